@@ -1,0 +1,84 @@
+// The messages of the attach socket: a SOCK_SEQPACKET Unix socket at "<gRPC socket>.attach".
+//
+// One message, one purpose. The client sends Hello; the daemon, which knows the peer from the kernel
+// and not from what it says, answers Welcome with the session's descriptors (SCM_RIGHTS), or Welcome
+// with an error and closes. The connection stays open for the life of the session: its end is the
+// client's death, and pools and slabs made later are passed over it as Memory messages.
+#ifndef GEMINID_PROTO_SHM_ATTACH_MESSAGES_H_
+#define GEMINID_PROTO_SHM_ATTACH_MESSAGES_H_
+
+#include <cstdint>
+
+#include "proto/shm/types.h"
+
+namespace geminid::shm {
+
+inline constexpr uint32_t kHelloMagic = 0x4f4c4847;    // "GHLO"
+inline constexpr uint32_t kWelcomeMagic = 0x4d434c57;  // "WLCM"
+inline constexpr uint32_t kMemoryMagic = 0x4d4d4547;   // "GEMM"
+// Raised when either side could misread the other. A daemon serves exactly its own version and the
+// one before it; version 1 has none before it.
+inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr int kTokenBytes = 32;
+inline constexpr int kNameBytes = 64;
+inline constexpr int kErrorTextBytes = 384;
+inline constexpr char kAttachSuffix[] = ".attach";
+inline constexpr char kLockSuffix[] = ".lock";
+// gRPC metadata key that carries the session's token, in lower-case hexadecimal.
+inline constexpr char kTokenMetadataKey[] = "geminid-token";
+
+// What becomes of a session's memory when its client ends without saying goodbye.
+enum class DeathPolicy : uint32_t { kFree = 0, kKeep = 1 };
+
+struct Hello {
+  uint32_t magic;
+  uint32_t protocol_version;
+  uint32_t layout_version;
+  DeathPolicy death_policy;
+  int32_t rank;
+  int32_t world_size;
+  int32_t local_rank;
+  uint32_t reserved;
+  char job[kNameBytes];     // zero-terminated; [a-z0-9-], at most 63 characters
+  char client[kNameBytes];  // program and version, for people
+};
+static_assert(sizeof(Hello) == 160);
+
+// Descriptors that follow a Welcome with status 0, in this order.
+enum class WelcomeFd : int {
+  kStateSegment = 0,   // map read-only
+  kClientSegment = 1,  // map read-write
+  kCommitSegment = 2,  // map read-write
+  kDaemonEvent = 3,    // write to wake the daemon
+  kClientEvent = 4,    // wait here for responses
+};
+inline constexpr int kWelcomeFds = 5;
+
+struct Welcome {
+  uint32_t magic;
+  uint32_t protocol_version;
+  uint32_t status;  // an absl::StatusCode; 0 is welcome
+  uint32_t reserved;
+  uint64_t session_id;
+  uint64_t daemon_epoch;
+  uint8_t token[kTokenBytes];
+  char error[kErrorTextBytes];
+};
+static_assert(sizeof(Welcome) == 448);
+
+enum class MemoryType : uint32_t { kNone = 0, kHostPool = 1, kDeviceSlab = 2 };
+
+// Comes with one descriptor. Slabs of an arena are numbered from 0 and lie one after another.
+struct Memory {
+  uint32_t magic;
+  MemoryType type;
+  PoolId pool;
+  uint32_t slab;
+  uint64_t bytes;
+  uint64_t arena_offset;
+};
+static_assert(sizeof(Memory) == 32);
+
+}  // namespace geminid::shm
+
+#endif  // GEMINID_PROTO_SHM_ATTACH_MESSAGES_H_

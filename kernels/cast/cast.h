@@ -1,0 +1,19 @@
+#ifndef GEMINID_KERNELS_CAST_CAST_H_
+#define GEMINID_KERNELS_CAST_CAST_H_
+
+#include <cstddef>
+
+#include "kernels/common/bfloat16.h"
+#include "kernels/common/status.h"
+
+// Conversions of arrays; each element as BFloat16::FromFloat (nearest, ties to even, NaN made
+// quiet) and BFloat16::ToFloat (exact). Input and output are disjoint; element alignment suffices;
+// any thread, no allocation, never blocks. 6 bytes of traffic per element.
+namespace geminid::kernels {
+
+Status CastToBFloat16(const float* input, size_t count, BFloat16* output);
+Status CastToFloat(const BFloat16* input, size_t count, float* output);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_CAST_CAST_H_

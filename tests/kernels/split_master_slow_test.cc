@@ -1,0 +1,35 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "kernels/split_master/split_master.h"
+#include "kernels/split_master/split_master_reference.h"
+
+namespace geminid::kernels {
+namespace {
+
+TEST(SplitMasterExhaustive, AllPatterns_EqualReferenceAndJoinToTheSameBits) {
+  constexpr uint64_t kAllPatterns = uint64_t{1} << 32;
+  constexpr size_t kCount = 1 << 20;
+  std::vector<uint32_t> bits(kCount);
+  std::vector<float> master(kCount), joined(kCount);
+  std::vector<BFloat16> weight(kCount), expected_weight(kCount);
+  std::vector<int16_t> remainder(kCount), expected_remainder(kCount);
+  for (uint64_t first = 0; first < kAllPatterns; first += kCount) {
+    std::iota(bits.begin(), bits.end(), static_cast<uint32_t>(first));
+    std::memcpy(master.data(), bits.data(), kCount * sizeof(float));
+    reference::SplitMaster(master.data(), kCount, expected_weight.data(),
+                           expected_remainder.data());
+    ASSERT_EQ(SplitMaster(master.data(), kCount, weight.data(), remainder.data()), Status::kOk);
+    ASSERT_EQ(weight, expected_weight) << first;
+    ASSERT_EQ(remainder, expected_remainder) << first;
+    ASSERT_EQ(JoinMaster(weight.data(), remainder.data(), kCount, joined.data()), Status::kOk);
+    ASSERT_EQ(std::memcmp(joined.data(), bits.data(), kCount * sizeof(float)), 0) << first;
+  }
+}
+
+}  // namespace
+}  // namespace geminid::kernels

@@ -1,0 +1,230 @@
+// ZeRO on chunks: train parameters whose state is sharded over the ranks and does not fit the device.
+//
+// The parameters are packed, in the order given, into chunks. Each rank keeps its shard of every
+// chunk: the working weight, what it lacks of its fp32 master, and Adam's moments, 12 bytes per
+// parameter, plus the reduced gradient. A chunk is gathered on the device for the operators that use
+// it. The first micro-batch is sampled; from then on a plan says what to gather ahead and what to
+// keep. Where things are never changes a bit of what is computed.
+//
+// One training step of a rank, in its own words:
+//
+//   for each micro-batch:
+//     engine->BeginMicroBatch();
+//     forward:   { auto op = engine->Use(Pass::kForward, {w}); compute with op.Weight(w); }
+//     backward:  { auto op = engine->Use(Pass::kBackward, {w});
+//                  read op.Weight(w); write op.Gradient(w), the same storage; op.GradientWritten(w); }
+//   engine->Step(learning_rate);   // clips, commits; the update itself overlaps the next forward
+//
+// Threads: one thread calls an Engine. Blocking: Use waits until the parameters are on the device,
+// Step until every gradient of the step is reduced. All ranks must make the same calls in the same
+// order. After an error the engine stays failed: every later call returns the same status.
+#ifndef GEMINID_ZERO_H_
+#define GEMINID_ZERO_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace geminid {
+class Session;
+namespace collectives {
+class Communicator;
+}  // namespace collectives
+}  // namespace geminid
+
+namespace geminid::zero {
+
+// A parameter's place in the list given to Create.
+enum class ParameterId : uint32_t {};
+
+enum class Pass { kForward, kBackward, kEvaluate };
+
+enum class Placement {
+  kDevice,  // everything on the device, always
+  kCpu,     // weights leave the device after each operator
+  kAuto,    // what the plan says
+};
+
+enum class DataType { kBFloat16, kFloat32 };
+constexpr size_t SizeOf(DataType type) { return type == DataType::kBFloat16 ? 2 : 4; }
+
+struct Parameter {
+  std::string name;
+  std::vector<int64_t> shape;
+  bool trainable = true;
+  bool decay = true;      // subject to weight decay
+  int backward_uses = 1;  // operators that add to its gradient in one backward (2 for a tied weight)
+};
+
+// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101).
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+};
+
+struct Options {
+  DataType data_type = DataType::kBFloat16;
+  Placement placement = Placement::kAuto;
+  double clip_norm = 1.0;  // 0: gradients are not clipped
+  int accumulate = 1;      // micro-batches per step
+  AdamWOptions adamw;
+  uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
+  int max_lookahead_moments = 8;
+};
+
+// The parameters of one operator, on the device while this lives. Move-only. Pointers are to whole
+// row-major tensors of the engine's data type, aligned to 64 bytes, valid until Finish.
+class Operation {
+ public:
+  Operation(Operation&&) noexcept;
+  Operation& operator=(Operation&&) noexcept;
+  ~Operation();  // finishes; an error is returned by the engine's next call
+
+  const std::byte* Weight(ParameterId id) const;
+
+  // Where the gradient goes: the weight's own storage, so read the weight first. Kernels must add
+  // to what is there when GradientAccumulates says so, and overwrite it otherwise. kBackward only.
+  std::byte* Gradient(ParameterId id);
+  bool GradientAccumulates(ParameterId id) const;
+
+  // The gradient of one use is complete. Must be called for each trainable parameter in kBackward.
+  absl::Status GradientWritten(ParameterId id);
+
+  // Gives the parameters back. Work that uses them must be complete.
+  absl::Status Finish();
+
+ private:
+  friend class Engine;
+  struct State;
+  explicit Operation(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Device memory that is not model data: activations and scratch. The blocks come from the top of the
+// rank's arena, chunks from the bottom; the sampler sees every byte, so the plan is exact.
+class Workspace {
+ public:
+  // Move-only; returns its bytes when destroyed.
+  class Block {
+   public:
+    Block() = default;
+    Block(Block&& other) noexcept;
+    Block& operator=(Block&& other) noexcept;
+    ~Block();
+    std::byte* data() const { return data_; }
+    uint64_t bytes() const { return bytes_; }
+    explicit operator bool() const { return data_ != nullptr; }
+
+   private:
+    friend class Workspace;
+    Workspace* owner_ = nullptr;
+    std::byte* data_ = nullptr;
+    uint64_t bytes_ = 0;
+  };
+
+  virtual ~Workspace() = default;
+
+  // `bytes` aligned to 64, uninitialised. RESOURCE_EXHAUSTED names the bytes asked for, in use and
+  // the arena's capacity. The highest free place is taken, so freeing in reverse order of allocation
+  // leaves no holes. Does not block once the plan is in force.
+  virtual absl::StatusOr<Block> Allocate(uint64_t bytes) = 0;
+
+ protected:
+  virtual void Free(std::byte* data, uint64_t bytes) = 0;
+  static Block MakeBlock(Workspace* owner, std::byte* data, uint64_t bytes);
+};
+
+struct StepResult {
+  uint64_t step = 0;             // steps committed, this one included
+  double gradient_norm = 0;      // over all parameters of all ranks, before clipping
+  double clip_coefficient = 1;   // what the gradients were multiplied by
+  bool overflow = false;         // a gradient was not finite: the weights are unchanged
+};
+
+// Everything the engine can say in numbers; all bytes are this rank's.
+struct Statistics {
+  uint64_t parameters = 0;
+  uint64_t model_state_bytes = 0;       // weights, remainders and moments of this rank
+  uint64_t host_bytes = 0;              // host memory the daemon's ledger charges to this rank
+  uint64_t arena_bytes = 0;
+  uint64_t peak_model_bytes = 0;        // most chunk bytes in the arena at once
+  uint64_t peak_workspace_bytes = 0;
+  uint64_t peak_total_bytes = 0;        // most of both together at one time
+  uint64_t model_bytes = 0;             // now
+  uint64_t workspace_bytes = 0;         // now
+  uint64_t host_to_device_bytes = 0;
+  uint64_t device_to_host_bytes = 0;
+  uint64_t transfer_bytes_lower_bound = 0;  // host to device, over the micro-batches run so far
+  uint64_t planned_transfer_bytes = 0;      // per micro-batch
+  double stall_seconds = 0;
+  std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
+  uint64_t chunks = 0;
+  uint64_t chunk_elements = 0;
+  double waste_ratio = 0;               // padding over all elements
+  uint64_t plans_made = 0;
+  bool everything_fits = false;         // the plan is empty: nothing moves during a step
+  std::string plan_explanation;
+};
+
+class Engine {
+ public:
+  // Packs the parameters, allocates their state through the session, and zeroes it. `session` must
+  // have an arena and, like `communicator`, outlive the engine. Errors: RESOURCE_EXHAUSTED with the
+  // numbers and the smallest arena that would do; INVALID_ARGUMENT for parameters or options.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(Session* session,
+                                                        collectives::Communicator* communicator,
+                                                        std::vector<Parameter> parameters,
+                                                        Options options);
+  virtual ~Engine() = default;
+
+  // Sets every parameter: `fill` is called once per parameter, in order, with its whole fp32 tensor
+  // to write. Every rank must write the same values. Before the first micro-batch.
+  using Fill = std::function<void(ParameterId id, std::span<float> values)>;
+  virtual absl::Status Initialize(const Fill& fill) = 0;
+
+  virtual absl::Status BeginMicroBatch() = 0;
+
+  // The next operator. Waits until its parameters are on the device.
+  virtual absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters) = 0;
+
+  virtual Workspace& workspace() = 0;
+
+  // For trainers with an allocator of their own: the bytes of non-model device memory used since the
+  // last call of Use. Must be called before they are used.
+  virtual absl::Status ReportWorkspace(uint64_t bytes) = 0;
+
+  // Ends the step: waits for the gradients, agrees with the other ranks on norm and overflow,
+  // commits, and starts the update, which the next forward waits for chunk by chunk.
+  // `data_position` and `random_state` are recorded with the commit.
+  struct StepInput {
+    double learning_rate = 0;
+    uint64_t data_position = 0;
+    std::array<uint64_t, 4> random_state = {};
+  };
+  virtual absl::StatusOr<StepResult> Step(const StepInput& input) = 0;
+
+  // The fp32 master of one parameter, the same on all ranks. All ranks must call it, between steps.
+  virtual absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) = 0;
+
+  virtual absl::StatusOr<Statistics> GetStatistics() = 0;
+
+ protected:
+  Engine() = default;
+  static Operation MakeOperation(std::unique_ptr<Operation::State> state);
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_ZERO_H_

@@ -1,0 +1,39 @@
+#include "collectives/failure.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace geminid::collectives {
+
+std::string NameRanks(std::span<const int> ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "));
+}
+
+absl::Status TimeoutError(const Operation& operation, std::span<const int> absent, int waiting_rank,
+                          absl::Duration timeout) {
+  return absl::DeadlineExceededError(absl::StrFormat(
+      "%s: %s did not arrive within %s (rank %d waited); see what it is doing, or raise the "
+      "communicator's timeout",
+      Describe(operation), NameRanks(absent), absl::FormatDuration(timeout), waiting_rank));
+}
+
+absl::Status DeathError(int dead_rank) {
+  return absl::UnavailableError(
+      absl::StrFormat("rank %d died; start it again and connect a new communicator", dead_rank));
+}
+
+absl::Status LeftError(int gone_rank) {
+  return absl::UnavailableError(absl::StrFormat(
+      "rank %d left: it destroyed its communicator while others still needed it", gone_rank));
+}
+
+absl::Status MismatchError(int rank, const Operation& operation, int other_rank,
+                           const Operation& other) {
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "ranks disagree: rank %d called %s, rank %d called %s; all ranks must make the same calls in "
+      "the same order",
+      rank, Describe(operation), other_rank, Describe(other)));
+}
+
+}  // namespace geminid::collectives

@@ -1,0 +1,26 @@
+// The words in which every backend reports a failure of the group.
+#ifndef GEMINID_COLLECTIVES_FAILURE_H_
+#define GEMINID_COLLECTIVES_FAILURE_H_
+
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "collectives/operation.h"
+
+namespace geminid::collectives {
+
+// "rank 3", "ranks 1, 3".
+std::string NameRanks(std::span<const int> ranks);
+
+absl::Status TimeoutError(const Operation& operation, std::span<const int> absent, int waiting_rank,
+                          absl::Duration timeout);
+absl::Status DeathError(int dead_rank);
+absl::Status LeftError(int gone_rank);
+absl::Status MismatchError(int rank, const Operation& operation, int other_rank,
+                           const Operation& other);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_FAILURE_H_

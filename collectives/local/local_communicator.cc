@@ -1,0 +1,181 @@
+#include "collectives/local/local_communicator.h"
+
+#include <cstring>
+#include <utility>
+
+#include "collectives/failure.h"
+#include "collectives/local/local_group.h"
+#include "collectives/reduce.h"
+
+namespace geminid::collectives {
+namespace {
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank, int world_size,
+                    absl::Duration timeout)
+      : Communicator(rank, world_size, timeout), group_(std::move(group)) {}
+  ~LocalCommunicator() override { group_->Leave(Rank()); }
+
+  const char* BackendName() const override { return "local"; }
+
+ protected:
+  absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
+                           const Partition& parts) override {
+    if (absl::Status s = Open(operation, in, out); !s.ok()) return s;
+    const size_t width = SizeOf(operation.dtype);
+    for (int r = 0; r < WorldSize(); ++r) {
+      const size_t bytes = parts.Count(r) * width;
+      Copy(out + parts.Begin(r) * width, group_->offer(r).in, bytes);
+      Count(r, parts.Count(Rank()) * width, bytes);
+    }
+    return Close();
+  }
+
+  absl::Status DoReduceScatter(const Operation& operation, const std::byte* in, std::byte* out,
+                               const Partition& parts) override {
+    if (absl::Status s = Open(operation, in, out); !s.ok()) return s;
+    const size_t width = SizeOf(operation.dtype);
+    std::vector<const std::byte*> inputs;
+    for (int r = 0; r < WorldSize(); ++r) {
+      inputs.push_back(group_->offer(r).in + parts.Begin(Rank()) * width);
+      Count(r, parts.Count(r) * width, parts.Count(Rank()) * width);
+    }
+    ReduceInOrder(inputs, out, parts.Count(Rank()), operation.dtype, operation.reduce,
+                  operation.scale);
+    return Close();
+  }
+
+  absl::Status DoBroadcast(const Operation& operation, std::byte* inout) override {
+    if (absl::Status s = Open(operation, inout, inout); !s.ok()) return s;
+    const size_t bytes = operation.count * SizeOf(operation.dtype);
+    const int root = operation.root_or_tag;
+    if (Rank() == root) {
+      for (int r = 0; r < WorldSize(); ++r) Count(r, bytes, 0);
+    } else {
+      Copy(inout, group_->offer(root).in, bytes);
+      Count(root, 0, bytes);
+    }
+    return Close();
+  }
+
+  absl::Status DoAllToAll(const Operation& operation, const std::byte* in,
+                          std::byte* out) override {
+    if (absl::Status s = Open(operation, in, out); !s.ok()) return s;
+    const size_t bytes = operation.count * SizeOf(operation.dtype);
+    for (int r = 0; r < WorldSize(); ++r) {
+      Copy(out + static_cast<size_t>(r) * bytes,
+           group_->offer(r).in + static_cast<size_t>(Rank()) * bytes, bytes);
+      Count(r, bytes, bytes);
+    }
+    return Close();
+  }
+
+  absl::Status DoBarrier(const Operation& operation) override {
+    if (absl::Status s = Open(operation, nullptr, nullptr); !s.ok()) return s;
+    return Close();
+  }
+
+  absl::Status DoSendReceive(const Message* send, const Message* receive) override {
+    LocalGroup::Letter letter;
+    if (send != nullptr) {
+      letter = {.operation = send->operation, .data = send->in};
+      group_->PostLetter(Rank(), send->peer, &letter);
+    }
+    if (receive != nullptr) {
+      if (absl::Status s = TakeOne(*receive); !s.ok()) {
+        // The group has failed, so this only takes our letter back.
+        if (send != nullptr) (void)group_->AwaitLetter(Rank(), send->peer, &letter, timeout());
+        return s;
+      }
+    }
+    if (send == nullptr) return absl::OkStatus();
+    if (absl::Status s = group_->AwaitLetter(Rank(), send->peer, &letter, timeout()); !s.ok()) {
+      return s;
+    }
+    CountSent(send->peer, send->bytes());
+    return absl::OkStatus();
+  }
+
+  void DoAbort(const absl::Status& status) override { (void)group_->Fail(status); }
+  absl::Status DoCheckHealth() const override { return group_->failure(); }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
+                                                         std::span<const int> ranks) override {
+    const int size = static_cast<int>(ranks.size());
+    int rank = 0;
+    while (ranks[static_cast<size_t>(rank)] != Rank()) ++rank;
+    return std::make_unique<LocalCommunicator>(group_->Subset(key, size), rank, size, timeout());
+  }
+
+ private:
+  // Lays the buffers open and waits for the others' to be. Every rank sees the same offers, so all
+  // of them succeed or all fail, which Part() relies on.
+  absl::Status Open(const Operation& operation, const std::byte* in, const std::byte* out) {
+    group_->Post(Rank(), {.operation = operation, .in = in, .out = out});
+    if (absl::Status s = group_->Meet(Rank(), operation, timeout()); !s.ok()) return s;
+    for (int r = 0; r < WorldSize(); ++r) {
+      const Operation& other = group_->offer(r).operation;
+      if (!(other == operation)) {
+        return group_->Fail(MismatchError(Rank(), operation, r, other));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // After this the others are done with our buffers.
+  absl::Status Close() {
+    group_->Part(Rank());
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeOne(const Message& receive) {
+    LocalGroup::Letter* letter = nullptr;
+    if (absl::Status s =
+            group_->TakeLetter(receive.peer, Rank(), receive.operation, timeout(), &letter);
+        !s.ok()) {
+      return s;
+    }
+    absl::Status status;
+    if (letter->operation == receive.operation) {
+      Copy(receive.out, letter->data, receive.bytes());
+      CountReceived(receive.peer, receive.bytes());
+    } else {
+      Operation own = receive.operation;
+      own.kind = OpKind::kReceive;
+      status = group_->Fail(MismatchError(Rank(), own, receive.peer, letter->operation));
+    }
+    group_->FinishLetter(letter);
+    return status;
+  }
+
+  static void Copy(std::byte* to, const std::byte* from, size_t bytes) {
+    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+  }
+
+  void Count(int peer, size_t sent, size_t received) {
+    if (peer == Rank()) return;
+    CountSent(peer, sent);
+    CountReceived(peer, received);
+  }
+
+  const std::shared_ptr<LocalGroup> group_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> MakeLocalCommunicators(int world_size,
+                                                                  absl::Duration timeout) {
+  auto group = std::make_shared<LocalGroup>(world_size);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int r = 0; r < world_size; ++r) {
+    communicators.push_back(std::make_unique<LocalCommunicator>(group, r, world_size, timeout));
+  }
+  return communicators;
+}
+
+std::unique_ptr<Communicator> MakeSelfCommunicator() {
+  return std::move(MakeLocalCommunicators(1).front());
+}
+
+}  // namespace geminid::collectives

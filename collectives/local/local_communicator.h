@@ -1,0 +1,20 @@
+// Ranks that are threads of one process: peers read each other's buffers directly.
+#ifndef GEMINID_COLLECTIVES_LOCAL_LOCAL_COMMUNICATOR_H_
+#define GEMINID_COLLECTIVES_LOCAL_LOCAL_COMMUNICATOR_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "collectives/communicator.h"
+
+namespace geminid::collectives {
+
+// One communicator per rank, each for one thread. Cost of an operation: two meetings on a condition
+// variable and one copy of each byte received.
+std::vector<std::unique_ptr<Communicator>> MakeLocalCommunicators(
+    int world_size, absl::Duration timeout = kDefaultTimeout);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_LOCAL_LOCAL_COMMUNICATOR_H_

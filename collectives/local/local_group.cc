@@ -1,0 +1,157 @@
+#include "collectives/local/local_group.h"
+
+#include <algorithm>
+
+#include "collectives/failure.h"
+
+namespace geminid::collectives {
+namespace {
+
+std::chrono::steady_clock::time_point DeadlineIn(absl::Duration timeout) {
+  // A wait of a century is for ever; steady_clock would overflow with InfiniteDuration().
+  constexpr absl::Duration kForEver = absl::Hours(24 * 365 * 100);
+  return std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(timeout, kForEver));
+}
+
+}  // namespace
+
+LocalGroup::LocalGroup(int world_size)
+    : world_size_(world_size),
+      offers_(static_cast<size_t>(world_size)),
+      meetings_(static_cast<size_t>(world_size), 0),
+      partings_(static_cast<size_t>(world_size), 0),
+      left_(static_cast<size_t>(world_size), false),
+      mailboxes_(static_cast<size_t>(world_size) * static_cast<size_t>(world_size)) {}
+
+void LocalGroup::Post(int rank, const Offer& offer) {
+  std::lock_guard lock(mutex_);
+  offers_[static_cast<size_t>(rank)] = offer;
+}
+
+absl::Status LocalGroup::Meet(int rank, const Operation& operation, absl::Duration timeout) {
+  const auto deadline = DeadlineIn(timeout);
+  std::unique_lock lock(mutex_);
+  const uint64_t meeting = ++meetings_[static_cast<size_t>(rank)];
+  changed_.notify_all();
+  for (;;) {
+    std::vector<int> absent;
+    for (int r = 0; r < world_size_; ++r) {
+      if (meetings_[static_cast<size_t>(r)] < meeting) absent.push_back(r);
+    }
+    if (absent.empty()) return absl::OkStatus();
+    if (!failure_.ok()) return failure_;
+    for (int r : absent) {
+      if (left_[static_cast<size_t>(r)]) return FailLocked(LeftError(r));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return FailLocked(TimeoutError(operation, absent, rank, timeout));
+    }
+    changed_.wait_until(lock, deadline);
+  }
+}
+
+void LocalGroup::Part(int rank) {
+  std::unique_lock lock(mutex_);
+  const uint64_t parting = ++partings_[static_cast<size_t>(rank)];
+  changed_.notify_all();
+  changed_.wait(lock, [&] {
+    return std::all_of(partings_.begin(), partings_.end(),
+                       [&](uint64_t parted) { return parted >= parting; });
+  });
+}
+
+void LocalGroup::PostLetter(int from, int to, Letter* letter) {
+  std::lock_guard lock(mutex_);
+  Mailbox(from, to).push_back(letter);
+  changed_.notify_all();
+}
+
+absl::Status LocalGroup::TakeLetter(int from, int to, const Operation& operation,
+                                    absl::Duration timeout, Letter** letter) {
+  const auto deadline = DeadlineIn(timeout);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (!failure_.ok()) return failure_;
+    auto& mailbox = Mailbox(from, to);
+    if (!mailbox.empty()) {
+      *letter = mailbox.front();
+      mailbox.pop_front();
+      (*letter)->state = LetterState::kTaken;
+      return absl::OkStatus();
+    }
+    if (left_[static_cast<size_t>(from)]) return FailLocked(LeftError(from));
+    if (std::chrono::steady_clock::now() >= deadline) {
+      const int absent[] = {from};
+      return FailLocked(TimeoutError(operation, absent, to, timeout));
+    }
+    changed_.wait_until(lock, deadline);
+  }
+}
+
+void LocalGroup::FinishLetter(Letter* letter) {
+  std::lock_guard lock(mutex_);
+  letter->state = LetterState::kDone;
+  changed_.notify_all();
+}
+
+absl::Status LocalGroup::AwaitLetter(int from, int to, Letter* letter, absl::Duration timeout) {
+  const auto deadline = DeadlineIn(timeout);
+  std::unique_lock lock(mutex_);
+  while (letter->state != LetterState::kDone) {
+    // A receiver that is copying ends soon, and must not lose the memory under its hands.
+    if (letter->state == LetterState::kTaken) {
+      changed_.wait(lock);
+      continue;
+    }
+    absl::Status status = failure_;
+    if (status.ok() && left_[static_cast<size_t>(to)]) status = FailLocked(LeftError(to));
+    if (status.ok() && std::chrono::steady_clock::now() >= deadline) {
+      const int absent[] = {to};
+      status = FailLocked(TimeoutError(letter->operation, absent, from, timeout));
+    }
+    if (!status.ok()) {
+      std::erase(Mailbox(from, to), letter);
+      return status;
+    }
+    changed_.wait_until(lock, deadline);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalGroup::Fail(const absl::Status& status) {
+  std::lock_guard lock(mutex_);
+  return FailLocked(status);
+}
+
+absl::Status LocalGroup::FailLocked(const absl::Status& status) {
+  if (failure_.ok()) {
+    failure_ = status;
+    changed_.notify_all();
+  }
+  return failure_;
+}
+
+absl::Status LocalGroup::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void LocalGroup::Leave(int rank) {
+  std::lock_guard lock(mutex_);
+  left_[static_cast<size_t>(rank)] = true;
+  changed_.notify_all();
+}
+
+std::shared_ptr<LocalGroup> LocalGroup::Subset(const std::string& key, int members) {
+  std::lock_guard lock(mutex_);
+  PendingSubset& pending = subsets_[key];
+  if (pending.group == nullptr) {
+    pending.group = std::make_shared<LocalGroup>(members);
+    pending.missing = members;
+  }
+  std::shared_ptr<LocalGroup> group = pending.group;
+  if (--pending.missing == 0) subsets_.erase(key);
+  return group;
+}
+
+}  // namespace geminid::collectives

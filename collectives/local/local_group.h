@@ -1,0 +1,90 @@
+// What the threads of one local group share: a meeting point and mailboxes.
+#ifndef GEMINID_COLLECTIVES_LOCAL_LOCAL_GROUP_H_
+#define GEMINID_COLLECTIVES_LOCAL_LOCAL_GROUP_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "collectives/operation.h"
+
+namespace geminid::collectives {
+
+// All methods may be called by any thread; waits end with the first failure of the group, which
+// they return.
+class LocalGroup {
+ public:
+  explicit LocalGroup(int world_size);
+
+  // What a rank lays open while the others read: valid between Meet and Part.
+  struct Offer {
+    Operation operation;
+    const std::byte* in = nullptr;
+    const std::byte* out = nullptr;
+  };
+  void Post(int rank, const Offer& offer);
+  // Returns when all ranks have called it as often as this one. Everything a rank did before is
+  // then visible to all.
+  absl::Status Meet(int rank, const Operation& operation, absl::Duration timeout);
+  // Returns when all ranks that met have called it: nobody reads this rank's offer any more. It has
+  // no timeout and no failure, because peers between Meet and Part only copy memory, and the
+  // caller's buffers must not go away under them.
+  void Part(int rank);
+  // Between Meet and Part only.
+  const Offer& offer(int rank) const { return offers_[static_cast<size_t>(rank)]; }
+
+  // A message waits in its sender's memory; the receiver copies it from there.
+  enum class LetterState { kPosted, kTaken, kDone };
+  struct Letter {
+    Operation operation;
+    const std::byte* data = nullptr;
+    LetterState state = LetterState::kPosted;
+  };
+  void PostLetter(int from, int to, Letter* letter);
+  absl::Status TakeLetter(int from, int to, const Operation& operation, absl::Duration timeout,
+                          Letter** letter);
+  void FinishLetter(Letter* letter);
+  // Returns when the receiver is done with the letter; on failure takes it out of the mailbox.
+  absl::Status AwaitLetter(int from, int to, Letter* letter, absl::Duration timeout);
+
+  absl::Status Fail(const absl::Status& status);
+  absl::Status failure() const;
+  void Leave(int rank);
+
+  // The group of a subset; made by the first of `members` to ask, forgotten when all have asked.
+  std::shared_ptr<LocalGroup> Subset(const std::string& key, int members);
+
+ private:
+  struct PendingSubset {
+    std::shared_ptr<LocalGroup> group;
+    int missing = 0;
+  };
+  std::deque<Letter*>& Mailbox(int from, int to) {
+    return mailboxes_[static_cast<size_t>(from * world_size_ + to)];
+  }
+  absl::Status FailLocked(const absl::Status& status);
+
+  const int world_size_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Offer> offers_;
+  std::vector<uint64_t> meetings_;  // calls of Meet, by rank
+  std::vector<uint64_t> partings_;  // calls of Part, by rank
+  std::vector<bool> left_;
+  std::vector<std::deque<Letter*>> mailboxes_;
+  std::map<std::string, PendingSubset> subsets_;
+  absl::Status failure_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_LOCAL_LOCAL_GROUP_H_

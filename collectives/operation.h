@@ -1,0 +1,47 @@
+// What a rank says it is doing, so that ranks that disagree get a message and not a wrong answer.
+#ifndef GEMINID_COLLECTIVES_OPERATION_H_
+#define GEMINID_COLLECTIVES_OPERATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "collectives/types.h"
+
+namespace geminid::collectives {
+
+enum class OpKind : uint8_t {
+  kAllGather = 0,
+  kReduceScatter,
+  kAllReduce,
+  kBroadcast,
+  kAllToAll,
+  kSend,
+  kReceive,
+  kBarrier,
+};
+inline constexpr int kOpKindCount = 8;
+
+const char* Name(OpKind kind);
+
+// Travels between processes as it lies in memory (ranks of one job run one build of the library).
+// Equal on all ranks of a collective; a receiver compares count, dtype and tag of a message.
+struct Operation {
+  OpKind kind = OpKind::kBarrier;
+  DType dtype = DType::kUint8;
+  ReduceOp reduce = ReduceOp::kSum;
+  uint8_t zero = 0;
+  int32_t root_or_tag = 0;
+  uint64_t count = 0;  // elements: per rank for all-gather and all-to-all, in all for the others
+  double scale = 1.0;
+
+  friend bool operator==(const Operation&, const Operation&) = default;
+};
+static_assert(sizeof(Operation) == 24, "Operation has no padding and crosses processes");
+
+// "AllReduce of 12 float32, op sum, scale 0.25".
+std::string Describe(const Operation& operation);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_OPERATION_H_

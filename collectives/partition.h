@@ -1,0 +1,35 @@
+// Cuts `total` elements into `parts` consecutive slices, one per rank. Every backend cuts alike, so
+// that every backend moves the same bytes and produces the same bits.
+#ifndef GEMINID_COLLECTIVES_PARTITION_H_
+#define GEMINID_COLLECTIVES_PARTITION_H_
+
+#include <algorithm>
+#include <cstddef>
+
+namespace geminid::collectives {
+
+// The first `total % parts` slices hold one element more than the others.
+class Partition {
+ public:
+  Partition(size_t total, int parts)
+      : total_(total),
+        base_(total / static_cast<size_t>(parts)),
+        longer_(total % static_cast<size_t>(parts)) {}
+
+  size_t total() const { return total_; }
+  size_t Begin(int part) const {
+    const auto index = static_cast<size_t>(part);
+    return index * base_ + std::min(index, longer_);
+  }
+  size_t Count(int part) const { return base_ + (static_cast<size_t>(part) < longer_ ? 1 : 0); }
+  size_t MaxCount() const { return base_ + (longer_ > 0 ? 1 : 0); }
+
+ private:
+  size_t total_;
+  size_t base_;
+  size_t longer_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_PARTITION_H_

@@ -53,6 +53,12 @@ HWY_INLINE auto UpperHalves(DU32 /* tag */, V bits) {
   return hn::DemoteTo(du16, hn::BitCast(di32, hn::ShiftRight<16>(bits)));
 }
 
+// As UpperHalves, after rounding to nearest, ties away from zero: the weight of split pairs.
+template <class DU32, class V = hn::Vec<DU32>>
+HWY_INLINE auto RoundedUpperHalves(DU32 du32, V bits) {
+  return UpperHalves(du32, hn::Add(bits, hn::Set(du32, 0x8000u)));
+}
+
 // The lower halves of 32-bit lanes, as signed 16-bit lanes.
 template <class DU32, class V = hn::Vec<DU32>>
 HWY_INLINE auto LowerHalves(DU32 /* tag */, V bits) {

@@ -16,11 +16,10 @@ HWY_INLINE size_t SplitLoop(D du32, const float* master, size_t begin, size_t en
   const hn::Rebind<float, D> df;
   const hn::Rebind<uint16_t, D> du16;
   const hn::Rebind<int16_t, D> di16;
-  const auto half = hn::Set(du32, 0x8000u);
   size_t i = begin;
   for (; i + hn::Lanes(du32) <= end; i += hn::Lanes(du32)) {
     const auto bits = hn::BitCast(du32, hn::LoadU(df, master + i));
-    hn::StoreU(UpperHalves(du32, hn::Add(bits, half)), du16, Bits(weight + i));
+    hn::StoreU(RoundedUpperHalves(du32, bits), du16, Bits(weight + i));
     hn::StoreU(LowerHalves(du32, bits), di16, remainder + i);
   }
   return i;

@@ -1,0 +1,297 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/adamw/adamw_host.cc"
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/adamw/adamw.h"
+#include "kernels/adamw/adamw_coefficients.h"
+#include "kernels/common/buffers.h"
+#include "kernels/common/float_environment.h"
+#include "kernels/common/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+// The update of Lanes(d) parameters. Operation for operation kernels/adamw/adamw_reference.cc.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void Update(D d, const AdamWCoefficients& k, V gradient, V& w, V& m, V& v) {
+  const V g = hn::Mul(gradient, hn::Set(d, k.grad_scale));
+  m = hn::Add(hn::Mul(m, hn::Set(d, k.beta1)), hn::Mul(g, hn::Set(d, k.one_minus_beta1)));
+  v = hn::Add(hn::Mul(v, hn::Set(d, k.beta2)),
+              hn::Mul(hn::Mul(g, hn::Set(d, k.one_minus_beta2)), g));
+  const V denominator =
+      hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, k.correction2)), hn::Set(d, k.epsilon));
+  const V step = hn::Div(hn::Mul(m, hn::Set(d, k.step_size)), denominator);
+  const V change = hn::Add(hn::Mul(w, hn::Set(d, k.decay_rate)), step);
+  w = CanonicalNaN(d, hn::Sub(w, change));
+  m = CanonicalNaN(d, m);
+  v = CanonicalNaN(d, v);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWeights(D d, const ConstSplitState& state, size_t i) {
+  return LoadMaster(d, state.weight + i, state.remainder + i);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWeights(D d, const ConstMasterState& state, size_t i) {
+  return hn::LoadU(d, state.weight + i);
+}
+
+template <class D>
+HWY_INLINE void StoreWeights(D /* tag */, hn::Vec<D> w, const SplitState& state, size_t i) {
+  const hn::RebindToUnsigned<D> du32;
+  const hn::Rebind<uint16_t, D> du16;
+  const hn::Rebind<int16_t, D> di16;
+  const auto bits = hn::BitCast(du32, w);
+  hn::StoreU(RoundedUpperHalves(du32, bits), du16, Bits(state.weight + i));
+  hn::StoreU(LowerHalves(du32, bits), di16, state.remainder + i);
+}
+template <class D>
+HWY_INLINE void StoreWeights(D d, hn::Vec<D> w, const MasterState& state, size_t i) {
+  hn::StoreU(w, d, state.weight + i);
+}
+
+// Updates from `begin` while a whole vector fits below `end`; returns where it stopped.
+template <class D, class OldState, typename Gradient, class NewState>
+HWY_INLINE size_t UpdateLoop(D d, const AdamWCoefficients k, const OldState old_state,
+                             const Gradient* gradient, const NewState new_state, size_t begin,
+                             size_t end) {
+  size_t i = begin;
+  for (; i + hn::Lanes(d) <= end; i += hn::Lanes(d)) {
+    auto w = LoadWeights(d, old_state, i);
+    auto m = hn::LoadU(d, old_state.exp_avg + i);
+    auto v = hn::LoadU(d, old_state.exp_avg_sq + i);
+    Update(d, k, LoadFloats(d, gradient + i), w, m, v);
+    StoreWeights(d, w, new_state, i);
+    hn::StoreU(m, d, new_state.exp_avg + i);
+    hn::StoreU(v, d, new_state.exp_avg_sq + i);
+  }
+  return i;
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Streams two vectors of weights: a pair, because its 16-bit halves make one full vector, the
+// least that can be streamed.
+template <class D>
+HWY_INLINE void StreamWeights(D /* tag */, hn::Vec<D> w0, hn::Vec<D> w1, const SplitState& state,
+                              size_t i) {
+  const hn::RebindToUnsigned<D> du32;
+  const hn::Repartition<uint16_t, D> du16;
+  const hn::Repartition<int16_t, D> di16;
+  const auto bits0 = hn::BitCast(du32, w0);
+  const auto bits1 = hn::BitCast(du32, w1);
+  hn::Stream(hn::Combine(du16, RoundedUpperHalves(du32, bits1), RoundedUpperHalves(du32, bits0)),
+             du16, Bits(state.weight + i));
+  hn::Stream(hn::Combine(di16, LowerHalves(du32, bits1), LowerHalves(du32, bits0)), di16,
+             state.remainder + i);
+}
+template <class D>
+HWY_INLINE void StreamWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const MasterState& state,
+                              size_t i) {
+  hn::Stream(w0, d, state.weight + i);
+  hn::Stream(w1, d, state.weight + i + hn::Lanes(d));
+}
+
+// As UpdateLoop, two vectors at a time; the new state at `begin` is aligned to a cache line.
+template <class D, class OldState, typename Gradient, class NewState>
+HWY_INLINE size_t StreamLoop(D d, const AdamWCoefficients k, const OldState old_state,
+                             const Gradient* gradient, const NewState new_state, size_t begin,
+                             size_t end) {
+  const size_t n = hn::Lanes(d);
+  size_t i = begin;
+  for (; i + 2 * n <= end; i += 2 * n) {
+    auto w0 = LoadWeights(d, old_state, i);
+    auto m0 = hn::LoadU(d, old_state.exp_avg + i);
+    auto v0 = hn::LoadU(d, old_state.exp_avg_sq + i);
+    Update(d, k, LoadFloats(d, gradient + i), w0, m0, v0);
+    auto w1 = LoadWeights(d, old_state, i + n);
+    auto m1 = hn::LoadU(d, old_state.exp_avg + i + n);
+    auto v1 = hn::LoadU(d, old_state.exp_avg_sq + i + n);
+    Update(d, k, LoadFloats(d, gradient + i + n), w1, m1, v1);
+    StreamWeights(d, w0, w1, new_state, i);
+    hn::Stream(m0, d, new_state.exp_avg + i);
+    hn::Stream(m1, d, new_state.exp_avg + i + n);
+    hn::Stream(v0, d, new_state.exp_avg_sq + i);
+    hn::Stream(v1, d, new_state.exp_avg_sq + i + n);
+  }
+  return i;
+}
+#endif  // HWY_TARGET != HWY_SCALAR
+
+// Updates [0, count); [stream_begin, count) with streaming stores where they exist.
+template <class OldState, typename Gradient, class NewState>
+HWY_INLINE void UpdateAll(const AdamWCoefficients& k, const OldState& old_state,
+                          const Gradient* gradient, const NewState& new_state, size_t count,
+                          size_t stream_begin) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  size_t done = UpdateLoop(d, k, old_state, gradient, new_state, 0, stream_begin);
+  done = UpdateLoop(d1, k, old_state, gradient, new_state, done, stream_begin);
+#if HWY_TARGET != HWY_SCALAR
+  if (done < count) done = StreamLoop(d, k, old_state, gradient, new_state, done, count);
+#endif
+  done = UpdateLoop(d, k, old_state, gradient, new_state, done, count);
+  UpdateLoop(d1, k, old_state, gradient, new_state, done, count);
+  if (stream_begin < count) hwy::FlushStream();
+}
+
+void UpdateSplitBFloat16(const AdamWCoefficients& k, const ConstSplitState& old_state,
+                         const BFloat16* gradient, const SplitState& new_state, size_t count,
+                         size_t stream_begin) {
+  UpdateAll(k, old_state, gradient, new_state, count, stream_begin);
+}
+
+void UpdateSplitFloat(const AdamWCoefficients& k, const ConstSplitState& old_state,
+                      const float* gradient, const SplitState& new_state, size_t count,
+                      size_t stream_begin) {
+  UpdateAll(k, old_state, gradient, new_state, count, stream_begin);
+}
+
+void UpdateMasterFloat(const AdamWCoefficients& k, const ConstMasterState& old_state,
+                       const float* gradient, const MasterState& new_state, size_t count,
+                       size_t stream_begin) {
+  UpdateAll(k, old_state, gradient, new_state, count, stream_begin);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+namespace {
+
+HWY_EXPORT(UpdateSplitBFloat16);
+HWY_EXPORT(UpdateSplitFloat);
+HWY_EXPORT(UpdateMasterFloat);
+
+constexpr size_t kCacheLineBytes = 64;
+
+template <typename T>
+bool AlignedToLine(const T* p) {
+  return reinterpret_cast<uintptr_t>(p) % kCacheLineBytes == 0;
+}
+
+// The first element at which every array of the new state starts a cache line; `count` if there
+// is none, that is, no streaming. The arrays need not be aligned, only aligned alike.
+size_t StreamBegin(const SplitState& s, size_t count) {
+  const size_t misplaced = reinterpret_cast<uintptr_t>(s.weight) % kCacheLineBytes;
+  const size_t first = misplaced == 0 ? 0 : (kCacheLineBytes - misplaced) / sizeof(BFloat16);
+  const bool alike = first < count && AlignedToLine(s.remainder + first) &&
+                     AlignedToLine(s.exp_avg + first) && AlignedToLine(s.exp_avg_sq + first);
+  return alike ? first : count;
+}
+size_t StreamBegin(const MasterState& s, size_t count) {
+  const size_t misplaced = reinterpret_cast<uintptr_t>(s.weight) % kCacheLineBytes;
+  const size_t first = misplaced == 0 ? 0 : (kCacheLineBytes - misplaced) / sizeof(float);
+  const bool alike =
+      first < count && AlignedToLine(s.exp_avg + first) && AlignedToLine(s.exp_avg_sq + first);
+  return alike ? first : count;
+}
+
+void Dispatch(const AdamWCoefficients& k, const ConstSplitState& old_state,
+              const BFloat16* gradient, const SplitState& new_state, size_t count, size_t stream) {
+  HWY_DYNAMIC_DISPATCH(UpdateSplitBFloat16)(k, old_state, gradient, new_state, count, stream);
+}
+void Dispatch(const AdamWCoefficients& k, const ConstSplitState& old_state, const float* gradient,
+              const SplitState& new_state, size_t count, size_t stream) {
+  HWY_DYNAMIC_DISPATCH(UpdateSplitFloat)(k, old_state, gradient, new_state, count, stream);
+}
+void Dispatch(const AdamWCoefficients& k, const ConstMasterState& old_state, const float* gradient,
+              const MasterState& new_state, size_t count, size_t stream) {
+  HWY_DYNAMIC_DISPATCH(UpdateMasterFloat)(k, old_state, gradient, new_state, count, stream);
+}
+
+template <typename Gradient>
+Status CheckArrays(const ConstSplitState& o, const Gradient* gradient, size_t n,
+                   const SplitState& s) {
+  return CheckBuffers(
+      {Buffer::Of(o.weight, n), Buffer::Of(o.remainder, n), Buffer::Of(o.exp_avg, n),
+       Buffer::Of(o.exp_avg_sq, n), Buffer::Of(gradient, n)},
+      {Buffer::Of(s.weight, n), Buffer::Of(s.remainder, n), Buffer::Of(s.exp_avg, n),
+       Buffer::Of(s.exp_avg_sq, n)});
+}
+Status CheckArrays(const ConstMasterState& o, const float* gradient, size_t n,
+                   const MasterState& s) {
+  return CheckBuffers(
+      {Buffer::Of(o.weight, n), Buffer::Of(o.exp_avg, n), Buffer::Of(o.exp_avg_sq, n),
+       Buffer::Of(gradient, n)},
+      {Buffer::Of(s.weight, n), Buffer::Of(s.exp_avg, n), Buffer::Of(s.exp_avg_sq, n)});
+}
+
+// In place the state is output only, as far as overlap goes.
+template <typename Gradient>
+Status CheckArrays(const Gradient* gradient, size_t n, const SplitState& s) {
+  return CheckBuffers({Buffer::Of(gradient, n)},
+                      {Buffer::Of(s.weight, n), Buffer::Of(s.remainder, n),
+                       Buffer::Of(s.exp_avg, n), Buffer::Of(s.exp_avg_sq, n)});
+}
+Status CheckArrays(const float* gradient, size_t n, const MasterState& s) {
+  return CheckBuffers({Buffer::Of(gradient, n)}, {Buffer::Of(s.weight, n), Buffer::Of(s.exp_avg, n),
+                                                  Buffer::Of(s.exp_avg_sq, n)});
+}
+
+template <class OldState, typename Gradient, class NewState>
+Status OutOfPlace(const AdamWOptions& options, const OldState& old_state, const Gradient* gradient,
+                  size_t count, const NewState& new_state) {
+  const ScopedFloatEnvironment environment;
+  AdamWCoefficients k;
+  Status status = DeriveAdamWCoefficients(options, &k);
+  if (status == Status::kOk) status = CheckArrays(old_state, gradient, count, new_state);
+  if (status != Status::kOk || count == 0) return status;
+  Dispatch(k, old_state, gradient, new_state, count, StreamBegin(new_state, count));
+  return Status::kOk;
+}
+
+template <class OldState, typename Gradient, class NewState>
+Status InPlace(const AdamWOptions& options, const OldState& old_state, const Gradient* gradient,
+               size_t count, const NewState& state) {
+  const ScopedFloatEnvironment environment;
+  AdamWCoefficients k;
+  Status status = DeriveAdamWCoefficients(options, &k);
+  if (status == Status::kOk) status = CheckArrays(gradient, count, state);
+  if (status != Status::kOk || count == 0) return status;
+  Dispatch(k, old_state, gradient, state, count, /*stream=*/count);
+  return Status::kOk;
+}
+
+ConstSplitState View(const SplitState& s) {
+  return {s.weight, s.remainder, s.exp_avg, s.exp_avg_sq};
+}
+ConstMasterState View(const MasterState& s) { return {s.weight, s.exp_avg, s.exp_avg_sq}; }
+
+}  // namespace
+
+Status AdamWSplitOutOfPlace(const AdamWOptions& options, const ConstSplitState& old_state,
+                            const BFloat16* gradient, size_t count, const SplitState& new_state) {
+  return OutOfPlace(options, old_state, gradient, count, new_state);
+}
+
+Status AdamWSplitOutOfPlace(const AdamWOptions& options, const ConstSplitState& old_state,
+                            const float* gradient, size_t count, const SplitState& new_state) {
+  return OutOfPlace(options, old_state, gradient, count, new_state);
+}
+
+Status AdamWMasterOutOfPlace(const AdamWOptions& options, const ConstMasterState& old_state,
+                             const float* gradient, size_t count, const MasterState& new_state) {
+  return OutOfPlace(options, old_state, gradient, count, new_state);
+}
+
+Status AdamWSplitInPlace(const AdamWOptions& options, const SplitState& state,
+                         const BFloat16* gradient, size_t count) {
+  return InPlace(options, View(state), gradient, count, state);
+}
+
+Status AdamWSplitInPlace(const AdamWOptions& options, const SplitState& state,
+                         const float* gradient, size_t count) {
+  return InPlace(options, View(state), gradient, count, state);
+}
+
+Status AdamWMasterInPlace(const AdamWOptions& options, const MasterState& state,
+                          const float* gradient, size_t count) {
+  return InPlace(options, View(state), gradient, count, state);
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,15 @@
+#ifndef GEMINID_KERNELS_ADAMW_ADAMW_REFERENCE_H_
+#define GEMINID_KERNELS_ADAMW_ADAMW_REFERENCE_H_
+
+#include "kernels/adamw/adamw_coefficients.h"
+
+namespace geminid::kernels::reference {
+
+// One parameter, in place: the definition of the bits that every form of AdamW writes, one
+// operation a line. `gradient` is unscaled.
+void AdamWElement(const AdamWCoefficients& k, float gradient, float* weight, float* exp_avg,
+                  float* exp_avg_sq);
+
+}  // namespace geminid::kernels::reference
+
+#endif  // GEMINID_KERNELS_ADAMW_ADAMW_REFERENCE_H_

@@ -1,0 +1,124 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm/norm_host.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/common/buffers.h"
+#include "kernels/common/float_environment.h"
+#include "kernels/common/lanes-inl.h"
+#include "kernels/norm/norm.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+// Lanes(d) squares in float64, where they are exact.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> Squares(D d, const T* values) {
+  const hn::Rebind<float, D> df;
+  const auto x = hn::PromoteTo(d, LoadFloats(df, values));
+  return hn::Mul(x, x);
+}
+
+// Adds `rows` x kNormLanes squares to lanes[kNormLanes]. Four accumulators hide the latency of the
+// addition; vectors too short to hold all lanes in four make several passes over the block, which
+// is in the first-level cache.
+template <typename T>
+HWY_INLINE void AddRows(const T* values, size_t rows, double* lanes) {
+  const hn::CappedTag<double, kNormLanes / 4> d;
+  const size_t n = hn::Lanes(d);
+  for (size_t first = 0; first < kNormLanes; first += 4 * n) {
+    auto sum0 = hn::LoadU(d, lanes + first);
+    auto sum1 = hn::LoadU(d, lanes + first + n);
+    auto sum2 = hn::LoadU(d, lanes + first + 2 * n);
+    auto sum3 = hn::LoadU(d, lanes + first + 3 * n);
+    const T* row = values + first;
+    for (size_t r = 0; r < rows; ++r, row += kNormLanes) {
+      sum0 = hn::Add(sum0, Squares(d, row));
+      sum1 = hn::Add(sum1, Squares(d, row + n));
+      sum2 = hn::Add(sum2, Squares(d, row + 2 * n));
+      sum3 = hn::Add(sum3, Squares(d, row + 3 * n));
+    }
+    hn::StoreU(sum0, d, lanes + first);
+    hn::StoreU(sum1, d, lanes + first + n);
+    hn::StoreU(sum2, d, lanes + first + 2 * n);
+    hn::StoreU(sum3, d, lanes + first + 3 * n);
+  }
+}
+
+template <typename T>
+HWY_INLINE double BlockSum(const T* values, size_t count) {
+  double lanes[kNormLanes] = {};
+  const size_t rows = count / kNormLanes;
+  AddRows(values, rows, lanes);
+  // Padding with zeros changes nothing: no lane is ever -0.
+  if (const size_t rest = count % kNormLanes; rest != 0) {
+    T row[kNormLanes] = {};
+    std::copy_n(values + rows * kNormLanes, rest, row);
+    AddRows(row, 1, lanes);
+  }
+  for (size_t half = kNormLanes / 2; half != 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+template <typename T>
+HWY_INLINE double Sum(const T* values, size_t count, double sum) {
+  for (size_t begin = 0; begin < count; begin += kNormBlock) {
+    sum += BlockSum(values + begin, HWY_MIN(kNormBlock, count - begin));
+  }
+  return sum;
+}
+
+double SumBFloat16(const BFloat16* values, size_t count, double sum) {
+  return Sum(values, count, sum);
+}
+double SumFloat(const float* values, size_t count, double sum) {
+  return Sum(values, count, sum);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+namespace {
+
+HWY_EXPORT(SumBFloat16);
+HWY_EXPORT(SumFloat);
+
+double Dispatch(const BFloat16* values, size_t count, double sum) {
+  return HWY_DYNAMIC_DISPATCH(SumBFloat16)(values, count, sum);
+}
+double Dispatch(const float* values, size_t count, double sum) {
+  return HWY_DYNAMIC_DISPATCH(SumFloat)(values, count, sum);
+}
+
+template <typename T>
+Status CheckAndAdd(const T* values, size_t count, SquareSum* total) {
+  if (total == nullptr) return Status::kNullPointer;
+  const Status status = CheckBuffer(Buffer::Of(values, count));
+  if (status != Status::kOk || count == 0) return status;
+  const ScopedFloatEnvironment environment;
+  const double sum = Dispatch(values, count, total->sum);
+  total->sum = std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum;
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status AddSquares(const BFloat16* values, size_t count, SquareSum* total) {
+  return CheckAndAdd(values, count, total);
+}
+
+Status AddSquares(const float* values, size_t count, SquareSum* total) {
+  return CheckAndAdd(values, count, total);
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

@@ -3,7 +3,8 @@
 //   y[t] = tokens_table[ids[t]] (+ position_table[t mod sequence])
 //
 // The table may hold only the rows [first_row, first_row + rows) of a vocabulary that is split over
-// ranks: ids of other rows give zeros, so that the sum over ranks is the embedding.
+// ranks: ids of other rows give zeros, so that the sum over ranks is the
+// embedding (give position_table to one rank only).
 // Gradients of a row are summed in fp32 in token order, then rounded to T once: no atomics, the
 // same bits on every run. T is float or BFloat16.
 #ifndef GEMINID_KERNELS_EMBEDDING_EMBEDDING_H_
@@ -31,7 +32,7 @@ template <typename T>
 Status EmbeddingForward(const EmbeddingShape& shape, const int32_t* ids, const T* table,
                         const T* position_table, size_t sequence, T* y);
 
-// Bytes of workspace for EmbeddingBackward: 8 (rows + 1) + 8 tokens + 4 hidden, rounded up.
+// Bytes of workspace for EmbeddingBackward: 8 (rows + 1 + tokens), rounded up to 64.
 size_t EmbeddingWorkspaceBytes(const EmbeddingShape& shape);
 
 // dtable[rows,hidden] (+)= scatter of dy. Without `accumulate` rows that no token names are zeroed.

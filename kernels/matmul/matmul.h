@@ -28,6 +28,8 @@ struct MatmulShape {
   size_t a_stride = 0;
   size_t b_stride = 0;
   size_t c_stride = 0;
+
+  friend bool operator==(const MatmulShape&, const MatmulShape&) = default;
 };
 
 // How the product is computed. kAuto is kNative where the CPU has the instructions for In, else

@@ -19,6 +19,11 @@ inline size_t RoundUpTo(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// Bytes of an fp32 row of `cols` elements, padded to whole vectors.
+inline size_t FloatRowBytes(size_t cols) {
+  return RoundUpTo(cols * sizeof(float), kWorkspaceAlignment);
+}
+
 // a b, or kSizeOverflow.
 inline Status CheckedProduct(size_t a, size_t b, size_t* product) {
   return __builtin_mul_overflow(a, b, product) ? Status::kSizeOverflow : Status::kOk;

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/common/bfloat16.h"
 
@@ -36,6 +37,19 @@ inline constexpr size_t kParts = kWidth / kPartLanes;
 struct F32x16 {
   hn::Vec<FloatTag> part[kParts];
 };
+
+// One element to fp32, exact, and back, rounded as the vector stores round.
+HWY_INLINE float ToFloat(float value) { return value; }
+HWY_INLINE float ToFloat(BFloat16 value) { return value.ToFloat(); }
+
+template <typename T>
+HWY_INLINE T FromFloat(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else {
+    return T::FromFloat(value);
+  }
+}
 
 HWY_INLINE F32x16 Set(float value) {
   F32x16 out;
@@ -73,8 +87,7 @@ HWY_INLINE void Store(F32x16 v, BFloat16* to) {
     const auto bits = hn::BitCast(bits_tag, v.part[p]);
     const auto upper = hn::ShiftRight<16>(bits);
     const auto odd = hn::And(upper, hn::Set(bits_tag, 1));
-    const auto rounded =
-        hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(bits_tag, 0x7FFF))));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(bits_tag, 0x7FFF))));
     const auto quiet = hn::Or(upper, hn::Set(bits_tag, 0x0040));
     const auto is_nan = hn::RebindMask(bits_tag, hn::IsNaN(v.part[p]));
     const auto chosen = hn::BitCast(IntTag(), hn::IfThenElse(is_nan, quiet, rounded));
@@ -88,11 +101,7 @@ HWY_INLINE F32x16 LoadN(const T* from, size_t count, float fill = 0.0F) {
   if (HWY_LIKELY(count >= kWidth)) return Load(from);
   alignas(64) float lanes[kWidth];
   for (size_t i = 0; i < kWidth; ++i) {
-    if constexpr (std::is_same_v<T, float>) {
-      lanes[i] = i < count ? from[i] : fill;
-    } else {
-      lanes[i] = i < count ? from[i].ToFloat() : fill;
-    }
+    lanes[i] = i < count ? ToFloat(from[i]) : fill;
   }
   return Load(lanes);
 }
@@ -160,7 +169,8 @@ HWY_INLINE float MaxLane(F32x16 v) {
 // infinity above 88.73, 0 below -103.98; NaN stays NaN.
 //
 // x = n ln2 + r with |r| <= ln2/2; ln2 in two parts so that n ln2 is exact enough; the polynomial
-// is that of expf in Cephes (Moshier, netlib). 2^n is applied in two halves: n reaches 128 and -150.
+// is that of expf in Cephes (Moshier, netlib). 2^n is applied in two halves: n reaches 128 and
+// -150.
 HWY_INLINE F32x16 Exp(F32x16 x) {
   const FloatTag tag;
   const IntTag int_tag;

@@ -13,7 +13,7 @@
 #error "kernels/simd/targets.h must come before every Highway header"
 #endif
 
-#define HWY_DISABLED_TARGETS                                                                       \
+#define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
 // Makes the dispatch tables of NameFloat and NameBFloat16.
@@ -22,13 +22,13 @@
   HWY_EXPORT(Name##BFloat16)
 
 // Calls the one for element type T, on the best instruction set of this machine.
-#define GEMINID_KERNEL_CALL(T, Name, ...)                        \
-  do {                                                           \
-    if constexpr (std::is_same_v<T, float>) {                    \
-      HWY_DYNAMIC_DISPATCH(Name##Float)(__VA_ARGS__);            \
-    } else {                                                     \
-      HWY_DYNAMIC_DISPATCH(Name##BFloat16)(__VA_ARGS__);         \
-    }                                                            \
+#define GEMINID_KERNEL_CALL(T, Name, ...)                \
+  do {                                                   \
+    if constexpr (std::is_same_v<T, float>) {            \
+      HWY_DYNAMIC_DISPATCH(Name##Float)(__VA_ARGS__);    \
+    } else {                                             \
+      HWY_DYNAMIC_DISPATCH(Name##BFloat16)(__VA_ARGS__); \
+    }                                                    \
   } while (false)
 
 #endif  // GEMINID_KERNELS_SIMD_TARGETS_H_

@@ -1,0 +1,314 @@
+// The daemon's heart: sessions, chunks, arenas, quotas and transfers, tied together.
+//
+// Pure: no I/O, no threads, no clock. The shell hands in time and requests, and carries out what
+// comes back: responses to put into rings, pools and arenas to release. Nothing here blocks, aborts
+// or trusts a client: a request from shared memory is validated field by field, and a bad one is
+// answered with an error and changes nothing. Not thread-safe: the shell holds one mutex.
+//
+// Order of things for the shell:
+//   OpenSession -> map the session's segments so that Tables can reach them -> everything else.
+//   Allocate / CreateArena do the accounting first; the shell then makes the memory and, should
+//   that fail, undoes them with Free / DestroyArena.
+//   Whatever Releases names is no longer known to the engine: close and unmap it.
+#ifndef GEMINID_DAEMON_CORE_ENGINE_H_
+#define GEMINID_DAEMON_CORE_ENGINE_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/core/chunk_states.h"
+#include "daemon/core/extent_allocator.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/ledger.h"
+#include "daemon/core/manifest.h"
+#include "daemon/core/quota.h"
+#include "daemon/core/time.h"
+#include "daemon/core/transfer_scheduler.h"
+#include "proto/shm/attach_messages.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid::core {
+
+// Homes begin at multiples of this within their pool; pools and arenas are whole pages.
+inline constexpr uint64_t kHomeAlignmentBytes = 64;
+inline constexpr uint64_t kPageBytes = 4096;
+// What 24 bits of slot number can address.
+inline constexpr uint64_t kMaxArenaBytes = (uint64_t{1} << 24) * shm::kSlotBytes;
+inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 40;
+inline constexpr size_t kMaxChunkNameBytes = 128;
+// In the argument of kTransition: the chunk's device copy was written and its home is stale.
+inline constexpr uint64_t kDirtyBit = 0x100;
+
+// The shared tables of the sessions, as the shell maps them and tests fake them. Accesses are
+// sequentially consistent: eviction relies on it (proto/shm/lease.h).
+class Tables {
+ public:
+  virtual ~Tables() = default;
+  virtual void PublishState(SessionId session, ChunkId chunk, uint64_t word) = 0;
+  virtual uint64_t ReadLease(SessionId session, ChunkId chunk) = 0;
+  virtual uint64_t ReadCompletion(SessionId session, uint16_t index) = 0;
+};
+
+struct EngineOptions {
+  uint64_t host_capacity_bytes = 0;
+  uint64_t device_capacity_bytes = 0;
+  std::vector<TenantLimits> tenants;
+  TransferLimits transfers;
+  uint32_t max_sessions = 256;  // kept ones included
+  // How long the memory of a session that died with DeathPolicy::kKeep is kept.
+  Duration keep_time = Duration::Seconds(600);
+};
+
+struct SessionSpec {
+  std::string tenant;  // who is charged, from the peer's uid
+  std::string job;
+  std::string client;
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  int32_t local_rank = 0;
+  uint32_t uid = 0;
+  int64_t pid = 0;
+  uint32_t weight = 1;  // part of a shared link
+  shm::DeathPolicy death_policy = shm::DeathPolicy::kFree;
+};
+
+struct ChunkSpec {
+  std::string name;
+  ChunkKind kind = ChunkKind::kNone;
+  uint64_t bytes = 0;
+  bool has_home = true;
+};
+
+struct Allocation {
+  std::vector<ChunkId> chunks;         // in the order asked for
+  std::vector<uint64_t> home_offsets;  // within the pool; 0 for chunks without a home
+  PoolId pool = kNoPool;               // kNoPool: no chunk has a home
+  uint64_t pool_bytes = 0;             // exact, whole pages
+};
+
+// Memory the shell must give back to the system.
+struct Releases {
+  std::vector<PoolId> pools;
+  std::vector<SessionId> arenas;    // the arena of this session
+  std::vector<SessionId> sessions;  // ended for good: its segments too
+};
+
+// One response for a session's ring. `error` is for the daemon's log: empty unless kError.
+struct Outgoing {
+  SessionId session{};
+  shm::Response response{};
+  std::string error;
+};
+
+enum class CloseReason {
+  kDetached,       // said goodbye: its memory is freed whatever its death policy says
+  kDied,           // its death policy decides
+  kProtocolError,  // broke the wire contract: its death policy decides
+};
+
+enum class SessionState { kAttached, kKept };
+const char* Name(SessionState state);
+
+// When each chunk is used within an iteration of `moments` moments, from the session's plan.
+struct NextUseTable {
+  struct Uses {
+    ChunkId chunk{};
+    std::vector<uint32_t> moments;
+  };
+  uint32_t moments = 0;
+  std::vector<Uses> chunks;  // a chunk that is not named is never used
+};
+
+// --- snapshots, for the operator -----------------------------------------------------------------
+
+struct SessionSnapshot {
+  SessionId id{};
+  SessionSpec spec;
+  SessionState state = SessionState::kAttached;
+  bool slow = false;  // a ticket is overdue
+  Time opened_at;
+  std::optional<Time> keep_until;  // kKept only
+  uint64_t host_bytes = 0;         // its pools
+  uint64_t arena_bytes = 0;
+  uint64_t device_in_use_bytes = 0;  // chunks in the arena
+  uint64_t workspace_bytes = 0;
+  uint64_t largest_hole_bytes = 0;  // in the arena
+  double fragmentation = 0;         // of the arena
+  uint64_t chunks = 0;
+  uint64_t moment = 0;
+  bool has_plan = false;
+  uint64_t evictions = 0;
+  uint64_t evictions_refused_by_lease = 0;
+  uint64_t queued_transfers = 0;
+  std::array<InFlight, kDirections> in_flight{};
+  TransferTotals transfers;
+};
+
+struct ChunkSnapshot {
+  ChunkIdentity identity;
+  std::string name;
+  ChunkStatus status;
+  bool leased = false;
+  uint32_t pins = 0;  // transfers, queued or in flight, that touch its device copy
+  uint32_t loads = 0;
+  uint32_t drops = 0;
+};
+
+// A device arena is listed as a pool of the device tier, with pool id kNoPool.
+struct PoolSnapshot {
+  PoolId pool = kNoPool;
+  SessionId session{};
+  std::string tenant;
+  Tier tier = Tier::kNone;
+  uint64_t bytes = 0;
+  uint64_t in_use_bytes = 0;
+};
+
+struct EngineCounters {
+  uint64_t requests = 0;
+  uint64_t request_errors = 0;
+  uint64_t evictions = 0;
+  uint64_t evictions_refused_by_lease = 0;
+  uint64_t sessions_opened = 0;
+  uint64_t sessions_kept = 0;
+  uint64_t sessions_expired = 0;
+};
+
+class Engine {
+ public:
+  // `tables` must outlive the engine. The manifest's memory too.
+  Engine(const EngineOptions& options, Tables* tables, Manifest manifest);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // --- sessions ----------------------------------------------------------------------------------
+  // RESOURCE_EXHAUSTED at max_sessions; INVALID_ARGUMENT for a spec that makes no sense.
+  absl::StatusOr<SessionId> OpenSession(const SessionSpec& spec, Time now);
+  // The kept session of this tenant, job and rank, the youngest if there are several.
+  std::optional<SessionId> FindKept(const std::string& tenant, const std::string& job,
+                                    int32_t rank) const;
+  // A new process takes over a kept session. Its segments must be mapped again (lease words zero)
+  // before the call, which publishes every chunk's state anew. `spec` replaces the old one but for
+  // tenant, job and rank, which must be equal.
+  absl::Status ReopenSession(SessionId session, const SessionSpec& spec, Time now);
+  // Cancels its transfers. Either all its memory is in the result, or the session is kept: chunks
+  // that were being filled or gathered fall back to their last valid copy. NOT_FOUND: no such
+  // session, or it is kept already.
+  absl::StatusOr<Releases> CloseSession(SessionId session, CloseReason reason, Time now);
+
+  // --- memory ------------------------------------------------------------------------------------
+  // Once per session. Returns the bytes rounded up to whole pages.
+  absl::StatusOr<uint64_t> CreateArena(SessionId session, uint64_t bytes);
+  // Undoes CreateArena. FAILED_PRECONDITION while a chunk or a workspace is in it.
+  absl::Status DestroyArena(SessionId session);
+  // All or nothing. RESOURCE_EXHAUSTED says asked, free, top holder and what to do.
+  absl::StatusOr<Allocation> Allocate(SessionId session, const std::vector<ChunkSpec>& specs);
+  // All or nothing. FAILED_PRECONDITION names a chunk that is leased or in a transfer.
+  absl::StatusOr<Releases> Free(SessionId session, const std::vector<ChunkId>& chunks);
+
+  // --- the fast path -----------------------------------------------------------------------------
+  // Carries out one request copied out of the session's ring, and appends the answers that are due
+  // now, which may be for any session. An unknown or kept session is ignored.
+  void HandleRequest(SessionId session, const shm::Request& request, Time now,
+                     std::vector<Outgoing>* out);
+  // Marks overdue tickets and ends kept sessions whose time is over.
+  Releases Tick(Time now, std::vector<Outgoing>* out);
+  // When Tick has something to do next, unless something else happens first.
+  std::optional<Time> NextTick() const;
+
+  // Replaces the session's plan; evictions go by farthest next use from then on.
+  absl::Status SetPlan(SessionId session, const NextUseTable& table);
+
+  // --- for the operator --------------------------------------------------------------------------
+  std::vector<SessionSnapshot> Sessions() const;
+  // kNoSession: of all sessions. Ordered by session and chunk; at most `limit`.
+  std::vector<ChunkSnapshot> Chunks(SessionId session, size_t limit) const;
+  uint64_t ChunkCount(SessionId session) const;
+  std::vector<PoolSnapshot> Pools() const;
+  const Ledger& ledger() const { return ledger_; }
+  const Quota& quota() const { return quota_; }
+  const TransferScheduler& transfers() const { return scheduler_; }
+  const Manifest& manifest() const { return manifest_; }
+  const EngineCounters& counters() const { return counters_; }
+  // Where the chunk is, why, and what would evict it: sentences.
+  absl::StatusOr<std::vector<std::string>> Explain(SessionId session, ChunkId chunk) const;
+  // Recomputes everything that can be recomputed and compares: ledger, quotas, extents, pins,
+  // residency, valid copies. OK or INTERNAL with the first contradiction. Linear in the chunks.
+  absl::Status Check() const;
+
+ private:
+  struct Chunk;
+  struct Pool;
+  struct Session;
+  struct Failure;
+
+  // engine.cc
+  Session* Find(SessionId session) const;
+  absl::StatusOr<Session*> FindAttached(SessionId session) const;
+  void EndSession(Session* session, Releases* releases);
+  void KeepSession(Session* session, Time now);
+
+  // engine_allocation.cc
+  absl::Status CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const;
+  absl::Status ChargeMemory(const Session& session, Tier tier, uint64_t bytes);
+  void ReturnMemory(const Session& session, Tier tier, uint64_t bytes);
+  absl::Status Refuse(const Session& session, Tier tier, uint64_t bytes) const;
+  Holder TopHolder(Tier tier) const;
+  absl::Status CheckFreeable(Session* session, const Chunk& chunk);
+  void FreeChunk(Session* session, ChunkId id, Releases* releases);
+
+  // engine_requests.cc
+  Failure Dispatch(Session* session, const shm::Request& request, Time now, shm::Response* done,
+                   bool* answer);
+  Failure AllocateExtent(Session* session, const shm::Request& request, shm::Response* done);
+  Failure Publish(Session* session, const shm::Request& request);
+  Failure Drop(Session* session, const shm::Request& request);
+  Failure Transition(Session* session, const shm::Request& request);
+  Failure ReserveWorkspace(Session* session, const shm::Request& request);
+
+  // engine_transfers.cc
+  Failure Transfer(Session* session, const shm::Request& request, Time now);
+  Failure TransferDone(Session* session, const shm::Request& request);
+  Failure CheckTransfer(const Session& session, const shm::Request& request,
+                        Direction* direction) const;
+  void Pin(Session* session, const TransferRequest& request, int by);
+  Failure Settle(Session* session, const TransferRequest& request);
+  void GrantTransfers(Time now, std::vector<Outgoing>* out);
+
+  // engine_eviction.cc
+  Failure PlaceExtent(Session* session, Chunk* chunk, uint64_t offset, bool may_evict);
+  Failure MakeRoom(Session* session, uint64_t begin, uint64_t end);
+  std::vector<Extent> EvictionOrder(const Session& session) const;
+  uint64_t NextUse(const Session& session, const Chunk& chunk) const;
+  bool MayEvict(const Chunk& chunk) const;
+  bool TryEvict(Session* session, Chunk* chunk);
+  void RemoveExtent(Session* session, Chunk* chunk);
+
+  // A chunk's status: read from the manifest, written there first and then published.
+  ChunkStatus StatusOf(const Chunk& chunk) const;
+  void SetStatus(const Session& session, const Chunk& chunk, const ChunkStatus& status);
+
+  ChunkSnapshot Snapshot(const Session& session, const Chunk& chunk) const;
+  absl::Status CheckSession(const Session& session) const;
+
+  EngineOptions options_;
+  Tables* tables_;
+  Manifest manifest_;
+  Ledger ledger_;
+  Quota quota_;
+  TransferScheduler scheduler_;
+  EngineCounters counters_;
+  std::map<SessionId, std::unique_ptr<Session>> sessions_;
+};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_ENGINE_H_

@@ -1,0 +1,25 @@
+// The identifiers of the wire contract, by the names the core uses.
+#ifndef GEMINID_DAEMON_CORE_IDS_H_
+#define GEMINID_DAEMON_CORE_IDS_H_
+
+#include "proto/shm/types.h"
+
+namespace geminid::core {
+
+using shm::ChunkId;
+using shm::ChunkKind;
+using shm::Direction;
+using shm::PoolId;
+using shm::Priority;
+using shm::SessionId;
+using shm::TicketId;
+using shm::Tier;
+using shm::TransferCause;
+
+inline constexpr SessionId kNoSession{0};
+inline constexpr PoolId kNoPool{0};
+inline constexpr TicketId kNoTicket{0};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_IDS_H_

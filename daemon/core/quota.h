@@ -1,0 +1,76 @@
+// Who may have how much: limits per tenant, and the words of a refusal.
+#ifndef GEMINID_DAEMON_CORE_QUOTA_H_
+#define GEMINID_DAEMON_CORE_QUOTA_H_
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "daemon/core/ids.h"
+
+namespace geminid::core {
+
+inline constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
+// The tenant whose limits hold for everyone without a line of their own.
+inline constexpr char kEveryoneElse[] = "*";
+
+struct TenantLimits {
+  std::string tenant;  // "uid:1000", or "*"
+  uint64_t host_bytes = kUnlimited;
+  uint64_t device_bytes = kUnlimited;
+};
+
+// Whoever holds most of what is wanted; empty job: nobody holds any.
+struct Holder {
+  std::string job;
+  int32_t rank = 0;
+  uint64_t bytes = 0;
+};
+
+// What a refusal says. `free_bytes` is what the asker could have had.
+struct Refusal {
+  Tier tier = Tier::kNone;
+  uint64_t asked_bytes = 0;
+  uint64_t free_bytes = 0;
+  uint64_t largest_hole_bytes = 0;
+  std::string limit;  // which limit binds: "tenant uid:1000 may have 4 GiB"
+  Holder top_holder;
+  std::string advice;  // what to do next, an imperative
+};
+
+// RESOURCE_EXHAUSTED, all of the above in one sentence each.
+absl::Status ToStatus(const Refusal& refusal);
+
+// Bytes charged per tenant and tier. Not thread-safe. Cost: logarithmic in the number of tenants.
+class Quota {
+ public:
+  explicit Quota(const std::vector<TenantLimits>& limits);
+
+  uint64_t LimitBytes(const std::string& tenant, Tier tier) const;
+  uint64_t ChargedBytes(const std::string& tenant, Tier tier) const;
+  // What the tenant may still ask for; kUnlimited without a limit.
+  uint64_t FreeBytes(const std::string& tenant, Tier tier) const;
+
+  // False, and nothing charged, when that would exceed the limit.
+  bool TryCharge(const std::string& tenant, Tier tier, uint64_t bytes);
+  // Returns bytes charged before. An error, and nothing changed, when fewer were charged.
+  absl::Status Return(const std::string& tenant, Tier tier, uint64_t bytes);
+
+ private:
+  struct Charge {
+    uint64_t host_bytes = 0;
+    uint64_t device_bytes = 0;
+    uint64_t& Of(Tier tier) { return tier == Tier::kHost ? host_bytes : device_bytes; }
+    uint64_t Of(Tier tier) const { return tier == Tier::kHost ? host_bytes : device_bytes; }
+  };
+  std::map<std::string, TenantLimits> limits_;
+  std::map<std::string, Charge> charges_;
+};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_QUOTA_H_

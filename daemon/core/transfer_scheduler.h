@@ -1,0 +1,156 @@
+// Decides which copy may start now. Pure: it is handed time and returns grants.
+//
+// Per session and direction a bounded number of tickets and bytes is in flight; the rest waits
+// here. Next is the request of the lowest level; within a level the one whose deadline is the
+// fewest moments away; then the oldest. The level is the priority, less one for each `ageing` of
+// waiting, without a floor: whatever others ask for, everything is granted in time. The best
+// request is never bypassed by a smaller one. Requests of one session with the same destination are
+// granted in order.
+//
+// Between sessions a shared link limit, where one is set, is divided by weight: the session that
+// has been granted the fewest bytes per weight is next (start-time fair queueing, Goyal et al.,
+// 1996).
+#ifndef GEMINID_DAEMON_CORE_TRANSFER_SCHEDULER_H_
+#define GEMINID_DAEMON_CORE_TRANSFER_SCHEDULER_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/time.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid::core {
+
+inline constexpr int kDirections = 2;
+inline constexpr int kCauses = 5;  // TransferCause, kNone included
+constexpr int Index(Direction direction) { return direction == Direction::kHostToDevice ? 0 : 1; }
+
+struct TransferLimits {
+  // Per session and direction. Both directions share kMaxTicketsInFlight completion words, so more
+  // than half of those is taken as half.
+  uint32_t tickets_in_flight = 4;
+  // A single transfer of more is granted when nothing else is in flight.
+  uint64_t bytes_in_flight = uint64_t{64} << 20;
+  // Over all sessions, per direction; 0: no shared limit.
+  uint64_t link_bytes_in_flight = 0;
+  uint32_t queued_per_session = 4096;
+  Duration ageing = Duration::Milliseconds(10);
+  // A ticket without completion for this long marks its session slow. The ticket stays valid.
+  Duration ticket_timeout = Duration::Seconds(5);
+};
+
+inline constexpr uint16_t kNoDeadline = 0xffff;
+
+struct TransferRequest {
+  uint64_t request_id = 0;
+  Direction direction = Direction::kNone;
+  uint64_t bytes = 0;
+  Priority priority = Priority::kNormal;
+  TransferCause cause = TransferCause::kNone;
+  uint16_t deadline_moment = kNoDeadline;
+  ChunkId source{};
+  ChunkId destination{};
+  uint64_t source_offset = 0;
+  uint64_t destination_offset = 0;
+  uint16_t flags = 0;
+  uint64_t dirty_epoch = 0;  // the engine's own: which content a write-back saves
+};
+
+struct Ticket {
+  SessionId session{};
+  TicketId id{};
+  uint16_t completion_index = 0;
+  Time granted_at;
+  bool overdue = false;
+  TransferRequest request;
+};
+
+struct TransferCount {
+  uint64_t bytes = 0;
+  uint64_t transfers = 0;
+};
+
+// Completed transfers by direction and cause.
+struct TransferTotals {
+  std::array<std::array<TransferCount, kCauses>, kDirections> counts{};
+  TransferCount& At(Direction direction, TransferCause cause) {
+    return counts[Index(direction)][static_cast<int>(cause)];
+  }
+  const TransferCount& At(Direction direction, TransferCause cause) const {
+    return counts[Index(direction)][static_cast<int>(cause)];
+  }
+};
+
+struct InFlight {
+  uint32_t tickets = 0;
+  uint64_t bytes = 0;
+};
+
+// Not thread-safe. A grant costs time linear in the destinations that wait in one session.
+class TransferScheduler {
+ public:
+  explicit TransferScheduler(const TransferLimits& limits);
+  ~TransferScheduler();
+
+  // `weight` > 0: the session's part of a shared link.
+  void AddSession(SessionId session, uint32_t weight);
+  // Forgets everything queued and in flight; returns it so that the caller can undo its part.
+  std::vector<TransferRequest> RemoveSession(SessionId session);
+
+  // The moment deadlines are counted from.
+  void SetMoment(SessionId session, uint16_t moment);
+
+  // False when the session's queue is full (or there is no such session): nothing was queued.
+  bool Enqueue(SessionId session, const TransferRequest& request, Time now);
+
+  // Everything that may start now, in the order to be sent.
+  std::vector<Ticket> Grant(Time now);
+
+  // Null when no such ticket is in flight. Valid until the next call that is not const.
+  const Ticket* Find(SessionId session, TicketId ticket) const;
+  // Ends a ticket: its credits return and it counts as transferred. False when there is none.
+  bool Complete(SessionId session, TicketId ticket);
+
+  // Marks tickets over their time; returns how many were newly marked.
+  uint64_t MarkOverdue(Time now);
+  // When the next ticket will be over its time; nothing when none is in flight.
+  std::optional<Time> NextTimeout() const;
+  bool IsSlow(SessionId session) const;  // has an overdue ticket in flight
+
+  InFlight FlightOf(SessionId session, Direction direction) const;
+  InFlight FlightOf(Direction direction) const { return link_[Index(direction)]; }
+  uint64_t QueuedCount(SessionId session) const;
+  TransferTotals TotalsOf(SessionId session) const;
+  // Over all sessions, those that have ended included.
+  const TransferTotals& totals() const { return totals_; }
+  uint64_t overdue_tickets() const { return overdue_tickets_; }
+  const TransferLimits& limits() const { return limits_; }
+
+ private:
+  struct Waiting;
+  struct Session;
+
+  Session* FindSession(SessionId session) const;
+  bool FitsCredits(const Session& session, const TransferRequest& request) const;
+  const Waiting* Best(const Session& session, Direction direction, Time now) const;
+  Ticket Start(SessionId id, Session* session, const Waiting& chosen, Time now);
+
+  TransferLimits limits_;
+  std::map<SessionId, std::unique_ptr<Session>> sessions_;
+  std::array<InFlight, kDirections> link_{};
+  std::array<double, kDirections> virtual_time_{};
+  TransferTotals totals_;
+  uint64_t overdue_tickets_ = 0;
+  uint64_t next_arrival_ = 0;
+};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_TRANSFER_SCHEDULER_H_

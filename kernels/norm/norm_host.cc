@@ -23,29 +23,23 @@ HWY_INLINE hn::Vec<D> Squares(D d, const T* values) {
   return hn::Mul(x, x);
 }
 
-// Adds `rows` x kNormLanes squares to lanes[kNormLanes]. Four accumulators hide the latency of the
-// addition; vectors too short to hold all lanes in four make several passes over the block, which
-// is in the first-level cache.
+// Adds `rows` x kNormLanes squares to lanes[kNormLanes]. Two accumulators, which hold all lanes of
+// the longest vectors; shorter ones make several passes over the block, which is in the
+// first-level cache.
 template <typename T>
 HWY_INLINE void AddRows(const T* values, size_t rows, double* lanes) {
-  const hn::CappedTag<double, kNormLanes / 4> d;
+  const hn::CappedTag<double, kNormLanes / 2> d;
   const size_t n = hn::Lanes(d);
-  for (size_t first = 0; first < kNormLanes; first += 4 * n) {
+  for (size_t first = 0; first < kNormLanes; first += 2 * n) {
     auto sum0 = hn::LoadU(d, lanes + first);
     auto sum1 = hn::LoadU(d, lanes + first + n);
-    auto sum2 = hn::LoadU(d, lanes + first + 2 * n);
-    auto sum3 = hn::LoadU(d, lanes + first + 3 * n);
     const T* row = values + first;
     for (size_t r = 0; r < rows; ++r, row += kNormLanes) {
       sum0 = hn::Add(sum0, Squares(d, row));
       sum1 = hn::Add(sum1, Squares(d, row + n));
-      sum2 = hn::Add(sum2, Squares(d, row + 2 * n));
-      sum3 = hn::Add(sum3, Squares(d, row + 3 * n));
     }
     hn::StoreU(sum0, d, lanes + first);
     hn::StoreU(sum1, d, lanes + first + n);
-    hn::StoreU(sum2, d, lanes + first + 2 * n);
-    hn::StoreU(sum3, d, lanes + first + 3 * n);
   }
 }
 

@@ -1,0 +1,54 @@
+// A daemon of one's own, for a process tree that runs without an installed one.
+#ifndef GEMINID_PRIVATE_DAEMON_H_
+#define GEMINID_PRIVATE_DAEMON_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace geminid {
+
+struct PrivateDaemonOptions {
+  // Empty: $GEMINID_DAEMON, else `geminid` beside this program, else in ../daemon relative to it,
+  // else on $PATH.
+  std::string binary;
+  std::vector<std::string> arguments;  // further flags, such as {"--host-memory", "8GiB"}
+  absl::Duration timeout = absl::Seconds(10);
+};
+
+// Runs until this is destroyed or this process ends, however it ends. Move it to where it shall
+// live and export socket() as $GEMINID_SOCKET to the processes that shall share it.
+class PrivateDaemon {
+ public:
+  // Starts it and waits until it serves. On failure the message ends with the last lines of its
+  // log.
+  static absl::StatusOr<std::unique_ptr<PrivateDaemon>> Start(const PrivateDaemonOptions& options);
+
+  // Asks it to end, waits, and removes its folder. In a forked child: does nothing.
+  ~PrivateDaemon();
+  PrivateDaemon(const PrivateDaemon&) = delete;
+  PrivateDaemon& operator=(const PrivateDaemon&) = delete;
+
+  const std::string& socket() const { return socket_; }
+  pid_t pid() const { return pid_; }
+  // The last lines of its log.
+  std::string LogTail() const;
+
+ private:
+  PrivateDaemon() = default;
+
+  std::string folder_;
+  std::string socket_;
+  std::string log_path_;
+  pid_t pid_ = -1;
+  pid_t owner_ = -1;
+};
+
+}  // namespace geminid
+
+#endif  // GEMINID_PRIVATE_DAEMON_H_

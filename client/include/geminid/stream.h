@@ -1,0 +1,44 @@
+// In-order queues of work on a device, and points in them.
+#ifndef GEMINID_STREAM_H_
+#define GEMINID_STREAM_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+
+namespace geminid {
+
+// A point in a stream. Thread-safe.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // Everything queued before the point is complete.
+  virtual bool ready() const = 0;
+  // Blocks the calling thread until then.
+  virtual void Wait() const = 0;
+};
+
+// Work runs one after another in the order it was queued. Thread-safe. Destroying a stream waits
+// for all of its work.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  // Runs `work` on the host once everything queued before is complete. It must not block for long,
+  // and must not call into the stream's device other than to queue more.
+  virtual void Enqueue(std::function<void()> work) = 0;
+
+  // The point reached when everything queued so far is complete.
+  virtual std::shared_ptr<const Event> Record() = 0;
+
+  // What is queued from now on waits for `event`, which may be of another stream.
+  virtual void WaitFor(std::shared_ptr<const Event> event) = 0;
+
+  // Blocks until everything queued so far is complete.
+  void Synchronize() { Record()->Wait(); }
+};
+
+}  // namespace geminid
+
+#endif  // GEMINID_STREAM_H_

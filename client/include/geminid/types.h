@@ -1,0 +1,69 @@
+// The words of the library: identifiers and enumerations that several of its headers share.
+#ifndef GEMINID_TYPES_H_
+#define GEMINID_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace geminid {
+
+// A chunk's number within its session.
+enum class ChunkId : uint32_t {};
+inline constexpr ChunkId kNoChunk{0xffffffffu};
+
+enum class ChunkKind : uint8_t {
+  kNone = 0,
+  kWeight = 1,          // this rank's shard of the working weights
+  kRemainder = 2,       // what the rounded weight lacks of its fp32 master
+  kExpAvg = 3,          // Adam's first moment
+  kExpAvgSq = 4,        // Adam's second moment
+  kGradient = 5,        // this rank's shard of the reduced gradient
+  kGatheredWeight = 6,  // all shards together; lives on the device only
+  kSpare = 7,           // target of the next out-of-place update
+  kGeneric = 8,         // anything else
+};
+inline constexpr int kChunkKinds = 9;
+
+// Which steps are legal: docs of Session::Transition.
+enum class ChunkState : uint8_t {
+  kFree = 0,
+  kHold = 1,
+  kCompute = 2,
+  kHoldAfterBackward = 3,
+  kReadyForReduce = 4,
+};
+
+// Where a chunk's device copy stands, as the daemon last published it.
+enum class Residency : uint8_t {
+  kNone = 0,          // no such chunk
+  kAbsent = 1,        // no device copy
+  kFilling = 2,       // it has a device extent that is not published yet
+  kResident = 3,      // valid on the device: may be leased
+  kEvictPending = 4,  // perhaps about to leave
+  kEvicting = 5,      // leaving
+};
+
+// Why bytes move; a label of the daemon's metrics.
+enum class TransferCause : uint8_t {
+  kNone = 0,
+  kDemand = 1,     // an operator waits for it
+  kPrefetch = 2,   // the plan asked for it ahead of time
+  kWriteBack = 3,  // a dirty chunk, or a reduced gradient, goes home
+  kUpdate = 4,     // new weights after an optimizer step
+};
+
+enum class Priority : uint8_t { kUrgent = 0, kNormal = 1, kBackground = 2 };
+
+// What a rank waited for.
+enum class StallCause : uint8_t { kCopy = 0, kGather = 1, kUpdate = 2, kReduce = 3, kSpace = 4 };
+inline constexpr int kStallCauses = 5;
+
+// "The daemon chooses": the lowest device offset that fits.
+inline constexpr uint64_t kAnyOffset = ~uint64_t{0};
+// Device extents begin at multiples of this.
+inline constexpr uint64_t kExtentAlignmentBytes = 4096;
+inline constexpr uint16_t kNoDeadline = 0xffff;
+
+}  // namespace geminid
+
+#endif  // GEMINID_TYPES_H_

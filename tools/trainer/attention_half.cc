@@ -1,0 +1,262 @@
+#include "tools/trainer/attention_half.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention/attention.h"
+#include "kernels/rotary/rotary.h"
+#include "tools/trainer/norm_layer.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+// Consecutive key/value heads and the query heads that read them.
+struct Group {
+  size_t first_query;  // column
+  size_t query_columns;
+  size_t first_kv;  // column
+  size_t kv_columns;
+  kernels::AttentionShape shape;
+};
+
+// Cuts the heads into groups of about tiling.attention_columns query columns.
+class Groups {
+ public:
+  explicit Groups(const HalfContext& context) : context_(context) {
+    const ModelConfig& config = *context.config;
+    queries_per_kv_ = config.heads / config.kv_heads;
+    const size_t columns_per_kv = queries_per_kv_ * config.head_dim();
+    kv_heads_per_group_ =
+        std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv, 1, config.kv_heads);
+  }
+
+  size_t count() const {
+    return (context_.config->kv_heads + kv_heads_per_group_ - 1) / kv_heads_per_group_;
+  }
+
+  Group At(size_t index) const {
+    const ModelConfig& config = *context_.config;
+    const size_t first = index * kv_heads_per_group_;
+    const size_t kv_heads = std::min<size_t>(kv_heads_per_group_, config.kv_heads - first);
+    const size_t head_dim = config.head_dim();
+    return {.first_query = first * queries_per_kv_ * head_dim,
+            .query_columns = kv_heads * queries_per_kv_ * head_dim,
+            .first_kv = first * head_dim,
+            .kv_columns = kv_heads * head_dim,
+            .shape = {.batch = context_.shape.sequences,
+                      .sequence = context_.shape.sequence_length,
+                      .heads = kv_heads * queries_per_kv_,
+                      .kv_heads = kv_heads,
+                      .head_dim = head_dim,
+                      .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))}};
+  }
+
+ private:
+  const HalfContext& context_;
+  size_t queries_per_kv_ = 1;
+  size_t kv_heads_per_group_ = 1;
+};
+
+template <typename T>
+kernels::HeadsView<T> Heads(Matrix<T> matrix) {
+  return {.data = matrix.data, .token_stride = matrix.stride};
+}
+
+enum class Turn { kForward, kBackward };
+
+// Turns queries or keys by their positions, or gradients back. Without tables: nothing.
+template <typename T>
+absl::Status Rotate(const HalfContext& context, Turn turn, Matrix<T> x) {
+  if (context.rotary.cos == nullptr) return absl::OkStatus();
+  const size_t head_dim = context.config->head_dim();
+  const kernels::RotaryShape shape = {.batch = context.shape.sequences,
+                                      .sequence = context.shape.sequence_length,
+                                      .heads = x.cols / head_dim,
+                                      .head_dim = head_dim,
+                                      .token_stride = x.stride};
+  const auto rotate =
+      turn == Turn::kForward ? kernels::RotaryForward<T> : kernels::RotaryBackward<T>;
+  return FromKernel(rotate(shape, context.rotary.cos, context.rotary.sin, x.data), "Rotary");
+}
+
+// Queries, keys and values of one group, or their gradients.
+template <typename T>
+struct Qkv {
+  Scratch<T> storage;
+  Matrix<T> q, k, v;
+
+  static absl::StatusOr<Qkv> Allocate(zero::Workspace& workspace, size_t tokens,
+                                      const Group& group) {
+    Qkv qkv;
+    GEMINID_ASSIGN_OR_RETURN(
+        qkv.storage,
+        Scratch<T>::Allocate(workspace, tokens * (group.query_columns + 2 * group.kv_columns)));
+    T* data = qkv.storage.data();
+    qkv.q = Matrix<T>(data, tokens, group.query_columns);
+    qkv.k = Matrix<T>(qkv.q.data + qkv.q.size(), tokens, group.kv_columns);
+    qkv.v = Matrix<T>(qkv.k.data + qkv.k.size(), tokens, group.kv_columns);
+    return qkv;
+  }
+};
+
+// One half in progress.
+template <typename T>
+class Half {
+ public:
+  Half(zero::Workspace& workspace, const HalfContext& context, const AttentionPlaces& places)
+      : workspace_(workspace), context_(context), places_(places) {}
+
+  absl::Status Project(const ParameterUse& use, const Group& group, Matrix<const T> n,
+                       const Qkv<T>& qkv) {
+    const auto q = WeightOf<T>(use, places_.q).Outputs(group.first_query, group.query_columns);
+    const auto k = WeightOf<T>(use, places_.k).Outputs(group.first_kv, group.kv_columns);
+    const auto v = WeightOf<T>(use, places_.v).Outputs(group.first_kv, group.kv_columns);
+    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace_, n, q, qkv.q));
+    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace_, n, k, qkv.k));
+    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace_, n, v, qkv.v));
+    GEMINID_RETURN_IF_ERROR(Rotate(context_, Turn::kForward, qkv.q));
+    return Rotate(context_, Turn::kForward, qkv.k);
+  }
+
+  absl::Status Attend(const Group& group, const Qkv<T>& qkv, Matrix<T> out, float* lse) {
+    const size_t bytes = kernels::AttentionWorkspaceBytes(group.shape);
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace_, bytes));
+    return FromKernel(
+        kernels::AttentionForward<T>(group.shape, Heads<const T>(qkv.q), Heads<const T>(qkv.k),
+                                     Heads<const T>(qkv.v), Heads(out), lse, scratch.data(), bytes),
+        "AttentionForward");
+  }
+
+  absl::Status AttendBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
+                              Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
+    const size_t bytes = kernels::AttentionWorkspaceBytes(group.shape);
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace_, bytes));
+    const kernels::AttentionSaved<T> saved = {.q = Heads<const T>(qkv.q),
+                                              .k = Heads<const T>(qkv.k),
+                                              .v = Heads<const T>(qkv.v),
+                                              .out = Heads(out),
+                                              .dout = Heads(dout),
+                                              .lse = lse};
+    GEMINID_RETURN_IF_ERROR(FromKernel(
+        kernels::AttentionBackward<T>(group.shape, saved, Heads(gradients.q), Heads(gradients.k),
+                                      Heads(gradients.v), scratch.data(), bytes),
+        "AttentionBackward"));
+    GEMINID_RETURN_IF_ERROR(Rotate(context_, Turn::kBackward, gradients.q));
+    return Rotate(context_, Turn::kBackward, gradients.k);
+  }
+
+  // Adds the gradient of n through one projection, then lets the weight's gradient take its place.
+  absl::Status ProjectBackward(ParameterUse& use, const LinearPlace& place, size_t first,
+                               Matrix<const T> dy, Matrix<const T> n, Matrix<float> dn,
+                               bool accumulate) {
+    GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
+        workspace_, dy, WeightOf<T>(use, place).Outputs(first, dy.cols), dn, accumulate));
+    return BackwardWeight<T>(workspace_, dy, n, GradientOf<T>(use, place).Outputs(first, dy.cols));
+  }
+
+  absl::Status GroupBackward(ParameterUse& use, const Group& group, Matrix<const T> n,
+                             Matrix<const T> gradient, Matrix<float> dn) {
+    const size_t tokens = n.rows;
+    GEMINID_ASSIGN_OR_RETURN(auto dqkv, Qkv<T>::Allocate(workspace_, tokens, group));
+    {
+      GEMINID_ASSIGN_OR_RETURN(auto qkv, Qkv<T>::Allocate(workspace_, tokens, group));
+      GEMINID_ASSIGN_OR_RETURN(auto storage,
+                               Scratch<T>::Allocate(workspace_, 2 * tokens * group.query_columns));
+      GEMINID_ASSIGN_OR_RETURN(auto lse,
+                               Scratch<float>::Allocate(workspace_, tokens * group.shape.heads));
+      const Matrix<T> out(storage.data(), tokens, group.query_columns);
+      const Matrix<T> dout(out.data + out.size(), tokens, group.query_columns);
+      GEMINID_RETURN_IF_ERROR(Project(use, group, n, qkv));
+      GEMINID_RETURN_IF_ERROR(Attend(group, qkv, out, lse.data()));
+      GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
+          workspace_, gradient,
+          WeightOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns), dout));
+      GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(
+          workspace_, gradient, out,
+          GradientOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns)));
+      GEMINID_RETURN_IF_ERROR(AttendBackward(group, qkv, out, dout, lse.data(), dqkv));
+    }
+    const bool first = group.first_query == 0;
+    GEMINID_RETURN_IF_ERROR(
+        ProjectBackward(use, places_.q, group.first_query, dqkv.q, n, dn, !first));
+    GEMINID_RETURN_IF_ERROR(ProjectBackward(use, places_.k, group.first_kv, dqkv.k, n, dn, true));
+    return ProjectBackward(use, places_.v, group.first_kv, dqkv.v, n, dn, true);
+  }
+
+ private:
+  zero::Workspace& workspace_;
+  const HalfContext& context_;
+  const AttentionPlaces& places_;
+};
+
+}  // namespace
+
+template <typename T>
+absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext& context,
+                                  const AttentionPlaces& places, const ParameterUse& use,
+                                  const T* x, T* out) {
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, 2 * tokens * hidden));
+  const Matrix<T> attended(storage.data(), tokens, hidden);
+  const Matrix<T> n(attended.data + attended.size(), tokens, hidden);
+  {
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(workspace, places.norm, tokens, hidden));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  }
+  Half<T> half(workspace, context, places);
+  const Groups groups(context);
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const Group group = groups.At(i);
+    GEMINID_ASSIGN_OR_RETURN(auto qkv, Qkv<T>::Allocate(workspace, tokens, group));
+    GEMINID_ASSIGN_OR_RETURN(auto lse,
+                             Scratch<float>::Allocate(workspace, tokens * group.shape.heads));
+    GEMINID_RETURN_IF_ERROR(half.Project(use, group, n, qkv));
+    GEMINID_RETURN_IF_ERROR(
+        half.Attend(group, qkv, attended.Cols(group.first_query, group.query_columns), lse.data()));
+  }
+  std::copy_n(x, tokens * hidden, out);
+  return Forward<T>(workspace, attended, WeightOf<T>(use, places.output),
+                    Matrix<T>(out, tokens, hidden), /*accumulate=*/true);
+}
+
+template <typename T>
+absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext& context,
+                                   const AttentionPlaces& places, ParameterUse& use, const T* x,
+                                   T* gradient) {
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto norm, NormLayer<T>::Create(workspace, places.norm, tokens, hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, tokens * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(workspace, tokens * hidden));
+  const Matrix<T> n(n_storage.data(), tokens, hidden);
+  const Matrix<float> dn(dn_storage.data(), tokens, hidden);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+
+  Half<T> half(workspace, context, places);
+  const Groups groups(context);
+  const Matrix<const T> dy(gradient, tokens, hidden);
+  for (size_t i = 0; i < groups.count(); ++i) {
+    GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), n, dy, dn));
+  }
+  if (places.output.bias) {
+    GEMINID_RETURN_IF_ERROR(
+        BackwardBias<T>(workspace, dy, GradientOf<T>(use, *places.output.bias)));
+  }
+  GEMINID_RETURN_IF_ERROR(Round(dn.data, dn.size(), n.data));
+  return norm.Backward(use, n.data, x, gradient, gradient);
+}
+
+#define GEMINID_INSTANTIATE(T)                                                            \
+  template absl::Status AttentionHalfForward(zero::Workspace&, const HalfContext&,        \
+                                             const AttentionPlaces&, const ParameterUse&, \
+                                             const T*, T*);                               \
+  template absl::Status AttentionHalfBackward(                                            \
+      zero::Workspace&, const HalfContext&, const AttentionPlaces&, ParameterUse&, const T*, T*);
+GEMINID_INSTANTIATE(float)
+GEMINID_INSTANTIATE(kernels::BFloat16)
+#undef GEMINID_INSTANTIATE
+
+}  // namespace geminid::trainer

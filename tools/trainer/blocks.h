@@ -1,0 +1,42 @@
+// What the parts of a transformer share: the micro-batch they work on and how finely they cut it.
+#ifndef GEMINID_TOOLS_TRAINER_BLOCKS_H_
+#define GEMINID_TOOLS_TRAINER_BLOCKS_H_
+
+#include <cstddef>
+
+#include "tools/trainer/model_config.h"
+
+namespace geminid::trainer {
+
+// How many columns or tokens are worked on at a time: the peak of scratch memory against the size
+// of the matrix products. The gradients do not depend on it beyond rounding.
+struct Tiling {
+  size_t attention_columns = 128;  // of the queries; whole heads, at least one
+  size_t mlp_columns = 256;
+  size_t tokens = 128;  // rows of an MLP's forward pass, and of the logits
+};
+
+struct MicroBatchShape {
+  size_t sequences = 0;
+  size_t sequence_length = 0;
+  size_t tokens() const { return sequences * sequence_length; }
+};
+
+// The tables of rotary positions, [sequence_length, head_dim / 2] each.
+struct RotaryTables {
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+};
+
+// What an attention or MLP half works with. The halves add to a residual stream of [tokens,
+// hidden].
+struct HalfContext {
+  const ModelConfig* config = nullptr;
+  MicroBatchShape shape;
+  Tiling tiling;
+  RotaryTables rotary = {};  // LLaMA only
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_BLOCKS_H_

@@ -1,0 +1,30 @@
+// Random numbers without state: the n-th number of stream s is a function of s and n.
+#ifndef GEMINID_TOOLS_TRAINER_COUNTER_RANDOM_H_
+#define GEMINID_TOOLS_TRAINER_COUNTER_RANDOM_H_
+
+#include <cstdint>
+
+namespace geminid::trainer {
+
+// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection that passes
+// BigCrush when fed a counter times the golden ratio.
+constexpr uint64_t Mix(uint64_t value) {
+  value += 0x9E3779B97F4A7C15u;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
+  return value ^ (value >> 31);
+}
+
+// 64 random bits.
+constexpr uint64_t RandomBits(uint64_t stream, uint64_t counter) {
+  return Mix(Mix(stream) + counter * 0x9E3779B97F4A7C15u);
+}
+
+// Uniform in (0, 1): never 0, so that its logarithm is finite.
+constexpr double UnitInterval(uint64_t bits) {
+  return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
+}
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_COUNTER_RANDOM_H_

@@ -1,0 +1,121 @@
+#include "tools/trainer/ends.h"
+
+#include <algorithm>
+
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/embedding/embedding.h"
+#include "tools/trainer/norm_layer.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
+  return {.tokens = context.shape.tokens(),
+          .hidden = context.config->hidden,
+          .vocabulary = context.config->vocabulary,
+          .first_row = 0,
+          .rows = context.config->vocabulary};
+}
+
+// The loss of some tokens; their rows of dlogits are written.
+template <typename T>
+absl::StatusOr<double> LossOfRows(zero::Workspace& workspace, Matrix<const T> n,
+                                  const LinearView<const T>& output, const int32_t* targets,
+                                  float gradient_scale, Matrix<T> dlogits) {
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(workspace, dlogits.size()));
+  const Matrix<float> logits(storage.data(), dlogits.rows, dlogits.cols);
+  GEMINID_RETURN_IF_ERROR((Forward<T, float>(workspace, n, output, logits)));
+  const kernels::CrossEntropyShape shape = {
+      .tokens = logits.rows, .vocabulary = logits.cols, .row_stride = logits.stride};
+  kernels::CrossEntropyResult result;
+  GEMINID_RETURN_IF_ERROR(
+      FromKernel(kernels::CrossEntropy<float>(shape, logits.data, targets, gradient_scale,
+                                              logits.data, nullptr, &result),
+                 "CrossEntropy"));
+  GEMINID_RETURN_IF_ERROR(Round(logits.data, logits.size(), dlogits.data));
+  return result.loss_sum;
+}
+
+}  // namespace
+
+template <typename T>
+absl::Status EmbeddingForward(const HalfContext& context, const ModelParameters& parameters,
+                              const ParameterUse& use, const int32_t* tokens, T* x) {
+  const T* positions =
+      parameters.position_table ? WeightOf<T>(use, *parameters.position_table) : nullptr;
+  return FromKernel(kernels::EmbeddingForward<T>(ShapeOf(context), tokens,
+                                                 WeightOf<T>(use, parameters.token_table),
+                                                 positions, context.shape.sequence_length, x),
+                    "EmbeddingForward");
+}
+
+template <typename T>
+absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& context,
+                               const ModelParameters& parameters, ParameterUse& use,
+                               const int32_t* tokens, const T* gradient) {
+  const kernels::EmbeddingShape shape = ShapeOf(context);
+  const size_t bytes = kernels::EmbeddingWorkspaceBytes(shape);
+  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace, bytes));
+  GEMINID_RETURN_IF_ERROR(
+      FromKernel(kernels::EmbeddingBackward<T>(
+                     shape, tokens, gradient, GradientOf<T>(use, parameters.token_table),
+                     use.GradientAccumulates(parameters.token_table), scratch.data(), bytes),
+                 "EmbeddingBackward"));
+  if (!parameters.position_table) return absl::OkStatus();
+  const ParameterId id = *parameters.position_table;
+  return FromKernel(kernels::PositionEmbeddingBackward<T>(
+                        context.shape.sequences, context.shape.sequence_length, shape.hidden,
+                        gradient, GradientOf<T>(use, id), use.GradientAccumulates(id)),
+                    "PositionEmbeddingBackward");
+}
+
+template <typename T>
+absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfContext& context,
+                                     const ModelParameters& parameters, ParameterUse& use,
+                                     const T* x, const int32_t* targets, float gradient_scale,
+                                     T* gradient) {
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  const size_t vocabulary = context.config->vocabulary;
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(workspace, parameters.final_norm, tokens, hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, tokens * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto dlogits_storage,
+                           Scratch<T>::Allocate(workspace, tokens * vocabulary));
+  const Matrix<T> n(n_storage.data(), tokens, hidden);
+  const Matrix<T> dlogits(dlogits_storage.data(), tokens, vocabulary);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  double loss_sum = 0;
+  for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
+    const size_t rows = std::min(context.tiling.tokens, tokens - first);
+    GEMINID_ASSIGN_OR_RETURN(const double loss,
+                             LossOfRows<T>(workspace, n.Rows(first, rows), output, targets + first,
+                                           gradient_scale, dlogits.Rows(first, rows)));
+    loss_sum += loss;
+  }
+  GEMINID_RETURN_IF_ERROR(
+      (BackwardInput<T, T>(workspace, dlogits, output, Matrix<T>(gradient, tokens, hidden))));
+  GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(workspace, dlogits, n,
+                                            GradientOf<T>(use, parameters.output),
+                                            use.GradientAccumulates(parameters.output.weight)));
+  GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
+  return loss_sum;
+}
+
+#define GEMINID_INSTANTIATE(T)                                                                   \
+  template absl::Status EmbeddingForward(const HalfContext&, const ModelParameters&,             \
+                                         const ParameterUse&, const int32_t*, T*);               \
+  template absl::Status EmbeddingBackward(zero::Workspace&, const HalfContext&,                  \
+                                          const ModelParameters&, ParameterUse&, const int32_t*, \
+                                          const T*);                                             \
+  template absl::StatusOr<double> OutputAndLoss(zero::Workspace&, const HalfContext&,            \
+                                                const ModelParameters&, ParameterUse&, const T*, \
+                                                const int32_t*, float, T*);
+GEMINID_INSTANTIATE(float)
+GEMINID_INSTANTIATE(kernels::BFloat16)
+#undef GEMINID_INSTANTIATE
+
+}  // namespace geminid::trainer

@@ -1,0 +1,34 @@
+// The two ends of the model: the embedding, and the output layer with the loss.
+#ifndef GEMINID_TOOLS_TRAINER_ENDS_H_
+#define GEMINID_TOOLS_TRAINER_ENDS_H_
+
+#include <cstdint>
+
+#include "tools/trainer/blocks.h"
+#include "tools/trainer/compute.h"
+
+namespace geminid::trainer {
+
+// x[t] = the row of tokens[t] (+ the row of its position).
+template <typename T>
+absl::Status EmbeddingForward(const HalfContext& context, const ModelParameters& parameters,
+                              const ParameterUse& use, const int32_t* tokens, T* x);
+
+// Writes, or adds to, the gradients of the tables.
+template <typename T>
+absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& context,
+                               const ModelParameters& parameters, ParameterUse& use,
+                               const int32_t* tokens, const T* gradient);
+
+// The sum over the tokens of the cross-entropy of softmax(norm(x) W) with `targets`. Writes the
+// gradients of gradient_scale times that sum: of x to `gradient`, and of the parameters. Logits are
+// fp32, tiling.tokens rows at a time.
+template <typename T>
+absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfContext& context,
+                                     const ModelParameters& parameters, ParameterUse& use,
+                                     const T* x, const int32_t* targets, float gradient_scale,
+                                     T* gradient);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_ENDS_H_

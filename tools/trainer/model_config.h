@@ -1,0 +1,57 @@
+// The shape of a decoder-only transformer, and the shapes that have names.
+#ifndef GEMINID_TOOLS_TRAINER_MODEL_CONFIG_H_
+#define GEMINID_TOOLS_TRAINER_MODEL_CONFIG_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace geminid::trainer {
+
+// kGpt2: learned positions, LayerNorm, GELU, biases, one table for input and output (Radford et al.
+// 2019). kLlama: rotary positions, RMSNorm, SwiGLU, no biases, two tables (arXiv:2302.13971).
+enum class Family { kGpt2, kLlama };
+const char* Name(Family family);
+absl::StatusOr<Family> ParseFamily(const std::string& name);
+
+// Text is bytes.
+inline constexpr uint64_t kByteVocabulary = 256;
+
+struct ModelConfig {
+  Family family = Family::kGpt2;
+  uint64_t layers = 0;
+  uint64_t hidden = 0;
+  uint64_t heads = 0;
+  uint64_t kv_heads = 0;      // divides heads; below it: grouped-query attention (LLaMA only)
+  uint64_t intermediate = 0;  // width of the MLP
+  uint64_t context = 0;       // tokens per sequence
+  uint64_t vocabulary = kByteVocabulary;
+
+  uint64_t head_dim() const { return hidden / heads; }
+};
+
+// The usual MLP width: 4 hidden (GPT-2); 8/3 hidden, rounded up to a multiple of 64 (LLaMA).
+uint64_t DefaultIntermediate(Family family, uint64_t hidden);
+
+// INVALID_ARGUMENT naming the value that is wrong and what would be right.
+absl::Status Validate(const ModelConfig& config);
+
+uint64_t CountParameters(const ModelConfig& config);
+
+// A shape with a name. Vocabulary and tokens are bytes whatever the original used, so a preset
+// named after a published model has its shape but fewer parameters.
+struct Preset {
+  const char* name;
+  ModelConfig config;
+};
+std::span<const Preset> Presets();
+
+// NOT_FOUND listing the names.
+absl::StatusOr<ModelConfig> FindPreset(const std::string& name);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_MODEL_CONFIG_H_

@@ -1,0 +1,78 @@
+#include "tools/trainer/norm_layer.h"
+
+#include <algorithm>
+
+#include "kernels/layer_norm/layer_norm.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::trainer {
+
+template <typename T>
+absl::StatusOr<NormLayer<T>> NormLayer<T>::Create(zero::Workspace& workspace,
+                                                  const NormPlace& place, size_t rows,
+                                                  size_t cols) {
+  NormLayer layer;
+  layer.workspace_ = &workspace;
+  layer.place_ = place;
+  layer.rows_ = rows;
+  layer.cols_ = cols;
+  GEMINID_ASSIGN_OR_RETURN(layer.statistics_,
+                           Scratch<float>::Allocate(workspace, rows * (place.shift ? 2 : 1)));
+  GEMINID_ASSIGN_OR_RETURN(layer.gain_, Scratch<T>::Allocate(workspace, cols));
+  return layer;
+}
+
+template <typename T>
+absl::Status NormLayer<T>::Forward(const ParameterUse& use, const T* x, T* y) {
+  const T* gain = WeightOf<T>(use, place_.gain);
+  std::copy_n(gain, cols_, gain_.data());
+  float* rstd = statistics_.data();
+  if (!place_.shift) {
+    return FromKernel(kernels::RmsNormForward<T>({.rows = rows_, .cols = cols_}, x, gain, y, rstd),
+                      "RmsNormForward");
+  }
+  return FromKernel(
+      kernels::LayerNormForward<T>({.rows = rows_, .cols = cols_}, x, gain,
+                                   WeightOf<T>(use, *place_.shift), y, rstd + rows_, rstd),
+      "LayerNormForward");
+}
+
+template <typename T>
+absl::Status NormLayer<T>::Backward(ParameterUse& use, const T* dy, const T* x, const T* residual,
+                                    T* dx) {
+  const float* rstd = statistics_.data();
+  if (!place_.shift) {
+    const kernels::RmsNormShape shape = {.rows = rows_, .cols = cols_};
+    const size_t bytes = kernels::RmsNormWorkspaceBytes(shape);
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(*workspace_, bytes));
+    const kernels::RmsNormBackwardArgs<T> args = {.dy = dy,
+                                                  .x = x,
+                                                  .gamma = gain_.data(),
+                                                  .rstd = rstd,
+                                                  .residual = residual,
+                                                  .dx = dx,
+                                                  .dgamma = GradientOf<T>(use, place_.gain)};
+    return FromKernel(kernels::RmsNormBackward<T>(shape, args, scratch.data(), bytes),
+                      "RmsNormBackward");
+  }
+  const kernels::LayerNormShape shape = {.rows = rows_, .cols = cols_};
+  const size_t bytes = kernels::LayerNormWorkspaceBytes(shape);
+  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(*workspace_, bytes));
+  const kernels::LayerNormBackwardArgs<T> args = {.dy = dy,
+                                                  .x = x,
+                                                  .gamma = gain_.data(),
+                                                  .mean = rstd + rows_,
+                                                  .rstd = rstd,
+                                                  .residual = residual,
+                                                  .dx = dx,
+                                                  .dgamma = GradientOf<T>(use, place_.gain),
+                                                  .dbeta = GradientOf<T>(use, *place_.shift)};
+  return FromKernel(kernels::LayerNormBackward<T>(shape, args, scratch.data(), bytes),
+                    "LayerNormBackward");
+}
+
+template class NormLayer<float>;
+template class NormLayer<kernels::BFloat16>;
+
+}  // namespace geminid::trainer

@@ -1,0 +1,36 @@
+// LayerNorm or RMSNorm, whichever the model has.
+#ifndef GEMINID_TOOLS_TRAINER_NORM_LAYER_H_
+#define GEMINID_TOOLS_TRAINER_NORM_LAYER_H_
+
+#include "tools/trainer/compute.h"
+
+namespace geminid::trainer {
+
+// What the backward pass needs of a forward pass: the statistics of each row, and the gain, whose
+// storage the gradient takes. O(rows + cols).
+template <typename T>
+class NormLayer {
+ public:
+  // The scratch for `rows` rows of `cols`, freed with this object.
+  static absl::StatusOr<NormLayer> Create(zero::Workspace& workspace, const NormPlace& place,
+                                          size_t rows, size_t cols);
+
+  // y = norm(x), dense. Reads the weights of `use`.
+  absl::Status Forward(const ParameterUse& use, const T* x, T* y);
+
+  // dx = residual + the gradient of x; residual is nullable. Writes the gradients of gain and
+  // shift. `dx` may be `dy` or `residual`. After Forward.
+  absl::Status Backward(ParameterUse& use, const T* dy, const T* x, const T* residual, T* dx);
+
+ private:
+  zero::Workspace* workspace_ = nullptr;
+  NormPlace place_;
+  size_t rows_ = 0;
+  size_t cols_ = 0;
+  Scratch<float> statistics_;  // rstd[rows], then mean[rows] for LayerNorm
+  Scratch<T> gain_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_NORM_LAYER_H_

@@ -1,0 +1,160 @@
+#include "tools/trainer/parameters.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::trainer {
+namespace {
+
+// Radford et al. 2019: N(0, 0.02), and layers that add to the residual stream scaled by one over
+// the root of their number.
+constexpr double kDeviation = 0.02;
+
+double ResidualDeviation(const ModelConfig& config) {
+  return kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+class Builder {
+ public:
+  explicit Builder(const ModelConfig& config) : config_(config) {}
+
+  ModelParameters Build() {
+    const bool gpt2 = config_.family == Family::kGpt2;
+    Embedding(gpt2);
+    for (uint64_t layer = 0; layer < config_.layers; ++layer) {
+      if (gpt2) {
+        Gpt2Layer(absl::StrCat("transformer.h.", layer, "."));
+      } else {
+        LlamaLayer(absl::StrCat("model.layers.", layer, "."));
+      }
+    }
+    Output(gpt2);
+    return std::move(model_);
+  }
+
+ private:
+  ParameterId Add(std::string name, std::vector<uint64_t> shape, ParameterSpec::Init init,
+                  double deviation = 0) {
+    model_.specs.push_back({.name = std::move(name),
+                            .shape = {shape.begin(), shape.end()},
+                            .init = init,
+                            .deviation = deviation});
+    return static_cast<ParameterId>(model_.specs.size() - 1);
+  }
+  ParameterId AddNormal(std::string name, std::vector<uint64_t> shape,
+                        double deviation = kDeviation) {
+    return Add(std::move(name), std::move(shape), ParameterSpec::Init::kNormal, deviation);
+  }
+
+  NormPlace Norm(const std::string& name, bool shift) {
+    NormPlace norm;
+    norm.gain = Add(name + ".weight", {config_.hidden}, ParameterSpec::Init::kOnes);
+    if (shift) norm.shift = Add(name + ".bias", {config_.hidden}, ParameterSpec::Init::kZeros);
+    return norm;
+  }
+
+  // GPT-2: [in, out] with a bias.
+  LinearPlace Conv1d(const std::string& name, uint64_t in, uint64_t out, double deviation) {
+    LinearPlace place = {.layout = Layout::kInOut, .in = in, .out = out, .stride = out};
+    place.weight = AddNormal(name + ".weight", {in, out}, deviation);
+    place.bias = Add(name + ".bias", {out}, ParameterSpec::Init::kZeros);
+    return place;
+  }
+
+  // LLaMA: [out, in] without a bias.
+  LinearPlace Linear(const std::string& name, uint64_t in, uint64_t out,
+                     double deviation = kDeviation) {
+    LinearPlace place = {.layout = Layout::kOutIn, .in = in, .out = out, .stride = in};
+    place.weight = AddNormal(name + ".weight", {out, in}, deviation);
+    return place;
+  }
+
+  void Embedding(bool gpt2) {
+    model_.token_table = AddNormal(gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight",
+                                   {config_.vocabulary, config_.hidden});
+    if (!gpt2) return;
+    model_.specs.back().backward_uses = 2;
+    model_.position_table = AddNormal("transformer.wpe.weight", {config_.context, config_.hidden});
+  }
+
+  void Gpt2Layer(const std::string& prefix) {
+    const uint64_t hidden = config_.hidden;
+    AttentionPlaces& attention = model_.attention.emplace_back();
+    attention.norm = Norm(prefix + "ln_1", true);
+    const LinearPlace qkv = Conv1d(prefix + "attn.c_attn", hidden, 3 * hidden, kDeviation);
+    attention.q = attention.k = attention.v = qkv;
+    attention.q.out = attention.k.out = attention.v.out = hidden;
+    attention.k.first_output = hidden;
+    attention.v.first_output = 2 * hidden;
+    attention.output = Conv1d(prefix + "attn.c_proj", hidden, hidden, ResidualDeviation(config_));
+    attention.all = TakeNew();
+
+    MlpPlaces& mlp = model_.mlp.emplace_back();
+    mlp.norm = Norm(prefix + "ln_2", true);
+    mlp.input = Conv1d(prefix + "mlp.c_fc", hidden, config_.intermediate, kDeviation);
+    mlp.output =
+        Conv1d(prefix + "mlp.c_proj", config_.intermediate, hidden, ResidualDeviation(config_));
+    mlp.all = TakeNew();
+  }
+
+  void LlamaLayer(const std::string& prefix) {
+    const uint64_t hidden = config_.hidden;
+    const uint64_t kv_width = config_.kv_heads * config_.head_dim();
+    AttentionPlaces& attention = model_.attention.emplace_back();
+    attention.norm = Norm(prefix + "input_layernorm", false);
+    attention.q = Linear(prefix + "self_attn.q_proj", hidden, hidden);
+    attention.k = Linear(prefix + "self_attn.k_proj", hidden, kv_width);
+    attention.v = Linear(prefix + "self_attn.v_proj", hidden, kv_width);
+    attention.output =
+        Linear(prefix + "self_attn.o_proj", hidden, hidden, ResidualDeviation(config_));
+    attention.all = TakeNew();
+
+    MlpPlaces& mlp = model_.mlp.emplace_back();
+    mlp.norm = Norm(prefix + "post_attention_layernorm", false);
+    mlp.input = Linear(prefix + "mlp.gate_proj", hidden, config_.intermediate);
+    mlp.up = Linear(prefix + "mlp.up_proj", hidden, config_.intermediate);
+    mlp.output =
+        Linear(prefix + "mlp.down_proj", config_.intermediate, hidden, ResidualDeviation(config_));
+    mlp.all = TakeNew();
+  }
+
+  void Output(bool gpt2) {
+    model_.final_norm = Norm(gpt2 ? "transformer.ln_f" : "model.norm", gpt2);
+    if (!gpt2) {
+      model_.output = Linear("lm_head", config_.hidden, config_.vocabulary);
+      return;
+    }
+    model_.output = {.weight = model_.token_table,
+                     .bias = std::nullopt,
+                     .layout = Layout::kOutIn,
+                     .in = config_.hidden,
+                     .out = config_.vocabulary,
+                     .stride = config_.hidden};
+  }
+
+  // The parameters added since the last operator took its own.
+  std::vector<ParameterId> TakeNew() {
+    if (taken_ == 0) taken_ = model_.position_table ? 2 : 1;  // the embedding's
+    std::vector<ParameterId> ids;
+    for (; taken_ < model_.specs.size(); ++taken_) ids.push_back(static_cast<ParameterId>(taken_));
+    return ids;
+  }
+
+  const ModelConfig config_;
+  ModelParameters model_;
+  size_t taken_ = 0;
+};
+
+}  // namespace
+
+uint64_t ParameterSpec::elements() const {
+  uint64_t count = 1;
+  for (const int64_t size : shape) count *= static_cast<uint64_t>(size);
+  return count;
+}
+
+ModelParameters MakeParameters(const ModelConfig& config) { return Builder(config).Build(); }
+
+}  // namespace geminid::trainer

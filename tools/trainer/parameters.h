@@ -1,0 +1,80 @@
+// The parameters of a model: their names, shapes and first values, and where each operator finds
+// its own. Names and memory layouts are those of the Hugging Face checkpoints of the two families.
+#ifndef GEMINID_TOOLS_TRAINER_PARAMETERS_H_
+#define GEMINID_TOOLS_TRAINER_PARAMETERS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "geminid/zero.h"
+#include "tools/trainer/model_config.h"
+
+namespace geminid::trainer {
+
+using zero::ParameterId;
+
+struct ParameterSpec {
+  enum class Init { kZeros, kOnes, kNormal };
+  std::string name;
+  std::vector<int64_t> shape;
+  Init init = Init::kZeros;
+  double deviation = 0;   // of kNormal
+  int backward_uses = 1;  // 2 for GPT-2's token table, which is also its output layer
+
+  uint64_t elements() const;
+  // Matrices decay; biases and gains do not.
+  bool decay() const { return shape.size() > 1; }
+};
+
+// How the matrix of a linear layer lies in memory: [out, in] (torch.nn.Linear) or [in, out] (the
+// Conv1D of GPT-2).
+enum class Layout { kOutIn, kInOut };
+
+// A linear layer in -> out. Several may be parts of one parameter: GPT-2 keeps q, k and v together.
+struct LinearPlace {
+  ParameterId weight{};
+  std::optional<ParameterId> bias = std::nullopt;
+  Layout layout = Layout::kOutIn;
+  uint64_t in = 0;
+  uint64_t out = 0;
+  uint64_t stride = 0;        // elements between rows of the whole parameter
+  uint64_t first_output = 0;  // within the whole parameter
+};
+
+struct NormPlace {
+  ParameterId gain{};
+  std::optional<ParameterId> shift;  // LayerNorm; without it: RMSNorm
+};
+
+struct AttentionPlaces {
+  NormPlace norm;
+  LinearPlace q, k, v, output;
+  std::vector<ParameterId> all;
+};
+
+struct MlpPlaces {
+  NormPlace norm;
+  LinearPlace input;              // GPT-2: c_fc. LLaMA: gate_proj
+  std::optional<LinearPlace> up;  // LLaMA
+  LinearPlace output;
+  std::vector<ParameterId> all;
+};
+
+struct ModelParameters {
+  std::vector<ParameterSpec> specs;  // in order of first use; an id is an index
+  ParameterId token_table{};
+  std::optional<ParameterId> position_table;
+  std::vector<AttentionPlaces> attention;  // one per layer
+  std::vector<MlpPlaces> mlp;              // one per layer
+  NormPlace final_norm;
+  LinearPlace output;  // hidden -> vocabulary
+};
+
+// `config` is valid.
+ModelParameters MakeParameters(const ModelConfig& config);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_PARAMETERS_H_

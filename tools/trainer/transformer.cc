@@ -1,0 +1,213 @@
+#include "tools/trainer/transformer.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/attention/attention.h"
+#include "kernels/rotary/rotary.h"
+#include "tools/trainer/attention_half.h"
+#include "tools/trainer/compute.h"
+#include "tools/trainer/ends.h"
+#include "tools/trainer/mlp_half.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+using zero::Pass;
+
+constexpr double kRotaryTheta = 10000.0;  // LLaMA 2
+
+template <typename T>
+class TransformerOf final : public Transformer {
+ public:
+  TransformerOf(const ModelConfig& config, const Tiling& tiling)
+      : config_(config), tiling_(tiling), parameters_(MakeParameters(config)) {
+    embedding_ids_.push_back(parameters_.token_table);
+    if (parameters_.position_table) embedding_ids_.push_back(*parameters_.position_table);
+    output_ids_.push_back(parameters_.final_norm.gain);
+    if (parameters_.final_norm.shift) output_ids_.push_back(*parameters_.final_norm.shift);
+    output_ids_.push_back(parameters_.output.weight);
+  }
+
+  const ModelParameters& parameters() const override { return parameters_; }
+
+  absl::StatusOr<double> TrainMicroBatch(ParameterSource& source, const MicroBatch& batch,
+                                         float gradient_scale) override {
+    GEMINID_RETURN_IF_ERROR(Check(batch));
+    GEMINID_RETURN_IF_ERROR(source.BeginMicroBatch());
+    Run run(source);
+    run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
+    GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
+    GEMINID_RETURN_IF_ERROR(RunForward(run));
+    GEMINID_ASSIGN_OR_RETURN(const double loss_sum, RunOutput(run, gradient_scale));
+    GEMINID_RETURN_IF_ERROR(RunBackward(run));
+    return loss_sum;
+  }
+
+ private:
+  // One micro-batch. Members are destroyed in reverse order, so the workspace is a stack.
+  struct Run {
+    explicit Run(ParameterSource& parameter_source) : source(parameter_source) {}
+
+    ParameterSource& source;
+    HalfContext context;
+    Scratch<float> rotary;
+    Scratch<int32_t> tokens;         // then the targets
+    Scratch<T> gradient;             // of the residual stream
+    std::vector<Scratch<T>> inputs;  // of each half layer, and of the output layer
+
+    zero::Workspace& workspace() { return source.workspace(); }
+    size_t elements() const { return context.shape.tokens() * context.config->hidden; }
+    const int32_t* targets() const { return tokens.data() + context.shape.tokens(); }
+    T* Top() { return inputs.back().data(); }
+    absl::Status Push() {
+      GEMINID_ASSIGN_OR_RETURN(auto input, Scratch<T>::Allocate(workspace(), elements()));
+      inputs.push_back(std::move(input));
+      return absl::OkStatus();
+    }
+  };
+
+  absl::Status Check(const MicroBatch& batch) const {
+    const size_t length = batch.shape.sequence_length;
+    if (batch.shape.sequences < 1 || length < 1 || length > config_.context) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a micro-batch has at least one sequence of 1 to ", config_.context,
+                       " tokens, not ", batch.shape.sequences, " of ", length));
+    }
+    if (batch.tokens.size() != batch.shape.tokens() ||
+        batch.targets.size() != batch.shape.tokens()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a micro-batch of ", batch.shape.tokens(), " tokens came with ",
+                       batch.tokens.size(), " tokens and ", batch.targets.size(), " targets"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Prepare(Run& run, const MicroBatch& batch) {
+    if (config_.family == Family::kLlama) {
+      const size_t length = batch.shape.sequence_length;
+      const size_t half = length * config_.head_dim() / 2;
+      GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.workspace(), 2 * half));
+      float* cos = run.rotary.data();
+      GEMINID_RETURN_IF_ERROR(FromKernel(
+          kernels::RotaryTable(length, config_.head_dim(), kRotaryTheta, cos, cos + half),
+          "RotaryTable"));
+      run.context.rotary = {.cos = cos, .sin = cos + half};
+    }
+    const size_t tokens = batch.shape.tokens();
+    GEMINID_ASSIGN_OR_RETURN(run.tokens, Scratch<int32_t>::Allocate(run.workspace(), 2 * tokens));
+    std::copy(batch.tokens.begin(), batch.tokens.end(), run.tokens.data());
+    std::copy(batch.targets.begin(), batch.targets.end(), run.tokens.data() + tokens);
+    GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.workspace(), run.elements()));
+    run.inputs.reserve(2 * config_.layers + 1);
+    return absl::OkStatus();
+  }
+
+  absl::Status RunForward(Run& run) {
+    {
+      GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kForward, embedding_ids_));
+      GEMINID_RETURN_IF_ERROR(run.Push());
+      GEMINID_RETURN_IF_ERROR(
+          EmbeddingForward<T>(run.context, parameters_, *use, run.tokens.data(), run.Top()));
+      GEMINID_RETURN_IF_ERROR(use->Finish());
+    }
+    for (uint64_t layer = 0; layer < config_.layers; ++layer) {
+      GEMINID_RETURN_IF_ERROR(
+          HalfForward(run, parameters_.attention[layer], AttentionHalfForward<T>));
+      GEMINID_RETURN_IF_ERROR(HalfForward(run, parameters_.mlp[layer], MlpHalfForward<T>));
+    }
+    return absl::OkStatus();
+  }
+
+  // The output layer runs forward and backward in one operator: its backward pass needs all that
+  // its forward pass computes, and nothing comes in between.
+  absl::StatusOr<double> RunOutput(Run& run, float gradient_scale) {
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, output_ids_));
+    GEMINID_ASSIGN_OR_RETURN(
+        const double loss_sum,
+        OutputAndLoss<T>(run.workspace(), run.context, parameters_, *use, run.Top(), run.targets(),
+                         gradient_scale, run.gradient.data()));
+    run.inputs.pop_back();
+    GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, output_ids_));
+    GEMINID_RETURN_IF_ERROR(use->Finish());
+    return loss_sum;
+  }
+
+  absl::Status RunBackward(Run& run) {
+    for (uint64_t layer = config_.layers; layer-- > 0;) {
+      GEMINID_RETURN_IF_ERROR(HalfBackward(run, parameters_.mlp[layer], MlpHalfBackward<T>));
+      GEMINID_RETURN_IF_ERROR(
+          HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>));
+    }
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, embedding_ids_));
+    GEMINID_RETURN_IF_ERROR(EmbeddingBackward<T>(run.workspace(), run.context, parameters_, *use,
+                                                 run.tokens.data(), run.gradient.data()));
+    GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, embedding_ids_));
+    return use->Finish();
+  }
+
+  template <typename Places, typename Forward>
+  absl::Status HalfForward(Run& run, const Places& places, Forward forward) {
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kForward, places.all));
+    const T* input = run.Top();
+    GEMINID_RETURN_IF_ERROR(run.Push());
+    GEMINID_RETURN_IF_ERROR(forward(run.workspace(), run.context, places, *use, input, run.Top()));
+    return use->Finish();
+  }
+
+  template <typename Places, typename Backward>
+  absl::Status HalfBackward(Run& run, const Places& places, Backward backward) {
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, places.all));
+    GEMINID_RETURN_IF_ERROR(
+        backward(run.workspace(), run.context, places, *use, run.Top(), run.gradient.data()));
+    run.inputs.pop_back();
+    GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, places.all));
+    return use->Finish();
+  }
+
+  const ModelConfig config_;
+  const Tiling tiling_;
+  const ModelParameters parameters_;
+  std::vector<ParameterId> embedding_ids_;
+  std::vector<ParameterId> output_ids_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,
+                                             const Tiling& tiling) {
+  if (data_type == zero::DataType::kFloat32) {
+    return std::make_unique<TransformerOf<float>>(config, tiling);
+  }
+  return std::make_unique<TransformerOf<kernels::BFloat16>>(config, tiling);
+}
+
+uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
+                             const MicroBatchShape& shape, const Tiling& tiling) {
+  const uint64_t element = zero::SizeOf(data_type);
+  const uint64_t tokens = shape.tokens();
+  const uint64_t stream = tokens * config.hidden * element;
+  const uint64_t head_columns = std::max<uint64_t>(
+      tiling.attention_columns, config.head_dim() * config.heads / config.kv_heads);
+  const uint64_t attention = 8 * tokens * head_columns * element +
+                             kernels::AttentionWorkspaceBytes({.batch = shape.sequences,
+                                                               .sequence = shape.sequence_length,
+                                                               .heads = config.heads,
+                                                               .kv_heads = config.kv_heads,
+                                                               .head_dim = config.head_dim(),
+                                                               .scale = 1.0F});
+  const uint64_t mlp_forward =
+      3 * std::min<uint64_t>(tiling.tokens, tokens) * config.intermediate * element;
+  const uint64_t mlp_backward = 4 * tokens * tiling.mlp_columns * element;
+  const uint64_t output = tokens * config.vocabulary * (element + sizeof(float));
+  // The matrix product may keep copies of one product's operands, in fp32 at worst.
+  const uint64_t product = sizeof(float) * (2 * tokens * std::max(config.hidden, tokens) +
+                                            config.hidden * config.intermediate);
+  return (2 * config.layers + 2) * stream + 2 * stream + tokens * config.hidden * sizeof(float) +
+         std::max({attention, mlp_forward, mlp_backward, output}) + product;
+}
+
+}  // namespace geminid::trainer

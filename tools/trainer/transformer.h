@@ -1,0 +1,51 @@
+// A decoder-only transformer that is trained one micro-batch at a time in as little memory as it
+// can: of the forward pass it keeps the input of each half layer, and computes the rest again.
+//
+// All activations and scratch come from the workspace of the parameter source, in the order of a
+// stack. With L layers, T tokens, hidden size H and elements of e bytes the peak is
+//   (2 L + 2) T H e  +  the scratch of one half layer (attention_half.h, mlp_half.h).
+#ifndef GEMINID_TOOLS_TRAINER_TRANSFORMER_H_
+#define GEMINID_TOOLS_TRAINER_TRANSFORMER_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "geminid/zero.h"
+#include "tools/trainer/blocks.h"
+#include "tools/trainer/model_config.h"
+#include "tools/trainer/parameter_source.h"
+#include "tools/trainer/parameters.h"
+
+namespace geminid::trainer {
+
+struct MicroBatch {
+  MicroBatchShape shape;
+  std::span<const int32_t> tokens;   // [sequences, sequence_length]
+  std::span<const int32_t> targets;  // the token after each
+};
+
+class Transformer {
+ public:
+  virtual ~Transformer() = default;
+  virtual const ModelParameters& parameters() const = 0;
+
+  // Computes the sum of the cross-entropy over the tokens, and leaves the gradients of
+  // gradient_scale times that sum with the source. Calls source.BeginMicroBatch first.
+  virtual absl::StatusOr<double> TrainMicroBatch(ParameterSource& source, const MicroBatch& batch,
+                                                 float gradient_scale) = 0;
+};
+
+// `config` is valid.
+std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,
+                                             const Tiling& tiling = {});
+
+// More workspace than one micro-batch of `shape` needs, but not by much: within a factor of two of
+// the measured peak where the model is not tiny.
+uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
+                             const MicroBatchShape& shape, const Tiling& tiling = {});
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_TRANSFORMER_H_

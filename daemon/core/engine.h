@@ -201,7 +201,7 @@ class Engine {
   absl::Status ReopenSession(SessionId session, const SessionSpec& spec, Time now);
   // Cancels its transfers. Either all its memory is in the result, or the session is kept: chunks
   // that were being filled or gathered fall back to their last valid copy. NOT_FOUND: no such
-  // session, or it is kept already.
+  // session; a kept one can only be closed as kDetached.
   absl::StatusOr<Releases> CloseSession(SessionId session, CloseReason reason, Time now);
 
   // --- memory ------------------------------------------------------------------------------------
@@ -216,7 +216,13 @@ class Engine {
 
   // --- the fast path -----------------------------------------------------------------------------
   // Carries out one request copied out of the session's ring, and appends the answers that are due
-  // now, which may be for any session. An unknown or kept session is ignored.
+  // now, which may be for any session. An unknown or kept session is ignored. Operations on one
+  // chunk name it as `destination`, or as `source` with `destination` kNoChunk.
+  //   kTransfer checks everything and takes the extent at once; its ticket may come later, from any
+  // call. A later piece of a load may repeat kAllocateDestination. kPublishWhenDone and
+  // kDropSourceWhenDone act when the last transfer that touches that device copy is done. A refused
+  // drop is an error of the kTransferDone, whose ticket has ended all the same.
+  //   Chunks begin FREE; FREE and HOLD may be evicted. Becoming FREE makes a dirty chunk clean.
   void HandleRequest(SessionId session, const shm::Request& request, Time now,
                      std::vector<Outgoing>* out);
   // Marks overdue tickets and ends kept sessions whose time is over.
@@ -262,41 +268,62 @@ class Engine {
   void ReturnMemory(const Session& session, Tier tier, uint64_t bytes);
   absl::Status Refuse(const Session& session, Tier tier, uint64_t bytes) const;
   Holder TopHolder(Tier tier) const;
-  absl::Status CheckFreeable(Session* session, const Chunk& chunk);
+  ChunkId AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset);
+  absl::Status CheckFreeable(const Session& session, const std::vector<ChunkId>& sorted) const;
   void FreeChunk(Session* session, ChunkId id, Releases* releases);
 
   // engine_requests.cc
-  Failure Dispatch(Session* session, const shm::Request& request, Time now, shm::Response* done,
-                   bool* answer);
+  static Failure NoSuchChunk(ChunkId chunk);
+  Failure Dispatch(Session* session, const shm::Request& request, Time now, shm::Response* done);
   Failure AllocateExtent(Session* session, const shm::Request& request, shm::Response* done);
   Failure Publish(Session* session, const shm::Request& request);
   Failure Drop(Session* session, const shm::Request& request);
   Failure Transition(Session* session, const shm::Request& request);
-  Failure ReserveWorkspace(Session* session, const shm::Request& request);
+  Failure CheckDirty(const Chunk& chunk, const ChunkStatus& status) const;
+  Failure ReserveWorkspace(Session* session, const shm::Request& request, shm::Response* done);
+  void PublishChunk(Session* session, Chunk* chunk);
+  Failure DropChunk(Session* session, Chunk* chunk);
 
   // engine_transfers.cc
   Failure Transfer(Session* session, const shm::Request& request, Time now);
   Failure TransferDone(Session* session, const shm::Request& request);
   Failure CheckTransfer(const Session& session, const shm::Request& request,
                         Direction* direction) const;
-  void Pin(Session* session, const TransferRequest& request, int by);
+  Failure CheckRange(const Session& session, const shm::Request& request) const;
+  Failure CheckLoad(const Chunk& source, const Chunk& destination,
+                    const shm::Request& request) const;
+  Failure CheckStore(const Chunk& source, const Chunk& destination,
+                     const shm::Request& request) const;
+  void Count(Session* session, const TransferRequest& request, int by);
   Failure Settle(Session* session, const TransferRequest& request);
+  void SettleWriteBack(Session* session, Chunk* chunk, const TransferRequest& request);
+  Failure SettleIdle(Session* session, Chunk* chunk);
   void GrantTransfers(Time now, std::vector<Outgoing>* out);
+  shm::Response Describe(const Session& session, const Ticket& ticket) const;
 
   // engine_eviction.cc
   Failure PlaceExtent(Session* session, Chunk* chunk, uint64_t offset, bool may_evict);
-  Failure MakeRoom(Session* session, uint64_t begin, uint64_t end);
+  Failure PlaceAt(Session* session, Chunk* chunk, uint64_t offset, bool may_evict);
+  absl::StatusOr<uint64_t> PlaceAnywhere(Session* session, Chunk* chunk, bool may_evict);
+  bool MakeRoom(Session* session, uint64_t begin, uint64_t end);
   std::vector<Extent> EvictionOrder(const Session& session) const;
   uint64_t NextUse(const Session& session, const Chunk& chunk) const;
-  bool MayEvict(const Chunk& chunk) const;
+  std::string WhyNotEvictable(const Session& session, const Chunk& chunk) const;
   bool TryEvict(Session* session, Chunk* chunk);
+  bool BeginEvict(Session* session, Chunk* chunk);
+  void CancelEvict(Session* session, Chunk* chunk);
   void RemoveExtent(Session* session, Chunk* chunk);
 
   // A chunk's status: read from the manifest, written there first and then published.
   ChunkStatus StatusOf(const Chunk& chunk) const;
   void SetStatus(const Session& session, const Chunk& chunk, const ChunkStatus& status);
 
+  // engine_snapshots.cc, engine_explain.cc, engine_check.cc
   ChunkSnapshot Snapshot(const Session& session, const Chunk& chunk) const;
+  std::string ExplainUse(const Session& session, const Chunk& chunk) const;
+  std::string ExplainEviction(const Session& session, const Chunk& chunk) const;
+  absl::Status CheckChunk(const Session& session, const Chunk& chunk) const;
+  absl::Status CheckExtents(const Session& session) const;
   absl::Status CheckSession(const Session& session) const;
 
   EngineOptions options_;

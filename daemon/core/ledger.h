@@ -63,7 +63,7 @@ class Ledger {
     uint64_t bytes = 0;
     uint64_t chunks = 0;
   };
-  TierTotals* Find(Tier tier);
+  TierTotals* Find(Tier tier);  // null: no such tier
 
   std::array<TierTotals, 3> tiers_;  // device, host, disk
   std::map<LineKey, Line> lines_;

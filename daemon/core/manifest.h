@@ -80,6 +80,9 @@ class Manifest {
  public:
   static size_t BytesFor(uint32_t record_count);
 
+  Manifest(Manifest&&) = default;
+  Manifest& operator=(Manifest&&) = default;
+
   // Formats `memory`. INVALID_ARGUMENT when it holds no record or is misaligned.
   static absl::StatusOr<Manifest> Create(std::span<std::byte> memory, uint64_t epoch);
   // Takes over what an earlier daemon wrote, and raises the epoch by one. DATA_LOSS when neither

@@ -37,9 +37,9 @@ struct Refusal {
   uint64_t asked_bytes = 0;
   uint64_t free_bytes = 0;
   uint64_t largest_hole_bytes = 0;
-  std::string limit;  // which limit binds: "tenant uid:1000 may have 4 GiB"
-  Holder top_holder;
-  std::string advice;  // what to do next, an imperative
+  std::string limit{};  // which limit binds: "tenant uid:1000 may have 4 GiB"
+  Holder top_holder{};
+  std::string advice{};  // what to do next, an imperative
 };
 
 // RESOURCE_EXHAUSTED, all of the above in one sentence each.

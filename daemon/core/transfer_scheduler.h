@@ -21,7 +21,6 @@
 #include <optional>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/time.h"
 #include "proto/shm/session_layout.h"
@@ -138,8 +137,14 @@ class TransferScheduler {
   struct Session;
 
   Session* FindSession(SessionId session) const;
-  bool FitsCredits(const Session& session, const TransferRequest& request) const;
+  struct Candidate {
+    SessionId id{};
+    Session* session = nullptr;
+    const Waiting* waiting = nullptr;
+  };
+  static bool Fits(const InFlight& flight, uint64_t bytes, uint64_t limit_bytes);
   const Waiting* Best(const Session& session, Direction direction, Time now) const;
+  Candidate Next(Direction direction, Time now) const;
   Ticket Start(SessionId id, Session* session, const Waiting& chosen, Time now);
 
   TransferLimits limits_;

@@ -1,0 +1,228 @@
+#include "daemon/core/engine.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/engine_state.h"
+
+namespace geminid::core {
+namespace {
+
+absl::Status NoSuchSession(SessionId session) {
+  return absl::NotFoundError(
+      absl::StrCat("there is no attached session ", shm::Value(session), "; attach first"));
+}
+
+absl::Status CheckSpec(const SessionSpec& spec) {
+  if (spec.tenant.empty() || spec.job.empty()) {
+    return absl::InvalidArgumentError("a session needs a tenant and a job name");
+  }
+  if (spec.world_size < 1 || spec.rank < 0 || spec.rank >= spec.world_size || spec.local_rank < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", spec.rank, " (local ", spec.local_rank, ") of ", spec.world_size,
+                     " makes no sense; ranks run from 0 to the world size less one"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const char* Name(SessionState state) {
+  switch (state) {
+    case SessionState::kAttached:
+      return "attached";
+    case SessionState::kKept:
+      return "kept";
+  }
+  return "unknown";
+}
+
+Engine::Engine(const EngineOptions& options, Tables* tables, Manifest manifest)
+    : options_(options),
+      tables_(tables),
+      manifest_(std::move(manifest)),
+      ledger_(options.device_capacity_bytes, options.host_capacity_bytes, 0),
+      quota_(options.tenants),
+      scheduler_(options.transfers) {}
+
+Engine::~Engine() = default;
+
+Engine::Session* Engine::Find(SessionId session) const {
+  const auto found = sessions_.find(session);
+  return found == sessions_.end() ? nullptr : found->second.get();
+}
+
+absl::StatusOr<Engine::Session*> Engine::FindAttached(SessionId id) const {
+  Session* session = Find(id);
+  if (session == nullptr || session->state != SessionState::kAttached) return NoSuchSession(id);
+  return session;
+}
+
+ChunkStatus Engine::StatusOf(const Chunk& chunk) const { return manifest_.Status(chunk.record); }
+
+void Engine::SetStatus(const Session& session, const Chunk& chunk, const ChunkStatus& status) {
+  const uint64_t before = StatusOf(chunk).Published();
+  manifest_.SetStatus(chunk.record, status);
+  if (status.Published() != before) {
+    tables_->PublishState(session.id, chunk.id, status.Published());
+  }
+}
+
+absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now) {
+  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  if (sessions_.size() >= options_.max_sessions) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", options_.max_sessions,
+                     " sessions of the daemon are taken, those kept "
+                     "for dead clients included; end one, or wait until a kept one expires"));
+  }
+  auto session = std::make_unique<Session>();
+  session->id = manifest_.NewSessionId();
+  session->spec = spec;
+  session->opened_at = now;
+  scheduler_.AddSession(session->id, spec.weight);
+  const SessionId id = session->id;
+  sessions_.emplace(id, std::move(session));
+  ++counters_.sessions_opened;
+  return id;
+}
+
+std::optional<SessionId> Engine::FindKept(const std::string& tenant, const std::string& job,
+                                          int32_t rank) const {
+  for (auto it = sessions_.rbegin(); it != sessions_.rend(); ++it) {
+    const Session& session = *it->second;
+    if (session.state == SessionState::kKept && session.spec.tenant == tenant &&
+        session.spec.job == job && session.spec.rank == rank) {
+      return session.id;
+    }
+  }
+  return std::nullopt;
+}
+
+absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time now) {
+  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  Session* session = Find(id);
+  if (session == nullptr || session->state != SessionState::kKept) {
+    return absl::NotFoundError(
+        absl::StrCat("no session ", shm::Value(id), " is kept; attach without resuming"));
+  }
+  const SessionSpec& old = session->spec;
+  if (spec.tenant != old.tenant || spec.job != old.job || spec.rank != old.rank) {
+    return absl::PermissionDeniedError(absl::StrCat("session ", shm::Value(id), " is kept for job ",
+                                                    old.job, " rank ", old.rank, " of ", old.tenant,
+                                                    "; only that may resume it"));
+  }
+  session->spec = spec;
+  session->state = SessionState::kAttached;
+  session->opened_at = now;
+  scheduler_.AddSession(id, spec.weight);
+  for (const auto& chunk : session->chunks) {
+    if (chunk == nullptr) continue;
+    tables_->PublishState(id, chunk->id, StatusOf(*chunk).Published());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, Time now) {
+  Session* session = Find(id);
+  const bool may_close = session != nullptr && (session->state == SessionState::kAttached ||
+                                                reason == CloseReason::kDetached);
+  if (!may_close) return NoSuchSession(id);
+  scheduler_.RemoveSession(id);
+  Releases releases;
+  const bool keep = reason != CloseReason::kDetached &&
+                    session->spec.death_policy == shm::DeathPolicy::kKeep &&
+                    session->chunk_count > 0;
+  if (keep) {
+    KeepSession(session, now);
+  } else {
+    EndSession(session, &releases);
+  }
+  return releases;
+}
+
+void Engine::EndSession(Session* session, Releases* releases) {
+  for (const auto& chunk : session->chunks) {
+    if (chunk != nullptr) FreeChunk(session, chunk->id, releases);
+  }
+  if (session->arena.has_value()) {
+    ReturnMemory(*session, Tier::kDevice, session->arena_bytes());
+    releases->arenas.push_back(session->id);
+  }
+  releases->sessions.push_back(session->id);
+  sessions_.erase(session->id);
+}
+
+// Nobody computes, copies or holds a lease any more. A copy that was under way is not complete, and
+// a gathered weight may be half a gradient: both go. What is whole stays where it is.
+void Engine::KeepSession(Session* session, Time now) {
+  session->state = SessionState::kKept;
+  session->keep_until = now + options_.keep_time;
+  ++counters_.sessions_kept;
+  for (const auto& chunk : session->chunks) {
+    if (chunk == nullptr) continue;
+    chunk->pins = chunk->inbound = chunk->home_uses = chunk->tickets_into = 0;
+    chunk->publish_when_idle = chunk->drop_when_idle = false;
+    chunk->written_back.Clear();
+    manifest_.SetTransfer(chunk->record, kNoTicket);
+    ChunkStatus status = StatusOf(*chunk);
+    if (status.state != ChunkState::kFree) status.state = ChunkState::kHold;
+    SetStatus(*session, *chunk, status);
+    const bool incomplete = status.residency == shm::Residency::kFilling;
+    const bool rebuildable =
+        status.residency == shm::Residency::kResident && chunk->kind == ChunkKind::kGatheredWeight;
+    if (incomplete || rebuildable) RemoveExtent(session, chunk.get());
+  }
+  if (session->arena.has_value()) session->arena->ReserveTop(0).IgnoreError();  // cannot fail
+}
+
+Releases Engine::Tick(Time now, std::vector<Outgoing>* out) {
+  scheduler_.MarkOverdue(now);
+  Releases releases;
+  std::vector<Session*> expired;
+  for (const auto& [id, session] : sessions_) {
+    if (session->state == SessionState::kKept && session->keep_until <= now) {
+      expired.push_back(session.get());
+    }
+  }
+  for (Session* session : expired) {
+    EndSession(session, &releases);
+    ++counters_.sessions_expired;
+  }
+  GrantTransfers(now, out);
+  return releases;
+}
+
+std::optional<Time> Engine::NextTick() const {
+  std::optional<Time> next = scheduler_.NextTimeout();
+  for (const auto& [id, session] : sessions_) {
+    if (session->state != SessionState::kKept) continue;
+    if (!next.has_value() || session->keep_until < *next) next = session->keep_until;
+  }
+  return next;
+}
+
+absl::Status Engine::SetPlan(SessionId id, const NextUseTable& table) {
+  absl::StatusOr<Session*> session = FindAttached(id);
+  if (!session.ok()) return session.status();
+  std::map<ChunkId, std::vector<uint32_t>> uses;
+  for (const NextUseTable::Uses& chunk : table.chunks) {
+    if ((*session)->Find(chunk.chunk) == nullptr) {
+      return absl::NotFoundError(absl::StrCat("the plan names chunk ", shm::Index(chunk.chunk),
+                                              ", which the session does not have"));
+    }
+    std::vector<uint32_t> moments = chunk.moments;
+    std::sort(moments.begin(), moments.end());
+    if (!moments.empty() && moments.back() >= table.moments) {
+      return absl::OutOfRangeError(absl::StrCat("the plan uses chunk ", shm::Index(chunk.chunk),
+                                                " at moment ", moments.back(), " of ",
+                                                table.moments));
+    }
+    uses[chunk.chunk] = std::move(moments);
+  }
+  (*session)->plan_moments = table.moments;
+  (*session)->plan_uses = std::move(uses);
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::core

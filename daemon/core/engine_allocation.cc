@@ -1,0 +1,277 @@
+// Chunks, pools and arenas: who gets memory, who is refused, and what goes back.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/engine.h"
+#include "daemon/core/engine_state.h"
+#include "proto/text/bytes.h"
+
+namespace geminid::core {
+namespace {
+
+constexpr uint64_t RoundUp(uint64_t bytes, uint64_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
+  const std::string which = absl::StrCat("chunk ", index, " of the request");
+  if (spec.name.size() > kMaxChunkNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(which, " has a name of ", spec.name.size(),
+                                                   " bytes; ", kMaxChunkNameBytes, " are allowed"));
+  }
+  if (spec.kind < ChunkKind::kWeight || spec.kind > ChunkKind::kGeneric) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(which, " has kind ", static_cast<int>(spec.kind), ", which does not exist"));
+  }
+  if (spec.kind == ChunkKind::kGatheredWeight && spec.has_home) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(which,
+                     " is a gathered weight and asks for a home; it lives on the device "
+                     "only: leave has_home unset"));
+  }
+  if (spec.bytes == 0 || spec.bytes > kMaxChunkBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(which, " has ", spec.bytes, " bytes; 1 to ", kMaxChunkBytes, " are allowed"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Engine::CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const {
+  if (specs.empty()) return absl::InvalidArgumentError("the request names no chunk");
+  if (specs.size() > shm::kMaxChunks - session.chunk_count) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("asked for ", specs.size(), " chunks; the session has ", session.chunk_count,
+                     " of at most ", shm::kMaxChunks, "; use larger chunks"));
+  }
+  const uint32_t free_records = manifest_.record_count() - manifest_.used_records();
+  if (specs.size() > free_records) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("asked for ", specs.size(), " chunks; the daemon has room for ", free_records,
+                     " more of its ", manifest_.record_count(), "; use larger chunks"));
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (absl::Status status = CheckChunkSpec(specs[i], i); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+Holder Engine::TopHolder(Tier tier) const {
+  Holder top;
+  for (const auto& [id, session] : sessions_) {
+    const uint64_t bytes = tier == Tier::kHost ? session->pool_bytes() : session->arena_bytes();
+    if (bytes <= top.bytes) continue;
+    top = {session->spec.job, session->spec.rank, bytes};
+  }
+  return top;
+}
+
+absl::Status Engine::Refuse(const Session& session, Tier tier, uint64_t bytes) const {
+  const std::string& tenant = session.spec.tenant;
+  const TierTotals totals = ledger_.Totals(tier);
+  const uint64_t tenant_free = quota_.FreeBytes(tenant, tier);
+  Refusal refusal{.tier = tier, .asked_bytes = bytes, .top_holder = TopHolder(tier)};
+  refusal.free_bytes = std::min(totals.free_bytes, tenant_free);
+  // Pools and arenas are separate files: whatever is free is free in one piece.
+  refusal.largest_hole_bytes = refusal.free_bytes;
+  const char* setting = tier == Tier::kHost ? "host_memory" : "device_memory";
+  if (tenant_free < totals.free_bytes) {
+    refusal.limit = absl::StrCat("tenant ", tenant, " may have ",
+                                 text::FormatBytes(quota_.LimitBytes(tenant, tier)));
+    refusal.advice = absl::StrCat("end another job of ", tenant, ", ask for less, or raise ",
+                                  setting, " of its quota in the daemon's configuration");
+  } else {
+    refusal.limit =
+        absl::StrCat("the daemon may hand out ", text::FormatBytes(totals.capacity_bytes));
+    refusal.advice = absl::StrCat("end another job, ask for less, or raise ", setting,
+                                  " in the daemon's configuration");
+  }
+  return ToStatus(refusal);
+}
+
+absl::Status Engine::ChargeMemory(const Session& session, Tier tier, uint64_t bytes) {
+  if (!quota_.TryCharge(session.spec.tenant, tier, bytes)) return Refuse(session, tier, bytes);
+  if (ledger_.HandOut(tier, bytes).ok()) return absl::OkStatus();
+  quota_.Return(session.spec.tenant, tier, bytes).IgnoreError();  // charged just now
+  return Refuse(session, tier, bytes);
+}
+
+// Of bytes charged before; Check() would show a refusal as a sum that is wrong.
+void Engine::ReturnMemory(const Session& session, Tier tier, uint64_t bytes) {
+  ledger_.TakeBack(tier, bytes).IgnoreError();
+  quota_.Return(session.spec.tenant, tier, bytes).IgnoreError();
+}
+
+absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
+  absl::StatusOr<Session*> session = FindAttached(id);
+  if (!session.ok()) return session.status();
+  if ((*session)->arena.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the session has an arena of ", (*session)->arena_bytes(),
+                     " bytes already; it gets one, sized at the start"));
+  }
+  if (bytes == 0 || bytes > kMaxArenaBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an arena of ", bytes, " bytes; 1 to ", kMaxArenaBytes, " are possible"));
+  }
+  const uint64_t rounded = RoundUp(bytes, kPageBytes);
+  if (absl::Status status = ChargeMemory(**session, Tier::kDevice, rounded); !status.ok()) {
+    return status;
+  }
+  (*session)->arena.emplace(rounded, shm::kSlotBytes);
+  return rounded;
+}
+
+absl::Status Engine::DestroyArena(SessionId id) {
+  absl::StatusOr<Session*> session = FindAttached(id);
+  if (!session.ok()) return session.status();
+  std::optional<ExtentAllocator>& arena = (*session)->arena;
+  if (!arena.has_value()) return absl::NotFoundError("the session has no arena");
+  if (arena->used_bytes() > 0 || arena->top_bytes() > 0) {
+    return absl::FailedPreconditionError(absl::StrCat("the arena is in use: ", arena->used_bytes(),
+                                                      " bytes of chunks and ", arena->top_bytes(),
+                                                      " of workspace; drop them first"));
+  }
+  ReturnMemory(**session, Tier::kDevice, arena->size_bytes());
+  arena.reset();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<ChunkSpec>& specs) {
+  absl::StatusOr<Session*> found = FindAttached(id);
+  if (!found.ok()) return found.status();
+  Session* session = *found;
+  if (absl::Status status = CheckSpecs(*session, specs); !status.ok()) return status;
+
+  // No overflow: 2^16 chunks of 2^40 bytes.
+  Allocation allocation;
+  uint64_t end = 0;
+  for (const ChunkSpec& spec : specs) {
+    allocation.home_offsets.push_back(spec.has_home ? end : 0);
+    if (spec.has_home) end += RoundUp(spec.bytes, kHomeAlignmentBytes);
+  }
+  allocation.pool_bytes = RoundUp(end, kPageBytes);
+  if (end > 0) {
+    absl::Status status = ChargeMemory(*session, Tier::kHost, allocation.pool_bytes);
+    if (!status.ok()) return status;
+    allocation.pool = manifest_.NewPoolId();
+    session->pools[allocation.pool].bytes = allocation.pool_bytes;
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const PoolId pool = specs[i].has_home ? allocation.pool : kNoPool;
+    allocation.chunks.push_back(AddChunk(session, specs[i], pool, allocation.home_offsets[i]));
+  }
+  return allocation;
+}
+
+ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset) {
+  uint32_t number = static_cast<uint32_t>(session->chunks.size());
+  if (session->free_numbers.empty()) {
+    session->chunks.emplace_back();
+    session->generations.push_back(0);
+  } else {
+    number = session->free_numbers.top();
+    session->free_numbers.pop();
+  }
+  auto chunk = std::make_unique<Chunk>();
+  chunk->id = ChunkId{number};
+  chunk->name = spec.name;
+  chunk->kind = spec.kind;
+  chunk->bytes = spec.bytes;
+  chunk->pool = pool;
+  chunk->home_offset = offset;
+  // A pool reads as zeros, so a home is valid from the start.
+  const ChunkStatus status{
+      .valid = chunk->has_home() ? ValidLocation::kHome : ValidLocation::kNowhere,
+      .generation = session->generations[number]};
+  // CheckSpecs saw that a record is free.
+  chunk->record = *manifest_.Add({.session = session->id,
+                                  .chunk = chunk->id,
+                                  .kind = chunk->kind,
+                                  .bytes = chunk->bytes,
+                                  .pool = pool,
+                                  .home_offset = offset},
+                                 status);
+  if (chunk->has_home()) {
+    Pool& home = session->pools[pool];
+    home.in_use_bytes += chunk->bytes;
+    home.chunks += 1;
+    ledger_.Occupy(Tier::kHost, session->id, chunk->kind, chunk->bytes).IgnoreError();
+  }
+  session->Touch(chunk.get());
+  session->chunks[number] = std::move(chunk);
+  session->chunk_count += 1;
+  tables_->PublishState(session->id, ChunkId{number}, status.Published());
+  return ChunkId{number};
+}
+
+absl::Status Engine::CheckFreeable(const Session& session,
+                                   const std::vector<ChunkId>& sorted) const {
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return absl::InvalidArgumentError("a chunk is named twice");
+  }
+  for (const ChunkId id : sorted) {
+    const Chunk* chunk = session.Find(id);
+    if (chunk == nullptr) {
+      return absl::NotFoundError(absl::StrCat("the session has no chunk ", shm::Index(id)));
+    }
+    if (chunk->pins + chunk->home_uses > 0) {
+      return absl::FailedPreconditionError(absl::StrCat("chunk \"", chunk->name, "\" is in ",
+                                                        chunk->pins + chunk->home_uses,
+                                                        " transfers; wait until they are done"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Releases> Engine::Free(SessionId id, const std::vector<ChunkId>& chunks) {
+  absl::StatusOr<Session*> found = FindAttached(id);
+  if (!found.ok()) return found.status();
+  Session* session = *found;
+  std::vector<ChunkId> sorted = chunks;
+  std::sort(sorted.begin(), sorted.end());
+  if (absl::Status status = CheckFreeable(*session, sorted); !status.ok()) return status;
+  // No lease can be taken on any of them before the first of them goes.
+  std::vector<Chunk*> pending;
+  for (const ChunkId chunk_id : sorted) {
+    Chunk* chunk = session->Find(chunk_id);
+    if (StatusOf(*chunk).residency != shm::Residency::kResident) continue;
+    if (BeginEvict(session, chunk)) {
+      pending.push_back(chunk);
+      continue;
+    }
+    for (Chunk* other : pending) CancelEvict(session, other);
+    return absl::FailedPreconditionError(
+        absl::StrCat("chunk \"", chunk->name, "\" is leased; release it first"));
+  }
+  Releases releases;
+  for (const ChunkId chunk : sorted) FreeChunk(session, chunk, &releases);
+  return releases;
+}
+
+void Engine::FreeChunk(Session* session, ChunkId id, Releases* releases) {
+  Chunk* chunk = session->Find(id);
+  if (StatusOf(*chunk).residency != shm::Residency::kAbsent) RemoveExtent(session, chunk);
+  const uint32_t generation = StatusOf(*chunk).generation;
+  tables_->PublishState(session->id, id, shm::StateWord{.generation = generation}.Encode());
+  manifest_.Remove(chunk->record);
+  if (chunk->has_home()) {
+    ledger_.Vacate(Tier::kHost, session->id, chunk->kind, chunk->bytes).IgnoreError();
+    const auto pool = session->pools.find(chunk->pool);
+    pool->second.in_use_bytes -= chunk->bytes;
+    pool->second.chunks -= 1;
+    if (pool->second.chunks == 0) {
+      ReturnMemory(*session, Tier::kHost, pool->second.bytes);
+      releases->pools.push_back(pool->first);
+      session->pools.erase(pool);
+    }
+  }
+  session->generations[shm::Index(id)] = generation;
+  session->chunks[shm::Index(id)].reset();
+  session->free_numbers.push(shm::Index(id));
+  session->chunk_count -= 1;
+  session->plan_uses.erase(id);
+}
+
+}  // namespace geminid::core

@@ -1,0 +1,96 @@
+// What the operator sees: plain values, copied out.
+#include <algorithm>
+
+#include "daemon/core/engine.h"
+#include "daemon/core/engine_state.h"
+
+namespace geminid::core {
+
+std::vector<SessionSnapshot> Engine::Sessions() const {
+  std::vector<SessionSnapshot> snapshots;
+  for (const auto& [id, session] : sessions_) {
+    SessionSnapshot snapshot{.id = id,
+                             .spec = session->spec,
+                             .state = session->state,
+                             .slow = scheduler_.IsSlow(id),
+                             .opened_at = session->opened_at,
+                             .host_bytes = session->pool_bytes(),
+                             .arena_bytes = session->arena_bytes(),
+                             .device_in_use_bytes = ledger_.InUseBytes(Tier::kDevice, id),
+                             .chunks = session->chunk_count,
+                             .moment = session->moment,
+                             .has_plan = session->plan_moments > 0,
+                             .evictions = session->evictions,
+                             .evictions_refused_by_lease = session->evictions_refused_by_lease,
+                             .queued_transfers = scheduler_.QueuedCount(id),
+                             .transfers = scheduler_.TotalsOf(id)};
+    if (session->state == SessionState::kKept) snapshot.keep_until = session->keep_until;
+    if (session->arena.has_value()) {
+      snapshot.workspace_bytes = session->arena->top_bytes();
+      snapshot.largest_hole_bytes = session->arena->largest_hole_bytes();
+      snapshot.fragmentation = session->arena->Fragmentation();
+    }
+    for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
+      snapshot.in_flight[Index(direction)] = scheduler_.FlightOf(id, direction);
+    }
+    snapshots.push_back(std::move(snapshot));
+  }
+  return snapshots;
+}
+
+ChunkSnapshot Engine::Snapshot(const Session& session, const Chunk& chunk) const {
+  const ChunkStatus status = StatusOf(chunk);
+  return {.identity = manifest_.Identity(chunk.record),
+          .name = chunk.name,
+          .status = status,
+          // A kept session has no client, whatever its table still says.
+          .leased = session.state == SessionState::kAttached &&
+                    shm::IsHeld(tables_->ReadLease(session.id, chunk.id), status.generation),
+          .pins = chunk.pins,
+          .loads = manifest_.Loads(chunk.record),
+          .drops = manifest_.Drops(chunk.record)};
+}
+
+std::vector<ChunkSnapshot> Engine::Chunks(SessionId id, size_t limit) const {
+  std::vector<ChunkSnapshot> snapshots;
+  for (const auto& [session_id, session] : sessions_) {
+    if (id != kNoSession && id != session_id) continue;
+    for (const auto& chunk : session->chunks) {
+      if (snapshots.size() >= limit) return snapshots;
+      if (chunk != nullptr) snapshots.push_back(Snapshot(*session, *chunk));
+    }
+  }
+  return snapshots;
+}
+
+uint64_t Engine::ChunkCount(SessionId id) const {
+  uint64_t count = 0;
+  for (const auto& [session_id, session] : sessions_) {
+    if (id == kNoSession || id == session_id) count += session->chunk_count;
+  }
+  return count;
+}
+
+std::vector<PoolSnapshot> Engine::Pools() const {
+  std::vector<PoolSnapshot> snapshots;
+  for (const auto& [id, session] : sessions_) {
+    for (const auto& [pool_id, pool] : session->pools) {
+      snapshots.push_back({.pool = pool_id,
+                           .session = id,
+                           .tenant = session->spec.tenant,
+                           .tier = Tier::kHost,
+                           .bytes = pool.bytes,
+                           .in_use_bytes = pool.in_use_bytes});
+    }
+    if (!session->arena.has_value()) continue;
+    snapshots.push_back({.pool = kNoPool,
+                         .session = id,
+                         .tenant = session->spec.tenant,
+                         .tier = Tier::kDevice,
+                         .bytes = session->arena_bytes(),
+                         .in_use_bytes = ledger_.InUseBytes(Tier::kDevice, id)});
+  }
+  return snapshots;
+}
+
+}  // namespace geminid::core

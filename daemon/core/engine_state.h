@@ -1,0 +1,101 @@
+// What the engine remembers: for its own source files alone.
+//
+// The manifest holds what a chunk is and where; here is what can be recomputed or dies with the
+// process.
+#ifndef GEMINID_DAEMON_CORE_ENGINE_STATE_H_
+#define GEMINID_DAEMON_CORE_ENGINE_STATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/covered_ranges.h"
+#include "daemon/core/engine.h"
+
+namespace geminid::core {
+
+// Why a request failed: a status for the log and for the response, and the wire's reason.
+struct Engine::Failure {
+  absl::Status status;
+  shm::ErrorReason reason = shm::ErrorReason::kNone;
+
+  bool ok() const { return status.ok(); }
+  static Failure None() { return {}; }
+};
+
+struct Engine::Chunk {
+  ChunkId id{};
+  std::string name;
+  RecordIndex record{};
+  ChunkKind kind = ChunkKind::kNone;
+  uint64_t bytes = 0;
+  PoolId pool = kNoPool;
+  uint64_t home_offset = 0;
+
+  // Transfers, queued or in flight, that touch the device copy; those of them that write it; those
+  // that touch the home; tickets that write either.
+  uint32_t pins = 0;
+  uint32_t inbound = 0;
+  uint32_t home_uses = 0;
+  uint32_t tickets_into = 0;
+  // Asked for by a transfer that is done, and due when the last other transfer is.
+  bool publish_when_idle = false;
+  bool drop_when_idle = false;
+  // Counts how often the chunk became dirty: a write-back saves the content of one such epoch.
+  uint64_t dirty_epoch = 0;
+  CoveredRanges written_back;
+  uint64_t touched = 0;  // order of last use, as far as requests show it
+
+  bool has_home() const { return pool != kNoPool; }
+};
+
+struct Engine::Pool {
+  uint64_t bytes = 0;
+  uint64_t in_use_bytes = 0;
+  uint64_t chunks = 0;
+};
+
+struct Engine::Session {
+  SessionId id{};
+  SessionSpec spec;
+  SessionState state = SessionState::kAttached;
+  Time opened_at;
+  Time keep_until;
+
+  std::vector<std::unique_ptr<Chunk>> chunks;  // by number; null: the number is free
+  // Outlives the chunk, so that a lease on an old chunk never holds a new one of that number.
+  std::vector<uint32_t> generations;
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_numbers;
+  uint64_t chunk_count = 0;
+
+  std::map<PoolId, Pool> pools;
+  std::optional<ExtentAllocator> arena;
+  uint64_t moment = 0;
+  uint64_t touch_clock = 0;
+  uint32_t plan_moments = 0;  // 0: no plan
+  std::map<ChunkId, std::vector<uint32_t>> plan_uses;
+  uint64_t evictions = 0;
+  uint64_t evictions_refused_by_lease = 0;
+
+  Chunk* Find(ChunkId chunk) const {
+    const uint32_t number = shm::Index(chunk);
+    return number < chunks.size() ? chunks[number].get() : nullptr;
+  }
+  void Touch(Chunk* chunk) { chunk->touched = ++touch_clock; }
+  uint64_t arena_bytes() const { return arena.has_value() ? arena->size_bytes() : 0; }
+  uint64_t pool_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto& [pool_id, pool] : pools) bytes += pool.bytes;
+    return bytes;
+  }
+};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_ENGINE_STATE_H_

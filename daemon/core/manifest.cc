@@ -1,0 +1,247 @@
+#include "daemon/core/manifest.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "proto/shm/crc32c.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid::core {
+namespace {
+
+constexpr size_t kSuperblockBytes = 64;
+constexpr size_t kSuperblocks = 2;
+constexpr size_t kRecordBytes = 64;
+constexpr uint64_t kOneLoad = uint64_t{1} << 32;
+
+}  // namespace
+
+const char* Name(ValidLocation location) {
+  switch (location) {
+    case ValidLocation::kNowhere:
+      return "nowhere";
+    case ValidLocation::kHome:
+      return "home";
+    case ValidLocation::kDevice:
+      return "device";
+  }
+  return "unknown";
+}
+
+uint64_t ChunkStatus::Encode() const {
+  return static_cast<uint64_t>(residency) << 60 | static_cast<uint64_t>(state) << 56 |
+         static_cast<uint64_t>(valid) << 52 | static_cast<uint64_t>(dirty) << 48 |
+         static_cast<uint64_t>(generation & shm::kGenerationMask) << 24 | (slot & shm::kSlotMask);
+}
+
+ChunkStatus ChunkStatus::Decode(uint64_t word) {
+  return {.residency = static_cast<shm::Residency>(word >> 60),
+          .state = static_cast<shm::ChunkState>(word >> 56 & 0xf),
+          .valid = static_cast<ValidLocation>(word >> 52 & 0xf),
+          .dirty = (word >> 48 & 0xf) != 0,
+          .generation = static_cast<uint32_t>(word >> 24) & shm::kGenerationMask,
+          .slot = static_cast<uint32_t>(word) & shm::kSlotMask};
+}
+
+size_t Manifest::BytesFor(uint32_t record_count) {
+  return kSuperblocks * kSuperblockBytes + size_t{record_count} * kRecordBytes;
+}
+
+absl::StatusOr<Manifest> Manifest::Attach(std::span<std::byte> memory) {
+  static_assert(sizeof(Superblock) == kSuperblockBytes && sizeof(Record) == kRecordBytes);
+  if (reinterpret_cast<uintptr_t>(memory.data()) % alignof(Record) != 0) {
+    return absl::InvalidArgumentError("the manifest's memory must be aligned to 64 bytes");
+  }
+  if (memory.size() < BytesFor(1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a manifest needs at least ", BytesFor(1), " bytes, not ", memory.size()));
+  }
+  Manifest manifest;
+  manifest.superblocks_ = memory.data();
+  manifest.records_ = reinterpret_cast<Record*>(memory.data() + kSuperblocks * kSuperblockBytes);
+  const size_t fit = (memory.size() - kSuperblocks * kSuperblockBytes) / kRecordBytes;
+  manifest.current_.record_count =
+      static_cast<uint32_t>(std::min<size_t>(fit, std::numeric_limits<uint32_t>::max()));
+  return manifest;
+}
+
+absl::StatusOr<Manifest> Manifest::Create(std::span<std::byte> memory, uint64_t epoch) {
+  absl::StatusOr<Manifest> manifest = Attach(memory);
+  if (!manifest.ok()) return manifest.status();
+  std::memset(manifest->superblocks_, 0, kSuperblocks * kSuperblockBytes);
+  for (uint32_t i = 0; i < manifest->record_count(); ++i) new (&manifest->records_[i]) Record{};
+  Superblock& current = manifest->current_;
+  current.magic = kManifestMagic;
+  current.version = kManifestVersion;
+  current.record_bytes = kRecordBytes;
+  current.epoch = epoch;
+  manifest->WriteSuperblock();
+  manifest->CollectFree();
+  return manifest;
+}
+
+absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory) {
+  absl::StatusOr<Manifest> manifest = Attach(memory);
+  if (!manifest.ok()) return manifest.status();
+  const uint32_t fit = manifest->record_count();
+  bool found = false;
+  for (size_t i = 0; i < kSuperblocks; ++i) {
+    Superblock block;
+    std::memcpy(&block, manifest->superblocks_ + i * kSuperblockBytes, sizeof(block));
+    const bool valid = block.magic == kManifestMagic && block.version == kManifestVersion &&
+                       block.record_bytes == kRecordBytes && block.record_count <= fit &&
+                       block.crc32c == shm::Crc32c(&block, offsetof(Superblock, crc32c));
+    if (!valid || (found && block.sequence <= manifest->current_.sequence)) continue;
+    manifest->current_ = block;
+    found = true;
+  }
+  if (!found) {
+    return absl::DataLossError(
+        absl::StrCat("neither superblock of the manifest is valid for version ", kManifestVersion,
+                     "; start with a new manifest (sessions attach again)"));
+  }
+  for (uint32_t i = 0; i < manifest->record_count(); ++i) {
+    Record& record = manifest->records_[i];
+    if (record.owner.load(std::memory_order_acquire) == 0 || IsSound(record)) continue;
+    record.owner.store(0, std::memory_order_release);
+    ++manifest->lost_;
+  }
+  ++manifest->current_.epoch;
+  manifest->WriteSuperblock();
+  manifest->CollectFree();
+  return manifest;
+}
+
+bool Manifest::IsSound(const Record& record) {
+  const uint64_t chunk_and_kind = record.chunk_and_kind.load(std::memory_order_relaxed);
+  const uint64_t kind = chunk_and_kind >> 32;
+  const ChunkStatus status = ChunkStatus::Decode(record.status.load(std::memory_order_relaxed));
+  const uint64_t pool = record.pool.load(std::memory_order_relaxed);
+  return static_cast<uint32_t>(chunk_and_kind) < shm::kMaxChunks && kind >= 1 &&
+         kind <= static_cast<uint64_t>(ChunkKind::kGeneric) &&
+         record.bytes.load(std::memory_order_relaxed) > 0 &&
+         pool <= std::numeric_limits<uint32_t>::max() && shm::IsValid(status.state) &&
+         status.residency >= shm::Residency::kAbsent &&
+         status.residency <= shm::Residency::kEvicting && status.valid <= ValidLocation::kDevice &&
+         (pool != 0 || status.valid != ValidLocation::kHome);
+}
+
+void Manifest::CollectFree() {
+  free_.clear();
+  for (uint32_t i = record_count(); i-- > 0;) {
+    if (records_[i].owner.load(std::memory_order_acquire) == 0) free_.push_back(i);
+  }
+  used_ = record_count() - static_cast<uint32_t>(free_.size());
+}
+
+void Manifest::WriteSuperblock() {
+  ++current_.sequence;
+  current_.crc32c = shm::Crc32c(&current_, offsetof(Superblock, crc32c));
+  std::memcpy(superblocks_ + (current_.sequence % kSuperblocks) * kSuperblockBytes, &current_,
+              sizeof(current_));
+  // Before anything that relies on it: a second write would overwrite the other, older one.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+SessionId Manifest::NewSessionId() {
+  ++current_.last_session;
+  WriteSuperblock();
+  return SessionId{current_.last_session};
+}
+
+PoolId Manifest::NewPoolId() {
+  ++current_.last_pool;
+  WriteSuperblock();
+  return PoolId{current_.last_pool};
+}
+
+absl::StatusOr<RecordIndex> Manifest::Add(const ChunkIdentity& identity,
+                                          const ChunkStatus& status) {
+  if (free_.empty()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", record_count(),
+                     " chunk records of the daemon are taken; free chunks, "
+                     "or use larger ones"));
+  }
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  ++used_;
+  Record& record = records_[index];
+  const uint64_t kind = static_cast<uint64_t>(identity.kind) << 32;
+  record.chunk_and_kind.store(kind | shm::Index(identity.chunk), std::memory_order_relaxed);
+  record.bytes.store(identity.bytes, std::memory_order_relaxed);
+  record.pool.store(shm::Value(identity.pool), std::memory_order_relaxed);
+  record.home_offset.store(identity.home_offset, std::memory_order_relaxed);
+  record.status.store(status.Encode(), std::memory_order_relaxed);
+  record.transfer.store(0, std::memory_order_relaxed);
+  record.counters.store(0, std::memory_order_relaxed);
+  record.owner.store(shm::Value(identity.session), std::memory_order_release);
+  return RecordIndex{index};
+}
+
+void Manifest::Remove(RecordIndex index) {
+  At(index).owner.store(0, std::memory_order_release);
+  free_.push_back(static_cast<uint32_t>(index));
+  --used_;
+}
+
+ChunkIdentity Manifest::Identity(RecordIndex index) const {
+  const Record& record = At(index);
+  const uint64_t chunk_and_kind = record.chunk_and_kind.load(std::memory_order_relaxed);
+  return {.session = SessionId{record.owner.load(std::memory_order_acquire)},
+          .chunk = ChunkId{static_cast<uint32_t>(chunk_and_kind)},
+          .kind = static_cast<ChunkKind>(chunk_and_kind >> 32),
+          .bytes = record.bytes.load(std::memory_order_relaxed),
+          .pool = PoolId{static_cast<uint32_t>(record.pool.load(std::memory_order_relaxed))},
+          .home_offset = record.home_offset.load(std::memory_order_relaxed)};
+}
+
+ChunkStatus Manifest::Status(RecordIndex index) const {
+  return ChunkStatus::Decode(At(index).status.load(std::memory_order_relaxed));
+}
+
+void Manifest::SetStatus(RecordIndex index, const ChunkStatus& status) {
+  At(index).status.store(status.Encode(), std::memory_order_release);
+}
+
+TicketId Manifest::Transfer(RecordIndex index) const {
+  return TicketId{At(index).transfer.load(std::memory_order_relaxed)};
+}
+
+void Manifest::SetTransfer(RecordIndex index, TicketId ticket) {
+  At(index).transfer.store(shm::Value(ticket), std::memory_order_release);
+}
+
+uint32_t Manifest::Loads(RecordIndex index) const {
+  return static_cast<uint32_t>(At(index).counters.load(std::memory_order_relaxed) >> 32);
+}
+
+uint32_t Manifest::Drops(RecordIndex index) const {
+  return static_cast<uint32_t>(At(index).counters.load(std::memory_order_relaxed));
+}
+
+void Manifest::CountLoad(RecordIndex index) {
+  std::atomic<uint64_t>& counters = At(index).counters;
+  counters.store(counters.load(std::memory_order_relaxed) + kOneLoad, std::memory_order_relaxed);
+}
+
+void Manifest::CountDrop(RecordIndex index) {
+  std::atomic<uint64_t>& counters = At(index).counters;
+  const uint64_t word = counters.load(std::memory_order_relaxed);
+  const uint32_t drops = static_cast<uint32_t>(word) + 1;
+  counters.store((word & ~uint64_t{0xffffffff}) | drops, std::memory_order_relaxed);
+}
+
+std::vector<RecordIndex> Manifest::Used() const {
+  std::vector<RecordIndex> used;
+  used.reserve(used_);
+  for (uint32_t i = 0; i < record_count(); ++i) {
+    if (records_[i].owner.load(std::memory_order_acquire) != 0) used.push_back(RecordIndex{i});
+  }
+  return used;
+}
+
+}  // namespace geminid::core

@@ -3,193 +3,222 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
-#include "collectives/half.h"
+// Highway compiles everything inside HWY_NAMESPACE once per instruction set and picks at run time.
+// No operation below depends on the width of a vector, so all of them give the same bits.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/reduce.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// after foreach_target.h
+#include "hwy/highway.h"
 
-// Everything below is forced inline into three twins of one entry function, compiled for AVX-512,
-// AVX2 and the baseline. (target_clones would do the same through an ifunc, whose resolver runs
-// before the sanitizers are set up.) Without contraction all three compute the same bits.
-#define GEMINID_INLINE [[gnu::always_inline]] inline
-
+HWY_BEFORE_NAMESPACE();
 namespace geminid::collectives {
+namespace HWY_NAMESPACE {
 namespace {
 
-// Elements reduced at a time: the accumulators (2 or 4 KiB) stay in the first-level cache.
-constexpr size_t kBlock = 512;
+namespace hn = hwy::HWY_NAMESPACE;
 
-template <DType kType>
-struct Format;
+// How a format is loaded into the vectors it is computed in, and stored from them.
 template <class Element>
 struct Plain {
   using Storage = Element;
-  using Wide = Element;
-  GEMINID_INLINE static Wide Load(Storage value) { return value; }
-  GEMINID_INLINE static Storage Store(Wide value) { return value; }
-};
-template <>
-struct Format<DType::kFloat32> : Plain<float> {};
-template <>
-struct Format<DType::kFloat64> : Plain<double> {};
-// Unsigned, so that overflow wraps; the order of kMin and kMax is restored in Combine.
-template <>
-struct Format<DType::kInt32> : Plain<uint32_t> {};
-template <>
-struct Format<DType::kInt64> : Plain<uint64_t> {};
-template <>
-struct Format<DType::kUint8> : Plain<uint8_t> {};
-template <>
-struct Format<DType::kBFloat16> {
-  using Storage = BFloat16;
-  using Wide = float;
-  GEMINID_INLINE static Wide Load(Storage value) { return ToFloat(value); }
-  GEMINID_INLINE static Storage Store(Wide value) { return ToBFloat16(value); }
-};
-template <>
-struct Format<DType::kFloat16> {
-  using Storage = Float16;
-  using Wide = float;
-  GEMINID_INLINE static Wide Load(Storage value) { return ToFloat(value); }
-  GEMINID_INLINE static Storage Store(Wide value) { return ToFloat16(value); }
+  using D = hn::ScalableTag<Element>;
+  HWY_INLINE static hn::Vec<D> Load(const Storage* from) { return hn::LoadU(D(), from); }
+  HWY_INLINE static void Store(hn::Vec<D> value, Storage* to) { hn::StoreU(value, D(), to); }
 };
 
-template <DType kType, ReduceOp kOp, class Wide>
-GEMINID_INLINE Wide Combine(Wide left, Wide right) {
+// The 16-bit formats are computed in fp32.
+struct Wide {
+  using D = hn::ScalableTag<float>;
+  using Bits = hn::RebindToUnsigned<D>;
+  using Half = hn::Rebind<uint16_t, D>;
+  using Storage = uint16_t;
+  HWY_INLINE static void StoreLow16(hn::Vec<Bits> bits, Storage* to) {
+    const hn::RebindToSigned<D> di;
+    hn::StoreU(hn::DemoteTo(Half(), hn::BitCast(di, bits)), Half(), to);
+  }
+};
+
+struct BFloat16Format : Wide {
+  HWY_INLINE static hn::Vec<D> Load(const Storage* from) {
+    const auto bits = hn::PromoteTo(Bits(), hn::LoadU(Half(), from));
+    return hn::BitCast(D(), hn::ShiftLeft<16>(bits));
+  }
+  // To nearest, ties to even; a NaN stays a quiet NaN.
+  HWY_INLINE static void Store(hn::Vec<D> value, Storage* to) {
+    const Bits du;
+    const auto bits = hn::BitCast(du, value);
+    const auto high = hn::ShiftRight<16>(bits);
+    const auto odd = hn::And(high, hn::Set(du, 1));
+    const auto bias = hn::Add(hn::Set(du, 0x7fff), odd);
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, bias));
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
+    StoreLow16(hn::IfThenElse(is_nan, hn::Or(high, hn::Set(du, 0x40)), rounded), to);
+  }
+};
+
+struct Float16Format : Wide {
+  HWY_INLINE static hn::Vec<D> Load(const Storage* from) {
+    const hn::Rebind<hwy::float16_t, D> dh;
+    return hn::PromoteTo(D(), hn::BitCast(dh, hn::LoadU(Half(), from)));
+  }
+  // In integers, because not every instruction set that Highway emulates rounds to nearest even.
+  HWY_INLINE static void Store(hn::Vec<D> value, Storage* to) {
+    const Bits du;
+    const auto bits = hn::BitCast(du, value);
+    const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000));
+    const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffff));
+    // Normal results: change the bias by 127 - 15 and round at bit 13; a carry runs into the
+    // exponent.
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1));
+    const auto rebiased = hn::Sub(magnitude, hn::Set(du, 112u << 23));
+    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(rebiased, hn::Set(du, 0xfff)), odd));
+    // Subnormal results: adding one half makes the adder round at 2^-24, the unit of the result.
+    const auto half = hn::Set(D(), 0.5f);
+    const auto shifted = hn::Add(hn::BitCast(D(), magnitude), half);
+    const auto subnormal = hn::Sub(hn::BitCast(du, shifted), hn::BitCast(du, half));
+    const auto nan =
+        hn::Or(hn::Set(du, 0x7e00), hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x3ff)));
+    const auto smallest_normal = hn::Set(du, 113u << 23);
+    const auto first_infinite = hn::Set(du, 0x477ff000);  // 65520, half-way beyond the largest
+    auto result = hn::IfThenElse(hn::Lt(magnitude, smallest_normal), subnormal, normal);
+    result = hn::IfThenElse(hn::Lt(magnitude, first_infinite), result, hn::Set(du, 0x7c00));
+    result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), nan, result);
+    StoreLow16(hn::Or(result, sign), to);
+  }
+};
+
+template <ReduceOp kOp, class D, class V = hn::Vec<D>>
+HWY_INLINE V Combine(D, V left, V right) {
   if constexpr (kOp == ReduceOp::kSum) {
-    return static_cast<Wide>(left + right);
-  } else if constexpr (std::is_floating_point_v<Wide>) {
-    const bool take = kOp == ReduceOp::kMin ? right < left : right > left;
-    return (take || right != right) ? right : left;  // a NaN on the left never loses
-  } else if constexpr (kType == DType::kUint8) {
-    return kOp == ReduceOp::kMin ? std::min(left, right) : std::max(left, right);
+    return hn::Add(left, right);
+  } else if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    const auto wins = kOp == ReduceOp::kMin ? hn::Lt(right, left) : hn::Gt(right, left);
+    // A NaN on the left never loses, because no comparison with it holds.
+    return hn::IfThenElse(hn::Or(wins, hn::IsNaN(right)), right, left);
   } else {
-    using Signed = std::make_signed_t<Wide>;
-    const bool take = kOp == ReduceOp::kMin
-                          ? static_cast<Signed>(right) < static_cast<Signed>(left)
-                          : static_cast<Signed>(right) > static_cast<Signed>(left);
-    return take ? right : left;
+    return kOp == ReduceOp::kMin ? hn::Min(left, right) : hn::Max(left, right);
   }
 }
 
-template <class Storage>
-GEMINID_INLINE Storage Peek(const std::byte* from, size_t index) {
-  Storage value;
-  std::memcpy(&value, from + index * sizeof(Storage), sizeof(Storage));
-  return value;
-}
-
-template <class Storage>
-GEMINID_INLINE void Poke(std::byte* to, size_t index, Storage value) {
-  std::memcpy(to + index * sizeof(Storage), &value, sizeof(Storage));
-}
-
-template <DType kType, ReduceOp kOp>
-GEMINID_INLINE void ReduceBlock(std::span<const std::byte* const> inputs, std::byte* out,
-                                size_t offset, size_t count, typename Format<kType>::Wide scale) {
-  using F = Format<kType>;
-  using Storage = typename F::Storage;
-  using Wide = typename F::Wide;
-  alignas(64) Wide sums[kBlock];
-  const size_t start = offset * sizeof(Storage);
-  const std::byte* first = inputs[0] + start;
-  for (size_t i = 0; i < count; ++i) sums[i] = F::Load(Peek<Storage>(first, i));
-  for (size_t k = 1; k < inputs.size(); ++k) {
-    const std::byte* next = inputs[k] + start;
-    for (size_t i = 0; i < count; ++i) {
-      sums[i] = Combine<kType, kOp>(sums[i], F::Load(Peek<Storage>(next, i)));
-    }
+template <class Format, ReduceOp kOp>
+HWY_INLINE void Finish(hn::Vec<typename Format::D> sum, double scale,
+                       typename Format::Storage* to) {
+  using D = typename Format::D;
+  using Element = hn::TFromD<D>;
+  if constexpr (kOp == ReduceOp::kSum && hwy::IsFloat<Element>()) {
+    sum = hn::Mul(sum, hn::Set(D(), static_cast<Element>(scale)));
   }
-  std::byte* to = out + start;
-  for (size_t i = 0; i < count; ++i) {
-    if constexpr (std::is_floating_point_v<Wide>) {
-      Poke<Storage>(to, i, F::Store(sums[i] * scale));
-    } else {
-      Poke<Storage>(to, i, F::Store(sums[i]));
-    }
+  Format::Store(sum, to);
+}
+
+// Four vectors at a time: enough additions in flight to hide their latency.
+template <class Format, ReduceOp kOp>
+HWY_INLINE void ReduceBlock(const std::byte* const* inputs, size_t input_count, size_t begin,
+                            double scale, typename Format::Storage* out) {
+  using Storage = typename Format::Storage;
+  const typename Format::D d;
+  const size_t n = hn::Lanes(d);
+  const Storage* first = reinterpret_cast<const Storage*>(inputs[0]) + begin;
+  auto sum0 = Format::Load(first);
+  auto sum1 = Format::Load(first + n);
+  auto sum2 = Format::Load(first + 2 * n);
+  auto sum3 = Format::Load(first + 3 * n);
+  for (size_t k = 1; k < input_count; ++k) {
+    const Storage* next = reinterpret_cast<const Storage*>(inputs[k]) + begin;
+    sum0 = Combine<kOp>(d, sum0, Format::Load(next));
+    sum1 = Combine<kOp>(d, sum1, Format::Load(next + n));
+    sum2 = Combine<kOp>(d, sum2, Format::Load(next + 2 * n));
+    sum3 = Combine<kOp>(d, sum3, Format::Load(next + 3 * n));
+  }
+  Finish<Format, kOp>(sum0, scale, out + begin);
+  Finish<Format, kOp>(sum1, scale, out + begin + n);
+  Finish<Format, kOp>(sum2, scale, out + begin + 2 * n);
+  Finish<Format, kOp>(sum3, scale, out + begin + 3 * n);
+}
+
+// At most one vector, through zeroed copies, so that nothing beyond `count` is touched.
+template <class Format, ReduceOp kOp>
+HWY_INLINE void ReduceRest(const std::byte* const* inputs, size_t input_count, size_t begin,
+                           size_t count, double scale, typename Format::Storage* out) {
+  using Storage = typename Format::Storage;
+  const typename Format::D d;
+  HWY_ALIGN Storage padded[hn::MaxLanes(d)] = {};
+  auto load = [&](size_t k) {
+    std::memcpy(padded, inputs[k] + begin * sizeof(Storage), count * sizeof(Storage));
+    return Format::Load(padded);
+  };
+  auto sum = load(0);
+  for (size_t k = 1; k < input_count; ++k) sum = Combine<kOp>(d, sum, load(k));
+  Finish<Format, kOp>(sum, scale, padded);
+  std::memcpy(out + begin, padded, count * sizeof(Storage));
+}
+
+template <class Format, ReduceOp kOp>
+void ReduceAll(const std::byte* const* inputs, size_t input_count, std::byte* out, size_t count,
+               double scale) {
+  using Storage = typename Format::Storage;
+  const size_t lanes = hn::Lanes(typename Format::D());
+  auto* to = reinterpret_cast<Storage*>(out);
+  size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    ReduceBlock<Format, kOp>(inputs, input_count, i, scale, to);
+  }
+  for (; i < count; i += lanes) {
+    ReduceRest<Format, kOp>(inputs, input_count, i, std::min(lanes, count - i), scale, to);
   }
 }
 
-template <DType kType, ReduceOp kOp>
-GEMINID_INLINE void ReduceAll(std::span<const std::byte* const> inputs, std::byte* out,
-                              size_t count, double scale) {
-  using Wide = typename Format<kType>::Wide;
-  const auto wide_scale = static_cast<Wide>(scale);
-  size_t offset = 0;
-  for (; offset + kBlock <= count; offset += kBlock) {
-    ReduceBlock<kType, kOp>(inputs, out, offset, kBlock, wide_scale);
-  }
-  if (offset < count) ReduceBlock<kType, kOp>(inputs, out, offset, count - offset, wide_scale);
-}
-
-struct Arguments {
-  std::span<const std::byte* const> inputs;
-  std::byte* out;
-  size_t count;
-  double scale;
-};
-
-#if defined(__x86_64__)
-template <DType kType, ReduceOp kOp>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] void RunAvx512(
-    const Arguments& a) {
-  ReduceAll<kType, kOp>(a.inputs, a.out, a.count, a.scale);
-}
-template <DType kType, ReduceOp kOp>
-[[gnu::target("avx2")]] void RunAvx2(const Arguments& a) {
-  ReduceAll<kType, kOp>(a.inputs, a.out, a.count, a.scale);
-}
-#endif
-template <DType kType, ReduceOp kOp>
-void RunBaseline(const Arguments& a) {
-  ReduceAll<kType, kOp>(a.inputs, a.out, a.count, a.scale);
-}
-
-template <DType kType, ReduceOp kOp>
-void Run(const Arguments& arguments) {
-#if defined(__x86_64__)
-  static const bool has_avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  if (has_avx512) return RunAvx512<kType, kOp>(arguments);
-  if (has_avx2) return RunAvx2<kType, kOp>(arguments);
-#endif
-  RunBaseline<kType, kOp>(arguments);
-}
-
-template <DType kType>
-void RunOp(ReduceOp op, const Arguments& arguments) {
+template <class Format>
+void ReduceFormat(const std::byte* const* inputs, size_t input_count, std::byte* out, size_t count,
+                  ReduceOp op, double scale) {
   switch (op) {
     case ReduceOp::kSum:
-      return Run<kType, ReduceOp::kSum>(arguments);
+      return ReduceAll<Format, ReduceOp::kSum>(inputs, input_count, out, count, scale);
     case ReduceOp::kMin:
-      return Run<kType, ReduceOp::kMin>(arguments);
+      return ReduceAll<Format, ReduceOp::kMin>(inputs, input_count, out, count, scale);
     case ReduceOp::kMax:
-      return Run<kType, ReduceOp::kMax>(arguments);
+      return ReduceAll<Format, ReduceOp::kMax>(inputs, input_count, out, count, scale);
   }
 }
 
 }  // namespace
 
-void ReduceInOrder(std::span<const std::byte* const> inputs, std::byte* out, size_t count,
-                   DType dtype, ReduceOp op, double scale) {
-  const Arguments arguments{inputs, out, count, scale};
+void ReduceTarget(const std::byte* const* inputs, size_t input_count, std::byte* out, size_t count,
+                  DType dtype, ReduceOp op, double scale) {
   switch (dtype) {
     case DType::kFloat32:
-      return RunOp<DType::kFloat32>(op, arguments);
+      return ReduceFormat<Plain<float>>(inputs, input_count, out, count, op, scale);
     case DType::kBFloat16:
-      return RunOp<DType::kBFloat16>(op, arguments);
+      return ReduceFormat<BFloat16Format>(inputs, input_count, out, count, op, scale);
     case DType::kFloat16:
-      return RunOp<DType::kFloat16>(op, arguments);
+      return ReduceFormat<Float16Format>(inputs, input_count, out, count, op, scale);
     case DType::kFloat64:
-      return RunOp<DType::kFloat64>(op, arguments);
+      return ReduceFormat<Plain<double>>(inputs, input_count, out, count, op, scale);
     case DType::kInt32:
-      return RunOp<DType::kInt32>(op, arguments);
+      return ReduceFormat<Plain<int32_t>>(inputs, input_count, out, count, op, scale);
     case DType::kInt64:
-      return RunOp<DType::kInt64>(op, arguments);
+      return ReduceFormat<Plain<int64_t>>(inputs, input_count, out, count, op, scale);
     case DType::kUint8:
-      return RunOp<DType::kUint8>(op, arguments);
+      return ReduceFormat<Plain<uint8_t>>(inputs, input_count, out, count, op, scale);
   }
 }
 
+}  // namespace HWY_NAMESPACE
 }  // namespace geminid::collectives
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::collectives {
+
+HWY_EXPORT(ReduceTarget);
+
+void ReduceInOrder(std::span<const std::byte* const> inputs, std::byte* out, size_t count,
+                   DType dtype, ReduceOp op, double scale) {
+  HWY_DYNAMIC_DISPATCH(ReduceTarget)
+  (inputs.data(), inputs.size(), out, count, dtype, op, scale);
+}
+
+}  // namespace geminid::collectives
+#endif  // HWY_ONCE

@@ -1,0 +1,30 @@
+// How the ranks of one host find each other: an abstract Unix socket (nothing in a file system,
+// gone with its process) over which rank 0 hands out the shared memory and a pidfd of every rank.
+#ifndef GEMINID_COLLECTIVES_SHM_RENDEZVOUS_H_
+#define GEMINID_COLLECTIVES_SHM_RENDEZVOUS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/unique_fd.h"
+
+namespace geminid::collectives {
+
+struct Meeting {
+  UniqueFd segment;                 // the memfd of rank 0, as this rank's own descriptor
+  std::vector<UniqueFd> processes;  // pidfd by rank; the own entry too
+};
+
+// Blocks until all ranks have met under `name`, or DEADLINE_EXCEEDED naming who is missing. The
+// socket's name is private to the user and the network namespace; other users are refused both
+// ways. Rank 0 gives `segment_fd` (borrowed), the others -1. A stranger with a wrong world size or
+// a rank already present is refused with INVALID_ARGUMENT and the group goes on waiting.
+absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_size,
+                                   int segment_fd, absl::Duration timeout);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_SHM_RENDEZVOUS_H_

@@ -1,0 +1,105 @@
+// The memory that the ranks of one shm communicator share: one sealed memfd, laid out as
+//
+//   header | rank controls [P] | slot labels [P][slots] | channels [P][P]        (page aligned)
+//   staging [P][slots] of piece_bytes | messages [P][P][message slots] of message_bytes
+//
+// Rank r alone writes its control (but for the doorbell, a counter anybody may bump), its labels
+// and its staging; a channel has one sender and one receiver. So a rank killed at any instruction
+// leaves nothing locked. The memory disappears with the last process that maps it.
+#ifndef GEMINID_COLLECTIVES_SHM_SEGMENT_H_
+#define GEMINID_COLLECTIVES_SHM_SEGMENT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/operation.h"
+#include "collectives/shm/futex.h"
+#include "collectives/unique_fd.h"
+
+namespace geminid::collectives {
+
+inline constexpr int kMaxShmRanks = 128;      // bounded by the descriptors of one message (253)
+inline constexpr uint32_t kMessageSlots = 4;  // pieces of one message in flight
+inline constexpr uint32_t kMessageBytes = 128 * 1024;
+
+// What rank 0 decides and the others read.
+struct SegmentShape {
+  uint32_t world_size = 0;
+  uint32_t slots = 0;        // pieces a rank may run ahead of the slowest
+  uint32_t piece_bytes = 0;  // a multiple of 64 * world_size is never wasted
+};
+
+// The first failure of the group. state: 0 none, 1 being written, 2 written.
+struct FailureRecord {
+  std::atomic<uint32_t> state{0};
+  int32_t code = 0;
+  uint32_t length = 0;
+  char text[1012] = {};
+};
+
+struct RankControl {
+  Counter published;  // rounds this rank has laid out in its staging
+  Counter consumed;   // rounds this rank has finished reading
+  Counter doorbell;   // bumped by peers that moved one of this rank's channels
+  alignas(64) std::atomic<uint32_t> left{0};  // 1: it destroyed its communicator in good order
+};
+
+struct alignas(64) Label {
+  Operation operation;
+};
+
+struct Channel {
+  alignas(64) std::atomic<uint32_t> published{0};
+  alignas(64) std::atomic<uint32_t> consumed{0};
+  Label labels[kMessageSlots];
+};
+
+// Where each part begins, in bytes from the start.
+struct SegmentLayout {
+  size_t controls = 0;
+  size_t labels = 0;
+  size_t channels = 0;
+  size_t staging = 0;
+  size_t messages = 0;
+  size_t end = 0;
+
+  static SegmentLayout Of(const SegmentShape& shape);
+};
+
+class Segment {
+ public:
+  // A new segment; sealed against shrinking, so that no peer can cause SIGBUS here.
+  static absl::StatusOr<Segment> Create(const SegmentShape& shape);
+  // Maps a segment from a peer. INVALID_ARGUMENT if it is not one of this version and world size.
+  static absl::StatusOr<Segment> Open(UniqueFd fd, int world_size);
+
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&& other) noexcept;
+  ~Segment();
+
+  const SegmentShape& shape() const { return shape_; }
+  int fd() const { return fd_.get(); }
+
+  FailureRecord& failure() const;
+  RankControl& control(int rank) const;
+  Label& label(int rank, uint32_t slot) const;
+  std::byte* staging(int rank, uint32_t slot) const;
+  Channel& channel(int from, int to) const;
+  std::byte* message(int from, int to, uint32_t slot) const;
+
+ private:
+  Segment() = default;
+  absl::Status Map();
+
+  UniqueFd fd_;
+  SegmentShape shape_;
+  SegmentLayout layout_;
+  std::byte* base_ = nullptr;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_SHM_SEGMENT_H_

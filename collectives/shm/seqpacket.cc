@@ -1,0 +1,142 @@
+#include "collectives/shm/seqpacket.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace geminid::collectives {
+namespace {
+
+// FNV-1a, 64 bits (Fowler, Noll and Vo): the same on every rank, unlike std::hash.
+uint64_t Fnv1a(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3u;
+  }
+  return hash;
+}
+
+socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  const std::string path =
+      absl::StrFormat("geminid-collectives/%d/%016x", ::geteuid(), Fnv1a(name));
+  // sun_path[0] stays 0: the abstract namespace.
+  std::memcpy(address->sun_path + 1, path.data(), path.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+}
+
+UniqueFd NewSocket() {
+  return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> ListenAbstract(const std::string& name, int backlog) {
+  UniqueFd socket = NewSocket();
+  if (!socket.valid()) return absl::ErrnoToStatus(errno, "socket");
+  sockaddr_un address;
+  const socklen_t length = AbstractAddress(name, &address);
+  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    if (errno == EADDRINUSE) {
+      return absl::AlreadyExistsError(absl::StrFormat(
+          "another rank 0 is already waiting under \"%s\"; two jobs on one host need different "
+          "MASTER_PORT or GEMINID_JOB_ID",
+          name));
+    }
+    return absl::ErrnoToStatus(errno, "bind");
+  }
+  if (::listen(socket.get(), backlog) != 0) return absl::ErrnoToStatus(errno, "listen");
+  return socket;
+}
+
+absl::StatusOr<UniqueFd> ConnectAbstract(const std::string& name) {
+  UniqueFd socket = NewSocket();
+  if (!socket.valid()) return absl::ErrnoToStatus(errno, "socket");
+  sockaddr_un address;
+  const socklen_t length = AbstractAddress(name, &address);
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    // EAGAIN: the listener's queue is full. Both pass with time.
+    if (errno == ECONNREFUSED || errno == EAGAIN) {
+      return absl::UnavailableError(absl::StrCat("nobody listens under \"", name, "\""));
+    }
+    return absl::ErrnoToStatus(errno, "connect");
+  }
+  if (!PeerIsSameUser(socket.get())) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the process that listens under \"", name, "\" belongs to another user"));
+  }
+  return socket;
+}
+
+bool PeerIsSameUser(int socket) {
+  ucred peer = {};
+  socklen_t length = sizeof(peer);
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+         peer.uid == ::geteuid();
+}
+
+absl::Status SendRecord(int socket, std::span<const std::byte> record, std::span<const int> fds) {
+  iovec part{.iov_base = const_cast<std::byte*>(record.data()), .iov_len = record.size()};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  std::vector<std::byte> control(CMSG_SPACE(fds.size_bytes()));
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+  }
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0) return absl::ErrnoToStatus(errno, "sendmsg");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<UniqueFd>> ReceiveRecord(int socket, std::span<std::byte> record,
+                                                    size_t max_fds) {
+  iovec part{.iov_base = record.data(), .iov_len = record.size()};
+  std::vector<std::byte> control(CMSG_SPACE(max_fds * sizeof(int)));
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t received = 0;
+  do {
+    received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  } while (received < 0 && errno == EINTR);
+  if (received <= 0) return absl::UnavailableError("the peer hung up");
+  // Take ownership of every descriptor before judging the record, or they would leak.
+  std::vector<UniqueFd> fds;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
+      fds.emplace_back(fd);
+    }
+  }
+  if (static_cast<size_t>(received) != record.size() ||
+      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    return absl::InvalidArgumentError("a record of another size; do all ranks run the same build?");
+  }
+  return fds;
+}
+
+}  // namespace geminid::collectives

@@ -1,0 +1,334 @@
+#include "collectives/shm/shm_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/failure.h"
+#include "collectives/reduce.h"
+#include "collectives/shm/rendezvous.h"
+#include "collectives/shm/shm_group.h"
+#include "collectives/shm/shm_messages.h"
+
+namespace geminid::collectives {
+namespace {
+
+constexpr int kAllRanks = -1;
+
+// A piece of `total` that begins at `begin`, at most `limit` long.
+size_t PieceLength(size_t total, size_t begin, size_t limit) {
+  return begin >= total ? 0 : std::min(limit, total - begin);
+}
+
+uint32_t PiecesOf(size_t total, size_t limit) {
+  return static_cast<uint32_t>(std::max<size_t>(1, (total + limit - 1) / limit));
+}
+
+// Collectives run in rounds, numbered through the life of the communicator. In a round each rank
+// lays a piece out in its slot and publishes it, waits for the peers' pieces, reads them, and says
+// that it has consumed the round. A slot is reused when all have consumed what was in it, so a rank
+// runs ahead of the slowest by as many rounds as there are slots.
+class ShmCommunicator final : public Communicator {
+ public:
+  ShmCommunicator(std::string name, const ShmOptions& options, Segment segment,
+                  std::vector<UniqueFd> processes, int rank, int world_size)
+      : Communicator(rank, world_size, options.timeout),
+        name_(std::move(name)),
+        options_(options),
+        group_(std::move(segment), std::move(processes), rank, options.spin_limit),
+        segment_(group_.segment()),
+        piece_bytes_(segment_.shape().piece_bytes),
+        slots_(segment_.shape().slots) {}
+
+  const char* BackendName() const override { return "shm"; }
+
+ protected:
+  absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
+                           const Partition& parts) override {
+    const size_t width = SizeOf(operation.dtype);
+    const size_t own_bytes = parts.Count(Rank()) * width;
+    std::byte* own_out = out + parts.Begin(Rank()) * width;
+    auto fill = [&](uint32_t piece, std::byte* slot) {
+      const size_t begin = piece * piece_bytes_;
+      const size_t length = PieceLength(own_bytes, begin, piece_bytes_);
+      Copy(slot, in + begin, length);
+      if (in != own_out) Copy(own_out + begin, in + begin, length);
+      for (int r = 0; r < WorldSize(); ++r) {
+        if (r != Rank()) CountSent(r, length);
+      }
+    };
+    auto take = [&](uint32_t piece, uint32_t slot) {
+      const size_t begin = piece * piece_bytes_;
+      for (int step = 1; step < WorldSize(); ++step) {
+        const int r = (Rank() + step) % WorldSize();  // so that not all read the same peer at once
+        const size_t length = PieceLength(parts.Count(r) * width, begin, piece_bytes_);
+        Copy(out + parts.Begin(r) * width + begin, segment_.staging(r, slot), length);
+        CountReceived(r, length);
+      }
+    };
+    return RunRounds(operation, PiecesOf(parts.MaxCount() * width, piece_bytes_), kAllRanks, fill,
+                     take);
+  }
+
+  absl::Status DoReduceScatter(const Operation& operation, const std::byte* in, std::byte* out,
+                               const Partition& parts) override {
+    const size_t width = SizeOf(operation.dtype);
+    const size_t share = ShareBytes();
+    std::vector<const std::byte*> inputs(static_cast<size_t>(WorldSize()));
+    auto fill = [&](uint32_t piece, std::byte* slot) { FillShares(piece, slot, in, parts, width); };
+    auto take = [&](uint32_t piece, uint32_t slot) {
+      const size_t begin = piece * share;
+      const size_t length = PieceLength(parts.Count(Rank()) * width, begin, share);
+      for (int r = 0; r < WorldSize(); ++r) {
+        const bool own = r == Rank();
+        inputs[static_cast<size_t>(r)] =
+            own ? in + parts.Begin(r) * width + begin
+                : segment_.staging(r, slot) + static_cast<size_t>(Rank()) * share;
+        if (!own) CountReceived(r, length);
+      }
+      if (length == 0) return;
+      ReduceInOrder(inputs, out + begin, length / width, operation.dtype, operation.reduce,
+                    operation.scale);
+    };
+    return RunRounds(operation, PiecesOf(parts.MaxCount() * width, share), kAllRanks, fill, take);
+  }
+
+  absl::Status DoAllToAll(const Operation& operation, const std::byte* in,
+                          std::byte* out) override {
+    const size_t width = SizeOf(operation.dtype);
+    const size_t share = ShareBytes();
+    const Partition parts(operation.count * static_cast<size_t>(WorldSize()), WorldSize());
+    const size_t bytes = operation.count * width;
+    const size_t own_offset = static_cast<size_t>(Rank()) * bytes;
+    Copy(out + own_offset, in + own_offset, bytes);
+    auto fill = [&](uint32_t piece, std::byte* slot) { FillShares(piece, slot, in, parts, width); };
+    auto take = [&](uint32_t piece, uint32_t slot) {
+      const size_t begin = piece * share;
+      const size_t length = PieceLength(bytes, begin, share);
+      for (int step = 1; step < WorldSize(); ++step) {
+        const int r = (Rank() + step) % WorldSize();
+        Copy(out + static_cast<size_t>(r) * bytes + begin,
+             segment_.staging(r, slot) + static_cast<size_t>(Rank()) * share, length);
+        CountReceived(r, length);
+      }
+    };
+    return RunRounds(operation, PiecesOf(bytes, share), kAllRanks, fill, take);
+  }
+
+  absl::Status DoBroadcast(const Operation& operation, std::byte* inout) override {
+    const size_t bytes = operation.count * SizeOf(operation.dtype);
+    const int root = operation.root_or_tag;
+    auto fill = [&](uint32_t piece, std::byte* slot) {
+      if (Rank() != root) return;
+      const size_t begin = piece * piece_bytes_;
+      const size_t length = PieceLength(bytes, begin, piece_bytes_);
+      Copy(slot, inout + begin, length);
+      for (int r = 0; r < WorldSize(); ++r) {
+        if (r != Rank()) CountSent(r, length);
+      }
+    };
+    auto take = [&](uint32_t piece, uint32_t slot) {
+      if (Rank() == root) return;
+      const size_t begin = piece * piece_bytes_;
+      const size_t length = PieceLength(bytes, begin, piece_bytes_);
+      Copy(inout + begin, segment_.staging(root, slot), length);
+      CountReceived(root, length);
+    };
+    return RunRounds(operation, PiecesOf(bytes, piece_bytes_), root, fill, take);
+  }
+
+  absl::Status DoBarrier(const Operation& operation) override {
+    return RunRounds(
+        operation, 1, kAllRanks, [](uint32_t, std::byte*) {}, [](uint32_t, uint32_t) {});
+  }
+
+  absl::Status DoSendReceive(const Message* send, const Message* receive) override;
+
+  void DoAbort(const absl::Status& status) override { (void)group_.Fail(status); }
+  absl::Status DoCheckHealth() const override { return group_.failure(); }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
+                                                         std::span<const int> ranks) override {
+    const auto own = std::find(ranks.begin(), ranks.end(), Rank());
+    return ConnectShm(absl::StrCat(name_, "/", key), static_cast<int>(own - ranks.begin()),
+                      static_cast<int>(ranks.size()), options_);
+  }
+
+ private:
+  // `source` is the one rank that lays pieces out, or kAllRanks. fill(piece, slot address) of this
+  // rank's slot; take(piece, slot number) when the sources' slots are filled.
+  template <class Fill, class Take>
+  absl::Status RunRounds(const Operation& operation, uint32_t rounds, int source, Fill fill,
+                         Take take);
+
+  // A counter is past `value` by less than half the range, so the difference is signed.
+  static bool Reached(const Counter& counter, uint32_t value) {
+    const uint32_t now = counter.value.load(std::memory_order_acquire);
+    return static_cast<int32_t>(now - value) >= 0;
+  }
+
+  // The ranks whose counter has not reached `value`; only `source` is looked at unless kAllRanks.
+  std::vector<int> Behind(Counter RankControl::*counter, uint32_t value, int source) const {
+    std::vector<int> behind;
+    for (int r = 0; r < WorldSize(); ++r) {
+      if (source != kAllRanks && r != source) continue;
+      if (!Reached(segment_.control(r).*counter, value)) behind.push_back(r);
+    }
+    return behind;
+  }
+
+  bool SlotIsFree(uint32_t freed) const {
+    for (int r = 0; r < WorldSize(); ++r) {
+      if (!Reached(segment_.control(r).consumed, freed)) return false;
+    }
+    return true;
+  }
+
+  absl::Status AwaitAll(const ShmGroup::Context& context, Counter RankControl::*counter,
+                        uint32_t value, int source) {
+    for (int r = 0; r < WorldSize(); ++r) {
+      if (source != kAllRanks && r != source) continue;
+      Counter& awaited = segment_.control(r).*counter;
+      absl::Status status = group_.Await(
+          context, awaited, [&] { return Reached(awaited, value); },
+          [&] { return Behind(counter, value, source); });
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLabels(const Operation& operation, uint32_t slot, int source) {
+    for (int r = 0; r < WorldSize(); ++r) {
+      if (source != kAllRanks && r != source) continue;
+      const Operation other = segment_.label(r, slot).operation;
+      if (!(other == operation)) {
+        return group_.Fail(MismatchError(Rank(), operation, r, other));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // A slot cut into one share per receiving rank.
+  size_t ShareBytes() const {
+    constexpr size_t kAlignment = 64;  // a cache line, and a multiple of every element
+    return piece_bytes_ / static_cast<size_t>(WorldSize()) / kAlignment * kAlignment;
+  }
+
+  void FillShares(uint32_t piece, std::byte* slot, const std::byte* in, const Partition& parts,
+                  size_t width) {
+    const size_t share = ShareBytes();
+    const size_t begin = piece * share;
+    for (int r = 0; r < WorldSize(); ++r) {
+      if (r == Rank()) continue;
+      const size_t length = PieceLength(parts.Count(r) * width, begin, share);
+      Copy(slot + static_cast<size_t>(r) * share, in + parts.Begin(r) * width + begin, length);
+      CountSent(r, length);
+    }
+  }
+
+  static void Copy(std::byte* to, const std::byte* from, size_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
+  const std::string name_;
+  const ShmOptions options_;
+  ShmGroup group_;
+  const Segment& segment_;
+  const size_t piece_bytes_;
+  const uint32_t slots_;
+  uint32_t round_ = 0;  // the next one
+};
+
+template <class Fill, class Take>
+absl::Status ShmCommunicator::RunRounds(const Operation& operation, uint32_t rounds, int source,
+                                        Fill fill, Take take) {
+  const ShmGroup::Context context{operation, timeout(), Deadline::In(timeout())};
+  RankControl& own = segment_.control(Rank());
+  uint32_t filled = 0;
+  for (uint32_t taken = 0; taken < rounds; ++taken) {
+    // Run ahead while slots are free, but wait for one only if this very round needs it.
+    while (filled < rounds && filled - taken < slots_) {
+      const uint32_t round = round_ + filled;
+      const uint32_t freed = round + 1 - slots_;
+      if (filled > taken && !SlotIsFree(freed)) break;
+      absl::Status status = AwaitAll(context, &RankControl::consumed, freed, kAllRanks);
+      if (!status.ok()) return status;
+      if (filled == 0) segment_.label(Rank(), round % slots_).operation = operation;
+      fill(filled, segment_.staging(Rank(), round % slots_));
+      own.published.Set(round + 1);
+      ++filled;
+    }
+    const uint32_t round = round_ + taken;
+    absl::Status status = AwaitAll(context, &RankControl::published, round + 1, source);
+    if (status.ok() && taken == 0) status = CheckLabels(operation, round % slots_, source);
+    if (!status.ok()) return status;
+    take(taken, round % slots_);
+    own.consumed.Set(round + 1);
+  }
+  round_ += rounds;
+  return absl::OkStatus();
+}
+
+absl::Status ShmCommunicator::DoSendReceive(const Message* send, const Message* receive) {
+  const Operation& operation = send != nullptr ? send->operation : receive->operation;
+  const ShmGroup::Context context{operation, timeout(), Deadline::In(timeout())};
+  std::optional<MessageSender> sender;
+  std::optional<MessageReceiver> receiver;
+  if (send != nullptr) sender.emplace(&group_, send->peer, send->operation, send->in);
+  if (receive != nullptr) {
+    receiver.emplace(&group_, receive->peer, receive->operation, receive->out);
+  }
+  absl::Status mismatch;
+  // Moves what can be moved; ready when nothing is left to move.
+  auto ready = [&] {
+    while ((sender && sender->Step()) || (receiver && receiver->Step(&mismatch))) {
+    }
+    return !mismatch.ok() || ((!sender || sender->done()) && (!receiver || receiver->done()));
+  };
+  auto absent = [&] {
+    std::vector<int> missing;
+    if (sender && !sender->done()) missing.push_back(sender->peer());
+    if (receiver && !receiver->done()) missing.push_back(receiver->peer());
+    return missing;
+  };
+  Counter& doorbell = segment_.control(Rank()).doorbell;
+  if (absl::Status s = group_.Await(context, doorbell, ready, absent); !s.ok()) return s;
+  if (!mismatch.ok()) return group_.Fail(mismatch);
+  if (send != nullptr) CountSent(send->peer, send->bytes());
+  if (receive != nullptr) CountReceived(receive->peer, receive->bytes());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const std::string& name, int rank,
+                                                         int world_size,
+                                                         const ShmOptions& options) {
+  if (world_size < 1 || world_size > kMaxShmRanks || rank < 0 || rank >= world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("shm communicator: rank ", rank, " of ",
+                                                   world_size, "; at most ", kMaxShmRanks,
+                                                   " ranks share a host"));
+  }
+  std::optional<Segment> segment;
+  if (rank == 0) {
+    auto created = Segment::Create({.world_size = static_cast<uint32_t>(world_size),
+                                    .slots = options.slots,
+                                    .piece_bytes = options.piece_bytes});
+    if (!created.ok()) return created.status();
+    segment.emplace(*std::move(created));
+  }
+  auto meeting =
+      MeetOnHost(name, rank, world_size, segment ? segment->fd() : -1, options.connect_timeout);
+  if (!meeting.ok()) return meeting.status();
+  if (!segment) {
+    auto opened = Segment::Open(std::move(meeting->segment), world_size);
+    if (!opened.ok()) return opened.status();
+    segment.emplace(*std::move(opened));
+  }
+  return std::make_unique<ShmCommunicator>(name, options, *std::move(segment),
+                                           std::move(meeting->processes), rank, world_size);
+}
+
+}  // namespace geminid::collectives

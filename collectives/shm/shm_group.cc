@@ -1,0 +1,105 @@
+#include "collectives/shm/shm_group.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/failure.h"
+
+namespace geminid::collectives {
+namespace {
+
+// With fewer processors than ranks, spinning only keeps the awaited peer from running.
+bool EveryRankHasAProcessor(int world_size) {
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  if (::sched_getaffinity(0, sizeof(processors), &processors) != 0) return false;
+  return CPU_COUNT(&processors) >= world_size;
+}
+
+}  // namespace
+
+ShmGroup::ShmGroup(Segment segment, std::vector<UniqueFd> processes, int rank,
+                   absl::Duration spin_limit)
+    : segment_(std::move(segment)),
+      processes_(std::move(processes)),
+      rank_(rank),
+      spin_limit_(EveryRankHasAProcessor(world_size()) ? absl::ToChronoNanoseconds(spin_limit)
+                                                       : std::chrono::nanoseconds(0)) {
+  for (const UniqueFd& process : processes_) {
+    polls_.push_back({.fd = process.get(), .events = POLLIN, .revents = 0});
+  }
+}
+
+ShmGroup::~ShmGroup() {
+  segment_.control(rank_).left.store(1, std::memory_order_release);
+  WakeEverybody();
+}
+
+absl::Status ShmGroup::Judge(const Context& context, const std::vector<int>& missing,
+                             bool look_for_the_dead) {
+  if (absl::Status s = failure(); !s.ok()) return s;
+  for (int r : missing) {
+    if (HasLeft(r)) return LeftError(r);
+  }
+  if (!look_for_the_dead) return absl::OkStatus();
+  if (const int dead = FirstDead(); dead >= 0) return DeathError(dead);
+  if (context.deadline.Passed()) {
+    return TimeoutError(context.operation, missing, rank_, context.timeout);
+  }
+  return absl::OkStatus();
+}
+
+int ShmGroup::FirstDead() {
+  if (::poll(polls_.data(), polls_.size(), 0) <= 0) return -1;
+  for (size_t r = 0; r < polls_.size(); ++r) {
+    if (polls_[r].revents == 0 || HasLeft(static_cast<int>(r))) continue;
+    return static_cast<int>(r);
+  }
+  return -1;
+}
+
+absl::Status ShmGroup::Fail(const absl::Status& status) {
+  FailureRecord& record = segment_.failure();
+  uint32_t state = 0;
+  if (!record.state.compare_exchange_strong(state, 1, std::memory_order_acq_rel)) {
+    absl::Status earlier = failure();
+    return earlier.ok() ? status : earlier;
+  }
+  const auto message = status.message();
+  record.code = static_cast<int32_t>(status.code());
+  record.length = static_cast<uint32_t>(std::min(message.size(), sizeof(record.text)));
+  std::memcpy(record.text, message.data(), record.length);
+  record.state.store(2, std::memory_order_release);
+  WakeEverybody();
+  return status;
+}
+
+absl::Status ShmGroup::failure() const {
+  FailureRecord& record = segment_.failure();
+  uint32_t state = record.state.load(std::memory_order_acquire);
+  if (state == 0) return absl::OkStatus();
+  // Written in well under a microsecond, unless its writer was killed or preempted in the middle.
+  const Deadline patience = Deadline::In(absl::Milliseconds(200));
+  while (state == 1 && !patience.Passed()) {
+    ::sched_yield();
+    state = record.state.load(std::memory_order_acquire);
+  }
+  if (state != 2 || record.length > sizeof(record.text) || record.code <= 0) {
+    return absl::UnavailableError("a rank failed and died before it could say why");
+  }
+  return absl::Status(static_cast<absl::StatusCode>(record.code),
+                      absl::string_view(record.text, record.length));
+}
+
+void ShmGroup::WakeEverybody() {
+  for (int r = 0; r < world_size(); ++r) {
+    RankControl& control = segment_.control(r);
+    control.published.WakeAll();
+    control.consumed.WakeAll();
+    control.doorbell.WakeAll();
+  }
+}
+
+}  // namespace geminid::collectives

@@ -1,0 +1,103 @@
+// The part of an shm communicator that waits: for counters of peers, with a deadline, watching for
+// peers that fail, leave or die.
+#ifndef GEMINID_COLLECTIVES_SHM_SHM_GROUP_H_
+#define GEMINID_COLLECTIVES_SHM_SHM_GROUP_H_
+
+#include <poll.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/deadline.h"
+#include "collectives/operation.h"
+#include "collectives/shm/segment.h"
+#include "collectives/unique_fd.h"
+
+namespace geminid::collectives {
+
+// One thread waits at a time; Fail() and failure() may be called by any thread.
+class ShmGroup {
+ public:
+  ShmGroup(Segment segment, std::vector<UniqueFd> processes, int rank, absl::Duration spin_limit);
+  ~ShmGroup();
+  ShmGroup(const ShmGroup&) = delete;
+  ShmGroup& operator=(const ShmGroup&) = delete;
+
+  const Segment& segment() const { return segment_; }
+  int rank() const { return rank_; }
+  int world_size() const { return static_cast<int>(segment_.shape().world_size); }
+
+  // What the wait is for, for messages and as its limit.
+  struct Context {
+    const Operation& operation;
+    absl::Duration timeout;
+    Deadline deadline;
+  };
+
+  // Returns when `ready()`. `counter` is one that changes on the way there; `absent()` says which
+  // ranks are being waited for. Spins shortly, then sleeps. A failure of the group ends the wait.
+  template <class Ready, class Absent>
+  absl::Status Await(const Context& context, Counter& counter, Ready ready, Absent absent) {
+    if (SpinUntil(ready)) return absl::OkStatus();
+    for (;;) {
+      const auto slice = std::min<std::chrono::nanoseconds>(kSlice, context.deadline.Left());
+      const bool in_time = counter.Sleep(slice, [&] { return ready() || HasFailed(); });
+      if (ready()) return absl::OkStatus();
+      const absl::Status status = Judge(context, absent(), /*look_for_the_dead=*/!in_time);
+      if (status.ok()) continue;
+      // A peer may have arrived just before it left or died: what it did counts.
+      if (ready()) return absl::OkStatus();
+      return Fail(status);
+    }
+  }
+
+  // Makes `status` the failure of the group, unless it has one; returns the failure of the group.
+  absl::Status Fail(const absl::Status& status);
+  absl::Status failure() const;
+
+ private:
+  // The longest sleep between two looks at the health of the peers.
+  static constexpr std::chrono::milliseconds kSlice{50};
+
+  template <class Ready>
+  bool SpinUntil(Ready ready) const {
+    if (ready()) return true;
+    if (spin_limit_.count() == 0) return false;
+    const auto end = Deadline::Clock::now() + spin_limit_;
+    do {
+      for (int i = 0; i < 16; ++i) {
+        if (ready()) return true;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+      }
+    } while (Deadline::Clock::now() < end);
+    return false;
+  }
+
+  bool HasFailed() const { return segment_.failure().state.load(std::memory_order_acquire) != 0; }
+  // OK to go on waiting.
+  absl::Status Judge(const Context& context, const std::vector<int>& missing,
+                     bool look_for_the_dead);
+  bool HasLeft(int peer) const {
+    return segment_.control(peer).left.load(std::memory_order_acquire) != 0;
+  }
+  // The lowest rank whose process has ended although it did not leave; -1 if there is none.
+  int FirstDead();
+  void WakeEverybody();
+
+  Segment segment_;
+  const std::vector<UniqueFd> processes_;
+  const int rank_;
+  std::chrono::nanoseconds spin_limit_;
+  std::vector<pollfd> polls_;  // by rank; the own entry is never ready
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_SHM_SHM_GROUP_H_

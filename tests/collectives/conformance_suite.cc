@@ -1,0 +1,535 @@
+// The contract of communicator.h, checked unchanged on every backend and on 1 to 4 ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/communicator.h"
+#include "tests/collectives/elements.h"
+#include "tests/collectives/world.h"
+
+namespace geminid::collectives {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr DType kAllTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
+                               DType::kInt32,   DType::kInt64,    DType::kUint8};
+// Elements per rank: nothing, one, odd, around a cache line, several small pieces.
+constexpr size_t kCounts[] = {0, 1, 3, 63, 64, 65, 1000, 5003};
+// Longer than the default piece of the shm backend in every type but the smallest.
+constexpr size_t kLongCount = 300007;
+constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr absl::Duration kShort = absl::Milliseconds(200);
+
+Bytes Concatenate(const std::vector<Bytes>& parts) {
+  Bytes whole;
+  for (const Bytes& part : parts) whole.insert(whole.end(), part.begin(), part.end());
+  return whole;
+}
+
+Bytes Slice(const Bytes& whole, size_t begin, size_t count, DType dtype) {
+  const auto first = whole.begin() + static_cast<std::ptrdiff_t>(begin * SizeOf(dtype));
+  return Bytes(first, first + static_cast<std::ptrdiff_t>(count * SizeOf(dtype)));
+}
+
+ConstBuffer In(const Bytes& bytes, DType dtype) {
+  return ConstBuffer(bytes.data(), bytes.size() / SizeOf(dtype), dtype);
+}
+Buffer Out(Bytes& bytes, DType dtype) {
+  return Buffer(bytes.data(), bytes.size() / SizeOf(dtype), dtype);
+}
+
+class Conformance : public testing::TestWithParam<std::tuple<Backend, int>> {
+ protected:
+  int world_size() const { return std::get<1>(GetParam()); }
+  size_t ranks() const { return static_cast<size_t>(world_size()); }
+  Communicators Connect(absl::Duration timeout = kLong) const {
+    return std::get<0>(GetParam()).connect(world_size(), timeout);
+  }
+  std::vector<Bytes> Inputs(DType dtype, size_t count) const {
+    std::vector<Bytes> inputs;
+    for (int r = 0; r < world_size(); ++r) {
+      inputs.push_back(RandomElements(dtype, count, 1000 * count + static_cast<size_t>(r)));
+    }
+    return inputs;
+  }
+  static size_t At(const Communicator& c) { return static_cast<size_t>(c.Rank()); }
+};
+
+class ConformanceWithPeers : public Conformance {};
+class ConformanceOfFour : public Conformance {};
+
+TEST_P(Conformance, Ranks_AreNumberedFromZero) {
+  Communicators group = Connect();
+  for (int r = 0; r < world_size(); ++r) {
+    EXPECT_EQ(group[static_cast<size_t>(r)]->Rank(), r);
+    EXPECT_EQ(group[static_cast<size_t>(r)]->WorldSize(), world_size());
+  }
+}
+
+TEST_P(Conformance, AllGather_OrdersSlicesByRank) {
+  Communicators group = Connect();
+  for (const DType dtype : kAllTypes) {
+    for (const size_t count : kCounts) {
+      const auto inputs = Inputs(dtype, count);
+      const Bytes expected = Concatenate(inputs);
+      ForEachRank(group, [&](Communicator& c) {
+        Bytes out(expected.size());
+        EXPECT_EQ(c.AllGather(In(inputs[At(c)], dtype), Out(out, dtype)), absl::OkStatus());
+        EXPECT_EQ(out, expected) << Name(dtype) << " " << count;
+        // In place: the own slice is already where it belongs.
+        Bytes whole(expected.size());
+        const size_t begin = At(c) * inputs[0].size();
+        std::copy(inputs[At(c)].begin(), inputs[At(c)].end(),
+                  whole.begin() + static_cast<std::ptrdiff_t>(begin));
+        EXPECT_EQ(c.AllGather(ConstBuffer(whole.data() + begin, count, dtype), Out(whole, dtype)),
+                  absl::OkStatus());
+        EXPECT_EQ(whole, expected) << Name(dtype) << " " << count << " in place";
+      });
+    }
+  }
+}
+
+TEST_P(Conformance, ReduceScatter_EqualsReductionInRankOrder) {
+  Communicators group = Connect();
+  for (const DType dtype : kAllTypes) {
+    for (const size_t count : kCounts) {
+      const auto inputs = Inputs(dtype, count * ranks());
+      const double scale = IsFloating(dtype) ? 1.0 / world_size() : 1.0;
+      const Bytes reduced = ReduceOneByOne(inputs, dtype, ReduceOp::kSum, scale);
+      ForEachRank(group, [&](Communicator& c) {
+        const Bytes expected = Slice(reduced, At(c) * count, count, dtype);
+        Bytes out(expected.size());
+        EXPECT_EQ(c.ReduceScatter(In(inputs[At(c)], dtype), Out(out, dtype), ReduceOp::kSum,
+                                  {.scale = scale}),
+                  absl::OkStatus());
+        EXPECT_EQ(out, expected) << Name(dtype) << " " << count;
+        Bytes whole = inputs[At(c)];
+        Buffer own(whole.data() + At(c) * expected.size(), count, dtype);
+        EXPECT_EQ(c.ReduceScatter(In(whole, dtype), own, ReduceOp::kSum, {.scale = scale}),
+                  absl::OkStatus());
+        EXPECT_EQ(Slice(whole, At(c) * count, count, dtype), expected)
+            << Name(dtype) << " " << count << " in place";
+      });
+    }
+  }
+}
+
+TEST_P(Conformance, AllReduce_EqualsReductionInRankOrder) {
+  Communicators group = Connect();
+  for (const DType dtype : kAllTypes) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+      // 33001 and up is beyond kDirectAllReduceBytes for every type.
+      for (const size_t count : {0u, 1u, 7u, 1000u, 33001u}) {
+        const auto inputs = Inputs(dtype, count);
+        const Bytes expected = ReduceOneByOne(inputs, dtype, op, 1.0);
+        ForEachRank(group, [&](Communicator& c) {
+          Bytes out(expected.size());
+          EXPECT_EQ(c.AllReduce(In(inputs[At(c)], dtype), Out(out, dtype), op), absl::OkStatus());
+          EXPECT_EQ(out, expected) << Name(dtype) << " " << Name(op) << " " << count;
+          Bytes inout = inputs[At(c)];
+          EXPECT_EQ(c.AllReduce(In(inout, dtype), Out(inout, dtype), op), absl::OkStatus());
+          EXPECT_EQ(inout, expected)
+              << Name(dtype) << " " << Name(op) << " " << count << " in place";
+        });
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, LongBuffers_PassThroughManyPieces) {
+  Communicators group = Connect();
+  constexpr DType kType = DType::kFloat32;
+  const auto inputs = Inputs(kType, kLongCount * ranks());
+  const Bytes reduced = ReduceOneByOne(inputs, kType, ReduceOp::kSum, 0.5);
+  ForEachRank(group, [&](Communicator& c) {
+    Bytes slice(kLongCount * sizeof(float));
+    EXPECT_EQ(c.ReduceScatter(In(inputs[At(c)], kType), Out(slice, kType), ReduceOp::kSum,
+                              {.scale = 0.5}),
+              absl::OkStatus());
+    Bytes whole(reduced.size());
+    EXPECT_EQ(c.AllGather(In(slice, kType), Out(whole, kType)), absl::OkStatus());
+    EXPECT_TRUE(whole == reduced);
+    Bytes all(reduced.size());
+    EXPECT_EQ(
+        c.AllReduce(In(inputs[At(c)], kType), Out(all, kType), ReduceOp::kSum, {.scale = 0.5}),
+        absl::OkStatus());
+    EXPECT_TRUE(all == reduced);
+  });
+}
+
+TEST_P(Conformance, FloatSum_IsCloseToFloat64) {
+  Communicators group = Connect();
+  constexpr size_t kCount = 20000;
+  const auto inputs = Inputs(DType::kFloat32, kCount);
+  ForEachRank(group, [&](Communicator& c) {
+    Bytes out(inputs[0].size());
+    EXPECT_EQ(c.AllReduce(In(inputs[At(c)], DType::kFloat32), Out(out, DType::kFloat32)),
+              absl::OkStatus());
+    for (size_t i = 0; i < kCount; ++i) {
+      double sum = 0;
+      double magnitude = 0;
+      for (const Bytes& input : inputs) {
+        sum += ValueOf(input, i, DType::kFloat32);
+        magnitude += std::abs(ValueOf(input, i, DType::kFloat32));
+      }
+      // Each of the at most 3 additions errs by half a unit of 2^-23 of a partial sum.
+      ASSERT_NEAR(ValueOf(out, i, DType::kFloat32), sum, 3 * 0x1p-24 * magnitude + 1e-300);
+    }
+  });
+}
+
+TEST_P(Conformance, MeanOf30000InFloat16_DoesNotOverflow) {
+  Communicators group = Connect();
+  const Float16 value{EncodeHalf(30000, kFloat16ExponentBits)};
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<Float16> in(100 * ranks(), value);
+    std::vector<Float16> out(100);
+    EXPECT_EQ(c.ReduceScatter(in, out, ReduceOp::kSum, {.scale = 1.0 / world_size()}),
+              absl::OkStatus());
+    EXPECT_EQ(out, std::vector<Float16>(100, value));
+  });
+}
+
+TEST_P(Conformance, Broadcast_FromEveryRoot_ReachesAll) {
+  Communicators group = Connect();
+  for (int root = 0; root < world_size(); ++root) {
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{5003}, kLongCount}) {
+      const Bytes expected = Pattern(DType::kFloat32, count, root);
+      ForEachRank(group, [&](Communicator& c) {
+        Bytes inout = c.Rank() == root ? expected : Bytes(expected.size());
+        EXPECT_EQ(c.Broadcast(Out(inout, DType::kFloat32), root), absl::OkStatus());
+        EXPECT_TRUE(inout == expected) << count;
+      });
+    }
+  }
+}
+
+TEST_P(Conformance, AllToAll_TransposesSlices) {
+  Communicators group = Connect();
+  for (const DType dtype : kAllTypes) {
+    for (const size_t count : kCounts) {
+      const auto inputs = Inputs(dtype, count * ranks());
+      ForEachRank(group, [&](Communicator& c) {
+        std::vector<Bytes> slices;
+        for (const Bytes& input : inputs) {
+          slices.push_back(Slice(input, At(c) * count, count, dtype));
+        }
+        Bytes out(inputs[0].size());
+        EXPECT_EQ(c.AllToAll(In(inputs[At(c)], dtype), Out(out, dtype)), absl::OkStatus());
+        EXPECT_EQ(out, Concatenate(slices)) << Name(dtype) << " " << count;
+      });
+    }
+  }
+}
+
+TEST_P(Conformance, SendReceive_AroundTheRing_ShiftsByOne) {
+  Communicators group = Connect();
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{5003}, kLongCount}) {
+    ForEachRank(group, [&](Communicator& c) {
+      const int next = (c.Rank() + 1) % world_size();
+      const int last = (c.Rank() + world_size() - 1) % world_size();
+      const Bytes in = Pattern(DType::kFloat32, count, c.Rank());
+      Bytes out(in.size());
+      EXPECT_EQ(c.SendReceive(In(in, DType::kFloat32), next, Out(out, DType::kFloat32), last),
+                absl::OkStatus());
+      EXPECT_TRUE(out == Pattern(DType::kFloat32, count, last)) << count;
+    });
+  }
+}
+
+TEST_P(ConformanceWithPeers, Messages_ArriveInOrder) {
+  Communicators group = Connect();
+  constexpr int kMessages = 50;
+  ForEachRank(group, [&](Communicator& c) {
+    const int last = world_size() - 1;
+    for (int i = 0; i < kMessages; ++i) {
+      std::vector<int32_t> numbers(static_cast<size_t>(i) * 100, i);
+      if (c.Rank() == 0) {
+        EXPECT_EQ(c.Send(numbers, last, i), absl::OkStatus());
+      } else if (c.Rank() == last) {
+        std::vector<int32_t> received(numbers.size());
+        EXPECT_EQ(c.Receive(received, 0, i), absl::OkStatus());
+        EXPECT_EQ(received, numbers);
+      }
+    }
+    EXPECT_EQ(c.Barrier(), absl::OkStatus());
+  });
+}
+
+TEST_P(Conformance, Barrier_ReturnsAfterAllHaveEntered) {
+  Communicators group = Connect();
+  constexpr int kRounds = 200;
+  std::atomic<int> entered{0};
+  ForEachRank(group, [&](Communicator& c) {
+    for (int i = 1; i <= kRounds; ++i) {
+      entered.fetch_add(1);
+      EXPECT_EQ(c.Barrier(), absl::OkStatus());
+      EXPECT_GE(entered.load(), i * world_size());
+      EXPECT_EQ(c.Barrier(), absl::OkStatus());
+    }
+  });
+}
+
+TEST_P(Conformance, Stats_AreTheClosedForms) {
+  Communicators group = Connect();
+  const uint64_t p = ranks();
+  constexpr uint64_t kCount = 12000;  // divisible by 1 to 4, and 48000 bytes: beyond the direct way
+  constexpr uint64_t kSmall = 12;
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<float> slice(kCount / p), whole(kCount), other(kCount), few(kSmall);
+    EXPECT_EQ(c.AllGather(slice, whole), absl::OkStatus());
+    EXPECT_EQ(c.ReduceScatter(whole, slice), absl::OkStatus());
+    EXPECT_EQ(c.AllReduce(whole, whole), absl::OkStatus());
+    EXPECT_EQ(c.AllReduce(few, few), absl::OkStatus());
+    EXPECT_EQ(c.Broadcast(few, 0), absl::OkStatus());
+    EXPECT_EQ(c.AllToAll(whole, other), absl::OkStatus());
+    EXPECT_EQ(c.Barrier(), absl::OkStatus());
+    const CommunicatorStats stats = c.Stats();
+    for (int r = 0; r < world_size(); ++r) {
+      PeerTraffic expected;
+      if (r != c.Rank()) {
+        const uint64_t slices = 5 * (kCount / p) * 4;  // gather, scatter, reduce twice, transpose
+        expected = {.bytes_sent = slices + kSmall * 4, .bytes_received = slices + kSmall * 4};
+        if (c.Rank() == 0) expected.bytes_sent += kSmall * 4;
+        if (r == 0) expected.bytes_received += kSmall * 4;
+      }
+      EXPECT_EQ(stats.peers[static_cast<size_t>(r)].bytes_sent, expected.bytes_sent) << r;
+      EXPECT_EQ(stats.peers[static_cast<size_t>(r)].bytes_received, expected.bytes_received) << r;
+    }
+    EXPECT_EQ(stats.operations[static_cast<size_t>(OpKind::kAllReduce)], 2u);
+    EXPECT_EQ(stats.operations[static_cast<size_t>(OpKind::kAllGather)], 1u);
+    EXPECT_EQ(stats.operations[static_cast<size_t>(OpKind::kBarrier)], 1u);
+  });
+}
+
+TEST_P(Conformance, StatsOfUnevenAllReduce_FollowThePartition) {
+  Communicators group = Connect();
+  constexpr size_t kCount = 10007;  // prime, 80056 bytes
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<double> values(kCount, 1.0);
+    EXPECT_EQ(c.AllReduce(values, values), absl::OkStatus());
+    EXPECT_EQ(values, std::vector<double>(kCount, world_size()));
+    const Partition parts(kCount, world_size());
+    const CommunicatorStats stats = c.Stats();
+    for (int r = 0; r < world_size(); ++r) {
+      if (r == c.Rank()) continue;
+      const uint64_t both = (parts.Count(r) + parts.Count(c.Rank())) * sizeof(double);
+      EXPECT_EQ(stats.peers[static_cast<size_t>(r)].bytes_sent, both);
+      EXPECT_EQ(stats.peers[static_cast<size_t>(r)].bytes_received, both);
+    }
+  });
+}
+
+TEST_P(Conformance, BadArguments_AreRefusedAndDoNotPoison) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<float> one(1), whole(ranks()), longer(ranks() + 1);
+    std::vector<double> doubles(ranks());
+    std::vector<int32_t> integers(ranks());
+    const auto kInvalid = absl::StatusCode::kInvalidArgument;
+    EXPECT_EQ(c.AllGather(one, longer).code(), kInvalid);
+    EXPECT_EQ(c.AllGather(one, doubles).code(), kInvalid);
+    EXPECT_EQ(c.ReduceScatter(longer, one).code(), kInvalid);
+    EXPECT_EQ(c.AllReduce(whole, longer).code(), kInvalid);
+    EXPECT_EQ(c.AllReduce(integers, integers, ReduceOp::kSum, {.scale = 0.5}).code(), kInvalid);
+    EXPECT_EQ(c.AllReduce(whole, whole, ReduceOp::kMax, {.scale = 0.5}).code(), kInvalid);
+    EXPECT_EQ(c.AllReduce(std::span(longer).first(ranks()), std::span(longer).last(ranks())).code(),
+              ranks() == 1 ? absl::StatusCode::kOk : kInvalid);
+    EXPECT_EQ(c.Broadcast(one, world_size()).code(), kInvalid);
+    EXPECT_EQ(c.Broadcast(one, -1).code(), kInvalid);
+    EXPECT_EQ(c.Send(one, world_size()).code(), kInvalid);
+    EXPECT_EQ(c.Send(one, c.Rank()).code(), kInvalid);
+    EXPECT_EQ(c.Receive(Buffer(nullptr, 1, DType::kFloat32), 0).code(), kInvalid);
+    EXPECT_EQ(c.Subset("x", std::vector<int>{}).status().code(), kInvalid);
+    EXPECT_EQ(c.Subset("x", std::vector<int>{c.Rank(), c.Rank()}).status().code(), kInvalid);
+    EXPECT_EQ(c.health(), absl::OkStatus());
+    EXPECT_EQ(c.AllGather(one, whole), absl::OkStatus());
+  });
+}
+
+TEST_P(ConformanceWithPeers, RanksThatDisagree_AllLearnWhoCalledWhat) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<float> values(5);
+    const absl::Status status = c.Rank() == 1 ? c.Barrier() : c.AllReduce(values, values);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find("rank 1 called Barrier"), absl::string_view::npos) << status;
+    EXPECT_NE(status.message().find("AllReduce of 5 float32"), absl::string_view::npos) << status;
+    EXPECT_EQ(c.Barrier(), status);
+  });
+}
+
+TEST_P(ConformanceWithPeers, MessageOfAnotherSize_IsAnErrorOfBoth) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<float> more(5), fewer(4);
+    absl::Status status;
+    if (c.Rank() == 0) status = c.Send(more, 1);
+    if (c.Rank() == 1) status = c.Receive(fewer, 0);
+    if (c.Rank() == 1) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_NE(status.message().find("Send of 5 float32"), absl::string_view::npos) << status;
+    }
+    // Whoever had nothing to do with it learns of it in the next operation.
+    EXPECT_EQ(c.Barrier().code(), absl::StatusCode::kInvalidArgument);
+  });
+}
+
+TEST_P(ConformanceWithPeers, AbsentRank_IsNamedAfterTheTimeout) {
+  Communicators group = Connect(kShort);
+  const int absent = world_size() - 1;
+  ForEachRank(group, [&](Communicator& c) {
+    if (c.Rank() == absent) return;
+    std::vector<float> values(1000), out(1000 * ranks());
+    const absl::Status status = c.AllGather(values, out);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_NE(status.message().find(absl::StrCat("rank ", absent, " did not arrive")),
+              absl::string_view::npos)
+        << status;
+  });
+}
+
+TEST_P(ConformanceWithPeers, AbsentSender_IsNamedAfterTheTimeout) {
+  Communicators group = Connect(kShort);
+  std::vector<float> values(10);
+  const absl::Status status = group[0]->Receive(values, 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_NE(status.message().find("rank 1 did not arrive"), absl::string_view::npos) << status;
+}
+
+TEST_P(ConformanceWithPeers, PoisonedCommunicator_RepeatsItsErrorAtOnce) {
+  Communicators group = Connect(kShort);
+  const absl::Status first = group[0]->Barrier();
+  EXPECT_EQ(first.code(), absl::StatusCode::kDeadlineExceeded);
+  group[0]->SetTimeout(absl::InfiniteDuration());  // a call that waited would now wait for ever
+  std::vector<float> one(1), whole(ranks());
+  EXPECT_EQ(group[0]->AllGather(one, whole), first);
+  EXPECT_EQ(group[0]->ReduceScatter(whole, one), first);
+  EXPECT_EQ(group[0]->AllReduce(one, one), first);
+  EXPECT_EQ(group[0]->Broadcast(one, 0), first);
+  EXPECT_EQ(group[0]->Send(one, 1), first);
+  EXPECT_EQ(group[0]->Receive(one, 1), first);
+  EXPECT_EQ(group[0]->Barrier(), first);
+  EXPECT_EQ(group[0]->Duplicate("x").status(), first);
+  EXPECT_EQ(group[0]->health(), first);
+}
+
+TEST_P(Conformance, Abort_EndsTheWaitOfAll) {
+  Communicators group = Connect(absl::InfiniteDuration());
+  std::promise<void> go;
+  std::shared_future<void> gone(go.get_future());
+  ForEachRank(group, [&](Communicator& c) {
+    if (c.Rank() == 0) {
+      // From another thread, while this one waits (or is about to: both must end it).
+      std::thread([&c] { c.Abort("the loss is NaN"); }).join();
+      go.set_value();
+    }
+    std::vector<float> values(100);
+    absl::Status status;
+    if (c.Rank() == 0) gone.wait();
+    status = c.AllReduce(values, values);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_EQ(status.message(), "rank 0 aborted the communicator: the loss is NaN");
+    EXPECT_EQ(c.Barrier(), status);
+  });
+}
+
+TEST_P(ConformanceWithPeers, AbortOfTheWaitingRank_EndsItsOwnWait) {
+  Communicators group = Connect(absl::InfiniteDuration());
+  auto waiting = std::async(std::launch::async, [&] { return group[0]->Barrier(); });
+  group[0]->Abort("enough");
+  EXPECT_EQ(waiting.get().code(), absl::StatusCode::kAborted);
+}
+
+TEST_P(ConformanceWithPeers, RankThatLeft_IsNamed) {
+  Communicators group = Connect(absl::InfiniteDuration());
+  const int gone = world_size() - 1;
+  group.back().reset();
+  ForEachRank(group, [&](Communicator& c) {
+    const absl::Status status = c.Barrier();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_NE(status.message().find(absl::StrCat("rank ", gone, " left")), absl::string_view::npos)
+        << status;
+  });
+}
+
+TEST_P(Conformance, LeavingAfterTheLastOperation_DisturbsNobody) {
+  for (int trial = 0; trial < 20; ++trial) {
+    Communicators group = Connect(absl::InfiniteDuration());
+    ForEachRank(group, [&](Communicator& c) {
+      std::vector<float> values(1000, 1.0f);
+      EXPECT_EQ(c.AllReduce(values, values), absl::OkStatus());
+      EXPECT_EQ(values, std::vector<float>(1000, static_cast<float>(world_size())));
+      group[At(c)].reset();
+    });
+  }
+}
+
+TEST_P(Conformance, Duplicate_WorksBesideTheFirst) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    auto second = c.Duplicate("gradients");
+    ASSERT_TRUE(second.ok()) << second.status();
+    auto third = c.Duplicate("gradients");  // the same name again is another communicator
+    ASSERT_TRUE(third.ok()) << third.status();
+    auto use = [&](Communicator& communicator, float value) {
+      for (int i = 0; i < 50; ++i) {
+        std::vector<float> values(300, value);
+        ASSERT_EQ(communicator.AllReduce(values, values), absl::OkStatus());
+        ASSERT_EQ(values, std::vector<float>(300, value * static_cast<float>(world_size())));
+      }
+    };
+    std::thread other([&] { use(**second, 2.0f); });
+    use(c, 3.0f);
+    other.join();
+    use(**third, 4.0f);
+  });
+}
+
+TEST_P(Conformance, AbortOfTheDuplicate_LeavesTheFirstAlone) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    auto second = c.Duplicate("second");
+    ASSERT_TRUE(second.ok()) << second.status();
+    EXPECT_EQ(c.Barrier(), absl::OkStatus());
+    if (c.Rank() == 0) (*second)->Abort("only this one");
+    EXPECT_EQ((*second)->Barrier().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(c.Barrier(), absl::OkStatus());
+  });
+}
+
+TEST_P(ConformanceOfFour, DisjointSubsets_HaveTheirOwnRanks) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    const std::vector<int> row = c.Rank() < 2 ? std::vector<int>{1, 0} : std::vector<int>{2, 3};
+    auto subset = c.Subset("row", row);
+    ASSERT_TRUE(subset.ok()) << subset.status();
+    EXPECT_EQ((*subset)->WorldSize(), 2);
+    EXPECT_EQ(row[static_cast<size_t>((*subset)->Rank())], c.Rank());
+    std::vector<int32_t> own = {c.Rank()}, all(2);
+    EXPECT_EQ((*subset)->AllGather(own, all), absl::OkStatus());
+    EXPECT_EQ(all, row);
+  });
+}
+
+std::string NameOf(const testing::TestParamInfo<std::tuple<Backend, int>>& instance) {
+  return absl::StrCat(std::get<0>(instance.param).name, "_of_", std::get<1>(instance.param));
+}
+
+auto OnAllBackends(int fewest_ranks) {
+  return testing::Combine(testing::ValuesIn(BackendsUnderTest()), testing::Range(fewest_ranks, 5));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conformance, OnAllBackends(1), NameOf);
+INSTANTIATE_TEST_SUITE_P(All, ConformanceWithPeers, OnAllBackends(2), NameOf);
+INSTANTIATE_TEST_SUITE_P(All, ConformanceOfFour, OnAllBackends(4), NameOf);
+
+}  // namespace
+}  // namespace geminid::collectives

@@ -43,8 +43,8 @@ struct Use {
 };
 
 struct MomentTrace {
-  // Each chunk at most once. The order is kept among loads with the same deadline.
-  std::vector<Use> uses;
+  // Each chunk at most once.
+  std::vector<Use> uses = {};
   // Non-model memory at the top of the arena.
   std::uint64_t workspace_bytes = 0;
   double compute_seconds = 0;
@@ -64,10 +64,10 @@ struct Trace {
   LinkModel link;
 };
 
-// Limits that keep every sum of bytes below 2^63.
-inline constexpr std::uint64_t kMaxMoments = std::uint64_t{1} << 20;
-inline constexpr std::uint64_t kMaxChunks = std::uint64_t{1} << 20;
-inline constexpr std::uint64_t kMaxUses = std::uint64_t{1} << 22;
+// Limits that keep every sum of bytes below 2^63 and planning within a minute.
+inline constexpr std::uint64_t kMaxMoments = std::uint64_t{1} << 18;
+inline constexpr std::uint64_t kMaxChunks = std::uint64_t{1} << 17;
+inline constexpr std::uint64_t kMaxUses = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{1} << 40;
 inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 50;
 

@@ -1,0 +1,263 @@
+#include "daemon/core/planner/planner.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/planner/bound.h"
+#include "daemon/core/planner/place.h"
+#include "daemon/core/planner/problem.h"
+#include "daemon/core/planner/stays.h"
+#include "daemon/core/planner/what.h"
+#include "daemon/core/planner/when.h"
+
+namespace geminid::planner {
+namespace {
+
+// A candidate that moves more bytes must be faster by this part of the step: a prediction is no
+// better than that, and the link may have other users.
+constexpr double kWorthwhileGain = 1e-3;
+
+struct Candidate {
+  std::vector<Stay> stays;
+  std::uint64_t h2d_bytes = 0;
+  std::uint64_t split_bytes = 0;
+  Timeline timeline;
+};
+
+bool StallsForSpace(const Candidate& candidate) {
+  const std::vector<Stall>& stalls = candidate.timeline.stalls;
+  return std::any_of(stalls.begin(), stalls.end(),
+                     [](const Stall& stall) { return stall.cause == StallCause::kSpace; });
+}
+
+bool IsBetter(Objective objective, const Candidate& a, const Candidate& b) {
+  const double a_seconds = a.timeline.step_seconds;
+  const double b_seconds = b.timeline.step_seconds;
+  if (objective == Objective::kBytes) {
+    return std::tie(a.h2d_bytes, a_seconds) < std::tie(b.h2d_bytes, b_seconds);
+  }
+  if (a.h2d_bytes < b.h2d_bytes) return a_seconds <= b_seconds;
+  return a_seconds < b_seconds * (1 - kWorthwhileGain);
+}
+
+// The capacity as it would be if it only fell towards its minimum and rose after it. What is chosen
+// below it can be placed without splits (place.h).
+std::vector<std::int64_t> MonotoneCapacity(const std::vector<std::int64_t>& capacity) {
+  std::vector<std::int64_t> from_start = capacity;
+  std::vector<std::int64_t> from_end = capacity;
+  for (std::size_t t = 1; t < capacity.size(); ++t) {
+    from_start[t] = std::min(from_start[t], from_start[t - 1]);
+    const std::size_t back = capacity.size() - 1 - t;
+    from_end[back] = std::min(from_end[back], from_end[back + 1]);
+  }
+  for (std::size_t t = 0; t < capacity.size(); ++t) {
+    from_start[t] = std::max(from_start[t], from_end[t]);
+  }
+  return from_start;
+}
+
+// Builds candidates from what they keep and remembers the best.
+class Search {
+ public:
+  Search(const Trace& trace, const PlannerOptions& options, const Problem& problem)
+      : trace_(trace), options_(options), problem_(problem) {}
+
+  const Candidate& Try(const Kept& kept) {
+    Candidate candidate;
+    candidate.stays = BuildStays(problem_, kept);
+    ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/false, candidate.stays);
+    PlaceStays(problem_, candidate.stays);
+    candidate.h2d_bytes = LoadBytes(problem_, candidate.stays);
+    candidate.split_bytes = candidate.h2d_bytes - LoadBytes(problem_, kept);
+    return Compare(std::move(candidate));
+  }
+
+  const Candidate& TryApart() {
+    Candidate candidate;
+    candidate.stays = BuildStays(problem_, KeepAll(problem_));
+    ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/true, candidate.stays);
+    PlaceApart(problem_, candidate.stays);
+    candidate.h2d_bytes = LoadBytes(problem_, candidate.stays);
+    return Compare(std::move(candidate));
+  }
+
+  const Candidate& best() const { return *best_; }
+
+ private:
+  // Returns the candidate just tried, valid until the next.
+  const Candidate& Compare(Candidate candidate) {
+    candidate.timeline = PredictTimeline(trace_, problem_, candidate.stays);
+    last_ = std::move(candidate);
+    if (!best_ || IsBetter(options_.objective, last_, *best_)) best_ = last_;
+    return last_;
+  }
+
+  const Trace& trace_;
+  const PlannerOptions& options_;
+  const Problem& problem_;
+  Candidate last_;
+  std::optional<Candidate> best_;
+};
+
+// Keeping as much as fits leaves no space to load ahead, so every load would be waited for. Holding
+// back room for one, two, four, ... of the largest chunks buys overlap with bytes; take the best.
+void TryReserves(const Problem& problem, Search& search) {
+  std::int64_t largest = 0;
+  for (const Item& item : problem.items) largest = std::max(largest, item.extent_bytes);
+  const std::vector<std::int64_t> room = RoomForGaps(problem, problem.capacity_bytes, 0);
+  const std::int64_t most = *std::max_element(room.begin(), room.end());
+  for (std::int64_t reserve = largest; reserve < most; reserve *= 2) {
+    const Kept kept = DecideKept(problem, RoomForGaps(problem, problem.capacity_bytes, reserve));
+    if (!StallsForSpace(search.Try(kept))) return;
+  }
+}
+
+Candidate PlanAuto(const Trace& trace, const PlannerOptions& options, const Problem& problem,
+                   std::uint64_t lower_bound_bytes) {
+  Search search(trace, options, problem);
+  const Candidate& full =
+      search.Try(DecideKept(problem, RoomForGaps(problem, problem.capacity_bytes, 0)));
+  const bool least_bytes = full.h2d_bytes == lower_bound_bytes;
+  const bool done = options.objective == Objective::kBytes
+                        ? least_bytes
+                        : full.timeline.stalls.empty() && full.split_bytes == 0;
+  if (done || problem.items.empty()) return search.best();
+  const bool wants_reserve = options.objective == Objective::kStepTime && StallsForSpace(full);
+  if (full.split_bytes > 0) {
+    search.Try(
+        DecideKept(problem, RoomForGaps(problem, MonotoneCapacity(problem.capacity_bytes), 0)));
+  }
+  if (wants_reserve) TryReserves(problem, search);
+  search.Try(KeepAdjacent(problem));
+  return search.best();
+}
+
+absl::Status DoesNotFit(const Trace& trace, std::int64_t total_bytes, std::int64_t least_bytes) {
+  std::uint64_t largest_workspace = 0;
+  for (const MomentTrace& moment : trace.moments) {
+    largest_workspace = std::max(largest_workspace, moment.workspace_bytes);
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "placement policy device keeps all chunks on the device, ", total_bytes,
+      " bytes, but beside the largest workspace of ", largest_workspace, " bytes the arena of ",
+      trace.arena_bytes, " bytes leaves ", least_bytes, "; the smallest arena that would do is ",
+      static_cast<std::uint64_t>(total_bytes) + largest_workspace,
+      " bytes. Raise the memory cap, or use policy auto"));
+}
+
+void FillResidencies(const Problem& problem, const std::vector<Stay>& stays, Plan& plan) {
+  std::vector<std::uint32_t> order(stays.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto key = [&](std::uint32_t i) {
+    return std::make_tuple(stays[i].begin, stays[i].first_moment, stays[i].item);
+  };
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+  for (const std::uint32_t i : order) {
+    const Stay& stay = stays[i];
+    plan.residencies.push_back({.chunk = problem.items[stay.item].chunk,
+                                .device_offset = static_cast<std::uint64_t>(stay.offset_bytes),
+                                .begin = stay.begin,
+                                .first_use = stay.first_moment,
+                                .last_use = stay.last_moment,
+                                .end = stay.end,
+                                .permanent = stay.permanent});
+  }
+  // By item, which is by first use of the iteration.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> resident;
+  for (std::uint32_t i = 0; i < stays.size(); ++i) {
+    const Stay& stay = stays[i];
+    if (stay.permanent || stay.begin < 0 || stay.last_moment >= problem.num_moments) {
+      resident.emplace_back(stay.item, i);
+    }
+  }
+  std::sort(resident.begin(), resident.end());
+  for (const auto& [item, i] : resident) {
+    plan.resident_at_start.push_back(
+        {problem.items[item].chunk, static_cast<std::uint64_t>(stays[i].offset_bytes)});
+  }
+}
+
+void FillSteps(const Problem& problem, const std::vector<Stay>& stays, Plan& plan) {
+  const std::int64_t n = problem.num_moments;
+  plan.steps.resize(static_cast<std::size_t>(n));
+  std::uint32_t rank = 0;
+  for (const std::uint32_t i : LoadOrder(stays)) {
+    const Stay& stay = stays[i];
+    const Item& item = problem.items[stay.item];
+    plan.steps[static_cast<std::size_t>((stay.begin + n) % n)].loads.push_back(
+        {.chunk = item.chunk,
+         .device_offset = static_cast<std::uint64_t>(stay.offset_bytes),
+         .deadline_moment = static_cast<Moment>(stay.first_moment),
+         .order = rank++});
+    const std::size_t last_use = (stay.first_use + stay.num_uses - 1) % item.uses.size();
+    const std::int64_t end = stay.end - stay.last_moment / n * n;
+    plan.steps[static_cast<std::size_t>(stay.last_moment % n)].drops.push_back(
+        {.chunk = item.chunk,
+         .becomes_gradient = item.uses[last_use].invalidates,
+         .free_moment = static_cast<Moment>(end > n ? end - n : end)});
+  }
+  // Loads of the next iteration sort before those of this one by deadline, but are needed later.
+  for (std::size_t t = 0; t < plan.steps.size(); ++t) {
+    std::vector<Load>& loads = plan.steps[t].loads;
+    std::stable_partition(loads.begin(), loads.end(),
+                          [&](const Load& load) { return load.deadline_moment >= t; });
+  }
+}
+
+std::uint64_t GradientBytes(const Problem& problem) {
+  std::uint64_t bytes = 0;
+  for (const Item& item : problem.items) {
+    for (const ItemUse& use : item.uses) {
+      if (use.invalidates) bytes += item.gradient_bytes;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options) {
+  absl::StatusOr<Problem> problem_or = BuildProblem(trace, options);
+  if (!problem_or.ok()) return problem_or.status();
+  const Problem& problem = *problem_or;
+  std::int64_t total_bytes = 0;
+  for (const Item& item : problem.items) total_bytes += item.extent_bytes;
+  const std::int64_t least_bytes =
+      *std::min_element(problem.capacity_bytes.begin(), problem.capacity_bytes.end());
+  const bool all_fit = total_bytes <= least_bytes;
+  if (options.policy == Policy::kDevice && !all_fit) {
+    return DoesNotFit(trace, total_bytes, least_bytes);
+  }
+
+  Plan plan;
+  plan.options = options;
+  plan.trace_hash = TraceHash(trace);
+  plan.everything_fits = all_fit && options.policy != Policy::kCpu;
+  plan.lower_bound_bytes = LowerBoundBytes(problem);
+  Candidate chosen;
+  if (plan.everything_fits) {
+    chosen = Search(trace, options, problem).TryApart();
+  } else if (options.policy == Policy::kCpu) {
+    chosen = Search(trace, options, problem).Try(KeepAdjacent(problem));
+  } else {
+    chosen = PlanAuto(trace, options, problem, plan.lower_bound_bytes);
+  }
+  FillResidencies(problem, chosen.stays, plan);
+  FillSteps(problem, chosen.stays, plan);
+  plan.h2d_bytes = chosen.h2d_bytes;
+  plan.d2h_bytes = GradientBytes(problem);
+  plan.split_bytes = chosen.split_bytes;
+  for (const MomentTrace& moment : trace.moments) plan.compute_seconds += moment.compute_seconds;
+  plan.predicted_step_seconds = chosen.timeline.step_seconds;
+  plan.stalls = chosen.timeline.stalls;
+  return plan;
+}
+
+}  // namespace geminid::planner

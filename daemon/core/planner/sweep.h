@@ -1,0 +1,24 @@
+#ifndef GEMINID_DAEMON_CORE_PLANNER_SWEEP_H_
+#define GEMINID_DAEMON_CORE_PLANNER_SWEEP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "daemon/core/planner/free_space.h"
+#include "daemon/core/planner/problem.h"
+#include "daemon/core/planner/stays.h"
+
+namespace geminid::planner {
+
+// One attempt to place all stays (place.h): sets their offsets and returns the indices of those
+// that found no place, ascending. The sweeps meet where moment `cut` begins; stays alive across it
+// are placed ahead of them.
+std::vector<std::uint32_t> SweepOnce(const Problem& problem, FreeSpace::Prefer prefer,
+                                     std::int64_t cut, std::vector<Stay>& stays);
+
+// The moment of most capacity.
+std::int64_t PeakMoment(const Problem& problem);
+
+}  // namespace geminid::planner
+
+#endif  // GEMINID_DAEMON_CORE_PLANNER_SWEEP_H_

@@ -1,0 +1,17 @@
+#ifndef GEMINID_TESTS_DAEMON_PLANNER_REFERENCE_H_
+#define GEMINID_TESTS_DAEMON_PLANNER_REFERENCE_H_
+
+#include <cstdint>
+
+#include "daemon/core/planner/trace.h"
+
+namespace geminid::planner {
+
+// The least bytes per iteration of any repeated schedule, by trying every set of chunks to hold at
+// every moment and, at the boundary, every set to carry over; only bytes count, not offsets.
+// Exponential: at most 10 chunks. Gradients do not drain (drain_moments 0).
+std::uint64_t ExhaustiveLeastBytes(const Trace& trace, bool weights_change_between_iterations);
+
+}  // namespace geminid::planner
+
+#endif  // GEMINID_TESTS_DAEMON_PLANNER_REFERENCE_H_

@@ -1,9 +1,9 @@
 // The messages of the attach socket: a SOCK_SEQPACKET Unix socket at "<gRPC socket>.attach".
 //
-// One message, one purpose. The client sends Hello; the daemon, which knows the peer from the kernel
-// and not from what it says, answers Welcome with the session's descriptors (SCM_RIGHTS), or Welcome
-// with an error and closes. The connection stays open for the life of the session: its end is the
-// client's death, and pools and slabs made later are passed over it as Memory messages.
+// One message, one purpose. The client sends Hello; the daemon, which knows the peer from the
+// kernel and not from what it says, answers Welcome with the session's descriptors (SCM_RIGHTS), or
+// Welcome with an error and closes. The connection stays open for the life of the session: its end
+// is the client's death, and pools and slabs made later are passed over it as Memory messages.
 #ifndef GEMINID_PROTO_SHM_ATTACH_MESSAGES_H_
 #define GEMINID_PROTO_SHM_ATTACH_MESSAGES_H_
 

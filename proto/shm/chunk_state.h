@@ -27,24 +27,32 @@ constexpr bool IsValid(ChunkState state) { return static_cast<int>(state) < kChu
 
 constexpr bool IsLegalTransition(ChunkState from, ChunkState to) {
   switch (from) {
-    case ChunkState::kFree: return to == ChunkState::kHold || to == ChunkState::kCompute;
-    case ChunkState::kHold: return to == ChunkState::kFree || to == ChunkState::kCompute;
+    case ChunkState::kFree:
+      return to == ChunkState::kHold || to == ChunkState::kCompute;
+    case ChunkState::kHold:
+      return to == ChunkState::kFree || to == ChunkState::kCompute;
     case ChunkState::kCompute:
       return to == ChunkState::kHold || to == ChunkState::kHoldAfterBackward;
     case ChunkState::kHoldAfterBackward:
       return to == ChunkState::kCompute || to == ChunkState::kReadyForReduce;
-    case ChunkState::kReadyForReduce: return to == ChunkState::kHold;
+    case ChunkState::kReadyForReduce:
+      return to == ChunkState::kHold;
   }
   return false;
 }
 
 constexpr const char* Name(ChunkState state) {
   switch (state) {
-    case ChunkState::kFree: return "FREE";
-    case ChunkState::kHold: return "HOLD";
-    case ChunkState::kCompute: return "COMPUTE";
-    case ChunkState::kHoldAfterBackward: return "HOLD_AFTER_BACKWARD";
-    case ChunkState::kReadyForReduce: return "READY_FOR_REDUCE";
+    case ChunkState::kFree:
+      return "FREE";
+    case ChunkState::kHold:
+      return "HOLD";
+    case ChunkState::kCompute:
+      return "COMPUTE";
+    case ChunkState::kHoldAfterBackward:
+      return "HOLD_AFTER_BACKWARD";
+    case ChunkState::kReadyForReduce:
+      return "READY_FOR_REDUCE";
   }
   return "INVALID";
 }

@@ -8,8 +8,8 @@
 // The client writes it, one word at a time where it matters; it outlives the client. A step's
 // scalars are written into the slot that is not current, its checksum last; the valid record with
 // the larger epoch is the truth, so a death at any instruction leaves the older record valid. Each
-// chunk group's version word names the extent that holds its newest state and the step that made it;
-// it is stored once, after the new state is complete.
+// chunk group's version word names the extent that holds its newest state and the step that made
+// it; it is stored once, after the new state is complete.
 #ifndef GEMINID_PROTO_SHM_COMMIT_LAYOUT_H_
 #define GEMINID_PROTO_SHM_COMMIT_LAYOUT_H_
 

@@ -17,11 +17,12 @@
 // Acquire (client): read state; if resident, store the lease; full fence; read state again; held if
 // and only if it is still RESIDENT with the same generation. Evict (daemon): publish EVICT_PENDING;
 // full fence; read the lease. One of the two sees the other (Dekker's argument): either the client
-// sees EVICT_PENDING and withdraws, or the daemon sees the lease and cancels. EVICT_PENDING is never
-// taken as held: the daemon may already have read an empty lease word.
+// sees EVICT_PENDING and withdraws, or the daemon sees the lease and cancels. EVICT_PENDING is
+// never taken as held: the daemon may already have read an empty lease word.
 //
-// Store and fence are one sequentially consistent compare-and-swap here, which also lets the threads
-// of one client share a word; the daemon's store and load are sequentially consistent as well.
+// Store and fence are one sequentially consistent compare-and-swap here, which also lets the
+// threads of one client share a word; the daemon's store and load are sequentially consistent as
+// well.
 #ifndef GEMINID_PROTO_SHM_LEASE_H_
 #define GEMINID_PROTO_SHM_LEASE_H_
 
@@ -90,8 +91,8 @@ struct LeaseWord {
   }
 };
 
-// The protocol's two decisive lines, as switches, so that a test can turn each one off and show that
-// the protocol then breaks. Products use the defaults.
+// The protocol's two decisive lines, as switches, so that a test can turn each one off and show
+// that the protocol then breaks. Products use the defaults.
 struct SoundLeaseProtocol {
   static constexpr bool kClientFence = true;
   static constexpr bool kPendingCountsAsHeld = false;

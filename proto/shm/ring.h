@@ -66,9 +66,8 @@ class RingReader {
     if (written == next_) return Result::kEmpty;
     if (written < next_ || written - next_ > kEntries) return Result::kCorrupt;
     const Entry* slot = &entries_[next_ & (kEntries - 1)];
-    const uint64_t sequence =
-        std::atomic_ref<uint64_t>(const_cast<uint64_t&>(slot->sequence))
-            .load(std::memory_order_acquire);
+    const uint64_t sequence = std::atomic_ref<uint64_t>(const_cast<uint64_t&>(slot->sequence))
+                                  .load(std::memory_order_acquire);
     if (sequence != next_ + 1) return Result::kCorrupt;
     std::memcpy(entry, slot, sizeof(Entry));
     ++next_;

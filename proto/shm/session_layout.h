@@ -13,7 +13,8 @@
 //
 // Each ring has one producer and one consumer. The producer's index and the entries lie in the
 // producer's segment, the consumer's index in the consumer's. Wake-up: a consumer sets its `asleep`
-// word, looks once more, then waits on its eventfd; a producer that sees `asleep` writes the eventfd.
+// word, looks once more, then waits on its eventfd; a producer that sees `asleep` writes the
+// eventfd.
 #ifndef GEMINID_PROTO_SHM_SESSION_LAYOUT_H_
 #define GEMINID_PROTO_SHM_SESSION_LAYOUT_H_
 
@@ -37,22 +38,24 @@ inline constexpr uint32_t kMaxTicketsInFlight = kCompletionWords;
 
 enum class RequestOp : uint16_t {
   kNone = 0,
-  kTransfer = 1,         // copy bytes between tiers under a ticket, perhaps allocating an extent
-  kTransferDone = 2,     // the ticket's copy is complete; answered only on error
-  kAllocateExtent = 3,   // give `chunk` a device extent without copying: it becomes FILLING
-  kPublish = 4,          // `chunk`'s device copy is valid: it becomes RESIDENT
-  kDrop = 5,             // give up `chunk`'s device copy; moves no bytes
-  kTransition = 6,       // Gemini state of `chunk` becomes `argument` (a ChunkState)
-  kReserveWorkspace = 7, // the top `bytes` of the arena are the client's own (activations)
-  kBeginMoment = 8,      // the client reached moment `argument`; never answered
+  kTransfer = 1,          // copy bytes between tiers under a ticket, perhaps allocating an extent
+  kTransferDone = 2,      // the ticket's copy is complete; answered only on error
+  kAllocateExtent = 3,    // give `chunk` a device extent without copying: it becomes FILLING
+  kPublish = 4,           // `chunk`'s device copy is valid: it becomes RESIDENT
+  kDrop = 5,              // give up `chunk`'s device copy; moves no bytes
+  kTransition = 6,        // Gemini state of `chunk` becomes `argument` (a ChunkState)
+  kReserveWorkspace = 7,  // the top `bytes` of the arena are the client's own (activations)
+  kBeginMoment = 8,       // the client reached moment `argument`; never answered
 };
 
 // Flags of a request.
-inline constexpr uint16_t kAllocateDestination = 1u << 0;  // give `destination` a device extent first
-inline constexpr uint16_t kPublishWhenDone = 1u << 1;      // destination RESIDENT on kTransferDone
-inline constexpr uint16_t kDropSourceWhenDone = 1u << 2;   // source's extent is free on kTransferDone
-inline constexpr uint16_t kMayEvict = 1u << 3;             // the daemon may evict others to make room
-inline constexpr uint16_t kNoReply = 1u << 4;              // answer only when it fails
+inline constexpr uint16_t kAllocateDestination = 1u
+                                                 << 0;  // give `destination` a device extent first
+inline constexpr uint16_t kPublishWhenDone = 1u << 1;   // destination RESIDENT on kTransferDone
+inline constexpr uint16_t kDropSourceWhenDone = 1u
+                                                << 2;  // source's extent is free on kTransferDone
+inline constexpr uint16_t kMayEvict = 1u << 3;         // the daemon may evict others to make room
+inline constexpr uint16_t kNoReply = 1u << 4;          // answer only when it fails
 
 // "Any offset": the daemon chooses the lowest one that fits.
 inline constexpr uint64_t kAnyOffset = ~uint64_t{0};
@@ -183,10 +186,10 @@ const char* Name(StallCause cause);
 // Numbers only the client knows. All only grow, except where said.
 struct alignas(64) ClientCounters {
   std::atomic<uint64_t> stall_nanoseconds[kStallCauses];
-  std::atomic<uint64_t> step;               // optimizer steps done
-  std::atomic<uint64_t> moment;             // may fall: position within the iteration
-  std::atomic<uint64_t> workspace_bytes;    // may fall: non-model device bytes in use now
-  std::atomic<uint64_t> heartbeat;          // changes while the client's transfer thread lives
+  std::atomic<uint64_t> step;             // optimizer steps done
+  std::atomic<uint64_t> moment;           // may fall: position within the iteration
+  std::atomic<uint64_t> workspace_bytes;  // may fall: non-model device bytes in use now
+  std::atomic<uint64_t> heartbeat;        // changes while the client's transfer thread lives
   std::atomic<uint64_t> leases_acquired;
   std::atomic<uint64_t> lease_misses;
   std::atomic<uint64_t> reserved[21];
@@ -197,7 +200,8 @@ struct ClientSegment {
   ClientHeader header;
   ClientCursor cursor;
   ClientCounters counters;
-  std::atomic<uint64_t> completion[kCompletionWords];  // the ticket that completed last in this slot
+  std::atomic<uint64_t>
+      completion[kCompletionWords];  // the ticket that completed last in this slot
   Request requests[kRingEntries];
   std::atomic<uint64_t> lease[kMaxChunks];
 };

@@ -1,4 +1,5 @@
-// The enumerations and identifiers that the daemon, its clients and the messages between them share.
+// The enumerations and identifiers that the daemon, its clients and the messages between them
+// share.
 //
 // Values are part of the wire contract: they are written into shared memory and must never be
 // renumbered. Zero is always "none", because a page that was lost reads as zeros.

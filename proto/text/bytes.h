@@ -1,8 +1,8 @@
 // Sizes as people write them, the same in every flag, file and message.
 //
-// Exact: KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB powers of 1000; B or nothing is bytes.
-// A fraction is allowed when the result is a whole number of bytes ("1.5GiB"). No sign, no other
-// unit, no trailing text, no overflow.
+// Exact: KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB powers of 1000; B or nothing is
+// bytes. A fraction is allowed when the result is a whole number of bytes ("1.5GiB"). No sign, no
+// other unit, no trailing text, no overflow.
 #ifndef GEMINID_PROTO_TEXT_BYTES_H_
 #define GEMINID_PROTO_TEXT_BYTES_H_
 

@@ -1,10 +1,11 @@
-// ZeRO on chunks: train parameters whose state is sharded over the ranks and does not fit the device.
+// ZeRO on chunks: train parameters whose state is sharded over the ranks and does not fit the
+// device.
 //
 // The parameters are packed, in the order given, into chunks. Each rank keeps its shard of every
 // chunk: the working weight, what it lacks of its fp32 master, and Adam's moments, 12 bytes per
-// parameter, plus the reduced gradient. A chunk is gathered on the device for the operators that use
-// it. The first micro-batch is sampled; from then on a plan says what to gather ahead and what to
-// keep. Where things are never changes a bit of what is computed.
+// parameter, plus the reduced gradient. A chunk is gathered on the device for the operators that
+// use it. The first micro-batch is sampled; from then on a plan says what to gather ahead and what
+// to keep. Where things are never changes a bit of what is computed.
 //
 // One training step of a rank, in its own words:
 //
@@ -12,7 +13,8 @@
 //     engine->BeginMicroBatch();
 //     forward:   { auto op = engine->Use(Pass::kForward, {w}); compute with op.Weight(w); }
 //     backward:  { auto op = engine->Use(Pass::kBackward, {w});
-//                  read op.Weight(w); write op.Gradient(w), the same storage; op.GradientWritten(w); }
+//                  read op.Weight(w); write op.Gradient(w), the same storage;
+//                  op.GradientWritten(w); }
 //   engine->Step(learning_rate);   // clips, commits; the update itself overlaps the next forward
 //
 // Threads: one thread calls an Engine. Blocking: Use waits until the parameters are on the device,
@@ -44,6 +46,8 @@ class Communicator;
 
 namespace geminid::zero {
 
+class EngineImpl;  // of the library
+
 // A parameter's place in the list given to Create.
 enum class ParameterId : uint32_t {};
 
@@ -62,8 +66,9 @@ struct Parameter {
   std::string name;
   std::vector<int64_t> shape;
   bool trainable = true;
-  bool decay = true;      // subject to weight decay
-  int backward_uses = 1;  // operators that add to its gradient in one backward (2 for a tied weight)
+  bool decay = true;  // subject to weight decay
+  int backward_uses =
+      1;  // operators that add to its gradient in one backward (2 for a tied weight)
 };
 
 // Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101).
@@ -107,13 +112,14 @@ class Operation {
 
  private:
   friend class Engine;
+  friend class EngineImpl;
   struct State;
   explicit Operation(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 
-// Device memory that is not model data: activations and scratch. The blocks come from the top of the
-// rank's arena, chunks from the bottom; the sampler sees every byte, so the plan is exact.
+// Device memory that is not model data: activations and scratch. The blocks come from the top of
+// the rank's arena, chunks from the bottom; the sampler sees every byte, so the plan is exact.
 class Workspace {
  public:
   // Move-only; returns its bytes when destroyed.
@@ -137,8 +143,8 @@ class Workspace {
   virtual ~Workspace() = default;
 
   // `bytes` aligned to 64, uninitialised. RESOURCE_EXHAUSTED names the bytes asked for, in use and
-  // the arena's capacity. The highest free place is taken, so freeing in reverse order of allocation
-  // leaves no holes. Does not block once the plan is in force.
+  // the arena's capacity. The highest free place is taken, so freeing in reverse order of
+  // allocation leaves no holes. Does not block once the plan is in force.
   virtual absl::StatusOr<Block> Allocate(uint64_t bytes) = 0;
 
  protected:
@@ -147,23 +153,23 @@ class Workspace {
 };
 
 struct StepResult {
-  uint64_t step = 0;             // steps committed, this one included
-  double gradient_norm = 0;      // over all parameters of all ranks, before clipping
-  double clip_coefficient = 1;   // what the gradients were multiplied by
-  bool overflow = false;         // a gradient was not finite: the weights are unchanged
+  uint64_t step = 0;            // steps committed, this one included
+  double gradient_norm = 0;     // over all parameters of all ranks, before clipping
+  double clip_coefficient = 1;  // what the gradients were multiplied by
+  bool overflow = false;        // a gradient was not finite: the weights are unchanged
 };
 
 // Everything the engine can say in numbers; all bytes are this rank's.
 struct Statistics {
   uint64_t parameters = 0;
-  uint64_t model_state_bytes = 0;       // weights, remainders and moments of this rank
-  uint64_t host_bytes = 0;              // host memory the daemon's ledger charges to this rank
+  uint64_t model_state_bytes = 0;  // weights, remainders and moments of this rank
+  uint64_t host_bytes = 0;         // host memory the daemon's ledger charges to this rank
   uint64_t arena_bytes = 0;
-  uint64_t peak_model_bytes = 0;        // most chunk bytes in the arena at once
+  uint64_t peak_model_bytes = 0;  // most chunk bytes in the arena at once
   uint64_t peak_workspace_bytes = 0;
-  uint64_t peak_total_bytes = 0;        // most of both together at one time
-  uint64_t model_bytes = 0;             // now
-  uint64_t workspace_bytes = 0;         // now
+  uint64_t peak_total_bytes = 0;  // most of both together at one time
+  uint64_t model_bytes = 0;       // now
+  uint64_t workspace_bytes = 0;   // now
   uint64_t host_to_device_bytes = 0;
   uint64_t device_to_host_bytes = 0;
   uint64_t transfer_bytes_lower_bound = 0;  // host to device, over the micro-batches run so far
@@ -172,9 +178,9 @@ struct Statistics {
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
   uint64_t chunks = 0;
   uint64_t chunk_elements = 0;
-  double waste_ratio = 0;               // padding over all elements
+  double waste_ratio = 0;  // padding over all elements
   uint64_t plans_made = 0;
-  bool everything_fits = false;         // the plan is empty: nothing moves during a step
+  bool everything_fits = false;  // the plan is empty: nothing moves during a step
   std::string plan_explanation;
 };
 
@@ -201,8 +207,8 @@ class Engine {
 
   virtual Workspace& workspace() = 0;
 
-  // For trainers with an allocator of their own: the bytes of non-model device memory used since the
-  // last call of Use. Must be called before they are used.
+  // For trainers with an allocator of their own: the bytes of non-model device memory used since
+  // the last call of Use. Must be called before they are used.
   virtual absl::Status ReportWorkspace(uint64_t bytes) = 0;
 
   // Ends the step: waits for the gradients, agrees with the other ranks on norm and overflow,

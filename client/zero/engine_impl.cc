@@ -1,0 +1,331 @@
+#include "client/zero/engine_impl.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/adamw/adamw.h"
+#include "kernels/split_master/split_master.h"
+
+namespace geminid::zero {
+namespace {
+
+uint64_t ElementsOf(const Parameter& parameter) {
+  uint64_t elements = 1;
+  for (int64_t dimension : parameter.shape) {
+    if (dimension <= 0) return 0;
+    elements *= static_cast<uint64_t>(dimension);
+  }
+  return elements;
+}
+
+kernels::BFloat16* AsBFloat16(std::byte* bytes) {
+  return reinterpret_cast<kernels::BFloat16*>(bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
+                                                       collectives::Communicator* communicator,
+                                                       std::vector<Parameter> parameters,
+                                                       Options options) {
+  auto engine = std::make_unique<EngineImpl>(session, communicator, std::move(parameters), options);
+  if (absl::Status status = engine->Start(); !status.ok()) {
+    communicator->Abort(
+        absl::StrCat("rank ", communicator->Rank(), ": ", std::string(status.message())));
+    return status;
+  }
+  return engine;
+}
+
+Operation Engine::MakeOperation(std::unique_ptr<Operation::State> state) {
+  return Operation(std::move(state));
+}
+
+EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator,
+                       std::vector<Parameter> parameters, Options options)
+    : session_(session),
+      communicator_(communicator),
+      parameters_(std::move(parameters)),
+      options_(options) {}
+
+EngineImpl::~EngineImpl() {
+  // A failed engine's update may never end: only a healthy one is waited for.
+  updater_.reset();
+  for (ChunkUse& chunk : chunks_) chunk.lease.reset();
+  mover_.reset();
+}
+
+absl::Status EngineImpl::CheckArguments() const {
+  if (session_->arena_bytes() == 0) {
+    return absl::InvalidArgumentError(
+        "the session has no device arena; connect with device_memory_bytes");
+  }
+  if (options_.accumulate < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("accumulate is ", options_.accumulate, "; it must be at least 1"));
+  }
+  if (!(options_.clip_norm >= 0)) {
+    return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
+  }
+  kernels::AdamWOptions adamw;
+  adamw.beta1 = options_.adamw.beta1;
+  adamw.beta2 = options_.adamw.beta2;
+  adamw.epsilon = options_.adamw.epsilon;
+  adamw.weight_decay = options_.adamw.weight_decay;
+  if (kernels::CheckAdamWOptions(adamw) != kernels::Status::kOk) {
+    return absl::InvalidArgumentError(
+        "AdamW needs 0 <= beta < 1, epsilon > 0 and weight_decay >= 0, all finite");
+  }
+  std::set<std::string> names;
+  for (const Parameter& parameter : parameters_) {
+    if (ElementsOf(parameter) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", parameter.name, "' has a dimension that is not positive"));
+    }
+    if (!names.insert(parameter.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two parameters are called '", parameter.name, "'"));
+    }
+    if (parameter.backward_uses < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", parameter.name, "' must have at least one backward use"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::Start() {
+  if (absl::Status status = CheckArguments(); !status.ok()) return status;
+  if (absl::Status status = MakeLayoutAndGatheredChunks(); !status.ok()) return status;
+  if (absl::Status status = MakeCommunicators(); !status.ok()) return status;
+
+  absl::StatusOr<std::unique_ptr<StateStore>> store =
+      StateStore::Create(session_, layout_,
+                         {.data_type = options_.data_type,
+                          .accumulate = options_.accumulate > 1,
+                          .on_device = options_.placement == Placement::kDevice});
+  if (!store.ok()) return store.status();
+  store_ = *std::move(store);
+  plan_base_bytes_ = store_->device_bytes();
+  meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));
+
+  workspace_ = std::make_unique<ArenaWorkspace>(
+      session_->arena(), session_->arena_bytes(), &meter_,
+      [this](uint64_t extent_bytes) { return GrowWorkspace(extent_bytes); });
+
+  MoverContext context;
+  context.session = session_;
+  context.layout = &layout_;
+  context.store = store_.get();
+  context.communicator = mover_communicator_.get();
+  context.data_type = options_.data_type;
+  context.accumulate = options_.accumulate;
+  context.meter = &meter_;
+  context.gathered = gathered_;
+  context.weights_current = [this](uint32_t chunk) {
+    return updater_ == nullptr || updater_->IsCurrent(chunk);
+  };
+  mover_ = std::make_unique<Mover>(std::move(context));
+
+  std::vector<bool> decay;
+  for (const Parameter& parameter : parameters_) decay.push_back(parameter.decay);
+  updater_ = std::make_unique<Updater>(
+      layout_, std::move(decay), communicator_->Rank(), options_, store_.get(),
+      [this](const absl::Status& status) { mover_->Notify(status); });
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
+  std::vector<TensorShape> shapes;
+  for (const Parameter& parameter : parameters_) {
+    shapes.push_back({ElementsOf(parameter), parameter.trainable});
+  }
+  absl::StatusOr<Layout> layout = MakeLayout(shapes, {.world_size = communicator_->WorldSize(),
+                                                      .element_bytes = element_bytes(),
+                                                      .chunk_elements = options_.chunk_elements,
+                                                      .extent_bytes = kExtentAlignmentBytes});
+  if (!layout.ok()) return layout.status();
+  layout_ = *std::move(layout);
+  slot_in_chunk_.resize(parameters_.size());
+  std::vector<ChunkSpec> specs;
+  for (size_t c = 0; c < layout_.chunks.size(); ++c) {
+    const ChunkShape& chunk = layout_.chunks[c];
+    for (size_t slot = 0; slot < chunk.tensors.size(); ++slot) {
+      slot_in_chunk_[chunk.tensors[slot]] = slot;
+    }
+    chunks_.emplace_back(chunk.tensors.size());
+    for (size_t slot = 0; slot < chunk.tensors.size(); ++slot) {
+      absl::Status status = MoveTensor(chunk.tensors[slot], shm::ChunkState::kHold);
+      if (!status.ok()) return status;
+    }
+    specs.push_back({absl::StrCat("chunk ", c, " gathered"), ChunkKind::kGatheredWeight,
+                     chunk.elements * element_bytes(), /*has_home=*/false});
+  }
+  absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
+  if (!handles.ok()) return handles.status();
+  for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::MakeCommunicators() {
+  for (auto [name, target] : {std::pair{"geminid-mover", &mover_communicator_},
+                              std::pair{"geminid-control", &control_communicator_}}) {
+    absl::StatusOr<std::unique_ptr<collectives::Communicator>> duplicate =
+        communicator_->Duplicate(name);
+    if (!duplicate.ok()) return duplicate.status();
+    *target = *std::move(duplicate);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::Remember(const absl::Status& status) {
+  if (!status.ok() && status_.ok()) {
+    status_ = status;
+    if (mover_ != nullptr) mover_->Fail(status);
+    if (control_communicator_ != nullptr) {
+      control_communicator_->Abort(
+          absl::StrCat("rank ", communicator_->Rank(), ": ", std::string(status.message())));
+    }
+  }
+  return status;
+}
+
+absl::Status EngineImpl::Health() const {
+  if (!status_.ok()) return status_;
+  return mover_->status();
+}
+
+// --- parameters as values ------------------------------------------------------------------------
+
+absl::Status EngineImpl::Initialize(const Fill& fill) {
+  if (absl::Status status = Health(); !status.ok()) return status;
+  if (micro_batches_run_ > 0 || in_micro_batch_) {
+    return Remember(
+        absl::FailedPreconditionError("Initialize must come before the first micro-batch"));
+  }
+  std::vector<float> values;
+  for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
+    values.assign(ElementsOf(parameters_[tensor]), 0.0f);
+    fill(ParameterId{tensor}, values);
+    StoreParameter(tensor, values);
+  }
+  return absl::OkStatus();
+}
+
+// Calls visit(granule, offset in it, offset in the tensor, count) for each part of the tensor that
+// this rank's shard holds.
+template <typename Visit>
+static void ForEachPart(const Layout& layout, uint32_t tensor, uint64_t elements, int rank,
+                        const Visit& visit) {
+  const TensorPlace& place = layout.tensors[tensor];
+  const ChunkShape& chunk = layout.chunks[place.chunk];
+  const uint64_t shard_elements = chunk.granules * layout.granule_elements;
+  for (uint32_t g = 0; g < chunk.granules; ++g) {
+    const uint64_t granule_begin =
+        static_cast<uint64_t>(rank) * shard_elements + g * layout.granule_elements;
+    const uint64_t begin = std::max(granule_begin, place.offset);
+    const uint64_t end = std::min(granule_begin + layout.granule_elements, place.offset + elements);
+    if (begin < end) {
+      visit(chunk.first_granule + g, begin - granule_begin, begin - place.offset, end - begin);
+    }
+  }
+}
+
+void EngineImpl::StoreParameter(uint32_t tensor, std::span<const float> values) {
+  ForEachPart(layout_, tensor, values.size(), communicator_->Rank(),
+              [&](uint32_t granule, uint64_t at, uint64_t from, uint64_t count) {
+                const StateStore::View view = store_->Current(granule);
+                if (options_.data_type == DataType::kFloat32) {
+                  std::memcpy(reinterpret_cast<float*>(view.weight) + at, &values[from],
+                              count * sizeof(float));
+                  return;
+                }
+                for (uint64_t i = 0; i < count; ++i) {
+                  const kernels::SplitFloat split =
+                      kernels::SplitMasterBits(std::bit_cast<uint32_t>(values[from + i]));
+                  AsBFloat16(view.weight)[at + i] = split.weight;
+                  if (view.remainder != nullptr) view.remainder[at + i] = split.remainder;
+                }
+              });
+}
+
+void EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {
+  ForEachPart(
+      layout_, tensor, bits.size(), communicator_->Rank(),
+      [&](uint32_t granule, uint64_t at, uint64_t to, uint64_t count) {
+        const StateStore::View view = store_->Current(granule);
+        if (options_.data_type == DataType::kFloat32) {
+          std::memcpy(&bits[to], reinterpret_cast<float*>(view.weight) + at, count * sizeof(float));
+          return;
+        }
+        for (uint64_t i = 0; i < count; ++i) {
+          const int16_t remainder = view.remainder == nullptr ? int16_t{0} : view.remainder[at + i];
+          bits[to + i] = static_cast<int32_t>(
+              kernels::JoinMasterBits({AsBFloat16(view.weight)[at + i], remainder}));
+        }
+      });
+}
+
+absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
+  if (absl::Status status = Health(); !status.ok()) return status;
+  if (in_micro_batch_) {
+    return Remember(absl::FailedPreconditionError("ReadParameter is for between steps"));
+  }
+  if (absl::Status status = updater_->WaitIdle(); !status.ok()) return Remember(status);
+  const uint32_t tensor = static_cast<uint32_t>(id);
+  // Each element is in one rank's shard and zero elsewhere, so adding bit patterns as integers
+  // brings every one, negative zero and NaN included, to all ranks unchanged.
+  std::vector<int32_t> bits(ElementsOf(parameters_[tensor]), 0);
+  LoadShard(tensor, bits);
+  absl::Status status = control_communicator_->AllReduce(bits, bits, collectives::ReduceOp::kSum);
+  if (!status.ok()) return Remember(status);
+  std::vector<float> values(bits.size());
+  std::memcpy(values.data(), bits.data(), bits.size() * sizeof(float));
+  return values;
+}
+
+absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
+  const ArenaMeter::Reading reading = meter_.Read();
+  const TransferTotals totals = session_->Totals();
+  Statistics statistics;
+  statistics.parameters = layout_.used_elements;
+  statistics.model_state_bytes = store_->model_state_bytes();
+  absl::StatusOr<uint64_t> host_bytes = session_->HostBytes();
+  if (!host_bytes.ok()) return host_bytes.status();
+  statistics.host_bytes = *host_bytes;
+  statistics.arena_bytes = session_->arena_bytes();
+  statistics.model_bytes = reading.model_bytes;
+  statistics.workspace_bytes = reading.workspace_bytes;
+  statistics.peak_model_bytes = reading.peak_model_bytes;
+  statistics.peak_workspace_bytes = reading.peak_workspace_bytes;
+  statistics.peak_total_bytes = reading.peak_total_bytes;
+  statistics.host_to_device_bytes = totals.host_to_device_bytes;
+  statistics.device_to_host_bytes = totals.device_to_host_bytes;
+  statistics.chunks = layout_.chunks.size();
+  statistics.chunk_elements = layout_.chunk_elements;
+  statistics.waste_ratio = static_cast<double>(layout_.padding_elements) /
+                           static_cast<double>(layout_.padding_elements + layout_.used_elements);
+  statistics.plans_made = plans_made_;
+  statistics.transfer_bytes_lower_bound = bound_bytes_;
+  if (plan_.has_value()) {
+    statistics.planned_transfer_bytes = plan_->transfer_bytes;
+    statistics.everything_fits = plan_->everything_fits;
+    statistics.plan_explanation = plan_->explanation;
+    statistics.transfer_bytes_lower_bound +=
+        unplanned_micro_batches_ * plan_->transfer_bytes_lower_bound;
+  }
+  const std::array<absl::Duration, kStallCauses> stalls = mover_->Stalls();
+  for (int cause = 0; cause < kStallCauses; ++cause) {
+    const double seconds = absl::ToDoubleSeconds(stalls[cause]);
+    statistics.stall_seconds += seconds;
+    statistics.stall_seconds_by_cause.emplace_back(shm::Name(static_cast<shm::StallCause>(cause)),
+                                                   seconds);
+  }
+  return statistics;
+}
+
+}  // namespace geminid::zero

@@ -1,0 +1,68 @@
+// How parameters are packed into chunks, and chunks cut into granules. Pure arithmetic.
+//
+//   chunk (gathered, on the device):  | tensor | tensor |  tensor  | padding |
+//   shards, one per rank:             |     rank 0      |      rank 1        |
+//   granules of a shard:              |   g0   |   g1   |   g0     |   g1    |
+//
+// Tensors are packed in order (next fit), each aligned to 64 bytes; a tensor larger than a chunk
+// has a chunk of its own. A granule is the unit of the optimizer's out-of-place update: all
+// granules have the same size, so one spare serves them all, and a spare costs little when there
+// are many.
+#ifndef GEMINID_CLIENT_ZERO_LAYOUT_H_
+#define GEMINID_CLIENT_ZERO_LAYOUT_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace geminid::zero {
+
+struct TensorShape {
+  uint64_t elements = 0;
+  bool trainable = true;
+};
+
+struct LayoutOptions {
+  int world_size = 1;
+  uint64_t element_bytes = 2;   // of the gathered weight
+  uint64_t chunk_elements = 0;  // 0: search
+  // A chunk's device extent is a multiple of this.
+  uint64_t extent_bytes = 4096;
+};
+
+struct TensorPlace {
+  uint32_t chunk = 0;
+  uint64_t offset = 0;  // elements from the start of the chunk
+};
+
+struct ChunkShape {
+  uint64_t elements = 0;       // padded; world_size * granules * Layout::granule_elements
+  uint64_t used_elements = 0;  // of tensors
+  uint32_t first_granule = 0;  // of this rank's shard, in the layout's numbering
+  uint32_t granules = 0;       // per rank
+  bool trainable = true;
+  std::vector<uint32_t> tensors;  // in order of offset
+};
+
+struct Layout {
+  std::vector<TensorPlace> tensors;
+  std::vector<ChunkShape> chunks;
+  uint64_t chunk_elements = 0;  // of an ordinary chunk
+  uint64_t granule_elements = 0;
+  uint32_t granules = 0;  // per rank, over all chunks
+  uint64_t used_elements = 0;
+  uint64_t padding_elements = 0;  // over all chunks: elements minus used
+};
+
+// INVALID_ARGUMENT for no tensors, a tensor without elements, or sizes beyond 2^40 elements. The
+// search takes the chunk size with the least padding, the smallest of equals, among those from the
+// largest ordinary tensor to twice it, where a tensor is ordinary if it is no larger than the mean
+// plus three standard deviations. Cost: a few thousand packings of the list.
+absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
+                                  const LayoutOptions& options);
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_LAYOUT_H_

@@ -1,0 +1,510 @@
+#include "client/zero/mover.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/accumulate/accumulate.h"
+#include "kernels/norm/norm.h"
+
+namespace geminid::zero {
+namespace {
+
+// What the daemon hands out and what plans are aligned to.
+constexpr uint64_t kExtentUnit = 4096;
+
+absl::Status FromKernel(const char* what, kernels::Status status) {
+  if (status == kernels::Status::kOk) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the ", what, " kernel refused its arguments: ", kernels::StatusName(status)));
+}
+
+collectives::DType ToDType(DataType type) {
+  return type == DataType::kBFloat16 ? collectives::DType::kBFloat16 : collectives::DType::kFloat32;
+}
+
+}  // namespace
+
+Mover::Mover(MoverContext context) : context_(std::move(context)) {
+  const Layout& layout = *context_.layout;
+  chunks_.resize(layout.chunks.size());
+  for (size_t i = 0; i < chunks_.size(); ++i) {
+    const uint64_t bytes = layout.chunks[i].elements * element_bytes();
+    chunks_[i].bytes = (bytes + kExtentUnit - 1) / kExtentUnit * kExtentUnit;
+  }
+  squares_.resize(layout.granules);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+Mover::~Mover() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  // Callbacks of requests still under way use this object.
+  Lock lock(mutex_);
+  changed_.wait(lock, [this] { return callbacks_pending_ == 0; });
+}
+
+// --- asking --------------------------------------------------------------------------------------
+
+void Mover::Gather(uint32_t chunk, std::optional<uint64_t> device_offset, TransferCause cause) {
+  {
+    std::lock_guard lock(mutex_);
+    chunks_[chunk].where = Where::kQueued;
+    queue_.push_back({Task::Kind::kGather, chunk, device_offset, cause});
+    ++in_motion_;
+  }
+  changed_.notify_all();
+}
+
+void Mover::Reduce(uint32_t chunk, bool first, bool last) {
+  {
+    std::lock_guard lock(mutex_);
+    chunks_[chunk].where = Where::kReducing;
+    Task task{Task::Kind::kReduce, chunk, std::nullopt, TransferCause::kWriteBack};
+    task.first = first;
+    task.last = last;
+    queue_.push_back(task);
+    ++in_motion_;
+  }
+  changed_.notify_all();
+}
+
+void Mover::Drop(uint32_t chunk) {
+  {
+    std::lock_guard lock(mutex_);
+    ++in_motion_;
+  }
+  ReleaseExtent(chunk);
+}
+
+// --- waiting -------------------------------------------------------------------------------------
+
+StallCause Mover::CauseOfWait(uint32_t chunk) const {
+  switch (chunks_[chunk].where) {
+    case Where::kQueued:
+      return context_.weights_current(chunk) ? StallCause::kSpace : StallCause::kUpdate;
+    case Where::kCopying:
+      return StallCause::kCopy;
+    default:
+      return StallCause::kGather;
+  }
+}
+
+void Mover::AddStallLocked(StallCause cause, absl::Duration waited) {
+  stalls_[static_cast<size_t>(cause)] += waited;
+  context_.session->AddStall(cause, waited);
+}
+
+std::array<absl::Duration, kStallCauses> Mover::Stalls() const {
+  std::lock_guard lock(mutex_);
+  return stalls_;
+}
+
+absl::Status Mover::WaitResident(uint32_t chunk) {
+  Lock lock(mutex_);
+  absl::Time since = absl::Now();
+  while (status_.ok() && chunks_[chunk].where != Where::kResident) {
+    const StallCause cause = CauseOfWait(chunk);
+    changed_.wait(lock);
+    const absl::Time now = absl::Now();
+    AddStallLocked(cause, now - since);
+    since = now;
+  }
+  return status_;
+}
+
+absl::Status Mover::WaitIdle() {
+  Lock lock(mutex_);
+  const absl::Time since = absl::Now();
+  changed_.wait(lock, [this] { return !status_.ok() || in_motion_ == 0; });
+  AddStallLocked(StallCause::kReduce, absl::Now() - since);
+  return status_;
+}
+
+absl::Status Mover::WaitBelow(uint64_t limit_bytes) {
+  Lock lock(mutex_);
+  const absl::Time since = absl::Now();
+  changed_.wait(lock, [this, limit_bytes] {
+    return !status_.ok() ||
+           std::none_of(chunks_.begin(), chunks_.end(), [limit_bytes](const Motion& chunk) {
+             const bool leaving = chunk.where == Where::kAway || chunk.where == Where::kReducing;
+             return chunk.holds_extent && leaving &&
+                    chunk.device_offset + chunk.bytes > limit_bytes;
+           });
+  });
+  AddStallLocked(StallCause::kSpace, absl::Now() - since);
+  return status_;
+}
+
+bool Mover::IsAway(uint32_t chunk) const {
+  std::lock_guard lock(mutex_);
+  return chunks_[chunk].where == Where::kAway;
+}
+
+bool Mover::IsResident(uint32_t chunk) const {
+  std::lock_guard lock(mutex_);
+  return chunks_[chunk].where == Where::kResident;
+}
+
+double Mover::GradientSquares() const {
+  std::lock_guard lock(mutex_);
+  double sum = 0;
+  for (double square : squares_) sum += square;
+  return sum;
+}
+
+void Mover::ClearGradientSquares() {
+  std::lock_guard lock(mutex_);
+  std::fill(squares_.begin(), squares_.end(), 0.0);
+}
+
+double Mover::HostToDeviceBytesPerSecond() const {
+  std::lock_guard lock(mutex_);
+  const double seconds = absl::ToDoubleSeconds(copying_time_);
+  return seconds > 0 ? static_cast<double>(copied_bytes_) / seconds : 0;
+}
+
+void Mover::Notify(const absl::Status& status) {
+  if (!status.ok()) return Fail(status);
+  { std::lock_guard lock(mutex_); }  // a waiter is either before its check or asleep, not between
+  changed_.notify_all();
+}
+
+void Mover::Fail(const absl::Status& status) {
+  {
+    std::lock_guard lock(mutex_);
+    status_.Update(status);
+  }
+  changed_.notify_all();
+  context_.communicator->Abort(std::string(status.message()));
+}
+
+absl::Status Mover::status() const {
+  std::lock_guard lock(mutex_);
+  return status_;
+}
+
+// --- the thread ----------------------------------------------------------------------------------
+
+void Mover::Loop() {
+  Lock lock(mutex_);
+  for (;;) {
+    if (stop_ || !status_.ok()) return;
+    StartReadyGathers(lock);
+    if (queue_.empty()) {
+      changed_.wait(lock, [this] { return stop_ || !status_.ok() || !queue_.empty(); });
+      continue;
+    }
+    const Task task = queue_.front();
+    if (task.kind == Task::Kind::kGather && chunks_[task.chunk].where != Where::kCopied) {
+      // Nothing was ready a moment ago, and the lock was not given up since.
+      if (NextReadyGather() == nullptr) changed_.wait(lock);
+      continue;
+    }
+    queue_.pop_front();
+    const absl::Status status =
+        task.kind == Task::Kind::kGather ? FinishGather(task, lock) : RunReduce(task, lock);
+    if (!status.ok()) {
+      lock.unlock();
+      Fail(status);
+      return;
+    }
+  }
+}
+
+Mover::Task* Mover::NextReadyGather() {
+  for (Task& task : queue_) {
+    if (task.kind != Task::Kind::kGather || task.started) continue;
+    // Later ones wait for this one: copies are granted in the order in which they are needed.
+    return CanStart(task) ? &task : nullptr;
+  }
+  return nullptr;
+}
+
+bool Mover::CanStart(const Task& task) const {
+  const Motion& mine = chunks_[task.chunk];
+  if (mine.holds_extent || !context_.weights_current(task.chunk)) return false;
+  if (!task.device_offset.has_value()) return true;
+  return std::none_of(chunks_.begin(), chunks_.end(), [&](const Motion& other) {
+    return other.holds_extent && other.device_offset < *task.device_offset + mine.bytes &&
+           *task.device_offset < other.device_offset + other.bytes;
+  });
+}
+
+void Mover::StartReadyGathers(Lock& lock) {
+  for (Task* ready = NextReadyGather(); ready != nullptr; ready = NextReadyGather()) {
+    ready->started = true;
+    const Task task = *ready;
+    Motion& chunk = chunks_[task.chunk];
+    chunk.where = Where::kCopying;
+    chunk.holds_extent = true;
+    chunk.device_offset = task.device_offset.value_or(0);
+    chunk.copies_pending =
+        context_.store->on_device() ? 1 : context_.layout->chunks[task.chunk].granules;
+    callbacks_pending_ += chunk.copies_pending;
+    chunk.copies_began = absl::Now();
+    context_.meter->AddModel(static_cast<int64_t>(chunk.bytes));
+    lock.unlock();
+    StartCopies(task);
+    lock.lock();
+  }
+}
+
+void Mover::StartCopies(const Task& task) {
+  const auto done = [this, chunk = task.chunk](const absl::Status& status) {
+    CopyDone(chunk, status);
+  };
+  const uint64_t offset = task.device_offset.value_or(kAnyOffset);
+  const ChunkId destination = context_.gathered[task.chunk];
+  if (context_.store->on_device()) {
+    context_.session->AllocateExtent(destination, offset, /*may_evict=*/false).Then(done);
+    return;
+  }
+  const ChunkShape& shape = context_.layout->chunks[task.chunk];
+  for (uint32_t g = 0; g < shape.granules; ++g) {
+    TransferSpec spec;
+    spec.source = context_.store->WeightChunk(shape.first_granule + g);
+    spec.destination = destination;
+    spec.destination_offset = ShardOffset(task.chunk) + g * granule_bytes();
+    spec.bytes = granule_bytes();
+    spec.allocate_destination = g == 0;
+    spec.device_offset = offset;
+    spec.cause = task.cause;
+    spec.priority = task.cause == TransferCause::kDemand ? Priority::kUrgent : Priority::kNormal;
+    context_.session->Transfer(spec).Then(done);
+  }
+}
+
+void Mover::CopyDone(uint32_t chunk, const absl::Status& status) {
+  if (!status.ok()) Fail(status);
+  std::lock_guard lock(mutex_);
+  Motion& state = chunks_[chunk];
+  if (--state.copies_pending == 0 && status.ok()) {
+    state.device_offset = context_.session->DeviceOffset(context_.gathered[chunk]);
+    if (state.where == Where::kCopying) state.where = Where::kCopied;
+    if (!context_.store->on_device()) {
+      copied_bytes_ += context_.layout->chunks[chunk].granules * granule_bytes();
+      copying_time_ += absl::Now() - state.copies_began;
+    }
+  }
+  --callbacks_pending_;
+  changed_.notify_all();
+}
+
+absl::Status Mover::FinishGather(const Task& task, Lock& lock) {
+  ++callbacks_pending_;
+  lock.unlock();
+  absl::Status status =
+      context_.store->on_device() ? CopyShardOnDevice(task.chunk) : absl::OkStatus();
+  if (status.ok()) status = AllGather(task.chunk);
+  if (status.ok()) {
+    context_.session->Publish(context_.gathered[task.chunk])
+        .Then([this, chunk = task.chunk](const absl::Status& published) {
+          if (!published.ok()) Fail(published);
+          std::lock_guard guard(mutex_);
+          chunks_[chunk].where = Where::kResident;
+          --in_motion_;
+          --callbacks_pending_;
+          changed_.notify_all();
+        });
+  }
+  lock.lock();
+  if (!status.ok()) --callbacks_pending_;
+  return status;
+}
+
+absl::Status Mover::CopyShardOnDevice(uint32_t chunk) {
+  const ChunkShape& shape = context_.layout->chunks[chunk];
+  for (uint32_t g = 0; g < shape.granules; ++g) {
+    std::memcpy(Shard(chunk) + g * granule_bytes(),
+                context_.store->Current(shape.first_granule + g).weight, granule_bytes());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mover::AllGather(uint32_t chunk) {
+  if (context_.communicator->WorldSize() == 1) return absl::OkStatus();
+  const collectives::DType type = ToDType(context_.data_type);
+  const uint64_t elements = context_.layout->chunks[chunk].elements;
+  const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
+  return context_.communicator->AllGather({Shard(chunk), shard, type},
+                                          {Extent(chunk), elements, type});
+}
+
+// --- gradients -----------------------------------------------------------------------------------
+
+absl::Status Mover::RunReduce(const Task& task, Lock& lock) {
+  lock.unlock();
+  absl::Status status = ReduceScatter(task.chunk);
+  if (status.ok() && context_.accumulate == 1) status = MeasureShard(task.chunk);
+  if (status.ok()) {
+    if (context_.store->on_device()) {
+      status =
+          KeepGradient(task, [&](uint32_t g) { return Shard(task.chunk) + g * granule_bytes(); });
+      if (status.ok()) ReleaseExtent(task.chunk);
+    } else {
+      StartGradientCopies(task);
+      if (context_.accumulate > 1) status = AccumulateStaged(task);
+    }
+  }
+  lock.lock();
+  return status;
+}
+
+// The mean over the ranks, formed in fp32 and rounded once.
+absl::Status Mover::ReduceScatter(uint32_t chunk) {
+  const int world_size = context_.communicator->WorldSize();
+  if (world_size == 1) return absl::OkStatus();
+  const collectives::DType type = ToDType(context_.data_type);
+  const uint64_t elements = context_.layout->chunks[chunk].elements;
+  const uint64_t shard = elements / static_cast<uint64_t>(world_size);
+  return context_.communicator->ReduceScatter({Extent(chunk), elements, type},
+                                              {Shard(chunk), shard, type},
+                                              collectives::ReduceOp::kSum, {1.0 / world_size});
+}
+
+absl::Status Mover::MeasureShard(uint32_t chunk) {
+  const ChunkShape& shape = context_.layout->chunks[chunk];
+  for (uint32_t g = 0; g < shape.granules; ++g) {
+    absl::Status status = Measure(shape.first_granule + g, Shard(chunk) + g * granule_bytes(),
+                                  context_.data_type == DataType::kFloat32);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mover::Measure(uint32_t granule, const std::byte* gradient, bool is_float) {
+  kernels::SquareSum sum;
+  const uint64_t count = context_.layout->granule_elements;
+  const kernels::Status status =
+      is_float
+          ? kernels::AddSquares(reinterpret_cast<const float*>(gradient), count, &sum)
+          : kernels::AddSquares(reinterpret_cast<const kernels::BFloat16*>(gradient), count, &sum);
+  std::lock_guard lock(mutex_);
+  squares_[granule] = sum.sum;
+  return FromKernel("norm", status);
+}
+
+// Where the gradient stays until the update: on the device, or added to the fp32 sum on the host.
+absl::Status Mover::KeepGradient(const Task& task,
+                                 const std::function<const std::byte*(uint32_t)>& source) {
+  const ChunkShape& shape = context_.layout->chunks[task.chunk];
+  for (uint32_t g = 0; g < shape.granules; ++g) {
+    const uint32_t granule = shape.first_granule + g;
+    if (context_.accumulate == 1) {
+      std::memcpy(context_.store->Gradient(granule), source(g), granule_bytes());
+      continue;
+    }
+    absl::Status status = AccumulateGranule(granule, source(g), task.first);
+    if (status.ok() && task.last) {
+      status = Measure(granule, context_.store->Gradient(granule), /*is_float=*/true);
+    }
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mover::AccumulateGranule(uint32_t granule, const std::byte* gradient, bool first) {
+  float* sum = reinterpret_cast<float*>(context_.store->Gradient(granule));
+  const uint64_t count = context_.layout->granule_elements;
+  if (first) std::memset(sum, 0, count * sizeof(float));
+  const float scale = 1.0f / static_cast<float>(context_.accumulate);
+  return FromKernel(
+      "accumulate",
+      context_.data_type == DataType::kBFloat16
+          ? kernels::Accumulate(reinterpret_cast<const kernels::BFloat16*>(gradient), scale, count,
+                                sum)
+          : kernels::Accumulate(reinterpret_cast<const float*>(gradient), scale, count, sum));
+}
+
+void Mover::StartGradientCopies(const Task& task) {
+  const ChunkShape& shape = context_.layout->chunks[task.chunk];
+  const bool staged = context_.accumulate > 1;
+  {
+    std::lock_guard lock(mutex_);
+    chunks_[task.chunk].copies_pending = shape.granules;
+    callbacks_pending_ += shape.granules;
+  }
+  for (uint32_t g = 0; g < shape.granules; ++g) {
+    TransferSpec spec;
+    spec.source = context_.gathered[task.chunk];
+    spec.source_offset = ShardOffset(task.chunk) + g * granule_bytes();
+    spec.destination = staged ? context_.store->StagingChunk(g)
+                              : context_.store->GradientChunk(shape.first_granule + g);
+    spec.bytes = granule_bytes();
+    spec.cause = TransferCause::kWriteBack;
+    spec.priority = Priority::kNormal;
+    context_.session->Transfer(spec).Then([this, task, staged](const absl::Status& status) {
+      GradientCopyDone(task.chunk, /*release=*/!staged, status);
+    });
+  }
+}
+
+void Mover::GradientCopyDone(uint32_t chunk, bool release, const absl::Status& status) {
+  if (!status.ok()) Fail(status);
+  bool last = false;
+  {
+    std::lock_guard lock(mutex_);
+    last = --chunks_[chunk].copies_pending == 0;
+  }
+  if (last && release && status.ok()) ReleaseExtent(chunk);
+  std::lock_guard lock(mutex_);
+  --callbacks_pending_;
+  changed_.notify_all();
+}
+
+absl::Status Mover::AccumulateStaged(const Task& task) {
+  {
+    Lock lock(mutex_);
+    changed_.wait(lock, [&] { return !status_.ok() || chunks_[task.chunk].copies_pending == 0; });
+    if (!status_.ok()) return status_;
+    ++in_motion_;  // the addition below, which outlives the extent
+  }
+  ReleaseExtent(task.chunk);
+  const absl::Status status =
+      KeepGradient(task, [this](uint32_t g) { return context_.store->Staging(g); });
+  {
+    std::lock_guard lock(mutex_);
+    --in_motion_;
+  }
+  changed_.notify_all();
+  return status;
+}
+
+void Mover::ReleaseExtent(uint32_t chunk) {
+  {
+    std::lock_guard lock(mutex_);
+    chunks_[chunk].where = Where::kAway;
+    ++callbacks_pending_;
+  }
+  context_.session->Drop(context_.gathered[chunk]).Then([this, chunk](const absl::Status& status) {
+    if (!status.ok()) Fail(status);
+    std::lock_guard lock(mutex_);
+    chunks_[chunk].holds_extent = false;
+    context_.meter->AddModel(-static_cast<int64_t>(chunks_[chunk].bytes));
+    --in_motion_;
+    --callbacks_pending_;
+    changed_.notify_all();
+  });
+}
+
+// --- places --------------------------------------------------------------------------------------
+
+uint64_t Mover::ShardOffset(uint32_t chunk) const {
+  return static_cast<uint64_t>(context_.communicator->Rank()) *
+         context_.layout->chunks[chunk].granules * granule_bytes();
+}
+
+std::byte* Mover::Extent(uint32_t chunk) const {
+  std::lock_guard lock(mutex_);
+  return context_.session->arena() + chunks_[chunk].device_offset;
+}
+
+std::byte* Mover::Shard(uint32_t chunk) const { return Extent(chunk) + ShardOffset(chunk); }
+
+}  // namespace geminid::zero

@@ -1,0 +1,65 @@
+#include "client/zero/recorder.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace geminid::zero {
+
+void Recorder::BeginMoment(std::vector<uint32_t> chunks) {
+  std::sort(chunks.begin(), chunks.end());
+  chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
+  events_.emplace_back();
+  events_.back().chunks = std::move(chunks);
+}
+
+void Recorder::NoteWorkspace(uint64_t extent_bytes) {
+  if (events_.empty()) return;
+  events_.back().workspace_bytes = std::max(events_.back().workspace_bytes, extent_bytes);
+}
+
+void Recorder::NoteCompute(double seconds) {
+  if (!events_.empty()) events_.back().compute_seconds += seconds;
+}
+
+void Recorder::NoteGradient(uint32_t chunk) {
+  if (!events_.empty()) events_.back().gradients.push_back(chunk);
+}
+
+void Recorder::NoteReduced(uint32_t chunk) {
+  if (!events_.empty()) events_.back().reduced.push_back(chunk);
+}
+
+std::vector<Moment> Recorder::Moments() const {
+  std::vector<Moment> moments;
+  std::set<uint32_t> pinned;  // hold part of a gradient
+  for (const Event& event : events_) {
+    std::set<uint32_t> used(event.chunks.begin(), event.chunks.end());
+    used.insert(pinned.begin(), pinned.end());
+    pinned.insert(event.gradients.begin(), event.gradients.end());
+    for (uint32_t chunk : event.reduced) pinned.erase(chunk);
+    Moment moment;
+    moment.workspace_bytes = event.workspace_bytes;
+    moment.compute_seconds = event.compute_seconds;
+    for (uint32_t chunk : used) {
+      const bool invalidates =
+          std::find(event.reduced.begin(), event.reduced.end(), chunk) != event.reduced.end();
+      moment.uses.push_back({chunk, invalidates});
+    }
+    moments.push_back(std::move(moment));
+  }
+  return moments;
+}
+
+std::vector<uint32_t> Recorder::FirstUseOrder() const {
+  std::vector<uint32_t> order;
+  std::set<uint32_t> seen;
+  for (const Event& event : events_) {
+    for (uint32_t chunk : event.chunks) {
+      if (seen.insert(chunk).second) order.push_back(chunk);
+    }
+  }
+  return order;
+}
+
+}  // namespace geminid::zero

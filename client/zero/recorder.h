@@ -1,0 +1,63 @@
+// What one micro-batch did, operator by operator: the sample that the plan is made from. Pure.
+#ifndef GEMINID_CLIENT_ZERO_RECORDER_H_
+#define GEMINID_CLIENT_ZERO_RECORDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace geminid::zero {
+
+// One moment: from one operator's start to the next one's.
+struct Moment {
+  struct Use {
+    uint32_t chunk = 0;
+    bool invalidates = false;  // afterwards the device copy is a gradient on its way home
+    friend bool operator==(const Use&, const Use&) = default;
+  };
+  std::vector<Use> uses;         // ascending
+  uint64_t workspace_bytes = 0;  // peak extent of non-model memory
+  double compute_seconds = 0;    // without waiting for us
+};
+
+// Records a micro-batch. Not thread-safe.
+class Recorder {
+ public:
+  void Clear() { events_.clear(); }
+
+  // A new moment uses these chunks.
+  void BeginMoment(std::vector<uint32_t> chunks);
+  // Of the current moment.
+  void NoteWorkspace(uint64_t extent_bytes);
+  void NoteCompute(double seconds);
+  // A tensor of the chunk holds a gradient now: the chunk cannot leave before it is reduced.
+  void NoteGradient(uint32_t chunk);
+  // The chunk's reduction begins after the current moment.
+  void NoteReduced(uint32_t chunk);
+
+  bool empty() const { return events_.empty(); }
+  size_t moments() const { return events_.size(); }
+  // The chunks that moment `index` used, ascending.
+  const std::vector<uint32_t>& ChunksOf(size_t index) const { return events_[index].chunks; }
+
+  // The sample. A chunk that holds part of its gradient counts as used by every moment until its
+  // reduction, since it must stay.
+  std::vector<Moment> Moments() const;
+
+  // The trained chunks in the order of their first use.
+  std::vector<uint32_t> FirstUseOrder() const;
+
+ private:
+  struct Event {
+    std::vector<uint32_t> chunks;
+    std::vector<uint32_t> gradients;
+    std::vector<uint32_t> reduced;
+    uint64_t workspace_bytes = 0;
+    double compute_seconds = 0;
+  };
+  std::vector<Event> events_;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_RECORDER_H_

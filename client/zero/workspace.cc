@@ -1,0 +1,135 @@
+#include "client/zero/workspace.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::zero {
+namespace {
+
+constexpr uint64_t kBlockAlignment = 64;
+constexpr uint64_t kNoPlace = ~uint64_t{0};
+
+}  // namespace
+
+Workspace::Block::Block(Block&& other) noexcept
+    : owner_(std::exchange(other.owner_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Workspace::Block& Workspace::Block::operator=(Block&& other) noexcept {
+  std::swap(owner_, other.owner_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Workspace::Block::~Block() {
+  if (owner_ != nullptr) owner_->Free(data_, bytes_);
+}
+
+Workspace::Block Workspace::MakeBlock(Workspace* owner, std::byte* data, uint64_t bytes) {
+  Block block;
+  block.owner_ = owner;
+  block.data_ = data;
+  block.bytes_ = bytes;
+  return block;
+}
+
+ArenaWorkspace::ArenaWorkspace(std::byte* arena, uint64_t arena_bytes, ArenaMeter* meter, Grow grow)
+    : arena_(arena), arena_bytes_(arena_bytes), meter_(meter), grow_(std::move(grow)) {}
+
+uint64_t ArenaWorkspace::PlaceLocked(uint64_t bytes) const {
+  uint64_t top = arena_bytes_;
+  for (const auto& [offset, size] : blocks_) {
+    if (top - (offset + size) >= bytes) return top - bytes;
+    top = offset;
+  }
+  return top >= bytes ? top - bytes : kNoPlace;
+}
+
+uint64_t ArenaWorkspace::ExtentLocked() const {
+  return blocks_.empty() ? 0 : arena_bytes_ - blocks_.rbegin()->first;
+}
+
+absl::StatusOr<Workspace::Block> ArenaWorkspace::Allocate(uint64_t bytes) {
+  const uint64_t rounded =
+      (std::max<uint64_t>(bytes, 1) + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const uint64_t offset = bytes > arena_bytes_ ? kNoPlace : PlaceLocked(rounded);
+    if (offset == kNoPlace) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the device arena of ", arena_bytes_, " bytes has no room for a workspace block of ",
+          bytes, " bytes: ", in_use_bytes_,
+          " bytes of workspace are in use; use a smaller batch or context, or a larger arena"));
+    }
+    const uint64_t extent = arena_bytes_ - offset;
+    if (extent <= reserved_bytes_) {
+      blocks_.emplace(offset, rounded);
+      in_use_bytes_ += rounded;
+      meter_->AddWorkspace(static_cast<int64_t>(rounded));
+      peak_extent_ = std::max(peak_extent_, extent);
+      return MakeBlock(this, arena_ + offset, rounded);
+    }
+    lock.unlock();
+    if (absl::Status status = grow_(extent); !status.ok()) return status;
+    lock.lock();
+    reserved_bytes_ = std::max(reserved_bytes_, extent);
+  }
+}
+
+void ArenaWorkspace::Free(std::byte* data, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  blocks_.erase(static_cast<uint64_t>(data - arena_));
+  in_use_bytes_ -= bytes;
+  meter_->AddWorkspace(-static_cast<int64_t>(bytes));
+}
+
+void ArenaWorkspace::SetReserved(uint64_t extent_bytes) {
+  std::lock_guard lock(mutex_);
+  reserved_bytes_ = extent_bytes;
+}
+
+uint64_t ArenaWorkspace::reserved_bytes() const {
+  std::lock_guard lock(mutex_);
+  return reserved_bytes_;
+}
+
+uint64_t ArenaWorkspace::extent_bytes() const {
+  std::lock_guard lock(mutex_);
+  return ExtentLocked();
+}
+
+uint64_t ArenaWorkspace::in_use_bytes() const {
+  std::lock_guard lock(mutex_);
+  return in_use_bytes_;
+}
+
+uint64_t ArenaWorkspace::TakePeakExtent() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(peak_extent_, ExtentLocked());
+}
+
+absl::Status ArenaWorkspace::Report(uint64_t bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    if (bytes > arena_bytes_) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the trainer uses ", bytes, " bytes of non-model memory, more than the arena's ",
+          arena_bytes_, "; use a smaller batch or a larger arena"));
+    }
+    if (bytes <= reserved_bytes_) {
+      peak_extent_ = std::max(peak_extent_, bytes);
+      return absl::OkStatus();
+    }
+  }
+  if (absl::Status status = grow_(bytes); !status.ok()) return status;
+  std::lock_guard lock(mutex_);
+  reserved_bytes_ = std::max(reserved_bytes_, bytes);
+  peak_extent_ = std::max(peak_extent_, bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::zero

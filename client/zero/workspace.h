@@ -1,0 +1,61 @@
+// The part of the arena that is not model data: blocks from its top, tracked to the byte.
+#ifndef GEMINID_CLIENT_ZERO_WORKSPACE_H_
+#define GEMINID_CLIENT_ZERO_WORKSPACE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "absl/status/status.h"
+#include "client/zero/arena_meter.h"
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+// Thread-safe. A block lies at the highest place that fits, found by walking the blocks in use:
+// trainers hold tens of them, not thousands.
+class ArenaWorkspace final : public Workspace {
+ public:
+  // Called, without locks held, when the blocks are about to reach further down than is reserved:
+  // must reserve the top `extent_bytes` of the arena or say why not.
+  using Grow = std::function<absl::Status(uint64_t extent_bytes)>;
+
+  ArenaWorkspace(std::byte* arena, uint64_t arena_bytes, ArenaMeter* meter, Grow grow);
+
+  absl::StatusOr<Block> Allocate(uint64_t bytes) override;
+
+  // The owner of the reservation says what is reserved now.
+  void SetReserved(uint64_t extent_bytes);
+  uint64_t reserved_bytes() const;
+
+  // From the lowest byte in use to the top.
+  uint64_t extent_bytes() const;
+  uint64_t in_use_bytes() const;
+  // The largest extent since the last call.
+  uint64_t TakePeakExtent();
+  // A framework with an allocator of its own counts as an extent of this size until the next call
+  // of TakePeakExtent.
+  absl::Status Report(uint64_t bytes);
+
+ protected:
+  void Free(std::byte* data, uint64_t bytes) override;
+
+ private:
+  uint64_t PlaceLocked(uint64_t bytes) const;
+  uint64_t ExtentLocked() const;
+
+  std::byte* const arena_;
+  const uint64_t arena_bytes_;
+  ArenaMeter* const meter_;
+  const Grow grow_;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, uint64_t, std::greater<>> blocks_;  // offset to bytes, highest first
+  uint64_t reserved_bytes_ = 0;
+  uint64_t in_use_bytes_ = 0;
+  uint64_t peak_extent_ = 0;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_WORKSPACE_H_

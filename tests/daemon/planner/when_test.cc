@@ -106,19 +106,21 @@ TEST(Schedule, GradientsOnASlowLink_AreWaitedFor) {
 }
 
 TEST(Schedule, ReserveForLoadingAhead_BuysTimeWithBytes) {
-  // Three chunks are used in turn, with a new chunk between any two uses. Four slots hold the three
-  // and one new chunk, which then has no space to be loaded ahead.
+  // Three chunks are used in turn, with three others between any two uses. Four slots hold the
+  // three and one more, so that none is left to load ahead while one of the others is in use.
   Trace trace = Stream(33, 4, 1e-3, 4e-3);
-  for (std::size_t t = 0; t < trace.moments.size(); ++t) {
-    if (t % 2 == 0) trace.moments[t].uses[0].chunk = static_cast<ChunkIndex>(t / 2 % 3 * 2);
+  for (std::size_t t = 0; t < trace.moments.size(); t += 4) {
+    trace.moments[t].uses[0].chunk = static_cast<ChunkIndex>(t % 12);
   }
   PlannerOptions options = TestOptions();
   options.objective = Objective::kBytes;
   const Plan fewest_bytes = Planned(trace, options);
   options.objective = Objective::kStepTime;
   const Plan fastest = Planned(trace, options);
-  EXPECT_EQ(fewest_bytes.h2d_bytes, 3u + 16u);
-  EXPECT_GT(fewest_bytes.stalls.size(), 10u);
+  EXPECT_EQ(fewest_bytes.h2d_bytes, 3u + 24u);
+  // All three are held from moment 8 to 24: two waits between any two of their uses, and the first
+  // load.
+  EXPECT_EQ(fewest_bytes.stalls.size(), 9u);
   EXPECT_GT(fastest.h2d_bytes, fewest_bytes.h2d_bytes);
   EXPECT_EQ(fastest.stalls.size(), 1u);  // the first load of the iteration
 }

@@ -104,7 +104,7 @@ struct Releases {
 struct Outgoing {
   SessionId session{};
   shm::Response response{};
-  std::string error;
+  std::string error{};
 };
 
 enum class CloseReason {
@@ -134,8 +134,8 @@ struct SessionSnapshot {
   SessionState state = SessionState::kAttached;
   bool slow = false;  // a ticket is overdue
   Time opened_at;
-  std::optional<Time> keep_until;  // kKept only
-  uint64_t host_bytes = 0;         // its pools
+  std::optional<Time> keep_until{};  // kKept only
+  uint64_t host_bytes = 0;           // its pools
   uint64_t arena_bytes = 0;
   uint64_t device_in_use_bytes = 0;  // chunks in the arena
   uint64_t workspace_bytes = 0;

@@ -35,17 +35,17 @@ void Engine::HandleRequest(SessionId id, const shm::Request& request, Time now,
   ++counters_.requests;
   Outgoing answer{.session = id};
   const Failure failure = Dispatch(session, request, now, &answer.response);
-  answer.response.request_id = request.request_id;
+  shm::Response& response = answer.response;
+  response.request_id = request.request_id;
   if (!failure.ok()) {
     ++counters_.request_errors;
-    answer.response = {.request_id = request.request_id,
-                       .op = shm::ResponseOp::kError,
-                       .status = static_cast<uint16_t>(failure.status.code()),
-                       .error_code = static_cast<uint8_t>(failure.reason)};
+    response.op = shm::ResponseOp::kError;
+    response.status = static_cast<uint16_t>(failure.status.code());
+    response.error_code = static_cast<uint8_t>(failure.reason);
     answer.error = std::string(failure.status.message());
     out->push_back(std::move(answer));
   } else if (IsAnswered(request.op) && (request.flags & shm::kNoReply) == 0) {
-    answer.response.op = shm::ResponseOp::kDone;
+    response.op = shm::ResponseOp::kDone;
     out->push_back(std::move(answer));
   }
   GrantTransfers(now, out);

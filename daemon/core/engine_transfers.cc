@@ -200,15 +200,17 @@ shm::Response Engine::Describe(const Session& session, const Ticket& ticket) con
   const Chunk& on_device = *session.Find(load ? request.destination : request.source);
   const uint64_t home_offset = load ? request.source_offset : request.destination_offset;
   const uint64_t device_offset = load ? request.destination_offset : request.source_offset;
-  return {.request_id = request.request_id,
-          .op = shm::ResponseOp::kTicket,
-          .direction = request.direction,
-          .completion_index = ticket.completion_index,
-          .ticket = shm::Value(ticket.id),
-          .pool = at_home.pool,
-          .host_offset = at_home.home_offset + home_offset,
-          .device_offset = StatusOf(on_device).device_offset() + device_offset,
-          .bytes = request.bytes};
+  shm::Response response{};
+  response.request_id = request.request_id;
+  response.op = shm::ResponseOp::kTicket;
+  response.direction = request.direction;
+  response.completion_index = ticket.completion_index;
+  response.ticket = shm::Value(ticket.id);
+  response.pool = at_home.pool;
+  response.host_offset = at_home.home_offset + home_offset;
+  response.device_offset = StatusOf(on_device).device_offset() + device_offset;
+  response.bytes = request.bytes;
+  return response;
 }
 
 Engine::Failure Engine::TransferDone(Session* session, const shm::Request& request) {

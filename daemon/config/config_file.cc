@@ -1,0 +1,225 @@
+#include "daemon/config/config_file.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "daemon/config/suggest.h"
+
+namespace geminid::config {
+namespace {
+
+using ::google::protobuf::Descriptor;
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::TextFormat;
+
+std::vector<std::string> FieldNames(const Descriptor* descriptor) {
+  std::vector<std::string> names;
+  for (int i = 0; i < descriptor->field_count(); ++i) names.push_back(descriptor->field(i)->name());
+  return names;
+}
+
+std::string UnknownKey(const std::string& key, const Descriptor* descriptor) {
+  const std::vector<std::string> known = FieldNames(descriptor);
+  return absl::StrCat(key, ": unknown key; known here: ", absl::StrJoin(known, ", "),
+                      DidYouMean(key, known));
+}
+
+class Problems {
+ public:
+  explicit Problems(const std::string& path) : path_(path) {}
+  void Add(Position position, const std::string& problem) {
+    lines_.push_back(absl::StrCat(path_, ":", position.line, ":", position.column, ": ", problem));
+  }
+  bool empty() const { return lines_.empty(); }
+  absl::Status ToStatus() const { return absl::InvalidArgumentError(absl::StrJoin(lines_, "\n")); }
+
+ private:
+  const std::string path_;
+  std::vector<std::string> lines_;
+};
+
+// --- textproto ---------------------------------------------------------------------------------
+
+// Rewrites protobuf's words for the one mistake that people make most.
+class TextErrors : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit TextErrors(Problems* problems) : problems_(problems) {}
+  void AddError(int line, int column, const std::string& message) override {
+    problems_->Add({line + 1, column + 1}, Reword(message));
+  }
+
+ private:
+  static std::string Reword(const std::string& message) {
+    // Message type "geminid.v1.Config" has no field named "sokcet".
+    const std::vector<std::string> parts = absl::StrSplit(message, '"');
+    if (parts.size() < 4 || !absl::StrContains(parts[2], "has no field named")) return message;
+    const Descriptor* descriptor = v1::Config::descriptor()->file()->FindMessageTypeByName(
+        std::string(absl::StripPrefix(parts[1], "geminid.v1.")));
+    return descriptor == nullptr ? message : UnknownKey(parts[3], descriptor);
+  }
+
+  Problems* const problems_;
+};
+
+void CollectPositions(const Message& message, TextFormat::ParseInfoTree* tree,
+                      const std::string& prefix, std::map<std::string, Position>* positions) {
+  const Descriptor* descriptor = message.GetDescriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor* field = descriptor->field(i);
+    const int count = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;
+    for (int k = 0; k < count; ++k) {
+      const TextFormat::ParseLocation at = tree->GetLocation(field, field->is_repeated() ? k : -1);
+      if (at.line < 0) continue;
+      const std::string key = absl::StrCat(prefix, field->name(),
+                                           field->is_repeated() ? absl::StrCat("[", k, "]") : "");
+      (*positions)[key] = {at.line + 1, at.column + 1};
+      if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+      CollectPositions(message.GetReflection()->GetRepeatedMessage(message, field, k),
+                       tree->GetTreeForNested(field, k), key + ".", positions);
+    }
+  }
+}
+
+void ParseText(const std::string& text, ConfigFile* file, Problems* problems) {
+  TextErrors errors(problems);
+  TextFormat::ParseInfoTree tree;
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.WriteLocationsTo(&tree);
+  if (!parser.ParseFromString(text, &file->config)) return;
+  CollectPositions(file->config, &tree, "", &file->positions);
+}
+
+// --- JSON --------------------------------------------------------------------------------------
+
+class JsonReader {
+ public:
+  JsonReader(ConfigFile* file, Problems* problems) : file_(file), problems_(problems) {}
+
+  void ReadObject(const JsonValue& object, const std::string& prefix, Message* message) {
+    if (object.type != JsonValue::Type::kObject) {
+      problems_->Add(object.position, "expected an object in braces");
+      return;
+    }
+    for (const JsonValue::Member& member : object.members) {
+      // Protobuf's JSON names are in lower camel case; those of the .proto file are as good.
+      const Descriptor* descriptor = message->GetDescriptor();
+      const FieldDescriptor* field = descriptor->FindFieldByName(member.key);
+      if (field == nullptr) field = descriptor->FindFieldByCamelcaseName(member.key);
+      if (field == nullptr) {
+        problems_->Add(member.position, UnknownKey(member.key, descriptor));
+      } else if (file_->positions.count(prefix + field->name()) > 0) {
+        problems_->Add(member.position, absl::StrCat(member.key, ": given twice"));
+      } else if (field->is_repeated()) {
+        ReadArray(member.value, prefix + field->name(), field, message);
+      } else {
+        file_->positions[prefix + field->name()] = member.position;
+        ReadScalar(member.value, field, message);
+      }
+    }
+  }
+
+ private:
+  // All repeated fields of the configuration are messages.
+  void ReadArray(const JsonValue& value, const std::string& key, const FieldDescriptor* field,
+                 Message* message) {
+    if (value.type != JsonValue::Type::kArray) {
+      problems_->Add(value.position,
+                     absl::StrCat(field->name(), ": expected an array in brackets"));
+      return;
+    }
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      const std::string item_key = absl::StrCat(key, "[", i, "]");
+      file_->positions[item_key] = value.items[i].position;
+      ReadObject(value.items[i], item_key + ".",
+                 message->GetReflection()->AddMessage(message, field));
+    }
+  }
+
+  void ReadScalar(const JsonValue& value, const FieldDescriptor* field, Message* message) {
+    const auto* reflection = message->GetReflection();
+    uint32_t number;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
+        value.type == JsonValue::Type::kString) {
+      reflection->SetString(message, field, value.text);
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL &&
+               value.type == JsonValue::Type::kBool) {
+      reflection->SetBool(message, field, value.boolean);
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT32 &&
+               value.type == JsonValue::Type::kNumber && absl::SimpleAtoi(value.text, &number)) {
+      reflection->SetUInt32(message, field, number);
+    } else {
+      problems_->Add(value.position, absl::StrCat(field->name(), ": expected ", Expected(field)));
+    }
+  }
+
+  static const char* Expected(const FieldDescriptor* field) {
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_STRING:
+        return "a string in double quotes";
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return "true or false";
+      default:
+        return "a whole number from 0 to 4294967295";
+    }
+  }
+
+  ConfigFile* const file_;
+  Problems* const problems_;
+};
+
+void ParseJsonConfig(const std::string& text, ConfigFile* file, Problems* problems) {
+  JsonValue value;
+  JsonError error;
+  if (!ParseJson(text, &value, &error)) {
+    problems->Add(error.position, error.problem);
+    return;
+  }
+  JsonReader(file, problems).ReadObject(value, "", &file->config);
+}
+
+}  // namespace
+
+absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& path, const std::string& text) {
+  ConfigFile file;
+  file.path = path;
+  Problems problems(path);
+  if (absl::EndsWith(path, ".textproto")) {
+    ParseText(text, &file, &problems);
+  } else if (absl::EndsWith(path, ".json")) {
+    ParseJsonConfig(text, &file, &problems);
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a configuration file ends in .textproto or .json"));
+  }
+  if (!problems.empty()) return problems.ToStatus();
+  return file;
+}
+
+absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the file cannot be opened"));
+  }
+  std::string text(kMaxConfigFileBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (stream.bad()) return absl::InvalidArgumentError(absl::StrCat(path, ": it cannot be read"));
+  if (text.size() > kMaxConfigFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": larger than ", kMaxConfigFileBytes, " bytes"));
+  }
+  return ParseConfigFile(path, text);
+}
+
+}  // namespace geminid::config

@@ -1,0 +1,69 @@
+// What the daemon was told, after all of it was read, checked and given units.
+//
+// A flag beats the environment, which beats the file, which beats the built-in value; where each
+// value came from is kept. Everything wrong is reported at once, each problem with its place.
+#ifndef GEMINID_DAEMON_CONFIG_SETTINGS_H_
+#define GEMINID_DAEMON_CONFIG_SETTINGS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/os/log.h"
+#include "geminid/v1/config.pb.h"
+
+namespace geminid::config {
+
+struct TenantQuota {
+  std::string tenant;  // "uid:1000"; "*": everyone without a line of their own
+  std::optional<uint64_t> host_bytes;
+  std::optional<uint64_t> device_bytes;
+};
+
+struct Origin {
+  std::string key;
+  std::string value;
+  std::string
+      origin;  // "flag --socket", "environment GEMINID_SOCKET", "file PATH:LINE", "built-in"
+};
+
+struct Settings {
+  std::string socket;
+  std::string metrics_host;  // empty: no metrics port
+  uint16_t metrics_port = 0;
+  std::optional<uint64_t> host_bytes;    // none: the daemon's own share of the RAM
+  std::optional<uint64_t> device_bytes;  // the same
+  mode_t socket_mode = 0;
+  absl::Duration keep_time;
+  os::LogLevel log_level = os::LogLevel::kInfo;
+  os::LogFormat log_format = os::LogFormat::kText;
+  uint32_t tickets_in_flight = 0;
+  uint64_t bytes_in_flight = 0;
+  std::vector<TenantQuota> quotas;
+  bool huge_pages = false;
+
+  v1::Config effective;         // the same, as texts
+  std::vector<Origin> origins;  // one per key, in the order of config.proto
+};
+
+struct SettingsSources {
+  std::string config_path;                   // flag --config; empty: $GEMINID_CONFIG, or no file
+  std::map<std::string, std::string> flags;  // by key; only those that were given
+  // The value of an environment variable, if set. Only the variables in settings.cc are asked for.
+  std::function<std::optional<std::string>(const std::string& name)> environment;
+};
+
+// INVALID_ARGUMENT with one line per problem, each beginning with the place: "PATH:LINE:COLUMN: ",
+// "flag --host-memory: " or "environment GEMINID_SOCKET: ".
+absl::StatusOr<Settings> ResolveSettings(const SettingsSources& sources);
+
+}  // namespace geminid::config
+
+#endif  // GEMINID_DAEMON_CONFIG_SETTINGS_H_

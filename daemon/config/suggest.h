@@ -1,0 +1,18 @@
+// "Did you mean": the known word nearest to one that is not known.
+#ifndef GEMINID_DAEMON_CONFIG_SUGGEST_H_
+#define GEMINID_DAEMON_CONFIG_SUGGEST_H_
+
+#include <string>
+#include <vector>
+
+namespace geminid::config {
+
+// Insertions, deletions, substitutions and swaps of neighbours that make `a` into `b`.
+int EditDistance(const std::string& a, const std::string& b);
+
+// "; did you mean 'socket'?" when a word of `known` is near enough to be meant, else nothing.
+std::string DidYouMean(const std::string& word, const std::vector<std::string>& known);
+
+}  // namespace geminid::config
+
+#endif  // GEMINID_DAEMON_CONFIG_SUGGEST_H_

@@ -1,0 +1,207 @@
+// The program geminid: parses, wires, runs. Everything else is in daemon/service.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/config/settings.h"
+#include "daemon/os/event.h"
+#include "daemon/os/log.h"
+#include "daemon/os/sys.h"
+#include "daemon/service/daemon.h"
+#include "daemon/service/version.h"
+
+namespace geminid {
+namespace {
+
+// sysexits.h, which systemd shows by name.
+constexpr int kExitUsage = 64;
+constexpr int kExitUnavailable = 69;
+constexpr int kExitInternal = 70;
+constexpr int kExitOs = 71;
+constexpr int kExitPermission = 77;
+constexpr int kExitConfig = 78;
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return EXIT_SUCCESS;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kNotFound:
+      return kExitConfig;
+    case absl::StatusCode::kUnavailable:
+      return kExitUnavailable;
+    case absl::StatusCode::kPermissionDenied:
+      return kExitPermission;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitOs;
+    default:
+      return kExitInternal;
+  }
+}
+
+struct CommandLine {
+  std::string config;
+  bool check_config = false;
+  bool is_private = false;
+  std::string parent_pid;
+  std::string ready_fd;
+  std::map<std::string, std::string> settings;  // by key of the configuration
+};
+
+struct SettingFlag {
+  const char* flag;
+  const char* key;
+  const char* help;
+};
+// Texts all of them: they are parsed with the rules of the configuration file.
+constexpr SettingFlag kSettingFlags[] = {
+    {"--socket", "socket", "Path of the gRPC socket; PATH.attach and PATH.lock appear beside it"},
+    {"--metrics-listen", "metrics_listen", "ADDRESS:PORT for Prometheus; port 0 is any free one"},
+    {"--host-memory", "host_memory", "Most host memory to hand out, such as 64GiB"},
+    {"--device-memory", "device_memory", "Most memory of the host device to hand out"},
+    {"--log-level", "log_level", "debug, info, warning or error"},
+    {"--log-format", "log_format", "text or json"},
+};
+
+// The exit code, when there is nothing to run.
+std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
+  CLI::App app(
+      "geminid: makes one node's GPU memory, host memory and disk one memory for training");
+  app.set_version_flag("--version", absl::StrCat("geminid ", service::kVersion));
+  app.add_option("--config", line->config, "Configuration file, .textproto or .json");
+  app.add_flag("--check-config", line->check_config,
+               "Check the configuration and exit: 0 if it is good, 78 if not");
+  std::map<std::string, std::string> values;
+  for (const SettingFlag& setting : kSettingFlags) {
+    app.add_option(setting.flag, values[setting.key], setting.help);
+  }
+  app.add_flag("--private", line->is_private,
+               "Serve one process tree: end once the parent has ended and no session is attached");
+  app.add_option("--parent-pid", line->parent_pid,
+                 "The parent of --private; by default, who "
+                 "started this program");
+  app.add_option("--ready-fd", line->ready_fd,
+                 "Write 'ready' and a newline to this descriptor once clients can connect, and "
+                 "close it");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EXIT_SUCCESS : kExitUsage;
+  }
+  for (const SettingFlag& setting : kSettingFlags) {
+    if (app.count(setting.flag) > 0) line->settings[setting.key] = values[setting.key];
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Environment(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+int Fail(const std::string& message, int exit_code) {
+  std::cerr << "geminid: " << message << std::endl;
+  return exit_code;
+}
+
+// So that no socket of ours ever gets the number of a standard stream.
+void FillStandardStreams() {
+  while (true) {
+    const int fd = ::open("/dev/null", O_RDWR);
+    if (fd > STDERR_FILENO) ::close(fd);
+    if (fd < 0 || fd > STDERR_FILENO) return;
+  }
+}
+
+// A session costs about eight descriptors; the soft limit of 1024 is for select(2), not for us.
+void RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void SayReady(const service::Daemon& daemon, os::LogFormat format, int ready_fd) {
+  std::string line = absl::StrCat("geminid ready: socket ", daemon.socket());
+  if (!daemon.metrics_address().empty()) {
+    absl::StrAppend(&line, " metrics http://", daemon.metrics_address(), "/metrics");
+  }
+  if (format == os::LogFormat::kJson) {
+    os::Log(os::LogLevel::kInfo, line);
+  } else {
+    std::cerr << line << std::endl;
+  }
+  if (ready_fd < 0) return;
+  const std::string word = "ready\n";
+  (void)!os::RetryOnEintr([&] { return ::write(ready_fd, word.data(), word.size()); });
+  ::close(ready_fd);
+}
+
+int Serve(const config::Settings& settings, pid_t parent_pid, int ready_fd) {
+  service::DaemonOptions options;
+  options.parent_pid = parent_pid;
+  absl::StatusOr<os::Fd> signals = os::CreateSignalFd({SIGTERM, SIGINT});
+  if (!signals.ok()) return Fail(std::string(signals.status().message()), kExitOs);
+  options.signal_fd = *std::move(signals);
+  absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
+      service::Daemon::Start(settings, std::move(options));
+  if (!daemon.ok()) {
+    return Fail(std::string(daemon.status().message()), ExitCodeOf(daemon.status()));
+  }
+  SayReady(**daemon, settings.log_format, ready_fd);
+  (*daemon)->Run();
+  return EXIT_SUCCESS;
+}
+
+int Main(int argc, char** argv) {
+  FillStandardStreams();
+  CommandLine line;
+  if (const std::optional<int> exit_code = Parse(argc, argv, &line)) return *exit_code;
+  absl::StatusOr<config::Settings> settings = config::ResolveSettings(
+      {.config_path = line.config, .flags = line.settings, .environment = Environment});
+  if (!settings.ok()) return Fail(std::string(settings.status().message()), kExitConfig);
+  if (line.check_config) {
+    std::cout << "the configuration is good" << std::endl;
+    return EXIT_SUCCESS;
+  }
+  int ready_fd = -1;
+  if (!line.ready_fd.empty() && (!absl::SimpleAtoi(line.ready_fd, &ready_fd) ||
+                                 ::fcntl(ready_fd, F_SETFD, FD_CLOEXEC) != 0)) {
+    return Fail(absl::StrCat("--ready-fd: '", line.ready_fd, "' is no open descriptor"),
+                kExitUsage);
+  }
+  pid_t parent_pid = 0;
+  if (line.is_private) {
+    parent_pid = ::getppid();
+    if (!line.parent_pid.empty() &&
+        (!absl::SimpleAtoi(line.parent_pid, &parent_pid) || parent_pid <= 0)) {
+      return Fail(absl::StrCat("--parent-pid: '", line.parent_pid, "' is no process number"),
+                  kExitUsage);
+    }
+    // An interrupt typed at the terminal is for the program; the daemon ends when that has ended.
+    ::setsid();
+  } else if (!line.parent_pid.empty()) {
+    return Fail("--parent-pid needs --private", kExitUsage);
+  }
+  os::ConfigureLog(settings->log_level, settings->log_format);
+  ::signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
+  return Serve(*settings, parent_pid, ready_fd);
+}
+
+}  // namespace
+}  // namespace geminid
+
+int main(int argc, char** argv) { return geminid::Main(argc, argv); }

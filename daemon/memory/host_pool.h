@@ -1,0 +1,59 @@
+// Memory handed to one session as one descriptor: host pools, and the slabs of the host device.
+#ifndef GEMINID_DAEMON_MEMORY_HOST_POOL_H_
+#define GEMINID_DAEMON_MEMORY_HOST_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/os/fd.h"
+#include "daemon/os/machine.h"
+
+namespace geminid::memory {
+
+// Every pool and slab is a multiple of it.
+inline constexpr uint64_t kPageBytes = 4096;
+
+struct PoolOptions {
+  std::string name;  // shown in /proc/<pid>/maps of whoever maps it
+  uint64_t bytes = 0;
+  int numa_node = -1;  // -1: wherever the populating threads run
+  bool huge_pages = false;
+  const std::atomic<bool>* cancelled = nullptr;  // may be null; true ends Create early
+};
+
+// A sealed memfd of exactly the bytes asked for, all of them backed by zeroed pages before Create
+// returns: memory that was promised is there, and training never waits for a first touch. Nothing
+// of it is mapped here afterwards. Never used for another session: a forked child of a dead client
+// may still write to it, so pools are dropped and made anew.
+class HostPool {
+ public:
+  // Populates with as many threads as pay (0.2 to 0.5 s/GiB with one). RESOURCE_EXHAUSTED when the
+  // machine has less available than asked for, before anything is touched: memory that the kernel
+  // merely promises ends in the OOM killer. CANCELLED when *cancelled became true.
+  static absl::StatusOr<HostPool> Create(const PoolOptions& options, const os::Machine& machine);
+
+  const os::Fd& fd() const { return fd_; }
+  uint64_t bytes() const { return bytes_; }
+  int numa_node() const { return numa_node_; }
+  bool huge_pages() const { return huge_pages_; }
+  double populate_seconds() const { return populate_seconds_; }
+
+ private:
+  HostPool() = default;
+
+  os::Fd fd_;
+  uint64_t bytes_ = 0;
+  int numa_node_ = -1;
+  bool huge_pages_ = false;
+  double populate_seconds_ = 0;
+};
+
+// True when `bytes` can come from reserved huge pages of this machine: whole pages, and enough
+// free.
+bool FitsHugePages(uint64_t bytes, const os::HugePages& pages);
+
+}  // namespace geminid::memory
+
+#endif  // GEMINID_DAEMON_MEMORY_HOST_POOL_H_

@@ -1,0 +1,80 @@
+#include "daemon/memory/session_segments.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/memory/host_pool.h"
+
+namespace geminid::memory {
+namespace {
+
+constexpr uint64_t RoundUpToPage(uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+struct Segment {
+  os::Fd fd;
+  os::Mapping mapping;
+};
+
+absl::StatusOr<Segment> CreateSegment(const std::string& name, uint64_t bytes) {
+  absl::StatusOr<os::Fd> fd = os::CreateSealedMemfd(name, RoundUpToPage(bytes));
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(*fd, RoundUpToPage(bytes));
+  if (!mapping.ok()) return mapping.status();
+  return Segment{*std::move(fd), *std::move(mapping)};
+}
+
+// Fresh memfds are zero, which is the empty value of every other field.
+void InitialiseState(shm::StateSegment* segment, shm::SessionId session, uint64_t daemon_epoch) {
+  shm::StateHeader& header = segment->header;
+  header.magic = shm::kStateMagic;
+  header.version = shm::kLayoutVersion;
+  header.size_of_header = sizeof(shm::StateHeader);
+  header.max_chunks = shm::kMaxChunks;
+  header.ring_entries = shm::kRingEntries;
+  header.session_id = shm::Value(session);
+  header.daemon_epoch.store(daemon_epoch);
+  header.phase.store(static_cast<uint32_t>(shm::Phase::kServing));
+}
+
+void InitialiseClient(shm::ClientSegment* segment) {
+  segment->header.magic = shm::kClientMagic;
+  segment->header.version = shm::kLayoutVersion;
+  segment->header.size_of_header = sizeof(shm::ClientHeader);
+  segment->header.max_chunks = shm::kMaxChunks;
+}
+
+void InitialiseCommit(shm::CommitHeader* header) {
+  header->magic = shm::kCommitMagic;
+  header->version = shm::kCommitVersion;
+  header->size_of_record = sizeof(shm::CommitRecord);
+}
+
+}  // namespace
+
+absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
+                                                        uint64_t daemon_epoch) {
+  const std::string name = absl::StrCat("geminid-session", shm::Value(session));
+  absl::StatusOr<Segment> state = CreateSegment(name + "-state", sizeof(shm::StateSegment));
+  if (!state.ok()) return state.status();
+  absl::StatusOr<Segment> client = CreateSegment(name + "-client", sizeof(shm::ClientSegment));
+  if (!client.ok()) return client.status();
+  absl::StatusOr<Segment> commit = CreateSegment(name + "-commit", sizeof(shm::CommitSegment));
+  if (!commit.ok()) return commit.status();
+  absl::StatusOr<os::Fd> read_only = os::ReopenReadOnly(state->fd);
+  if (!read_only.ok()) return read_only.status();
+
+  SessionSegments segments;
+  segments.state_read_only_ = *std::move(read_only);
+  segments.state_map_ = std::move(state->mapping);
+  segments.client_ = std::move(client->fd);
+  segments.client_map_ = std::move(client->mapping);
+  segments.commit_ = std::move(commit->fd);
+  InitialiseState(segments.state(), session, daemon_epoch);
+  InitialiseClient(segments.client());
+  InitialiseCommit(reinterpret_cast<shm::CommitHeader*>(commit->mapping.data()));
+  return segments;
+}
+
+}  // namespace geminid::memory

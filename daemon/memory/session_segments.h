@@ -1,0 +1,44 @@
+// The shared memory of one session: its state, client and commit segments, created, sealed, mapped
+// and given their headers.
+#ifndef GEMINID_DAEMON_MEMORY_SESSION_SEGMENTS_H_
+#define GEMINID_DAEMON_MEMORY_SESSION_SEGMENTS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "daemon/os/memfd.h"
+#include "proto/shm/commit_layout.h"
+#include "proto/shm/session_layout.h"
+#include "proto/shm/types.h"
+
+namespace geminid::memory {
+
+// Owns the memory and both of its descriptors. The client writes into client() and commit() at any
+// time and whatever it likes: read each field once, then check it.
+class SessionSegments {
+ public:
+  static absl::StatusOr<SessionSegments> Create(shm::SessionId session, uint64_t daemon_epoch);
+
+  shm::StateSegment* state() const {
+    return reinterpret_cast<shm::StateSegment*>(state_map_.data());
+  }
+  shm::ClientSegment* client() const {
+    return reinterpret_cast<shm::ClientSegment*>(client_map_.data());
+  }
+
+  // For the client: the state segment cannot be mapped writable.
+  const os::Fd& state_fd() const { return state_read_only_; }
+  const os::Fd& client_fd() const { return client_; }
+  const os::Fd& commit_fd() const { return commit_; }
+
+ private:
+  os::Fd state_read_only_;
+  os::Fd client_;
+  os::Fd commit_;
+  os::Mapping state_map_;
+  os::Mapping client_map_;
+};
+
+}  // namespace geminid::memory
+
+#endif  // GEMINID_DAEMON_MEMORY_SESSION_SEGMENTS_H_

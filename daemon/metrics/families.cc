@@ -1,0 +1,218 @@
+#include "daemon/metrics/families.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::metrics {
+namespace {
+
+using ::prometheus::ClientMetric;
+using ::prometheus::MetricFamily;
+using ::prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+constexpr std::array<shm::Tier, 3> kTiers = {shm::Tier::kDevice, shm::Tier::kHost,
+                                             shm::Tier::kDisk};
+constexpr std::array<shm::Direction, 2> kBothDirections = {shm::Direction::kHostToDevice,
+                                                           shm::Direction::kDeviceToHost};
+constexpr double kSecondsPerNanosecond = 1e-9;
+
+MetricFamily NewFamily(const char* name, const char* help, MetricType type) {
+  MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  return family;
+}
+
+void Add(MetricFamily* family, Labels labels, double value) {
+  ClientMetric& metric = family->metric.emplace_back();
+  metric.label = std::move(labels);
+  if (family->type == MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+}
+
+MetricFamily Single(const char* name, const char* help, MetricType type, double value) {
+  MetricFamily family = NewFamily(name, help, type);
+  Add(&family, {}, value);
+  return family;
+}
+
+void AddTiers(const Reading& reading, std::vector<MetricFamily>* families) {
+  MetricFamily capacity =
+      NewFamily("geminid_tier_capacity_bytes", "Memory of the tier that may be handed out.",
+                MetricType::Gauge);
+  MetricFamily bytes = NewFamily(
+      "geminid_tier_bytes",
+      "Memory of the tier: in_use by chunks, reserved without a chunk in it, free. They add up to "
+      "the capacity.",
+      MetricType::Gauge);
+  for (size_t i = 0; i < kTiers.size(); ++i) {
+    const std::string tier = shm::Name(kTiers[i]);
+    const core::TierTotals& totals = reading.tiers[i];
+    Add(&capacity, {{"tier", tier}}, static_cast<double>(totals.capacity_bytes));
+    Add(&bytes, {{"tier", tier}, {"state", "in_use"}}, static_cast<double>(totals.in_use_bytes));
+    Add(&bytes, {{"tier", tier}, {"state", "reserved"}},
+        static_cast<double>(totals.reserved_bytes));
+    Add(&bytes, {{"tier", tier}, {"state", "free"}}, static_cast<double>(totals.free_bytes));
+  }
+  MetricFamily in_use =
+      NewFamily("geminid_in_use_bytes", "Memory of chunks by what is in them.", MetricType::Gauge);
+  std::map<std::pair<shm::Tier, shm::ChunkKind>, uint64_t> sums;
+  for (const shm::Tier tier : kTiers) {
+    for (int kind = 1; kind <= static_cast<int>(shm::ChunkKind::kGeneric); ++kind) {
+      sums[{tier, static_cast<shm::ChunkKind>(kind)}] = 0;
+    }
+  }
+  for (const core::LedgerLine& line : reading.lines) sums[{line.tier, line.kind}] += line.bytes;
+  for (const auto& [key, sum] : sums) {
+    Add(&in_use, {{"tier", shm::Name(key.first)}, {"kind", shm::Name(key.second)}},
+        static_cast<double>(sum));
+  }
+  families->insert(families->end(), {capacity, bytes, in_use});
+}
+
+void AddTransfers(const Reading& reading, std::vector<MetricFamily>* families) {
+  MetricFamily bytes =
+      NewFamily("geminid_transfer_bytes_total", "Bytes copied under tickets.", MetricType::Counter);
+  MetricFamily count =
+      NewFamily("geminid_transfers_total", "Copies made under tickets.", MetricType::Counter);
+  MetricFamily in_flight = NewFamily(
+      "geminid_tickets_in_flight", "Copies granted and not reported complete.", MetricType::Gauge);
+  for (const shm::Direction direction : kBothDirections) {
+    const std::string name = shm::Name(direction);
+    for (int i = 1; i < core::kCauses; ++i) {
+      const auto cause = static_cast<shm::TransferCause>(i);
+      const core::TransferCount& total = reading.transfers.At(direction, cause);
+      const Labels labels = {{"direction", name}, {"cause", shm::Name(cause)}};
+      Add(&bytes, labels, static_cast<double>(total.bytes));
+      Add(&count, labels, static_cast<double>(total.transfers));
+    }
+    Add(&in_flight, {{"direction", name}},
+        reading.tickets_in_flight[static_cast<size_t>(core::Index(direction))]);
+  }
+  families->insert(families->end(), {bytes, count, in_flight});
+  families->push_back(Single("geminid_overdue_tickets_total",
+                             "Tickets that were not complete in time.", MetricType::Counter,
+                             static_cast<double>(reading.overdue_tickets)));
+}
+
+struct WorkloadSums {
+  std::array<double, shm::kStallCauses> stall_seconds{};
+  double plan_bytes = 0;
+  double plan_bound_bytes = 0;
+};
+
+// The first pairs by name, so that the choice does not change from scrape to scrape.
+std::map<std::pair<std::string, std::string>, WorkloadSums> SumWorkloads(const Reading& reading) {
+  std::map<std::pair<std::string, std::string>, WorkloadSums> sums;
+  for (const SessionReading& session : reading.sessions) {
+    std::pair<std::string, std::string> key = {session.workload, absl::StrCat(session.rank)};
+    if (sums.count(key) == 0 && sums.size() >= kMaxWorkloadRanks) key = {"other", "other"};
+    WorkloadSums& sum = sums[key];
+    for (size_t i = 0; i < sum.stall_seconds.size(); ++i) {
+      sum.stall_seconds[i] +=
+          static_cast<double>(session.stall_nanoseconds[i]) * kSecondsPerNanosecond;
+    }
+    sum.plan_bytes += static_cast<double>(session.plan_transfer_bytes);
+    sum.plan_bound_bytes += static_cast<double>(session.plan_transfer_bytes_lower_bound);
+  }
+  return sums;
+}
+
+void AddWorkloads(const Reading& reading, std::vector<MetricFamily>* families) {
+  MetricFamily stall =
+      NewFamily("geminid_client_stall_seconds_total",
+                "Time a rank's computation waited, as the client counts it.", MetricType::Counter);
+  MetricFamily plan =
+      NewFamily("geminid_plan_transfer_bytes",
+                "Host-to-device bytes per iteration by the rank's plan.", MetricType::Gauge);
+  MetricFamily bound =
+      NewFamily("geminid_plan_transfer_bytes_lower_bound",
+                "What no plan for the same trace can go below.", MetricType::Gauge);
+  for (const auto& [key, sum] : SumWorkloads(reading)) {
+    const Labels labels = {{"workload", key.first}, {"rank", key.second}};
+    for (size_t i = 0; i < sum.stall_seconds.size(); ++i) {
+      Labels with_cause = labels;
+      with_cause.push_back({"cause", shm::Name(static_cast<shm::StallCause>(i))});
+      Add(&stall, std::move(with_cause), sum.stall_seconds[i]);
+    }
+    Add(&plan, labels, sum.plan_bytes);
+    Add(&bound, labels, sum.plan_bound_bytes);
+  }
+  MetricFamily sessions =
+      NewFamily("geminid_sessions", "Sessions: attached clients, and kept memory of dead ones.",
+                MetricType::Gauge);
+  for (const core::SessionState state :
+       {core::SessionState::kAttached, core::SessionState::kKept}) {
+    double count = 0;
+    for (const SessionReading& session : reading.sessions) count += session.state == state ? 1 : 0;
+    Add(&sessions, {{"state", core::Name(state)}}, count);
+  }
+  families->insert(families->end(), {stall, plan, bound, sessions});
+}
+
+void AddCounters(const Reading& reading, std::vector<MetricFamily>* families) {
+  const auto add = [&](const char* name, const char* help, uint64_t value) {
+    families->push_back(Single(name, help, MetricType::Counter, static_cast<double>(value)));
+  };
+  const core::EngineCounters& counters = reading.counters;
+  add("geminid_requests_total", "Requests taken from the sessions' rings.", counters.requests);
+  add("geminid_request_errors_total", "Requests answered with an error.", counters.request_errors);
+  add("geminid_evictions_total", "Device copies given up to make room.", counters.evictions);
+  add("geminid_evictions_refused_total", "Evictions given up because of a lease.",
+      counters.evictions_refused_by_lease);
+  add("geminid_sessions_opened_total", "Sessions ever attached.", counters.sessions_opened);
+  add("geminid_sessions_expired_total", "Kept sessions whose time was over.",
+      counters.sessions_expired);
+  add("geminid_invariant_violations_total",
+      "Times the accounts contradicted themselves. Anything but 0 is a bug.",
+      reading.invariant_violations);
+}
+
+void AddProcess(const ProcessReading& process, std::vector<MetricFamily>* families) {
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    families->push_back(Single(name, help, MetricType::Gauge, value));
+  };
+  families->push_back(Single("process_cpu_seconds_total", "User and system time.",
+                             MetricType::Counter, process.cpu_seconds));
+  gauge("process_start_time_seconds", "Start of the process since the Unix epoch.",
+        process.start_time_seconds);
+  gauge("process_resident_memory_bytes", "Resident memory, shared pages included.",
+        static_cast<double>(process.resident_bytes));
+  gauge("process_virtual_memory_bytes", "Virtual memory.",
+        static_cast<double>(process.virtual_bytes));
+  gauge("process_open_fds", "Open descriptors.", static_cast<double>(process.open_fds));
+  gauge("process_max_fds", "Most descriptors that may be open.",
+        static_cast<double>(process.max_fds));
+  gauge("process_threads", "Threads.", static_cast<double>(process.threads));
+}
+
+}  // namespace
+
+std::vector<MetricFamily> Families(const Reading& reading) {
+  std::vector<MetricFamily> families;
+  MetricFamily build =
+      NewFamily("geminid_build_info", "Always 1; the label says which build.", MetricType::Gauge);
+  Add(&build, {{"version", reading.version}}, 1);
+  families.push_back(build);
+  AddTiers(reading, &families);
+  AddTransfers(reading, &families);
+  AddWorkloads(reading, &families);
+  AddCounters(reading, &families);
+  AddProcess(reading.process, &families);
+  return families;
+}
+
+std::string TextPage(const std::vector<MetricFamily>& families) {
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace geminid::metrics

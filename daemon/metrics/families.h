@@ -1,0 +1,58 @@
+// One reading of the daemon as Prometheus metrics. Pure: the same reading gives the same page.
+#ifndef GEMINID_DAEMON_METRICS_FAMILIES_H_
+#define GEMINID_DAEMON_METRICS_FAMILIES_H_
+
+#include <prometheus/metric_family.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daemon/core/engine.h"
+
+namespace geminid::metrics {
+
+// Each pair of workload and rank is a label value; the pairs after these count as "other".
+inline constexpr size_t kMaxWorkloadRanks = 32;
+
+struct SessionReading {
+  std::string workload;  // the job's name
+  int32_t rank = 0;
+  core::SessionState state = core::SessionState::kAttached;
+  std::array<uint64_t, shm::kStallCauses> stall_nanoseconds{};
+  uint64_t plan_transfer_bytes = 0;
+  uint64_t plan_transfer_bytes_lower_bound = 0;
+};
+
+struct ProcessReading {
+  double cpu_seconds = 0;
+  double start_time_seconds = 0;
+  uint64_t resident_bytes = 0;
+  uint64_t virtual_bytes = 0;
+  uint64_t open_fds = 0;
+  uint64_t max_fds = 0;
+  uint64_t threads = 0;
+};
+
+struct Reading {
+  std::string version;
+  std::array<core::TierTotals, 3> tiers;  // device, host, disk
+  std::vector<core::LedgerLine> lines;
+  std::vector<SessionReading> sessions;  // in the order of their attachment
+  core::TransferTotals transfers;
+  std::array<uint32_t, core::kDirections> tickets_in_flight{};
+  uint64_t overdue_tickets = 0;
+  core::EngineCounters counters;
+  uint64_t invariant_violations = 0;
+  ProcessReading process;
+};
+
+std::vector<prometheus::MetricFamily> Families(const Reading& reading);
+
+// The page of the text format, version 0.0.4.
+std::string TextPage(const std::vector<prometheus::MetricFamily>& families);
+
+}  // namespace geminid::metrics
+
+#endif  // GEMINID_DAEMON_METRICS_FAMILIES_H_

@@ -1,0 +1,198 @@
+#include "daemon/metrics/http_server.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "daemon/os/event.h"
+#include "daemon/os/log.h"
+#include "daemon/os/sys.h"
+
+namespace geminid::metrics {
+namespace {
+
+constexpr int kBacklog = 32;
+constexpr char kEndOfHead[] = "\r\n\r\n";
+
+std::string Serialize(const HttpResponse& response, bool with_body) {
+  return absl::StrCat("HTTP/1.1 ", response.code, " ", response.reason,
+                      "\r\nContent-Type: ", response.content_type,
+                      "\r\nContent-Length: ", response.body.size(), "\r\nConnection: close\r\n\r\n",
+                      with_body ? response.body : "");
+}
+
+std::string Refusal(int code, const std::string& reason) {
+  HttpResponse response;
+  response.code = code;
+  response.reason = reason;
+  response.body = absl::StrCat(reason, "\n");
+  return Serialize(response, true);
+}
+
+struct AddressInfo {
+  addrinfo* list = nullptr;
+  ~AddressInfo() {
+    if (list != nullptr) ::freeaddrinfo(list);
+  }
+};
+
+std::string AddressText(const os::Fd& socket) {
+  sockaddr_storage storage = {};
+  socklen_t size = sizeof(storage);
+  ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size);
+  char text[INET6_ADDRSTRLEN] = {};
+  if (storage.ss_family == AF_INET6) {
+    const auto* address = reinterpret_cast<const sockaddr_in6*>(&storage);
+    ::inet_ntop(AF_INET6, &address->sin6_addr, text, sizeof(text));
+    return absl::StrCat("[", text, "]:", ntohs(address->sin6_port));
+  }
+  const auto* address = reinterpret_cast<const sockaddr_in*>(&storage);
+  ::inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text));
+  return absl::StrCat(text, ":", ntohs(address->sin_port));
+}
+
+absl::StatusOr<os::Fd> Listen(const std::string& host, uint16_t port) {
+  const std::string where = absl::StrCat("the metrics address ", host, ":", port);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  // Numbers only: looking up a name would block, and would depend on the network.
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  AddressInfo info;
+  if (const int error =
+          ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &info.list);
+      error != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": ", ::gai_strerror(error), "; write a numeric address"));
+  }
+  os::Fd fd(::socket(info.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return os::ErrnoError(errno, "socket", where);
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(fd.get(), info.list->ai_addr, info.list->ai_addrlen) != 0) {
+    return os::ErrnoError(errno, "bind", where);
+  }
+  if (::listen(fd.get(), kBacklog) != 0) return os::ErrnoError(errno, "listen", where);
+  return fd;
+}
+
+}  // namespace
+
+std::string Respond(const std::string& request, const HttpServer::Handler& handler) {
+  const std::string line = request.substr(0, request.find("\r\n"));
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  if (words.size() != 3 || words[1].empty() || words[1][0] != '/' ||
+      (words[2] != "HTTP/1.1" && words[2] != "HTTP/1.0")) {
+    return Refusal(400, "Bad Request");
+  }
+  if (words[0] != "GET" && words[0] != "HEAD") return Refusal(405, "Method Not Allowed");
+  return Serialize(handler(words[1].substr(0, words[1].find('?'))), words[0] == "GET");
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& host,
+                                                               uint16_t port, os::EventLoop* loop,
+                                                               Handler handler) {
+  absl::StatusOr<os::Fd> listener = Listen(host, port);
+  if (!listener.ok()) return listener.status();
+  const std::string address = AddressText(*listener);
+  std::unique_ptr<HttpServer> server(
+      new HttpServer(*std::move(listener), address, loop, std::move(handler)));
+  absl::StatusOr<os::EventLoop::WatchId> watch = loop->Watch(
+      server->listener_.get(), EPOLLIN, [raw = server.get()](uint32_t) { raw->Accept(); });
+  if (!watch.ok()) return watch.status();
+  server->listener_watch_ = *watch;
+  return server;
+}
+
+HttpServer::~HttpServer() {
+  loop_->Unwatch(listener_watch_);
+  while (!connections_.empty()) Close(connections_.begin()->first);
+}
+
+void HttpServer::Accept() {
+  os::Fd fd(os::RetryOnEintr(
+      [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
+  if (!fd.valid()) {
+    // Out of descriptors: the metrics are the last that should insist.
+    if (errno == EMFILE || errno == ENFILE) {
+      os::Log(os::LogLevel::kError, "no more metrics are served: out of descriptors");
+      loop_->Unwatch(listener_watch_);
+    }
+    return;
+  }
+  // The oldest has had its chance.
+  if (connections_.size() >= kMaxConnections) Close(connections_.begin()->first);
+  const uint64_t id = next_connection_++;
+  absl::StatusOr<os::EventLoop::WatchId> watch =
+      loop_->Watch(fd.get(), EPOLLIN, [this, id](uint32_t) { OnEvent(id); });
+  if (!watch.ok()) return;
+  Connection& connection = connections_[id];
+  connection.fd = std::move(fd);
+  connection.watch = *watch;
+  connection.deadline = os::MonotonicNanoseconds() + kConnectionNanoseconds;
+}
+
+void HttpServer::OnEvent(uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  Connection* connection = &found->second;
+  const bool open = connection->response.empty() ? Read(connection) : Write(connection);
+  if (!open) Close(id);
+}
+
+bool HttpServer::Read(Connection* connection) {
+  std::array<char, 1024> buffer;
+  const ssize_t got = os::RetryOnEintr(
+      [&] { return ::recv(connection->fd.get(), buffer.data(), buffer.size(), 0); });
+  if (got < 0) return errno == EAGAIN;
+  if (got == 0) return false;
+  connection->request.append(buffer.data(), static_cast<size_t>(got));
+  if (connection->request.find(kEndOfHead) != std::string::npos) {
+    connection->response = Respond(connection->request, handler_);
+  } else if (connection->request.size() > kMaxRequestBytes) {
+    connection->response = Refusal(431, "Request Header Fields Too Large");
+  } else {
+    return true;
+  }
+  return Write(connection);
+}
+
+bool HttpServer::Write(Connection* connection) {
+  while (connection->sent < connection->response.size()) {
+    const ssize_t sent = os::RetryOnEintr([&] {
+      return ::send(connection->fd.get(), connection->response.data() + connection->sent,
+                    connection->response.size() - connection->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    });
+    if (sent < 0) {
+      return errno == EAGAIN && loop_->Change(connection->watch, EPOLLOUT).ok();
+    }
+    connection->sent += static_cast<size_t>(sent);
+  }
+  return false;
+}
+
+void HttpServer::Close(uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  loop_->Unwatch(found->second.watch);
+  connections_.erase(found);
+}
+
+void HttpServer::Expire(int64_t now_nanoseconds) {
+  while (!connections_.empty() && connections_.begin()->second.deadline <= now_nanoseconds) {
+    Close(connections_.begin()->first);
+  }
+}
+
+std::optional<int64_t> HttpServer::NextDeadline() const {
+  if (connections_.empty()) return std::nullopt;
+  return connections_.begin()->second.deadline;
+}
+
+}  // namespace geminid::metrics

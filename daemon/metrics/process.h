@@ -1,0 +1,14 @@
+// What the kernel says about this process.
+#ifndef GEMINID_DAEMON_METRICS_PROCESS_H_
+#define GEMINID_DAEMON_METRICS_PROCESS_H_
+
+#include "daemon/metrics/families.h"
+
+namespace geminid::metrics {
+
+// Reads /proc/self. What cannot be read is 0.
+ProcessReading ReadProcess();
+
+}  // namespace geminid::metrics
+
+#endif  // GEMINID_DAEMON_METRICS_PROCESS_H_

@@ -1,0 +1,36 @@
+// Descriptors that become readable when something happens.
+#ifndef GEMINID_DAEMON_OS_EVENT_H_
+#define GEMINID_DAEMON_OS_EVENT_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "absl/status/statusor.h"
+#include "daemon/os/fd.h"
+
+namespace geminid::os {
+
+// A non-blocking eventfd with value 0.
+absl::StatusOr<Fd> CreateEvent();
+// Makes `event` readable. Any thread; never blocks.
+void Signal(const Fd& event);
+// Makes `event` unreadable again until the next Signal.
+void Clear(const Fd& event);
+
+// Blocks `signals` for the calling thread, and so for the threads it starts later, and returns a
+// descriptor that receives them instead. Call before any other thread exists.
+absl::StatusOr<Fd> CreateSignalFd(std::initializer_list<int> signals);
+// The next signal received, or 0.
+int NextSignal(const Fd& signal_fd);
+
+// Readable once process `pid` has ended. NOT_FOUND when it already has.
+absl::StatusOr<Fd> OpenPidfd(pid_t pid);
+
+// The monotonic clock, in nanoseconds since an arbitrary point.
+int64_t MonotonicNanoseconds();
+
+}  // namespace geminid::os
+
+#endif  // GEMINID_DAEMON_OS_EVENT_H_

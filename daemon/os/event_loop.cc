@@ -1,0 +1,93 @@
+#include "daemon/os/event_loop.h"
+
+#include <sys/epoll.h>
+
+#include <array>
+
+#include "daemon/os/event.h"
+#include "daemon/os/sys.h"
+
+namespace geminid::os {
+namespace {
+
+// One wait handles at most this many events; the kernel hands the rest to the next, in turn.
+constexpr int kEventsPerWait = 64;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return ErrnoError(errno, "epoll_create1", "the event loop");
+  absl::StatusOr<Fd> posted = CreateEvent();
+  if (!posted.ok()) return posted.status();
+  std::unique_ptr<EventLoop> loop(new EventLoop(std::move(epoll), *std::move(posted)));
+  absl::StatusOr<WatchId> id =
+      loop->Watch(loop->posted_event_.get(), EPOLLIN, [raw = loop.get()](uint32_t) {
+        Clear(raw->posted_event_);
+        raw->RunPosted();
+      });
+  if (!id.ok()) return id.status();
+  return loop;
+}
+
+absl::StatusOr<EventLoop::WatchId> EventLoop::Watch(int fd, uint32_t events, Callback callback) {
+  const WatchId id = next_id_++;
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    return ErrnoError(errno, "epoll_ctl", "a watched descriptor");
+  }
+  watched_[id] = {fd, std::make_shared<Callback>(std::move(callback))};
+  return id;
+}
+
+absl::Status EventLoop::Change(WatchId id, uint32_t events) {
+  const auto found = watched_.find(id);
+  if (found == watched_.end()) return absl::NotFoundError("no such watch");
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, found->second.fd, &event) != 0) {
+    return ErrnoError(errno, "epoll_ctl", "a watched descriptor");
+  }
+  return absl::OkStatus();
+}
+
+void EventLoop::Unwatch(WatchId id) {
+  const auto found = watched_.find(id);
+  if (found == watched_.end()) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
+  watched_.erase(found);
+}
+
+void EventLoop::RunOnce(int timeout_milliseconds) {
+  std::array<epoll_event, kEventsPerWait> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsPerWait, timeout_milliseconds);
+  for (int i = 0; i < count; ++i) {
+    // An earlier callback of this round may have ended this watch.
+    const auto found = watched_.find(events[i].data.u64);
+    if (found == watched_.end()) continue;
+    const std::shared_ptr<Callback> callback = found->second.callback;
+    (*callback)(events[i].events);
+  }
+}
+
+void EventLoop::Post(std::function<void()> function) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    posted_.push_back(std::move(function));
+  }
+  Signal(posted_event_);
+}
+
+void EventLoop::RunPosted() {
+  std::vector<std::function<void()>> functions;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    functions.swap(posted_);
+  }
+  for (const std::function<void()>& function : functions) function();
+}
+
+}  // namespace geminid::os

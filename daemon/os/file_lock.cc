@@ -1,0 +1,71 @@
+#include "daemon/os/file_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/sys.h"
+
+namespace geminid::os {
+namespace {
+
+constexpr mode_t kLockMode = 0644;  // anyone may read who holds it
+constexpr size_t kTextBytes = 64;
+
+struct Holder {
+  int64_t pid = 0;
+  uint64_t epoch = 0;
+};
+
+// A file that says something else is as good as an empty one.
+Holder ReadHolder(const Fd& fd) {
+  char text[kTextBytes] = {};
+  Holder holder;
+  if (RetryOnEintr([&] { return ::pread(fd.get(), text, sizeof(text) - 1, 0); }) <= 0) return {};
+  if (std::sscanf(text, "pid %" SCNd64 " epoch %" SCNu64, &holder.pid, &holder.epoch) != 2) {
+    return {};
+  }
+  return holder;
+}
+
+absl::Status WriteHolder(const Fd& fd, uint64_t epoch, const std::string& path) {
+  const std::string text = absl::StrCat("pid ", ::getpid(), " epoch ", epoch, "\n");
+  if (RetryOnEintr([&] { return ::pwrite(fd.get(), text.data(), text.size(), 0); }) !=
+          static_cast<ssize_t>(text.size()) ||
+      ::ftruncate(fd.get(), static_cast<off_t>(text.size())) != 0) {
+    return ErrnoError(errno, "write", path);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
+  const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  Fd fd(RetryOnEintr([&] { return ::open(path.c_str(), flags, kLockMode); }));
+  if (!fd.valid()) return ErrnoError(errno, "open", absl::StrCat("lock file ", path));
+  struct stat facts;
+  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("lock file ", path,
+                     " is not a regular file; remove it or choose another "
+                     "socket"));
+  }
+  if (RetryOnEintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoError(errno, "flock", path);
+    const Holder holder = ReadHolder(fd);
+    return absl::UnavailableError(absl::StrCat(
+        "another geminid", holder.pid > 0 ? absl::StrCat(" (pid ", holder.pid, ")") : "",
+        " serves this socket: it holds ", path,
+        "; stop it first, or start this one with another --socket"));
+  }
+  const uint64_t epoch = ReadHolder(fd).epoch + 1;
+  if (absl::Status status = WriteHolder(fd, epoch, path); !status.ok()) return status;
+  return FileLock(std::move(fd), epoch);
+}
+
+}  // namespace geminid::os

@@ -1,0 +1,183 @@
+#include "daemon/os/log.h"
+
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "daemon/os/sys.h"
+
+namespace geminid::os {
+namespace {
+
+std::atomic<LogLevel> least_level{LogLevel::kInfo};
+std::atomic<LogFormat> log_format{LogFormat::kText};
+
+constexpr int64_t kNanosecondsPerSecond = 1000000000;
+constexpr int64_t kNanosecondsPerMillisecond = 1000000;
+
+const char* LowerName(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "error";
+}
+
+const char* UpperName(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "DEBUG";
+    case LogLevel::kInfo:
+      return "INFO";
+    case LogLevel::kWarning:
+      return "WARNING";
+    case LogLevel::kError:
+      return "ERROR";
+  }
+  return "ERROR";
+}
+
+// sd-daemon(3): the syslog severities.
+const char* JournalPrefix(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "<7>";
+    case LogLevel::kInfo:
+      return "<6>";
+    case LogLevel::kWarning:
+      return "<4>";
+    case LogLevel::kError:
+      return "<3>";
+  }
+  return "<3>";
+}
+
+std::string FormatTime(int64_t unix_nanoseconds) {
+  const time_t seconds = static_cast<time_t>(unix_nanoseconds / kNanosecondsPerSecond);
+  const int64_t milliseconds =
+      unix_nanoseconds % kNanosecondsPerSecond / kNanosecondsPerMillisecond;
+  tm parts = {};
+  ::gmtime_r(&seconds, &parts);
+  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", parts.tm_year + 1900,
+                         parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                         milliseconds);
+}
+
+// The escapes of JSON, which text lines use too.
+std::string Escape(const std::string& text) {
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      escaped += '\\';
+      escaped += c;
+    } else if (c == '\n') {
+      escaped += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      escaped += absl::StrFormat("\\u%04x", static_cast<unsigned>(c));
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
+// A value with a space or a quote in it is quoted, so that a line can be split again.
+std::string TextValue(const std::string& value) {
+  if (value.empty() || value.find_first_of(" \"=\\\n\t") != std::string::npos) {
+    return absl::StrCat("\"", Escape(value), "\"");
+  }
+  return Escape(value);
+}
+
+std::string TextMessage(const std::string& message) {
+  std::string clean;
+  for (const char c : message) {
+    if (c == '\n') {
+      clean += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      clean += absl::StrFormat("\\u%04x", static_cast<unsigned>(c));
+    } else {
+      clean += c;
+    }
+  }
+  return clean;
+}
+
+// systemd.exec(5): JOURNAL_STREAM is the device and inode of the stream the journal gave us.
+bool StderrIsJournal() {
+  const char* const stream = std::getenv("JOURNAL_STREAM");
+  unsigned long long device = 0, inode = 0;
+  struct stat facts;
+  return stream != nullptr && std::sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+         ::fstat(STDERR_FILENO, &facts) == 0 && facts.st_dev == device && facts.st_ino == inode;
+}
+
+}  // namespace
+
+bool ParseLogLevel(const std::string& text, LogLevel* level) {
+  for (const LogLevel candidate :
+       {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}) {
+    if (text != LowerName(candidate)) continue;
+    *level = candidate;
+    return true;
+  }
+  return false;
+}
+
+bool ParseLogFormat(const std::string& text, LogFormat* format) {
+  if (text != "text" && text != "json") return false;
+  *format = text == "json" ? LogFormat::kJson : LogFormat::kText;
+  return true;
+}
+
+void ConfigureLog(LogLevel least, LogFormat format) {
+  least_level.store(least);
+  log_format.store(format);
+}
+
+std::string FormatLogLine(LogLevel level, LogFormat format, bool journal, int64_t unix_nanoseconds,
+                          const std::string& message, const std::vector<LogField>& fields) {
+  std::string line;
+  if (format == LogFormat::kJson) {
+    line = absl::StrCat("{\"time\":\"", FormatTime(unix_nanoseconds), "\",\"level\":\"",
+                        LowerName(level), "\",\"message\":\"", Escape(message), "\"");
+    for (const LogField& field : fields) {
+      absl::StrAppend(&line, ",\"", Escape(field.key), "\":\"", Escape(field.value), "\"");
+    }
+    return line + "}\n";
+  }
+  line = journal ? JournalPrefix(level)
+                 : absl::StrCat(FormatTime(unix_nanoseconds), " ", UpperName(level), " ");
+  line += TextMessage(message);
+  for (const LogField& field : fields) {
+    absl::StrAppend(&line, " ", field.key, "=", TextValue(field.value));
+  }
+  return line + "\n";
+}
+
+void Log(LogLevel level, const std::string& message, const std::vector<LogField>& fields) {
+  if (level < least_level.load(std::memory_order_relaxed)) return;
+  static const bool journal = StderrIsJournal();
+  timespec now;
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const std::string line = FormatLogLine(
+      level, log_format.load(std::memory_order_relaxed), journal,
+      static_cast<int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec, message, fields);
+  // Nobody to tell when the log itself cannot be written.
+  (void)!RetryOnEintr([&] { return ::write(STDERR_FILENO, line.data(), line.size()); });
+}
+
+}  // namespace geminid::os

@@ -1,0 +1,43 @@
+// The daemon's log: one line, one write(2), on stderr.
+//
+// Text:  2026-11-21T09:36:15.123Z INFO session attached session=3 job=demo
+// JSON:  {"time":"2026-11-21T09:36:15.123Z","level":"info","message":"session
+// attached","session":"3"} When stderr is the journal, text lines begin with the "<N>" of their
+// level instead of the time, which the journal keeps itself.
+#ifndef GEMINID_DAEMON_OS_LOG_H_
+#define GEMINID_DAEMON_OS_LOG_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace geminid::os {
+
+enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
+enum class LogFormat { kText = 0, kJson = 1 };
+
+// Both spell the names of the configuration; false leaves the result alone.
+bool ParseLogLevel(const std::string& text, LogLevel* level);
+bool ParseLogFormat(const std::string& text, LogFormat* format);
+
+struct LogField {
+  std::string key;
+  std::string value;
+};
+
+// Sets what the process logs from now on. Any thread.
+void ConfigureLog(LogLevel least, LogFormat format);
+
+// Writes one line if `level` is enabled. Any thread; lines of at most a page are not torn. What the
+// values contain cannot forge a line: control characters are escaped.
+void Log(LogLevel level, const std::string& message, const std::vector<LogField>& fields = {});
+
+// The line that Log writes, with its newline; `unix_nanoseconds` is the time.
+std::string FormatLogLine(LogLevel level, LogFormat format, bool journal, int64_t unix_nanoseconds,
+                          const std::string& message, const std::vector<LogField>& fields);
+
+}  // namespace geminid::os
+
+#endif  // GEMINID_DAEMON_OS_LOG_H_

@@ -1,0 +1,52 @@
+// What the machine offers: memory, cgroup limits, NUMA nodes, huge pages.
+#ifndef GEMINID_DAEMON_OS_MACHINE_H_
+#define GEMINID_DAEMON_OS_MACHINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace geminid::os {
+
+// One finding, for people: the AdminService shows the list.
+struct MachineFact {
+  std::string name;
+  std::string value;
+  bool in_use = false;
+  std::string why_not;  // empty when in use, or when there is nothing to use
+};
+
+struct HugePages {
+  uint64_t page_bytes = 0;       // of the default huge page size; 0: the kernel has none
+  uint64_t free_pages = 0;       // reserved by the administrator and not in use
+  bool shmem_on_advice = false;  // a memfd gets transparent huge pages when it is advised to
+  std::string shmem_enabled;     // as the kernel says it: never, advise, within_size, always, ...
+};
+
+struct Machine {
+  uint64_t ram_bytes = 0;
+  std::optional<uint64_t> cgroup_limit_bytes;  // of this process, when lower than the RAM
+  int numa_nodes = 1;
+  HugePages huge_pages;
+  uint64_t memlock_limit_bytes = 0;  // ~0: none
+};
+
+// Asks the kernel. What cannot be read counts as not there.
+Machine ReadMachine();
+
+// What a process could still allocate now without swapping: MemAvailable, or less under a cgroup
+// limit. ~0 when unknown.
+uint64_t AvailableMemoryBytes();
+
+// `use_huge_pages` is the configuration's wish.
+std::vector<MachineFact> Facts(const Machine& machine, bool use_huge_pages);
+
+// For parsers of /proc: the bytes of "Name:   123 kB" within `text`.
+std::optional<uint64_t> KilobytesField(const std::string& text, const std::string& name);
+// The word in brackets of "always [madvise] never".
+std::string BracketedWord(const std::string& text);
+
+}  // namespace geminid::os
+
+#endif  // GEMINID_DAEMON_OS_MACHINE_H_

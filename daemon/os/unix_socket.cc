@@ -1,0 +1,198 @@
+#include "daemon/os/unix_socket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/sys.h"
+
+namespace geminid::os {
+namespace {
+
+// asm-generic/socket.h of Linux 6.5.
+constexpr int kSoPeerPidfd = 77;
+// The kernel's own bound on descriptors in one message (SCM_MAX_FD).
+constexpr size_t kMaxFdsPerMessage = 253;
+constexpr mode_t kNobodyElse = 0177;
+
+absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
+  if (path.empty()) return absl::InvalidArgumentError("the socket path is empty");
+  if (path.size() > kMaxSocketPath) {
+    return absl::InvalidArgumentError(absl::StrCat("socket path ", path, " has ", path.size(),
+                                                   " characters; the kernel allows ",
+                                                   kMaxSocketPath, ": choose a shorter one"));
+  }
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+absl::StatusOr<Fd> NewSocket(int type) {
+  Fd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return ErrnoError(errno, "socket", "a Unix socket");
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<Fd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog) {
+  absl::StatusOr<sockaddr_un> address = AddressOf(path);
+  if (!address.ok()) return address.status();
+  absl::StatusOr<Fd> fd = NewSocket(SOCK_SEQPACKET | SOCK_NONBLOCK);
+  if (!fd.ok()) return fd;
+  const mode_t old_mask = ::umask(kNobodyElse);
+  const int bound =
+      ::bind(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
+  const int bind_error = errno;
+  ::umask(old_mask);
+  if (bound != 0) return ErrnoError(bind_error, "bind", absl::StrCat("socket ", path));
+  if (::chmod(path.c_str(), mode) != 0) return ErrnoError(errno, "chmod", path);
+  if (::listen(fd->get(), backlog) != 0) return ErrnoError(errno, "listen", path);
+  return fd;
+}
+
+absl::Status RemoveStaleSocket(const std::string& path) {
+  absl::StatusOr<sockaddr_un> address = AddressOf(path);
+  if (!address.ok()) return address.status();
+  struct stat facts;
+  if (::lstat(path.c_str(), &facts) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : ErrnoError(errno, "lstat", path);
+  }
+  if (!S_ISSOCK(facts.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " exists and is not a socket; it was left alone: choose another --socket"));
+  }
+  // A listener of another type answers EPROTOTYPE: it is alive too.
+  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
+    absl::StatusOr<Fd> probe = NewSocket(type | SOCK_NONBLOCK);
+    if (!probe.ok()) return probe.status();
+    const int connected = RetryOnEintr([&] {
+      return ::connect(probe->get(), reinterpret_cast<const sockaddr*>(&*address),
+                       sizeof(*address));
+    });
+    if (connected == 0 || errno == EAGAIN) {
+      return absl::UnavailableError(
+          absl::StrCat("a process that is not this daemon's predecessor listens on ", path,
+                       "; stop it first, or choose another --socket"));
+    }
+    if (errno != ECONNREFUSED && errno != EPROTOTYPE) return ErrnoError(errno, "connect", path);
+  }
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError(errno, "unlink", path);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Fd> ConnectSeqpacket(const std::string& path) {
+  absl::StatusOr<sockaddr_un> address = AddressOf(path);
+  if (!address.ok()) return address.status();
+  absl::StatusOr<Fd> fd = NewSocket(SOCK_SEQPACKET);
+  if (!fd.ok()) return fd;
+  if (RetryOnEintr([&] {
+        return ::connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
+      }) != 0) {
+    return ErrnoError(errno, "connect", absl::StrCat("socket ", path));
+  }
+  return fd;
+}
+
+absl::StatusOr<Fd> Accept(const Fd& listener) {
+  const int fd = RetryOnEintr(
+      [&] { return ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
+  if (fd >= 0) return Fd(fd);
+  if (errno == EAGAIN || errno == ECONNABORTED) return Fd();
+  return ErrnoError(errno, "accept4", "the attach socket");
+}
+
+absl::StatusOr<Peer> PeerOf(const Fd& connection) {
+  ucred credentials = {};
+  socklen_t size = sizeof(credentials);
+  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return ErrnoError(errno, "getsockopt(SO_PEERCRED)", "an attaching client");
+  }
+  Peer peer;
+  peer.pid = credentials.pid;
+  peer.uid = credentials.uid;
+  peer.gid = credentials.gid;
+  int pidfd = -1;
+  size = sizeof(pidfd);
+  if (::getsockopt(connection.get(), SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) == 0) {
+    peer.pidfd = Fd(pidfd);
+  } else if (peer.pid > 0) {
+    peer.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  }
+  return peer;
+}
+
+absl::Status SendMessage(const Fd& connection, std::span<const std::byte> message,
+                         std::span<const int> fds) {
+  if (fds.size() > kMaxFdsPerMessage) {
+    return absl::InvalidArgumentError(absl::StrCat("a message carries at most ", kMaxFdsPerMessage,
+                                                   " descriptors, not ", fds.size()));
+  }
+  iovec data = {const_cast<std::byte*>(message.data()), message.size()};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
+  if (!fds.empty()) {
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
+  }
+  const ssize_t sent = RetryOnEintr(
+      [&] { return ::sendmsg(connection.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL); });
+  if (sent == static_cast<ssize_t>(message.size())) return absl::OkStatus();
+  if (sent >= 0) return absl::InternalError("sendmsg sent part of a message");
+  if (errno == EAGAIN) return absl::UnavailableError("the client does not read its attach socket");
+  if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) {
+    return absl::FailedPreconditionError("the client has closed its attach socket");
+  }
+  return ErrnoError(errno, "sendmsg", "the attach socket");
+}
+
+Received ReceiveMessage(const Fd& connection, std::span<std::byte> buffer) {
+  iovec data = {buffer.data(), buffer.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  const ssize_t got = RetryOnEintr([&] {
+    return ::recvmsg(connection.get(), &header, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+  });
+  Received received;
+  if (got < 0) {
+    received.result = errno == EAGAIN ? Received::Result::kNothing : Received::Result::kEnd;
+    return received;
+  }
+  for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
+    if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
+    received.had_fds = true;
+    const size_t count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(item) + i * sizeof(int), sizeof(fd));
+      Fd closed_here(fd);
+    }
+  }
+  // A message of no bytes looks like the end; nobody has a reason to send one.
+  if (got == 0) {
+    received.result = Received::Result::kEnd;
+    return received;
+  }
+  received.result = Received::Result::kMessage;
+  received.bytes = static_cast<size_t>(got);
+  received.truncated = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  return received;
+}
+
+}  // namespace geminid::os

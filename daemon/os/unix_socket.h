@@ -1,0 +1,64 @@
+// Unix sockets of type SOCK_SEQPACKET: messages that keep their boundaries and carry descriptors,
+// and a peer whose identity comes from the kernel.
+#ifndef GEMINID_DAEMON_OS_UNIX_SOCKET_H_
+#define GEMINID_DAEMON_OS_UNIX_SOCKET_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/os/fd.h"
+
+namespace geminid::os {
+
+// Longest path of a Unix socket: sizeof(sockaddr_un::sun_path) less the terminating zero.
+inline constexpr size_t kMaxSocketPath = 107;
+
+// A non-blocking listener at `path`, whose file gets exactly `mode`; it is never more open than
+// that, not even for a moment. The path must be free.
+absl::StatusOr<Fd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog);
+
+// Makes `path` free for a listener. OK when nothing is there, or a socket on which nobody listens,
+// which is removed. UNAVAILABLE when somebody does; FAILED_PRECONDITION for any other kind of file.
+absl::Status RemoveStaleSocket(const std::string& path);
+
+// A blocking connection to a listener at `path`.
+absl::StatusOr<Fd> ConnectSeqpacket(const std::string& path);
+
+// The next connection, non-blocking. An invalid Fd when there is none; errors are those of accept.
+absl::StatusOr<Fd> Accept(const Fd& listener);
+
+struct Peer {
+  pid_t pid =
+      0;  // 0: in a PID namespace that is not visible from here. For people, not for policy.
+  uid_t uid = 0;
+  gid_t gid = 0;
+  Fd pidfd;  // readable once the process has ended; invalid when the kernel cannot give one
+};
+
+// Who connected, as the kernel recorded it then. The pidfd needs Linux 6.5, else it is opened by
+// pid, if that is visible.
+absl::StatusOr<Peer> PeerOf(const Fd& connection);
+
+// Sends one message with `fds`, which stay the caller's. Never blocks and raises no SIGPIPE.
+// UNAVAILABLE when the peer does not read; FAILED_PRECONDITION when it has gone.
+absl::Status SendMessage(const Fd& connection, std::span<const std::byte> message,
+                         std::span<const int> fds);
+
+struct Received {
+  enum class Result { kMessage, kNothing, kEnd };
+  Result result = Result::kNothing;
+  size_t bytes = 0;        // of the message, even where `buffer` was too small for all of it
+  bool truncated = false;  // of data or of descriptors
+  bool had_fds = false;    // they were closed: nobody may send any to the daemon
+};
+
+// Receives one message without blocking. Descriptors that come with it are closed.
+Received ReceiveMessage(const Fd& connection, std::span<std::byte> buffer);
+
+}  // namespace geminid::os
+
+#endif  // GEMINID_DAEMON_OS_UNIX_SOCKET_H_

@@ -1,0 +1,127 @@
+#include "daemon/service/client_session.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "daemon/os/event.h"
+#include "daemon/os/sys.h"
+
+namespace geminid::service {
+namespace {
+
+// How long a call waits for its client to read the attach socket. The client library always reads.
+constexpr int kSlowReaderMilliseconds = 5000;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(shm::SessionId id,
+                                                                     uint64_t daemon_epoch,
+                                                                     const core::SessionSpec& spec,
+                                                                     os::Peer peer, os::Fd socket) {
+  absl::StatusOr<memory::SessionSegments> segments =
+      memory::SessionSegments::Create(id, daemon_epoch);
+  if (!segments.ok()) return segments.status();
+  absl::StatusOr<os::Fd> daemon_event = os::CreateEvent();
+  if (!daemon_event.ok()) return daemon_event.status();
+  absl::StatusOr<os::Fd> client_event = os::CreateEvent();
+  if (!client_event.ok()) return client_event.status();
+  absl::StatusOr<Token> token = NewToken();
+  if (!token.ok()) return token.status();
+  return std::shared_ptr<ClientSession>(
+      new ClientSession(id, spec, *token, std::move(peer), std::move(socket),
+                        *std::move(daemon_event), *std::move(client_event), *std::move(segments)));
+}
+
+ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec, const Token& token,
+                             os::Peer peer, os::Fd socket, os::Fd daemon_event, os::Fd client_event,
+                             memory::SessionSegments segments)
+    : id_(id),
+      spec_(spec),
+      token_(token),
+      peer_(std::move(peer)),
+      socket_(std::move(socket)),
+      daemon_event_(std::move(daemon_event)),
+      client_event_(std::move(client_event)),
+      segments_(std::move(segments)),
+      requests_(segments_.client()->requests, &segments_.client()->cursor.requests_written,
+                &segments_.state()->cursor.requests_read),
+      responses_(segments_.state()->responses, &segments_.state()->cursor.responses_written,
+                 &segments_.client()->cursor.responses_read) {}
+
+absl::Status ClientSession::SendWelcome(uint64_t daemon_epoch) const {
+  shm::Welcome welcome = {};
+  welcome.magic = shm::kWelcomeMagic;
+  welcome.protocol_version = shm::kProtocolVersion;
+  welcome.session_id = shm::Value(id_);
+  welcome.daemon_epoch = daemon_epoch;
+  std::memcpy(welcome.token, token_.data(), token_.size());
+  const std::array<int, shm::kWelcomeFds> fds = {
+      segments_.state_fd().get(), segments_.client_fd().get(), segments_.commit_fd().get(),
+      daemon_event_.get(), client_event_.get()};
+  return os::SendMessage(socket_, std::as_bytes(std::span(&welcome, 1)), fds);
+}
+
+absl::Status ClientSession::SendMemory(const shm::Memory& message, const os::Fd& fd) const {
+  const std::array<int, 1> fds = {fd.get()};
+  const auto send = [&] {
+    return os::SendMessage(socket_, std::as_bytes(std::span(&message, 1)), fds);
+  };
+  absl::Status status = send();
+  const int64_t deadline =
+      os::MonotonicNanoseconds() + int64_t{kSlowReaderMilliseconds} * 1'000'000;
+  while (absl::IsUnavailable(status) && os::MonotonicNanoseconds() < deadline) {
+    pollfd wait = {socket_.get(), POLLOUT, 0};
+    os::RetryOnEintr([&] { return ::poll(&wait, 1, kSlowReaderMilliseconds); });
+    status = send();
+  }
+  return status;
+}
+
+void ClientSession::PushResponse(const shm::Response& response) {
+  if (!waiting_.empty() || !responses_.TryPush(response)) waiting_.push_back(response);
+}
+
+bool ClientSession::FlushResponses() {
+  while (!waiting_.empty() && responses_.TryPush(waiting_.front())) waiting_.pop_front();
+  return waiting_.empty();
+}
+
+void ClientSession::WakeClient() const {
+  if (segments_.client()->cursor.asleep.load(std::memory_order_seq_cst) != 0) {
+    os::Signal(client_event_);
+  }
+}
+
+bool ClientSession::TryArm() {
+  segments_.state()->cursor.asleep.store(1, std::memory_order_seq_cst);
+  if (requests_.Empty()) return true;
+  Disarm();
+  return false;
+}
+
+void ClientSession::Disarm() {
+  segments_.state()->cursor.asleep.store(0, std::memory_order_seq_cst);
+}
+
+void ClientSession::SetPhase(shm::Phase phase) {
+  segments_.state()->header.phase.store(static_cast<uint32_t>(phase), std::memory_order_seq_cst);
+  os::Signal(client_event_);
+}
+
+void ClientSession::Disconnect() { ::shutdown(socket_.get(), SHUT_RDWR); }
+
+ClientNumbers ClientSession::ReadNumbers() const {
+  const shm::ClientCounters& counters = segments_.client()->counters;
+  ClientNumbers numbers;
+  for (int i = 0; i < shm::kStallCauses; ++i) {
+    numbers.stall_nanoseconds[static_cast<size_t>(i)] =
+        counters.stall_nanoseconds[i].load(std::memory_order_relaxed);
+  }
+  numbers.step = counters.step.load(std::memory_order_relaxed);
+  numbers.moment = counters.moment.load(std::memory_order_relaxed);
+  return numbers;
+}
+
+}  // namespace geminid::service

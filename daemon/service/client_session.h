@@ -1,0 +1,107 @@
+// What the daemon holds for one session besides its accounts: shared memory, descriptors, rings.
+#ifndef GEMINID_DAEMON_SERVICE_CLIENT_SESSION_H_
+#define GEMINID_DAEMON_SERVICE_CLIENT_SESSION_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/engine.h"
+#include "daemon/memory/device_arena.h"
+#include "daemon/memory/host_pool.h"
+#include "daemon/memory/session_segments.h"
+#include "daemon/os/unix_socket.h"
+#include "daemon/service/token.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid::service {
+
+// The counters a client keeps about itself, each read once. Only ever shown: they may say anything.
+struct ClientNumbers {
+  std::array<uint64_t, shm::kStallCauses> stall_nanoseconds{};
+  uint64_t step = 0;
+  uint64_t moment = 0;
+};
+
+struct PlanNumbers {
+  uint64_t transfer_bytes = 0;
+  uint64_t transfer_bytes_lower_bound = 0;
+};
+
+// Shared: calls in progress and the event loop keep it alive after the session has ended.
+// What is marked so is guarded by the hub's mutex; the rest never changes.
+class ClientSession {
+ public:
+  // `socket` is the attach connection. Creates the segments, the two events and the token.
+  static absl::StatusOr<std::shared_ptr<ClientSession>> Create(shm::SessionId id,
+                                                               uint64_t daemon_epoch,
+                                                               const core::SessionSpec& spec,
+                                                               os::Peer peer, os::Fd socket);
+
+  shm::SessionId id() const { return id_; }
+  const core::SessionSpec& spec() const { return spec_; }
+  const Token& token() const { return token_; }
+  const os::Fd& socket() const { return socket_; }
+  const os::Fd& pidfd() const { return peer_.pidfd; }
+  const os::Fd& daemon_event() const { return daemon_event_; }
+  const memory::SessionSegments& segments() const { return segments_; }
+
+  // Sends the Welcome with its descriptors.
+  absl::Status SendWelcome(uint64_t daemon_epoch) const;
+  // Sends one Memory message, waiting a moment for a client that is slow to read. Not to be called
+  // under the hub's mutex.
+  absl::Status SendMemory(const shm::Memory& message, const os::Fd& fd) const;
+
+  // --- under the hub's mutex ---------------------------------------------------------------------
+  using Popped = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
+  Popped PopRequest(shm::Request* request) { return requests_.TryPop(request); }
+  // Puts `response` into the ring, or behind those that wait for space in it.
+  void PushResponse(const shm::Response& response);
+  // Moves what waits into the ring. True when nothing waits any more.
+  bool FlushResponses();
+  // Writes the client's event if the client said that it sleeps.
+  void WakeClient() const;
+  // Asks the client to write the daemon's event from now on. False when a request is there already,
+  // and the daemon stays awake.
+  bool TryArm();
+  void Disarm();
+
+  void SetPhase(shm::Phase phase);
+  // The client reads the end of its attach connection, although descriptors of it are still open.
+  void Disconnect();
+  ClientNumbers ReadNumbers() const;
+
+  bool ended = false;  // its client has gone; its memory may be kept
+  std::map<shm::PoolId, memory::HostPool> pools;
+  std::optional<memory::DeviceArena> arena;
+  PlanNumbers plan;
+
+ private:
+  ClientSession(shm::SessionId id, const core::SessionSpec& spec, const Token& token, os::Peer peer,
+                os::Fd socket, os::Fd daemon_event, os::Fd client_event,
+                memory::SessionSegments segments);
+
+  const shm::SessionId id_;
+  const core::SessionSpec spec_;
+  const Token token_;
+  const os::Peer peer_;
+  const os::Fd socket_;
+  const os::Fd daemon_event_;
+  const os::Fd client_event_;
+  const memory::SessionSegments segments_;
+  shm::RingReader<shm::Request, shm::kRingEntries> requests_;
+  shm::RingWriter<shm::Response, shm::kRingEntries> responses_;
+  // Bounded by what the engine lets a session have outstanding, because no request is read while
+  // anything waits here.
+  std::deque<shm::Response> waiting_;
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_CLIENT_SESSION_H_

@@ -1,0 +1,269 @@
+#include "daemon/service/daemon.h"
+
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "daemon/os/event.h"
+#include "daemon/os/log.h"
+#include "daemon/os/sys.h"
+#include "daemon/service/version.h"
+#include "proto/text/bytes.h"
+
+namespace geminid::service {
+namespace {
+
+// What a daemon without configured limits hands out: the rest of the RAM is the programs'.
+constexpr uint64_t kHostPercent = 80;
+constexpr uint64_t kDevicePercent = 50;
+
+constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
+// How soon to look again at a client that does not read its responses.
+constexpr int64_t kBlockedNanoseconds = kNanosecondsPerMillisecond;
+constexpr absl::Duration kShutdownPatience = absl::Milliseconds(100);
+constexpr mode_t kFolderMode = 0755;
+
+uint64_t PercentOfMemory(const os::Machine& machine, uint64_t percent) {
+  const uint64_t bytes = machine.cgroup_limit_bytes.value_or(machine.ram_bytes);
+  return bytes / 100 * percent / core::kPageBytes * core::kPageBytes;
+}
+
+HubOptions HubOptionsOf(const config::Settings& settings, uint64_t daemon_epoch) {
+  HubOptions options;
+  options.machine = os::ReadMachine();
+  options.huge_pages = settings.huge_pages;
+  options.daemon_epoch = daemon_epoch;
+  core::EngineOptions& engine = options.engine;
+  engine.host_capacity_bytes =
+      settings.host_bytes.value_or(PercentOfMemory(options.machine, kHostPercent));
+  engine.device_capacity_bytes =
+      settings.device_bytes.value_or(PercentOfMemory(options.machine, kDevicePercent));
+  for (const config::TenantQuota& quota : settings.quotas) {
+    engine.tenants.push_back({.tenant = quota.tenant,
+                              .host_bytes = quota.host_bytes.value_or(core::kUnlimited),
+                              .device_bytes = quota.device_bytes.value_or(core::kUnlimited)});
+  }
+  engine.transfers.tickets_in_flight = settings.tickets_in_flight;
+  engine.transfers.bytes_in_flight = settings.bytes_in_flight;
+  engine.keep_time = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.keep_time));
+  return options;
+}
+
+// The folder of the default socket, /run/geminid, is not there before a service manager made it.
+absl::Status MakeFolder(const std::string& socket) {
+  const std::filesystem::path folder = std::filesystem::path(socket).parent_path();
+  if (folder.empty() || ::mkdir(folder.c_str(), kFolderMode) == 0 || errno == EEXIST) {
+    return absl::OkStatus();
+  }
+  absl::Status status = os::ErrnoError(errno, "mkdir", absl::StrCat("folder ", folder.string()));
+  return absl::Status(status.code(),
+                      absl::StrCat(std::string(status.message()), "; choose another --socket"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& settings,
+                                                      DaemonOptions options) {
+  if (absl::Status status = MakeFolder(settings.socket); !status.ok()) return status;
+  // Before anything is bound: a second gRPC server would take the socket over without a word.
+  absl::StatusOr<os::FileLock> lock =
+      os::FileLock::Acquire(absl::StrCat(settings.socket, shm::kLockSuffix));
+  if (!lock.ok()) return lock.status();
+  for (const std::string& path :
+       {settings.socket, absl::StrCat(settings.socket, shm::kAttachSuffix)}) {
+    if (absl::Status status = os::RemoveStaleSocket(path); !status.ok()) return status;
+  }
+  std::unique_ptr<Daemon> daemon(new Daemon(settings, std::move(options), *std::move(lock)));
+  if (absl::Status status = daemon->Open(); !status.ok()) return status;
+  return daemon;
+}
+
+Daemon::Daemon(const config::Settings& settings, DaemonOptions options, os::FileLock lock)
+    : settings_(settings), options_(std::move(options)), lock_(std::move(lock)) {}
+
+Daemon::~Daemon() { Close(); }
+
+absl::Status Daemon::Open() {
+  absl::StatusOr<std::unique_ptr<os::EventLoop>> loop = os::EventLoop::Create();
+  if (!loop.ok()) return loop.status();
+  loop_ = *std::move(loop);
+  const HubOptions options = HubOptionsOf(settings_, lock_->epoch());
+  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  if (!hub.ok()) return hub.status();
+  hub_ = *std::move(hub);
+  sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get());
+  monitor_ = std::make_unique<Monitor>(hub_.get(), kVersion);
+  if (absl::Status status = OpenMetrics(); !status.ok()) return status;
+  if (absl::Status status = WatchSignals(); !status.ok()) return status;
+  if (absl::Status status = WatchParent(); !status.ok()) return status;
+
+  DaemonFacts facts;
+  facts.version = kVersion;
+  facts.socket = settings_.socket;
+  facts.metrics_address = metrics_address();
+  facts.start_time_seconds = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  facts.start_nanoseconds = os::MonotonicNanoseconds();
+  facts.draining = &draining_;
+  const auto on_detached = [this](shm::SessionId id) {
+    loop_->Post([this, id] { sessions_->Remove(id); });
+  };
+  absl::StatusOr<std::unique_ptr<RpcServer>> rpc =
+      RpcServer::Start(settings_, facts, hub_.get(), on_detached);
+  if (!rpc.ok()) return rpc.status();
+  rpc_ = *std::move(rpc);
+  // Last: who can attach can do everything.
+  absl::StatusOr<std::unique_ptr<AttachServer>> attach = AttachServer::Create(
+      absl::StrCat(settings_.socket, shm::kAttachSuffix), settings_.socket_mode, loop_.get(),
+      hub_.get(), [this](const SessionPtr& session) { sessions_->Add(session); });
+  if (!attach.ok()) return attach.status();
+  attach_ = *std::move(attach);
+  os::Log(os::LogLevel::kInfo, "listening",
+          {{"socket", settings_.socket},
+           {"epoch", absl::StrCat(lock_->epoch())},
+           {"host_memory", text::FormatBytes(options.engine.host_capacity_bytes)},
+           {"device_memory", text::FormatBytes(options.engine.device_capacity_bytes)},
+           {"metrics", metrics_address().empty() ? "off" : metrics_address()}});
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::OpenMetrics() {
+  if (settings_.metrics_host.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<metrics::HttpServer>> http = metrics::HttpServer::Create(
+      settings_.metrics_host, settings_.metrics_port, loop_.get(),
+      [this](const std::string& path) { return monitor_->Handle(path); });
+  if (!http.ok()) return http.status();
+  http_ = *std::move(http);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::WatchSignals() {
+  if (!options_.signal_fd.valid()) return absl::OkStatus();
+  return loop_
+      ->Watch(options_.signal_fd.get(), EPOLLIN,
+              [this](uint32_t) {
+                const int signal = os::NextSignal(options_.signal_fd);
+                if (signal == 0) return;
+                os::Log(os::LogLevel::kInfo, "stopping", {{"signal", absl::StrCat(signal)}});
+                draining_.store(true);
+              })
+      .status();
+}
+
+absl::Status Daemon::WatchParent() {
+  if (options_.parent_pid == 0) return absl::OkStatus();
+  absl::StatusOr<os::Fd> pidfd = os::OpenPidfd(options_.parent_pid);
+  if (absl::IsNotFound(pidfd.status())) {
+    parent_gone_ = true;
+    return absl::OkStatus();
+  }
+  if (!pidfd.ok()) return pidfd.status();
+  parent_pidfd_ = *std::move(pidfd);
+  const auto id = std::make_shared<os::EventLoop::WatchId>(0);
+  absl::StatusOr<os::EventLoop::WatchId> watch =
+      loop_->Watch(parent_pidfd_.get(), EPOLLIN, [this, id](uint32_t) {
+        parent_gone_ = true;
+        loop_->Unwatch(*id);
+      });
+  if (watch.ok()) *id = *watch;
+  return watch.status();
+}
+
+void Daemon::Run() {
+  uint64_t watchdog_microseconds = 0;
+  if (::sd_watchdog_enabled(0, &watchdog_microseconds) > 0) {
+    // Half of what systemd waits, as sd_watchdog_enabled(3) advises.
+    watchdog_nanoseconds_ = static_cast<int64_t>(watchdog_microseconds) * 1000 / 2;
+  }
+  ::sd_notify(0, absl::StrCat("READY=1\nSTATUS=serving on ", settings_.socket).c_str());
+  while (!Finished()) Step();
+  ::sd_notify(0, "STOPPING=1\nSTATUS=closing sessions");
+  Close();
+}
+
+bool Daemon::Finished() const {
+  return draining_.load() || (parent_gone_ && hub_->AttachedSessions() == 0);
+}
+
+void Daemon::Step() {
+  loop_->RunOnce(Timeout());
+  sessions_->PumpAll();
+  hub_->Tick();
+  const int64_t now = os::MonotonicNanoseconds();
+  attach_->Expire(now);
+  if (http_ != nullptr) http_->Expire(now);
+  if (watchdog_nanoseconds_ > 0 && now >= next_watchdog_) {
+    ::sd_notify(0, "WATCHDOG=1");
+    next_watchdog_ = now + watchdog_nanoseconds_;
+  }
+}
+
+// In milliseconds; -1: until something happens.
+int Daemon::Timeout() const {
+  if (sessions_->busy()) return 0;
+  std::optional<int64_t> next = hub_->NextTick();
+  const auto consider = [&next](std::optional<int64_t> other) {
+    if (other.has_value()) next = std::min(next.value_or(*other), *other);
+  };
+  consider(attach_->NextDeadline());
+  if (http_ != nullptr) consider(http_->NextDeadline());
+  const int64_t now = os::MonotonicNanoseconds();
+  if (sessions_->blocked()) consider(now + kBlockedNanoseconds);
+  if (watchdog_nanoseconds_ > 0) consider(next_watchdog_);
+  if (!next.has_value()) return -1;
+  const int64_t wait = std::max<int64_t>(0, *next - now);
+  constexpr int64_t kLongestMilliseconds = 3'600'000;
+  // Rounded up, or the last part of a millisecond would be spent spinning.
+  return static_cast<int>(std::min(
+      kLongestMilliseconds, (wait + kNanosecondsPerMillisecond - 1) / kNanosecondsPerMillisecond));
+}
+
+void Daemon::RequestStop() {
+  loop_->Post([this] { draining_.store(true); });
+}
+
+void Daemon::Close() {
+  if (!lock_.has_value()) return;
+  draining_.store(true);
+  if (hub_ != nullptr) {
+    hub_->CancelPopulating();
+    for (const SessionPtr& session : hub_->AllSessions()) session->SetPhase(shm::Phase::kDraining);
+  }
+  attach_.reset();
+  if (rpc_ != nullptr) {
+    rpc_->Drain();
+    rpc_->Shutdown(kShutdownPatience);
+  }
+  http_.reset();
+  sessions_.reset();
+  if (hub_ != nullptr) {
+    for (const SessionPtr& session : hub_->AllSessions()) {
+      session->SetPhase(shm::Phase::kGone);
+      session->Disconnect();
+    }
+  }
+  RemoveFiles();
+  lock_.reset();
+}
+
+void Daemon::RemoveFiles() {
+  std::error_code ignored;  // what is not there need not be removed
+  if (rpc_ != nullptr) std::filesystem::remove(settings_.socket, ignored);
+  std::filesystem::remove(absl::StrCat(settings_.socket, shm::kAttachSuffix), ignored);
+  if (options_.parent_pid == 0) return;
+  // The lock file of a shared socket stays: removing it would let two daemons lock two files of one
+  // name. A private one's folder goes with everything its starter put there.
+  const std::filesystem::path folder = std::filesystem::path(settings_.socket).parent_path();
+  std::filesystem::remove(absl::StrCat(settings_.socket, shm::kLockSuffix), ignored);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".log") std::filesystem::remove(entry.path(), ignored);
+  }
+  std::filesystem::remove(folder, ignored);  // only if it is empty
+}
+
+}  // namespace geminid::service

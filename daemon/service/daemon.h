@@ -1,0 +1,85 @@
+// The whole daemon: sockets, sessions, services and metrics around one event loop.
+#ifndef GEMINID_DAEMON_SERVICE_DAEMON_H_
+#define GEMINID_DAEMON_SERVICE_DAEMON_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/config/settings.h"
+#include "daemon/metrics/http_server.h"
+#include "daemon/os/event_loop.h"
+#include "daemon/os/file_lock.h"
+#include "daemon/service/attach_server.h"
+#include "daemon/service/hub.h"
+#include "daemon/service/monitor.h"
+#include "daemon/service/rpc_server.h"
+#include "daemon/service/session_loop.h"
+
+namespace geminid::service {
+
+struct DaemonOptions {
+  // A private daemon belongs to this process: once it has ended and no session is attached, the
+  // daemon ends too, and removes the socket's folder. 0: not private.
+  pid_t parent_pid = 0;
+  // Receives the signals that stop the daemon; invalid: none. See os::CreateSignalFd.
+  os::Fd signal_fd;
+};
+
+class Daemon {
+ public:
+  // Takes the lock, then binds everything; clients can connect when it returns, and are served once
+  // Run is called. UNAVAILABLE when another daemon has the socket.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const config::Settings& settings,
+                                                       DaemonOptions options);
+  ~Daemon();
+
+  // Serves until RequestStop, a signal, or the end of the private parent; then closes everything.
+  // On the thread that stays the event loop's.
+  void Run();
+  // Any thread, any number of times.
+  void RequestStop();
+
+  const std::string& socket() const { return settings_.socket; }
+  // Empty without a metrics port.
+  std::string metrics_address() const { return http_ == nullptr ? "" : http_->address(); }
+  // For tests that want to see what no service tells.
+  Hub& hub() { return *hub_; }
+
+ private:
+  Daemon(const config::Settings& settings, DaemonOptions options, os::FileLock lock);
+  absl::Status Open();
+  absl::Status OpenMetrics();
+  absl::Status WatchSignals();
+  absl::Status WatchParent();
+  void Step();
+  int Timeout() const;
+  bool Finished() const;
+  void Close();
+  void RemoveFiles();
+
+  const config::Settings settings_;
+  DaemonOptions options_;
+  std::optional<os::FileLock> lock_;
+  std::atomic<bool> draining_{false};
+  bool parent_gone_ = false;
+  os::Fd parent_pidfd_;
+  int64_t watchdog_nanoseconds_ = 0;  // 0: systemd does not watch
+  int64_t next_watchdog_ = 0;
+
+  // In the order of their making; destroyed in the reverse.
+  std::unique_ptr<os::EventLoop> loop_;
+  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<SessionLoop> sessions_;
+  std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<metrics::HttpServer> http_;
+  std::unique_ptr<AttachServer> attach_;
+  std::unique_ptr<RpcServer> rpc_;
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_DAEMON_H_

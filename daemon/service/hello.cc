@@ -1,0 +1,102 @@
+#include "daemon/service/hello.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "proto/shm/attach_messages.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid::service {
+namespace {
+
+// Any version begins with these two words.
+struct Prefix {
+  uint32_t magic;
+  uint32_t protocol_version;
+};
+
+bool IsTerminated(const char (&text)[shm::kNameBytes]) {
+  return std::find(std::begin(text), std::end(text), '\0') != std::end(text);
+}
+
+bool IsJobName(const std::string& name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
+
+// It is only shown: what is not printable becomes a question mark.
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+  }
+  return text;
+}
+
+absl::Status CheckVersions(std::span<const std::byte> message, shm::Hello* hello) {
+  Prefix prefix;
+  if (message.size() < sizeof(prefix)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a hello of ", message.size(), " bytes; expected ", sizeof(shm::Hello)));
+  }
+  std::memcpy(&prefix, message.data(), sizeof(prefix));
+  if (prefix.magic != shm::kHelloMagic) {
+    return absl::InvalidArgumentError("the first message is not a geminid hello");
+  }
+  if (prefix.protocol_version != shm::kProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this daemon speaks protocol version ", shm::kProtocolVersion, ", the client version ",
+        prefix.protocol_version, "; install the same release of both"));
+  }
+  if (message.size() != sizeof(shm::Hello)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a hello of ", message.size(), " bytes; expected ", sizeof(shm::Hello)));
+  }
+  std::memcpy(hello, message.data(), sizeof(shm::Hello));
+  if (hello->layout_version != shm::kLayoutVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this daemon uses shared-memory layout ", shm::kLayoutVersion, ", the client layout ",
+        hello->layout_version, "; install the same release of both"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message) {
+  shm::Hello hello;
+  if (absl::Status status = CheckVersions(message, &hello); !status.ok()) return status;
+  if (hello.death_policy != shm::DeathPolicy::kFree &&
+      hello.death_policy != shm::DeathPolicy::kKeep) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown death policy ", static_cast<uint32_t>(hello.death_policy)));
+  }
+  if (hello.world_size < 1 || hello.world_size > kMaxWorldSize || hello.rank < 0 ||
+      hello.rank >= hello.world_size || hello.local_rank < 0 ||
+      hello.local_rank >= hello.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", hello.rank, ", local rank ", hello.local_rank, " of world size ", hello.world_size,
+        ": ranks count from 0, and the world has 1 to ", kMaxWorldSize, " of them"));
+  }
+  if (!IsTerminated(hello.job) || !IsJobName(hello.job)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a job's name has 1 to ", shm::kNameBytes - 1,
+                     " characters, each a lower-case letter, a digit or '-'"));
+  }
+  if (!IsTerminated(hello.client)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a client's name has at most ", shm::kNameBytes - 1, " characters"));
+  }
+  core::SessionSpec spec;
+  spec.job = hello.job;
+  spec.client = Printable(hello.client);
+  spec.rank = hello.rank;
+  spec.world_size = hello.world_size;
+  spec.local_rank = hello.local_rank;
+  spec.death_policy = hello.death_policy;
+  return spec;
+}
+
+}  // namespace geminid::service

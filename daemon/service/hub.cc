@@ -1,0 +1,269 @@
+#include "daemon/service/hub.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/event.h"
+#include "daemon/os/log.h"
+
+namespace geminid::service {
+namespace {
+
+// Chunks of all sessions together: 64 bytes each, in memory that no client sees.
+constexpr uint32_t kManifestRecords = 262144;
+// So that one session cannot keep the others waiting.
+constexpr int kRequestsPerPump = 64;
+
+}  // namespace
+
+core::Time Now() { return core::Time::FromNanoseconds(os::MonotonicNanoseconds()); }
+
+// --- SharedTables --------------------------------------------------------------------------------
+
+void SharedTables::PublishState(shm::SessionId session, shm::ChunkId chunk, uint64_t word) {
+  const auto found = sessions.find(session);
+  if (found == sessions.end() || shm::Index(chunk) >= shm::kMaxChunks) return;
+  found->second->segments().state()->state[shm::Index(chunk)].store(word,
+                                                                    std::memory_order_seq_cst);
+}
+
+uint64_t SharedTables::ReadLease(shm::SessionId session, shm::ChunkId chunk) {
+  const auto found = sessions.find(session);
+  // A session whose client has gone holds nothing.
+  if (found == sessions.end() || shm::Index(chunk) >= shm::kMaxChunks) return 0;
+  return found->second->segments().client()->lease[shm::Index(chunk)].load(
+      std::memory_order_seq_cst);
+}
+
+uint64_t SharedTables::ReadCompletion(shm::SessionId session, uint16_t index) {
+  const auto found = sessions.find(session);
+  if (found == sessions.end() || index >= shm::kCompletionWords) return 0;
+  return found->second->segments().client()->completion[index].load(std::memory_order_seq_cst);
+}
+
+// --- Reaper --------------------------------------------------------------------------------------
+
+Reaper::Reaper() : thread_([this] { Run(); }) {}
+
+Reaper::~Reaper() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Reaper::Destroy(Hub::Garbage garbage) {
+  if (garbage.empty()) return;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (std::shared_ptr<void>& item : garbage) garbage_.push_back(std::move(item));
+  }
+  changed_.notify_one();
+}
+
+void Reaper::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stopping_ || !garbage_.empty()) {
+    changed_.wait(lock, [this] { return stopping_ || !garbage_.empty(); });
+    Hub::Garbage mine = std::exchange(garbage_, {});
+    lock.unlock();
+    mine.clear();
+    lock.lock();
+  }
+}
+
+// --- Hub: sessions -------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
+  const size_t bytes = core::Manifest::BytesFor(kManifestRecords);
+  const size_t rounded = (bytes + memory::kPageBytes - 1) / memory::kPageBytes * memory::kPageBytes;
+  absl::StatusOr<os::Fd> fd = os::CreateSealedMemfd("geminid-manifest", rounded);
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(*fd, rounded);
+  if (!mapping.ok()) return mapping.status();
+  absl::StatusOr<core::Manifest> manifest =
+      core::Manifest::Create(std::span(mapping->data(), bytes), options.daemon_epoch);
+  if (!manifest.ok()) return manifest.status();
+  return std::unique_ptr<Hub>(new Hub(options, *std::move(mapping), *std::move(manifest)));
+}
+
+Hub::Hub(const HubOptions& options, os::Mapping manifest_memory, core::Manifest manifest)
+    : options_(options),
+      manifest_memory_(std::move(manifest_memory)),
+      engine_(std::make_unique<core::Engine>(options.engine, &tables_, std::move(manifest))) {}
+
+absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer, os::Fd socket) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  absl::StatusOr<shm::SessionId> id = engine_->OpenSession(spec, Now());
+  if (!id.ok()) return id.status();
+  absl::StatusOr<SessionPtr> session =
+      ClientSession::Create(*id, options_.daemon_epoch, spec, std::move(peer), std::move(socket));
+  if (!session.ok()) {
+    (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
+    return session.status();
+  }
+  tables_.sessions[*id] = *session;
+  return session;
+}
+
+Hub::Garbage Hub::Close(shm::SessionId id, core::CloseReason reason) {
+  Garbage garbage;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = tables_.sessions.find(id);
+  if (found == tables_.sessions.end() || found->second->ended) return garbage;
+  const SessionPtr session = found->second;
+  session->ended = true;
+  session->SetPhase(shm::Phase::kGone);
+  session->Disconnect();
+  absl::StatusOr<core::Releases> releases = engine_->CloseSession(id, reason, Now());
+  if (!releases.ok()) {
+    os::Log(os::LogLevel::kError, "closing a session failed",
+            {{"session", absl::StrCat(shm::Value(id))},
+             {"error", std::string(releases.status().message())}});
+    return garbage;
+  }
+  Collect(*releases, session, &garbage);
+  return garbage;
+}
+
+void Hub::Collect(const core::Releases& releases, const SessionPtr& session, Garbage* garbage) {
+  const auto take_pool = [&](ClientSession* owner, shm::PoolId pool) {
+    const auto found = owner->pools.find(pool);
+    if (found == owner->pools.end()) return;
+    garbage->push_back(std::make_shared<memory::HostPool>(std::move(found->second)));
+    owner->pools.erase(found);
+  };
+  for (const shm::PoolId pool : releases.pools) {
+    if (session != nullptr) {
+      take_pool(session.get(), pool);
+      continue;
+    }
+    for (const auto& [id, owner] : tables_.sessions) take_pool(owner.get(), pool);
+  }
+  for (const shm::SessionId id : releases.arenas) {
+    const auto found = tables_.sessions.find(id);
+    if (found == tables_.sessions.end() || !found->second->arena.has_value()) continue;
+    garbage->push_back(
+        std::make_shared<memory::DeviceArena>(*std::exchange(found->second->arena, {})));
+  }
+  for (const shm::SessionId id : releases.sessions) {
+    const auto found = tables_.sessions.find(id);
+    if (found == tables_.sessions.end()) continue;
+    garbage->push_back(found->second);
+    tables_.sessions.erase(found);
+  }
+}
+
+absl::StatusOr<SessionPtr> Hub::Authenticate(const std::string& token_hex) {
+  const absl::Status refused = absl::UnauthenticatedError(
+      absl::StrCat("this call needs the token of an attached session in the metadata '",
+                   shm::kTokenMetadataKey, "'; it is unknown, or its session has ended"));
+  Token token;
+  if (!FromHex(token_hex, &token)) return refused;
+  std::lock_guard<std::mutex> lock(mutex_);
+  SessionPtr match;
+  // All of them, so that the time says nothing about which one was near.
+  for (const auto& [id, session] : tables_.sessions) {
+    if (ConstantTimeEqual(session->token(), token) && !session->ended) match = session;
+  }
+  if (match == nullptr) return refused;
+  return match;
+}
+
+std::vector<SessionPtr> Hub::AllSessions() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<SessionPtr> all;
+  for (const auto& [id, session] : tables_.sessions) all.push_back(session);
+  return all;
+}
+
+size_t Hub::AttachedSessions() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  size_t attached = 0;
+  for (const auto& [id, session] : tables_.sessions) attached += session->ended ? 0 : 1;
+  return attached;
+}
+
+// --- Hub: the fast path --------------------------------------------------------------------------
+
+void Hub::Deliver(const std::vector<core::Outgoing>& out) {
+  std::vector<ClientSession*> served;
+  for (const core::Outgoing& outgoing : out) {
+    const auto found = tables_.sessions.find(outgoing.session);
+    if (found == tables_.sessions.end() || found->second->ended) continue;
+    found->second->PushResponse(outgoing.response);
+    if (served.empty() || served.back() != found->second.get()) {
+      served.push_back(found->second.get());
+    }
+    if (outgoing.error.empty()) continue;
+    os::Log(os::LogLevel::kDebug, "request refused",
+            {{"session", absl::StrCat(shm::Value(outgoing.session))},
+             {"request", absl::StrCat(outgoing.response.request_id)},
+             {"error", outgoing.error}});
+  }
+  for (const ClientSession* session : served) session->WakeClient();
+}
+
+Hub::Pumped Hub::Pump(const SessionPtr& session) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (session->ended) return Pumped::kEnded;
+  if (!session->FlushResponses()) {
+    session->WakeClient();
+    return Pumped::kBlocked;
+  }
+  std::vector<core::Outgoing> out;
+  const core::Time now = Now();
+  bool drained = false;
+  for (int i = 0; i < kRequestsPerPump && !drained; ++i) {
+    shm::Request request;
+    switch (session->PopRequest(&request)) {
+      case ClientSession::Popped::kCorrupt:
+        Deliver(out);
+        return Pumped::kCorrupt;
+      case ClientSession::Popped::kEmpty:
+        drained = true;
+        break;
+      case ClientSession::Popped::kEntry:
+        engine_->HandleRequest(session->id(), request, now, &out);
+        break;
+    }
+  }
+  Deliver(out);
+  if (!drained) return Pumped::kMore;
+  if (!session->FlushResponses()) return Pumped::kBlocked;
+  return session->TryArm() ? Pumped::kArmed : Pumped::kMore;
+}
+
+void Hub::Tick() {
+  Garbage garbage;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const core::Time now = Now();
+    const std::optional<core::Time> due = engine_->NextTick();
+    if (!due.has_value() || *due > now) return;
+    std::vector<core::Outgoing> out;
+    const core::Releases releases = engine_->Tick(now, &out);
+    Deliver(out);
+    Collect(releases, nullptr, &garbage);
+  }
+  reaper_.Destroy(std::move(garbage));
+}
+
+std::optional<int64_t> Hub::NextTick() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const std::optional<core::Time> due = engine_->NextTick();
+  if (!due.has_value()) return std::nullopt;
+  return due->nanoseconds();
+}
+
+absl::Status Hub::SetPlan(const SessionPtr& session, const core::NextUseTable& table,
+                          const PlanNumbers& numbers) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  absl::Status status = engine_->SetPlan(session->id(), table);
+  if (status.ok()) session->plan = numbers;
+  return status;
+}
+
+}  // namespace geminid::service

@@ -1,0 +1,151 @@
+// The engine, the memory of the sessions, and the one mutex over both.
+//
+// The event loop and the gRPC threads meet here. Nothing slow happens under the mutex: memory is
+// created before it is taken and destroyed after it is given back.
+#ifndef GEMINID_DAEMON_SERVICE_HUB_H_
+#define GEMINID_DAEMON_SERVICE_HUB_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/engine.h"
+#include "daemon/os/machine.h"
+#include "daemon/os/memfd.h"
+#include "daemon/service/client_session.h"
+
+namespace geminid::service {
+
+using SessionPtr = std::shared_ptr<ClientSession>;
+
+// The engine's view of the shared tables. Used under the hub's mutex only.
+class SharedTables : public core::Tables {
+ public:
+  void PublishState(shm::SessionId session, shm::ChunkId chunk, uint64_t word) override;
+  uint64_t ReadLease(shm::SessionId session, shm::ChunkId chunk) override;
+  uint64_t ReadCompletion(shm::SessionId session, uint16_t index) override;
+
+  std::map<shm::SessionId, SessionPtr> sessions;  // the kept ones included
+};
+
+// Destroys memory on a thread of its own: giving back tens of gigabytes takes seconds.
+class Reaper {
+ public:
+  Reaper();
+  ~Reaper();  // destroys what is left
+  void Destroy(std::vector<std::shared_ptr<void>> garbage);
+
+ private:
+  void Run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<void>> garbage_;  // guarded by mutex_
+  bool stopping_ = false;                       // guarded by mutex_
+  std::thread thread_;
+};
+
+struct HubOptions {
+  core::EngineOptions engine;
+  os::Machine machine;
+  bool huge_pages = false;
+  uint64_t daemon_epoch = 0;
+};
+
+class Hub {
+ public:
+  using Garbage = std::vector<std::shared_ptr<void>>;
+
+  static absl::StatusOr<std::unique_ptr<Hub>> Create(const HubOptions& options);
+
+  // --- sessions ----------------------------------------------------------------------------------
+  // Opens a session for whoever is at the other end of `socket`.
+  absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer, os::Fd socket);
+  // Ends it if it has not ended. The caller destroys the result, without the mutex.
+  [[nodiscard]] Garbage Close(shm::SessionId session, core::CloseReason reason);
+  // The session with this token in hexadecimal; UNAUTHENTICATED if there is none.
+  absl::StatusOr<SessionPtr> Authenticate(const std::string& token_hex);
+  std::vector<SessionPtr> AllSessions();
+  size_t AttachedSessions();
+
+  // --- memory: for gRPC threads; may take as long as it takes to populate the memory
+  // --------------
+  absl::StatusOr<core::Allocation> Allocate(const SessionPtr& session,
+                                            const std::vector<core::ChunkSpec>& specs);
+  absl::Status Free(const SessionPtr& session, const std::vector<shm::ChunkId>& chunks);
+  struct ArenaMade {
+    uint64_t bytes = 0;
+    uint32_t slabs = 0;
+  };
+  absl::StatusOr<ArenaMade> CreateArena(const SessionPtr& session, uint64_t bytes);
+
+  absl::Status SetPlan(const SessionPtr& session, const core::NextUseTable& table,
+                       const PlanNumbers& numbers);
+
+  // --- the fast path: for the event loop ---------------------------------------------------------
+  enum class Pumped {
+    kMore,     // stopped at its bound of work: call again soon
+    kArmed,    // no request is left; the client will write the daemon's event
+    kBlocked,  // the client does not read its responses: call again in a while
+    kCorrupt,  // the ring contradicts itself: the session must be closed
+    kEnded,
+  };
+  // Carries out at most 64 requests of the session.
+  Pumped Pump(const SessionPtr& session);
+  // Lets the engine do what has become due.
+  void Tick();
+  // When that will be next, in monotonic nanoseconds.
+  std::optional<int64_t> NextTick();
+
+  // Ends calls that are populating memory, with CANCELLED. They stay ended.
+  void CancelPopulating() { cancelled_.store(true); }
+
+  // Calls `read` with the engine and the sessions, under the mutex.
+  template <typename Read>
+  auto Inspect(Read read) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return read(static_cast<const core::Engine&>(*engine_), tables_.sessions);
+  }
+
+  const os::Machine& machine() const { return options_.machine; }
+  bool huge_pages() const { return options_.huge_pages; }
+  uint64_t daemon_epoch() const { return options_.daemon_epoch; }
+  Reaper& reaper() { return reaper_; }
+
+ private:
+  Hub(const HubOptions& options, os::Mapping manifest_memory, core::Manifest manifest);
+
+  // All under the mutex.
+  void Deliver(const std::vector<core::Outgoing>& out);
+  void Collect(const core::Releases& releases, const SessionPtr& session, Garbage* garbage);
+  // What made memory for a session finds out here whether it was in time.
+  absl::Status StillOpen(const SessionPtr& session) const;
+
+  // Takes back the chunks of an allocation whose memory could not be made or passed.
+  void UndoAllocation(const SessionPtr& session, const core::Allocation& allocation);
+  absl::Status PassPool(const SessionPtr& session, const core::Allocation& allocation);
+  absl::Status PassArena(const SessionPtr& session, memory::DeviceArena arena);
+
+  const HubOptions options_;
+  const os::Mapping manifest_memory_;
+  std::atomic<bool> cancelled_{false};
+  Reaper reaper_;
+  std::mutex mutex_;
+  SharedTables tables_;                   // guarded by mutex_
+  std::unique_ptr<core::Engine> engine_;  // guarded by mutex_
+};
+
+// The time the engine is handed.
+core::Time Now();
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_HUB_H_

@@ -1,0 +1,120 @@
+#include "daemon/service/operator_services.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/event.h"
+#include "daemon/service/rpc_status.h"
+#include "daemon/service/snapshot_messages.h"
+
+namespace geminid::service {
+namespace {
+
+using Sessions = std::map<shm::SessionId, SessionPtr>;
+
+const ClientSession* Find(const Sessions& sessions, shm::SessionId id) {
+  const auto found = sessions.find(id);
+  return found == sessions.end() ? nullptr : found->second.get();
+}
+
+}  // namespace
+
+grpc::Status MemoryRpc::GetLedger(grpc::ServerContext*, const v1::GetLedgerRequest*,
+                                  v1::Ledger* response) {
+  *response = hub_->Inspect(
+      [](const core::Engine& engine, const Sessions&) { return LedgerMessage(engine); });
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminRpc::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+                                 v1::Status* response) {
+  response->set_version(facts_.version);
+  response->set_daemon_epoch(hub_->daemon_epoch());
+  response->set_phase(facts_.draining->load() ? "draining" : "serving");
+  response->set_start_time_seconds(facts_.start_time_seconds);
+  response->set_uptime_seconds(
+      static_cast<double>(os::MonotonicNanoseconds() - facts_.start_nanoseconds) * 1e-9);
+  response->set_pid(::getpid());
+  response->set_socket(facts_.socket);
+  response->set_metrics_address(facts_.metrics_address);
+  hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
+    response->set_sessions(static_cast<uint32_t>(sessions.size()));
+    *response->mutable_ledger() = LedgerMessage(engine);
+  });
+  for (const os::MachineFact& fact : os::Facts(hub_->machine(), hub_->huge_pages())) {
+    v1::MachineFact* to = response->add_facts();
+    to->set_name(fact.name);
+    to->set_value(fact.value);
+    to->set_in_use(fact.in_use);
+    to->set_why_not(fact.why_not);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminRpc::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
+                                    v1::ListSessionsResponse* response) {
+  hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
+    for (const core::SessionSnapshot& snapshot : engine.Sessions()) {
+      const ClientSession* session = Find(sessions, snapshot.id);
+      *response->add_sessions() =
+          SessionMessage(snapshot, session == nullptr ? ClientNumbers{} : session->ReadNumbers(),
+                         session == nullptr ? PlanNumbers{} : session->plan, Now());
+    }
+  });
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminRpc::ListPools(grpc::ServerContext*, const v1::ListPoolsRequest*,
+                                 v1::ListPoolsResponse* response) {
+  hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
+    for (const core::PoolSnapshot& snapshot : engine.Pools()) {
+      *response->add_pools() = PoolMessage(snapshot, Find(sessions, snapshot.session));
+    }
+  });
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminRpc::ListChunks(grpc::ServerContext*, const v1::ListChunksRequest* request,
+                                  v1::ListChunksResponse* response) {
+  const uint32_t limit =
+      std::min(request->limit() == 0 ? kDefaultChunkLimit : request->limit(), kMaxChunkLimit);
+  const shm::SessionId session{request->session()};
+  hub_->Inspect([&](const core::Engine& engine, const Sessions&) {
+    for (const core::ChunkSnapshot& chunk : engine.Chunks(session, limit)) {
+      *response->add_chunks() = ChunkMessage(chunk);
+    }
+    response->set_total(engine.ChunkCount(session));
+  });
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminRpc::ExplainChunk(grpc::ServerContext*, const v1::ExplainChunkRequest* request,
+                                    v1::ExplainChunkResponse* response) {
+  const shm::SessionId session{request->session()};
+  const shm::ChunkId chunk{request->chunk()};
+  return ToGrpc(hub_->Inspect([&](const core::Engine& engine, const Sessions&) -> absl::Status {
+    absl::StatusOr<std::vector<std::string>> lines = engine.Explain(session, chunk);
+    if (!lines.ok()) return lines.status();
+    for (std::string& line : *lines) response->add_lines(std::move(line));
+    for (const core::ChunkSnapshot& candidate : engine.Chunks(session, kMaxChunkLimit)) {
+      if (candidate.identity.chunk == chunk) *response->mutable_chunk() = ChunkMessage(candidate);
+    }
+    return absl::OkStatus();
+  }));
+}
+
+grpc::Status ConfigRpc::Show(grpc::ServerContext*, const v1::ShowConfigRequest*,
+                             v1::ShowConfigResponse* response) {
+  *response->mutable_effective() = settings_.effective;
+  for (const config::Origin& origin : settings_.origins) {
+    v1::ConfigOrigin* to = response->add_origins();
+    to->set_key(origin.key);
+    to->set_value(origin.value);
+    to->set_origin(origin.origin);
+  }
+  return grpc::Status::OK;
+}
+
+}  // namespace geminid::service

@@ -1,0 +1,112 @@
+#include "daemon/service/plan_messages.h"
+
+#include "absl/strings/str_cat.h"
+#include "proto/shm/lease.h"
+
+namespace geminid::service {
+
+planner::Trace FromMessage(const v1::Trace& message) {
+  planner::Trace trace;
+  trace.arena_bytes = message.arena_bytes();
+  for (const v1::TraceChunk& chunk : message.chunks()) {
+    trace.chunks.push_back({.id = chunk.chunk(),
+                            .size_bytes = chunk.device_bytes(),
+                            .transfer_bytes = chunk.transfer_bytes(),
+                            .gradient_bytes = chunk.gradient_bytes(),
+                            .frozen = chunk.frozen()});
+  }
+  for (const v1::TraceMoment& from : message.moments()) {
+    planner::MomentTrace& moment = trace.moments.emplace_back();
+    for (const v1::TraceUse& use : from.uses()) {
+      moment.uses.push_back({.chunk = use.index(), .invalidates = use.invalidates()});
+    }
+    moment.workspace_bytes = from.workspace_bytes();
+    moment.compute_seconds = from.compute_seconds();
+  }
+  trace.link = {.h2d_bytes_per_second = message.link().host_to_device_bytes_per_second(),
+                .d2h_bytes_per_second = message.link().device_to_host_bytes_per_second(),
+                .latency_seconds = message.link().latency_seconds()};
+  return trace;
+}
+
+absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request) {
+  planner::PlannerOptions options;
+  switch (request.policy()) {
+    case v1::PLACEMENT_POLICY_DEVICE:
+      options.policy = planner::Policy::kDevice;
+      break;
+    case v1::PLACEMENT_POLICY_CPU:
+      options.policy = planner::Policy::kCpu;
+      break;
+    case v1::PLACEMENT_POLICY_UNSPECIFIED:
+    case v1::PLACEMENT_POLICY_AUTO:
+      options.policy = planner::Policy::kAuto;
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("placement policy ",
+                                                     static_cast<int>(request.policy()),
+                                                     " is not known; use device, cpu or auto"));
+  }
+  options.weights_change_between_iterations = request.weights_change_between_iterations();
+  options.drain_moments = request.drain_moments();
+  options.alignment_bytes = shm::kSlotBytes;  // what the arena hands out
+  if (request.max_lookahead_moments() > 0) {
+    options.max_lookahead_moments = request.max_lookahead_moments();
+  }
+  return options;
+}
+
+v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan) {
+  v1::Plan message;
+  for (const planner::Step& step : plan.steps) {
+    v1::PlannedMoment* moment = message.add_moments();
+    for (const planner::Load& load : step.loads) {
+      v1::PlannedLoad* to = moment->add_loads();
+      to->set_index(load.chunk);
+      to->set_device_offset(load.device_offset);
+      to->set_deadline_moment(load.deadline_moment);
+    }
+    for (const planner::Drop& drop : step.drops) {
+      v1::PlannedDrop* to = moment->add_drops();
+      to->set_index(drop.chunk);
+      to->set_becomes_gradient(drop.becomes_gradient);
+      to->set_free_moment(drop.free_moment);
+    }
+  }
+  for (const planner::Placement& placement : plan.resident_at_start) {
+    v1::PlannedPlacement* to = message.add_resident_at_start();
+    to->set_index(placement.chunk);
+    to->set_device_offset(placement.device_offset);
+  }
+  for (const planner::Stall& stall : plan.stalls) {
+    v1::PlannedStall* to = message.add_stalls();
+    to->set_moment(stall.moment);
+    to->set_seconds(stall.seconds);
+    to->set_cause(planner::StallCauseName(stall.cause));
+  }
+  message.set_everything_fits(plan.everything_fits);
+  message.set_transfer_bytes(plan.h2d_bytes);
+  message.set_gradient_bytes(plan.d2h_bytes);
+  message.set_transfer_bytes_lower_bound(plan.lower_bound_bytes);
+  message.set_predicted_step_seconds(plan.predicted_step_seconds);
+  message.set_trace_hash(plan.trace_hash);
+  message.set_plan_hash(planner::PlanHash(plan));
+  message.set_explanation(planner::ExplainPlan(trace, plan));
+  return message;
+}
+
+core::NextUseTable NextUses(const planner::Trace& trace) {
+  core::NextUseTable table;
+  table.moments = static_cast<uint32_t>(trace.moments.size());
+  for (const planner::Chunk& chunk : trace.chunks) {
+    table.chunks.push_back({shm::ChunkId{static_cast<uint32_t>(chunk.id)}, {}});
+  }
+  for (uint32_t moment = 0; moment < table.moments; ++moment) {
+    for (const planner::Use& use : trace.moments[moment].uses) {
+      table.chunks[use.chunk].moments.push_back(moment);
+    }
+  }
+  return table;
+}
+
+}  // namespace geminid::service

@@ -1,0 +1,22 @@
+// Traces and plans: between the messages of the wire and the values of the planner.
+#ifndef GEMINID_DAEMON_SERVICE_PLAN_MESSAGES_H_
+#define GEMINID_DAEMON_SERVICE_PLAN_MESSAGES_H_
+
+#include "absl/status/statusor.h"
+#include "daemon/core/engine.h"
+#include "daemon/core/planner/plan.h"
+#include "daemon/core/planner/trace.h"
+#include "geminid/v1/plan.pb.h"
+
+namespace geminid::service {
+
+planner::Trace FromMessage(const v1::Trace& message);
+absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request);
+v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan);
+
+// When each chunk is used, for the choice of what to evict.
+core::NextUseTable NextUses(const planner::Trace& trace);
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_PLAN_MESSAGES_H_

@@ -1,0 +1,105 @@
+#include "daemon/service/session_loop.h"
+
+#include <sys/epoll.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/event.h"
+#include "daemon/os/log.h"
+
+namespace geminid::service {
+
+SessionLoop::~SessionLoop() {
+  while (!watched_.empty()) Remove(watched_.begin()->first);
+}
+
+void SessionLoop::Add(const SessionPtr& session) {
+  Watched& watched = watched_[session->id()];
+  watched.session = session;
+  const auto watch = [&](size_t slot, int fd, os::EventLoop::Callback callback) {
+    absl::StatusOr<os::EventLoop::WatchId> id = loop_->Watch(fd, EPOLLIN, std::move(callback));
+    if (id.ok()) watched.watches[slot] = *id;
+    return id.ok();
+  };
+  const bool complete =
+      watch(0, session->socket().get(), [this, session](uint32_t) { OnSocket(session); }) &&
+      watch(1, session->daemon_event().get(),
+            [this, session](uint32_t) {
+              os::Clear(session->daemon_event());
+              session->Disarm();
+              busy_.insert(session->id());
+            }) &&
+      (!session->pidfd().valid() || watch(2, session->pidfd().get(), [this, session](uint32_t) {
+        End(session, core::CloseReason::kDied, "its process ended");
+      }));
+  if (!complete) {
+    End(session, core::CloseReason::kDied, "its descriptors cannot be watched");
+    return;
+  }
+  busy_.insert(session->id());
+}
+
+void SessionLoop::Remove(shm::SessionId id) {
+  const auto found = watched_.find(id);
+  if (found == watched_.end()) return;
+  for (const os::EventLoop::WatchId watch : found->second.watches) loop_->Unwatch(watch);
+  hub_->reaper().Destroy({std::move(found->second.session)});
+  watched_.erase(found);
+  busy_.erase(id);
+  blocked_.erase(id);
+}
+
+void SessionLoop::OnSocket(const SessionPtr& session) {
+  std::byte unexpected;
+  const os::Received received = os::ReceiveMessage(session->socket(), std::span(&unexpected, 1));
+  switch (received.result) {
+    case os::Received::Result::kNothing:
+      return;
+    case os::Received::Result::kEnd:
+      return End(session, core::CloseReason::kDied, "its attach connection ended");
+    case os::Received::Result::kMessage:
+      return End(session, core::CloseReason::kProtocolError,
+                 "it sent a message that the protocol does not have");
+  }
+}
+
+void SessionLoop::End(const SessionPtr& session, core::CloseReason reason, const char* why) {
+  // A callback of this session may be running: its copy of the pointer keeps it alive.
+  const SessionPtr keep = session;
+  Hub::Garbage garbage = hub_->Close(keep->id(), reason);
+  hub_->reaper().Destroy(std::move(garbage));
+  Remove(keep->id());
+  os::Log(os::LogLevel::kInfo, "session ended",
+          {{"session", absl::StrCat(shm::Value(keep->id()))},
+           {"job", keep->spec().job},
+           {"rank", absl::StrCat(keep->spec().rank)},
+           {"why", why}});
+}
+
+void SessionLoop::PumpAll() {
+  std::set<shm::SessionId> round = std::exchange(busy_, {});
+  round.merge(blocked_);
+  blocked_.clear();
+  for (const shm::SessionId id : round) {
+    const auto found = watched_.find(id);
+    if (found == watched_.end()) continue;
+    const SessionPtr session = found->second.session;
+    switch (hub_->Pump(session)) {
+      case Hub::Pumped::kMore:
+        busy_.insert(id);
+        break;
+      case Hub::Pumped::kBlocked:
+        blocked_.insert(id);
+        break;
+      case Hub::Pumped::kCorrupt:
+        End(session, core::CloseReason::kProtocolError, "its request ring contradicts itself");
+        break;
+      case Hub::Pumped::kArmed:
+      case Hub::Pumped::kEnded:
+        break;
+    }
+  }
+}
+
+}  // namespace geminid::service

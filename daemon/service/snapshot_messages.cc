@@ -1,0 +1,126 @@
+#include "daemon/service/snapshot_messages.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace geminid::service {
+namespace {
+
+constexpr double kSecondsPerNanosecond = 1e-9;
+
+}  // namespace
+
+v1::Ledger LedgerMessage(const core::Engine& engine) {
+  v1::Ledger message;
+  for (const shm::Tier tier : {shm::Tier::kDevice, shm::Tier::kHost, shm::Tier::kDisk}) {
+    const core::TierTotals totals = engine.ledger().Totals(tier);
+    v1::TierLedger* line = message.add_tiers();
+    line->set_tier(static_cast<v1::Tier>(tier));
+    line->set_capacity_bytes(totals.capacity_bytes);
+    line->set_in_use_bytes(totals.in_use_bytes);
+    line->set_reserved_bytes(totals.reserved_bytes);
+    line->set_free_bytes(totals.free_bytes);
+    line->set_peak_in_use_bytes(totals.peak_in_use_bytes);
+  }
+  std::map<shm::SessionId, core::SessionSpec> specs;
+  for (const core::SessionSnapshot& session : engine.Sessions()) specs[session.id] = session.spec;
+  for (const core::LedgerLine& line : engine.ledger().Lines()) {
+    v1::LedgerEntry* entry = message.add_entries();
+    entry->set_tier(static_cast<v1::Tier>(line.tier));
+    entry->set_kind(static_cast<v1::ChunkKind>(line.kind));
+    entry->set_session(shm::Value(line.session));
+    entry->set_job(specs[line.session].job);
+    entry->set_rank(specs[line.session].rank);
+    entry->set_bytes(line.bytes);
+    entry->set_chunks(line.chunks);
+  }
+  message.set_adds_up(engine.ledger().Check().ok());
+  return message;
+}
+
+v1::ChunkInfo ChunkMessage(const core::ChunkSnapshot& chunk) {
+  v1::ChunkInfo message;
+  message.set_session(shm::Value(chunk.identity.session));
+  message.set_chunk(shm::Index(chunk.identity.chunk));
+  message.set_name(chunk.name);
+  message.set_kind(static_cast<v1::ChunkKind>(chunk.identity.kind));
+  message.set_bytes(chunk.identity.bytes);
+  message.set_state(shm::Name(chunk.status.state));
+  message.set_residency(shm::Name(chunk.status.residency));
+  message.set_leased(chunk.leased);
+  message.set_dirty(chunk.status.dirty);
+  message.set_home_offset(chunk.identity.home_offset);
+  message.set_pool(shm::Value(chunk.identity.pool));
+  message.set_device_offset(chunk.status.device_offset());
+  message.set_generation(chunk.status.generation);
+  message.set_loads(chunk.loads);
+  message.set_drops(chunk.drops);
+  return message;
+}
+
+v1::SessionInfo SessionMessage(const core::SessionSnapshot& snapshot, const ClientNumbers& client,
+                               const PlanNumbers& plan, core::Time now) {
+  v1::SessionInfo message;
+  message.set_session(shm::Value(snapshot.id));
+  message.set_job(snapshot.spec.job);
+  message.set_rank(snapshot.spec.rank);
+  message.set_world_size(snapshot.spec.world_size);
+  message.set_local_rank(snapshot.spec.local_rank);
+  message.set_uid(snapshot.spec.uid);
+  message.set_pid(snapshot.spec.pid);
+  message.set_client(snapshot.spec.client);
+  message.set_state(core::Name(snapshot.state));
+  message.set_tenant(snapshot.spec.tenant);
+  message.set_host_bytes(snapshot.host_bytes);
+  message.set_device_bytes(snapshot.arena_bytes);
+  message.set_device_in_use_bytes(snapshot.device_in_use_bytes);
+  message.set_device_workspace_bytes(snapshot.workspace_bytes);
+  message.set_step(client.step);
+  message.set_moment(snapshot.moment);
+  message.set_attached_seconds((now - snapshot.opened_at).seconds());
+  for (int i = 0; i < shm::kStallCauses; ++i) {
+    (*message.mutable_stall_seconds())[shm::Name(static_cast<shm::StallCause>(i))] =
+        static_cast<double>(client.stall_nanoseconds[static_cast<size_t>(i)]) *
+        kSecondsPerNanosecond;
+  }
+  for (const shm::Direction direction :
+       {shm::Direction::kHostToDevice, shm::Direction::kDeviceToHost}) {
+    for (int i = 1; i < core::kCauses; ++i) {
+      const auto cause = static_cast<shm::TransferCause>(i);
+      const uint64_t bytes = snapshot.transfers.At(direction, cause).bytes;
+      if (bytes == 0) continue;
+      (*message
+            .mutable_transfer_bytes())[absl::StrCat(shm::Name(direction), "/", shm::Name(cause))] =
+          bytes;
+    }
+  }
+  message.set_planned_transfer_bytes(plan.transfer_bytes);
+  message.set_planned_transfer_bytes_lower_bound(plan.transfer_bytes_lower_bound);
+  message.set_chunks(snapshot.chunks);
+  return message;
+}
+
+v1::PoolInfo PoolMessage(const core::PoolSnapshot& snapshot, const ClientSession* session) {
+  v1::PoolInfo message;
+  message.set_pool(shm::Value(snapshot.pool));
+  message.set_session(shm::Value(snapshot.session));
+  message.set_tenant(snapshot.tenant);
+  message.set_tier(static_cast<v1::Tier>(snapshot.tier));
+  message.set_bytes(snapshot.bytes);
+  message.set_in_use_bytes(snapshot.in_use_bytes);
+  message.set_numa_node(-1);
+  if (session == nullptr) return message;
+  const auto pool = session->pools.find(snapshot.pool);
+  if (pool != session->pools.end()) {
+    message.set_numa_node(pool->second.numa_node());
+    message.set_huge_pages(pool->second.huge_pages());
+    message.set_populate_seconds(pool->second.populate_seconds());
+  } else if (snapshot.tier == shm::Tier::kDevice && session->arena.has_value()) {
+    double seconds = 0;
+    for (const memory::HostPool& slab : session->arena->slabs()) seconds += slab.populate_seconds();
+    message.set_populate_seconds(seconds);
+  }
+  return message;
+}
+
+}  // namespace geminid::service

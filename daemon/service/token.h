@@ -1,0 +1,31 @@
+// The secret that makes a gRPC call one of a session: 256 random bits, sent once over the attach
+// socket.
+#ifndef GEMINID_DAEMON_SERVICE_TOKEN_H_
+#define GEMINID_DAEMON_SERVICE_TOKEN_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/shm/attach_messages.h"
+
+namespace geminid::service {
+
+using Token = std::array<uint8_t, shm::kTokenBytes>;
+
+// From getrandom(2).
+absl::StatusOr<Token> NewToken();
+
+// Lower-case hexadecimal, as in the metadata.
+std::string ToHex(const Token& token);
+
+// In time that does not depend on where they differ.
+bool ConstantTimeEqual(const Token& a, const Token& b);
+
+// The reverse of ToHex; false for any other text.
+bool FromHex(const std::string& text, Token* token);
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_TOKEN_H_

@@ -147,7 +147,7 @@ void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   std::copy(input.random_state.begin(), input.random_state.end(), record.random_state);
   record.data_position = input.data_position;
   record.overflow = result.overflow ? 1 : 0;
-  const uint64_t epoch = shm::WriteRecord(internal::GetCommitSegment(*session_), record);
+  const uint64_t epoch = shm::WriteRecord(CommitSegmentOf(*session_), record);
   if (result.overflow) return;
   updater_->Start({.epoch = epoch,
                    .step = ++updates_,

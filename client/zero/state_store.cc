@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
                                                                const Layout& layout,
                                                                const StateStoreOptions& options) {
   std::unique_ptr<StateStore> store(new StateStore(session, layout, options));
-  store->commit_ = internal::GetCommitSegment(*session);
+  store->commit_ = CommitSegmentOf(*session);
   if (store->commit_ == nullptr) {
     return absl::FailedPreconditionError("the session has no commit segment");
   }

@@ -1,0 +1,238 @@
+// The engine against a real daemon in this process, and against a dense reference, bit for bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "tests/client/zero/synthetic_training.h"
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kTightArena = 320 << 10;
+constexpr uint64_t kAmpleArena = 32 << 20;
+
+class EngineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(env_.Start().ok());
+    run_.socket = env_.socket();
+    run_.options.clip_norm = 0;
+    run_.options.chunk_elements = 16384;
+  }
+
+  void ExpectSameBits(const std::vector<std::vector<float>>& actual,
+                      const std::vector<std::vector<float>>& expected) {
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t p = 0; p < actual.size(); ++p) {
+      ASSERT_EQ(actual[p].size(), expected[p].size());
+      uint64_t different = 0;
+      for (size_t i = 0; i < actual[p].size(); ++i) {
+        different += std::bit_cast<uint32_t>(actual[p][i]) != std::bit_cast<uint32_t>(expected[p][i]);
+      }
+      EXPECT_EQ(different, 0u) << "of " << actual[p].size() << " in "
+                               << run_.model.parameters[p].name;
+    }
+  }
+
+  SyntheticResult MustTrain() {
+    absl::StatusOr<SyntheticResult> result = Train(run_);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *std::move(result) : SyntheticResult{};
+  }
+
+  DaemonEnv env_;
+  SyntheticRun run_;
+};
+
+TEST_F(EngineTest, EveryPlacementArenaAndWorldSize_GivesTheBitsOfDenseTraining) {
+  for (int world_size : {1, 2, 3}) {
+    run_.world_size = world_size;
+    const std::vector<std::vector<float>> expected = TrainDensely(run_);
+    for (auto [placement, arena] :
+         {std::pair{Placement::kAuto, kTightArena}, std::pair{Placement::kAuto, kAmpleArena},
+          std::pair{Placement::kCpu, kTightArena}, std::pair{Placement::kCpu, kAmpleArena},
+          std::pair{Placement::kDevice, kAmpleArena}}) {
+      SCOPED_TRACE(testing::Message() << "world " << world_size << ", placement "
+                                      << static_cast<int>(placement) << ", arena " << arena);
+      run_.options.placement = placement;
+      run_.arena_bytes = arena;
+      ExpectSameBits(MustTrain().weights, expected);
+    }
+  }
+}
+
+TEST_F(EngineTest, GradientAccumulation_AddsTheMicroBatchesInFp32) {
+  run_.world_size = 2;
+  run_.options.accumulate = 3;
+  run_.arena_bytes = kTightArena;
+  const std::vector<std::vector<float>> expected = TrainDensely(run_);
+  ExpectSameBits(MustTrain().weights, expected);
+  run_.options.placement = Placement::kDevice;
+  run_.arena_bytes = kAmpleArena;
+  ExpectSameBits(MustTrain().weights, expected);
+}
+
+TEST_F(EngineTest, Fp32Training_GivesTheBitsOfDenseTraining) {
+  run_.world_size = 2;
+  run_.options.data_type = DataType::kFloat32;
+  run_.arena_bytes = 2 * kTightArena;
+  ExpectSameBits(MustTrain().weights, TrainDensely(run_));
+}
+
+TEST_F(EngineTest, FrozenAndUnusedParameters_KeepOrDecayAsDenseTrainingSays) {
+  run_.model.parameters[2].trainable = false;  // layer.0.up
+  Parameter unused;
+  unused.name = "unused";
+  unused.shape = {777};
+  run_.model.parameters.push_back(unused);
+  run_.world_size = 2;
+  ExpectSameBits(MustTrain().weights, TrainDensely(run_));
+}
+
+TEST_F(EngineTest, EvaluationBetweenSteps_ChangesNothing) {
+  run_.world_size = 2;
+  run_.arena_bytes = kTightArena;
+  run_.between_steps = [this](Engine* engine, int, int) {
+    for (const auto& parameters : run_.model.operators) {
+      std::vector<ParameterId> ids;
+      for (uint32_t parameter : parameters) ids.push_back(ParameterId{parameter});
+      absl::StatusOr<Operation> operation = engine->Use(Pass::kEvaluate, ids);
+      ASSERT_TRUE(operation.ok()) << operation.status();
+    }
+  };
+  ExpectSameBits(MustTrain().weights, TrainDensely(run_));
+}
+
+TEST_F(EngineTest, SlowLink_ChangesTheTimeAndNothingElse) {
+  run_.world_size = 2;
+  run_.steps = 3;
+  run_.arena_bytes = kTightArena;
+  run_.copy_bytes_per_second = 50e6;
+  ExpectSameBits(MustTrain().weights, TrainDensely(run_));
+}
+
+TEST_F(EngineTest, MoreActivationsThanSampled_PlansAgainAndNeverFails) {
+  run_.world_size = 2;
+  run_.steps = 6;
+  run_.arena_bytes = 1 << 20;
+  run_.activation_bytes_at = [](int, int step, uint64_t bytes) {
+    return step < 3 ? bytes : 6 * bytes;
+  };
+  const SyntheticResult result = MustTrain();
+  ExpectSameBits(result.weights, TrainDensely(run_));
+  EXPECT_EQ(result.statistics[0].plans_made, 2u);
+}
+
+TEST_F(EngineTest, OperatorsInAnotherOrder_AreFollowedAndPlannedAgain) {
+  run_.world_size = 2;
+  run_.steps = 6;
+  run_.arena_bytes = 1 << 20;
+  run_.operators_at = [this](int step) {
+    std::vector<std::vector<uint32_t>> operators = run_.model.operators;
+    if (step >= 3) std::swap(operators[3], operators[8]);
+    return operators;
+  };
+  const SyntheticResult result = MustTrain();
+  ExpectSameBits(result.weights, TrainDensely(run_));
+  EXPECT_EQ(result.statistics[1].plans_made, 2u);
+}
+
+TEST_F(EngineTest, ClippedStep_ReportsTheNormOfAllRanksAndScalesByIt) {
+  run_.options.clip_norm = 0.5;
+  run_.steps = 2;
+  run_.world_size = 1;
+  const SyntheticResult one = MustTrain();
+  ASSERT_EQ(one.steps.size(), 2u);
+  EXPECT_GT(one.steps[0].gradient_norm, 0.5);
+  EXPECT_NEAR(one.steps[0].clip_coefficient, 0.5 / one.steps[0].gradient_norm, 1e-6);
+  run_.options.placement = Placement::kCpu;
+  const SyntheticResult cpu = MustTrain();
+  EXPECT_EQ(cpu.steps[1].gradient_norm, one.steps[1].gradient_norm);
+  ExpectSameBits(cpu.weights, one.weights);
+}
+
+TEST_F(EngineTest, TightArena_StaysBelowItsCapacityAndAboveTheBound) {
+  run_.world_size = 2;
+  run_.steps = 8;
+  run_.arena_bytes = kTightArena;
+  for (const Statistics& statistics : MustTrain().statistics) {
+    EXPECT_LE(statistics.peak_total_bytes, kTightArena);
+    EXPECT_GT(statistics.peak_total_bytes, statistics.peak_workspace_bytes);
+    EXPECT_GE(statistics.host_to_device_bytes, statistics.transfer_bytes_lower_bound);
+    EXPECT_GT(statistics.transfer_bytes_lower_bound, 0u);
+    EXPECT_EQ(statistics.model_bytes, 0u);
+    EXPECT_EQ(statistics.workspace_bytes, 0u);
+  }
+}
+
+TEST_F(EngineTest, HostMemory_IsTheStateTheGradientsAndLittleElse) {
+  run_.model = SyntheticModel{};
+  run_.options.chunk_elements = 0;
+  for (int layer = 0; layer < 24; ++layer) {
+    Parameter matrix;
+    matrix.name = "matrix " + std::to_string(layer);
+    matrix.shape = {256, 512};
+    run_.model.parameters.push_back(matrix);
+    run_.model.operators.push_back({static_cast<uint32_t>(layer)});
+  }
+  run_.world_size = 2;
+  run_.steps = 1;
+  run_.arena_bytes = 16 << 20;
+  const SyntheticResult result = MustTrain();
+  uint64_t host_bytes = 0;
+  for (const Statistics& statistics : result.statistics) host_bytes += statistics.host_bytes;
+  const double parameters = static_cast<double>(result.statistics[0].parameters);
+  EXPECT_GE(static_cast<double>(host_bytes) / parameters, 14.0);
+  EXPECT_LE(static_cast<double>(host_bytes) / parameters, 14.5);
+}
+
+TEST_F(EngineTest, ArenaTooSmallForOneOperator_SaysTheNumbersOnEveryRank) {
+  run_.world_size = 2;
+  run_.arena_bytes = 96 << 10;
+  SyntheticResult result;
+  const std::vector<absl::Status> statuses = TrainStatuses(run_, &result);
+  int exhausted = 0;
+  for (const absl::Status& status : statuses) {
+    EXPECT_FALSE(status.ok());
+    exhausted += absl::IsResourceExhausted(status) ? 1 : 0;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("does not fit"), HasSubstr("96.0 KiB")));
+  }
+  EXPECT_GE(exhausted, 1);
+}
+
+TEST_F(EngineTest, PlacementDeviceThatDoesNotFit_IsRefused) {
+  run_.options.placement = Placement::kDevice;
+  run_.arena_bytes = kTightArena;
+  SyntheticResult result;
+  const absl::Status status = TrainStatuses(run_, &result)[0];
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+}
+
+TEST_F(EngineTest, RankThatStops_MakesTheOthersStopWithItsName) {
+  run_.world_size = 3;
+  run_.before_step = [](int rank, int step) {
+    return rank == 1 && step == 2 ? absl::InternalError("its data ran out") : absl::OkStatus();
+  };
+  SyntheticResult result;
+  const std::vector<absl::Status> statuses = TrainStatuses(run_, &result);
+  for (int rank : {0, 2}) {
+    EXPECT_THAT(std::string(statuses[static_cast<size_t>(rank)].message()), HasSubstr("rank 1"));
+  }
+}
+
+TEST_F(EngineTest, SecondRun_GivesTheSameBits) {
+  run_.world_size = 2;
+  run_.arena_bytes = kTightArena;
+  run_.options.clip_norm = 1;
+  const SyntheticResult first = MustTrain();
+  ExpectSameBits(MustTrain().weights, first.weights);
+}
+
+}  // namespace
+}  // namespace geminid::zero

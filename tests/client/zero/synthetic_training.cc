@@ -1,0 +1,333 @@
+#include "tests/client/zero/synthetic_training.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "collectives/local/local_communicator.h"
+#include "geminid/session.h"
+#include "kernels/adamw/adamw.h"
+#include "kernels/common/bfloat16.h"
+#include "kernels/split_master/split_master.h"
+
+namespace geminid::zero {
+namespace {
+
+using kernels::BFloat16;
+
+uint64_t ElementsOf(const Parameter& parameter) {
+  uint64_t elements = 1;
+  for (int64_t dimension : parameter.shape) elements *= static_cast<uint64_t>(dimension);
+  return elements;
+}
+
+// In [-1, 1), from a counter.
+float Noise(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  uint64_t x = a * 0x9e3779b97f4a7c15ull + b * 0xbf58476d1ce4e5b9ull + c * 0x94d049bb133111ebull + d;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  x ^= x >> 31;
+  return static_cast<float>(static_cast<int64_t>(x >> 40) - (1 << 23)) / (1 << 23);
+}
+
+float InitialValue(uint32_t parameter, uint64_t element) {
+  return 0.1f * Noise(parameter, element, 17, 0);
+}
+
+struct Sample {
+  int rank = 0;
+  int step = 0;
+  int micro_batch = 0;
+};
+
+// One use's part of the gradient.
+float GradientOf(uint32_t parameter, uint64_t element, float weight, const Sample& sample) {
+  return 0.25f * weight +
+         Noise(parameter, element, static_cast<uint64_t>(sample.step * 64 + sample.micro_batch),
+               static_cast<uint64_t>(sample.rank) + 1);
+}
+
+template <typename T>
+float Load(const T* at) {
+  if constexpr (std::is_same_v<T, float>) {
+    return *at;
+  } else {
+    return at->ToFloat();
+  }
+}
+
+template <typename T>
+T Store(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else {
+    return BFloat16::FromFloat(value);
+  }
+}
+
+// Writes or adds one use's gradient over the weight, as a kernel would. The second use of a weight
+// finds the gradient where the weight was, so both uses take the weight's part from the first.
+template <typename T>
+void WriteGradient(uint32_t parameter, T* storage, uint64_t elements, bool accumulate,
+                   const Sample& sample) {
+  for (uint64_t i = 0; i < elements; ++i) {
+    const float value = Load(&storage[i]);
+    storage[i] = accumulate ? Store<T>(value + Noise(parameter, i, 99, 1))
+                            : Store<T>(GradientOf(parameter, i, value, sample));
+  }
+}
+
+absl::Status Backward(Engine* engine, const SyntheticRun& run,
+                      const std::vector<uint32_t>& parameters, const Sample& sample) {
+  std::vector<ParameterId> ids;
+  for (uint32_t parameter : parameters) ids.push_back(ParameterId{parameter});
+  absl::StatusOr<Operation> operation = engine->Use(Pass::kBackward, ids);
+  if (!operation.ok()) return operation.status();
+  for (uint32_t parameter : parameters) {
+    if (!run.model.parameters[parameter].trainable) continue;
+    const ParameterId id{parameter};
+    const uint64_t elements = ElementsOf(run.model.parameters[parameter]);
+    const bool accumulate = operation->GradientAccumulates(id);
+    std::byte* gradient = operation->Gradient(id);
+    if (run.options.data_type == DataType::kBFloat16) {
+      WriteGradient(parameter, reinterpret_cast<BFloat16*>(gradient), elements, accumulate, sample);
+    } else {
+      WriteGradient(parameter, reinterpret_cast<float*>(gradient), elements, accumulate, sample);
+    }
+    if (absl::Status status = operation->GradientWritten(id); !status.ok()) return status;
+  }
+  return operation->Finish();
+}
+
+absl::Status RunMicroBatch(Engine* engine, const SyntheticRun& run, const Sample& sample) {
+  if (absl::Status status = engine->BeginMicroBatch(); !status.ok()) return status;
+  const std::vector<std::vector<uint32_t>> operators =
+      run.operators_at ? run.operators_at(sample.step) : run.model.operators;
+  const uint64_t bytes = run.activation_bytes_at
+                             ? run.activation_bytes_at(sample.rank, sample.step, run.activation_bytes)
+                             : run.activation_bytes;
+  std::vector<Workspace::Block> activations;
+  for (const std::vector<uint32_t>& parameters : operators) {
+    std::vector<ParameterId> ids;
+    for (uint32_t parameter : parameters) ids.push_back(ParameterId{parameter});
+    absl::StatusOr<Operation> operation = engine->Use(Pass::kForward, ids);
+    if (!operation.ok()) return operation.status();
+    absl::StatusOr<Workspace::Block> block = engine->workspace().Allocate(bytes);
+    if (!block.ok()) return block.status();
+    std::memset(block->data(), 0x5a, block->bytes());
+    activations.push_back(*std::move(block));
+    if (absl::Status status = operation->Finish(); !status.ok()) return status;
+  }
+  for (size_t i = operators.size(); i-- > 0;) {
+    if (absl::Status status = Backward(engine, run, operators[i], sample); !status.ok()) {
+      return status;
+    }
+    // What weights and gradients do must not reach the activations.
+    for (uint64_t at = 0; at < activations.back().bytes(); ++at) {
+      if (activations.back().data()[at] != std::byte{0x5a}) {
+        return absl::DataLossError("an activation was overwritten");
+      }
+    }
+    activations.pop_back();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicator* communicator,
+                     SyntheticResult* result) {
+  ConnectOptions connect;
+  connect.socket = run.socket;
+  connect.job = "synthetic";
+  connect.rank = rank;
+  connect.world_size = run.world_size;
+  connect.local_rank = rank;
+  connect.device_memory_bytes = run.arena_bytes;
+  connect.copy_bytes_per_second = run.copy_bytes_per_second;
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
+  if (!session.ok()) return session.status();
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(session->get(), communicator, run.model.parameters, run.options);
+  if (!engine.ok()) return engine.status();
+  absl::Status status = (*engine)->Initialize([](ParameterId id, std::span<float> values) {
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      values[i] = InitialValue(static_cast<uint32_t>(id), i);
+    }
+  });
+  for (int step = 0; status.ok() && step < run.steps; ++step) {
+    if (run.before_step) status = run.before_step(rank, step);
+    for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
+      status = RunMicroBatch(engine->get(), run, {rank, step, micro});
+    }
+    if (!status.ok()) break;
+    absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = 0.01});
+    if (!outcome.ok()) return outcome.status();
+    if (rank == 0) result->steps.push_back(*outcome);
+    if (run.between_steps) run.between_steps(engine->get(), rank, step);
+  }
+  if (!status.ok()) {
+    communicator->Abort("rank " + std::to_string(rank) + " stopped: " +
+                        std::string(status.message()));
+    return status;
+  }
+  for (uint32_t parameter = 0; parameter < run.model.parameters.size(); ++parameter) {
+    absl::StatusOr<std::vector<float>> values = (*engine)->ReadParameter(ParameterId{parameter});
+    if (!values.ok()) return values.status();
+    if (rank == 0) result->weights.push_back(*std::move(values));
+  }
+  absl::StatusOr<Statistics> statistics = (*engine)->GetStatistics();
+  if (!statistics.ok()) return statistics.status();
+  result->statistics[static_cast<size_t>(rank)] = *std::move(statistics);
+  return absl::OkStatus();
+}
+
+// --- the dense reference -------------------------------------------------------------------------
+
+template <typename T>
+std::vector<float> MeanGradient(const SyntheticRun& run, uint32_t parameter,
+                                const std::vector<float>& master, int step, int micro) {
+  const Parameter& description = run.model.parameters[parameter];
+  std::vector<float> mean(master.size());
+  for (uint64_t i = 0; i < master.size(); ++i) {
+    float sum = 0;
+    for (int rank = 0; rank < run.world_size; ++rank) {
+      T storage;
+      if constexpr (std::is_same_v<T, float>) {
+        storage = master[i];
+      } else {
+        storage = kernels::SplitMasterBits(std::bit_cast<uint32_t>(master[i])).weight;
+      }
+      storage = Store<T>(GradientOf(parameter, i, Load(&storage), {rank, step, micro}));
+      for (int use = 1; use < description.backward_uses; ++use) {
+        storage = Store<T>(Load(&storage) + Noise(parameter, i, 99, 1));
+      }
+      sum = rank == 0 ? Load(&storage) : sum + Load(&storage);
+    }
+    if (run.world_size > 1) {
+      const T rounded = Store<T>(sum * (1.0f / static_cast<float>(run.world_size)));
+      sum = Load(&rounded);
+    }
+    mean[i] = sum;
+  }
+  return mean;
+}
+
+struct DenseState {
+  std::vector<float> master;
+  std::vector<float> exp_avg;
+  std::vector<float> exp_avg_sq;
+};
+
+void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int step,
+                   const std::vector<float>& gradient, DenseState* state) {
+  kernels::AdamWOptions options;
+  options.learning_rate = 0.01;
+  options.beta1 = run.options.adamw.beta1;
+  options.beta2 = run.options.adamw.beta2;
+  options.epsilon = run.options.adamw.epsilon;
+  options.weight_decay = parameter.decay ? run.options.adamw.weight_decay : 0;
+  options.step = static_cast<uint64_t>(step) + 1;
+  const kernels::Status status = kernels::AdamWMasterInPlace(
+      options, {state->master.data(), state->exp_avg.data(), state->exp_avg_sq.data()},
+      gradient.data(), gradient.size());
+  if (status != kernels::Status::kOk) std::abort();
+}
+
+}  // namespace
+
+SyntheticModel SmallModel() {
+  SyntheticModel model;
+  const auto add = [&](const char* name, std::vector<int64_t> shape, bool decay = true) {
+    Parameter parameter;
+    parameter.name = name;
+    parameter.shape = std::move(shape);
+    parameter.decay = decay;
+    model.parameters.push_back(parameter);
+    return static_cast<uint32_t>(model.parameters.size() - 1);
+  };
+  const uint32_t embedding = add("embedding", {256, 48});
+  model.parameters[embedding].backward_uses = 2;
+  model.operators.push_back({embedding});
+  for (int layer = 0; layer < 6; ++layer) {
+    const std::string prefix = "layer." + std::to_string(layer) + ".";
+    const uint32_t norm = add((prefix + "norm").c_str(), {48}, /*decay=*/false);
+    const uint32_t up = add((prefix + "up").c_str(), {192 + layer, 48});
+    const uint32_t bias = add((prefix + "bias").c_str(), {192 + layer}, /*decay=*/false);
+    const uint32_t down = add((prefix + "down").c_str(), {48, 192 + layer});
+    model.operators.push_back({norm, up, bias});
+    model.operators.push_back({down});
+  }
+  const uint32_t large = add("large", {70, 1024});
+  model.operators.push_back({large});
+  model.operators.push_back({embedding});
+  return model;
+}
+
+std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result) {
+  result->statistics.resize(static_cast<size_t>(run.world_size));
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators =
+      collectives::MakeLocalCommunicators(run.world_size);
+  std::vector<absl::Status> statuses(static_cast<size_t>(run.world_size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < run.world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const size_t index = static_cast<size_t>(rank);
+      statuses[index] = RunRank(run, rank, communicators[index].get(), result);
+      if (!statuses[index].ok()) communicators[index]->Abort(std::string(statuses[index].message()));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+absl::StatusOr<SyntheticResult> Train(const SyntheticRun& run) {
+  SyntheticResult result;
+  for (const absl::Status& status : TrainStatuses(run, &result)) {
+    if (!status.ok()) return status;
+  }
+  return result;
+}
+
+std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run) {
+  std::vector<std::vector<float>> weights;
+  const float scale = 1.0f / static_cast<float>(run.options.accumulate);
+  for (uint32_t p = 0; p < run.model.parameters.size(); ++p) {
+    const Parameter& parameter = run.model.parameters[p];
+    DenseState state;
+    state.master.resize(ElementsOf(parameter));
+    state.exp_avg.resize(state.master.size());
+    state.exp_avg_sq.resize(state.master.size());
+    for (uint64_t i = 0; i < state.master.size(); ++i) state.master[i] = InitialValue(p, i);
+    bool used = false;
+    for (const auto& parameters : run.model.operators) {
+      used |= std::find(parameters.begin(), parameters.end(), p) != parameters.end();
+    }
+    for (int step = 0; parameter.trainable && step < run.steps; ++step) {
+      std::vector<float> gradient(state.master.size(), 0.0f);
+      for (int micro = 0; used && micro < run.options.accumulate; ++micro) {
+        const std::vector<float> mean =
+            run.options.data_type == DataType::kBFloat16
+                ? MeanGradient<BFloat16>(run, p, state.master, step, micro)
+                : MeanGradient<float>(run, p, state.master, step, micro);
+        for (uint64_t i = 0; i < gradient.size(); ++i) {
+          if (run.options.accumulate == 1) {
+            gradient[i] = mean[i];
+          } else {
+            const float scaled = scale * mean[i];
+            gradient[i] += scaled;
+          }
+        }
+      }
+      UpdateDensely(run, parameter, step, gradient, &state);
+    }
+    if (!parameter.trainable && run.options.data_type == DataType::kBFloat16) {
+      for (float& value : state.master) {
+        value = kernels::SplitMasterBits(std::bit_cast<uint32_t>(value)).weight.ToFloat();
+      }
+    }
+    weights.push_back(std::move(state.master));
+  }
+  return weights;
+}
+
+}  // namespace geminid::zero

@@ -1,0 +1,58 @@
+// Training without a network: every gradient is a known function of the weight it belongs to, so
+// that a dense reference can say what every bit of the weights must be after any number of steps.
+#ifndef GEMINID_TESTS_CLIENT_ZERO_SYNTHETIC_TRAINING_H_
+#define GEMINID_TESTS_CLIENT_ZERO_SYNTHETIC_TRAINING_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+// The operators of one micro-batch are Forward: op 0, 1, ... and backward in reverse. Each operator
+// uses some parameters; a parameter used by two has backward_uses = 2.
+struct SyntheticModel {
+  std::vector<Parameter> parameters;
+  std::vector<std::vector<uint32_t>> operators;
+};
+
+// A tied embedding, matrices of several sizes, vectors, one tensor larger than a chunk.
+SyntheticModel SmallModel();
+
+struct SyntheticRun {
+  SyntheticModel model = SmallModel();
+  std::string socket;
+  int world_size = 1;
+  int steps = 4;
+  uint64_t arena_bytes = 8 << 20;
+  uint64_t activation_bytes = 4096;  // per operator, from forward to backward
+  double copy_bytes_per_second = 0;
+  Options options;
+  // Called on each rank's thread.
+  std::function<void(Engine*, int rank, int step)> between_steps;
+  std::function<uint64_t(int rank, int step, uint64_t planned)> activation_bytes_at;
+  std::function<std::vector<std::vector<uint32_t>>(int step)> operators_at;
+  std::function<absl::Status(int rank, int step)> before_step;  // an error ends this rank
+};
+
+struct SyntheticResult {
+  std::vector<std::vector<float>> weights;  // fp32 masters
+  std::vector<StepResult> steps;
+  std::vector<Statistics> statistics;       // by rank
+};
+
+// Runs the ranks as threads of this process against the daemon at `socket`. The first error of any
+// rank, by rank; all ranks have ended.
+absl::StatusOr<SyntheticResult> Train(const SyntheticRun& run);
+// The same with each rank's own outcome.
+std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result);
+
+// What the weights must be, computed densely. Only without clipping.
+std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run);
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_TESTS_CLIENT_ZERO_SYNTHETIC_TRAINING_H_

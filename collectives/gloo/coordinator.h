@@ -1,0 +1,52 @@
+// What rank 0 does for the ranks of a job on several hosts: tells them when all are there, keeps
+// the keys they find each other by, and spreads the news of failures. Pure: no sockets, no clock.
+#ifndef GEMINID_COLLECTIVES_GLOO_COORDINATOR_H_
+#define GEMINID_COLLECTIVES_GLOO_COORDINATOR_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collectives/gloo/frame.h"
+
+namespace geminid::collectives {
+
+// Enough for a thousand subsets of a hundred ranks; a rank that wants more is refused.
+inline constexpr size_t kMaxKeys = 100'000;
+
+class Coordinator {
+ public:
+  Coordinator(int world_size, std::string job);
+
+  // Connections are numbered by the caller and never reused.
+  struct Outgoing {
+    int connection = 0;
+    Frame frame;
+    bool close_after = false;
+  };
+  std::vector<Outgoing> OnFrame(int connection, const Frame& frame);
+  // The connection ended. A rank that had not said kBye has died.
+  std::vector<Outgoing> OnClosed(int connection);
+  // The coordinator ends in good order.
+  std::vector<Outgoing> OnShutdown() const;
+
+  std::vector<int> missing_ranks() const;
+
+ private:
+  std::vector<Outgoing> Admit(int connection, const Frame& hello);
+  std::vector<Outgoing> ToAll(const Frame& frame) const;
+  static std::vector<Outgoing> Refuse(int connection, const std::string& reason);
+
+  const int world_size_;
+  const std::string job_;
+  std::map<int, int> rank_of_;                       // by connection, admitted and not gone
+  std::vector<bool> admitted_;                       // by rank, ever
+  std::map<std::string, std::string> values_;        // by key
+  std::map<std::string, std::vector<int>> waiting_;  // connections by key
+  std::map<std::string, Frame> failures_;            // the first of each group
+  std::vector<Frame> deaths_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_GLOO_COORDINATOR_H_

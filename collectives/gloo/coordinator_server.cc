@@ -1,0 +1,142 @@
+#include "collectives/gloo/coordinator_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "collectives/gloo/tcp.h"
+
+namespace geminid::collectives {
+
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(UniqueFd listener,
+                                                                            int world_size,
+                                                                            std::string job) {
+  UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop.valid()) return absl::ErrnoToStatus(errno, "eventfd");
+  std::unique_ptr<CoordinatorServer> server(
+      new CoordinatorServer(std::move(listener), std::move(stop), world_size, std::move(job)));
+  server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
+  return server;
+}
+
+CoordinatorServer::CoordinatorServer(UniqueFd listener, UniqueFd stop, int world_size,
+                                     std::string job)
+    : listener_(std::move(listener)),
+      stop_(std::move(stop)),
+      coordinator_(world_size, std::move(job)) {}
+
+CoordinatorServer::~CoordinatorServer() {
+  (void)::eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+std::vector<int> CoordinatorServer::missing_ranks() const {
+  std::lock_guard lock(mutex_);
+  return coordinator_.missing_ranks();
+}
+
+void CoordinatorServer::Run() {
+  for (;;) {
+    std::vector<pollfd> polls = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
+                                 {.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+    std::vector<int> ids;
+    for (const auto& [id, connection] : connections_) {
+      const short events = connection.unsent.empty() ? POLLIN : POLLIN | POLLOUT;
+      polls.push_back({.fd = connection.socket.get(), .events = events, .revents = 0});
+      ids.push_back(id);
+    }
+    if (::poll(polls.data(), polls.size(), -1) < 0 && errno != EINTR) return;
+    if (polls[0].revents != 0) break;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if ((polls[2 + i].revents & POLLOUT) != 0) Flush(ids[i]);
+      if ((polls[2 + i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Receive(ids[i]);
+    }
+    DropMarked();
+    if (polls[1].revents != 0) {
+      UniqueFd socket = AcceptTcp(listener_.get());
+      if (socket.valid() && connections_.size() < kMaxConnections) {
+        connections_[next_id_++].socket = std::move(socket);
+      }
+    }
+  }
+  std::lock_guard lock(mutex_);
+  for (const Coordinator::Outgoing& farewell : coordinator_.OnShutdown()) {
+    // One attempt each: the ranks that are still there read, and nothing may hold up our end.
+    Connection& connection = connections_[farewell.connection];
+    connection.unsent += Encode(farewell.frame);
+    (void)::send(connection.socket.get(), connection.unsent.data(), connection.unsent.size(),
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+void CoordinatorServer::Receive(int id) {
+  Connection& connection = connections_[id];
+  char bytes[16 * 1024];
+  const ssize_t n = ::recv(connection.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) return Drop(id);
+  if (connection.closing) return;  // refused: what it says no longer counts
+  connection.reader.Append(bytes, static_cast<size_t>(n));
+  for (;;) {
+    auto frame = connection.reader.Next();
+    if (!frame.ok()) return Drop(id);
+    if (!frame->has_value()) return;
+    std::vector<Coordinator::Outgoing> messages;
+    {
+      std::lock_guard lock(mutex_);
+      messages = coordinator_.OnFrame(id, **frame);
+    }
+    Deliver(messages);
+  }
+}
+
+void CoordinatorServer::Deliver(const std::vector<Coordinator::Outgoing>& messages) {
+  for (const Coordinator::Outgoing& message : messages) {
+    const auto found = connections_.find(message.connection);
+    if (found == connections_.end()) continue;
+    Connection& connection = found->second;
+    if (connection.closing) continue;
+    connection.unsent += Encode(message.frame);
+    connection.closing = message.close_after;
+    if (connection.unsent.size() > kMaxBacklogBytes) {
+      Drop(message.connection);
+    } else {
+      Flush(message.connection);
+    }
+  }
+}
+
+void CoordinatorServer::Flush(int id) {
+  Connection& connection = connections_[id];
+  while (!connection.unsent.empty()) {
+    const ssize_t n = ::send(connection.socket.get(), connection.unsent.data(),
+                             connection.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Drop(id);
+    connection.unsent.erase(0, static_cast<size_t>(n));
+  }
+  if (connection.closing) Drop(id);
+}
+
+// Not at once: callers hold references, and the news of it goes to connections being walked over.
+void CoordinatorServer::Drop(int id) { doomed_.push_back(id); }
+
+void CoordinatorServer::DropMarked() {
+  while (!doomed_.empty()) {
+    const int id = doomed_.back();
+    doomed_.pop_back();
+    if (connections_.erase(id) == 0) continue;
+    std::vector<Coordinator::Outgoing> news;
+    {
+      std::lock_guard lock(mutex_);
+      news = coordinator_.OnClosed(id);
+    }
+    Deliver(news);
+  }
+}
+
+}  // namespace geminid::collectives

@@ -1,0 +1,62 @@
+// The coordinator behind a TCP port, on a thread of rank 0.
+#ifndef GEMINID_COLLECTIVES_GLOO_COORDINATOR_SERVER_H_
+#define GEMINID_COLLECTIVES_GLOO_COORDINATOR_SERVER_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "collectives/gloo/coordinator.h"
+#include "collectives/gloo/frame.h"
+#include "collectives/unique_fd.h"
+
+namespace geminid::collectives {
+
+// Bytes that wait for one rank that does not read; beyond it the rank counts as dead.
+inline constexpr size_t kMaxBacklogBytes = 64 * 1024 * 1024;
+// Further connections are closed at once.
+inline constexpr size_t kMaxConnections = 4096;
+
+class CoordinatorServer {
+ public:
+  // Serves on `listener`, a listening socket in non-blocking mode.
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(UniqueFd listener, int world_size,
+                                                                  std::string job);
+  // Says goodbye to the ranks and stops the thread.
+  ~CoordinatorServer();
+
+  std::vector<int> missing_ranks() const;
+
+ private:
+  struct Connection {
+    UniqueFd socket;
+    FrameReader reader;
+    std::string unsent;
+    bool closing = false;  // when `unsent` is out
+  };
+
+  CoordinatorServer(UniqueFd listener, UniqueFd stop, int world_size, std::string job);
+  void Run();
+  void Receive(int id);
+  void Deliver(const std::vector<Coordinator::Outgoing>& messages);
+  void Flush(int id);
+  void Drop(int id);
+  void DropMarked();
+
+  const UniqueFd listener_;
+  const UniqueFd stop_;  // an eventfd
+  mutable std::mutex mutex_;
+  Coordinator coordinator_;
+  std::map<int, Connection> connections_;  // of the thread
+  std::vector<int> doomed_;                // of the thread: to be dropped after this turn
+  int next_id_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_GLOO_COORDINATOR_SERVER_H_

@@ -1,0 +1,37 @@
+// Ranks on any hosts, over TCP by gloo.
+#ifndef GEMINID_COLLECTIVES_GLOO_GLOO_COMMUNICATOR_H_
+#define GEMINID_COLLECTIVES_GLOO_GLOO_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/communicator.h"
+#include "collectives/unique_fd.h"
+
+namespace geminid::collectives {
+
+struct GlooOptions {
+  std::string host = "127.0.0.1";                     // of rank 0, as the other ranks reach it
+  uint16_t port = 0;                                  // rank 0 serves the rendezvous there
+  std::string job{};                                  // ranks of another job are refused
+  absl::Duration timeout = kDefaultTimeout;           // of each operation
+  absl::Duration connect_timeout = absl::Minutes(5);  // for all ranks to come
+  // Numeric address of the interface for the data; empty: the one that reaches rank 0.
+  std::string interface_address{};
+  // Rank 0 only: an already listening socket to serve on.
+  UniqueFd listener{};
+};
+
+// Blocks until all ranks have connected to each other. There is no authentication beyond the job's
+// name and no encryption: the network between the ranks must be trusted, like that of any trainer.
+// Rank 0 runs two threads for the whole job (rendezvous, sockets), the others the same but the
+// first. Every pair of ranks keeps a connection per communicator.
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(int rank, int world_size,
+                                                          GlooOptions options);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_GLOO_GLOO_COMMUNICATOR_H_

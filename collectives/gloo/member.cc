@@ -1,0 +1,243 @@
+#include "collectives/gloo/member.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collectives/failure.h"
+#include "collectives/gloo/tcp.h"
+
+namespace geminid::collectives {
+
+absl::StatusOr<std::shared_ptr<Member>> Member::Join(MemberOptions options) {
+  std::shared_ptr<Member> member(new Member(options.rank, options.world_size));
+  if (absl::Status s = member->Connect(std::move(options)); !s.ok()) return s;
+  return member;
+}
+
+absl::Status Member::Connect(MemberOptions options) {
+  const Deadline deadline = Deadline::In(options.connect_timeout);
+  uint16_t port = options.port;
+  if (rank_ == 0) {
+    if (!options.listener.valid()) {
+      auto listener = ListenTcp(options.host, port);
+      if (!listener.ok()) return listener.status();
+      options.listener = *std::move(listener);
+    }
+    auto listening = PortOf(options.listener.get());
+    if (!listening.ok()) return listening.status();
+    port = *listening;
+    auto server = CoordinatorServer::Start(std::move(options.listener), world_size_, options.job);
+    if (!server.ok()) return server.status();
+    server_ = *std::move(server);
+  }
+  auto socket = ConnectTcp(options.host, port, deadline);
+  if (!socket.ok()) return socket.status();
+  socket_ = *std::move(socket);
+  stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
+  thread_ = std::thread([this] { Run(); });
+  absl::Status hello = Send({.type = FrameType::kHello,
+                             .rank = rank_,
+                             .number = world_size_,
+                             .key = options.job,
+                             .value = kProtocol});
+  if (!hello.ok()) return hello;
+  if (absl::Status s = AwaitWelcome(deadline, options.connect_timeout); !s.ok()) return s;
+  return ChooseAddress(options.interface_address, deadline);
+}
+
+Member::~Member() {
+  if (thread_.joinable()) {
+    (void)Send({.type = FrameType::kBye, .rank = rank_});
+    (void)::eventfd_write(stop_.get(), 1);
+    thread_.join();
+  }
+  socket_.Reset();
+}
+
+absl::Status Member::AwaitWelcome(const Deadline& deadline, absl::Duration timeout) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.time(), [&] { return welcome_ || !broken_.ok(); });
+  if (welcome_) return absl::OkStatus();
+  if (!broken_.ok()) return broken_;
+  if (server_ == nullptr) {
+    return absl::DeadlineExceededError(
+        absl::StrFormat("rank 0 is there, but not all ranks came within %s (rank %d waited)",
+                        absl::FormatDuration(timeout), rank_));
+  }
+  return absl::DeadlineExceededError(absl::StrFormat(
+      "%s of %d did not come to the rendezvous within %s", NameRanks(server_->missing_ranks()),
+      world_size_, absl::FormatDuration(timeout)));
+}
+
+// A loopback address only means that this rank is on rank 0's host; ranks elsewhere can reach that
+// host at the address by which they reach rank 0.
+absl::Status Member::ChooseAddress(const std::string& interface_address, const Deadline& deadline) {
+  const auto key = [](int rank) { return absl::StrCat("reaches rank 0 at/", rank); };
+  if (rank_ > 0) {
+    if (absl::Status s = Set(key(rank_), PeerAddress(socket_.get())); !s.ok()) return s;
+  }
+  address_ = interface_address.empty() ? LocalAddress(socket_.get()) : interface_address;
+  if (!interface_address.empty() || !IsLoopback(address_)) return absl::OkStatus();
+  for (int r = 1; r < world_size_; ++r) {
+    auto reached = Get(key(r), deadline);
+    if (!reached.ok()) return reached.status();
+    if (IsLoopback(*reached)) continue;
+    address_ = *reached;
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Member::Send(const Frame& frame) {
+  if (frame.key.size() > kMaxFieldBytes || frame.value.size() > kMaxFieldBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("coordinator: key of %d and value of %d bytes; at most %d each",
+                        frame.key.size(), frame.value.size(), kMaxFieldBytes));
+  }
+  std::lock_guard lock(send_mutex_);
+  return SendAll(socket_.get(), Encode(frame));
+}
+
+absl::Status Member::Set(const std::string& key, const std::string& value) {
+  return Send({.type = FrameType::kSet, .rank = rank_, .key = key, .value = value});
+}
+
+absl::StatusOr<std::string> Member::Get(const std::string& key, const Deadline& deadline) {
+  absl::Status asked = Send({.type = FrameType::kGet, .rank = rank_, .key = key});
+  if (!asked.ok()) return asked;
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.time(),
+                      [&] { return values_.count(key) != 0 || !broken_.ok(); });
+  const auto value = values_.find(key);
+  if (value != values_.end()) {
+    std::string result = std::move(value->second);
+    values_.erase(value);
+    return result;
+  }
+  if (!broken_.ok()) return broken_;
+  return absl::DeadlineExceededError(
+      absl::StrFormat("no rank has set \"%s\" in the store in time", key));
+}
+
+void Member::Listen(const std::string& group, GroupListener* listener) {
+  std::lock_guard lock(listeners_mutex_);
+  listeners_[group] = listener;
+  const auto failure = failures_.find(group);
+  if (failure != failures_.end()) listener->OnFailure(failure->second);
+  for (const int rank : dead_) listener->OnDeath(rank);
+  for (const int rank : leaves_[group]) listener->OnLeave(rank);
+}
+
+void Member::Unlisten(const std::string& group) {
+  std::lock_guard lock(listeners_mutex_);
+  listeners_.erase(group);
+}
+
+void Member::ReportFailure(const std::string& group, const absl::Status& status) {
+  (void)Send({.type = FrameType::kFailure,
+              .rank = rank_,
+              .number = static_cast<int32_t>(status.code()),
+              .key = group,
+              .value = std::string(status.message())});
+}
+
+void Member::ReportLeave(const std::string& group) {
+  (void)Send({.type = FrameType::kLeave, .rank = rank_, .key = group});
+}
+
+void Member::Run() {
+  for (;;) {
+    pollfd polls[] = {
+        {.fd = stop_.get(), .events = POLLIN, .revents = 0},
+        // After the coordinator left only the stop matters: poll skips -1.
+        {.fd = coordinator_left_ ? -1 : socket_.get(), .events = POLLIN, .revents = 0}};
+    if (::poll(polls, 2, -1) < 0 && errno != EINTR) return;
+    if (polls[0].revents != 0) return;
+    if (polls[1].revents != 0 && !Receive()) Lose();
+  }
+}
+
+bool Member::Receive() {
+  char bytes[16 * 1024];
+  const ssize_t n = ::recv(socket_.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (n <= 0) return false;
+  reader_.Append(bytes, static_cast<size_t>(n));
+  for (;;) {
+    auto frame = reader_.Next();
+    if (!frame.ok()) return false;
+    if (!frame->has_value()) return true;
+    Handle(**frame);
+  }
+}
+
+void Member::Handle(const Frame& frame) {
+  switch (frame.type) {
+    case FrameType::kWelcome:
+    case FrameType::kRefused:
+    case FrameType::kValue: {
+      std::lock_guard lock(mutex_);
+      if (frame.type == FrameType::kWelcome) welcome_ = true;
+      if (frame.type == FrameType::kValue) values_[frame.key] = frame.value;
+      if (frame.type == FrameType::kRefused) {
+        broken_ = absl::InvalidArgumentError(
+            absl::StrFormat("rank 0 refused rank %d: %s", rank_, frame.value));
+      }
+      changed_.notify_all();
+      return;
+    }
+    case FrameType::kFailure: {
+      const absl::Status status(static_cast<absl::StatusCode>(frame.number), frame.value);
+      if (status.ok()) return;
+      std::lock_guard lock(listeners_mutex_);
+      failures_.emplace(frame.key, status);
+      const auto listener = listeners_.find(frame.key);
+      if (listener != listeners_.end()) listener->second->OnFailure(status);
+      return;
+    }
+    case FrameType::kLeave: {
+      std::lock_guard lock(listeners_mutex_);
+      leaves_[frame.key].insert(frame.rank);
+      const auto listener = listeners_.find(frame.key);
+      if (listener != listeners_.end()) listener->second->OnLeave(frame.rank);
+      return;
+    }
+    case FrameType::kDeath:
+      return Bury(frame.rank);
+    case FrameType::kBye: {
+      coordinator_left_ = true;
+      std::lock_guard lock(mutex_);
+      if (broken_.ok()) broken_ = LeftError(0);
+      changed_.notify_all();
+      return;
+    }
+    default:
+      return;  // only ranks send the others
+  }
+}
+
+void Member::Lose() {
+  const bool expected = coordinator_left_;
+  coordinator_left_ = true;
+  if (!expected) Bury(0);
+}
+
+void Member::Bury(int rank) {
+  {
+    std::lock_guard lock(mutex_);
+    if (broken_.ok()) broken_ = DeathError(rank);
+    changed_.notify_all();
+  }
+  std::lock_guard lock(listeners_mutex_);
+  dead_.insert(rank);
+  for (const auto& [group, listener] : listeners_) listener->OnDeath(rank);
+}
+
+}  // namespace geminid::collectives

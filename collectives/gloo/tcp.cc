@@ -1,0 +1,203 @@
+#include "collectives/gloo/tcp.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace geminid::collectives {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr int kAttemptMilliseconds = 2000;
+constexpr absl::Duration kSendPatience = absl::Seconds(5);
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+absl::StatusOr<Addresses> Resolve(const std::string& host, uint16_t port, int flags) {
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int rc = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), absl::StrCat(port).c_str(),
+                               &hints, &list);
+  if (rc != 0) {
+    return absl::UnavailableError(
+        absl::StrFormat("cannot resolve \"%s\": %s", host, ::gai_strerror(rc)));
+  }
+  return Addresses(list);
+}
+
+// A host that vanishes without closing its sockets is noticed in about half a minute.
+void Tune(int socket) {
+  const int on = 1, idle_seconds = 10, interval_seconds = 5, probes = 3;
+  const unsigned unanswered_milliseconds = 30'000;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(idle_seconds));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(interval_seconds));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_milliseconds,
+               sizeof(unanswered_milliseconds));
+}
+
+absl::StatusOr<UniqueFd> ListenOn(const addrinfo& address) {
+  UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return absl::ErrnoToStatus(errno, "socket");
+  const int on = 1, off = 0;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (address.ai_family == AF_INET6) {
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  }
+  if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    return absl::ErrnoToStatus(errno, "bind");
+  }
+  return socket;
+}
+
+// One attempt on one address.
+UniqueFd TryConnect(const addrinfo& address, int limit_milliseconds) {
+  UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return socket;
+  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return UniqueFd();
+    pollfd entry{.fd = socket.get(), .events = POLLOUT, .revents = 0};
+    int error = ETIMEDOUT;
+    socklen_t length = sizeof(error);
+    if (::poll(&entry, 1, limit_milliseconds) != 1 ||
+        ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0) {
+      return UniqueFd();
+    }
+  }
+  Tune(socket.get());
+  return socket;
+}
+
+std::string Numeric(const sockaddr_storage& address, socklen_t length) {
+  char text[NI_MAXHOST] = {};
+  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text, sizeof(text),
+                    nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  // A dual-stack listener sees IPv4 peers as mapped addresses.
+  const std::string numeric(text);
+  return absl::StartsWith(numeric, "::ffff:") ? numeric.substr(7) : numeric;
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> ListenTcp(const std::string& host, uint16_t port) {
+  auto addresses = Resolve(IsLoopback(host) ? host : "", port, AI_PASSIVE);
+  if (!addresses.ok()) return addresses.status();
+  absl::Status last = absl::UnavailableError("no address");
+  // IPv6 first: with V6ONLY off it takes both.
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
+      if (a->ai_family != family) continue;
+      auto socket = ListenOn(*a);
+      if (socket.ok()) return socket;
+      last = socket.status();
+    }
+  }
+  return absl::Status(
+      last.code() == absl::StatusCode::kAlreadyExists ? absl::StatusCode::kUnavailable
+                                                      : last.code(),
+      absl::StrFormat("rank 0 cannot listen on port %d: %s; if the launcher uses MASTER_PORT "
+                      "itself, set GEMINID_MASTER_PORT to a free port on all ranks",
+                      port, std::string(last.message())));
+}
+
+absl::StatusOr<uint16_t> PortOf(int socket) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return absl::ErrnoToStatus(errno, "getsockname");
+  }
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  return ntohs(address.ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
+}
+
+absl::StatusOr<UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
+                                    const Deadline& deadline) {
+  constexpr auto kFirstPause = std::chrono::milliseconds(5);
+  constexpr auto kLongestPause = std::chrono::milliseconds(200);
+  auto pause = kFirstPause;
+  for (;;) {
+    auto addresses = Resolve(host, port, 0);  // a name may appear late, too
+    if (addresses.ok()) {
+      for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
+        UniqueFd socket = TryConnect(*a, deadline.LeftMilliseconds(kAttemptMilliseconds));
+        if (socket.valid()) return socket;
+      }
+    }
+    if (deadline.Passed()) {
+      return absl::DeadlineExceededError(absl::StrFormat(
+          "cannot reach rank 0 at %s:%d%s; check MASTER_ADDR, MASTER_PORT and that rank 0 runs",
+          host, port, addresses.ok() ? "" : absl::StrCat(" (", addresses.status().message(), ")")));
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+UniqueFd AcceptTcp(int listener) {
+  UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket.valid()) Tune(socket.get());
+  return socket;
+}
+
+std::string LocalAddress(int socket) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
+  return Numeric(address, length);
+}
+
+std::string PeerAddress(int socket) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
+  return Numeric(address, length);
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+absl::Status SendAll(int socket, const std::string& bytes) {
+  const Deadline deadline = Deadline::In(kSendPatience);
+  size_t sent = 0;
+  while (sent < bytes.size()) {
+    const ssize_t n =
+        ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN || deadline.Passed()) {
+      return absl::UnavailableError("the connection to the coordinator is broken");
+    }
+    pollfd entry{.fd = socket, .events = POLLOUT, .revents = 0};
+    (void)::poll(&entry, 1, deadline.LeftMilliseconds(kAttemptMilliseconds));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::collectives

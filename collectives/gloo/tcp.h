@@ -1,0 +1,37 @@
+// TCP sockets of the coordinator and its ranks.
+#ifndef GEMINID_COLLECTIVES_GLOO_TCP_H_
+#define GEMINID_COLLECTIVES_GLOO_TCP_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/deadline.h"
+#include "collectives/unique_fd.h"
+
+namespace geminid::collectives {
+
+// Listens on `port` (0: any free one) of the loopback interface if `host` is a loopback name, else
+// of all interfaces.
+absl::StatusOr<UniqueFd> ListenTcp(const std::string& host, uint16_t port);
+absl::StatusOr<uint16_t> PortOf(int socket);
+
+// Tries until the deadline, because the listener may start later.
+absl::StatusOr<UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
+                                    const Deadline& deadline);
+// Accepts without blocking; an invalid descriptor if nobody is there.
+UniqueFd AcceptTcp(int listener);
+
+// Numeric addresses without ports, "10.0.0.7".
+std::string LocalAddress(int socket);
+std::string PeerAddress(int socket);
+// "localhost", "127.x.y.z" or "::1".
+bool IsLoopback(const std::string& host);
+
+// Blocks for at most a few seconds; the peer always reads.
+absl::Status SendAll(int socket, const std::string& bytes);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_GLOO_TCP_H_

@@ -1,0 +1,54 @@
+#include "tests/daemon_env/daemon_env.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::testing {
+
+TemporaryFolder::TemporaryFolder() {
+  const char* const base = std::getenv("TMPDIR");
+  path_ = absl::StrCat(base == nullptr ? "/tmp" : base, "/geminid-test-XXXXXX");
+  if (::mkdtemp(path_.data()) == nullptr) std::abort();
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+DaemonEnv::~DaemonEnv() { Stop(); }
+
+absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
+  config::SettingsSources sources;
+  // The environment of the test's caller must not matter.
+  sources.environment = [](const std::string&) { return std::nullopt; };
+  sources.flags = {{"socket", socket()},
+                   {"host_memory", options.host_memory},
+                   {"device_memory", options.device_memory},
+                   {"log_level", options.log_level}};
+  if (!options.metrics_listen.empty()) sources.flags["metrics_listen"] = options.metrics_listen;
+  if (!options.keep_time.empty()) sources.flags["keep_time"] = options.keep_time;
+  if (!options.bytes_in_flight.empty()) sources.flags["bytes_in_flight"] = options.bytes_in_flight;
+  absl::StatusOr<config::Settings> settings = config::ResolveSettings(sources);
+  if (!settings.ok()) return settings.status();
+  if (options.tickets_in_flight > 0) settings->tickets_in_flight = options.tickets_in_flight;
+  settings->quotas = options.quotas;
+  os::ConfigureLog(settings->log_level, settings->log_format);
+  absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
+      service::Daemon::Start(*settings, service::DaemonOptions());
+  if (!daemon.ok()) return daemon.status();
+  daemon_ = *std::move(daemon);
+  thread_ = std::thread([raw = daemon_.get()] { raw->Run(); });
+  return absl::OkStatus();
+}
+
+void DaemonEnv::Stop() {
+  if (daemon_ == nullptr) return;
+  daemon_->RequestStop();
+  thread_.join();
+  daemon_.reset();
+}
+
+}  // namespace geminid::testing

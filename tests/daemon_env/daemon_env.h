@@ -1,0 +1,68 @@
+// A daemon within the test's process, on a socket in a fresh temporary folder.
+//
+//   DaemonEnv env;
+//   ASSERT_TRUE(env.Start().ok());
+//   ... Connect(env.socket()) ...
+//   env.Stop();   // or let it go out of scope
+#ifndef GEMINID_TESTS_DAEMON_ENV_DAEMON_ENV_H_
+#define GEMINID_TESTS_DAEMON_ENV_DAEMON_ENV_H_
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "daemon/service/daemon.h"
+
+namespace geminid::testing {
+
+// A folder of its own under $TMPDIR or /tmp, removed with all that is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// As in a configuration file; empty texts leave the built-in value.
+struct DaemonEnvOptions {
+  std::string host_memory = "1GiB";
+  std::string device_memory = "1GiB";
+  std::string metrics_listen;
+  std::string keep_time;
+  std::string bytes_in_flight;
+  uint32_t tickets_in_flight = 0;  // 0: built-in
+  std::string log_level = "error";
+  std::vector<config::TenantQuota> quotas;
+};
+
+class DaemonEnv {
+ public:
+  DaemonEnv() = default;
+  ~DaemonEnv();
+
+  // After Stop it may be started again, at the same socket.
+  absl::Status Start(const DaemonEnvOptions& options = {});
+  void Stop();
+
+  // The path of the gRPC socket, the same for the life of this object.
+  std::string socket() const { return folder_.path() + "/geminid.sock"; }
+  // gRPC's address of it.
+  std::string address() const { return service::GrpcAddress(socket()); }
+  std::string metrics_address() const { return daemon_->metrics_address(); }
+  service::Daemon& daemon() { return *daemon_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::unique_ptr<service::Daemon> daemon_;
+  std::thread thread_;
+};
+
+}  // namespace geminid::testing
+
+#endif  // GEMINID_TESTS_DAEMON_ENV_DAEMON_ENV_H_

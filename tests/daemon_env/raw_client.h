@@ -1,0 +1,74 @@
+// A client made of nothing but the wire contract: it can say what the client library never would.
+#ifndef GEMINID_TESTS_DAEMON_ENV_RAW_CLIENT_H_
+#define GEMINID_TESTS_DAEMON_ENV_RAW_CLIENT_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/os/fd.h"
+#include "daemon/os/memfd.h"
+#include "proto/shm/attach_messages.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid::testing {
+
+shm::Hello GoodHello();
+
+template <typename Message>
+std::span<const std::byte> Bytes(const Message& message) {
+  return std::as_bytes(std::span(&message, 1));
+}
+
+// One message from an attach connection, waiting for it for some seconds.
+struct RawMessage {
+  bool end = false;  // the daemon closed the connection, or nothing came in time
+  std::vector<std::byte> bytes;
+  std::vector<os::Fd> fds;
+};
+RawMessage Receive(const os::Fd& connection);
+
+// An attached session.
+class RawClient {
+ public:
+  // Connects, says `hello`, and maps the segments. `socket` is the path of the gRPC socket.
+  static absl::StatusOr<std::unique_ptr<RawClient>> Attach(const std::string& socket,
+                                                           const shm::Hello& hello = GoodHello());
+
+  const shm::Welcome& welcome() const { return welcome_; }
+  const os::Fd& connection() const { return connection_; }
+  const std::vector<os::Fd>& fds() const { return fds_; }  // in the order of shm::WelcomeFd
+  const shm::StateSegment* state() const { return state_; }
+  shm::ClientSegment* client() const {
+    return reinterpret_cast<shm::ClientSegment*>(client_map_.data());
+  }
+  void Wake() const;  // writes the daemon's event
+
+  std::shared_ptr<grpc::Channel> channel() const { return channel_; }
+  // Puts the token into the metadata.
+  void Authenticate(grpc::ClientContext* context) const;
+
+  ~RawClient();
+
+ private:
+  RawClient() = default;
+
+  shm::Welcome welcome_ = {};
+  os::Fd connection_;
+  std::vector<os::Fd> fds_;
+  const shm::StateSegment* state_ = nullptr;
+  os::Mapping client_map_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+// A channel of its own: gRPC would share one between all that name the same address.
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& socket);
+
+}  // namespace geminid::testing
+
+#endif  // GEMINID_TESTS_DAEMON_ENV_RAW_CLIENT_H_

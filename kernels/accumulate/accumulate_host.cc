@@ -12,6 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class D, typename Gradient>
 HWY_INLINE size_t AddLoop(D d, const Gradient* gradient, float scale, size_t begin, size_t end,
@@ -40,6 +41,7 @@ void AddFloat(const float* gradient, float scale, size_t count, float* accumulat
   AddAll(gradient, scale, count, accumulator);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();

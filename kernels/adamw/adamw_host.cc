@@ -12,6 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
+namespace {
 
 // The update of Lanes(d) parameters. Operation for operation kernels/adamw/adamw_reference.cc.
 template <class D, class V = hn::Vec<D>>
@@ -154,6 +155,7 @@ void UpdateMasterFloat(const AdamWCoefficients& k, const ConstMasterState& old_s
   UpdateAll(k, old_state, gradient, new_state, count, stream_begin);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();

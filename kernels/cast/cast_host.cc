@@ -9,6 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
+namespace {
 
 // BFloat16::FromFloat on the bits of Lanes(du32) values.
 template <class D, class V = hn::Vec<D>>
@@ -56,6 +57,7 @@ void WidenAll(const BFloat16* input, size_t count, float* output) {
   WidenLoop(hn::CappedTag<float, 1>(), input, done, count, output);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();

@@ -14,6 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Lanes(d) squares in float64, where they are exact.
 template <class D, typename T>
@@ -75,6 +76,7 @@ double SumFloat(const float* values, size_t count, double sum) {
   return Sum(values, count, sum);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();

@@ -9,6 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class D>
 HWY_INLINE size_t SplitLoop(D du32, const float* master, size_t begin, size_t end, BFloat16* weight,
@@ -46,6 +47,7 @@ void JoinAll(const BFloat16* weight, const int16_t* remainder, size_t count, flo
   JoinLoop(hn::CappedTag<uint32_t, 1>(), weight, remainder, done, count, master);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();

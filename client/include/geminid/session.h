@@ -186,6 +186,7 @@ class Session {
   absl::Status Healthy() const;
 
   class Impl;  // of the library
+  static std::unique_ptr<Session> Make(std::unique_ptr<Impl> impl);
   Impl& impl() const { return *impl_; }
 
  private:

@@ -1,0 +1,86 @@
+// The device seam: everything the library does with an accelerator goes through this interface.
+//
+//   host/    slabs are memfds, copies are memcpy on one thread per direction. A product: laptops
+//   and
+//            test machines train on it.
+//   faulty/  a decorator that fails, delays or kills at a chosen call.
+//
+// One conformance suite (tests/client/device_conformance_test.cc) holds for every implementation.
+#ifndef GEMINID_CLIENT_DEVICE_DEVICE_H_
+#define GEMINID_CLIENT_DEVICE_DEVICE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "collectives/unique_fd.h"
+#include "geminid/stream.h"
+
+namespace geminid::device {
+
+using collectives::UniqueFd;
+
+enum class Direction { kHostToDevice = 0, kDeviceToHost = 1 };
+inline constexpr int kDirections = 2;
+
+struct Copy {
+  std::byte* destination = nullptr;
+  const std::byte* source = nullptr;
+  uint64_t bytes = 0;
+  // Gets `completion_value` (release) once every byte has arrived; not when the copy fails. May be
+  // null.
+  std::atomic<uint64_t>* completion = nullptr;
+  uint64_t completion_value = 0;
+  // Called once, after the completion word was written, on a thread of the device. Must not block.
+  std::function<void(const absl::Status&)> on_done;
+};
+
+// An in-order stream that copies. Of its copies, at most two are on the link at a time.
+class CopyStream : public Stream {
+ public:
+  // Does not block. An error is reported to on_done alone; the stream goes on.
+  virtual void Submit(Copy copy) = 0;
+};
+
+struct MemoryInfo {
+  uint64_t reserved_bytes = 0;  // of address space
+  uint64_t imported_bytes = 0;  // of slabs
+};
+
+// Thread-safe but for ReserveArena and ImportSlab. Destruction completes everything submitted, then
+// unmaps the arena.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;
+
+  // Takes contiguous addresses for an arena of `bytes` whole pages. Once.
+  virtual absl::Status ReserveArena(uint64_t bytes) = 0;
+
+  // Maps the slab behind `slab` at base() + offset; it is used only after this returned.
+  // INVALID_ARGUMENT when it is not whole pages within the arena, overlaps another slab, or the
+  // descriptor holds fewer bytes or could shrink.
+  virtual absl::Status ImportSlab(UniqueFd slab, uint64_t offset, uint64_t bytes) = 0;
+
+  // Makes mapped host memory fit for asynchronous copies, where the device needs that, until
+  // UnregisterHost or the end of the device.
+  virtual absl::Status RegisterHost(std::span<std::byte> memory) = 0;
+  virtual void UnregisterHost(std::span<std::byte> memory) = 0;
+
+  // Null before ReserveArena.
+  virtual std::byte* base() const = 0;
+  virtual MemoryInfo memory_info() const = 0;
+
+  // Of this device, which keeps them.
+  virtual CopyStream& copy_stream(Direction direction) = 0;
+  virtual Stream& compute_stream() = 0;
+};
+
+}  // namespace geminid::device
+
+#endif  // GEMINID_CLIENT_DEVICE_DEVICE_H_

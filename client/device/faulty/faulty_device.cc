@@ -1,0 +1,112 @@
+#include "client/device/faulty/faulty_device.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace geminid::device {
+namespace {
+
+// Counts the calls of the planned kind and says when the planned one is reached.
+class Trigger {
+ public:
+  explicit Trigger(FaultPlan plan) : plan_(std::move(plan)) {}
+
+  bool Fires(FaultPoint point) {
+    if (point != plan_.point || calls_.fetch_add(1) + 1 != plan_.nth) return false;
+    if (plan_.action == FaultAction::kKill) kill(getpid(), SIGKILL);
+    return true;
+  }
+
+  // For calls that return a status: sleeps or fails.
+  absl::Status Call(FaultPoint point) {
+    if (!Fires(point)) return absl::OkStatus();
+    if (plan_.action == FaultAction::kFail) return plan_.error;
+    absl::SleepFor(plan_.delay);
+    return absl::OkStatus();
+  }
+
+  const FaultPlan& plan() const { return plan_; }
+
+ private:
+  const FaultPlan plan_;
+  std::atomic<uint64_t> calls_ = 0;
+};
+
+class FaultyCopyStream final : public CopyStream {
+ public:
+  FaultyCopyStream(CopyStream* inner, Trigger* trigger) : inner_(inner), trigger_(trigger) {}
+
+  void Submit(Copy copy) override {
+    if (!trigger_->Fires(FaultPoint::kCopy)) {
+      inner_->Submit(std::move(copy));
+      return;
+    }
+    if (trigger_->plan().action == FaultAction::kFail) {
+      // In the stream's order, as a real failure would be.
+      inner_->Enqueue([on_done = std::move(copy.on_done), error = trigger_->plan().error] {
+        if (on_done) on_done(error);
+      });
+      return;
+    }
+    inner_->Enqueue([delay = trigger_->plan().delay] { absl::SleepFor(delay); });
+    inner_->Submit(std::move(copy));
+  }
+
+  void Enqueue(std::function<void()> work) override { inner_->Enqueue(std::move(work)); }
+  std::shared_ptr<const Event> Record() override { return inner_->Record(); }
+  void WaitFor(std::shared_ptr<const Event> event) override { inner_->WaitFor(std::move(event)); }
+
+ private:
+  CopyStream* inner_;
+  Trigger* trigger_;
+};
+
+class FaultyDevice final : public Device {
+ public:
+  FaultyDevice(std::unique_ptr<Device> inner, const FaultPlan& plan)
+      : trigger_(plan),
+        inner_(std::move(inner)),
+        streams_{FaultyCopyStream(&inner_->copy_stream(Direction::kHostToDevice), &trigger_),
+                 FaultyCopyStream(&inner_->copy_stream(Direction::kDeviceToHost), &trigger_)} {}
+
+  std::string name() const override { return "faulty " + inner_->name(); }
+
+  absl::Status ReserveArena(uint64_t bytes) override {
+    absl::Status fault = trigger_.Call(FaultPoint::kReserveArena);
+    return fault.ok() ? inner_->ReserveArena(bytes) : fault;
+  }
+  absl::Status ImportSlab(UniqueFd slab, uint64_t offset, uint64_t bytes) override {
+    absl::Status fault = trigger_.Call(FaultPoint::kImportSlab);
+    return fault.ok() ? inner_->ImportSlab(std::move(slab), offset, bytes) : fault;
+  }
+  absl::Status RegisterHost(std::span<std::byte> memory) override {
+    absl::Status fault = trigger_.Call(FaultPoint::kRegisterHost);
+    return fault.ok() ? inner_->RegisterHost(memory) : fault;
+  }
+  void UnregisterHost(std::span<std::byte> memory) override { inner_->UnregisterHost(memory); }
+
+  std::byte* base() const override { return inner_->base(); }
+  MemoryInfo memory_info() const override { return inner_->memory_info(); }
+  CopyStream& copy_stream(Direction direction) override {
+    return streams_[static_cast<int>(direction)];
+  }
+  Stream& compute_stream() override { return inner_->compute_stream(); }
+
+ private:
+  Trigger trigger_;
+  std::unique_ptr<Device> inner_;
+  std::array<FaultyCopyStream, kDirections> streams_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeFaultyDevice(std::unique_ptr<Device> inner, const FaultPlan& plan) {
+  return std::make_unique<FaultyDevice>(std::move(inner), plan);
+}
+
+}  // namespace geminid::device

@@ -1,0 +1,136 @@
+#include "client/device/host/host_stream.h"
+
+#include <pthread.h>
+
+#include <cstring>
+#include <utility>
+
+namespace geminid::device {
+namespace {
+
+// As on a GPU's copy engine: the next copy is fetched while the last one's tail is on the link.
+constexpr size_t kCopiesInFlight = 2;
+
+class HostEvent final : public Event {
+ public:
+  void Signal() {
+    const std::lock_guard lock(mutex_);
+    ready_ = true;
+    changed_.notify_all();
+  }
+  bool ready() const override {
+    const std::lock_guard lock(mutex_);
+    return ready_;
+  }
+  void Wait() const override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ready_; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool ready_ = false;
+};
+
+}  // namespace
+
+HostStream::HostStream(const std::string& name, LinkPacer pacer)
+    : pacer_(pacer), thread_([this] { Run(); }) {
+  pthread_setname_np(thread_.native_handle(), name.c_str());
+}
+
+HostStream::~HostStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void HostStream::Submit(Copy copy) {
+  Item item;
+  item.copy = std::move(copy);
+  item.submitted_at = Clock::now();
+  Push(std::move(item));
+}
+
+void HostStream::Enqueue(std::function<void()> work) {
+  Item item;
+  item.work = std::move(work);
+  Push(std::move(item));
+}
+
+std::shared_ptr<const Event> HostStream::Record() {
+  auto event = std::make_shared<HostEvent>();
+  Enqueue([event] { event->Signal(); });
+  return event;
+}
+
+void HostStream::WaitFor(std::shared_ptr<const Event> event) {
+  Enqueue([event = std::move(event)] { event->Wait(); });
+}
+
+void HostStream::Push(Item item) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(item));
+  }
+  changed_.notify_one();
+}
+
+// Copies overlap with their predecessor's tail; everything else waits until the link is empty.
+bool HostStream::MayStart() const {
+  if (queue_.empty()) return false;
+  return in_flight_.empty() || (queue_.front().IsCopy() && in_flight_.size() < kCopiesInFlight);
+}
+
+void HostStream::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (MayStart()) {
+      Item item = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      Start(std::move(item));
+      lock.lock();
+    } else if (!in_flight_.empty()) {
+      if (changed_.wait_until(lock, in_flight_.front().arrival, [this] { return MayStart(); })) {
+        continue;
+      }
+      const InFlight arrived = std::move(in_flight_.front());
+      in_flight_.pop_front();
+      lock.unlock();
+      Complete(arrived.copy);
+      lock.lock();
+    } else if (stopping_) {
+      return;
+    } else {
+      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    }
+  }
+}
+
+void HostStream::Start(Item item) {
+  if (!item.IsCopy()) {
+    item.work();
+    return;
+  }
+  std::memcpy(item.copy.destination, item.copy.source, item.copy.bytes);
+  const Clock::time_point arrival = pacer_.Arrival(item.submitted_at, item.copy.bytes);
+  if (in_flight_.empty() && arrival <= Clock::now()) {
+    Complete(item.copy);
+  } else {
+    in_flight_.push_back({std::move(item.copy), arrival});
+  }
+}
+
+void HostStream::Complete(const Copy& copy) {
+  if (copy.completion != nullptr) {
+    copy.completion->store(copy.completion_value, std::memory_order_release);
+  }
+  if (copy.on_done) copy.on_done(absl::OkStatus());
+}
+
+}  // namespace geminid::device

@@ -1,0 +1,62 @@
+// A stream of the host device: one thread that does what is queued, in order.
+#ifndef GEMINID_CLIENT_DEVICE_HOST_HOST_STREAM_H_
+#define GEMINID_CLIENT_DEVICE_HOST_HOST_STREAM_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "client/device/device.h"
+#include "client/device/host/link_pacer.h"
+
+namespace geminid::device {
+
+class HostStream final : public CopyStream {
+ public:
+  // `name`, at most 15 characters, is the thread's.
+  HostStream(const std::string& name, LinkPacer pacer);
+  ~HostStream() override;
+
+  void Submit(Copy copy) override;
+  void Enqueue(std::function<void()> work) override;
+  std::shared_ptr<const Event> Record() override;
+  void WaitFor(std::shared_ptr<const Event> event) override;
+
+ private:
+  using Clock = LinkPacer::Clock;
+
+  // Either work, or a copy.
+  struct Item {
+    std::function<void()> work;
+    Copy copy;
+    Clock::time_point submitted_at;
+    bool IsCopy() const { return work == nullptr; }
+  };
+  // The bytes are there, but on the modelled link they would still be on their way.
+  struct InFlight {
+    Copy copy;
+    Clock::time_point arrival;
+  };
+
+  void Push(Item item);
+  void Run();
+  bool MayStart() const;
+  void Start(Item item);
+  static void Complete(const Copy& copy);
+
+  LinkPacer pacer_;  // of the thread
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;          // guarded by mutex_
+  bool stopping_ = false;           // guarded by mutex_
+  std::deque<InFlight> in_flight_;  // of the thread
+  std::thread thread_;
+};
+
+}  // namespace geminid::device
+
+#endif  // GEMINID_CLIENT_DEVICE_HOST_HOST_STREAM_H_

@@ -1,0 +1,180 @@
+#include "client/src/control.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "client/src/plan_messages.h"
+#include "geminid/v1/chunk.grpc.pb.h"
+#include "geminid/v1/memory.grpc.pb.h"
+#include "geminid/v1/plan.grpc.pb.h"
+#include "geminid/v1/session.grpc.pb.h"
+
+namespace geminid {
+namespace {
+
+// Fresh memory is touched before it is handed out: 0.2 to 0.5 s/GiB, more on a machine that is
+// short of pages, so calls that allocate get this much longer.
+constexpr absl::Duration kPerGiB = absl::Seconds(4);
+// The planner keeps its own limits within a minute.
+constexpr absl::Duration kPlanning = absl::Minutes(2);
+
+absl::Duration TimeToPopulate(uint64_t bytes) {
+  return kPerGiB * (static_cast<double>(bytes) / (uint64_t{1} << 30));
+}
+
+absl::Status FromGrpc(const grpc::Status& status, const char* call, const std::string& socket) {
+  if (status.ok()) return absl::OkStatus();
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  if (code == absl::StatusCode::kUnavailable) {
+    return absl::UnavailableError(absl::StrCat(call, ": the daemon at ", socket,
+                                               " does not answer (", status.error_message(),
+                                               "); mapped memory and leases still work"));
+  }
+  return absl::Status(code, absl::StrCat(call, ": ", status.error_message()));
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(-1);  // plans grow with the model; the daemon bounds its own
+  // A socket path is nobody's host name, and the environment must not choose a channel for us.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::string HexToken(const shm::Welcome& welcome) {
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(welcome.token), sizeof welcome.token));
+}
+
+}  // namespace
+
+struct Control::Stubs {
+  explicit Stubs(const std::shared_ptr<grpc::Channel>& channel)
+      : session(v1::SessionService::NewStub(channel)),
+        chunk(v1::ChunkService::NewStub(channel)),
+        plan(v1::PlanService::NewStub(channel)),
+        memory(v1::MemoryService::NewStub(channel)) {}
+
+  std::unique_ptr<v1::SessionService::Stub> session;
+  std::unique_ptr<v1::ChunkService::Stub> chunk;
+  std::unique_ptr<v1::PlanService::Stub> plan;
+  std::unique_ptr<v1::MemoryService::Stub> memory;
+};
+
+namespace {
+
+// The context of one call: the session's token, and how long it may take.
+class Call {
+ public:
+  Call(const std::string& token, absl::Duration timeout) {
+    context_.AddMetadata(shm::kTokenMetadataKey, token);
+    context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  }
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  grpc::ClientContext context_;
+};
+
+}  // namespace
+
+Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout)
+    : socket_(socket),
+      timeout_(timeout),
+      token_(HexToken(welcome)),
+      stubs_(std::make_unique<Stubs>(MakeChannel(socket))) {}
+
+Control::~Control() = default;
+
+absl::StatusOr<Control::Arena> Control::CreateArena(uint64_t bytes) {
+  Call call(token_, timeout_ + TimeToPopulate(bytes));
+  v1::CreateArenaRequest request;
+  request.set_bytes(bytes);
+  v1::CreateArenaResponse response;
+  absl::Status status = FromGrpc(stubs_->session->CreateArena(call.context(), request, &response),
+                                 "CreateArena", socket_);
+  if (!status.ok()) return status;
+  return Arena{response.bytes(), response.slabs()};
+}
+
+absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpec>& specs) {
+  v1::AllocateChunksRequest request;
+  uint64_t home_bytes = 0;
+  for (const ChunkSpec& spec : specs) {
+    v1::ChunkSpec* chunk = request.add_chunks();
+    chunk->set_name(spec.name);
+    chunk->set_kind(static_cast<v1::ChunkKind>(spec.kind));
+    chunk->set_bytes(spec.bytes);
+    chunk->set_has_home(spec.has_home);
+    if (spec.has_home) home_bytes += std::min(spec.bytes, uint64_t{1} << 40);
+  }
+  Call call(token_, timeout_ + TimeToPopulate(home_bytes));
+  v1::AllocateChunksResponse response;
+  absl::Status status =
+      FromGrpc(stubs_->chunk->Allocate(call.context(), request, &response), "Allocate", socket_);
+  if (!status.ok()) return status;
+  const int count = static_cast<int>(specs.size());
+  if (response.chunk_size() != count || response.pool_offset_size() != count) {
+    return absl::InternalError(absl::StrCat("Allocate: the daemon answered for ",
+                                            response.chunk_size(), " chunks, not ", count));
+  }
+  Allocation allocation;
+  for (const uint32_t chunk : response.chunk()) allocation.chunks.push_back(ChunkId{chunk});
+  allocation.pool_offsets.assign(response.pool_offset().begin(), response.pool_offset().end());
+  allocation.pool = shm::PoolId{response.pool()};
+  allocation.pool_bytes = response.pool_bytes();
+  return allocation;
+}
+
+absl::Status Control::Free(std::span<const ChunkId> chunks) {
+  Call call(token_, timeout_);
+  v1::FreeChunksRequest request;
+  for (const ChunkId chunk : chunks) request.add_chunk(static_cast<uint32_t>(chunk));
+  v1::FreeChunksResponse response;
+  return FromGrpc(stubs_->chunk->Free(call.context(), request, &response), "Free", socket_);
+}
+
+absl::StatusOr<Plan> Control::MakePlan(const Trace& trace, const PlanRequest& request) {
+  Call call(token_, timeout_ + kPlanning);
+  const v1::MakePlanRequest message = ToMessage(trace, request);
+  v1::MakePlanResponse response;
+  absl::Status status =
+      FromGrpc(stubs_->plan->MakePlan(call.context(), message, &response), "MakePlan", socket_);
+  if (!status.ok()) return status;
+  return FromMessage(response.plan(), trace);
+}
+
+absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
+  Call call(token_, timeout_);
+  v1::Ledger ledger;
+  absl::Status status =
+      FromGrpc(stubs_->memory->GetLedger(call.context(), v1::GetLedgerRequest(), &ledger),
+               "GetLedger", socket_);
+  if (!status.ok()) return status;
+  MemoryUse use;
+  for (const v1::LedgerEntry& entry : ledger.entries()) {
+    if (entry.session() != session || entry.kind() < 0 || entry.kind() >= kChunkKinds) continue;
+    if (entry.tier() == v1::TIER_HOST) {
+      use.host_bytes_by_kind[entry.kind()] += entry.bytes();
+      use.host_bytes += entry.bytes();
+    } else if (entry.tier() == v1::TIER_DEVICE) {
+      use.device_bytes_by_kind[entry.kind()] += entry.bytes();
+      use.device_bytes += entry.bytes();
+    }
+  }
+  return use;
+}
+
+absl::Status Control::Detach() {
+  Call call(token_, timeout_);
+  v1::DetachResponse response;
+  return FromGrpc(stubs_->session->Detach(call.context(), v1::DetachRequest(), &response), "Detach",
+                  socket_);
+}
+
+}  // namespace geminid

@@ -1,0 +1,55 @@
+// Calls to the daemon over gRPC, in the library's own types.
+#ifndef GEMINID_CLIENT_SRC_CONTROL_H_
+#define GEMINID_CLIENT_SRC_CONTROL_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "geminid/plan.h"
+#include "geminid/session.h"
+#include "proto/shm/attach_messages.h"
+
+namespace geminid {
+
+// Thread-safe; calls block. UNAVAILABLE when the daemon does not answer.
+class Control {
+ public:
+  struct Allocation {
+    std::vector<ChunkId> chunks;
+    std::vector<uint64_t> pool_offsets;
+    shm::PoolId pool{};
+    uint64_t pool_bytes = 0;  // 0: there is no pool
+  };
+
+  Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout);
+  ~Control();
+
+  // Returns the number of slabs, and the bytes rounded up to whole pages.
+  struct Arena {
+    uint64_t bytes = 0;
+    uint32_t slabs = 0;
+  };
+  absl::StatusOr<Arena> CreateArena(uint64_t bytes);
+  absl::StatusOr<Allocation> Allocate(const std::vector<ChunkSpec>& specs);
+  absl::Status Free(std::span<const ChunkId> chunks);
+  absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);
+  absl::StatusOr<MemoryUse> GetMemoryUse(uint64_t session);
+  absl::Status Detach();
+
+ private:
+  struct Stubs;
+  const std::string socket_;
+  const absl::Duration timeout_;
+  const std::string token_;
+  std::unique_ptr<Stubs> stubs_;
+};
+
+}  // namespace geminid
+
+#endif  // GEMINID_CLIENT_SRC_CONTROL_H_

@@ -1,0 +1,133 @@
+#include "client/src/on_demand.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/src/session_impl.h"
+#include "client/src/wire.h"
+
+namespace geminid {
+
+using collectives::Deadline;
+
+bool OnDemand::IsLoad(const TransferSpec& spec, uint64_t chunk_bytes) {
+  return spec.source == spec.destination && spec.allocate_destination && spec.publish_when_done &&
+         spec.bytes == chunk_bytes;
+}
+
+Pending OnDemand::Load(const TransferSpec& spec) { return Pending(Start(spec)->outcome); }
+
+std::shared_ptr<OnDemand::Loading> OnDemand::Start(const TransferSpec& spec) {
+  const std::lock_guard lock(mutex_);
+  TidyLocked();
+  auto load = std::make_shared<Loading>();
+  load->outcome =
+      transfers_->Start(spec, [load](shm::ErrorReason reason) { load->refusal.store(reason); });
+  loads_[spec.source] = load;
+  return load;
+}
+
+std::shared_ptr<OnDemand::Loading> OnDemand::StartOrJoin(ChunkId chunk) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = loads_.find(chunk);
+    if (found != loads_.end() && !found->second->outcome->ready()) return found->second;
+  }
+  TransferSpec spec;
+  spec.source = spec.destination = chunk;
+  spec.bytes = session_->Bytes(chunk);
+  spec.priority = Priority::kUrgent;
+  spec.cause = TransferCause::kDemand;
+  spec.allocate_destination = true;
+  spec.may_evict = true;
+  spec.publish_when_done = true;
+  return Start(spec);
+}
+
+void OnDemand::TidyLocked() {
+  std::erase_if(loads_, [](const auto& load) { return load.second->outcome->ready(); });
+}
+
+absl::StatusOr<Lease> OnDemand::Use(ChunkId chunk, absl::Duration timeout) {
+  const Deadline deadline = Deadline::In(timeout);
+  for (;;) {
+    if (std::optional<Lease> lease = session_->TryLease(chunk)) return *std::move(lease);
+    if (session_->Bytes(chunk) == 0) {
+      return absl::NotFoundError(absl::StrCat("there is no chunk ", Index(chunk), " to use"));
+    }
+    if (session_->Home(chunk) == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("chunk ", Index(chunk),
+                       " is not on the device and has no home to be loaded from; fill "
+                       "its extent and publish it first"));
+    }
+    const std::shared_ptr<Loading> load = StartOrJoin(chunk);
+    absl::Status status = load->outcome->Wait(absl::FromChrono(deadline.Left()));
+    if (!load->outcome->ready()) return status;
+    if (!status.ok()) status = AfterRefusal(chunk, *load, status, deadline);
+    if (!status.ok()) return status;
+    if (deadline.Passed()) {
+      // Loaded, perhaps more than once, and evicted again each time before it could be held.
+      return absl::DeadlineExceededError(absl::StrCat("chunk ", Index(chunk),
+                                                      " could not be held on the device within ",
+                                                      absl::FormatDuration(timeout)));
+    }
+  }
+}
+
+// OK when it is worth another try.
+absl::Status OnDemand::AfterRefusal(ChunkId chunk, const Loading& load, const absl::Status& status,
+                                    const Deadline& deadline) {
+  switch (load.refusal.load()) {
+    case shm::ErrorReason::kAlreadyResident:
+      // Another thread's load, or an eviction that was called off, came between.
+      std::this_thread::yield();
+      return absl::OkStatus();
+    case shm::ErrorReason::kArenaFull: {
+      const std::optional<ChunkId> dirty = TakeOldestDirty();
+      if (!dirty.has_value()) return status;
+      return WriteBack(*dirty).Wait(absl::FromChrono(deadline.Left()));
+    }
+    default:
+      if (session_->ResidencyOf(chunk) == Residency::kFilling) {
+        (void)session_->Drop(chunk).Wait(absl::FromChrono(deadline.Left()));
+      }
+      return status;
+  }
+}
+
+Pending OnDemand::WriteBack(ChunkId chunk) {
+  Forget(chunk);
+  TransferSpec spec;
+  spec.source = spec.destination = chunk;
+  spec.bytes = session_->Bytes(chunk);
+  spec.priority = Priority::kUrgent;
+  spec.cause = TransferCause::kWriteBack;
+  return Pending(transfers_->Start(spec));
+}
+
+void OnDemand::NoteDirty(ChunkId chunk) {
+  const std::lock_guard lock(mutex_);
+  dirty_.remove(chunk);
+  dirty_.push_back(chunk);
+}
+
+void OnDemand::Forget(ChunkId chunk) {
+  const std::lock_guard lock(mutex_);
+  dirty_.remove(chunk);
+}
+
+// Of those that nobody is using: they could not leave anyway.
+std::optional<ChunkId> OnDemand::TakeOldestDirty() {
+  const std::lock_guard lock(mutex_);
+  for (auto at = dirty_.begin(); at != dirty_.end(); ++at) {
+    if (session_->impl().IsInUse(*at)) continue;
+    const ChunkId chunk = *at;
+    dirty_.erase(at);
+    return chunk;
+  }
+  return std::nullopt;
+}
+
+}  // namespace geminid

@@ -1,0 +1,65 @@
+// Loads chunks when they are used, and remembers which loads are under way and which device copies
+// must go home before they can make room.
+#ifndef GEMINID_CLIENT_SRC_ON_DEMAND_H_
+#define GEMINID_CLIENT_SRC_ON_DEMAND_H_
+
+#include <atomic>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/src/transfers.h"
+#include "collectives/deadline.h"
+#include "geminid/session.h"
+
+namespace geminid {
+
+// Thread-safe.
+class OnDemand {
+ public:
+  // `session` owns this.
+  OnDemand(Session* session, Transfers* transfers) : session_(session), transfers_(transfers) {}
+
+  // As Session::Use.
+  absl::StatusOr<Lease> Use(ChunkId chunk, absl::Duration timeout);
+
+  // A transfer that loads a whole chunk from its own home and publishes it: Use waits for it.
+  static bool IsLoad(const TransferSpec& spec, uint64_t chunk_bytes);
+  Pending Load(const TransferSpec& spec);
+
+  // As Session::WriteBack.
+  Pending WriteBack(ChunkId chunk);
+
+  // The daemon is being told that the device copy is newer than the home.
+  void NoteDirty(ChunkId chunk);
+  void Forget(ChunkId chunk);
+
+ private:
+  // A load under way; shared by whoever waits for it.
+  struct Loading {
+    std::shared_ptr<Pending::State> outcome;
+    std::atomic<shm::ErrorReason> refusal = shm::ErrorReason::kNone;
+  };
+
+  std::shared_ptr<Loading> Start(const TransferSpec& spec);
+  std::shared_ptr<Loading> StartOrJoin(ChunkId chunk);
+  // Removes what is complete.
+  void TidyLocked();
+  absl::Status AfterRefusal(ChunkId chunk, const Loading& load, const absl::Status& status,
+                            const collectives::Deadline& deadline);
+  std::optional<ChunkId> TakeOldestDirty();
+
+  Session* const session_;
+  Transfers* const transfers_;
+  std::mutex mutex_;
+  std::map<ChunkId, std::shared_ptr<Loading>> loads_;  // guarded by mutex_
+  std::list<ChunkId> dirty_;                           // guarded by mutex_; oldest first
+};
+
+}  // namespace geminid
+
+#endif  // GEMINID_CLIENT_SRC_ON_DEMAND_H_

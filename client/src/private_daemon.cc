@@ -1,0 +1,229 @@
+#include "geminid/private_daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/src/system.h"
+#include "collectives/deadline.h"
+
+extern char** environ;
+
+namespace geminid {
+namespace {
+
+using collectives::Deadline;
+
+constexpr char kBinaryVariable[] = "GEMINID_DAEMON";
+constexpr char kBinaryName[] = "geminid";
+constexpr int kReadyFd = 3;  // in the daemon
+// A draining daemon is done in well under a second.
+constexpr absl::Duration kEndTimeout = absl::Seconds(5);
+constexpr std::streamoff kLogTailBytes = 2000;
+// ".attach" is the longest of what the daemon appends to the socket's path.
+constexpr size_t kMaxSocketPath = 107 - 7;
+
+bool IsProgram(const std::string& path) {
+  struct stat file = {};
+  return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+absl::StatusOr<std::string> FindBinary(const std::string& chosen) {
+  const char* const from_environment = std::getenv(kBinaryVariable);
+  const std::string named = !chosen.empty()               ? chosen
+                            : from_environment != nullptr ? from_environment
+                                                          : "";
+  if (!named.empty()) {
+    if (IsProgram(named)) return named;
+    return absl::NotFoundError(absl::StrCat("no program at ", named, "; set ", kBinaryVariable,
+                                            " to the path of the geminid daemon"));
+  }
+  std::vector<std::string> candidates;
+  std::error_code ignored;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  if (!self.empty()) {
+    candidates.push_back((self.parent_path() / kBinaryName).string());
+    candidates.push_back((self.parent_path().parent_path() / "daemon" / kBinaryName).string());
+  }
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (!folder.empty()) candidates.push_back(absl::StrCat(folder, "/", kBinaryName));
+  }
+  for (const std::string& candidate : candidates) {
+    if (IsProgram(candidate)) return candidate;
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "the geminid daemon is neither beside this program nor on $PATH; install it, set ",
+      kBinaryVariable, " to its path, or set GEMINID_SOCKET to a running daemon"));
+}
+
+// Private to the user by its mode.
+absl::StatusOr<std::string> MakeFolder() {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  std::vector<std::string> parents;
+  if (runtime != nullptr && *runtime != '\0') parents.push_back(runtime);
+  parents.push_back("/tmp");
+  for (const std::string& parent : parents) {
+    std::string name = absl::StrCat(parent, "/geminid-XXXXXX");
+    if (name.size() + sizeof "/geminid.sock" > kMaxSocketPath) continue;
+    if (mkdtemp(name.data()) != nullptr) return name;
+  }
+  return SystemError("mkdtemp", "/tmp/geminid-XXXXXX");
+}
+
+// posix_spawn's two argument objects.
+class SpawnSettings {
+ public:
+  SpawnSettings(const std::string& log_path, int ready_fd) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, log_path.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions_, ready_fd, kReadyFd);
+    posix_spawnattr_init(&attributes_);
+    sigset_t signals;
+    sigemptyset(&signals);
+    posix_spawnattr_setsigmask(&attributes_, &signals);
+    sigfillset(&signals);
+    posix_spawnattr_setsigdefault(&attributes_, &signals);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+
+  const posix_spawn_file_actions_t* actions() const { return &actions_; }
+  const posix_spawnattr_t* attributes() const { return &attributes_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+absl::StatusOr<pid_t> Spawn(std::vector<std::string> arguments, const SpawnSettings& settings) {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_t pid = -1;
+  errno =
+      posix_spawn(&pid, argv[0], settings.actions(), settings.attributes(), argv.data(), environ);
+  if (errno != 0) return SystemError("posix_spawn", arguments[0]);
+  return pid;
+}
+
+// The daemon writes "ready" and a newline, then closes; if it only closes, it has failed.
+absl::Status WaitReady(const UniqueFd& pipe, const Deadline& deadline) {
+  std::string said;
+  for (;;) {
+    pollfd waiting = {pipe.get(), POLLIN, 0};
+    constexpr int kAtMostMilliseconds = 1 << 30;
+    const int ready = poll(&waiting, 1, deadline.LeftMilliseconds(kAtMostMilliseconds));
+    if (ready < 0 && errno != EINTR) return SystemError("poll", "the daemon's ready pipe");
+    if (ready == 0 && deadline.Passed()) {
+      return absl::DeadlineExceededError("the private daemon did not become ready in time");
+    }
+    if (ready <= 0) continue;
+    char text[16];
+    const ssize_t count = read(pipe.get(), text, sizeof text);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return absl::UnavailableError("the private daemon ended while starting");
+    said.append(text, static_cast<size_t>(count));
+    if (said == "ready\n") return absl::OkStatus();
+  }
+}
+
+// True when the process ended in time. `pid` is a child that nobody else waits for.
+bool WaitEnd(pid_t pid, absl::Duration timeout) {
+  UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const Deadline deadline = Deadline::In(timeout);
+  pollfd waiting = {process.get(), POLLIN, 0};
+  constexpr int kAtMostMilliseconds = 1 << 30;
+  while (poll(&waiting, 1, deadline.LeftMilliseconds(kAtMostMilliseconds)) <= 0) {
+    if (deadline.Passed()) return false;
+  }
+  return true;
+}
+
+void EndProcess(pid_t pid) {
+  kill(pid, SIGTERM);
+  if (!WaitEnd(pid, kEndTimeout)) kill(pid, SIGKILL);
+  int status;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
+    const PrivateDaemonOptions& options) {
+  const absl::StatusOr<std::string> binary = FindBinary(options.binary);
+  if (!binary.ok()) return binary.status();
+  absl::StatusOr<std::string> folder = MakeFolder();
+  if (!folder.ok()) return folder.status();
+  std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon);
+  daemon->owner_ = getpid();
+  daemon->folder_ = *folder;
+  daemon->socket_ = *folder + "/geminid.sock";
+  daemon->log_path_ = *folder + "/geminid.log";
+
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return SystemError("pipe2", "the daemon's ready pipe");
+  UniqueFd read_end(pipe_ends[0]);
+  UniqueFd write_end(pipe_ends[1]);
+  if (write_end.get() == kReadyFd) {
+    // dup2 onto itself would leave it close-on-exec.
+    write_end = UniqueFd(fcntl(write_end.get(), F_DUPFD_CLOEXEC, kReadyFd + 1));
+  }
+  std::vector<std::string> arguments = {*binary,         "--private",  "--socket",
+                                        daemon->socket_, "--ready-fd", absl::StrCat(kReadyFd)};
+  arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
+  const absl::StatusOr<pid_t> pid =
+      Spawn(std::move(arguments), SpawnSettings(daemon->log_path_, write_end.get()));
+  if (!pid.ok()) return pid.status();
+  daemon->pid_ = *pid;
+  write_end.Reset();
+  absl::Status ready = WaitReady(read_end, Deadline::In(options.timeout));
+  if (!ready.ok()) {
+    return absl::Status(ready.code(), absl::StrCat(ready.message(), " (", *binary,
+                                                   "); its last words:\n", daemon->LogTail()));
+  }
+  return daemon;
+}
+
+PrivateDaemon::~PrivateDaemon() {
+  if (getpid() != owner_) return;
+  if (pid_ > 0) EndProcess(pid_);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::string PrivateDaemon::LogTail() const {
+  std::ifstream log(log_path_, std::ios::binary | std::ios::ate);
+  if (!log) return "(it wrote nothing)";
+  const std::streamoff bytes = log.tellg();
+  log.seekg(std::max<std::streamoff>(0, bytes - kLogTailBytes));
+  std::ostringstream text;
+  text << log.rdbuf();
+  return text.str().empty() ? "(it wrote nothing)" : text.str();
+}
+
+}  // namespace geminid

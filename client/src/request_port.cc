@@ -1,0 +1,307 @@
+#include "client/src/request_port.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid {
+namespace {
+
+// Every request in the ring gets at most one answer; with fewer than half the ring unanswered, the
+// daemon always has room to answer, whatever else it refuses.
+constexpr size_t kMaxAnswersDue = shm::kRingEntries / 2;
+// A busy daemon answers within about a microsecond; a sleeping one costs a wake-up in any case.
+constexpr std::chrono::microseconds kSpin{2};
+// So that the heartbeat moves, and a full ring is looked at again.
+constexpr int kIdleMilliseconds = 1000;
+constexpr int kBacklogMilliseconds = 1;
+
+absl::Status RefusedStatus(const shm::Response& response) {
+  const auto reason = static_cast<shm::ErrorReason>(response.error_code);
+  auto code = static_cast<absl::StatusCode>(response.status);
+  if (code == absl::StatusCode::kOk) code = absl::StatusCode::kInternal;
+  return absl::Status(code, shm::Name(reason));
+}
+
+void WriteEvent(const UniqueFd& event) {
+  // A counter that is full has woken its reader already.
+  (void)eventfd_write(event.get(), 1);
+}
+
+void ClearEvent(const UniqueFd& event) {
+  eventfd_t count;
+  (void)eventfd_read(event.get(), &count);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RequestPort>> RequestPort::Create(const shm::StateSegment* state,
+                                                                 shm::ClientSegment* client,
+                                                                 Descriptors descriptors,
+                                                                 std::string socket) {
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return SystemError("eventfd", "the transfer thread");
+  return std::unique_ptr<RequestPort>(
+      new RequestPort(state, client, std::move(descriptors), std::move(wake), std::move(socket)));
+}
+
+RequestPort::RequestPort(const shm::StateSegment* state, shm::ClientSegment* client,
+                         Descriptors descriptors, UniqueFd wake, std::string socket)
+    : state_(state),
+      client_(client),
+      descriptors_(std::move(descriptors)),
+      wake_(std::move(wake)),
+      socket_(std::move(socket)),
+      requests_(client->requests, &client->cursor.requests_written, &state->cursor.requests_read),
+      responses_(state->responses, &state->cursor.responses_written,
+                 &client->cursor.responses_read),
+      thread_([this] { Loop(); }) {
+  pthread_setname_np(thread_.native_handle(), "geminid-port");
+}
+
+RequestPort::~RequestPort() { Stop(absl::CancelledError("the session ended")); }
+
+void RequestPort::Submit(const shm::Request& request, Handler handler) {
+  Send(request, std::move(handler), false);
+}
+
+void RequestPort::SubmitUrgent(const shm::Request& request, Handler handler) {
+  Send(request, std::move(handler), true);
+}
+
+void RequestPort::Post(const shm::Request& request) { Send(request, nullptr, false); }
+
+void RequestPort::PostUrgent(const shm::Request& request) { Send(request, nullptr, true); }
+
+void RequestPort::Send(shm::Request request, Handler handler, bool urgent) {
+  Answer refusal;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_) {
+      request.request_id = next_request_id_++;
+      if (handler != nullptr) handlers_.emplace(request.request_id, std::move(handler));
+      (urgent ? urgent_ : backlog_).push_back(request);
+      FlushLocked();
+      if (CanFlushLocked()) WakeSelfLocked();  // the ring is full: look at it again
+      return;
+    }
+    refusal.status = status_;
+  }
+  if (handler == nullptr) return;
+  Run([handler = std::move(handler), refusal] { handler(refusal); });
+}
+
+// Something waits that the ring alone holds up.
+bool RequestPort::CanFlushLocked() const {
+  return !urgent_.empty() || (!backlog_.empty() && answers_due_ < kMaxAnswersDue);
+}
+
+void RequestPort::FlushLocked() {
+  bool pushed = false;
+  while (!urgent_.empty() && PushLocked(urgent_.front())) {
+    urgent_.pop_front();
+    pushed = true;
+  }
+  while (urgent_.empty() && !backlog_.empty() && answers_due_ < kMaxAnswersDue &&
+         PushLocked(backlog_.front())) {
+    backlog_.pop_front();
+    pushed = true;
+  }
+  if (pushed) WakeDaemon();
+}
+
+bool RequestPort::PushLocked(const shm::Request& request) {
+  if (!requests_.TryPush(request)) return false;
+  if (handlers_.contains(request.request_id)) ++answers_due_;
+  return true;
+}
+
+void RequestPort::WakeDaemon() {
+  if (state_->cursor.asleep.load(std::memory_order_seq_cst) != 0) {
+    WriteEvent(descriptors_.daemon_event);
+  }
+}
+
+// The thread says that it sleeps before it looks, under the mutex, for what there is to do.
+void RequestPort::WakeSelfLocked() {
+  if (client_->cursor.asleep.load(std::memory_order_seq_cst) != 0) WriteEvent(wake_);
+}
+
+void RequestPort::Run(std::function<void()> call) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopped_) {
+      calls_.push_back(std::move(call));
+      WakeSelfLocked();
+      return;
+    }
+  }
+  call();
+}
+
+absl::Status RequestPort::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+void RequestPort::Break(const absl::Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (broken_) return;
+  broken_ = true;
+  status_ = why;
+  WakeSelfLocked();
+}
+
+void RequestPort::Stop(const absl::Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    stopping_ = true;
+    WakeSelfLocked();
+  }
+  thread_.join();
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    if (!broken_) status_ = why;
+    broken_ = true;
+  }
+  FailUnanswered();
+  RunCalls();
+}
+
+void RequestPort::Loop() {
+  for (;;) {
+    if (Work()) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+    }
+    const auto give_up = std::chrono::steady_clock::now() + kSpin;
+    while (!HasResponse() && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::yield();
+    }
+    if (!HasResponse()) Sleep();
+  }
+}
+
+// True when something was done.
+bool RequestPort::Work() {
+  client_->counters.heartbeat.fetch_add(1, std::memory_order_relaxed);
+  bool worked = PumpResponses();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_) FlushLocked();
+  }
+  FailUnanswered();
+  worked |= RunCalls();
+  return worked;
+}
+
+bool RequestPort::PumpResponses() {
+  bool any = false;
+  shm::Response response;
+  while (!corrupt_) {
+    switch (responses_.TryPop(&response)) {
+      case decltype(responses_)::Result::kEmpty:
+        return any;
+      case decltype(responses_)::Result::kCorrupt:
+        corrupt_ = true;
+        Break(absl::InternalError(
+            absl::StrCat("the daemon at ", socket_, " wrote a response ring that makes no sense")));
+        continue;
+      case decltype(responses_)::Result::kEntry:
+        break;
+    }
+    Deliver(response);
+    any = true;
+  }
+  return any;
+}
+
+void RequestPort::Deliver(const shm::Response& response) {
+  Answer answer{absl::OkStatus(), response};
+  if (response.op == shm::ResponseOp::kError) answer.status = RefusedStatus(response);
+  Handler handler;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = handlers_.find(response.request_id);
+    if (found == handlers_.end()) {
+      // Only requests without an answer of their own fail like this: a contradiction between us.
+      if (!answer.status.ok() && status_.ok()) {
+        status_ = absl::InternalError(absl::StrCat(
+            "the daemon at ", socket_,
+            " refused a notice: ", shm::Name(static_cast<shm::ErrorReason>(response.error_code))));
+      }
+      return;
+    }
+    handler = std::move(found->second);
+    handlers_.erase(found);
+    if (answers_due_ > 0) --answers_due_;
+  }
+  handler(answer);
+}
+
+bool RequestPort::RunCalls() {
+  std::vector<std::function<void()>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    calls.swap(calls_);
+  }
+  for (const auto& call : calls) call();
+  return !calls.empty();
+}
+
+// Once broken: nothing will be answered any more.
+void RequestPort::FailUnanswered() {
+  std::map<uint64_t, Handler> handlers;
+  absl::Status why;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_) return;
+    handlers.swap(handlers_);
+    urgent_.clear();
+    backlog_.clear();
+    answers_due_ = 0;
+    why = status_;
+  }
+  for (const auto& [id, handler] : handlers) handler(Answer{why});
+}
+
+void RequestPort::Sleep() {
+  client_->cursor.asleep.store(1, std::memory_order_seq_cst);
+  int milliseconds = kIdleMilliseconds;
+  bool awake = HasResponse();
+  {
+    const std::lock_guard lock(mutex_);
+    awake |= !calls_.empty() || stopping_ || (broken_ && !handlers_.empty());
+    if (CanFlushLocked()) milliseconds = kBacklogMilliseconds;
+  }
+  if (!awake) {
+    pollfd waiting[] = {{descriptors_.client_event.get(), POLLIN, 0},
+                        {wake_.get(), POLLIN, 0},
+                        // A negative descriptor is not looked at: gone once is gone.
+                        {daemon_gone_ ? -1 : descriptors_.attach_socket, POLLRDHUP, 0}};
+    (void)poll(waiting, std::size(waiting), milliseconds);
+    if (waiting[0].revents != 0) ClearEvent(descriptors_.client_event);
+    if (waiting[1].revents != 0) ClearEvent(wake_);
+    if (waiting[2].revents != 0) {
+      daemon_gone_ = true;
+      PumpResponses();  // what it said last still counts
+      Break(absl::UnavailableError(absl::StrCat(
+          "the daemon at ", socket_,
+          " ended; mapped memory and leases still work, transfers and new memory need a new "
+          "session")));
+    }
+  }
+  client_->cursor.asleep.store(0, std::memory_order_seq_cst);
+}
+
+}  // namespace geminid

@@ -1,0 +1,120 @@
+// The client's end of the session's rings: requests out, answers in, and one thread that waits.
+#ifndef GEMINID_CLIENT_SRC_REQUEST_PORT_H_
+#define GEMINID_CLIENT_SRC_REQUEST_PORT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/src/pending_state.h"
+#include "client/src/system.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid {
+
+// What the daemon said to one request. `response` is meaningful when status is OK, and its
+// error_code when the daemon refused.
+struct Answer {
+  absl::Status status;
+  shm::Response response = {};
+};
+
+// Thread-safe. Requests leave in the order they were handed over; those that cannot leave yet wait
+// here, so that nobody ever blocks: not a caller, and not a copy whose completion returns credits.
+class RequestPort final : public Executor {
+ public:
+  // Called once, on the port's thread, or in Stop.
+  using Handler = std::function<void(const Answer&)>;
+
+  struct Descriptors {
+    UniqueFd daemon_event;   // wakes the daemon
+    UniqueFd client_event;   // wakes this side
+    int attach_socket = -1;  // its end is the daemon's; not owned
+  };
+
+  // The segments must outlive the port. Starts the thread.
+  static absl::StatusOr<std::unique_ptr<RequestPort>> Create(const shm::StateSegment* state,
+                                                             shm::ClientSegment* client,
+                                                             Descriptors descriptors,
+                                                             std::string socket);
+  ~RequestPort() override;
+
+  // Sends a request that is answered once.
+  void Submit(const shm::Request& request, Handler handler);
+  // Like Submit, ahead of requests that wait for answers to others: for what follows a grant.
+  void SubmitUrgent(const shm::Request& request, Handler handler);
+  // Sends a request that is answered only if it fails; see status().
+  void Post(const shm::Request& request);
+  void PostUrgent(const shm::Request& request);
+
+  // Runs `call` on the port's thread; here and now once it has stopped.
+  void Run(std::function<void()> call) override;
+
+  // Ends the thread; every request not answered yet fails with `why`, and later ones at once.
+  void Stop(const absl::Status& why);
+  // From now on nothing works, because of `why`: what waits fails, on the port's thread.
+  void Break(const absl::Status& why);
+
+  // OK while the daemon is there and no request without answer was refused.
+  absl::Status status() const;
+
+ private:
+  RequestPort(const shm::StateSegment* state, shm::ClientSegment* client, Descriptors descriptors,
+              UniqueFd wake, std::string socket);
+
+  void Send(shm::Request request, Handler handler, bool urgent);
+  void FlushLocked();
+  bool PushLocked(const shm::Request& request);
+  void WakeDaemon();
+  void WakeSelfLocked();
+  bool CanFlushLocked() const;
+
+  void Loop();
+  bool Work();
+  bool PumpResponses();
+  void Deliver(const shm::Response& response);
+  bool RunCalls();
+  void FailUnanswered();
+  void Sleep();
+  bool HasResponse() const { return !corrupt_ && !responses_.Empty(); }
+
+  const shm::StateSegment* const state_;
+  shm::ClientSegment* const client_;
+  const Descriptors descriptors_;
+  const UniqueFd wake_;
+  const std::string socket_;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_:
+  shm::RingWriter<shm::Request, shm::kRingEntries> requests_;
+  std::deque<shm::Request> urgent_;       // leave first: they give credits back
+  std::deque<shm::Request> backlog_;      // leave when few enough requests are unanswered
+  std::map<uint64_t, Handler> handlers_;  // by request id, in the ring or waiting
+  size_t answers_due_ = 0;                // of requests in the ring
+  uint64_t next_request_id_ = 1;
+  absl::Status status_;
+  bool broken_ = false;
+  std::vector<std::function<void()>> calls_;
+  bool stopping_ = false;
+  bool stopped_ = false;
+
+  // Of the thread.
+  shm::RingReader<shm::Response, shm::kRingEntries> responses_;
+  bool corrupt_ = false;
+  bool daemon_gone_ = false;
+  std::thread thread_;
+};
+
+}  // namespace geminid
+
+#endif  // GEMINID_CLIENT_SRC_REQUEST_PORT_H_

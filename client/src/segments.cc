@@ -1,0 +1,54 @@
+#include "client/src/segments.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid {
+namespace {
+
+absl::Status CheckHeader(const char* which, uint32_t magic, uint32_t expected_magic,
+                         uint32_t version, uint32_t expected_version) {
+  if (magic == expected_magic && version == expected_version) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the daemon's ", which, " segment has layout version ", version,
+      ", this library knows version ", expected_version, "; install the same release of both"));
+}
+
+}  // namespace
+
+absl::StatusOr<Segments> Segments::Map(const UniqueFd& state, const UniqueFd& client,
+                                       const UniqueFd& commit) {
+  Segments segments;
+  const auto map = [](const UniqueFd& fd, uint64_t bytes, Mapping::Access access, Mapping* into) {
+    absl::StatusOr<Mapping> mapping = Mapping::Map(fd, bytes, access);
+    if (mapping.ok()) *into = *std::move(mapping);
+    return mapping.status();
+  };
+  using Access = Mapping::Access;
+  absl::Status status = map(state, sizeof(shm::StateSegment), Access::kRead, &segments.state_);
+  status.Update(map(client, sizeof(shm::ClientSegment), Access::kReadWrite, &segments.client_));
+  status.Update(map(commit, sizeof(shm::CommitSegment), Access::kReadWrite, &segments.commit_));
+  if (!status.ok()) return status;
+
+  const shm::StateHeader& daemon_side = segments.state()->header;
+  const shm::ClientHeader& client_side = segments.client()->header;
+  const shm::CommitHeader& commit_side = segments.commit()->header;
+  status.Update(CheckHeader("state", daemon_side.magic, shm::kStateMagic, daemon_side.version,
+                            shm::kLayoutVersion));
+  status.Update(CheckHeader("client", client_side.magic, shm::kClientMagic, client_side.version,
+                            shm::kLayoutVersion));
+  status.Update(CheckHeader("commit", commit_side.magic, shm::kCommitMagic, commit_side.version,
+                            shm::kCommitVersion));
+  if (status.ok() && (daemon_side.max_chunks != shm::kMaxChunks ||
+                      daemon_side.ring_entries != shm::kRingEntries)) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat("the daemon's tables hold ", daemon_side.max_chunks, " chunks and ",
+                     daemon_side.ring_entries, " requests, this library's ", shm::kMaxChunks,
+                     " and ", shm::kRingEntries, "; install the same release of both"));
+  }
+  if (!status.ok()) return status;
+  return segments;
+}
+
+}  // namespace geminid

@@ -1,0 +1,103 @@
+#include "geminid/session.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/src/session_impl.h"
+#include "client/src/session_internal.h"
+#include "client/src/wire.h"
+#include "proto/shm/lease.h"
+
+namespace geminid {
+namespace {
+
+shm::StateWord StateOf(const Session::Impl& impl, ChunkId chunk) {
+  if (impl.fork_guard->in_child() || impl.chunks.Find(chunk) == nullptr) return {};
+  return shm::StateWord::Decode(
+      impl.segments.state()->state[Index(chunk)].load(std::memory_order_acquire));
+}
+
+bool HasExtent(const shm::StateWord& word) {
+  return word.residency >= shm::Residency::kFilling && word.residency <= shm::Residency::kEvicting;
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+  impl_->on_demand = std::make_unique<OnDemand>(this, impl_->transfers.get());
+}
+
+std::unique_ptr<Session> Session::Make(std::unique_ptr<Impl> impl) {
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+Session::~Session() {
+  // A forked child has neither the mappings nor the threads that taking it apart would need.
+  if (impl_->fork_guard->in_child()) (void)impl_.release();
+}
+
+const std::string& Session::socket() const { return impl_->socket; }
+uint64_t Session::id() const { return impl_->session_id; }
+std::byte* Session::arena() const { return impl_->arena; }
+uint64_t Session::arena_bytes() const { return impl_->arena_bytes; }
+Stream& Session::compute_stream() { return impl_->device->compute_stream(); }
+
+std::byte* Session::Home(ChunkId chunk) const {
+  const ChunkTable::Chunk* found = impl_->chunks.Find(chunk);
+  return found == nullptr ? nullptr : found->home;
+}
+
+uint64_t Session::Bytes(ChunkId chunk) const {
+  const ChunkTable::Chunk* found = impl_->chunks.Find(chunk);
+  return found == nullptr ? 0 : found->bytes.load(std::memory_order_relaxed);
+}
+
+Residency Session::ResidencyOf(ChunkId chunk) const {
+  return static_cast<Residency>(StateOf(*impl_, chunk).residency);
+}
+
+uint64_t Session::DeviceOffset(ChunkId chunk) const {
+  const shm::StateWord word = StateOf(*impl_, chunk);
+  return HasExtent(word) ? word.slot * shm::kSlotBytes : kAnyOffset;
+}
+
+std::byte* Session::Device(ChunkId chunk) const {
+  const uint64_t offset = DeviceOffset(chunk);
+  return offset == kAnyOffset ? nullptr : impl_->arena + offset;
+}
+
+absl::Status Session::Impl::CheckUsable() const {
+  if (!fork_guard->in_child()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "this session belongs to the parent process; connect anew in the forked child");
+}
+
+absl::Status Session::Healthy() const {
+  absl::Status usable = impl_->CheckUsable();
+  return usable.ok() ? impl_->port->status() : usable;
+}
+
+void Session::AddStall(StallCause cause, absl::Duration waited) {
+  if (waited <= absl::ZeroDuration() || impl_->fork_guard->in_child()) return;
+  const auto nanoseconds = static_cast<uint64_t>(absl::ToInt64Nanoseconds(waited));
+  impl_->segments.client()->counters.stall_nanoseconds[static_cast<int>(cause)].fetch_add(
+      nanoseconds, std::memory_order_relaxed);
+}
+
+void Session::SetStep(uint64_t step) {
+  if (impl_->fork_guard->in_child()) return;
+  impl_->segments.client()->counters.step.store(step, std::memory_order_relaxed);
+}
+
+void Session::SetWorkspace(uint64_t bytes) {
+  if (impl_->fork_guard->in_child()) return;
+  impl_->segments.client()->counters.workspace_bytes.store(bytes, std::memory_order_relaxed);
+}
+
+TransferTotals Session::Totals() const { return impl_->transfers->totals(); }
+
+shm::CommitSegment* CommitSegmentOf(Session& session) { return session.impl().segments.commit(); }
+
+}  // namespace geminid

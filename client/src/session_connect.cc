@@ -1,0 +1,168 @@
+#include <errno.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/device/host/host_device.h"
+#include "client/src/session_impl.h"
+
+namespace geminid {
+namespace {
+
+constexpr char kSocketVariable[] = "GEMINID_SOCKET";
+constexpr char kInstalledSocket[] = "/run/geminid/geminid.sock";
+
+// One for all sessions of this process that have no daemon of their own; it ends with the last.
+absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(absl::Duration timeout) {
+  static std::mutex mutex;
+  static std::weak_ptr<PrivateDaemon> shared;
+  const std::lock_guard lock(mutex);
+  if (std::shared_ptr<PrivateDaemon> running = shared.lock()) return running;
+  PrivateDaemonOptions options;
+  options.timeout = timeout;
+  absl::StatusOr<std::unique_ptr<PrivateDaemon>> started = PrivateDaemon::Start(options);
+  if (!started.ok()) return started.status();
+  std::shared_ptr<PrivateDaemon> daemon = *std::move(started);
+  shared = daemon;
+  return daemon;
+}
+
+absl::Status CheckOptions(const ConnectOptions& options) {
+  const bool rates_ok = options.copy_bytes_per_second >= 0 && options.copy_latency_seconds >= 0;
+  if (!rates_ok || options.timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "copy speed, copy latency and timeout must not be negative, nor the timeout zero");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
+  shm::Hello hello = {};
+  hello.magic = shm::kHelloMagic;
+  hello.protocol_version = shm::kProtocolVersion;
+  hello.layout_version = shm::kLayoutVersion;
+  hello.death_policy = options.keep_on_death ? shm::DeathPolicy::kKeep : shm::DeathPolicy::kFree;
+  hello.rank = options.rank;
+  hello.world_size = options.world_size;
+  hello.local_rank = options.local_rank;
+  const std::string name =
+      options.client_name.empty() ? program_invocation_short_name : options.client_name;
+  absl::Status status = CopyName(options.job, "the job's name", hello.job);
+  status.Update(CopyName(name, "the client's name", hello.client));
+  if (!status.ok()) return status;
+  return hello;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  device::HostDeviceOptions device_options;
+  device_options.copy_bytes_per_second = options.copy_bytes_per_second;
+  device_options.copy_latency_seconds = options.copy_latency_seconds;
+  return ConnectWithDevice(std::move(options), device::MakeHostDevice(device_options));
+}
+
+absl::Status Session::Impl::Open() {
+  absl::Status status = ResolveSocket();
+  if (status.ok()) status = Attach();
+  if (status.ok() && options.device_memory_bytes > 0) status = MakeArena();
+  return status;
+}
+
+absl::Status Session::Impl::ResolveSocket() {
+  const char* const from_environment = std::getenv(kSocketVariable);
+  struct stat file = {};
+  if (!options.socket.empty()) {
+    socket = options.socket;
+  } else if (from_environment != nullptr && *from_environment != '\0') {
+    socket = from_environment;
+  } else if (stat(kInstalledSocket, &file) == 0) {
+    socket = kInstalledSocket;
+  } else {
+    absl::StatusOr<std::shared_ptr<PrivateDaemon>> daemon = SharedPrivateDaemon(options.timeout);
+    if (!daemon.ok()) return daemon.status();
+    private_daemon = *std::move(daemon);
+    socket = private_daemon->socket();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::Attach() {
+  const absl::StatusOr<shm::Hello> hello = MakeHello(options);
+  if (!hello.ok()) return hello.status();
+  absl::StatusOr<AttachSocket> connected = AttachSocket::Connect(socket, options.timeout);
+  if (!connected.ok()) return connected.status();
+  attach = *std::move(connected);
+  fork_guard.emplace(attach.fd());
+  absl::StatusOr<Welcomed> welcome = attach.SayHello(*hello);
+  if (!welcome.ok()) return welcome.status();
+  session_id = welcome->message.session_id;
+  control = std::make_unique<Control>(socket, welcome->message, options.timeout);
+
+  using Fd = shm::WelcomeFd;
+  absl::StatusOr<Segments> mapped =
+      Segments::Map(welcome->fd(Fd::kStateSegment), welcome->fd(Fd::kClientSegment),
+                    welcome->fd(Fd::kCommitSegment));
+  if (!mapped.ok()) return mapped.status();
+  segments = *std::move(mapped);
+  absl::StatusOr<std::unique_ptr<RequestPort>> made =
+      RequestPort::Create(segments.state(), segments.client(),
+                          {std::move(welcome->fd(Fd::kDaemonEvent)),
+                           std::move(welcome->fd(Fd::kClientEvent)), attach.fd()},
+                          socket);
+  if (!made.ok()) return made.status();
+  port = *std::move(made);
+  transfers = std::make_unique<Transfers>(port.get(), device.get(), &chunks, segments.client());
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::MakeArena() {
+  const absl::StatusOr<Control::Arena> created = control->CreateArena(options.device_memory_bytes);
+  if (!created.ok()) return created.status();
+  if (absl::Status status = device->ReserveArena(created->bytes); !status.ok()) return status;
+  for (uint32_t slab = 0; slab < created->slabs; ++slab) {
+    absl::StatusOr<ReceivedMemory> memory = attach.ReceiveMemory();
+    if (!memory.ok()) return memory.status();
+    if (memory->message.type != shm::MemoryType::kDeviceSlab) {
+      return absl::InternalError("the daemon sent other memory than the arena's");
+    }
+    absl::Status status = device->ImportSlab(std::move(memory->fd), memory->message.arena_offset,
+                                             memory->message.bytes);
+    if (!status.ok()) return status;
+  }
+  if (device->memory_info().imported_bytes != created->bytes) {
+    return absl::InternalError("the slabs the daemon sent do not fill the arena");
+  }
+  arena = device->base();
+  arena_bytes = created->bytes;
+  return absl::OkStatus();
+}
+
+// First no new copies, then the running ones, then the daemon's leave; only then the mappings.
+Session::Impl::~Impl() {
+  if (transfers != nullptr) {
+    device->compute_stream().Synchronize();  // it may hand leases back
+    transfers->StopCopying();
+    device->copy_stream(device::Direction::kHostToDevice).Synchronize();
+    device->copy_stream(device::Direction::kDeviceToHost).Synchronize();
+    // A ticket that came before the stop may have become a copy since: the device's end waits for
+    // that one, and the port takes its completion until then.
+    port->Stop(absl::CancelledError("the session ended before the request was carried out"));
+    device->copy_stream(device::Direction::kHostToDevice).Synchronize();
+    device->copy_stream(device::Direction::kDeviceToHost).Synchronize();
+  }
+  if (control != nullptr) (void)control->Detach();  // fails only when the daemon is gone
+  device.reset();
+}
+
+absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
+                                                           std::unique_ptr<device::Device> device) {
+  auto impl = std::make_unique<Session::Impl>(std::move(options), std::move(device));
+  if (absl::Status status = impl->Open(); !status.ok()) return status;
+  return Session::Make(std::move(impl));
+}
+
+}  // namespace geminid

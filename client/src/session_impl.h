@@ -1,0 +1,71 @@
+// What a Session is made of.
+#ifndef GEMINID_CLIENT_SRC_SESSION_IMPL_H_
+#define GEMINID_CLIENT_SRC_SESSION_IMPL_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "client/device/device.h"
+#include "client/src/attach.h"
+#include "client/src/chunk_table.h"
+#include "client/src/control.h"
+#include "client/src/fork_guard.h"
+#include "client/src/on_demand.h"
+#include "client/src/request_port.h"
+#include "client/src/segments.h"
+#include "client/src/transfers.h"
+#include "geminid/private_daemon.h"
+#include "geminid/session.h"
+
+namespace geminid {
+
+class Session::Impl {
+ public:
+  Impl(ConnectOptions connect_options, std::unique_ptr<device::Device> session_device)
+      : options(std::move(connect_options)), device(std::move(session_device)) {}
+  // Ends everything in order, however far Open got. See ~Session.
+  ~Impl();
+
+  // The whole of Connect; blocks.
+  absl::Status Open();
+
+  // Null once forked: nothing may be touched in the child.
+  absl::Status CheckUsable() const;
+  // Sends a request with one answer; `doing` begins the message of a failure.
+  Pending Ask(const shm::Request& request, std::string doing);
+  // Somebody holds the chunk, or a dirty hold on it is still being handed back.
+  bool IsInUse(ChunkId chunk) const;
+
+  const ConnectOptions options;
+  std::shared_ptr<PrivateDaemon> private_daemon;
+  std::string socket;
+  uint64_t session_id = 0;
+  std::unique_ptr<device::Device> device;
+  AttachSocket attach;
+  std::optional<ForkGuard> fork_guard;
+  Segments segments;
+  std::unique_ptr<Control> control;
+  std::mutex memory_mutex;  // one Allocate or Free at a time; guards the attach socket
+  ChunkTable chunks;
+  std::unique_ptr<RequestPort> port;
+  std::unique_ptr<Transfers> transfers;
+  std::unique_ptr<OnDemand> on_demand;  // made by Session
+  std::byte* arena = nullptr;
+  uint64_t arena_bytes = 0;
+
+ private:
+  absl::Status ResolveSocket();
+  absl::Status Attach();
+  absl::Status MakeArena();
+};
+
+// For tests and for what comes with the library: a session on a device of one's own.
+absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
+                                                           std::unique_ptr<device::Device> device);
+
+}  // namespace geminid
+
+#endif  // GEMINID_CLIENT_SRC_SESSION_IMPL_H_

@@ -1,0 +1,70 @@
+#include <utility>
+
+#include "client/src/session_impl.h"
+#include "client/src/wire.h"
+#include "proto/shm/lease.h"
+
+namespace geminid {
+
+std::optional<Lease> Session::TryLease(ChunkId chunk) {
+  if (impl_->fork_guard->in_child()) return std::nullopt;
+  const ChunkTable::Chunk* found = impl_->chunks.Find(chunk);
+  if (found == nullptr) return std::nullopt;
+  shm::ClientSegment* client = impl_->segments.client();
+  shm::StateWord held;
+  if (!shm::TryAcquireLease(impl_->segments.state()->state[Index(chunk)],
+                            client->lease[Index(chunk)], &held)) {
+    client->counters.lease_misses.fetch_add(1, std::memory_order_relaxed);
+    return std::nullopt;
+  }
+  client->counters.leases_acquired.fetch_add(1, std::memory_order_relaxed);
+  return Lease(this, chunk, impl_->arena + held.slot * shm::kSlotBytes,
+               found->bytes.load(std::memory_order_relaxed));
+}
+
+absl::StatusOr<Lease> Session::Use(ChunkId chunk, absl::Duration timeout) {
+  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+  return impl_->on_demand->Use(chunk, timeout);
+}
+
+bool Session::Impl::IsInUse(ChunkId chunk) const {
+  const uint64_t word = segments.client()->lease[Index(chunk)].load(std::memory_order_acquire);
+  return shm::LeaseWord::Decode(word).count > 0;
+}
+
+void Session::ReleaseHold(ChunkId chunk, bool dirty) {
+  if (impl_->fork_guard->in_child()) return;
+  std::atomic<uint64_t>* const word = &impl_->segments.client()->lease[Index(chunk)];
+  if (!dirty || Home(chunk) == nullptr) {
+    shm::ReleaseLease(*word);
+    return;
+  }
+  // Were the hold given back first, the daemon could take the copy for clean and drop it.
+  impl_->on_demand->NoteDirty(chunk);
+  Transition(chunk, ChunkState::kHold, true).Then([word](const absl::Status& status) {
+    // Refused by a living daemon: the hold is all that protects what was written, so it stays. With
+    // the daemon gone nothing is evicted.
+    if (status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)) {
+      shm::ReleaseLease(*word);
+    }
+  });
+}
+
+void Lease::Release() {
+  Session* const session = std::exchange(session_, nullptr);
+  data = nullptr;
+  size = 0;
+  if (session != nullptr) session->ReleaseHold(chunk_, std::exchange(dirty_, false));
+}
+
+void Lease::ReleaseAfter(Stream& stream) {
+  Session* const session = std::exchange(session_, nullptr);
+  data = nullptr;
+  size = 0;
+  if (session == nullptr) return;
+  stream.Enqueue([session, chunk = chunk_, dirty = std::exchange(dirty_, false)] {
+    session->ReleaseHold(chunk, dirty);
+  });
+}
+
+}  // namespace geminid

@@ -1,0 +1,101 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/src/session_impl.h"
+#include "client/src/wire.h"
+
+namespace geminid {
+namespace {
+
+// The pool's descriptor came over the attach socket before the call returned.
+absl::StatusOr<std::byte*> MapPool(Session::Impl& impl, const Control::Allocation& allocation) {
+  for (;;) {
+    absl::StatusOr<ReceivedMemory> memory = impl.attach.ReceiveMemory();
+    if (!memory.ok()) return memory.status();
+    // An earlier call that was given up on may have left its pool here.
+    if (memory->message.pool != allocation.pool) continue;
+    if (memory->message.type != shm::MemoryType::kHostPool ||
+        memory->message.bytes != allocation.pool_bytes) {
+      return absl::InternalError("Allocate: the daemon sent another pool than it announced");
+    }
+    absl::StatusOr<Mapping> mapping =
+        Mapping::Map(memory->fd, allocation.pool_bytes, Mapping::Access::kReadWrite);
+    if (!mapping.ok()) return mapping.status();
+    absl::Status registered =
+        impl.device->RegisterHost(std::span(mapping->data(), mapping->bytes()));
+    if (!registered.ok()) return registered;
+    return impl.chunks.AddPool(allocation.pool, *std::move(mapping));
+  }
+}
+
+bool IsSane(const Control::Allocation& allocation, const std::vector<ChunkSpec>& specs) {
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (Index(allocation.chunks[i]) >= shm::kMaxChunks) return false;
+    if (specs[i].has_home &&
+        (allocation.pool_offsets[i] > allocation.pool_bytes ||
+         specs[i].bytes > allocation.pool_bytes - allocation.pool_offsets[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ChunkHandle>> Session::Allocate(const std::vector<ChunkSpec>& specs) {
+  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+  if (specs.empty()) return std::vector<ChunkHandle>();
+  const std::lock_guard lock(impl_->memory_mutex);
+  absl::StatusOr<Control::Allocation> allocation = impl_->control->Allocate(specs);
+  if (!allocation.ok()) return allocation.status();
+  absl::StatusOr<std::byte*> pool = nullptr;
+  if (!IsSane(*allocation, specs)) {
+    pool = absl::InternalError("Allocate: the daemon's answer makes no sense");
+  } else if (allocation->pool_bytes > 0) {
+    pool = MapPool(*impl_, *allocation);
+  }
+  if (!pool.ok()) {
+    (void)impl_->control->Free(allocation->chunks);
+    return pool.status();
+  }
+  std::vector<ChunkHandle> handles;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const uint64_t offset = allocation->pool_offsets[i];
+    std::byte* const home = specs[i].has_home ? *pool + offset : nullptr;
+    impl_->chunks.Add(allocation->chunks[i], specs[i].kind, specs[i].bytes, allocation->pool,
+                      offset, home);
+    handles.push_back({allocation->chunks[i], home, specs[i].bytes});
+  }
+  return handles;
+}
+
+absl::Status Session::Free(std::span<const ChunkId> chunks) {
+  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+  if (chunks.empty()) return absl::OkStatus();
+  const std::lock_guard lock(impl_->memory_mutex);
+  absl::Status status = impl_->control->Free(chunks);
+  if (!status.ok()) return status;
+  for (const ChunkId chunk : chunks) impl_->on_demand->Forget(chunk);
+  for (const Mapping& pool : impl_->chunks.Remove(chunks)) {
+    impl_->device->UnregisterHost(std::span(pool.data(), pool.bytes()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> Session::MakePlan(const Trace& trace, const PlanRequest& request) {
+  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+  return impl_->control->MakePlan(trace, request);
+}
+
+absl::StatusOr<MemoryUse> Session::GetMemoryUse() {
+  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+  return impl_->control->GetMemoryUse(impl_->session_id);
+}
+
+absl::StatusOr<uint64_t> Session::HostBytes() {
+  const absl::StatusOr<MemoryUse> use = GetMemoryUse();
+  if (!use.ok()) return use.status();
+  return use->host_bytes;
+}
+
+}  // namespace geminid

@@ -1,0 +1,56 @@
+// Carries out transfers: asks for tickets piece by piece, and executes them on the copy streams.
+#ifndef GEMINID_CLIENT_SRC_TRANSFERS_H_
+#define GEMINID_CLIENT_SRC_TRANSFERS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "client/device/device.h"
+#include "client/src/chunk_table.h"
+#include "client/src/request_port.h"
+#include "geminid/session.h"
+
+namespace geminid {
+
+// Larger copies go in pieces, so that an urgent one never waits for more than a few of these.
+inline constexpr uint64_t kMaxPieceBytes = uint64_t{16} << 20;
+
+// Thread-safe.
+class Transfers {
+ public:
+  // All must outlive this, and `port` must have stopped when this is destroyed.
+  Transfers(RequestPort* port, device::Device* device, const ChunkTable* chunks,
+            shm::ClientSegment* client)
+      : port_(port), device_(device), chunks_(chunks), client_(client) {}
+
+  // As Session::Transfer. `on_refusal`, if any, sees the daemon's reason for refusing, before the
+  // outcome is known.
+  using OnRefusal = std::function<void(shm::ErrorReason)>;
+  std::shared_ptr<Pending::State> Start(const TransferSpec& spec, OnRefusal on_refusal = nullptr);
+
+  // Tickets that arrive from now on are not carried out.
+  void StopCopying() { stopping_.store(true); }
+
+  TransferTotals totals() const;
+
+ private:
+  class Active;
+
+  absl::Status Check(const TransferSpec& spec) const;
+  void CountCopy(shm::Direction direction, uint64_t bytes);
+
+  RequestPort* const port_;
+  device::Device* const device_;
+  const ChunkTable* const chunks_;
+  shm::ClientSegment* const client_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<uint64_t> to_device_bytes_ = 0;
+  std::atomic<uint64_t> to_host_bytes_ = 0;
+  std::atomic<uint64_t> copies_ = 0;
+};
+
+}  // namespace geminid
+
+#endif  // GEMINID_CLIENT_SRC_TRANSFERS_H_

@@ -64,10 +64,17 @@ absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& co
                  "EmbeddingBackward"));
   if (!parameters.position_table) return absl::OkStatus();
   const ParameterId id = *parameters.position_table;
-  return FromKernel(kernels::PositionEmbeddingBackward<T>(
-                        context.shape.sequences, context.shape.sequence_length, shape.hidden,
-                        gradient, GradientOf<T>(use, id), use.GradientAccumulates(id)),
-                    "PositionEmbeddingBackward");
+  T* positions = GradientOf<T>(use, id);
+  const size_t length = context.shape.sequence_length;
+  if (!use.GradientAccumulates(id)) {
+    // Positions that no sequence reaches: zero is all bits zero in both types.
+    std::fill(positions + length * shape.hidden, positions + context.config->context * shape.hidden,
+              T{});
+  }
+  return FromKernel(
+      kernels::PositionEmbeddingBackward<T>(context.shape.sequences, length, shape.hidden, gradient,
+                                            positions, use.GradientAccumulates(id)),
+      "PositionEmbeddingBackward");
 }
 
 template <typename T>

@@ -203,9 +203,10 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
       3 * std::min<uint64_t>(tiling.tokens, tokens) * config.intermediate * element;
   const uint64_t mlp_backward = 4 * tokens * tiling.mlp_columns * element;
   const uint64_t output = tokens * config.vocabulary * (element + sizeof(float));
-  // The matrix product may keep copies of one product's operands, in fp32 at worst.
-  const uint64_t product = sizeof(float) * (2 * tokens * std::max(config.hidden, tokens) +
-                                            config.hidden * config.intermediate);
+  // Where the CPU cannot multiply T, the matrix product works on fp32 copies of its operands.
+  const uint64_t product =
+      sizeof(float) * (2 * tokens * std::max(config.hidden, config.vocabulary) +
+                       std::max(config.hidden * config.hidden, config.hidden * config.vocabulary));
   return (2 * config.layers + 2) * stream + 2 * stream + tokens * config.hidden * sizeof(float) +
          std::max({attention, mlp_forward, mlp_backward, output}) + product;
 }

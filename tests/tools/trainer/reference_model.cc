@@ -1,0 +1,218 @@
+#include "tests/tools/trainer/reference_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace geminid::trainer {
+namespace {
+
+using Row = std::vector<double>;
+using Rows = std::vector<Row>;
+
+constexpr double kEpsilon = 1e-5;
+
+class Reference {
+ public:
+  Reference(const ModelConfig& config, const NamedTensors& parameters)
+      : c_(config), p_(parameters) {}
+
+  double Loss(const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets) const {
+    const bool gpt2 = c_.family == Family::kGpt2;
+    Rows x(tokens.size(), Row(c_.hidden));
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      for (size_t h = 0; h < c_.hidden; ++h) {
+        const size_t row = static_cast<size_t>(tokens[t]) * c_.hidden;
+        x[t][h] = gpt2 ? At("transformer.wte.weight")[row + h] +
+                             At("transformer.wpe.weight")[t * c_.hidden + h]
+                       : At("model.embed_tokens.weight")[row + h];
+      }
+    }
+    for (size_t layer = 0; layer < c_.layers; ++layer) {
+      const std::string prefix =
+          (gpt2 ? "transformer.h." : "model.layers.") + std::to_string(layer) + ".";
+      Add(&x, gpt2 ? Gpt2Attention(prefix, x) : LlamaAttention(prefix, x));
+      Add(&x, gpt2 ? Gpt2Mlp(prefix, x) : LlamaMlp(prefix, x));
+    }
+    const Rows n = gpt2 ? LayerNorm("transformer.ln_f", x) : RmsNorm("model.norm", x);
+    const Row& output = At(gpt2 ? "transformer.wte.weight" : "lm_head.weight");
+    double loss = 0;
+    for (size_t t = 0; t < n.size(); ++t) {
+      Row logits(c_.vocabulary, 0.0);
+      for (size_t v = 0; v < c_.vocabulary; ++v) {
+        for (size_t h = 0; h < c_.hidden; ++h) logits[v] += n[t][h] * output[v * c_.hidden + h];
+      }
+      const double top = *std::max_element(logits.begin(), logits.end());
+      double sum = 0;
+      for (const double logit : logits) sum += std::exp(logit - top);
+      loss += top + std::log(sum) - logits[static_cast<size_t>(targets[t])];
+    }
+    return loss;
+  }
+
+ private:
+  const Row& At(const std::string& name) const { return p_.at(name); }
+
+  static void Add(Rows* x, const Rows& y) {
+    for (size_t t = 0; t < y.size(); ++t) {
+      for (size_t h = 0; h < y[t].size(); ++h) (*x)[t][h] += y[t][h];
+    }
+  }
+
+  Rows LayerNorm(const std::string& name, const Rows& x) const {
+    Rows y = x;
+    for (Row& row : y) {
+      double mean = 0, variance = 0;
+      for (const double value : row) mean += value / static_cast<double>(row.size());
+      for (const double value : row) {
+        variance += (value - mean) * (value - mean) / static_cast<double>(row.size());
+      }
+      for (size_t h = 0; h < row.size(); ++h) {
+        row[h] = (row[h] - mean) / std::sqrt(variance + kEpsilon) * At(name + ".weight")[h] +
+                 At(name + ".bias")[h];
+      }
+    }
+    return y;
+  }
+
+  Rows RmsNorm(const std::string& name, const Rows& x) const {
+    Rows y = x;
+    for (Row& row : y) {
+      double square = 0;
+      for (const double value : row) square += value * value / static_cast<double>(row.size());
+      for (size_t h = 0; h < row.size(); ++h) {
+        row[h] *= At(name + ".weight")[h] / std::sqrt(square + kEpsilon);
+      }
+    }
+    return y;
+  }
+
+  // y = x W + b with W[in, out].
+  Rows Conv1d(const std::string& name, const Rows& x, size_t out) const {
+    const Row& w = At(name + ".weight");
+    Rows y(x.size(), At(name + ".bias"));
+    for (size_t t = 0; t < x.size(); ++t) {
+      for (size_t i = 0; i < x[t].size(); ++i) {
+        for (size_t o = 0; o < out; ++o) y[t][o] += x[t][i] * w[i * out + o];
+      }
+    }
+    return y;
+  }
+
+  // y = x W^T with W[out, in].
+  Rows Linear(const std::string& name, const Rows& x, size_t out) const {
+    const Row& w = At(name + ".weight");
+    Rows y(x.size(), Row(out, 0.0));
+    for (size_t t = 0; t < x.size(); ++t) {
+      const size_t in = x[t].size();
+      for (size_t o = 0; o < out; ++o) {
+        for (size_t i = 0; i < in; ++i) y[t][o] += x[t][i] * w[o * in + i];
+      }
+    }
+    return y;
+  }
+
+  Rows Attend(const Rows& q, const Rows& k, const Rows& v) const {
+    const size_t d = c_.head_dim();
+    Rows out(q.size(), Row(c_.hidden, 0.0));
+    for (size_t head = 0; head < c_.heads; ++head) {
+      const size_t kv = head / (c_.heads / c_.kv_heads);
+      for (size_t t = 0; t < q.size(); ++t) {
+        Row weights(t + 1, 0.0);
+        double sum = 0;
+        for (size_t s = 0; s <= t; ++s) {
+          double score = 0;
+          for (size_t i = 0; i < d; ++i) score += q[t][head * d + i] * k[s][kv * d + i];
+          weights[s] = std::exp(score / std::sqrt(static_cast<double>(d)));
+          sum += weights[s];
+        }
+        for (size_t s = 0; s <= t; ++s) {
+          for (size_t i = 0; i < d; ++i) {
+            out[t][head * d + i] += weights[s] / sum * v[s][kv * d + i];
+          }
+        }
+      }
+    }
+    return out;
+  }
+
+  void Rotate(Rows* x, size_t heads) const {
+    const size_t d = c_.head_dim();
+    for (size_t t = 0; t < x->size(); ++t) {
+      for (size_t head = 0; head < heads; ++head) {
+        for (size_t i = 0; i < d / 2; ++i) {
+          const double angle =
+              static_cast<double>(t) *
+              std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+          double& a = (*x)[t][head * d + i];
+          double& b = (*x)[t][head * d + i + d / 2];
+          const double rotated = a * std::cos(angle) - b * std::sin(angle);
+          b = b * std::cos(angle) + a * std::sin(angle);
+          a = rotated;
+        }
+      }
+    }
+  }
+
+  Rows Gpt2Attention(const std::string& prefix, const Rows& x) const {
+    const size_t hidden = c_.hidden;
+    const Rows qkv = Conv1d(prefix + "attn.c_attn", LayerNorm(prefix + "ln_1", x), 3 * hidden);
+    Rows parts[3];
+    for (size_t part = 0; part < 3; ++part) {
+      for (const Row& row : qkv) {
+        const auto first = row.begin() + static_cast<ptrdiff_t>(part * hidden);
+        parts[part].emplace_back(first, first + static_cast<ptrdiff_t>(hidden));
+      }
+    }
+    return Conv1d(prefix + "attn.c_proj", Attend(parts[0], parts[1], parts[2]), hidden);
+  }
+
+  Rows LlamaAttention(const std::string& prefix, const Rows& x) const {
+    const Rows n = RmsNorm(prefix + "input_layernorm", x);
+    const size_t kv_width = c_.kv_heads * c_.head_dim();
+    Rows q = Linear(prefix + "self_attn.q_proj", n, c_.hidden);
+    Rows k = Linear(prefix + "self_attn.k_proj", n, kv_width);
+    Rotate(&q, c_.heads);
+    Rotate(&k, c_.kv_heads);
+    const Rows v = Linear(prefix + "self_attn.v_proj", n, kv_width);
+    return Linear(prefix + "self_attn.o_proj", Attend(q, k, v), c_.hidden);
+  }
+
+  Rows Gpt2Mlp(const std::string& prefix, const Rows& x) const {
+    Rows h = Conv1d(prefix + "mlp.c_fc", LayerNorm(prefix + "ln_2", x), c_.intermediate);
+    for (Row& row : h) {
+      for (double& a : row) {
+        a = 0.5 * a * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (a + 0.044715 * a * a * a)));
+      }
+    }
+    return Conv1d(prefix + "mlp.c_proj", h, c_.hidden);
+  }
+
+  Rows LlamaMlp(const std::string& prefix, const Rows& x) const {
+    const Rows n = RmsNorm(prefix + "post_attention_layernorm", x);
+    Rows gate = Linear(prefix + "mlp.gate_proj", n, c_.intermediate);
+    const Rows up = Linear(prefix + "mlp.up_proj", n, c_.intermediate);
+    for (size_t t = 0; t < gate.size(); ++t) {
+      for (size_t i = 0; i < gate[t].size(); ++i) {
+        gate[t][i] *= up[t][i] / (1 + std::exp(-gate[t][i]));
+      }
+    }
+    return Linear(prefix + "mlp.down_proj", gate, c_.hidden);
+  }
+
+  const ModelConfig& c_;
+  const NamedTensors& p_;
+};
+
+}  // namespace
+
+double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
+                     const std::vector<std::vector<int32_t>>& sequences,
+                     const std::vector<std::vector<int32_t>>& targets) {
+  const Reference reference(config, parameters);
+  double loss = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) loss += reference.Loss(sequences[i], targets[i]);
+  return loss;
+}
+
+}  // namespace geminid::trainer

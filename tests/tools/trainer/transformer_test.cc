@@ -1,0 +1,359 @@
+#include "tools/trainer/transformer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/adamw/adamw.h"
+#include "tests/tools/trainer/dense_parameters.h"
+#include "tests/tools/trainer/reference_model.h"
+#include "tools/trainer/counter_random.h"
+
+namespace geminid::trainer {
+namespace {
+
+using zero::DataType;
+
+constexpr uint64_t kWorkspaceBytes = 64 << 20;
+
+ModelConfig TinyGpt2() {
+  return {.family = Family::kGpt2,
+          .layers = 2,
+          .hidden = 24,
+          .heads = 6,
+          .kv_heads = 6,
+          .intermediate = 40,
+          .context = 9,
+          .vocabulary = 17};
+}
+
+ModelConfig TinyLlama() {
+  return {.family = Family::kLlama,
+          .layers = 2,
+          .hidden = 24,
+          .heads = 6,
+          .kv_heads = 3,
+          .intermediate = 40,
+          .context = 9,
+          .vocabulary = 17};
+}
+
+// Cuts everything that can be cut, into pieces that do not divide it.
+constexpr Tiling kFineTiling = {.attention_columns = 16, .mlp_columns = 12, .tokens = 5};
+
+struct Batch {
+  MicroBatchShape shape;
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> targets;
+  MicroBatch view() const { return {.shape = shape, .tokens = tokens, .targets = targets}; }
+};
+
+Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint64_t seed) {
+  Batch batch{.shape = shape, .tokens = {}, .targets = {}};
+  for (uint64_t i = 0; i < shape.tokens(); ++i) {
+    batch.tokens.push_back(static_cast<int32_t>(RandomBits(seed, 2 * i) % config.vocabulary));
+    batch.targets.push_back(static_cast<int32_t>(RandomBits(seed, 2 * i + 1) % config.vocabulary));
+  }
+  return batch;
+}
+
+// Weights large enough that every part of the model matters, gains and biases that are not 1 and 0.
+void Stir(DenseParameters& parameters) {
+  for (size_t p = 0; p < parameters.count(); ++p) {
+    for (size_t i = 0; i < parameters.values(p).size(); ++i) {
+      const double noise = UnitInterval(RandomBits(77 + p, i)) - 0.5;
+      float& value = parameters.values(p)[i];
+      value = static_cast<float>((value == 1.0F ? 1.0 : 0.0) + 0.8 * noise);
+    }
+  }
+}
+
+NamedTensors Named(const Transformer& model, DenseParameters& parameters) {
+  NamedTensors named;
+  for (size_t p = 0; p < parameters.count(); ++p) {
+    named[model.parameters().specs[p].name] = {parameters.values(p).begin(),
+                                               parameters.values(p).end()};
+  }
+  return named;
+}
+
+double ReferenceLoss(const ModelConfig& config, const NamedTensors& named, const Batch& batch) {
+  std::vector<std::vector<int32_t>> sequences, targets;
+  for (size_t s = 0; s < batch.shape.sequences; ++s) {
+    const auto first = static_cast<ptrdiff_t>(s * batch.shape.sequence_length);
+    const auto last = first + static_cast<ptrdiff_t>(batch.shape.sequence_length);
+    sequences.emplace_back(batch.tokens.begin() + first, batch.tokens.begin() + last);
+    targets.emplace_back(batch.targets.begin() + first, batch.targets.begin() + last);
+  }
+  return ReferenceLoss(config, named, sequences, targets);
+}
+
+struct GradientCase {
+  const char* name;
+  ModelConfig config;
+  Tiling tiling;
+};
+
+class TransformerGradient : public testing::TestWithParam<GradientCase> {
+ protected:
+  // Central difference of the float64 reference in one element.
+  double Slope(NamedTensors& named, const std::string& name, size_t element, const Batch& batch) {
+    constexpr double kStep = 1e-5;
+    double& value = named[name][element];
+    const double centre = value;
+    value = centre + kStep;
+    const double up = ReferenceLoss(GetParam().config, named, batch);
+    value = centre - kStep;
+    const double down = ReferenceLoss(GetParam().config, named, batch);
+    value = centre;
+    return (up - down) / (2 * kStep);
+  }
+};
+
+TEST_P(TransformerGradient, InFp32_MatchesFiniteDifferencesOfAFloat64Reference) {
+  const ModelConfig& config = GetParam().config;
+  ASSERT_TRUE(Validate(config).ok()) << Validate(config);
+  const auto model = MakeTransformer(config, DataType::kFloat32, GetParam().tiling);
+  DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+  Stir(parameters);
+  const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 7}, 5);
+  constexpr float kScale = 0.5F;
+  const auto loss = model->TrainMicroBatch(parameters, batch.view(), kScale);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+
+  NamedTensors named = Named(*model, parameters);
+  const double reference_loss = ReferenceLoss(config, named, batch);
+  EXPECT_NEAR(*loss, reference_loss, 1e-5 * reference_loss);
+
+  constexpr size_t kElementsPerTensor = 12;
+  for (size_t p = 0; p < parameters.count(); ++p) {
+    const std::string& name = model->parameters().specs[p].name;
+    const std::vector<double>& gradient = parameters.gradient(p);
+    const size_t step = std::max<size_t>(1, gradient.size() / kElementsPerTensor);
+    for (size_t i = p % step; i < gradient.size(); i += step) {
+      const double expected = kScale * Slope(named, name, i, batch);
+      ASSERT_NEAR(gradient[i], expected, 2e-5 + 2e-4 * std::abs(expected))
+          << name << "[" << i << "]";
+    }
+  }
+}
+
+TEST_P(TransformerGradient, InFp32_MatchesTheReferenceAlongARandomDirection) {
+  const ModelConfig& config = GetParam().config;
+  const auto model = MakeTransformer(config, DataType::kFloat32, GetParam().tiling);
+  DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+  Stir(parameters);
+  const Batch batch = RandomBatch(config, {.sequences = 3, .sequence_length = 9}, 6);
+  ASSERT_TRUE(model->TrainMicroBatch(parameters, batch.view(), 1.0F).ok());
+
+  const NamedTensors centre = Named(*model, parameters);
+  for (uint64_t direction = 0; direction < 4; ++direction) {
+    constexpr double kStep = 1e-6;
+    NamedTensors up = centre, down = centre;
+    double expected = 0;
+    for (size_t p = 0; p < parameters.count(); ++p) {
+      const std::string& name = model->parameters().specs[p].name;
+      for (size_t i = 0; i < parameters.gradient(p).size(); ++i) {
+        const double d = UnitInterval(RandomBits(1000 * direction + p, i)) - 0.5;
+        up[name][i] += kStep * d;
+        down[name][i] -= kStep * d;
+        expected += parameters.gradient(p)[i] * d;
+      }
+    }
+    const double slope =
+        (ReferenceLoss(config, up, batch) - ReferenceLoss(config, down, batch)) / (2 * kStep);
+    EXPECT_NEAR(slope, expected, 1e-3 + 1e-4 * std::abs(expected));
+  }
+}
+
+TEST_P(TransformerGradient, InBf16_IsFiniteAndCloseToFp32) {
+  const ModelConfig& config = GetParam().config;
+  const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 9}, 7);
+  const auto exact = MakeTransformer(config, DataType::kFloat32, GetParam().tiling);
+  const auto rounded = MakeTransformer(config, DataType::kBFloat16, GetParam().tiling);
+  DenseParameters fp32(exact->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+  DenseParameters bf16(exact->parameters().specs, DataType::kBFloat16, 1, kWorkspaceBytes);
+  Stir(fp32);
+  Stir(bf16);
+  const auto exact_loss = exact->TrainMicroBatch(fp32, batch.view(), 1.0F);
+  const auto rounded_loss = rounded->TrainMicroBatch(bf16, batch.view(), 1.0F);
+  ASSERT_TRUE(exact_loss.ok()) << exact_loss.status();
+  ASSERT_TRUE(rounded_loss.ok()) << rounded_loss.status();
+  EXPECT_NEAR(*rounded_loss, *exact_loss, 0.02 * *exact_loss);
+  // bf16 keeps 8 bits of every activation: each is off by up to 2^-9, and two layers with large
+  // random weights amplify that.
+  constexpr double kRelativeError = 0.08;
+  for (size_t p = 0; p < fp32.count(); ++p) {
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < fp32.gradient(p).size(); ++i) {
+      const double difference = bf16.gradient(p)[i] - fp32.gradient(p)[i];
+      ASSERT_TRUE(std::isfinite(bf16.gradient(p)[i]));
+      error += difference * difference;
+      norm += fp32.gradient(p)[i] * fp32.gradient(p)[i];
+    }
+    EXPECT_LE(std::sqrt(error), kRelativeError * std::sqrt(norm))
+        << exact->parameters().specs[p].name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TransformerGradient,
+                         testing::Values(GradientCase{"gpt2", TinyGpt2(), Tiling{}},
+                                         GradientCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
+                                         GradientCase{"llama", TinyLlama(), Tiling{}},
+                                         GradientCase{"llama_in_pieces", TinyLlama(), kFineTiling}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+void AdamWStep(DenseParameters& parameters, std::vector<std::vector<float>>& m,
+               std::vector<std::vector<float>>& v, uint64_t step) {
+  m.resize(parameters.count());
+  v.resize(parameters.count());
+  for (size_t p = 0; p < parameters.count(); ++p) {
+    std::vector<float>& w = parameters.values(p);
+    m[p].resize(w.size());
+    v[p].resize(w.size());
+    const std::vector<float> gradient(parameters.gradient(p).begin(), parameters.gradient(p).end());
+    ASSERT_EQ(kernels::AdamWMasterInPlace({.learning_rate = 4e-3, .step = step},
+                                          {w.data(), m[p].data(), v[p].data()}, gradient.data(),
+                                          w.size()),
+              kernels::Status::kOk);
+  }
+  parameters.ClearGradients();
+}
+
+class TransformerTraining : public testing::TestWithParam<std::tuple<const char*, DataType>> {};
+
+TEST_P(TransformerTraining, OnARepeatingText_LowersTheLossFromThatOfGuessing) {
+  const auto config = FindPreset(std::get<0>(GetParam()));
+  ASSERT_TRUE(config.ok());
+  const auto model = MakeTransformer(*config, std::get<1>(GetParam()));
+  DenseParameters parameters(model->parameters().specs, std::get<1>(GetParam()), 3,
+                             kWorkspaceBytes);
+  const MicroBatchShape shape = {.sequences = 2, .sequence_length = 32};
+  const std::string text = "to be or not to be, ";
+  Batch batch{.shape = shape, .tokens = {}, .targets = {}};
+  for (size_t t = 0; t < shape.tokens(); ++t) {
+    batch.tokens.push_back(text[t % text.size()]);
+    batch.targets.push_back(text[(t + 1) % text.size()]);
+  }
+  std::vector<std::vector<float>> m, v;
+  double first = 0, last = 0;
+  constexpr uint64_t kSteps = 60;
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    const auto loss =
+        model->TrainMicroBatch(parameters, batch.view(), 1.0F / static_cast<float>(shape.tokens()));
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    last = *loss / static_cast<double>(shape.tokens());
+    if (step == 1) first = last;
+    AdamWStep(parameters, m, v, step);
+  }
+  EXPECT_NEAR(first, std::log(256.0), 0.3);
+  EXPECT_LT(last, 1.0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TransformerTraining,
+                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny"),
+                                          testing::Values(DataType::kFloat32,
+                                                          DataType::kBFloat16)));
+
+TEST(Transformer, EachHalf_IsOneOperationForwardAndOneBackward) {
+  const auto model = MakeTransformer(TinyGpt2(), DataType::kFloat32);
+  DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+  const Batch batch = RandomBatch(TinyGpt2(), {.sequences = 1, .sequence_length = 4}, 5);
+  ASSERT_TRUE(model->TrainMicroBatch(parameters, batch.view(), 1.0F).ok());
+  EXPECT_THAT(parameters.operations(),
+              testing::ElementsAre("forward 0 1", "forward 2 3 4 5 6 7", "forward 8 9 10 11 12 13",
+                                   "forward 14 15 16 17 18 19", "forward 20 21 22 23 24 25",
+                                   "backward 26 27 0", "backward 20 21 22 23 24 25",
+                                   "backward 14 15 16 17 18 19", "backward 8 9 10 11 12 13",
+                                   "backward 2 3 4 5 6 7", "backward 0 1"));
+}
+
+TEST(Transformer, RunAgainElsewhereInMemory_GivesTheSameBits) {
+  const auto model = MakeTransformer(TinyLlama(), DataType::kBFloat16);
+  const Batch batch = RandomBatch(TinyLlama(), {.sequences = 2, .sequence_length = 9}, 7);
+  std::vector<std::vector<double>> gradients[2];
+  double losses[2];
+  for (int run = 0; run < 2; ++run) {
+    // Another capacity moves every block: blocks lie at the top.
+    DenseParameters parameters(model->parameters().specs, DataType::kBFloat16, 1,
+                               kWorkspaceBytes - 64 * 5 * static_cast<uint64_t>(run));
+    const auto loss = model->TrainMicroBatch(parameters, batch.view(), 1.0F);
+    ASSERT_TRUE(loss.ok());
+    losses[run] = *loss;
+    for (size_t p = 0; p < parameters.count(); ++p) {
+      gradients[run].push_back(parameters.gradient(p));
+    }
+  }
+  EXPECT_EQ(std::bit_cast<uint64_t>(losses[0]), std::bit_cast<uint64_t>(losses[1]));
+  EXPECT_EQ(gradients[0], gradients[1]);
+}
+
+struct Peak {
+  uint64_t bytes = 0;
+  uint64_t bound = 0;
+};
+
+Peak MeasurePeak(const ModelConfig& config, MicroBatchShape shape) {
+  const auto model = MakeTransformer(config, DataType::kBFloat16);
+  DenseParameters parameters(model->parameters().specs, DataType::kBFloat16, 1, kWorkspaceBytes);
+  const Batch batch = RandomBatch(config, shape, 5);
+  const auto loss = model->TrainMicroBatch(parameters, batch.view(), 1.0F);
+  EXPECT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ(parameters.workspace().blocks(), 0);
+  return {parameters.workspace().peak_bytes(),
+          WorkspaceBytesBound(config, DataType::kBFloat16, shape)};
+}
+
+TEST(TransformerMemory, WithMoreLayers_GrowsByTwoInputsPerLayer) {
+  for (const char* name : {"gpt2-3m", "llama-3m"}) {
+    ModelConfig config = *FindPreset(name);
+    const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
+    config.layers = 2;
+    const Peak two = MeasurePeak(config, shape);
+    config.layers = 5;
+    const Peak five = MeasurePeak(config, shape);
+    EXPECT_EQ(five.bytes - two.bytes, 3 * 2 * shape.tokens() * config.hidden * 2) << name;
+  }
+}
+
+TEST(TransformerMemory, ForTwentyMillionParameters_IsAFewMebibytes) {
+  for (const char* name : {"gpt2-20m", "llama-20m"}) {
+    const ModelConfig config = *FindPreset(name);
+    const MicroBatchShape shape = {.sequences = 1, .sequence_length = 256};
+    const Peak peak = MeasurePeak(config, shape);
+    const uint64_t inputs = (2 * config.layers + 2) * shape.tokens() * config.hidden * 2;
+    RecordProperty(name, std::to_string(peak.bytes));
+    EXPECT_GE(peak.bytes, inputs);
+    EXPECT_LE(peak.bytes, inputs + (4 << 20)) << name;
+    EXPECT_LE(peak.bytes, peak.bound) << name;
+    EXPECT_GE(peak.bytes, peak.bound / 2) << name;
+  }
+}
+
+TEST(Transformer, WithoutRoomForActivations_SaysSoAndReturnsEverything) {
+  const auto model = MakeTransformer(TinyGpt2(), DataType::kFloat32);
+  const Batch batch = RandomBatch(TinyGpt2(), {.sequences = 2, .sequence_length = 9}, 7);
+  DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, 8 << 10);
+  const auto loss = model->TrainMicroBatch(parameters, batch.view(), 1.0F);
+  EXPECT_EQ(loss.status().code(), absl::StatusCode::kResourceExhausted) << loss.status();
+  EXPECT_EQ(parameters.workspace().in_use_bytes(), 0);
+}
+
+TEST(Transformer, GivenABatchThatDoesNotFitTheModel_Refuses) {
+  const auto model = MakeTransformer(TinyGpt2(), DataType::kFloat32);
+  DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+  Batch batch = RandomBatch(TinyGpt2(), {.sequences = 1, .sequence_length = 10}, 7);
+  EXPECT_EQ(model->TrainMicroBatch(parameters, batch.view(), 1.0F).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  batch = RandomBatch(TinyGpt2(), {.sequences = 1, .sequence_length = 9}, 7);
+  batch.targets.pop_back();
+  EXPECT_EQ(model->TrainMicroBatch(parameters, batch.view(), 1.0F).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace geminid::trainer

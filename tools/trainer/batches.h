@@ -1,0 +1,55 @@
+// Which parts of the text are trained on when: a function of the seed and the sample's number, so
+// that any number of ranks with the same global batch sees the same samples in the same steps.
+#ifndef GEMINID_TOOLS_TRAINER_BATCHES_H_
+#define GEMINID_TOOLS_TRAINER_BATCHES_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/trainer/transformer.h"
+
+namespace geminid::trainer {
+
+struct BatchPlan {
+  uint64_t seed = 0;
+  uint64_t context = 0;     // tokens per sequence
+  uint64_t batch = 0;       // sequences per micro-batch, over all ranks
+  uint64_t accumulate = 1;  // micro-batches per step
+  uint64_t rank = 0;
+  uint64_t world_size = 1;
+};
+
+class Batches {
+ public:
+  // `text` outlives this. INVALID_ARGUMENT if the text is too short or the batch does not divide.
+  static absl::StatusOr<Batches> Create(std::span<const uint8_t> text, const BatchPlan& plan);
+
+  // This rank's part of a micro-batch: consecutive samples. Valid until the next call.
+  MicroBatch Get(uint64_t step, uint64_t micro_batch);
+
+  // The number of the first sample of a step: how many were trained on before it.
+  uint64_t FirstSample(uint64_t step) const { return step * plan_.accumulate * plan_.batch; }
+
+  uint64_t tokens_per_micro_batch() const { return sequences() * plan_.context; }  // of this rank
+  uint64_t tokens_per_step() const {                                               // of all ranks
+    return plan_.accumulate * plan_.batch * plan_.context;
+  }
+
+ private:
+  Batches(std::span<const uint8_t> text, const BatchPlan& plan) : text_(text), plan_(plan) {}
+  uint64_t sequences() const { return plan_.batch / plan_.world_size; }
+
+  std::span<const uint8_t> text_;
+  BatchPlan plan_;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> targets_;
+};
+
+// INVALID_ARGUMENT unless `world_size` divides `batch`.
+absl::Status CheckBatch(uint64_t batch, uint64_t world_size);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_BATCHES_H_

@@ -1,0 +1,26 @@
+// Which daemon a run uses.
+#ifndef GEMINID_TOOLS_TRAINER_DAEMON_CHOICE_H_
+#define GEMINID_TOOLS_TRAINER_DAEMON_CHOICE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "geminid/private_daemon.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+
+struct DaemonChoice {
+  std::string socket;
+  std::unique_ptr<PrivateDaemon> own;  // null: somebody else's
+};
+
+// The first of: options.socket, $GEMINID_SOCKET, the installed daemon, a new private one. A limit
+// of host memory is only for a private one: with it the installed daemon is passed over, and a
+// named one is INVALID_ARGUMENT.
+absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_DAEMON_CHOICE_H_

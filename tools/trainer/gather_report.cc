@@ -1,0 +1,57 @@
+#include "tools/trainer/gather_report.h"
+
+#include <array>
+#include <vector>
+
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+struct Field {
+  uint64_t zero::Statistics::*from;
+  uint64_t RankReport::*to;
+};
+constexpr std::array kFields = {
+    Field{&zero::Statistics::model_state_bytes, &RankReport::model_state_bytes},
+    Field{&zero::Statistics::host_bytes, &RankReport::host_bytes},
+    Field{&zero::Statistics::arena_bytes, &RankReport::device_bytes_limit},
+    Field{&zero::Statistics::peak_model_bytes, &RankReport::peak_model_bytes},
+    Field{&zero::Statistics::peak_workspace_bytes, &RankReport::peak_workspace_bytes},
+    Field{&zero::Statistics::peak_total_bytes, &RankReport::peak_total_bytes},
+    Field{&zero::Statistics::host_to_device_bytes, &RankReport::host_to_device_bytes},
+    Field{&zero::Statistics::device_to_host_bytes, &RankReport::device_to_host_bytes},
+    Field{&zero::Statistics::transfer_bytes_lower_bound, &RankReport::transfer_bytes_lower_bound},
+};
+
+}  // namespace
+
+absl::Status GatherStatistics(collectives::Communicator& communicator,
+                              const zero::Statistics& statistics, Report* report) {
+  const auto ranks = static_cast<size_t>(communicator.WorldSize());
+  std::vector<int64_t> mine;
+  for (const Field& field : kFields) mine.push_back(static_cast<int64_t>(statistics.*field.from));
+  std::vector<int64_t> all(ranks * mine.size());
+  GEMINID_RETURN_IF_ERROR(communicator.AllGather(mine, all));
+  const std::vector<double> my_stall = {statistics.stall_seconds};
+  std::vector<double> stalls(ranks);
+  GEMINID_RETURN_IF_ERROR(communicator.AllGather(my_stall, stalls));
+
+  report->ranks.assign(ranks, {});
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    for (size_t i = 0; i < kFields.size(); ++i) {
+      report->ranks[rank].*kFields[i].to = static_cast<uint64_t>(all[rank * kFields.size() + i]);
+    }
+    report->ranks[rank].stall_seconds = stalls[rank];
+  }
+  report->parameters = statistics.parameters;
+  report->stall_seconds_by_cause = statistics.stall_seconds_by_cause;
+  report->chunks = statistics.chunks;
+  report->chunk_elements = statistics.chunk_elements;
+  report->plans_made = statistics.plans_made;
+  report->everything_fits = statistics.everything_fits;
+  report->plan_explanation = statistics.plan_explanation;
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::trainer

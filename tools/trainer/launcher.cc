@@ -1,0 +1,224 @@
+#include "tools/trainer/launcher.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <random>
+#include <set>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "tools/trainer/exit_code.h"
+#include "tools/trainer/rank_process.h"
+#include "tools/trainer/status_macros.h"
+
+extern char** environ;
+
+namespace geminid::trainer {
+namespace {
+
+constexpr char kProgramName[] = "geminid-train";
+constexpr int kForwardedSignals[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kLastWordsLines = 20;
+
+// Names are what distinguishes two jobs of one user on one host.
+std::string RandomJobId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
+}
+
+std::vector<std::string> EnvironmentOf(const LaunchOptions& options, int rank,
+                                       const std::string& job_id) {
+  std::vector<std::pair<std::string, std::string>> added = options.environment;
+  added.insert(added.end(), {{"RANK", absl::StrCat(rank)},
+                             {"WORLD_SIZE", absl::StrCat(options.ranks)},
+                             {"LOCAL_RANK", absl::StrCat(rank)},
+                             {"LOCAL_WORLD_SIZE", absl::StrCat(options.ranks)},
+                             {"MASTER_ADDR", "127.0.0.1"},
+                             {"GEMINID_JOB_ID", job_id}});
+  std::set<std::string> names;
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : added) {
+    names.insert(name);
+    environment.push_back(absl::StrCat(name, "=", value));
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!names.contains(text.substr(0, text.find('=')))) environment.push_back(text);
+  }
+  return environment;
+}
+
+// The last lines, each on its own and indented.
+std::string Indented(const std::string& words) {
+  std::vector<std::string> lines =
+      absl::StrSplit(words, absl::ByAnyChar("\r\n"), absl::SkipEmpty());
+  const size_t first = lines.size() - std::min<size_t>(lines.size(), kLastWordsLines);
+  std::string text;
+  for (size_t i = first; i < lines.size(); ++i) absl::StrAppend(&text, "  ", lines[i], "\n");
+  return text;
+}
+
+// Lower is more likely to be the reason why the job failed.
+int Guilt(const RankProcess& process) {
+  const int status = *process.wait_status();
+  if (WIFSIGNALED(status)) return 0;
+  return WEXITSTATUS(status) == kExitAborted || WEXITSTATUS(status) == kExitUnavailable ? 2 : 1;
+}
+
+class Launcher {
+ public:
+  Launcher(const LaunchOptions& options, int signal_fd)
+      : options_(options), signal_fd_(signal_fd) {}
+
+  absl::Status Start(const sigset_t& signal_mask) {
+    const std::string job_id = RandomJobId();
+    std::vector<std::string> arguments = {kProgramName};
+    arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
+    processes_.reserve(static_cast<size_t>(options_.ranks));
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      GEMINID_ASSIGN_OR_RETURN(
+          RankProcess process,
+          RankProcess::Start(rank, options_.program, arguments,
+                             EnvironmentOf(options_, rank, job_id), signal_mask));
+      processes_.push_back(std::move(process));
+    }
+    return absl::OkStatus();
+  }
+
+  int Run() {
+    PollUntil([&] { return Over() || failed_ || signal_ != 0; }, absl::InfiniteFuture());
+    // A failure spreads: whoever notices it ends with words of its own, or the signal that ended
+    // one rank was for all of us.
+    PollUntil([&] { return Over() || signal_ != 0; }, absl::Now() + options_.settle_time);
+    if (!Over()) Stop(signal_ != 0 ? signal_ : SIGTERM);
+    for (RankProcess& process : processes_) Listen(process);
+    ReadSignals();
+    return Judge();
+  }
+
+ private:
+  bool Over() const {
+    return std::none_of(processes_.begin(), processes_.end(),
+                        [](const RankProcess& process) { return process.running(); });
+  }
+
+  template <typename Done>
+  void PollUntil(const Done& done, absl::Time deadline) {
+    while (!done()) {
+      const absl::Duration left = deadline - absl::Now();
+      if (left <= absl::ZeroDuration()) return;
+      PollOnce(left);
+    }
+  }
+
+  void PollOnce(absl::Duration at_most) {
+    std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
+    for (const RankProcess& process : processes_) {  // poll passes over negative descriptors
+      fds.push_back({process.process_fd(), POLLIN, 0});
+      fds.push_back({process.stderr_fd(), POLLIN, 0});
+    }
+    constexpr absl::Duration kLongest = absl::Hours(1);
+    const int64_t milliseconds = absl::ToInt64Milliseconds(std::min(at_most, kLongest)) + 1;
+    if (poll(fds.data(), fds.size(), static_cast<int>(milliseconds)) <= 0) return;
+    if (fds[0].revents != 0) ReadSignals();
+    for (RankProcess& process : processes_) {
+      Listen(process);
+      const bool was_running = process.running();
+      process.Reap();
+      if (was_running && !process.running()) NoteEnd(process);
+    }
+  }
+
+  void Listen(RankProcess& process) {
+    const std::string text = process.ReadStderr();
+    if (process.rank() == 0 && !text.empty()) options_.write_stderr(text);
+  }
+
+  void NoteEnd(const RankProcess& process) {
+    if (*process.wait_status() == 0) return;
+    failed_ = true;
+    if (!stopping_) ended_badly_.push_back(&process);
+  }
+
+  void ReadSignals() {
+    signalfd_siginfo info = {};
+    while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
+      signal_ = static_cast<int>(info.ssi_signo);
+    }
+  }
+
+  void Stop(int signal) {
+    stopping_ = true;
+    for (const RankProcess& process : processes_) process.Signal(signal);
+    PollUntil([&] { return Over(); }, absl::Now() + options_.grace_time);
+    for (const RankProcess& process : processes_) process.Signal(SIGKILL);
+    PollUntil([&] { return Over(); }, absl::InfiniteFuture());
+  }
+
+  int Judge() {
+    if (!failed_) return kExitOk;
+    if (signal_ != 0) return kExitSignalBase + signal_;
+    const RankProcess& culprit =
+        **std::min_element(ended_badly_.begin(), ended_badly_.end(),
+                           [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
+    std::string words =
+        absl::StrCat(kProgramName, ": rank ", culprit.rank(), " (pid ", culprit.pid(), ") ",
+                     culprit.DescribeEnd(), "; the other ranks were stopped\n");
+    // Rank 0's words were passed on already.
+    if (culprit.rank() != 0 && !culprit.last_words().empty()) {
+      absl::StrAppend(&words, "Its last words:\n", Indented(culprit.last_words()));
+    }
+    options_.write_stderr(words);
+    const int status = *culprit.wait_status();
+    return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+  }
+
+  const LaunchOptions& options_;
+  const int signal_fd_;
+  std::vector<RankProcess> processes_;
+  std::vector<const RankProcess*> ended_badly_;  // before they were told to stop, in order
+  bool failed_ = false;
+  bool stopping_ = false;
+  int signal_ = 0;  // passed on
+};
+
+}  // namespace
+
+absl::StatusOr<int> Launch(const LaunchOptions& options) {
+  sigset_t forwarded, before;
+  sigemptyset(&forwarded);
+  for (const int signal : kForwardedSignals) sigaddset(&forwarded, signal);
+  sigprocmask(SIG_BLOCK, &forwarded, &before);
+  const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
+  const int signal_fd = signalfd(-1, &forwarded, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signal_fd < 0) return absl::ErrnoToStatus(errno, "cannot watch signals");
+  const absl::Cleanup close_fd = [&] { close(signal_fd); };
+  Launcher launcher(options, signal_fd);
+  GEMINID_RETURN_IF_ERROR(launcher.Start(before));
+  return launcher.Run();
+}
+
+std::vector<std::string> WithoutOptions(const std::vector<std::string>& arguments,
+                                        const std::vector<std::string>& names) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string name = arguments[i].substr(0, arguments[i].find('='));
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      kept.push_back(arguments[i]);
+    } else if (name == arguments[i]) {
+      ++i;  // its value is the next argument
+    }
+  }
+  return kept;
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,47 @@
+// Runs the ranks of a job as processes of this host, and ends them together.
+#ifndef GEMINID_TOOLS_TRAINER_LAUNCHER_H_
+#define GEMINID_TOOLS_TRAINER_LAUNCHER_H_
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace geminid::trainer {
+
+struct LaunchOptions {
+  int ranks = 1;
+  std::string program = "/proc/self/exe";
+  std::vector<std::string> arguments;                              // without the program's name
+  std::vector<std::pair<std::string, std::string>> environment{};  // added to this process's
+  // How long the others may take to end by themselves once a rank has failed, and then after
+  // SIGTERM, before they are killed.
+  absl::Duration settle_time = absl::Milliseconds(500);
+  absl::Duration grace_time = absl::Seconds(3);
+  // Where rank 0's stderr and the launcher's own words go.
+  std::function<void(const std::string&)> write_stderr;
+};
+
+// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and an id of
+// the job, and waits for all of them. Rank 0's stderr is passed on as it comes; of the other ranks
+// the last words are kept, and shown if they are the reason of a failure. SIGINT, SIGTERM and
+// SIGHUP are passed on to the ranks. If this process dies, the ranks are killed.
+//
+// Returns the exit code for this process: 0 if all ranks returned 0; 128 plus the signal if one was
+// passed on; else that of the rank that failed first, 1 if a signal killed it. A rank that was
+// killed counts as the reason before one that returned an error, and one that says it was only
+// stopped (kExitAborted) counts last. No process is left when this returns.
+//
+// Blocks. Call it from the main thread, before other threads exist: it blocks those signals.
+absl::StatusOr<int> Launch(const LaunchOptions& options);
+
+// `arguments` without any of the options `names` (each of which takes a value).
+std::vector<std::string> WithoutOptions(const std::vector<std::string>& arguments,
+                                        const std::vector<std::string>& names);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_LAUNCHER_H_

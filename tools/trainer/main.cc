@@ -1,0 +1,106 @@
+// geminid-train: starts the ranks of a run, or is one of them.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/rank_info.h"
+#include "tools/trainer/batches.h"
+#include "tools/trainer/daemon_choice.h"
+#include "tools/trainer/exit_code.h"
+#include "tools/trainer/launcher.h"
+#include "tools/trainer/options.h"
+#include "tools/trainer/report.h"
+#include "tools/trainer/status_macros.h"
+#include "tools/trainer/text.h"
+#include "tools/trainer/train.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr char kSocketVariable[] = "GEMINID_SOCKET";
+
+void WriteStderr(const std::string& text) {
+  (void)!write(STDERR_FILENO, text.data(), text.size());  // there is nowhere to report a failure
+}
+
+bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+
+// How many ranks there are, and which one this is: from the environment if a launcher set it.
+absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
+  GEMINID_ASSIGN_OR_RETURN(collectives::RankInfo info, collectives::FromEnvironment());
+  if (info.world_size > 1 && options.ranks && *options.ranks != info.world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks is ", *options.ranks, ", but the launcher's environment says ",
+                     info.world_size, " ranks; leave --ranks out under a launcher"));
+  }
+  return info;
+}
+
+absl::StatusOr<int> RunAsRank(const TrainOptions& options, const collectives::RankInfo& info,
+                              std::vector<uint8_t> text) {
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options));
+  if (info.world_size > 1 && daemon.own != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ranks of a host share one daemon, but none is named: start geminid and "
+                     "set ",
+                     kSocketVariable, " or --socket, or let --ranks start the ranks"));
+  }
+  const absl::Status status = TrainAsRank(options, {.info = info,
+                                                    .socket = daemon.socket,
+                                                    .text = std::move(text),
+                                                    .write_stderr = WriteStderr,
+                                                    .stderr_is_terminal = StderrIsTerminal()});
+  if (!status.ok()) return status;
+  return kExitOk;
+}
+
+absl::StatusOr<int> RunLauncher(const TrainOptions& options,
+                                const std::vector<std::string>& arguments) {
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options));
+  LaunchOptions launch;
+  launch.ranks = *options.ranks;
+  launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket"});
+  if (!options.progress && StderrIsTerminal()) {  // rank 0 itself writes into a pipe
+    launch.arguments = WithoutOptions(launch.arguments, {"--progress"});
+    launch.arguments.insert(launch.arguments.end(), {"--progress", "terminal"});
+  }
+  launch.environment = {{kSocketVariable, daemon.socket}};
+  launch.write_stderr = WriteStderr;
+  return Launch(launch);
+}
+
+absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
+  GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
+  if (!line.options) {
+    (void)!write(STDOUT_FILENO, line.text.data(), line.text.size());
+    return kExitOk;
+  }
+  const TrainOptions& options = *line.options;
+  GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
+  const int ranks = info.world_size > 1 ? info.world_size : options.ranks.value_or(1);
+  GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(ranks)));
+  GEMINID_ASSIGN_OR_RETURN(std::vector<uint8_t> text, LoadText(options.text));
+  GEMINID_RETURN_IF_ERROR(CheckLength(text.size(), options.model.context));
+  if (info.rank == 0 && !options.report.empty()) {
+    GEMINID_RETURN_IF_ERROR(CheckWritable(options.report));
+  }
+  if (ranks == info.world_size) return RunAsRank(options, info, std::move(text));
+  text = {};  // the ranks load their own
+  return RunLauncher(options, arguments);
+}
+
+}  // namespace
+}  // namespace geminid::trainer
+
+int main(int argc, char** argv) {
+  using geminid::trainer::ExitCodeOf;
+  const absl::StatusOr<int> code = geminid::trainer::Run({argv + 1, argv + argc});
+  if (code.ok()) return *code;
+  geminid::trainer::WriteStderr(
+      absl::StrCat("geminid-train: ", std::string(code.status().message()), "\n"));
+  return ExitCodeOf(code.status().code());
+}

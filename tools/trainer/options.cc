@@ -1,0 +1,295 @@
+#include "tools/trainer/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/text/bytes.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr char kUnlimited[] = "unlimited";
+constexpr uint64_t kStepsMax = 1'000'000'000;
+constexpr uint64_t kBatchMax = 1 << 20;
+constexpr uint64_t kAccumulateMax = 1 << 16;
+constexpr double kTimeoutSecondsMax = 86'400;
+constexpr size_t kJobNameMax = 63;
+
+// Every value as it was written. Numbers are parsed here and not by CLI11, which takes "-1" for an
+// unsigned number and ignores what follows one.
+struct Flags {
+  std::string text, model, family, layers, hidden, heads, context;
+  std::string ranks, steps = "100", batch = "4", accumulate = "1", seed = "1";
+  std::string placement = "auto", dtype = "bf16";
+  std::string device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
+  std::string lr = "6e-4", lr_schedule = "constant", warmup_steps = "10";
+  std::string weight_decay = "0.1", clip_norm = "1";
+  std::string timeout = "60", socket, job = "geminid-train", report, progress = "auto";
+  bool quiet = false;
+};
+
+absl::StatusOr<uint64_t> ParseCount(const char* flag, const std::string& text, uint64_t min,
+                                    uint64_t max) {
+  uint64_t value = 0;
+  const bool digits = !text.empty() && std::all_of(text.begin(), text.end(),
+                                                   [](char c) { return c >= '0' && c <= '9'; });
+  if (digits && absl::SimpleAtoi(text, &value) && value >= min && value <= max) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " is '", text, "'; it must be a whole number from ", min, " to ", max));
+}
+
+absl::StatusOr<double> ParseReal(const char* flag, const std::string& text, double min,
+                                 double max) {
+  double value = 0;
+  if (absl::SimpleAtod(text, &value) && value >= min && value <= max) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " is '", text, "'; it must be a number from ", min, " to ", max));
+}
+
+absl::Status WithFlag(const char* flag, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(flag, ": ", std::string(status.message())));
+}
+
+absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::string& text) {
+  if (text == kUnlimited) return std::nullopt;
+  const absl::StatusOr<uint64_t> bytes = text::ParseBytes(text);
+  if (!bytes.ok()) return WithFlag(flag, bytes.status());
+  if (*bytes == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " is 0; give a size such as 24MiB, or '", kUnlimited, "'"));
+  }
+  return std::optional<uint64_t>(*bytes);
+}
+
+// One of a few words.
+template <typename Value, size_t kCount>
+absl::StatusOr<Value> ParseWord(const char* flag, const std::string& text,
+                                const std::array<std::pair<const char*, Value>, kCount>& words) {
+  std::string allowed;
+  for (const auto& [word, value] : words) {
+    if (text == word) return value;
+    absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", word);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " is '", text, "'; it must be one of: ", allowed));
+}
+
+void AddFlags(CLI::App* app, Flags* flags) {
+  const auto add = [&](const char* name, std::string* value, const char* help, const char* group) {
+    app->add_option(name, *value, help)->group(group)->capture_default_str();
+  };
+  std::string presets;
+  for (const Preset& preset : Presets()) {
+    absl::StrAppend(&presets, presets.empty() ? "" : ", ", preset.name);
+  }
+  add("--text", &flags->text, "Text file, or directory of text files, to learn", "Data");
+  add("--batch", &flags->batch, "Sequences per micro-batch, over all ranks", "Data");
+  add("--accumulate", &flags->accumulate, "Micro-batches per step", "Data");
+  add("--seed", &flags->seed, "Of the first weights and of the order of the data", "Data");
+  add("--model", &flags->model, absl::StrCat("A shape by name: ", presets).c_str(), "Model");
+  add("--family", &flags->family, "gpt2 or llama, for a shape of your own", "Model");
+  add("--layers", &flags->layers, "Layers", "Model");
+  add("--hidden", &flags->hidden, "Hidden size", "Model");
+  add("--heads", &flags->heads, "Attention heads", "Model");
+  add("--context", &flags->context, "Tokens per sequence", "Model");
+  add("--dtype", &flags->dtype, "Type of weights and activations: bf16 or fp32", "Model");
+  add("--steps", &flags->steps, "Optimizer steps", "Optimizer");
+  add("--lr", &flags->lr, "Learning rate, at its peak", "Optimizer");
+  add("--lr-schedule", &flags->lr_schedule, "constant or cosine", "Optimizer");
+  add("--warmup-steps", &flags->warmup_steps, "Steps of linear warm-up", "Optimizer");
+  add("--weight-decay", &flags->weight_decay, "Of matrices, as in AdamW", "Optimizer");
+  add("--clip-norm", &flags->clip_norm, "Limit of the gradients' norm; 0: none", "Optimizer");
+  add("--placement", &flags->placement, "Where weights live: device, cpu or auto", "Memory");
+  add("--device-memory", &flags->device_memory, "Device memory of each rank, or unlimited",
+      "Memory");
+  add("--host-memory", &flags->host_memory,
+      "Host memory that the run's own daemon hands out, or unlimited", "Memory");
+  add("--copy-bandwidth", &flags->copy_bandwidth,
+      "Speed of the simulated link, such as 10GB/s, or unlimited", "Memory");
+  add("--ranks", &flags->ranks, "Processes to train with; this program starts them", "Run");
+  add("--timeout", &flags->timeout, "Seconds to wait for another rank", "Run");
+  add("--socket", &flags->socket,
+      "The daemon's socket; otherwise $GEMINID_SOCKET, the installed daemon's, or a daemon of the "
+      "run's own",
+      "Run");
+  add("--job", &flags->job, "Name of the run in the daemon's books", "Run");
+  add("--report", &flags->report, "Write a JSON report to this file", "Run");
+  add("--progress", &flags->progress, "auto, terminal, lines or none", "Run");
+  app->add_flag("--quiet", flags->quiet, "The same as --progress none")->group("Run");
+}
+
+absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
+  constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate knows the bounds
+  const auto take = [&](const char* flag, const std::string& text, uint64_t* value) {
+    if (text.empty()) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(*value, ParseCount(flag, text, 1, kAny));
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(take("--layers", flags.layers, &model->layers));
+  GEMINID_RETURN_IF_ERROR(take("--hidden", flags.hidden, &model->hidden));
+  GEMINID_RETURN_IF_ERROR(take("--heads", flags.heads, &model->heads));
+  GEMINID_RETURN_IF_ERROR(take("--context", flags.context, &model->context));
+  if (!flags.hidden.empty() || !flags.family.empty()) {
+    model->intermediate = DefaultIntermediate(model->family, model->hidden);
+  }
+  if (!flags.heads.empty() || !flags.family.empty()) model->kv_heads = model->heads;
+  return Validate(*model);
+}
+
+absl::StatusOr<ModelConfig> ParseModel(const Flags& flags) {
+  ModelConfig model;
+  if (!flags.model.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(model, FindPreset(flags.model));
+  } else if (flags.family.empty()) {
+    return absl::InvalidArgumentError(
+        "no model: give --model a name, or --family with --layers, --hidden, --heads and "
+        "--context; --help lists the names");
+  }
+  if (!flags.family.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(model.family, ParseFamily(flags.family));
+  }
+  if (absl::Status status = OverrideModel(flags, &model); !status.ok()) {
+    return WithFlag("the model cannot be built", status);
+  }
+  return model;
+}
+
+absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
+  using zero::DataType;
+  using zero::Placement;
+  GEMINID_ASSIGN_OR_RETURN(options->batch, ParseCount("--batch", flags.batch, 1, kBatchMax));
+  GEMINID_ASSIGN_OR_RETURN(
+      options->seed, ParseCount("--seed", flags.seed, 0, std::numeric_limits<uint64_t>::max()));
+  GEMINID_ASSIGN_OR_RETURN(options->schedule.steps,
+                           ParseCount("--steps", flags.steps, 1, kStepsMax));
+  GEMINID_ASSIGN_OR_RETURN(options->schedule.warmup_steps,
+                           ParseCount("--warmup-steps", flags.warmup_steps, 0, kStepsMax));
+  GEMINID_ASSIGN_OR_RETURN(options->schedule.peak, ParseReal("--lr", flags.lr, 0, 1));
+  GEMINID_ASSIGN_OR_RETURN(options->schedule.shape, ParseScheduleShape(flags.lr_schedule));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.adamw.weight_decay,
+                           ParseReal("--weight-decay", flags.weight_decay, 0, 1));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.clip_norm,
+                           ParseReal("--clip-norm", flags.clip_norm, 0, 1e9));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
+                           ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
+  options->zero.accumulate = static_cast<int>(accumulate);
+  GEMINID_ASSIGN_OR_RETURN(
+      options->zero.data_type,
+      ParseWord("--dtype", flags.dtype,
+                std::array{std::pair{Name(DataType::kBFloat16), DataType::kBFloat16},
+                           std::pair{Name(DataType::kFloat32), DataType::kFloat32}}));
+  GEMINID_ASSIGN_OR_RETURN(
+      options->zero.placement,
+      ParseWord("--placement", flags.placement,
+                std::array{std::pair{Name(Placement::kDevice), Placement::kDevice},
+                           std::pair{Name(Placement::kCpu), Placement::kCpu},
+                           std::pair{Name(Placement::kAuto), Placement::kAuto}}));
+  return absl::OkStatus();
+}
+
+absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
+  GEMINID_ASSIGN_OR_RETURN(options->device_memory_bytes,
+                           ParseSize("--device-memory", flags.device_memory));
+  if (!flags.host_memory.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options->host_memory_bytes,
+                             ParseSize("--host-memory", flags.host_memory));
+    if (!flags.socket.empty()) {
+      return absl::InvalidArgumentError(
+          "--host-memory is for a daemon that this run starts; with --socket the daemon has a "
+          "limit of its own. Leave one of the two out");
+    }
+  }
+  if (flags.copy_bandwidth == kUnlimited) return absl::OkStatus();
+  const absl::StatusOr<uint64_t> speed = text::ParseBytesPerSecond(flags.copy_bandwidth);
+  if (!speed.ok()) return WithFlag("--copy-bandwidth", speed.status());
+  if (*speed == 0) return absl::InvalidArgumentError("--copy-bandwidth is 0; nothing would move");
+  options->copy_bytes_per_second = *speed;
+  return absl::OkStatus();
+}
+
+absl::Status CheckJob(const std::string& job) {
+  const bool characters = std::all_of(job.begin(), job.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+  if (characters && !job.empty() && job.size() <= kJobNameMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--job is '", job, "'; it must be 1 to ", kJobNameMax, " of a-z, 0-9 and -"));
+}
+
+absl::Status ParseRun(const Flags& flags, TrainOptions* options) {
+  if (flags.text.empty()) {
+    return absl::InvalidArgumentError("no text: give --text a file or a directory to learn");
+  }
+  options->text = flags.text;
+  if (!flags.ranks.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
+                             ParseCount("--ranks", flags.ranks, 1, kRanksMax));
+    options->ranks = static_cast<int>(ranks);
+  }
+  GEMINID_ASSIGN_OR_RETURN(const double seconds,
+                           ParseReal("--timeout", flags.timeout, 1, kTimeoutSecondsMax));
+  options->timeout = absl::Seconds(seconds);
+  GEMINID_RETURN_IF_ERROR(CheckJob(flags.job));
+  options->socket = flags.socket;
+  options->job = flags.job;
+  options->report = flags.report;
+  using Mode = std::optional<ProgressMode>;
+  GEMINID_ASSIGN_OR_RETURN(
+      options->progress, ParseWord("--progress", flags.progress,
+                                   std::array{std::pair{"auto", Mode()},
+                                              std::pair{"terminal", Mode(ProgressMode::kTerminal)},
+                                              std::pair{"lines", Mode(ProgressMode::kLines)},
+                                              std::pair{"none", Mode(ProgressMode::kNone)}}));
+  if (flags.quiet) options->progress = ProgressMode::kNone;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const char* Name(zero::Placement placement) {
+  switch (placement) {
+    case zero::Placement::kDevice:
+      return "device";
+    case zero::Placement::kCpu:
+      return "cpu";
+    case zero::Placement::kAuto:
+      return "auto";
+  }
+  return "unknown";
+}
+
+const char* Name(zero::DataType data_type) {
+  return data_type == zero::DataType::kBFloat16 ? "bf16" : "fp32";
+}
+
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
+  CLI::App app("Trains a decoder-only transformer on bytes of text with Geminid.", "geminid-train");
+  app.set_version_flag("--version", absl::StrCat("geminid-train ", GEMINID_VERSION));
+  Flags flags;
+  AddFlags(&app, &flags);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first
+  } catch (const CLI::CallForVersion& version) {
+    return CommandLine{.options = std::nullopt, .text = absl::StrCat(version.what(), "\n")};
+  } catch (const CLI::CallForHelp&) {
+    return CommandLine{.options = std::nullopt, .text = app.help()};
+  } catch (const CLI::Error& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  TrainOptions options;
+  GEMINID_RETURN_IF_ERROR(ParseRun(flags, &options));
+  GEMINID_ASSIGN_OR_RETURN(options.model, ParseModel(flags));
+  GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
+  return CommandLine{.options = std::move(options), .text = ""};
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,54 @@
+// What a run is told: flags, checked and turned into values.
+#ifndef GEMINID_TOOLS_TRAINER_OPTIONS_H_
+#define GEMINID_TOOLS_TRAINER_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "geminid/zero.h"
+#include "tools/trainer/model_config.h"
+#include "tools/trainer/progress.h"
+#include "tools/trainer/schedule.h"
+
+namespace geminid::trainer {
+
+inline constexpr int kRanksMax = 1024;
+
+struct TrainOptions {
+  std::string text;
+  ModelConfig model;
+  std::optional<int> ranks;  // unset: as the environment says, else 1
+  uint64_t batch = 0;        // sequences of all ranks in one micro-batch
+  uint64_t seed = 0;
+  Schedule schedule;  // and the number of steps
+  zero::Options zero;
+  std::optional<uint64_t> device_memory_bytes;  // per rank; unset: enough for everything
+  std::optional<uint64_t> host_memory_bytes;    // of the private daemon; unset: its default
+  uint64_t copy_bytes_per_second = 0;           // 0: not paced
+  absl::Duration timeout;
+  std::string socket;
+  std::string job;
+  std::string report;
+  std::optional<ProgressMode> progress;  // unset: as suits stderr
+};
+
+// What the command line asks for.
+struct CommandLine {
+  std::optional<TrainOptions> options;  // unset: print `text` and exit with 0
+  std::string text;                     // of --help or --version
+};
+
+// `arguments` without the program's name. INVALID_ARGUMENT or NOT_FOUND names the flag and says
+// what would be right.
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
+
+const char* Name(zero::Placement placement);
+const char* Name(zero::DataType data_type);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_OPTIONS_H_

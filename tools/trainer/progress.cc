@@ -1,0 +1,51 @@
+#include "tools/trainer/progress.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/text/bytes.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr absl::Duration kTerminalInterval = absl::Milliseconds(200);
+constexpr absl::Duration kLineInterval = absl::Seconds(5);
+// Returns to the start of the line and erases it.
+constexpr char kRewrite[] = "\r\x1b[K";
+
+}  // namespace
+
+std::string FormatProgress(const ProgressSample& sample) {
+  return absl::StrCat(absl::StrFormat("step %d/%d  loss %.4f  %.0f tokens/s", sample.step,
+                                      sample.steps, sample.loss, sample.tokens_per_second),
+                      "  device peak ", text::FormatBytes(sample.peak_total_bytes), " of ",
+                      text::FormatBytes(sample.device_bytes_limit), " (model ",
+                      text::FormatBytes(sample.peak_model_bytes), ", other ",
+                      text::FormatBytes(sample.peak_workspace_bytes), ")  host ",
+                      text::FormatBytes(sample.host_bytes),
+                      absl::StrFormat("  stalled %.0f%%", 100 * sample.stall_share), "  ",
+                      absl::FormatDuration(absl::Trunc(sample.remaining, absl::Seconds(1))),
+                      " left");
+}
+
+bool Progress::Due(uint64_t step, uint64_t steps, absl::Time now) const {
+  if (mode_ == ProgressMode::kNone) return false;
+  if (step <= 1 || step == steps) return true;
+  return now - last_ >= (mode_ == ProgressMode::kTerminal ? kTerminalInterval : kLineInterval);
+}
+
+void Progress::Show(const ProgressSample& sample, absl::Time now) {
+  last_ = now;
+  if (mode_ == ProgressMode::kTerminal) {
+    write_(absl::StrCat(kRewrite, FormatProgress(sample)));
+    line_open_ = true;
+  } else if (mode_ == ProgressMode::kLines) {
+    write_(absl::StrCat(FormatProgress(sample), "\n"));
+  }
+}
+
+void Progress::Finish() {
+  if (line_open_) write_("\n");
+  line_open_ = false;
+}
+
+}  // namespace geminid::trainer

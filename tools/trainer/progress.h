@@ -1,0 +1,55 @@
+// The line that says how training goes.
+#ifndef GEMINID_TOOLS_TRAINER_PROGRESS_H_
+#define GEMINID_TOOLS_TRAINER_PROGRESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace geminid::trainer {
+
+// kTerminal rewrites one line several times a second; kLines writes a line every few seconds.
+enum class ProgressMode { kNone, kLines, kTerminal };
+
+struct ProgressSample {
+  uint64_t step = 0;  // done
+  uint64_t steps = 0;
+  double loss = 0;
+  double tokens_per_second = 0;
+  uint64_t peak_model_bytes = 0;
+  uint64_t peak_workspace_bytes = 0;
+  uint64_t peak_total_bytes = 0;
+  uint64_t device_bytes_limit = 0;
+  uint64_t host_bytes = 0;
+  double stall_share = 0;  // of the time so far
+  absl::Duration remaining;
+};
+
+std::string FormatProgress(const ProgressSample& sample);
+
+// Decides when to speak. One thread; no clock of its own.
+class Progress {
+ public:
+  using Write = std::function<void(const std::string& text)>;
+  Progress(ProgressMode mode, Write write) : mode_(mode), write_(std::move(write)) {}
+
+  // True when Show would write: ask before gathering the numbers. The first and the last step are
+  // always due.
+  bool Due(uint64_t step, uint64_t steps, absl::Time now) const;
+  void Show(const ProgressSample& sample, absl::Time now);
+  // Ends the line on a terminal, so that what follows starts on its own.
+  void Finish();
+
+ private:
+  const ProgressMode mode_;
+  const Write write_;
+  absl::Time last_ = absl::InfinitePast();
+  bool line_open_ = false;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_PROGRESS_H_

@@ -1,0 +1,128 @@
+#include "tools/trainer/rank_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr size_t kLastWordsBytes = 4096;
+constexpr int kExecFailed = 127;  // as shells have it
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// In the child, between fork and exec: system calls only.
+[[noreturn]] void BecomeRank(const char* program, char* const* argv, char* const* envp,
+                             const sigset_t& signal_mask, pid_t parent, int stderr_fd) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kExecFailed);  // it died before the line above
+  dup2(stderr_fd, STDERR_FILENO);
+  sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
+  execve(program, argv, envp);
+  constexpr char kMessage[] = "cannot execute the trainer's program\n";
+  (void)!write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  _exit(kExecFailed);
+}
+
+}  // namespace
+
+absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& program,
+                                               const std::vector<std::string>& arguments,
+                                               const std::vector<std::string>& environment,
+                                               const sigset_t& signal_mask) {
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
+  fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK);
+  const std::vector<char*> argv = Pointers(arguments);
+  const std::vector<char*> envp = Pointers(environment);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    BecomeRank(program.c_str(), argv.data(), envp.data(), signal_mask, parent, pipe_fds[1]);
+  }
+  const int fork_errno = errno;
+  close(pipe_fds[1]);
+  if (pid < 0) {
+    close(pipe_fds[0]);
+    return absl::ErrnoToStatus(fork_errno, absl::StrCat("cannot start rank ", rank));
+  }
+  // The child is ours and not reaped yet, so its pid is still its own.
+  const auto process_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  RankProcess process(rank, pid, process_fd, pipe_fds[0]);
+  if (process_fd < 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot watch rank ", rank));
+  }
+  return process;
+}
+
+RankProcess::RankProcess(RankProcess&& other) noexcept
+    : rank_(other.rank_),
+      pid_(std::exchange(other.pid_, -1)),
+      process_fd_(std::exchange(other.process_fd_, -1)),
+      stderr_fd_(std::exchange(other.stderr_fd_, -1)),
+      wait_status_(other.wait_status_),
+      last_words_(std::move(other.last_words_)) {}
+
+RankProcess::~RankProcess() {
+  if (running()) {
+    kill(pid_, SIGKILL);
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  if (process_fd_ >= 0) close(process_fd_);
+  if (stderr_fd_ >= 0) close(stderr_fd_);
+}
+
+std::string RankProcess::ReadStderr() {
+  std::string text;
+  char buffer[4096];
+  while (stderr_fd_ >= 0) {
+    const ssize_t count = read(stderr_fd_, buffer, sizeof(buffer));
+    if (count > 0) {
+      text.append(buffer, static_cast<size_t>(count));
+    } else if (count == 0) {
+      close(std::exchange(stderr_fd_, -1));
+    } else if (errno != EINTR) {
+      break;
+    }
+  }
+  last_words_ += text;
+  if (last_words_.size() > kLastWordsBytes) {
+    last_words_.erase(0, last_words_.size() - kLastWordsBytes);
+  }
+  return text;
+}
+
+void RankProcess::Reap() {
+  int status = 0;
+  if (running() && waitpid(pid_, &status, WNOHANG) == pid_) wait_status_ = status;
+}
+
+void RankProcess::Signal(int signal) const {
+  if (running()) kill(pid_, signal);
+}
+
+std::string RankProcess::DescribeEnd() const {
+  if (!wait_status_) return "is running";
+  if (WIFSIGNALED(*wait_status_)) {
+    const int signal = WTERMSIG(*wait_status_);
+    return absl::StrCat("was killed by signal ", signal, " (", strsignal(signal), ")");
+  }
+  return absl::StrCat("exited with code ", WEXITSTATUS(*wait_status_));
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,193 @@
+#include "tools/trainer/report.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <numeric>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/trainer/json_writer.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr mode_t kReportMode = 0644;
+
+uint64_t Sum(const Report& report, uint64_t RankReport::*field) {
+  uint64_t sum = 0;
+  for (const RankReport& rank : report.ranks) sum += rank.*field;
+  return sum;
+}
+
+uint64_t Most(const Report& report, uint64_t RankReport::*field) {
+  uint64_t most = 0;
+  for (const RankReport& rank : report.ranks) most = std::max(most, rank.*field);
+  return most;
+}
+
+void WriteNumbers(JsonWriter& json, const char* key, const std::vector<double>& numbers) {
+  json.Key(key).BeginArray();
+  for (const double number : numbers) json.Value(number);
+  json.EndArray();
+}
+
+void WriteModel(JsonWriter& json, const Report& report) {
+  const ModelConfig& model = report.options.model;
+  json.Key("model").BeginObject();
+  json.Key("family").Value(Name(model.family));
+  json.Key("layers").Value(model.layers).Key("hidden").Value(model.hidden);
+  json.Key("heads").Value(model.heads).Key("kv_heads").Value(model.kv_heads);
+  json.Key("intermediate").Value(model.intermediate).Key("context").Value(model.context);
+  json.Key("vocabulary").Value(model.vocabulary);
+  json.EndObject();
+  json.Key("parameters").Value(report.parameters);
+}
+
+void WriteRun(JsonWriter& json, const Report& report) {
+  const TrainOptions& options = report.options;
+  json.Key("world_size").Value(static_cast<uint64_t>(report.ranks.size()));
+  json.Key("placement").Value(Name(options.zero.placement));
+  json.Key("dtype").Value(Name(options.zero.data_type));
+  json.Key("seed").Value(options.seed);
+  json.Key("steps").Value(options.schedule.steps);
+  json.Key("batch").Value(options.batch);
+  json.Key("accumulate").Value(static_cast<uint64_t>(options.zero.accumulate));
+  json.Key("clip_norm").Value(options.zero.clip_norm);
+  json.Key("learning_rate").Value(options.schedule.peak);
+}
+
+void WriteResults(JsonWriter& json, const Report& report) {
+  WriteNumbers(json, "loss", report.losses);
+  json.Key("loss_hex").BeginArray();
+  for (const double loss : report.losses) json.Value(absl::StrFormat("%a", loss));
+  json.EndArray();
+  WriteNumbers(json, "gradient_norm", report.gradient_norms);
+  json.Key("overflowed_steps").Value(report.overflowed_steps);
+  json.Key("weights_sha256").Value(report.weights_sha256);
+  WriteNumbers(json, "step_seconds", report.step_seconds);
+  json.Key("tokens_per_step").Value(report.tokens_per_step);
+  json.Key("tokens_per_second").Value(TokensPerSecond(report));
+}
+
+void WriteMemory(JsonWriter& json, const Report& report) {
+  json.Key("model_state_bytes").Value(Sum(report, &RankReport::model_state_bytes));
+  json.Key("model_state_bytes_per_rank").BeginArray();
+  for (const RankReport& rank : report.ranks) json.Value(rank.model_state_bytes);
+  json.EndArray();
+  json.Key("device_bytes_limit").Value(Most(report, &RankReport::device_bytes_limit));
+  json.Key("device_bytes_peak").BeginObject();
+  json.Key("model").Value(Most(report, &RankReport::peak_model_bytes));
+  json.Key("non_model").Value(Most(report, &RankReport::peak_workspace_bytes));
+  json.Key("total").Value(Most(report, &RankReport::peak_total_bytes));
+  json.EndObject();
+  const uint64_t host_bytes = Sum(report, &RankReport::host_bytes);
+  json.Key("host_bytes").Value(host_bytes);
+  json.Key("host_bytes_per_parameter")
+      .Value(report.parameters == 0
+                 ? 0.0
+                 : static_cast<double>(host_bytes) / static_cast<double>(report.parameters));
+}
+
+void WriteTransfers(JsonWriter& json, const Report& report) {
+  json.Key("h2d_bytes").Value(Sum(report, &RankReport::host_to_device_bytes));
+  json.Key("d2h_bytes").Value(Sum(report, &RankReport::device_to_host_bytes));
+  json.Key("transfer_bytes_lower_bound")
+      .Value(Sum(report, &RankReport::transfer_bytes_lower_bound));
+  double stall_seconds = 0;
+  for (const RankReport& rank : report.ranks) {
+    stall_seconds = std::max(stall_seconds, rank.stall_seconds);
+  }
+  json.Key("stall_seconds").Value(stall_seconds);
+  json.Key("stall_seconds_per_rank").BeginArray();
+  for (const RankReport& rank : report.ranks) json.Value(rank.stall_seconds);
+  json.EndArray();
+  json.Key("stall_seconds_by_cause").BeginObject();
+  for (const auto& [cause, seconds] : report.stall_seconds_by_cause) json.Key(cause).Value(seconds);
+  json.EndObject();
+}
+
+void WritePlan(JsonWriter& json, const Report& report) {
+  json.Key("chunks").Value(report.chunks);
+  json.Key("chunk_elements").Value(report.chunk_elements);
+  json.Key("plans_made").Value(report.plans_made);
+  json.Key("everything_fits").Value(report.everything_fits);
+  json.Key("plan_explanation").Value(report.plan_explanation);
+}
+
+absl::Status PathError(const std::string& what, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(what, " '", path, "'"));
+}
+
+std::string TemporaryPath(const std::string& path) { return absl::StrCat(path, ".tmp.", getpid()); }
+
+}  // namespace
+
+double TokensPerSecond(const Report& report) {
+  const std::vector<double>& all = report.step_seconds;
+  if (all.empty()) return 0;
+  const size_t first = all.size() > 1 ? 1 : 0;
+  const double seconds =
+      std::accumulate(all.begin() + static_cast<ptrdiff_t>(first), all.end(), 0.0);
+  const double tokens = static_cast<double>((all.size() - first) * report.tokens_per_step);
+  return seconds > 0 ? tokens / seconds : 0;
+}
+
+std::string ToJson(const Report& report) {
+  JsonWriter json;
+  json.BeginObject();
+  json.Key("schema_version").Value(kReportSchemaVersion);
+  json.Key("versions").BeginObject().Key("geminid").Value(GEMINID_VERSION).EndObject();
+  WriteModel(json, report);
+  WriteRun(json, report);
+  WriteResults(json, report);
+  WriteMemory(json, report);
+  WriteTransfers(json, report);
+  WritePlan(json, report);
+  json.EndObject();
+  return json.text() + "\n";
+}
+
+absl::Status CheckWritable(const std::string& path) {
+  struct stat file = {};
+  if (stat(path.c_str(), &file) == 0 && !S_ISREG(file.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the report '", path, "' is not a file; give --report the name of one"));
+  }
+  const std::string temporary = TemporaryPath(path);
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReportMode);
+  if (fd < 0) return PathError("cannot write the report", path);
+  close(fd);
+  unlink(temporary.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  const std::string temporary = TemporaryPath(path);
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kReportMode);
+  if (fd < 0) return PathError("cannot write the report", path);
+  absl::Cleanup remove = [&] { unlink(temporary.c_str()); };
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(fd, text.data() + done, text.size() - done);
+    if (written < 0 && errno != EINTR) {
+      absl::Status status = PathError("cannot write the report", path);
+      close(fd);
+      return status;
+    }
+    done += static_cast<size_t>(std::max<ssize_t>(written, 0));
+  }
+  const bool synced = fsync(fd) == 0;
+  if (close(fd) != 0 || !synced || rename(temporary.c_str(), path.c_str()) != 0) {
+    return PathError("cannot write the report", path);
+  }
+  std::move(remove).Cancel();
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::trainer

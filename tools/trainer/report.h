@@ -1,0 +1,63 @@
+// What a run leaves behind: one JSON file, in place whole or not at all.
+#ifndef GEMINID_TOOLS_TRAINER_REPORT_H_
+#define GEMINID_TOOLS_TRAINER_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+
+// Grows when a field changes its meaning or goes; new fields do not count.
+inline constexpr uint64_t kReportSchemaVersion = 1;
+
+// The numbers of one rank, as zero::Statistics defines them.
+struct RankReport {
+  uint64_t model_state_bytes = 0;
+  uint64_t host_bytes = 0;
+  uint64_t device_bytes_limit = 0;
+  uint64_t peak_model_bytes = 0;
+  uint64_t peak_workspace_bytes = 0;
+  uint64_t peak_total_bytes = 0;
+  uint64_t host_to_device_bytes = 0;
+  uint64_t device_to_host_bytes = 0;
+  uint64_t transfer_bytes_lower_bound = 0;
+  double stall_seconds = 0;
+};
+
+struct Report {
+  TrainOptions options;
+  uint64_t parameters = 0;
+  std::vector<double> losses;          // one per step: the mean over its tokens
+  std::vector<double> gradient_norms;  // one per step, before clipping
+  std::vector<double> step_seconds;    // one per step, of rank 0
+  uint64_t overflowed_steps = 0;
+  uint64_t tokens_per_step = 0;
+  std::vector<RankReport> ranks;
+  std::vector<std::pair<std::string, double>> stall_seconds_by_cause;  // of rank 0
+  uint64_t chunks = 0;
+  uint64_t chunk_elements = 0;
+  uint64_t plans_made = 0;
+  bool everything_fits = false;
+  std::string plan_explanation;
+  std::string weights_sha256;  // of the fp32 masters of all parameters, in order, little-endian
+};
+
+// Tokens per second over all ranks, without the first step, which samples and plans.
+double TokensPerSecond(const Report& report);
+
+std::string ToJson(const Report& report);
+
+// Whether a file can be made at `path`, without touching what is there. Before hours of training.
+absl::Status CheckWritable(const std::string& path);
+
+// Replaces the file at `path` by `text` in one instant: a temporary file beside it, then rename.
+absl::Status WriteFile(const std::string& path, const std::string& text);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_REPORT_H_

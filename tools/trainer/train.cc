@@ -1,0 +1,225 @@
+#include "tools/trainer/train.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "collectives/communicator.h"
+#include "collectives/connect.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+#include "tools/trainer/batches.h"
+#include "tools/trainer/gather_report.h"
+#include "tools/trainer/initialization.h"
+#include "tools/trainer/parameter_source.h"
+#include "tools/trainer/report.h"
+#include "tools/trainer/sha256.h"
+#include "tools/trainer/status_macros.h"
+#include "tools/trainer/transformer.h"
+
+namespace geminid::trainer {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// The steps whose mean time the rate and the remaining time are taken from.
+constexpr size_t kRecentSteps = 16;
+
+double SecondsSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
+
+std::vector<zero::Parameter> ZeroParameters(const ModelParameters& model) {
+  std::vector<zero::Parameter> parameters;
+  for (const ParameterSpec& spec : model.specs) {
+    parameters.push_back({.name = spec.name,
+                          .shape = spec.shape,
+                          .trainable = true,
+                          .decay = spec.decay(),
+                          .backward_uses = spec.backward_uses});
+  }
+  return parameters;
+}
+
+class RankTrainer {
+ public:
+  RankTrainer(const TrainOptions& options, const RankContext& context)
+      : options_(options),
+        context_(context),
+        progress_(rank() != 0        ? ProgressMode::kNone
+                  : options.progress ? *options.progress
+                                     : (context.stderr_is_terminal ? ProgressMode::kTerminal
+                                                                   : ProgressMode::kLines),
+                  context.write_stderr),
+        model_(MakeTransformer(options.model, options.zero.data_type)) {}
+
+  absl::Status Run() {
+    collectives::ConnectOptions connect;
+    connect.timeout = options_.timeout;
+    connect.connect_timeout = options_.timeout;
+    GEMINID_ASSIGN_OR_RETURN(communicator_, collectives::Connect(context_.info, connect));
+    absl::Status status = RunConnected();
+    progress_.Finish();
+    if (!status.ok()) {
+      communicator_->Abort(absl::StrCat("rank ", rank(), ": ", std::string(status.message())));
+    }
+    return status;
+  }
+
+ private:
+  int rank() const { return context_.info.rank; }
+  uint64_t steps() const { return options_.schedule.steps; }
+
+  absl::Status RunConnected() {
+    GEMINID_RETURN_IF_ERROR(Prepare());
+    report_.options = options_;
+    report_.tokens_per_step = batches_->tokens_per_step();
+    training_began_ = SteadyClock::now();
+    for (uint64_t step = 0; step < steps(); ++step) {
+      GEMINID_RETURN_IF_ERROR(TrainStep(step));
+      GEMINID_RETURN_IF_ERROR(ShowProgress(step + 1));
+    }
+    return FinishReport();
+  }
+
+  absl::Status Prepare() {
+    GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
+    GEMINID_ASSIGN_OR_RETURN(
+        batches_, Batches::Create(context_.text,
+                                  {.seed = options_.seed,
+                                   .context = options_.model.context,
+                                   .batch = options_.batch,
+                                   .accumulate = static_cast<uint64_t>(options_.zero.accumulate),
+                                   .rank = static_cast<uint64_t>(rank()),
+                                   .world_size = static_cast<uint64_t>(context_.info.world_size)}));
+    ConnectOptions connect;
+    connect.socket = context_.socket;
+    connect.job = options_.job;
+    connect.rank = rank();
+    connect.world_size = context_.info.world_size;
+    connect.local_rank = context_.info.local_rank;
+    connect.client_name = "geminid-train";
+    connect.device_memory_bytes = options_.device_memory_bytes.value_or(
+        UnlimitedDeviceBytes(options_, context_.info.world_size));
+    connect.copy_bytes_per_second = static_cast<double>(options_.copy_bytes_per_second);
+    GEMINID_ASSIGN_OR_RETURN(session_, Session::Connect(connect));
+    GEMINID_ASSIGN_OR_RETURN(
+        engine_, zero::Engine::Create(session_.get(), communicator_.get(),
+                                      ZeroParameters(model_->parameters()), options_.zero));
+    source_ = MakeEngineSource(engine_.get());
+    return engine_->Initialize([&](zero::ParameterId id, std::span<float> values) {
+      Fill(model_->parameters().specs[static_cast<size_t>(id)], options_.seed, 0, values);
+    });
+  }
+
+  absl::Status TrainStep(uint64_t step) {
+    const auto began = SteadyClock::now();
+    // The engine takes the mean of the gradients over micro-batches and ranks.
+    const float gradient_scale = 1.0F / static_cast<float>(batches_->tokens_per_micro_batch());
+    std::vector<double> loss_sum = {0.0};
+    for (int i = 0; i < options_.zero.accumulate; ++i) {
+      const MicroBatch batch = batches_->Get(step, static_cast<uint64_t>(i));
+      GEMINID_ASSIGN_OR_RETURN(const double loss,
+                               model_->TrainMicroBatch(*source_, batch, gradient_scale));
+      loss_sum[0] += loss;
+    }
+    GEMINID_RETURN_IF_ERROR(
+        loss_communicator_->AllReduce(loss_sum, loss_sum, collectives::ReduceOp::kSum));
+    const uint64_t next_sample = batches_->FirstSample(step + 1);
+    GEMINID_ASSIGN_OR_RETURN(const zero::StepResult result,
+                             engine_->Step({.learning_rate = options_.schedule.At(step),
+                                            .data_position = next_sample,
+                                            .random_state = {options_.seed, next_sample, 0, 0}}));
+    report_.losses.push_back(loss_sum[0] / static_cast<double>(batches_->tokens_per_step()));
+    report_.gradient_norms.push_back(result.gradient_norm);
+    report_.overflowed_steps += result.overflow ? 1 : 0;
+    report_.step_seconds.push_back(SecondsSince(began));
+    return absl::OkStatus();
+  }
+
+  double RecentStepSeconds() const {
+    const std::vector<double>& all = report_.step_seconds;
+    const size_t count = std::min(kRecentSteps, all.size());
+    double sum = 0;
+    for (size_t i = all.size() - count; i < all.size(); ++i) sum += all[i];
+    return sum / static_cast<double>(count);
+  }
+
+  absl::Status ShowProgress(uint64_t done) {
+    const absl::Time now = absl::Now();
+    if (!progress_.Due(done, steps(), now)) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
+    const double step_seconds = RecentStepSeconds();
+    progress_.Show(
+        {.step = done,
+         .steps = steps(),
+         .loss = report_.losses.back(),
+         .tokens_per_second = static_cast<double>(report_.tokens_per_step) / step_seconds,
+         .peak_model_bytes = statistics.peak_model_bytes,
+         .peak_workspace_bytes = statistics.peak_workspace_bytes,
+         .peak_total_bytes = statistics.peak_total_bytes,
+         .device_bytes_limit = statistics.arena_bytes,
+         .host_bytes = statistics.host_bytes,
+         .stall_share = statistics.stall_seconds / SecondsSince(training_began_),
+         .remaining = absl::Seconds(step_seconds * static_cast<double>(steps() - done))},
+        now);
+    return absl::OkStatus();
+  }
+
+  // All ranks take part; rank 0 writes.
+  absl::Status FinishReport() {
+    Sha256 hash;
+    for (size_t i = 0; i < model_->parameters().specs.size(); ++i) {
+      GEMINID_ASSIGN_OR_RETURN(const std::vector<float> values,
+                               engine_->ReadParameter(static_cast<zero::ParameterId>(i)));
+      if (rank() == 0) hash.Add(std::as_bytes(std::span(values)));
+    }
+    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
+    GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics, &report_));
+    if (rank() != 0 || options_.report.empty()) return absl::OkStatus();
+    report_.weights_sha256 = hash.Finish();
+    return WriteFile(options_.report, ToJson(report_));
+  }
+
+  const TrainOptions& options_;
+  const RankContext& context_;
+  Progress progress_;
+  const std::unique_ptr<Transformer> model_;
+  // Destroyed in reverse order: the engine uses the session and the communicator.
+  std::unique_ptr<collectives::Communicator> communicator_;
+  std::unique_ptr<collectives::Communicator> loss_communicator_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<zero::Engine> engine_;
+  std::unique_ptr<ParameterSource> source_;
+  std::optional<Batches> batches_;
+  Report report_;
+  SteadyClock::time_point training_began_;
+};
+
+}  // namespace
+
+absl::Status TrainAsRank(const TrainOptions& options, const RankContext& context) {
+  return RankTrainer(options, context).Run();
+}
+
+uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size) {
+  // Per parameter: 12 bytes of state, a gathered weight, its gradient, and sums of gradients in
+  // fp32 with a place to land when there are several micro-batches. Padding and spares come on top.
+  constexpr uint64_t kStateBytes = 12;
+  constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
+  const uint64_t element = zero::SizeOf(options.zero.data_type);
+  const uint64_t per_parameter =
+      kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + element : 0);
+  const uint64_t model = CountParameters(options.model) * per_parameter;
+  const uint64_t workspace =
+      WorkspaceBytesBound(options.model, options.zero.data_type,
+                          {.sequences = options.batch / static_cast<uint64_t>(world_size),
+                           .sequence_length = options.model.context});
+  return model + model / 4 + 2 * workspace + kSpareBytes;
+}
+
+}  // namespace geminid::trainer

@@ -12,7 +12,7 @@ namespace geminid::planner {
 namespace {
 
 // Each round relaxes every stay that failed; real traces end within a few.
-constexpr int kMaxRounds = 64;
+constexpr int kMaxRounds = 32;
 
 // The j after which the stay bridges its longest gap.
 std::uint32_t LongestGap(const Problem& problem, const Stay& stay) {
@@ -44,35 +44,37 @@ bool Relax(const Problem& problem, std::size_t index, std::vector<Stay>& stays) 
   return true;
 }
 
-// Sweeps with each setting that may help until one places everything; else keeps the best.
-std::vector<std::uint32_t> SweepBest(const Problem& problem, std::vector<Stay>& stays) {
-  struct Setting {
-    FreeSpace::Prefer prefer;
-    std::int64_t cut;
-  };
+struct Setting {
+  FreeSpace::Prefer prefer;
+  std::int64_t cut;
+};
+
+// The setting under which the fewest stays fail, the first of equals.
+Setting BestSetting(const Problem& problem, std::vector<Stay> stays) {
   std::vector<Setting> settings = {{FreeSpace::Prefer::kHighest, 0}};
   if (!problem.equal_sizes) settings.push_back({FreeSpace::Prefer::kLowest, 0});
   if (const std::int64_t peak = PeakMoment(problem); peak != 0) {
     settings.push_back({FreeSpace::Prefer::kHighest, peak});
   }
-  std::vector<Stay> best;
-  std::vector<std::uint32_t> fewest;
+  Setting best = settings[0];
+  std::size_t fewest = stays.size() + 1;
   for (const Setting& setting : settings) {
-    std::vector<std::uint32_t> failed = SweepOnce(problem, setting.prefer, setting.cut, stays);
-    if (failed.empty()) return failed;
-    if (!best.empty() && failed.size() >= fewest.size()) continue;
-    best = stays;
-    fewest = std::move(failed);
+    const std::size_t failed = SweepOnce(problem, setting.prefer, setting.cut, stays).size();
+    if (failed >= fewest) continue;
+    best = setting;
+    fewest = failed;
+    if (failed == 0) break;
   }
-  stays = std::move(best);
-  return fewest;
+  return best;
 }
 
 }  // namespace
 
 void PlaceStays(const Problem& problem, std::vector<Stay>& stays) {
+  const Setting setting = BestSetting(problem, stays);
   for (int round = 0; round < kMaxRounds; ++round) {
-    const std::vector<std::uint32_t> failed = SweepBest(problem, stays);
+    const std::vector<std::uint32_t> failed =
+        SweepOnce(problem, setting.prefer, setting.cut, stays);
     if (failed.empty()) return;
     std::vector<std::int64_t> stuck;
     for (const std::uint32_t i : failed) {

@@ -68,34 +68,38 @@ class Search {
   Search(const Trace& trace, const PlannerOptions& options, const Problem& problem)
       : trace_(trace), options_(options), problem_(problem) {}
 
-  const Candidate& Try(const Kept& kept) {
+  void Try(const Kept& kept) {
     Candidate candidate;
     candidate.stays = BuildStays(problem_, kept);
     ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/false, candidate.stays);
     PlaceStays(problem_, candidate.stays);
     candidate.h2d_bytes = LoadBytes(problem_, candidate.stays);
     candidate.split_bytes = candidate.h2d_bytes - LoadBytes(problem_, kept);
-    return Compare(std::move(candidate));
+    Compare(std::move(candidate));
   }
 
-  const Candidate& TryApart() {
+  void TryApart() {
     Candidate candidate;
     candidate.stays = BuildStays(problem_, KeepAll(problem_));
     ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/true, candidate.stays);
     PlaceApart(problem_, candidate.stays);
     candidate.h2d_bytes = LoadBytes(problem_, candidate.stays);
-    return Compare(std::move(candidate));
+    Compare(std::move(candidate));
+  }
+
+  // Whether the last candidate would gain from more free space.
+  bool LacksSpace() const {
+    return last_.split_bytes > 0 ||
+           (options_.objective == Objective::kStepTime && StallsForSpace(last_));
   }
 
   const Candidate& best() const { return *best_; }
 
  private:
-  // Returns the candidate just tried, valid until the next.
-  const Candidate& Compare(Candidate candidate) {
+  void Compare(Candidate candidate) {
     candidate.timeline = PredictTimeline(trace_, problem_, candidate.stays);
     last_ = std::move(candidate);
     if (!best_ || IsBetter(options_.objective, last_, *best_)) best_ = last_;
-    return last_;
   }
 
   const Trace& trace_;
@@ -105,36 +109,52 @@ class Search {
   std::optional<Candidate> best_;
 };
 
-// Keeping as much as fits leaves no space to load ahead, so every load would be waited for. Holding
-// back room for one, two, four, ... of the largest chunks buys overlap with bytes; take the best.
+// Keeping as much as fits leaves no space to load ahead, so that loads are waited for, and little
+// to arrange unequal chunks in, so that stays are split. Holding back room for one, two, four, ...
+// chunks of mean size buys overlap with bytes, and sometimes saves bytes. Ends when neither trouble
+// is left.
 void TryReserves(const Problem& problem, Search& search) {
-  std::int64_t largest = 0;
-  for (const Item& item : problem.items) largest = std::max(largest, item.extent_bytes);
+  std::int64_t total = 0;
+  for (const Item& item : problem.items) total += item.extent_bytes;
+  const std::int64_t mean = total / static_cast<std::int64_t>(problem.items.size());
   const std::vector<std::int64_t> room = RoomForGaps(problem, problem.capacity_bytes, 0);
   const std::int64_t most = *std::max_element(room.begin(), room.end());
-  for (std::int64_t reserve = largest; reserve < most; reserve *= 2) {
-    const Kept kept = DecideKept(problem, RoomForGaps(problem, problem.capacity_bytes, reserve));
-    if (!StallsForSpace(search.Try(kept))) return;
+  for (std::int64_t reserve = mean; reserve < most && search.LacksSpace(); reserve *= 2) {
+    search.Try(DecideKept(problem, RoomForGaps(problem, problem.capacity_bytes, reserve)));
   }
 }
 
 Candidate PlanAuto(const Trace& trace, const PlannerOptions& options, const Problem& problem,
                    std::uint64_t lower_bound_bytes) {
   Search search(trace, options, problem);
-  const Candidate& full =
-      search.Try(DecideKept(problem, RoomForGaps(problem, problem.capacity_bytes, 0)));
+  search.Try(DecideKept(problem, RoomForGaps(problem, problem.capacity_bytes, 0)));
+  const Candidate& full = search.best();
   const bool least_bytes = full.h2d_bytes == lower_bound_bytes;
   const bool done = options.objective == Objective::kBytes
                         ? least_bytes
                         : full.timeline.stalls.empty() && full.split_bytes == 0;
-  if (done || problem.items.empty()) return search.best();
-  const bool wants_reserve = options.objective == Objective::kStepTime && StallsForSpace(full);
-  if (full.split_bytes > 0) {
+  if (done) return full;
+  const bool full_split = full.split_bytes > 0;
+  if (search.LacksSpace()) TryReserves(problem, search);
+  if (full_split) {
     search.Try(
         DecideKept(problem, RoomForGaps(problem, MonotoneCapacity(problem.capacity_bytes), 0)));
   }
-  if (wants_reserve) TryReserves(problem, search);
   search.Try(KeepAdjacent(problem));
+  return search.best();
+}
+
+Candidate Choose(const Trace& trace, const PlannerOptions& options, const Problem& problem,
+                 const Plan& plan) {
+  if (problem.items.empty()) return {};
+  Search search(trace, options, problem);
+  if (plan.everything_fits) {
+    search.TryApart();
+  } else if (options.policy == Policy::kCpu) {
+    search.Try(KeepAdjacent(problem));
+  } else {
+    return PlanAuto(trace, options, problem, plan.lower_bound_bytes);
+  }
   return search.best();
 }
 
@@ -241,14 +261,7 @@ absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options)
   plan.trace_hash = TraceHash(trace);
   plan.everything_fits = all_fit && options.policy != Policy::kCpu;
   plan.lower_bound_bytes = LowerBoundBytes(problem);
-  Candidate chosen;
-  if (plan.everything_fits) {
-    chosen = Search(trace, options, problem).TryApart();
-  } else if (options.policy == Policy::kCpu) {
-    chosen = Search(trace, options, problem).Try(KeepAdjacent(problem));
-  } else {
-    chosen = PlanAuto(trace, options, problem, plan.lower_bound_bytes);
-  }
+  const Candidate chosen = Choose(trace, options, problem, plan);
   FillResidencies(problem, chosen.stays, plan);
   FillSteps(problem, chosen.stays, plan);
   plan.h2d_bytes = chosen.h2d_bytes;

@@ -64,10 +64,10 @@ struct Trace {
   LinkModel link;
 };
 
-// Limits that keep every sum of bytes below 2^63 and planning within a minute.
-inline constexpr std::uint64_t kMaxMoments = std::uint64_t{1} << 18;
-inline constexpr std::uint64_t kMaxChunks = std::uint64_t{1} << 17;
-inline constexpr std::uint64_t kMaxUses = std::uint64_t{1} << 20;
+// Limits that keep every sum of bytes below 2^63 and the time to plan bounded.
+inline constexpr std::uint64_t kMaxMoments = std::uint64_t{1} << 16;
+inline constexpr std::uint64_t kMaxChunks = std::uint64_t{1} << 16;
+inline constexpr std::uint64_t kMaxUses = std::uint64_t{1} << 18;
 inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{1} << 40;
 inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 50;
 

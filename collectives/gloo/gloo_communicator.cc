@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/gloo/gloo_links.h"
 #include "collectives/gloo/member.h"
+#include "collectives/gloo/sigpipe_guard.h"
 #include "collectives/reduce.h"
 
 namespace geminid::collectives {
@@ -198,6 +199,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(int rank, int world_si
   if (!member.ok()) return member.status();
   std::shared_ptr<gloo::transport::Device> device;
   try {
+    const SigpipeGuard guard;  // for the thread that the device starts
     gloo::transport::tcp::attr attributes;
     attributes.hostname = (*member)->address();
     device = gloo::transport::tcp::CreateDevice(attributes);

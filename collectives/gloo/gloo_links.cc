@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/failure.h"
+#include "collectives/gloo/sigpipe_guard.h"
 
 namespace geminid::collectives {
 namespace {
@@ -73,6 +74,7 @@ absl::StatusOr<std::unique_ptr<GlooLinks>> GlooLinks::Connect(Options options) {
 absl::Status GlooLinks::ConnectMesh() {
   const size_t ranks = options_.world_ranks.size();
   const Deadline deadline = Deadline::In(options_.connect_timeout);
+  const SigpipeGuard guard;
   try {
     auto context =
         std::make_shared<gloo::rendezvous::Context>(options_.rank, static_cast<int>(ranks));
@@ -108,6 +110,7 @@ absl::Status GlooLinks::Exchange(const Operation& sent, std::span<const Sending>
                                  const Operation& expected, std::span<const Receiving> receives,
                                  absl::Duration timeout) {
   if (absl::Status s = failure(); !s.ok()) return s;
+  const SigpipeGuard guard;
   const Waiting waiting{receives.empty() ? sent : expected, timeout, Deadline::In(timeout)};
   std::vector<UnboundBuffer*> bulk_sends;
   std::vector<UnboundBuffer*> bulk_receives;

@@ -1,0 +1,150 @@
+#include "collectives/rank_info.h"
+
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace geminid::collectives {
+namespace {
+
+struct Launcher {
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+  const char* local_world_size;
+  const char* host_count;
+  const char* job;
+};
+
+// srun exports its variables to everything below it, torchrun and mpirun included: it comes last.
+constexpr Launcher kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "PMIX_NAMESPACE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, "PMI_JOBID"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, "SLURM_STEP_NUM_NODES",
+     "SLURM_JOB_ID"},
+};
+
+const char* Get(const Environment& environment, const char* name) {
+  const char* value = name == nullptr ? nullptr : environment(name);
+  return value == nullptr || *value == '\0' ? nullptr : value;  // empty is as good as unset
+}
+
+// Decimal digits only: no sign, no blanks, nothing behind.
+absl::StatusOr<std::optional<int>> Number(const Environment& environment, const char* name,
+                                          int least, int most) {
+  const char* text = Get(environment, name);
+  if (text == nullptr) return std::optional<int>();
+  int value = 0;
+  const bool digits = std::string(text).find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || !absl::SimpleAtoi(text, &value) || value < least || value > most) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s=\"%s\" is not a number from %d to %d", name, text, least, most));
+  }
+  return std::optional<int>(value);
+}
+
+absl::Status Contradiction(const char* name, int value, const char* other, int other_value) {
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s=%d contradicts %s=%d", name, value, other, other_value));
+}
+
+absl::Status ReadRanks(const Environment& environment, const Launcher& launcher, RankInfo* info) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  auto rank = Number(environment, launcher.rank, 0, kMost);
+  if (!rank.ok()) return rank.status();
+  auto world_size = Number(environment, launcher.world_size, 1, kMost);
+  if (!world_size.ok()) return world_size.status();
+  if (!rank->has_value() || !world_size->has_value()) {
+    const bool no_rank = !rank->has_value();
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s is set but %s is not; a launcher sets both",
+                        no_rank ? launcher.world_size : launcher.rank,
+                        no_rank ? launcher.rank : launcher.world_size));
+  }
+  info->rank = **rank;
+  info->world_size = **world_size;
+  if (info->rank >= info->world_size) {
+    return Contradiction(launcher.rank, info->rank, launcher.world_size, info->world_size);
+  }
+  auto local_rank = Number(environment, launcher.local_rank, 0, kMost);
+  if (!local_rank.ok()) return local_rank.status();
+  auto local_size = Number(environment, launcher.local_world_size, 1, kMost);
+  if (!local_size.ok()) return local_size.status();
+  auto hosts = Number(environment, launcher.host_count, 1, kMost);
+  if (!hosts.ok()) return hosts.status();
+  const bool alone = info->world_size == 1 || hosts->value_or(0) == 1;
+  info->local_world_size = local_size->value_or(alone ? info->world_size : 0);
+  if (info->local_world_size > info->world_size) {
+    return Contradiction(launcher.local_world_size, info->local_world_size, launcher.world_size,
+                         info->world_size);
+  }
+  const bool one_host = info->local_world_size == info->world_size;
+  info->local_rank = local_rank->value_or(one_host ? info->rank : 0);
+  const bool counted = local_size->has_value();
+  const int bound = counted ? info->local_world_size : info->world_size;
+  if (info->local_rank >= bound) {
+    return Contradiction(launcher.local_rank, info->local_rank,
+                         counted ? launcher.local_world_size : launcher.world_size, bound);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadMaster(const Environment& environment, RankInfo* info) {
+  constexpr int kMostPort = 65535;
+  if (const char* address = Get(environment, "MASTER_ADDR")) info->master_address = address;
+  auto port = Number(environment, "MASTER_PORT", 1, kMostPort);
+  if (!port.ok()) return port.status();
+  auto own_port = Number(environment, "GEMINID_MASTER_PORT", 1, kMostPort);
+  if (!own_port.ok()) return own_port.status();
+  if (port->has_value()) info->master_port = static_cast<uint16_t>(**port);
+  if (own_port->has_value()) {
+    info->master_port = static_cast<uint16_t>(**own_port);
+    return absl::OkStatus();
+  }
+  const char* agent_store = Get(environment, "TORCHELASTIC_USE_AGENT_STORE");
+  if (agent_store != nullptr && std::string(agent_store) == "True") {
+    if (info->master_port == kMostPort) {
+      return absl::InvalidArgumentError(
+          "torchrun itself uses MASTER_PORT=65535; set GEMINID_MASTER_PORT to a free port");
+    }
+    ++info->master_port;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool RankInfo::OnOneHost() const {
+  return world_size == 1 || local_world_size == world_size || master_address == "localhost" ||
+         master_address == "::1" || master_address.rfind("127.", 0) == 0;
+}
+
+absl::StatusOr<RankInfo> RankInfoFrom(const Environment& environment) {
+  RankInfo info;
+  info.local_world_size = 1;
+  for (const Launcher& launcher : kLaunchers) {
+    if (Get(environment, launcher.rank) == nullptr &&
+        Get(environment, launcher.world_size) == nullptr) {
+      continue;
+    }
+    if (absl::Status s = ReadRanks(environment, launcher, &info); !s.ok()) return s;
+    if (const char* job = Get(environment, launcher.job)) info.job = job;
+    break;
+  }
+  if (const char* job = Get(environment, "GEMINID_JOB_ID")) info.job = job;
+  if (absl::Status s = ReadMaster(environment, &info); !s.ok()) return s;
+  return info;
+}
+
+absl::StatusOr<RankInfo> FromEnvironment() {
+  return RankInfoFrom([](const char* name) { return std::getenv(name); });
+}
+
+}  // namespace geminid::collectives

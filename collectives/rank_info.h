@@ -1,0 +1,44 @@
+// Which rank of which job this process is, as its launcher says.
+#ifndef GEMINID_COLLECTIVES_RANK_INFO_H_
+#define GEMINID_COLLECTIVES_RANK_INFO_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace geminid::collectives {
+
+struct RankInfo {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;            // among the ranks of this host; also the number of its GPU
+  int local_world_size = 0;      // 0: the launcher did not say
+  std::string master_address{};  // of rank 0's host; empty: the launcher did not say
+  uint16_t master_port = 29500;
+  std::string job{};  // keeps the jobs of one user apart; may be empty
+
+  // True when all ranks are known to be on this host.
+  bool OnOneHost() const;
+};
+
+// Returns the value of an environment variable, or null.
+using Environment = std::function<const char*(const char*)>;
+
+// Reads the first of these launchers that has set its variables:
+//   torchrun and by hand  RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
+//   Open MPI              OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
+//   MPICH, Intel MPI      PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
+//   Slurm (srun)          SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_NUM_NODES
+// and MASTER_ADDR and MASTER_PORT beside any of them. GEMINID_MASTER_PORT replaces MASTER_PORT for
+// launchers that use that port themselves; under torchrun's agent store (which does) the default is
+// MASTER_PORT + 1. The job is GEMINID_JOB_ID, or else the launcher's own id.
+// Nothing set: a job of one process. Half set, not a number or contradictory: INVALID_ARGUMENT that
+// names the variable.
+absl::StatusOr<RankInfo> RankInfoFrom(const Environment& environment);
+absl::StatusOr<RankInfo> FromEnvironment();
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_RANK_INFO_H_

@@ -1,0 +1,190 @@
+#include "collectives/gloo/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "collectives/gloo/gloo_communicator.h"
+#include "collectives/gloo/tcp.h"
+
+namespace geminid::collectives {
+namespace {
+
+Frame Hello(int rank, int world_size, const char* job = "job") {
+  return {.type = FrameType::kHello,
+          .rank = rank,
+          .number = world_size,
+          .key = job,
+          .value = kProtocol};
+}
+
+// Two ranks that have met, on connections 10 and 11.
+Coordinator PairThatMet() {
+  Coordinator coordinator(2, "job");
+  EXPECT_TRUE(coordinator.OnFrame(10, Hello(0, 2)).empty());
+  const auto welcomes = coordinator.OnFrame(11, Hello(1, 2));
+  EXPECT_EQ(welcomes.size(), 2u);
+  return coordinator;
+}
+
+std::string RefusalOf(const std::vector<Coordinator::Outgoing>& out) {
+  EXPECT_EQ(out.size(), 1u);
+  if (out.empty()) return "";
+  EXPECT_EQ(out[0].frame.type, FrameType::kRefused);
+  EXPECT_TRUE(out[0].close_after);
+  return out[0].frame.value;
+}
+
+TEST(Coordinator, LastHello_WelcomesAll) {
+  Coordinator coordinator(2, "job");
+  EXPECT_EQ(coordinator.missing_ranks(), (std::vector<int>{0, 1}));
+  EXPECT_TRUE(coordinator.OnFrame(1, Hello(1, 2)).empty());
+  EXPECT_EQ(coordinator.missing_ranks(), std::vector<int>{0});
+  const auto out = coordinator.OnFrame(2, Hello(0, 2));
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].frame.type, FrameType::kWelcome);
+  EXPECT_EQ(out[1].frame.type, FrameType::kWelcome);
+}
+
+TEST(Coordinator, WrongHellos_AreRefusedWithTheReason) {
+  Coordinator coordinator = PairThatMet();
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, Hello(1, 2))).find("already"), std::string::npos);
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, Hello(1, 3))).find("3 ranks"), std::string::npos);
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, Hello(2, 2))).find("rank 2"), std::string::npos);
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, Hello(-1, 2))).find("rank -1"), std::string::npos);
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, Hello(1, 2, "x"))).find("\"x\""), std::string::npos);
+  Frame old = Hello(1, 2);
+  old.value = "geminid-collectives 0";
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, old)).find("protocol"), std::string::npos);
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, {.type = FrameType::kSet})).find("hello"),
+            std::string::npos);
+}
+
+TEST(Coordinator, GetBeforeSet_IsAnsweredBySet) {
+  Coordinator coordinator = PairThatMet();
+  EXPECT_TRUE(coordinator.OnFrame(10, {.type = FrameType::kGet, .key = "a"}).empty());
+  const auto out = coordinator.OnFrame(11, {.type = FrameType::kSet, .key = "a", .value = "1"});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].connection, 10);
+  EXPECT_EQ(out[0].frame, (Frame{.type = FrameType::kValue, .key = "a", .value = "1"}));
+  EXPECT_EQ(coordinator.OnFrame(11, {.type = FrameType::kGet, .key = "a"}).size(), 1u);
+}
+
+TEST(Coordinator, KeysBeyondTheLimit_AreRefused) {
+  Coordinator coordinator = PairThatMet();
+  for (size_t i = 0; i < kMaxKeys; ++i) {
+    coordinator.OnFrame(10, {.type = FrameType::kSet, .key = std::to_string(i)});
+  }
+  EXPECT_NE(
+      RefusalOf(coordinator.OnFrame(10, {.type = FrameType::kSet, .key = "more"})).find("too many"),
+      std::string::npos);
+}
+
+TEST(Coordinator, ClosedWithoutBye_IsADeathForAll) {
+  Coordinator coordinator = PairThatMet();
+  const auto out = coordinator.OnClosed(11);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].connection, 10);
+  EXPECT_EQ(out[0].frame.type, FrameType::kDeath);
+  EXPECT_EQ(out[0].frame.rank, 1);
+}
+
+TEST(Coordinator, ClosedAfterBye_IsNoNews) {
+  Coordinator coordinator = PairThatMet();
+  EXPECT_TRUE(coordinator.OnFrame(11, {.type = FrameType::kBye}).empty());
+  EXPECT_TRUE(coordinator.OnClosed(11).empty());
+}
+
+TEST(Coordinator, DeathBeforeAllCame_IsToldToTheLate) {
+  Coordinator coordinator(2, "job");
+  coordinator.OnFrame(10, Hello(0, 2));
+  coordinator.OnClosed(10);
+  const auto out = coordinator.OnFrame(11, Hello(1, 2));
+  ASSERT_FALSE(out.empty());
+  EXPECT_EQ(out[0].frame.type, FrameType::kDeath);
+}
+
+TEST(Coordinator, FirstFailureOfAGroup_IsTheOnlyOne) {
+  Coordinator coordinator = PairThatMet();
+  const Frame first{.type = FrameType::kFailure, .number = 4, .key = "g", .value = "first"};
+  Frame second = first;
+  second.value = "second";
+  const auto out = coordinator.OnFrame(10, first);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].frame.value, "first");
+  EXPECT_TRUE(coordinator.OnFrame(11, second).empty());
+  second.key = "another group";
+  EXPECT_EQ(coordinator.OnFrame(11, second).size(), 2u);
+}
+
+TEST(FrameReader, BytesOneByOne_GiveTheFrames) {
+  const Frame a{.type = FrameType::kSet, .rank = -2, .number = 1 << 30, .key = "k", .value = "v"};
+  const Frame b{.type = FrameType::kBye};
+  const std::string stream = Encode(a) + Encode(b);
+  FrameReader reader;
+  std::vector<Frame> frames;
+  for (const char byte : stream) {
+    reader.Append(&byte, 1);
+    auto frame = reader.Next();
+    ASSERT_TRUE(frame.ok());
+    if (frame->has_value()) frames.push_back(**frame);
+  }
+  EXPECT_EQ(frames, (std::vector<Frame>{a, b}));
+}
+
+TEST(FrameReader, FieldsBeyondTheLimit_AreRefusedBeforeTheyArrive) {
+  std::string bytes = Encode({.type = FrameType::kSet});
+  bytes[9 + 3] = 1;  // the key's length, 16 MiB
+  FrameReader reader;
+  reader.Append(bytes.data(), bytes.size());
+  EXPECT_EQ(reader.Next().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(FrameReader, Noise_NeverHoldsMoreThanAFrame) {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 2000; ++trial) {
+    FrameReader reader;
+    std::string noise(1 + random() % 64, '\0');
+    for (char& byte : noise) byte = static_cast<char>(random() % 16);
+    reader.Append(noise.data(), noise.size());
+    for (;;) {
+      auto frame = reader.Next();
+      if (!frame.ok() || !frame->has_value()) break;
+      EXPECT_LE((*frame)->key.size() + (*frame)->value.size(), noise.size());
+    }
+  }
+}
+
+TEST(Gloo, MissingRanks_AreNamed) {
+  auto listener = ListenTcp("127.0.0.1", 0);
+  ASSERT_TRUE(listener.ok());
+  GlooOptions options{.connect_timeout = absl::Milliseconds(200)};
+  options.listener = *std::move(listener);
+  const auto status = ConnectGloo(0, 3, std::move(options)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("ranks 1, 2 of 3 did not come"), absl::string_view::npos)
+      << status;
+}
+
+TEST(Gloo, NobodyListens_SaysWhereToLook) {
+  uint16_t port = 0;
+  {
+    auto listener = ListenTcp("127.0.0.1", 0);
+    ASSERT_TRUE(listener.ok());
+    port = *PortOf(listener->get());
+  }
+  const auto status =
+      ConnectGloo(1, 2, {.port = port, .connect_timeout = absl::Milliseconds(100)}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("MASTER_ADDR"), absl::string_view::npos) << status;
+}
+
+TEST(Gloo, PortInUse_SuggestsAnother) {
+  auto listener = ListenTcp("127.0.0.1", 0);
+  ASSERT_TRUE(listener.ok());
+  const auto status = ConnectGloo(0, 2, {.port = *PortOf(listener->get())}).status();
+  EXPECT_NE(status.message().find("GEMINID_MASTER_PORT"), absl::string_view::npos) << status;
+}
+
+}  // namespace
+}  // namespace geminid::collectives

@@ -1,0 +1,202 @@
+// Ranks as processes: results across address spaces, and what happens when one is killed.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/connect.h"
+#include "collectives/gloo/gloo_communicator.h"
+#include "collectives/gloo/tcp.h"
+#include "collectives/shm/shm_communicator.h"
+#include "tests/collectives/forked_ranks.h"
+#include "tests/collectives/world.h"
+
+namespace geminid::collectives {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr absl::Duration kPatience = absl::Seconds(30);  // of operations: no test waits so long
+constexpr std::chrono::seconds kPromptly{2};             // the promise about deaths
+
+// How a child of one group connects. Made in the parent, before the fork.
+class Door {
+ public:
+  virtual ~Door() = default;
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) = 0;
+};
+
+class ShmDoor final : public Door {
+ public:
+  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) override {
+    return ConnectShm(name_, rank, kRanks, {.timeout = kPatience, .connect_timeout = kPatience});
+  }
+
+ private:
+  const std::string name_ = UniqueName();
+};
+
+class GlooDoor final : public Door {
+ public:
+  GlooDoor() : listener_(*ListenTcp("127.0.0.1", 0)), port_(*PortOf(listener_.get())) {}
+  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) override {
+    GlooOptions options{.port = port_, .timeout = kPatience, .connect_timeout = kPatience};
+    if (rank == 0) {
+      options.listener = std::move(listener_);
+    } else {
+      listener_.Reset();  // or the port would outlive rank 0
+    }
+    return ConnectGloo(rank, kRanks, std::move(options));
+  }
+
+ private:
+  UniqueFd listener_;
+  uint16_t port_;
+};
+
+class Processes : public testing::TestWithParam<std::string> {
+ protected:
+  static std::unique_ptr<Door> MakeDoor() {
+    if (GetParam() == "shm") return std::make_unique<ShmDoor>();
+    return std::make_unique<GlooDoor>();
+  }
+};
+
+std::string Text(const absl::Status& status) {
+  return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message());
+}
+
+TEST_P(Processes, AllReduce_IsTheSameOnAll) {
+  auto door = MakeDoor();
+  ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready&) -> std::string {
+    auto c = door->Enter(rank);
+    if (!c.ok()) return Text(c.status());
+    std::vector<double> values(100'000);
+    std::iota(values.begin(), values.end(), rank);
+    if (absl::Status s = (*c)->AllReduce(values, values); !s.ok()) return Text(s);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] != static_cast<double>(3 * i + 3)) return absl::StrCat("wrong at ", i);
+    }
+    return "good";
+  });
+  for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), "good");
+}
+
+// What the survivors do when the victim dies.
+using Operation = absl::Status (*)(Communicator& c, int victim);
+
+void KillWhileTheOthers(std::unique_ptr<Door> door, int victim, Operation operation) {
+  ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+    auto c = door->Enter(rank);
+    if (!c.ok()) return Text(c.status());
+    if (absl::Status s = (*c)->Barrier(); !s.ok()) return Text(s);
+    if (rank == victim) {
+      ready();
+      for (;;) ::pause();
+    }
+    const absl::Status status = operation(**c, victim);
+    // Every later call gives the same answer.
+    return (*c)->Barrier() == status ? Text(status) : "another answer: " + Text((*c)->Barrier());
+  });
+  ranks.AwaitReady(victim);
+  const auto killed = std::chrono::steady_clock::now();
+  ranks.Kill(victim);
+  for (int r = 0; r < kRanks; ++r) {
+    if (r == victim) continue;
+    EXPECT_EQ(ranks.Result(r),
+              absl::StrCat("UNAVAILABLE: rank ", victim,
+                           " died; start it again and connect a new communicator"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, kPromptly);
+}
+
+absl::Status Meet(Communicator& c, int) { return c.Barrier(); }
+absl::Status ReduceMuch(Communicator& c, int) {
+  std::vector<float> values(1'000'000);
+  return c.AllReduce(values, values);
+}
+absl::Status ReceiveFromVictim(Communicator& c, int victim) {
+  std::vector<float> values(10);
+  return c.Receive(values, victim);
+}
+absl::Status ReceiveFromSurvivor(Communicator& c, int victim) {
+  std::vector<float> values(10);
+  int other = 0;
+  while (other == c.Rank() || other == victim) ++other;
+  return c.Receive(values, other);
+}
+
+TEST_P(Processes, KilledRank_EndsBarriers) { KillWhileTheOthers(MakeDoor(), 2, Meet); }
+TEST_P(Processes, KilledRankZero_EndsBarriers) { KillWhileTheOthers(MakeDoor(), 0, Meet); }
+TEST_P(Processes, KilledRank_EndsLongReductions) { KillWhileTheOthers(MakeDoor(), 1, ReduceMuch); }
+TEST_P(Processes, KilledRank_EndsReceivesFromIt) {
+  KillWhileTheOthers(MakeDoor(), 1, ReceiveFromVictim);
+}
+TEST_P(Processes, KilledRank_EndsReceivesFromOthers) {
+  KillWhileTheOthers(MakeDoor(), 2, ReceiveFromSurvivor);
+}
+
+TEST_P(Processes, KilledAmidReductions_NeverGivesAWrongSum) {
+  for (int trial = 0; trial < 6; ++trial) {
+    const int victim = trial % kRanks;
+    auto door = MakeDoor();
+    ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+      auto c = door->Enter(rank);
+      if (!c.ok()) return Text(c.status());
+      std::vector<float> in(50'000), out(50'000);
+      for (int step = 0;; ++step) {
+        std::fill(in.begin(), in.end(), static_cast<float>(step + rank));
+        if (absl::Status s = (*c)->AllReduce(in, out); !s.ok()) return Text(s);
+        const float expected = static_cast<float>(3 * step + 3);
+        if (out != std::vector<float>(out.size(), expected)) return "a wrong sum";
+        if (step == trial && rank == victim) ready();
+      }
+    });
+    ranks.AwaitReady(victim);
+    ranks.Kill(victim);
+    for (int r = 0; r < kRanks; ++r) {
+      if (r == victim) continue;
+      EXPECT_EQ(ranks.Result(r),
+                absl::StrCat("UNAVAILABLE: rank ", victim,
+                             " died; start it again and connect a new communicator"));
+    }
+  }
+}
+
+TEST(ShmProcesses, AllKilled_LeaveTheNameFree) {
+  ShmDoor door;
+  for (int trial = 0; trial < 3; ++trial) {
+    ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+      auto c = door.Enter(rank);
+      if (!c.ok() || !(*c)->Barrier().ok()) return "not connected";
+      ready();
+      for (;;) ::pause();
+    });
+    for (int r = 0; r < kRanks; ++r) ranks.AwaitReady(r);
+    for (int r = 0; r < kRanks; ++r) ranks.Kill(r);
+  }
+}
+
+// The launcher's variables are all there is, as for a user.
+TEST(Connect, FromRankInfo_PicksShmOnOneHost) {
+  const std::string job = UniqueName();
+  ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready&) -> std::string {
+    RankInfo info{.rank = rank,
+                  .world_size = kRanks,
+                  .local_rank = rank,
+                  .local_world_size = kRanks,
+                  .job = job};
+    auto c = Connect(info);
+    if (!c.ok()) return Text(c.status());
+    return absl::StrCat((*c)->BackendName(), " ", Text((*c)->Barrier()));
+  });
+  for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), "shm OK: ");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Processes, testing::Values("shm", "gloo"),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace geminid::collectives

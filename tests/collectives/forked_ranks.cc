@@ -1,0 +1,69 @@
+#include "tests/collectives/forked_ranks.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::collectives {
+
+ForkedRanks::ForkedRanks(int world_size, const Body& body) {
+  for (int rank = 0; rank < world_size; ++rank) {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::pipe(ends), 0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      children_.clear();  // the pipes of the elder children
+      ::close(ends[0]);
+      const int out = ends[1];
+      const std::string result = body(rank, [out] { (void)!::write(out, "!", 1); });
+      (void)!::write(out, result.data(), result.size());
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    children_.push_back({.pid = pid, .pipe = UniqueFd(ends[0])});
+  }
+}
+
+ForkedRanks::~ForkedRanks() {
+  for (size_t rank = 0; rank < children_.size(); ++rank) {
+    Kill(static_cast<int>(rank));
+    if (children_[rank].pid > 0) ::waitpid(children_[rank].pid, nullptr, 0);
+  }
+}
+
+void ForkedRanks::AwaitReady(int rank) {
+  char mark = 0;
+  EXPECT_EQ(::read(children_[static_cast<size_t>(rank)].pipe.get(), &mark, 1), 1);
+  EXPECT_EQ(mark, '!');
+}
+
+void ForkedRanks::Kill(int rank) {
+  const pid_t pid = children_[static_cast<size_t>(rank)].pid;
+  if (pid > 0) ::kill(pid, SIGKILL);
+}
+
+std::string ForkedRanks::Result(int rank) {
+  Child& child = children_[static_cast<size_t>(rank)];
+  std::string result;
+  char bytes[4096];
+  for (;;) {
+    const ssize_t n = ::read(child.pipe.get(), bytes, sizeof(bytes));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    result.append(bytes, static_cast<size_t>(n));
+  }
+  int status = 0;
+  ::waitpid(child.pid, &status, 0);
+  child.pid = -1;
+  if (WIFSIGNALED(status)) result += absl::StrCat("ended by signal ", WTERMSIG(status));
+  return result;
+}
+
+}  // namespace geminid::collectives

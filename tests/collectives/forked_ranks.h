@@ -1,0 +1,42 @@
+// Ranks as real processes, which a test can kill.
+#ifndef GEMINID_TESTS_COLLECTIVES_FORKED_RANKS_H_
+#define GEMINID_TESTS_COLLECTIVES_FORKED_RANKS_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "collectives/unique_fd.h"
+
+namespace geminid::collectives {
+
+// Forks one child per rank. Make it before the test starts any thread.
+class ForkedRanks {
+ public:
+  // Tells the parent that the rank has come to a certain point.
+  using Ready = std::function<void()>;
+  // Runs in the child; what it returns is the child's result.
+  using Body = std::function<std::string(int rank, const Ready& ready)>;
+
+  ForkedRanks(int world_size, const Body& body);
+  // Kills and reaps whoever is left.
+  ~ForkedRanks();
+
+  void AwaitReady(int rank);
+  void Kill(int rank);
+  // Waits for the child's end; "ended by signal 9" behind the result if it was killed.
+  std::string Result(int rank);
+
+ private:
+  struct Child {
+    pid_t pid = -1;
+    UniqueFd pipe{};  // one '!' when ready, then the result
+  };
+  std::vector<Child> children_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TESTS_COLLECTIVES_FORKED_RANKS_H_

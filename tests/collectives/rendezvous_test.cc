@@ -1,0 +1,112 @@
+#include "collectives/shm/rendezvous.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+
+#include "collectives/connect.h"
+#include "collectives/shm/segment.h"
+#include "collectives/shm/seqpacket.h"
+#include "collectives/shm/shm_communicator.h"
+#include "tests/collectives/world.h"
+
+namespace geminid::collectives {
+namespace {
+
+constexpr absl::Duration kShort = absl::Milliseconds(200);
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+TEST(Rendezvous, MissingRanks_AreNamed) {
+  const auto status = ConnectShm(UniqueName(), 0, 3, {.connect_timeout = kShort}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("ranks 1, 2 of 3 did not come"), absl::string_view::npos)
+      << status;
+}
+
+TEST(Rendezvous, MissingRankZero_IsNamed) {
+  const auto status = ConnectShm(UniqueName(), 1, 2, {.connect_timeout = kShort}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("rank 0 did not come"), absl::string_view::npos) << status;
+}
+
+TEST(Rendezvous, StrangersAreRefused_AndTheGroupStillMeets) {
+  const std::string name = UniqueName();
+  auto zero = std::async(std::launch::async,
+                         [&] { return ConnectShm(name, 0, 2, {.connect_timeout = kLong}); });
+  const auto wrong_size = ConnectShm(name, 1, 3, {.connect_timeout = kLong}).status();
+  EXPECT_EQ(wrong_size.code(), absl::StatusCode::kInvalidArgument) << wrong_size;
+  EXPECT_NE(wrong_size.message().find("3 ranks, rank 0 says 2"), absl::string_view::npos)
+      << wrong_size;
+  auto socket = ConnectAbstract(name);
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  const char noise[] = "not a hello";
+  EXPECT_TRUE(SendRecord(socket->get(), std::as_bytes(std::span(noise)), {}).ok());
+  auto one = ConnectShm(name, 1, 2, {.connect_timeout = kLong});
+  EXPECT_TRUE(one.ok()) << one.status();
+  auto first = zero.get();
+  EXPECT_TRUE(first.ok()) << first.status();
+}
+
+TEST(Rendezvous, SecondRankZero_IsToldWhy) {
+  const std::string name = UniqueName();
+  auto listener = ListenAbstract(name, 1);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const auto status = ConnectShm(name, 0, 2, {.connect_timeout = kShort}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(status.message().find("GEMINID_JOB_ID"), absl::string_view::npos) << status;
+}
+
+TEST(Segment, ForeignMemory_IsRefused) {
+  auto segment = Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4096});
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  auto again = [&] { return UniqueFd(::dup(segment->fd())); };
+  EXPECT_TRUE(Segment::Open(again(), 2).ok());
+  EXPECT_EQ(Segment::Open(again(), 3).status().code(), absl::StatusCode::kInvalidArgument);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  UniqueFd read_end(ends[0]), write_end(ends[1]);
+  EXPECT_EQ(Segment::Open(std::move(read_end), 2).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  // A damaged header, byte by byte.
+  std::vector<char> header(64);
+  ASSERT_EQ(::pread(segment->fd(), header.data(), header.size(), 0), 64);
+  for (size_t i = 0; i < 20; ++i) {
+    std::vector<char> damaged = header;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x40);
+    ASSERT_EQ(::pwrite(segment->fd(), damaged.data(), damaged.size(), 0), 64);
+    EXPECT_FALSE(Segment::Open(again(), 2).ok()) << "byte " << i;
+  }
+}
+
+TEST(Segment, UnreasonableShape_IsRefused) {
+  EXPECT_FALSE(Segment::Create({.world_size = 0, .slots = 2, .piece_bytes = 4096}).ok());
+  EXPECT_FALSE(Segment::Create({.world_size = 129, .slots = 2, .piece_bytes = 1 << 20}).ok());
+  EXPECT_FALSE(Segment::Create({.world_size = 2, .slots = 1, .piece_bytes = 4096}).ok());
+  EXPECT_FALSE(Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4097}).ok());
+  EXPECT_FALSE(Segment::Create({.world_size = 128, .slots = 2, .piece_bytes = 4096}).ok());
+}
+
+TEST(Connect, OneProcess_NeedsNobody) {
+  auto c = Connect(RankInfo{});
+  ASSERT_TRUE(c.ok()) << c.status();
+  std::vector<float> values = {1, 2};
+  EXPECT_EQ((*c)->AllReduce(values, values), absl::OkStatus());
+  EXPECT_EQ((*c)->WorldSize(), 1);
+}
+
+TEST(Connect, SeveralHostsWithoutMaster_IsRefused) {
+  const auto status = Connect(RankInfo{.rank = 1, .world_size = 2}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("MASTER_ADDR"), absl::string_view::npos) << status;
+}
+
+TEST(Connect, BackendNames_AreParsed) {
+  EXPECT_EQ(*ParseBackend("auto"), BackendChoice::kAuto);
+  EXPECT_EQ(*ParseBackend("shm"), BackendChoice::kShm);
+  EXPECT_EQ(*ParseBackend("gloo"), BackendChoice::kGloo);
+  EXPECT_FALSE(ParseBackend("nccl").ok());
+}
+
+}  // namespace
+}  // namespace geminid::collectives

@@ -75,10 +75,10 @@ absl::StatusOr<std::vector<std::string>> Engine::Explain(SessionId id, ChunkId c
   }
   const ChunkStatus status = StatusOf(*chunk);
   std::vector<std::string> lines;
-  lines.push_back(absl::StrCat("Chunk ", shm::Index(chunk_id), " \"", chunk->name, "\" is a ",
-                               shm::Name(chunk->kind), " of ", text::FormatBytes(chunk->bytes),
-                               " in state ", shm::Name(status.state), ", of job ",
-                               session->spec.job, " rank ", session->spec.rank, "."));
+  lines.push_back(absl::StrCat("Chunk ", shm::Index(chunk_id), " \"", chunk->name, "\" of job ",
+                               session->spec.job, " rank ", session->spec.rank, ": ",
+                               shm::Name(chunk->kind), ", ", text::FormatBytes(chunk->bytes),
+                               ", state ", shm::Name(status.state), "."));
   lines.push_back(WhereHome(chunk->pool, chunk->home_offset, status));
   lines.push_back(WhereDevice(status));
   const TicketId ticket = manifest_.Transfer(chunk->record);

@@ -23,7 +23,6 @@ struct TransferScheduler::Waiting {
 struct TransferScheduler::Session {
   uint32_t weight = 1;
   uint16_t moment = 0;
-  uint64_t next_ticket = 1;
   uint64_t queued = 0;
   // By destination, in order of arrival: only the first of each may be granted. No empty queues.
   std::map<ChunkId, std::deque<Waiting>> queues;
@@ -141,7 +140,7 @@ TransferScheduler::Candidate TransferScheduler::Next(Direction direction, Time n
 
 Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& chosen, Time now) {
   Ticket ticket{.session = id,
-                .id = TicketId{session->next_ticket++},
+                .id = TicketId{next_ticket_++},
                 .completion_index = session->free_indices.back(),
                 .granted_at = now,
                 .request = chosen.request};

@@ -154,6 +154,8 @@ class TransferScheduler {
   TransferTotals totals_;
   uint64_t overdue_tickets_ = 0;
   uint64_t next_arrival_ = 0;
+  // Over all sessions, so that not even a session that was reopened sees one twice.
+  uint64_t next_ticket_ = 1;
 };
 
 }  // namespace geminid::core

@@ -1,0 +1,112 @@
+#include "daemon/core/chunk_states.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace geminid::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ChunkState kFree = ChunkState::kFree;
+constexpr ChunkState kHold = ChunkState::kHold;
+constexpr ChunkState kCompute = ChunkState::kCompute;
+constexpr ChunkState kAfterBackward = ChunkState::kHoldAfterBackward;
+constexpr ChunkState kReady = ChunkState::kReadyForReduce;
+
+TEST(ChunkStates, AllPairs_NineAreLegal) {
+  const std::set<std::pair<ChunkState, ChunkState>> legal = {{kFree, kHold},
+                                                             {kFree, kCompute},
+                                                             {kHold, kFree},
+                                                             {kHold, kCompute},
+                                                             {kCompute, kHold},
+                                                             {kCompute, kAfterBackward},
+                                                             {kAfterBackward, kCompute},
+                                                             {kAfterBackward, kReady},
+                                                             {kReady, kHold}};
+  ASSERT_EQ(legal.size(), 9u);
+  for (int from = 0; from < shm::kChunkStates; ++from) {
+    for (int to = 0; to < shm::kChunkStates; ++to) {
+      const auto a = static_cast<ChunkState>(from);
+      const auto b = static_cast<ChunkState>(to);
+      const absl::Status status = CheckTransition("w", a, b);
+      EXPECT_EQ(status.ok(), legal.count({a, b}) == 1) << shm::Name(a) << " to " << shm::Name(b);
+      if (!status.ok()) {
+        EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      }
+    }
+  }
+}
+
+TEST(ChunkStates, IllegalTransition_NamesChunkAndStates) {
+  const std::string text(CheckTransition("layer.7.weight", kHold, kReady).message());
+  EXPECT_THAT(text, HasSubstr("layer.7.weight"));
+  EXPECT_THAT(text, HasSubstr("HOLD and may not become READY_FOR_REDUCE"));
+  EXPECT_THAT(text, HasSubstr("it may become FREE or COMPUTE"));
+}
+
+TEST(ChunkStates, UnknownState_IsInvalid) {
+  for (const int value : {5, 17, 255}) {
+    EXPECT_EQ(CheckTransition("w", kHold, static_cast<ChunkState>(value)).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(TensorStates, Transition_MovesOneCount) {
+  TensorStates states(3);
+  EXPECT_EQ(states.Count(kFree), 3u);
+  ASSERT_TRUE(states.Transition("c", 1, kHold).ok());
+  EXPECT_EQ(states.Count(kFree), 2u);
+  EXPECT_EQ(states.Count(kHold), 1u);
+  EXPECT_EQ(states.state(1), kHold);
+}
+
+TEST(TensorStates, IllegalOrUnknown_ChangesNothing) {
+  TensorStates states(2);
+  EXPECT_EQ(states.Transition("c", 0, kReady).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(states.Transition("c", 2, kHold).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(states.Count(kFree), 2u);
+}
+
+// A chunk of two tensors through one training step.
+TEST(TensorStates, OneStep_ReleaseAndReduceWhenAllAgree) {
+  TensorStates states(2);
+  const auto move = [&states](uint32_t tensor, ChunkState to) {
+    ASSERT_TRUE(states.Transition("c", tensor, to).ok());
+  };
+  move(0, kHold);
+  EXPECT_FALSE(states.can_release());
+  move(1, kHold);
+  EXPECT_TRUE(states.can_release());
+  EXPECT_EQ(states.Rollup(), kHold);
+  move(0, kCompute);
+  EXPECT_FALSE(states.can_release());
+  EXPECT_EQ(states.Rollup(), kCompute);
+  move(0, kAfterBackward);
+  EXPECT_TRUE(states.can_release());
+  EXPECT_EQ(states.Rollup(), kAfterBackward);
+  move(0, kReady);
+  EXPECT_FALSE(states.can_release());
+  EXPECT_FALSE(states.can_reduce());
+  EXPECT_EQ(states.Rollup(), kAfterBackward);
+  move(1, kCompute);
+  move(1, kAfterBackward);
+  move(1, kReady);
+  EXPECT_TRUE(states.can_reduce());
+  EXPECT_EQ(states.Rollup(), kReady);
+  move(0, kHold);
+  EXPECT_FALSE(states.can_reduce());
+}
+
+TEST(TensorStates, NoTensors_NothingToReduce) {
+  const TensorStates states(0);
+  EXPECT_FALSE(states.can_reduce());
+  EXPECT_TRUE(states.can_release());
+}
+
+}  // namespace
+}  // namespace geminid::core

@@ -1,0 +1,153 @@
+#include "daemon/core/manifest.h"
+
+#include <cstring>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace geminid::core {
+namespace {
+
+struct alignas(64) Block {
+  std::byte bytes[64];
+};
+
+class ManifestTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kRecords = 8;
+
+  std::span<std::byte> memory() { return {blocks_.front().bytes, blocks_.size() * sizeof(Block)}; }
+  static ChunkIdentity Identity(uint32_t chunk) {
+    return {.session = SessionId{3},
+            .chunk = ChunkId{chunk},
+            .kind = ChunkKind::kExpAvg,
+            .bytes = 1000 + chunk,
+            .pool = PoolId{9},
+            .home_offset = 64 * chunk};
+  }
+
+  std::vector<Block> blocks_ = std::vector<Block>(kRecords + 2);
+};
+
+TEST_F(ManifestTest, BytesFor_IsTwoSuperblocksAndTheRecords) {
+  EXPECT_EQ(Manifest::BytesFor(kRecords), memory().size());
+}
+
+TEST_F(ManifestTest, Status_SurvivesItsWord) {
+  const ChunkStatus status{.residency = shm::Residency::kEvicting,
+                           .state = shm::ChunkState::kReadyForReduce,
+                           .valid = ValidLocation::kDevice,
+                           .dirty = true,
+                           .generation = shm::kGenerationMask,
+                           .slot = shm::kSlotMask};
+  EXPECT_EQ(ChunkStatus::Decode(status.Encode()), status);
+  EXPECT_EQ(ChunkStatus::Decode(ChunkStatus{}.Encode()), ChunkStatus{});
+  EXPECT_EQ(status.device_offset(), uint64_t{shm::kSlotMask} * shm::kSlotBytes);
+  const shm::StateWord published = shm::StateWord::Decode(status.Published());
+  EXPECT_EQ(published.residency, status.residency);
+  EXPECT_EQ(published.generation, status.generation);
+  EXPECT_EQ(published.slot, status.slot);
+}
+
+TEST_F(ManifestTest, Add_IsReadBack) {
+  Manifest manifest = *Manifest::Create(memory(), 5);
+  EXPECT_EQ(manifest.epoch(), 5u);
+  const RecordIndex index = *manifest.Add(Identity(4), {.generation = 77});
+  const ChunkIdentity identity = manifest.Identity(index);
+  EXPECT_EQ(identity.session, SessionId{3});
+  EXPECT_EQ(identity.chunk, ChunkId{4});
+  EXPECT_EQ(identity.kind, ChunkKind::kExpAvg);
+  EXPECT_EQ(identity.bytes, 1004u);
+  EXPECT_EQ(identity.pool, PoolId{9});
+  EXPECT_EQ(identity.home_offset, 256u);
+  EXPECT_EQ(manifest.Status(index).generation, 77u);
+  manifest.CountLoad(index);
+  manifest.CountLoad(index);
+  manifest.CountDrop(index);
+  EXPECT_EQ(manifest.Loads(index), 2u);
+  EXPECT_EQ(manifest.Drops(index), 1u);
+}
+
+TEST_F(ManifestTest, AllRecordsTaken_IsRefusedUntilOneIsRemoved) {
+  Manifest manifest = *Manifest::Create(memory(), 1);
+  std::vector<RecordIndex> taken;
+  for (uint32_t i = 0; i < kRecords; ++i) taken.push_back(*manifest.Add(Identity(i), {}));
+  EXPECT_EQ(manifest.Add(Identity(9), {}).status().code(), absl::StatusCode::kResourceExhausted);
+  manifest.Remove(taken[3]);
+  EXPECT_EQ(manifest.used_records(), kRecords - 1);
+  EXPECT_EQ(*manifest.Add(Identity(9), {}), taken[3]);
+}
+
+TEST_F(ManifestTest, Open_FindsRecordsAndNeverRepeatsAnId) {
+  SessionId last_session{};
+  PoolId last_pool{};
+  RecordIndex kept{};
+  {
+    Manifest manifest = *Manifest::Create(memory(), 1);
+    for (int i = 0; i < 5; ++i) last_session = manifest.NewSessionId();
+    for (int i = 0; i < 3; ++i) last_pool = manifest.NewPoolId();
+    const RecordIndex removed = *manifest.Add(Identity(1), {});
+    kept = *manifest.Add(Identity(2), {.state = shm::ChunkState::kHold, .slot = 12});
+    manifest.SetTransfer(kept, TicketId{44});
+    manifest.Remove(removed);
+  }
+  absl::StatusOr<Manifest> reopened = Manifest::Open(memory());
+  ASSERT_TRUE(reopened.ok()) << reopened.status();
+  EXPECT_EQ(reopened->epoch(), 2u);
+  ASSERT_EQ(reopened->Used(), std::vector<RecordIndex>{kept});
+  EXPECT_EQ(reopened->Identity(kept).chunk, ChunkId{2});
+  EXPECT_EQ(reopened->Status(kept).slot, 12u);
+  EXPECT_EQ(reopened->Transfer(kept), TicketId{44});
+  EXPECT_GT(reopened->NewSessionId(), last_session);
+  EXPECT_GT(reopened->NewPoolId(), last_pool);
+  EXPECT_EQ(reopened->lost_records(), 0u);
+}
+
+// The newest superblock is torn at every possible length: the older one must then count.
+TEST_F(ManifestTest, TornSuperblock_OlderOneCounts) {
+  Manifest manifest = *Manifest::Create(memory(), 1);
+  manifest.NewSessionId();
+  const std::vector<Block> before = blocks_;
+  manifest.NewSessionId();
+  const std::vector<Block> after = blocks_;
+  constexpr size_t kWritten = 48;  // what the checksum covers, and the checksum
+  for (size_t torn = 0; torn <= kWritten; ++torn) {
+    blocks_ = before;
+    for (size_t i = 0; i < 2; ++i) std::memcpy(blocks_[i].bytes, after[i].bytes, torn);
+    absl::StatusOr<Manifest> reopened = Manifest::Open(memory());
+    ASSERT_TRUE(reopened.ok()) << torn;
+    const uint64_t next = shm::Value(reopened->NewSessionId());
+    EXPECT_TRUE(next == 2 || next == 3) << torn;
+  }
+}
+
+TEST_F(ManifestTest, NoValidSuperblock_IsDataLoss) {
+  ASSERT_TRUE(Manifest::Create(memory(), 1).ok());
+  blocks_[0].bytes[20] ^= std::byte{1};
+  blocks_[1].bytes[20] ^= std::byte{1};
+  EXPECT_EQ(Manifest::Open(memory()).status().code(), absl::StatusCode::kDataLoss);
+  std::memset(blocks_[0].bytes, 0, 128);
+  EXPECT_EQ(Manifest::Open(memory()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ManifestTest, SenselessRecord_IsClearedAndCounted) {
+  {
+    Manifest manifest = *Manifest::Create(memory(), 1);
+    ASSERT_TRUE(manifest.Add(Identity(1), {}).ok());
+    ASSERT_TRUE(manifest.Add(Identity(2), {}).ok());
+  }
+  blocks_[2].bytes[12] = std::byte{0xff};  // the kind of the first record
+  absl::StatusOr<Manifest> reopened = Manifest::Open(memory());
+  ASSERT_TRUE(reopened.ok());
+  EXPECT_EQ(reopened->lost_records(), 1u);
+  ASSERT_EQ(reopened->Used().size(), 1u);
+  EXPECT_EQ(reopened->Identity(reopened->Used()[0]).chunk, ChunkId{2});
+}
+
+TEST_F(ManifestTest, BadMemory_IsRefused) {
+  EXPECT_FALSE(Manifest::Create(memory().subspan(0, 128), 1).ok());
+  EXPECT_FALSE(Manifest::Create(memory().subspan(8), 1).ok());
+}
+
+}  // namespace
+}  // namespace geminid::core

@@ -54,7 +54,7 @@ v1::Config BuiltIn() {
 
 struct Place {
   std::string origin;  // for `Origin`
-  std::string where;   // for messages
+  std::string where;   // for messages; a built-in value has nothing wrong
 };
 
 // Merges the sources key by key and remembers the places.
@@ -164,7 +164,10 @@ class Checker {
 
  private:
   void Problem(const std::string& key, const std::string& problem) {
-    problems_.push_back(absl::StrCat(merger_.PlaceOf(key).where, ": ", key, ": ", problem));
+    const Place place = merger_.PlaceOf(key);
+    // A flag and a variable name their key themselves.
+    const bool in_file = absl::StartsWith(place.origin, "file ");
+    problems_.push_back(absl::StrCat(place.where, ": ", in_file ? key + ": " : "", problem));
   }
 
   std::optional<uint64_t> Size(const std::string& key, const std::string& text) {

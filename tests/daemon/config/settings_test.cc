@@ -1,0 +1,158 @@
+#include "daemon/config/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::config {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class SettingsTest : public ::testing::Test {
+ protected:
+  SettingsTest() {
+    sources_.environment = [this](const std::string& name) -> std::optional<std::string> {
+      const auto found = environment_.find(name);
+      if (found == environment_.end()) return std::nullopt;
+      return found->second;
+    };
+  }
+
+  std::string WriteFile(const std::string& text) {
+    const std::string path = folder_.path() + "/g.textproto";
+    std::ofstream(path) << text;
+    sources_.config_path = path;
+    return path;
+  }
+
+  std::string Error() { return std::string(ResolveSettings(sources_).status().message()); }
+
+  static Origin OriginOf(const Settings& settings, const std::string& key) {
+    for (const Origin& origin : settings.origins) {
+      if (origin.key == key) return origin;
+    }
+    return {};
+  }
+
+  geminid::testing::TemporaryFolder folder_;
+  std::map<std::string, std::string> environment_;
+  SettingsSources sources_;
+};
+
+TEST_F(SettingsTest, Nothing_GivesTheBuiltIn) {
+  absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->socket, "/run/geminid/geminid.sock");
+  EXPECT_EQ(settings->socket_mode, 0660u);
+  EXPECT_EQ(settings->keep_time, absl::Minutes(10));
+  EXPECT_FALSE(settings->host_bytes.has_value());
+  EXPECT_EQ(settings->metrics_host, "");
+  EXPECT_EQ(settings->bytes_in_flight, uint64_t{64} << 20);
+  EXPECT_EQ(OriginOf(*settings, "socket").origin, "built-in");
+}
+
+TEST_F(SettingsTest, Precedence_FlagEnvironmentFileBuiltIn) {
+  const std::string path = WriteFile(
+      "config_version: 1\nsocket: \"/f\"\nlog_level: \"debug\"\nhost_memory: \"1GiB\"\n"
+      "huge_pages: false\n");
+  environment_ = {{"GEMINID_SOCKET", "/e"}, {"GEMINID_LOG_LEVEL", "error"}};
+  sources_.flags = {{"socket", "/g"}};
+  absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->socket, "/g");
+  EXPECT_EQ(settings->log_level, os::LogLevel::kError);
+  EXPECT_EQ(settings->host_bytes, uint64_t{1} << 30);
+  EXPECT_FALSE(settings->huge_pages);
+  EXPECT_EQ(OriginOf(*settings, "socket").origin, "flag --socket");
+  EXPECT_EQ(OriginOf(*settings, "log_level").origin, "environment GEMINID_LOG_LEVEL");
+  EXPECT_EQ(OriginOf(*settings, "host_memory").origin, "file " + path + ":4");
+  EXPECT_EQ(OriginOf(*settings, "huge_pages").value, "false");
+  EXPECT_EQ(OriginOf(*settings, "huge_pages").origin, "file " + path + ":5");
+  EXPECT_EQ(OriginOf(*settings, "keep_time").origin, "built-in");
+  EXPECT_EQ(settings->effective.socket(), "/g");
+}
+
+TEST_F(SettingsTest, FileOfTheEnvironment_IsReadUnlessAFlagNamesOne) {
+  const std::string path = WriteFile("config_version: 1 socket: \"/f\"");
+  sources_.config_path = "";
+  environment_ = {{"GEMINID_CONFIG", path}};
+  absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->socket, "/f");
+}
+
+TEST_F(SettingsTest, BadValuesInAFile_AreAllReportedWithTheirPlaces) {
+  const std::string path = WriteFile(
+      "config_version: 2\nhost_memory: \"64GB/s\"\n  keep_time: \"-1s\"\nlog_level: \"inof\"\n"
+      "socket_mode: 660\nmetrics_listen: \"localhost\"\ntickets_in_flight: 33\n"
+      "quotas {\n  tenant: \"bob\"\n}\n");
+  const std::string error = Error();
+  EXPECT_THAT(error, HasSubstr(path + ":1:1: config_version: 2 is not known"));
+  EXPECT_THAT(error, HasSubstr(path + ":2:1: host_memory: '64GB/s' is not a size"));
+  EXPECT_THAT(error, HasSubstr(path + ":3:3: keep_time: '-1s' is not a time"));
+  EXPECT_THAT(error, HasSubstr(path + ":4:1: log_level: 'inof' is not debug"));
+  EXPECT_THAT(error, HasSubstr("did you mean 'info'?"));
+  EXPECT_THAT(error, HasSubstr(path + ":5:1: socket_mode: 660 is not a permission"));
+  EXPECT_THAT(error, HasSubstr(path + ":6:1: metrics_listen: 'localhost' is not ADDRESS:PORT"));
+  EXPECT_THAT(error, HasSubstr(path + ":7:1: tickets_in_flight: 33 is not from 1 to 32"));
+  EXPECT_THAT(error, HasSubstr(path + ":9:3: quotas[0].tenant: tenant 'bob' is not uid:NUMBER"));
+}
+
+TEST_F(SettingsTest, BadFlag_IsNamed) {
+  sources_.flags = {{"host_memory", "-1"}};
+  EXPECT_THAT(Error(), StartsWith("flag --host-memory: '-1' is not a size: a sign is not allowed"));
+}
+
+TEST_F(SettingsTest, BadEnvironment_IsNamed) {
+  environment_ = {{"GEMINID_HOST_MEMORY", "lots"}};
+  EXPECT_THAT(Error(), StartsWith("environment GEMINID_HOST_MEMORY: 'lots' is not a size"));
+}
+
+TEST_F(SettingsTest, SocketPath_LeavesRoomForTheAttachSocket) {
+  sources_.flags = {{"socket", "/" + std::string(99, 'x')}};
+  EXPECT_TRUE(ResolveSettings(sources_).ok());
+  sources_.flags = {{"socket", "/" + std::string(100, 'x')}};
+  EXPECT_THAT(Error(), HasSubstr("the path has 101 characters; at most 100"));
+}
+
+TEST_F(SettingsTest, MetricsListen_Forms) {
+  sources_.flags = {{"metrics_listen", "127.0.0.1:9464"}};
+  absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->metrics_host, "127.0.0.1");
+  EXPECT_EQ(settings->metrics_port, 9464);
+  sources_.flags = {{"metrics_listen", "[::1]:0"}};
+  settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->metrics_host, "::1");
+  for (const char* bad : {"9464", ":9464", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1"}) {
+    sources_.flags = {{"metrics_listen", bad}};
+    EXPECT_FALSE(ResolveSettings(sources_).ok()) << bad;
+  }
+}
+
+TEST_F(SettingsTest, Quotas_AreParsedAndUnique) {
+  WriteFile(
+      "config_version: 1 quotas { tenant: \"*\" host_memory: \"4GiB\" } "
+      "quotas { tenant: \"uid:7\" device_memory: \"1GiB\" }");
+  absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  ASSERT_EQ(settings->quotas.size(), 2u);
+  EXPECT_EQ(settings->quotas[0].host_bytes, uint64_t{4} << 30);
+  EXPECT_FALSE(settings->quotas[0].device_bytes.has_value());
+  WriteFile("config_version: 1 quotas { tenant: \"*\" } quotas { tenant: \"*\" }");
+  EXPECT_THAT(Error(), HasSubstr("'*' is given twice"));
+}
+
+TEST_F(SettingsTest, ConfigVersionOfZeroInAFile_IsRefused) {
+  WriteFile("config_version: 0");
+  EXPECT_THAT(Error(), HasSubstr("config_version: 0 is not known"));
+}
+
+}  // namespace
+}  // namespace geminid::config

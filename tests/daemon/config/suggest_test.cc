@@ -1,0 +1,24 @@
+#include "daemon/config/suggest.h"
+
+#include <gtest/gtest.h>
+
+namespace geminid::config {
+namespace {
+
+TEST(Suggest, EditDistance_KnownPairs) {
+  EXPECT_EQ(EditDistance("", ""), 0);
+  EXPECT_EQ(EditDistance("abc", ""), 3);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+  EXPECT_EQ(EditDistance("sokcet", "socket"), 1);
+}
+
+TEST(Suggest, DidYouMean_OnlyWhenNear) {
+  const std::vector<std::string> known = {"socket", "socket_mode", "log_level"};
+  EXPECT_EQ(DidYouMean("sokcet", known), "; did you mean 'socket'?");
+  EXPECT_EQ(DidYouMean("loglevel", known), "; did you mean 'log_level'?");
+  EXPECT_EQ(DidYouMean("banana", known), "");
+  EXPECT_EQ(DidYouMean(std::string(100000, 'x'), known), "");
+}
+
+}  // namespace
+}  // namespace geminid::config

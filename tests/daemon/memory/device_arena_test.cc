@@ -1,0 +1,29 @@
+#include "daemon/memory/device_arena.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace geminid::memory {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(DeviceArena, SlabSizes_AreExactAndBounded) {
+  EXPECT_THAT(SlabSizes(0, 10), IsEmpty());
+  EXPECT_THAT(SlabSizes(10, 10), ElementsAre(10u));
+  EXPECT_THAT(SlabSizes(25, 10), ElementsAre(10u, 10u, 5u));
+  EXPECT_THAT(SlabSizes(kMaxSlabBytes + kPageBytes), ElementsAre(kMaxSlabBytes, kPageBytes));
+}
+
+TEST(DeviceArena, Create_MakesTheSlabs) {
+  absl::StatusOr<DeviceArena> arena =
+      DeviceArena::Create("test", 5 * kPageBytes, os::ReadMachine(), nullptr);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_EQ(arena->bytes(), 5 * kPageBytes);
+  ASSERT_EQ(arena->slabs().size(), 1u);
+  EXPECT_EQ(arena->slabs()[0].bytes(), 5 * kPageBytes);
+}
+
+}  // namespace
+}  // namespace geminid::memory

@@ -1,0 +1,67 @@
+#include "daemon/os/event_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+
+#include <thread>
+
+#include "daemon/os/event.h"
+
+namespace geminid::os {
+namespace {
+
+TEST(EventLoop, Watch_CallsWhenReadable) {
+  absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  absl::StatusOr<Fd> event = CreateEvent();
+  ASSERT_TRUE(event.ok());
+  int calls = 0;
+  ASSERT_TRUE((*loop)
+                  ->Watch(event->get(), EPOLLIN,
+                          [&](uint32_t) {
+                            ++calls;
+                            Clear(*event);
+                          })
+                  .ok());
+  (*loop)->RunOnce(0);
+  EXPECT_EQ(calls, 0);
+  Signal(*event);
+  (*loop)->RunOnce(0);
+  (*loop)->RunOnce(0);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(EventLoop, Unwatch_WithinAnotherCallbackOfTheSameRound_IsNotCalled) {
+  absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  absl::StatusOr<Fd> a = CreateEvent();
+  absl::StatusOr<Fd> b = CreateEvent();
+  ASSERT_TRUE(a.ok() && b.ok());
+  EventLoop::WatchId ids[2] = {};
+  int calls = 0;
+  const auto end_both = [&](uint32_t) {
+    ++calls;
+    (*loop)->Unwatch(ids[0]);
+    (*loop)->Unwatch(ids[1]);
+  };
+  ids[0] = *(*loop)->Watch(a->get(), EPOLLIN, end_both);
+  ids[1] = *(*loop)->Watch(b->get(), EPOLLIN, end_both);
+  Signal(*a);
+  Signal(*b);
+  (*loop)->RunOnce(0);
+  (*loop)->RunOnce(0);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(EventLoop, Post_FromAnotherThread_WakesAndRuns) {
+  absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  bool ran = false;
+  std::thread poster([&] { (*loop)->Post([&] { ran = true; }); });
+  while (!ran) (*loop)->RunOnce(-1);
+  poster.join();
+  EXPECT_TRUE(ran);
+}
+
+}  // namespace
+}  // namespace geminid::os

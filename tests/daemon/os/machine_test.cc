@@ -1,0 +1,48 @@
+#include "daemon/os/machine.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace geminid::os {
+namespace {
+
+TEST(Machine, KilobytesField_ReadsTheNamedLine) {
+  const std::string text = "MemTotal:       24593012 kB\nMemFree: 12 kB\nHugePages_Free:    0\n";
+  EXPECT_EQ(KilobytesField(text, "MemTotal"), uint64_t{24593012} * 1024);
+  EXPECT_EQ(KilobytesField(text, "MemFree"), uint64_t{12} * 1024);
+  EXPECT_EQ(KilobytesField(text, "Mem"), std::nullopt);
+  EXPECT_EQ(KilobytesField(text, "HugePages_Free"), std::nullopt);
+  EXPECT_EQ(KilobytesField("", "MemTotal"), std::nullopt);
+}
+
+TEST(Machine, BracketedWord_IsTheChosenOne) {
+  EXPECT_EQ(BracketedWord("always inherit advise [never]\n"), "never");
+  EXPECT_EQ(BracketedWord("[always] madvise never"), "always");
+  EXPECT_EQ(BracketedWord("nothing"), "");
+}
+
+TEST(Machine, Read_AgreesWithSysconf) {
+  const Machine machine = ReadMachine();
+  const auto expected = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  EXPECT_EQ(machine.ram_bytes, expected);
+  EXPECT_GE(machine.numa_nodes, 1);
+  EXPECT_LE(AvailableMemoryBytes(), machine.ram_bytes);
+}
+
+TEST(Machine, Facts_SayWhyNot) {
+  Machine machine;
+  machine.huge_pages.shmem_enabled = "never";
+  for (const MachineFact& fact : Facts(machine, true)) {
+    if (fact.name != "huge pages") continue;
+    EXPECT_FALSE(fact.in_use);
+    EXPECT_NE(fact.why_not, "");
+  }
+  machine.huge_pages.shmem_on_advice = true;
+  for (const MachineFact& fact : Facts(machine, true)) {
+    EXPECT_TRUE(fact.in_use || fact.name != "huge pages");
+  }
+}
+
+}  // namespace
+}  // namespace geminid::os

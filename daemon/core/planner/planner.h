@@ -20,8 +20,10 @@ namespace geminid::planner {
 //
 // Errors: INVALID_ARGUMENT for a malformed trace or option; RESOURCE_EXHAUSTED if the chunks of one
 // moment do not fit beside its workspace (or under kDevice all chunks beside the largest
-// workspace), with the moment, the bytes, and the smallest arena that would do. Cost: O((uses +
-// moments) log) for each of at most a dozen candidate plans.
+// workspace), with the moment, the bytes, and the smallest arena that would do.
+//
+// Cost: O((uses + moments) log) for each of at most some twenty candidate plans, usually one to
+// three; tools/bench/planner_bench.cc measures it.
 absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options);
 
 }  // namespace geminid::planner

@@ -1,8 +1,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/accumulate/accumulate_host.cc"
-#include "hwy/foreach_target.h"  // must come before highway.h
 #include <cmath>
 
+#include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/accumulate/accumulate.h"
 #include "kernels/common/buffers.h"

@@ -38,8 +38,7 @@ HWY_INLINE size_t RoundLoop(D du32, const float* input, size_t begin, size_t end
 }
 
 template <class D>
-HWY_INLINE size_t WidenLoop(D df, const BFloat16* input, size_t begin, size_t end,
-                            float* output) {
+HWY_INLINE size_t WidenLoop(D df, const BFloat16* input, size_t begin, size_t end, float* output) {
   size_t i = begin;
   for (; i + hn::Lanes(df) <= end; i += hn::Lanes(df)) {
     hn::StoreU(LoadFloats(df, input + i), df, output + i);

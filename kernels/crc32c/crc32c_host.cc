@@ -46,8 +46,7 @@ inline uint64_t LoadWord(const unsigned char* p) {
   return word;
 }
 
-__attribute__((target("sse4.2"))) uint32_t ExtendByInstruction(uint32_t crc,
-                                                               const unsigned char* p,
+__attribute__((target("sse4.2"))) uint32_t ExtendByInstruction(uint32_t crc, const unsigned char* p,
                                                                size_t bytes) {
   uint64_t reg = static_cast<uint32_t>(~crc);
   for (; bytes >= 3 * kStreamBytes; p += 3 * kStreamBytes, bytes -= 3 * kStreamBytes) {
@@ -72,9 +71,8 @@ __attribute__((target("sse4.2"))) uint32_t ExtendByInstruction(uint32_t crc,
 
 uint32_t ExtendCrc32c(uint32_t crc, const void* data, size_t bytes) {
   static const bool has_instruction = __builtin_cpu_supports("sse4.2");
-  return has_instruction
-             ? ExtendByInstruction(crc, static_cast<const unsigned char*>(data), bytes)
-             : reference::ExtendCrc32c(crc, data, bytes);
+  return has_instruction ? ExtendByInstruction(crc, static_cast<const unsigned char*>(data), bytes)
+                         : reference::ExtendCrc32c(crc, data, bytes);
 }
 
 #else

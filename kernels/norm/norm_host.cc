@@ -1,10 +1,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm/norm_host.cc"
-#include "hwy/foreach_target.h"  // must come before highway.h
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/common/buffers.h"
 #include "kernels/common/float_environment.h"
@@ -72,9 +72,7 @@ HWY_INLINE double Sum(const T* values, size_t count, double sum) {
 double SumBFloat16(const BFloat16* values, size_t count, double sum) {
   return Sum(values, count, sum);
 }
-double SumFloat(const float* values, size_t count, double sum) {
-  return Sum(values, count, sum);
-}
+double SumFloat(const float* values, size_t count, double sum) { return Sum(values, count, sum); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

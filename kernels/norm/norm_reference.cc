@@ -39,8 +39,6 @@ double AddSquares(const BFloat16* values, size_t count, double sum) {
   return Sum(values, count, sum);
 }
 
-double AddSquares(const float* values, size_t count, double sum) {
-  return Sum(values, count, sum);
-}
+double AddSquares(const float* values, size_t count, double sum) { return Sum(values, count, sum); }
 
 }  // namespace geminid::kernels::reference

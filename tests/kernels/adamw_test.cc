@@ -1,7 +1,9 @@
 #include "kernels/adamw/adamw.h"
 
 #include <gtest/gtest.h>
+#if defined(__x86_64__)
 #include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <bit>
@@ -129,7 +131,8 @@ void RunKernel(Form form, Layout layout, const AdamWOptions& options, const Stat
                const std::vector<float>& gradient, State* result) {
   const size_t n = gradient.size();
   std::vector<BFloat16> narrow(n);
-  for (size_t i = 0; i < n; ++i) narrow[i] = BFloat16{static_cast<uint16_t>(std::bit_cast<uint32_t>(gradient[i]) >> 16)};
+  for (size_t i = 0; i < n; ++i)
+    narrow[i] = BFloat16{static_cast<uint16_t>(std::bit_cast<uint32_t>(gradient[i]) >> 16)};
   const bool in_place = form == Form::kInPlace;
   if (in_place) Copy(old_state, result);
   Status status = Status::kUnsupported;
@@ -141,8 +144,8 @@ void RunKernel(Form form, Layout layout, const AdamWOptions& options, const Stat
       break;
     case Layout::kSplitFloat:
       status = in_place ? AdamWSplitInPlace(options, result->Split(), gradient.data(), n)
-                        : AdamWSplitOutOfPlace(options, old_state.ConstSplit(), gradient.data(),
-                                               n, result->Split());
+                        : AdamWSplitOutOfPlace(options, old_state.ConstSplit(), gradient.data(), n,
+                                               result->Split());
       break;
     case Layout::kMaster:
       status = in_place ? AdamWMasterInPlace(options, result->Master(), gradient.data(), n)
@@ -158,8 +161,8 @@ template <typename Body>
 void ForEachVariant(Body body) {
   for (const Form form : {Form::kOutOfPlace, Form::kInPlace}) {
     for (const Layout layout : {Layout::kSplitBFloat16, Layout::kSplitFloat, Layout::kMaster}) {
-      SCOPED_TRACE(testing::Message() << "form " << static_cast<int>(form) << " layout "
-                                      << static_cast<int>(layout));
+      SCOPED_TRACE(testing::Message()
+                   << "form " << static_cast<int>(form) << " layout " << static_cast<int>(layout));
       body(form, layout);
     }
   }
@@ -249,10 +252,9 @@ TEST(AdamW, CutIntoRandomCalls_SameBitsAsOneCall) {
   State parts(kCount, 0);
   for (size_t begin = 0; begin < kCount;) {
     const size_t count = std::min<size_t>(1 + random() % 200, kCount - begin);
-    const ConstSplitState from = {old_state.weight.data() + begin,
-                                  old_state.remainder.data() + begin,
-                                  old_state.exp_avg.data() + begin,
-                                  old_state.exp_avg_sq.data() + begin};
+    const ConstSplitState from = {
+        old_state.weight.data() + begin, old_state.remainder.data() + begin,
+        old_state.exp_avg.data() + begin, old_state.exp_avg_sq.data() + begin};
     const SplitState to = {parts.weight.data() + begin, parts.remainder.data() + begin,
                            parts.exp_avg.data() + begin, parts.exp_avg_sq.data() + begin};
     ASSERT_EQ(AdamWSplitOutOfPlace(TypicalOptions(), from, gradient.data() + begin, count, to),
@@ -283,8 +285,8 @@ Exact ExactUpdate(const AdamWOptions& o, double w, double m, double v, double gr
   e.exp_avg_scale = std::fabs(o.beta1 * m) + std::fabs((1 - o.beta1) * g);
   e.exp_avg_sq_scale = e.exp_avg_sq;
   // The step inherits the cancellation in the first moment.
-  e.weight_scale = std::fabs(w) + std::fabs(decay) +
-                   std::fabs(step) * e.exp_avg_scale / std::fabs(e.exp_avg);
+  e.weight_scale =
+      std::fabs(w) + std::fabs(decay) + std::fabs(step) * e.exp_avg_scale / std::fabs(e.exp_avg);
   return e;
 }
 
@@ -366,6 +368,7 @@ TEST(AdamW, HundredSteps_SplitAndMasterAgreeBitForBit) {
   EXPECT_TRUE(SameState(split, master));
 }
 
+#if defined(__x86_64__)
 // A thread set to flush subnormals and round towards zero gets the same bits, and its setting back.
 TEST(AdamW, CallerFlushesSubnormals_SameBits) {
   constexpr size_t kCount = 1000;
@@ -388,6 +391,7 @@ TEST(AdamW, CallerFlushesSubnormals_SameBits) {
   result.JoinWeights();
   EXPECT_TRUE(SameState(result, expected));
 }
+#endif  // defined(__x86_64__)
 
 TEST(AdamW, BadOptions_RefusedBeforeWriting) {
   const double kNaN = std::numeric_limits<double>::quiet_NaN();

@@ -129,6 +129,7 @@ absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, 
                                                 reason == CloseReason::kDetached);
   if (!may_close) return NoSuchSession(id);
   scheduler_.RemoveSession(id);
+  grants_are_due_ = true;
   Releases releases;
   const bool keep = reason != CloseReason::kDetached &&
                     session->spec.death_policy == shm::DeathPolicy::kKeep &&
@@ -190,10 +191,12 @@ Releases Engine::Tick(Time now, std::vector<Outgoing>* out) {
     ++counters_.sessions_expired;
   }
   GrantTransfers(now, out);
+  grants_are_due_ = false;
   return releases;
 }
 
 std::optional<Time> Engine::NextTick() const {
+  if (grants_are_due_) return Time();
   std::optional<Time> next = scheduler_.NextTimeout();
   for (const auto& [id, session] : sessions_) {
     if (session->state != SessionState::kKept) continue;

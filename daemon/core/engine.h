@@ -225,9 +225,11 @@ class Engine {
   //   Chunks begin FREE; FREE and HOLD may be evicted. Becoming FREE makes a dirty chunk clean.
   void HandleRequest(SessionId session, const shm::Request& request, Time now,
                      std::vector<Outgoing>* out);
-  // Marks overdue tickets and ends kept sessions whose time is over.
+  // Marks overdue tickets, ends kept sessions whose time is over, and gives the credits of sessions
+  // that ended to those that wait.
   Releases Tick(Time now, std::vector<Outgoing>* out);
-  // When Tick has something to do next, unless something else happens first.
+  // When Tick has something to do next, unless something else happens first. Time() after
+  // CloseSession: at once.
   std::optional<Time> NextTick() const;
 
   // Replaces the session's plan; evictions go by farthest next use from then on.
@@ -333,6 +335,7 @@ class Engine {
   Quota quota_;
   TransferScheduler scheduler_;
   EngineCounters counters_;
+  bool grants_are_due_ = false;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
 };
 

@@ -321,8 +321,10 @@ TEST_F(EngineTransfers, DeadSessionsCredits_GoToTheOthers) {
   const ChunkId weight = Add(other, ChunkKind::kWeight, 100);
   EXPECT_THAT(Send(other, MakeTransfer(weight, weight, 10, shm::kAllocateDestination)), IsEmpty());
   ASSERT_TRUE(engine_->CloseSession(session_, CloseReason::kDied, now_).ok());
+  EXPECT_EQ(engine_->NextTick(), Time());
   std::vector<Outgoing> out;
   engine_->Tick(now_, &out);
+  EXPECT_EQ(engine_->NextTick(), now_ + Duration::Seconds(5));
   ASSERT_THAT(out, SizeIs(1));
   EXPECT_EQ(out[0].session, other);
   EXPECT_EQ(out[0].response.op, ResponseOp::kTicket);

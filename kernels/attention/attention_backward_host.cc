@@ -63,7 +63,7 @@ HWY_INLINE void LoadBlock(const AttentionShape& shape, const AttentionLayout& la
 }
 
 // P = exp(S - lse), dS = P (dP - delta).
-HWY_INLINE void SoftmaxGradient(const BackwardBlock& b) {
+HWY_NOINLINE void SoftmaxGradient(const BackwardBlock& b) {
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     float* p_row = b.p + r * kAttentionBlock;
     float* ds_row = b.ds + r * kAttentionBlock;
@@ -76,8 +76,8 @@ HWY_INLINE void SoftmaxGradient(const BackwardBlock& b) {
 }
 
 // to[64,width] += left^T[64,64] right[64,width], for the keys' gradients.
-HWY_INLINE void AddTransposed(size_t width, const float* left, const float* right, bool diagonal,
-                              float* to) {
+HWY_NOINLINE void AddTransposed(size_t width, const float* left, const float* right, bool diagonal,
+                                float* to) {
   Product({.a = left,
            .a_row_stride = 1,
            .a_col_stride = kAttentionBlock,
@@ -93,8 +93,8 @@ HWY_INLINE void AddTransposed(size_t width, const float* left, const float* righ
 }
 
 // The share of keys [key, key + 64) in all three gradients.
-HWY_INLINE void BackwardKeys(const AttentionLayout& layout, const KeyValueHead& kv, size_t key,
-                             bool diagonal, const BackwardBlock& b) {
+HWY_NOINLINE void BackwardKeys(const AttentionLayout& layout, const KeyValueHead& kv, size_t key,
+                               bool diagonal, const BackwardBlock& b) {
   const size_t at = key * layout.width;
   BlockScores(layout.width, b.q, kv.k_transposed + at, b.p);
   if (diagonal) MaskAboveDiagonal(b.p);

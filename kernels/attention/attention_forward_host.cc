@@ -25,7 +25,7 @@ struct ForwardBlock {
 };
 
 // Replaces S by P = exp(S - max) and brings `max`, `sum` and `out` up to date.
-HWY_INLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) {
+HWY_NOINLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) {
   alignas(64) float correction[kAttentionBlock];
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     const float* row = b.scores + r * kAttentionBlock;
@@ -54,8 +54,8 @@ HWY_INLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) {
 }
 
 // All keys of one block of queries, which starts at token `query`.
-HWY_INLINE void AttendBlock(const AttentionLayout& layout, const float* k_transposed,
-                            const float* v, size_t query, const ForwardBlock& b) {
+HWY_NOINLINE void AttendBlock(const AttentionLayout& layout, const float* k_transposed,
+                              const float* v, size_t query, const ForwardBlock& b) {
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     b.max[r] = kMasked;
     b.sum[r] = 0.0F;

@@ -37,8 +37,8 @@ HWY_INLINE HeadRows<T> SelectHead(const AttentionShape& shape, const HeadsView<T
 
 // to[count', width] = scale * rows [first, first + count), zeros around what exists.
 template <typename T>
-HWY_INLINE void Unpack(const AttentionShape& shape, const HeadRows<const T>& from, size_t first,
-                       size_t count, size_t width, float scale, float* to) {
+HWY_NOINLINE void Unpack(const AttentionShape& shape, const HeadRows<const T>& from, size_t first,
+                         size_t count, size_t width, float scale, float* to) {
   for (size_t r = 0; r < count; ++r) {
     const bool exists = first + r < shape.sequence;
     for (size_t i = 0; i < width; i += kWidth) {
@@ -51,8 +51,8 @@ HWY_INLINE void Unpack(const AttentionShape& shape, const HeadRows<const T>& fro
 
 // Rows [first, first + kAttentionBlock) of `to`, as far as they exist, from a dense fp32 block.
 template <typename T>
-HWY_INLINE void Pack(const AttentionShape& shape, const float* from, size_t first, size_t width,
-                     float scale, const HeadRows<T>& to) {
+HWY_NOINLINE void Pack(const AttentionShape& shape, const float* from, size_t first, size_t width,
+                       float scale, const HeadRows<T>& to) {
   for (size_t r = 0; r < kAttentionBlock && first + r < shape.sequence; ++r) {
     for (size_t i = 0; i < shape.head_dim; i += kWidth) {
       StoreN(Load(from + r * width + i) * Set(scale), to.Row(first + r) + i, shape.head_dim - i);
@@ -61,7 +61,8 @@ HWY_INLINE void Pack(const AttentionShape& shape, const float* from, size_t firs
 }
 
 // Every block [kAttentionBlock, width] of `from` transposed to [width, kAttentionBlock].
-HWY_INLINE void TransposeBlocks(const AttentionLayout& layout, const float* from, float* to) {
+inline HWY_NOINLINE void TransposeBlocks(const AttentionLayout& layout, const float* from,
+                                         float* to) {
   for (size_t first = 0; first < layout.rows; first += kAttentionBlock) {
     const float* block = from + first * layout.width;
     float* out = to + first * layout.width;
@@ -74,8 +75,8 @@ HWY_INLINE void TransposeBlocks(const AttentionLayout& layout, const float* from
 }
 
 // scores[64,64] = left[64,width] right_transposed[width,64].
-HWY_INLINE void BlockScores(size_t width, const float* left, const float* right_transposed,
-                            float* scores) {
+inline HWY_NOINLINE void BlockScores(size_t width, const float* left, const float* right_transposed,
+                                     float* scores) {
   Product({.a = left,
            .a_row_stride = width,
            .a_col_stride = 1,
@@ -89,7 +90,7 @@ HWY_INLINE void BlockScores(size_t width, const float* left, const float* right_
 }
 
 // Keys after the query, in a block on the diagonal.
-HWY_INLINE void MaskAboveDiagonal(float* scores) {
+inline HWY_NOINLINE void MaskAboveDiagonal(float* scores) {
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     for (size_t c = r + 1; c < kAttentionBlock; ++c) scores[r * kAttentionBlock + c] = kMasked;
   }

@@ -44,7 +44,9 @@ template <size_t kVectors>
 HWY_INLINE void ProductTile(const Tiles& t, size_t row, size_t col) {
   F32x16 sum[kTileRows][kVectors];
   float* c = t.c + row * t.c_stride + col;
+  GEMINID_UNROLL
   for (size_t r = 0; r < kTileRows; ++r) {
+    GEMINID_UNROLL
     for (size_t v = 0; v < kVectors; ++v) {
       sum[r][v] = t.accumulate ? Load(c + r * t.c_stride + v * kWidth) : Set(0.0F);
     }
@@ -55,20 +57,26 @@ HWY_INLINE void ProductTile(const Tiles& t, size_t row, size_t col) {
   const float* b = t.b + begin * t.b_stride + col;
   for (size_t k = begin; k < end; ++k) {
     F32x16 b_row[kVectors];
+    GEMINID_UNROLL
     for (size_t v = 0; v < kVectors; ++v) b_row[v] = Load(b + v * kWidth);
+    GEMINID_UNROLL
     for (size_t r = 0; r < kTileRows; ++r) {
       const F32x16 factor = Set(a[r * t.a_row_stride]);
+      GEMINID_UNROLL
       for (size_t v = 0; v < kVectors; ++v) sum[r][v] = MulAdd(factor, b_row[v], sum[r][v]);
     }
     a += t.a_col_stride;
     b += t.b_stride;
   }
+  GEMINID_UNROLL
   for (size_t r = 0; r < kTileRows; ++r) {
+    GEMINID_UNROLL
     for (size_t v = 0; v < kVectors; ++v) Store(sum[r][v], c + r * t.c_stride + v * kWidth);
   }
 }
 
-HWY_INLINE void Product(const Tiles& t) {
+// Not inlined: it is called from a dozen places, and its body is large.
+inline HWY_NOINLINE void Product(const Tiles& t) {
   constexpr size_t kTileCols = kTileVectors * kWidth;
   size_t col = 0;
   for (; col + kTileCols <= t.n; col += kTileCols) {

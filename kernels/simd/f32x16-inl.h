@@ -19,6 +19,23 @@
 
 #include "kernels/common/bfloat16.h"
 
+// On real vectors every function here becomes a few instructions inside its caller, and loops over
+// parts become straight code, which keeps them in registers (-O2 alone does not unroll them). On
+// the fallback a vector is a loop itself: forcing that inline gains nothing and makes compilers
+// with sanitizers run for minutes.
+#undef GEMINID_UNROLL
+#undef GEMINID_F32_INLINE
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+#define GEMINID_UNROLL
+#define GEMINID_F32_INLINE inline
+#elif defined(__clang__)
+#define GEMINID_UNROLL _Pragma("clang loop unroll(full)")
+#define GEMINID_F32_INLINE HWY_INLINE
+#else
+#define GEMINID_UNROLL _Pragma("GCC unroll 16")
+#define GEMINID_F32_INLINE HWY_INLINE
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
@@ -39,11 +56,11 @@ struct F32x16 {
 };
 
 // One element to fp32, exact, and back, rounded as the vector stores round.
-HWY_INLINE float ToFloat(float value) { return value; }
-HWY_INLINE float ToFloat(BFloat16 value) { return value.ToFloat(); }
+GEMINID_F32_INLINE float ToFloat(float value) { return value; }
+GEMINID_F32_INLINE float ToFloat(BFloat16 value) { return value.ToFloat(); }
 
 template <typename T>
-HWY_INLINE T FromFloat(float value) {
+GEMINID_F32_INLINE T FromFloat(float value) {
   if constexpr (std::is_same_v<T, float>) {
     return value;
   } else {
@@ -51,23 +68,26 @@ HWY_INLINE T FromFloat(float value) {
   }
 }
 
-HWY_INLINE F32x16 Set(float value) {
+GEMINID_F32_INLINE F32x16 Set(float value) {
   F32x16 out;
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) out.part[p] = hn::Set(FloatTag(), value);
   return out;
 }
 
-HWY_INLINE F32x16 Load(const float* from) {
+GEMINID_F32_INLINE F32x16 Load(const float* from) {
   F32x16 out;
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) {
     out.part[p] = hn::LoadU(FloatTag(), from + p * kPartLanes);
   }
   return out;
 }
 
-HWY_INLINE F32x16 Load(const BFloat16* from) {
+GEMINID_F32_INLINE F32x16 Load(const BFloat16* from) {
   const auto* bits = reinterpret_cast<const uint16_t*>(from);
   F32x16 out;
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) {
     const auto half = hn::LoadU(HalfBitsTag(), bits + p * kPartLanes);
     out.part[p] = hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(BitsTag(), half)));
@@ -75,14 +95,16 @@ HWY_INLINE F32x16 Load(const BFloat16* from) {
   return out;
 }
 
-HWY_INLINE void Store(F32x16 v, float* to) {
+GEMINID_F32_INLINE void Store(F32x16 v, float* to) {
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) hn::StoreU(v.part[p], FloatTag(), to + p * kPartLanes);
 }
 
 // Rounds as BFloat16::FromFloat does.
-HWY_INLINE void Store(F32x16 v, BFloat16* to) {
+GEMINID_F32_INLINE void Store(F32x16 v, BFloat16* to) {
   auto* bits_to = reinterpret_cast<uint16_t*>(to);
   const BitsTag bits_tag;
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) {
     const auto bits = hn::BitCast(bits_tag, v.part[p]);
     const auto upper = hn::ShiftRight<16>(bits);
@@ -97,7 +119,7 @@ HWY_INLINE void Store(F32x16 v, BFloat16* to) {
 
 // Loads the first `count` <= 16 elements and fills the rest. Reads nothing beyond them.
 template <typename T>
-HWY_INLINE F32x16 LoadN(const T* from, size_t count, float fill = 0.0F) {
+GEMINID_F32_INLINE F32x16 LoadN(const T* from, size_t count, float fill = 0.0F) {
   if (HWY_LIKELY(count >= kWidth)) return Load(from);
   alignas(64) float lanes[kWidth];
   for (size_t i = 0; i < kWidth; ++i) {
@@ -108,58 +130,68 @@ HWY_INLINE F32x16 LoadN(const T* from, size_t count, float fill = 0.0F) {
 
 // Stores the first `count` <= 16 elements and touches nothing beyond them.
 template <typename T>
-HWY_INLINE void StoreN(F32x16 v, T* to, size_t count) {
+GEMINID_F32_INLINE void StoreN(F32x16 v, T* to, size_t count) {
   if (HWY_LIKELY(count >= kWidth)) return Store(v, to);
   alignas(64) T lanes[kWidth];
   Store(v, lanes);
   for (size_t i = 0; i < count; ++i) to[i] = lanes[i];
 }
 
-HWY_INLINE F32x16 operator+(F32x16 a, F32x16 b) {
+GEMINID_F32_INLINE F32x16 operator+(F32x16 a, F32x16 b) {
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) a.part[p] = hn::Add(a.part[p], b.part[p]);
   return a;
 }
 
-HWY_INLINE F32x16 operator-(F32x16 a, F32x16 b) {
+GEMINID_F32_INLINE F32x16 operator-(F32x16 a, F32x16 b) {
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) a.part[p] = hn::Sub(a.part[p], b.part[p]);
   return a;
 }
 
-HWY_INLINE F32x16 operator*(F32x16 a, F32x16 b) {
+GEMINID_F32_INLINE F32x16 operator*(F32x16 a, F32x16 b) {
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) a.part[p] = hn::Mul(a.part[p], b.part[p]);
   return a;
 }
 
-HWY_INLINE F32x16 operator/(F32x16 a, F32x16 b) {
+GEMINID_F32_INLINE F32x16 operator/(F32x16 a, F32x16 b) {
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) a.part[p] = hn::Div(a.part[p], b.part[p]);
   return a;
 }
 
 // a b + c; one rounding where the target has FMA.
-HWY_INLINE F32x16 MulAdd(F32x16 a, F32x16 b, F32x16 c) {
+GEMINID_F32_INLINE F32x16 MulAdd(F32x16 a, F32x16 b, F32x16 c) {
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) a.part[p] = hn::MulAdd(a.part[p], b.part[p], c.part[p]);
   return a;
 }
 
-HWY_INLINE F32x16 Max(F32x16 a, F32x16 b) {
+GEMINID_F32_INLINE F32x16 Max(F32x16 a, F32x16 b) {
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) a.part[p] = hn::Max(a.part[p], b.part[p]);
   return a;
 }
 
 // Lane i + lane i+8, then +4, +2, +1.
-HWY_INLINE float SumLanes(F32x16 v) {
+GEMINID_F32_INLINE float SumLanes(F32x16 v) {
   alignas(64) float lanes[kWidth];
   Store(v, lanes);
+  GEMINID_UNROLL
   for (size_t half = kWidth / 2; half > 0; half /= 2) {
+    GEMINID_UNROLL
     for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   }
   return lanes[0];
 }
 
-HWY_INLINE float MaxLane(F32x16 v) {
+GEMINID_F32_INLINE float MaxLane(F32x16 v) {
   alignas(64) float lanes[kWidth];
   Store(v, lanes);
+  GEMINID_UNROLL
   for (size_t half = kWidth / 2; half > 0; half /= 2) {
+    GEMINID_UNROLL
     for (size_t i = 0; i < half; ++i) lanes[i] = std::max(lanes[i], lanes[i + half]);
   }
   return lanes[0];
@@ -171,10 +203,11 @@ HWY_INLINE float MaxLane(F32x16 v) {
 // x = n ln2 + r with |r| <= ln2/2; ln2 in two parts so that n ln2 is exact enough; the polynomial
 // is that of expf in Cephes (Moshier, netlib). 2^n is applied in two halves: n reaches 128 and
 // -150.
-HWY_INLINE F32x16 Exp(F32x16 x) {
+GEMINID_F32_INLINE F32x16 Exp(F32x16 x) {
   const FloatTag tag;
   const IntTag int_tag;
   const auto bias = hn::Set(int_tag, 127);
+  GEMINID_UNROLL
   for (size_t p = 0; p < kParts; ++p) {
     const auto in = x.part[p];
     const auto clamped = hn::Min(hn::Max(in, hn::Set(tag, -110.0F)), hn::Set(tag, 100.0F));
@@ -199,7 +232,7 @@ HWY_INLINE F32x16 Exp(F32x16 x) {
 }
 
 // 1 / (1 + e^-x). Exactly 0 and 1 at the far ends, error below 3 ulp between.
-HWY_INLINE F32x16 Sigmoid(F32x16 x) {
+GEMINID_F32_INLINE F32x16 Sigmoid(F32x16 x) {
   const F32x16 one = Set(1.0F);
   return one / (one + Exp(Set(0.0F) - x));
 }

@@ -1,0 +1,336 @@
+// Speed of the transformer kernels on one core, at the shapes of a small GPT-2 (hidden 768, 12
+// heads of 64, vocabulary 50257) on 256 tokens. Counters: FLOP/s for products, bytes/s moved for
+// the rest.
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "hwy/aligned_allocator.h"
+#include "kernels/attention/attention.h"
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/elementwise/residual.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/gelu/gelu.h"
+#include "kernels/layer_norm/layer_norm.h"
+#include "kernels/matmul/linear.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rotary/rotary.h"
+#include "kernels/swiglu/swiglu.h"
+
+namespace geminid::kernels {
+namespace {
+
+constexpr size_t kTokens = 256;
+constexpr size_t kHidden = 768;
+constexpr size_t kVocabulary = 50257;
+
+template <typename T>
+class Tensor {
+ public:
+  explicit Tensor(size_t count) : count_(count), data_(hwy::AllocateAligned<T>(count)) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    for (size_t i = 0; i < count; ++i) {
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        data_[i] = BFloat16::FromFloat(normal(random));
+      } else {
+        data_[i] = static_cast<T>(normal(random));
+      }
+    }
+  }
+  T* data() { return data_.get(); }
+  size_t size() const { return count_; }
+  size_t bytes() const { return count_ * sizeof(T); }
+
+ private:
+  size_t count_;
+  hwy::AlignedFreeUniquePtr<T[]> data_;
+};
+
+void Require(benchmark::State& state, Status status) {
+  if (status != Status::kOk) state.SkipWithError(StatusName(status));
+}
+
+void SetFlops(benchmark::State& state, double flop) {
+  state.counters["FLOP/s"] =
+      benchmark::Counter(flop, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void SetBytes(benchmark::State& state, size_t bytes) {
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes));
+}
+
+template <typename In, typename Out>
+void BM_Matmul(benchmark::State& state, const MatmulShape& shape) {
+  Tensor<In> a(shape.m * shape.k);
+  Tensor<In> b(shape.k * shape.n);
+  Tensor<Out> c(shape.m * shape.n);
+  Tensor<Out> bias(shape.n);
+  size_t bytes = 0;
+  Require(state, MatmulWorkspaceBytes<In, Out>(shape, &bytes));
+  Tensor<uint8_t> workspace(bytes + 1);
+  for (auto _ : state) {
+    Require(state, Matmul(shape, a.data(), b.data(), bias.data(), c.data(), workspace.data(),
+                          workspace.size()));
+  }
+  SetFlops(state, 2.0 * static_cast<double>(shape.m * shape.n * shape.k));
+  state.counters["workspace"] = static_cast<double>(bytes);
+}
+
+void RegisterMatmuls() {
+  const auto add = [](const char* name, const MatmulShape& shape) {
+    const std::string base = std::string("BM_Matmul/") + name;
+    benchmark::RegisterBenchmark((base + "/bf16").c_str(), BM_Matmul<BFloat16, BFloat16>, shape);
+    benchmark::RegisterBenchmark((base + "/fp32").c_str(), BM_Matmul<float, float>, shape);
+  };
+  add("forward", LinearForwardShape(kTokens, kHidden, 4 * kHidden, true));
+  add("input_gradient", LinearBackwardInputShape(kTokens, kHidden, 4 * kHidden));
+  add("weight_gradient", LinearBackwardWeightShape(kTokens, kHidden, 4 * kHidden));
+  add("weight_gradient_accumulated",
+      LinearBackwardWeightShape(kTokens, kHidden, 4 * kHidden, true));
+  add("logits", LinearForwardShape(kTokens, kHidden, kVocabulary, false));
+}
+
+template <typename T>
+struct AttentionBench {
+  explicit AttentionBench(const benchmark::State& state)
+      : shape{.batch = 1,
+              .sequence = static_cast<size_t>(state.range(0)),
+              .heads = 8,
+              .kv_heads = static_cast<size_t>(state.range(1)),
+              .head_dim = static_cast<size_t>(state.range(2)),
+              .scale = 0.125F},
+        q(shape.sequence * 8 * shape.head_dim),
+        k(shape.sequence * shape.kv_heads * shape.head_dim),
+        v(k.size()),
+        out(q.size()),
+        dout(q.size()),
+        dq(q.size()),
+        dk(k.size()),
+        dv(k.size()),
+        lse(8 * shape.sequence),
+        workspace(AttentionWorkspaceBytes(shape)) {}
+
+  HeadsView<T> View(Tensor<T>& x) const { return {x.data(), x.size() / shape.sequence}; }
+  HeadsView<const T> ConstView(Tensor<T>& x) const { return {x.data(), x.size() / shape.sequence}; }
+
+  Status Forward() {
+    return AttentionForward<T>(shape, ConstView(q), ConstView(k), ConstView(v), View(out),
+                               lse.data(), workspace.data(), workspace.size());
+  }
+  Status Backward() {
+    const AttentionSaved<T> saved = {ConstView(q),   ConstView(k),    ConstView(v),
+                                     ConstView(out), ConstView(dout), lse.data()};
+    return AttentionBackward<T>(shape, saved, View(dq), View(dk), View(dv), workspace.data(),
+                                workspace.size());
+  }
+  // Of one product over the causal half of the scores.
+  double Flop() const {
+    const auto t = static_cast<double>(shape.sequence);
+    return 8 * t * (t + 1) * static_cast<double>(shape.head_dim);
+  }
+
+  AttentionShape shape;
+  Tensor<T> q, k, v, out, dout, dq, dk, dv;
+  Tensor<float> lse;
+  Tensor<uint8_t> workspace;
+};
+
+template <typename T>
+void BM_AttentionForward(benchmark::State& state) {
+  AttentionBench<T> bench(state);
+  for (auto _ : state) Require(state, bench.Forward());
+  SetFlops(state, 2 * bench.Flop());
+}
+
+template <typename T>
+void BM_AttentionBackward(benchmark::State& state) {
+  AttentionBench<T> bench(state);
+  Require(state, bench.Forward());
+  for (auto _ : state) Require(state, bench.Backward());
+  SetFlops(state, 5 * bench.Flop());
+}
+
+#define GEMINID_ATTENTION_SHAPES \
+  Args({256, 8, 64})->Args({1024, 8, 64})->Args({1024, 2, 128})->Args({256, 8, 32})
+BENCHMARK_TEMPLATE(BM_AttentionForward, BFloat16)->GEMINID_ATTENTION_SHAPES;
+BENCHMARK_TEMPLATE(BM_AttentionBackward, BFloat16)->GEMINID_ATTENTION_SHAPES;
+BENCHMARK_TEMPLATE(BM_AttentionForward, float)->Args({256, 8, 64});
+BENCHMARK_TEMPLATE(BM_AttentionBackward, float)->Args({256, 8, 64});
+
+template <typename T>
+void BM_LayerNormForward(benchmark::State& state) {
+  const LayerNormShape shape = {.rows = kTokens, .cols = kHidden};
+  Tensor<T> x(kTokens * kHidden), y(x.size()), gamma(kHidden), beta(kHidden);
+  Tensor<float> mean(kTokens), rstd(kTokens);
+  for (auto _ : state) {
+    Require(state, LayerNormForward(shape, x.data(), gamma.data(), beta.data(), y.data(),
+                                    mean.data(), rstd.data()));
+  }
+  SetBytes(state, 2 * x.bytes());
+}
+BENCHMARK_TEMPLATE(BM_LayerNormForward, BFloat16);
+BENCHMARK_TEMPLATE(BM_LayerNormForward, float);
+
+template <typename T>
+void BM_LayerNormBackward(benchmark::State& state) {
+  const LayerNormShape shape = {.rows = kTokens, .cols = kHidden};
+  Tensor<T> x(kTokens * kHidden), dy(x.size()), dx(x.size());
+  Tensor<T> gamma(kHidden), dgamma(kHidden), dbeta(kHidden);
+  Tensor<float> mean(kTokens), rstd(kTokens);
+  Tensor<uint8_t> workspace(LayerNormWorkspaceBytes(shape));
+  const LayerNormBackwardArgs<T> args = {.dy = dy.data(),
+                                         .x = x.data(),
+                                         .gamma = gamma.data(),
+                                         .mean = mean.data(),
+                                         .rstd = rstd.data(),
+                                         .dx = dx.data(),
+                                         .dgamma = dgamma.data(),
+                                         .dbeta = dbeta.data()};
+  for (auto _ : state) {
+    Require(state, LayerNormBackward(shape, args, workspace.data(), workspace.size()));
+  }
+  SetBytes(state, 3 * x.bytes());
+}
+BENCHMARK_TEMPLATE(BM_LayerNormBackward, BFloat16);
+BENCHMARK_TEMPLATE(BM_LayerNormBackward, float);
+
+template <typename T>
+void BM_RmsNormForward(benchmark::State& state) {
+  Tensor<T> x(kTokens * kHidden), y(x.size()), gamma(kHidden);
+  Tensor<float> rstd(kTokens);
+  for (auto _ : state) {
+    Require(state, RmsNormForward({.rows = kTokens, .cols = kHidden}, x.data(), gamma.data(),
+                                  y.data(), rstd.data()));
+  }
+  SetBytes(state, 2 * x.bytes());
+}
+BENCHMARK_TEMPLATE(BM_RmsNormForward, BFloat16);
+
+template <typename T>
+void BM_RmsNormBackward(benchmark::State& state) {
+  const RmsNormShape shape = {.rows = kTokens, .cols = kHidden};
+  Tensor<T> x(kTokens * kHidden), dy(x.size()), dx(x.size()), gamma(kHidden), dgamma(kHidden);
+  Tensor<float> rstd(kTokens);
+  Tensor<uint8_t> workspace(RmsNormWorkspaceBytes(shape));
+  const RmsNormBackwardArgs<T> args = {.dy = dy.data(),
+                                       .x = x.data(),
+                                       .gamma = gamma.data(),
+                                       .rstd = rstd.data(),
+                                       .dx = dx.data(),
+                                       .dgamma = dgamma.data()};
+  for (auto _ : state) {
+    Require(state, RmsNormBackward(shape, args, workspace.data(), workspace.size()));
+  }
+  SetBytes(state, 3 * x.bytes());
+}
+BENCHMARK_TEMPLATE(BM_RmsNormBackward, BFloat16);
+
+template <typename T>
+void BM_GeluForward(benchmark::State& state) {
+  Tensor<T> x(kTokens * 4 * kHidden), y(x.size());
+  for (auto _ : state) Require(state, GeluForward(x.data(), x.size(), y.data()));
+  SetBytes(state, 2 * x.bytes());
+}
+BENCHMARK_TEMPLATE(BM_GeluForward, BFloat16);
+BENCHMARK_TEMPLATE(BM_GeluForward, float);
+
+template <typename T>
+void BM_GeluBackward(benchmark::State& state) {
+  Tensor<T> x(kTokens * 4 * kHidden), dy(x.size()), dx(x.size());
+  for (auto _ : state) Require(state, GeluBackward(dy.data(), x.data(), x.size(), dx.data()));
+  SetBytes(state, 3 * x.bytes());
+}
+BENCHMARK_TEMPLATE(BM_GeluBackward, BFloat16);
+
+template <typename T>
+void BM_SwigluForward(benchmark::State& state) {
+  const SwigluShape shape = {.rows = kTokens, .cols = 2048, .gate_up_stride = 4096};
+  Tensor<T> fused(kTokens * 4096), y(kTokens * 2048);
+  for (auto _ : state) {
+    Require(state, SwigluForward(shape, fused.data(), fused.data() + 2048, y.data()));
+  }
+  SetBytes(state, fused.bytes() + y.bytes());
+}
+BENCHMARK_TEMPLATE(BM_SwigluForward, BFloat16);
+
+template <typename T>
+void BM_SwigluBackward(benchmark::State& state) {
+  const SwigluShape shape = {.rows = kTokens, .cols = 2048, .gate_up_stride = 4096};
+  Tensor<T> fused(kTokens * 4096), dfused(fused.size()), dy(kTokens * 2048);
+  for (auto _ : state) {
+    Require(state, SwigluBackward(shape, dy.data(), fused.data(), fused.data() + 2048,
+                                  dfused.data(), dfused.data() + 2048));
+  }
+  SetBytes(state, 2 * fused.bytes() + dy.bytes());
+}
+BENCHMARK_TEMPLATE(BM_SwigluBackward, BFloat16);
+
+template <typename T>
+void BM_ResidualAdd(benchmark::State& state) {
+  Tensor<T> a(kTokens * kHidden), b(a.size());
+  for (auto _ : state) Require(state, ResidualAdd(a.data(), b.data(), a.size(), a.data()));
+  SetBytes(state, 3 * a.bytes());
+}
+BENCHMARK_TEMPLATE(BM_ResidualAdd, BFloat16);
+
+template <typename T>
+void BM_Rotary(benchmark::State& state) {
+  const RotaryShape shape = {
+      .batch = 1, .sequence = kTokens, .heads = 12, .head_dim = 64, .token_stride = kHidden};
+  Tensor<T> x(kTokens * kHidden);
+  Tensor<float> cos(kTokens * 32), sin(kTokens * 32);
+  Require(state, RotaryTable(kTokens, 64, 10000.0, cos.data(), sin.data()));
+  for (auto _ : state) Require(state, RotaryForward(shape, cos.data(), sin.data(), x.data()));
+  SetBytes(state, 2 * x.bytes());
+}
+BENCHMARK_TEMPLATE(BM_Rotary, BFloat16);
+
+template <typename T>
+void BM_EmbeddingBackward(benchmark::State& state) {
+  const EmbeddingShape shape = {
+      .tokens = kTokens, .hidden = kHidden, .vocabulary = kVocabulary, .rows = kVocabulary};
+  std::vector<int32_t> ids(kTokens);
+  for (size_t t = 0; t < kTokens; ++t) ids[t] = static_cast<int32_t>(t * t % 1000);
+  Tensor<T> dy(kTokens * kHidden), dtable(kVocabulary * kHidden);
+  Tensor<uint8_t> workspace(EmbeddingWorkspaceBytes(shape));
+  for (auto _ : state) {
+    Require(state, EmbeddingBackward(shape, ids.data(), dy.data(), dtable.data(), true,
+                                     workspace.data(), workspace.size()));
+  }
+  SetBytes(state, 3 * dy.bytes());
+}
+BENCHMARK_TEMPLATE(BM_EmbeddingBackward, BFloat16);
+
+template <typename T>
+void BM_CrossEntropy(benchmark::State& state) {
+  const CrossEntropyShape shape = {
+      .tokens = kTokens, .vocabulary = kVocabulary, .row_stride = kVocabulary};
+  Tensor<T> logits(kTokens * kVocabulary), dlogits(logits.size());
+  const std::vector<int32_t> targets(kTokens, 17);
+  CrossEntropyResult result;
+  for (auto _ : state) {
+    Require(state, CrossEntropy<T>(shape, logits.data(), targets.data(), 1.0F, dlogits.data(),
+                                   nullptr, &result));
+  }
+  SetBytes(state, 2 * logits.bytes());
+}
+BENCHMARK_TEMPLATE(BM_CrossEntropy, BFloat16)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace geminid::kernels
+
+int main(int argc, char** argv) {
+  geminid::kernels::RegisterMatmuls();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return EXIT_FAILURE;
+  benchmark::RunSpecifiedBenchmarks();
+  return EXIT_SUCCESS;
+}

@@ -1,0 +1,230 @@
+// The attach socket as a client sees it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/unix_socket.h"
+#include "tests/daemon_env/daemon_env.h"
+#include "tests/daemon_env/raw_client.h"
+
+namespace geminid::service {
+namespace {
+
+using ::geminid::testing::Bytes;
+using ::geminid::testing::DaemonEnv;
+using ::geminid::testing::GoodHello;
+using ::geminid::testing::RawClient;
+using ::geminid::testing::RawMessage;
+using ::geminid::testing::Receive;
+using ::testing::HasSubstr;
+
+class Attach : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+
+  os::Fd Connect() {
+    absl::StatusOr<os::Fd> fd =
+        os::ConnectSeqpacket(absl::StrCat(env_.socket(), shm::kAttachSuffix));
+    EXPECT_TRUE(fd.ok()) << fd.status();
+    return *std::move(fd);
+  }
+
+  // The daemon's answer to `bytes`, which must be a refusal followed by the end.
+  shm::Welcome Refusal(std::span<const std::byte> bytes) {
+    const os::Fd fd = Connect();
+    EXPECT_TRUE(os::SendMessage(fd, bytes, {}).ok());
+    const RawMessage answer = Receive(fd);
+    shm::Welcome welcome = {};
+    EXPECT_EQ(answer.bytes.size(), sizeof(welcome));
+    EXPECT_TRUE(answer.fds.empty());
+    if (answer.bytes.size() == sizeof(welcome)) {
+      std::memcpy(&welcome, answer.bytes.data(), sizeof(welcome));
+    }
+    EXPECT_EQ(welcome.magic, shm::kWelcomeMagic);
+    EXPECT_NE(welcome.status, 0u);
+    EXPECT_TRUE(Receive(fd).end);
+    return welcome;
+  }
+
+  DaemonEnv env_;
+};
+
+TEST_F(Attach, GoodHello_IsWelcomed) {
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env_.socket());
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_EQ((*client)->welcome().magic, shm::kWelcomeMagic);
+  EXPECT_EQ((*client)->welcome().protocol_version, shm::kProtocolVersion);
+  EXPECT_NE((*client)->welcome().session_id, 0u);
+  EXPECT_EQ((*client)->welcome().daemon_epoch, 1u);
+  EXPECT_EQ((*client)->state()->header.magic, shm::kStateMagic);
+  EXPECT_EQ((*client)->state()->header.session_id, (*client)->welcome().session_id);
+  EXPECT_EQ((*client)->client()->header.magic, shm::kClientMagic);
+}
+
+TEST_F(Attach, StateSegment_IsReadOnlyForTheClient) {
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env_.socket());
+  ASSERT_TRUE(client.ok());
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, (*client)->fds()[0].get(), 0),
+            MAP_FAILED);
+}
+
+TEST_F(Attach, Sessions_GetDifferentTokensAndIds) {
+  absl::StatusOr<std::unique_ptr<RawClient>> a = RawClient::Attach(env_.socket());
+  absl::StatusOr<std::unique_ptr<RawClient>> b = RawClient::Attach(env_.socket());
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_NE((*a)->welcome().session_id, (*b)->welcome().session_id);
+  EXPECT_NE(std::memcmp((*a)->welcome().token, (*b)->welcome().token, shm::kTokenBytes), 0);
+}
+
+TEST_F(Attach, OtherVersion_IsToldBothVersions) {
+  shm::Hello hello = GoodHello();
+  hello.protocol_version = 2;
+  const shm::Welcome welcome = Refusal(Bytes(hello));
+  EXPECT_EQ(welcome.status, static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(welcome.protocol_version, shm::kProtocolVersion);
+  EXPECT_THAT(welcome.error, HasSubstr("version 1, the client version 2"));
+}
+
+TEST_F(Attach, OtherVersionWithALongerHello_IsToldBothVersions) {
+  std::array<std::byte, 512> long_hello = {};
+  shm::Hello hello = GoodHello();
+  hello.protocol_version = 2;
+  std::memcpy(long_hello.data(), &hello, sizeof(hello));
+  EXPECT_THAT(Refusal(long_hello).error, HasSubstr("version 1, the client version 2"));
+}
+
+TEST_F(Attach, ShortLongAndGarbage_AreRefused) {
+  const shm::Hello hello = GoodHello();
+  Refusal(Bytes(hello).first(1));
+  Refusal(Bytes(hello).first(sizeof(hello) - 1));
+  std::array<std::byte, sizeof(hello) + 1> longer = {};
+  std::memcpy(longer.data(), &hello, sizeof(hello));
+  EXPECT_THAT(Refusal(longer).error, HasSubstr("a hello of 161 bytes; expected 160"));
+  std::array<std::byte, 100000> garbage;
+  garbage.fill(std::byte{0xa5});
+  Refusal(garbage);
+  // And the daemon still serves.
+  EXPECT_TRUE(RawClient::Attach(env_.socket()).ok());
+}
+
+TEST_F(Attach, HelloWithDescriptors_IsRefused) {
+  const os::Fd fd = Connect();
+  const shm::Hello hello = GoodHello();
+  const std::array<int, 2> fds = {0, 1};
+  ASSERT_TRUE(os::SendMessage(fd, Bytes(hello), fds).ok());
+  const RawMessage answer = Receive(fd);
+  ASSERT_EQ(answer.bytes.size(), sizeof(shm::Welcome));
+  EXPECT_TRUE(answer.fds.empty());
+}
+
+TEST_F(Attach, ManySilentConnections_DoNotKeepOthersOut) {
+  std::vector<os::Fd> silent;
+  for (size_t i = 0; i + 1 < kMaxHandshakes; ++i) silent.push_back(Connect());
+  EXPECT_TRUE(RawClient::Attach(env_.socket()).ok());
+  silent.push_back(Connect());
+  const os::Fd one_too_many = Connect();
+  const RawMessage answer = Receive(one_too_many);
+  ASSERT_EQ(answer.bytes.size(), sizeof(shm::Welcome));
+  silent.clear();
+}
+
+TEST_F(Attach, SecondMessage_EndsTheSession) {
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env_.socket());
+  ASSERT_TRUE(client.ok());
+  const shm::Hello hello = GoodHello();
+  ASSERT_TRUE(os::SendMessage((*client)->connection(), Bytes(hello), {}).ok());
+  EXPECT_TRUE(Receive((*client)->connection()).end);
+  EXPECT_EQ((*client)->state()->header.phase.load(), static_cast<uint32_t>(shm::Phase::kGone));
+}
+
+TEST_F(Attach, Restart_RaisesTheEpoch) {
+  env_.Stop();
+  ASSERT_TRUE(env_.Start().ok());
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env_.socket());
+  ASSERT_TRUE(client.ok());
+  EXPECT_EQ((*client)->welcome().daemon_epoch, 2u);
+}
+
+TEST_F(Attach, Stop_TellsTheClients) {
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env_.socket());
+  ASSERT_TRUE(client.ok());
+  env_.Stop();
+  EXPECT_EQ((*client)->state()->header.phase.load(), static_cast<uint32_t>(shm::Phase::kGone));
+  EXPECT_TRUE(Receive((*client)->connection()).end);
+  EXPECT_NE(::access(env_.socket().c_str(), F_OK), 0);
+  EXPECT_NE(::access(absl::StrCat(env_.socket(), shm::kAttachSuffix).c_str(), F_OK), 0);
+}
+
+// --- the socket's path
+// -----------------------------------------------------------------------------
+
+config::Settings SettingsFor(const std::string& socket) {
+  absl::StatusOr<config::Settings> settings =
+      config::ResolveSettings({.config_path = "",
+                               .flags = {{"socket", socket}, {"log_level", "error"}},
+                               .environment = [](const std::string&) { return std::nullopt; }});
+  EXPECT_TRUE(settings.ok()) << settings.status();
+  return *settings;
+}
+
+TEST(SocketPath, StaleSockets_AreReplaced) {
+  geminid::testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/s";
+  ASSERT_TRUE(os::ListenSeqpacket(path, 0600, 1).ok());
+  ASSERT_TRUE(os::ListenSeqpacket(path + ".attach", 0600, 1).ok());
+  EXPECT_TRUE(Daemon::Start(SettingsFor(path), DaemonOptions()).ok());
+}
+
+TEST(SocketPath, OrdinaryFile_IsRefusedAndKept) {
+  geminid::testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/s";
+  std::ofstream(path) << "precious";
+  EXPECT_EQ(Daemon::Start(SettingsFor(path), DaemonOptions()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  EXPECT_EQ(word, "precious");
+}
+
+TEST(SocketPath, SecondDaemon_IsRefusedAndTheFirstServesOn) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  const absl::Status status = Daemon::Start(SettingsFor(env.socket()), DaemonOptions()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("pid ", ::getpid())));
+  EXPECT_TRUE(RawClient::Attach(env.socket()).ok());
+}
+
+TEST(SocketPath, Mode_IsTheConfiguredOne) {
+  geminid::testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/s";
+  config::Settings settings = SettingsFor(path);
+  settings.socket_mode = 0640;
+  absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(settings, DaemonOptions());
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  for (const std::string& socket : {path, path + ".attach"}) {
+    struct stat facts;
+    ASSERT_EQ(::lstat(socket.c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 0777u, 0640u) << socket;
+  }
+}
+
+TEST(SocketPath, OddCharacters_Work) {
+  geminid::testing::TemporaryFolder folder;
+  const std::string path = folder.path() + "/a b%20:c";
+  absl::StatusOr<std::unique_ptr<Daemon>> daemon =
+      Daemon::Start(SettingsFor(path), DaemonOptions());
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  struct stat facts;
+  EXPECT_EQ(::lstat(path.c_str(), &facts), 0);
+}
+
+}  // namespace
+}  // namespace geminid::service

@@ -1,0 +1,116 @@
+#include "daemon/service/hello.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "tests/daemon_env/raw_client.h"
+
+namespace geminid::service {
+namespace {
+
+using ::geminid::testing::Bytes;
+using ::geminid::testing::GoodHello;
+using ::testing::HasSubstr;
+
+TEST(Hello, Good_BecomesASpec) {
+  shm::Hello hello = GoodHello();
+  hello.rank = 1;
+  hello.local_rank = 1;
+  hello.world_size = 4;
+  hello.death_policy = shm::DeathPolicy::kKeep;
+  absl::StatusOr<core::SessionSpec> spec = CheckHello(Bytes(hello));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->job, "demo");
+  EXPECT_EQ(spec->rank, 1);
+  EXPECT_EQ(spec->world_size, 4);
+  EXPECT_EQ(spec->death_policy, shm::DeathPolicy::kKeep);
+  EXPECT_EQ(spec->client, "raw client 1");
+}
+
+TEST(Hello, OtherVersion_NamesBoth) {
+  shm::Hello hello = GoodHello();
+  hello.protocol_version = 77;
+  const absl::Status status = CheckHello(Bytes(hello)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("protocol version 1, the client version 77"));
+}
+
+TEST(Hello, OtherVersionOfAnotherSize_NamesBoth) {
+  const std::array<uint32_t, 3> future = {shm::kHelloMagic, 2, 99};
+  EXPECT_EQ(CheckHello(Bytes(future)).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(Hello, OtherLayout_NamesBoth) {
+  shm::Hello hello = GoodHello();
+  hello.layout_version = 9;
+  EXPECT_THAT(std::string(CheckHello(Bytes(hello)).status().message()),
+              HasSubstr("layout 1, the client layout 9"));
+}
+
+TEST(Hello, BadFields_AreRefused) {
+  const std::vector<std::function<void(shm::Hello*)>> mistakes = {
+      [](shm::Hello* hello) { hello->magic = 1; },
+      [](shm::Hello* hello) { hello->death_policy = static_cast<shm::DeathPolicy>(2); },
+      [](shm::Hello* hello) { hello->rank = -1; },
+      [](shm::Hello* hello) { hello->rank = 1; },
+      [](shm::Hello* hello) { hello->local_rank = -1; },
+      [](shm::Hello* hello) { hello->local_rank = 1; },
+      [](shm::Hello* hello) { hello->world_size = 0; },
+      [](shm::Hello* hello) { hello->world_size = kMaxWorldSize + 1; },
+      [](shm::Hello* hello) { hello->job[0] = '\0'; },
+      [](shm::Hello* hello) { std::strcpy(hello->job, "Upper"); },
+      [](shm::Hello* hello) { std::strcpy(hello->job, "a b"); },
+      [](shm::Hello* hello) { std::memset(hello->job, 'a', sizeof(hello->job)); },
+      [](shm::Hello* hello) { std::memset(hello->client, 'a', sizeof(hello->client)); },
+  };
+  for (size_t i = 0; i < mistakes.size(); ++i) {
+    shm::Hello hello = GoodHello();
+    mistakes[i](&hello);
+    EXPECT_EQ(CheckHello(Bytes(hello)).status().code(), absl::StatusCode::kInvalidArgument) << i;
+  }
+}
+
+TEST(Hello, LimitsThemselves_AreAccepted) {
+  shm::Hello hello = GoodHello();
+  hello.world_size = kMaxWorldSize;
+  hello.rank = kMaxWorldSize - 1;
+  std::memset(hello.job, 'a', sizeof(hello.job) - 1);
+  EXPECT_TRUE(CheckHello(Bytes(hello)).ok());
+}
+
+TEST(Hello, ClientName_IsMadePrintable) {
+  shm::Hello hello = GoodHello();
+  std::strcpy(hello.client, "evil\n\x1b[2Jname");
+  absl::StatusOr<core::SessionSpec> spec = CheckHello(Bytes(hello));
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->client, "evil??[2Jname");
+}
+
+TEST(Hello, EveryShorterMessage_IsRefused) {
+  const shm::Hello hello = GoodHello();
+  for (size_t size = 0; size < sizeof(hello); ++size) {
+    EXPECT_FALSE(CheckHello(Bytes(hello).first(size)).ok()) << size;
+  }
+}
+
+TEST(Hello, RandomBytes_NeverCrash) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    shm::Hello hello = GoodHello();
+    auto* bytes = reinterpret_cast<unsigned char*>(&hello);
+    for (int k = 0; k < 4; ++k) bytes[random() % sizeof(hello)] = static_cast<uint8_t>(random());
+    absl::StatusOr<core::SessionSpec> spec = CheckHello(Bytes(hello).first(random() % 161));
+    if (spec.ok()) {
+      EXPECT_LT(spec->rank, spec->world_size);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace geminid::service

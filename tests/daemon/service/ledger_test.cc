@@ -1,0 +1,101 @@
+// The metrics page: it parses, and its ledger adds up.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "daemon/service/monitor.h"
+#include "geminid/v1/chunk.grpc.pb.h"
+#include "geminid/v1/session.grpc.pb.h"
+#include "tests/daemon_env/daemon_env.h"
+#include "tests/daemon_env/raw_client.h"
+
+namespace geminid::service {
+namespace {
+
+using ::geminid::testing::DaemonEnv;
+using ::geminid::testing::RawClient;
+
+// Series of a page in the text format, version 0.0.4, by name with labels. Fails the test for a
+// line that is not of that format.
+std::map<std::string, double> ParsePage(const std::string& page) {
+  std::map<std::string, double> series;
+  for (const auto& line_view : absl::StrSplit(page, '\n', absl::SkipEmpty())) {
+    const std::string line(line_view);
+    if (line[0] == '#') {
+      EXPECT_TRUE(line.rfind("# HELP ", 0) == 0 || line.rfind("# TYPE ", 0) == 0) << line;
+      continue;
+    }
+    const size_t space = line.rfind(' ');
+    double value = 0;
+    if (space == std::string::npos || !absl::SimpleAtod(line.substr(space + 1), &value)) {
+      ADD_FAILURE() << line;
+      continue;
+    }
+    EXPECT_TRUE(series.emplace(line.substr(0, space), value).second) << "twice: " << line;
+  }
+  return series;
+}
+
+TEST(MetricsPage, WithMemoryInUse_AddsUp) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env.socket());
+  ASSERT_TRUE(client.ok());
+  v1::CreateArenaRequest arena;
+  arena.set_bytes(1 << 20);
+  v1::CreateArenaResponse arena_response;
+  grpc::ClientContext arena_context;
+  (*client)->Authenticate(&arena_context);
+  ASSERT_TRUE(v1::SessionService::NewStub((*client)->channel())
+                  ->CreateArena(&arena_context, arena, &arena_response)
+                  .ok());
+  v1::AllocateChunksRequest request;
+  for (const v1::ChunkKind kind : {v1::CHUNK_KIND_WEIGHT, v1::CHUNK_KIND_EXP_AVG}) {
+    v1::ChunkSpec* chunk = request.add_chunks();
+    chunk->set_kind(kind);
+    chunk->set_bytes(100001);
+    chunk->set_has_home(true);
+  }
+  v1::AllocateChunksResponse response;
+  grpc::ClientContext context;
+  (*client)->Authenticate(&context);
+  ASSERT_TRUE(
+      v1::ChunkService::NewStub((*client)->channel())->Allocate(&context, request, &response).ok());
+  (*client)->client()->counters.stall_nanoseconds[1].store(2'500'000'000);
+
+  const metrics::HttpResponse page = Monitor(&env.daemon().hub(), "1").Handle("/metrics");
+  std::map<std::string, double> series = ParsePage(page.body);
+  for (const std::string tier : {"device", "host", "disk"}) {
+    const std::string labels = "{tier=\"" + tier + "\",state=\"";
+    EXPECT_EQ(series["geminid_tier_bytes" + labels + "in_use\"}"] +
+                  series["geminid_tier_bytes" + labels + "reserved\"}"] +
+                  series["geminid_tier_bytes" + labels + "free\"}"],
+              series["geminid_tier_capacity_bytes{tier=\"" + tier + "\"}"])
+        << tier;
+  }
+  EXPECT_EQ(series["geminid_in_use_bytes{tier=\"host\",kind=\"weight\"}"], 100001);
+  EXPECT_EQ(series["geminid_in_use_bytes{tier=\"host\",kind=\"exp_avg\"}"], 100001);
+  EXPECT_EQ(series["geminid_tier_bytes{tier=\"device\",state=\"reserved\"}"], 1 << 20);
+  EXPECT_EQ(series["geminid_sessions{state=\"attached\"}"], 1);
+  EXPECT_EQ(series["geminid_client_stall_seconds_total{workload=\"demo\",rank=\"0\",cause="
+                   "\"gather\"}"],
+            2.5);
+  EXPECT_EQ(series["geminid_invariant_violations_total"], 0);
+  EXPECT_GT(series["process_resident_memory_bytes"], 0);
+}
+
+TEST(MetricsPage, OtherPaths_AreNotFound) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  Monitor monitor(&env.daemon().hub(), "1");
+  EXPECT_EQ(monitor.Handle("/healthz").code, 200);
+  EXPECT_EQ(monitor.Handle("/").code, 404);
+  EXPECT_EQ(monitor.Handle("/metrics/").code, 404);
+}
+
+}  // namespace
+}  // namespace geminid::service

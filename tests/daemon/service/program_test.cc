@@ -1,0 +1,230 @@
+// The program itself: exit codes, signals, the private daemon, and how little it does when idle.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/unix_socket.h"
+#include "tests/daemon_env/daemon_env.h"
+#include "tests/daemon_env/raw_client.h"
+
+namespace geminid::service {
+namespace {
+
+using ::geminid::testing::RawClient;
+using ::testing::HasSubstr;
+
+constexpr auto kPatience = std::chrono::seconds(30);
+
+class Program : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  std::string Socket() const { return folder_.path() + "/s"; }
+  std::string LogPath() const { return folder_.path() + "/stderr"; }
+
+  std::string Output() const {
+    std::ifstream file(LogPath());
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  // Starts the program with both output streams in LogPath().
+  void Start(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), GEMINID_PROGRAM);
+    pid_ = ::fork();
+    ASSERT_GE(pid_, 0);
+    if (pid_ != 0) return;
+    const int log = ::open(LogPath().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ::dup2(log, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    ::execv(GEMINID_PROGRAM, argv.data());
+    ::_exit(127);
+  }
+
+  // The exit code once it has ended, or -1.
+  int Wait() {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    int status = 0;
+    while (::waitpid(pid_, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > deadline) return -1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  int Run(std::vector<std::string> arguments) {
+    Start(std::move(arguments));
+    return Wait();
+  }
+
+  void WaitUntilReady() {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (Output().find("geminid ready: socket") == std::string::npos) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << Output();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  geminid::testing::TemporaryFolder folder_;
+  pid_t pid_ = 0;
+};
+
+TEST_F(Program, HelpAndVersion_Exit0) {
+  EXPECT_EQ(Run({"--help"}), 0);
+  EXPECT_THAT(Output(), HasSubstr("--metrics-listen"));
+  EXPECT_EQ(Run({"--version"}), 0);
+  EXPECT_THAT(Output(), HasSubstr("geminid "));
+}
+
+TEST_F(Program, UsageErrors_Exit64) {
+  EXPECT_EQ(Run({"--bogus"}), 64);
+  EXPECT_EQ(Run({"--socket"}), 64);
+  EXPECT_EQ(Run({"unexpected"}), 64);
+  EXPECT_EQ(Run({"--socket", Socket(), "--ready-fd", "977"}), 64);
+  EXPECT_EQ(Run({"--socket", Socket(), "--parent-pid", "1"}), 64);
+  EXPECT_EQ(Run({"--socket", Socket(), "--private", "--parent-pid", "-1"}), 64);
+}
+
+TEST_F(Program, ConfigErrors_Exit78) {
+  EXPECT_EQ(Run({"--host-memory", "-1"}), 78);
+  EXPECT_THAT(Output(), HasSubstr("flag --host-memory: '-1' is not a size"));
+  const std::string config = folder_.path() + "/g.json";
+  std::ofstream(config) << "{\n  \"config_version\": 1,\n  \"sokcet\": \"/x\"\n}";
+  EXPECT_EQ(Run({"--config", config, "--check-config"}), 78);
+  EXPECT_THAT(Output(), HasSubstr(config + ":3:3: sokcet: unknown key"));
+  std::ofstream(config) << "{\"config_version\": 1, \"socket\": \"" << Socket() << "\"}";
+  EXPECT_EQ(Run({"--config", config, "--check-config"}), 0);
+  EXPECT_NE(::access(Socket().c_str(), F_OK), 0) << "checking must not start anything";
+}
+
+TEST_F(Program, FileAtTheSocketsPath_Exits78) {
+  std::ofstream(Socket()) << "precious";
+  EXPECT_EQ(Run({"--socket", Socket()}), 78);
+}
+
+TEST_F(Program, BusySocket_Exits69AndNamesThePid) {
+  geminid::testing::DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  EXPECT_EQ(Run({"--socket", env.socket()}), 69);
+  EXPECT_THAT(Output(), HasSubstr(absl::StrCat("pid ", ::getpid())));
+}
+
+TEST_F(Program, Sigterm_RemovesTheSocketsAndExits0Quickly) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB", "--metrics-listen", "127.0.0.1:0"});
+  WaitUntilReady();
+  EXPECT_THAT(Output(), HasSubstr("metrics http://127.0.0.1:"));
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(Socket());
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto begin = std::chrono::steady_clock::now();
+  ::kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_NE(::access(Socket().c_str(), F_OK), 0);
+  EXPECT_NE(::access((Socket() + ".attach").c_str(), F_OK), 0);
+  EXPECT_EQ((*client)->state()->header.phase.load(), static_cast<uint32_t>(shm::Phase::kGone));
+}
+
+TEST_F(Program, Sigkill_LeavesNothingThatStopsTheNextOne) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB"});
+  WaitUntilReady();
+  ::kill(pid_, SIGKILL);
+  EXPECT_EQ(Wait(), -1);
+  EXPECT_EQ(::access(Socket().c_str(), F_OK), 0);
+  ::unlink(LogPath().c_str());
+  Start({"--socket", Socket(), "--host-memory", "64MiB"});
+  WaitUntilReady();
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(Socket());
+  ASSERT_TRUE(client.ok());
+  EXPECT_EQ((*client)->welcome().daemon_epoch, 2u);
+}
+
+TEST_F(Program, ReadyFd_SaysReadyAndCloses) {
+  std::array<int, 2> ready;
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  Start({"--socket", Socket(), "--host-memory", "64MiB", "--ready-fd", absl::StrCat(ready[1])});
+  ::close(ready[1]);
+  std::string text;
+  char buffer[16];
+  ssize_t got;
+  while ((got = ::read(ready[0], buffer, sizeof(buffer))) > 0) {
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  ::close(ready[0]);
+  EXPECT_EQ(text, "ready\n");
+  EXPECT_TRUE(RawClient::Attach(Socket()).ok());
+}
+
+TEST_F(Program, Private_EndsAfterItsParentAndItsLastSession) {
+  // A process that plays the parent: it waits until its end of a pipe is closed.
+  std::array<int, 2> leash;
+  ASSERT_EQ(::pipe2(leash.data(), O_CLOEXEC), 0);
+  const pid_t parent = ::fork();
+  ASSERT_GE(parent, 0);
+  if (parent == 0) {
+    ::close(leash[1]);
+    char byte;
+    (void)!::read(leash[0], &byte, 1);
+    ::_exit(0);
+  }
+  ::close(leash[0]);
+  const std::string inner = folder_.path() + "/private";
+  ASSERT_EQ(::mkdir(inner.c_str(), 0700), 0);
+  const std::string socket = inner + "/s";
+  std::ofstream(inner + "/daemon.log") << "what the starter put there";
+  Start({"--socket", socket, "--host-memory", "64MiB", "--private", "--parent-pid",
+         absl::StrCat(parent)});
+  WaitUntilReady();
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(socket);
+  ASSERT_TRUE(client.ok()) << client.status();
+  ::close(leash[1]);
+  ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
+  // The parent is gone, the session is not: another rank can still attach.
+  absl::StatusOr<std::unique_ptr<RawClient>> second = RawClient::Attach(socket);
+  EXPECT_TRUE(second.ok()) << second.status();
+  client->reset();
+  second->reset();
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_NE(::access(inner.c_str(), F_OK), 0) << "the private folder is left";
+}
+
+TEST_F(Program, Idle_UsesNoProcessor) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB"});
+  WaitUntilReady();
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(Socket());
+  ASSERT_TRUE(client.ok());
+  const auto cpu_ticks = [&] {
+    std::ifstream file(absl::StrCat("/proc/", pid_, "/stat"));
+    std::string word;
+    long ticks = 0;
+    for (int field = 1; field <= 15 && file >> word; ++field) {
+      if (field >= 14) ticks += std::stol(word);
+    }
+    return ticks;
+  };
+  const long before = cpu_ticks();
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // what is measured is a second of nothing
+  EXPECT_LE(cpu_ticks() - before, ::sysconf(_SC_CLK_TCK) / 50) << "more than 2 % of a processor";
+}
+
+}  // namespace
+}  // namespace geminid::service

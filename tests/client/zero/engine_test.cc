@@ -45,7 +45,7 @@ class EngineTest : public ::testing::Test {
     return result.ok() ? *std::move(result) : SyntheticResult{};
   }
 
-  DaemonEnv env_;
+  geminid::testing::DaemonEnv env_;
   SyntheticRun run_;
 };
 
@@ -57,7 +57,7 @@ TEST_F(EngineTest, EveryPlacementArenaAndWorldSize_GivesTheBitsOfDenseTraining) 
          {std::pair{Placement::kAuto, kTightArena}, std::pair{Placement::kAuto, kAmpleArena},
           std::pair{Placement::kCpu, kTightArena}, std::pair{Placement::kCpu, kAmpleArena},
           std::pair{Placement::kDevice, kAmpleArena}}) {
-      SCOPED_TRACE(testing::Message() << "world " << world_size << ", placement "
+      SCOPED_TRACE(::testing::Message() << "world " << world_size << ", placement "
                                       << static_cast<int>(placement) << ", arena " << arena);
       run_.options.placement = placement;
       run_.arena_bytes = arena;

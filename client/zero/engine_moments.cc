@@ -99,7 +99,7 @@ absl::Status EngineImpl::FollowPlan(const std::vector<uint32_t>& chunks) {
       SetReservation(std::max(planned_workspace_bytes_[moment_], workspace_->extent_bytes()));
   if (!status.ok()) return status;
   for (const PlannedLoad& load : plan_->moments[moment_].loads) {
-    if (!mover_->IsAway(load.index)) continue;
+    if (!mover_->NeedsGather(load.index)) continue;
     const bool now = load.deadline_moment == moment_;
     mover_->Gather(load.index, plan_base_bytes_ + load.device_offset,
                    now ? TransferCause::kDemand : TransferCause::kPrefetch);
@@ -116,7 +116,7 @@ absl::Status EngineImpl::GatherOnDemand(const std::vector<uint32_t>& chunks) {
   if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
   if (absl::Status status = SetReservation(workspace_->extent_bytes()); !status.ok()) return status;
   for (uint32_t chunk : chunks) {
-    if (mover_->IsAway(chunk)) mover_->Gather(chunk, std::nullopt, TransferCause::kDemand);
+    if (mover_->NeedsGather(chunk)) mover_->Gather(chunk, std::nullopt, TransferCause::kDemand);
   }
   for (uint32_t chunk : chunks) {
     if (absl::Status status = mover_->WaitResident(chunk); !status.ok()) {

@@ -65,6 +65,7 @@ void Mover::Reduce(uint32_t chunk, bool first, bool last) {
   {
     std::lock_guard lock(mutex_);
     chunks_[chunk].where = Where::kReducing;
+    chunks_[chunk].leaving = true;
     Task task{Task::Kind::kReduce, chunk, std::nullopt, TransferCause::kWriteBack};
     task.first = first;
     task.last = last;
@@ -132,18 +133,16 @@ absl::Status Mover::WaitBelow(uint64_t limit_bytes) {
   changed_.wait(lock, [this, limit_bytes] {
     return !status_.ok() ||
            std::none_of(chunks_.begin(), chunks_.end(), [limit_bytes](const Motion& chunk) {
-             const bool leaving = chunk.where == Where::kAway || chunk.where == Where::kReducing;
-             return chunk.holds_extent && leaving &&
-                    chunk.device_offset + chunk.bytes > limit_bytes;
+             return chunk.leaving && chunk.device_offset + chunk.bytes > limit_bytes;
            });
   });
   AddStallLocked(StallCause::kSpace, absl::Now() - since);
   return status_;
 }
 
-bool Mover::IsAway(uint32_t chunk) const {
+bool Mover::NeedsGather(uint32_t chunk) const {
   std::lock_guard lock(mutex_);
-  return chunks_[chunk].where == Where::kAway;
+  return chunks_[chunk].where == Where::kAway || chunks_[chunk].where == Where::kReducing;
 }
 
 bool Mover::IsResident(uint32_t chunk) const {
@@ -479,13 +478,16 @@ absl::Status Mover::AccumulateStaged(const Task& task) {
 void Mover::ReleaseExtent(uint32_t chunk) {
   {
     std::lock_guard lock(mutex_);
-    chunks_[chunk].where = Where::kAway;
+    Motion& motion = chunks_[chunk];
+    if (motion.where != Where::kQueued) motion.where = Where::kAway;
+    motion.leaving = true;
     ++callbacks_pending_;
   }
   context_.session->Drop(context_.gathered[chunk]).Then([this, chunk](const absl::Status& status) {
     if (!status.ok()) Fail(status);
     std::lock_guard lock(mutex_);
     chunks_[chunk].holds_extent = false;
+    chunks_[chunk].leaving = false;
     context_.meter->AddModel(-static_cast<int64_t>(chunks_[chunk].bytes));
     --in_motion_;
     --callbacks_pending_;

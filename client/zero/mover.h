@@ -71,7 +71,8 @@ class Mover {
   // Waits until no extent reaches beyond `limit_bytes`, which must be on its way to becoming true.
   absl::Status WaitBelow(uint64_t limit_bytes);
 
-  bool IsAway(uint32_t chunk) const;
+  // It is neither on the device nor asked for; a gradient still on its way home does not count.
+  bool NeedsGather(uint32_t chunk) const;
   bool IsResident(uint32_t chunk) const;
 
   // Sum of squares of this rank's reduced gradients, over granules in order. Valid when idle after
@@ -99,6 +100,7 @@ class Mover {
   struct Motion {
     Where where = Where::kAway;
     bool holds_extent = false;  // from the request for it until the daemon has taken it back
+    bool leaving = false;       // the extent will be given up; a new gather may be queued already
     uint64_t device_offset = 0;
     uint64_t bytes = 0;
     uint32_t copies_pending = 0;

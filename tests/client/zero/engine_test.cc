@@ -32,7 +32,8 @@ class EngineTest : public ::testing::Test {
       ASSERT_EQ(actual[p].size(), expected[p].size());
       uint64_t different = 0;
       for (size_t i = 0; i < actual[p].size(); ++i) {
-        different += std::bit_cast<uint32_t>(actual[p][i]) != std::bit_cast<uint32_t>(expected[p][i]);
+        different +=
+            std::bit_cast<uint32_t>(actual[p][i]) != std::bit_cast<uint32_t>(expected[p][i]);
       }
       EXPECT_EQ(different, 0u) << "of " << actual[p].size() << " in "
                                << run_.model.parameters[p].name;
@@ -58,7 +59,7 @@ TEST_F(EngineTest, EveryPlacementArenaAndWorldSize_GivesTheBitsOfDenseTraining) 
           std::pair{Placement::kCpu, kTightArena}, std::pair{Placement::kCpu, kAmpleArena},
           std::pair{Placement::kDevice, kAmpleArena}}) {
       SCOPED_TRACE(::testing::Message() << "world " << world_size << ", placement "
-                                      << static_cast<int>(placement) << ", arena " << arena);
+                                        << static_cast<int>(placement) << ", arena " << arena);
       run_.options.placement = placement;
       run_.arena_bytes = arena;
       ExpectSameBits(MustTrain().weights, expected);

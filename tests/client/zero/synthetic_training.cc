@@ -24,7 +24,8 @@ uint64_t ElementsOf(const Parameter& parameter) {
 
 // In [-1, 1), from a counter.
 float Noise(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-  uint64_t x = a * 0x9e3779b97f4a7c15ull + b * 0xbf58476d1ce4e5b9ull + c * 0x94d049bb133111ebull + d;
+  uint64_t x =
+      a * 0x9e3779b97f4a7c15ull + b * 0xbf58476d1ce4e5b9ull + c * 0x94d049bb133111ebull + d;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   x ^= x >> 31;
@@ -43,9 +44,9 @@ struct Sample {
 
 // One use's part of the gradient.
 float GradientOf(uint32_t parameter, uint64_t element, float weight, const Sample& sample) {
-  return 0.25f * weight +
-         Noise(parameter, element, static_cast<uint64_t>(sample.step * 64 + sample.micro_batch),
-               static_cast<uint64_t>(sample.rank) + 1);
+  return 0.25f * weight + Noise(parameter, element,
+                                static_cast<uint64_t>(sample.step * 64 + sample.micro_batch),
+                                static_cast<uint64_t>(sample.rank) + 1);
 }
 
 template <typename T>
@@ -104,9 +105,9 @@ absl::Status RunMicroBatch(Engine* engine, const SyntheticRun& run, const Sample
   if (absl::Status status = engine->BeginMicroBatch(); !status.ok()) return status;
   const std::vector<std::vector<uint32_t>> operators =
       run.operators_at ? run.operators_at(sample.step) : run.model.operators;
-  const uint64_t bytes = run.activation_bytes_at
-                             ? run.activation_bytes_at(sample.rank, sample.step, run.activation_bytes)
-                             : run.activation_bytes;
+  const uint64_t bytes = run.activation_bytes_at ? run.activation_bytes_at(sample.rank, sample.step,
+                                                                           run.activation_bytes)
+                                                 : run.activation_bytes;
   std::vector<Workspace::Block> activations;
   for (const std::vector<uint32_t>& parameters : operators) {
     std::vector<ParameterId> ids;
@@ -166,8 +167,8 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
     if (run.between_steps) run.between_steps(engine->get(), rank, step);
   }
   if (!status.ok()) {
-    communicator->Abort("rank " + std::to_string(rank) + " stopped: " +
-                        std::string(status.message()));
+    communicator->Abort("rank " + std::to_string(rank) +
+                        " stopped: " + std::string(status.message()));
     return status;
   }
   for (uint32_t parameter = 0; parameter < run.model.parameters.size(); ++parameter) {
@@ -273,7 +274,8 @@ std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult
     threads.emplace_back([&, rank] {
       const size_t index = static_cast<size_t>(rank);
       statuses[index] = RunRank(run, rank, communicators[index].get(), result);
-      if (!statuses[index].ok()) communicators[index]->Abort(std::string(statuses[index].message()));
+      if (!statuses[index].ok())
+        communicators[index]->Abort(std::string(statuses[index].message()));
     });
   }
   for (std::thread& thread : threads) thread.join();

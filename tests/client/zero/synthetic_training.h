@@ -41,7 +41,7 @@ struct SyntheticRun {
 struct SyntheticResult {
   std::vector<std::vector<float>> weights;  // fp32 masters
   std::vector<StepResult> steps;
-  std::vector<Statistics> statistics;       // by rank
+  std::vector<Statistics> statistics;  // by rank
 };
 
 // Runs the ranks as threads of this process against the daemon at `socket`. The first error of any

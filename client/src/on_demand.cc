@@ -107,10 +107,17 @@ Pending OnDemand::WriteBack(ChunkId chunk) {
   return Pending(transfers_->Start(spec));
 }
 
-void OnDemand::NoteDirty(ChunkId chunk) {
+void OnDemand::NoteDirtyRelease(ChunkId chunk) {
   const std::lock_guard lock(mutex_);
   dirty_.remove(chunk);
   dirty_.push_back(chunk);
+  ++releasing_[chunk];
+}
+
+void OnDemand::NoteReleased(ChunkId chunk) {
+  const std::lock_guard lock(mutex_);
+  const auto found = releasing_.find(chunk);
+  if (found != releasing_.end() && --found->second == 0) releasing_.erase(found);
 }
 
 void OnDemand::Forget(ChunkId chunk) {
@@ -118,11 +125,14 @@ void OnDemand::Forget(ChunkId chunk) {
   dirty_.remove(chunk);
 }
 
-// Of those that nobody is using: they could not leave anyway.
+// Of those that nobody is using, since the others could not leave. Holds on their way back count as
+// given back: what is asked of the daemon now, it does after that.
 std::optional<ChunkId> OnDemand::TakeOldestDirty() {
   const std::lock_guard lock(mutex_);
   for (auto at = dirty_.begin(); at != dirty_.end(); ++at) {
-    if (session_->impl().IsInUse(*at)) continue;
+    const auto releasing = releasing_.find(*at);
+    const uint32_t returned = releasing == releasing_.end() ? 0 : releasing->second;
+    if (session_->impl().Holds(*at) > returned) continue;
     const ChunkId chunk = *at;
     dirty_.erase(at);
     return chunk;

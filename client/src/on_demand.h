@@ -34,8 +34,11 @@ class OnDemand {
   // As Session::WriteBack.
   Pending WriteBack(ChunkId chunk);
 
-  // The daemon is being told that the device copy is newer than the home.
-  void NoteDirty(ChunkId chunk);
+  // A hold is being handed back, after the daemon has been told that the device copy is newer than
+  // the home.
+  void NoteDirtyRelease(ChunkId chunk);
+  // It has been.
+  void NoteReleased(ChunkId chunk);
   void Forget(ChunkId chunk);
 
  private:
@@ -58,6 +61,7 @@ class OnDemand {
   std::mutex mutex_;
   std::map<ChunkId, std::shared_ptr<Loading>> loads_;  // guarded by mutex_
   std::list<ChunkId> dirty_;                           // guarded by mutex_; oldest first
+  std::map<ChunkId, uint32_t> releasing_;              // guarded by mutex_; holds on their way back
 };
 
 }  // namespace geminid

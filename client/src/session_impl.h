@@ -32,12 +32,13 @@ class Session::Impl {
   // The whole of Connect; blocks.
   absl::Status Open();
 
-  // Null once forked: nothing may be touched in the child.
+  // FAILED_PRECONDITION in a forked child, where nothing may be touched.
   absl::Status CheckUsable() const;
   // Sends a request with one answer; `doing` begins the message of a failure.
   Pending Ask(const shm::Request& request, std::string doing);
-  // Somebody holds the chunk, or a dirty hold on it is still being handed back.
-  bool IsInUse(ChunkId chunk) const;
+  // How many leases there are on the chunk.
+  uint32_t Holds(ChunkId chunk) const;
+  void ReleaseDirtyHold(ChunkId chunk);
 
   const ConnectOptions options;
   std::shared_ptr<PrivateDaemon> private_daemon;

@@ -27,26 +27,32 @@ absl::StatusOr<Lease> Session::Use(ChunkId chunk, absl::Duration timeout) {
   return impl_->on_demand->Use(chunk, timeout);
 }
 
-bool Session::Impl::IsInUse(ChunkId chunk) const {
+uint32_t Session::Impl::Holds(ChunkId chunk) const {
   const uint64_t word = segments.client()->lease[Index(chunk)].load(std::memory_order_acquire);
-  return shm::LeaseWord::Decode(word).count > 0;
+  return shm::LeaseWord::Decode(word).count;
 }
 
 void Session::ReleaseHold(ChunkId chunk, bool dirty) {
   if (impl_->fork_guard->in_child()) return;
-  std::atomic<uint64_t>* const word = &impl_->segments.client()->lease[Index(chunk)];
-  if (!dirty || Home(chunk) == nullptr) {
-    shm::ReleaseLease(*word);
-    return;
+  if (dirty && Home(chunk) != nullptr) {
+    impl_->ReleaseDirtyHold(chunk);
+  } else {
+    shm::ReleaseLease(impl_->segments.client()->lease[Index(chunk)]);
   }
-  // Were the hold given back first, the daemon could take the copy for clean and drop it.
-  impl_->on_demand->NoteDirty(chunk);
-  Transition(chunk, ChunkState::kHold, true).Then([word](const absl::Status& status) {
+}
+
+// Were the hold given back first, the daemon could take the copy for clean and drop it. The answer
+// itself gives it back, ahead of the answer to anything that is asked later.
+void Session::Impl::ReleaseDirtyHold(ChunkId chunk) {
+  on_demand->NoteDirtyRelease(chunk);
+  shm::Request request = MakeRequest(shm::RequestOp::kTransition, chunk);
+  request.argument = static_cast<uint64_t>(ChunkState::kHold) | kDirtyBit;
+  port->Submit(request, [this, chunk](const Answer& answer) {
     // Refused by a living daemon: the hold is all that protects what was written, so it stays. With
     // the daemon gone nothing is evicted.
-    if (status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)) {
-      shm::ReleaseLease(*word);
-    }
+    const bool refused = answer.response.op == shm::ResponseOp::kError;
+    if (!refused) shm::ReleaseLease(segments.client()->lease[Index(chunk)]);
+    on_demand->NoteReleased(chunk);
   });
 }
 

@@ -6,19 +6,6 @@
 #include "proto/shm/chunk_state.h"
 
 namespace geminid {
-namespace {
-
-// In the argument of kTransition: the chunk's device copy was written and its home is stale.
-constexpr uint64_t kDirtyBit = 0x100;
-
-shm::Request RequestOn(shm::RequestOp op, ChunkId chunk) {
-  shm::Request request = MakeRequest(op);
-  request.source = request.destination = ToShm(chunk);
-  return request;
-}
-
-}  // namespace
-
 Pending Session::Impl::Ask(const shm::Request& request, std::string doing) {
   if (absl::Status usable = CheckUsable(); !usable.ok()) return Pending(std::move(usable));
   auto outcome = std::make_shared<Pending::State>(port.get());
@@ -36,7 +23,7 @@ Pending Session::Transfer(const TransferSpec& spec) {
 }
 
 Pending Session::AllocateExtent(ChunkId chunk, uint64_t device_offset, bool may_evict) {
-  shm::Request request = RequestOn(shm::RequestOp::kAllocateExtent, chunk);
+  shm::Request request = MakeRequest(shm::RequestOp::kAllocateExtent, chunk);
   request.device_offset = device_offset;
   if (may_evict) request.flags |= shm::kMayEvict;
   return impl_->Ask(request, absl::StrCat("giving chunk ", Index(chunk), " of ", Bytes(chunk),
@@ -44,17 +31,17 @@ Pending Session::AllocateExtent(ChunkId chunk, uint64_t device_offset, bool may_
 }
 
 Pending Session::Publish(ChunkId chunk) {
-  return impl_->Ask(RequestOn(shm::RequestOp::kPublish, chunk),
+  return impl_->Ask(MakeRequest(shm::RequestOp::kPublish, chunk),
                     absl::StrCat("publishing chunk ", Index(chunk)));
 }
 
 Pending Session::Drop(ChunkId chunk) {
-  return impl_->Ask(RequestOn(shm::RequestOp::kDrop, chunk),
+  return impl_->Ask(MakeRequest(shm::RequestOp::kDrop, chunk),
                     absl::StrCat("dropping chunk ", Index(chunk)));
 }
 
 Pending Session::Transition(ChunkId chunk, ChunkState to, bool dirty) {
-  shm::Request request = RequestOn(shm::RequestOp::kTransition, chunk);
+  shm::Request request = MakeRequest(shm::RequestOp::kTransition, chunk);
   request.argument = static_cast<uint64_t>(to) | (dirty ? kDirtyBit : 0);
   return impl_->Ask(request, absl::StrCat("changing the state of chunk ", Index(chunk), " to ",
                                           shm::Name(static_cast<shm::ChunkState>(to))));

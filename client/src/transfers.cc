@@ -206,12 +206,11 @@ void Transfers::Active::Conclude() {
 }
 
 void Transfers::Active::SendFinal(shm::RequestOp op, ChunkId chunk) {
-  shm::Request request = MakeRequest(op);
-  request.source = request.destination = ToShm(chunk);
-  owner_->port_->SubmitUrgent(request, [self = shared_from_this()](const Answer& answer) {
-    if (!answer.status.ok()) self->Fail(answer.status);
-    self->EndPart(&self->final_steps_);
-  });
+  owner_->port_->SubmitUrgent(MakeRequest(op, chunk),
+                              [self = shared_from_this()](const Answer& answer) {
+                                if (!answer.status.ok()) self->Fail(answer.status);
+                                self->EndPart(&self->final_steps_);
+                              });
 }
 
 std::shared_ptr<Pending::State> Transfers::Start(const TransferSpec& spec, OnRefusal on_refusal) {

@@ -61,6 +61,12 @@ shm::Request MakeRequest(shm::RequestOp op) {
   return request;
 }
 
+shm::Request MakeRequest(shm::RequestOp op, ChunkId chunk) {
+  shm::Request request = MakeRequest(op);
+  request.source = request.destination = ToShm(chunk);
+  return request;
+}
+
 absl::Status Explain(const absl::Status& status, const std::string& doing,
                      const device::MemoryInfo& memory) {
   const char* hint = "";

@@ -43,7 +43,9 @@ class Lease {
   explicit operator bool() const { return session_ != nullptr; }
 
   // The device copy was, or will be, written under this lease: it must go home before it may be
-  // dropped. Takes effect at the release; the daemon is told before the hold ends.
+  // dropped. Takes effect at the release, when the chunk's state becomes HOLD; the daemon is told
+  // before the hold ends. If that step is not legal the hold stays, and with it what was written.
+  // Without effect on chunks that have no home.
   void MarkDirty() { dirty_ = true; }
 
   // Gives the hold back now. A few nanoseconds; a dirty one costs a request, but does not block.

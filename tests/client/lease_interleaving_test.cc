@@ -1,0 +1,136 @@
+// The lease protocol at every interleaving: the client runs one instruction at a time, and after
+// every one of them the evictor may take its steps. Exhaustive, so the outcome does not depend on
+// timing; store buffers, which it cannot show, are lease_stress_test.cc's part.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/shm/lease.h"
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+
+namespace geminid::shm {
+namespace {
+
+struct PendingCountsAsHeld : SoundLeaseProtocol {
+  static constexpr bool kPendingCountsAsHeld = true;
+};
+
+constexpr uint32_t kGeneration = 5;
+constexpr int kNever = 1 << 30;
+
+// The evictor's two steps are each taken after the client's `..._after`-th instruction.
+struct Scene {
+  std::atomic<uint64_t> state;
+  std::atomic<uint64_t> lease;
+  int publish_after = kNever;
+  int decide_after = kNever;
+  bool saw_lease = false;
+  bool published = false;
+  bool decided = false;
+  bool evicted = false;
+  int instructions = 0;
+
+  void Set(Residency residency) {
+    state.store(StateWord{residency, 0, kGeneration, 0}.Encode(), std::memory_order_seq_cst);
+  }
+  // Says that it is about to look, and looks.
+  void Publish() {
+    published = true;
+    Set(Residency::kEvictPending);
+    saw_lease = IsHeld(lease.load(std::memory_order_seq_cst), kGeneration);
+  }
+  // Acts on what it saw.
+  void Decide() {
+    decided = true;
+    evicted = !saw_lease;
+    Set(saw_lease ? Residency::kResident : Residency::kEvicting);
+  }
+};
+
+Scene* current_scene = nullptr;
+
+void AfterInstruction(int) {
+  Scene& scene = *current_scene;
+  scene.instructions += 1;
+  if (scene.instructions == scene.publish_after) scene.Publish();
+  if (scene.instructions == scene.decide_after) scene.Decide();
+}
+
+// The processor's trap flag. The stack pointer moves below the red zone first.
+inline __attribute__((always_inline)) void BeginStepping() {
+  asm volatile("subq $128, %%rsp\n pushfq\n orq $0x100, (%%rsp)\n popfq\n addq $128, %%rsp\n" ::
+                   : "memory", "cc");
+}
+inline __attribute__((always_inline)) void EndStepping() {
+  asm volatile("subq $128, %%rsp\n pushfq\n andq $~0x100, (%%rsp)\n popfq\n addq $128, %%rsp\n" ::
+                   : "memory", "cc");
+}
+
+// Runs one acquire against one placement of the evictor's steps; true when the client believes that
+// it holds a chunk which the evictor has taken away. Counts the instructions.
+template <typename Protocol>
+bool IsViolation(int publish_after, int decide_after, int* instructions) {
+  Scene scene;
+  scene.Set(Residency::kResident);
+  scene.lease.store(0);
+  scene.publish_after = publish_after;
+  scene.decide_after = decide_after;
+  current_scene = &scene;
+  StateWord seen;
+  BeginStepping();
+  const bool held = TryAcquireLease<Protocol>(scene.state, scene.lease, &seen);
+  EndStepping();
+  *instructions = scene.instructions;
+  if (!scene.published) scene.Publish();
+  if (!scene.decided) scene.Decide();
+  EXPECT_TRUE(held || scene.lease.load() == 0) << "a failed attempt left a lease behind";
+  return held && scene.evicted;
+}
+
+struct Outcome {
+  int violations = 0;
+  int instructions = 0;
+};
+
+template <typename Protocol>
+Outcome TryEveryInterleaving() {
+  struct sigaction trap = {};
+  struct sigaction before = {};
+  trap.sa_handler = AfterInstruction;
+  sigaction(SIGTRAP, &trap, &before);
+  Outcome outcome;
+  IsViolation<Protocol>(kNever, kNever, &outcome.instructions);
+  const int end = outcome.instructions + 16;  // withdrawing takes a few more
+  for (int publish = 1; publish <= end; ++publish) {
+    for (int decide = publish; decide <= end; ++decide) {
+      int ignored;
+      outcome.violations += IsViolation<Protocol>(publish, decide, &ignored) ? 1 : 0;
+    }
+  }
+  sigaction(SIGTRAP, &before, nullptr);
+  return outcome;
+}
+
+TEST(LeaseInterleaving, SoundProtocol_HoldsAtEveryOne) {
+  const Outcome outcome = TryEveryInterleaving<SoundLeaseProtocol>();
+  EXPECT_GT(outcome.instructions, 5);
+  EXPECT_EQ(outcome.violations, 0);
+}
+
+TEST(LeaseInterleaving, MutantThatTakesPendingForHeld_IsCaught) {
+  const Outcome outcome = TryEveryInterleaving<PendingCountsAsHeld>();
+  EXPECT_GT(outcome.instructions, 5);
+  EXPECT_GT(outcome.violations, 0);
+}
+
+}  // namespace
+}  // namespace geminid::shm
+
+#else
+
+TEST(LeaseInterleaving, NeedsSingleSteps) { GTEST_SKIP() << "x86-64 without sanitizers only"; }
+
+#endif

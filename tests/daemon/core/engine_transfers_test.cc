@@ -77,6 +77,15 @@ TEST_F(EngineTransfers, Pieces_PublishWhenTheLastIsDone) {
   EXPECT_EQ(SnapshotOf(session_, gathered_).status.valid, ValidLocation::kDevice);
 }
 
+TEST_F(EngineTransfers, PublishDuringACopy_IsRefused) {
+  const shm::Response ticket =
+      Ask(session_, MakeTransfer(weight_, gathered_, 500, shm::kAllocateDestination));
+  ExpectError(Do(session_, RequestOp::kPublish, gathered_), StatusCode::kFailedPrecondition,
+              ErrorReason::kExtentBusy);
+  Finish(session_, ticket);
+  EXPECT_EQ(Do(session_, RequestOp::kPublish, gathered_).op, ResponseOp::kDone);
+}
+
 TEST_F(EngineTransfers, LoadInPieces_MayRepeatTheFlagForTheSamePlace) {
   const uint16_t flags = shm::kAllocateDestination;
   shm::Request piece = MakeTransfer(generic_, generic_, 5000, flags, 2 * kSlot);

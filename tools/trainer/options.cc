@@ -84,7 +84,8 @@ absl::StatusOr<Value> ParseWord(const char* flag, const std::string& text,
 
 void AddFlags(CLI::App* app, Flags* flags) {
   const auto add = [&](const char* name, std::string* value, const char* help, const char* group) {
-    app->add_option(name, *value, help)->group(group)->capture_default_str();
+    // The last of several wins, so that scripts can add to a command line.
+    app->add_option(name, *value, help)->group(group)->capture_default_str()->take_last();
   };
   std::string presets;
   for (const Preset& preset : Presets()) {

@@ -1,0 +1,56 @@
+#include "tests/tools/trainer/command.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "tests/tools/trainer/temporary_folder.h"
+
+namespace geminid::trainer {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+CommandResult RunTrainer(const std::vector<std::string>& arguments,
+                         const std::vector<std::string>& environment) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const std::string err = folder / "err";
+  // env(1) cleans the environment; the shell's only task is to send the streams to files.
+  std::vector<std::string> words = {"/bin/sh", "-c", "exec \"$@\" >'" + out + "' 2>'" + err + "'",
+                                    "sh", "env"};
+  for (const char* variable : {"RANK", "WORLD_SIZE", "GEMINID_SOCKET", "OMPI_COMM_WORLD_RANK",
+                               "PMI_RANK", "SLURM_PROCID"}) {
+    words.insert(words.end(), {"-u", variable});
+  }
+  words.push_back("GEMINID_DAEMON=" GEMINID_DAEMON_BINARY);
+  words.insert(words.end(), environment.begin(), environment.end());
+  words.push_back(GEMINID_TRAIN_BINARY);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  const pid_t pid = fork();
+  if (pid == 0) {
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  constexpr int kSignalBase = 128;
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status),
+          .out = ReadFile(out),
+          .err = ReadFile(err)};
+}
+
+}  // namespace geminid::trainer

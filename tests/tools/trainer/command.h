@@ -1,0 +1,24 @@
+// Runs geminid-train as its users do.
+#ifndef GEMINID_TESTS_TOOLS_TRAINER_COMMAND_H_
+#define GEMINID_TESTS_TOOLS_TRAINER_COMMAND_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace geminid::trainer {
+
+struct CommandResult {
+  int code = -1;  // of exit; 128 plus the signal if one ended it
+  std::string out;
+  std::string err;
+};
+
+// Runs the program with the variables of launchers and of Geminid removed from the environment and
+// `environment` ("NAME=value") added; waits for it.
+CommandResult RunTrainer(const std::vector<std::string>& arguments,
+                         const std::vector<std::string>& environment = {});
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TESTS_TOOLS_TRAINER_COMMAND_H_

@@ -1,0 +1,153 @@
+#include "tools/trainer/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "tests/tools/trainer/temporary_folder.h"
+#include "tools/trainer/exit_code.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Every rank is a shell that runs this script.
+struct Outcome {
+  int code = -1;
+  std::string text;
+};
+Outcome LaunchScript(int ranks, const std::string& script) {
+  Outcome outcome;
+  LaunchOptions options;
+  options.ranks = ranks;
+  options.program = "/bin/sh";
+  options.arguments = {"-c", script};
+  options.environment = {{"LAUNCHER_TEST", "yes"}};
+  options.settle_time = absl::Milliseconds(300);
+  options.grace_time = absl::Milliseconds(500);
+  options.write_stderr = [&](const std::string& text) { outcome.text += text; };
+  const absl::StatusOr<int> code = Launch(options);
+  EXPECT_TRUE(code.ok()) << code.status();
+  outcome.code = code.value_or(-1);
+  return outcome;
+}
+
+bool NoChildrenLeft() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
+
+TEST(Launcher, OfRanksThatSucceed_ReturnsZeroAndGivesEachItsPlace) {
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      LaunchScript(3,
+                   "echo $WORLD_SIZE/$LOCAL_WORLD_SIZE/$LOCAL_RANK/$LAUNCHER_TEST/"
+                   "$GEMINID_JOB_ID > " +
+                       (folder / "$RANK"));
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.text;
+  EXPECT_EQ(outcome.text, "");
+  std::string job;
+  for (int rank = 0; rank < 3; ++rank) {
+    std::string line;
+    std::getline(std::ifstream(folder / std::to_string(rank)), line);
+    const std::string expected = "3/3/" + std::to_string(rank) + "/yes/";
+    EXPECT_THAT(line, testing::StartsWith(expected));
+    if (rank == 0) job = line.substr(expected.size());
+    EXPECT_EQ(line.substr(expected.size()), job);
+  }
+  EXPECT_EQ(job.size(), 16);
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfARankThatFails_StopsTheOthersAndShowsItsLastWords) {
+  const absl::Time began = absl::Now();
+  const Outcome outcome =
+      LaunchScript(3, "[ $RANK = 1 ] && { echo the disk is on fire >&2; exit 7; }; exec sleep 60");
+  EXPECT_EQ(outcome.code, kExitResourceExhausted);
+  EXPECT_THAT(outcome.text, HasSubstr("rank 1 (pid "));
+  EXPECT_THAT(outcome.text, HasSubstr("exited with code 7; the other ranks were stopped"));
+  EXPECT_THAT(outcome.text, HasSubstr("Its last words:\n  the disk is on fire\n"));
+  EXPECT_LT(absl::Now() - began, absl::Seconds(20));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfARankThatIsKilled_NamesTheSignal) {
+  const Outcome outcome = LaunchScript(
+      2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.05; exit " + std::to_string(kExitUnavailable));
+  EXPECT_EQ(outcome.code, kExitFailed);
+  EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
+  EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed)"));
+}
+
+TEST(Launcher, OfARankStoppedByAnother_BlamesTheOther) {
+  const Outcome outcome = LaunchScript(2, "[ $RANK = 0 ] && exit " + std::to_string(kExitAborted) +
+                                              "; sleep 0.1; echo it was me >&2; exit 5");
+  EXPECT_EQ(outcome.code, 5);
+  EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
+  EXPECT_THAT(outcome.text, HasSubstr("it was me"));
+}
+
+TEST(Launcher, OfRanksThatIgnoreSigterm_KillsThem) {
+  const Outcome outcome =
+      LaunchScript(2, "[ $RANK = 0 ] && exit 1; trap '' TERM; while :; do sleep 0.05; done");
+  EXPECT_EQ(outcome.code, kExitFailed);
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfRankZerosWords_PassesThemOnAsTheyAre) {
+  const Outcome outcome = LaunchScript(2, "printf '\\rstep %s' $RANK >&2");
+  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.text, "\rstep 0");
+}
+
+TEST(Launcher, GivenASignal_PassesItOnAndReturnsItsCode) {
+  // The ranks signal their parent, which is this process, once they are up.
+  const Outcome outcome = LaunchScript(
+      2, "trap 'exit 0' TERM; [ $RANK = 0 ] && kill -TERM $PPID; while :; do sleep 0.05; done");
+  // Their traps make them exit with 0: then all is well.
+  EXPECT_EQ(outcome.code, kExitOk);
+  const Outcome untrapped =
+      LaunchScript(2, "[ $RANK = 0 ] && kill -TERM $PPID; while :; do sleep 0.05; done");
+  EXPECT_EQ(untrapped.code, kExitSignalBase + SIGTERM);
+  EXPECT_THAT(untrapped.text, Not(HasSubstr("rank")));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, ThatIsKilled_TakesItsRanksWithIt) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    // Each rank holds the fifo open for writing as long as it lives.
+    LaunchScript(2, "exec 3> " + (folder / "fifo") + "; echo up >&3; exec sleep 600");
+    _exit(0);
+  }
+  std::ifstream fifo(folder / "fifo");
+  std::string line;
+  for (int rank = 0; rank < 2; ++rank) std::getline(fifo, line);
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+  EXPECT_FALSE(std::getline(fifo, line));  // the end of the fifo: nobody holds it any more
+}
+
+TEST(WithoutOptions, RemovesBothFormsAndTheirValues) {
+  EXPECT_THAT(WithoutOptions({"--a", "1", "--b=2", "--c", "--b", "3", "--bb", "4"}, {"--b", "--c"}),
+              testing::ElementsAre("--a", "1", "3", "--bb", "4"));
+  EXPECT_THAT(WithoutOptions({"--a", "1", "--b"}, {"--b"}), testing::ElementsAre("--a", "1"));
+}
+
+TEST(ExitCodeOf, TellsWhatCanBeDoneApart) {
+  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kOk), 0);
+  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kInternal), 1);
+  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kInvalidArgument), 2);
+  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kUnavailable), 3);
+  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kResourceExhausted), 7);
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,174 @@
+#include "tools/trainer/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> With(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"--text", "t", "--model", "gpt2-tiny"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TrainOptions Parse(const std::vector<std::string>& more) {
+  const auto line = ParseCommandLine(With(more));
+  EXPECT_TRUE(line.ok()) << line.status();
+  return line.ok() && line->options ? *line->options : TrainOptions();
+}
+
+TEST(ParseCommandLine, WithoutMuch_HasSensibleDefaults) {
+  const TrainOptions options = Parse({});
+  EXPECT_EQ(options.text, "t");
+  EXPECT_EQ(options.model.hidden, 64);
+  EXPECT_FALSE(options.ranks.has_value());
+  EXPECT_FALSE(options.device_memory_bytes.has_value());
+  EXPECT_EQ(options.zero.placement, zero::Placement::kAuto);
+  EXPECT_EQ(options.zero.data_type, zero::DataType::kBFloat16);
+  EXPECT_EQ(options.zero.clip_norm, 1.0);
+  EXPECT_EQ(options.copy_bytes_per_second, 0);
+  EXPECT_FALSE(options.progress.has_value());
+}
+
+TEST(ParseCommandLine, WithEveryFlag_TakesEveryValue) {
+  const TrainOptions options = Parse({"--ranks",
+                                      "2",
+                                      "--steps",
+                                      "7",
+                                      "--batch",
+                                      "6",
+                                      "--seed",
+                                      "9",
+                                      "--placement",
+                                      "cpu",
+                                      "--dtype",
+                                      "fp32",
+                                      "--device-memory",
+                                      "24MiB",
+                                      "--host-memory=2GB",
+                                      "--copy-bandwidth",
+                                      "10GB/s",
+                                      "--clip-norm",
+                                      "0",
+                                      "--accumulate",
+                                      "3",
+                                      "--lr",
+                                      "1e-3",
+                                      "--report",
+                                      "r.json",
+                                      "--warmup-steps",
+                                      "2",
+                                      "--weight-decay",
+                                      "0.2",
+                                      "--lr-schedule",
+                                      "cosine",
+                                      "--timeout",
+                                      "5.5",
+                                      "--job",
+                                      "a-1",
+                                      "--progress",
+                                      "lines"});
+  EXPECT_EQ(options.ranks, 2);
+  EXPECT_EQ(options.schedule.steps, 7);
+  EXPECT_EQ(options.batch, 6);
+  EXPECT_EQ(options.seed, 9);
+  EXPECT_EQ(options.zero.placement, zero::Placement::kCpu);
+  EXPECT_EQ(options.zero.data_type, zero::DataType::kFloat32);
+  EXPECT_EQ(options.device_memory_bytes, 24 << 20);
+  EXPECT_EQ(options.host_memory_bytes, 2'000'000'000);
+  EXPECT_EQ(options.copy_bytes_per_second, 10'000'000'000);
+  EXPECT_EQ(options.zero.clip_norm, 0);
+  EXPECT_EQ(options.zero.accumulate, 3);
+  EXPECT_EQ(options.schedule.peak, 1e-3);
+  EXPECT_EQ(options.report, "r.json");
+  EXPECT_EQ(options.schedule.warmup_steps, 2);
+  EXPECT_EQ(options.zero.adamw.weight_decay, 0.2);
+  EXPECT_EQ(options.schedule.shape, Schedule::Shape::kCosine);
+  EXPECT_EQ(options.timeout, absl::Milliseconds(5500));
+  EXPECT_EQ(options.job, "a-1");
+  EXPECT_EQ(options.progress, ProgressMode::kLines);
+  EXPECT_EQ(Parse({"--quiet"}).progress, ProgressMode::kNone);
+}
+
+TEST(ParseCommandLine, WithAShapeOfItsOwn_BuildsIt) {
+  const auto line = ParseCommandLine({"--text", "t", "--family", "llama", "--layers", "3",
+                                      "--hidden", "96", "--heads", "6", "--context", "32"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  const ModelConfig& model = line->options->model;
+  EXPECT_EQ(model.family, Family::kLlama);
+  EXPECT_EQ(model.kv_heads, 6);
+  EXPECT_EQ(model.intermediate, 256);
+  EXPECT_EQ(model.context, 32);
+}
+
+TEST(ParseCommandLine, WithAPresetChanged_KeepsTheRest) {
+  const ModelConfig model = Parse({"--hidden", "128", "--layers", "1"}).model;
+  EXPECT_EQ(model.hidden, 128);
+  EXPECT_EQ(model.intermediate, 512);
+  EXPECT_EQ(model.heads, 4);
+  EXPECT_EQ(model.layers, 1);
+  EXPECT_EQ(model.context, 64);
+}
+
+struct Bad {
+  std::vector<std::string> arguments;
+  const char* complaint;
+};
+
+TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
+  for (const Bad& bad : std::vector<Bad>{
+           {{"--steps", "-1"}, "--steps is '-1'"},
+           {{"--steps", "0"}, "--steps is '0'"},
+           {{"--batch", "4x"}, "--batch is '4x'"},
+           {{"--batch", "99999999999999999999"}, "--batch"},
+           {{"--seed", "18446744073709551616"}, "--seed"},
+           {{"--ranks", "0"}, "--ranks is '0'; it must be a whole number from 1"},
+           {{"--lr", "nan"}, "--lr is 'nan'"},
+           {{"--lr", "inf"}, "--lr is 'inf'"},
+           {{"--clip-norm", "-1"}, "--clip-norm is '-1'"},
+           {{"--device-memory", "-1"}, "--device-memory: "},
+           {{"--device-memory", "24 parsecs"}, "--device-memory: "},
+           {{"--device-memory", "0"}, "--device-memory is 0"},
+           {{"--copy-bandwidth", "10GB"}, "--copy-bandwidth: "},
+           {{"--copy-bandwidth", "0GB/s"}, "--copy-bandwidth is 0"},
+           {{"--dtype", "fp16"}, "it must be one of: bf16, fp32"},
+           {{"--placement", "gpu"}, "it must be one of: device, cpu, auto"},
+           {{"--lr-schedule", "linear"}, "constant or cosine"},
+           {{"--timeout", "0"}, "--timeout is '0'"},
+           {{"--job", "Mine"}, "--job is 'Mine'"},
+           {{"--heads", "5"}, "must divide"},
+           {{"--socket", "/s", "--host-memory", "1GiB"}, "Leave one of the two out"},
+           {{"--frobnicate"}, "--frobnicate"},
+           {{"stray"}, "stray"},
+       }) {
+    const auto line = ParseCommandLine(With(bad.arguments));
+    ASSERT_FALSE(line.ok()) << bad.arguments[0];
+    EXPECT_THAT(std::string(line.status().message()), HasSubstr(bad.complaint));
+  }
+  EXPECT_THAT(std::string(ParseCommandLine({"--text", "t"}).status().message()),
+              HasSubstr("no model"));
+  EXPECT_THAT(std::string(ParseCommandLine({"--model", "gpt2-tiny"}).status().message()),
+              HasSubstr("no text"));
+  EXPECT_EQ(ParseCommandLine({"--text", "t", "--model", "x"}).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(ParseCommandLine, AskedForHelpOrVersion_SaysIt) {
+  const auto help = ParseCommandLine({"--help"});
+  ASSERT_TRUE(help.ok());
+  EXPECT_FALSE(help->options.has_value());
+  EXPECT_THAT(help->text, HasSubstr("--device-memory"));
+  EXPECT_THAT(help->text, HasSubstr("gpt2-20m"));
+  const auto version = ParseCommandLine({"--version"});
+  ASSERT_TRUE(version.ok());
+  EXPECT_THAT(version->text, testing::StartsWith("geminid-train "));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

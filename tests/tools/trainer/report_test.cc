@@ -1,0 +1,175 @@
+#include "tools/trainer/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "tests/tools/trainer/temporary_folder.h"
+#include "tools/trainer/json_writer.h"
+#include "tools/trainer/progress.h"
+#include "tools/trainer/sha256.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(JsonWriter, OfNestedValues_WritesThemInOrder) {
+  JsonWriter json;
+  json.BeginObject().Key("a").BeginArray().Value(uint64_t{1}).Value(0.1).EndArray();
+  json.Key("b").BeginObject().EndObject().Key("c").Value(true).EndObject();
+  EXPECT_EQ(json.text(),
+            "{\n  \"a\": [\n    1,\n    0.10000000000000001\n  ],\n  \"b\": {},\n  \"c\": true\n}");
+}
+
+TEST(JsonWriter, OfTextThatNeedsIt_Escapes) {
+  JsonWriter json;
+  json.Value("a\"\\\n\x01\xc3\xa9");
+  EXPECT_EQ(json.text(), "\"a\\\"\\\\\\u000a\\u0001\xc3\xa9\"");
+}
+
+TEST(JsonWriter, OfNumbersJsonDoesNotKnow_WritesNull) {
+  JsonWriter json;
+  json.BeginArray().Value(std::numeric_limits<double>::infinity());
+  json.Value(std::numeric_limits<double>::quiet_NaN()).EndArray();
+  EXPECT_EQ(json.text(), "[\n  null,\n  null\n]");
+}
+
+TEST(Sha256, OfPieces_IsTheKnownDigestOfTheWhole) {
+  Sha256 hash;
+  const std::string text = "abc";
+  for (const char& character : text) hash.Add(std::as_bytes(std::span(&character, 1)));
+  // FIPS 180-2, appendix B.1.
+  EXPECT_EQ(hash.Finish(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+Report TwoRanks() {
+  Report report;
+  report.options.model = *FindPreset("gpt2-tiny");
+  report.options.schedule.steps = 3;
+  report.parameters = 100;
+  report.losses = {5.5, 0.1, 2.0};
+  report.step_seconds = {9.0, 1.0, 3.0};
+  report.tokens_per_step = 40;
+  report.ranks.resize(2);
+  report.ranks[0] = {.model_state_bytes = 600,
+                     .host_bytes = 700,
+                     .device_bytes_limit = 1000,
+                     .peak_model_bytes = 10,
+                     .peak_workspace_bytes = 30,
+                     .peak_total_bytes = 35,
+                     .host_to_device_bytes = 5,
+                     .device_to_host_bytes = 6,
+                     .transfer_bytes_lower_bound = 4,
+                     .stall_seconds = 0.25};
+  report.ranks[1] = report.ranks[0];
+  report.ranks[1].peak_model_bytes = 20;
+  report.ranks[1].stall_seconds = 0.5;
+  report.stall_seconds_by_cause = {{"copy", 0.25}};
+  report.plan_explanation = "all \"fits\"";
+  report.weights_sha256 = "00";
+  return report;
+}
+
+TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
+  const std::string json = ToJson(TwoRanks());
+  for (const char* field : {"\"schema_version\": 1",
+                            "\"parameters\": 100",
+                            "\"world_size\": 2",
+                            "\"model_state_bytes\": 1200",
+                            "\"host_bytes\": 1400",
+                            "\"host_bytes_per_parameter\": 14",
+                            "\"device_bytes_limit\": 1000",
+                            "\"model\": 20",
+                            "\"non_model\": 30",
+                            "\"total\": 35",
+                            "\"h2d_bytes\": 10",
+                            "\"d2h_bytes\": 12",
+                            "\"transfer_bytes_lower_bound\": 8",
+                            "\"stall_seconds\": 0.5",
+                            "\"copy\": 0.25",
+                            "\"everything_fits\": false",
+                            "\"plan_explanation\": \"all \\\"fits\\\"\"",
+                            "\"weights_sha256\": \"00\"",
+                            "\"tokens_per_second\": 20",
+                            "\"placement\": \"auto\"",
+                            "\"dtype\": \"bf16\"",
+                            "\"0x1.999999999999ap-4\"",
+                            "\"geminid\": \""}) {
+    EXPECT_THAT(json, HasSubstr(field));
+  }
+}
+
+TEST(TokensPerSecond, LeavesOutTheFirstStep_UnlessItIsTheOnlyOne) {
+  Report report = TwoRanks();
+  EXPECT_DOUBLE_EQ(TokensPerSecond(report), 80.0 / 4.0);
+  report.step_seconds = {2.0};
+  EXPECT_DOUBLE_EQ(TokensPerSecond(report), 20.0);
+}
+
+TEST(WriteFile, OverAFile_ReplacesItAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("r.json", "old and longer");
+  ASSERT_TRUE(WriteFile(path, "new").ok());
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), "new");
+  EXPECT_EQ(folder.Entries(), 1);
+}
+
+TEST(CheckWritable, OfAGoodPath_LeavesTheFolderAsItWas) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(CheckWritable(folder / "r.json").ok());
+  EXPECT_EQ(folder.Entries(), 0);
+}
+
+TEST(CheckWritable, OfAPathThatCannotBe_NamesIt) {
+  const TemporaryFolder folder;
+  const absl::Status missing = CheckWritable(folder / "no/r.json");
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("no/r.json"));
+  EXPECT_EQ(CheckWritable(folder.path()).code(), absl::StatusCode::kInvalidArgument);
+}
+
+class ProgressTest : public testing::Test {
+ protected:
+  Progress Make(ProgressMode mode) {
+    return Progress(mode, [this](const std::string& text) { written_ += text; });
+  }
+  std::string written_;
+  const absl::Time start_ = absl::UnixEpoch();
+};
+
+TEST_F(ProgressTest, InLines_SpeaksFirstLastAndEveryFewSeconds) {
+  Progress progress = Make(ProgressMode::kLines);
+  EXPECT_TRUE(progress.Due(1, 100, start_));
+  progress.Show({.step = 1, .steps = 100, .loss = 5.25}, start_);
+  EXPECT_FALSE(progress.Due(2, 100, start_ + absl::Seconds(4)));
+  EXPECT_TRUE(progress.Due(3, 100, start_ + absl::Seconds(5)));
+  EXPECT_TRUE(progress.Due(100, 100, start_));
+  progress.Finish();
+  EXPECT_THAT(written_, testing::StartsWith("step 1/100  loss 5.2500"));
+  EXPECT_EQ(std::count(written_.begin(), written_.end(), '\n'), 1);
+}
+
+TEST_F(ProgressTest, OnATerminal_RewritesOneLineAndEndsIt) {
+  Progress progress = Make(ProgressMode::kTerminal);
+  progress.Show({.step = 1, .steps = 9}, start_);
+  progress.Show({.step = 2, .steps = 9}, start_ + absl::Seconds(1));
+  EXPECT_EQ(std::count(written_.begin(), written_.end(), '\r'), 2);
+  EXPECT_EQ(std::count(written_.begin(), written_.end(), '\n'), 0);
+  progress.Finish();
+  progress.Finish();
+  EXPECT_EQ(std::count(written_.begin(), written_.end(), '\n'), 1);
+}
+
+TEST_F(ProgressTest, WhenQuiet_IsNeverDue) {
+  EXPECT_FALSE(Make(ProgressMode::kNone).Due(1, 1, start_));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

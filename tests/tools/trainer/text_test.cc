@@ -1,0 +1,54 @@
+#include "tools/trainer/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/trainer/temporary_folder.h"
+
+namespace geminid::trainer {
+namespace {
+
+std::string Load(const std::string& path) {
+  const auto text = LoadText(path);
+  return text.ok() ? std::string(text->begin(), text->end()) : std::string(text.status().message());
+}
+
+TEST(LoadText, OfAFile_IsItsBytes) {
+  const TemporaryFolder folder;
+  const std::string bytes("a\0\xff\n", 4);
+  EXPECT_EQ(Load(folder.Write("t", bytes)), bytes);
+}
+
+TEST(LoadText, OfADirectory_IsItsFilesSortedByPathWithoutHiddenOnes) {
+  const TemporaryFolder folder;
+  folder.Write("b/2", "second,");
+  folder.Write("c", "third");
+  folder.Write("a", "first,");
+  folder.Write(".hidden", "x");
+  folder.Write(".git/config", "x");
+  EXPECT_EQ(Load(folder.path()), "first,second,third");
+}
+
+TEST(LoadText, OfWhatCannotBeRead_NamesThePathAndWhatToDo) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(LoadText(folder / "none").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Load(folder / "none"), testing::HasSubstr("none' does not exist; give --text"));
+  EXPECT_THAT(Load(folder.path()), testing::HasSubstr("holds no files"));
+  EXPECT_THAT(Load(folder.Write("empty", "")), testing::HasSubstr("is empty"));
+  EXPECT_THAT(Load("/dev/null"), testing::HasSubstr("neither a file nor a directory"));
+}
+
+TEST(LoadText, BeyondTheLimit_IsRefusedBeforeItIsRead) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("large", "");
+  std::filesystem::resize_file(path, kTextBytesMax + 1);  // without blocks
+  EXPECT_THAT(Load(path), testing::HasSubstr("larger than"));
+}
+
+TEST(CheckLength, OfATextWithoutANextByte_IsRefused) {
+  EXPECT_FALSE(CheckLength(256, 256).ok());
+  EXPECT_TRUE(CheckLength(257, 256).ok());
+}
+
+}  // namespace
+}  // namespace geminid::trainer

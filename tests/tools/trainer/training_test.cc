@@ -1,0 +1,124 @@
+// The program as a whole: small runs with a daemon of their own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/temporary_folder.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+std::string SomeText() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i % 10) + " of the text. ";
+  return text;
+}
+
+class Training : public testing::Test {
+ protected:
+  CommandResult Run(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--text",  text_,  "--model",  "gpt2-tiny",
+                                          "--steps", "6",    "--batch",  "4",
+                                          "--lr",    "3e-3", "--report", report_path()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunTrainer(arguments);
+  }
+  std::string report_path() const { return folder_ / "report.json"; }
+  std::string Report() const {
+    std::stringstream text;
+    text << std::ifstream(report_path()).rdbuf();
+    return text.str();
+  }
+  // What stands at a key of the top level, as text without blanks.
+  std::string Field(const std::string& key) const {
+    const std::string report = Report();
+    std::smatch match;
+    const std::regex pattern("\n  \"" + key + "\": ((\\[|\\{)[^\\]\\}]*[\\]\\}]|[^\n]*)");
+    if (!std::regex_search(report, match, pattern)) return "missing";
+    std::string value = match[1];
+    std::erase_if(value, [](char c) { return c == ' ' || c == '\n'; });
+    if (value.ends_with(',')) value.pop_back();
+    return value;
+  }
+  double Number(const std::string& key) const { return std::stod(Field(key)); }
+
+  const TemporaryFolder folder_;
+  const std::string text_ = folder_.Write("text", SomeText());
+};
+
+TEST_F(Training, OfOneRank_LowersTheLossAndReportsEverything) {
+  const CommandResult result = Run({"--steps", "20"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("step 20/20  loss "));
+  EXPECT_EQ(Field("schema_version"), "1");
+  EXPECT_EQ(Field("world_size"), "1");
+  EXPECT_EQ(Field("weights_sha256").size(), 64 + 2);
+  EXPECT_GE(Number("host_bytes_per_parameter"), 12.0);
+  EXPECT_GT(Number("tokens_per_second"), 0);
+  std::stringstream losses(Field("loss").substr(1));
+  double first = 0, last = 0;
+  char comma = ',';
+  losses >> first;
+  for (double loss; losses >> comma >> loss;) last = loss;
+  EXPECT_NEAR(first, std::log(256.0), 0.2);
+  EXPECT_LT(last, first - 1.0);
+}
+
+TEST_F(Training, WithEveryPlacement_GivesTheSameBits) {
+  std::string losses, weights;
+  for (const std::vector<std::string>& where : std::vector<std::vector<std::string>>{
+           {"--placement", "device"},
+           {"--placement", "cpu"},
+           {"--placement", "auto"},
+           {"--placement", "auto", "--device-memory", "1MiB"},
+           {"--placement", "cpu", "--copy-bandwidth", "200MB/s"}}) {
+    const CommandResult result = Run(where);
+    ASSERT_EQ(result.code, 0) << where[1] << ": " << result.err;
+    if (losses.empty()) {
+      losses = Field("loss_hex");
+      weights = Field("weights_sha256");
+    }
+    EXPECT_EQ(Field("loss_hex"), losses) << where[1];
+    EXPECT_EQ(Field("weights_sha256"), weights) << where[1];
+  }
+}
+
+TEST_F(Training, OfTwoRanks_StaysCloseToOneAndRepeatsItsBits) {
+  ASSERT_EQ(Run({}).code, 0);
+  const double one = std::stod(Field("loss").substr(1));
+  const CommandResult first = Run({"--ranks", "2"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(Field("world_size"), "2");
+  EXPECT_NEAR(std::stod(Field("loss").substr(1)), one, 1e-4);
+  const std::string losses = Field("loss_hex"), weights = Field("weights_sha256");
+  ASSERT_EQ(Run({"--ranks", "2", "--placement", "cpu"}).code, 0);
+  EXPECT_EQ(Field("loss_hex"), losses);
+  EXPECT_EQ(Field("weights_sha256"), weights);
+}
+
+TEST_F(Training, InADeviceThatIsTooSmall_ExitsWithSevenAndTheNumbers) {
+  for (const char* ranks : {"1", "2"}) {
+    const CommandResult result = Run({"--device-memory", "64KiB", "--ranks", ranks});
+    EXPECT_EQ(result.code, 7) << result.err;
+    EXPECT_THAT(result.err, testing::ContainsRegex("[0-9]"));
+    EXPECT_EQ(Report(), "");
+  }
+}
+
+TEST_F(Training, LlamaInFp32WithAccumulation_Works) {
+  const CommandResult result = Run({"--model", "llama-tiny", "--dtype", "fp32", "--accumulate", "2",
+                                    "--lr-schedule", "cosine", "--warmup-steps", "2"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Field("dtype"), "\"fp32\"");
+  EXPECT_EQ(Field("tokens_per_step"), "512");
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -15,6 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/communicator.h"
+#include "collectives/gloo/gloo_communicator.h"
+#include "collectives/gloo/tcp.h"
 #include "collectives/local/local_communicator.h"
 #include "collectives/reduce.h"
 #include "collectives/shm/shm_communicator.h"
@@ -22,22 +24,38 @@
 namespace geminid::collectives {
 namespace {
 
-enum class Backend { kLocal, kShm };
+enum class Backend { kLocal, kShm, kGloo };
 
-std::vector<std::unique_ptr<Communicator>> Connect(Backend backend, int ranks) {
-  if (backend == Backend::kLocal) return MakeLocalCommunicators(ranks);
-  static std::atomic<int> groups{0};
-  const std::string name = absl::StrCat("bench/", ::getpid(), "/", groups.fetch_add(1));
+using Connecting = absl::StatusOr<std::unique_ptr<Communicator>>;
+
+std::vector<std::unique_ptr<Communicator>> InThreads(
+    int ranks, const std::function<Connecting(int)>& connect) {
   std::vector<std::unique_ptr<Communicator>> communicators(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      auto communicator = ConnectShm(name, r, ranks);
+      auto communicator = connect(r);
       if (communicator.ok()) communicators[static_cast<size_t>(r)] = *std::move(communicator);
     });
   }
   for (std::thread& thread : threads) thread.join();
   return communicators;
+}
+
+std::vector<std::unique_ptr<Communicator>> Connect(Backend backend, int ranks) {
+  if (backend == Backend::kLocal) return MakeLocalCommunicators(ranks);
+  if (backend == Backend::kShm) {
+    static std::atomic<int> groups{0};
+    const std::string name = absl::StrCat("bench/", ::getpid(), "/", groups.fetch_add(1));
+    return InThreads(ranks, [&](int r) { return ConnectShm(name, r, ranks); });
+  }
+  auto listener = ListenTcp("127.0.0.1", 0);
+  const uint16_t port = *PortOf(listener->get());
+  return InThreads(ranks, [&](int r) {
+    GlooOptions options{.port = port};
+    if (r == 0) options.listener = *std::move(listener);
+    return ConnectGloo(r, ranks, std::move(options));
+  });
 }
 
 using Step = std::function<absl::Status(Communicator&, std::vector<BFloat16>& whole,
@@ -111,6 +129,10 @@ BENCHMARK_CAPTURE(RunRanks, shm_broadcast, Backend::kShm, Share)->Apply(Sizes);
 BENCHMARK_CAPTURE(RunRanks, shm_exchange, Backend::kShm, Exchange)->Apply(Sizes);
 BENCHMARK_CAPTURE(RunRanks, local_all_gather, Backend::kLocal, Gather)->Apply(Sizes);
 BENCHMARK_CAPTURE(RunRanks, local_reduce_scatter, Backend::kLocal, Scatter)->Apply(Sizes);
+
+BENCHMARK_CAPTURE(RunRanks, gloo_all_gather, Backend::kGloo, Gather)->Apply(Sizes);
+BENCHMARK_CAPTURE(RunRanks, gloo_reduce_scatter, Backend::kGloo, Scatter)->Apply(Sizes);
+BENCHMARK_CAPTURE(RunRanks, gloo_all_reduce, Backend::kGloo, Reduce)->Apply(Sizes);
 
 void BM_Memcpy(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));

@@ -16,7 +16,6 @@
 #include "kernels/accumulate/accumulate.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/cast/cast.h"
-#include "kernels/crc32c/crc32c.h"
 #include "kernels/norm/norm.h"
 
 namespace geminid {
@@ -187,14 +186,6 @@ void CastToBFloat16(benchmark::State& state) {
   Report(state, 6);
 }
 
-void Crc32c(benchmark::State& state) {
-  const Array<float> data(kParameters);
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(kernels::Crc32c(data.get(), kParameters * sizeof(float)));
-  }
-  Report(state, 4);
-}
-
 void OneAndTwoThreads(benchmark::internal::Benchmark* b) {
   b->Threads(1)->Threads(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 }
@@ -211,7 +202,6 @@ BENCHMARK(AdamWMasterInPlace)->Apply(OneAndTwoThreads);
 BENCHMARK(SquareSum)->Apply(OneAndTwoThreads);
 BENCHMARK(AccumulateBFloat16)->Apply(OneAndTwoThreads);
 BENCHMARK(CastToBFloat16)->Apply(OneAndTwoThreads);
-BENCHMARK(Crc32c)->Apply(OneAndTwoThreads);
 
 }  // namespace
 }  // namespace geminid

@@ -56,57 +56,5 @@ TEST(ChunkStates, UnknownState_IsInvalid) {
   }
 }
 
-TEST(TensorStates, Transition_MovesOneCount) {
-  TensorStates states(3);
-  EXPECT_EQ(states.Count(kFree), 3u);
-  ASSERT_TRUE(states.Transition("c", 1, kHold).ok());
-  EXPECT_EQ(states.Count(kFree), 2u);
-  EXPECT_EQ(states.Count(kHold), 1u);
-  EXPECT_EQ(states.state(1), kHold);
-}
-
-TEST(TensorStates, IllegalOrUnknown_ChangesNothing) {
-  TensorStates states(2);
-  EXPECT_EQ(states.Transition("c", 0, kReady).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(states.Transition("c", 2, kHold).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(states.Count(kFree), 2u);
-}
-
-// A chunk of two tensors through one training step.
-TEST(TensorStates, OneStep_ReleaseAndReduceWhenAllAgree) {
-  TensorStates states(2);
-  const auto move = [&states](uint32_t tensor, ChunkState to) {
-    ASSERT_TRUE(states.Transition("c", tensor, to).ok());
-  };
-  move(0, kHold);
-  EXPECT_FALSE(states.can_release());
-  move(1, kHold);
-  EXPECT_TRUE(states.can_release());
-  EXPECT_EQ(states.Rollup(), kHold);
-  move(0, kCompute);
-  EXPECT_FALSE(states.can_release());
-  EXPECT_EQ(states.Rollup(), kCompute);
-  move(0, kAfterBackward);
-  EXPECT_TRUE(states.can_release());
-  EXPECT_EQ(states.Rollup(), kAfterBackward);
-  move(0, kReady);
-  EXPECT_FALSE(states.can_release());
-  EXPECT_FALSE(states.can_reduce());
-  EXPECT_EQ(states.Rollup(), kAfterBackward);
-  move(1, kCompute);
-  move(1, kAfterBackward);
-  move(1, kReady);
-  EXPECT_TRUE(states.can_reduce());
-  EXPECT_EQ(states.Rollup(), kReady);
-  move(0, kHold);
-  EXPECT_FALSE(states.can_reduce());
-}
-
-TEST(TensorStates, NoTensors_NothingToReduce) {
-  const TensorStates states(0);
-  EXPECT_FALSE(states.can_reduce());
-  EXPECT_TRUE(states.can_release());
-}
-
 }  // namespace
 }  // namespace geminid::core

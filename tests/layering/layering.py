@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""layering.py ROOT: checks which folder includes what. Prints each violation and exits with 1 if any.
+
+The rules are those of docs/architecture.md:
+  1. proto <- kernels, collectives <- client <- tools;  proto <- daemon <- tools.
+  2. daemon/core includes nothing but the standard library, Abseil and proto/shm, proto/text.
+  3. CUDA headers appear only in daemon/agent, client/device/cuda, kernels/*/*_cuda.cu and
+     collectives/nccl; public headers of the client include no gRPC, Protocol Buffers, Boost or
+     CUDA header, and nothing of the project but each other.
+"""
+
+import pathlib
+import re
+import sys
+
+MAY_INCLUDE = {
+    "proto": {"proto"},
+    "kernels": {"proto", "kernels"},
+    "collectives": {"proto", "collectives"},
+    "client": {"proto", "kernels", "collectives", "client"},
+    "daemon": {"proto", "daemon"},
+    "tools": {"proto", "kernels", "collectives", "client", "daemon", "tools"},
+}
+SOURCES = {".h", ".cc", ".cu", ".c"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+CUDA = re.compile(r"^(cuda|nccl|nvml|cub/|thrust/)")
+CUDA_ALLOWED = re.compile(
+    r"^(daemon/agent/|client/device/cuda/|collectives/nccl/|kernels/[^/]+/[^/]+_cuda\.cu$)")
+FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
+SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
+
+
+def folder_of(included):
+    """The top folder an include names; the client's public headers are included as geminid/x.h."""
+    top = included.split("/")[0]
+    if top == "geminid" and not included.startswith("geminid/v1/"):
+        return "client"
+    if included.startswith("geminid/v1/"):
+        return "proto"
+    return top if top in MAY_INCLUDE else None
+
+
+def violations_of(path, text):
+    """Yields what is wrong with the includes of the file at `path`, relative to the root."""
+    top = path.split("/")[0]
+    if top not in MAY_INCLUDE:
+        return
+    for bracket, included in INCLUDE.findall(text):
+        folder = folder_of(included)
+        if folder is not None and folder not in MAY_INCLUDE[top]:
+            yield f"{path}: {top} must not include {folder}: {included}"
+        if path.startswith("daemon/core/"):
+            allowed = included.startswith(("daemon/core/", "absl/", "proto/shm/", "proto/text/")) or (
+                bracket == "<" and SYSTEM_IN_CORE.match(included))
+            if not allowed:
+                yield f"{path}: daemon/core is pure; it must not include {included}"
+        if CUDA.match(included) and not CUDA_ALLOWED.match(path):
+            yield f"{path}: CUDA headers belong behind the device seam: {included}"
+        if path.startswith("client/include/"):
+            if FOREIGN_IN_PUBLIC.match(included) or (
+                    folder is not None and not included.startswith("geminid/")):
+                yield f"{path}: a public header must not include {included}"
+
+
+def check(root):
+    found = []
+    files = 0
+    for top in MAY_INCLUDE:
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix in SOURCES:
+                files += 1
+                found += violations_of(file.relative_to(root).as_posix(), file.read_text())
+    return files, found
+
+
+def main():
+    files, found = check(pathlib.Path(sys.argv[1]))
+    for violation in found:
+        print(violation)
+    print(f"{files} files, {len(found)} violations")
+    return 1 if found or files == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

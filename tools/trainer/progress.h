@@ -25,7 +25,7 @@ struct ProgressSample {
   uint64_t device_bytes_limit = 0;
   uint64_t host_bytes = 0;
   double stall_share = 0;  // of the time so far
-  absl::Duration remaining;
+  absl::Duration remaining = absl::ZeroDuration();
 };
 
 std::string FormatProgress(const ProgressSample& sample);

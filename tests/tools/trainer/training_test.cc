@@ -77,7 +77,7 @@ TEST_F(Training, WithEveryPlacement_GivesTheSameBits) {
            {"--placement", "device"},
            {"--placement", "cpu"},
            {"--placement", "auto"},
-           {"--placement", "auto", "--device-memory", "1MiB"},
+           {"--placement", "auto", "--device-memory", "1280KiB"},
            {"--placement", "cpu", "--copy-bandwidth", "200MB/s"}}) {
     const CommandResult result = Run(where);
     ASSERT_EQ(result.code, 0) << where[1] << ": " << result.err;

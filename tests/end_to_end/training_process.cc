@@ -1,0 +1,122 @@
+#include "tests/end_to_end/training_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+namespace geminid {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Other processes give no event for what is waited for here, so it is looked at again and again.
+bool WaitUntil(int seconds, const std::function<bool()>& condition) {
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(seconds);
+  while (!condition()) {
+    if (Clock::now() > end) return false;
+    poll(nullptr, 0, 5);
+  }
+  return true;
+}
+
+}  // namespace
+
+TrainingProcess::TrainingProcess(const std::vector<std::string>& flags) {
+  std::string name = (std::filesystem::temp_directory_path() / "geminid-end-XXXXXX").string();
+  folder_ = mkdtemp(name.data());
+  std::ofstream text(folder_ / "text");
+  for (int line = 0; line < 4000; ++line) text << "line " << line << " of the text\n";
+  text.close();
+
+  std::vector<std::string> arguments = {GEMINID_TRAIN_BINARY, "--text", folder_ / "text",
+                                        "--progress", "lines"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  std::vector<std::string> environment = {"TMPDIR=" + folder_.string(),
+                                          "XDG_RUNTIME_DIR=" + folder_.string(),
+                                          "GEMINID_DAEMON=" GEMINID_DAEMON_BINARY, "PATH=/usr/bin"};
+  std::vector<char*> envp;
+  for (std::string& variable : environment) envp.push_back(variable.data());
+  envp.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (folder_ / "words").c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), envp.data()) != 0) pid_ = -1;
+  posix_spawn_file_actions_destroy(&actions);
+}
+
+TrainingProcess::~TrainingProcess() {
+  if (!ended_ && pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::string TrainingProcess::Words() const { return ReadFile(folder_ / "words"); }
+
+bool TrainingProcess::WaitForWords(const std::string& text) const {
+  bool ended = false;
+  WaitUntil(60, [&] {
+    siginfo_t info = {};
+    ended = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            info.si_pid == pid_;
+    return ended || Words().find(text) != std::string::npos;
+  });
+  return !ended;
+}
+
+std::vector<pid_t> TrainingProcess::Children(const std::string& program) const {
+  const std::string id = std::to_string(pid_);
+  std::istringstream children(ReadFile("/proc/" + id + "/task/" + id + "/children"));
+  std::vector<pid_t> found;
+  for (pid_t child = 0; children >> child;) {
+    std::error_code ignored;
+    const std::filesystem::path file =
+        std::filesystem::read_symlink("/proc/" + std::to_string(child) + "/exe", ignored);
+    if (file.filename() == program) found.push_back(child);
+  }
+  return found;
+}
+
+int TrainingProcess::WaitForEnd(int seconds) {
+  int status = 0;
+  ended_ = WaitUntil(seconds, [&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
+  if (!ended_) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::vector<std::string> TrainingProcess::Leftovers() const {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename();
+    if (name != "text" && name != "words") names.push_back(name);
+  }
+  return names;
+}
+
+bool IsGone(pid_t pid, int seconds) {
+  return WaitUntil(seconds, [pid] { return kill(pid, 0) != 0; });
+}
+
+}  // namespace geminid

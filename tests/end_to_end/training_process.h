@@ -1,0 +1,43 @@
+// A running geminid-train with its ranks and its daemon, to do bad things to.
+#ifndef GEMINID_TESTS_END_TO_END_TRAINING_PROCESS_H_
+#define GEMINID_TESTS_END_TO_END_TRAINING_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace geminid {
+
+class TrainingProcess {
+ public:
+  // Starts it on a text of its own, with every temporary file under a folder of its own.
+  explicit TrainingProcess(const std::vector<std::string>& flags);
+  ~TrainingProcess();
+  TrainingProcess(const TrainingProcess&) = delete;
+  TrainingProcess& operator=(const TrainingProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // Waits until its words contain `text`; false if it ends, or 60 seconds pass, before.
+  bool WaitForWords(const std::string& text) const;
+  std::string Words() const;
+  // Its direct children that run the program of this name; "geminid" is the daemon.
+  std::vector<pid_t> Children(const std::string& program) const;
+  // The exit code, 128 plus the signal, or -1 if it has not ended within `seconds`.
+  int WaitForEnd(int seconds);
+  // What it left in its folder, its text and words apart.
+  std::vector<std::string> Leftovers() const;
+
+ private:
+  std::filesystem::path folder_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+};
+
+// True once the process is gone; false if it still is there after `seconds`.
+bool IsGone(pid_t pid, int seconds);
+
+}  // namespace geminid
+
+#endif  // GEMINID_TESTS_END_TO_END_TRAINING_PROCESS_H_

@@ -27,6 +27,10 @@ std::string FormatProgress(const ProgressSample& sample) {
                       " left");
 }
 
+void Progress::Announce(const std::string& line) const {
+  if (mode_ != ProgressMode::kNone) write_(line + "\n");
+}
+
 bool Progress::Due(uint64_t step, uint64_t steps, absl::Time now) const {
   if (mode_ == ProgressMode::kNone) return false;
   if (step <= 1 || step == steps) return true;

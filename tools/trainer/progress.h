@@ -36,6 +36,8 @@ class Progress {
   using Write = std::function<void(const std::string& text)>;
   Progress(ProgressMode mode, Write write) : mode_(mode), write_(std::move(write)) {}
 
+  // One line before the first step.
+  void Announce(const std::string& line) const;
   // True when Show would write: ask before gathering the numbers. The first and the last step are
   // always due.
   bool Due(uint64_t step, uint64_t steps, absl::Time now) const;

@@ -78,6 +78,11 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(Prepare());
     report_.options = options_;
     report_.tokens_per_step = batches_->tokens_per_step();
+    progress_.Announce(
+        absl::StrCat(CountParameters(options_.model), " parameters, ", context_.info.world_size,
+                     " rank", context_.info.world_size == 1 ? "" : "s", ", ",
+                     Name(options_.zero.data_type), ", placement ", Name(options_.zero.placement),
+                     ", ", batches_->tokens_per_step(), " tokens per step"));
     training_began_ = SteadyClock::now();
     for (uint64_t step = 0; step < steps(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
@@ -143,7 +148,8 @@ class RankTrainer {
 
   double RecentStepSeconds() const {
     const std::vector<double>& all = report_.step_seconds;
-    const size_t count = std::min(kRecentSteps, all.size());
+    // The first step samples and plans: it says little about the others.
+    const size_t count = std::clamp<size_t>(all.size() - 1, 1, kRecentSteps);
     double sum = 0;
     for (size_t i = all.size() - count; i < all.size(); ++i) sum += all[i];
     return sum / static_cast<double>(count);

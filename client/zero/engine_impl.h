@@ -89,6 +89,7 @@ class EngineImpl final : public Engine {
 
   // engine_plan.cc: from the sample to the plan
   absl::Status MakePlanFromSample();
+  absl::Status MoveStateIfEverythingFits(Trace* trace);
   void SetUpdateOrder();
   absl::StatusOr<Trace> MakeTrace();
   absl::Status AgreeOnTrace(Trace* trace);

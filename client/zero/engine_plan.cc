@@ -114,6 +114,29 @@ absl::Status EngineImpl::AgreeOnTrace(Trace* trace) {
   return absl::OkStatus();
 }
 
+// With room for the state, every gathered chunk and the activations, nothing needs to cross the
+// link at all. Decided on what all ranks agreed on, so all decide alike.
+absl::Status EngineImpl::MoveStateIfEverythingFits(Trace* trace) {
+  if (options_.placement != Placement::kAuto || store_->on_device()) return absl::OkStatus();
+  uint64_t needed = store_->device_bytes_needed();
+  for (const TraceChunk& chunk : trace->chunks) needed += chunk.device_bytes;
+  uint64_t workspace = 0;
+  for (const TraceMoment& moment : trace->moments) {
+    workspace = std::max(workspace, moment.workspace_bytes);
+  }
+  if (needed + workspace > trace->arena_bytes) return absl::OkStatus();
+  if (absl::Status status = updater_->WaitIdle(); !status.ok()) return status;
+  if (absl::Status status = store_->MoveToDevice(); !status.ok()) return status;
+  plan_base_bytes_ = store_->device_bytes();
+  meter_.AddModel(static_cast<int64_t>(plan_base_bytes_));
+  trace->arena_bytes -= plan_base_bytes_;
+  for (TraceChunk& chunk : trace->chunks) {
+    chunk.transfer_bytes = 0;
+    chunk.gradient_bytes = 0;
+  }
+  return absl::OkStatus();
+}
+
 // The order of the next forward pass, then what no operator uses.
 void EngineImpl::SetUpdateOrder() {
   std::vector<uint32_t> order = recorder_.FirstUseOrder();
@@ -133,6 +156,7 @@ absl::Status EngineImpl::MakePlanFromSample() {
   absl::StatusOr<Trace> trace = MakeTrace();
   if (!trace.ok()) return trace.status();
   if (absl::Status status = AgreeOnTrace(&*trace); !status.ok()) return status;
+  if (absl::Status status = MoveStateIfEverythingFits(&*trace); !status.ok()) return status;
   PlanRequest request;
   request.policy = ToPolicy(options_.placement);
   request.drain_moments = kDrainMoments;

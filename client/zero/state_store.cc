@@ -103,32 +103,30 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   }
 
   for (const Slots& slot : slots) {
-    View view;
-    view.weight = Address(ids[slot.weight]);
+    Extent extent;
+    extent.weight = ids[slot.weight];
     if (slot.trainable) {
-      if (split) view.remainder = reinterpret_cast<int16_t*>(Address(ids[slot.remainder]));
-      view.exp_avg = reinterpret_cast<float*>(Address(ids[slot.exp_avg]));
-      view.exp_avg_sq = reinterpret_cast<float*>(Address(ids[slot.exp_avg_sq]));
+      if (split) extent.remainder = ids[slot.remainder];
+      extent.exp_avg = ids[slot.exp_avg];
+      extent.exp_avg_sq = ids[slot.exp_avg_sq];
     }
-    weight_chunks_.push_back(ids[slot.weight]);
-    views_.push_back(view);
+    extents_.push_back(extent);
   }
-  spare_ = static_cast<uint32_t>(views_.size() - 1);
-  gradient_chunks_.resize(layout.granules);
-  gradients_.resize(layout.granules);
+  spare_ = static_cast<uint32_t>(extents_.size() - 1);
+  gradient_chunks_.resize(layout.granules, kNoChunk);
   for (const ChunkShape& chunk : layout.chunks) {
     for (uint32_t i = chunk.first_granule; i < chunk.first_granule + chunk.granules; ++i) {
       current_[i].store(i);
       commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
       if (!chunk.trainable) continue;
       gradient_chunks_[i] = ids[gradient_slots[i]];
-      gradients_[i] = Address(gradient_chunks_[i]);
     }
   }
   for (size_t slot : staging_slots) {
     staging_chunks_.push_back(ids[slot]);
-    staging_.push_back(Address(ids[slot]));
+    staging_.push_back(session_->Home(ids[slot]));
   }
+  FindAddresses();
   commit_->header.groups = layout.granules;
   return absl::OkStatus();
 }
@@ -148,18 +146,84 @@ absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
                        " bytes of it; use a larger --device-memory, or placement auto: ",
                        std::string(status.message())));
     }
-    std::optional<Lease> lease = session_->TryLease(chunk);
-    if (!lease.has_value()) {
-      return absl::InternalError("a chunk just published on the device could not be leased");
-    }
-    leases_.push_back(*std::move(lease));
-    device_bytes_ += RoundUp(session_->Bytes(chunk), kExtentAlignmentBytes);
+    if (status = HoldOnDevice(chunk); !status.ok()) return status;
   }
+  on_device_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status StateStore::HoldOnDevice(ChunkId chunk) {
+  std::optional<Lease> lease = session_->TryLease(chunk);
+  if (!lease.has_value()) {
+    return absl::InternalError("a chunk just published on the device could not be leased");
+  }
+  leases_.push_back(*std::move(lease));
+  device_bytes_ += RoundUp(session_->Bytes(chunk), kExtentAlignmentBytes);
+  return absl::OkStatus();
+}
+
+std::vector<ChunkId> StateStore::Chunks() const {
+  std::vector<ChunkId> chunks;
+  for (const Extent& extent : extents_) {
+    for (ChunkId chunk : {extent.weight, extent.remainder, extent.exp_avg, extent.exp_avg_sq}) {
+      if (chunk != kNoChunk) chunks.push_back(chunk);
+    }
+  }
+  for (ChunkId chunk : gradient_chunks_) {
+    if (chunk != kNoChunk) chunks.push_back(chunk);
+  }
+  return chunks;
+}
+
+uint64_t StateStore::device_bytes_needed() const {
+  uint64_t bytes = 0;
+  for (ChunkId chunk : Chunks()) bytes += RoundUp(session_->Bytes(chunk), kExtentAlignmentBytes);
+  return bytes;
+}
+
+absl::Status StateStore::MoveToDevice() {
+  const std::vector<ChunkId> chunks = Chunks();
+  std::vector<Pending> copies;
+  for (ChunkId chunk : chunks) {
+    TransferSpec spec;
+    spec.source = chunk;
+    spec.destination = chunk;
+    spec.bytes = session_->Bytes(chunk);
+    spec.cause = TransferCause::kPrefetch;
+    spec.allocate_destination = true;
+    spec.publish_when_done = true;
+    copies.push_back(session_->Transfer(spec));
+  }
+  for (const Pending& copy : copies) {
+    if (absl::Status status = copy.Wait(); !status.ok()) return status;
+  }
+  for (ChunkId chunk : chunks) {
+    if (absl::Status status = HoldOnDevice(chunk); !status.ok()) return status;
+    // From now on the home is the older copy.
+    session_->Transition(chunk, ChunkState::kHold, /*dirty=*/true);
+  }
+  on_device_ = true;
+  FindAddresses();
   return absl::OkStatus();
 }
 
 std::byte* StateStore::Address(ChunkId chunk) const {
-  return options_.on_device ? session_->Device(chunk) : session_->Home(chunk);
+  if (chunk == kNoChunk) return nullptr;
+  return on_device_ ? session_->Device(chunk) : session_->Home(chunk);
+}
+
+void StateStore::FindAddresses() {
+  views_.clear();
+  for (const Extent& extent : extents_) {
+    View view;
+    view.weight = Address(extent.weight);
+    view.remainder = reinterpret_cast<int16_t*>(Address(extent.remainder));
+    view.exp_avg = reinterpret_cast<float*>(Address(extent.exp_avg));
+    view.exp_avg_sq = reinterpret_cast<float*>(Address(extent.exp_avg_sq));
+    views_.push_back(view);
+  }
+  gradients_.clear();
+  for (ChunkId chunk : gradient_chunks_) gradients_.push_back(Address(chunk));
 }
 
 void StateStore::Flip(uint32_t granule, uint64_t epoch) {

@@ -53,30 +53,47 @@ class StateStore {
   std::byte* Gradient(uint32_t granule) const { return gradients_[granule]; }
 
   // What transfers name. The weight's changes with each flip.
-  ChunkId WeightChunk(uint32_t granule) const { return weight_chunks_[current_[granule].load()]; }
+  ChunkId WeightChunk(uint32_t granule) const { return extents_[current_[granule].load()].weight; }
   ChunkId GradientChunk(uint32_t granule) const { return gradient_chunks_[granule]; }
 
   // When accumulating: where the `index`-th granule of a shard lands before it is added.
   ChunkId StagingChunk(uint32_t index) const { return staging_chunks_[index]; }
   std::byte* Staging(uint32_t index) const { return staging_[index]; }
 
-  bool on_device() const { return options_.on_device; }
+  // Everything is used where it lives: in the arena, not at its home.
+  bool on_device() const { return on_device_; }
+  // What MoveToDevice would take of the arena.
+  uint64_t device_bytes_needed() const;
+  // Copies everything to the lowest places of the arena, and uses it there from now on; the homes
+  // keep the older copies. Nothing may be in motion or being updated.
+  absl::Status MoveToDevice();
   // Weights, remainders and moments of this rank, spare not included.
   uint64_t model_state_bytes() const { return model_state_bytes_; }
-  // Of all chunks, when they live on the device.
+  // Of all chunks that live on the device.
   uint64_t device_bytes() const { return device_bytes_; }
 
  private:
+  // What an extent does not have is kNoChunk.
+  struct Extent {
+    ChunkId weight = kNoChunk;
+    ChunkId remainder = kNoChunk;
+    ChunkId exp_avg = kNoChunk;
+    ChunkId exp_avg_sq = kNoChunk;
+  };
+
   StateStore(Session* session, const Layout& layout, const StateStoreOptions& options);
   absl::Status Allocate(const Layout& layout);
   absl::Status PlaceOnDevice(const std::vector<ChunkId>& chunks);
+  absl::Status HoldOnDevice(ChunkId chunk);
+  std::vector<ChunkId> Chunks() const;
   std::byte* Address(ChunkId chunk) const;
+  void FindAddresses();
 
   Session* session_;
   StateStoreOptions options_;
   shm::CommitSegment* commit_ = nullptr;
-  std::vector<ChunkId> weight_chunks_;  // by extent
-  std::vector<View> views_;             // by extent
+  std::vector<Extent> extents_;
+  std::vector<View> views_;  // by extent
   std::vector<std::atomic<uint32_t>> current_;
   uint32_t spare_ = 0;
   std::vector<ChunkId> gradient_chunks_;
@@ -86,6 +103,7 @@ class StateStore {
   std::vector<Lease> leases_;  // keep the chunks on the device, when that is where they live
   uint64_t model_state_bytes_ = 0;
   uint64_t device_bytes_ = 0;
+  bool on_device_ = false;
 };
 
 }  // namespace geminid::zero

@@ -91,8 +91,7 @@ void BM_LimitedOverUnlimited(benchmark::State& state, const std::string& limited
     for (const auto& value : limited.fields().at("step_seconds").list_value().values()) {
       step_seconds += value.number_value();
     }
-    stall.push_back(Number(limited, "stall_seconds") / step_seconds /
-                    Number(limited, "world_size"));
+    stall.push_back(Number(limited, "stall_seconds") / step_seconds);
     state.counters["state_over_device_memory"] = Number(limited, "model_state_bytes") /
                                                  Number(limited, "world_size") /
                                                  Number(limited, "device_bytes_limit");

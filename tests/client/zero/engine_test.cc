@@ -171,6 +171,22 @@ TEST_F(EngineTest, TightArena_StaysBelowItsCapacityAndAboveTheBound) {
   }
 }
 
+TEST_F(EngineTest, AmpleArena_MovesTheStateThereOnceAndThenNothing) {
+  run_.world_size = 2;
+  run_.arena_bytes = kAmpleArena;
+  run_.steps = 3;
+  const SyntheticResult few = MustTrain();
+  run_.steps = 9;
+  const SyntheticResult many = MustTrain();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(many.statistics[rank].everything_fits);
+    EXPECT_EQ(many.statistics[rank].host_to_device_bytes,
+              few.statistics[rank].host_to_device_bytes);
+    EXPECT_EQ(many.statistics[rank].device_to_host_bytes,
+              few.statistics[rank].device_to_host_bytes);
+  }
+}
+
 TEST_F(EngineTest, HostMemory_IsTheStateTheGradientsAndLittleElse) {
   run_.model = SyntheticModel{};
   run_.options.chunk_elements = 0;

@@ -9,22 +9,28 @@ namespace {
 
 constexpr absl::Duration kTerminalInterval = absl::Milliseconds(200);
 constexpr absl::Duration kLineInterval = absl::Seconds(5);
-// Returns to the start of the line and erases it.
-constexpr char kRewrite[] = "\r\x1b[K";
+// Returns to the start of the line and erases it; a line that is too long for the terminal is cut
+// off and not wrapped, so that the next one can take its place.
+constexpr char kRewrite[] = "\r\x1b[K\x1b[?7l";
+constexpr char kWrapAgain[] = "\x1b[?7h";
+
+std::string FormatRemaining(absl::Duration remaining) {
+  if (remaining < absl::Seconds(1)) return "0s";
+  return absl::FormatDuration(absl::Trunc(remaining, absl::Seconds(1)));
+}
 
 }  // namespace
 
 std::string FormatProgress(const ProgressSample& sample) {
   return absl::StrCat(absl::StrFormat("step %d/%d  loss %.4f  %.0f tokens/s", sample.step,
                                       sample.steps, sample.loss, sample.tokens_per_second),
-                      "  device peak ", text::FormatBytes(sample.peak_total_bytes), " of ",
+                      "  device ", text::FormatBytes(sample.peak_total_bytes), " of ",
                       text::FormatBytes(sample.device_bytes_limit), " (model ",
                       text::FormatBytes(sample.peak_model_bytes), ", other ",
                       text::FormatBytes(sample.peak_workspace_bytes), ")  host ",
                       text::FormatBytes(sample.host_bytes),
-                      absl::StrFormat("  stalled %.0f%%", 100 * sample.stall_share), "  ",
-                      absl::FormatDuration(absl::Trunc(sample.remaining, absl::Seconds(1))),
-                      " left");
+                      absl::StrFormat("  stall %.0f%%  ETA ", 100 * sample.stall_share),
+                      FormatRemaining(sample.remaining));
 }
 
 void Progress::Announce(const std::string& line) const {
@@ -40,7 +46,7 @@ bool Progress::Due(uint64_t step, uint64_t steps, absl::Time now) const {
 void Progress::Show(const ProgressSample& sample, absl::Time now) {
   last_ = now;
   if (mode_ == ProgressMode::kTerminal) {
-    write_(absl::StrCat(kRewrite, FormatProgress(sample)));
+    write_(absl::StrCat(kRewrite, FormatProgress(sample), kWrapAgain));
     line_open_ = true;
   } else if (mode_ == ProgressMode::kLines) {
     write_(absl::StrCat(FormatProgress(sample), "\n"));

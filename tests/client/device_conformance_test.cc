@@ -184,6 +184,7 @@ TEST_P(DeviceConformance, BothDirections_GoOnIndependently) {
   EXPECT_TRUE(
       CopyAndWait(Direction::kDeviceToHost, received, device_->base(), sizeof received).ok());
   release.store(true);
+  device_->copy_stream(Direction::kHostToDevice).Synchronize();
 }
 
 TEST_P(DeviceConformance, Destruction_CompletesWhatWasSubmitted) {

@@ -1,0 +1,194 @@
+// The handshake against a daemon that says what it should not.
+#include "client/src/attach.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/src/segments.h"
+#include "tests/client/memory_files.h"
+
+namespace geminid {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Listens, takes one connection, reads one message, and lets the test answer.
+class FakeListener {
+ public:
+  using Answer = std::function<void(int connection)>;
+
+  explicit FakeListener(Answer answer) {
+    std::string name = "/tmp/geminid-attach-XXXXXX";
+    folder_ = mkdtemp(name.data());
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, (socket() + shm::kAttachSuffix).c_str());
+    listener_ = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(listen(listener_.get(), 1), 0);
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      const UniqueFd connection(accept(listener_.get(), nullptr, nullptr));
+      shm::Hello hello;
+      EXPECT_EQ(recv(connection.get(), &hello, sizeof hello, 0), ssize_t{sizeof hello});
+      answer(connection.get());
+    });
+  }
+  ~FakeListener() {
+    thread_.join();
+    std::filesystem::remove_all(folder_);
+  }
+  std::string socket() const { return folder_ + "/s"; }
+
+ private:
+  std::string folder_;
+  UniqueFd listener_;
+  std::thread thread_;
+};
+
+void Send(int connection, const void* message, size_t bytes, const std::vector<int>& fds) {
+  iovec part = {const_cast<void*>(message), bytes};
+  std::vector<char> control(CMSG_SPACE(sizeof(int) * fds.size()));
+  msghdr header = {};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (!fds.empty()) {
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
+    std::memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * fds.size());
+  }
+  EXPECT_GT(sendmsg(connection, &header, MSG_NOSIGNAL), 0);
+}
+
+shm::Welcome GoodWelcome() {
+  shm::Welcome welcome = {};
+  welcome.magic = shm::kWelcomeMagic;
+  welcome.protocol_version = shm::kProtocolVersion;
+  welcome.session_id = 9;
+  return welcome;
+}
+
+absl::StatusOr<Welcomed> Attach(const std::string& socket,
+                                absl::Duration timeout = absl::Seconds(10)) {
+  absl::StatusOr<AttachSocket> connection = AttachSocket::Connect(socket, timeout);
+  if (!connection.ok()) return connection.status();
+  return connection->SayHello(shm::Hello{});
+}
+
+TEST(Attach, FiveDescriptors_Arrive) {
+  FakeListener listener([](int connection) {
+    const shm::Welcome welcome = GoodWelcome();
+    const UniqueFd fd = testing::MakeMemoryFile(4096);
+    Send(connection, &welcome, sizeof welcome, std::vector<int>(5, fd.get()));
+  });
+  absl::StatusOr<Welcomed> welcomed = Attach(listener.socket());
+  ASSERT_TRUE(welcomed.ok()) << welcomed.status();
+  EXPECT_EQ(welcomed->message.session_id, 9u);
+  for (const UniqueFd& fd : welcomed->fds) EXPECT_TRUE(fd.valid());
+}
+
+TEST(Attach, OtherVersion_IsNamedWithOurs) {
+  FakeListener listener([](int connection) {
+    shm::Welcome welcome = GoodWelcome();
+    welcome.protocol_version = 77;
+    welcome.status = static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition);
+    std::strcpy(welcome.error, "the client is old");
+    Send(connection, &welcome, sizeof welcome, {});
+  });
+  const absl::Status status = Attach(listener.socket()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("version 77"), HasSubstr("version 1"), HasSubstr("same release"),
+                    HasSubstr("the client is old")));
+}
+
+TEST(Attach, Refusal_KeepsTheDaemonsCodeAndWords) {
+  FakeListener listener([](int connection) {
+    shm::Welcome welcome = GoodWelcome();
+    welcome.status = static_cast<uint32_t>(absl::StatusCode::kResourceExhausted);
+    std::memset(welcome.error, 'x', sizeof welcome.error);  // not terminated
+    Send(connection, &welcome, sizeof welcome, {});
+  });
+  const absl::Status status = Attach(listener.socket()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message().size(), size_t{shm::kErrorTextBytes});
+}
+
+TEST(Attach, MissingDescriptors_AreAnError) {
+  FakeListener listener([](int connection) {
+    const shm::Welcome welcome = GoodWelcome();
+    const UniqueFd fd = testing::MakeMemoryFile(4096);
+    Send(connection, &welcome, sizeof welcome, std::vector<int>(3, fd.get()));
+  });
+  EXPECT_EQ(Attach(listener.socket()).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(Attach, MessagesOfTheWrongSizeOrMagic_AreErrors) {
+  {
+    FakeListener listener([](int connection) { Send(connection, "hello", 5, {}); });
+    EXPECT_EQ(Attach(listener.socket()).status().code(), absl::StatusCode::kInternal);
+  }
+  {
+    FakeListener listener([](int connection) {
+      const std::vector<char> long_message(sizeof(shm::Welcome) + 1);
+      Send(connection, long_message.data(), long_message.size(), {});
+    });
+    EXPECT_EQ(Attach(listener.socket()).status().code(), absl::StatusCode::kInternal);
+  }
+  FakeListener listener([](int connection) {
+    const shm::Welcome nothing = {};
+    Send(connection, &nothing, sizeof nothing, {});
+  });
+  const absl::Status status = Attach(listener.socket()).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not a geminid daemon"));
+}
+
+TEST(Attach, DaemonThatHangsUpOrSaysNothing_IsUnavailable) {
+  {
+    FakeListener listener([](int) {});
+    const absl::Status status = Attach(listener.socket()).status();
+    EXPECT_TRUE(absl::IsUnavailable(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("hung up"));
+  }
+  std::atomic<bool> over = false;
+  FakeListener listener([&](int) {
+    while (!over.load()) std::this_thread::yield();
+  });
+  const absl::Status status = Attach(listener.socket(), absl::Milliseconds(20)).status();
+  over.store(true);
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("did not answer within 20ms"));
+}
+
+TEST(Attach, SegmentsOfAnotherLayout_AreRefused) {
+  const auto file = [](size_t bytes) { return testing::MakeMemoryFile(bytes); };
+  const absl::Status zeros =
+      Segments::Map(file(sizeof(shm::StateSegment)), file(sizeof(shm::ClientSegment)),
+                    file(sizeof(shm::CommitSegment)))
+          .status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(zeros));
+  EXPECT_THAT(std::string(zeros.message()), HasSubstr("layout version 0"));
+  const absl::Status small =
+      Segments::Map(file(4096), file(sizeof(shm::ClientSegment)), file(sizeof(shm::CommitSegment)))
+          .status();
+  EXPECT_TRUE(absl::IsInvalidArgument(small));
+}
+
+}  // namespace
+}  // namespace geminid

@@ -1,0 +1,168 @@
+// The daemon that the library starts when there is none.
+#include "geminid/private_daemon.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "geminid/session.h"
+
+namespace geminid {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// As it is built, beside this test.
+PrivateDaemonOptions Small() {
+  PrivateDaemonOptions options;
+  options.arguments = {"--host-memory", "64MiB", "--device-memory", "64MiB"};
+  options.timeout = absl::Seconds(60);
+  return options;
+}
+
+bool IsAlive(pid_t pid) { return kill(pid, 0) == 0; }
+
+std::string FolderOf(const PrivateDaemon& daemon) {
+  return std::filesystem::path(daemon.socket()).parent_path().string();
+}
+
+std::string WriteScript(const std::string& text) {
+  std::string path = "/tmp/geminid-script-XXXXXX";
+  close(mkstemp(path.data()));
+  std::ofstream(path) << "#!/bin/sh\n" << text;
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+TEST(PrivateDaemon, Started_ServesAndLeavesNothingBehind) {
+  std::string folder;
+  pid_t pid = 0;
+  {
+    absl::StatusOr<std::unique_ptr<PrivateDaemon>> daemon = PrivateDaemon::Start(Small());
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    folder = FolderOf(**daemon);
+    pid = (*daemon)->pid();
+    ConnectOptions options;
+    options.socket = (*daemon)->socket();
+    options.device_memory_bytes = 1 << 20;
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_TRUE((*session)->Allocate({{"a", ChunkKind::kGeneric, 1000, true}}).ok());
+    // Its limits are those it was started with.
+    EXPECT_EQ((*session)->Allocate({{"b", ChunkKind::kGeneric, 65 << 20, true}}).status().code(),
+              absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_FALSE(IsAlive(pid));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(PrivateDaemon, OfAKilledParent_EndsAndRemovesItsFolder) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    absl::StatusOr<std::unique_ptr<PrivateDaemon>> daemon = PrivateDaemon::Start(Small());
+    const std::string said =
+        daemon.ok() ? std::to_string((*daemon)->pid()) + " " + FolderOf(**daemon) : "failed";
+    (void)!write(ends[1], said.data(), said.size());
+    pause();
+    _exit(0);
+  }
+  char said[200] = {};
+  ASSERT_GT(read(ends[0], said, sizeof said - 1), 0);
+  ASSERT_NE(std::string(said), "failed");
+  const pid_t pid = static_cast<pid_t>(std::atoi(said));
+  const std::string folder = std::string(said).substr(std::string(said).find(' ') + 1);
+  EXPECT_TRUE(IsAlive(pid));
+  EXPECT_TRUE(std::filesystem::exists(folder));
+  kill(parent, SIGKILL);
+  ASSERT_EQ(waitpid(parent, nullptr, 0), parent);
+  // Its new parent reaps it in its own time; the folder is the last thing it removes itself.
+  const absl::Time give_up = absl::Now() + absl::Seconds(30);
+  while (std::filesystem::exists(folder) && absl::Now() < give_up) std::this_thread::yield();
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(PrivateDaemon, Fork_LeavesItToTheParent) {
+  absl::StatusOr<std::unique_ptr<PrivateDaemon>> daemon = PrivateDaemon::Start(Small());
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  const pid_t child = fork();
+  if (child == 0) {
+    daemon->reset();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(IsAlive((*daemon)->pid()));
+  EXPECT_TRUE(std::filesystem::exists((*daemon)->socket()));
+}
+
+TEST(PrivateDaemon, ThatFails_ShowsItsLastWords) {
+  PrivateDaemonOptions options;
+  options.binary = WriteScript("echo the disk is on fire >&2; exit 3\n");
+  const absl::Status status = PrivateDaemon::Start(options).status();
+  std::filesystem::remove(options.binary);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ended while starting"), HasSubstr("the disk is on fire")));
+}
+
+TEST(PrivateDaemon, ThatIsNeverReady_IsGivenUp) {
+  PrivateDaemonOptions options;
+  options.binary = WriteScript("exec sleep 1000\n");
+  options.timeout = absl::Milliseconds(50);
+  const absl::Status status = PrivateDaemon::Start(options).status();
+  std::filesystem::remove(options.binary);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
+TEST(PrivateDaemon, MissingBinary_SaysWhatToSet) {
+  PrivateDaemonOptions options;
+  options.binary = "/nowhere/geminid";
+  const absl::Status status = PrivateDaemon::Start(options).status();
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("GEMINID_DAEMON"));
+}
+
+TEST(PrivateDaemon, SessionsWithoutASocket_ShareOne) {
+  if (std::filesystem::exists("/run/geminid/geminid.sock")) GTEST_SKIP() << "one is installed";
+  unsetenv("GEMINID_SOCKET");
+  setenv("GEMINID_HOST_MEMORY", "64MiB", 1);
+  ConnectOptions options;
+  options.timeout = absl::Seconds(60);
+  std::string folder;
+  {
+    absl::StatusOr<std::unique_ptr<Session>> first = Session::Connect(options);
+    ASSERT_TRUE(first.ok()) << first.status();
+    absl::StatusOr<std::unique_ptr<Session>> second = Session::Connect(options);
+    ASSERT_TRUE(second.ok()) << second.status();
+    EXPECT_EQ((*first)->socket(), (*second)->socket());
+    EXPECT_NE((*first)->id(), (*second)->id());
+    folder = std::filesystem::path((*first)->socket()).parent_path().string();
+    first->reset();
+    EXPECT_TRUE((*second)->Allocate({{"a", ChunkKind::kGeneric, 10, true}}).ok());
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(PrivateDaemon, Environment_NamesTheSocketToUse) {
+  absl::StatusOr<std::unique_ptr<PrivateDaemon>> daemon = PrivateDaemon::Start(Small());
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  setenv("GEMINID_SOCKET", (*daemon)->socket().c_str(), 1);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect({});
+  unsetenv("GEMINID_SOCKET");
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ((*session)->socket(), (*daemon)->socket());
+}
+
+}  // namespace
+}  // namespace geminid

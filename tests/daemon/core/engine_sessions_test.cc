@@ -97,8 +97,9 @@ TEST_F(EngineSessions, DeathOfAKeeper_KeepsWholeCopiesOnly) {
   MakeResident(session, gathered);
   ASSERT_EQ(Ask(session, MakeTransfer(filling, filling, 100, shm::kAllocateDestination)).op,
             shm::ResponseOp::kTicket);
-  ASSERT_EQ(Do(session, shm::RequestOp::kReserveWorkspace, shm::kNoChunk).op,
-            shm::ResponseOp::kDone);
+  shm::Request workspace = Make(shm::RequestOp::kReserveWorkspace, shm::kNoChunk);
+  workspace.bytes = 8 * kSlot;
+  ASSERT_EQ(Ask(session, workspace).op, shm::ResponseOp::kDone);
   tables_.Lease(session, dirty);
 
   const auto releases = engine_->CloseSession(session, CloseReason::kDied, now_);
@@ -113,6 +114,7 @@ TEST_F(EngineSessions, DeathOfAKeeper_KeepsWholeCopiesOnly) {
   EXPECT_EQ(SnapshotOf(session, gathered).status.residency, shm::Residency::kAbsent);
   EXPECT_GT(engine_->quota().ChargedBytes("uid:1000", Tier::kHost), 0u);
   EXPECT_EQ(engine_->Sessions()[0].state, SessionState::kKept);
+  EXPECT_EQ(engine_->Sessions()[0].workspace_bytes, 0u);
   EXPECT_FALSE(engine_->CreateArena(session, 1).ok());
   EXPECT_THAT(Send(session, Make(shm::RequestOp::kDrop, dirty)), IsEmpty());
 }

@@ -4,17 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/zero/engine_impl.h"
+#include "client/zero/extent.h"
 #include "proto/text/bytes.h"
 
 namespace geminid::zero {
-namespace {
-
-uint64_t RoundUpToExtent(uint64_t bytes) {
-  return (bytes + kExtentAlignmentBytes - 1) / kExtentAlignmentBytes * kExtentAlignmentBytes;
-}
-
-}  // namespace
-
 absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId> parameters) {
   if (absl::Status status = Health(); !status.ok()) return status;
   for (ParameterId id : parameters) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/zero/engine_impl.h"
+#include "client/zero/extent.h"
 
 namespace geminid::zero {
 namespace {
@@ -22,10 +23,6 @@ PlacementPolicy ToPolicy(Placement placement) {
       return PlacementPolicy::kAuto;
   }
   return PlacementPolicy::kNone;
-}
-
-uint64_t RoundUpToExtent(uint64_t bytes) {
-  return (bytes + kExtentAlignmentBytes - 1) / kExtentAlignmentBytes * kExtentAlignmentBytes;
 }
 
 }  // namespace

@@ -146,6 +146,10 @@ class Mover {
   uint64_t ShardOffset(uint32_t chunk) const;
   std::byte* Extent(uint32_t chunk) const;
   std::byte* Shard(uint32_t chunk) const;
+  collectives::DType collective_type() const {
+    return context_.data_type == DataType::kBFloat16 ? collectives::DType::kBFloat16
+                                                     : collectives::DType::kFloat32;
+  }
   size_t element_bytes() const { return SizeOf(context_.data_type); }
   uint64_t granule_bytes() const { return context_.layout->granule_elements * element_bytes(); }
 

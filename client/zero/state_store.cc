@@ -5,16 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/src/session_internal.h"
+#include "client/zero/extent.h"
 
 namespace geminid::zero {
 namespace {
 
 constexpr uint64_t kMomentBytes = sizeof(float);
 constexpr uint64_t kRemainderBytes = sizeof(int16_t);
-
-uint64_t RoundUp(uint64_t value, uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 
@@ -158,7 +155,7 @@ absl::Status StateStore::HoldOnDevice(ChunkId chunk) {
     return absl::InternalError("a chunk just published on the device could not be leased");
   }
   leases_.push_back(*std::move(lease));
-  device_bytes_ += RoundUp(session_->Bytes(chunk), kExtentAlignmentBytes);
+  device_bytes_ += RoundUpToExtent(session_->Bytes(chunk));
   return absl::OkStatus();
 }
 
@@ -177,7 +174,7 @@ std::vector<ChunkId> StateStore::Chunks() const {
 
 uint64_t StateStore::device_bytes_needed() const {
   uint64_t bytes = 0;
-  for (ChunkId chunk : Chunks()) bytes += RoundUp(session_->Bytes(chunk), kExtentAlignmentBytes);
+  for (ChunkId chunk : Chunks()) bytes += RoundUpToExtent(session_->Bytes(chunk));
   return bytes;
 }
 

@@ -1,0 +1,17 @@
+// Device extents are whole units: what the daemon hands out and what plans are aligned to.
+#ifndef GEMINID_CLIENT_ZERO_EXTENT_H_
+#define GEMINID_CLIENT_ZERO_EXTENT_H_
+
+#include <cstdint>
+
+#include "geminid/types.h"
+
+namespace geminid::zero {
+
+constexpr uint64_t RoundUpToExtent(uint64_t bytes) {
+  return (bytes + kExtentAlignmentBytes - 1) / kExtentAlignmentBytes * kExtentAlignmentBytes;
+}
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_EXTENT_H_

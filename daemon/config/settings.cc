@@ -245,8 +245,9 @@ class Checker {
       Problem("tickets_in_flight",
               absl::StrCat(settings->tickets_in_flight, " is not from 1 to ", most));
     }
+    const size_t problems_before = problems_.size();
     settings->bytes_in_flight = Size("bytes_in_flight", config_.bytes_in_flight()).value_or(0);
-    if (problems_.empty() && settings->bytes_in_flight == 0) {
+    if (problems_.size() == problems_before && settings->bytes_in_flight == 0) {
       Problem("bytes_in_flight", "it must be more than 0, or nothing could move");
     }
   }

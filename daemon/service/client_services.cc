@@ -55,7 +55,8 @@ grpc::Status SessionRpc::Detach(grpc::ServerContext* context, const v1::DetachRe
   absl::StatusOr<SessionPtr> session = CallerOf(*context, hub_);
   if (!session.ok()) return ToGrpc(session.status());
   // Destroyed here, so that the memory is free when the client is told so.
-  const Hub::Garbage garbage = hub_->Close((*session)->id(), core::CloseReason::kDetached);
+  const Hub::Closed closed = hub_->Close((*session)->id(), core::CloseReason::kDetached);
+  if (!closed.now) return grpc::Status::OK;  // two calls at once
   os::Log(os::LogLevel::kInfo, "session detached",
           {{"session", absl::StrCat(shm::Value((*session)->id()))},
            {"job", (*session)->spec().job},

@@ -10,7 +10,7 @@ namespace geminid::service {
 namespace {
 
 // Chunks of all sessions together: 64 bytes each, in memory that no client sees.
-constexpr uint32_t kManifestRecords = 262144;
+constexpr uint32_t kManifestRecords = 131072;
 // So that one session cannot keep the others waiting.
 constexpr int kRequestsPerPump = 64;
 
@@ -108,13 +108,14 @@ absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer pee
   return session;
 }
 
-Hub::Garbage Hub::Close(shm::SessionId id, core::CloseReason reason) {
-  Garbage garbage;
+Hub::Closed Hub::Close(shm::SessionId id, core::CloseReason reason) {
+  Closed closed;
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = tables_.sessions.find(id);
-  if (found == tables_.sessions.end() || found->second->ended) return garbage;
+  if (found == tables_.sessions.end() || found->second->ended) return closed;
   const SessionPtr session = found->second;
   session->ended = true;
+  closed.now = true;
   session->SetPhase(shm::Phase::kGone);
   session->Disconnect();
   absl::StatusOr<core::Releases> releases = engine_->CloseSession(id, reason, Now());
@@ -122,10 +123,10 @@ Hub::Garbage Hub::Close(shm::SessionId id, core::CloseReason reason) {
     os::Log(os::LogLevel::kError, "closing a session failed",
             {{"session", absl::StrCat(shm::Value(id))},
              {"error", std::string(releases.status().message())}});
-    return garbage;
+    return closed;
   }
-  Collect(*releases, session, &garbage);
-  return garbage;
+  Collect(*releases, session, &closed.garbage);
+  return closed;
 }
 
 void Hub::Collect(const core::Releases& releases, const SessionPtr& session, Garbage* garbage) {

@@ -69,8 +69,11 @@ class Hub {
   // --- sessions ----------------------------------------------------------------------------------
   // Opens a session for whoever is at the other end of `socket`.
   absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer, os::Fd socket);
-  // Ends it if it has not ended. The caller destroys the result, without the mutex.
-  [[nodiscard]] Garbage Close(shm::SessionId session, core::CloseReason reason);
+  struct Closed {
+    bool now = false;  // false: it had ended before
+    Garbage garbage;   // for the caller to destroy, without the mutex
+  };
+  [[nodiscard]] Closed Close(shm::SessionId session, core::CloseReason reason);
   // The session with this token in hexadecimal; UNAUTHENTICATED if there is none.
   absl::StatusOr<SessionPtr> Authenticate(const std::string& token_hex);
   std::vector<SessionPtr> AllSessions();

@@ -67,9 +67,10 @@ void SessionLoop::OnSocket(const SessionPtr& session) {
 void SessionLoop::End(const SessionPtr& session, core::CloseReason reason, const char* why) {
   // A callback of this session may be running: its copy of the pointer keeps it alive.
   const SessionPtr keep = session;
-  Hub::Garbage garbage = hub_->Close(keep->id(), reason);
-  hub_->reaper().Destroy(std::move(garbage));
+  Hub::Closed closed = hub_->Close(keep->id(), reason);
+  hub_->reaper().Destroy(std::move(closed.garbage));
   Remove(keep->id());
+  if (!closed.now) return;  // it detached, and has been logged
   os::Log(os::LogLevel::kInfo, "session ended",
           {{"session", absl::StrCat(shm::Value(keep->id()))},
            {"job", keep->spec().job},

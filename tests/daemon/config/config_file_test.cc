@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 
 #include "tests/daemon_env/daemon_env.h"
 
@@ -87,6 +88,29 @@ TEST(ConfigFile, Json_EqualsTextProto) {
   EXPECT_EQ(json->config.SerializeAsString(), text->config.SerializeAsString());
   EXPECT_EQ(json->positions.count("huge_pages"), 1u);
   EXPECT_EQ(text->positions.count("huge_pages"), 1u);
+}
+
+TEST(ConfigFile, MutatedFiles_NeverCrash) {
+  const std::string seeds[] = {
+      "{\"config_version\": 1, \"quotas\": [{\"tenant\": \"uid:7\"}], \"huge_pages\": true}",
+      "config_version: 1 quotas { tenant: \"uid:7\" } huge_pages: false"};
+  const std::string paths[] = {"g.json", "g.textproto"};
+  std::mt19937 random(1);
+  int good = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = seeds[i % 2];
+    for (int k = static_cast<int>(random() % 4); k >= 0; --k) {
+      const size_t at = random() % text.size();
+      if (random() % 2 == 0) {
+        text[at] = static_cast<char>(random());
+      } else {
+        text.insert(at, text.substr(random() % text.size(), random() % 8));
+      }
+    }
+    good += ParseConfigFile(paths[i % 2], text).ok() ? 1 : 0;
+  }
+  EXPECT_GT(good, 0);
+  EXPECT_LT(good, 20000);
 }
 
 TEST(ConfigFile, OtherExtension_IsRefused) {

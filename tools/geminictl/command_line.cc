@@ -1,0 +1,177 @@
+#include "tools/geminictl/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/service/operator_services.h"
+#include "tools/geminictl/version.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::ctl {
+namespace {
+
+constexpr double kSecondsMin = 0.1;
+constexpr double kSecondsMax = 3600;
+
+// As written. Numbers are parsed here and not by CLI11, which takes "-1" for an unsigned number.
+struct Flags {
+  std::string timeout = "10", interval = "2", sort = "stall", session, limit = "1000", chunk;
+};
+
+absl::StatusOr<uint64_t> ParseCount(const std::string& flag, const std::string& text, uint64_t min,
+                                    uint64_t max) {
+  uint64_t value = 0;
+  const bool digits = !text.empty() && std::all_of(text.begin(), text.end(),
+                                                   [](char c) { return c >= '0' && c <= '9'; });
+  if (digits && absl::SimpleAtoi(text, &value) && value >= min && value <= max) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " is '", text, "'; it must be a whole number from ", min, " to ", max));
+}
+
+absl::StatusOr<absl::Duration> ParseSeconds(const std::string& flag, const std::string& text) {
+  double seconds = 0;
+  if (absl::SimpleAtod(text, &seconds) && seconds >= kSecondsMin && seconds <= kSecondsMax) {
+    return absl::Seconds(seconds);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(flag, " is '", text,
+                                                 "'; it must be a number of seconds from ",
+                                                 kSecondsMin, " to ", kSecondsMax));
+}
+
+absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
+  GEMINID_ASSIGN_OR_RETURN(line->timeout, ParseSeconds("--timeout", flags.timeout));
+  GEMINID_ASSIGN_OR_RETURN(line->top.interval, ParseSeconds("--interval", flags.interval));
+  if (flags.sort != "stall" && flags.sort != "bytes") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sort is '", flags.sort, "'; it must be stall or bytes"));
+  }
+  line->top.order = flags.sort == "stall" ? TopOrder::kStall : TopOrder::kBytes;
+  if (!flags.session.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(
+        line->chunks.session,
+        ParseCount("--session", flags.session, 1, std::numeric_limits<uint64_t>::max()));
+  }
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t limit,
+                           ParseCount("--limit", flags.limit, 1, service::kMaxChunkLimit));
+  line->chunks.limit = static_cast<uint32_t>(limit);
+  if (line->subcommand == Subcommand::kExplain) {
+    GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));
+  }
+  return absl::OkStatus();
+}
+
+class Parser {
+ public:
+  Parser() : app_("Looks at the geminid daemon of this machine; changes nothing.", "geminictl") {
+    app_.set_version_flag("--version", VersionLine());
+    app_.require_subcommand(1);
+    app_.add_option("--socket", line_.socket,
+                    "The daemon's gRPC socket; otherwise $GEMINID_SOCKET, or "
+                    "/run/geminid/geminid.sock");
+    app_.add_flag("--json", line_.json, "JSON with raw bytes and seconds");
+    app_.add_flag("--no-color", line_.no_color,
+                  "No colour; NO_COLOR in the environment is the same");
+    app_.add_option("--timeout", flags_.timeout, "Seconds to wait for each answer")
+        ->capture_default_str();
+    Add(&app_, "status", "What the daemon holds, and whether it adds up", Subcommand::kStatus);
+    AddTop();
+    AddList();
+    Add(&app_, "explain", "Where a chunk is, why, and what would evict it", Subcommand::kExplain)
+        ->add_option("chunk", flags_.chunk, "SESSION/CHUNK, or CHUNK where there is one session")
+        ->required();
+    Add(&app_, "doctor", "What this machine has and lacks, and the fix; needs no daemon",
+        Subcommand::kDoctor);
+    CLI::App* const config = Group("config", "The daemon's configuration");
+    Add(config, "show", "The values in force", Subcommand::kConfigShow)
+        ->add_flag("--origin", line_.origin, "Where each value is from; JSON always says it");
+    Add(&app_, "version", "The version of this program", Subcommand::kVersion);
+  }
+
+  absl::StatusOr<CommandLine> Parse(const std::vector<std::string>& arguments) {
+    try {
+      app_.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // last first
+    } catch (const CLI::CallForVersion& version) {
+      line_.text = absl::StrCat(version.what(), "\n");
+    } catch (const CLI::CallForHelp&) {
+      line_.text = app_.help();
+    } catch (const CLI::Error& error) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(error.what(), "; 'geminictl --help' lists what there is"));
+    }
+    if (!line_.text.empty()) {
+      line_.subcommand.reset();
+      return line_;
+    }
+    GEMINID_RETURN_IF_ERROR(ParseFlags(flags_, &line_));
+    return line_;
+  }
+
+ private:
+  // A subcommand that takes the common flags after its name too.
+  CLI::App* Add(CLI::App* parent, const char* name, const char* help, Subcommand subcommand) {
+    CLI::App* const app = parent->add_subcommand(name, help);
+    app->fallthrough();
+    app->final_callback([this, subcommand] { line_.subcommand = subcommand; });
+    return app;
+  }
+
+  CLI::App* Group(const char* name, const char* help) {
+    CLI::App* const app = app_.add_subcommand(name, help);
+    app->fallthrough();
+    app->require_subcommand(1);
+    return app;
+  }
+
+  void AddTop() {
+    CLI::App* const top = Add(&app_, "top",
+                              "Memory and ranks, live; q quits, s and b sort by stall and bytes. "
+                              "One reading where the output is no terminal",
+                              Subcommand::kTop);
+    top->add_flag("--once", line_.top.once, "One reading");
+    top->add_option("--interval", flags_.interval, "Seconds between readings")
+        ->capture_default_str();
+    top->add_option("--sort", flags_.sort, "stall or bytes")->capture_default_str();
+    top->add_flag("--ascii", line_.top.ascii, "Draw with ASCII only");
+  }
+
+  void AddList() {
+    CLI::App* const list = Group("ls", "Lists sessions, chunks or pools");
+    Add(list, "sessions", "Attached processes, and dead ones whose memory is kept",
+        Subcommand::kListSessions);
+    CLI::App* const chunks = Add(list, "chunks", "Chunks", Subcommand::kListChunks);
+    chunks->add_option("--session", flags_.session, "Only of this session");
+    chunks->add_option("--limit", flags_.limit, "At most so many")->capture_default_str();
+    Add(list, "pools", "Host pools and device arenas", Subcommand::kListPools);
+  }
+
+  CLI::App app_;
+  Flags flags_;
+  CommandLine line_;
+};
+
+}  // namespace
+
+absl::StatusOr<ChunkName> ParseChunkName(const std::string& text) {
+  ChunkName name;
+  const size_t slash = text.find('/');
+  if (slash != std::string::npos) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t session,
+                             ParseCount("the session in SESSION/CHUNK", text.substr(0, slash), 1,
+                                        std::numeric_limits<uint64_t>::max()));
+    name.session = session;
+  }
+  const std::string chunk = slash == std::string::npos ? text : text.substr(slash + 1);
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t number,
+                           ParseCount("the chunk", chunk, 0, std::numeric_limits<uint32_t>::max()));
+  name.chunk = static_cast<uint32_t>(number);
+  return name;
+}
+
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
+  return Parser().Parse(arguments);
+}
+
+}  // namespace geminid::ctl

@@ -1,0 +1,162 @@
+#include "tools/geminictl/daemon_client.h"
+
+#include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/fd.h"
+#include "daemon/os/sys.h"
+#include "daemon/os/unix_socket.h"
+#include "daemon/service/rpc_server.h"
+
+namespace geminid::ctl {
+namespace {
+
+// 65536 chunks with the longest names are about 16 MiB; gRPC's own limit is 4.
+constexpr int kMaxMessageBytes = 64 << 20;
+
+constexpr char kHowToReach[] =
+    "start the daemon with 'geminid --socket PATH', or name the socket of a running one with "
+    "--socket or GEMINID_SOCKET; 'geminictl doctor' looks at the machine";
+
+absl::Status ConnectError(int error, const std::string& path) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::UnavailableError(
+          absl::StrCat("no daemon: there is no socket ", path, "; ", kHowToReach));
+    case ECONNREFUSED: {
+      struct stat info = {};
+      if (::stat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
+        return absl::UnavailableError(
+            absl::StrCat("no daemon: ", path, " is not a socket; ", kHowToReach));
+      }
+      return absl::UnavailableError(absl::StrCat("no daemon: nobody listens on ", path,
+                                                 ", so the daemon that made it has ended; ",
+                                                 kHowToReach));
+    }
+    case EPROTOTYPE:
+      return absl::InvalidArgumentError(absl::StrCat(
+          path,
+          " is a socket of another type; give the daemon's gRPC socket, whose name does not "
+          "end in .attach"));
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(absl::StrCat(
+          "you may not connect to ", path,
+          "; run as the owner of the socket or in its group ('ls -l' shows both), or have the "
+          "daemon's socket_mode changed"));
+    default:
+      return os::ErrnoError(error, "connect", path);
+  }
+}
+
+absl::Status CallError(const grpc::Status& status, const std::string& socket,
+                       absl::Duration timeout) {
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  const std::string& message = status.error_message();
+  switch (code) {
+    case absl::StatusCode::kUnavailable:
+      return absl::UnavailableError(absl::StrCat(
+          "the daemon on ", socket, " ended while it was asked (", message, "); ", kHowToReach));
+    case absl::StatusCode::kDeadlineExceeded:
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the daemon on ", socket, " did not answer within ", absl::FormatDuration(timeout),
+          "; see whether it is stopped or starved of processor time, or allow more "
+          "with --timeout"));
+    case absl::StatusCode::kUnimplemented:
+      return absl::UnimplementedError(
+          absl::StrCat("the daemon on ", socket, " does not know this call (", message,
+                       "); install the same release of geminid and geminictl"));
+    default:
+      return absl::Status(code, message);
+  }
+}
+
+}  // namespace
+
+absl::Status ProbeSocket(const std::string& path) {
+  if (path.empty() || path.size() > os::kMaxSocketPath) {
+    return absl::InvalidArgumentError(absl::StrCat("the path of a socket has 1 to ",
+                                                   os::kMaxSocketPath, " bytes; '", path, "' has ",
+                                                   path.size(), "; choose another --socket"));
+  }
+  const os::Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return os::ErrnoError(errno, "socket", path);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const int result = os::RetryOnEintr([&] {
+    return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  });
+  return result == 0 ? absl::OkStatus() : ConnectError(errno, path);
+}
+
+absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(const std::string& socket,
+                                                                    absl::Duration timeout) {
+  if (absl::Status status = ProbeSocket(socket); !status.ok()) return status;
+  return std::unique_ptr<DaemonClient>(new DaemonClient(socket, timeout));
+}
+
+DaemonClient::DaemonClient(std::string socket, absl::Duration timeout)
+    : socket_(std::move(socket)), timeout_(timeout) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // Else gRPC would share a connection, and its back-off, with others to the same address.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
+      service::GrpcAddress(socket_), grpc::InsecureChannelCredentials(), arguments);
+  admin_ = v1::AdminService::NewStub(channel);
+  config_ = v1::ConfigService::NewStub(channel);
+}
+
+template <typename Response, typename Stub, typename Request>
+absl::StatusOr<Response> DaemonClient::Call(Stub* stub,
+                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                         const Request&, Response*),
+                                            const Request& request) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout_));
+  Response response;
+  const grpc::Status status = (stub->*method)(&context, request, &response);
+  if (!status.ok()) return CallError(status, socket_, timeout_);
+  return response;
+}
+
+absl::StatusOr<v1::Status> DaemonClient::GetStatus() {
+  return Call(admin_.get(), &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest());
+}
+
+absl::StatusOr<v1::ListSessionsResponse> DaemonClient::ListSessions() {
+  return Call(admin_.get(), &v1::AdminService::Stub::ListSessions, v1::ListSessionsRequest());
+}
+
+absl::StatusOr<v1::ListPoolsResponse> DaemonClient::ListPools() {
+  return Call(admin_.get(), &v1::AdminService::Stub::ListPools, v1::ListPoolsRequest());
+}
+
+absl::StatusOr<v1::ListChunksResponse> DaemonClient::ListChunks(uint64_t session, uint32_t limit) {
+  v1::ListChunksRequest request;
+  request.set_session(session);
+  request.set_limit(limit);
+  return Call(admin_.get(), &v1::AdminService::Stub::ListChunks, request);
+}
+
+absl::StatusOr<v1::ExplainChunkResponse> DaemonClient::ExplainChunk(uint64_t session,
+                                                                    uint32_t chunk) {
+  v1::ExplainChunkRequest request;
+  request.set_session(session);
+  request.set_chunk(chunk);
+  return Call(admin_.get(), &v1::AdminService::Stub::ExplainChunk, request);
+}
+
+absl::StatusOr<v1::ShowConfigResponse> DaemonClient::ShowConfig() {
+  return Call(config_.get(), &v1::ConfigService::Stub::Show, v1::ShowConfigRequest());
+}
+
+}  // namespace geminid::ctl

@@ -1,0 +1,52 @@
+// Calls to the daemon, whose failures say what to do next.
+#ifndef GEMINID_TOOLS_GEMINICTL_DAEMON_CLIENT_H_
+#define GEMINID_TOOLS_GEMINICTL_DAEMON_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "geminid/v1/admin.grpc.pb.h"
+#include "geminid/v1/config.grpc.pb.h"
+
+namespace geminid::ctl {
+
+// OK if somebody listens on the Unix socket at `path`; else UNAVAILABLE, PERMISSION_DENIED or
+// INVALID_ARGUMENT. gRPC would say the same in its own words, after a while.
+absl::Status ProbeSocket(const std::string& path);
+
+// One thread. Every call blocks for at most `timeout`. Besides what the daemon answers, a call
+// fails with UNAVAILABLE when the daemon ends and with DEADLINE_EXCEEDED when it does not answer.
+class DaemonClient {
+ public:
+  static absl::StatusOr<std::unique_ptr<DaemonClient>> Connect(const std::string& socket,
+                                                               absl::Duration timeout);
+
+  absl::StatusOr<v1::Status> GetStatus();
+  absl::StatusOr<v1::ListSessionsResponse> ListSessions();
+  absl::StatusOr<v1::ListPoolsResponse> ListPools();
+  // Of one session, or of all where `session` is 0.
+  absl::StatusOr<v1::ListChunksResponse> ListChunks(uint64_t session, uint32_t limit);
+  absl::StatusOr<v1::ExplainChunkResponse> ExplainChunk(uint64_t session, uint32_t chunk);
+  absl::StatusOr<v1::ShowConfigResponse> ShowConfig();
+
+ private:
+  DaemonClient(std::string socket, absl::Duration timeout);
+
+  template <typename Response, typename Stub, typename Request>
+  absl::StatusOr<Response> Call(Stub* stub,
+                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                                const Request& request);
+
+  const std::string socket_;
+  const absl::Duration timeout_;
+  std::unique_ptr<v1::AdminService::Stub> admin_;
+  std::unique_ptr<v1::ConfigService::Stub> config_;
+};
+
+}  // namespace geminid::ctl
+
+#endif  // GEMINID_TOOLS_GEMINICTL_DAEMON_CLIENT_H_

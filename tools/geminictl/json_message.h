@@ -1,0 +1,32 @@
+// The daemon's messages as JSON for scripts.
+//
+// Unlike protobuf's own mapping: 64-bit integers are numbers and not strings, so that jq can
+// compare and add them, and enumerations are the words of the CLI ("device", not "TIER_DEVICE").
+// Field names are those of the .proto files; fields with default values are written too.
+#ifndef GEMINID_TOOLS_GEMINICTL_JSON_MESSAGE_H_
+#define GEMINID_TOOLS_GEMINICTL_JSON_MESSAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "google/protobuf/message.h"
+#include "tools/trainer/json_writer.h"
+
+namespace geminid::ctl {
+
+using trainer::JsonWriter;
+
+// Of every JSON document that geminictl prints. Raised when a field changes its meaning or goes;
+// new fields do not raise it.
+inline constexpr uint64_t kSchemaVersion = 1;
+
+// The message as one object. A message field that is not set is null.
+void WriteMessage(const google::protobuf::Message& message, JsonWriter* json);
+
+// {"schema_version": 1, the fields of each message in turn}, with a newline at the end.
+std::string JsonDocument(const std::vector<const google::protobuf::Message*>& messages);
+
+}  // namespace geminid::ctl
+
+#endif  // GEMINID_TOOLS_GEMINICTL_JSON_MESSAGE_H_

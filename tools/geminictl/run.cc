@@ -1,0 +1,78 @@
+#include "tools/geminictl/run.h"
+
+#include "tools/geminictl/command_line.h"
+#include "tools/geminictl/config_show.h"
+#include "tools/geminictl/doctor.h"
+#include "tools/geminictl/exit_code.h"
+#include "tools/geminictl/explain.h"
+#include "tools/geminictl/list.h"
+#include "tools/geminictl/status.h"
+#include "tools/geminictl/top.h"
+#include "tools/geminictl/version.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::ctl {
+namespace {
+
+constexpr char kSocketVariable[] = "GEMINID_SOCKET";
+constexpr char kDefaultSocket[] = "/run/geminid/geminid.sock";
+
+std::string ChooseSocket(const CommandLine& line, const Variables& variables) {
+  if (!line.socket.empty()) return line.socket;
+  const std::string from_environment = variables(kSocketVariable).value_or("");
+  return from_environment.empty() ? kDefaultSocket : from_environment;
+}
+
+absl::StatusOr<int> Dispatch(const CommandLine& line, const Context& context) {
+  switch (*line.subcommand) {
+    case Subcommand::kStatus:
+      return RunStatus(context);
+    case Subcommand::kTop:
+      return RunTop(context, line.top);
+    case Subcommand::kListSessions:
+      return RunListSessions(context);
+    case Subcommand::kListChunks:
+      return RunListChunks(context, line.chunks);
+    case Subcommand::kListPools:
+      return RunListPools(context);
+    case Subcommand::kExplain:
+      return RunExplain(context, line.chunk);
+    case Subcommand::kDoctor:
+      return RunDoctor(context);
+    case Subcommand::kConfigShow:
+      return RunConfigShow(context, line.origin);
+    case Subcommand::kVersion:
+      return RunVersion(context);
+  }
+  return absl::InternalError("a subcommand without an implementation");
+}
+
+absl::StatusOr<int> ParseAndDispatch(const std::vector<std::string>& arguments,
+                                     const Environment& environment) {
+  GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
+  if (!line.subcommand.has_value()) {
+    *environment.out << line.text;
+    return kExitOk;
+  }
+  Context context;
+  context.out = environment.out;
+  context.err = environment.err;
+  context.socket = ChooseSocket(line, environment.variables);
+  context.timeout = line.timeout;
+  context.json = line.json;
+  context.style = ChooseStyle(environment.out_is_terminal, line.no_color, environment.variables);
+  context.interactive = environment.in_is_terminal && context.style.terminal;
+  return Dispatch(line, context);
+}
+
+}  // namespace
+
+int RunGeminictl(const std::vector<std::string>& arguments, const Environment& environment) {
+  const absl::StatusOr<int> code = ParseAndDispatch(arguments, environment);
+  environment.out->flush();
+  if (code.ok()) return *code;
+  *environment.err << "geminictl: " << code.status().message() << std::endl;
+  return ExitCodeOf(code.status().code());
+}
+
+}  // namespace geminid::ctl

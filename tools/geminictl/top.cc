@@ -1,0 +1,101 @@
+#include "tools/geminictl/top.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "daemon/os/event.h"
+#include "tools/geminictl/daemon_client.h"
+#include "tools/geminictl/exit_code.h"
+#include "tools/geminictl/format.h"
+#include "tools/geminictl/json_message.h"
+#include "tools/geminictl/terminal.h"
+#include "tools/geminictl/top_view.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::ctl {
+namespace {
+
+// Without a terminal, lines may be as long as they are.
+constexpr size_t kUnbrokenWidth = 200;
+
+absl::StatusOr<Reading> Read(const Context& context) {
+  // A new connection each time: the daemon may have been restarted in between.
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<DaemonClient> client,
+                           DaemonClient::Connect(context.socket, context.timeout));
+  Reading reading;
+  GEMINID_ASSIGN_OR_RETURN(reading.status, client->GetStatus());
+  GEMINID_ASSIGN_OR_RETURN(reading.sessions, client->ListSessions());
+  reading.taken_seconds = static_cast<double>(os::MonotonicNanoseconds()) * 1e-9;
+  return reading;
+}
+
+int Once(const Context& context, const Reading& reading, TopOrder order) {
+  if (context.json) {
+    *context.out << JsonDocument({&reading.status.ledger(), &reading.sessions});
+  } else {
+    *context.out << DrawTop(reading, nullptr, order, {.width = kUnbrokenWidth, .height = 0},
+                            context.style);
+  }
+  return kExitOk;
+}
+
+// The readings of a live view: the latest two of one daemon, or why there is none now.
+struct Readings {
+  std::optional<Reading> now;
+  std::optional<Reading> before;
+  absl::Status failure;
+
+  void Add(absl::StatusOr<Reading> reading) {
+    failure = reading.status();
+    if (!reading.ok()) return;
+    const bool same_daemon =
+        now.has_value() && now->status.daemon_epoch() == reading->status.daemon_epoch();
+    before = same_daemon ? std::move(now) : std::nullopt;
+    now = *std::move(reading);
+  }
+};
+
+std::string Draw(const Readings& readings, TopOrder order, const Screen& screen,
+                 const Style& style) {
+  if (!readings.failure.ok()) {
+    return absl::StrCat(Paint("waiting for the daemon; q quits", Color::kYellow, style), "\n",
+                        Printable(std::string(readings.failure.message())), "\n");
+  }
+  return DrawTop(*readings.now, readings.before.has_value() ? &*readings.before : nullptr, order,
+                 screen, style);
+}
+
+absl::StatusOr<int> Live(const Context& context, const TopOptions& options, const Style& style) {
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<Terminal> terminal, Terminal::Open());
+  TopOrder order = options.order;
+  Readings readings;
+  absl::Time due = absl::InfinitePast();
+  while (true) {
+    if (absl::Now() >= due) {
+      readings.Add(Read(context));
+      if (!readings.now.has_value()) return readings.failure;
+      due = absl::Now() + options.interval;
+    }
+    terminal->Show(Draw(readings, order, terminal->Size(), style));
+    const char key = terminal->WaitForKey(std::max(due - absl::Now(), absl::ZeroDuration()));
+    if (key == Terminal::kQuitKey) return kExitOk;
+    if (key == 's') order = TopOrder::kStall;
+    if (key == 'b') order = TopOrder::kBytes;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunTop(const Context& context, const TopOptions& options) {
+  Style style = context.style;
+  style.unicode = style.unicode && !options.ascii;
+  if (context.interactive && !options.once && !context.json) return Live(context, options, style);
+  GEMINID_ASSIGN_OR_RETURN(const Reading reading, Read(context));
+  Context with_style = context;
+  with_style.style = style;
+  return Once(with_style, reading, options.order);
+}
+
+}  // namespace geminid::ctl

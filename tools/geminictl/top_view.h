@@ -1,0 +1,44 @@
+// One screen of geminictl top: pure, from two readings to text.
+#ifndef GEMINID_TOOLS_GEMINICTL_TOP_VIEW_H_
+#define GEMINID_TOOLS_GEMINICTL_TOP_VIEW_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "geminid/v1/admin.pb.h"
+#include "tools/geminictl/command_line.h"
+#include "tools/geminictl/style.h"
+
+namespace geminid::ctl {
+
+struct Reading {
+  v1::Status status;
+  v1::ListSessionsResponse sessions;
+  double taken_seconds = 0;  // of any steady clock
+};
+
+struct Screen {
+  size_t width = 80;
+  size_t height = 0;  // 0: as many lines as there are
+};
+
+// What one rank did: since `before` where it was attached then, else since it attached.
+struct RankRates {
+  const v1::SessionInfo* session = nullptr;  // into the reading
+  double seconds = 0;
+  double stall_share = 0;
+  std::string stall_cause;  // the largest; empty without a stall
+  double to_device_bytes_per_second = 0;
+  double to_host_bytes_per_second = 0;
+};
+// Sorted: the most stalled, or the largest, first.
+std::vector<RankRates> RankByRank(const Reading& now, const Reading* before, TopOrder order);
+
+// Bars of the tiers and arenas, then the ranks; no line is wider than the screen.
+std::string DrawTop(const Reading& now, const Reading* before, TopOrder order, const Screen& screen,
+                    const Style& style);
+
+}  // namespace geminid::ctl
+
+#endif  // GEMINID_TOOLS_GEMINICTL_TOP_VIEW_H_

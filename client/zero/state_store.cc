@@ -94,7 +94,11 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
   if (!handles.ok()) return handles.status();
   std::vector<ChunkId> ids;
-  for (const ChunkHandle& handle : *handles) ids.push_back(handle.id);
+  for (const ChunkHandle& handle : *handles) {
+    ids.push_back(handle.id);
+    // Zeros are a payload: no chunk of the state is free storage.
+    session_->Transition(handle.id, ChunkState::kHold);
+  }
   if (options_.on_device) {
     if (absl::Status status = PlaceOnDevice(ids); !status.ok()) return status;
   }
@@ -197,6 +201,7 @@ absl::Status StateStore::MoveToDevice() {
   for (ChunkId chunk : chunks) {
     if (absl::Status status = HoldOnDevice(chunk); !status.ok()) return status;
     // From now on the home is the older copy.
+    session_->Transition(chunk, ChunkState::kCompute);
     session_->Transition(chunk, ChunkState::kHold, /*dirty=*/true);
   }
   on_device_ = true;

@@ -3,13 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
+#include <span>
 #include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "proto/text/bytes.h"
 #include "tools/trainer/status_macros.h"
 
@@ -82,49 +83,73 @@ absl::StatusOr<Value> ParseWord(const char* flag, const std::string& text,
       absl::StrCat(flag, " is '", text, "'; it must be one of: ", allowed));
 }
 
+struct FlagSpec {
+  const char* name;
+  std::string Flags::*value;
+  const char* type;
+  const char* help;
+};
+
+constexpr FlagSpec kDataFlags[] = {
+    {"--text", &Flags::text, "PATH", "Text file, or directory of text files, to learn"},
+    {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
+    {"--accumulate", &Flags::accumulate, "N", "Micro-batches per step"},
+    {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
+};
+constexpr FlagSpec kModelFlags[] = {
+    {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
+    {"--family", &Flags::family, "NAME", "gpt2 or llama, for a shape of your own"},
+    {"--layers", &Flags::layers, "N", "Layers"},
+    {"--hidden", &Flags::hidden, "N", "Hidden size"},
+    {"--heads", &Flags::heads, "N", "Attention heads"},
+    {"--context", &Flags::context, "N", "Tokens per sequence"},
+    {"--dtype", &Flags::dtype, "TYPE", "Of weights and activations: bf16 or fp32"},
+};
+constexpr FlagSpec kOptimizerFlags[] = {
+    {"--steps", &Flags::steps, "N", "Optimizer steps"},
+    {"--lr", &Flags::lr, "X", "Learning rate, at its peak"},
+    {"--lr-schedule", &Flags::lr_schedule, "NAME", "constant or cosine"},
+    {"--warmup-steps", &Flags::warmup_steps, "N", "Steps of linear warm-up"},
+    {"--weight-decay", &Flags::weight_decay, "X", "Of matrices, as in AdamW"},
+    {"--clip-norm", &Flags::clip_norm, "X", "Limit of the gradients' norm; 0: none"},
+};
+constexpr FlagSpec kMemoryFlags[] = {
+    {"--placement", &Flags::placement, "WHERE", "Where weights live: device, cpu or auto"},
+    {"--device-memory", &Flags::device_memory, "SIZE", "Of each rank, such as 24MiB, or unlimited"},
+    {"--host-memory", &Flags::host_memory, "SIZE",
+     "What the run's own daemon hands out, or unlimited"},
+    {"--copy-bandwidth", &Flags::copy_bandwidth, "SIZE/s",
+     "Speed of the simulated link, such as 10GB/s, or unlimited"},
+};
+constexpr FlagSpec kRunFlags[] = {
+    {"--ranks", &Flags::ranks, "N", "Processes to train with; this program starts them"},
+    {"--timeout", &Flags::timeout, "SECONDS", "How long to wait for another rank"},
+    {"--socket", &Flags::socket, "PATH",
+     "The daemon's; otherwise $GEMINID_SOCKET, the installed one, or a daemon of the run's own"},
+    {"--job", &Flags::job, "NAME", "Of the run, in the daemon's books"},
+    {"--report", &Flags::report, "PATH", "Write a JSON report to this file"},
+    {"--progress", &Flags::progress, "MODE", "auto, terminal, lines or none"},
+};
+
 void AddFlags(CLI::App* app, Flags* flags) {
-  const auto add = [&](const char* name, std::string* value, const char* help, const char* group) {
-    // The last of several wins, so that scripts can add to a command line.
-    app->add_option(name, *value, help)->group(group)->capture_default_str()->take_last();
+  const auto add = [&](const char* group, std::span<const FlagSpec> specs) {
+    for (const FlagSpec& spec : specs) {
+      // The last of several wins, so that scripts can add to a command line.
+      CLI::Option* option = app->add_option(spec.name, flags->*spec.value, spec.help);
+      option->group(group)->type_name(spec.type)->take_last()->capture_default_str();
+    }
   };
-  std::string presets;
-  for (const Preset& preset : Presets()) {
-    absl::StrAppend(&presets, presets.empty() ? "" : ", ", preset.name);
-  }
-  add("--text", &flags->text, "Text file, or directory of text files, to learn", "Data");
-  add("--batch", &flags->batch, "Sequences per micro-batch, over all ranks", "Data");
-  add("--accumulate", &flags->accumulate, "Micro-batches per step", "Data");
-  add("--seed", &flags->seed, "Of the first weights and of the order of the data", "Data");
-  add("--model", &flags->model, absl::StrCat("A shape by name: ", presets).c_str(), "Model");
-  add("--family", &flags->family, "gpt2 or llama, for a shape of your own", "Model");
-  add("--layers", &flags->layers, "Layers", "Model");
-  add("--hidden", &flags->hidden, "Hidden size", "Model");
-  add("--heads", &flags->heads, "Attention heads", "Model");
-  add("--context", &flags->context, "Tokens per sequence", "Model");
-  add("--dtype", &flags->dtype, "Type of weights and activations: bf16 or fp32", "Model");
-  add("--steps", &flags->steps, "Optimizer steps", "Optimizer");
-  add("--lr", &flags->lr, "Learning rate, at its peak", "Optimizer");
-  add("--lr-schedule", &flags->lr_schedule, "constant or cosine", "Optimizer");
-  add("--warmup-steps", &flags->warmup_steps, "Steps of linear warm-up", "Optimizer");
-  add("--weight-decay", &flags->weight_decay, "Of matrices, as in AdamW", "Optimizer");
-  add("--clip-norm", &flags->clip_norm, "Limit of the gradients' norm; 0: none", "Optimizer");
-  add("--placement", &flags->placement, "Where weights live: device, cpu or auto", "Memory");
-  add("--device-memory", &flags->device_memory, "Device memory of each rank, or unlimited",
-      "Memory");
-  add("--host-memory", &flags->host_memory,
-      "Host memory that the run's own daemon hands out, or unlimited", "Memory");
-  add("--copy-bandwidth", &flags->copy_bandwidth,
-      "Speed of the simulated link, such as 10GB/s, or unlimited", "Memory");
-  add("--ranks", &flags->ranks, "Processes to train with; this program starts them", "Run");
-  add("--timeout", &flags->timeout, "Seconds to wait for another rank", "Run");
-  add("--socket", &flags->socket,
-      "The daemon's socket; otherwise $GEMINID_SOCKET, the installed daemon's, or a daemon of the "
-      "run's own",
-      "Run");
-  add("--job", &flags->job, "Name of the run in the daemon's books", "Run");
-  add("--report", &flags->report, "Write a JSON report to this file", "Run");
-  add("--progress", &flags->progress, "auto, terminal, lines or none", "Run");
+  add("Data", kDataFlags);
+  add("Model", kModelFlags);
+  add("Optimizer", kOptimizerFlags);
+  add("Memory", kMemoryFlags);
+  add("Run", kRunFlags);
   app->add_flag("--quiet", flags->quiet, "The same as --progress none")->group("Run");
+  std::string models = "Models and their parameters (with a vocabulary of bytes):\n";
+  for (const Preset& preset : Presets()) {
+    absl::StrAppendFormat(&models, "  %-12s %d\n", preset.name, CountParameters(preset.config));
+  }
+  app->footer(models);
 }
 
 absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {

@@ -16,33 +16,33 @@ bool OnDemand::IsLoad(const TransferSpec& spec, uint64_t chunk_bytes) {
          spec.bytes == chunk_bytes;
 }
 
-Pending OnDemand::Load(const TransferSpec& spec) { return Pending(Start(spec)->outcome); }
+Pending OnDemand::Load(const TransferSpec& spec) {
+  return Pending(StartOrJoin(spec, /*may_join=*/false)->outcome);
+}
 
-std::shared_ptr<OnDemand::Loading> OnDemand::Start(const TransferSpec& spec) {
-  const std::lock_guard lock(mutex_);
-  TidyLocked();
+// Known to all before it starts, and started without the lock: its callbacks may come at once.
+std::shared_ptr<OnDemand::Loading> OnDemand::StartOrJoin(const TransferSpec& spec, bool may_join) {
   auto load = std::make_shared<Loading>();
-  load->outcome =
-      transfers_->Start(spec, [load](shm::ErrorReason reason) { load->refusal.store(reason); });
-  loads_[spec.source] = load;
+  load->outcome = transfers_->NewOutcome();
+  {
+    const std::lock_guard lock(mutex_);
+    TidyLocked();
+    const auto [under_way, is_new] = loads_.emplace(spec.source, load);
+    if (!is_new && may_join) return under_way->second;
+    under_way->second = load;
+  }
+  transfers_->Start(spec, load->outcome,
+                    [load](shm::ErrorReason reason) { load->refusal.store(reason); });
   return load;
 }
 
-std::shared_ptr<OnDemand::Loading> OnDemand::StartOrJoin(ChunkId chunk) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = loads_.find(chunk);
-    if (found != loads_.end() && !found->second->outcome->ready()) return found->second;
-  }
+TransferSpec OnDemand::WholeChunk(ChunkId chunk, TransferCause cause) const {
   TransferSpec spec;
   spec.source = spec.destination = chunk;
   spec.bytes = session_->Bytes(chunk);
   spec.priority = Priority::kUrgent;
-  spec.cause = TransferCause::kDemand;
-  spec.allocate_destination = true;
-  spec.may_evict = true;
-  spec.publish_when_done = true;
-  return Start(spec);
+  spec.cause = cause;
+  return spec;
 }
 
 void OnDemand::TidyLocked() {
@@ -62,7 +62,9 @@ absl::StatusOr<Lease> OnDemand::Use(ChunkId chunk, absl::Duration timeout) {
                        " is not on the device and has no home to be loaded from; fill "
                        "its extent and publish it first"));
     }
-    const std::shared_ptr<Loading> load = StartOrJoin(chunk);
+    TransferSpec spec = WholeChunk(chunk, TransferCause::kDemand);
+    spec.allocate_destination = spec.may_evict = spec.publish_when_done = true;
+    const std::shared_ptr<Loading> load = StartOrJoin(spec, /*may_join=*/true);
     absl::Status status = load->outcome->Wait(absl::FromChrono(deadline.Left()));
     if (!load->outcome->ready()) return status;
     if (!status.ok()) status = AfterRefusal(chunk, *load, status, deadline);
@@ -99,12 +101,7 @@ absl::Status OnDemand::AfterRefusal(ChunkId chunk, const Loading& load, const ab
 
 Pending OnDemand::WriteBack(ChunkId chunk) {
   Forget(chunk);
-  TransferSpec spec;
-  spec.source = spec.destination = chunk;
-  spec.bytes = session_->Bytes(chunk);
-  spec.priority = Priority::kUrgent;
-  spec.cause = TransferCause::kWriteBack;
-  return Pending(transfers_->Start(spec));
+  return transfers_->Start(WholeChunk(chunk, TransferCause::kWriteBack));
 }
 
 void OnDemand::NoteDirtyRelease(ChunkId chunk) {

@@ -48,8 +48,9 @@ class OnDemand {
     std::atomic<shm::ErrorReason> refusal = shm::ErrorReason::kNone;
   };
 
-  std::shared_ptr<Loading> Start(const TransferSpec& spec);
-  std::shared_ptr<Loading> StartOrJoin(ChunkId chunk);
+  std::shared_ptr<Loading> StartOrJoin(const TransferSpec& spec, bool may_join);
+  // Between its home and its device copy.
+  TransferSpec WholeChunk(ChunkId chunk, TransferCause cause) const;
   // Removes what is complete.
   void TidyLocked();
   absl::Status AfterRefusal(ChunkId chunk, const Loading& load, const absl::Status& status,

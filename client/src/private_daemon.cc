@@ -193,8 +193,9 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
     // dup2 onto itself would leave it close-on-exec.
     write_end = UniqueFd(fcntl(write_end.get(), F_DUPFD_CLOEXEC, kReadyFd + 1));
   }
-  std::vector<std::string> arguments = {*binary,         "--private",  "--socket",
-                                        daemon->socket_, "--ready-fd", absl::StrCat(kReadyFd)};
+  std::vector<std::string> arguments = {
+      *binary,    "--private",     "--parent-pid", absl::StrCat(daemon->owner_),
+      "--socket", daemon->socket_, "--ready-fd",   absl::StrCat(kReadyFd)};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   const absl::StatusOr<pid_t> pid =
       Spawn(std::move(arguments), SpawnSettings(daemon->log_path_, write_end.get()));

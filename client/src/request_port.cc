@@ -1,7 +1,6 @@
 #include "client/src/request_port.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/src/thread.h"
 
 namespace geminid {
 namespace {
@@ -62,9 +62,7 @@ RequestPort::RequestPort(const shm::StateSegment* state, shm::ClientSegment* cli
       requests_(client->requests, &client->cursor.requests_written, &state->cursor.requests_read),
       responses_(state->responses, &state->cursor.responses_written,
                  &client->cursor.responses_read),
-      thread_([this] { Loop(); }) {
-  pthread_setname_np(thread_.native_handle(), "geminid-port");
-}
+      thread_([this] { Loop(); }) {}
 
 RequestPort::~RequestPort() { Stop(absl::CancelledError("the session ended")); }
 
@@ -178,6 +176,7 @@ void RequestPort::Stop(const absl::Status& why) {
 }
 
 void RequestPort::Loop() {
+  PrepareThread("geminid-port");
   for (;;) {
     if (Work()) continue;
     {

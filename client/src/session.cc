@@ -35,7 +35,11 @@ std::unique_ptr<Session> Session::Make(std::unique_ptr<Impl> impl) {
 
 Session::~Session() {
   // A forked child has neither the mappings nor the threads that taking it apart would need.
-  if (impl_->fork_guard->in_child()) (void)impl_.release();
+  if (impl_->fork_guard->in_child()) {
+    (void)impl_.release();
+  } else {
+    impl_->Close();
+  }
 }
 
 const std::string& Session::socket() const { return impl_->socket; }

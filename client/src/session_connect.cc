@@ -47,8 +47,9 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
   hello.rank = options.rank;
   hello.world_size = options.world_size;
   hello.local_rank = options.local_rank;
+  const std::string program = program_invocation_short_name;
   const std::string name =
-      options.client_name.empty() ? program_invocation_short_name : options.client_name;
+      options.client_name.empty() ? program.substr(0, shm::kNameBytes - 1) : options.client_name;
   absl::Status status = CopyName(options.job, "the job's name", hello.job);
   status.Update(CopyName(name, "the client's name", hello.client));
   if (!status.ok()) return status;
@@ -142,7 +143,7 @@ absl::Status Session::Impl::MakeArena() {
 }
 
 // First no new copies, then the running ones, then the daemon's leave; only then the mappings.
-Session::Impl::~Impl() {
+void Session::Impl::Close() {
   if (transfers != nullptr) {
     device->compute_stream().Synchronize();  // it may hand leases back
     transfers->StopCopying();
@@ -155,13 +156,15 @@ Session::Impl::~Impl() {
     device->copy_stream(device::Direction::kDeviceToHost).Synchronize();
   }
   if (control != nullptr) (void)control->Detach();  // fails only when the daemon is gone
-  device.reset();
 }
 
 absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
                                                            std::unique_ptr<device::Device> device) {
   auto impl = std::make_unique<Session::Impl>(std::move(options), std::move(device));
-  if (absl::Status status = impl->Open(); !status.ok()) return status;
+  if (absl::Status status = impl->Open(); !status.ok()) {
+    impl->Close();
+    return status;
+  }
   return Session::Make(std::move(impl));
 }
 

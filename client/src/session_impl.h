@@ -26,11 +26,11 @@ class Session::Impl {
  public:
   Impl(ConnectOptions connect_options, std::unique_ptr<device::Device> session_device)
       : options(std::move(connect_options)), device(std::move(session_device)) {}
-  // Ends everything in order, however far Open got. See ~Session.
-  ~Impl();
 
   // The whole of Connect; blocks.
   absl::Status Open();
+  // What must happen before destruction, however far Open got. See ~Session.
+  void Close();
 
   // FAILED_PRECONDITION in a forked child, where nothing may be touched.
   absl::Status CheckUsable() const;
@@ -44,13 +44,13 @@ class Session::Impl {
   std::shared_ptr<PrivateDaemon> private_daemon;
   std::string socket;
   uint64_t session_id = 0;
-  std::unique_ptr<device::Device> device;
   AttachSocket attach;
   std::optional<ForkGuard> fork_guard;
   Segments segments;
   std::unique_ptr<Control> control;
   std::mutex memory_mutex;  // one Allocate or Free at a time; guards the attach socket
   ChunkTable chunks;
+  std::unique_ptr<device::Device> device;  // ends before the memory that it copies from and to
   std::unique_ptr<RequestPort> port;
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<OnDemand> on_demand;  // made by Session

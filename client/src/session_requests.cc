@@ -19,7 +19,7 @@ Pending Session::Impl::Ask(const shm::Request& request, std::string doing) {
 Pending Session::Transfer(const TransferSpec& spec) {
   if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return Pending(std::move(usable));
   if (OnDemand::IsLoad(spec, Bytes(spec.source))) return impl_->on_demand->Load(spec);
-  return Pending(impl_->transfers->Start(spec));
+  return impl_->transfers->Start(spec);
 }
 
 Pending Session::AllocateExtent(ChunkId chunk, uint64_t device_offset, bool may_evict) {

@@ -213,14 +213,20 @@ void Transfers::Active::SendFinal(shm::RequestOp op, ChunkId chunk) {
                               });
 }
 
-std::shared_ptr<Pending::State> Transfers::Start(const TransferSpec& spec, OnRefusal on_refusal) {
-  auto outcome = std::make_shared<Pending::State>(port_);
+void Transfers::Start(const TransferSpec& spec, std::shared_ptr<Pending::State> outcome,
+                      OnRefusal on_refusal) {
   if (absl::Status status = Check(spec); !status.ok()) {
     outcome->Complete(std::move(status));
-  } else {
-    std::make_shared<Active>(this, spec, std::move(on_refusal), outcome)->AskForNextPiece();
+    return;
   }
-  return outcome;
+  std::make_shared<Active>(this, spec, std::move(on_refusal), std::move(outcome))
+      ->AskForNextPiece();
+}
+
+Pending Transfers::Start(const TransferSpec& spec) {
+  const std::shared_ptr<Pending::State> outcome = NewOutcome();
+  Start(spec, outcome);
+  return Pending(outcome);
 }
 
 absl::Status Transfers::Check(const TransferSpec& spec) const {

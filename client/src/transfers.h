@@ -25,10 +25,13 @@ class Transfers {
             shm::ClientSegment* client)
       : port_(port), device_(device), chunks_(chunks), client_(client) {}
 
-  // As Session::Transfer. `on_refusal`, if any, sees the daemon's reason for refusing, before the
-  // outcome is known.
+  // As Session::Transfer; completes `outcome`. `on_refusal`, if any, sees the daemon's reason for
+  // refusing, before the outcome is known.
   using OnRefusal = std::function<void(shm::ErrorReason)>;
-  std::shared_ptr<Pending::State> Start(const TransferSpec& spec, OnRefusal on_refusal = nullptr);
+  void Start(const TransferSpec& spec, std::shared_ptr<Pending::State> outcome,
+             OnRefusal on_refusal = nullptr);
+  Pending Start(const TransferSpec& spec);
+  std::shared_ptr<Pending::State> NewOutcome() { return std::make_shared<Pending::State>(port_); }
 
   // Tickets that arrive from now on are not carried out.
   void StopCopying() { stopping_.store(true); }

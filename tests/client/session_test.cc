@@ -51,7 +51,10 @@ bool HasPattern(const std::byte* data, uint64_t bytes, uint32_t seed) {
 class SessionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(env_.Start().ok());
+    testing::DaemonEnvOptions limits;
+    limits.host_memory = "128MiB";
+    limits.device_memory = "64MiB";
+    ASSERT_TRUE(env_.Start(limits).ok());
     options_.socket = env_.socket();
     options_.device_memory_bytes = 4 * kMiB;
   }
@@ -555,15 +558,15 @@ TEST_F(SessionTest, FailedImport_LeavesNoSession) {
   options_.keep_on_death = true;
   EXPECT_FALSE(
       ConnectWithDevice(options_, device::MakeFaultyDevice(device::MakeHostDevice({}), plan)).ok());
-  options_.device_memory_bytes = 1024 * kMiB;  // all there is: nothing was kept
+  options_.device_memory_bytes = 64 * kMiB;  // all there is: nothing was kept
   Connect();
 }
 
 TEST_F(SessionTest, SessionsInTurn_GiveEverythingBack) {
-  options_.device_memory_bytes = 1024 * kMiB;  // all there is
+  options_.device_memory_bytes = 64 * kMiB;  // all there is
   for (int i = 0; i < 3; ++i) {
     Connect();
-    AllocateOne(500 * kMiB);
+    AllocateOne(100 * kMiB);
     session_.reset();
   }
 }

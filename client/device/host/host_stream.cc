@@ -1,9 +1,9 @@
 #include "client/device/host/host_stream.h"
 
-#include <pthread.h>
-
 #include <cstring>
 #include <utility>
+
+#include "client/src/thread.h"
 
 namespace geminid::device {
 namespace {
@@ -36,9 +36,10 @@ class HostEvent final : public Event {
 }  // namespace
 
 HostStream::HostStream(const std::string& name, LinkPacer pacer)
-    : pacer_(pacer), thread_([this] { Run(); }) {
-  pthread_setname_np(thread_.native_handle(), name.c_str());
-}
+    : pacer_(pacer), thread_([this, name] {
+        PrepareThread(name);
+        Run();
+      }) {}
 
 HostStream::~HostStream() {
   {

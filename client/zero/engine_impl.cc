@@ -53,7 +53,8 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
       options_(options) {}
 
 EngineImpl::~EngineImpl() {
-  // A failed engine's update may never end: only a healthy one is waited for.
+  // The mover may be waiting for ranks that would wait for this one.
+  if (in_micro_batch_ && status_.ok()) AbortRanks("stopped in the middle of a step");
   updater_.reset();
   for (ChunkUse& chunk : chunks_) chunk.lease.reset();
   mover_.reset();
@@ -185,18 +186,21 @@ absl::Status EngineImpl::MakeCommunicators() {
 absl::Status EngineImpl::Remember(const absl::Status& status) {
   if (!status.ok() && status_.ok()) {
     status_ = status;
-    if (mover_ != nullptr) mover_->Fail(status);
-    if (control_communicator_ != nullptr) {
-      control_communicator_->Abort(
-          absl::StrCat("rank ", communicator_->Rank(), ": ", std::string(status.message())));
-    }
+    mover_->Fail(status);
+    AbortRanks(std::string(status.message()));
   }
   return status;
 }
 
-absl::Status EngineImpl::Health() const {
+void EngineImpl::AbortRanks(const std::string& reason) {
+  const std::string words = absl::StrCat("rank ", communicator_->Rank(), ": ", reason);
+  mover_communicator_->Abort(words);
+  control_communicator_->Abort(words);
+}
+
+absl::Status EngineImpl::Health() {
   if (!status_.ok()) return status_;
-  return mover_->status();
+  return Remember(mover_->status());
 }
 
 // --- parameters as values ------------------------------------------------------------------------

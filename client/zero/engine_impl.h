@@ -67,7 +67,8 @@ class EngineImpl final : public Engine {
   absl::Status MakeLayoutAndGatheredChunks();
   absl::Status MakeCommunicators();
   absl::Status Remember(const absl::Status& status);
-  absl::Status Health() const;
+  void AbortRanks(const std::string& reason);
+  absl::Status Health();
   void StoreParameter(uint32_t tensor, std::span<const float> values);
   void LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
 

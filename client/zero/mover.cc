@@ -160,7 +160,6 @@ void Mover::Fail(const absl::Status& status) {
     status_.Update(status);
   }
   changed_.notify_all();
-  context_.communicator->Abort(std::string(status.message()));
 }
 
 absl::Status Mover::status() const {

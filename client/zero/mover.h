@@ -82,7 +82,8 @@ class Mover {
 
   // Something the queue may wait for has changed (weights were updated), or failed.
   void Notify(const absl::Status& status);
-  // Everything waiting, and every later call, gets this error.
+  // Everything waiting, and every later call, gets this error. The other ranks are not told: the
+  // engine aborts the communicators, in words that explain more than a failed copy can.
   void Fail(const absl::Status& status);
 
   // What the trainer's thread has waited for, by cause.

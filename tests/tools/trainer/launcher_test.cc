@@ -106,9 +106,12 @@ TEST(Launcher, OfRankZerosWords_PassesThemOnAsTheyAre) {
 }
 
 TEST(Launcher, GivenASignal_PassesItOnAndReturnsItsCode) {
-  // The ranks signal their parent, which is this process, once they are up.
+  // Rank 0 signals their parent, which is this process, once both have set their traps.
+  const TemporaryFolder folder;
+  const std::string ready = folder / "ready";
   const Outcome outcome = LaunchScript(
-      2, "trap 'exit 0' TERM; [ $RANK = 0 ] && kill -TERM $PPID; while :; do sleep 0.05; done");
+      2, "trap 'exit 0' TERM; if [ $RANK = 1 ]; then : > " + ready + "; else while [ ! -e " +
+             ready + " ]; do sleep 0.01; done; kill -TERM $PPID; fi; while :; do sleep 0.05; done");
   // Their traps make them exit with 0: then all is well.
   EXPECT_EQ(outcome.code, kExitOk);
   const Outcome untrapped =

@@ -89,7 +89,10 @@ absl::Status OnDemand::AfterRefusal(ChunkId chunk, const Loading& load, const ab
     case shm::ErrorReason::kArenaFull: {
       const std::optional<ChunkId> dirty = TakeOldestDirty();
       if (!dirty.has_value()) return status;
-      return WriteBack(*dirty).Wait(absl::FromChrono(deadline.Left()));
+      absl::Status written = WriteBack(*dirty).Wait(absl::FromChrono(deadline.Left()));
+      // Its owner was quicker to free it, or to take it off the device: there is room all the same.
+      const bool gone = absl::IsNotFound(written) || absl::IsFailedPrecondition(written);
+      return gone ? absl::OkStatus() : written;
     }
     default:
       if (session_->ResidencyOf(chunk) == Residency::kFilling) {

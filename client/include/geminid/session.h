@@ -105,7 +105,7 @@ class Session {
   static absl::StatusOr<std::unique_ptr<Session>> Connect(ConnectOptions options);
 
   // Waits for running copies, completes what else is pending with CANCELLED, then detaches: all of
-  // the session's memory is freed and unmapped. Leases must have been released.
+  // the session's memory is freed and unmapped. Leases must have been released. Not in a callback.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

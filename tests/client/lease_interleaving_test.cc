@@ -117,12 +117,14 @@ Outcome TryEveryInterleaving() {
 TEST(LeaseInterleaving, SoundProtocol_HoldsAtEveryOne) {
   const Outcome outcome = TryEveryInterleaving<SoundLeaseProtocol>();
   EXPECT_GT(outcome.instructions, 5);
+  RecordProperty("instructions", outcome.instructions);
   EXPECT_EQ(outcome.violations, 0);
 }
 
 TEST(LeaseInterleaving, MutantThatTakesPendingForHeld_IsCaught) {
   const Outcome outcome = TryEveryInterleaving<PendingCountsAsHeld>();
   EXPECT_GT(outcome.instructions, 5);
+  RecordProperty("instructions", outcome.instructions);
   EXPECT_GT(outcome.violations, 0);
 }
 

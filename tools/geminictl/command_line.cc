@@ -98,8 +98,12 @@ class Parser {
     } catch (const CLI::CallForHelp&) {
       line_.text = app_.help();
     } catch (const CLI::Error& error) {
+      // CLI11 says that a subcommand is missing even where there was a wrong one.
+      const std::vector<std::string> unknown = app_.remaining(/*recurse=*/true);
+      const std::string problem =
+          unknown.empty() ? error.what() : absl::StrCat("'", unknown.front(), "' is not known");
       return absl::InvalidArgumentError(
-          absl::StrCat(error.what(), "; 'geminictl --help' lists what there is"));
+          absl::StrCat(problem, "; 'geminictl --help' lists what there is"));
     }
     if (!line_.text.empty()) {
       line_.subcommand.reset();

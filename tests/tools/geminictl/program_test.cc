@@ -1,0 +1,148 @@
+// The program on a pseudo-terminal: what a person sees of geminictl top, and how it ends.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "daemon/os/fd.h"
+#include "tests/daemon_env/daemon_env.h"
+#include "tools/geminictl/exit_code.h"
+
+namespace geminid::ctl {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kPatienceMilliseconds = 30000;
+constexpr char kLeaveScreen[] = "\x1b[?25h\x1b[?1049l";
+
+class OnTerminal : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+
+  void TearDown() override {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  // Everything that the child needs is made before the fork: other threads run here.
+  void Start(std::vector<std::string> arguments, std::vector<std::string> variables) {
+    arguments.insert(arguments.begin(), GEMINICTL_PROGRAM);
+    variables.push_back("GEMINID_SOCKET=" + env_.socket());
+    variables.push_back("TERM=xterm");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    std::vector<char*> environment;
+    for (std::string& variable : variables) environment.push_back(variable.data());
+    environment.push_back(nullptr);
+    winsize size = {};
+    size.ws_row = 24;
+    size.ws_col = 100;
+    int terminal = -1;
+    pid_ = ::forkpty(&terminal, nullptr, nullptr, &size);
+    ASSERT_GE(pid_, 0);
+    if (pid_ == 0) {
+      ::execve(GEMINICTL_PROGRAM, argv.data(), environment.data());
+      ::_exit(127);
+    }
+    terminal_ = os::Fd(terminal);
+    ::fcntl(terminal_.get(), F_SETFD, FD_CLOEXEC);
+  }
+
+  // False once the terminal has closed.
+  bool ReadMore() {
+    pollfd ready = {terminal_.get(), POLLIN, 0};
+    if (::poll(&ready, 1, kPatienceMilliseconds) != 1) return false;
+    char buffer[4096];
+    const ssize_t got = ::read(terminal_.get(), buffer, sizeof(buffer));
+    if (got <= 0) return false;
+    seen_.append(buffer, static_cast<size_t>(got));
+    return true;
+  }
+
+  bool ReadUntil(const std::string& text) {
+    while (seen_.find(text) == std::string::npos) {
+      if (!ReadMore()) return false;
+    }
+    return true;
+  }
+
+  void Type(char key) { ASSERT_EQ(::write(terminal_.get(), &key, 1), 1); }
+
+  // The exit code, or -1 if a signal ended it.
+  int Wait() {
+    while (ReadMore()) {
+    }
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  geminid::testing::DaemonEnv env_;
+  os::Fd terminal_;
+  std::string seen_;
+  pid_t pid_ = 0;
+};
+
+TEST_F(OnTerminal, Top_DrawsUntilQ) {
+  Start({"top", "--interval", "0.1"}, {"LANG=C.UTF-8"});
+  ASSERT_TRUE(ReadUntil("rates of the last")) << seen_;  // the second reading
+  EXPECT_THAT(seen_, AllOf(HasSubstr("\x1b[?1049h"), HasSubstr("serving"), HasSubstr("·"),
+                           Not(HasSubstr(kLeaveScreen))));
+  Type('q');
+  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_THAT(seen_, HasSubstr(kLeaveScreen));
+}
+
+TEST_F(OnTerminal, Top_GivesTheTerminalBackAfterASignal) {
+  Start({"top", "--interval", "3600"}, {});
+  ASSERT_TRUE(ReadUntil("serving")) << seen_;
+  ::kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_THAT(seen_, HasSubstr(kLeaveScreen));
+}
+
+TEST_F(OnTerminal, Top_OutlivesTheDaemon) {
+  Start({"top", "--interval", "0.1"}, {});
+  ASSERT_TRUE(ReadUntil("serving")) << seen_;
+  env_.Stop();
+  ASSERT_TRUE(ReadUntil("waiting for the daemon")) << seen_;
+  seen_.clear();
+  ASSERT_TRUE(env_.Start().ok());
+  ASSERT_TRUE(ReadUntil("serving")) << seen_;
+  Type('q');
+  EXPECT_EQ(Wait(), kExitOk);
+}
+
+TEST_F(OnTerminal, TopWithoutDaemon_IsUnavailable) {
+  env_.Stop();
+  Start({"top"}, {});
+  EXPECT_EQ(Wait(), kExitUnavailable);
+  EXPECT_THAT(seen_, HasSubstr("no daemon"));
+}
+
+TEST_F(OnTerminal, Colors_FollowNoColor) {
+  Start({"status"}, {});
+  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_THAT(seen_, AllOf(HasSubstr("\x1b[1m"), HasSubstr("1.0 GiB")));
+  seen_.clear();
+  Start({"status"}, {"NO_COLOR=1"});
+  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_THAT(seen_, AllOf(Not(HasSubstr("\x1b")), HasSubstr("1.0 GiB")));
+}
+
+}  // namespace
+}  // namespace geminid::ctl

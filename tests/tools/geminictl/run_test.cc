@@ -1,0 +1,406 @@
+// Every subcommand against a real daemon in this process, with a client that holds chunks.
+#include "tools/geminictl/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/fsuid.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "daemon/config/json.h"
+#include "daemon/os/fd.h"
+#include "daemon/service/version.h"
+#include "geminid/session.h"
+#include "tests/daemon_env/daemon_env.h"
+#include "tools/geminictl/exit_code.h"
+
+namespace geminid::ctl {
+namespace {
+
+using config::JsonValue;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+Outcome RunWith(const std::vector<std::string>& arguments,
+                std::map<std::string, std::string> variables = {}) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Environment environment;
+  environment.out = &out;
+  environment.err = &err;
+  environment.variables = [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+  Outcome outcome;
+  outcome.code = RunGeminictl(arguments, environment);
+  outcome.out = out.str();
+  outcome.err = err.str();
+  return outcome;
+}
+
+const JsonValue& At(const JsonValue& object, const std::string& key) {
+  static const JsonValue kMissing;
+  for (const JsonValue::Member& member : object.members) {
+    if (member.key == key) return member.value;
+  }
+  ADD_FAILURE() << "no key " << key;
+  return kMissing;
+}
+
+JsonValue Parse(const Outcome& outcome) {
+  JsonValue value;
+  config::JsonError error;
+  EXPECT_TRUE(config::ParseJson(outcome.out, &value, &error))
+      << error.problem << " in " << outcome.out << outcome.err;
+  EXPECT_EQ(At(value, "schema_version").text, "1");
+  return value;
+}
+
+size_t Lines(const std::string& text) {
+  return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+class Geminictl : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+
+  std::unique_ptr<Session> Attach(const std::string& job) {
+    ConnectOptions options;
+    options.socket = env_.socket();
+    options.job = job;
+    options.device_memory_bytes = 4 * kMiB;
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(options);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+
+  // A session with three chunks, the first of which is on the device.
+  std::unique_ptr<Session> AttachWithChunks() {
+    std::unique_ptr<Session> session = Attach("demo");
+    if (session == nullptr) return nullptr;
+    const auto chunks = session->Allocate({{"layer0", ChunkKind::kGeneric, kMiB},
+                                           {"layer1", ChunkKind::kExpAvg, kMiB},
+                                           {"evil\x1b[2J", ChunkKind::kGeneric, kMiB}});
+    EXPECT_TRUE(chunks.ok()) << chunks.status();
+    if (!chunks.ok()) return nullptr;
+    EXPECT_TRUE(session->Use((*chunks)[0].id).ok());
+    return session;
+  }
+
+  Outcome RunHere(std::vector<std::string> arguments) {
+    return RunWith(arguments, {{"GEMINID_SOCKET", env_.socket()}});
+  }
+
+  geminid::testing::DaemonEnv env_;
+};
+
+TEST_F(Geminictl, Status_ShowsTheLedgerAndItsHolders) {
+  const auto session = AttachWithChunks();
+  const Outcome outcome = RunHere({"status"});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("serving"), HasSubstr(env_.socket()), HasSubstr("sessions  1"),
+                    HasSubstr("The ledger adds up"), HasSubstr("exp_avg"), HasSubstr("demo"),
+                    HasSubstr("1.0MiB"), HasSubstr("RAM"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(outcome.err, IsEmpty());
+}
+
+TEST_F(Geminictl, StatusJson_HasRawBytesThatAddUp) {
+  const auto session = AttachWithChunks();
+  const Outcome outcome = RunHere({"status", "--json"});
+  EXPECT_EQ(outcome.code, kExitOk);
+  const JsonValue value = Parse(outcome);
+  EXPECT_EQ(At(value, "version").text, service::kVersion);
+  const JsonValue& tiers = At(At(value, "ledger"), "tiers");
+  ASSERT_EQ(tiers.items.size(), 3u);
+  for (const JsonValue& tier : tiers.items) {
+    const auto bytes = [&](const char* key) { return std::stoull(At(tier, key).text); };
+    EXPECT_EQ(bytes("in_use_bytes") + bytes("reserved_bytes") + bytes("free_bytes"),
+              bytes("capacity_bytes"));
+    if (At(tier, "tier").text == "host") {
+      EXPECT_EQ(bytes("in_use_bytes"), 3 * kMiB);
+    }
+    if (At(tier, "tier").text == "device") {
+      EXPECT_EQ(bytes("in_use_bytes"), kMiB);
+    }
+  }
+}
+
+TEST_F(Geminictl, ListSessions_HasOneLineEach) {
+  const auto session = AttachWithChunks();
+  const auto other = Attach("other");
+  const Outcome outcome = RunHere({"ls", "sessions"});
+  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(Lines(outcome.out), 3u);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("SESSION"), HasSubstr("demo"), HasSubstr("other"),
+                                 HasSubstr("attached")));
+  const JsonValue value = Parse(RunHere({"ls", "sessions", "--json"}));
+  ASSERT_EQ(At(value, "sessions").items.size(), 2u);
+  EXPECT_EQ(At(At(value, "sessions").items[0], "host_bytes").text, std::to_string(3 * kMiB));
+}
+
+TEST_F(Geminictl, ListChunks_ShowsStatesAndHidesControlCharacters) {
+  const auto session = AttachWithChunks();
+  const Outcome outcome = RunHere({"ls", "chunks"});
+  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(Lines(outcome.out), 4u);
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("layer1"), HasSubstr("exp_avg"), HasSubstr("resident"),
+                    HasSubstr("absent"), HasSubstr("evil?[2J"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(outcome.err, IsEmpty());
+}
+
+TEST_F(Geminictl, ListChunks_SaysWhatTheLimitHides) {
+  const auto session = AttachWithChunks();
+  const Outcome outcome = RunHere({"ls", "chunks", "--limit", "2"});
+  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(Lines(outcome.out), 3u);
+  EXPECT_THAT(outcome.err, HasSubstr("2 of 3"));
+  const JsonValue value = Parse(RunHere({"ls", "chunks", "--limit", "2", "--json"}));
+  EXPECT_EQ(At(value, "chunks").items.size(), 2u);
+  EXPECT_EQ(At(value, "total").text, "3");
+}
+
+TEST_F(Geminictl, ListChunks_OfOneSession) {
+  const auto session = AttachWithChunks();
+  const auto other = Attach("other");
+  const Outcome empty = RunHere({"ls", "chunks", "--session", std::to_string(other->id())});
+  EXPECT_EQ(empty.code, kExitOk);
+  EXPECT_EQ(Lines(empty.out), 1u);
+  const Outcome missing = RunHere({"ls", "chunks", "--session", "4711"});
+  EXPECT_EQ(missing.code, kExitNotFound);
+  EXPECT_THAT(missing.out, IsEmpty());
+  EXPECT_THAT(missing.err, HasSubstr("4711"));
+}
+
+TEST_F(Geminictl, ListPools_ShowsPoolAndArena) {
+  const auto session = AttachWithChunks();
+  const Outcome outcome = RunHere({"ls", "pools"});
+  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(Lines(outcome.out), 3u);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("host"), HasSubstr("device"), HasSubstr("4.0MiB")));
+  EXPECT_EQ(At(Parse(RunHere({"ls", "pools", "--json"})), "pools").items.size(), 2u);
+}
+
+TEST_F(Geminictl, Explain_SaysWhereAndWhatWouldEvictIt) {
+  const auto session = AttachWithChunks();
+  const std::string first = std::to_string(session->id()) + "/0";
+  for (const std::string& name : {first, std::string("0")}) {
+    const Outcome outcome = RunHere({"explain", name});
+    EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer0"), HasSubstr("resident on the device"),
+                                   HasSubstr("evicted")));
+  }
+  const JsonValue value = Parse(RunHere({"--json", "explain", first}));
+  EXPECT_EQ(At(At(value, "chunk"), "bytes").text, std::to_string(kMiB));
+  EXPECT_GE(At(value, "lines").items.size(), 3u);
+}
+
+TEST_F(Geminictl, Explain_OfWhatIsNotThere_IsNotFound) {
+  EXPECT_EQ(RunHere({"explain", "0"}).code, kExitNotFound);  // no session at all
+  const auto session = AttachWithChunks();
+  const Outcome chunk = RunHere({"explain", "4711"});
+  EXPECT_EQ(chunk.code, kExitNotFound);
+  EXPECT_THAT(chunk.err, AllOf(HasSubstr("4711"), HasSubstr("ls chunks")));
+  EXPECT_EQ(RunHere({"explain", "4711/0"}).code, kExitNotFound);
+}
+
+TEST_F(Geminictl, Explain_AmongSeveralSessions_AsksForOne) {
+  const auto session = AttachWithChunks();
+  const auto other = Attach("other");
+  const Outcome outcome = RunHere({"explain", "0"});
+  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_THAT(outcome.err, HasSubstr(std::to_string(session->id()) + "/0"));
+}
+
+TEST_F(Geminictl, ConfigShow_HasValuesAndOrigins) {
+  const Outcome plain = RunHere({"config", "show"});
+  EXPECT_EQ(plain.code, kExitOk);
+  EXPECT_THAT(plain.out, AllOf(HasSubstr("host_memory"), HasSubstr("1GiB"),
+                               Not(HasSubstr("flag --host-memory"))));
+  EXPECT_THAT(RunHere({"config", "show", "--origin"}).out,
+              AllOf(HasSubstr("flag --host-memory"), HasSubstr("built-in")));
+  const JsonValue value = Parse(RunHere({"config", "show", "--json"}));
+  EXPECT_EQ(At(At(value, "effective"), "socket").text, env_.socket());
+  EXPECT_FALSE(At(value, "origins").items.empty());
+}
+
+TEST_F(Geminictl, TopOnce_DrawsBarsAndRanks) {
+  const auto session = AttachWithChunks();
+  session->AddStall(StallCause::kCopy, absl::Seconds(1));
+  const Outcome outcome = RunHere({"top", "--once"});
+  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("#"), HasSubstr("arena of"), HasSubstr("copy"),
+                                 HasSubstr("in use"), Not(HasSubstr("\x1b"))));
+  const JsonValue value = Parse(RunHere({"top", "--json"}));
+  EXPECT_EQ(At(value, "tiers").items.size(), 3u);
+  EXPECT_EQ(At(value, "sessions").items.size(), 1u);
+}
+
+TEST_F(Geminictl, Doctor_ChecksTheDaemonToo) {
+  const JsonValue value = Parse(RunHere({"doctor", "--json"}));
+  std::map<std::string, std::string> verdicts;
+  for (const JsonValue& check : At(value, "checks").items) {
+    verdicts[At(check, "id").text] = At(check, "verdict").text;
+  }
+  EXPECT_EQ(verdicts["socket"], "pass");
+  EXPECT_EQ(verdicts["attach_socket"], "pass");
+  EXPECT_EQ(verdicts["daemon_version"], "pass");
+  EXPECT_EQ(verdicts["daemon_ledger"], "pass");
+}
+
+TEST_F(Geminictl, SocketFlag_BeatsTheEnvironment) {
+  EXPECT_EQ(RunWith({"status", "--socket", env_.socket()}, {{"GEMINID_SOCKET", "/nowhere"}}).code,
+            kExitOk);
+}
+
+TEST(GeminictlAlone, Doctor_HasEveryCheckAndNeedsNoDaemon) {
+  const geminid::testing::TemporaryFolder folder;
+  const Outcome outcome = RunWith({"doctor", "--json", "--socket", folder.path() + "/s"});
+  const JsonValue value = Parse(outcome);
+  std::vector<std::string> ids;
+  for (const JsonValue& check : At(value, "checks").items) {
+    ids.push_back(At(check, "id").text);
+    EXPECT_NE(At(check, "found").text, "") << ids.back();
+    const std::string verdict = At(check, "verdict").text;
+    EXPECT_EQ(At(check, "fix").text.empty(), verdict == "pass" || verdict == "skip") << ids.back();
+  }
+  EXPECT_THAT(
+      ids, ::testing::ElementsAre(
+               "memfd_seals", "memfd_noexec_seal", "populate_write", "peer_pidfd", "io_uring",
+               "memlock_limit", "open_files_limit", "memory", "cgroup_memory_limit", "numa_nodes",
+               "huge_pages", "dev_shm", "cpu_features", "nvidia_driver", "temporary_space",
+               "socket", "attach_socket", "daemon_version", "daemon_ledger", "daemon_capacity"));
+  EXPECT_EQ(outcome.code, At(value, "fail").text == "0" ? kExitOk : kExitUnhealthy);
+}
+
+TEST(GeminictlAlone, Doctor_FailureIsUnhealthy) {
+  const geminid::testing::TemporaryFolder folder;
+  std::ofstream(folder.path() + "/s") << "no socket";
+  const Outcome outcome = RunWith({"doctor", "--socket", folder.path() + "/s"});
+  EXPECT_EQ(outcome.code, kExitUnhealthy);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("is not a socket"), HasSubstr("fail  socket")));
+}
+
+TEST(GeminictlAlone, NoDaemon_IsUnavailableWithAdvice) {
+  const geminid::testing::TemporaryFolder folder;
+  const std::string socket = folder.path() + "/s";
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"status"},
+                                                  {"top"},
+                                                  {"ls", "sessions"},
+                                                  {"ls", "chunks"},
+                                                  {"ls", "pools"},
+                                                  {"explain", "1/1"},
+                                                  {"config", "show"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--socket", socket});
+    const Outcome outcome = RunWith(arguments);
+    EXPECT_EQ(outcome.code, kExitUnavailable) << command[0];
+    EXPECT_THAT(outcome.out, IsEmpty());
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(socket), HasSubstr("--socket"), HasSubstr("doctor")));
+  }
+}
+
+// A stream socket at `path`; a listener if `listen`.
+os::Fd Bind(const std::string& path, bool listen) {
+  os::Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  if (listen) {
+    EXPECT_EQ(::listen(fd.get(), 8), 0);
+  }
+  return fd;
+}
+
+TEST(GeminictlAlone, SocketOfADeadDaemon_IsUnavailable) {
+  const geminid::testing::TemporaryFolder folder;
+  const os::Fd dead = Bind(folder.path() + "/s", false);
+  const Outcome outcome = RunWith({"status", "--socket", folder.path() + "/s"});
+  EXPECT_EQ(outcome.code, kExitUnavailable);
+  EXPECT_THAT(outcome.err, HasSubstr("has ended"));
+}
+
+TEST(GeminictlAlone, DaemonThatDoesNotAnswer_IsADeadline) {
+  const geminid::testing::TemporaryFolder folder;
+  const os::Fd silent = Bind(folder.path() + "/s", true);
+  const Outcome outcome = RunWith({"status", "--timeout", "0.2", "--socket", folder.path() + "/s"});
+  EXPECT_EQ(outcome.code, kExitDeadline);
+  EXPECT_THAT(outcome.err, HasSubstr("--timeout"));
+}
+
+// This thread's rights on files are those of a user without any, until the end of its life.
+class AsNobody {
+ public:
+  AsNobody() : before_(::setfsuid(kNobody)) {}
+  ~AsNobody() { ::setfsuid(static_cast<uid_t>(before_)); }
+
+ private:
+  static constexpr uid_t kNobody = 65534;
+  const int before_;
+};
+
+TEST_F(Geminictl, SocketOfOthers_IsAPermissionAndTheDoctorSaysSo) {
+  // Root needs the one and everybody else the other.
+  ASSERT_EQ(::chmod(env_.socket().c_str(), 0), 0);
+  const AsNobody nobody;
+  const Outcome status = RunHere({"status"});
+  EXPECT_EQ(status.code, kExitPermission);
+  EXPECT_THAT(status.out, IsEmpty());
+  EXPECT_THAT(status.err, AllOf(HasSubstr(env_.socket()), HasSubstr("group")));
+  const Outcome doctor = RunHere({"doctor"});
+  EXPECT_EQ(doctor.code, kExitUnhealthy);
+  EXPECT_THAT(doctor.out, HasSubstr("you may not connect"));
+}
+
+TEST(GeminictlAlone, WrongUse_IsUsage) {
+  const Outcome outcome = RunWith({"frobnicate"});
+  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_THAT(outcome.out, IsEmpty());
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("frobnicate"), HasSubstr("--help")));
+  EXPECT_EQ(RunWith({"explain", "first"}).code, kExitUsage);
+  EXPECT_EQ(RunWith({"status", "--socket", std::string(200, 'x')}).code, kExitUsage);
+}
+
+TEST(GeminictlAlone, Version_NeedsNoDaemon) {
+  EXPECT_THAT(RunWith({"version"}).out, HasSubstr(service::kVersion));
+  EXPECT_EQ(RunWith({"--version"}).out, RunWith({"version"}).out);
+  EXPECT_EQ(At(Parse(RunWith({"version", "--json"})), "version").text, service::kVersion);
+}
+
+TEST(ExitCodeOf, EveryCode_HasItsPlace) {
+  using absl::StatusCode;
+  EXPECT_EQ(ExitCodeOf(StatusCode::kOk), 0);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kInternal), 1);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kInvalidArgument), 2);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kUnavailable), 3);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kNotFound), 4);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kPermissionDenied), 5);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kUnauthenticated), 5);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kDeadlineExceeded), 6);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kResourceExhausted), 7);
+}
+
+}  // namespace
+}  // namespace geminid::ctl

@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "daemon/os/unix_socket.h"
 #include "proto/text/bytes.h"
 
 namespace geminid::ctl {

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kLabelWidth = 14;
 constexpr size_t kBarMin = 10;
 constexpr size_t kBarMax = 50;
-constexpr size_t kNumbersWidth = 34;  // "61.4 GiB in use, 61.4 GiB reserved"
+constexpr size_t kNumbersWidth = 22;  // " 100.0 % of 61.4 GiB"
 
 // Values of keys that begin with `prefix`, summed.
 template <typename Map>

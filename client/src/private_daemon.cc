@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -119,13 +120,29 @@ class SpawnSettings {
   posix_spawnattr_t attributes_;
 };
 
+// This process's environment without what names a place that only one daemon can have.
+std::vector<char*> EnvironmentForDaemon() {
+  constexpr std::string_view kOnlyForOne[] = {"GEMINID_METRICS_LISTEN=", "GEMINID_SOCKET="};
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    bool keep = true;
+    for (std::string_view name : kOnlyForOne) {
+      keep = keep && std::strncmp(*variable, name.data(), name.size()) != 0;
+    }
+    if (keep) variables.push_back(*variable);
+  }
+  variables.push_back(nullptr);
+  return variables;
+}
+
 absl::StatusOr<pid_t> Spawn(std::vector<std::string> arguments, const SpawnSettings& settings) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   pid_t pid = -1;
-  errno =
-      posix_spawn(&pid, argv[0], settings.actions(), settings.attributes(), argv.data(), environ);
+  std::vector<char*> variables = EnvironmentForDaemon();
+  errno = posix_spawn(&pid, argv[0], settings.actions(), settings.attributes(), argv.data(),
+                      variables.data());
   if (errno != 0) return SystemError("posix_spawn", arguments[0]);
   return pid;
 }

@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -152,6 +154,23 @@ TEST(PrivateDaemon, SessionsWithoutASocket_ShareOne) {
     EXPECT_TRUE((*second)->Allocate({{"a", ChunkKind::kGeneric, 10, true}}).ok());
   }
   EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(PrivateDaemon, MetricsPortOfTheEnvironment_IsLeftToTheDaemonThatHasIt) {
+  const int taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(taken, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(taken, 1), 0);
+  ASSERT_EQ(getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string listen_at = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  setenv("GEMINID_METRICS_LISTEN", listen_at.c_str(), 1);
+  const absl::StatusOr<std::unique_ptr<PrivateDaemon>> daemon = PrivateDaemon::Start(Small());
+  unsetenv("GEMINID_METRICS_LISTEN");
+  close(taken);
+  EXPECT_TRUE(daemon.ok()) << daemon.status();
 }
 
 TEST(PrivateDaemon, Environment_NamesTheSocketToUse) {

@@ -17,6 +17,9 @@
 //                  op.GradientWritten(w); }
 //   engine->Step(learning_rate);   // clips, commits; the update itself overlaps the next forward
 //
+// The gradient of a step is the mean over the ranks and over its micro-batches of what was written;
+// a trained parameter that no operator gave a gradient has one of zeros.
+//
 // Threads: one thread calls an Engine. Blocking: Use waits until the parameters are on the device,
 // Step until every gradient of the step is reduced. All ranks must make the same calls in the same
 // order. After an error the engine stays failed: every later call returns the same status.

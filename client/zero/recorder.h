@@ -36,9 +36,6 @@ class Recorder {
   void NoteReduced(uint32_t chunk);
 
   bool empty() const { return events_.empty(); }
-  size_t moments() const { return events_.size(); }
-  // The chunks that moment `index` used, ascending.
-  const std::vector<uint32_t>& ChunksOf(size_t index) const { return events_[index].chunks; }
 
   // The sample. A chunk that holds part of its gradient counts as used by every moment until its
   // reduction, since it must stay.

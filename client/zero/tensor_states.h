@@ -42,7 +42,6 @@ class TensorStates {
     return Count(shm::ChunkState::kHold) + Count(shm::ChunkState::kHoldAfterBackward) == size();
   }
   bool CanReduce() const { return Count(shm::ChunkState::kReadyForReduce) == size(); }
-  bool HoldsGradient() const { return Count(shm::ChunkState::kReadyForReduce) > 0; }
 
  private:
   std::vector<shm::ChunkState> states_;

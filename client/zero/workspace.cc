@@ -92,11 +92,6 @@ void ArenaWorkspace::SetReserved(uint64_t extent_bytes) {
   reserved_bytes_ = extent_bytes;
 }
 
-uint64_t ArenaWorkspace::reserved_bytes() const {
-  std::lock_guard lock(mutex_);
-  return reserved_bytes_;
-}
-
 uint64_t ArenaWorkspace::extent_bytes() const {
   std::lock_guard lock(mutex_);
   return ExtentLocked();

@@ -27,7 +27,6 @@ class ArenaWorkspace final : public Workspace {
 
   // The owner of the reservation says what is reserved now.
   void SetReserved(uint64_t extent_bytes);
-  uint64_t reserved_bytes() const;
 
   // From the lowest byte in use to the top.
   uint64_t extent_bytes() const;

@@ -4,15 +4,18 @@
 #include <cstddef>
 
 #include "kernels/common/bfloat16.h"
+#include "kernels/common/float16.h"
 #include "kernels/common/status.h"
 
-// Conversions of arrays; each element as BFloat16::FromFloat (nearest, ties to even, NaN made
-// quiet) and BFloat16::ToFloat (exact). Input and output are disjoint; element alignment suffices;
+// Conversions of arrays; each element as FromFloat (nearest, ties to even, NaN made quiet) and
+// ToFloat (exact) of the 16-bit type. Input and output are disjoint; element alignment suffices;
 // any thread, no allocation, never blocks. 6 bytes of traffic per element.
 namespace geminid::kernels {
 
 Status CastToBFloat16(const float* input, size_t count, BFloat16* output);
 Status CastToFloat(const BFloat16* input, size_t count, float* output);
+Status CastToFloat16(const float* input, size_t count, Float16* output);
+Status CastToFloat(const Float16* input, size_t count, float* output);
 
 }  // namespace geminid::kernels
 

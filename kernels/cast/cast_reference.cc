@@ -10,4 +10,12 @@ void CastToFloat(const BFloat16* input, size_t count, float* output) {
   for (size_t i = 0; i < count; ++i) output[i] = input[i].ToFloat();
 }
 
+void CastToFloat16(const float* input, size_t count, Float16* output) {
+  for (size_t i = 0; i < count; ++i) output[i] = Float16::FromFloat(input[i]);
+}
+
+void CastToFloat(const Float16* input, size_t count, float* output) {
+  for (size_t i = 0; i < count; ++i) output[i] = input[i].ToFloat();
+}
+
 }  // namespace geminid::kernels::reference

@@ -31,6 +31,9 @@ void FillTrace(const Trace& trace, v1::Trace* message) {
   link->set_host_to_device_bytes_per_second(trace.link.host_to_device_bytes_per_second);
   link->set_device_to_host_bytes_per_second(trace.link.device_to_host_bytes_per_second);
   link->set_latency_seconds(trace.link.latency_seconds);
+  link->set_both_directions_share(trace.link.both_directions_share);
+  link->set_uplink_bytes_per_second(trace.link.uplink_bytes_per_second);
+  link->set_ranks_per_uplink(trace.link.ranks_per_uplink);
 }
 
 PlannedMoment MomentOf(const v1::PlannedMoment& message) {
@@ -81,8 +84,10 @@ absl::StatusOr<Plan> FromMessage(const v1::Plan& message, const Trace& trace) {
   plan.transfer_bytes_lower_bound = message.transfer_bytes_lower_bound();
   plan.gradient_bytes = message.gradient_bytes();
   plan.predicted_step_seconds = message.predicted_step_seconds();
+  plan.step_lower_bound_seconds = message.step_lower_bound_seconds();
   for (const v1::PlannedStall& stall : message.stalls()) {
-    plan.stalls.push_back({stall.moment(), stall.seconds(), stall.cause()});
+    plan.stalls.push_back(
+        {stall.moment(), stall.seconds(), stall.cause(), stall.unavoidable_seconds()});
   }
   plan.trace_hash = message.trace_hash();
   plan.plan_hash = message.plan_hash();

@@ -25,7 +25,14 @@ planner::Trace FromMessage(const v1::Trace& message) {
   }
   trace.link = {.h2d_bytes_per_second = message.link().host_to_device_bytes_per_second(),
                 .d2h_bytes_per_second = message.link().device_to_host_bytes_per_second(),
-                .latency_seconds = message.link().latency_seconds()};
+                .latency_seconds = message.link().latency_seconds(),
+                .uplink_bytes_per_second = message.link().uplink_bytes_per_second()};
+  if (message.link().both_directions_share() != 0) {
+    trace.link.both_directions_share = message.link().both_directions_share();
+  }
+  if (message.link().ranks_per_uplink() != 0) {
+    trace.link.ranks_per_uplink = message.link().ranks_per_uplink();
+  }
   return trace;
 }
 
@@ -83,12 +90,14 @@ v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan) {
     to->set_moment(stall.moment);
     to->set_seconds(stall.seconds);
     to->set_cause(planner::StallCauseName(stall.cause));
+    to->set_unavoidable_seconds(stall.unavoidable_seconds);
   }
   message.set_everything_fits(plan.everything_fits);
   message.set_transfer_bytes(plan.h2d_bytes);
   message.set_gradient_bytes(plan.d2h_bytes);
   message.set_transfer_bytes_lower_bound(plan.lower_bound_bytes);
   message.set_predicted_step_seconds(plan.predicted_step_seconds);
+  message.set_step_lower_bound_seconds(plan.step_lower_bound_seconds);
   message.set_trace_hash(plan.trace_hash);
   message.set_plan_hash(planner::PlanHash(plan));
   message.set_explanation(planner::ExplainPlan(trace, plan));

@@ -33,6 +33,11 @@ struct LinkModel {
   double host_to_device_bytes_per_second = 0;
   double device_to_host_bytes_per_second = 0;
   double latency_seconds = 0;
+  // The part of its speed that each direction keeps while both transfer, 0.5 to 1.
+  double both_directions_share = 1;
+  // What the ranks behind one root complex reach together in one direction; 0: no limit is known.
+  double uplink_bytes_per_second = 0;
+  uint32_t ranks_per_uplink = 1;
 };
 
 // One iteration, moment by moment.
@@ -74,6 +79,7 @@ struct PlannedStall {
   uint32_t moment = 0;
   double seconds = 0;
   std::string cause;
+  double unavoidable_seconds = 0;  // of `seconds`, what every plan would wait
 };
 
 struct PlannedPlacement {
@@ -88,6 +94,7 @@ struct Plan {
   uint64_t transfer_bytes_lower_bound = 0;  // no plan can move fewer
   uint64_t gradient_bytes = 0;              // device to host, per iteration and rank
   double predicted_step_seconds = 0;
+  double step_lower_bound_seconds = 0;  // no plan has a shorter step on this link model
   std::vector<PlannedStall> stalls;
   uint64_t trace_hash = 0;  // equal on all ranks that asked the same
   uint64_t plan_hash = 0;

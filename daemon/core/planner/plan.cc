@@ -98,15 +98,16 @@ std::string ExplainTime(const Trace& trace, const Plan& plan) {
   for (const Stall& stall : plan.stalls) stalled += stall.seconds;
   std::string text = absl::StrFormat(
       "A step is predicted to take %s without the optimizer: %s of computation and %s of waiting "
-      "at %d moments.\n",
+      "at %d moments. No plan can do it in less than %s.\n",
       Milliseconds(plan.predicted_step_seconds), Milliseconds(plan.compute_seconds),
-      Milliseconds(stalled), plan.stalls.size());
+      Milliseconds(stalled), plan.stalls.size(), Milliseconds(plan.step_lower_bound_seconds));
   std::vector<Stall> longest = plan.stalls;
   std::stable_sort(longest.begin(), longest.end(),
                    [](const Stall& a, const Stall& b) { return a.seconds > b.seconds; });
   longest.resize(std::min(longest.size(), kStallsShown));
   for (const Stall& stall : longest) {
-    absl::StrAppendFormat(&text, "  %s at moment %d: %s.\n", Milliseconds(stall.seconds),
+    absl::StrAppendFormat(&text, "  %s (%s of it unavoidable) at moment %d: %s.\n",
+                          Milliseconds(stall.seconds), Milliseconds(stall.unavoidable_seconds),
                           stall.moment, ExplainCause(trace, stall));
   }
   return text;
@@ -174,10 +175,12 @@ std::uint64_t PlanHash(const Plan& plan) {
   hash.Add(plan.split_bytes);
   hash.AddReal(plan.compute_seconds);
   hash.AddReal(plan.predicted_step_seconds);
+  hash.AddReal(plan.step_lower_bound_seconds);
   hash.Add(plan.stalls.size());
   for (const Stall& stall : plan.stalls) {
     hash.Add(stall.moment);
     hash.AddReal(stall.seconds);
+    hash.AddReal(stall.unavoidable_seconds);
     hash.Add(static_cast<std::uint64_t>(stall.cause));
     hash.Add(stall.chunk);
   }

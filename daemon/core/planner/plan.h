@@ -11,10 +11,12 @@
 // What to load, where, and what to drop, at each moment of every iteration: the planner's output.
 //
 // How a plan is executed. Before the first planned iteration load `resident_at_start`. Then at each
-// moment t, in this order: issue steps[t].loads in their order; wait until the loads with deadline
-// t (and frees promised for t) are complete; compute; apply steps[t].drops. A drop of a weight
-// frees its extent at once and moves no bytes; a drop of a gradient frees it at `free_moment`. The
-// plan repeats unchanged every iteration.
+// moment t, in this order: wait until the gradients with free_moment t have left; issue
+// steps[t].loads in their order; wait until the loads with deadline t are complete; compute; apply
+// steps[t].drops. The wait for gradients comes first because a load of the same moment may take
+// their extents. A drop of a weight frees its extent at once and moves no bytes; a drop of a
+// gradient frees it at `free_moment`. Free moment N is waited for after the last moment, before the
+// optimizer. The plan repeats unchanged every iteration.
 
 namespace geminid::planner {
 
@@ -98,6 +100,9 @@ enum class StallCause {
 struct Stall {
   Moment moment = 0;  // N: after the last moment
   double seconds = 0;
+  // The part of it that every plan waits by this moment, given the capacities, the link and the
+  // options (step_bound.h), and that no earlier stall of this plan has already accounted for.
+  double unavoidable_seconds = 0;
   StallCause cause = StallCause::kLink;
   ChunkIndex chunk = 0;  // the one waited for
 };
@@ -120,7 +125,11 @@ struct Plan {
   std::uint64_t split_bytes = 0;
   double compute_seconds = 0;         // sum over the moments
   double predicted_step_seconds = 0;  // compute and stalls, without the optimizer
-  std::vector<Stall> stalls;          // by moment
+  // No plan for this trace and these drains has a shorter step on this link model: the longest
+  // chain of loads that must come first, computation, and gradients that must leave after it
+  // (step_bound.h).
+  double step_lower_bound_seconds = 0;
+  std::vector<Stall> stalls;  // by moment
 };
 
 // Re-simulates the plan against the trace, sharing no code with the planner: every use resident and

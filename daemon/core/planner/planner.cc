@@ -13,6 +13,7 @@
 #include "daemon/core/planner/place.h"
 #include "daemon/core/planner/problem.h"
 #include "daemon/core/planner/stays.h"
+#include "daemon/core/planner/step_bound.h"
 #include "daemon/core/planner/what.h"
 #include "daemon/core/planner/when.h"
 
@@ -146,7 +147,11 @@ Candidate PlanAuto(const Trace& trace, const PlannerOptions& options, const Prob
 
 Candidate Choose(const Trace& trace, const PlannerOptions& options, const Problem& problem,
                  const Plan& plan) {
-  if (problem.items.empty()) return {};
+  if (problem.items.empty()) {
+    Candidate nothing;
+    nothing.timeline = PredictTimeline(trace, problem, nothing.stays);
+    return nothing;
+  }
   Search search(trace, options, problem);
   if (plan.everything_fits) {
     search.TryApart();
@@ -270,6 +275,10 @@ absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options)
   for (const MomentTrace& moment : trace.moments) plan.compute_seconds += moment.compute_seconds;
   plan.predicted_step_seconds = chosen.timeline.step_seconds;
   plan.stalls = chosen.timeline.stalls;
+  const std::vector<double> earliest = EarliestStarts(trace, options, problem);
+  plan.step_lower_bound_seconds =
+      LeastStepSeconds(trace, problem, earliest, plan.lower_bound_bytes);
+  MarkUnavoidable(trace, earliest, plan.stalls);
   return plan;
 }
 

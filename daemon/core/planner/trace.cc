@@ -33,6 +33,16 @@ absl::Status ValidateHead(const Trace& trace) {
     return absl::InvalidArgumentError(
         "trace.link: both speeds must be positive and the latency must not be negative");
   }
+  if (!(trace.link.both_directions_share >= 0.5 && trace.link.both_directions_share <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("trace.link.both_directions_share is ", trace.link.both_directions_share,
+                     "; it must be 0.5 (one shared channel) to 1 (independent directions)"));
+  }
+  if (!IsDuration(trace.link.uplink_bytes_per_second) || trace.link.ranks_per_uplink == 0) {
+    return absl::InvalidArgumentError(
+        "trace.link: the speed of the uplink must be finite and not negative (0: no limit), and at "
+        "least one rank shares it");
+  }
   return absl::OkStatus();
 }
 
@@ -96,6 +106,9 @@ std::uint64_t TraceHash(const Trace& trace) {
   hash.AddReal(trace.link.h2d_bytes_per_second);
   hash.AddReal(trace.link.d2h_bytes_per_second);
   hash.AddReal(trace.link.latency_seconds);
+  hash.AddReal(trace.link.both_directions_share);
+  hash.AddReal(trace.link.uplink_bytes_per_second);
+  hash.Add(trace.link.ranks_per_uplink);
   hash.Add(trace.chunks.size());
   for (const Chunk& chunk : trace.chunks) {
     hash.Add(chunk.id);

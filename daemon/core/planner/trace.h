@@ -50,11 +50,21 @@ struct MomentTrace {
   double compute_seconds = 0;
 };
 
+// The link between host and device as one rank sees it. The defaults of the last three describe a
+// link of its own whose directions do not disturb each other.
 struct LinkModel {
+  // Of one direction while the other is idle and no other rank transfers.
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
   // Time of a transfer that does not depend on its size.
   double latency_seconds = 0;
+  // The part of its speed that each direction keeps while both transfer: 1 if they are independent,
+  // 0.5 if they share one channel. Less is refused: taking turns would then be faster.
+  double both_directions_share = 1;
+  // What the ranks behind one root complex reach together in one direction; 0: no limit is known.
+  // Ranks run the same plan at the same time, so each gets an equal share of it.
+  double uplink_bytes_per_second = 0;
+  std::uint32_t ranks_per_uplink = 1;
 };
 
 struct Trace {

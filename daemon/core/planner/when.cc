@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "daemon/core/planner/link.h"
 #include "daemon/core/planner/room.h"
 
 namespace geminid::planner {
@@ -42,14 +43,10 @@ class IdealClock {
   std::vector<double> starts_;  // one more than moments
 };
 
+// What to allow for a load: gradients may leave at the same time.
 double LoadSeconds(const LinkModel& link, const Item& item) {
-  return link.latency_seconds +
-         static_cast<double>(item.transfer_bytes) / link.h2d_bytes_per_second;
-}
-
-double DrainSeconds(const LinkModel& link, const Item& item) {
-  return link.latency_seconds +
-         static_cast<double>(item.gradient_bytes) / link.d2h_bytes_per_second;
+  return link.latency_seconds + static_cast<double>(item.transfer_bytes) /
+                                    (UpBytesPerSecond(link) * link.both_directions_share);
 }
 
 // Per entry of `order`, when its load must start for all loads to be in time. The chain is walked
@@ -154,10 +151,14 @@ namespace {
 // Below this a wait is rounding, not a stall.
 constexpr double kLeastStallSeconds = 1e-9;
 
+// Iterations run at most while the time of one still changes: only transfers over the boundary can
+// make them differ.
+constexpr int kMaxIterations = 4;
+
 // The discrete events of one iteration, and their execution on the link model.
-class LinkSimulation {
+class StepSimulation {
  public:
-  LinkSimulation(const Trace& trace, const Problem& problem, const std::vector<Stay>& stays);
+  StepSimulation(const Trace& trace, const Problem& problem, const std::vector<Stay>& stays);
 
   // Runs one iteration; what it waits for is left in stalls().
   void RunIteration();
@@ -166,30 +167,32 @@ class LinkSimulation {
 
  private:
   using Stays = std::vector<std::uint32_t>;
+  using Direction = LinkSimulation::Direction;
 
-  void WaitFor(const Stays& stays, const std::vector<double>& done, std::size_t moment,
-               bool drains);
+  void Send(Direction direction, const Stays& stays);
+  void WaitFor(Direction direction, const Stays& stays, std::size_t moment);
 
   const Trace& trace_;
   const Problem& problem_;
   const std::vector<Stay>& stays_;
+  LinkSimulation link_;
   std::vector<Stays> issued_, due_, drained_, promised_;  // by moment; promised_ also at N
-  std::vector<double> loaded_at_, drained_at_;
-  double now_ = 0, up_free_ = 0, down_free_ = 0;
+  std::vector<std::size_t> sent_[2];  // per stay, one more than its last transfer; 0: none yet
+  double now_ = 0;
   std::vector<Stall> stalls_;
 };
 
-LinkSimulation::LinkSimulation(const Trace& trace, const Problem& problem,
+StepSimulation::StepSimulation(const Trace& trace, const Problem& problem,
                                const std::vector<Stay>& stays)
     : trace_(trace),
       problem_(problem),
       stays_(stays),
+      link_(trace.link),
       issued_(trace.moments.size()),
       due_(trace.moments.size()),
       drained_(trace.moments.size()),
-      promised_(trace.moments.size() + 1),
-      loaded_at_(stays.size(), 0),
-      drained_at_(stays.size(), 0) {
+      promised_(trace.moments.size() + 1) {
+  for (std::vector<std::size_t>& sent : sent_) sent.assign(stays.size(), 0);
   const std::int64_t n = problem.num_moments;
   for (const std::uint32_t i : LoadOrder(stays)) {
     const Stay& stay = stays[i];
@@ -205,51 +208,65 @@ LinkSimulation::LinkSimulation(const Trace& trace, const Problem& problem,
   }
 }
 
-void LinkSimulation::WaitFor(const Stays& stays, const std::vector<double>& done,
-                             std::size_t moment, bool drains) {
+void StepSimulation::Send(Direction direction, const Stays& stays) {
+  for (const std::uint32_t i : stays) {
+    const Item& item = problem_.items[stays_[i].item];
+    sent_[direction][i] =
+        1 + link_.Send(direction, direction == LinkSimulation::kUp ? item.transfer_bytes
+                                                                   : item.gradient_bytes);
+  }
+}
+
+void StepSimulation::WaitFor(Direction direction, const Stays& stays, std::size_t moment) {
+  double done = now_;
   const std::uint32_t* latest = nullptr;
   for (const std::uint32_t& i : stays) {
-    if (latest == nullptr || done[i] > done[*latest]) latest = &i;
+    if (sent_[direction][i] == 0) continue;
+    const double at = link_.Finish(direction, sent_[direction][i] - 1);
+    if (at <= done) continue;
+    done = at;
+    latest = &i;
   }
-  if (latest == nullptr || done[*latest] <= now_) return;
+  if (latest == nullptr) return;
   const Stay& stay = stays_[*latest];
-  if (done[*latest] - now_ > kLeastStallSeconds) {
+  if (done - now_ > kLeastStallSeconds) {
+    const bool drains = direction == LinkSimulation::kDown;
     stalls_.push_back({.moment = static_cast<Moment>(moment),
-                       .seconds = done[*latest] - now_,
+                       .seconds = done - now_,
                        .cause = drains ? StallCause::kDrain : stay.limit,
                        .chunk = problem_.items[stay.item].chunk});
   }
-  now_ = done[*latest];
+  now_ = done;
 }
 
-void LinkSimulation::RunIteration() {
+void StepSimulation::RunIteration() {
   stalls_.clear();
-  const LinkModel& link = trace_.link;
   for (std::size_t t = 0; t < issued_.size(); ++t) {
-    WaitFor(promised_[t], drained_at_, t, true);
-    for (const std::uint32_t i : issued_[t]) {
-      up_free_ = std::max(now_, up_free_) + LoadSeconds(link, problem_.items[stays_[i].item]);
-      loaded_at_[i] = up_free_;
-    }
-    WaitFor(due_[t], loaded_at_, t, false);
+    WaitFor(LinkSimulation::kDown, promised_[t], t);
+    Send(LinkSimulation::kUp, issued_[t]);
+    WaitFor(LinkSimulation::kUp, due_[t], t);
     now_ += trace_.moments[t].compute_seconds;
-    for (const std::uint32_t i : drained_[t]) {
-      down_free_ = std::max(now_, down_free_) + DrainSeconds(link, problem_.items[stays_[i].item]);
-      drained_at_[i] = down_free_;
-    }
+    link_.AdvanceTo(now_);
+    Send(LinkSimulation::kDown, drained_[t]);
   }
-  WaitFor(promised_.back(), drained_at_, issued_.size(), true);
+  WaitFor(LinkSimulation::kDown, promised_.back(), issued_.size());
 }
 
 }  // namespace
 
 Timeline PredictTimeline(const Trace& trace, const Problem& problem,
                          const std::vector<Stay>& stays) {
-  LinkSimulation simulation(trace, problem, stays);
-  simulation.RunIteration();
-  const double start = simulation.now();
-  simulation.RunIteration();
-  return {.step_seconds = simulation.now() - start, .stalls = simulation.stalls()};
+  StepSimulation simulation(trace, problem, stays);
+  double before = -2;
+  double step = -1;
+  double start = 0;
+  for (int i = 0; i < kMaxIterations && step != before; ++i) {
+    before = step;
+    simulation.RunIteration();
+    step = simulation.now() - start;
+    start = simulation.now();
+  }
+  return {.step_seconds = step, .stalls = simulation.stalls()};
 }
 
 }  // namespace geminid::planner

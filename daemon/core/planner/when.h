@@ -30,9 +30,10 @@ struct Timeline {
   std::vector<Stall> stalls;
 };
 
-// Runs two iterations on the link model and reports the second: loads one after another in issue
-// order, gradients likewise on the other direction, computation waiting for the loads due and for
-// the gradients whose space is promised free. O(S log S).
+// Runs iterations on the link model until one takes as long as the one before, at most four, and
+// reports the last: loads one after another in issue order, gradients likewise on the other
+// direction, computation waiting for the loads due and for the gradients whose space is promised
+// free. O(S log S).
 Timeline PredictTimeline(const Trace& trace, const Problem& problem,
                          const std::vector<Stay>& stays);
 

@@ -52,9 +52,11 @@ TEST(PlanHash, AnyFieldChanged_HashesDifferently) {
       [](Plan& p) { p.split_bytes += 1; },
       [](Plan& p) { p.compute_seconds += 1; },
       [](Plan& p) { p.predicted_step_seconds += 1; },
+      [](Plan& p) { p.step_lower_bound_seconds += 1; },
       [](Plan& p) { p.stalls.clear(); },
       [](Plan& p) { p.stalls[0].moment += 1; },
       [](Plan& p) { p.stalls[0].seconds += 1; },
+      [](Plan& p) { p.stalls[0].unavoidable_seconds += 1; },
       [](Plan& p) { p.stalls[0].cause = StallCause::kLookahead; },
       [](Plan& p) { p.stalls[0].chunk += 1; },
   };

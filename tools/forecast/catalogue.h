@@ -1,0 +1,52 @@
+// Published models by name, and families whose members are made to measure.
+#ifndef GEMINID_TOOLS_FORECAST_CATALOGUE_H_
+#define GEMINID_TOOLS_FORECAST_CATALOGUE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/forecast/model.h"
+
+namespace geminid::forecast {
+
+struct CatalogueEntry {
+  Model model;
+  const char* source;  // where the numbers are from
+};
+
+// gpt2, opt, llama, gpt3 and palm, each from small to large.
+std::span<const CatalogueEntry> Catalogue();
+
+// NOT_FOUND listing the names.
+absl::StatusOr<Model> FindModel(const std::string& name);
+
+// Members differ in depth and width alone.
+struct Family {
+  const char* name;
+  Model base;  // everything but layers, hidden, heads, kv_heads and intermediate
+  const char* description;
+};
+std::span<const Family> Families();
+
+// nullptr if there is none of that name.
+const Family* FindFamily(const std::string& name);
+
+// A member by its shape. heads 0: heads of 128 columns if they divide hidden, else of 64.
+absl::StatusOr<Model> MakeMember(const Family& family, std::uint64_t layers, std::uint64_t hidden,
+                                 std::uint64_t heads);
+
+// The member of width 64 `step`: 128 times as wide as deep, which is what GPT-3 175B and LLaMA-7B
+// are and near where loss is least for a given size (arXiv:2001.08361, figure 5). Parameters
+// increase with `step`.
+absl::StatusOr<Model> MemberOfStep(const Family& family, std::uint64_t step);
+inline constexpr std::uint64_t kMaxFamilyStep = 1024;  // 65536 wide, 512 deep: 26 trillion
+
+// The smallest member by steps with at least `parameters`, or its lesser neighbour if that is
+// nearer.
+absl::StatusOr<Model> MemberOfSize(const Family& family, std::uint64_t parameters);
+
+}  // namespace geminid::forecast
+
+#endif  // GEMINID_TOOLS_FORECAST_CATALOGUE_H_

@@ -1,0 +1,56 @@
+// Will it fit, how fast, and what would make it fit. Every answer is the planner's.
+#ifndef GEMINID_TOOLS_FORECAST_FORECAST_H_
+#define GEMINID_TOOLS_FORECAST_FORECAST_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/planner/hierarchy/hierarchy.h"
+#include "tools/forecast/catalogue.h"
+#include "tools/forecast/model.h"
+#include "tools/forecast/problem.h"
+
+namespace geminid::forecast {
+
+// One step. Bytes in `plan` are of one rank.
+struct Forecast {
+  planner::HierarchyProblem problem;
+  planner::HierarchyPlan plan;
+  std::uint64_t parameters = 0;  // of the model
+  // Time in which one rank's gathers and reductions cross the slowest link between ranks: bytes x
+  // (P - 1) / P for each, a ring's. They run beside computation, so they bound the step from below.
+  double collective_seconds = 0;
+  bool bound_by_collectives = false;
+  // The longer of the planner's step and the collectives.
+  double step_seconds = 0;
+  double tokens_per_second = 0;  // of all ranks
+
+  bool fits() const { return plan.fits; }
+};
+
+// Errors: INVALID_ARGUMENT. Not fitting is an answer.
+absl::StatusOr<Forecast> MakeForecast(const Model& model, const Setup& setup);
+
+// The same for a problem from elsewhere, such as a recorded trace. `tokens` per rank and step.
+absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const Setup& setup,
+                                      std::uint64_t tokens);
+
+// Bytes per parameter of a tier, all ranks together.
+double BytesPerParameter(const Forecast& forecast, const Setup& setup, planner::Tier tier);
+
+// Where the planner says what a tier lacks, the smallest single changes after which `model` fits,
+// in words: "add 12 GiB of host memory", "a disk of 40 GB", "a sequence of 512 tokens". Each was
+// tried. Empty if nothing helps alone.
+absl::StatusOr<std::vector<std::string>> WhatWouldFit(const Model& model, const Setup& setup,
+                                                      const Forecast& forecast);
+
+// The largest member of `family`, by steps of its size, that fits; NOT_FOUND if none does. Tries a
+// dozen.
+absl::StatusOr<Model> LargestThatFits(const Family& family, const Setup& setup);
+
+}  // namespace geminid::forecast
+
+#endif  // GEMINID_TOOLS_FORECAST_FORECAST_H_

@@ -1,0 +1,40 @@
+// What accelerators and the machines around them can do, each number with its source.
+#ifndef GEMINID_TOOLS_FORECAST_HARDWARE_H_
+#define GEMINID_TOOLS_FORECAST_HARDWARE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace geminid::forecast {
+
+// Rates in one direction, in decimal bytes and operations per second. The device's numbers are its
+// maker's; what training reaches of them is `achieved_share`. Everything can be overridden.
+struct Hardware {
+  std::string name;
+  std::uint64_t device_bytes = 0;    // all of it
+  std::uint64_t reserved_bytes = 0;  // of that, taken by driver context and libraries
+  double flops = 0;                  // dense fp16 or bf16 with fp32 sums
+  double achieved_share = 0;         // of `flops`, by the large matrix products of training
+  double device_memory_bytes_per_second = 0;
+  double up_bytes_per_second = 0;    // host to device, achieved
+  double down_bytes_per_second = 0;  // device to host, achieved
+  double both_bytes_per_second = 0;  // together; 0: each keeps its own rate
+  double peer_bytes_per_second =
+      0;  // one device to others of its node (NVLink, else the host link)
+  double network_bytes_per_second = 0;      // of the whole node to other nodes
+  double host_memory_bytes_per_second = 0;  // of the whole node, reads and writes together
+
+  std::uint64_t usable_bytes() const { return device_bytes - reserved_bytes; }
+};
+
+std::span<const Hardware> HardwareTable();
+
+// NOT_FOUND listing the names.
+absl::StatusOr<Hardware> FindHardware(const std::string& name);
+
+}  // namespace geminid::forecast
+
+#endif  // GEMINID_TOOLS_FORECAST_HARDWARE_H_

@@ -1,0 +1,19 @@
+// Models from the config.json of Hugging Face checkpoints.
+#ifndef GEMINID_TOOLS_FORECAST_HF_CONFIG_H_
+#define GEMINID_TOOLS_FORECAST_HF_CONFIG_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/forecast/model.h"
+
+namespace geminid::forecast {
+
+// `json` is the text of the file. Known model types: gpt2, opt, llama, mistral, qwen2, gpt_neox and
+// falcon. Keys that do not change a size are passed over, as the checkpoints have dozens; a key
+// that does and that has a value we cannot honour is an error. INVALID_ARGUMENT naming the key.
+absl::StatusOr<Model> ModelFromHuggingFace(const std::string& json);
+
+}  // namespace geminid::forecast
+
+#endif  // GEMINID_TOOLS_FORECAST_HF_CONFIG_H_

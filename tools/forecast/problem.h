@@ -1,0 +1,61 @@
+// From a model and a machine to what the planner is asked: the trace of one step as our engine
+// would record it, the state of each chunk and what each half of a layer keeps.
+#ifndef GEMINID_TOOLS_FORECAST_PROBLEM_H_
+#define GEMINID_TOOLS_FORECAST_PROBLEM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/planner/hierarchy/hierarchy.h"
+#include "tools/forecast/costs.h"
+#include "tools/forecast/hardware.h"
+#include "tools/forecast/model.h"
+
+namespace geminid::forecast {
+
+// How much the optimizer keeps per parameter besides the fp32 master.
+enum class Optimizer : std::uint8_t { kAdamW, kLamb, kSgdMomentum, kSgd };
+const char* Name(Optimizer optimizer);
+absl::StatusOr<Optimizer> ParseOptimizer(const std::string& name);
+std::uint64_t MomentBytesPerParameter(Optimizer optimizer);  // 8, 8, 4, 0
+
+enum class Activations : std::uint8_t {
+  kPlanned,    // the planner chooses for each half: keep, offload or recompute
+  kRecompute,  // every half keeps its input alone, as the reference trainer does
+};
+
+// One job on `nodes` equal machines. Sizes are of one node.
+struct Setup {
+  Hardware hardware;
+  std::uint32_t nodes = 1;
+  std::uint32_t ranks = 1;       // of all nodes together; a multiple of `nodes`
+  std::uint64_t host_bytes = 0;  // for training
+  std::uint64_t disk_bytes = 0;  // 0: no disk
+  double disk_read_bytes_per_second = 0;
+  double disk_write_bytes_per_second = 0;
+  double disk_endurance_bytes = 0;  // 0: unknown
+  double cpu_update_share = 0.8;    // of host memory's rate, by the CPU optimizer
+  Batch batch;                      // of one rank
+  Optimizer optimizer = Optimizer::kAdamW;
+  Activations activations = Activations::kPlanned;
+
+  std::uint32_t ranks_per_node() const { return ranks / nodes; }
+};
+
+// INVALID_ARGUMENT naming what is wrong.
+absl::Status Validate(const Setup& setup);
+
+// What one rank asks the planner. Chunks are those the engine would make (client/zero/layout.h), a
+// moment is one half of a layer or an end of the model, and each chunk stays on its device until
+// the gradients of all its tensors are complete (client/zero/recorder.h). The output layer's two
+// turns are one moment, as in the reference trainer. Moments last as long as their operations at
+// the achieved rate or their traffic at the rate of device memory, whichever is more.
+absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Setup& setup);
+
+// The machine of `setup` as the planner sees it from one rank.
+planner::Machine MakeMachine(const Setup& setup);
+
+}  // namespace geminid::forecast
+
+#endif  // GEMINID_TOOLS_FORECAST_PROBLEM_H_

@@ -1,0 +1,97 @@
+// The daemon of one simulated node: the real engine, driven as the daemon's main loop drives it.
+#ifndef GEMINID_TOOLS_SIM_DAEMON_H_
+#define GEMINID_TOOLS_SIM_DAEMON_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/engine.h"
+#include "tools/sim/event_queue.h"
+
+namespace geminid::sim {
+
+struct DaemonOptions {
+  uint64_t host_bytes = 0;
+  uint64_t device_bytes = 0;
+  uint32_t sessions = 1;
+  uint32_t chunk_records = 0;
+  double request_seconds = 0;
+  core::TransferLimits transfers;
+};
+
+class Daemon final : private core::Tables {
+ public:
+  using Receive = std::function<void(const core::Outgoing&)>;
+
+  // `events` outlives it.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Create(EventQueue* events,
+                                                        const DaemonOptions& options);
+
+  // --- control: at once, since no training step waits for it
+  absl::StatusOr<core::SessionId> Open(const core::SessionSpec& spec, uint64_t arena_bytes,
+                                       Receive receive);
+  absl::StatusOr<core::Allocation> Allocate(core::SessionId session,
+                                            const std::vector<core::ChunkSpec>& specs);
+  // The process died; its memory is kept.
+  absl::Status Kill(core::SessionId session);
+  absl::Status Reopen(core::SessionId session, const core::SessionSpec& spec, Receive receive);
+
+  // --- the fast path: reaches the engine after request_seconds, as do the answers the client
+  void Send(core::SessionId session, const shm::Request& request);
+  // What the client writes into shared memory, and reads there.
+  void WriteCompletion(core::SessionId session, uint16_t index, uint64_t ticket);
+  void WriteLease(core::SessionId session, core::ChunkId chunk, uint64_t word);
+  shm::StateWord State(core::SessionId session, core::ChunkId chunk);
+
+  // From Stop to Start no request is served; all are then. What the engine knows is in memory that
+  // outlives the daemon, so nothing else changes.
+  void Stop() { running_ = false; }
+  void Start();
+
+  const core::Engine& engine() const { return *engine_; }
+
+ private:
+  struct alignas(64) Block {
+    std::byte bytes[64];
+  };
+  struct Client {
+    Receive receive;
+    uint64_t incarnation = 0;  // answers to an earlier process are lost
+    std::map<core::ChunkId, uint64_t> states;
+    std::map<core::ChunkId, uint64_t> leases;
+    std::array<uint64_t, shm::kCompletionWords> completions{};
+  };
+  struct Arrived {
+    core::SessionId session{};
+    uint64_t incarnation = 0;
+    shm::Request request{};
+  };
+
+  Daemon(EventQueue* events, const DaemonOptions& options);
+  void PublishState(core::SessionId session, core::ChunkId chunk, uint64_t word) override;
+  uint64_t ReadLease(core::SessionId session, core::ChunkId chunk) override;
+  uint64_t ReadCompletion(core::SessionId session, uint16_t index) override;
+  void Handle(const Arrived& arrived);
+  void Deliver(const std::vector<core::Outgoing>& out);
+  void ScheduleTick();
+  uint64_t IncarnationOf(core::SessionId session) { return clients_[session].incarnation; }
+
+  EventQueue* const events_;
+  const core::Duration request_time_;
+  std::vector<Block> blocks_;
+  std::unique_ptr<core::Engine> engine_;
+  std::map<core::SessionId, Client> clients_;
+  bool running_ = true;
+  std::vector<Arrived> waiting_;  // while stopped
+  std::optional<core::Time> tick_at_;
+};
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_DAEMON_H_

@@ -1,0 +1,56 @@
+// What happens when: the simulated clock.
+#ifndef GEMINID_TOOLS_SIM_EVENT_QUEUE_H_
+#define GEMINID_TOOLS_SIM_EVENT_QUEUE_H_
+
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <vector>
+
+#include "daemon/core/time.h"
+
+namespace geminid::sim {
+
+// Seconds as the clock counts them, to the nanosecond; negative ones become zero.
+core::Duration FromSeconds(double seconds);
+
+// Events of one simulation, carried out in order of time and, at the same time, in the order in
+// which they were added: a run depends on nothing but its input. Not thread-safe.
+class EventQueue {
+ public:
+  using Action = std::function<void()>;
+
+  core::Time now() const { return now_; }
+  double seconds() const { return (now_ - core::Time()).seconds(); }
+
+  // Times that have passed count as now.
+  void At(core::Time when, Action action);
+  void After(core::Duration delay, Action action) { At(now_ + delay, std::move(action)); }
+  // Once everything else that is due now has happened.
+  void Soon(Action action) { At(now_, std::move(action)); }
+
+  // Carries out the next event. False: there is none.
+  bool RunNext();
+  uint64_t events() const { return carried_out_; }
+
+ private:
+  struct Event {
+    core::Time when;
+    uint64_t order = 0;
+    Action action;
+  };
+  struct Later {
+    bool operator()(const Event& a, const Event& b) const {
+      return a.when != b.when ? a.when > b.when : a.order > b.order;
+    }
+  };
+
+  core::Time now_;
+  uint64_t added_ = 0;
+  uint64_t carried_out_ = 0;
+  std::priority_queue<Event, std::vector<Event>, Later> events_;
+};
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_EVENT_QUEUE_H_

@@ -1,0 +1,19 @@
+// How much longer or shorter than usual something takes.
+#ifndef GEMINID_TOOLS_SIM_NOISE_H_
+#define GEMINID_TOOLS_SIM_NOISE_H_
+
+#include <cstdint>
+
+namespace geminid::sim {
+
+// What varies by itself. Part of the streams of random numbers: values must not change.
+enum class NoiseSource : uint8_t { kCompute = 1, kUpdate = 2 };
+
+// A factor for the n-th happening of one kind on one rank: log-normal with mean 1 and the given
+// standard deviation of its logarithm. A function of its arguments alone, so what one rank draws
+// does not depend on what others did, or when.
+double NoiseFactor(uint64_t seed, NoiseSource source, uint64_t rank, uint64_t n, double sigma);
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_NOISE_H_

@@ -1,0 +1,55 @@
+// Ways to decide what lies on the device: ours, and those it is measured against. Pure functions.
+#ifndef GEMINID_TOOLS_SIM_POLICIES_POLICY_H_
+#define GEMINID_TOOLS_SIM_POLICIES_POLICY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/planner/plan.h"
+#include "daemon/core/planner/trace.h"
+#include "tools/sim/policies/demand_cache.h"
+#include "tools/sim/schedule.h"
+
+namespace geminid::sim {
+
+enum class PolicyKind {
+  kAuto,    // the planner's plan
+  kCpu,     // the planner's policy cpu: a chunk leaves after each operator
+  kDevice,  // the planner's policy device: every chunk has its own place
+  kStatic,  // a fixed part of the model is pinned, the rest is loaded for each operator
+  kLru,     // the least recently used chunk leaves when room is needed
+  kGemini,  // of Colossal-AI: the chunk leaves that the warm-up saw used last, and is copied back
+};
+
+struct PolicySpec {
+  PolicyKind kind = PolicyKind::kAuto;
+  // kStatic: the part of the model's bytes to pin, in order of first use; above 1: as much as fits.
+  double fraction = 2;
+  Memory memory = Memory::kArena;  // of kStatic, kLru and kGemini
+};
+
+// "auto", "cpu", "device", "lru", "gemini", "static" (as much as fits), "static:0.25"; of the last
+// four also "lru@ideal" and so on, in memory that never fragments.
+absl::StatusOr<PolicySpec> ParsePolicy(const std::string& text);
+std::string Name(const PolicySpec& policy);
+
+// auto, cpu, device, static with a quarter, a half, and as much as fits, lru, gemini; in the arena.
+std::vector<PolicySpec> AllPolicies();
+
+// What the planner is given here: extents as the daemon's arenas have them.
+planner::PlannerOptions SimulatedPlannerOptions();
+
+// The schedule that the policy follows from one iteration to the next.
+//
+// static, lru and gemini load each chunk when it is needed and never before, as their originals do
+// without prefetching. They know that weights change with each step and never use a stale one, and
+// the space of a gradient counts as free at once.
+//
+// RESOURCE_EXHAUSTED: what the policy must keep does not fit. INVALID_ARGUMENT: a malformed trace.
+absl::StatusOr<Schedule> MakeSchedule(const planner::Trace& trace, const PolicySpec& policy,
+                                      const planner::PlannerOptions& options);
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_POLICIES_POLICY_H_

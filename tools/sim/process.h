@@ -1,0 +1,103 @@
+// One simulated rank's process: what its parts have in common, and what ends with it.
+#ifndef GEMINID_TOOLS_SIM_PROCESS_H_
+#define GEMINID_TOOLS_SIM_PROCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/sim/event_queue.h"
+#include "tools/sim/machine.h"
+#include "tools/sim/observer.h"
+#include "tools/sim/resources.h"
+
+namespace geminid::sim {
+
+// The shared things of a node that one rank uses. Those a machine does not have are never short.
+struct RankResources {
+  std::vector<Demand> up;  // per byte and second of a copy, by direction
+  std::vector<Demand> down;
+  std::vector<Demand> processor;  // per second of work that takes a processor
+  std::vector<Demand> host;       // per byte read or written in host memory
+  std::vector<Demand> disk_read;
+  std::vector<Demand> disk_write;
+};
+
+// Where the process runs. All outlive it.
+struct ProcessContext {
+  EventQueue* events = nullptr;
+  Resources* resources = nullptr;
+  Observer* observer = nullptr;
+  const Machine* machine = nullptr;
+  const Workload* workload = nullptr;
+  RankResources shared;
+  int rank = 0;
+  uint64_t seed = 0;
+  std::function<void(const absl::Status&)> fail;  // ends the simulation
+};
+
+// When it goes, its flows end and nothing it asked to be called is called any more: kill -9.
+class Process {
+ public:
+  explicit Process(ProcessContext context) : context_(std::move(context)) {}
+  ~Process() {
+    for (const FlowId flow : flows_) context_.resources->Cancel(flow);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  // Calls `action` only if this process lives then.
+  std::function<void()> Guard(std::function<void()> action) const {
+    return [alive = std::weak_ptr<const bool>(alive_), action = std::move(action)] {
+      if (!alive.expired()) action();
+    };
+  }
+  void After(double seconds, std::function<void()> action) {
+    context_.events->After(FromSeconds(seconds), Guard(std::move(action)));
+  }
+
+  // Work of `seconds` at full speed, seen on a track. `done` is called when it is done.
+  void Work(Track track, std::string name, double seconds, std::vector<Demand> demands,
+            std::function<void()> done) {
+    const core::Time begin = context_.events->now();
+    const auto flow = std::make_shared<FlowId>();
+    *flow = context_.resources->Start(
+        seconds, std::move(demands),
+        Guard([this, flow, track, name = std::move(name), begin, done = std::move(done)] {
+          flows_.erase(*flow);
+          context_.observer->Add({rank(), track, name, begin, context_.events->now()});
+          done();
+        }));
+    flows_.insert(*flow);
+  }
+
+  int rank() const { return context_.rank; }
+  uint64_t seed() const { return context_.seed; }
+  core::Time now() const { return context_.events->now(); }
+  Observer& observer() const { return *context_.observer; }
+  const Machine& machine() const { return *context_.machine; }
+  const Workload& workload() const { return *context_.workload; }
+  const RankResources& shared() const { return context_.shared; }
+  void Fail(const absl::Status& status) const { context_.fail(status); }
+
+ private:
+  const ProcessContext context_;
+  const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  std::set<FlowId> flows_;
+};
+
+// `demands` times `rate`, added to `sum`.
+inline void AddDemands(const std::vector<Demand>& demands, double rate, std::vector<Demand>* sum) {
+  for (const Demand& demand : demands) {
+    sum->push_back({demand.resource, demand.units_per_second * rate});
+  }
+}
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_PROCESS_H_

@@ -1,0 +1,68 @@
+// What a policy decides: which chunks to load and to give up at which moment.
+#ifndef GEMINID_TOOLS_SIM_SCHEDULE_H_
+#define GEMINID_TOOLS_SIM_SCHEDULE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "daemon/core/planner/plan.h"
+#include "daemon/core/planner/trace.h"
+
+namespace geminid::sim {
+
+struct ScheduledLoad {
+  planner::ChunkIndex chunk = 0;
+  uint64_t device_offset = 0;
+  bool prefetch = false;  // first used at a later moment
+};
+
+struct Eviction {
+  planner::ChunkIndex chunk = 0;
+  bool copy_back = false;  // to the host first, although its home copy is still valid
+};
+
+struct ScheduledMoment {
+  std::vector<Eviction> evictions;         // before the loads
+  std::vector<ScheduledLoad> loads;        // before the moment, in this order
+  std::vector<planner::ChunkIndex> drops;  // after it; gradients leave by themselves
+};
+
+// One or more iterations, which repeat. Gradients are not in it: a use that invalidates turns the
+// chunk into its gradient, which leaves as soon as it can.
+struct Schedule {
+  std::string policy;
+  uint64_t iterations = 1;               // until it repeats
+  std::vector<ScheduledMoment> moments;  // iterations times those of the trace
+  std::vector<planner::Placement> resident_at_start;
+  // True: offsets are addresses in a space as large as all chunks together, of which no more may be
+  // occupied than the moment's capacity, wherever: memory without fragmentation, as no real
+  // allocator has. False: offsets are places in the arena itself.
+  bool counts_bytes_only = false;
+  uint64_t address_space_bytes = 0;  // with counts_bytes_only
+};
+
+// Bytes per iteration, as a mean over the iterations of the schedule.
+struct ScheduledBytes {
+  double up = 0;
+  double down = 0;  // gradients and copies back
+};
+ScheduledBytes BytesOf(const planner::Trace& trace, const Schedule& schedule);
+
+Schedule FromPlan(const planner::Plan& plan);
+
+// What something of this size takes in an arena of the daemon: whole slots.
+uint64_t ExtentBytes(uint64_t bytes);
+
+// Bytes that chunks may occupy at a moment: what the activations leave of the arena.
+uint64_t CapacityBytes(const planner::Trace& trace, size_t moment);
+
+// INTERNAL with the first violation: a use of a chunk that is not there, a chunk put where it is
+// already, a stale weight used, more than fits. Independent of whoever made the schedule. Gradients
+// occupy nothing here: waiting until they have left is for those who execute the schedule.
+absl::Status CheckSchedule(const planner::Trace& trace, const Schedule& schedule);
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_SCHEDULE_H_

@@ -1,0 +1,56 @@
+// The optimizer on one simulated rank: the protocol of client/zero/updater.h, event by event.
+#ifndef GEMINID_TOOLS_SIM_UPDATER_H_
+#define GEMINID_TOOLS_SIM_UPDATER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "tools/sim/process.h"
+
+namespace geminid::sim {
+
+// What outlives the process: which chunks of an update are done. The others are rolled forward from
+// the gradients that the daemon keeps.
+struct UpdateProgress {
+  uint64_t step = 0;          // steps committed
+  std::vector<bool> current;  // by chunk; empty: all
+};
+
+// Updates chunk after chunk in the order in which the next forward pass needs them, while that
+// pass already runs. State on disk is read ahead and written behind, a few chunks at a time.
+class Updater {
+ public:
+  // `progress` outlives the process, the rest lives as long. `updated` is called after each chunk.
+  Updater(Process* process, UpdateProgress* progress, std::function<void()> updated);
+
+  void Start(uint64_t step);
+  // Goes on where the last process was.
+  void Resume();
+  bool IsCurrent(planner::ChunkIndex chunk) const {
+    return progress_->current.empty() || progress_->current[chunk];
+  }
+  bool IsIdle() const { return written_ == order_.size(); }
+
+ private:
+  const ChunkUpdate& Update(size_t position) const;
+  void ReadAhead();
+  void RunNext();
+  void Write(size_t position);
+
+  Process* const process_;
+  UpdateProgress* const progress_;
+  const std::function<void()> updated_;
+  std::vector<planner::ChunkIndex> first_use_order_;  // of what is updated at all
+  std::vector<planner::ChunkIndex> order_;            // of the update under way
+  size_t read_ = 0;                                   // positions in order_, all of them
+  size_t updated_to_ = 0;
+  size_t written_ = 0;
+  bool reading_ = false;
+  bool busy_ = false;
+};
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_UPDATER_H_

@@ -5,6 +5,7 @@
 #include "hwy/highway.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/adamw/adamw_coefficients.h"
+#include "kernels/adamw/update_lanes-inl.h"
 #include "kernels/common/buffers.h"
 #include "kernels/common/float_environment.h"
 #include "kernels/common/lanes-inl.h"
@@ -13,22 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-// The update of Lanes(d) parameters. Operation for operation kernels/adamw/adamw_reference.cc.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE void Update(D d, const AdamWCoefficients& k, V gradient, V& w, V& m, V& v) {
-  const V g = hn::Mul(gradient, hn::Set(d, k.grad_scale));
-  m = hn::Add(hn::Mul(m, hn::Set(d, k.beta1)), hn::Mul(g, hn::Set(d, k.one_minus_beta1)));
-  v = hn::Add(hn::Mul(v, hn::Set(d, k.beta2)),
-              hn::Mul(hn::Mul(g, hn::Set(d, k.one_minus_beta2)), g));
-  const V denominator =
-      hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, k.correction2)), hn::Set(d, k.epsilon));
-  const V step = hn::Div(hn::Mul(m, hn::Set(d, k.step_size)), denominator);
-  const V change = hn::Add(hn::Mul(w, hn::Set(d, k.decay_rate)), step);
-  w = CanonicalNaN(d, hn::Sub(w, change));
-  m = CanonicalNaN(d, m);
-  v = CanonicalNaN(d, v);
-}
 
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWeights(D d, const ConstSplitState& state, size_t i) {

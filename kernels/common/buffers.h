@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 
 #include "kernels/common/status.h"
 
@@ -43,22 +44,26 @@ inline bool Overlaps(const Buffer& a, const Buffer& b) {
 
 // Checks every buffer, then that no output shares bytes with an input or with another output.
 // Inputs may overlap each other. Quadratic in the number of buffers, which is below ten.
-inline Status CheckBuffers(std::initializer_list<Buffer> inputs,
-                           std::initializer_list<Buffer> outputs) {
-  for (const auto* list : {&inputs, &outputs}) {
-    for (const Buffer& buffer : *list) {
+inline Status CheckBuffers(std::span<const Buffer> inputs, std::span<const Buffer> outputs) {
+  for (const auto& list : {inputs, outputs}) {
+    for (const Buffer& buffer : list) {
       if (const Status status = CheckBuffer(buffer); status != Status::kOk) return status;
     }
   }
-  for (const Buffer* output = outputs.begin(); output != outputs.end(); ++output) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
     for (const Buffer& input : inputs) {
-      if (Overlaps(*output, input)) return Status::kOverlap;
+      if (Overlaps(outputs[i], input)) return Status::kOverlap;
     }
-    for (const Buffer* other = output + 1; other != outputs.end(); ++other) {
-      if (Overlaps(*output, *other)) return Status::kOverlap;
+    for (const Buffer& other : outputs.subspan(i + 1)) {
+      if (Overlaps(outputs[i], other)) return Status::kOverlap;
     }
   }
   return Status::kOk;
+}
+inline Status CheckBuffers(std::initializer_list<Buffer> inputs,
+                           std::initializer_list<Buffer> outputs) {
+  return CheckBuffers(std::span(inputs.begin(), inputs.size()),
+                      std::span(outputs.begin(), outputs.size()));
 }
 
 }  // namespace geminid::kernels

@@ -1,0 +1,39 @@
+// AdamW for vectors, operation for operation kernels/adamw/adamw_reference.cc. Included once per
+// instruction set, as kernels/common/lanes-inl.h is.
+#if defined(GEMINID_KERNELS_ADAMW_UPDATE_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GEMINID_KERNELS_ADAMW_UPDATE_LANES_INL_H_
+#undef GEMINID_KERNELS_ADAMW_UPDATE_LANES_INL_H_
+#else
+#define GEMINID_KERNELS_ADAMW_UPDATE_LANES_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "kernels/adamw/adamw_coefficients.h"
+#include "kernels/common/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+// The update of Lanes(d) parameters. Returns the root of the new v, a NaN with any payload.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Update(D d, const AdamWCoefficients& k, V gradient, V& w, V& m, V& v) {
+  const V g = hn::Mul(gradient, hn::Set(d, k.grad_scale));
+  m = hn::Add(hn::Mul(m, hn::Set(d, k.beta1)), hn::Mul(g, hn::Set(d, k.one_minus_beta1)));
+  v = hn::Add(hn::Mul(v, hn::Set(d, k.beta2)),
+              hn::Mul(hn::Mul(g, hn::Set(d, k.one_minus_beta2)), g));
+  const V root = hn::Sqrt(v);
+  const V denominator = hn::Add(hn::Mul(root, hn::Set(d, k.correction2)), hn::Set(d, k.epsilon));
+  const V step = hn::Div(hn::Mul(m, hn::Set(d, k.step_size)), denominator);
+  const V change = hn::Add(hn::Mul(w, hn::Set(d, k.decay_rate)), step);
+  w = CanonicalNaN(d, hn::Sub(w, change));
+  m = CanonicalNaN(d, m);
+  v = CanonicalNaN(d, v);
+  return root;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

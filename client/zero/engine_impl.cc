@@ -50,7 +50,8 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
     : session_(session),
       communicator_(communicator),
       parameters_(std::move(parameters)),
-      options_(options) {}
+      options_(options),
+      loss_scaler_(options.loss_scale.value_or(FixedLossScale(1))) {}
 
 EngineImpl::~EngineImpl() {
   // The mover may be waiting for ranks that would wait for this one.
@@ -71,6 +72,10 @@ absl::Status EngineImpl::CheckArguments() const {
   }
   if (!(options_.clip_norm >= 0)) {
     return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
+  }
+  if (options_.loss_scale.has_value()) {
+    absl::Status status = CheckLossScaler(*options_.loss_scale);
+    if (!status.ok()) return status;
   }
   kernels::AdamWOptions adamw;
   adamw.beta1 = options_.adamw.beta1;

@@ -19,6 +19,7 @@
 #include "client/zero/updater.h"
 #include "client/zero/workspace.h"
 #include "collectives/communicator.h"
+#include "geminid/loss_scaler.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 
@@ -39,6 +40,7 @@ class EngineImpl final : public Engine {
   Workspace& workspace() override { return *workspace_; }
   absl::Status ReportWorkspace(uint64_t bytes) override { return workspace_->Report(bytes); }
   absl::StatusOr<StepResult> Step(const StepInput& input) override;
+  double loss_scale() const override { return loss_scaler_.scale(); }
   absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override;
   absl::StatusOr<Statistics> GetStatistics() override;
 
@@ -122,6 +124,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Mover> mover_;  // destroyed after updater_, which notifies it
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<ArenaWorkspace> workspace_;
+  LossScaler loss_scaler_;
   std::vector<ChunkUse> chunks_;
   std::vector<size_t> slot_in_chunk_;
 

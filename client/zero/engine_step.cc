@@ -101,7 +101,7 @@ absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
   absl::Status status =
       control_communicator_->AllReduce(squares, squares, collectives::ReduceOp::kSum);
   if (!status.ok()) return status;
-  return std::sqrt(squares[0]);
+  return std::sqrt(squares[0]) / loss_scaler_.scale();
 }
 
 absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
@@ -124,10 +124,12 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   StepResult result;
   result.step = ++step_;
   result.gradient_norm = *norm;
+  result.loss_scale = loss_scaler_.scale();
   result.overflow = !std::isfinite(*norm);
   if (options_.clip_norm > 0 && !result.overflow) {
     result.clip_coefficient = std::min(1.0, options_.clip_norm / (*norm + kClipEpsilon));
   }
+  loss_scaler_.OnStep(result.overflow);
   Commit(input, result);
   session_->SetStep(step_);
   mover_->ClearGradientSquares();
@@ -141,18 +143,23 @@ void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   shm::CommitRecord record = {};
   record.step = result.step;
   record.gradient_norm = result.gradient_norm;
-  record.loss_scale = 1.0;
+  record.loss_scale = result.loss_scale;
   record.learning_rate = input.learning_rate;
   record.clip_coefficient = result.clip_coefficient;
   std::copy(input.random_state.begin(), input.random_state.end(), record.random_state);
   record.data_position = input.data_position;
+  if (!result.overflow) ++updates_;
+  record.updates = updates_;
+  record.next_loss_scale = loss_scaler_.state().scale;
+  record.good_steps = loss_scaler_.state().good_steps;
+  record.overflows = loss_scaler_.state().overflows;
   record.overflow = result.overflow ? 1 : 0;
   const uint64_t epoch = shm::WriteRecord(CommitSegmentOf(*session_), record);
   if (result.overflow) return;
   updater_->Start({.epoch = epoch,
-                   .step = ++updates_,
+                   .step = updates_,
                    .learning_rate = input.learning_rate,
-                   .gradient_scale = result.clip_coefficient},
+                   .gradient_scale = result.clip_coefficient / result.loss_scale},
                   update_order_);
 }
 

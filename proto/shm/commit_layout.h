@@ -23,7 +23,7 @@
 namespace geminid::shm {
 
 inline constexpr uint32_t kCommitMagic = 0x4d4f4347;  // "GCOM"
-inline constexpr uint32_t kCommitVersion = 1;
+inline constexpr uint32_t kCommitVersion = 2;
 inline constexpr int kRandomStateWords = 4;
 
 struct alignas(64) CommitHeader {
@@ -43,12 +43,17 @@ struct alignas(64) CommitRecord {
   double clip_coefficient;
   uint64_t random_state[kRandomStateWords];
   uint64_t data_position;  // samples consumed
-  uint32_t overflow;       // 1: a non-finite gradient, the step changed nothing
-  uint32_t crc32c;         // of every byte before it
-  uint8_t padding[88];
+  uint64_t updates;        // steps that changed the weights, this one included
+  // The loss scaler after this step; loss_scale is what this step's gradients had.
+  double next_loss_scale;
+  uint32_t good_steps;
+  uint32_t overflows;
+  uint32_t overflow;  // 1: a non-finite gradient, the step changed nothing
+  uint32_t crc32c;    // of every byte before it
+  uint8_t padding[64];
 };
 static_assert(sizeof(CommitRecord) == 192);
-static_assert(offsetof(CommitRecord, crc32c) == 92);
+static_assert(offsetof(CommitRecord, crc32c) == 116);
 
 // 63: epoch (40 bits), then extent (24 bits): which of the group's interchangeable extents.
 struct ChunkVersion {

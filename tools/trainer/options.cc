@@ -5,55 +5,23 @@
 #include <array>
 #include <limits>
 #include <span>
-#include <type_traits>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/text/bytes.h"
+#include "tools/trainer/flag_values.h"
+#include "tools/trainer/flags.h"
+#include "tools/trainer/schedule_flags.h"
 #include "tools/trainer/status_macros.h"
 
 namespace geminid::trainer {
 namespace {
 
-constexpr char kUnlimited[] = "unlimited";
-constexpr uint64_t kStepsMax = 1'000'000'000;
 constexpr uint64_t kBatchMax = 1 << 20;
 constexpr uint64_t kAccumulateMax = 1 << 16;
 constexpr double kTimeoutSecondsMax = 86'400;
 constexpr size_t kJobNameMax = 63;
-
-// Every value as it was written. Numbers are parsed here and not by CLI11, which takes "-1" for an
-// unsigned number and ignores what follows one.
-struct Flags {
-  std::string text, model, family, layers, hidden, heads, context;
-  std::string ranks, steps = "100", batch = "4", accumulate = "1", seed = "1";
-  std::string placement = "auto", dtype = "bf16";
-  std::string device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
-  std::string lr = "6e-4", lr_schedule = "constant", warmup_steps = "10";
-  std::string weight_decay = "0.1", clip_norm = "1";
-  std::string timeout = "60", socket, job = "geminid-train", report, progress = "auto";
-  bool quiet = false;
-};
-
-absl::StatusOr<uint64_t> ParseCount(const char* flag, const std::string& text, uint64_t min,
-                                    uint64_t max) {
-  uint64_t value = 0;
-  const bool digits = !text.empty() && std::all_of(text.begin(), text.end(),
-                                                   [](char c) { return c >= '0' && c <= '9'; });
-  if (digits && absl::SimpleAtoi(text, &value) && value >= min && value <= max) return value;
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, " is '", text, "'; it must be a whole number from ", min, " to ", max));
-}
-
-absl::StatusOr<double> ParseReal(const char* flag, const std::string& text, double min,
-                                 double max) {
-  double value = 0;
-  if (absl::SimpleAtod(text, &value) && value >= min && value <= max) return value;
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, " is '", text, "'; it must be a number from ", min, " to ", max));
-}
 
 absl::Status WithFlag(const char* flag, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(flag, ": ", std::string(status.message())));
@@ -69,26 +37,6 @@ absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::s
   }
   return std::optional<uint64_t>(*bytes);
 }
-
-// One of a few words.
-template <typename Value, size_t kCount>
-absl::StatusOr<Value> ParseWord(const char* flag, const std::string& text,
-                                const std::array<std::pair<const char*, Value>, kCount>& words) {
-  std::string allowed;
-  for (const auto& [word, value] : words) {
-    if (text == word) return value;
-    absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", word);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, " is '", text, "'; it must be one of: ", allowed));
-}
-
-struct FlagSpec {
-  const char* name;
-  std::string Flags::*value;
-  const char* type;
-  const char* help;
-};
 
 constexpr FlagSpec kDataFlags[] = {
     {"--text", &Flags::text, "PATH", "Text file, or directory of text files, to learn"},
@@ -106,10 +54,6 @@ constexpr FlagSpec kModelFlags[] = {
     {"--dtype", &Flags::dtype, "TYPE", "Of weights and activations: bf16 or fp32"},
 };
 constexpr FlagSpec kOptimizerFlags[] = {
-    {"--steps", &Flags::steps, "N", "Optimizer steps"},
-    {"--lr", &Flags::lr, "X", "Learning rate, at its peak"},
-    {"--lr-schedule", &Flags::lr_schedule, "NAME", "constant or cosine"},
-    {"--warmup-steps", &Flags::warmup_steps, "N", "Steps of linear warm-up"},
     {"--weight-decay", &Flags::weight_decay, "X", "Of matrices, as in AdamW"},
     {"--clip-norm", &Flags::clip_norm, "X", "Limit of the gradients' norm; 0: none"},
 };
@@ -131,17 +75,21 @@ constexpr FlagSpec kRunFlags[] = {
     {"--progress", &Flags::progress, "MODE", "auto, terminal, lines or none"},
 };
 
+void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec) {
+  // The last of several wins, so that scripts can add to a command line.
+  CLI::Option* option = app->add_option(spec.name, flags->*spec.value, spec.help);
+  option->group(group)->type_name(spec.type)->take_last()->capture_default_str();
+}
+
 void AddFlags(CLI::App* app, Flags* flags) {
   const auto add = [&](const char* group, std::span<const FlagSpec> specs) {
-    for (const FlagSpec& spec : specs) {
-      // The last of several wins, so that scripts can add to a command line.
-      CLI::Option* option = app->add_option(spec.name, flags->*spec.value, spec.help);
-      option->group(group)->type_name(spec.type)->take_last()->capture_default_str();
-    }
+    for (const FlagSpec& spec : specs) AddFlag(app, flags, group, spec);
   };
   add("Data", kDataFlags);
   add("Model", kModelFlags);
   add("Optimizer", kOptimizerFlags);
+  add("Schedule", ScheduleFlags());
+  for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
   add("Memory", kMemoryFlags);
   add("Run", kRunFlags);
   app->add_flag("--quiet", flags->quiet, "The same as --progress none")->group("Run");
@@ -194,12 +142,8 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   GEMINID_ASSIGN_OR_RETURN(options->batch, ParseCount("--batch", flags.batch, 1, kBatchMax));
   GEMINID_ASSIGN_OR_RETURN(
       options->seed, ParseCount("--seed", flags.seed, 0, std::numeric_limits<uint64_t>::max()));
-  GEMINID_ASSIGN_OR_RETURN(options->schedule.steps,
-                           ParseCount("--steps", flags.steps, 1, kStepsMax));
-  GEMINID_ASSIGN_OR_RETURN(options->schedule.warmup_steps,
-                           ParseCount("--warmup-steps", flags.warmup_steps, 0, kStepsMax));
-  GEMINID_ASSIGN_OR_RETURN(options->schedule.peak, ParseReal("--lr", flags.lr, 0, 1));
-  GEMINID_ASSIGN_OR_RETURN(options->schedule.shape, ParseScheduleShape(flags.lr_schedule));
+  GEMINID_ASSIGN_OR_RETURN(options->schedule, ParseSchedule(flags));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.loss_scale, ParseLossScale(flags));
   GEMINID_ASSIGN_OR_RETURN(options->zero.adamw.weight_decay,
                            ParseReal("--weight-decay", flags.weight_decay, 0, 1));
   GEMINID_ASSIGN_OR_RETURN(options->zero.clip_norm,

@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/schedule.h"
 #include "geminid/zero.h"
 #include "tools/trainer/model_config.h"
 #include "tools/trainer/progress.h"
-#include "tools/trainer/schedule.h"
 
 namespace geminid::trainer {
 

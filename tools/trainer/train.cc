@@ -124,7 +124,8 @@ class RankTrainer {
   absl::Status TrainStep(uint64_t step) {
     const auto began = SteadyClock::now();
     // The engine takes the mean of the gradients over micro-batches and ranks.
-    const float gradient_scale = 1.0F / static_cast<float>(batches_->tokens_per_micro_batch());
+    const float gradient_scale = static_cast<float>(engine_->loss_scale()) /
+                                 static_cast<float>(batches_->tokens_per_micro_batch());
     std::vector<double> loss_sum = {0.0};
     for (int i = 0; i < options_.zero.accumulate; ++i) {
       const MicroBatch batch = batches_->Get(step, static_cast<uint64_t>(i));

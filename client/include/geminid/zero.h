@@ -39,6 +39,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "geminid/loss_scaler.h"
 
 namespace geminid {
 class Session;
@@ -88,6 +89,8 @@ struct Options {
   double clip_norm = 1.0;  // 0: gradients are not clipped
   int accumulate = 1;      // micro-batches per step
   AdamWOptions adamw;
+  // Gradients arrive multiplied by loss_scale() and are divided by it in the update.
+  std::optional<LossScalerOptions> loss_scale;
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   int max_lookahead_moments = 8;
 };
@@ -157,8 +160,9 @@ class Workspace {
 
 struct StepResult {
   uint64_t step = 0;            // steps committed, this one included
-  double gradient_norm = 0;     // over all parameters of all ranks, before clipping
-  double clip_coefficient = 1;  // what the gradients were multiplied by
+  double gradient_norm = 0;     // over all parameters of all ranks, unscaled, before clipping
+  double clip_coefficient = 1;  // what the unscaled gradients were multiplied by
+  double loss_scale = 1;        // what the gradients had been multiplied by
   bool overflow = false;        // a gradient was not finite: the weights are unchanged
 };
 
@@ -223,6 +227,10 @@ class Engine {
     std::array<uint64_t, 4> random_state = {};
   };
   virtual absl::StatusOr<StepResult> Step(const StepInput& input) = 0;
+
+  // What the trainer must multiply the gradient of its loss by, until the next Step; 1 without loss
+  // scaling. The same on all ranks.
+  virtual double loss_scale() const = 0;
 
   // The fp32 master of one parameter, the same on all ranks. All ranks must call it, between steps.
   virtual absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) = 0;

@@ -157,6 +157,35 @@ TEST_F(EngineTest, ClippedStep_ReportsTheNormOfAllRanksAndScalesByIt) {
   ExpectSameBits(cpu.weights, one.weights);
 }
 
+TEST_F(EngineTest, LossScaleOfAPowerOfTwo_ChangesNoBit) {
+  run_.world_size = 2;
+  run_.options.accumulate = 2;
+  run_.options.clip_norm = 0.5;
+  for (DataType data_type : {DataType::kBFloat16, DataType::kFloat32}) {
+    run_.options.data_type = data_type;
+    run_.options.loss_scale.reset();
+    const SyntheticResult plain = MustTrain();
+    run_.options.loss_scale = FixedLossScale(65536);
+    const SyntheticResult scaled = MustTrain();
+    ExpectSameBits(scaled.weights, plain.weights);
+    EXPECT_EQ(scaled.steps[1].gradient_norm, plain.steps[1].gradient_norm);
+    EXPECT_EQ(scaled.steps[1].loss_scale, 65536);
+  }
+}
+
+TEST_F(EngineTest, OverflowedStep_LeavesTheWeightsAndLowersTheScale) {
+  run_.world_size = 2;
+  run_.steps = 5;
+  run_.overflow_step = 2;
+  run_.options.loss_scale = LossScalerOptions{.hysteresis = 1};
+  const SyntheticResult result = MustTrain();
+  for (size_t step = 0; step < 5; ++step) {
+    EXPECT_EQ(result.steps[step].overflow, step == 2);
+    EXPECT_EQ(result.steps[step].loss_scale, step <= 2 ? 65536 : 32768);
+  }
+  ExpectSameBits(result.weights, TrainDensely(run_));
+}
+
 TEST_F(EngineTest, TightArena_StaysBelowItsCapacityAndAboveTheBound) {
   run_.world_size = 2;
   run_.steps = 8;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "collectives/local/local_communicator.h"
@@ -36,10 +37,14 @@ float InitialValue(uint32_t parameter, uint64_t element) {
   return 0.1f * Noise(parameter, element, 17, 0);
 }
 
+// An infinite fp32 whose bytes are also two bf16, one of them infinite.
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
 struct Sample {
   int rank = 0;
   int step = 0;
   int micro_batch = 0;
+  float loss_scale = 1;
 };
 
 // One use's part of the gradient.
@@ -74,8 +79,8 @@ void WriteGradient(uint32_t parameter, T* storage, uint64_t elements, bool accum
                    const Sample& sample) {
   for (uint64_t i = 0; i < elements; ++i) {
     const float value = Load(&storage[i]);
-    storage[i] = accumulate ? Store<T>(value + Noise(parameter, i, 99, 1))
-                            : Store<T>(GradientOf(parameter, i, value, sample));
+    storage[i] = Store<T>(accumulate ? value + sample.loss_scale * Noise(parameter, i, 99, 1)
+                                     : sample.loss_scale * GradientOf(parameter, i, value, sample));
   }
 }
 
@@ -95,6 +100,9 @@ absl::Status Backward(Engine* engine, const SyntheticRun& run,
       WriteGradient(parameter, reinterpret_cast<BFloat16*>(gradient), elements, accumulate, sample);
     } else {
       WriteGradient(parameter, reinterpret_cast<float*>(gradient), elements, accumulate, sample);
+    }
+    if (sample.step == run.overflow_step && sample.rank == 0 && parameter == 0) {
+      std::memcpy(gradient, &kInfinity, sizeof(kInfinity));
     }
     if (absl::Status status = operation->GradientWritten(id); !status.ok()) return status;
   }
@@ -158,7 +166,8 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
   for (int step = 0; status.ok() && step < run.steps; ++step) {
     if (run.before_step) status = run.before_step(rank, step);
     for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
-      status = RunMicroBatch(engine->get(), run, {rank, step, micro});
+      const float loss_scale = static_cast<float>((*engine)->loss_scale());
+      status = RunMicroBatch(engine->get(), run, {rank, step, micro, loss_scale});
     }
     if (!status.ok()) break;
     absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = 0.01});
@@ -198,7 +207,7 @@ std::vector<float> MeanGradient(const SyntheticRun& run, uint32_t parameter,
       } else {
         storage = kernels::SplitMasterBits(std::bit_cast<uint32_t>(master[i])).weight;
       }
-      storage = Store<T>(GradientOf(parameter, i, Load(&storage), {rank, step, micro}));
+      storage = Store<T>(GradientOf(parameter, i, Load(&storage), {rank, step, micro, 1}));
       for (int use = 1; use < description.backward_uses; ++use) {
         storage = Store<T>(Load(&storage) + Noise(parameter, i, 99, 1));
       }
@@ -219,7 +228,7 @@ struct DenseState {
   std::vector<float> exp_avg_sq;
 };
 
-void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int step,
+void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int updates,
                    const std::vector<float>& gradient, DenseState* state) {
   kernels::AdamWOptions options;
   options.learning_rate = 0.01;
@@ -227,7 +236,7 @@ void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int step
   options.beta2 = run.options.adamw.beta2;
   options.epsilon = run.options.adamw.epsilon;
   options.weight_decay = parameter.decay ? run.options.adamw.weight_decay : 0;
-  options.step = static_cast<uint64_t>(step) + 1;
+  options.step = static_cast<uint64_t>(updates) + 1;
   const kernels::Status status = kernels::AdamWMasterInPlace(
       options, {state->master.data(), state->exp_avg.data(), state->exp_avg_sq.data()},
       gradient.data(), gradient.size());
@@ -304,7 +313,9 @@ std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run) {
     for (const auto& parameters : run.model.operators) {
       used |= std::find(parameters.begin(), parameters.end(), p) != parameters.end();
     }
+    int updates = 0;
     for (int step = 0; parameter.trainable && step < run.steps; ++step) {
+      if (step == run.overflow_step) continue;
       std::vector<float> gradient(state.master.size(), 0.0f);
       for (int micro = 0; used && micro < run.options.accumulate; ++micro) {
         const std::vector<float> mean =
@@ -320,7 +331,7 @@ std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run) {
           }
         }
       }
-      UpdateDensely(run, parameter, step, gradient, &state);
+      UpdateDensely(run, parameter, updates++, gradient, &state);
     }
     if (!parameter.trainable && run.options.data_type == DataType::kBFloat16) {
       for (float& value : state.master) {

@@ -30,6 +30,7 @@ struct SyntheticRun {
   uint64_t arena_bytes = 8 << 20;
   uint64_t activation_bytes = 4096;  // per operator, from forward to backward
   double copy_bytes_per_second = 0;
+  int overflow_step = -1;  // in this step the first rank writes an infinite gradient
   Options options;
   // Called on each rank's thread.
   std::function<void(Engine*, int rank, int step)> between_steps;

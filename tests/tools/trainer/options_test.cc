@@ -66,7 +66,7 @@ TEST(ParseCommandLine, WithEveryFlag_TakesEveryValue) {
                                       "2",
                                       "--weight-decay",
                                       "0.2",
-                                      "--lr-schedule",
+                                      "--schedule",
                                       "cosine",
                                       "--timeout",
                                       "5.5",
@@ -89,11 +89,33 @@ TEST(ParseCommandLine, WithEveryFlag_TakesEveryValue) {
   EXPECT_EQ(options.report, "r.json");
   EXPECT_EQ(options.schedule.warmup_steps, 2);
   EXPECT_EQ(options.zero.adamw.weight_decay, 0.2);
-  EXPECT_EQ(options.schedule.shape, Schedule::Shape::kCosine);
+  EXPECT_EQ(options.schedule.shape, ScheduleShape::kCosine);
   EXPECT_EQ(options.timeout, absl::Milliseconds(5500));
   EXPECT_EQ(options.job, "a-1");
   EXPECT_EQ(options.progress, ProgressMode::kLines);
   EXPECT_EQ(Parse({"--quiet"}).progress, ProgressMode::kNone);
+}
+
+TEST(ParseCommandLine, WithASchedule_TakesItsFlagsAndDefaults) {
+  EXPECT_EQ(Parse({}).schedule.shape, ScheduleShape::kConstant);
+  EXPECT_EQ(Parse({}).schedule.warmup_steps, 10);
+  EXPECT_EQ(Parse({"--schedule", "one-cycle", "--steps", "50"}).schedule.warmup_steps, 15);
+  const Schedule falling =
+      Parse({"--schedule", "polynomial", "--lr-power", "3", "--lr-floor", "0.25"}).schedule;
+  EXPECT_EQ(falling.power, 3);
+  EXPECT_EQ(falling.final_share, 0.25);
+  const Schedule steps =
+      Parse({"--schedule", "multi-step", "--lr-milestones", "30,60", "--lr-decay", "0.5"}).schedule;
+  EXPECT_THAT(steps.milestones, testing::ElementsAre(30, 60));
+  EXPECT_EQ(steps.decay, 0.5);
+}
+
+TEST(ParseCommandLine, WithALossScale_TakesItsKind) {
+  EXPECT_FALSE(Parse({}).zero.loss_scale.has_value());
+  EXPECT_EQ(Parse({"--loss-scale", "dynamic"}).zero.loss_scale->growth_factor, 2);
+  const auto fixed = Parse({"--loss-scale", "1024"}).zero.loss_scale;
+  EXPECT_EQ(fixed->initial_scale, 1024);
+  EXPECT_EQ(fixed->growth_factor, 1);
 }
 
 TEST(ParseCommandLine, WithAShapeOfItsOwn_BuildsIt) {
@@ -139,7 +161,15 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--copy-bandwidth", "0GB/s"}, "--copy-bandwidth is 0"},
            {{"--dtype", "fp16"}, "it must be one of: bf16, fp32"},
            {{"--placement", "gpu"}, "it must be one of: device, cpu, auto"},
-           {{"--lr-schedule", "linear"}, "constant or cosine"},
+           {{"--schedule", "step"}, "constant, linear, cosine, polynomial, one-cycle, multi-step"},
+           {{"--lr-power", "2"}, "--lr-power is for --schedule polynomial, but that is constant"},
+           {{"--schedule", "cosine", "--lr-decay", "0.5"},
+            "--lr-decay is for --schedule multi-step"},
+           {{"--schedule", "multi-step"}, "milestones"},
+           {{"--schedule", "multi-step", "--lr-milestones", "5,x"}, "--lr-milestones is 'x'"},
+           {{"--schedule", "multi-step", "--lr-milestones", "5,4"}, "ascending"},
+           {{"--loss-scale", "big"}, "--loss-scale is 'big'"},
+           {{"--loss-scale", "0"}, "--loss-scale is '0'"},
            {{"--timeout", "0"}, "--timeout is '0'"},
            {{"--job", "Mine"}, "--job is 'Mine'"},
            {{"--heads", "5"}, "must divide"},

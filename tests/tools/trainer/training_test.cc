@@ -103,6 +103,19 @@ TEST_F(Training, OfTwoRanks_StaysCloseToOneAndRepeatsItsBits) {
   EXPECT_EQ(Field("weights_sha256"), weights);
 }
 
+TEST_F(Training, WithALossScaleOfAPowerOfTwo_GivesTheSameBits) {
+  for (const char* dtype : {"bf16", "fp32"}) {
+    ASSERT_EQ(Run({"--dtype", dtype, "--steps", "3"}).code, 0);
+    const std::string losses = Field("loss_hex"), weights = Field("weights_sha256");
+    for (const char* scale : {"dynamic", "256"}) {
+      const CommandResult result = Run({"--dtype", dtype, "--steps", "3", "--loss-scale", scale});
+      ASSERT_EQ(result.code, 0) << result.err;
+      EXPECT_EQ(Field("loss_hex"), losses) << dtype << ' ' << scale;
+      EXPECT_EQ(Field("weights_sha256"), weights) << dtype << ' ' << scale;
+    }
+  }
+}
+
 TEST_F(Training, InADeviceThatIsTooSmall_ExitsWithSevenAndTheNumbers) {
   for (const char* ranks : {"1", "2"}) {
     const CommandResult result = Run({"--device-memory", "64KiB", "--ranks", ranks});
@@ -114,7 +127,7 @@ TEST_F(Training, InADeviceThatIsTooSmall_ExitsWithSevenAndTheNumbers) {
 
 TEST_F(Training, LlamaInFp32WithAccumulation_Works) {
   const CommandResult result = Run({"--model", "llama-tiny", "--dtype", "fp32", "--accumulate", "2",
-                                    "--lr-schedule", "cosine", "--warmup-steps", "2"});
+                                    "--schedule", "cosine", "--warmup-steps", "2"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(Field("dtype"), "\"fp32\"");
   EXPECT_EQ(Field("tokens_per_step"), "512");

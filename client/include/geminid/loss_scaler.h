@@ -1,0 +1,64 @@
+// Loss scaling: keeps small gradients of fp16 (and, harmlessly, bf16) above its smallest numbers.
+// A pure state machine, the same on all ranks since overflow is agreed on by all.
+//
+// The trainer multiplies the gradient of its loss by scale(); the optimizer divides by it. A step
+// whose gradients overflowed changes no weight. The scale falls after `hysteresis` overflows
+// without growth between them, and at every further one; it grows after a run of good steps
+// (Micikevicius et al., arXiv 1710.03740, section 3.2). With powers of two, scaling changes no bit
+// of a gradient that is a normal number with and without it.
+#ifndef GEMINID_LOSS_SCALER_H_
+#define GEMINID_LOSS_SCALER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace geminid {
+
+struct LossScalerOptions {
+  double initial_scale = 65536;     // 2^16
+  double growth_factor = 2;         // >= 1; with backoff_factor 1 too, the scale is fixed
+  double backoff_factor = 0.5;      // in (0, 1]
+  uint32_t growth_interval = 1000;  // good steps in a row before it grows
+  uint32_t hysteresis = 2;          // overflows it takes before it falls
+  double min_scale = 1;
+  double max_scale = 4294967296;  // 2^32
+};
+
+// A scale that never changes.
+LossScalerOptions FixedLossScale(double scale);
+
+// INVALID_ARGUMENT naming the option: scales finite, 0 < min <= initial <= max, factors in range,
+// counts at least 1.
+absl::Status CheckLossScaler(const LossScalerOptions& options);
+
+class LossScaler {
+ public:
+  // What must survive for a run to go on exactly as it would have.
+  struct State {
+    double scale = 1;
+    uint32_t good_steps = 0;  // in a row
+    uint32_t overflows = 0;   // since the scale last grew
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  // `options` must have passed CheckLossScaler.
+  explicit LossScaler(const LossScalerOptions& options)
+      : options_(options), state_{.scale = options.initial_scale} {}
+
+  double scale() const { return state_.scale; }
+
+  // One step is over.
+  void OnStep(bool overflow);
+
+  const State& state() const { return state_; }
+  void Restore(const State& state) { state_ = state; }
+
+ private:
+  LossScalerOptions options_;
+  State state_;
+};
+
+}  // namespace geminid
+
+#endif  // GEMINID_LOSS_SCALER_H_

@@ -1,0 +1,49 @@
+// Every value of the command line as it was written. Numbers are parsed here and not by CLI11,
+// which takes "-1" for an unsigned number and ignores what follows one.
+#ifndef GEMINID_TOOLS_TRAINER_FLAGS_H_
+#define GEMINID_TOOLS_TRAINER_FLAGS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace geminid::trainer {
+
+inline constexpr char kUnlimited[] = "unlimited";
+
+// Empty: not given, or as suits the rest.
+struct Flags {
+  std::string text, model, family, layers, hidden, heads, context;
+  std::string ranks, steps = "100", batch = "4", accumulate = "1", seed = "1";
+  std::string placement = "auto", dtype = "bf16";
+  std::string device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
+  std::string lr = "6e-4", schedule = "constant", warmup_steps;
+  std::string lr_floor, lr_first, lr_power, lr_milestones, lr_decay;
+  std::string weight_decay = "0.1", clip_norm = "1", loss_scale = "none";
+  std::string timeout = "60", socket, job = "geminid-train", report, progress = "auto";
+  bool quiet = false;
+};
+
+struct FlagSpec {
+  const char* name;
+  std::string Flags::*value;
+  const char* type;
+  const char* help;
+};
+
+// A flag that belongs to some kinds of a thing only, by a bit for each kind.
+struct OwnedFlag {
+  FlagSpec spec;
+  uint32_t kinds = 0;
+};
+
+// INVALID_ARGUMENT if a flag is given that does not belong to `kind`, naming the flag and what it
+// is for. `choice` is the flag that chose, `names` the kinds by bit.
+absl::Status CheckOwnedFlags(const Flags& flags, std::span<const OwnedFlag> owned, uint32_t kind,
+                             const char* choice, std::span<const char* const> names);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_FLAGS_H_

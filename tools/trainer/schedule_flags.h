@@ -1,0 +1,26 @@
+// The flags of the learning rate's schedule and of the loss scale.
+#ifndef GEMINID_TOOLS_TRAINER_SCHEDULE_FLAGS_H_
+#define GEMINID_TOOLS_TRAINER_SCHEDULE_FLAGS_H_
+
+#include <optional>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "geminid/loss_scaler.h"
+#include "geminid/schedule.h"
+#include "tools/trainer/flags.h"
+
+namespace geminid::trainer {
+
+std::span<const FlagSpec> ScheduleFlags();  // of every shape
+std::span<const OwnedFlag> ShapeFlags();    // of some shapes only
+
+// INVALID_ARGUMENT names the flag: a value out of range, or a flag of another shape.
+absl::StatusOr<Schedule> ParseSchedule(const Flags& flags);
+
+// Unset for none.
+absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& flags);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_SCHEDULE_FLAGS_H_

@@ -1,0 +1,178 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm/cast_norm_host.cc"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/common/buffers.h"
+#include "kernels/common/float_environment.h"
+#include "kernels/common/half_lanes-inl.h"
+#include "kernels/norm/cast_norm.h"
+
+// Sums must stay in registers: -O2 alone does not unroll loops over them.
+#ifndef GEMINID_UNROLL_ROW
+#if defined(__clang__)
+#define GEMINID_UNROLL_ROW _Pragma("clang loop unroll(full)")
+#else
+#define GEMINID_UNROLL_ROW _Pragma("GCC unroll 16")
+#endif
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Past the caches where asked to, and where the lanes are a full vector: less cannot be streamed.
+template <class D, typename T>
+HWY_INLINE void Put(D d, hn::Vec<D> v, T* to, bool stream) {
+  constexpr size_t kLeastVectorBytes = 16;
+  if (hn::MaxLanes(d) * sizeof(T) >= kLeastVectorBytes && stream) {
+    hn::Stream(v, d, to);
+  } else {
+    hn::StoreU(v, d, to);
+  }
+}
+
+// Converts Lanes(d) elements and returns what was written, as fp32. `d` is a tag of float.
+template <class D, typename Half>
+HWY_INLINE hn::Vec<D> Convert(D d, const float* input, Half* output, bool stream) {
+  const hn::Rebind<uint16_t, D> du16;
+  const auto half = Narrowed(d, hn::LoadU(d, input), Half());
+  Put(du16, half, Bits(output), stream);
+  return Widened(d, half, Half());
+}
+template <class D, typename Half>
+HWY_INLINE hn::Vec<D> Convert(D d, const Half* input, float* output, bool stream) {
+  const auto value = LoadFloats(d, input);
+  Put(d, value, output, stream);
+  return value;
+}
+
+// Converts `rows` rows of kNormLanes elements and adds their squares to lanes[kNormLanes], as
+// kernels/norm does.
+template <bool kStream, typename In, typename Out>
+HWY_INLINE void ConvertRows(const In* input, size_t rows, Out* output, double* lanes) {
+  const hn::CappedTag<double, kNormLanes / 2> d;
+  const hn::Rebind<float, decltype(d)> df;
+  constexpr size_t n = hn::MaxLanes(d);
+  constexpr size_t kVectors = kNormLanes / n;
+  hn::Vec<decltype(d)> sums[kVectors];
+  GEMINID_UNROLL_ROW
+  for (size_t s = 0; s < kVectors; ++s) sums[s] = hn::LoadU(d, lanes + s * n);
+  for (size_t r = 0; r < rows; ++r, input += kNormLanes, output += kNormLanes) {
+    GEMINID_UNROLL_ROW
+    for (size_t s = 0; s < kVectors; ++s) {
+      const auto x = hn::PromoteTo(d, Convert(df, input + s * n, output + s * n, kStream));
+      sums[s] = hn::Add(sums[s], hn::Mul(x, x));
+    }
+  }
+  GEMINID_UNROLL_ROW
+  for (size_t s = 0; s < kVectors; ++s) hn::StoreU(sums[s], d, lanes + s * n);
+}
+
+template <bool kStream, typename In, typename Out>
+HWY_INLINE double ConvertBlock(const In* input, size_t count, Out* output) {
+  double lanes[kNormLanes] = {};
+  const size_t rows = count / kNormLanes;
+  ConvertRows<kStream>(input, rows, output, lanes);
+  if (const size_t rest = count % kNormLanes; rest != 0) {
+    In padded[kNormLanes] = {};
+    Out converted[kNormLanes];
+    std::copy_n(input + rows * kNormLanes, rest, padded);
+    ConvertRows<false>(padded, 1, converted, lanes);
+    std::copy_n(converted, rest, output + rows * kNormLanes);
+  }
+  for (size_t half = kNormLanes / 2; half != 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+template <bool kStream, typename In, typename Out>
+HWY_INLINE double ConvertBlocks(const In* input, size_t count, Out* output, double sum) {
+  for (size_t begin = 0; begin < count; begin += kNormBlock) {
+    sum += ConvertBlock<kStream>(input + begin, HWY_MIN(kNormBlock, count - begin), output + begin);
+  }
+  return sum;
+}
+
+template <typename In, typename Out>
+HWY_INLINE double ConvertAll(const In* input, size_t count, Out* output, bool stream, double sum) {
+  if (!stream) return ConvertBlocks<false>(input, count, output, sum);
+  sum = ConvertBlocks<true>(input, count, output, sum);
+  hwy::FlushStream();
+  return sum;
+}
+
+double NarrowBFloat16(const float* input, size_t count, BFloat16* output, bool stream, double sum) {
+  return ConvertAll(input, count, output, stream, sum);
+}
+double NarrowFloat16(const float* input, size_t count, Float16* output, bool stream, double sum) {
+  return ConvertAll(input, count, output, stream, sum);
+}
+double WidenBFloat16(const BFloat16* input, size_t count, float* output, bool stream, double sum) {
+  return ConvertAll(input, count, output, stream, sum);
+}
+double WidenFloat16(const Float16* input, size_t count, float* output, bool stream, double sum) {
+  return ConvertAll(input, count, output, stream, sum);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+namespace {
+
+HWY_EXPORT(NarrowBFloat16);
+HWY_EXPORT(NarrowFloat16);
+HWY_EXPORT(WidenBFloat16);
+HWY_EXPORT(WidenFloat16);
+
+constexpr size_t kCacheLineBytes = 64;
+// Smaller outputs may be read again from the second-level cache (1 MiB here, 1-2 MiB elsewhere).
+constexpr size_t kStreamBytes = size_t{4} << 20;
+
+template <typename In, typename Out, typename Kernel>
+Status CheckAndRun(const In* input, size_t count, Out* output, SquareSum* total, Kernel kernel) {
+  if (total == nullptr) return Status::kNullPointer;
+  const Status status = CheckBuffers({Buffer::Of(input, count)}, {Buffer::Of(output, count)});
+  if (status != Status::kOk || count == 0) return status;
+  const ScopedFloatEnvironment environment;
+  const bool stream = reinterpret_cast<uintptr_t>(output) % kCacheLineBytes == 0 &&
+                      count * sizeof(Out) >= kStreamBytes;
+  const double sum = kernel(input, count, output, stream, total->sum);
+  total->sum = std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum;
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status CastToBFloat16AndAddSquares(const float* input, size_t count, BFloat16* output,
+                                   SquareSum* total) {
+  return CheckAndRun(input, count, output, total, HWY_DYNAMIC_DISPATCH(NarrowBFloat16));
+}
+
+Status CastToFloat16AndAddSquares(const float* input, size_t count, Float16* output,
+                                  SquareSum* total) {
+  return CheckAndRun(input, count, output, total, HWY_DYNAMIC_DISPATCH(NarrowFloat16));
+}
+
+Status CastToFloatAndAddSquares(const BFloat16* input, size_t count, float* output,
+                                SquareSum* total) {
+  return CheckAndRun(input, count, output, total, HWY_DYNAMIC_DISPATCH(WidenBFloat16));
+}
+
+Status CastToFloatAndAddSquares(const Float16* input, size_t count, float* output,
+                                SquareSum* total) {
+  return CheckAndRun(input, count, output, total, HWY_DYNAMIC_DISPATCH(WidenFloat16));
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

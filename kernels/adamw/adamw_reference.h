@@ -5,8 +5,7 @@
 
 namespace geminid::kernels::reference {
 
-// One parameter, in place: the definition of the bits that every form of AdamW writes, one
-// operation a line. `gradient` is unscaled.
+// One parameter, in place, by the rule: what the tests hold every form of AdamW against.
 void AdamWElement(const AdamWCoefficients& k, float gradient, float* weight, float* exp_avg,
                   float* exp_avg_sq);
 

@@ -1,19 +1,11 @@
 // One launch over many tensors: how every elementwise optimizer runs on a GPU.
 //
-// A thread updates eight consecutive parameters at a time, with 16-byte accesses where all arrays of
-// the tensor allow them: the eight bf16 values of one access are the two fp32 accesses beside it.
-// Device code; included by the *_cuda.cu files alone.
+// A thread updates eight consecutive parameters at a time: the eight bf16 values of one 16-byte
+// access are the two fp32 accesses beside it. Device code; included by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_CUDA_MULTI_TENSOR_CUH_
 #define GEMINID_KERNELS_CUDA_MULTI_TENSOR_CUH_
 
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-
-#include "kernels/common/bfloat16.h"
-#include "kernels/common/float16.h"
-#include "kernels/common/status.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/tensor.h"
 #include "kernels/split_master/split_master.h"
 
 namespace geminid::kernels::cuda {
@@ -26,15 +18,15 @@ inline constexpr size_t kWordBytes = 16;
 // The parameters of a launch hold at most 4 KiB on every device; this leaves room for the rule.
 inline constexpr size_t kTableBytes = 3584;
 
-// kVector elements in registers.
+__device__ inline float Widen(float value) { return value; }
+__device__ inline float Widen(BFloat16 value) { return value.ToFloat(); }
+__device__ inline float Widen(Float16 value) { return value.ToFloat(); }
+
+// kVector elements in registers. `words`: the array lies on 16 bytes; `count`: what is left of it.
 template <typename T>
 struct alignas(kWordBytes) Pack {
   T element[kVector];
 };
-
-__device__ inline float Widen(float value) { return value; }
-__device__ inline float Widen(BFloat16 value) { return value.ToFloat(); }
-__device__ inline float Widen(Float16 value) { return value.ToFloat(); }
 
 template <typename T>
 __device__ void LoadPack(const T* from, bool words, unsigned count, Pack<T>* pack) {
@@ -60,98 +52,100 @@ __device__ void StorePack(const Pack<T>& pack, bool words, unsigned count, T* to
   }
 }
 
-// How the fp32 master of kVector parameters is kept: in two halves...
-struct SplitWeight {
-  const BFloat16* old_weight;
-  const int16_t* old_remainder;
-  BFloat16* new_weight;
-  int16_t* new_remainder;
-
-  __device__ void Load(size_t at, bool words, unsigned count, Pack<float>* master) const {
-    Pack<BFloat16> weight;
-    Pack<int16_t> remainder;
-    LoadPack(old_weight + at, words, count, &weight);
-    LoadPack(old_remainder + at, words, count, &remainder);
+__device__ inline void LoadMaster(const SplitWeight& from, size_t at, bool words, unsigned count,
+                                  Pack<float>* master) {
+  Pack<BFloat16> weight = {};
+  Pack<int16_t> remainder = {};
+  LoadPack(from.old_weight + at, words, count, &weight);
+  LoadPack(from.old_remainder + at, words, count, &remainder);
 #pragma unroll
-    for (unsigned i = 0; i < kVector; ++i) {
-      master->element[i] =
-          __uint_as_float(JoinMasterBits({weight.element[i], remainder.element[i]}));
-    }
+  for (unsigned i = 0; i < kVector; ++i) {
+    master->element[i] = __uint_as_float(JoinMasterBits({weight.element[i], remainder.element[i]}));
   }
-  __device__ void Store(size_t at, bool words, unsigned count, const Pack<float>& master) const {
-    Pack<BFloat16> weight;
-    Pack<int16_t> remainder;
-#pragma unroll
-    for (unsigned i = 0; i < kVector; ++i) {
-      const SplitFloat split = SplitMasterBits(__float_as_uint(master.element[i]));
-      weight.element[i] = split.weight;
-      remainder.element[i] = split.remainder;
-    }
-    StorePack(weight, words, count, new_weight + at);
-    StorePack(remainder, words, count, new_remainder + at);
-  }
-  bool InWords() const { return AreWords({old_weight, old_remainder, new_weight, new_remainder}); }
-
-  static bool AreWords(std::initializer_list<const void*> arrays) {
-    for (const void* array : arrays) {
-      if (reinterpret_cast<uintptr_t>(array) % kWordBytes != 0) return false;
-    }
-    return true;
-  }
-};
-
-// ... or whole, with a 16-bit copy beside it, or none (Working is then void).
+}
 template <typename Working>
-struct MasterWeight {
-  const float* old_weight;
-  float* new_weight;
-  Working* working;
+__device__ void LoadMaster(const MasterWeight<Working>& from, size_t at, bool words,
+                           unsigned count, Pack<float>* master) {
+  LoadPack(from.old_weight + at, words, count, master);
+}
 
-  __device__ void Load(size_t at, bool words, unsigned count, Pack<float>* master) const {
-    LoadPack(old_weight + at, words, count, master);
-  }
-  __device__ void Store(size_t at, bool words, unsigned count, const Pack<float>& master) const {
-    StorePack(master, words, count, new_weight + at);
-    if constexpr (!std::is_void_v<Working>) {
-      Pack<Working> rounded;
+__device__ inline void StoreMaster(const Pack<float>& master, size_t at, bool words,
+                                   unsigned count, const SplitWeight& to) {
+  Pack<BFloat16> weight;
+  Pack<int16_t> remainder;
 #pragma unroll
-      for (unsigned i = 0; i < kVector; ++i) {
-        rounded.element[i] = Working::FromFloat(master.element[i]);
-      }
-      StorePack(rounded, words, count, working + at);
-    }
+  for (unsigned i = 0; i < kVector; ++i) {
+    const SplitFloat split = SplitMasterBits(__float_as_uint(master.element[i]));
+    weight.element[i] = split.weight;
+    remainder.element[i] = split.remainder;
   }
-  bool InWords() const { return SplitWeight::AreWords({old_weight, new_weight, working}); }
-};
-
-// One tensor of a launch. `factor` is what the rule takes per tensor (a trust ratio); 1 otherwise.
-template <class Weight, typename Gradient, int kStates>
-struct Tensor {
-  Weight weight;
-  const Gradient* gradient;
-  const float* old_state[kStates == 0 ? 1 : kStates];
-  float* new_state[kStates == 0 ? 1 : kStates];
-  uint64_t count;
-  float factor;
-
-  bool InWords() const {
-    bool words = weight.InWords() && SplitWeight::AreWords({gradient});
-    for (int s = 0; s < kStates; ++s) {
-      words = words && SplitWeight::AreWords({old_state[s], new_state[s]});
+  StorePack(weight, words, count, to.new_weight + at);
+  StorePack(remainder, words, count, to.new_remainder + at);
+}
+template <typename Working>
+__device__ void StoreMaster(const Pack<float>& master, size_t at, bool words, unsigned count,
+                            const MasterWeight<Working>& to) {
+  StorePack(master, words, count, to.new_weight + at);
+  if constexpr (!std::is_void_v<Working>) {
+    Pack<Working> rounded;
+#pragma unroll
+    for (unsigned i = 0; i < kVector; ++i) {
+      rounded.element[i] = Working::FromFloat(master.element[i]);
     }
-    return words;
+    StorePack(rounded, words, count, to.working + at);
   }
-};
+}
 
+// The tensors of one launch, in its parameters.
 template <class T>
 struct Table {
-  static constexpr unsigned kCapacity = kTableBytes / (sizeof(T) + sizeof(unsigned) + 1);
+  static constexpr unsigned kCapacity = kTableBytes / (sizeof(T) + sizeof(unsigned) + sizeof(bool));
   T tensor[kCapacity];
-  unsigned end_block[kCapacity];  // blocks of this tensor and those before it
-  bool words[kCapacity];
+  unsigned end_block[kCapacity];  // blocks of this tensor and of those before it
+  bool words[kCapacity];          // every array lies on 16 bytes
 };
 
-// `Rule` is called as rule(gradient, factor, &weight, states) with one parameter's values.
+template <class Weight, typename Gradient, int kStates>
+bool LiesOnWords(const Tensor<Weight, Gradient, kStates>& tensor) {
+  bool words = true;
+  const auto one = [&](const void* array) {
+    words = words && reinterpret_cast<uintptr_t>(array) % kWordBytes == 0;
+  };
+  const auto pair = [&](const void* old_array, const void* new_array) {
+    one(old_array);
+    one(new_array);
+  };
+  one(tensor.gradient);
+  ForEachArray(tensor.weight, pair, one);
+  for (int s = 0; s < kStates; ++s) pair(tensor.old_state[s], tensor.new_state[s]);
+  return words;
+}
+
+// Eight parameters, or the `count` that are left, from `at` on.
+template <class Rule, class Weight, typename Gradient, int kStates>
+__device__ void UpdatePack(const Tensor<Weight, Gradient, kStates>& tensor, const Rule& rule,
+                           size_t at, bool words, unsigned count) {
+  Pack<Gradient> gradient = {};
+  Pack<float> weight = {};
+  Pack<float> state[kStates == 0 ? 1 : kStates] = {};
+  LoadPack(tensor.gradient + at, words, count, &gradient);
+  LoadMaster(tensor.weight, at, words, count, &weight);
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) LoadPack(tensor.old_state[s] + at, words, count, &state[s]);
+#pragma unroll
+  for (unsigned i = 0; i < kVector; ++i) {
+    float values[kStates == 0 ? 1 : kStates];
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) values[s] = state[s].element[i];
+    rule(Widen(gradient.element[i]), tensor.factor, &weight.element[i], values);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) state[s].element[i] = values[s];
+  }
+  StoreMaster(weight, at, words, count, tensor.weight);
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) StorePack(state[s], words, count, tensor.new_state[s] + at);
+}
+
 template <class Rule, class Weight, typename Gradient, int kStates>
 __global__ void __launch_bounds__(kThreads)
     UpdateTensors(const __grid_constant__ Table<Tensor<Weight, Gradient, kStates>> table,
@@ -159,58 +153,40 @@ __global__ void __launch_bounds__(kThreads)
   unsigned t = 0;
   while (blockIdx.x >= table.end_block[t]) ++t;
   const auto& tensor = table.tensor[t];
-  const bool words = table.words[t];
   const unsigned block = blockIdx.x - (t == 0 ? 0 : table.end_block[t - 1]);
   for (unsigned v = 0; v < kVectorsPerThread; ++v) {
     const size_t at = static_cast<size_t>(block) * kBlockElements +
-                      (v * kThreads + threadIdx.x) * kVector;
+                      static_cast<size_t>(v * kThreads + threadIdx.x) * kVector;
     if (at >= tensor.count) return;
-    const unsigned count = tensor.count - at < kVector ? tensor.count - at : kVector;
-    Pack<Gradient> gradient = {};
-    Pack<float> weight = {};
-    Pack<float> state[kStates == 0 ? 1 : kStates] = {};
-    LoadPack(tensor.gradient + at, words, count, &gradient);
-    tensor.weight.Load(at, words, count, &weight);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      LoadPack(tensor.old_state[s] + at, words, count, &state[s]);
-    }
-#pragma unroll
-    for (unsigned i = 0; i < kVector; ++i) {
-      float values[kStates == 0 ? 1 : kStates];
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) values[s] = state[s].element[i];
-      rule(Widen(gradient.element[i]), tensor.factor, &weight.element[i], values);
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) state[s].element[i] = values[s];
-    }
-    tensor.weight.Store(at, words, count, weight);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      StorePack(state[s], words, count, tensor.new_state[s] + at);
-    }
+    const size_t left = tensor.count - at;
+    UpdatePack(tensor, rule, at, table.words[t],
+               left < kVector ? static_cast<unsigned>(left) : kVector);
   }
 }
 
-// Launches as often as the tensors need. kUnsupported if CUDA refuses.
-template <int kStates, class Rule, class Weight, typename Gradient>
+// Checks the tensors, then calls rule(gradient, factor, &weight, states) for every parameter, in as
+// few launches as their number allows. kUnsupported if CUDA refuses one.
+template <class Rule, class Weight, typename Gradient, int kStates>
 Status Update(const Rule& rule, const Tensor<Weight, Gradient, kStates>* tensors, size_t count,
               CudaStream stream) {
-  using OneTensor = Tensor<Weight, Gradient, kStates>;
+  using OneTable = Table<Tensor<Weight, Gradient, kStates>>;
+  if (tensors == nullptr && count != 0) return Status::kNullPointer;
+  for (size_t i = 0; i < count; ++i) {
+    if (const Status status = CheckTensor(tensors[i]); status != Status::kOk) return status;
+  }
   for (size_t next = 0; next < count;) {
-    Table<OneTensor> table;
+    OneTable table;
     unsigned blocks = 0;
     unsigned used = 0;
-    for (; next < count && used < Table<OneTensor>::kCapacity; ++next) {
+    for (; next < count && used < OneTable::kCapacity; ++next) {
       if (tensors[next].count == 0) continue;
       blocks += static_cast<unsigned>((tensors[next].count + kBlockElements - 1) / kBlockElements);
       table.tensor[used] = tensors[next];
-      table.words[used] = tensors[next].InWords();
+      table.words[used] = LiesOnWords(tensors[next]);
       table.end_block[used++] = blocks;
     }
     if (blocks == 0) continue;
-    UpdateTensors<Rule, Weight, Gradient, kStates>
-        <<<blocks, kThreads, 0, stream>>>(table, rule);
+    UpdateTensors<<<blocks, kThreads, 0, stream>>>(table, rule);
     if (cudaGetLastError() != cudaSuccess) return Status::kUnsupported;
   }
   return Status::kOk;

@@ -14,6 +14,7 @@ enum class [[nodiscard]] Status{
     kInvalidParameter,  // a hyperparameter is not finite or is out of its documented range
     kInvalidShape,      // dimensions contradict each other or are 0 where they may not be
     kUnsupported,       // valid, but this build or machine has no implementation of it
+    kCallbackFailed,    // a function given by the caller said so
 };
 
 // The name without the k, e.g. "NullPointer"; "Unknown" for a value outside the enumeration.
@@ -35,6 +36,8 @@ constexpr const char* StatusName(Status status) {
       return "InvalidShape";
     case Status::kUnsupported:
       return "Unsupported";
+    case Status::kCallbackFailed:
+      return "CallbackFailed";
   }
   return "Unknown";
 }

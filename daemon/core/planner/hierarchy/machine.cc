@@ -37,15 +37,14 @@ absl::Status ValidateMachine(const Machine& machine) {
   };
   for (const Rate& rate : rates) {
     if (!std::isfinite(rate.value) || rate.value < 0 || (rate.value == 0 && !rate.may_be_zero)) {
-      return absl::InvalidArgumentError(absl::StrCat("machine.", rate.name, " is ", rate.value,
-                                                     "; it must be finite and ",
-                                                     rate.may_be_zero ? "not negative" : "positive"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("machine.", rate.name, " is ", rate.value, "; it must be finite and ",
+                       rate.may_be_zero ? "not negative" : "positive"));
     }
   }
   if (machine.cpu_update_share > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("machine.cpu_update_share is ",
-                                                   machine.cpu_update_share,
-                                                   "; it is a share, at most 1"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "machine.cpu_update_share is ", machine.cpu_update_share, "; it is a share, at most 1"));
   }
   const bool reads = machine.disk_read_bytes_per_second > 0;
   if (reads != (machine.disk_write_bytes_per_second > 0) || (!reads && machine.disk_bytes > 0)) {
@@ -53,9 +52,9 @@ absl::Status ValidateMachine(const Machine& machine) {
         "machine: a disk needs a read speed and a write speed; without one disk_bytes must be 0");
   }
   if (machine.ranks_on_node == 0 || machine.world_size < machine.ranks_on_node) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("machine: ", machine.ranks_on_node, " ranks on the node of ",
-                     machine.world_size, " in all; 1 to world_size are possible"));
+    return absl::InvalidArgumentError(absl::StrCat("machine: ", machine.ranks_on_node,
+                                                   " ranks on the node of ", machine.world_size,
+                                                   " in all; 1 to world_size are possible"));
   }
   return absl::OkStatus();
 }

@@ -16,17 +16,20 @@ struct ReplanOptions {
   std::uint32_t departures_in_a_row = 3;
   // Steps with another access order, counted since the last plan, before planning again.
   std::uint32_t order_changes = 3;
-  // Steps after a plan in which step times and access orders are not judged. Doubles with every
-  // replan for those causes up to the most, and halves after as many quiet steps.
+  // After a plan, step times and access orders are not judged for this many steps. Doubles with
+  // every replan for those causes, up to the most, and halves after the most steps without a
+  // departure in a row.
   std::uint32_t first_backoff_steps = 8;
   std::uint32_t most_backoff_steps = 1024;
+  // What the first plan sets aside above the sampled non-model memory.
+  std::uint64_t margin_bytes = 0;
 };
 
 enum class ReplanAction : std::uint8_t { kKeep, kReplan };
 
 enum class ReplanCause : std::uint8_t {
   kNone,
-  kPeak,         // a peak above its margin: the plan is no longer safe
+  kPeak,         // a peak above the margin: the plan is no longer safe
   kAccessOrder,  // the operators use chunks in another order
   kSlower,
   kFaster,
@@ -39,19 +42,21 @@ struct ReplanVerdict {
 
 // What one step showed.
 struct StepObservation {
+  // Not judged unless positive and finite.
   double step_seconds = 0;
-  // The largest excess of non-model memory over what the plan set aside, over all moments; 0: none.
+  // By how much non-model memory rose above the first plan's sample, over all moments; 0: not.
   std::uint64_t peak_excess_bytes = 0;
   bool access_order_changed = false;
 };
 
-// A pure state machine of one rank, or of all if they feed it what they agreed on. Never
-// oscillates: a verdict of kReplan expects OnReplanned, which takes the measured time for the new
-// model, so that the same departure is never counted twice; and the back-off grows, so that
-// measurements alternating for ever cause a number of replans that grows with the logarithm of the
-// number of steps until the longest back-off, and then at most one per longest back-off.
-// A peak replans at once, whatever the back-off, but only if it exceeds every peak replanned for
-// before: margins grow, so this ends too.
+// A pure state machine of one rank, or of all if they feed it what they agreed on. After a verdict
+// of kReplan it waits for OnReplanned, and answers kKeep until then.
+//
+// It never oscillates. A replan for step times takes the measured time into the model, so that the
+// same departure does not count twice. Whatever is measured, S steps bring at most
+//   log2(most_backoff / first_backoff) + 2 + 2 S / most_backoff
+// replans for step times and access orders. A peak replans at once, and the margin at least doubles
+// each time: at most log2(largest excess) + 2 replans for peaks.
 class ReplanController {
  public:
   // INVALID_ARGUMENT naming the option. `model_seconds`: the plan's prediction.
@@ -61,30 +66,40 @@ class ReplanController {
   // One step is over. O(1).
   ReplanVerdict OnStep(const StepObservation& observation);
 
-  // A new plan is in force, predicting `model_seconds`. The measured steps calibrate it: later
-  // steps are compared with model_seconds x (measured / predicted of the last departures).
+  // A new plan is in force, predicting `model_seconds`, made with margin_bytes() set aside.
   void OnReplanned(double model_seconds);
 
   // What steps are compared with.
   double expected_seconds() const { return model_seconds_ * calibration_; }
-  // Measured over predicted; multiply predictions by it.
+  // Measured over predicted, of the departures that led to the last replan; 1 before any.
   double calibration() const { return calibration_; }
+  // What the next plan must set aside above the sample.
+  std::uint64_t margin_bytes() const { return margin_bytes_; }
   std::uint32_t backoff_steps() const { return backoff_steps_; }
 
  private:
   ReplanController(const ReplanOptions& options, double model_seconds)
       : options_(options),
         model_seconds_(model_seconds),
+        margin_bytes_(options.margin_bytes),
         backoff_steps_(options.first_backoff_steps) {}
 
-  ReplanVerdict Judge(const StepObservation& observation);
-  void CountDeparture(double step_seconds);
+  ReplanVerdict JudgeTime(double step_seconds);
+  ReplanVerdict Ask(ReplanCause cause);
 
   ReplanOptions options_;
   double model_seconds_;
   double calibration_ = 1;
+  std::uint64_t margin_bytes_;
   std::uint32_t backoff_steps_;
-  std::uint32_t quiet_until_ = 0;  // steps still not judged
+  std::uint32_t not_judged_ = 0;  // steps left
+  std::uint32_t calm_steps_ = 0;  // in a row, without a departure
+  std::uint32_t order_changes_ = 0;
+  // The departures in a row: all of one direction.
+  std::uint32_t departures_ = 0;
+  bool slower_ = false;
+  double departed_seconds_ = 0;  // their sum
+  ReplanCause asked_ = ReplanCause::kNone;
 };
 
 const char* ReplanCauseName(ReplanCause cause);

@@ -1,0 +1,234 @@
+#include <algorithm>
+
+#include "daemon/core/planner/hierarchy/price.h"
+#include "daemon/core/planner/hierarchy/update.h"
+
+namespace geminid::planner {
+namespace {
+
+double& At(ResourceSeconds& seconds, Resource resource) {
+  return seconds[static_cast<std::size_t>(resource)];
+}
+
+class Builder {
+ public:
+  explicit Builder(const Prepared& prepared)
+      : prepared_(prepared),
+        problem_(prepared.problem),
+        starts_(MomentStarts(prepared.problem.trace)),
+        last_moment_(static_cast<std::int64_t>(prepared.problem.trace.moments.size()) - 1) {}
+
+  PriceModel Build() {
+    FindUses();
+    FindHostMoment();
+    for (ChunkIndex c = 0; c < problem_.trace.chunks.size(); ++c) AddChunk(c);
+    for (std::uint32_t i = 0; i < problem_.activations.size(); ++i) AddActivation(i);
+    AddRoom();
+    AddSpills();
+    return std::move(model_);
+  }
+
+ private:
+  struct ChunkUse {
+    std::int64_t moment;
+    bool invalidates;
+  };
+
+  void FindUses() {
+    uses_.resize(problem_.trace.chunks.size());
+    const std::vector<MomentTrace>& moments = problem_.trace.moments;
+    for (std::size_t t = 0; t < moments.size(); ++t) {
+      At(model_.base, Resource::kCompute) += moments[t].compute_seconds;
+      for (const Use& use : moments[t].uses) {
+        uses_[use.chunk].push_back({static_cast<std::int64_t>(t), use.invalidates});
+      }
+    }
+  }
+
+  // When most activations are alive.
+  void FindHostMoment() {
+    Decisions kept;
+    kept.optimizer.assign(problem_.optimizer.size(), OptimizerPlace::kHost);
+    kept.activations.assign(problem_.activations.size(), ActivationPlace::kKeep);
+    activations_ = ComputeOccupancy(problem_, kept).device_activations;
+    host_moment_ =
+        std::max_element(activations_.begin(), activations_.end()) - activations_.begin();
+  }
+
+  // Adds the gaps of a chunk; returns how many loads it needs whatever is kept.
+  std::uint64_t AddGaps(ChunkIndex chunk) {
+    const std::vector<ChunkUse>& uses = uses_[chunk];
+    const Chunk& traced = problem_.trace.chunks[chunk];
+    const PlannerOptions& options = problem_.options.planner;
+    const bool changes = options.weights_change_between_iterations && !traced.frozen;
+    const std::uint64_t alignment = options.alignment_bytes;
+    // Under the policy kDevice every chunk's place is part of what is required.
+    const bool counted = options.policy == Policy::kDevice;
+    const auto bytes =
+        counted ? 0.0
+                : static_cast<double>((traced.size_bytes + alignment - 1) / alignment * alignment);
+    PricedGap gap;
+    AddTransfer(problem_.machine, static_cast<double>(traced.transfer_bytes), 0, gap.drop);
+    std::uint64_t loads = 0;
+    for (std::size_t k = 0; k < uses.size(); ++k) {
+      const bool crosses = k + 1 == uses.size();
+      const bool valued = !uses[k].invalidates && !(crosses && changes);
+      if (!valued) {
+        ++loads;
+        continue;
+      }
+      gap.span = {uses[k].moment + 1, crosses ? last_moment_ : uses[k + 1].moment - 1, bytes};
+      // Over the boundary the part at the end of the iteration stands for the whole.
+      model_.gaps.push_back(gap);
+    }
+    return loads;
+  }
+
+  void AddChunk(ChunkIndex chunk) {
+    const OptimizerItem& item = problem_.optimizer[chunk];
+    PricedItem priced;
+    priced.is_chunk = true;
+    priced.index = chunk;
+    priced.first_gap = model_.gaps.size();
+    const std::uint64_t loads = AddGaps(chunk);
+    priced.num_gaps = model_.gaps.size() - priced.first_gap;
+    const Chunk& traced = problem_.trace.chunks[chunk];
+    const auto up = static_cast<double>(loads * traced.transfer_bytes);
+    std::uint64_t gradients = 0;
+    for (const ChunkUse& use : uses_[chunk])
+      gradients += use.invalidates ? traced.gradient_bytes : 0;
+    const bool updated = prepared_.updated(chunk);
+    const auto state = static_cast<double>(item.state_bytes());
+    const auto gradient = static_cast<double>(item.gradient_bytes);
+    const double memory_rate = problem_.machine.host_memory_bytes_per_second /
+                               static_cast<double>(problem_.machine.ranks_on_node);
+
+    Option host;
+    host.place = static_cast<std::uint8_t>(OptimizerPlace::kHost);
+    host.host_bytes = state + gradient;
+    AddTransfer(problem_.machine, up, static_cast<double>(gradients), host.seconds);
+    if (updated) {
+      At(host.seconds, Resource::kHostMemory) += (2 * state + gradient) / memory_rate;
+      At(host.seconds, Resource::kCpuUpdate) =
+          CostOfUpdate(problem_.machine, item, 0, OptimizerPlace::kHost).cpu;
+    }
+    priced.options.push_back(host);
+
+    Option device;
+    device.place = static_cast<std::uint8_t>(OptimizerPlace::kDevice);
+    device.state_bytes = DeviceStateBytes(item);
+    device.spans[0] = {0, last_moment_, static_cast<double>(DeviceStateBytes(item))};
+    if (updated) {
+      At(device.seconds, Resource::kCompute) =
+          CostOfUpdate(problem_.machine, item, 0, OptimizerPlace::kDevice).device;
+    }
+    if (device.state_bytes <= prepared_.device_state_limit) priced.options.push_back(device);
+
+    if (updated) {
+      Option streamed;
+      streamed.place = static_cast<std::uint8_t>(OptimizerPlace::kStreamed);
+      streamed.host_bytes = state;
+      streamed.spans[0] = {0, last_moment_, gradient};
+      AddTransfer(problem_.machine, up + state, state, streamed.seconds);
+      At(streamed.seconds, Resource::kCompute) = At(device.seconds, Resource::kCompute);
+      priced.options.push_back(streamed);
+    }
+    model_.items.push_back(std::move(priced));
+  }
+
+  void AddActivation(std::uint32_t index) {
+    const ActivationItem& item = problem_.activations[index];
+    const OffloadWindow window = SoloWindow(problem_, starts_, item);
+    PricedItem priced;
+    priced.index = index;
+    const auto add = [&](ActivationPlace place) -> Option& {
+      Option option;
+      option.place = static_cast<std::uint8_t>(place);
+      const ActivationSpans spans = SpansOf(item, place, window);
+      for (std::size_t k = 0; k < option.spans.size(); ++k) {
+        const Span& span = spans.spans[k];
+        option.spans[k] = {span.first, span.last, static_cast<double>(span.bytes)};
+      }
+      priced.options.push_back(option);
+      return priced.options.back();
+    };
+    add(ActivationPlace::kKeep);
+    if (item.can_offload && window.gone < window.back) {
+      Option& option = add(ActivationPlace::kOffload);
+      const auto bytes = static_cast<double>(item.bytes);
+      AddTransfer(problem_.machine, bytes, bytes, option.seconds);
+      const bool alive = item.produced <= host_moment_ && host_moment_ <= item.consumed;
+      option.host_bytes = alive ? bytes : 0;
+    }
+    if (item.can_recompute) {
+      At(add(ActivationPlace::kRecompute).seconds, Resource::kCompute) = item.recompute_seconds;
+    }
+    model_.items.push_back(std::move(priced));
+  }
+
+  void AddRoom() {
+    const std::vector<MomentTrace>& moments = problem_.trace.moments;
+    const auto arena = static_cast<double>(problem_.trace.arena_bytes);
+    for (std::size_t t = 0; t < moments.size(); ++t) {
+      model_.room.push_back(arena - static_cast<double>(moments[t].workspace_bytes) -
+                            static_cast<double>(prepared_.required_bytes[t]));
+    }
+    // Where all kept activations would leave least.
+    const std::size_t count = std::min(kMaxSegments, moments.size());
+    for (std::size_t s = 0; s < count; ++s) {
+      const std::size_t end = (s + 1) * moments.size() / count;
+      std::size_t tightest = s * moments.size() / count;
+      const auto left = [&](std::size_t t) {
+        return model_.room[t] - static_cast<double>(activations_[t]);
+      };
+      for (std::size_t t = tightest; t < end; ++t) {
+        if (left(t) < left(tightest)) tightest = t;
+      }
+      model_.segments.push_back(static_cast<std::int64_t>(tightest));
+    }
+  }
+
+  void AddSpills() {
+    const Machine& machine = problem_.machine;
+    model_.host_room = static_cast<double>(machine.host_bytes);
+    if (machine.disk_read_bytes_per_second <= 0) return;
+    const auto ranks = static_cast<double>(machine.ranks_on_node);
+    for (std::size_t kind = 0; kind < model_.spills.size(); ++kind) {
+      Spill& spill = model_.spills[kind];
+      const bool writes = kind == 0;
+      At(spill.seconds_per_byte, Resource::kDiskRead) = ranks / machine.disk_read_bytes_per_second;
+      At(spill.seconds_per_byte, Resource::kDiskWrite) =
+          writes ? ranks / machine.disk_write_bytes_per_second : 0;
+      At(spill.seconds_per_byte, Resource::kHostMemory) =
+          (writes ? 2 : 1) * ranks / machine.host_memory_bytes_per_second;
+    }
+    for (ChunkIndex c = 0; c < problem_.optimizer.size(); ++c) {
+      const auto bytes = static_cast<double>(problem_.optimizer[c].state_bytes());
+      if (prepared_.updated(c)) {
+        model_.spills[0].limit_bytes += bytes;
+      } else if (prepared_.first_use[c] != kNoMoment) {
+        model_.spills[1].limit_bytes += bytes;
+      } else {
+        model_.host_room += bytes;  // never used: on disk for nothing
+      }
+    }
+    for (Spill& spill : model_.spills) {
+      spill.limit_bytes = std::min(spill.limit_bytes, static_cast<double>(machine.disk_bytes));
+    }
+  }
+
+  const Prepared& prepared_;
+  const HierarchyProblem& problem_;
+  const std::vector<double> starts_;
+  const std::int64_t last_moment_;
+  std::vector<std::vector<ChunkUse>> uses_;
+  std::vector<std::uint64_t> activations_;  // per moment, if all are kept
+  std::int64_t host_moment_ = 0;
+  PriceModel model_;
+};
+
+}  // namespace
+
+PriceModel BuildPriceModel(const Prepared& prepared) { return Builder(prepared).Build(); }
+
+}  // namespace geminid::planner

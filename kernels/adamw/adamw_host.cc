@@ -49,6 +49,7 @@ HWY_INLINE size_t UpdateLoop(D d, const AdamWCoefficients k, const OldState old_
     auto m = hn::LoadU(d, old_state.exp_avg + i);
     auto v = hn::LoadU(d, old_state.exp_avg_sq + i);
     Update(d, k, LoadFloats(d, gradient + i), w, m, v);
+    CanonicaliseState(d, w, m, v);
     StoreWeights(d, w, new_state, i);
     hn::StoreU(m, d, new_state.exp_avg + i);
     hn::StoreU(v, d, new_state.exp_avg_sq + i);
@@ -57,49 +58,86 @@ HWY_INLINE size_t UpdateLoop(D d, const AdamWCoefficients k, const OldState old_
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Streams two vectors of weights: a pair, because its 16-bit halves make one full vector, the
-// least that can be streamed.
-template <class D>
-HWY_INLINE void StreamWeights(D /* tag */, hn::Vec<D> w0, hn::Vec<D> w1, const SplitState& state,
-                              size_t i) {
+template <bool kStream, class D, typename T>
+HWY_INLINE void Put(D d, hn::Vec<D> v, T* to) {
+  if (kStream) {
+    hn::Stream(v, d, to);
+  } else {
+    hn::StoreU(v, d, to);
+  }
+}
+
+// Two vectors of weights at once: their 16-bit halves make one full vector, which is the least that
+// can be streamed, and cost one shuffle each.
+template <bool kStream, class D>
+HWY_INLINE void PutWeights(D /* tag */, hn::Vec<D> w0, hn::Vec<D> w1, const SplitState& state,
+                           size_t i) {
   const hn::RebindToUnsigned<D> du32;
   const hn::Repartition<uint16_t, D> du16;
   const hn::Repartition<int16_t, D> di16;
-  const auto bits0 = hn::BitCast(du32, w0);
-  const auto bits1 = hn::BitCast(du32, w1);
-  hn::Stream(hn::Combine(du16, RoundedUpperHalves(du32, bits1), RoundedUpperHalves(du32, bits0)),
-             du16, Bits(state.weight + i));
-  hn::Stream(hn::Combine(di16, LowerHalves(du32, bits1), LowerHalves(du32, bits0)), di16,
-             state.remainder + i);
+  const auto half = hn::Set(du32, 0x8000u);  // rounds as RoundedUpperHalves does
+  const auto upper0 = hn::BitCast(du16, hn::Add(hn::BitCast(du32, w0), half));
+  const auto upper1 = hn::BitCast(du16, hn::Add(hn::BitCast(du32, w1), half));
+  Put<kStream>(du16, hn::ConcatOdd(du16, upper1, upper0), Bits(state.weight + i));
+  Put<kStream>(di16, hn::ConcatEven(di16, hn::BitCast(di16, w1), hn::BitCast(di16, w0)),
+               state.remainder + i);
 }
-template <class D>
-HWY_INLINE void StreamWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const MasterState& state,
-                              size_t i) {
-  hn::Stream(w0, d, state.weight + i);
-  hn::Stream(w1, d, state.weight + i + hn::Lanes(d));
+template <bool kStream, class D>
+HWY_INLINE void PutWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const MasterState& state, size_t i) {
+  Put<kStream>(d, w0, state.weight + i);
+  Put<kStream>(d, w1, state.weight + i + hn::Lanes(d));
 }
 
-// As UpdateLoop, two vectors at a time; the new state at `begin` is aligned to a cache line.
-template <class D, class OldState, typename Gradient, class NewState>
-HWY_INLINE size_t StreamLoop(D d, const AdamWCoefficients k, const OldState old_state,
-                             const Gradient* gradient, const NewState new_state, size_t begin,
-                             size_t end) {
+// A cache line of the widest step: what one round of PairLoop prefetches of 16-bit arrays.
+constexpr size_t kRound = 32;
+// Hardware prefetchers stop at the ends of pages, and seven or more streams are more than they
+// follow; this is far enough ahead for one latency of memory at full bandwidth.
+constexpr size_t kPrefetchElements = 256;
+
+template <typename T>
+HWY_INLINE void PrefetchRound(const T* p) {
+  constexpr size_t kLineBytes = 64;
+  const auto* bytes = reinterpret_cast<const char*>(p + kPrefetchElements);
+  for (size_t at = 0; at < kRound * sizeof(T); at += kLineBytes) hwy::Prefetch(bytes + at);
+}
+HWY_INLINE void PrefetchWeights(const ConstSplitState& state, size_t i) {
+  PrefetchRound(state.weight + i);
+  PrefetchRound(state.remainder + i);
+}
+HWY_INLINE void PrefetchWeights(const ConstMasterState& state, size_t i) {
+  PrefetchRound(state.weight + i);
+}
+
+// As UpdateLoop, in rounds of kRound elements, two vectors at a time. To stream, the new state at
+// `begin` is aligned to a cache line.
+template <bool kStream, class D, class OldState, typename Gradient, class NewState>
+HWY_INLINE size_t PairLoop(D d, const AdamWCoefficients k, const OldState old_state,
+                           const Gradient* gradient, const NewState new_state, size_t begin,
+                           size_t end) {
   const size_t n = hn::Lanes(d);
   size_t i = begin;
-  for (; i + 2 * n <= end; i += 2 * n) {
-    auto w0 = LoadWeights(d, old_state, i);
-    auto m0 = hn::LoadU(d, old_state.exp_avg + i);
-    auto v0 = hn::LoadU(d, old_state.exp_avg_sq + i);
-    Update(d, k, LoadFloats(d, gradient + i), w0, m0, v0);
-    auto w1 = LoadWeights(d, old_state, i + n);
-    auto m1 = hn::LoadU(d, old_state.exp_avg + i + n);
-    auto v1 = hn::LoadU(d, old_state.exp_avg_sq + i + n);
-    Update(d, k, LoadFloats(d, gradient + i + n), w1, m1, v1);
-    StreamWeights(d, w0, w1, new_state, i);
-    hn::Stream(m0, d, new_state.exp_avg + i);
-    hn::Stream(m1, d, new_state.exp_avg + i + n);
-    hn::Stream(v0, d, new_state.exp_avg_sq + i);
-    hn::Stream(v1, d, new_state.exp_avg_sq + i + n);
+  while (i + kRound <= end) {
+    PrefetchWeights(old_state, i);
+    PrefetchRound(old_state.exp_avg + i);
+    PrefetchRound(old_state.exp_avg_sq + i);
+    PrefetchRound(gradient + i);
+    for (const size_t round_end = i + kRound; i < round_end; i += 2 * n) {
+      auto w0 = LoadWeights(d, old_state, i);
+      auto m0 = hn::LoadU(d, old_state.exp_avg + i);
+      auto v0 = hn::LoadU(d, old_state.exp_avg_sq + i);
+      Update(d, k, LoadFloats(d, gradient + i), w0, m0, v0);
+      auto w1 = LoadWeights(d, old_state, i + n);
+      auto m1 = hn::LoadU(d, old_state.exp_avg + i + n);
+      auto v1 = hn::LoadU(d, old_state.exp_avg_sq + i + n);
+      Update(d, k, LoadFloats(d, gradient + i + n), w1, m1, v1);
+      CanonicaliseState(d, w0, m0, v0);
+      CanonicaliseState(d, w1, m1, v1);
+      PutWeights<kStream>(d, w0, w1, new_state, i);
+      Put<kStream>(d, m0, new_state.exp_avg + i);
+      Put<kStream>(d, m1, new_state.exp_avg + i + n);
+      Put<kStream>(d, v0, new_state.exp_avg_sq + i);
+      Put<kStream>(d, v1, new_state.exp_avg_sq + i + n);
+    }
   }
   return i;
 }
@@ -110,16 +148,21 @@ template <class OldState, typename Gradient, class NewState>
 HWY_INLINE void UpdateAll(const AdamWCoefficients& k, const OldState& old_state,
                           const Gradient* gradient, const NewState& new_state, size_t count,
                           size_t stream_begin) {
-  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 16> d;
   const hn::CappedTag<float, 1> d1;
-  size_t done = UpdateLoop(d, k, old_state, gradient, new_state, 0, stream_begin);
-  done = UpdateLoop(d1, k, old_state, gradient, new_state, done, stream_begin);
+  size_t done = 0;
 #if HWY_TARGET != HWY_SCALAR
-  if (done < count) done = StreamLoop(d, k, old_state, gradient, new_state, done, count);
+  done = PairLoop<false>(d, k, old_state, gradient, new_state, done, stream_begin);
+#endif
+  done = UpdateLoop(d, k, old_state, gradient, new_state, done, stream_begin);
+  done = UpdateLoop(d1, k, old_state, gradient, new_state, done, stream_begin);
+  if (done == count) return;
+#if HWY_TARGET != HWY_SCALAR
+  done = PairLoop<true>(d, k, old_state, gradient, new_state, done, count);
 #endif
   done = UpdateLoop(d, k, old_state, gradient, new_state, done, count);
   UpdateLoop(d1, k, old_state, gradient, new_state, done, count);
-  if (stream_begin < count) hwy::FlushStream();
+  hwy::FlushStream();
 }
 
 void UpdateSplitBFloat16(const AdamWCoefficients& k, const ConstSplitState& old_state,

@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-// The update of Lanes(d) parameters. Returns the root of the new v, a NaN with any payload.
+// The update of Lanes(d) parameters, but for the NaN: any payload. Returns the root of the new v.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Update(D d, const AdamWCoefficients& k, V gradient, V& w, V& m, V& v) {
   const V g = hn::Mul(gradient, hn::Set(d, k.grad_scale));
@@ -26,10 +26,18 @@ HWY_INLINE V Update(D d, const AdamWCoefficients& k, V gradient, V& w, V& m, V& 
   const V denominator = hn::Add(hn::Mul(root, hn::Set(d, k.correction2)), hn::Set(d, k.epsilon));
   const V step = hn::Div(hn::Mul(m, hn::Set(d, k.step_size)), denominator);
   const V change = hn::Add(hn::Mul(w, hn::Set(d, k.decay_rate)), step);
-  w = CanonicalNaN(d, hn::Sub(w, change));
+  w = hn::Sub(w, change);
+  return root;
+}
+
+// Makes every NaN of a new state 0x7FC00000. A NaN in m or v is one in w too, so w alone is looked
+// at.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void CanonicaliseState(D d, V& w, V& m, V& v) {
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Eq(w, w)))) return;
+  w = CanonicalNaN(d, w);
   m = CanonicalNaN(d, m);
   v = CanonicalNaN(d, v);
-  return root;
 }
 
 }  // namespace HWY_NAMESPACE

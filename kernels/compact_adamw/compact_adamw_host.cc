@@ -109,6 +109,7 @@ HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t /* index */,
     const auto old_root = decode_root(LoadCodes(du32, from.moments.exp_avg_sq_root + i));
     auto v = hn::Mul(old_root, old_root);
     const auto new_root = Update(d, k, LoadFloats(d, gradient + i), w, m, v);
+    CanonicaliseState(d, w, m, v);
     StoreWeights(d, w, to.weights, i);
     hn::Store(m, d, avg + i);
     hn::Store(new_root, d, root + i);
@@ -159,6 +160,7 @@ HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t index,
     auto m = LoadFloats(d, from.moments.exp_avg + i);
     auto v = LoadFloats(d, from.moments.exp_avg_sq + i);
     Update(d, k, LoadFloats(d, gradient + i), w, m, v);
+    CanonicaliseState(d, w, m, v);
     StoreWeights(d, w, to.weights, i);
     const auto random = RandomLanes(du32, key, low);
     StoreRounded(d, m, hn::And(random, hn::Set(du32, 0xFFFFu)), to.moments.exp_avg + i);

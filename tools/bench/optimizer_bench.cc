@@ -1,209 +1,488 @@
-// AdamW against the memory bandwidth that the same run measures: copy and triad are what the
-// machine can do, the optimizer should be near them.
+// Kernels that are bound by memory, each against something measured in turn with it: the same loads
+// and stores without the arithmetic ("traffic"), or another form of the kernel. Ratios are medians
+// over pairs of neighbouring runs, so that a machine that slows down slows both.
 //
-//   optimizer_bench --benchmark_filter='AdamW|Copy|Triad'
+//   optimizer_bench --benchmark_filter=traffic
 //
-// Counters: bytes_per_second counts every byte read or written once, as STREAM does (a cache line
-// that an ordinary store first has to read is not counted); parameters is parameters a second;
-// bytes_per_parameter is what the form must move.
+// Counters: ratio, what the title says, larger is better; GBps, every byte read or written counted
+// once (a cache line that an ordinary store first has to read is not counted); base_GBps, the same
+// of what it is compared with; Gparam, 1e9 parameters a second; B_param, bytes per parameter.
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
-#include <cstddef>
-#include <cstdint>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "hwy/aligned_allocator.h"
+#include "hwy/targets.h"
 #include "kernels/accumulate/accumulate.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/cast/cast.h"
+#include "kernels/compact_adamw/compact_adamw.h"
+#include "kernels/norm/cast_norm.h"
 #include "kernels/norm/norm.h"
+#include "kernels/parallel/thread_pool.h"
+#include "tools/bench/memory_traffic.h"
 
 namespace geminid {
 namespace {
 
 using kernels::BFloat16;
+using kernels::Float16;
+using kernels::Granule;
 using kernels::Status;
+using kernels::ThreadPool;
 
-// Per thread: 416 MB of optimizer traffic, far beyond any cache.
-constexpr size_t kParameters = size_t{16} << 20;
+constexpr size_t kParameters = size_t{64} << 20;
+constexpr size_t kGranule = size_t{1} << 20;
+constexpr size_t kBytesPerParameter = 28;  // the most that a case has: fp32 out of place
+constexpr int kPairs = 9;
 
-// `count` elements on a cache line, with values of ordinary size: as bf16 and fp32 near 0.02.
-template <typename T>
-class Array {
+[[noreturn]] void Fail(const char* what) {
+  std::fprintf(stderr, "optimizer_bench: %s\n", what);
+  std::exit(1);
+}
+
+void Require(Status status) {
+  if (status != Status::kOk) Fail(kernels::StatusName(status));
+}
+
+// The memory of a case, filled afresh, from whose start it carves its arrays. There are two, for
+// the two that are compared; who makes a case says for which.
+class Arena {
  public:
-  explicit Array(size_t count) : storage_(hwy::AllocateAligned<T>(count)) {
-    std::memset(static_cast<void*>(storage_.get()), 0x3C, count * sizeof(T));
+  static inline int side = 0;
+
+  Arena() : base_(Base(side)) { std::memset(base_, kFill, kBytes); }
+  template <typename T>
+  T* Take(size_t count) {
+    T* const array = reinterpret_cast<T*>(base_ + used_);
+    used_ += count * sizeof(T) + kStagger;
+    if (used_ > kBytes) Fail("a case needs more memory than the arena has");
+    return array;
   }
-  T* get() const { return storage_.get(); }
 
  private:
-  hwy::AlignedFreeUniquePtr<T[]> storage_;
+  static constexpr size_t kBytes = kBytesPerParameter * kParameters + (size_t{16} << 20);
+  // Between arrays: whole cache lines, and no power of two, since arrays at a distance of one share
+  // cache sets and banks of memory and run at half the speed.
+  static constexpr size_t kStagger = 64 * 1237;
+  // As bf16 and as fp32 near 0.01: ordinary values, whatever type reads them.
+  static constexpr int kFill = 0x3C;
+
+  static uint8_t* Base(int side) {
+    static uint8_t* const bases[] = {Map(), Map()};
+    return bases[side];
+  }
+  static uint8_t* Map() {
+    void* const at =
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) Fail("no memory");
+    madvise(at, kBytes, MADV_HUGEPAGE);
+    return static_cast<uint8_t*>(at);
+  }
+  uint8_t* const base_;
+  size_t used_ = 0;
 };
 
-void Report(benchmark::State& state, size_t bytes_per_parameter) {
-  const auto parameters =
-      static_cast<double>(state.iterations()) * static_cast<double>(kParameters);
-  state.counters["bytes_per_parameter"] =
-      benchmark::Counter(static_cast<double>(bytes_per_parameter), benchmark::Counter::kAvgThreads);
-  state.counters["parameters"] = benchmark::Counter(parameters, benchmark::Counter::kIsRate);
-  state.SetBytesProcessed(
-      static_cast<int64_t>(parameters * static_cast<double>(bytes_per_parameter)));
+// Something to run over [0, kParameters), in parts.
+struct Work {
+  std::function<void(ThreadPool&)> run;
+  double bytes_per_parameter = 0;
+};
+
+// Makes its arrays in an arena, and says what it moves.
+struct Case {
+  Work work;
+  std::vector<Traffic> traffic;
+  bool streaming = false;
+};
+
+template <typename Body>
+Work Granules(Body body) {
+  return {[body](ThreadPool& pool) { pool.Run(kParameters, kGranule, body); }};
 }
 
-struct Split {
-  explicit Split(size_t count)
-      : weight(count), remainder(count), exp_avg(count), exp_avg_sq(count) {}
-  kernels::SplitState View() const {
-    return {weight.get(), remainder.get(), exp_avg.get(), exp_avg_sq.get()};
+class CaseMaker {
+ public:
+  // An array that is read and, if `writes`, written: in place, or beside itself.
+  template <typename T>
+  std::pair<T*, T*> Both(bool in_place) {
+    T* const from = arena_.Take<T>(kParameters);
+    T* const to = in_place ? from : arena_.Take<T>(kParameters);
+    Add(from, to, sizeof(T));
+    return {from, to};
   }
-  kernels::ConstSplitState ConstView() const {
-    return {weight.get(), remainder.get(), exp_avg.get(), exp_avg_sq.get()};
+  template <typename T>
+  T* Input() {
+    T* const from = arena_.Take<T>(kParameters);
+    Add(from, nullptr, sizeof(T));
+    return from;
   }
-  Array<BFloat16> weight;
-  Array<int16_t> remainder;
-  Array<float> exp_avg;
-  Array<float> exp_avg_sq;
-};
+  template <typename From, typename To>
+  std::pair<From*, To*> Conversion() {
+    From* const from = Input<From>();
+    To* const to = arena_.Take<To>(kParameters);
+    Add(nullptr, to, sizeof(To));
+    return {from, to};
+  }
+  std::pair<float*, float*> Scales(bool in_place) {  // too few to be counted
+    float* const from = arena_.Take<float>(kernels::QuantiseScaleCount(kParameters));
+    return {from, in_place ? from : arena_.Take<float>(kernels::QuantiseScaleCount(kParameters))};
+  }
+  float* Scratch() { return arena_.Take<float>(kParameters); }
 
-struct Master {
-  explicit Master(size_t count) : weight(count), exp_avg(count), exp_avg_sq(count) {}
-  kernels::MasterState View() const { return {weight.get(), exp_avg.get(), exp_avg_sq.get()}; }
-  kernels::ConstMasterState ConstView() const {
-    return {weight.get(), exp_avg.get(), exp_avg_sq.get()};
+  template <typename Body>
+  Case Make(bool streaming, Body body) {
+    Case c{Granules(body), traffic_, streaming};
+    for (const Traffic& t : traffic_) {
+      const int accesses = (t.read != nullptr) + (t.write != nullptr);
+      c.work.bytes_per_parameter += static_cast<double>(t.bytes_per_element) * accesses;
+    }
+    return c;
   }
-  Array<float> weight;
-  Array<float> exp_avg;
-  Array<float> exp_avg_sq;
-};
 
-void Require(benchmark::State& state, Status status) {
-  if (status != Status::kOk) state.SkipWithError(kernels::StatusName(status));
-}
+ private:
+  void Add(const void* read, void* write, size_t bytes) {
+    traffic_.push_back({static_cast<const uint8_t*>(read), static_cast<uint8_t*>(write), bytes});
+  }
+  Arena arena_;
+  std::vector<Traffic> traffic_;
+};
 
 const kernels::AdamWOptions kOptions = {.weight_decay = 0.1, .step = 10};
 
 template <typename Gradient>
-void AdamWSplitOutOfPlace(benchmark::State& state) {
-  const Split from(kParameters), to(kParameters);
-  const Array<Gradient> gradient(kParameters);
-  for (auto _ : state) {
-    Require(state, kernels::AdamWSplitOutOfPlace(kOptions, from.ConstView(), gradient.get(),
-                                                 kParameters, to.View()));
-  }
-  Report(state, 24 + sizeof(Gradient));
+Case Split(bool in_place) {
+  CaseMaker make;
+  const auto weight = make.Both<BFloat16>(in_place);
+  const auto remainder = make.Both<int16_t>(in_place);
+  const auto avg = make.Both<float>(in_place);
+  const auto sq = make.Both<float>(in_place);
+  const Gradient* const gradient = make.Input<Gradient>();
+  return make.Make(!in_place, [=](const Granule& g) {
+    const size_t i = g.begin, n = g.end - g.begin;
+    const kernels::SplitState to = {weight.second + i, remainder.second + i, avg.second + i,
+                                    sq.second + i};
+    if (in_place) return Require(AdamWSplitInPlace(kOptions, to, gradient + i, n));
+    const kernels::ConstSplitState from = {weight.first + i, remainder.first + i, avg.first + i,
+                                           sq.first + i};
+    Require(AdamWSplitOutOfPlace(kOptions, from, gradient + i, n, to));
+  });
 }
 
-// The new arrays are not aligned alike, so the kernel takes ordinary stores: what streaming saves.
-void AdamWSplitOutOfPlaceOrdinaryStores(benchmark::State& state) {
-  const Split from(kParameters), to(kParameters + 1);
-  const Array<BFloat16> gradient(kParameters);
-  kernels::SplitState target = to.View();
-  ++target.exp_avg;
-  for (auto _ : state) {
-    Require(state, kernels::AdamWSplitOutOfPlace(kOptions, from.ConstView(), gradient.get(),
-                                                 kParameters, target));
-  }
-  Report(state, 26);
+Case Master(bool in_place) {
+  CaseMaker make;
+  const auto weight = make.Both<float>(in_place);
+  const auto avg = make.Both<float>(in_place);
+  const auto sq = make.Both<float>(in_place);
+  const float* const gradient = make.Input<float>();
+  return make.Make(!in_place, [=](const Granule& g) {
+    const size_t i = g.begin, n = g.end - g.begin;
+    const kernels::MasterState to = {weight.second + i, avg.second + i, sq.second + i};
+    if (in_place) return Require(AdamWMasterInPlace(kOptions, to, gradient + i, n));
+    const kernels::ConstMasterState from = {weight.first + i, avg.first + i, sq.first + i};
+    Require(AdamWMasterOutOfPlace(kOptions, from, gradient + i, n, to));
+  });
 }
 
-template <typename Gradient>
-void AdamWSplitInPlace(benchmark::State& state) {
-  const Split both(kParameters);
-  const Array<Gradient> gradient(kParameters);
-  for (auto _ : state) {
-    Require(state, kernels::AdamWSplitInPlace(kOptions, both.View(), gradient.get(), kParameters));
-  }
-  Report(state, 24 + sizeof(Gradient));
+Case EightBit(bool in_place) {
+  using State = kernels::CompactState<kernels::SplitWeights, kernels::EightBitMoments>;
+  CaseMaker make;
+  const auto weight = make.Both<BFloat16>(in_place);
+  const auto remainder = make.Both<int16_t>(in_place);
+  const auto avg = make.Both<uint8_t>(in_place);
+  const auto root = make.Both<uint8_t>(in_place);
+  const auto avg_scale = make.Scales(in_place);
+  const auto root_scale = make.Scales(in_place);
+  const BFloat16* const gradient = make.Input<BFloat16>();
+  return make.Make(!in_place, [=](const Granule& g) {
+    const size_t i = g.begin, b = g.begin / kernels::kQuantiseBlock;
+    const State from = {{weight.first + i, remainder.first + i},
+                        {avg.first + i, avg_scale.first + b, root.first + i, root_scale.first + b}};
+    const State to = {
+        {weight.second + i, remainder.second + i},
+        {avg.second + i, avg_scale.second + b, root.second + i, root_scale.second + b}};
+    Require(AdamWCompact(kOptions, i, from, gradient + i, g.end - g.begin, to));
+  });
 }
 
-void AdamWMasterOutOfPlace(benchmark::State& state) {
-  const Master from(kParameters), to(kParameters);
-  const Array<float> gradient(kParameters);
-  for (auto _ : state) {
-    Require(state, kernels::AdamWMasterOutOfPlace(kOptions, from.ConstView(), gradient.get(),
-                                                  kParameters, to.View()));
-  }
-  Report(state, 28);
+Case HalfMoments(bool in_place) {
+  using State = kernels::CompactState<kernels::SplitWeights, kernels::BFloat16Moments>;
+  CaseMaker make;
+  const auto weight = make.Both<BFloat16>(in_place);
+  const auto remainder = make.Both<int16_t>(in_place);
+  const auto avg = make.Both<BFloat16>(in_place);
+  const auto sq = make.Both<BFloat16>(in_place);
+  const BFloat16* const gradient = make.Input<BFloat16>();
+  return make.Make(!in_place, [=](const Granule& g) {
+    const size_t i = g.begin;
+    const State from = {{weight.first + i, remainder.first + i}, {avg.first + i, sq.first + i}};
+    const State to = {{weight.second + i, remainder.second + i}, {avg.second + i, sq.second + i}};
+    Require(AdamWCompact(kOptions, i, from, gradient + i, g.end - g.begin, to));
+  });
 }
 
-void AdamWMasterInPlace(benchmark::State& state) {
-  const Master both(kParameters);
-  const Array<float> gradient(kParameters);
-  for (auto _ : state) {
-    Require(state, kernels::AdamWMasterInPlace(kOptions, both.View(), gradient.get(), kParameters));
-  }
-  Report(state, 28);
+// AdamW as an array library would do it: sixteen passes, temporaries in memory.
+Case Unfused() {
+  CaseMaker make;
+  const auto w = make.Both<float>(true), m = make.Both<float>(true), v = make.Both<float>(true);
+  const float* const g = make.Input<float>();
+  float *const s = make.Scratch(), *const t = make.Scratch();
+  Case c = make.Make(false, [](const Granule&) {});
+  using Pass = std::function<void(size_t, size_t)>;
+  const std::vector<Pass> passes = {
+      [=](size_t i, size_t n) { MultiplyPass(m.first + i, 0.9F, m.first + i, n); },
+      [=](size_t i, size_t n) { MultiplyPass(g + i, 0.1F, t + i, n); },
+      [=](size_t i, size_t n) { AddPass(m.first + i, t + i, m.first + i, n); },
+      [=](size_t i, size_t n) { MultiplyPass(v.first + i, 0.999F, v.first + i, n); },
+      [=](size_t i, size_t n) { MultiplyPass(g + i, g + i, t + i, n); },
+      [=](size_t i, size_t n) { MultiplyPass(t + i, 0.001F, t + i, n); },
+      [=](size_t i, size_t n) { AddPass(v.first + i, t + i, v.first + i, n); },
+      [=](size_t i, size_t n) { RootPass(v.first + i, t + i, n); },
+      [=](size_t i, size_t n) { MultiplyPass(t + i, 1.01F, t + i, n); },
+      [=](size_t i, size_t n) { AddPass(t + i, 1e-8F, t + i, n); },
+      [=](size_t i, size_t n) { MultiplyPass(m.first + i, 1e-3F, s + i, n); },
+      [=](size_t i, size_t n) { DividePass(s + i, t + i, t + i, n); },
+      [=](size_t i, size_t n) { MultiplyPass(w.first + i, 1e-4F, s + i, n); },
+      [=](size_t i, size_t n) { AddPass(s + i, t + i, t + i, n); },
+      [=](size_t i, size_t n) { SubtractPass(w.first + i, t + i, w.first + i, n); },
+  };
+  c.work.run = [passes](ThreadPool& pool) {
+    for (const Pass& pass : passes) {
+      pool.Run(kParameters, kGranule, [&](const Granule& r) { pass(r.begin, r.end - r.begin); });
+    }
+  };
+  return c;
 }
 
-// memcpy, 12 bytes in and 12 out for every parameter: the state's bytes without the arithmetic.
-void Copy(benchmark::State& state) {
-  const Array<float> from(3 * kParameters), to(3 * kParameters);
-  for (auto _ : state) {
-    std::memcpy(to.get(), from.get(), 3 * kParameters * sizeof(float));
-    benchmark::ClobberMemory();
-  }
-  Report(state, 24);
-}
-
-// STREAM's triad a = b + s c, compiled as it stands: ordinary stores.
-void Triad(benchmark::State& state) {
-  const Array<float> a(kParameters), b(kParameters), c(kParameters);
-  float* const out = a.get();
-  const float* const x = b.get();
-  const float* const y = c.get();
-  for (auto _ : state) {
-    for (size_t i = 0; i < kParameters; ++i) out[i] = x[i] + 3.0f * y[i];
-    benchmark::ClobberMemory();
-  }
-  Report(state, 12);
-}
-
-void SquareSum(benchmark::State& state) {
-  const Array<BFloat16> gradient(kParameters);
-  for (auto _ : state) {
+template <typename From, typename To>
+Case Convert(Status (*convert)(const From*, size_t, To*, kernels::SquareSum*)) {
+  CaseMaker make;
+  const auto arrays = make.Conversion<From, To>();
+  return make.Make(true, [=](const Granule& g) {
     kernels::SquareSum total;
-    Require(state, kernels::AddSquares(gradient.get(), kParameters, &total));
+    Require(convert(arrays.first + g.begin, g.end - g.begin, arrays.second + g.begin, &total));
     benchmark::DoNotOptimize(total);
-  }
-  Report(state, 2);
+  });
 }
 
-void AccumulateBFloat16(benchmark::State& state) {
-  const Array<BFloat16> gradient(kParameters);
-  const Array<float> sum(kParameters);
+template <typename T>
+Case SquareSum() {
+  CaseMaker make;
+  const T* const values = make.Input<T>();
+  return make.Make(false, [=](const Granule& g) {
+    kernels::SquareSum total;
+    Require(AddSquares(values + g.begin, g.end - g.begin, &total));
+    benchmark::DoNotOptimize(total);
+  });
+}
+
+Case Accumulate() {
+  CaseMaker make;
+  const BFloat16* const gradient = make.Input<BFloat16>();
+  const auto sum = make.Both<float>(true);
+  return make.Make(false, [=](const Granule& g) {
+    Require(kernels::Accumulate(gradient + g.begin, 0.5F, g.end - g.begin, sum.second + g.begin));
+  });
+}
+
+Work TrafficOf(const Case& c) {
+  Work work = Granules([arrays = c.traffic, streaming = c.streaming](const Granule& g) {
+    benchmark::DoNotOptimize(MoveTraffic(arrays, g.begin, g.end, streaming));
+  });
+  work.bytes_per_parameter = c.work.bytes_per_parameter;
+  return work;
+}
+
+// STREAM's triad and memcpy, by MoveTraffic's rules: two reads or one, and one write.
+Case Stream(int reads) {
+  CaseMaker make;
+  const auto both = make.Both<float>(false);
+  if (reads == 2) make.Input<float>();
+  (void)both;
+  return make.Make(true, [](const Granule&) {});
+}
+
+// The same work with the dispatch held to AVX2.
+Work OnAvx2(Work work) {
+  const auto run = work.run;
+  work.run = [run](ThreadPool& pool) {
+    const auto choose = [](int64_t targets) {
+      hwy::SetSupportedTargetsForTest(targets);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    };
+    choose(0);
+    const int64_t all = hwy::SupportedTargets();
+    choose(all & -HWY_AVX2);  // a lower bit is a better instruction set
+    run(pool);
+    choose(0);
+  };
+  return work;
+}
+
+double Seconds(const Work& work, ThreadPool& pool) {
+  const auto begin = std::chrono::steady_clock::now();
+  work.run(pool);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+enum class Per { kByte, kParameter };
+
+// Runs the two in turn. `ratio` is speed over base speed.
+void Compare(benchmark::State& state, const Work& work, const Work& base, Per per) {
+  std::unique_ptr<ThreadPool> pool;
+  Require(ThreadPool::Create({.threads = static_cast<size_t>(state.range(0)), .pin = true}, &pool));
+  Seconds(base, *pool);
+  Seconds(work, *pool);
+  std::vector<double> ratios, times, base_times;
   for (auto _ : state) {
-    Require(state, kernels::Accumulate(gradient.get(), 0.5f, kParameters, sum.get()));
+    base_times.push_back(Seconds(base, *pool));
+    times.push_back(Seconds(work, *pool));
+    state.SetIterationTime(times.back());
+    ratios.push_back(base_times.back() / times.back());
   }
-  Report(state, 10);
+  const double bytes = per == Per::kByte ? work.bytes_per_parameter / base.bytes_per_parameter : 1;
+  const double parameters = static_cast<double>(kParameters);
+  state.counters["ratio"] = Median(ratios) * bytes;
+  state.counters["GBps"] = work.bytes_per_parameter * parameters / Median(times) / 1e9;
+  state.counters["base_GBps"] = base.bytes_per_parameter * parameters / Median(base_times) / 1e9;
+  state.counters["Gparam"] = parameters / Median(times) / 1e9;
+  state.counters["B_param"] = work.bytes_per_parameter;
 }
 
-void CastToBFloat16(benchmark::State& state) {
-  const Array<float> from(kParameters);
-  const Array<BFloat16> to(kParameters);
-  for (auto _ : state) {
-    Require(state, kernels::CastToBFloat16(from.get(), kParameters, to.get()));
+template <typename Make>
+void Register(const std::string& name, Make make, Per per) {
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [make, per](benchmark::State& state) {
+                                 const auto [work, base] = make();
+                                 Compare(state, work, base, per);
+                               })
+      ->ArgName("threads")
+      ->Arg(1)
+      ->Arg(2)
+      ->Iterations(kPairs)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+template <typename MakeCase>
+void AgainstTraffic(const std::string& name, MakeCase make) {
+  Register(
+      name + "/vs_traffic",
+      [make] {
+        const Case c = make();
+        return std::pair(c.work, TrafficOf(c));
+      },
+      Per::kByte);
+}
+
+template <typename MakeCase, typename MakeBase>
+void Against(const std::string& name, MakeCase make, MakeBase base, Per per) {
+  Register(
+      name,
+      [=] {
+        Arena::side = 1;
+        const Work compared = base().work;
+        Arena::side = 0;
+        return std::pair(make().work, compared);
+      },
+      per);
+}
+
+void RegisterAll() {
+  AgainstTraffic("SplitInPlace<bf16>", [] { return Split<BFloat16>(true); });
+  AgainstTraffic("SplitInPlace<fp32>", [] { return Split<float>(true); });
+  AgainstTraffic("SplitOutOfPlace<bf16>", [] { return Split<BFloat16>(false); });
+  AgainstTraffic("SplitOutOfPlace<fp32>", [] { return Split<float>(false); });
+  AgainstTraffic("MasterInPlace", [] { return Master(true); });
+  AgainstTraffic("MasterOutOfPlace", [] { return Master(false); });
+  AgainstTraffic("EightBitInPlace", [] { return EightBit(true); });
+  AgainstTraffic("EightBitOutOfPlace", [] { return EightBit(false); });
+  AgainstTraffic("HalfMomentsInPlace", [] { return HalfMoments(true); });
+  AgainstTraffic("HalfMomentsOutOfPlace", [] { return HalfMoments(false); });
+  AgainstTraffic("NormCast<fp32,bf16>",
+                 [] { return Convert(kernels::CastToBFloat16AndAddSquares); });
+  AgainstTraffic("NormCast<fp32,fp16>",
+                 [] { return Convert(kernels::CastToFloat16AndAddSquares); });
+  AgainstTraffic("NormCast<bf16,fp32>",
+                 [] { return Convert<BFloat16, float>(kernels::CastToFloatAndAddSquares); });
+  AgainstTraffic("NormCast<fp16,fp32>",
+                 [] { return Convert<Float16, float>(kernels::CastToFloatAndAddSquares); });
+  AgainstTraffic("Norm<bf16>", [] { return SquareSum<BFloat16>(); });
+  AgainstTraffic("Norm<fp32>", [] { return SquareSum<float>(); });
+  AgainstTraffic("Accumulate<bf16>", [] { return Accumulate(); });
+
+  Against(
+      "SplitOutOfPlace/vs_in_place", [] { return Split<BFloat16>(false); },
+      [] { return Split<BFloat16>(true); }, Per::kByte);
+  Against(
+      "MasterOutOfPlace/vs_in_place", [] { return Master(false); }, [] { return Master(true); },
+      Per::kByte);
+  Against(
+      "SplitInPlace<bf16>/vs_MasterInPlace", [] { return Split<BFloat16>(true); },
+      [] { return Master(true); }, Per::kByte);
+  Against(
+      "SplitOutOfPlace<bf16>/vs_MasterOutOfPlace", [] { return Split<BFloat16>(false); },
+      [] { return Master(false); }, Per::kByte);
+  Against(
+      "MasterInPlace/vs_unfused", [] { return Master(true); }, [] { return Unfused(); },
+      Per::kParameter);
+  Against(
+      "EightBitInPlace/vs_fp32_moments", [] { return EightBit(true); },
+      [] { return Split<BFloat16>(true); }, Per::kParameter);
+  Against(
+      "EightBitOutOfPlace/vs_fp32_moments", [] { return EightBit(false); },
+      [] { return Split<BFloat16>(false); }, Per::kParameter);
+  Against(
+      "HalfMomentsInPlace/vs_fp32_moments", [] { return HalfMoments(true); },
+      [] { return Split<BFloat16>(true); }, Per::kParameter);
+
+  const auto avx2 = [](Case (*make)(bool), bool in_place) {
+    return [=] {
+      Case c = make(in_place);
+      c.work = OnAvx2(c.work);
+      return c;
+    };
+  };
+  for (const bool in_place : {true, false}) {
+    const std::string form = in_place ? "InPlace" : "OutOfPlace";
+    Against(
+        "SplitOnAvx2" + form + "/vs_best", avx2(Split<BFloat16>, in_place),
+        [=] { return Split<BFloat16>(in_place); }, Per::kByte);
+    Against(
+        "MasterOnAvx2" + form + "/vs_best", avx2(Master, in_place),
+        [=] { return Master(in_place); }, Per::kByte);
   }
-  Report(state, 6);
+  for (const int reads : {1, 2}) {
+    Register(
+        reads == 1 ? "Copy" : "Triad",
+        [=] {
+          const Work work = TrafficOf(Stream(reads));
+          return std::pair(work, work);
+        },
+        Per::kByte);
+  }
 }
-
-void OneAndTwoThreads(benchmark::internal::Benchmark* b) {
-  b->Threads(1)->Threads(2)->UseRealTime()->Unit(benchmark::kMillisecond);
-}
-
-BENCHMARK(Copy)->Apply(OneAndTwoThreads);
-BENCHMARK(Triad)->Apply(OneAndTwoThreads);
-BENCHMARK(AdamWSplitOutOfPlace<BFloat16>)->Apply(OneAndTwoThreads);
-BENCHMARK(AdamWSplitOutOfPlace<float>)->Apply(OneAndTwoThreads);
-BENCHMARK(AdamWSplitOutOfPlaceOrdinaryStores)->Apply(OneAndTwoThreads);
-BENCHMARK(AdamWSplitInPlace<BFloat16>)->Apply(OneAndTwoThreads);
-BENCHMARK(AdamWSplitInPlace<float>)->Apply(OneAndTwoThreads);
-BENCHMARK(AdamWMasterOutOfPlace)->Apply(OneAndTwoThreads);
-BENCHMARK(AdamWMasterInPlace)->Apply(OneAndTwoThreads);
-BENCHMARK(SquareSum)->Apply(OneAndTwoThreads);
-BENCHMARK(AccumulateBFloat16)->Apply(OneAndTwoThreads);
-BENCHMARK(CastToBFloat16)->Apply(OneAndTwoThreads);
 
 }  // namespace
 }  // namespace geminid
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  geminid::RegisterAll();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+}

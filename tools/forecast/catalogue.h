@@ -41,10 +41,11 @@ absl::StatusOr<Model> MakeMember(const Family& family, std::uint64_t layers, std
 // are and near where loss is least for a given size (arXiv:2001.08361, figure 5). Parameters
 // increase with `step`.
 absl::StatusOr<Model> MemberOfStep(const Family& family, std::uint64_t step);
-inline constexpr std::uint64_t kMaxFamilyStep = 1024;  // 65536 wide, 512 deep: 26 trillion
+// 22656 wide and 177 deep, 1.09e12 parameters: the next does not fit into 2^40 elements, which is
+// what one layout takes.
+inline constexpr std::uint64_t kMaxFamilyStep = 354;
 
-// The smallest member by steps with at least `parameters`, or its lesser neighbour if that is
-// nearer.
+// The member by steps whose number of parameters is nearest.
 absl::StatusOr<Model> MemberOfSize(const Family& family, std::uint64_t parameters);
 
 }  // namespace geminid::forecast

@@ -32,24 +32,40 @@ struct Forecast {
 };
 
 // Errors: INVALID_ARGUMENT. Not fitting is an answer.
-absl::StatusOr<Forecast> MakeForecast(const Model& model, const Setup& setup);
+absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job);
 
 // The same for a problem from elsewhere, such as a recorded trace. `tokens` per rank and step.
-absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const Setup& setup,
+absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const Job& job,
                                       std::uint64_t tokens);
 
 // Bytes per parameter of a tier, all ranks together.
-double BytesPerParameter(const Forecast& forecast, const Setup& setup, planner::Tier tier);
+double BytesPerParameter(const Forecast& forecast, const Job& job, planner::Tier tier);
 
-// Where the planner says what a tier lacks, the smallest single changes after which `model` fits,
-// in words: "add 12 GiB of host memory", "a disk of 40 GB", "a sequence of 512 tokens". Each was
-// tried. Empty if nothing helps alone.
-absl::StatusOr<std::vector<std::string>> WhatWouldFit(const Model& model, const Setup& setup,
-                                                      const Forecast& forecast);
+// One change after which it fits: `value` is what the number would then be, of one node.
+struct Change {
+  enum class Kind : std::uint8_t {
+    kDeviceBytes,
+    kHostBytes,
+    kDiskBytes,
+    kSequences,
+    kSequenceLength,
+    kNodes
+  };
+  Kind kind = Kind::kHostBytes;
+  std::uint64_t value = 0;
+  std::string text;  // "add 12 GiB of host memory to each node, 76 GiB in all"
+};
+const char* Name(Change::Kind kind);
+
+// The smallest change of each kind after which a forecast that does not fit would: more of what the
+// planner says is lacking, or a smaller batch, a shorter sequence, more nodes. Each was tried.
+// Empty if none helps alone.
+absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job,
+                                                 const Forecast& forecast);
 
 // The largest member of `family`, by steps of its size, that fits; NOT_FOUND if none does. Tries a
 // dozen.
-absl::StatusOr<Model> LargestThatFits(const Family& family, const Setup& setup);
+absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job);
 
 }  // namespace geminid::forecast
 

@@ -24,11 +24,12 @@ struct Model {
   std::uint64_t position_rows = 0;  // of a learned table; 0: rotary or relative positions
   std::uint64_t context = 0;        // tokens per sequence it was made for
 
-  bool gated_mlp = false;        // three matrices (SwiGLU) instead of two
-  bool norm_shift = true;        // LayerNorm has a gain and a shift; RMSNorm a gain alone
-  bool parallel_halves = false;  // attention and MLP read the same input (PaLM, GPT-NeoX, Falcon)
+  bool gated_mlp = false;  // three matrices (SwiGLU) instead of two
+  bool norm_shift = true;  // LayerNorm has a gain and a shift; RMSNorm a gain alone
+  // 1: attention and MLP read the same norm (PaLM, Falcon); they are planned one after the other.
   std::uint64_t norms_per_layer = 2;
   bool final_norm = true;
+  bool fused_qkv = true;  // one matrix for queries, keys and values
   bool qkv_bias = true;
   bool attention_output_bias = true;
   bool mlp_bias = true;

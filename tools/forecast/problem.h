@@ -26,7 +26,7 @@ enum class Activations : std::uint8_t {
 };
 
 // One job on `nodes` equal machines. Sizes are of one node.
-struct Setup {
+struct Job {
   Hardware hardware;
   std::uint32_t nodes = 1;
   std::uint32_t ranks = 1;       // of all nodes together; a multiple of `nodes`
@@ -44,17 +44,17 @@ struct Setup {
 };
 
 // INVALID_ARGUMENT naming what is wrong.
-absl::Status Validate(const Setup& setup);
+absl::Status Validate(const Job& job);
 
 // What one rank asks the planner. Chunks are those the engine would make (client/zero/layout.h), a
 // moment is one half of a layer or an end of the model, and each chunk stays on its device until
 // the gradients of all its tensors are complete (client/zero/recorder.h). The output layer's two
 // turns are one moment, as in the reference trainer. Moments last as long as their operations at
 // the achieved rate or their traffic at the rate of device memory, whichever is more.
-absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Setup& setup);
+absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
 
-// The machine of `setup` as the planner sees it from one rank.
-planner::Machine MakeMachine(const Setup& setup);
+// The machine of `job` as the planner sees it from one rank.
+planner::Machine MakeMachine(const Job& job);
 
 }  // namespace geminid::forecast
 

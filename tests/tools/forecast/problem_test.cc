@@ -1,0 +1,188 @@
+#include "tools/forecast/problem.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "tools/forecast/catalogue.h"
+
+namespace geminid::forecast {
+namespace {
+
+using planner::HierarchyProblem;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+Job A100s(std::uint32_t ranks) {
+  Job job;
+  job.hardware = *FindHardware("a100-40gb");
+  job.ranks = ranks;
+  job.host_bytes = 512 * kGiB;
+  job.batch = {.sequences = 4, .sequence_length = 1024};
+  return job;
+}
+
+HierarchyProblem Problem(const std::string& model, const Job& job) {
+  absl::StatusOr<HierarchyProblem> problem = MakeProblem(*FindModel(model), job);
+  EXPECT_TRUE(problem.ok()) << problem.status();
+  return problem.ok() ? *problem : HierarchyProblem{};
+}
+
+TEST(MakeProblem, EveryModelOfTheCatalogue_MakesAValidProblem) {
+  for (const CatalogueEntry& entry : Catalogue()) {
+    const HierarchyProblem problem = Problem(entry.model.name, A100s(8));
+    const absl::Status status = planner::ValidateTrace(problem.trace);
+    EXPECT_TRUE(status.ok()) << entry.model.name << ": " << status;
+    EXPECT_EQ(problem.trace.moments.size(), 4 * entry.model.layers + 3);
+    EXPECT_EQ(problem.optimizer.size(), problem.trace.chunks.size());
+    EXPECT_EQ(problem.activations.size(), 2 * entry.model.layers);
+  }
+}
+
+// 12 bytes of state and 2 of gradient for each parameter, cut over the ranks, and padding.
+TEST(MakeProblem, State_Is12BytesPerParameterAndLittlePadding) {
+  for (const std::uint32_t ranks : {1u, 4u, 64u}) {
+    const HierarchyProblem problem = Problem("gpt2-xl", A100s(ranks));
+    std::uint64_t parameters = 0, state = 0, gradients = 0, weights = 0;
+    for (std::size_t i = 0; i < problem.optimizer.size(); ++i) {
+      parameters += problem.optimizer[i].parameters;
+      state += problem.optimizer[i].state_bytes();
+      gradients += problem.optimizer[i].gradient_bytes;
+      weights += problem.trace.chunks[i].size_bytes;
+      EXPECT_EQ(problem.trace.chunks[i].transfer_bytes * ranks, problem.trace.chunks[i].size_bytes);
+    }
+    EXPECT_EQ(state, 12 * parameters);
+    EXPECT_EQ(gradients, 2 * parameters);
+    EXPECT_EQ(weights, 2 * parameters * ranks);
+    const double exact = static_cast<double>(CountParameters(*FindModel("gpt2-xl")));
+    EXPECT_GE(static_cast<double>(parameters) * ranks, exact);
+    EXPECT_LE(static_cast<double>(parameters) * ranks, 1.02 * exact);
+  }
+}
+
+TEST(MakeProblem, OtherOptimizers_KeepLess) {
+  Job job = A100s(2);
+  for (const auto& [optimizer, bytes] :
+       {std::pair{Optimizer::kLamb, 12u}, std::pair{Optimizer::kSgdMomentum, 8u},
+        std::pair{Optimizer::kSgd, 4u}}) {
+    job.optimizer = optimizer;
+    for (const planner::OptimizerItem& item : Problem("gpt2", job).optimizer) {
+      EXPECT_EQ(item.state_bytes(), bytes * item.parameters) << Name(optimizer);
+    }
+  }
+}
+
+// Each chunk is used in forward and backward, and turns into a gradient once, at its last use.
+TEST(MakeProblem, EveryChunk_LeavesOnceAfterItsLastUse) {
+  for (const char* name : {"gpt2", "opt-350m", "llama-7b", "palm-8b"}) {
+    const HierarchyProblem problem = Problem(name, A100s(4));
+    std::vector<int> left(problem.trace.chunks.size(), 0);
+    std::vector<int> uses(problem.trace.chunks.size(), 0);
+    for (const planner::MomentTrace& moment : problem.trace.moments) {
+      for (const planner::Use& use : moment.uses) {
+        EXPECT_EQ(left[use.chunk], 0) << name << ": used after it left";
+        ++uses[use.chunk];
+        left[use.chunk] += use.invalidates ? 1 : 0;
+      }
+    }
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      EXPECT_EQ(left[i], 1) << name << " chunk " << i;
+      EXPECT_GE(uses[i], 1) << name << " chunk " << i;
+    }
+  }
+}
+
+TEST(MakeProblem, Activations_NestAsBackwardUndoesForward) {
+  const HierarchyProblem problem = Problem("gpt2", A100s(1));
+  const std::uint32_t moments = static_cast<std::uint32_t>(problem.trace.moments.size());
+  for (const planner::ActivationItem& item : problem.activations) {
+    EXPECT_EQ(item.produced + item.consumed, moments - 1);
+    EXPECT_EQ(item.kept_bytes, 2u * 4 * 1024 * 768);
+    EXPECT_GT(item.recompute_seconds, 0);
+    EXPECT_DOUBLE_EQ(item.recompute_seconds, problem.trace.moments[item.produced].compute_seconds);
+  }
+}
+
+TEST(MakeProblem, RecomputingAlways_KeepsInputsAndTakesTheirTime) {
+  Job job = A100s(1);
+  const HierarchyProblem planned = Problem("gpt2", job);
+  job.activations = Activations::kRecompute;
+  const HierarchyProblem recomputed = Problem("gpt2", job);
+  const auto seconds = [](const HierarchyProblem& problem) {
+    double sum = 0;
+    for (const planner::MomentTrace& moment : problem.trace.moments) sum += moment.compute_seconds;
+    return sum;
+  };
+  double again = 0;
+  for (std::size_t i = 0; i < planned.activations.size(); ++i) {
+    again += planned.activations[i].recompute_seconds;
+    EXPECT_EQ(recomputed.activations[i].bytes, planned.activations[i].kept_bytes);
+    EXPECT_FALSE(recomputed.activations[i].can_recompute);
+  }
+  EXPECT_NEAR(seconds(recomputed), seconds(planned) + again, 1e-12);
+}
+
+// Large batches compute at the achieved rate: 6 N operations per token and those of attention.
+TEST(MakeProblem, StepOfALargeBatch_TakesTheTimeOfItsOperations) {
+  const Job job = A100s(1);
+  const HierarchyProblem problem = Problem("gpt2-xl", job);
+  double seconds = 0;
+  for (const planner::MomentTrace& moment : problem.trace.moments) {
+    seconds += moment.compute_seconds;
+  }
+  const double tokens = 4096;
+  const double multiplied = 12.0 * 48 * 1600 * 1600 + 50257.0 * 1600;
+  const double operations = 6 * tokens * multiplied + 7 * tokens * 1024 * 1600 * 48;
+  const double at_rate = operations / (312e12 * 0.54);
+  EXPECT_GE(seconds, at_rate);
+  EXPECT_LE(seconds, 1.05 * at_rate);  // the two moments of the embedding are bound by memory
+}
+
+TEST(MakeProblem, SameQuestion_SameTrace) {
+  const HierarchyProblem a = Problem("llama-7b", A100s(8));
+  const HierarchyProblem b = Problem("llama-7b", A100s(8));
+  EXPECT_EQ(planner::TraceHash(a.trace), planner::TraceHash(b.trace));
+}
+
+TEST(MakeMachine, NodeMemory_IsSharedByItsRanks) {
+  Job job = A100s(16);
+  job.nodes = 2;
+  job.disk_bytes = 800 * kGiB;
+  job.disk_read_bytes_per_second = 6e9;
+  job.disk_write_bytes_per_second = 4e9;
+  const planner::Machine machine = MakeMachine(job);
+  EXPECT_EQ(machine.ranks_on_node, 8u);
+  EXPECT_EQ(machine.world_size, 16u);
+  EXPECT_EQ(machine.host_bytes, 64 * kGiB);
+  EXPECT_EQ(machine.disk_bytes, 100 * kGiB);
+  EXPECT_TRUE(planner::ValidateMachine(machine).ok());
+}
+
+TEST(ValidateSetup, WhatIsWrong_IsNamed) {
+  const auto error = [](auto change) {
+    Job job = A100s(4);
+    change(&job);
+    return std::string(Validate(job).message());
+  };
+  EXPECT_THAT(error([](Job* s) { s->nodes = 3; }), HasSubstr("4 ranks on 3 nodes"));
+  EXPECT_THAT(error([](Job* s) { s->ranks = 0; }), HasSubstr("0 ranks"));
+  EXPECT_THAT(error([](Job* s) { s->batch.sequences = 0; }), HasSubstr("0 sequences"));
+  EXPECT_THAT(error([](Job* s) { s->hardware.flops = 0; }), HasSubstr("compute rate is 0"));
+  EXPECT_THAT(error([](Job* s) { s->hardware.device_bytes = kGiB / 2; }),
+              HasSubstr("nothing is left"));
+  EXPECT_THAT(error([](Job* s) { s->disk_bytes = 1; }), HasSubstr("read rate of the disk"));
+}
+
+TEST(ParseOptimizer, Names_AreReadBackAndOthersRefused) {
+  for (const Optimizer optimizer :
+       {Optimizer::kAdamW, Optimizer::kLamb, Optimizer::kSgdMomentum, Optimizer::kSgd}) {
+    EXPECT_EQ(*ParseOptimizer(Name(optimizer)), optimizer);
+  }
+  EXPECT_THAT(std::string(ParseOptimizer("adam8").status().message()), HasSubstr("adamw"));
+}
+
+}  // namespace
+}  // namespace geminid::forecast

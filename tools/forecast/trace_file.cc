@@ -1,0 +1,209 @@
+#include "tools/forecast/trace_file.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/service/plan_messages.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::forecast {
+namespace {
+
+constexpr std::size_t kDescriptionMax = 256;
+constexpr std::uint32_t kWorldMax = 1 << 20;
+constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 40;
+
+absl::Status Wrong(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+v1::Trace ToMessage(const planner::Trace& trace) {
+  v1::Trace message;
+  message.set_arena_bytes(trace.arena_bytes);
+  for (const planner::Chunk& chunk : trace.chunks) {
+    v1::TraceChunk* to = message.add_chunks();
+    to->set_chunk(static_cast<std::uint32_t>(chunk.id));
+    to->set_device_bytes(chunk.size_bytes);
+    to->set_transfer_bytes(chunk.transfer_bytes);
+    to->set_gradient_bytes(chunk.gradient_bytes);
+    to->set_frozen(chunk.frozen);
+  }
+  for (const planner::MomentTrace& moment : trace.moments) {
+    v1::TraceMoment* to = message.add_moments();
+    for (const planner::Use& use : moment.uses) {
+      v1::TraceUse* used = to->add_uses();
+      used->set_index(use.chunk);
+      used->set_invalidates(use.invalidates);
+    }
+    to->set_workspace_bytes(moment.workspace_bytes);
+    to->set_compute_seconds(moment.compute_seconds);
+  }
+  v1::LinkModel* link = message.mutable_link();
+  link->set_host_to_device_bytes_per_second(trace.link.h2d_bytes_per_second);
+  link->set_device_to_host_bytes_per_second(trace.link.d2h_bytes_per_second);
+  link->set_latency_seconds(trace.link.latency_seconds);
+  link->set_both_directions_share(trace.link.both_directions_share);
+  link->set_uplink_bytes_per_second(trace.link.uplink_bytes_per_second);
+  link->set_ranks_per_uplink(trace.link.ranks_per_uplink);
+  return message;
+}
+
+absl::Status CheckHead(const v1::TraceFile& message) {
+  if (message.format_version() != kTraceFileVersion) {
+    return Wrong(absl::StrCat("format_version is ", message.format_version(),
+                              "; this program reads version ", kTraceFileVersion));
+  }
+  if (message.description().size() > kDescriptionMax) {
+    return Wrong(absl::StrCat("description has ", message.description().size(), " bytes; at most ",
+                              kDescriptionMax, " are read"));
+  }
+  if (message.world_size() < 1 || message.world_size() > kWorldMax) {
+    return Wrong(
+        absl::StrCat("world_size is ", message.world_size(), "; it must be from 1 to ", kWorldMax));
+  }
+  if (message.ranks_on_node() < 1 || message.ranks_on_node() > message.world_size()) {
+    return Wrong(absl::StrCat("ranks_on_node is ", message.ranks_on_node(),
+                              "; it must be from 1 to world_size, ", message.world_size()));
+  }
+  if (message.tokens() > kTokensMax) {
+    return Wrong(
+        absl::StrCat("tokens is ", message.tokens(), "; at most ", kTokensMax, " are read"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptimizer(const v1::TraceFile& message) {
+  const int count = message.optimizer_size();
+  if (count != 0 && count != message.trace().chunks_size()) {
+    return Wrong(absl::StrCat("optimizer has ", count, " items for ", message.trace().chunks_size(),
+                              " chunks; it must have one per chunk, or none"));
+  }
+  for (int i = 0; i < count; ++i) {
+    const v1::TraceOptimizerItem& item = message.optimizer(i);
+    for (const std::uint64_t bytes :
+         {item.parameters(), item.weight_bytes(), item.remainder_bytes(), item.moment_bytes(),
+          item.gradient_bytes()}) {
+      if (bytes > planner::kMaxChunkBytes) {
+        return Wrong(absl::StrCat("optimizer[", i, "] has a field of ", bytes, "; at most ",
+                                  planner::kMaxChunkBytes, " is possible"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckActivation(const v1::TraceFile& message, int i) {
+  const v1::TraceActivation& item = message.activations(i);
+  const std::string name = absl::StrCat("activations[", i, "]");
+  const std::uint32_t moments = static_cast<std::uint32_t>(message.trace().moments_size());
+  if (item.produced() >= item.consumed() || item.consumed() >= moments) {
+    return Wrong(absl::StrCat(name, " is produced at moment ", item.produced(), " and consumed at ",
+                              item.consumed(), " of ", moments,
+                              "; it must be produced first, and both within the trace"));
+  }
+  if (item.bytes() > planner::kMaxChunkBytes || item.kept_bytes() > item.bytes()) {
+    return Wrong(absl::StrCat(name, " has ", item.bytes(), " bytes and keeps ", item.kept_bytes(),
+                              "; at most ", planner::kMaxChunkBytes,
+                              " are possible, of which at most all are kept"));
+  }
+  if (!std::isfinite(item.recompute_seconds()) || item.recompute_seconds() < 0) {
+    return Wrong(absl::StrCat(name, ".recompute_seconds is ", item.recompute_seconds(),
+                              "; it must be a time and not negative"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckActivations(const v1::TraceFile& message) {
+  if (static_cast<std::uint64_t>(message.activations_size()) > planner::kMaxMoments) {
+    return Wrong(absl::StrCat("there are ", message.activations_size(), " activations; at most ",
+                              planner::kMaxMoments, " are read"));
+  }
+  for (int i = 0; i < message.activations_size(); ++i) {
+    GEMINID_RETURN_IF_ERROR(CheckActivation(message, i));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+v1::TraceFile ToMessage(const RecordedTrace& recorded) {
+  v1::TraceFile message;
+  message.set_format_version(kTraceFileVersion);
+  message.set_description(recorded.description);
+  message.set_world_size(recorded.world_size);
+  message.set_ranks_on_node(recorded.ranks_on_node);
+  message.set_tokens(recorded.tokens);
+  *message.mutable_trace() = ToMessage(recorded.trace);
+  for (const planner::OptimizerItem& item : recorded.optimizer) {
+    v1::TraceOptimizerItem* to = message.add_optimizer();
+    to->set_parameters(item.parameters);
+    to->set_weight_bytes(item.weight_bytes);
+    to->set_remainder_bytes(item.remainder_bytes);
+    to->set_moment_bytes(item.moment_bytes);
+    to->set_gradient_bytes(item.gradient_bytes);
+  }
+  for (const planner::ActivationItem& item : recorded.activations) {
+    v1::TraceActivation* to = message.add_activations();
+    to->set_id(item.id);
+    to->set_bytes(item.bytes);
+    to->set_produced(item.produced);
+    to->set_consumed(item.consumed);
+    to->set_recompute_seconds(item.recompute_seconds);
+    to->set_kept_bytes(item.kept_bytes);
+    to->set_can_recompute(item.can_recompute);
+    to->set_can_offload(item.can_offload);
+  }
+  return message;
+}
+
+absl::StatusOr<RecordedTrace> FromMessage(const v1::TraceFile& message) {
+  GEMINID_RETURN_IF_ERROR(CheckHead(message));
+  RecordedTrace recorded;
+  recorded.description = message.description();
+  recorded.world_size = message.world_size();
+  recorded.ranks_on_node = message.ranks_on_node();
+  recorded.tokens = message.tokens();
+  recorded.trace = service::FromMessage(message.trace());
+  GEMINID_RETURN_IF_ERROR(planner::ValidateTrace(recorded.trace));
+  GEMINID_RETURN_IF_ERROR(CheckOptimizer(message));
+  GEMINID_RETURN_IF_ERROR(CheckActivations(message));
+  for (const v1::TraceOptimizerItem& item : message.optimizer()) {
+    recorded.optimizer.push_back({.parameters = item.parameters(),
+                                  .weight_bytes = item.weight_bytes(),
+                                  .remainder_bytes = item.remainder_bytes(),
+                                  .moment_bytes = item.moment_bytes(),
+                                  .gradient_bytes = item.gradient_bytes()});
+  }
+  for (const v1::TraceActivation& item : message.activations()) {
+    recorded.activations.push_back({.id = item.id(),
+                                    .bytes = item.bytes(),
+                                    .produced = item.produced(),
+                                    .consumed = item.consumed(),
+                                    .recompute_seconds = item.recompute_seconds(),
+                                    .kept_bytes = item.kept_bytes(),
+                                    .can_recompute = item.can_recompute(),
+                                    .can_offload = item.can_offload()});
+  }
+  return recorded;
+}
+
+std::vector<planner::OptimizerItem> DefaultOptimizer(const planner::Trace& trace,
+                                                     std::uint32_t world_size,
+                                                     std::uint64_t moment_bytes_per_parameter) {
+  constexpr std::uint64_t kWeightBytes = 2;
+  std::vector<planner::OptimizerItem> items;
+  for (const planner::Chunk& chunk : trace.chunks) {
+    // With the state on the device nothing is transferred; the shard is as large all the same.
+    const std::uint64_t shard_bytes =
+        chunk.transfer_bytes > 0 ? chunk.transfer_bytes : chunk.size_bytes / world_size;
+    const std::uint64_t parameters = shard_bytes / kWeightBytes;
+    planner::OptimizerItem& item = items.emplace_back();
+    item.weight_bytes = parameters * kWeightBytes;
+    if (chunk.frozen) continue;
+    item.parameters = parameters;
+    item.remainder_bytes = parameters * kWeightBytes;
+    item.moment_bytes = parameters * moment_bytes_per_parameter;
+    item.gradient_bytes = parameters * kWeightBytes;
+  }
+  return items;
+}
+
+}  // namespace geminid::forecast

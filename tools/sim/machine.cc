@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 
@@ -13,41 +14,7 @@ namespace {
 constexpr int kMaxNodes = 4096;
 constexpr int kMaxRanksPerNode = 64;
 constexpr int kMaxMicroBatches = 4096;
-
-absl::Status CheckSpeeds(const Machine& machine) {
-  const struct {
-    const char* name;
-    double value;
-  } numbers[] = {
-      {"up_bytes_per_second", machine.up_bytes_per_second},
-      {"down_bytes_per_second", machine.down_bytes_per_second},
-      {"both_bytes_per_second", machine.both_bytes_per_second},
-      {"link_latency_seconds", machine.link_latency_seconds},
-      {"root_bytes_per_second", machine.root_bytes_per_second},
-      {"host_bytes_per_second", machine.host_bytes_per_second},
-      {"inside_node.latency_seconds", machine.inside_node.latency_seconds},
-      {"inside_node.bytes_per_second", machine.inside_node.bytes_per_second},
-      {"between_nodes.latency_seconds", machine.between_nodes.latency_seconds},
-      {"between_nodes.bytes_per_second", machine.between_nodes.bytes_per_second},
-      {"update_parameters_per_second", machine.update_parameters_per_second},
-      {"update_host_bytes_per_parameter", machine.update_host_bytes_per_parameter},
-      {"device_update_parameters_per_second", machine.device_update_parameters_per_second},
-      {"measure_bytes_per_second", machine.measure_bytes_per_second},
-      {"disk_read_bytes_per_second", machine.disk_read_bytes_per_second},
-      {"disk_write_bytes_per_second", machine.disk_write_bytes_per_second},
-      {"processor_copy_bytes_per_second", machine.processor_copy_bytes_per_second},
-      {"request_seconds", machine.request_seconds},
-      {"compute_noise", machine.compute_noise},
-      {"update_noise", machine.update_noise},
-  };
-  for (const auto& number : numbers) {
-    if (!std::isfinite(number.value) || number.value < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(number.name, " is ", number.value, "; it must be 0 or more"));
-    }
-  }
-  return absl::OkStatus();
-}
+constexpr double kLargestValue = 1e18;
 
 double RingSeconds(const CollectiveModel& model, int ranks, uint64_t bytes) {
   const double rounds = ranks - 1;
@@ -58,10 +25,76 @@ double RingSeconds(const CollectiveModel& model, int ranks, uint64_t bytes) {
 
 }  // namespace
 
+const std::vector<MachineField>& MachineFields() {
+#define GEMINID_FIELD(field, whole)                                            \
+  MachineField {                                                               \
+#field, [](const Machine& m) { return static_cast<double>(m.field); },       \
+        [](Machine* m, double value) {                                           \
+          m->field = static_cast<std::remove_reference_t<decltype(m->field)>>(value); \
+        },                                                                       \
+        whole \
+  }
+  static const std::vector<MachineField> fields = {
+      GEMINID_FIELD(nodes, true),
+      GEMINID_FIELD(ranks_per_node, true),
+      GEMINID_FIELD(ranks_per_root, true),
+      GEMINID_FIELD(up_bytes_per_second, false),
+      GEMINID_FIELD(down_bytes_per_second, false),
+      GEMINID_FIELD(both_bytes_per_second, false),
+      GEMINID_FIELD(link_latency_seconds, false),
+      GEMINID_FIELD(root_bytes_per_second, false),
+      GEMINID_FIELD(host_bytes_per_second, false),
+      GEMINID_FIELD(inside_node.latency_seconds, false),
+      GEMINID_FIELD(inside_node.bytes_per_second, false),
+      GEMINID_FIELD(between_nodes.latency_seconds, false),
+      GEMINID_FIELD(between_nodes.bytes_per_second, false),
+      GEMINID_FIELD(update_parameters_per_second, false),
+      GEMINID_FIELD(update_host_bytes_per_parameter, false),
+      GEMINID_FIELD(device_update_parameters_per_second, false),
+      GEMINID_FIELD(measure_bytes_per_second, false),
+      GEMINID_FIELD(disk_read_bytes_per_second, false),
+      GEMINID_FIELD(disk_write_bytes_per_second, false),
+      GEMINID_FIELD(processor_copy_bytes_per_second, false),
+      GEMINID_FIELD(request_seconds, false),
+      GEMINID_FIELD(compute_noise, false),
+      GEMINID_FIELD(update_noise, false),
+      GEMINID_FIELD(processors, true),
+      GEMINID_FIELD(host_bytes, true),
+  };
+#undef GEMINID_FIELD
+  return fields;
+}
+
+absl::Status SetField(const std::string& name, double value, Machine* machine) {
+  std::string known;
+  for (const MachineField& field : MachineFields()) {
+    absl::StrAppend(&known, known.empty() ? "" : ", ", field.name);
+    if (name != field.name) continue;
+    if (!std::isfinite(value) || value < 0 || value > kLargestValue ||
+        (field.whole && value != std::floor(value))) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; it must be a ",
+                                                     field.whole ? "whole " : "",
+                                                     "number from 0 to 1e18"));
+    }
+    field.set(machine, value);
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(absl::StrCat("a machine has no '", name, "'; it has: ", known));
+}
+
 void TakeLinks(const planner::LinkModel& links, Machine* machine) {
   machine->up_bytes_per_second = links.h2d_bytes_per_second;
   machine->down_bytes_per_second = links.d2h_bytes_per_second;
   machine->link_latency_seconds = links.latency_seconds;
+  // The planner says what each direction keeps, here it is what both have together.
+  machine->both_bytes_per_second =
+      links.both_directions_share < 1
+          ? links.both_directions_share * (links.h2d_bytes_per_second + links.d2h_bytes_per_second)
+          : 0;
+  if (links.uplink_bytes_per_second > 0 && links.ranks_per_uplink > 1) {
+    machine->ranks_per_root = static_cast<int>(links.ranks_per_uplink);
+    machine->root_bytes_per_second = links.uplink_bytes_per_second;
+  }
 }
 
 absl::Status Validate(const Machine& machine) {
@@ -74,7 +107,12 @@ absl::Status Validate(const Machine& machine) {
   status.Update(in_range("ranks_per_node", machine.ranks_per_node, 1, kMaxRanksPerNode));
   status.Update(in_range("ranks_per_root", machine.ranks_per_root, 0, kMaxRanksPerNode));
   status.Update(in_range("processors", machine.processors, 0, 1 << 16));
-  status.Update(CheckSpeeds(machine));
+  for (const MachineField& field : MachineFields()) {
+    const double value = field.get(machine);
+    if (std::isfinite(value) && value >= 0) continue;
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat(field.name, " is ", value, "; it must be 0 or more")));
+  }
   if (!status.ok()) return status;
   if (machine.up_bytes_per_second == 0 || machine.down_bytes_per_second == 0) {
     return absl::InvalidArgumentError("a link needs a speed in both directions");

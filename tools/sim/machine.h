@@ -3,6 +3,7 @@
 #define GEMINID_TOOLS_SIM_MACHINE_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -59,6 +60,19 @@ struct Machine {
 
   int world_size() const { return nodes * ranks_per_node; }
 };
+
+// A number of a machine by its name: what files and flags set, and what Validate checks.
+struct MachineField {
+  const char* name;  // as above, of collectives "inside_node.latency_seconds"
+  double (*get)(const Machine&);
+  void (*set)(Machine*, double);
+  bool whole;  // takes whole numbers only
+};
+const std::vector<MachineField>& MachineFields();
+
+// NOT_FOUND naming the fields there are; INVALID_ARGUMENT for a value that is not a number, is
+// negative, or is not whole where it must be.
+absl::Status SetField(const std::string& name, double value, Machine* machine);
 
 // Sets the speeds of the links to those of the trace.
 void TakeLinks(const planner::LinkModel& links, Machine* machine);

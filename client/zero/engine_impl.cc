@@ -86,6 +86,15 @@ absl::Status EngineImpl::CheckArguments() const {
     return absl::InvalidArgumentError(
         "AdamW needs 0 <= beta < 1, epsilon > 0 and weight_decay >= 0, all finite");
   }
+  if (!(options_.state_share >= 0 && options_.state_share <= 1)) {
+    return absl::InvalidArgumentError("state_share must be from 0 to 1");
+  }
+  if (options_.placement == Placement::kDevice &&
+      options_.state_placement == StatePlacement::kHost) {
+    return absl::InvalidArgumentError(
+        "with placement device the optimizer's state is on the device too; use state placement "
+        "auto or device, or placement auto");
+  }
   std::set<std::string> names;
   for (const Parameter& parameter : parameters_) {
     if (ElementsOf(parameter) == 0) {
@@ -113,7 +122,8 @@ absl::Status EngineImpl::Start() {
       StateStore::Create(session_, layout_,
                          {.data_type = options_.data_type,
                           .accumulate = options_.accumulate > 1,
-                          .on_device = options_.placement == Placement::kDevice});
+                          .on_device = options_.placement == Placement::kDevice ||
+                                       options_.state_placement == StatePlacement::kDevice});
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
   plan_base_bytes_ = store_->device_bytes();
@@ -303,6 +313,10 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   Statistics statistics;
   statistics.parameters = layout_.used_elements;
   statistics.model_state_bytes = store_->model_state_bytes();
+  statistics.device_state_bytes = store_->device_bytes();
+  for (uint32_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
+    statistics.state_chunks_on_device += store_->on_device(chunk) ? 1 : 0;
+  }
   absl::StatusOr<uint64_t> host_bytes = session_->HostBytes();
   if (!host_bytes.ok()) return host_bytes.status();
   statistics.host_bytes = *host_bytes;

@@ -14,6 +14,7 @@
 #include "client/zero/layout.h"
 #include "client/zero/mover.h"
 #include "client/zero/recorder.h"
+#include "client/zero/state_placement.h"
 #include "client/zero/state_store.h"
 #include "client/zero/tensor_states.h"
 #include "client/zero/updater.h"
@@ -92,7 +93,13 @@ class EngineImpl final : public Engine {
 
   // engine_plan.cc: from the sample to the plan
   absl::Status MakePlanFromSample();
-  absl::Status MoveStateIfEverythingFits(Trace* trace);
+  StatePlacementProblem MakeStatePlacementProblem(const Trace& trace) const;
+  uint64_t StateBudgetBytes(const StatePlacementProblem& problem) const;
+  absl::StatusOr<size_t> CountStateOnDevice(const StatePlacementProblem& problem);
+  absl::Status PlaceState(Trace* trace);
+  absl::StatusOr<Plan> RequestPlan(const Trace& trace);
+  absl::Status MoveStateToDevice(std::span<const uint32_t> chunks);
+  std::vector<uint32_t> FirstUseOrder() const;
   void SetUpdateOrder();
   absl::StatusOr<Trace> MakeTrace();
   absl::Status AgreeOnTrace(Trace* trace);
@@ -135,6 +142,7 @@ class EngineImpl final : public Engine {
   std::vector<uint64_t> planned_workspace_bytes_;      // by moment
   std::vector<std::vector<uint32_t>> planned_chunks_;  // by moment
   std::vector<bool> resident_at_start_;                // by chunk
+  bool state_placed_ = false;                          // once, before the first plan
   uint64_t plan_base_bytes_ = 0;                       // plan offsets begin here in the arena
   std::vector<uint32_t> update_order_;
   uint64_t plans_made_ = 0;

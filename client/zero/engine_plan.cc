@@ -13,6 +13,9 @@ namespace {
 // A reduced chunk leaves during the operator after the one that completed its gradient.
 constexpr uint32_t kDrainMoments = 1;
 
+// Of the margin: the rest is for weights that stay, and for activations that grow.
+constexpr double kAutoStateShare = 0.5;
+
 PlacementPolicy ToPolicy(Placement placement) {
   switch (placement) {
     case Placement::kDevice:
@@ -39,8 +42,8 @@ absl::StatusOr<Trace> EngineImpl::MakeTrace() {
     traced.chunk = gathered_[c];
     traced.device_bytes = RoundUpToExtent(chunk.elements * element_bytes());
     const uint64_t shard_bytes = chunk.elements / world * element_bytes();
-    traced.transfer_bytes = store_->on_device() ? 0 : shard_bytes;
-    traced.gradient_bytes = store_->on_device() || !chunk.trainable ? 0 : shard_bytes;
+    traced.transfer_bytes = store_->on_device(c) ? 0 : shard_bytes;
+    traced.gradient_bytes = store_->on_device(c) || !chunk.trainable ? 0 : shard_bytes;
     traced.frozen = !chunk.trainable;
     trace.chunks.push_back(traced);
   }
@@ -111,41 +114,88 @@ absl::Status EngineImpl::AgreeOnTrace(Trace* trace) {
   return absl::OkStatus();
 }
 
-// With room for the state, every gathered chunk and the activations, nothing needs to cross the
-// link at all. Decided on what all ranks agreed on, so all decide alike.
-absl::Status EngineImpl::MoveStateIfEverythingFits(Trace* trace) {
-  if (options_.placement != Placement::kAuto || store_->on_device()) return absl::OkStatus();
-  uint64_t needed = store_->device_bytes_needed();
-  for (const TraceChunk& chunk : trace->chunks) needed += chunk.device_bytes;
-  uint64_t workspace = 0;
-  for (const TraceMoment& moment : trace->moments) {
-    workspace = std::max(workspace, moment.workspace_bytes);
-  }
-  if (needed + workspace > trace->arena_bytes) return absl::OkStatus();
-  if (absl::Status status = updater_->WaitIdle(); !status.ok()) return status;
-  if (absl::Status status = store_->MoveToDevice(); !status.ok()) return status;
-  plan_base_bytes_ = store_->device_bytes();
-  meter_.AddModel(static_cast<int64_t>(plan_base_bytes_));
-  trace->arena_bytes -= plan_base_bytes_;
-  for (TraceChunk& chunk : trace->chunks) {
-    chunk.transfer_bytes = 0;
-    chunk.gradient_bytes = 0;
-  }
-  return absl::OkStatus();
-}
-
 // The order of the next forward pass, then what no operator uses.
-void EngineImpl::SetUpdateOrder() {
+std::vector<uint32_t> EngineImpl::FirstUseOrder() const {
   std::vector<uint32_t> order = recorder_.FirstUseOrder();
   std::vector<bool> listed(chunks_.size(), false);
   for (uint32_t chunk : order) listed[chunk] = true;
   for (uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     if (!listed[chunk]) order.push_back(chunk);
   }
-  update_order_.clear();
-  for (uint32_t chunk : order) {
-    if (layout_.chunks[chunk].trainable) update_order_.push_back(chunk);
+  return order;
+}
+
+void EngineImpl::SetUpdateOrder() {
+  update_order_ = FirstUseOrder();
+  std::erase_if(update_order_, [this](uint32_t chunk) { return !layout_.chunks[chunk].trainable; });
+}
+
+// --- where the optimizer's state lives -----------------------------------------------------------
+
+StatePlacementProblem EngineImpl::MakeStatePlacementProblem(const Trace& trace) const {
+  StatePlacementProblem problem;
+  problem.trace = trace;
+  problem.order = FirstUseOrder();
+  for (uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    problem.state_bytes.push_back(store_->device_bytes_of(chunk));
   }
+  problem.spare_bytes = store_->device_spare_bytes();
+  return problem;
+}
+
+uint64_t EngineImpl::StateBudgetBytes(const StatePlacementProblem& problem) const {
+  const double share =
+      options_.state_placement == StatePlacement::kAuto ? kAutoStateShare : options_.state_share;
+  const uint64_t margin = MarginBytes(problem.trace, kDrainMoments);
+  return static_cast<uint64_t>(share * static_cast<double>(margin));
+}
+
+absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace) {
+  PlanRequest request;
+  request.policy = ToPolicy(options_.placement);
+  request.drain_moments = kDrainMoments;
+  request.max_lookahead_moments = static_cast<uint32_t>(options_.max_lookahead_moments);
+  return session_->MakePlan(trace, request);
+}
+
+absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
+  if (chunks.empty()) return absl::OkStatus();
+  if (absl::Status status = updater_->WaitIdle(); !status.ok()) return status;
+  if (absl::Status status = store_->MoveToDevice(chunks); !status.ok()) return status;
+  plan_base_bytes_ = store_->device_bytes();
+  meter_.AddModel(static_cast<int64_t>(plan_base_bytes_));
+  return absl::OkStatus();
+}
+
+// Decided on what all ranks agreed on, so all decide alike: a plan is a pure function of the trace.
+absl::StatusOr<size_t> EngineImpl::CountStateOnDevice(const StatePlacementProblem& problem) {
+  const bool automatic = options_.state_placement == StatePlacement::kAuto;
+  if (automatic && EverythingFits(problem)) return problem.order.size();
+  size_t count = 0;
+  std::optional<Plan> best;
+  for (size_t candidate : CandidateCounts(CountThatFits(problem, StateBudgetBytes(problem)))) {
+    absl::StatusOr<Plan> plan = RequestPlan(WithStateOnDevice(problem, candidate));
+    if (absl::IsResourceExhausted(plan.status()) && candidate > 0) break;
+    if (!plan.ok()) return plan.status();
+    if (automatic && best.has_value() && !IsBetter(*plan, *best)) continue;
+    best = *std::move(plan);
+    count = candidate;
+  }
+  return count;
+}
+
+// Once, before the first plan in force. The last plan asked for is the one taken, so that it is the
+// one that the daemon explains.
+absl::Status EngineImpl::PlaceState(Trace* trace) {
+  const bool movable = options_.placement == Placement::kAuto &&
+                       options_.state_placement != StatePlacement::kHost &&
+                       !store_->any_on_device();
+  if (std::exchange(state_placed_, true) || !movable) return absl::OkStatus();
+  const StatePlacementProblem problem = MakeStatePlacementProblem(*trace);
+  absl::StatusOr<size_t> count = CountStateOnDevice(problem);
+  if (!count.ok()) return count.status();
+  *trace = WithStateOnDevice(problem, *count);
+  return MoveStateToDevice(std::span(problem.order).first(*count));
 }
 
 absl::Status EngineImpl::MakePlanFromSample() {
@@ -153,12 +203,8 @@ absl::Status EngineImpl::MakePlanFromSample() {
   absl::StatusOr<Trace> trace = MakeTrace();
   if (!trace.ok()) return trace.status();
   if (absl::Status status = AgreeOnTrace(&*trace); !status.ok()) return status;
-  if (absl::Status status = MoveStateIfEverythingFits(&*trace); !status.ok()) return status;
-  PlanRequest request;
-  request.policy = ToPolicy(options_.placement);
-  request.drain_moments = kDrainMoments;
-  request.max_lookahead_moments = static_cast<uint32_t>(options_.max_lookahead_moments);
-  absl::StatusOr<Plan> plan = session_->MakePlan(*trace, request);
+  if (absl::Status status = PlaceState(&*trace); !status.ok()) return status;
+  absl::StatusOr<Plan> plan = RequestPlan(*trace);
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckSameOnAllRanks(plan->plan_hash, "the plan"); !status.ok()) {
     return status;

@@ -223,7 +223,7 @@ void Mover::StartReadyGathers(Lock& lock) {
     chunk.holds_extent = true;
     chunk.device_offset = task.device_offset.value_or(0);
     chunk.copies_pending =
-        context_.store->on_device() ? 1 : context_.layout->chunks[task.chunk].granules;
+        context_.store->on_device(task.chunk) ? 1 : context_.layout->chunks[task.chunk].granules;
     callbacks_pending_ += chunk.copies_pending;
     chunk.copies_began = absl::Now();
     context_.meter->AddModel(static_cast<int64_t>(chunk.bytes));
@@ -239,7 +239,7 @@ void Mover::StartCopies(const Task& task) {
   };
   const uint64_t offset = task.device_offset.value_or(kAnyOffset);
   const ChunkId destination = context_.gathered[task.chunk];
-  if (context_.store->on_device()) {
+  if (context_.store->on_device(task.chunk)) {
     context_.session->AllocateExtent(destination, offset, /*may_evict=*/false).Then(done);
     return;
   }
@@ -265,7 +265,7 @@ void Mover::CopyDone(uint32_t chunk, const absl::Status& status) {
   if (--state.copies_pending == 0 && status.ok()) {
     state.device_offset = context_.session->DeviceOffset(context_.gathered[chunk]);
     if (state.where == Where::kCopying) state.where = Where::kCopied;
-    if (!context_.store->on_device()) {
+    if (!context_.store->on_device(chunk)) {
       copied_bytes_ += context_.layout->chunks[chunk].granules * granule_bytes();
       copying_time_ += absl::Now() - state.copies_began;
     }
@@ -278,7 +278,7 @@ absl::Status Mover::FinishGather(const Task& task, Lock& lock) {
   ++callbacks_pending_;
   lock.unlock();
   absl::Status status =
-      context_.store->on_device() ? CopyShardOnDevice(task.chunk) : absl::OkStatus();
+      context_.store->on_device(task.chunk) ? CopyShardOnDevice(task.chunk) : absl::OkStatus();
   if (status.ok()) status = AllGather(task.chunk);
   if (status.ok()) {
     context_.session->Publish(context_.gathered[task.chunk])

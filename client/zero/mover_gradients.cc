@@ -22,7 +22,7 @@ absl::Status Mover::RunReduce(const Task& task, Lock& lock) {
   absl::Status status = ReduceScatter(task.chunk);
   if (status.ok() && context_.accumulate == 1) status = MeasureShard(task.chunk);
   if (status.ok()) {
-    if (context_.store->on_device()) {
+    if (context_.store->on_device(task.chunk)) {
       status =
           KeepGradient(task, [&](uint32_t g) { return Shard(task.chunk) + g * granule_bytes(); });
       if (status.ok()) ReleaseExtent(task.chunk);

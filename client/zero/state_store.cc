@@ -10,13 +10,18 @@
 namespace geminid::zero {
 namespace {
 
-constexpr uint64_t kMomentBytes = sizeof(float);
-constexpr uint64_t kRemainderBytes = sizeof(int16_t);
+// Of the optimizer's arrays, in order.
+constexpr std::array<ChunkKind, kMaxStateArrays> kArrayKinds = {ChunkKind::kExpAvg,
+                                                                ChunkKind::kExpAvgSq};
 
 }  // namespace
 
 StateStore::StateStore(Session* session, const Layout& layout, const StateStoreOptions& options)
-    : session_(session), options_(options), current_(layout.granules) {}
+    : layout_(layout),
+      session_(session),
+      options_(options),
+      current_(layout.granules),
+      chunk_on_device_(layout.chunks.size(), options.on_device) {}
 
 absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
                                                                const Layout& layout,
@@ -35,62 +40,40 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   return store;
 }
 
-// One list of chunks, allocated together: the extents in order, the gradients, the staging area.
-absl::Status StateStore::Allocate(const Layout& layout) {
-  const bool split = options_.data_type == DataType::kBFloat16;
-  const uint64_t elements = layout.granule_elements;
-  const uint64_t weight_bytes = elements * SizeOf(options_.data_type);
-  std::vector<ChunkSpec> specs;
-  const auto add = [&](ChunkKind kind, const std::string& name, uint64_t bytes) {
-    specs.push_back({name, kind, bytes, /*has_home=*/!options_.on_device});
-    return specs.size() - 1;
+StateStore::ExtentSlots StateStore::AddExtent(bool trainable, bool spare, bool has_home,
+                                              const std::string& name,
+                                              std::vector<ChunkSpec>* specs) const {
+  const uint64_t elements = layout_.granule_elements;
+  const auto add = [&](ChunkKind kind, uint64_t bytes) {
+    specs->push_back({name, spare ? ChunkKind::kSpare : kind, bytes, has_home});
+    return specs->size() - 1;
   };
-  struct Slots {
-    size_t weight, remainder, exp_avg, exp_avg_sq;
-    bool trainable;
-  };
-  const auto add_extent = [&](bool trainable, bool spare, const std::string& name) {
-    Slots slots{add(spare ? ChunkKind::kSpare : ChunkKind::kWeight, name, weight_bytes), 0, 0, 0,
-                trainable};
-    if (!trainable) return slots;
-    if (split) {
-      slots.remainder =
-          add(spare ? ChunkKind::kSpare : ChunkKind::kRemainder, name, elements * kRemainderBytes);
-    }
-    slots.exp_avg =
-        add(spare ? ChunkKind::kSpare : ChunkKind::kExpAvg, name, elements * kMomentBytes);
-    slots.exp_avg_sq =
-        add(spare ? ChunkKind::kSpare : ChunkKind::kExpAvgSq, name, elements * kMomentBytes);
-    return slots;
-  };
+  ExtentSlots slots;
+  slots.trainable = trainable;
+  slots.weight = add(ChunkKind::kWeight, elements * SizeOf(options_.data_type));
+  if (!trainable) return slots;
+  if (options_.data_type == DataType::kBFloat16) {
+    slots.remainder = add(ChunkKind::kRemainder, elements * sizeof(int16_t));
+  }
+  for (size_t i = 0; i < options_.state_arrays; ++i) {
+    slots.arrays[i] = add(kArrayKinds[i], elements * sizeof(float));
+  }
+  return slots;
+}
 
-  std::vector<Slots> slots;
-  std::vector<size_t> gradient_slots(layout.granules);
-  std::vector<size_t> staging_slots;
-  const uint64_t gradient_bytes = options_.accumulate ? elements * sizeof(float) : weight_bytes;
-  uint32_t most_granules = 0;
-  for (size_t c = 0; c < layout.chunks.size(); ++c) {
-    const ChunkShape& chunk = layout.chunks[c];
-    most_granules = std::max(most_granules, chunk.granules);
-    for (uint32_t g = 0; g < chunk.granules; ++g) {
-      const std::string name = absl::StrCat("chunk ", c, " granule ", g);
-      slots.push_back(add_extent(chunk.trainable, /*spare=*/false, name));
-      if (chunk.trainable) {
-        gradient_slots[chunk.first_granule + g] = add(ChunkKind::kGradient, name, gradient_bytes);
-      }
-    }
-  }
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].kind != ChunkKind::kGradient) model_state_bytes_ += specs[i].bytes;
-  }
-  slots.push_back(add_extent(/*trainable=*/true, /*spare=*/true, "spare"));
-  if (options_.accumulate && !options_.on_device) {
-    for (uint32_t g = 0; g < most_granules; ++g) {
-      staging_slots.push_back(
-          add(ChunkKind::kGradient, absl::StrCat("gradient staging ", g), weight_bytes));
-    }
-  }
+StateStore::Extent StateStore::MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids,
+                                          Tier tier) const {
+  Extent extent;
+  extent.tier = tier;
+  extent.weight = ids[slots.weight];
+  if (!slots.trainable) return extent;
+  if (options_.data_type == DataType::kBFloat16) extent.remainder = ids[slots.remainder];
+  for (size_t i = 0; i < options_.state_arrays; ++i) extent.arrays[i] = ids[slots.arrays[i]];
+  return extent;
+}
 
+absl::StatusOr<std::vector<ChunkId>> StateStore::AllocateChunks(
+    const std::vector<ChunkSpec>& specs) {
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
   if (!handles.ok()) return handles.status();
   std::vector<ChunkId> ids;
@@ -99,33 +82,58 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     // Zeros are a payload: no chunk of the state is free storage.
     session_->Transition(handle.id, ChunkState::kHold);
   }
-  if (options_.on_device) {
-    if (absl::Status status = PlaceOnDevice(ids); !status.ok()) return status;
+  return ids;
+}
+
+// One list of chunks, allocated together: the extents in order, the gradients, the staging area.
+absl::Status StateStore::Allocate(const Layout& layout) {
+  const bool has_home = !options_.on_device;
+  const Tier tier = options_.on_device ? kDevice : kHost;
+  const uint64_t weight_bytes = layout.granule_elements * SizeOf(options_.data_type);
+  const uint64_t gradient_bytes =
+      options_.accumulate ? layout.granule_elements * sizeof(float) : weight_bytes;
+  std::vector<ChunkSpec> specs;
+  std::vector<ExtentSlots> slots;
+  std::vector<size_t> gradient_slots(layout.granules);
+  uint32_t most_granules = 0;
+  for (size_t c = 0; c < layout.chunks.size(); ++c) {
+    const ChunkShape& chunk = layout.chunks[c];
+    most_granules = std::max(most_granules, chunk.granules);
+    for (uint32_t g = 0; g < chunk.granules; ++g) {
+      const std::string name = absl::StrCat("chunk ", c, " granule ", g);
+      slots.push_back(AddExtent(chunk.trainable, /*spare=*/false, has_home, name, &specs));
+      if (!chunk.trainable) continue;
+      gradient_slots[chunk.first_granule + g] = specs.size();
+      specs.push_back({name, ChunkKind::kGradient, gradient_bytes, has_home});
+    }
+  }
+  for (const ChunkSpec& spec : specs) {
+    if (spec.kind != ChunkKind::kGradient) model_state_bytes_ += spec.bytes;
+  }
+  slots.push_back(AddExtent(/*trainable=*/true, /*spare=*/true, has_home, "spare", &specs));
+  const size_t first_staging = specs.size();
+  for (uint32_t g = 0; options_.accumulate && has_home && g < most_granules; ++g) {
+    specs.push_back({absl::StrCat("gradient staging ", g), ChunkKind::kGradient, weight_bytes});
   }
 
-  for (const Slots& slot : slots) {
-    Extent extent;
-    extent.weight = ids[slot.weight];
-    if (slot.trainable) {
-      if (split) extent.remainder = ids[slot.remainder];
-      extent.exp_avg = ids[slot.exp_avg];
-      extent.exp_avg_sq = ids[slot.exp_avg_sq];
-    }
-    extents_.push_back(extent);
+  absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
+  if (!ids.ok()) return ids.status();
+  if (options_.on_device) {
+    if (absl::Status status = PlaceOnDevice(*ids); !status.ok()) return status;
   }
-  spare_ = static_cast<uint32_t>(extents_.size() - 1);
+  for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));
+  spare_[tier] = static_cast<uint32_t>(extents_.size() - 1);
   gradient_chunks_.resize(layout.granules, kNoChunk);
   for (const ChunkShape& chunk : layout.chunks) {
     for (uint32_t i = chunk.first_granule; i < chunk.first_granule + chunk.granules; ++i) {
       current_[i].store(i);
       commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
-      if (!chunk.trainable) continue;
-      gradient_chunks_[i] = ids[gradient_slots[i]];
+      if (chunk.trainable) gradient_chunks_[i] = (*ids)[gradient_slots[i]];
     }
   }
-  for (size_t slot : staging_slots) {
-    staging_chunks_.push_back(ids[slot]);
-    staging_.push_back(session_->Home(ids[slot]));
+  for (size_t slot = first_staging; slot < ids->size(); ++slot) {
+    staging_chunks_.push_back((*ids)[slot]);
+    staging_.push_back(session_->Home((*ids)[slot]));
   }
   FindAddresses();
   commit_->header.groups = layout.granules;
@@ -144,12 +152,12 @@ absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
           status.code(),
           absl::StrCat("the model state does not fit the device arena of ", session_->arena_bytes(),
                        " bytes after ", device_bytes_,
-                       " bytes of it; use a larger --device-memory, or placement auto: ",
+                       " bytes of it; use a larger --device-memory, or placement auto with the "
+                       "optimizer state on the host: ",
                        std::string(status.message())));
     }
     if (status = HoldOnDevice(chunk); !status.ok()) return status;
   }
-  on_device_ = true;
   return absl::OkStatus();
 }
 
@@ -163,29 +171,54 @@ absl::Status StateStore::HoldOnDevice(ChunkId chunk) {
   return absl::OkStatus();
 }
 
-std::vector<ChunkId> StateStore::Chunks() const {
-  std::vector<ChunkId> chunks;
-  for (const Extent& extent : extents_) {
-    for (ChunkId chunk : {extent.weight, extent.remainder, extent.exp_avg, extent.exp_avg_sq}) {
-      if (chunk != kNoChunk) chunks.push_back(chunk);
-    }
+std::vector<ChunkId> StateStore::ChunksOf(uint32_t chunk) const {
+  const ChunkShape& shape = layout_.chunks[chunk];
+  std::vector<ChunkId> all;
+  for (uint32_t g = shape.first_granule; g < shape.first_granule + shape.granules; ++g) {
+    const Extent& extent = extents_[current_[g].load()];
+    all.insert(all.end(), {extent.weight, extent.remainder, gradient_chunks_[g]});
+    all.insert(all.end(), extent.arrays.begin(), extent.arrays.end());
   }
-  for (ChunkId chunk : gradient_chunks_) {
-    if (chunk != kNoChunk) chunks.push_back(chunk);
-  }
-  return chunks;
+  std::erase(all, kNoChunk);
+  return all;
 }
 
-uint64_t StateStore::device_bytes_needed() const {
+uint64_t StateStore::device_bytes_of(uint32_t chunk) const {
   uint64_t bytes = 0;
-  for (ChunkId chunk : Chunks()) bytes += RoundUpToExtent(session_->Bytes(chunk));
+  for (ChunkId part : ChunksOf(chunk)) bytes += RoundUpToExtent(session_->Bytes(part));
   return bytes;
 }
 
-absl::Status StateStore::MoveToDevice() {
-  const std::vector<ChunkId> chunks = Chunks();
+uint64_t StateStore::device_spare_bytes() const {
+  std::vector<ChunkSpec> specs;
+  AddExtent(/*trainable=*/true, /*spare=*/true, /*has_home=*/false, "", &specs);
+  uint64_t bytes = 0;
+  for (const ChunkSpec& spec : specs) bytes += RoundUpToExtent(spec.bytes);
+  return bytes;
+}
+
+absl::Status StateStore::MakeDeviceSpare() {
+  std::vector<ChunkSpec> specs;
+  const ExtentSlots slots =
+      AddExtent(/*trainable=*/true, /*spare=*/true, /*has_home=*/false, "device spare", &specs);
+  absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
+  if (!ids.ok()) return ids.status();
+  if (absl::Status status = PlaceOnDevice(*ids); !status.ok()) return status;
+  spare_[kDevice] = static_cast<uint32_t>(extents_.size());
+  extents_.push_back(MakeExtent(slots, *ids, kDevice));
+  return absl::OkStatus();
+}
+
+absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
+  std::vector<ChunkId> moved;
+  bool trained = false;
+  for (uint32_t chunk : chunks) {
+    const std::vector<ChunkId> parts = ChunksOf(chunk);
+    moved.insert(moved.end(), parts.begin(), parts.end());
+    trained |= layout_.chunks[chunk].trainable;
+  }
   std::vector<Pending> copies;
-  for (ChunkId chunk : chunks) {
+  for (ChunkId chunk : moved) {
     TransferSpec spec;
     spec.source = chunk;
     spec.destination = chunk;
@@ -198,41 +231,53 @@ absl::Status StateStore::MoveToDevice() {
   for (const Pending& copy : copies) {
     if (absl::Status status = copy.Wait(); !status.ok()) return status;
   }
-  for (ChunkId chunk : chunks) {
+  for (ChunkId chunk : moved) {
     if (absl::Status status = HoldOnDevice(chunk); !status.ok()) return status;
     // From now on the home is the older copy.
     session_->Transition(chunk, ChunkState::kCompute);
     session_->Transition(chunk, ChunkState::kHold, /*dirty=*/true);
   }
-  on_device_ = true;
+  if (trained) {
+    if (absl::Status status = MakeDeviceSpare(); !status.ok()) return status;
+  }
+  for (uint32_t chunk : chunks) {
+    const ChunkShape& shape = layout_.chunks[chunk];
+    chunk_on_device_[chunk] = true;
+    for (uint32_t g = shape.first_granule; g < shape.first_granule + shape.granules; ++g) {
+      extents_[current_[g].load()].tier = kDevice;
+    }
+  }
   FindAddresses();
   return absl::OkStatus();
 }
 
-std::byte* StateStore::Address(ChunkId chunk) const {
+std::byte* StateStore::Address(ChunkId chunk, Tier tier) const {
   if (chunk == kNoChunk) return nullptr;
-  return on_device_ ? session_->Device(chunk) : session_->Home(chunk);
+  return tier == kDevice ? session_->Device(chunk) : session_->Home(chunk);
 }
 
 void StateStore::FindAddresses() {
   views_.clear();
   for (const Extent& extent : extents_) {
     View view;
-    view.weight = Address(extent.weight);
-    view.remainder = reinterpret_cast<int16_t*>(Address(extent.remainder));
-    view.exp_avg = reinterpret_cast<float*>(Address(extent.exp_avg));
-    view.exp_avg_sq = reinterpret_cast<float*>(Address(extent.exp_avg_sq));
+    view.weight = Address(extent.weight, extent.tier);
+    view.remainder = reinterpret_cast<int16_t*>(Address(extent.remainder, extent.tier));
+    for (size_t i = 0; i < kMaxStateArrays; ++i) {
+      view.arrays[i] = reinterpret_cast<float*>(Address(extent.arrays[i], extent.tier));
+    }
     views_.push_back(view);
   }
   gradients_.clear();
-  for (ChunkId chunk : gradient_chunks_) gradients_.push_back(Address(chunk));
+  for (uint32_t granule = 0; granule < layout_.granules; ++granule) {
+    gradients_.push_back(Address(gradient_chunks_[granule], TierOf(granule)));
+  }
 }
 
 void StateStore::Flip(uint32_t granule, uint64_t epoch) {
-  const uint32_t newest = spare_;
-  commit_->versions[granule].store(shm::ChunkVersion{epoch, newest}.Encode(),
+  uint32_t& spare = spare_[TierOf(granule)];
+  commit_->versions[granule].store(shm::ChunkVersion{epoch, spare}.Encode(),
                                    std::memory_order_release);
-  spare_ = current_[granule].exchange(newest);
+  spare = current_[granule].exchange(spare);
 }
 
 }  // namespace geminid::zero

@@ -1,16 +1,18 @@
 // This rank's shard of the model state: where each granule's weight, remainder, moments and
 // gradient lie, and the spare that makes every update out of place.
 //
-// Every trained granule's four kinds of state form an extent; there is one extent more than
-// granules, the spare. An update reads a granule's extent, writes the spare, and flips: one 64-bit
-// store in the commit segment says which extent is the granule's from now on, and the old one
-// becomes the spare.
+// Every trained granule's kinds of state form an extent; there is one extent more than granules,
+// the spare. An update reads a granule's extent, writes the spare, and flips: one 64-bit store in
+// the commit segment says which extent is the granule's from now on, and the old one becomes the
+// spare. Chunks whose state lives on the device have a spare of their own there.
 #ifndef GEMINID_CLIENT_ZERO_STATE_STORE_H_
 #define GEMINID_CLIENT_ZERO_STATE_STORE_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,16 +24,20 @@
 
 namespace geminid::zero {
 
+inline constexpr size_t kMaxStateArrays = 2;
+
 struct StateStoreOptions {
   DataType data_type = DataType::kBFloat16;
   bool accumulate = false;  // gradients are summed over micro-batches, in fp32
   bool on_device = false;   // no host homes: everything lives in the arena
+  // Full-size fp32 arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
+  size_t state_arrays = 2;
 };
 
 // Threads: Flip by the updating thread; everything else by any, for granules not being updated.
 class StateStore {
  public:
-  // Allocates everything, zeroed. RESOURCE_EXHAUSTED as the daemon words it.
+  // Allocates everything, zeroed. RESOURCE_EXHAUSTED as the daemon words it. `layout` outlives it.
   static absl::StatusOr<std::unique_ptr<StateStore>> Create(Session* session, const Layout& layout,
                                                             const StateStoreOptions& options);
 
@@ -39,11 +45,11 @@ class StateStore {
   struct View {
     std::byte* weight = nullptr;
     int16_t* remainder = nullptr;
-    float* exp_avg = nullptr;
-    float* exp_avg_sq = nullptr;
+    std::array<float*, kMaxStateArrays> arrays = {};
   };
   View Current(uint32_t granule) const { return views_[current_[granule].load()]; }
-  View Spare() const { return views_[spare_]; }
+  // Where the granule's next version goes.
+  View Spare(uint32_t granule) const { return views_[spare_[TierOf(granule)]]; }
 
   // The spare holds the granule's newest state, made by `epoch`. Everything written to it before is
   // visible to whoever sees the flip.
@@ -60,42 +66,60 @@ class StateStore {
   ChunkId StagingChunk(uint32_t index) const { return staging_chunks_[index]; }
   std::byte* Staging(uint32_t index) const { return staging_[index]; }
 
-  // Everything is used where it lives: in the arena, not at its home.
-  bool on_device() const { return on_device_; }
-  // What MoveToDevice would take of the arena.
-  uint64_t device_bytes_needed() const;
-  // Copies everything to the lowest places of the arena, and uses it there from now on; the homes
-  // keep the older copies. Nothing may be in motion or being updated.
-  absl::Status MoveToDevice();
+  // The chunk's state is used where it lives: in the arena, not at its home.
+  bool on_device(uint32_t chunk) const { return chunk_on_device_[chunk]; }
+  bool any_on_device() const { return device_bytes_ > 0; }
+  // What MoveToDevice would take of the arena: for a chunk, and once for any that are trained.
+  uint64_t device_bytes_of(uint32_t chunk) const;
+  uint64_t device_spare_bytes() const;
+  // Copies the state of chunks to the lowest places of the arena, and uses it there from now on;
+  // the homes keep the older copies. Nothing may be in motion or being updated. At most once.
+  absl::Status MoveToDevice(std::span<const uint32_t> chunks);
   // Weights, remainders and moments of this rank, spare not included.
   uint64_t model_state_bytes() const { return model_state_bytes_; }
   // Of all chunks that live on the device.
   uint64_t device_bytes() const { return device_bytes_; }
 
  private:
+  enum Tier { kHost, kDevice };
+
   // What an extent does not have is kNoChunk.
   struct Extent {
     ChunkId weight = kNoChunk;
     ChunkId remainder = kNoChunk;
-    ChunkId exp_avg = kNoChunk;
-    ChunkId exp_avg_sq = kNoChunk;
+    std::array<ChunkId, kMaxStateArrays> arrays = {kNoChunk, kNoChunk};
+    Tier tier = kHost;
+  };
+  // Sessions allocate by lists: an extent's places in one.
+  struct ExtentSlots {
+    size_t weight = 0;
+    size_t remainder = 0;
+    std::array<size_t, kMaxStateArrays> arrays = {};
+    bool trainable = false;
   };
 
   StateStore(Session* session, const Layout& layout, const StateStoreOptions& options);
   absl::Status Allocate(const Layout& layout);
+  ExtentSlots AddExtent(bool trainable, bool spare, bool has_home, const std::string& name,
+                        std::vector<ChunkSpec>* specs) const;
+  Extent MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids, Tier tier) const;
+  absl::StatusOr<std::vector<ChunkId>> AllocateChunks(const std::vector<ChunkSpec>& specs);
+  absl::Status MakeDeviceSpare();
   absl::Status PlaceOnDevice(const std::vector<ChunkId>& chunks);
   absl::Status HoldOnDevice(ChunkId chunk);
-  std::vector<ChunkId> Chunks() const;
-  std::byte* Address(ChunkId chunk) const;
+  Tier TierOf(uint32_t granule) const { return extents_[current_[granule].load()].tier; }
+  std::vector<ChunkId> ChunksOf(uint32_t chunk) const;
+  std::byte* Address(ChunkId chunk, Tier tier) const;
   void FindAddresses();
 
+  const Layout& layout_;
   Session* session_;
   StateStoreOptions options_;
   shm::CommitSegment* commit_ = nullptr;
   std::vector<Extent> extents_;
   std::vector<View> views_;  // by extent
   std::vector<std::atomic<uint32_t>> current_;
-  uint32_t spare_ = 0;
+  std::array<uint32_t, 2> spare_ = {};  // by tier
   std::vector<ChunkId> gradient_chunks_;
   std::vector<std::byte*> gradients_;
   std::vector<ChunkId> staging_chunks_;
@@ -103,7 +127,7 @@ class StateStore {
   std::vector<Lease> leases_;  // keep the chunks on the device, when that is where they live
   uint64_t model_state_bytes_ = 0;
   uint64_t device_bytes_ = 0;
-  bool on_device_ = false;
+  std::vector<bool> chunk_on_device_;
 };
 
 }  // namespace geminid::zero

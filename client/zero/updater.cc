@@ -25,10 +25,10 @@ absl::Status UpdateSplit(const kernels::AdamWOptions& options, const StateStore:
                          uint64_t offset, uint64_t count) {
   using kernels::BFloat16;
   const kernels::ConstSplitState old_state{At<BFloat16>(from.weight, offset),
-                                           from.remainder + offset, from.exp_avg + offset,
-                                           from.exp_avg_sq + offset};
+                                           from.remainder + offset, from.arrays[0] + offset,
+                                           from.arrays[1] + offset};
   const kernels::SplitState new_state{At<BFloat16>(to.weight, offset), to.remainder + offset,
-                                      to.exp_avg + offset, to.exp_avg_sq + offset};
+                                      to.arrays[0] + offset, to.arrays[1] + offset};
   return FromKernel(
       fp32_gradient ? kernels::AdamWSplitOutOfPlace(options, old_state, At<float>(gradient, offset),
                                                     count, new_state)
@@ -39,10 +39,10 @@ absl::Status UpdateSplit(const kernels::AdamWOptions& options, const StateStore:
 absl::Status UpdateMaster(const kernels::AdamWOptions& options, const StateStore::View& from,
                           const StateStore::View& to, std::byte* gradient, uint64_t offset,
                           uint64_t count) {
-  const kernels::ConstMasterState old_state{At<float>(from.weight, offset), from.exp_avg + offset,
-                                            from.exp_avg_sq + offset};
-  const kernels::MasterState new_state{At<float>(to.weight, offset), to.exp_avg + offset,
-                                       to.exp_avg_sq + offset};
+  const kernels::ConstMasterState old_state{At<float>(from.weight, offset), from.arrays[0] + offset,
+                                            from.arrays[1] + offset};
+  const kernels::MasterState new_state{At<float>(to.weight, offset), to.arrays[0] + offset,
+                                       to.arrays[1] + offset};
   return FromKernel(kernels::AdamWMasterOutOfPlace(options, old_state, At<float>(gradient, offset),
                                                    count, new_state));
 }
@@ -152,7 +152,7 @@ absl::Status Updater::UpdateChunk(uint32_t chunk, const UpdateStep& step) {
 
 absl::Status Updater::UpdateGranule(uint32_t granule, const UpdateStep& step) {
   const StateStore::View from = store_->Current(granule);
-  const StateStore::View to = store_->Spare();
+  const StateStore::View to = store_->Spare(granule);
   const bool fp32_gradient = options_.accumulate > 1;
   for (const Run& run : runs_[granule]) {
     kernels::AdamWOptions options;

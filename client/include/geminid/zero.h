@@ -63,6 +63,15 @@ enum class Placement {
   kAuto,    // what the plan says
 };
 
+// Where the optimizer's state and update are with placement kAuto. Whole chunks, those first whose
+// gradients come last.
+enum class StatePlacement {
+  kAuto,    // as many on the device as shorten the step or, if none does, move the fewest bytes
+  kHost,    // none on the device
+  kDevice,  // all, from the start: no host memory is used for state
+  kShare,   // as many as fit Options::state_share of the margin
+};
+
 enum class DataType { kBFloat16, kFloat32 };
 constexpr size_t SizeOf(DataType type) { return type == DataType::kBFloat16 ? 2 : 4; }
 
@@ -91,6 +100,9 @@ struct Options {
   AdamWOptions adamw;
   // Gradients arrive multiplied by loss_scale() and are divided by it in the update.
   std::optional<LossScalerOptions> loss_scale;
+  StatePlacement state_placement = StatePlacement::kAuto;
+  // kShare: 0 to 1, of what the arena has beyond its fullest moment in the sample.
+  double state_share = 0;
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   int max_lookahead_moments = 8;
 };
@@ -169,8 +181,10 @@ struct StepResult {
 // Everything the engine can say in numbers; all bytes are this rank's.
 struct Statistics {
   uint64_t parameters = 0;
-  uint64_t model_state_bytes = 0;  // weights, remainders and moments of this rank
-  uint64_t host_bytes = 0;         // host memory the daemon's ledger charges to this rank
+  uint64_t model_state_bytes = 0;   // weights, remainders and moments of this rank
+  uint64_t device_state_bytes = 0;  // of the arena: state that lives there, gradients and spare
+  uint64_t state_chunks_on_device = 0;
+  uint64_t host_bytes = 0;  // host memory the daemon's ledger charges to this rank
   uint64_t arena_bytes = 0;
   uint64_t peak_model_bytes = 0;  // most chunk bytes in the arena at once
   uint64_t peak_workspace_bytes = 0;

@@ -67,6 +67,61 @@ TEST_F(EngineTest, EveryPlacementArenaAndWorldSize_GivesTheBitsOfDenseTraining) 
   }
 }
 
+TEST_F(EngineTest, EveryStatePlacement_GivesTheBitsOfDenseTraining) {
+  run_.arena_bytes = 1 << 20;
+  for (int world_size : {1, 2, 4}) {
+    for (int accumulate : {1, 2}) {
+      run_.world_size = world_size;
+      run_.options.accumulate = accumulate;
+      const std::vector<std::vector<float>> expected = TrainDensely(run_);
+      for (auto [placement, share] :
+           {std::pair{StatePlacement::kAuto, 0.0}, std::pair{StatePlacement::kHost, 0.0},
+            std::pair{StatePlacement::kShare, 0.3}, std::pair{StatePlacement::kShare, 1.0}}) {
+        SCOPED_TRACE(::testing::Message()
+                     << "world " << world_size << ", accumulate " << accumulate << ", placement "
+                     << static_cast<int>(placement) << ", share " << share);
+        run_.options.state_placement = placement;
+        run_.options.state_share = share;
+        ExpectSameBits(MustTrain().weights, expected);
+      }
+    }
+  }
+}
+
+TEST_F(EngineTest, StateOnTheDevice_IsNotTransferredAndSparesTheLink) {
+  run_.world_size = 2;
+  run_.steps = 12;
+  run_.arena_bytes = 1 << 20;
+  run_.options.state_placement = StatePlacement::kHost;
+  const Statistics host = MustTrain().statistics[0];
+  EXPECT_EQ(host.device_state_bytes, 0u);
+  EXPECT_EQ(host.state_chunks_on_device, 0u);
+  run_.options.state_placement = StatePlacement::kShare;
+  Statistics last = host;
+  for (double share : {0.4, 0.9}) {
+    run_.options.state_share = share;
+    const Statistics some = MustTrain().statistics[0];
+    EXPECT_GT(some.state_chunks_on_device, last.state_chunks_on_device);
+    EXPECT_LT(some.state_chunks_on_device, some.chunks);
+    EXPECT_GT(some.device_state_bytes, last.device_state_bytes);
+    EXPECT_LT(some.device_to_host_bytes, last.device_to_host_bytes);
+    EXPECT_LE(some.peak_total_bytes, run_.arena_bytes);
+    last = some;
+  }
+}
+
+TEST_F(EngineTest, StateOnTheDeviceFromTheStart_TakesNoHostMemory) {
+  run_.options.state_placement = StatePlacement::kDevice;
+  run_.arena_bytes = kAmpleArena;
+  const SyntheticResult result = MustTrain();
+  EXPECT_EQ(result.statistics[0].host_bytes, 0u);
+  EXPECT_EQ(result.statistics[0].host_to_device_bytes, 0u);
+  ExpectSameBits(result.weights, TrainDensely(run_));
+  run_.arena_bytes = kTightArena;
+  SyntheticResult none;
+  EXPECT_TRUE(absl::IsResourceExhausted(TrainStatuses(run_, &none)[0]));
+}
+
 TEST_F(EngineTest, GradientAccumulation_AddsTheMicroBatchesInFp32) {
   run_.world_size = 2;
   run_.options.accumulate = 3;
@@ -121,6 +176,7 @@ TEST_F(EngineTest, MoreActivationsThanSampled_PlansAgainAndNeverFails) {
   run_.world_size = 2;
   run_.steps = 6;
   run_.arena_bytes = 1 << 20;
+  run_.options.state_placement = StatePlacement::kHost;  // would take the room to grow
   run_.activation_bytes_at = [](int, int step, uint64_t bytes) {
     return step < 3 ? bytes : 6 * bytes;
   };
@@ -195,7 +251,7 @@ TEST_F(EngineTest, TightArena_StaysBelowItsCapacityAndAboveTheBound) {
     EXPECT_GT(statistics.peak_total_bytes, statistics.peak_workspace_bytes);
     EXPECT_GE(statistics.host_to_device_bytes, statistics.transfer_bytes_lower_bound);
     EXPECT_GT(statistics.transfer_bytes_lower_bound, 0u);
-    EXPECT_EQ(statistics.model_bytes, 0u);
+    EXPECT_EQ(statistics.model_bytes, statistics.device_state_bytes);
     EXPECT_EQ(statistics.workspace_bytes, 0u);
   }
 }

@@ -1,0 +1,49 @@
+// Which chunks keep their optimizer state on the device: a prefix of the order in which the next
+// forward pass needs them. Those are the chunks whose gradients are the last to come, so that
+// theirs are the transfers that nothing hides. Pure.
+#ifndef GEMINID_CLIENT_ZERO_STATE_PLACEMENT_H_
+#define GEMINID_CLIENT_ZERO_STATE_PLACEMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "geminid/plan.h"
+
+namespace geminid::zero {
+
+struct StatePlacementProblem {
+  Trace trace;                        // with all state on the host
+  std::vector<uint32_t> order;        // every chunk once, the first needed first
+  std::vector<uint64_t> state_bytes;  // by chunk: what its state takes of the arena
+  uint64_t spare_bytes = 0;           // taken once, beside any state that is trained
+};
+
+// What the first `count` chunks of the order take of the arena.
+uint64_t StateBytes(const StatePlacementProblem& problem, size_t count);
+
+// The arena less its fullest moment: workspace, the chunks used, and the gradients on their way out
+// during the next `drain_moments`. 0 if there is nothing to spare.
+uint64_t MarginBytes(const Trace& trace, uint32_t drain_moments);
+
+// How many chunks of the order fit `budget_bytes` together.
+size_t CountThatFits(const StatePlacementProblem& problem, uint64_t budget_bytes);
+
+// There is room for all state, every gathered chunk and the largest workspace at once: with all
+// state on the device nothing needs to cross the link.
+bool EverythingFits(const StatePlacementProblem& problem);
+
+// The trace with the state of the first `count` chunks on the device: the arena is smaller, and
+// these chunks are loaded and reduced without transfers. `count` must fit the arena.
+Trace WithStateOnDevice(const StatePlacementProblem& problem, size_t count);
+
+// The counts worth planning for, ascending, 0 first: quarters of `most`.
+std::vector<size_t> CandidateCounts(size_t most);
+
+// Whether `plan` is better than `best`: a step shorter by more than the noise of what was measured,
+// else one not longer that moves fewer bytes.
+bool IsBetter(const Plan& plan, const Plan& best);
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_STATE_PLACEMENT_H_

@@ -1,0 +1,150 @@
+#include "tools/gpu-verify/run.h"
+
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <vector>
+
+#include "tools/gpu-verify/device.h"
+#include "tools/gpu-verify/isolate.h"
+#include "tools/gpu-verify/nvml.h"
+#include "tools/gpu-verify/process.h"
+
+namespace geminid::gpu_verify {
+namespace {
+
+// What a probe may take beyond its time of repeating: starting the GPU, contexts, the last round.
+constexpr double kMarginSeconds = 30;
+constexpr double kDescribeSeconds = 60;
+
+std::string UtcNow() {
+  const time_t now = time(nullptr);
+  tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+// The driver's view, as an outcome: the way from its process to ours.
+Outcome Describe(const Driver& driver, int device) {
+  const Gpu gpu(driver, device);
+  const Driver& api = gpu.api();
+  char name[256] = "";
+  char bus_id[32] = "";
+  size_t bytes = 0;
+  int version = 0;
+  gpu.Must(api.device_get_name(name, sizeof(name), gpu.device()), "cuDeviceGetName");
+  gpu.Must(api.device_get_pci_bus_id(bus_id, sizeof(bus_id), gpu.device()), "cuDeviceGetPCIBusId");
+  gpu.Must(api.device_total_mem(&bytes, gpu.device()), "cuDeviceTotalMem");
+  gpu.Must(api.driver_get_version(&version), "cuDriverGetVersion");
+  Outcome outcome = Pass(name);
+  outcome.numbers = {{"bytes", static_cast<double>(bytes)}, {"version", version}};
+  const std::optional<NvmlView> nvml = ReadNvml(bus_id);
+  outcome.reason = nvml ? nvml->driver : "";
+  const std::string persistence = nvml ? nvml->persistence : "unknown";
+  outcome.numbers.emplace_back(persistence, 0);
+  return outcome;
+}
+
+bool WriteJson(const std::string& path, const std::string& json) {
+  if (path.empty()) return true;
+  const std::string temporary = path + ".tmp";
+  {
+    std::ofstream file(temporary);
+    file << json;
+    file.close();
+    if (!file) return false;
+  }
+  return std::rename(temporary.c_str(), path.c_str()) == 0;
+}
+
+// Overwrites the last line on a terminal; elsewhere says only what begins.
+class Display {
+ public:
+  explicit Display(std::ostream& log) : log_(log), terminal_(isatty(STDERR_FILENO) != 0) {}
+  void Begin(const std::string& text) {
+    head_ = text;
+    log_ << (terminal_ ? "\r\033[K" : "") << text << (terminal_ ? "" : "\n") << std::flush;
+  }
+  void Update(const std::string& text) {
+    if (terminal_) log_ << "\r\033[K" << head_ << " " << text << std::flush;
+  }
+  void End() {
+    if (terminal_) log_ << "\r\033[K" << std::flush;
+  }
+
+ private:
+  std::ostream& log_;
+  bool terminal_;
+  std::string head_;
+};
+
+}  // namespace
+
+bool DescribeMachine(const Driver& driver, int device, Machine* machine, std::string* error) {
+  const Outcome outcome = RunIsolated([&](const Progress&) { return Describe(driver, device); },
+                                      kDescribeSeconds, [](const std::string&) {});
+  if (outcome.verdict != Verdict::kPass) {
+    *error = "the CUDA driver does not offer GPU " + std::to_string(device) + ": " + outcome.reason;
+    return false;
+  }
+  machine->date = UtcNow();
+  machine->gpu = outcome.figure;
+  machine->driver = outcome.reason;
+  machine->device_bytes = static_cast<uint64_t>(outcome.numbers[0].second);
+  machine->cuda_version = static_cast<int>(outcome.numbers[1].second);
+  machine->persistence = outcome.numbers[2].first;
+  utsname system{};
+  if (uname(&system) == 0) machine->kernel = system.release;
+  machine->processors = sysconf(_SC_NPROCESSORS_ONLN);
+  machine->available_host_bytes = AvailableHostBytes();
+  return true;
+}
+
+int RunProbes(const Driver& driver, const Options& options, const Effort& effort,
+              const Machine& machine, std::ostream& out, std::ostream& log) {
+  const double deadline = Now() + options.limit_seconds;
+  std::vector<Report> reports;
+  Display display(log);
+  bool failed = false;
+  if (!WriteJson(options.json_path, Json(machine, reports))) {
+    log << "cannot write " << options.json_path << "; choose another file\n";
+    return kExitFailed;
+  }
+  for (const Probe& probe : options.probes) {
+    const double begin = Now();
+    const double soft = options.quick ? probe.quick_seconds : probe.seconds;
+    const double limit = std::min(soft + kMarginSeconds, deadline - begin);
+    Report report{probe.id, probe.question, {}, 0};
+    if (limit <= 0) {
+      report.outcome = Fail("", "not run: the time limit was reached");
+    } else {
+      display.Begin("[" + std::to_string(reports.size() + 1) + "/" +
+                    std::to_string(options.probes.size()) + "] " + probe.id + " " + probe.question +
+                    " (up to " + Number(limit, 0) + " s)");
+      report.outcome = RunIsolated(
+          [&](const Progress& progress) {
+            return probe.run(
+                {driver, options.device, effort, begin + std::min(soft, limit), progress});
+          },
+          limit, [&](const std::string& text) { display.Update(text); });
+      display.End();
+    }
+    report.seconds = Now() - begin;
+    failed |= report.outcome.verdict == Verdict::kFail;
+    out << Line(report) << "\n" << std::flush;
+    reports.push_back(std::move(report));
+    if (!WriteJson(options.json_path, Json(machine, reports))) {
+      log << "cannot write " << options.json_path << " any more; its last state stays\n";
+      failed = true;
+    }
+  }
+  return failed ? kExitFailed : 0;
+}
+
+}  // namespace geminid::gpu_verify

@@ -72,20 +72,23 @@ class Encoder {
 };
 
 // A map's magnitudes times one block's scale, at hand for a loop.
-template <class D, int kPieces>
+template <class D>
 class Decoder {
   using V = hn::Vec<D>;
   using DU32 = hn::RebindToUnsigned<D>;
+  static constexpr uint32_t kEntries = DecodeTable::kEntries;
 
  public:
-  Decoder(D d, const QuantiseMap<kPieces>& map, float scale) {
-    // Indexed by the lowest four bits of the exponent field, 127 + j.
-    for (size_t i = 0; i < kEntries; ++i) powers_[i] = 0.0F;
-    for (size_t j = 0; j <= kPieces; ++j) powers_[(127 + j) % kEntries] = map.power[j] * scale;
+  Decoder(D d, const DecodeTable& table, float scale) {
+    const V factor = hn::Set(d, scale);
 #if HWY_TARGET <= HWY_AVX3
-    table_ = hn::Load(d, powers_);
+    step_ = hn::Mul(hn::Load(d, table.step), factor);
+    base_ = hn::Mul(hn::Load(d, table.base), factor);
 #else
-    (void)d;
+    for (size_t i = 0; i < kEntries; i += hn::Lanes(d)) {
+      hn::Store(hn::Mul(hn::Load(d, table.step + i), factor), d, step_ + i);
+      hn::Store(hn::Mul(hn::Load(d, table.base + i), factor), d, base_ + i);
+    }
 #endif
   }
 
@@ -94,24 +97,23 @@ class Decoder {
     const D d;
     const DU32 du32;
     const hn::RebindToSigned<D> di32;
-    const auto bits =
-        hn::BitCast(du32, hn::ConvertTo(d, hn::BitCast(di32, hn::Add(code, hn::Set(du32, 1u)))));
-    const auto j = hn::And(hn::ShiftRight<23>(bits), hn::Set(du32, kEntries - 1));
-    const auto t = hn::BitCast(
-        d, hn::Or(hn::And(bits, hn::Set(du32, 0x007FFFFFu)), hn::Set(du32, 0x3F800000u)));
-    const V within = hn::Sub(hn::Mul(t, hn::Set(d, 9.0F)), hn::Set(d, 8.0F));
+    const V u = hn::ConvertTo(d, hn::BitCast(di32, hn::Add(code, hn::Set(du32, 1u))));
+    const auto j = hn::And(hn::ShiftRight<23>(hn::BitCast(du32, u)), hn::Set(du32, kEntries - 1));
 #if HWY_TARGET <= HWY_AVX3
-    return hn::Mul(hn::TableLookupLanes(table_, hn::IndicesFromVec(d, j)), within);
+    const auto at = hn::IndicesFromVec(d, j);
+    return hn::Add(hn::Mul(hn::TableLookupLanes(step_, at), u), hn::TableLookupLanes(base_, at));
 #else
-    return hn::Mul(hn::GatherIndex(d, powers_, hn::BitCast(di32, j)), within);
+    const auto at = hn::BitCast(di32, j);
+    return hn::Add(hn::Mul(hn::GatherIndex(d, step_, at), u), hn::GatherIndex(d, base_, at));
 #endif
   }
 
  private:
-  static constexpr uint32_t kEntries = 16;
-  alignas(64) float powers_[kEntries];
 #if HWY_TARGET <= HWY_AVX3
-  V table_;
+  V step_, base_;
+#else
+  alignas(64) float step_[kEntries];
+  alignas(64) float base_[kEntries];
 #endif
 };
 

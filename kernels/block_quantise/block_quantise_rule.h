@@ -33,17 +33,19 @@ constexpr size_t QuantiseScaleCount(size_t count) {
   return count / kQuantiseBlock + (count % kQuantiseBlock != 0);
 }
 
-// Codes from line to line: for a magnitude y relative to the largest, line j is
-// slope[j] y + offset[j], and the code is the least of them, rounded. (The map is convex, its
-// inverse concave, and a concave function of straight pieces is the least of them.)
+// Coding: for a magnitude y relative to the largest, line j is slope[j] y + offset[j], and the code
+// is the least of the lines, rounded. (The map is convex, its inverse concave, and a concave
+// function of straight pieces is the least of them.) Decoding: with u = code + 1 and
+// 2^j <= u < 2^(j+1), the magnitude is step[j] u + base[j].
 template <int kPieces>
 struct QuantiseMap {
-  float power[kPieces + 1];  // P(j)
   float slope[kPieces];
   float offset[kPieces];
+  float power[kPieces + 1];  // P(j)
+  float step[kPieces + 1];
+  float base[kPieces + 1];
 };
 
-// P(kPieces) = 1; `lowest` is P(0).
 template <int kPieces>
 constexpr QuantiseMap<kPieces> MakeQuantiseMap(bool zero_is_lowest) {
   QuantiseMap<kPieces> map = {};
@@ -57,7 +59,10 @@ constexpr QuantiseMap<kPieces> MakeQuantiseMap(bool zero_is_lowest) {
     const double slope = codes / (powers[j + 1] - powers[j]);
     map.slope[j] = static_cast<float>(slope);
     map.offset[j] = static_cast<float>(codes - 1.0 - slope * powers[j]);
+    map.step[j] = j == 0 ? 0.0F : static_cast<float>(1.0 / slope);  // one code: a constant
+    map.base[j] = j == 0 ? map.power[0] : static_cast<float>(powers[j] - codes / slope);
   }
+  map.base[kPieces] = 1.0F;  // the last code alone, so that the largest is exact
   return map;
 }
 
@@ -95,15 +100,13 @@ GEMINID_HOST_DEVICE inline uint8_t EncodeMagnitude(const QuantiseMap<kPieces>& m
   return static_cast<uint8_t>(std::bit_cast<uint32_t>(least + kRoundToInteger));
 }
 
-// The magnitude of a code times scale, rounded twice: P(j) scale, then times 9 t - 8 (exact), where
-// 2^j t = code + 1 and 1 <= t < 2.
+// The magnitude of a code times scale; four roundings.
 template <int kPieces>
 GEMINID_HOST_DEVICE inline float DecodeMagnitude(const QuantiseMap<kPieces>& map, uint32_t code,
                                                  float scale) {
-  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(code + 1));
-  const uint32_t j = (bits >> 23) - 127;
-  const float t = std::bit_cast<float>((bits & 0x007FFFFFu) | 0x3F800000u);
-  return (map.power[j] * scale) * (9.0F * t - 8.0F);
+  const float u = static_cast<float>(code + 1);
+  const uint32_t j = (std::bit_cast<uint32_t>(u) >> 23) - 127;
+  return (map.step[j] * scale) * u + map.base[j] * scale;
 }
 
 GEMINID_HOST_DEVICE inline uint8_t EncodeSigned(float value, float inverse) {

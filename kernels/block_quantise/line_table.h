@@ -40,6 +40,25 @@ constexpr LineTable MakeLineTable(const QuantiseMap<kPieces>& map) {
   return table;
 }
 
+// step and base of a map, by the lowest four bits of the exponent field of u, 127 + j.
+struct DecodeTable {
+  static constexpr uint32_t kEntries = 16;
+  alignas(64) float step[kEntries];
+  alignas(64) float base[kEntries];
+};
+
+template <int kPieces>
+constexpr DecodeTable MakeDecodeTable(const QuantiseMap<kPieces>& map) {
+  DecodeTable table = {};
+  for (uint32_t j = 0; j <= kPieces; ++j) {
+    table.step[(127 + j) % DecodeTable::kEntries] = map.step[j];
+    table.base[(127 + j) % DecodeTable::kEntries] = map.base[j];
+  }
+  return table;
+}
+
+inline constexpr DecodeTable kSignedDecoding = MakeDecodeTable(kSignedMap);
+inline constexpr DecodeTable kUnsignedDecoding = MakeDecodeTable(kUnsignedMap);
 inline constexpr LineTable kSignedLines = MakeLineTable(kSignedMap);
 inline constexpr LineTable kUnsignedLines = MakeLineTable(kUnsignedMap);
 

@@ -39,6 +39,10 @@ struct CompactStep {
 }  // namespace geminid::kernels
 #endif
 
+// Called twice a loop, which -O2 takes for too often.
+#undef GEMINID_INLINE_LAMBDA
+#define GEMINID_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
+
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
@@ -53,33 +57,58 @@ HWY_INLINE hn::Vec<D> LoadWeights(D d, const MasterWeights& from, size_t i) {
   return hn::LoadU(d, from.weight + i);
 }
 
+// Two vectors of weights at once: see kernels/adamw.
 template <class D>
-HWY_INLINE void StoreWeights(D /* tag */, hn::Vec<D> w, const SplitWeights& to, size_t i) {
+HWY_INLINE void StoreWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const SplitWeights& to, size_t i) {
   const hn::RebindToUnsigned<D> du32;
+#if HWY_TARGET == HWY_SCALAR
   const hn::Rebind<uint16_t, D> du16;
   const hn::Rebind<int16_t, D> di16;
-  const auto bits = hn::BitCast(du32, w);
-  hn::StoreU(RoundedUpperHalves(du32, bits), du16, Bits(to.weight + i));
-  hn::StoreU(LowerHalves(du32, bits), di16, to.remainder + i);
+  for (const auto w : {w0, w1}) {
+    hn::StoreU(RoundedUpperHalves(du32, hn::BitCast(du32, w)), du16, Bits(to.weight + i));
+    hn::StoreU(LowerHalves(du32, hn::BitCast(du32, w)), di16, to.remainder + i);
+    i += hn::Lanes(d);
+  }
+#else
+  (void)d;
+  const hn::Repartition<uint16_t, D> du16;
+  const hn::Repartition<int16_t, D> di16;
+  const auto half = hn::Set(du32, 0x8000u);
+  const auto upper0 = hn::BitCast(du16, hn::Add(hn::BitCast(du32, w0), half));
+  const auto upper1 = hn::BitCast(du16, hn::Add(hn::BitCast(du32, w1), half));
+  hn::StoreU(hn::ConcatOdd(du16, upper1, upper0), du16, Bits(to.weight + i));
+  hn::StoreU(hn::ConcatEven(di16, hn::BitCast(di16, w1), hn::BitCast(di16, w0)), di16,
+             to.remainder + i);
+#endif
 }
 template <class D>
-HWY_INLINE void StoreWeights(D d, hn::Vec<D> w, const MasterWeights& to, size_t i) {
-  hn::StoreU(w, d, to.weight + i);
+HWY_INLINE void StoreWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const MasterWeights& to, size_t i) {
+  hn::StoreU(w0, d, to.weight + i);
+  hn::StoreU(w1, d, to.weight + i + hn::Lanes(d));
 }
 
-// Codes of a block of values, whose largest bits are known.
-template <class D, class Encode>
-HWY_INLINE float EncodeBlock(D d, uint32_t largest_bits, const float* values, uint8_t* codes,
-                             Encode encode) {
-  const QuantiseScale scale = ScaleOfLargest(largest_bits);
-  if (HWY_UNLIKELY(scale.scale != scale.scale)) {
+// The next block, whichever arrays it has: hardware prefetchers stop at the ends of pages.
+template <class State, typename Gradient>
+HWY_INLINE void PrefetchBlock(const State& state, const Gradient* gradient) {
+  constexpr size_t kLineBytes = 64;
+  const auto prefetch = [](const auto* a, const auto*) {
+    const auto* bytes = reinterpret_cast<const char*>(a + kQuantiseBlock);
+    for (size_t at = 0; at < kQuantiseBlock * sizeof(*a); at += kLineBytes) {
+      hwy::Prefetch(bytes + at);
+    }
+  };
+  ForEachArray(state, state, prefetch, [](const float*, const float*) {});
+  prefetch(gradient, gradient);
+}
+
+// Codes of a block of values whose scale is known.
+template <class Encode>
+HWY_INLINE void EncodeBlock(size_t lanes, float scale, uint8_t* codes, Encode encode) {
+  if (HWY_UNLIKELY(scale != scale)) {
     std::memset(codes, 0, kQuantiseBlock);
   } else {
-    for (size_t i = 0; i < kQuantiseBlock; i += hn::Lanes(d)) {
-      encode(scale.inverse, hn::Load(d, values + i), codes + i);
-    }
+    for (size_t i = 0; i < kQuantiseBlock; i += lanes) encode(i);
   }
-  return scale.scale;
 }
 
 template <class D, class VI32>
@@ -99,34 +128,46 @@ HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t /* index */,
   const hn::RebindToSigned<D> di32;
   alignas(64) float avg[kQuantiseBlock];
   alignas(64) float root[kQuantiseBlock];
-  const Decoder<D, kSignedPieces> decode_avg(d, kSignedMap, *from.moments.exp_avg_scale);
-  const Decoder<D, kUnsignedPieces> decode_root(d, kUnsignedMap,
-                                                *from.moments.exp_avg_sq_root_scale);
+  const size_t n = hn::Lanes(d);
+  const Decoder<D> decode_avg(d, kSignedDecoding, *from.moments.exp_avg_scale);
+  const Decoder<D> decode_root(d, kUnsignedDecoding, *from.moments.exp_avg_sq_root_scale);
   auto largest_avg = hn::Zero(di32), largest_root = hn::Zero(di32);
-  for (size_t i = 0; i < kQuantiseBlock; i += hn::Lanes(d)) {
+  // Three short loops instead of a long one: more of a short chain of operations fits the window in
+  // which a processor looks for the next that is ready.
+  for (size_t i = 0; i < kQuantiseBlock; i += n) {
+    hn::Store(LoadSigned(d, decode_avg, from.moments.exp_avg + i), d, avg + i);
+    hn::Store(decode_root(LoadCodes(du32, from.moments.exp_avg_sq_root + i)), d, root + i);
+  }
+  const auto update = [&](size_t i) GEMINID_INLINE_LAMBDA {
     auto w = LoadWeights(d, from.weights, i);
-    auto m = LoadSigned(d, decode_avg, from.moments.exp_avg + i);
-    const auto old_root = decode_root(LoadCodes(du32, from.moments.exp_avg_sq_root + i));
+    auto m = hn::Load(d, avg + i);
+    const auto old_root = hn::Load(d, root + i);
     auto v = hn::Mul(old_root, old_root);
     const auto new_root = Update(d, k, LoadFloats(d, gradient + i), w, m, v);
     CanonicaliseState(d, w, m, v);
-    StoreWeights(d, w, to.weights, i);
     hn::Store(m, d, avg + i);
     hn::Store(new_root, d, root + i);
     largest_avg = LargestBits(d, largest_avg, m);
     largest_root = LargestBits(d, largest_root, new_root);
+    return w;
+  };
+  for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
+    const auto w0 = update(i);
+    const auto w1 = update(i + n);
+    StoreWeights(d, w0, w1, to.weights, i);
   }
-  const auto code_avg = [d](float inverse, auto value, uint8_t* codes) {
-    StoreSigned(d, Encoder<D, kSignedPieces>(d, kSignedMap, kSignedLines, inverse), value, codes);
-  };
-  const auto code_root = [d, du32](float inverse, auto value, uint8_t* codes) {
-    StoreCodes(du32, Encoder<D, kUnsignedPieces>(d, kUnsignedMap, kUnsignedLines, inverse)(value),
-               codes);
-  };
-  *to.moments.exp_avg_scale =
-      EncodeBlock(d, LargestLane(d, largest_avg), avg, to.moments.exp_avg, code_avg);
-  *to.moments.exp_avg_sq_root_scale =
-      EncodeBlock(d, LargestLane(d, largest_root), root, to.moments.exp_avg_sq_root, code_root);
+  const QuantiseScale avg_scale = ScaleOfLargest(LargestLane(d, largest_avg));
+  const QuantiseScale root_scale = ScaleOfLargest(LargestLane(d, largest_root));
+  const Encoder<D, kSignedPieces> code_avg(d, kSignedMap, kSignedLines, avg_scale.inverse);
+  const Encoder<D, kUnsignedPieces> code_root(d, kUnsignedMap, kUnsignedLines, root_scale.inverse);
+  EncodeBlock(n, avg_scale.scale, to.moments.exp_avg, [&](size_t i) GEMINID_INLINE_LAMBDA {
+    StoreSigned(d, code_avg, hn::Load(d, avg + i), to.moments.exp_avg + i);
+  });
+  EncodeBlock(n, root_scale.scale, to.moments.exp_avg_sq_root, [&](size_t i) GEMINID_INLINE_LAMBDA {
+    StoreCodes(du32, code_root(hn::Load(d, root + i)), to.moments.exp_avg_sq_root + i);
+  });
+  *to.moments.exp_avg_scale = avg_scale.scale;
+  *to.moments.exp_avg_sq_root_scale = root_scale.scale;
 }
 
 // RoundingBits for vectors.
@@ -153,19 +194,25 @@ HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t index,
                             const CompactState<Weights, BFloat16Moments>& to) {
   const AdamWCoefficients k = step.k;
   const hn::RebindToUnsigned<D> du32;
+  const size_t n = hn::Lanes(d);
   const auto key = hn::Set(du32, RoundingKey(step.step, index >> 32));
-  auto low = hn::Iota(du32, static_cast<uint32_t>(index));
-  for (size_t i = 0; i < kQuantiseBlock; i += hn::Lanes(d)) {
+  const auto first = hn::Iota(du32, static_cast<uint32_t>(index));
+  const auto update = [&](size_t i) GEMINID_INLINE_LAMBDA {
     auto w = LoadWeights(d, from.weights, i);
     auto m = LoadFloats(d, from.moments.exp_avg + i);
     auto v = LoadFloats(d, from.moments.exp_avg_sq + i);
     Update(d, k, LoadFloats(d, gradient + i), w, m, v);
     CanonicaliseState(d, w, m, v);
-    StoreWeights(d, w, to.weights, i);
+    const auto low = hn::Add(first, hn::Set(du32, static_cast<uint32_t>(i)));
     const auto random = RandomLanes(du32, key, low);
     StoreRounded(d, m, hn::And(random, hn::Set(du32, 0xFFFFu)), to.moments.exp_avg + i);
     StoreRounded(d, v, hn::ShiftRight<16>(random), to.moments.exp_avg_sq + i);
-    low = hn::Add(low, hn::Set(du32, static_cast<uint32_t>(hn::Lanes(d))));
+    return w;
+  };
+  for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
+    const auto w0 = update(i);
+    const auto w1 = update(i + n);
+    StoreWeights(d, w0, w1, to.weights, i);
   }
 }
 
@@ -189,12 +236,13 @@ template <class Weights, class Moments, typename Gradient>
 HWY_INLINE void UpdateAll(const CompactStep& step, const CompactState<Weights, Moments>& old_state,
                           const Gradient* gradient, size_t count,
                           const CompactState<Weights, Moments>& new_state) {
-  const hn::CappedTag<float, kQuantiseBlock> d;
+  const hn::CappedTag<float, LineTable::kEntries> d;
   BlockStorage storage;
   const auto staged = storage.View<Weights, Moments>();
   const size_t whole = count - count % kQuantiseBlock;
   for (size_t i = 0; i < whole; i += kQuantiseBlock) {
     const auto to = At(new_state, i);
+    PrefetchBlock(At(old_state, i), gradient + i);
     UpdateBlock(d, step, step.first_element + i, At(old_state, i), gradient + i,
                 step.stream ? staged : to);
     if (step.stream) StreamBlock(staged, to);

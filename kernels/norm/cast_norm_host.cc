@@ -26,6 +26,9 @@ namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Hardware prefetchers stop at the ends of pages.
+constexpr size_t kPrefetchElements = 512;
+
 // Past the caches where asked to, and where the lanes are a full vector: less cannot be streamed.
 template <class D, typename T>
 HWY_INLINE void Put(D d, hn::Vec<D> v, T* to, bool stream) {
@@ -38,12 +41,29 @@ HWY_INLINE void Put(D d, hn::Vec<D> v, T* to, bool stream) {
 }
 
 // Converts Lanes(d) elements and returns what was written, as fp32. `d` is a tag of float.
-template <class D, typename Half>
-HWY_INLINE hn::Vec<D> Convert(D d, const float* input, Half* output, bool stream) {
+template <class D>
+HWY_INLINE hn::Vec<D> Convert(D d, const float* input, BFloat16* output, bool stream) {
+  const hn::RebindToUnsigned<D> du32;
   const hn::Rebind<uint16_t, D> du16;
-  const auto half = Narrowed(d, hn::LoadU(d, input), Half());
+  const auto value = hn::LoadU(d, input);
+  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Eq(value, value)))) {
+    const auto half = Narrowed(d, value, BFloat16());
+    Put(du16, half, Bits(output), stream);
+    return Widened(d, half, BFloat16());
+  }
+  // As Narrowed, of numbers only, and widened without the way through 16 bits.
+  const auto bits = hn::BitCast(du32, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du32, 1u));
+  const auto nearest = hn::Add(hn::Add(bits, hn::Set(du32, 0x7FFFu)), odd);
+  Put(du16, hn::TruncateTo(du16, hn::ShiftRight<16>(nearest)), Bits(output), stream);
+  return hn::BitCast(d, hn::And(nearest, hn::Set(du32, 0xFFFF0000u)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> Convert(D d, const float* input, Float16* output, bool stream) {
+  const hn::Rebind<uint16_t, D> du16;
+  const auto half = Narrowed(d, hn::LoadU(d, input), Float16());
   Put(du16, half, Bits(output), stream);
-  return Widened(d, half, Half());
+  return Widened(d, half, Float16());
 }
 template <class D, typename Half>
 HWY_INLINE hn::Vec<D> Convert(D d, const Half* input, float* output, bool stream) {
@@ -64,10 +84,11 @@ HWY_INLINE void ConvertRows(const In* input, size_t rows, Out* output, double* l
   GEMINID_UNROLL_ROW
   for (size_t s = 0; s < kVectors; ++s) sums[s] = hn::LoadU(d, lanes + s * n);
   for (size_t r = 0; r < rows; ++r, input += kNormLanes, output += kNormLanes) {
+    if (kStream) hwy::Prefetch(input + kPrefetchElements);
     GEMINID_UNROLL_ROW
     for (size_t s = 0; s < kVectors; ++s) {
       const auto x = hn::PromoteTo(d, Convert(df, input + s * n, output + s * n, kStream));
-      sums[s] = hn::Add(sums[s], hn::Mul(x, x));
+      sums[s] = hn::MulAdd(x, x, sums[s]);  // the product is exact, so fused or not is the same
     }
   }
   GEMINID_UNROLL_ROW

@@ -129,6 +129,8 @@ absl::Status Job::MakeRank(int number) {
   rank.shared.disk_read = node.disk_read;
   rank.shared.disk_write = node.disk_write;
   const int local = number % machine_.ranks_per_node;
+  rank.shared.up.push_back({node.resources->Add(machine_.up_bytes_per_second), 1});
+  rank.shared.down.push_back({node.resources->Add(machine_.down_bytes_per_second), 1});
   if (machine_.both_bytes_per_second > 0) {
     const Demand both{node.resources->Add(machine_.both_bytes_per_second), 1};
     rank.shared.up.push_back(both);

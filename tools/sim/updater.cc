@@ -52,24 +52,42 @@ void Updater::Resume() {
   RunNext();
 }
 
+void Updater::Stage(bool in, size_t position, std::function<void()> done) {
+  const ChunkUpdate& update = Update(position);
+  const Machine& machine = process_->machine();
+  const RankResources& shared = process_->shared();
+  const bool streamed = update.streamed_bytes > 0;
+  const uint64_t bytes = streamed ? update.streamed_bytes
+                         : in     ? update.disk_read_bytes
+                                  : update.disk_write_bytes;
+  if (bytes == 0) return done();
+  const double speed =
+      streamed ? (in ? machine.up_bytes_per_second : machine.down_bytes_per_second)
+               : (in ? machine.disk_read_bytes_per_second : machine.disk_write_bytes_per_second);
+  std::vector<Demand> demands;
+  if (streamed) {
+    AddDemands(in ? shared.up : shared.down, speed, &demands);
+    AddDemands(shared.host, speed, &demands);
+    process_->observer().AddBytes(process_->rank(), in ? Track::kUp : Track::kDown, bytes);
+  } else {
+    AddDemands(in ? shared.disk_read : shared.disk_write, speed, &demands);
+    process_->observer().AddDiskBytes(process_->rank(), in ? bytes : 0, in ? 0 : bytes);
+  }
+  process_->Work(streamed ? (in ? Track::kUp : Track::kDown) : Track::kDisk,
+                 absl::StrCat(in ? "fetch" : "return", " state of chunk ", order_[position]),
+                 speed > 0 ? static_cast<double>(bytes) / speed : 0, std::move(demands),
+                 std::move(done));
+}
+
 void Updater::ReadAhead() {
   if (reading_ || read_ == order_.size() || read_ >= written_ + kStagedChunks) return;
-  const ChunkUpdate& update = Update(read_);
-  const auto done = [this] {
+  reading_ = true;
+  Stage(/*in=*/true, read_, [this] {
     reading_ = false;
     ++read_;
     ReadAhead();
     RunNext();
-  };
-  reading_ = true;
-  if (update.disk_read_bytes == 0) return done();
-  const double speed = process_->machine().disk_read_bytes_per_second;
-  const double bytes = static_cast<double>(update.disk_read_bytes);
-  std::vector<Demand> demands;
-  AddDemands(process_->shared().disk_read, speed, &demands);
-  process_->observer().AddDiskBytes(process_->rank(), update.disk_read_bytes, 0);
-  process_->Work(Track::kDisk, absl::StrCat("read chunk ", order_[read_]),
-                 speed > 0 ? bytes / speed : 0, std::move(demands), done);
+  });
 }
 
 void Updater::RunNext() {
@@ -77,22 +95,22 @@ void Updater::RunNext() {
   busy_ = true;
   const Machine& machine = process_->machine();
   const ChunkUpdate& update = Update(updated_to_);
-  const double speed = update.on_device ? machine.device_update_parameters_per_second
-                                        : machine.update_parameters_per_second;
+  const bool on_device = update.on_device || update.streamed_bytes > 0;
+  const double speed = on_device ? machine.device_update_parameters_per_second
+                                 : machine.update_parameters_per_second;
   const uint64_t n = progress_->step * order_.size() + updated_to_;
   const double seconds =
       (speed > 0 ? static_cast<double>(update.parameters) / speed : 0) *
       NoiseFactor(process_->seed(), NoiseSource::kUpdate, static_cast<uint64_t>(process_->rank()),
                   n, machine.update_noise);
   std::vector<Demand> demands;
-  if (!update.on_device) {
+  if (!on_device) {
     demands = process_->shared().processor;
     AddDemands(process_->shared().host, speed * machine.update_host_bytes_per_parameter, &demands);
   }
   process_->Work(Track::kOptimizer, absl::StrCat("update chunk ", order_[updated_to_]), seconds,
                  std::move(demands), [this] {
                    busy_ = false;
-                   progress_->current[order_[updated_to_]] = true;
                    Write(updated_to_++);
                    RunNext();
                    updated_();
@@ -100,20 +118,16 @@ void Updater::RunNext() {
 }
 
 void Updater::Write(size_t position) {
-  const ChunkUpdate& update = Update(position);
-  const auto done = [this] {
-    ++written_;
-    ReadAhead();
-    updated_();
-  };
-  if (update.disk_write_bytes == 0) return done();
-  const double speed = process_->machine().disk_write_bytes_per_second;
-  const double bytes = static_cast<double>(update.disk_write_bytes);
-  std::vector<Demand> demands;
-  AddDemands(process_->shared().disk_write, speed, &demands);
-  process_->observer().AddDiskBytes(process_->rank(), 0, update.disk_write_bytes);
-  process_->Work(Track::kDisk, absl::StrCat("write chunk ", order_[position]),
-                 speed > 0 ? bytes / speed : 0, std::move(demands), done);
+  // Streamed weights are at home again only once they have come down.
+  if (Update(position).streamed_bytes == 0) progress_->current[order_[position]] = true;
+  Stage(/*in=*/false, position, [this, position] { Written(position); });
+}
+
+void Updater::Written(size_t position) {
+  progress_->current[order_[position]] = true;
+  ++written_;
+  ReadAhead();
+  updated_();
 }
 
 }  // namespace geminid::sim

@@ -19,7 +19,8 @@ struct UpdateProgress {
 };
 
 // Updates chunk after chunk in the order in which the next forward pass needs them, while that
-// pass already runs. State on disk is read ahead and written behind, a few chunks at a time.
+// pass already runs. State on disk, or streamed through the device, is fetched ahead
+// and brought back behind, a few chunks at a time.
 class Updater {
  public:
   // `progress` outlives the process, the rest lives as long. `updated` is called after each chunk.
@@ -38,6 +39,9 @@ class Updater {
   void ReadAhead();
   void RunNext();
   void Write(size_t position);
+  void Written(size_t position);
+  // State on its way to or from the update: over the link, or from and to the disk.
+  void Stage(bool in, size_t position, std::function<void()> done);
 
   Process* const process_;
   UpdateProgress* const progress_;

@@ -1,0 +1,235 @@
+#include "tools/sim/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/text/bytes.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::sim {
+namespace {
+
+constexpr uint64_t kMaxSteps = 10000;
+constexpr uint64_t kMaxSeeds = 1000;
+constexpr uint64_t kMaxTraces = 100000;
+
+// Texts as written; numbers are parsed below, because CLI11 takes "-1" for an unsigned number.
+struct Flags {
+  JobOptions job;
+  std::string policy = "auto", steps = "3", warmup_steps = "1", seeds = "1", seed = "1";
+  std::string ranks = "1", nodes = "1", batch = "4", sequence = "1024", host_memory, device_memory;
+  std::string copy_bandwidth, lookahead, traces = "200", rounds = "8";
+  std::string detect = "2", restart = "1";
+  std::vector<std::string> set, kill_rank, kill_daemon;
+  bool json = false;
+  std::string timeline, memory_picture, title, trace_out, machine_out;
+};
+
+absl::StatusOr<uint64_t> ParseCount(const char* flag, const std::string& text, uint64_t least,
+                                    uint64_t most) {
+  uint64_t value = 0;
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits && absl::SimpleAtoi(text, &value) && value >= least && value <= most) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " is '", text, "'; it must be a whole number from ", least, " to ", most));
+}
+
+absl::StatusOr<double> ParseSeconds(const std::string& what, const std::string& text) {
+  double value = 0;
+  if (absl::SimpleAtod(text, &value) && value >= 0 && value <= 1e6) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is '", text, "'; it must be seconds from 0 to 1000000"));
+}
+
+absl::StatusOr<uint64_t> ParseSize(const char* flag, const std::string& text) {
+  absl::StatusOr<uint64_t> bytes = text::ParseBytes(text);
+  if (bytes.ok()) return bytes;
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": ", std::string(bytes.status().message())));
+}
+
+void AddJobFlags(CLI::App* app, Flags* flags) {
+  app->add_option("--trace", flags->job.trace, "Trace file: recorded, or written by measure");
+  app->add_option("--random", flags->job.random, "KIND:SEED, a random trace");
+  app->add_option("--model", flags->job.model, "A model of geminictl plan --list-models");
+  app->add_option("--hardware", flags->job.hardware, "For --model: geminictl plan --list-hardware");
+  app->add_option("--ranks", flags->ranks, "For --model: of all nodes");
+  app->add_option("--nodes", flags->nodes, "For --model");
+  app->add_option("--batch", flags->batch, "For --model: sequences of one rank");
+  app->add_option("--sequence", flags->sequence, "For --model: tokens of a sequence");
+  app->add_option("--host-memory", flags->host_memory, "Of a node; none: as much as is needed");
+  app->add_option("--device-memory", flags->device_memory, "Of each rank, instead of the trace's");
+  app->add_option("--copy-bandwidth", flags->copy_bandwidth,
+                  "Of each direction of a rank's link, such as 10GB/s, instead of the trace's");
+  app->add_option("--machine", flags->job.machine, "JSON file of the machine's numbers");
+  app->add_option("--set", flags->set, "FIELD=NUMBER of the machine; may be repeated");
+  app->add_option("--steps", flags->steps, "Steps to report");
+  app->add_option("--warmup-steps", flags->warmup_steps, "Steps before them");
+  app->add_option("--lookahead", flags->lookahead, "Moments that a load may be ahead");
+  app->add_flag("--json", flags->json, "For programs");
+}
+
+void AddRunFlags(CLI::App* app, Flags* flags) {
+  AddJobFlags(app, flags);
+  app->add_option("--policy", flags->policy,
+                  "auto, cpu, device, lru, gemini, static or static:FRACTION");
+  app->add_option("--seeds", flags->seeds, "Runs with different noise");
+  app->add_option("--seed", flags->seed, "The first of them");
+  app->add_option("--kill-rank", flags->kill_rank, "RANK@SECONDS; may be repeated");
+  app->add_option("--kill-daemon", flags->kill_daemon, "NODE@SECONDS+SECONDS; may be repeated");
+  app->add_option("--detect", flags->detect, "Seconds until a dead rank is noticed");
+  app->add_option("--restart", flags->restart, "Seconds until its processes are up again");
+  app->add_option("--timeline", flags->timeline, "Write a trace for Perfetto to this file");
+  app->add_option("--memory-picture", flags->memory_picture, "Write an SVG to this file");
+  app->add_option("--title", flags->title, "Of the picture");
+}
+
+void AddMeasureFlags(CLI::App* app, Flags* flags) {
+  app->add_option("--model", flags->job.model, "As geminid-train --model")->required();
+  app->add_option("--ranks", flags->ranks, "Threads, one per rank");
+  app->add_option("--batch", flags->batch, "Sequences of all ranks");
+  app->add_option("--rounds", flags->rounds, "Micro-batches to take the median of");
+  app->add_option("--trace-out", flags->trace_out, "Trace file to write")->required();
+  app->add_option("--machine-out", flags->machine_out, "Machine file to write")->required();
+}
+
+absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job) {
+  *job = flags.job;
+  constexpr uint64_t kMany = uint64_t{1} << 20;
+  GEMINID_ASSIGN_OR_RETURN(job->ranks, ParseCount("--ranks", flags.ranks, 1, kMany));
+  GEMINID_ASSIGN_OR_RETURN(job->nodes, ParseCount("--nodes", flags.nodes, 1, kMany));
+  GEMINID_ASSIGN_OR_RETURN(job->batch, ParseCount("--batch", flags.batch, 1, kMany));
+  GEMINID_ASSIGN_OR_RETURN(job->sequence, ParseCount("--sequence", flags.sequence, 1, kMany));
+  if (!flags.host_memory.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(job->host_bytes, ParseSize("--host-memory", flags.host_memory));
+  }
+  if (!flags.device_memory.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(job->device_bytes, ParseSize("--device-memory", flags.device_memory));
+  }
+  if (!flags.copy_bandwidth.empty()) {
+    absl::StatusOr<uint64_t> speed = text::ParseBytesPerSecond(flags.copy_bandwidth);
+    if (!speed.ok() || *speed == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--copy-bandwidth is '", flags.copy_bandwidth, "'; give one like 10GB/s"));
+    }
+    job->link_bytes_per_second = static_cast<double>(*speed);
+  }
+  for (const std::string& text : flags.set) {
+    const size_t equals = text.find('=');
+    double value = 0;
+    if (equals == std::string::npos || !absl::SimpleAtod(text.substr(equals + 1), &value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--set is '", text, "'; it must be FIELD=NUMBER"));
+    }
+    job->fields.emplace_back(text.substr(0, equals), value);
+  }
+  const int sources = !job->trace.empty() + !job->random.empty() + !job->model.empty();
+  const bool enough = sources == 1 || (sources == 0 && subcommand == Subcommand::kCompare);
+  if (!enough) {
+    return absl::InvalidArgumentError("give one of --trace, --random and --model");
+  }
+  if (subcommand != Subcommand::kMeasure && job->model.empty() != job->hardware.empty()) {
+    return absl::InvalidArgumentError("--model and --hardware go together");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseSimulation(const Flags& flags, CommandLine* line) {
+  GEMINID_ASSIGN_OR_RETURN(line->policy, ParsePolicy(flags.policy));
+  SimulationOptions& options = line->simulation;
+  GEMINID_ASSIGN_OR_RETURN(options.steps, ParseCount("--steps", flags.steps, 1, kMaxSteps));
+  GEMINID_ASSIGN_OR_RETURN(options.warmup_steps,
+                           ParseCount("--warmup-steps", flags.warmup_steps, 1, kMaxSteps));
+  GEMINID_ASSIGN_OR_RETURN(options.seed, ParseCount("--seed", flags.seed, 0, ~uint64_t{0} >> 1));
+  GEMINID_ASSIGN_OR_RETURN(line->seeds, ParseCount("--seeds", flags.seeds, 1, kMaxSeeds));
+  GEMINID_ASSIGN_OR_RETURN(line->traces, ParseCount("--traces", flags.traces, 1, kMaxTraces));
+  GEMINID_ASSIGN_OR_RETURN(line->rounds, ParseCount("--rounds", flags.rounds, 1, kMaxSteps));
+  if (!flags.lookahead.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(line->lookahead_moments,
+                             ParseCount("--lookahead", flags.lookahead, 0, kMaxSteps));
+  }
+  GEMINID_ASSIGN_OR_RETURN(options.recovery.detect_seconds, ParseSeconds("--detect", flags.detect));
+  GEMINID_ASSIGN_OR_RETURN(options.recovery.restart_seconds,
+                           ParseSeconds("--restart", flags.restart));
+  for (const std::string& text : flags.kill_rank) {
+    GEMINID_ASSIGN_OR_RETURN(Failure failure, ParseFailure(FailureKind::kRank, text));
+    options.failures.push_back(failure);
+  }
+  for (const std::string& text : flags.kill_daemon) {
+    GEMINID_ASSIGN_OR_RETURN(Failure failure, ParseFailure(FailureKind::kDaemon, text));
+    options.failures.push_back(failure);
+  }
+  options.keeps_events = !flags.timeline.empty();
+  line->json = flags.json;
+  line->timeline = flags.timeline;
+  line->memory_picture = flags.memory_picture;
+  line->title = flags.title;
+  line->trace_out = flags.trace_out;
+  line->machine_out = flags.machine_out;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Failure> ParseFailure(FailureKind kind, const std::string& text) {
+  Failure failure;
+  failure.kind = kind;
+  const size_t at = text.find('@');
+  const size_t plus = text.find('+', at == std::string::npos ? 0 : at);
+  const bool is_daemon = kind == FailureKind::kDaemon;
+  if (at == std::string::npos || (plus != std::string::npos) != is_daemon) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "' is no failure; give ", is_daemon ? "NODE@SECONDS+SECONDS" : "RANK@SECONDS"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t index,
+                           ParseCount("the number before @", text.substr(0, at), 0, 1 << 20));
+  failure.index = static_cast<int>(index);
+  GEMINID_ASSIGN_OR_RETURN(failure.at_seconds,
+                           ParseSeconds("the time after @", text.substr(at + 1, plus - at - 1)));
+  if (!is_daemon) return failure;
+  GEMINID_ASSIGN_OR_RETURN(failure.outage_seconds,
+                           ParseSeconds("the time after +", text.substr(plus + 1)));
+  return failure;
+}
+
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
+  CLI::App app("Simulates training: the planner, the daemon and its clients in simulated time.",
+               "geminid-sim");
+  app.set_version_flag("--version", absl::StrCat("geminid-sim ", GEMINID_VERSION));
+  app.require_subcommand(1);
+  Flags flags;
+  CLI::App* run = app.add_subcommand("run", "One policy on one job");
+  AddRunFlags(run, &flags);
+  CLI::App* compare = app.add_subcommand(
+      "compare", "All policies on one job, or, without a job, on many random traces");
+  AddJobFlags(compare, &flags);
+  compare->add_option("--traces", flags.traces, "Random traces of each kind");
+  compare->add_option("--seed", flags.seed, "The first of them");
+  CLI::App* measure =
+      app.add_subcommand("measure", "Take this machine's measure, to simulate the host device");
+  AddMeasureFlags(measure, &flags);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first
+  } catch (const CLI::CallForVersion& version) {
+    CommandLine answer;
+    answer.text = absl::StrCat(version.what(), "\n");
+    return answer;
+  } catch (const CLI::CallForHelp&) {
+    CommandLine help;
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    help.text = chosen.empty() ? app.help() : chosen.front()->help();
+    return help;
+  } catch (const CLI::Error& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  CommandLine line;
+  line.subcommand = *run       ? Subcommand::kRun
+                    : *compare ? Subcommand::kCompare
+                               : Subcommand::kMeasure;
+  GEMINID_RETURN_IF_ERROR(ParseJob(flags, *line.subcommand, &line.job));
+  GEMINID_RETURN_IF_ERROR(ParseSimulation(flags, &line));
+  return line;
+}
+
+}  // namespace geminid::sim

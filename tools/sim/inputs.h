@@ -1,0 +1,40 @@
+// What to simulate, from files and names.
+#ifndef GEMINID_TOOLS_SIM_INPUTS_H_
+#define GEMINID_TOOLS_SIM_INPUTS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/forecast/problem.h"
+#include "tools/forecast/trace_file.h"
+#include "tools/sim/machine.h"
+
+namespace geminid::sim {
+
+struct Input {
+  std::string description;
+  Machine machine;
+  Workload workload;
+};
+
+// A trace file, recorded or written by `geminid-sim measure`. The machine has the trace's ranks and
+// links, and nothing else.
+absl::StatusOr<Input> FromTraceFile(const std::string& path);
+
+// What the planner decides for a model on given hardware: where optimizer state lives, and the
+// trace that follows. RESOURCE_EXHAUSTED if it does not fit.
+absl::StatusOr<Input> FromModel(const forecast::Model& model, const forecast::Job& job);
+
+// "chain:7": a random trace of a kind and seed, on a link alone.
+absl::StatusOr<Input> FromRandom(const std::string& name);
+
+// A JSON object of fields of MachineFields and numbers; what it does not name stays as it is.
+absl::Status ReadMachine(const std::string& json, Machine* machine);
+std::string WriteMachine(const Machine& machine);
+
+forecast::RecordedTrace ToRecorded(const Input& input);
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_INPUTS_H_

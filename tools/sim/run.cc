@@ -1,0 +1,252 @@
+#include "tools/sim/run.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/text/bytes.h"
+#include "tools/forecast/catalogue.h"
+#include "tools/forecast/hardware.h"
+#include "tools/sim/command_line.h"
+#include "tools/sim/compare.h"
+#include "tools/sim/inputs.h"
+#include "tools/sim/measure/measure.h"
+#include "tools/sim/memory_picture.h"
+#include "tools/sim/prediction.h"
+#include "tools/sim/timeline.h"
+#include "tools/trainer/json_writer.h"
+#include "tools/trainer/report.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::sim {
+namespace {
+
+// As the other tools have them.
+constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2, kExitResourceExhausted = 7;
+constexpr size_t kBarColumns = 30;
+
+absl::StatusOr<Input> MakeInput(const JobOptions& options) {
+  Input input;
+  if (!options.trace.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(input, FromTraceFile(options.trace));
+  } else if (!options.random.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(input, FromRandom(options.random));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(const forecast::Model model, forecast::FindModel(options.model));
+    forecast::Job job;
+    GEMINID_ASSIGN_OR_RETURN(job.hardware, forecast::FindHardware(options.hardware));
+    job.ranks = static_cast<uint32_t>(options.ranks);
+    job.nodes = static_cast<uint32_t>(options.nodes);
+    job.batch = {options.batch, options.sequence};
+    job.host_bytes = options.host_bytes > 0 ? options.host_bytes : uint64_t{1} << 50;
+    if (options.device_bytes.has_value()) {
+      job.hardware.device_bytes = *options.device_bytes + job.hardware.reserved_bytes;
+    }
+    GEMINID_ASSIGN_OR_RETURN(input, FromModel(model, job));
+  }
+  if (options.device_bytes.has_value()) input.workload.trace.arena_bytes = *options.device_bytes;
+  if (!options.machine.empty()) {
+    std::ifstream file(options.machine);
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", options.machine));
+    GEMINID_RETURN_IF_ERROR(ReadMachine(text.str(), &input.machine));
+  }
+  if (options.link_bytes_per_second.has_value()) {
+    input.machine.up_bytes_per_second = *options.link_bytes_per_second;
+    input.machine.down_bytes_per_second = *options.link_bytes_per_second;
+  }
+  if (options.host_bytes > 0) input.machine.host_bytes = options.host_bytes;
+  for (const auto& [name, value] : options.fields) {
+    GEMINID_RETURN_IF_ERROR(SetField(name, value, &input.machine));
+  }
+  return input;
+}
+
+// The planner is told the speed that copies have: the link's, or the processor's that makes them.
+void TellPlannerTheLink(Input* input) {
+  const double most = input->machine.processor_copy_bytes_per_second;
+  const auto speed = [most](double link) { return most > 0 ? std::min(link, most) : link; };
+  planner::LinkModel& link = input->workload.trace.link;
+  link.h2d_bytes_per_second = speed(input->machine.up_bytes_per_second);
+  link.d2h_bytes_per_second = speed(input->machine.down_bytes_per_second);
+}
+
+absl::Status Run(const CommandLine& line, std::ostream& out) {
+  GEMINID_ASSIGN_OR_RETURN(Input input, MakeInput(line.job));
+  TellPlannerTheLink(&input);
+  planner::PlannerOptions planning = SimulatedPlannerOptions();
+  if (line.lookahead_moments.has_value()) {
+    planning.max_lookahead_moments = static_cast<uint32_t>(*line.lookahead_moments);
+  }
+  GEMINID_ASSIGN_OR_RETURN(const Schedule schedule,
+                           MakeSchedule(input.workload.trace, line.policy, planning));
+  GEMINID_ASSIGN_OR_RETURN(
+      const Prediction prediction,
+      Predict(input.machine, input.workload, schedule, line.simulation, line.seeds));
+  if (!line.timeline.empty()) {
+    GEMINID_RETURN_IF_ERROR(trainer::WriteFile(line.timeline, TimelineJson(prediction.first)));
+  }
+  if (!line.memory_picture.empty()) {
+    const std::string title = line.title.empty()
+                                  ? absl::StrCat(input.description, ", policy ", schedule.policy)
+                                  : line.title;
+    GEMINID_RETURN_IF_ERROR(trainer::WriteFile(
+        line.memory_picture, ToSvg({title, prediction.arena_bytes, prediction.first.moments})));
+  }
+  out << (line.json ? ToJson(prediction) : ToText(prediction));
+  return absl::OkStatus();
+}
+
+std::string CompareJson(const std::vector<Outcome>& outcomes) {
+  trainer::JsonWriter json;
+  json.BeginArray();
+  for (const Outcome& outcome : outcomes) {
+    json.BeginObject().Key("policy").Value(outcome.policy);
+    json.Key("fits").Value(outcome.does_not_fit.empty());
+    json.Key("up_bytes").Value(outcome.up_bytes).Key("down_bytes").Value(outcome.down_bytes);
+    json.Key("step_seconds").Value(outcome.step_seconds);
+    json.Key("wait_seconds").Value(outcome.wait_seconds).EndObject();
+  }
+  json.EndArray();
+  return json.text() + "\n";
+}
+
+std::string CompareText(const std::vector<Outcome>& outcomes) {
+  double longest = 0;
+  for (const Outcome& outcome : outcomes) longest = std::max(longest, outcome.step_seconds);
+  std::string text =
+      absl::StrFormat("%-12s %12s %12s %12s %12s\n", "POLICY", "UP", "DOWN", "STEP", "WAITING");
+  for (const Outcome& outcome : outcomes) {
+    if (!outcome.does_not_fit.empty()) {
+      absl::StrAppendFormat(&text, "%-12s does not fit\n", outcome.policy);
+      continue;
+    }
+    const auto columns = static_cast<size_t>(
+        static_cast<double>(kBarColumns) * outcome.step_seconds / longest + 0.5);
+    absl::StrAppendFormat(&text, "%-12s %12s %12s %9.3f ms %9.3f ms  %s\n", outcome.policy,
+                          text::FormatBytes(static_cast<uint64_t>(outcome.up_bytes)),
+                          text::FormatBytes(static_cast<uint64_t>(outcome.down_bytes)),
+                          1e3 * outcome.step_seconds, 1e3 * outcome.wait_seconds,
+                          std::string(std::max<size_t>(columns, 1), '#'));
+  }
+  return text;
+}
+
+std::string SavingsJson(const std::vector<Savings>& all) {
+  trainer::JsonWriter json;
+  json.BeginArray();
+  for (const Savings& savings : all) {
+    json.BeginObject().Key("rival").Value(savings.rival).Key("kind").Value(savings.kind);
+    json.Key("traces").Value(savings.traces).Key("does_not_fit").Value(savings.does_not_fit);
+    json.Key("auto_moves_more").Value(savings.auto_moves_more);
+    json.Key("auto_takes_longer").Value(savings.auto_takes_longer);
+    for (const auto& [name, ratios] : {std::pair{"byte_ratio", &savings.byte_ratios},
+                                       std::pair{"time_ratio", &savings.time_ratios}}) {
+      json.Key(name).BeginObject();
+      json.Key("least").Value(Quantile(*ratios, 0)).Key("median").Value(Quantile(*ratios, 0.5));
+      json.Key("p90").Value(Quantile(*ratios, 0.9)).Key("most").Value(Quantile(*ratios, 1));
+      json.EndObject();
+    }
+    json.EndObject();
+  }
+  json.EndArray();
+  return json.text() + "\n";
+}
+
+std::string SavingsText(const std::vector<Savings>& all) {
+  std::string text =
+      "Rival over auto: bytes moved and time of a step (least, median, nine tenths, most).\n";
+  absl::StrAppendFormat(&text, "%-9s %-12s %6s %6s  %-23s  %-23s %s\n", "KIND", "RIVAL", "TRACES",
+                        "UNFIT", "BYTES", "TIME", "AUTO WORSE (bytes, time)");
+  for (const Savings& savings : all) {
+    const auto ratios = [](const std::vector<double>& r) {
+      return absl::StrFormat("%.3f %.3f %.3f %.3f", Quantile(r, 0), Quantile(r, 0.5),
+                             Quantile(r, 0.9), Quantile(r, 1));
+    };
+    absl::StrAppendFormat(&text, "%-9s %-12s %6d %6d  %-23s  %-23s %d, %d\n", savings.kind,
+                          savings.rival, savings.traces, savings.does_not_fit,
+                          ratios(savings.byte_ratios), ratios(savings.time_ratios),
+                          savings.auto_moves_more, savings.auto_takes_longer);
+  }
+  return text;
+}
+
+absl::Status RunCompare(const CommandLine& line, std::ostream& out) {
+  const JobOptions& job = line.job;
+  if (job.trace.empty() && job.random.empty() && job.model.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<Savings> savings,
+                             CompareOnRandomTraces(line.traces, line.simulation.seed));
+    out << (line.json ? SavingsJson(savings) : SavingsText(savings));
+    return absl::OkStatus();
+  }
+  GEMINID_ASSIGN_OR_RETURN(Input input, MakeInput(job));
+  TellPlannerTheLink(&input);
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
+                           Compare(input.machine, input.workload, AllPolicies(), line.simulation));
+  out << (line.json ? CompareJson(outcomes) : CompareText(outcomes));
+  return absl::OkStatus();
+}
+
+absl::Status RunMeasure(const CommandLine& line, std::ostream& out) {
+  MeasureOptions options;
+  GEMINID_ASSIGN_OR_RETURN(options.model, trainer::FindPreset(line.job.model));
+  options.ranks = static_cast<int>(line.job.ranks);
+  options.batch = line.job.batch;
+  options.rounds = static_cast<int>(line.rounds);
+  GEMINID_ASSIGN_OR_RETURN(Measurement measured, Measure(options));
+  Input input{line.job.model, measured.machine, std::move(measured.workload)};
+  // A trace needs some arena and link; who simulates it gives its own.
+  planner::Trace& trace = input.workload.trace;
+  for (const planner::Chunk& chunk : trace.chunks) trace.arena_bytes += chunk.size_bytes;
+  uint64_t workspace = 0;
+  for (const planner::MomentTrace& moment : trace.moments) {
+    workspace = std::max(workspace, moment.workspace_bytes);
+  }
+  trace.arena_bytes += workspace;
+  trace.link.h2d_bytes_per_second = measured.machine.processor_copy_bytes_per_second;
+  trace.link.d2h_bytes_per_second = measured.machine.processor_copy_bytes_per_second;
+  TakeLinks(trace.link, &input.machine);
+  GEMINID_RETURN_IF_ERROR(
+      forecast::SaveTraceFile(line.trace_out, forecast::ToMessage(ToRecorded(input))));
+  GEMINID_RETURN_IF_ERROR(trainer::WriteFile(line.machine_out, WriteMachine(input.machine)));
+  out << "Wrote " << line.trace_out << " and " << line.machine_out << ".\n";
+  return absl::OkStatus();
+}
+
+absl::Status Dispatch(const CommandLine& line, std::ostream& out) {
+  switch (*line.subcommand) {
+    case Subcommand::kRun:
+      return Run(line, out);
+    case Subcommand::kCompare:
+      return RunCompare(line, out);
+    case Subcommand::kMeasure:
+      return RunMeasure(line, out);
+  }
+  return absl::InternalError("a subcommand without an implementation");
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) return kExitUsage;
+  return absl::IsResourceExhausted(status) ? kExitResourceExhausted : kExitFailed;
+}
+
+}  // namespace
+
+int RunGeminidSim(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  const absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  absl::Status status = line.status();
+  if (status.ok() && !line->subcommand.has_value()) {
+    out << line->text;
+    return kExitOk;
+  }
+  if (status.ok()) status = Dispatch(*line, out);
+  if (status.ok()) return kExitOk;
+  err << "geminid-sim: " << std::string(status.message()) << "\n";
+  return ExitCodeOf(status);
+}
+
+}  // namespace geminid::sim

@@ -3,19 +3,10 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/optimizer/hyperparameters.h"
+
 namespace geminid::kernels {
 namespace {
-
-// base^exponent by squaring. The relative error is at most about exponent x 2^-53, which is below
-// 1e-13 while the power of any beta < 1 is large enough to matter in 1 - beta^step.
-double Power(double base, uint64_t exponent) {
-  double result = 1.0;
-  for (; exponent != 0; exponent >>= 1) {
-    if (exponent & 1) result *= base;
-    base *= base;
-  }
-  return result;
-}
 
 // Written so that a NaN fails.
 bool InRange(const AdamWOptions& o) {

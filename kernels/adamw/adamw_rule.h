@@ -1,46 +1,42 @@
 #ifndef GEMINID_KERNELS_ADAMW_ADAMW_RULE_H_
 #define GEMINID_KERNELS_ADAMW_ADAMW_RULE_H_
 
-#include <bit>
-#include <cmath>
-#include <cstdint>
-
 #include "kernels/adamw/adamw_coefficients.h"
 #include "kernels/common/host_device.h"
+#include "kernels/optimizer/rule.h"
 
+// AdamW and what it shares with Adam and LAMB; see kernels/optimizer/rule.h.
 namespace geminid::kernels {
 
-GEMINID_HOST_DEVICE inline float WithCanonicalNaN(float x) {
-  return x == x ? x : std::bit_cast<float>(uint32_t{0x7FC00000});
+// The new moments from the gradient; `one_minus_beta2` is split off g^2 as in AdamW.
+template <class K, class F>
+GEMINID_HOST_DEVICE inline void UpdateMoments(const K& k, F g, F& m, F& v) {
+  m = m * k.beta1 + g * k.one_minus_beta1;
+  v = v * k.beta2 + (g * k.one_minus_beta2) * g;
 }
 
-// One parameter, in place: the definition of the bits that every form of AdamW writes, on the host
-// and on a GPU, one operation a line. `gradient` is unscaled.
-GEMINID_HOST_DEVICE inline void AdamWRule(const AdamWCoefficients& k, float gradient, float* weight,
-                                          float* exp_avg, float* exp_avg_sq) {
-  const float g = gradient * k.grad_scale;
-
-  const float kept_avg = *exp_avg * k.beta1;
-  const float new_avg = g * k.one_minus_beta1;
-  const float m = kept_avg + new_avg;
-
-  const float kept_sq = *exp_avg_sq * k.beta2;
-  const float scaled_g = g * k.one_minus_beta2;
-  const float new_sq = scaled_g * g;
-  const float v = kept_sq + new_sq;
-
-  const float root = sqrtf(v);
-  const float corrected_root = root * k.correction2;
-  const float denominator = corrected_root + k.epsilon;
-  const float numerator = m * k.step_size;
-  const float step = numerator / denominator;
-  const float decay = *weight * k.decay_rate;
-  const float change = decay + step;
-
-  *weight = WithCanonicalNaN(*weight - change);
-  *exp_avg = WithCanonicalNaN(m);
-  *exp_avg_sq = WithCanonicalNaN(v);
+// step_size m / (correction2 sqrt(v) + epsilon).
+template <class K, class F>
+GEMINID_HOST_DEVICE inline F AdaptiveStep(const K& k, F m, F v) {
+  return (m * k.step_size) / (SquareRoot(v) * k.correction2 + k.epsilon);
 }
+
+struct AdamWRule {
+  static constexpr int kStates = 2;
+  static constexpr int kFactors = 0;
+
+  template <class F>
+  GEMINID_HOST_DEVICE void operator()(Element<F>& e) const {
+    F m = e.state[0], v = e.state[1];
+    UpdateMoments(k, F(e.gradient * k.grad_scale), m, v);
+    const F step = AdaptiveStep(k, m, v);
+    e.weight = CanonicalNaN(e.weight - (e.weight * k.decay_rate + step));
+    e.state[0] = CanonicalNaN(m);
+    e.state[1] = CanonicalNaN(v);
+  }
+
+  AdamWCoefficients k;
+};
 
 }  // namespace geminid::kernels
 

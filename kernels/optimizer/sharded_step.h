@@ -87,26 +87,42 @@ class ShardedStep {
   Status Apply(const Segment& segment, const ParameterArrays& new_arrays) const;
 
  private:
-  struct Tensor;
+  // Where a tensor's numbers are.
+  struct Place {
+    uint64_t factors = 0;  // in factors and scales_
+    uint64_t sums = 0;     // in sums_
+  };
+
+  OptimizerOptions OptionsOf(const TensorOptions& tensor) const;
+  Status CheckTensor(const TensorOptions& tensor) const;
   Status CheckSegment(const Segment& segment) const;
-  OptimizerOptions OptionsOf(uint32_t tensor) const;
-  Status DeriveScales(const float* new_factors);
-  Status AddSums(std::span<const Segment> segments);
-  Status AddUpdateSquares(std::span<const Segment> segments);
-  Status AddResiduals(std::span<const Segment> segments);
-  Status UpdateFactors(const float* old_factors, float* new_factors);
-  Status UpdateResidualFactors(const float* old_factors, float* new_factors);
+  Status CheckRules() const;
+  bool Trains(const Segment& segment) const;
+
+  // Zeroes the sums, has `add` add every segment's, and reduces them: those of tensors, and with
+  // `factors` those of rows and columns.
+  template <class Add>
+  Status SumOverRanks(std::span<const Segment> segments, bool factors, const ReduceSum& reduce,
+                      Add add);
+  Status PrepareFactored(std::span<const Segment> segments, const float* old_factors,
+                         const ReduceSum& reduce, float* new_factors);
+  Status PrepareConfidence(std::span<const Segment> segments, const float* old_factors,
+                           const ReduceSum& reduce, float* new_factors);
+  Status AddFirstSums(const Segment& segment);
+  Status AddUpdateSquares(const Segment& segment);
+  Status AddResidualSquares(const Segment& segment);
+  Status MakeFactors(const float* old_factors, float* new_factors);
 
   OptimizerOptions options_;
   std::vector<TensorOptions> tensors_;
-  StepScalars scalars_;
-  Status status_ = Status::kOk;
-  bool ready_ = false;
+  std::vector<Place> places_;  // by tensor
   uint64_t factor_total_ = 0;
-  std::vector<uint64_t> factor_begin_;  // by tensor, into factors and scales
-  std::vector<uint64_t> sums_begin_;    // by tensor, into sums_
-  std::vector<double> sums_;            // what is reduced: tensor sums, then factor sums
-  std::vector<double> tensor_sums_;     // 2 per tensor
+  Status status_ = Status::kOk;
+
+  StepScalars scalars_;
+  bool ready_ = false;
+  std::vector<double> sums_;         // what is reduced: 2 per tensor, then rows and columns
+  std::vector<double> tensor_sums_;  // what Apply needs: ||w||^2 and ||u||^2, for LARS ||g||^2
   std::vector<float> scales_;
 };
 

@@ -1,0 +1,65 @@
+#include <cmath>
+#include <cstddef>
+
+#include "kernels/adam/adam.h"
+#include "kernels/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/adam/adam_host.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/adam/adam_rule.h"
+#include "kernels/adamw/adamw_coefficients.h"
+#include "kernels/optimizer/elementwise.h"
+#include "kernels/optimizer/hyperparameters.h"
+#include "kernels/optimizer/rule_loop-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+GEMINID_DEFINE_RULE_LOOP(AdamRule)
+GEMINID_DEFINE_RULE_LOOP(AdamWRule)
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+namespace {
+
+GEMINID_DEFINE_RULE_CALL(AdamRule)
+GEMINID_DEFINE_RULE_CALL(AdamWRule)
+
+}  // namespace
+
+Status MakeRule(const AdamWOptions& options, AdamRule* rule) {
+  AdamWCoefficients k;
+  const Status status = DeriveAdamWCoefficients(options, &k);
+  const auto weight_decay = static_cast<float>(options.weight_decay);
+  if (status != Status::kOk || !std::isfinite(weight_decay)) return Status::kInvalidParameter;
+  *rule = {k, weight_decay};
+  return Status::kOk;
+}
+
+Status MakeRule(const AdamWOptions& options, AdamWRule* rule) {
+  return DeriveAdamWCoefficients(options, &rule->k);
+}
+
+Status AdamStep(const AdamWOptions& options, const ConstParameterArrays& old_arrays,
+                const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  AdamRule rule;
+  const Status status = MakeRule(options, &rule);
+  if (status != Status::kOk) return status;
+  return StepElements(CallOf(rule), old_arrays, gradient, count, new_arrays);
+}
+
+Status AdamWStep(const AdamWOptions& options, const ConstParameterArrays& old_arrays,
+                 const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  AdamWRule rule;
+  const Status status = MakeRule(options, &rule);
+  if (status != Status::kOk) return status;
+  return StepElements(CallOf(rule), old_arrays, gradient, count, new_arrays);
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

@@ -24,6 +24,9 @@ target_link_libraries(geminid_dnnl INTERFACE ${DNNL_LIBRARY})
 
 if(GEMINID_BUILD_TESTS)
   find_package(GTest CONFIG REQUIRED)
+  # A solver of linear programs that checks the planner's bound; it comes without a package file.
+  find_path(GLPK_INCLUDE_DIR glpk.h REQUIRED)
+  find_library(GLPK_LIBRARY glpk REQUIRED)
   include(GoogleTest)
 endif()
 if(GEMINID_BUILD_BENCHMARKS)

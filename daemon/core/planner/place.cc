@@ -12,7 +12,7 @@ namespace geminid::planner {
 namespace {
 
 // Each round relaxes every stay that failed; real traces end within a few.
-constexpr int kMaxRounds = 32;
+constexpr int kMaxRounds = 8;
 
 // The j after which the stay bridges its longest gap.
 std::uint32_t LongestGap(const Problem& problem, const Stay& stay) {
@@ -49,43 +49,60 @@ struct Setting {
   std::int64_t cut;
 };
 
-// The setting under which the fewest stays fail, the first of equals.
-Setting BestSetting(const Problem& problem, std::vector<Stay> stays) {
-  std::vector<Setting> settings = {{FreeSpace::Prefer::kHighest, 0}};
-  if (!problem.equal_sizes) settings.push_back({FreeSpace::Prefer::kLowest, 0});
-  if (const std::int64_t peak = PeakMoment(problem); peak != 0) {
-    settings.push_back({FreeSpace::Prefer::kHighest, peak});
+struct Attempt {
+  std::vector<Stay> stays;
+  std::vector<std::uint32_t> failed;
+  std::uint64_t load_bytes = 0;
+};
+
+Attempt Place(const Problem& problem, const Setting& setting, std::vector<Stay> stays,
+              std::int64_t& work) {
+  Attempt attempt;
+  attempt.failed = SweepOnce(problem, setting.prefer, setting.cut, stays, work);
+  attempt.load_bytes = LoadBytes(problem, stays);
+  attempt.stays = std::move(stays);
+  return attempt;
+}
+
+// Breaks up what an attempt failed to place.
+void RelaxFailed(const Problem& problem, Attempt& attempt) {
+  std::vector<std::int64_t> stuck;
+  for (const std::uint32_t i : attempt.failed) {
+    if (!Relax(problem, i, attempt.stays)) stuck.push_back(attempt.stays[i].first_moment);
   }
-  Setting best = settings[0];
-  std::size_t fewest = stays.size() + 1;
-  for (const Setting& setting : settings) {
-    const std::size_t failed = SweepOnce(problem, setting.prefer, setting.cut, stays).size();
-    if (failed >= fewest) continue;
-    best = setting;
-    fewest = failed;
-    if (failed == 0) break;
-  }
-  return best;
+  std::sort(stuck.begin(), stuck.end());
+  stuck.erase(std::unique(stuck.begin(), stuck.end()), stuck.end());
+  for (const std::int64_t moment : stuck) Isolate(problem, moment, attempt.stays);
 }
 
 }  // namespace
 
-void PlaceStays(const Problem& problem, std::vector<Stay>& stays) {
-  const Setting setting = BestSetting(problem, stays);
-  for (int round = 0; round < kMaxRounds; ++round) {
-    const std::vector<std::uint32_t> failed =
-        SweepOnce(problem, setting.prefer, setting.cut, stays);
-    if (failed.empty()) return;
-    std::vector<std::int64_t> stuck;
-    for (const std::uint32_t i : failed) {
-      if (!Relax(problem, i, stays)) stuck.push_back(stays[i].first_moment);
-    }
-    std::sort(stuck.begin(), stuck.end());
-    stuck.erase(std::unique(stuck.begin(), stuck.end()), stuck.end());
-    for (const std::int64_t moment : stuck) Isolate(problem, moment, stays);
+void PlaceStays(const Problem& problem, std::int64_t work_limit, std::vector<Stay>& stays,
+                std::int64_t& work) {
+  std::vector<Setting> settings = {{FreeSpace::Prefer::kHighest, 0}};
+  if (const std::int64_t peak = PeakMoment(problem); peak != 0) {
+    settings.push_back({FreeSpace::Prefer::kHighest, peak});
   }
-  stays = SingleUses(problem);
-  SweepOnce(problem, FreeSpace::Prefer::kHighest, /*cut=*/0, stays);
+  if (!problem.equal_sizes) settings.push_back({FreeSpace::Prefer::kLowest, 0});
+  const std::uint64_t whole_bytes = LoadBytes(problem, stays);
+  const auto key = [](const Attempt& a) { return std::make_pair(a.failed.size(), a.load_bytes); };
+  Setting setting = settings[0];
+  Attempt best = Place(problem, setting, stays, work);
+  for (std::size_t i = 1; i < settings.size() && work < work_limit; ++i) {
+    if (best.failed.empty() && best.load_bytes == whole_bytes) break;
+    Attempt attempt = Place(problem, settings[i], stays, work);
+    if (key(attempt) >= key(best)) continue;
+    best = std::move(attempt);
+    setting = settings[i];
+  }
+  for (int round = 0; round < kMaxRounds && !best.failed.empty(); ++round) {
+    RelaxFailed(problem, best);
+    best = Place(problem, setting, std::move(best.stays), work);
+  }
+  if (!best.failed.empty()) {
+    best = Place(problem, {FreeSpace::Prefer::kHighest, 0}, SingleUses(problem), work);
+  }
+  stays = std::move(best.stays);
 }
 
 void PlaceApart(const Problem& problem, std::vector<Stay>& stays) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <limits>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -24,6 +24,14 @@ namespace {
 // better than that, and the link may have other users.
 constexpr double kWorthwhileGain = 1e-3;
 
+// Candidates are built until so many operations were spent, each a few dozen nanoseconds, so that
+// 20,000 uses take less than a second whatever their order. Counted, not timed: the same plan
+// everywhere. Deciding what to keep, scheduling and predicting cost some operations per gap.
+constexpr std::int64_t kWorkLimit = 7'000'000;
+constexpr std::int64_t kWorkPerGap = 15;
+// Variants of placing the same choice are tried within this part of it: other choices gain more.
+constexpr std::int64_t kWorkForVariants = kWorkLimit / 7;
+
 struct Candidate {
   std::vector<Stay> stays;
   std::uint64_t h2d_bytes = 0;
@@ -35,16 +43,6 @@ bool StallsForSpace(const Candidate& candidate) {
   const std::vector<Stall>& stalls = candidate.timeline.stalls;
   return std::any_of(stalls.begin(), stalls.end(),
                      [](const Stall& stall) { return stall.cause == StallCause::kSpace; });
-}
-
-bool IsBetter(Objective objective, const Candidate& a, const Candidate& b) {
-  const double a_seconds = a.timeline.step_seconds;
-  const double b_seconds = b.timeline.step_seconds;
-  if (objective == Objective::kBytes) {
-    return std::tie(a.h2d_bytes, a_seconds) < std::tie(b.h2d_bytes, b_seconds);
-  }
-  if (a.h2d_bytes < b.h2d_bytes) return a_seconds <= b_seconds;
-  return a_seconds < b_seconds * (1 - kWorthwhileGain);
 }
 
 // The capacity as it would be if it only fell towards its minimum and rose after it. What is chosen
@@ -63,20 +61,37 @@ std::vector<std::int64_t> MonotoneCapacity(const std::vector<std::int64_t>& capa
   return from_start;
 }
 
-// Builds candidates from what they keep and remembers the best.
+// Builds candidates from what they keep.
 class Search {
  public:
-  Search(const Trace& trace, const PlannerOptions& options, const Problem& problem)
-      : trace_(trace), options_(options), problem_(problem) {}
+  Search(const Trace& trace, const PlannerOptions& options, const Problem& problem,
+         double least_step_seconds)
+      : trace_(trace),
+        options_(options),
+        problem_(problem),
+        least_step_seconds_(least_step_seconds) {}
 
-  void Try(const Kept& kept) {
+  // Returns false, and does nothing, if the budget is spent or this cannot be better than the best
+  // so far; the more bytes, the less it can.
+  bool Try(const Kept& kept) {
+    const std::uint64_t least_bytes = LoadBytes(problem_, kept);
+    if (IsSpent() || !CanWin(least_bytes)) return false;
     Candidate candidate;
     candidate.stays = BuildStays(problem_, kept);
     ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/false, candidate.stays);
-    PlaceStays(problem_, candidate.stays);
+    PlaceStays(problem_, kWorkForVariants, candidate.stays, work_);
+    work_ += kWorkPerGap * static_cast<std::int64_t>(problem_.gaps.size());
     candidate.h2d_bytes = LoadBytes(problem_, candidate.stays);
-    candidate.split_bytes = candidate.h2d_bytes - LoadBytes(problem_, kept);
-    Compare(std::move(candidate));
+    candidate.split_bytes = candidate.h2d_bytes - least_bytes;
+    Add(std::move(candidate));
+    return true;
+  }
+
+  // Keeps what fits beside a reserve.
+  bool TryReserve(const std::vector<std::int64_t>& capacity_bytes, std::int64_t reserve_bytes) {
+    if (IsSpent()) return false;
+    work_ += kWorkPerGap * static_cast<std::int64_t>(problem_.gaps.size());
+    return Try(DecideKept(problem_, RoomForGaps(problem_, capacity_bytes, reserve_bytes)));
   }
 
   void TryApart() {
@@ -85,29 +100,61 @@ class Search {
     ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/true, candidate.stays);
     PlaceApart(problem_, candidate.stays);
     candidate.h2d_bytes = LoadBytes(problem_, candidate.stays);
-    Compare(std::move(candidate));
+    Add(std::move(candidate));
   }
+
+  const Candidate& last() const { return candidates_.back(); }
 
   // Whether the last candidate would gain from more free space.
   bool LacksSpace() const {
-    return last_.split_bytes > 0 ||
-           (options_.objective == Objective::kStepTime && StallsForSpace(last_));
+    return last().split_bytes > 0 ||
+           (options_.objective == Objective::kStepTime && StallsForSpace(last()));
   }
 
-  const Candidate& best() const { return *best_; }
+  // The fewest bytes; or of those that are as fast as the fastest, the fewest bytes. The first of
+  // equals.
+  const Candidate& Best() const {
+    double most_seconds = std::numeric_limits<double>::infinity();
+    if (options_.objective == Objective::kStepTime) {
+      for (const Candidate& candidate : candidates_) {
+        most_seconds =
+            std::min(most_seconds, candidate.timeline.step_seconds * (1 + kWorthwhileGain));
+      }
+    }
+    const Candidate* best = nullptr;
+    const auto key = [](const Candidate& candidate) {
+      return std::make_pair(candidate.h2d_bytes, candidate.timeline.step_seconds);
+    };
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.timeline.step_seconds > most_seconds) continue;
+      if (best == nullptr || key(candidate) < key(*best)) best = &candidate;
+    }
+    return *best;
+  }
 
  private:
-  void Compare(Candidate candidate) {
+  bool IsSpent() const { return !candidates_.empty() && work_ >= kWorkLimit; }
+
+  // Placing only adds bytes, and no step is shorter than the bound.
+  bool CanWin(std::uint64_t least_bytes) const {
+    return std::none_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
+      return candidate.h2d_bytes <= least_bytes &&
+             (options_.objective == Objective::kBytes ||
+              candidate.timeline.step_seconds <= least_step_seconds_ * (1 + kWorthwhileGain));
+    });
+  }
+
+  void Add(Candidate candidate) {
     candidate.timeline = PredictTimeline(trace_, problem_, candidate.stays);
-    last_ = std::move(candidate);
-    if (!best_ || IsBetter(options_.objective, last_, *best_)) best_ = last_;
+    candidates_.push_back(std::move(candidate));
   }
 
   const Trace& trace_;
   const PlannerOptions& options_;
   const Problem& problem_;
-  Candidate last_;
-  std::optional<Candidate> best_;
+  const double least_step_seconds_;
+  std::int64_t work_ = 0;
+  std::vector<Candidate> candidates_;
 };
 
 // Keeping as much as fits leaves no space to load ahead, so that loads are waited for, and little
@@ -120,29 +167,25 @@ void TryReserves(const Problem& problem, Search& search) {
   const std::int64_t mean = total / static_cast<std::int64_t>(problem.items.size());
   const std::vector<std::int64_t> room = RoomForGaps(problem, problem.capacity_bytes, 0);
   const std::int64_t most = *std::max_element(room.begin(), room.end());
-  for (std::int64_t reserve = mean; reserve < most && search.LacksSpace(); reserve *= 2) {
-    search.Try(DecideKept(problem, RoomForGaps(problem, problem.capacity_bytes, reserve)));
+  for (std::int64_t reserve = mean; reserve < most; reserve *= 2) {
+    if (!search.TryReserve(problem.capacity_bytes, reserve) || !search.LacksSpace()) return;
   }
 }
 
-Candidate PlanAuto(const Trace& trace, const PlannerOptions& options, const Problem& problem,
-                   std::uint64_t lower_bound_bytes) {
-  Search search(trace, options, problem);
-  search.Try(DecideKept(problem, RoomForGaps(problem, problem.capacity_bytes, 0)));
-  const Candidate& full = search.best();
+void PlanAuto(const PlannerOptions& options, const Problem& problem,
+              std::uint64_t lower_bound_bytes, Search& search) {
+  search.TryReserve(problem.capacity_bytes, 0);
+  const Candidate& full = search.last();
   const bool least_bytes = full.h2d_bytes == lower_bound_bytes;
   const bool done = options.objective == Objective::kBytes
                         ? least_bytes
                         : full.timeline.stalls.empty() && full.split_bytes == 0;
-  if (done) return full;
+  if (done) return;
   const bool full_split = full.split_bytes > 0;
-  if (search.LacksSpace()) TryReserves(problem, search);
-  if (full_split) {
-    search.Try(
-        DecideKept(problem, RoomForGaps(problem, MonotoneCapacity(problem.capacity_bytes), 0)));
-  }
+  const bool lacks_space = search.LacksSpace();
+  if (full_split) search.TryReserve(MonotoneCapacity(problem.capacity_bytes), 0);
   search.Try(KeepAdjacent(problem));
-  return search.best();
+  if (lacks_space) TryReserves(problem, search);
 }
 
 Candidate Choose(const Trace& trace, const PlannerOptions& options, const Problem& problem,
@@ -152,15 +195,15 @@ Candidate Choose(const Trace& trace, const PlannerOptions& options, const Proble
     nothing.timeline = PredictTimeline(trace, problem, nothing.stays);
     return nothing;
   }
-  Search search(trace, options, problem);
+  Search search(trace, options, problem, plan.step_lower_bound_seconds);
   if (plan.everything_fits) {
     search.TryApart();
   } else if (options.policy == Policy::kCpu) {
     search.Try(KeepAdjacent(problem));
   } else {
-    return PlanAuto(trace, options, problem, plan.lower_bound_bytes);
+    PlanAuto(options, problem, plan.lower_bound_bytes, search);
   }
-  return search.best();
+  return search.Best();
 }
 
 absl::Status DoesNotFit(const Trace& trace, std::int64_t total_bytes, std::int64_t least_bytes) {
@@ -266,6 +309,9 @@ absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options)
   plan.trace_hash = TraceHash(trace);
   plan.everything_fits = all_fit && options.policy != Policy::kCpu;
   plan.lower_bound_bytes = LowerBoundBytes(problem);
+  const std::vector<double> earliest = EarliestStarts(trace, options, problem);
+  plan.step_lower_bound_seconds =
+      LeastStepSeconds(trace, problem, earliest, plan.lower_bound_bytes);
   const Candidate chosen = Choose(trace, options, problem, plan);
   FillResidencies(problem, chosen.stays, plan);
   FillSteps(problem, chosen.stays, plan);
@@ -275,9 +321,6 @@ absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options)
   for (const MomentTrace& moment : trace.moments) plan.compute_seconds += moment.compute_seconds;
   plan.predicted_step_seconds = chosen.timeline.step_seconds;
   plan.stalls = chosen.timeline.stalls;
-  const std::vector<double> earliest = EarliestStarts(trace, options, problem);
-  plan.step_lower_bound_seconds =
-      LeastStepSeconds(trace, problem, earliest, plan.lower_bound_bytes);
   MarkUnavoidable(trace, earliest, plan.stalls);
   return plan;
 }

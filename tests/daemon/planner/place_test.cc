@@ -128,7 +128,8 @@ TEST(SweepOnce, SingleUses_AlwaysFindAPlace) {
     for (const auto prefer : {FreeSpace::Prefer::kHighest, FreeSpace::Prefer::kLowest}) {
       for (const std::int64_t cut : {0, 1, 15, 29}) {
         std::vector<Stay> stays = SingleUses(*problem);
-        EXPECT_TRUE(SweepOnce(*problem, prefer, cut, stays).empty());
+        std::int64_t work = 0;
+        EXPECT_TRUE(SweepOnce(*problem, prefer, cut, stays, work).empty());
       }
     }
   }

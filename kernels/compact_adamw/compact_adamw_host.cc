@@ -1,3 +1,6 @@
+#include "kernels/compact_adamw/compact_adamw.h"
+#include "kernels/simd/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compact_adamw/compact_adamw_host.cc"
 #include <algorithm>
@@ -13,7 +16,6 @@
 #include "kernels/common/buffers.h"
 #include "kernels/common/float_environment.h"
 #include "kernels/common/lanes-inl.h"
-#include "kernels/compact_adamw/compact_adamw.h"
 #include "kernels/compact_adamw/compact_state.h"
 #include "kernels/stochastic_rounding/stochastic_rounding_rule.h"
 

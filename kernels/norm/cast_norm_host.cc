@@ -1,3 +1,6 @@
+#include "kernels/norm/cast_norm.h"
+#include "kernels/simd/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm/cast_norm_host.cc"
 #include <algorithm>
@@ -10,7 +13,6 @@
 #include "kernels/common/buffers.h"
 #include "kernels/common/float_environment.h"
 #include "kernels/common/half_lanes-inl.h"
-#include "kernels/norm/cast_norm.h"
 
 // Sums must stay in registers: -O2 alone does not unroll loops over them.
 #ifndef GEMINID_UNROLL_ROW
@@ -72,27 +74,45 @@ HWY_INLINE hn::Vec<D> Convert(D d, const Half* input, float* output, bool stream
   return value;
 }
 
+// Adds the squares of Lanes(d) values to as many float64 lanes, which are in two vectors (in one
+// where vectors have one lane). Squares are exact in float64.
+template <class D, class VD>
+HWY_INLINE void AddLanes(D /* tag */, hn::Vec<D> v, VD* sums) {
+#if HWY_TARGET == HWY_SCALAR
+  const hn::Rebind<double, D> dd;
+  const auto x = hn::PromoteTo(dd, v);
+  sums[0] = hn::Add(sums[0], hn::Mul(x, x));
+#else
+  const hn::Repartition<double, D> dd;
+  const hn::Half<D> dh;
+  const auto x0 = hn::PromoteTo(dd, hn::LowerHalf(dh, v));
+  const auto x1 = hn::PromoteTo(dd, hn::UpperHalf(dh, v));
+  sums[0] = hn::Add(sums[0], hn::Mul(x0, x0));
+  sums[1] = hn::Add(sums[1], hn::Mul(x1, x1));
+#endif
+}
+
 // Converts `rows` rows of kNormLanes elements and adds their squares to lanes[kNormLanes], as
 // kernels/norm does.
 template <bool kStream, typename In, typename Out>
 HWY_INLINE void ConvertRows(const In* input, size_t rows, Out* output, double* lanes) {
-  const hn::CappedTag<double, kNormLanes / 2> d;
-  const hn::Rebind<float, decltype(d)> df;
+  const hn::CappedTag<float, kNormLanes> d;
   constexpr size_t n = hn::MaxLanes(d);
-  constexpr size_t kVectors = kNormLanes / n;
-  hn::Vec<decltype(d)> sums[kVectors];
+  const hn::CappedTag<double, HWY_MAX(n / 2, 1)> dd;
+  constexpr size_t kSumLanes = hn::MaxLanes(dd);
+  constexpr size_t kSums = kNormLanes / kSumLanes;
+  hn::Vec<decltype(dd)> sums[kSums];
   GEMINID_UNROLL_ROW
-  for (size_t s = 0; s < kVectors; ++s) sums[s] = hn::LoadU(d, lanes + s * n);
+  for (size_t s = 0; s < kSums; ++s) sums[s] = hn::LoadU(dd, lanes + s * kSumLanes);
   for (size_t r = 0; r < rows; ++r, input += kNormLanes, output += kNormLanes) {
     if (kStream) hwy::Prefetch(input + kPrefetchElements);
     GEMINID_UNROLL_ROW
-    for (size_t s = 0; s < kVectors; ++s) {
-      const auto x = hn::PromoteTo(d, Convert(df, input + s * n, output + s * n, kStream));
-      sums[s] = hn::MulAdd(x, x, sums[s]);  // the product is exact, so fused or not is the same
+    for (size_t i = 0; i < kNormLanes; i += n) {
+      AddLanes(d, Convert(d, input + i, output + i, kStream), sums + i / kSumLanes);
     }
   }
   GEMINID_UNROLL_ROW
-  for (size_t s = 0; s < kVectors; ++s) hn::StoreU(sums[s], d, lanes + s * n);
+  for (size_t s = 0; s < kSums; ++s) hn::StoreU(sums[s], dd, lanes + s * kSumLanes);
 }
 
 template <bool kStream, typename In, typename Out>

@@ -101,6 +101,7 @@ struct Work {
 // Makes its arrays in an arena, and says what it moves.
 struct Case {
   Work work;
+  Work in_cache;  // as often on the same few elements: the arithmetic alone
   std::vector<Traffic> traffic;
   bool streaming = false;
 };
@@ -141,11 +142,19 @@ class CaseMaker {
 
   template <typename Body>
   Case Make(bool streaming, Body body) {
-    Case c{Granules(body), traffic_, streaming};
+    constexpr size_t kFew = 4096;  // at most 112 kB
+    Case c;
+    c.work = Granules(body);
+    c.in_cache.run = [body](ThreadPool&) {
+      for (size_t i = 0; i < kParameters; i += kFew) body({0, 0, kFew});
+    };
+    c.traffic = traffic_;
+    c.streaming = streaming;
     for (const Traffic& t : traffic_) {
       const int accesses = (t.read != nullptr) + (t.write != nullptr);
       c.work.bytes_per_parameter += static_cast<double>(t.bytes_per_element) * accesses;
     }
+    c.in_cache.bytes_per_parameter = c.work.bytes_per_parameter;
     return c;
   }
 
@@ -364,15 +373,14 @@ void Compare(benchmark::State& state, const Work& work, const Work& base, Per pe
 }
 
 template <typename Make>
-void Register(const std::string& name, Make make, Per per) {
+void Register(const std::string& name, Make make, Per per, int most_threads = 2) {
   benchmark::RegisterBenchmark(name.c_str(),
                                [make, per](benchmark::State& state) {
                                  const auto [work, base] = make();
                                  Compare(state, work, base, per);
                                })
       ->ArgName("threads")
-      ->Arg(1)
-      ->Arg(2)
+      ->DenseRange(1, most_threads)
       ->Iterations(kPairs)
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
@@ -387,6 +395,18 @@ void AgainstTraffic(const std::string& name, MakeCase make) {
         return std::pair(c.work, TrafficOf(c));
       },
       Per::kByte);
+}
+
+// The arithmetic alone against the whole, on one core.
+template <typename MakeCase>
+void InCache(const std::string& name, MakeCase make) {
+  Register(
+      name + "/in_cache",
+      [make] {
+        const Case c = make();
+        return std::pair(c.in_cache, c.work);
+      },
+      Per::kParameter, 1);
 }
 
 template <typename MakeCase, typename MakeBase>
@@ -449,6 +469,14 @@ void RegisterAll() {
   Against(
       "HalfMomentsInPlace/vs_fp32_moments", [] { return HalfMoments(true); },
       [] { return Split<BFloat16>(true); }, Per::kParameter);
+
+  InCache("SplitInPlace<bf16>", [] { return Split<BFloat16>(true); });
+  InCache("MasterInPlace", [] { return Master(true); });
+  InCache("EightBitInPlace", [] { return EightBit(true); });
+  InCache("HalfMomentsInPlace", [] { return HalfMoments(true); });
+  InCache("NormCast<fp32,bf16>", [] { return Convert(kernels::CastToBFloat16AndAddSquares); });
+  InCache("NormCast<bf16,fp32>",
+          [] { return Convert<BFloat16, float>(kernels::CastToFloatAndAddSquares); });
 
   const auto avx2 = [](Case (*make)(bool), bool in_place) {
     return [=] {

@@ -73,7 +73,7 @@ void AddJobFlags(CLI::App* app, Flags* flags) {
 void AddRunFlags(CLI::App* app, Flags* flags) {
   AddJobFlags(app, flags);
   app->add_option("--policy", flags->policy,
-                  "auto, cpu, device, lru, gemini, static or static:FRACTION");
+                  "auto, bytes, cpu, device, lru, gemini, static or static:FRACTION");
   app->add_option("--seeds", flags->seeds, "Runs with different noise");
   app->add_option("--seed", flags->seed, "The first of them");
   app->add_option("--kill-rank", flags->kill_rank, "RANK@SECONDS; may be repeated");

@@ -34,8 +34,9 @@ absl::StatusOr<std::vector<Outcome>> Compare(const Machine& machine, const Workl
 // A node with one rank and nothing but the trace's link: what a plan is made for.
 Machine LinkAlone(const planner::Trace& trace);
 
-// What one rival loses against auto over many traces. Ratios are rival over auto: above 1, auto is
-// better.
+// What one rival loses against the planner over many traces. Ratios are rival over planner: above
+// 1, the planner is better. Times are against its plans for the least time, bytes against those for
+// the least bytes.
 struct Savings {
   std::string rival;
   std::string kind;
@@ -50,7 +51,8 @@ struct Savings {
 // auto takes longer, or moves more, only beyond rounding.
 inline constexpr double kSavingsTolerance = 1e-6;
 
-// Compares auto with every other policy on `traces` random traces of each kind, from `first_seed`.
+// Compares the planner with every other policy on `traces` random traces of each kind, from
+// `first_seed`.
 absl::StatusOr<std::vector<Savings>> CompareOnRandomTraces(uint64_t traces, uint64_t first_seed);
 
 // The p-th part of ascending values: 0 the least, 0.5 the median, 1 the greatest. Nearest rank.

@@ -159,9 +159,9 @@ std::string SavingsJson(const std::vector<Savings>& all) {
 
 std::string SavingsText(const std::vector<Savings>& all) {
   std::string text =
-      "Rival over auto: bytes moved and time of a step (least, median, nine tenths, most).\n";
+      "Rival over planner: bytes moved and time of a step (least, median, nine tenths, most).\n";
   absl::StrAppendFormat(&text, "%-9s %-12s %6s %6s  %-23s  %-23s %s\n", "KIND", "RIVAL", "TRACES",
-                        "UNFIT", "BYTES", "TIME", "AUTO WORSE (bytes, time)");
+                        "UNFIT", "BYTES", "TIME", "PLANNER WORSE (bytes, time)");
   for (const Savings& savings : all) {
     const auto ratios = [](const std::vector<double>& r) {
       return absl::StrFormat("%.3f %.3f %.3f %.3f", Quantile(r, 0), Quantile(r, 0.5),

@@ -54,7 +54,7 @@ class Job {
   absl::Status AllocateChunks(Rank* rank);
   core::SessionSpec SpecOf(int rank) const;
   void StartProcesses(uint64_t first_step);
-  void EndProcesses();
+  void EndProcess(size_t number);
   void Committed(int rank, uint64_t step);
   void Fail(const Failure& failure);
   void KillRank(const Failure& failure);
@@ -225,19 +225,18 @@ void Job::StartProcesses(uint64_t first_step) {
   for (const std::unique_ptr<Rank>& rank : ranks_) rank->trainer->Start(first_step);
 }
 
-// Nothing that the processes asked for happens any more; what is on the device is lost.
-void Job::EndProcesses() {
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    Rank& rank = *ranks_[r];
-    rank.process.reset();
-    rank.trainer.reset();
-    rank.port.reset();
-    Note(nodes_[static_cast<size_t>(rank.node)].daemon->Kill(rank.session));
-    for (int owner = 0; owner < kOwners; ++owner) {
-      observer_.SetMemory(static_cast<int>(r), static_cast<Owner>(owner), 0);
-    }
+// Nothing that the process asked for happens any more; what is on its device is lost. Its daemon
+// sees the socket close at once.
+void Job::EndProcess(size_t number) {
+  Rank& rank = *ranks_[number];
+  if (rank.process == nullptr) return;
+  rank.process.reset();
+  rank.trainer.reset();
+  rank.port.reset();
+  Note(nodes_[static_cast<size_t>(rank.node)].daemon->Kill(rank.session));
+  for (int owner = 0; owner < kOwners; ++owner) {
+    observer_.SetMemory(static_cast<int>(number), static_cast<Owner>(owner), 0);
   }
-  rendezvous_.Reset();
 }
 
 void Job::Committed(int rank, uint64_t step) {
@@ -272,9 +271,10 @@ void Job::KillRank(const Failure& failure) {
   if (recovering_.has_value() || finished_ranks_ > 0) return;
   recovering_ = result_.recoveries.size();
   result_.recoveries.push_back({failure, 0, (events_.now() - last_commit_).seconds()});
-  ranks_[static_cast<size_t>(failure.index)]->process.reset();
+  EndProcess(static_cast<size_t>(failure.index));
   events_.After(FromSeconds(options_.recovery.detect_seconds), [this] {
-    EndProcesses();
+    for (size_t r = 0; r < ranks_.size(); ++r) EndProcess(r);
+    rendezvous_.Reset();
     events_.After(FromSeconds(options_.recovery.restart_seconds),
                   [this] { Restart(*recovering_); });
   });

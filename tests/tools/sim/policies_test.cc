@@ -22,8 +22,8 @@ Schedule Make(const planner::Trace& trace, const std::string& policy) {
 }
 
 TEST(ParsePolicy, EveryName_ComesBack) {
-  for (const char* name : {"auto", "cpu", "device", "static", "static:0.25", "static:0", "lru",
-                           "gemini", "lru@ideal", "static:0.5@ideal", "gemini@ideal"}) {
+  for (const char* name : {"auto", "bytes", "cpu", "device", "static", "static:0.25", "static:0",
+                           "lru", "gemini", "lru@ideal", "static:0.5@ideal", "gemini@ideal"}) {
     const absl::StatusOr<PolicySpec> policy = ParsePolicy(name);
     ASSERT_TRUE(policy.ok()) << name;
     EXPECT_EQ(Name(*policy), name);

@@ -111,6 +111,11 @@ absl::StatusOr<Schedule> Make(const Trace& trace, const PolicySpec& policy,
   switch (policy.kind) {
     case PolicyKind::kAuto:
       return Planned(trace, planner::Policy::kAuto, options);
+    case PolicyKind::kBytes: {
+      planner::PlannerOptions least_bytes = options;
+      least_bytes.objective = planner::Objective::kBytes;
+      return Planned(trace, planner::Policy::kAuto, least_bytes);
+    }
     case PolicyKind::kCpu:
       return Planned(trace, planner::Policy::kCpu, options);
     case PolicyKind::kDevice:
@@ -146,10 +151,10 @@ absl::StatusOr<PolicySpec> ParsePolicy(const std::string& text) {
     parsed.fraction = policy.fraction;
     if (parsed.memory == Memory::kArena || IsRival(policy.kind)) return parsed;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no policy; it must be one of: auto, cpu, device, lru, gemini, ",
-                   "static, static:FRACTION with a fraction from 0 to 1; or one of the last four ",
-                   "followed by ", kIdealSuffix));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "' is no policy; it must be one of: auto, bytes, cpu, device, lru, gemini, ",
+      "static, static:FRACTION with a fraction from 0 to 1; or one of the last four ",
+      "followed by ", kIdealSuffix));
 }
 
 std::string Name(const PolicySpec& policy) {
@@ -157,6 +162,8 @@ std::string Name(const PolicySpec& policy) {
   switch (policy.kind) {
     case PolicyKind::kAuto:
       return "auto";
+    case PolicyKind::kBytes:
+      return "bytes";
     case PolicyKind::kCpu:
       return "cpu";
     case PolicyKind::kDevice:
@@ -173,9 +180,9 @@ std::string Name(const PolicySpec& policy) {
 }
 
 std::vector<PolicySpec> AllPolicies() {
-  return {{PolicyKind::kAuto},         {PolicyKind::kCpu},         {PolicyKind::kDevice},
-          {PolicyKind::kStatic, 0.25}, {PolicyKind::kStatic, 0.5}, {PolicyKind::kStatic},
-          {PolicyKind::kLru},          {PolicyKind::kGemini}};
+  return {{PolicyKind::kAuto},   {PolicyKind::kBytes},        {PolicyKind::kCpu},
+          {PolicyKind::kDevice}, {PolicyKind::kStatic, 0.25}, {PolicyKind::kStatic, 0.5},
+          {PolicyKind::kStatic}, {PolicyKind::kLru},          {PolicyKind::kGemini}};
 }
 
 planner::PlannerOptions SimulatedPlannerOptions() {

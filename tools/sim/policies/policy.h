@@ -14,7 +14,8 @@
 namespace geminid::sim {
 
 enum class PolicyKind {
-  kAuto,    // the planner's plan
+  kAuto,    // the planner's plan, for the least time
+  kBytes,   // the planner's plan, for the least bytes
   kCpu,     // the planner's policy cpu: a chunk leaves after each operator
   kDevice,  // the planner's policy device: every chunk has its own place
   kStatic,  // a fixed part of the model is pinned, the rest is loaded for each operator
@@ -29,12 +30,13 @@ struct PolicySpec {
   Memory memory = Memory::kArena;  // of kStatic, kLru and kGemini
 };
 
-// "auto", "cpu", "device", "lru", "gemini", "static" (as much as fits), "static:0.25"; of the last
-// four also "lru@ideal" and so on, in memory that never fragments.
+// "auto", "bytes", "cpu", "device", "lru", "gemini", "static" (as much as fits), "static:0.25"; of
+// the last four also "lru@ideal" and so on, in memory that never fragments.
 absl::StatusOr<PolicySpec> ParsePolicy(const std::string& text);
 std::string Name(const PolicySpec& policy);
 
-// auto, cpu, device, static with a quarter, a half, and as much as fits, lru, gemini; in the arena.
+// auto, bytes, cpu, device, static with a quarter, a half, and as much as fits, lru, gemini; in the
+// arena.
 std::vector<PolicySpec> AllPolicies();
 
 // What the planner is given here: extents as the daemon's arenas have them.

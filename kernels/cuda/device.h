@@ -54,6 +54,9 @@ class CudaBuffer {
   size_t bytes_ = 0;
 };
 
+// Sets every byte, on the default stream.
+bool CudaFill(CudaBuffer* buffer, int value);
+
 // Copies between buffers on the default stream, as fast as the device does: the yardstick.
 bool CudaCopy(const CudaBuffer& from, CudaBuffer* to, size_t bytes);
 

@@ -54,6 +54,10 @@ bool CudaBuffer::CopyTo(void* host, size_t bytes) const {
   return bytes <= bytes_ && cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
 }
 
+bool CudaFill(CudaBuffer* buffer, int value) {
+  return cudaMemsetAsync(buffer->data(), value, buffer->bytes()) == cudaSuccess;
+}
+
 bool CudaCopy(const CudaBuffer& from, CudaBuffer* to, size_t bytes) {
   return bytes <= from.bytes() && bytes <= to->bytes() &&
          cudaMemcpyAsync(to->data(), from.data(), bytes, cudaMemcpyDeviceToDevice) == cudaSuccess;

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "kernels/common/bfloat16.h"
+#include "kernels/common/float16.h"
 #include "kernels/common/status.h"
 
 // Sum of squares and non-finite check in one pass, for gradient clipping by global norm.
@@ -34,6 +35,7 @@ struct SquareSum {
 // Relative error at most (kNormBlock / kNormLanes + 4 + number of blocks) x 2^-53. Element
 // alignment suffices; any thread, no allocation, never blocks.
 Status AddSquares(const BFloat16* values, size_t count, SquareSum* total);
+Status AddSquares(const Float16* values, size_t count, SquareSum* total);
 Status AddSquares(const float* values, size_t count, SquareSum* total);
 
 }  // namespace geminid::kernels

@@ -1,5 +1,4 @@
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
+#include <limits>
 
 #include "kernels/common/buffers.h"
 #include "kernels/cuda/multi_tensor.cuh"
@@ -8,17 +7,17 @@
 namespace geminid::kernels {
 namespace {
 
-constexpr int kBlockThreads = 256;
-constexpr int kNormBlocksPerBlock = kBlockThreads / kNormLanes;
+constexpr unsigned kBlockThreads = 256;
+constexpr size_t kNormBlocksPerBlock = kBlockThreads / kNormLanes;
 constexpr int kLoadsInFlight = 8;
-constexpr int kFoldThreads = 256;
+constexpr unsigned kFoldThreads = 256;
 
 // A thread is a lane of a norm block: 16 threads sum one, in the order of the host.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     SumBlocks(const T* values, size_t count, double* block_sums) {
-  const size_t block = static_cast<size_t>(blockIdx.x) * kNormBlocksPerBlock +
-                       threadIdx.x / kNormLanes;
+  const size_t block =
+      static_cast<size_t>(blockIdx.x) * kNormBlocksPerBlock + threadIdx.x / kNormLanes;
   const size_t begin = block * kNormBlock;
   const int lane = threadIdx.x % kNormLanes;
   double sum = 0;
@@ -62,7 +61,7 @@ __global__ void __launch_bounds__(kFoldThreads)
     }
     __syncthreads();
   }
-  if (threadIdx.x == 0) *total = sum == sum ? sum : __longlong_as_double(0x7FF8000000000000LL);
+  if (threadIdx.x == 0) *total = sum == sum ? sum : std::numeric_limits<double>::quiet_NaN();
 }
 
 template <typename T>
@@ -70,17 +69,17 @@ Status AddSquaresOf(const T* values, size_t count, double* workspace, size_t wor
                     double* total, CudaStream stream) {
   const size_t needed_bytes = SquareSumWorkspaceBytes(count);
   const Status status =
-      CheckBuffers({Buffer::Of(values, count)}, {Buffer::Of(workspace, needed_bytes / sizeof(double)),
-                                                 Buffer::Of(total, 1)});
+      CheckBuffers({Buffer::Of(values, count)},
+                   {Buffer::Of(workspace, needed_bytes / sizeof(double)), Buffer::Of(total, 1)});
   if (status != Status::kOk) return status;
   if (workspace_bytes < needed_bytes) return Status::kInvalidParameter;
   if (count == 0) return Status::kOk;
   const size_t blocks = needed_bytes / sizeof(double);
-  const auto grid =
-      static_cast<unsigned>((blocks + kNormBlocksPerBlock - 1) / kNormBlocksPerBlock);
-  SumBlocks<<<grid, kBlockThreads, 0, stream>>>(values, count, workspace);
-  FoldBlocks<<<1, kFoldThreads, 0, stream>>>(workspace, blocks, total);
-  return cudaGetLastError() == cudaSuccess ? Status::kOk : Status::kUnsupported;
+  const auto grid = static_cast<unsigned>((blocks + kNormBlocksPerBlock - 1) / kNormBlocksPerBlock);
+  const Status launched =
+      cuda::LaunchKernel(SumBlocks<T>, grid, kBlockThreads, stream, values, count, workspace);
+  if (launched != Status::kOk) return launched;
+  return cuda::LaunchKernel(FoldBlocks, 1, kFoldThreads, stream, workspace, blocks, total);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "hwy/highway.h"
 #include "kernels/common/buffers.h"
 #include "kernels/common/float_environment.h"
+#include "kernels/common/half_lanes-inl.h"
 #include "kernels/common/lanes-inl.h"
 #include "kernels/norm/norm.h"
 
@@ -72,6 +73,9 @@ HWY_INLINE double Sum(const T* values, size_t count, double sum) {
 double SumBFloat16(const BFloat16* values, size_t count, double sum) {
   return Sum(values, count, sum);
 }
+double SumFloat16(const Float16* values, size_t count, double sum) {
+  return Sum(values, count, sum);
+}
 double SumFloat(const float* values, size_t count, double sum) { return Sum(values, count, sum); }
 
 }  // namespace
@@ -84,10 +88,14 @@ namespace geminid::kernels {
 namespace {
 
 HWY_EXPORT(SumBFloat16);
+HWY_EXPORT(SumFloat16);
 HWY_EXPORT(SumFloat);
 
 double Dispatch(const BFloat16* values, size_t count, double sum) {
   return HWY_DYNAMIC_DISPATCH(SumBFloat16)(values, count, sum);
+}
+double Dispatch(const Float16* values, size_t count, double sum) {
+  return HWY_DYNAMIC_DISPATCH(SumFloat16)(values, count, sum);
 }
 double Dispatch(const float* values, size_t count, double sum) {
   return HWY_DYNAMIC_DISPATCH(SumFloat)(values, count, sum);
@@ -107,6 +115,10 @@ Status CheckAndAdd(const T* values, size_t count, SquareSum* total) {
 }  // namespace
 
 Status AddSquares(const BFloat16* values, size_t count, SquareSum* total) {
+  return CheckAndAdd(values, count, total);
+}
+
+Status AddSquares(const Float16* values, size_t count, SquareSum* total) {
   return CheckAndAdd(values, count, total);
 }
 

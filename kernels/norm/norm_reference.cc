@@ -10,6 +10,7 @@ namespace geminid::kernels::reference {
 namespace {
 
 double ToDouble(BFloat16 x) { return x.ToFloat(); }
+double ToDouble(Float16 x) { return x.ToFloat(); }
 double ToDouble(float x) { return x; }
 
 template <typename T>
@@ -36,6 +37,10 @@ double Sum(const T* values, size_t count, double sum) {
 }  // namespace
 
 double AddSquares(const BFloat16* values, size_t count, double sum) {
+  return Sum(values, count, sum);
+}
+
+double AddSquares(const Float16* values, size_t count, double sum) {
   return Sum(values, count, sum);
 }
 

@@ -4,12 +4,14 @@
 #include <cstddef>
 
 #include "kernels/common/bfloat16.h"
+#include "kernels/common/float16.h"
 
 // The order of additions that kernels/norm promises, one at a time, arguments unchecked. Returns
 // `sum` with the squares added.
 namespace geminid::kernels::reference {
 
 double AddSquares(const BFloat16* values, size_t count, double sum);
+double AddSquares(const Float16* values, size_t count, double sum);
 double AddSquares(const float* values, size_t count, double sum);
 
 }  // namespace geminid::kernels::reference

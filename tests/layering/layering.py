@@ -4,8 +4,8 @@
 The rules are those of docs/architecture.md:
   1. proto <- kernels, collectives <- client <- tools;  proto <- daemon <- tools.
   2. daemon/core includes nothing but the standard library, Abseil and proto/shm, proto/text.
-  3. CUDA headers appear only in daemon/agent, client/device/cuda, kernels/*/*_cuda.cu and
-     collectives/nccl; public headers of the client include no gRPC, Protocol Buffers, Boost or
+  3. CUDA headers appear only in daemon/agent, client/device/cuda, kernels/*/*_cuda.cu (and the
+     kernels' *.cuh), collectives/nccl and tools/gpu-verify; public headers of the client include no gRPC, Protocol Buffers, Boost or
      CUDA header, and nothing of the project but each other.
 """
 
@@ -21,11 +21,12 @@ MAY_INCLUDE = {
     "daemon": {"proto", "daemon"},
     "tools": {"proto", "kernels", "collectives", "client", "daemon", "tools"},
 }
-SOURCES = {".h", ".cc", ".cu", ".c"}
+SOURCES = {".h", ".cc", ".cu", ".cuh", ".c"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA = re.compile(r"^(cuda|nccl|nvml|cub/|thrust/)")
 CUDA_ALLOWED = re.compile(
-    r"^(daemon/agent/|client/device/cuda/|collectives/nccl/|kernels/[^/]+/[^/]+_cuda\.cu$)")
+    r"^(daemon/agent/|client/device/cuda/|collectives/nccl/|tools/gpu-verify/"
+    r"|kernels/[^/]+/[^/]+_cuda\.cu$|kernels/[^/]+/[^/]+\.cuh$)")
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
 

@@ -41,7 +41,10 @@ class Layering(unittest.TestCase):
         self.assertTrue(self.violations("client/src/a.cc", "<cuda_runtime.h>"))
         self.assertTrue(self.violations("kernels/adamw/op_host.cc", "<cuda.h>"))
         self.assertEqual(self.violations("kernels/adamw/adamw_cuda.cu", "<cuda.h>"), [])
+        self.assertTrue(self.violations("tools/kernel-check/a.cc", "<cuda.h>"))
         self.assertEqual(self.violations("client/device/cuda/a.cc", "<cuda.h>"), [])
+        self.assertEqual(self.violations("kernels/cuda/launch.cuh", "<cuda_runtime.h>"), [])
+        self.assertEqual(self.violations("tools/gpu-verify/driver.h", "<cuda.h>"), [])
 
     def test_public_headers_are_clean(self):
         for include in ["<grpcpp/grpcpp.h>", "<google/protobuf/message.h>", "<boost/a.hpp>",

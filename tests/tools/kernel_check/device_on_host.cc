@@ -1,0 +1,51 @@
+// kernels/cuda/device.h on the heap.
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cuda/device.h"
+
+namespace geminid::kernels {
+
+bool FindCudaDevice(CudaDeviceInfo* info, std::string* /* reason */) {
+  *info = {
+      .name = "host", .driver = "none", .compute_capability = 0, .memory_bytes = 0, .l2_bytes = 0};
+  return true;
+}
+
+CudaBuffer::CudaBuffer(size_t bytes) {
+  constexpr size_t kAlignment = 256;  // as cudaMalloc's
+  data_ = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  bytes_ = data_ == nullptr ? 0 : bytes;
+}
+
+CudaBuffer::~CudaBuffer() { std::free(data_); }
+
+bool CudaBuffer::CopyFrom(const void* host, size_t bytes) {
+  if (bytes > bytes_) return false;
+  std::memcpy(data_, host, bytes);
+  return true;
+}
+
+bool CudaBuffer::CopyTo(void* host, size_t bytes) const {
+  if (bytes > bytes_) return false;
+  std::memcpy(host, data_, bytes);
+  return true;
+}
+
+bool CudaFill(CudaBuffer* buffer, int value) {
+  std::memset(buffer->data(), value, buffer->bytes());
+  return true;
+}
+
+bool CudaCopy(const CudaBuffer& from, CudaBuffer* to, size_t bytes) {
+  return bytes <= from.bytes() && to->CopyFrom(from.data(), bytes);
+}
+
+bool CudaWait(std::string* /* reason */) { return true; }
+
+CudaTimer::CudaTimer() = default;
+CudaTimer::~CudaTimer() = default;
+void CudaTimer::Start() {}
+double CudaTimer::StopSeconds() { return 1; }
+
+}  // namespace geminid::kernels

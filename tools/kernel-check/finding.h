@@ -1,0 +1,20 @@
+// What a check found: the bits, and how fast.
+#ifndef GEMINID_TOOLS_KERNEL_CHECK_FINDING_H_
+#define GEMINID_TOOLS_KERNEL_CHECK_FINDING_H_
+
+#include <cstddef>
+#include <string>
+
+namespace geminid::kernel_check {
+
+struct Finding {
+  std::string name;
+  bool passed = false;
+  std::string detail;           // of a failure: what differs, and where first
+  size_t compared = 0;          // values compared bit for bit
+  double bytes_per_second = 0;  // reads and writes; 0: not timed
+};
+
+}  // namespace geminid::kernel_check
+
+#endif  // GEMINID_TOOLS_KERNEL_CHECK_FINDING_H_

@@ -1,0 +1,160 @@
+// geminid-kernel-check: holds every CUDA kernel against its twin on the host, bit for bit, and says
+// how much of the device's copy bandwidth it reaches.
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/device.h"
+#include "tools/kernel-check/norm_check.h"
+#include "tools/kernel-check/step_check.h"
+
+namespace geminid::kernel_check {
+namespace {
+
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitNoDevice = 69;  // EX_UNAVAILABLE of sysexits.h
+
+constexpr size_t kTimedCount = size_t{64} << 20;  // parameters: far more than any cache holds
+constexpr size_t kCopyBytes = size_t{1} << 30;
+constexpr int kCopies = 10;
+
+constexpr const char* kHelp =
+    "geminid-kernel-check [--json] [--no-timing] [--list]\n"
+    "\n"
+    "Runs every CUDA kernel beside its twin on the host, compares all bits, and prints the\n"
+    "bandwidth over that of a copy on the device.\n"
+    "\n"
+    "  --json        one JSON object instead of the table\n"
+    "  --no-timing   compare only\n"
+    "  --list        name the checks and exit\n"
+    "\n"
+    "Exit status: 0 all agree, 1 some differ, 2 usage, 69 there is no CUDA device.\n";
+
+struct Flags {
+  bool json = false;
+  bool timing = true;
+  bool list = false;
+};
+
+// Bytes read and written per second by a copy; 0 if it failed.
+double CopyBandwidth() {
+  kernels::CudaBuffer from(kCopyBytes);
+  kernels::CudaBuffer to(kCopyBytes);
+  if (!from || !to || !kernels::CudaCopy(from, &to, kCopyBytes)) return 0;
+  kernels::CudaTimer timer;
+  timer.Start();
+  for (int i = 0; i < kCopies; ++i) {
+    if (!kernels::CudaCopy(from, &to, kCopyBytes)) return 0;
+  }
+  return 2.0 * kCopyBytes * kCopies / timer.StopSeconds();
+}
+
+std::string JsonString(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) out += c;
+  }
+  return out + "\"";
+}
+
+void PrintLine(const Finding& f, double copy) {
+  std::printf("%-32s %-4s", f.name.c_str(), f.passed ? "pass" : "FAIL");
+  if (f.passed) std::printf("  %10zu values", f.compared);
+  if (f.bytes_per_second > 0) {
+    std::printf("  %8.0f GB/s  %5.2f of copy", f.bytes_per_second / 1e9,
+                copy > 0 ? f.bytes_per_second / copy : 0);
+  }
+  if (!f.passed) std::printf("  %s", f.detail.c_str());
+  std::printf("\n");
+  std::fflush(stdout);  // a person waits for the next line
+}
+
+void PrintJson(const kernels::CudaDeviceInfo& info, const std::vector<Finding>& findings,
+               double copy) {
+  std::printf("{\"device\": %s, \"driver\": %s, \"copy_bytes_per_second\": %.6g, \"checks\": [",
+              JsonString(info.name).c_str(), JsonString(info.driver).c_str(), copy);
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const Finding& f = findings[i];
+    std::printf(
+        "%s{\"name\": %s, \"passed\": %s, \"detail\": %s, \"values\": %zu, "
+        "\"bytes_per_second\": %.6g}",
+        i == 0 ? "" : ", ", JsonString(f.name).c_str(), f.passed ? "true" : "false",
+        JsonString(f.detail).c_str(), f.compared, f.bytes_per_second);
+  }
+  std::printf("]}\n");
+}
+
+bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) {
+      flags->json = true;
+    } else if (std::strcmp(argv[i], "--no-timing") == 0) {
+      flags->timing = false;
+    } else if (std::strcmp(argv[i], "--list") == 0) {
+      flags->list = true;
+    } else if (std::strcmp(argv[i], "--help") == 0) {
+      std::fputs(kHelp, stdout);
+      *exit_code = kExitOk;
+      return false;
+    } else {
+      std::fprintf(stderr, "geminid-kernel-check: unknown argument '%s'; --help lists all\n",
+                   argv[i]);
+      *exit_code = kExitUsage;
+      return false;
+    }
+  }
+  return true;
+}
+
+int List() {
+  std::printf("sum of squares, fp32\nsum of squares, bf16\nsum of squares, fp16\n");
+  for (const StepCase& one : AllStepCases()) std::printf("%s\n", one.name.c_str());
+  return kExitOk;
+}
+
+int Run(const Flags& flags) {
+  kernels::CudaDeviceInfo info;
+  std::string reason;
+  if (!kernels::FindCudaDevice(&info, &reason)) {
+    std::fprintf(stderr,
+                 "geminid-kernel-check: there is no CUDA device here: %s. Run it on a machine with "
+                 "a GPU and its driver.\n",
+                 reason.c_str());
+    return kExitNoDevice;
+  }
+  const double copy = flags.timing ? CopyBandwidth() : 0;
+  if (!flags.json) {
+    std::printf("%s, driver for CUDA %s, sm_%d, copies at %.0f GB/s (read and written)\n",
+                info.name.c_str(), info.driver.c_str(), info.compute_capability, copy / 1e9);
+  }
+  const size_t timed_count = flags.timing ? kTimedCount : 0;
+  std::vector<Finding> findings = CheckNorms(timed_count);
+  if (!flags.json) {
+    for (const Finding& finding : findings) PrintLine(finding, copy);
+  }
+  for (const StepCase& one : AllStepCases()) {
+    findings.push_back(CheckStep(one, timed_count));
+    if (!flags.json) PrintLine(findings.back(), copy);
+  }
+  if (flags.json) PrintJson(info, findings, copy);
+  for (const Finding& finding : findings) {
+    if (!finding.passed) return kExitFailed;
+  }
+  return kExitOk;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  int exit_code = kExitOk;
+  if (!ParseFlags(argc, argv, &flags, &exit_code)) return exit_code;
+  return flags.list ? List() : Run(flags);
+}
+
+}  // namespace
+}  // namespace geminid::kernel_check
+
+int main(int argc, char** argv) { return geminid::kernel_check::Main(argc, argv); }

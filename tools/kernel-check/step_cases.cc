@@ -1,0 +1,266 @@
+#include "tools/kernel-check/step_cases.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/adafactor/adafactor_cuda.h"
+#include "kernels/adagrad/adagrad_cuda.h"
+#include "kernels/adam/adam.h"
+#include "kernels/adam/adam_cuda.h"
+#include "kernels/came/came_cuda.h"
+#include "kernels/cuda/device.h"
+#include "kernels/lamb/lamb_cuda.h"
+#include "kernels/lars/lars_cuda.h"
+#include "kernels/lion/lion_cuda.h"
+#include "kernels/sgd/sgd_cuda.h"
+
+namespace geminid::kernel_check {
+namespace {
+
+using kernels::ConstParameterArrays;
+using kernels::CudaTensor;
+using kernels::GradientArray;
+using kernels::ParameterArrays;
+using kernels::Status;
+
+constexpr double kGradScale = 0.7;  // no power of two: scaling must round where the host rounds
+constexpr uint64_t kStep = 7;
+
+template <class Options, class Host>
+StepCase HostCase(std::string name, int states, Options options, Host host) {
+  options.step = kStep;
+  options.grad_scale = kGradScale;
+  StepCase one;
+  one.name = std::move(name);
+  one.states = states;
+  one.host_step = [options, host](const ConstParameterArrays& old_arrays,
+                                  const GradientArray& gradient, size_t count,
+                                  const ParameterArrays& new_arrays) {
+    return host(options, old_arrays, gradient, count, new_arrays);
+  };
+  return one;
+}
+
+// An optimizer of one pass.
+template <class Options, class Host, class Cuda>
+StepCase OnePass(std::string name, int states, Options options, Host host, Cuda cuda) {
+  StepCase one = HostCase(std::move(name), states, options, host);
+  options.step = kStep;
+  options.grad_scale = kGradScale;
+  one.cuda_step = [options, cuda](const CudaTensor& tensor) {
+    return cuda(options, &tensor, 1, nullptr);
+  };
+  return one;
+}
+
+// An optimizer that needs the norms of a tensor first.
+template <class Norms, class Options, class Host, class Add, class Apply>
+StepCase TwoPasses(std::string name, int states, Options options, Host host, Add add, Apply apply,
+                   size_t (*workspace_bytes)(size_t)) {
+  StepCase one = HostCase(std::move(name), states, options, host);
+  options.step = kStep;
+  options.grad_scale = kGradScale;
+  one.gradient_reads = 2;
+  one.state_reads = 2;
+  one.cuda_step = [=](const CudaTensor& tensor) {
+    const size_t bytes = workspace_bytes(tensor.count);
+    kernels::CudaBuffer workspace(bytes);
+    kernels::CudaBuffer norms_buffer(sizeof(Norms));
+    Norms norms = {};
+    if (!workspace || !norms_buffer.CopyFrom(&norms, sizeof(norms))) return Status::kUnsupported;
+    Status status = add(options, tensor.old_arrays, tensor.gradient, tensor.count,
+                        workspace.as<double>(), bytes, norms_buffer.as<Norms>(), nullptr);
+    if (status != Status::kOk) return status;
+    if (!norms_buffer.CopyTo(&norms, sizeof(norms))) return Status::kUnsupported;
+    return apply(options, &norms, &tensor, 1, nullptr);
+  };
+  return one;
+}
+
+using kernels::FactorShape;
+
+// A matrix of the compared size, or a square one for the timing.
+FactorShape ShapeOf(size_t count) {
+  constexpr size_t kTimedColumns = 8192;
+  const size_t columns =
+      count == kComparedRows * kComparedColumns ? kComparedColumns : kTimedColumns;
+  return {count / columns, columns};
+}
+FactorShape VectorOf(size_t count) { return {1, count}; }
+
+// Sums and scales of one tensor, on the host and the device.
+struct FactorMemory {
+  explicit FactorMemory(const FactorShape& tensor_shape, uint64_t factor_count)
+      : shape(tensor_shape),
+        sums(shape.Count()),
+        factors(factor_count),
+        scales(factor_count),
+        sums_device(sums.size() * sizeof(double)),
+        scales_device(scales.size() * sizeof(float)),
+        workspace(kernels::FactorWorkspaceBytes(shape, 0, shape.Elements())) {}
+
+  bool UploadSums() { return sums_device.CopyFrom(sums.data(), sums.size() * sizeof(double)); }
+  bool DownloadSums() { return sums_device.CopyTo(sums.data(), sums.size() * sizeof(double)); }
+  bool UploadScales() {
+    return scales_device.CopyFrom(scales.data(), scales.size() * sizeof(float));
+  }
+
+  FactorShape shape;
+  std::vector<double> sums;
+  std::vector<float> factors;
+  std::vector<float> scales;
+  kernels::CudaBuffer sums_device;
+  kernels::CudaBuffer scales_device;
+  kernels::CudaBuffer workspace;
+};
+
+// Factors of a step before this one: not all alike.
+void FillFactors(std::vector<float>* factors) {
+  for (size_t i = 0; i < factors->size(); ++i) {
+    (*factors)[i] = 1e-6F * static_cast<float>(1 + i % 17);
+  }
+}
+
+Status RunAdafactor(const kernels::AdafactorOptions& options, const FactorShape& shape,
+                    const CudaTensor& t) {
+  FactorMemory memory(shape, shape.Count());
+  FillFactors(&memory.factors);
+  kernels::AdafactorNorms norms;
+  kernels::CudaBuffer norms_device(sizeof(norms));
+  auto* const on_device = norms_device.as<kernels::AdafactorNorms>();
+  auto* const workspace = memory.workspace.as<double>();
+  if (!memory.UploadSums() || !norms_device.CopyFrom(&norms, sizeof(norms))) {
+    return Status::kUnsupported;
+  }
+  Status status = kernels::AdafactorAddSquaresCuda(
+      options, shape, 0, t.old_arrays, t.gradient, t.count, workspace, memory.workspace.bytes(),
+      memory.sums_device.as<double>(), on_device, nullptr);
+  if (status == Status::kOk && !memory.DownloadSums()) status = Status::kUnsupported;
+  if (status == Status::kOk) {
+    status = kernels::AdafactorFactors(options, shape, memory.sums.data(), memory.factors.data(),
+                                       memory.factors.data(), memory.scales.data());
+  }
+  if (status == Status::kOk && !memory.UploadScales()) status = Status::kUnsupported;
+  if (status == Status::kOk) {
+    status = kernels::AdafactorAddUpdateSquaresCuda(
+        options, shape, 0, memory.scales_device.as<float>(), t.gradient, t.count, workspace,
+        memory.workspace.bytes(), on_device, nullptr);
+  }
+  if (status == Status::kOk && !norms_device.CopyTo(&norms, sizeof(norms))) {
+    status = Status::kUnsupported;
+  }
+  if (status != Status::kOk) return status;
+  status = kernels::AdafactorApplyCuda(options, shape, 0, memory.scales_device.as<float>(), norms,
+                                       t, nullptr);
+  std::string unused;  // the scales must outlive the step
+  return kernels::CudaWait(&unused) ? status : Status::kUnsupported;
+}
+
+Status RunCame(const kernels::CameOptions& options, const FactorShape& shape, const CudaTensor& t) {
+  FactorMemory memory(shape, kernels::CameFactorCount(shape));
+  FillFactors(&memory.factors);
+  double squares = 0;
+  kernels::CudaBuffer squares_device(sizeof(squares));
+  auto* const workspace = memory.workspace.as<double>();
+  auto* const sums = memory.sums_device.as<double>();
+  const auto* const scales = memory.scales_device.as<float>();
+  const size_t workspace_bytes = memory.workspace.bytes();
+  if (!memory.UploadSums() || !squares_device.CopyFrom(&squares, sizeof(squares))) {
+    return Status::kUnsupported;
+  }
+  Status status = kernels::CameAddSquaresCuda(options, shape, 0, t.gradient, t.count, workspace,
+                                              workspace_bytes, sums, nullptr);
+  if (status == Status::kOk && !memory.DownloadSums()) status = Status::kUnsupported;
+  if (status == Status::kOk) {
+    status = kernels::CameFactors(options, shape, memory.sums.data(), memory.factors.data(),
+                                  memory.factors.data(), memory.scales.data());
+  }
+  if (status == Status::kOk && !memory.UploadScales()) status = Status::kUnsupported;
+  if (status == Status::kOk) {
+    status =
+        kernels::CameAddUpdateSquaresCuda(options, shape, 0, scales, t.gradient, t.count, workspace,
+                                          workspace_bytes, squares_device.as<double>(), nullptr);
+  }
+  if (status == Status::kOk && !squares_device.CopyTo(&squares, sizeof(squares))) {
+    status = Status::kUnsupported;
+  }
+  if (status == Status::kOk && shape.Factored()) {
+    std::fill(memory.sums.begin(), memory.sums.end(), 0.0);
+    if (!memory.UploadSums()) return Status::kUnsupported;
+    status = kernels::CameAddResidualSquaresCuda(options, shape, 0, scales, squares, t.old_arrays,
+                                                 t.gradient, t.count, workspace, workspace_bytes,
+                                                 sums, nullptr);
+    if (status == Status::kOk && !memory.DownloadSums()) status = Status::kUnsupported;
+    if (status == Status::kOk) {
+      status =
+          kernels::CameResidualFactors(options, shape, memory.sums.data(), memory.factors.data(),
+                                       memory.factors.data(), memory.scales.data());
+    }
+    if (status == Status::kOk && !memory.UploadScales()) status = Status::kUnsupported;
+  }
+  if (status != Status::kOk) return status;
+  status = kernels::CameApplyCuda(options, shape, 0, scales, squares, t, nullptr);
+  std::string unused;  // the scales must outlive the step
+  return kernels::CudaWait(&unused) ? status : Status::kUnsupported;
+}
+
+// Adafactor or CAME over tensors of the shape that `shape_of` gives.
+template <class Options, class Host, class Cuda>
+StepCase Factored(std::string name, int states, int gradient_reads, int state_reads,
+                  Options options, FactorShape (*shape_of)(size_t),
+                  uint64_t (*factor_count)(const FactorShape&), Host host, Cuda cuda) {
+  options.step = kStep;
+  options.grad_scale = kGradScale;
+  StepCase one;
+  one.name = std::move(name);
+  one.states = states;
+  one.gradient_reads = gradient_reads;
+  one.state_reads = state_reads;
+  one.timed = shape_of != VectorOf;  // whose factors, made on the host, are as large as itself
+  one.host_step = [=](const ConstParameterArrays& old_arrays, const GradientArray& gradient,
+                      size_t count, const ParameterArrays& new_arrays) {
+    const FactorShape shape = shape_of(count);
+    FactorMemory memory(shape, factor_count(shape));
+    FillFactors(&memory.factors);
+    return host(options, shape, old_arrays, memory.factors.data(), gradient, new_arrays,
+                memory.factors.data(), memory.sums.data(), memory.scales.data());
+  };
+  one.cuda_step = [=](const CudaTensor& tensor) {
+    return cuda(options, shape_of(tensor.count), tensor);
+  };
+  return one;
+}
+
+uint64_t AdafactorFactorCount(const FactorShape& shape) { return shape.Count(); }
+
+}  // namespace
+
+std::vector<StepCase> AllStepCases() {
+  using namespace kernels;  // NOLINT(google-build-using-namespace): every line below is of it
+  const AdamWOptions adam = {.learning_rate = 3e-4, .beta2 = 0.95, .weight_decay = 0.1};
+  return {
+      OnePass("adamw", 2, adam, AdamWStep, AdamWStepCuda),
+      OnePass("adam", 2, adam, AdamStep, AdamStepCuda),
+      OnePass("sgd", 0, SgdOptions{.weight_decay = 0.01}, SgdStep, SgdStepCuda),
+      OnePass("sgd with Nesterov's momentum", 1, SgdOptions{.momentum = 0.9, .nesterov = true},
+              SgdStep, SgdStepCuda),
+      OnePass("adagrad", 1, AdagradOptions{.weight_decay = 0.01}, AdagradStep, AdagradStepCuda),
+      OnePass("lion", 1, LionOptions{.weight_decay = 0.1}, LionStep, LionStepCuda),
+      TwoPasses<LambNorms>("lamb", 2, LambOptions{.gradient_norm = 3.0}, LambStep, LambAddNormsCuda,
+                           LambApplyCuda, LambWorkspaceBytes),
+      TwoPasses<LarsNorms>("lars", 1, LarsOptions{.weight_decay = 0.01}, LarsStep, LarsAddNormsCuda,
+                           LarsApplyCuda, LarsWorkspaceBytes),
+      Factored("adafactor", 0, 3, 2, AdafactorOptions{.weight_decay = 0.01}, ShapeOf,
+               AdafactorFactorCount, AdafactorStep, RunAdafactor),
+      Factored("adafactor with momentum", 1, 3, 2, AdafactorOptions{.beta1 = 0.9}, ShapeOf,
+               AdafactorFactorCount, AdafactorStep, RunAdafactor),
+      Factored("adafactor of a vector", 0, 3, 2, AdafactorOptions{}, VectorOf, AdafactorFactorCount,
+               AdafactorStep, RunAdafactor),
+      Factored("came", 1, 4, 2, CameOptions{.weight_decay = 0.01}, ShapeOf, CameFactorCount,
+               CameStep, RunCame),
+      Factored("came of a vector", 1, 3, 1, CameOptions{}, VectorOf, CameFactorCount, CameStep,
+               RunCame),
+  };
+}
+
+}  // namespace geminid::kernel_check

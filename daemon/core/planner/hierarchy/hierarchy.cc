@@ -44,43 +44,89 @@ Prices SparingHost(const PriceModel& model) {
 }
 
 // The resources at their prices, bytes for nothing: room goes to what saves most.
-Prices Greedy(const PriceModel& model, const ResourceSeconds& weights) {
+Prices Greedy(const PriceModel& model, const PricedSeconds& weights) {
   Prices prices;
   prices.segment.assign(model.segments.size(), 0);
   prices.resource = weights;
   return prices;
 }
 
+PricedSeconds EvenWeights() {
+  PricedSeconds weights = {};
+  weights.fill(1.0 / static_cast<double>(kNumPriced));
+  return weights;
+}
+
+double Largest(const PricedSeconds& seconds) {
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
+// The busier, the heavier: the gradient of the 32-norm. Sums to 1.
+PricedSeconds WeightsOf(const PricedSeconds& seconds) {
+  constexpr int kSquarings = 5;
+  const double largest = std::max(Largest(seconds), 1e-30);
+  PricedSeconds weights = {};
+  double sum = 0;
+  for (std::size_t r = 0; r < kNumPriced; ++r) {
+    weights[r] = seconds[r] / largest;
+    for (int k = 0; k < kSquarings; ++k) weights[r] *= weights[r];
+    sum += weights[r];
+  }
+  for (double& weight : weights) weight /= std::max(sum, 1e-30);
+  return weights;
+}
+
+// Where the dual says that the computation alone is critical, room has no price, although who gets
+// it still matters: these are prices of all the arena for a whole step, in steps.
+constexpr double kPriceLevels[] = {1.0 / 16, 1.0 / 2};
+
+// The prices of the dual, but every byte at least at an even price that sums to `seconds` for the
+// arena.
+Prices Level(const PriceModel& model, Prices prices, double seconds) {
+  double arena = 1;
+  for (const double room : model.room) arena = std::max(arena, room);
+  const double even = seconds / arena / static_cast<double>(model.segments.size());
+  for (double& price : prices.segment) price = std::max(price, even);
+  return prices;
+}
+
+const RoundOptions kNotStreamed = {.allow_streamed = false};
+
+// How many of the rounded decisions are planned for real where that is slow: the most promising.
+constexpr std::size_t kBestRounded = 3;
+
 class Planner {
  public:
   explicit Planner(const Prepared& prepared)
-      : prepared_(prepared), model_(BuildPriceModel(prepared)), search_(prepared) {}
+      : prepared_(prepared),
+        model_(BuildPriceModel(prepared)),
+        search_(prepared),
+        fitted_(Round(prepared_, model_, Greedy(model_, EvenWeights()), {})) {}
 
   absl::StatusOr<HierarchyPlan> Run() {
     if (absl::Status status = TrySimple(); !status.ok()) return status;
-    double bound = 0;
-    if (!search_.best().everything_on_device || search_.best().seconds.optimizer > 0) {
-      if (absl::Status status = TryPriced(&bound); !status.ok()) return status;
-      if (absl::Status status = TryTail(); !status.ok()) return status;
-      if (absl::Status status = search_.Improve(); !status.ok()) return status;
-    } else {
-      bound = MaximizeDual(model_, search_.best().seconds.step).bound;
+    const DualResult dual = Bound();
+    const HierarchyPlan& simple = search_.best();
+    // Hooking nothing is only given up for a worthwhile gain.
+    const bool enough =
+        simple.everything_on_device && simple.seconds.step * (1 - kWorthwhileGain) <= dual.bound;
+    if (!enough) {
+      if (absl::Status status = TryPriced(dual.prices); !status.ok()) return status;
+      if (absl::Status status = TryTail(dual.prices); !status.ok()) return status;
+      if (absl::Status status = search_.Improve(dual.bound); !status.ok()) return status;
     }
     HierarchyPlan plan = search_.best();
     if (plan.fits) {
-      plan.any_decisions_lower_bound_seconds = std::min(bound, plan.step_lower_bound_seconds);
+      // What holds for all decisions holds for these.
+      plan.any_decisions_lower_bound_seconds = std::min(dual.bound, plan.seconds.step);
+      plan.step_lower_bound_seconds =
+          std::max(plan.step_lower_bound_seconds, plan.any_decisions_lower_bound_seconds);
     }
     return plan;
   }
 
  private:
-  absl::Status Try(const Decisions& decisions) { return search_.Try(decisions).status(); }
-
-  absl::Status TryRounded(const Prices& prices, bool allow_streamed) {
-    RoundOptions options;
-    options.allow_streamed = allow_streamed;
-    return Try(Round(prepared_, model_, prices, options));
-  }
+  absl::Status Try(const Decisions& decisions) { return search_.TryStart(decisions); }
 
   // What needs no prices; with activations kept, and as they fit.
   absl::Status TrySimple() {
@@ -90,41 +136,54 @@ class Planner {
       if (absl::Status status = Try(AllAt(prepared_, place)); !status.ok()) return status;
     }
     if (search_.found() && search_.best().fits) return absl::OkStatus();
-    ResourceSeconds even = {};
-    even.fill(1.0 / static_cast<double>(kNumResources));
-    const Decisions fitted = Round(prepared_, model_, Greedy(model_, even), {});
     for (const OptimizerPlace place : places) {
-      const Decisions decisions = WithActivations(AllAt(prepared_, place), fitted);
+      const Decisions decisions = WithActivations(AllAt(prepared_, place), fitted_.decisions);
       if (absl::Status status = Try(decisions); !status.ok()) return status;
     }
-    if (absl::Status status = Try(fitted); !status.ok()) return status;
-    return TryRounded(SparingHost(model_), /*allow_streamed=*/false);
+    if (absl::Status status = Try(fitted_.decisions); !status.ok()) return status;
+    return Try(Round(prepared_, model_, SparingHost(model_), kNotStreamed).decisions);
   }
 
-  absl::Status TryPriced(double* bound) {
-    double target = search_.best().fits ? search_.best().seconds.step : 0;
-    if (target <= 0) {
-      for (const double seconds : model_.base) target = std::max(target, 2 * seconds);
+  double TargetSeconds() const {
+    if (search_.best().fits) return search_.best().seconds.step;
+    return 2 * Largest(model_.base);
+  }
+
+  // From the resources that are critical for the fitted decisions.
+  DualResult Bound() const {
+    DualResult dual = MaximizeDual(model_, WeightsOf(fitted_.seconds), TargetSeconds());
+    // Every step does what no decision changes.
+    dual.bound = std::max(dual.bound, Largest(model_.base));
+    return dual;
+  }
+
+  absl::Status TryPriced(const Prices& prices) {
+    std::vector<Rounded> rounded;
+    rounded.push_back(Round(prepared_, model_, prices, kNotStreamed));
+    rounded.push_back(Round(prepared_, model_, Greedy(model_, prices.resource), kNotStreamed));
+    rounded.push_back(Round(prepared_, model_, prices, {}));
+    rounded.push_back(Round(prepared_, model_, prices, {.allow_device = false}));
+    for (const double level : kPriceLevels) {
+      rounded.push_back(
+          Round(prepared_, model_, Level(model_, prices, level * TargetSeconds()), {}));
     }
-    const DualResult dual = MaximizeDual(model_, target);
-    *bound = dual.bound;
-    const Prices greedy = Greedy(model_, dual.prices.resource);
-    prices_ = dual.prices;
-    for (const bool allow_streamed : {false, true}) {
-      if (absl::Status status = TryRounded(dual.prices, allow_streamed); !status.ok()) {
-        return status;
-      }
+    std::stable_sort(rounded.begin(), rounded.end(), [](const Rounded& a, const Rounded& b) {
+      return Largest(a.seconds) < Largest(b.seconds);
+    });
+    for (std::size_t i = 0; i < rounded.size(); ++i) {
+      if (i >= kBestRounded && !search_.HasPlenty()) break;
+      if (absl::Status status = Try(rounded[i].decisions); !status.ok()) return status;
     }
-    return TryRounded(greedy, /*allow_streamed=*/false);
+    return absl::OkStatus();
   }
 
   // If updates are waited for, keeps the state of those that are waited for on the device.
-  absl::Status TryTail() {
+  absl::Status TryTail(const Prices& prices) {
     if (!search_.best().fits || search_.best().seconds.optimizer <= 0) return absl::OkStatus();
     RoundOptions options;
     options.pinned = DeviceTail(prepared_, search_.best());
     options.allow_streamed = false;
-    return Try(Round(prepared_, model_, prices_, options));
+    return Try(Round(prepared_, model_, prices, options).decisions);
   }
 
   // The chunks whose state the rule of update.h puts on the device.
@@ -133,7 +192,7 @@ class Planner {
   const Prepared& prepared_;
   const PriceModel model_;
   Search search_;
-  Prices prices_;
+  const Rounded fitted_;  // every resource counts alike
 };
 
 std::vector<std::uint8_t> Planner::DeviceTail(const Prepared& prepared, const HierarchyPlan& plan) {

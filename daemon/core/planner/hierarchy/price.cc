@@ -7,20 +7,22 @@
 namespace geminid::planner {
 namespace {
 
-constexpr int kIterations = 160;
+constexpr int kIterations = 100;
 // Without a better bound for so many iterations the step length is halved.
 constexpr int kPatience = 8;
 constexpr double kFirstStep = 1.5;
 constexpr double kLeastStep = 1e-3;
+// The target may be reached already; part of it.
+constexpr double kLeastMissing = 1e-3;
 
 struct Demand {
-  ResourceSeconds seconds = {};
+  PricedSeconds seconds = {};
   std::vector<double> excess;  // per segment, bytes above the room
   double host_excess = 0;
 };
 
-void AddSeconds(const ResourceSeconds& more, ResourceSeconds& seconds) {
-  for (std::size_t r = 0; r < kNumResources; ++r) seconds[r] += more[r];
+void AddSeconds(const PricedSeconds& more, PricedSeconds& seconds) {
+  for (std::size_t r = 0; r < kNumPriced; ++r) seconds[r] += more[r];
 }
 
 // Bytes of spans summed at the segments' moments: differences between neighbours first.
@@ -79,7 +81,7 @@ class Dual {
       if (cost >= 0) continue;
       total += cost * spill.limit_bytes;
       demand.host_excess -= spill.limit_bytes;
-      for (std::size_t r = 0; r < kNumResources; ++r) {
+      for (std::size_t r = 0; r < kNumPriced; ++r) {
         demand.seconds[r] += spill.limit_bytes * spill.seconds_per_byte[r];
       }
     }
@@ -132,12 +134,12 @@ class Dual {
 };
 
 // The nearest point with no negative entry and sum 1 (Held, Wolfe, Crowder 1974).
-void ProjectOnSimplex(ResourceSeconds& weights) {
-  ResourceSeconds sorted = weights;
+void ProjectOnSimplex(PricedSeconds& weights) {
+  PricedSeconds sorted = weights;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   double sum = 0;
   double shift = 0;
-  for (std::size_t k = 0; k < kNumResources; ++k) {
+  for (std::size_t k = 0; k < kNumPriced; ++k) {
     sum += sorted[k];
     const double candidate = (sum - 1) / static_cast<double>(k + 1);
     if (sorted[k] > candidate) shift = candidate;
@@ -145,35 +147,32 @@ void ProjectOnSimplex(ResourceSeconds& weights) {
   for (double& weight : weights) weight = std::max(0.0, weight - shift);
 }
 
-// Seconds, device bytes and host bytes are made comparable: everything in units of the step, of the
-// arena's largest room and of the host's.
-struct Scale {
-  double seconds;
-  double device_bytes;
-  double host_bytes;
-};
+// How far to go along a block of the subgradient of squared length `norm`: Polyak's rule, with a
+// third of what is missing for each of the three blocks. They differ too much in scale to share a
+// step: a chunk has the same bytes at all segments at once.
+double StepLength(double missing, double norm) { return norm > 0 ? missing / (3 * norm) : 0; }
 
-void Follow(const Demand& demand, const Scale& scale, double bound, double target, double relax,
-            Prices& prices) {
+double Square(double value) { return value * value; }
+
+// Moves the prices along the subgradient, in seconds and in bytes.
+void Follow(const Demand& demand, double missing, Prices& prices) {
+  // A constant added to all resources is undone by the projection: take the mean away.
+  const double mean = Weighted(prices.resource, demand.seconds);
   double norm = 0;
-  for (const double seconds : demand.seconds)
-    norm += seconds / scale.seconds * seconds / scale.seconds;
-  for (const double excess : demand.excess) {
-    norm += excess / scale.device_bytes * excess / scale.device_bytes;
-  }
-  norm += demand.host_excess / scale.host_bytes * demand.host_excess / scale.host_bytes;
-  if (norm <= 0) return;
-  const double step = relax * std::max(target - bound, 1e-3 * target) / scale.seconds / norm;
-  for (std::size_t r = 0; r < kNumResources; ++r) {
-    prices.resource[r] += step * demand.seconds[r] / scale.seconds;
+  for (const double seconds : demand.seconds) norm += Square(seconds - mean);
+  double step = StepLength(missing, norm);
+  for (std::size_t r = 0; r < kNumPriced; ++r) {
+    prices.resource[r] += step * (demand.seconds[r] - mean);
   }
   ProjectOnSimplex(prices.resource);
-  const double per_byte = step * scale.seconds / scale.device_bytes / scale.device_bytes;
+  norm = 0;
+  for (const double excess : demand.excess) norm += Square(excess);
+  step = StepLength(missing, norm);
   for (std::size_t s = 0; s < prices.segment.size(); ++s) {
-    prices.segment[s] = std::max(0.0, prices.segment[s] + per_byte * demand.excess[s]);
+    prices.segment[s] = std::max(0.0, prices.segment[s] + step * demand.excess[s]);
   }
-  const double per_host_byte = step * scale.seconds / scale.host_bytes / scale.host_bytes;
-  prices.host = std::max(0.0, prices.host + per_host_byte * demand.host_excess);
+  step = StepLength(missing, Square(demand.host_excess));
+  prices.host = std::max(0.0, prices.host + step * demand.host_excess);
 }
 
 }  // namespace
@@ -186,21 +185,19 @@ SpanPrice::SpanPrice(const PriceModel& model, const Prices& prices)
   for (std::size_t t = 1; t < before_.size(); ++t) before_[t] += before_[t - 1];
 }
 
-double Weighted(const ResourceSeconds& weights, const ResourceSeconds& seconds) {
+double Weighted(const PricedSeconds& weights, const PricedSeconds& seconds) {
   double sum = 0;
-  for (std::size_t r = 0; r < kNumResources; ++r) sum += weights[r] * seconds[r];
+  for (std::size_t r = 0; r < kNumPriced; ++r) sum += weights[r] * seconds[r];
   return sum;
 }
 
-DualResult MaximizeDual(const PriceModel& model, double step_seconds) {
+DualResult MaximizeDual(const PriceModel& model, const PricedSeconds& first_weights,
+                        double step_seconds) {
   Dual dual(model);
   DualResult result;
   Prices prices;
   prices.segment.assign(model.segments.size(), 0);
-  // Start on the computation alone: it bounds every step.
-  prices.resource[static_cast<std::size_t>(Resource::kCompute)] = 1;
-  Scale scale = {step_seconds > 0 ? step_seconds : 1, 1, std::max(1.0, model.host_room)};
-  for (const double room : model.room) scale.device_bytes = std::max(scale.device_bytes, room);
+  prices.resource = first_weights;
   result.bound = -std::numeric_limits<double>::infinity();
   Demand demand;
   Selection selection;
@@ -217,7 +214,8 @@ DualResult MaximizeDual(const PriceModel& model, double step_seconds) {
       prices = result.prices;
       dual.Evaluate(prices, selection, demand);
     }
-    Follow(demand, scale, result.bound, step_seconds, relax, prices);
+    const double missing = std::max(step_seconds - result.bound, kLeastMissing * step_seconds);
+    Follow(demand, relax * missing, prices);
   }
   result.bound = std::max(result.bound, 0.0);
   return result;

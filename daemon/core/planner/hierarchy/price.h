@@ -10,7 +10,7 @@
 
 // The choice as a program with prices.
 //
-//   minimise   max over resources r of T_r(d)
+//   minimise   max over resources and chains r of T_r(d)
 //   so that    the bytes of d at each moment t are at most C(t), and on the host at most H (+ disk)
 //
 // Each chunk and activation has options; an option takes bytes on the device over spans of moments,
@@ -28,6 +28,16 @@
 
 namespace geminid::planner {
 
+// Besides the resources, chains: updates after backward that must be over before an operator of the
+// next forward starts. A chain ends at a checkpoint, a chunk in the order of first use, and lasts
+// as long as the updates up to that chunk and all computation from its first use on; the step is no
+// shorter. For each checkpoint one chain of the CPU, one of the way up
+// and one of host memory.
+inline constexpr std::size_t kCheckpoints = 4;
+inline constexpr std::size_t kNumPriced = kNumResources + 3 * kCheckpoints;
+// Seconds of each resource, of each CPU chain, of each chain of the way up, and of host memory.
+using PricedSeconds = std::array<double, kNumPriced>;
+
 struct PricedSpan {
   std::int64_t first = 0;
   std::int64_t last = -1;
@@ -36,7 +46,7 @@ struct PricedSpan {
 
 struct Option {
   std::uint8_t place = 0;  // OptimizerPlace or ActivationPlace
-  ResourceSeconds seconds = {};
+  PricedSeconds seconds = {};
   std::array<PricedSpan, 2> spans = {};
   double host_bytes = 0;          // at the moment when the host is fullest
   std::uint64_t state_bytes = 0;  // against the limit of state on the device
@@ -53,19 +63,19 @@ struct PricedItem {
 
 struct PricedGap {
   PricedSpan span;
-  ResourceSeconds drop = {};
+  PricedSeconds drop = {};
 };
 
 // Bytes that may leave host memory for the disk, and what each costs.
 struct Spill {
   double limit_bytes = 0;
-  ResourceSeconds seconds_per_byte = {};
+  PricedSeconds seconds_per_byte = {};
 };
 
 struct PriceModel {
   std::vector<PricedItem> items;
   std::vector<PricedGap> gaps;
-  ResourceSeconds base = {};           // whatever is decided
+  PricedSeconds base = {};             // whatever is decided
   std::vector<double> room;            // per moment, beside workspace and used chunks
   std::vector<std::int64_t> segments;  // the moment that stands for each
   double host_room = 0;
@@ -77,9 +87,9 @@ PriceModel BuildPriceModel(const Prepared& prepared);
 inline constexpr std::size_t kMaxSegments = 64;
 
 struct Prices {
-  ResourceSeconds resource = {};  // sums to 1
-  std::vector<double> segment;    // seconds per byte, as PriceModel::segments
-  double host = 0;                // seconds per byte
+  PricedSeconds resource = {};  // sums to 1
+  std::vector<double> segment;  // seconds per byte, as PriceModel::segments
+  double host = 0;              // seconds per byte
 };
 
 // The option of each item that is best at the prices, and which gaps are kept.
@@ -102,16 +112,18 @@ class SpanPrice {
   std::vector<double> before_;
 };
 
-double Weighted(const ResourceSeconds& weights, const ResourceSeconds& seconds);
+double Weighted(const PricedSeconds& weights, const PricedSeconds& seconds);
 
 struct DualResult {
   double bound = 0;  // the best D found: no feasible decisions take less
   Prices prices;     // where
   Selection selection;
 };
-// `step_seconds`: of any feasible decisions, the target of the step length. A fixed number of
+// Starts from the weights, which sum to 1, and no prices of bytes. `step_seconds`: of any feasible
+// decisions, the target of the step length. A fixed number of
 // iterations, each O(items + gaps + moments).
-DualResult MaximizeDual(const PriceModel& model, double step_seconds);
+DualResult MaximizeDual(const PriceModel& model, const PricedSeconds& first_weights,
+                        double step_seconds);
 
 }  // namespace geminid::planner
 

@@ -6,8 +6,26 @@
 namespace geminid::planner {
 namespace {
 
-double& At(ResourceSeconds& seconds, Resource resource) {
+double& At(PricedSeconds& seconds, Resource resource) {
   return seconds[static_cast<std::size_t>(resource)];
+}
+
+double& CpuChain(PricedSeconds& seconds, std::size_t checkpoint) {
+  return seconds[kNumResources + checkpoint];
+}
+
+double& UpChain(PricedSeconds& seconds, std::size_t checkpoint) {
+  return seconds[kNumResources + kCheckpoints + checkpoint];
+}
+
+double& MemoryChain(PricedSeconds& seconds, std::size_t checkpoint) {
+  return seconds[kNumResources + 2 * kCheckpoints + checkpoint];
+}
+
+void AddLink(const Machine& machine, double up_bytes, double down_bytes, PricedSeconds& seconds) {
+  ResourceSeconds resources = {};
+  AddTransfer(machine, up_bytes, down_bytes, resources);
+  for (std::size_t r = 0; r < kNumResources; ++r) seconds[r] += resources[r];
 }
 
 class Builder {
@@ -21,6 +39,7 @@ class Builder {
   PriceModel Build() {
     FindUses();
     FindHostMoment();
+    FindCheckpoints();
     for (ChunkIndex c = 0; c < problem_.trace.chunks.size(); ++c) AddChunk(c);
     for (std::uint32_t i = 0; i < problem_.activations.size(); ++i) AddActivation(i);
     AddRoom();
@@ -55,6 +74,47 @@ class Builder {
         std::max_element(activations_.begin(), activations_.end()) - activations_.begin();
   }
 
+  // Chunks at even distances in the order of their first use, the last among them.
+  void FindCheckpoints() {
+    order_.assign(problem_.optimizer.size(), 0);
+    if (problem_.options.update_during_backward) return;
+    std::vector<ChunkIndex> chunks;
+    for (ChunkIndex c = 0; c < problem_.optimizer.size(); ++c) {
+      if (prepared_.updated(c)) chunks.push_back(c);
+    }
+    std::stable_sort(chunks.begin(), chunks.end(), [&](ChunkIndex a, ChunkIndex b) {
+      return prepared_.first_use[a] < prepared_.first_use[b];
+    });
+    if (chunks.empty()) return;
+    for (std::size_t i = 0; i < chunks.size(); ++i) order_[chunks[i]] = i;
+    for (std::size_t q = 0; q < kCheckpoints; ++q) {
+      const std::size_t at = ((q + 1) * chunks.size() + kCheckpoints - 1) / kCheckpoints - 1;
+      const Moment moment = prepared_.first_use[chunks[at]];
+      checkpoints_.push_back({at, moment});
+      const double rest = starts_.back() - starts_[moment];
+      CpuChain(model_.base, q) = rest;
+      UpChain(model_.base, q) = rest;
+      MemoryChain(model_.base, q) = rest;
+    }
+  }
+
+  // What a chunk's update adds to the chains it is part of.
+  void AddToChains(ChunkIndex chunk, const UpdateCost& cost, PricedSeconds& seconds) const {
+    for (std::size_t q = 0; q < checkpoints_.size(); ++q) {
+      const bool before = order_[chunk] <= checkpoints_[q].order;
+      // An update on the device is part of the computation at the first use.
+      const bool after = prepared_.first_use[chunk] >= checkpoints_[q].moment;
+      CpuChain(seconds, q) += (before ? cost.cpu : 0) + (after ? cost.device : 0);
+      UpChain(seconds, q) += (before ? cost.up : 0) + (after ? cost.device : 0);
+      MemoryChain(seconds, q) += (before ? cost.memory : 0) + (after ? cost.device : 0);
+    }
+  }
+
+  UpdateCost CostOf(ChunkIndex chunk, OptimizerPlace place) const {
+    return CostOfUpdate(problem_.machine, problem_.optimizer[chunk],
+                        problem_.trace.chunks[chunk].transfer_bytes, place);
+  }
+
   // Adds the gaps of a chunk; returns how many loads it needs whatever is kept.
   std::uint64_t AddGaps(ChunkIndex chunk) {
     const std::vector<ChunkUse>& uses = uses_[chunk];
@@ -68,7 +128,7 @@ class Builder {
         counted ? 0.0
                 : static_cast<double>((traced.size_bytes + alignment - 1) / alignment * alignment);
     PricedGap gap;
-    AddTransfer(problem_.machine, static_cast<double>(traced.transfer_bytes), 0, gap.drop);
+    AddLink(problem_.machine, static_cast<double>(traced.transfer_bytes), 0, gap.drop);
     std::uint64_t loads = 0;
     for (std::size_t k = 0; k < uses.size(); ++k) {
       const bool crosses = k + 1 == uses.size();
@@ -106,11 +166,12 @@ class Builder {
     Option host;
     host.place = static_cast<std::uint8_t>(OptimizerPlace::kHost);
     host.host_bytes = state + gradient;
-    AddTransfer(problem_.machine, up, static_cast<double>(gradients), host.seconds);
+    AddLink(problem_.machine, up, static_cast<double>(gradients), host.seconds);
     if (updated) {
       At(host.seconds, Resource::kHostMemory) += (2 * state + gradient) / memory_rate;
-      At(host.seconds, Resource::kCpuUpdate) =
-          CostOfUpdate(problem_.machine, item, 0, OptimizerPlace::kHost).cpu;
+      const UpdateCost cost = CostOf(chunk, OptimizerPlace::kHost);
+      At(host.seconds, Resource::kCpuUpdate) = cost.cpu;
+      AddToChains(chunk, cost, host.seconds);
     }
     priced.options.push_back(host);
 
@@ -119,8 +180,9 @@ class Builder {
     device.state_bytes = DeviceStateBytes(item);
     device.spans[0] = {0, last_moment_, static_cast<double>(DeviceStateBytes(item))};
     if (updated) {
-      At(device.seconds, Resource::kCompute) =
-          CostOfUpdate(problem_.machine, item, 0, OptimizerPlace::kDevice).device;
+      const UpdateCost cost = CostOf(chunk, OptimizerPlace::kDevice);
+      At(device.seconds, Resource::kCompute) = cost.device;
+      AddToChains(chunk, cost, device.seconds);
     }
     if (device.state_bytes <= prepared_.device_state_limit) priced.options.push_back(device);
 
@@ -129,8 +191,10 @@ class Builder {
       streamed.place = static_cast<std::uint8_t>(OptimizerPlace::kStreamed);
       streamed.host_bytes = state;
       streamed.spans[0] = {0, last_moment_, gradient};
-      AddTransfer(problem_.machine, up + state, state, streamed.seconds);
-      At(streamed.seconds, Resource::kCompute) = At(device.seconds, Resource::kCompute);
+      AddLink(problem_.machine, up + state, state, streamed.seconds);
+      const UpdateCost cost = CostOf(chunk, OptimizerPlace::kStreamed);
+      At(streamed.seconds, Resource::kCompute) = cost.device;
+      AddToChains(chunk, cost, streamed.seconds);
       priced.options.push_back(streamed);
     }
     model_.items.push_back(std::move(priced));
@@ -156,12 +220,19 @@ class Builder {
     if (item.can_offload && window.gone < window.back) {
       Option& option = add(ActivationPlace::kOffload);
       const auto bytes = static_cast<double>(item.bytes);
-      AddTransfer(problem_.machine, bytes, bytes, option.seconds);
+      AddLink(problem_.machine, bytes, bytes, option.seconds);
       const bool alive = item.produced <= host_moment_ && host_moment_ <= item.consumed;
       option.host_bytes = alive ? bytes : 0;
     }
     if (item.can_recompute) {
-      At(add(ActivationPlace::kRecompute).seconds, Resource::kCompute) = item.recompute_seconds;
+      PricedSeconds& seconds = add(ActivationPlace::kRecompute).seconds;
+      At(seconds, Resource::kCompute) = item.recompute_seconds;
+      for (std::size_t q = 0; q < checkpoints_.size(); ++q) {
+        if (item.consumed < checkpoints_[q].moment) continue;
+        CpuChain(seconds, q) = item.recompute_seconds;
+        UpChain(seconds, q) = item.recompute_seconds;
+        MemoryChain(seconds, q) = item.recompute_seconds;
+      }
     }
     model_.items.push_back(std::move(priced));
   }
@@ -222,6 +293,12 @@ class Builder {
   const std::vector<double> starts_;
   const std::int64_t last_moment_;
   std::vector<std::vector<ChunkUse>> uses_;
+  struct Checkpoint {
+    std::size_t order;  // of its chunk, by first use
+    Moment moment;      // of that first use
+  };
+  std::vector<Checkpoint> checkpoints_;
+  std::vector<std::size_t> order_;          // per chunk, by first use among the updated
   std::vector<std::uint64_t> activations_;  // per moment, if all are kept
   std::int64_t host_moment_ = 0;
   PriceModel model_;

@@ -12,14 +12,20 @@
 namespace geminid::planner {
 namespace {
 
-// Squarings of the norm, sweep by sweep: norms 8, 32 and 128. The last is within 2 % of the
-// maximum of eight numbers.
-constexpr int kSweeps[] = {3, 5, 7};
+// Sweep by sweep: squarings of the norm, 16 and 128, and whether bytes have their price. The last
+// fills what the prices left. The last is within 3 % of the
+// maximum of twenty numbers.
+struct Sweep {
+  int squarings;
+  bool priced;
+};
+constexpr Sweep kByPrice = {0, true};
+constexpr Sweep kSweeps[] = {{4, true}, {7, true}, {7, false}};
 constexpr std::uint8_t kDevicePlace = static_cast<std::uint8_t>(OptimizerPlace::kDevice);
 constexpr std::uint8_t kStreamedPlace = static_cast<std::uint8_t>(OptimizerPlace::kStreamed);
 
 // The 2^squarings norm. Square roots and products only: the same bits on every machine.
-double Norm(const ResourceSeconds& seconds, double scale, int squarings) {
+double Norm(const PricedSeconds& seconds, double scale, int squarings) {
   double sum = 0;
   for (const double value : seconds) {
     double power = value / scale;
@@ -40,13 +46,32 @@ double ByteMoments(const Option& option) {
   return sum;
 }
 
-std::vector<std::int64_t> WholeBytes(const std::vector<double>& room, std::uint64_t reserve) {
+std::vector<std::int64_t> WholeBytes(const std::vector<double>& room, std::uint64_t staging,
+                                     const std::vector<std::uint64_t>& reserved) {
   std::vector<std::int64_t> whole;
   whole.reserve(room.size());
-  for (const double bytes : room) {
-    whole.push_back(static_cast<std::int64_t>(bytes) - static_cast<std::int64_t>(reserve));
+  for (std::size_t t = 0; t < room.size(); ++t) {
+    const std::uint64_t taken = staging + (reserved.empty() ? 0 : reserved[t]);
+    whole.push_back(static_cast<std::int64_t>(room[t]) - static_cast<std::int64_t>(taken));
   }
   return whole;
+}
+
+// Adds to `reserved` by how much the decisions exceed the arena at each moment; false if nowhere.
+bool ReserveExcess(const Prepared& prepared, const Decisions& decisions,
+                   std::vector<std::uint64_t>& reserved) {
+  const Occupancy occupancy = ComputeOccupancy(prepared.problem, decisions);
+  const Trace& trace = prepared.problem.trace;
+  bool exceeds = false;
+  reserved.resize(trace.moments.size(), 0);
+  for (std::size_t t = 0; t < reserved.size(); ++t) {
+    const std::uint64_t taken = prepared.required_bytes[t] + occupancy.device_activations[t] +
+                                occupancy.device_constant() + trace.moments[t].workspace_bytes;
+    if (taken <= trace.arena_bytes) continue;
+    reserved[t] += taken - trace.arena_bytes;
+    exceeds = true;
+  }
+  return exceeds;
 }
 
 std::uint64_t LargestState(const Prepared& prepared) {
@@ -69,21 +94,22 @@ class Rounding {
         options_(options),
         span_price_(model, prices),
         room_(WholeBytes(model.room,
-                         options.allow_streamed ? kStreamBuffers * LargestState(prepared) : 0)),
+                         options.allow_streamed ? kStreamBuffers * LargestState(prepared) : 0,
+                         options.reserved)),
         seconds_(model.base),
         host_left_(model.host_room - static_cast<double>(LargestState(prepared)) +
                    model.spills[0].limit_bytes + model.spills[1].limit_bytes),
         chosen_(model.items.size()),
         kept_(model.gaps.size(), 0) {}
 
-  Decisions Run() {
+  Rounded Run() {
     StartSmall();
     const std::vector<std::size_t> order = ByDensity();
-    for (const std::size_t i : order) TakeBest(i, /*squarings=*/0);
-    for (const int squarings : kSweeps) {
-      for (const std::size_t i : order) TakeBest(i, squarings);
+    for (const std::size_t i : order) TakeBest(i, kByPrice);
+    for (const Sweep& sweep : kSweeps) {
+      for (const std::size_t i : order) TakeBest(i, sweep);
     }
-    return Result();
+    return {Result(), seconds_};
   }
 
  private:
@@ -91,7 +117,8 @@ class Rounding {
     if (!item.is_chunk) return true;
     if (option.place == kStreamedPlace && !options_.allow_streamed) return false;
     return option.place != kDevicePlace ||
-           state_bytes_ + option.state_bytes <= prepared_.device_state_limit;
+           (options_.allow_device &&
+            state_bytes_ + option.state_bytes <= prepared_.device_state_limit);
   }
 
   bool IsDevice(std::size_t i) const {
@@ -104,13 +131,13 @@ class Rounding {
     for (const PricedSpan& span : option.spans) {
       room_.Add(span.first, span.last, -sign * static_cast<std::int64_t>(span.bytes));
     }
-    for (std::size_t r = 0; r < kNumResources; ++r) seconds_[r] += sign * option.seconds[r];
+    for (std::size_t r = 0; r < kNumPriced; ++r) seconds_[r] += sign * option.seconds[r];
     host_left_ -= sign * option.host_bytes;
     state_bytes_ += static_cast<std::uint64_t>(sign) * option.state_bytes;
   }
 
   void DropGap(std::size_t g, int sign) {
-    for (std::size_t r = 0; r < kNumResources; ++r) {
+    for (std::size_t r = 0; r < kNumPriced; ++r) {
       seconds_[r] += sign * model_.gaps[g].drop[r];
     }
   }
@@ -145,9 +172,9 @@ class Rounding {
   // count a little, so that what is not critical is still better saved than not.
   std::vector<std::size_t> ByDensity() const {
     constexpr double kEvenPart = 0.02;
-    ResourceSeconds weights = prices_.resource;
+    PricedSeconds weights = prices_.resource;
     for (double& weight : weights) {
-      weight = (1 - kEvenPart) * weight + kEvenPart / static_cast<double>(kNumResources);
+      weight = (1 - kEvenPart) * weight + kEvenPart / static_cast<double>(kNumPriced);
     }
     std::vector<double> density(model_.items.size(), 0);
     for (std::size_t i = 0; i < density.size(); ++i) {
@@ -190,28 +217,32 @@ class Rounding {
     return true;
   }
 
+  double PriceOf(const PricedSpan& span, const Sweep& sweep) const {
+    return sweep.priced ? span_price_.Of(span) : 0;
+  }
+
   // Without squarings the resources are weighted by their prices, else by the norm.
   double Cost(int squarings) const {
     return squarings == 0 ? Weighted(prices_.resource, seconds_)
                           : Norm(seconds_, std::max(scale_, 1e-30), squarings);
   }
 
-  double OptionCost(std::size_t i, int squarings) {
+  double OptionCost(std::size_t i, const Sweep& sweep) {
     const Option& option = model_.items[i].options[chosen_[i]];
     double cost = prices_.host * option.host_bytes;
-    for (const PricedSpan& span : option.spans) cost += span_price_.Of(span);
+    for (const PricedSpan& span : option.spans) cost += PriceOf(span, sweep);
     const PricedItem& item = model_.items[i];
     if (IsDevice(i)) {
       for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) DropGap(g, -1);
-      cost += Cost(squarings);
+      cost += Cost(sweep.squarings);
       for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) DropGap(g, 1);
     } else {
-      cost += Cost(squarings);
+      cost += Cost(sweep.squarings);
     }
     return cost;
   }
 
-  void TakeBest(std::size_t i, int squarings) {
+  void TakeBest(std::size_t i, const Sweep& sweep) {
     scale_ = *std::max_element(seconds_.begin(), seconds_.end());
     const PricedItem& item = model_.items[i];
     // Take the item out, its gaps dropped.
@@ -234,7 +265,7 @@ class Rounding {
       }
       chosen_[i] = static_cast<std::uint8_t>(o);
       Shift(option, 1);
-      double cost = OptionCost(i, squarings);
+      double cost = OptionCost(i, sweep);
       Shift(option, -1);
       if (Pinned(i) && option.place == kDevicePlace) {
         cost = -std::numeric_limits<double>::infinity();
@@ -250,21 +281,21 @@ class Rounding {
       return;
     }
     for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) {
-      KeepIfWorth(g, squarings);
+      KeepIfWorth(g, sweep);
     }
   }
 
   void Shift(const Option& option, int sign) {
-    for (std::size_t r = 0; r < kNumResources; ++r) seconds_[r] += sign * option.seconds[r];
+    for (std::size_t r = 0; r < kNumPriced; ++r) seconds_[r] += sign * option.seconds[r];
   }
 
-  void KeepIfWorth(std::size_t g, int squarings) {
+  void KeepIfWorth(std::size_t g, const Sweep& sweep) {
     const PricedSpan& span = model_.gaps[g].span;
     const auto bytes = static_cast<std::int64_t>(span.bytes);
     if (!room_.Has(span.first, span.last, bytes)) return;
-    const double dropped = Cost(squarings);
+    const double dropped = Cost(sweep.squarings);
     DropGap(g, -1);
-    if (Cost(squarings) + span_price_.Of(span) <= dropped) {
+    if (Cost(sweep.squarings) + PriceOf(span, sweep) <= dropped) {
       kept_[g] = 1;
       room_.Add(span.first, span.last, -bytes);
     } else {
@@ -292,7 +323,7 @@ class Rounding {
   const RoundOptions& options_;
   const SpanPrice span_price_;
   Room room_;
-  ResourceSeconds seconds_;
+  PricedSeconds seconds_;
   double host_left_;
   double scale_ = 1;
   std::uint64_t state_bytes_ = 0;
@@ -302,9 +333,16 @@ class Rounding {
 
 }  // namespace
 
-Decisions Round(const Prepared& prepared, const PriceModel& model, const Prices& prices,
-                const RoundOptions& options) {
-  return Rounding(prepared, model, prices, options).Run();
+Rounded Round(const Prepared& prepared, const PriceModel& model, const Prices& prices,
+              const RoundOptions& options) {
+  constexpr int kRounds = 3;
+  RoundOptions reserving = options;
+  Rounded rounded = Rounding(prepared, model, prices, reserving).Run();
+  for (int round = 1; round < kRounds; ++round) {
+    if (!ReserveExcess(prepared, rounded.decisions, reserving.reserved)) break;
+    rounded = Rounding(prepared, model, prices, reserving).Run();
+  }
+  return rounded;
 }
 
 }  // namespace geminid::planner

@@ -1,6 +1,5 @@
 #include "daemon/core/planner/hierarchy/search.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <utility>
@@ -11,12 +10,23 @@ namespace geminid::planner {
 namespace {
 
 // What an evaluation costs besides its loops, in the same steps.
-constexpr std::int64_t kFixedWork = 60;
+constexpr std::int64_t kFixedWork = 10;
 
 constexpr OptimizerPlace kOptimizerPlaces[] = {OptimizerPlace::kHost, OptimizerPlace::kDevice,
                                                OptimizerPlace::kStreamed};
 constexpr ActivationPlace kActivationPlaces[] = {ActivationPlace::kKeep, ActivationPlace::kOffload,
                                                  ActivationPlace::kRecompute};
+constexpr std::size_t kPlaces = 3;
+
+// Items of which the decisions are copied, hashed and checked in one step of work.
+constexpr std::int64_t kItemsPerStep = 8;
+
+// A step this close to the bound is not worth more search.
+constexpr double kNearBound = 1e-3;
+constexpr int kRestarts = 64;
+// Decisions changed at a restart: at least these, and up to so many more.
+constexpr std::size_t kLeastChanges = 2;
+constexpr std::size_t kMoreChanges = 6;
 
 std::uint64_t HashOf(const Decisions& decisions) {
   Fnv1a hash;
@@ -29,9 +39,19 @@ std::uint64_t HashOf(const Decisions& decisions) {
   return hash.value();
 }
 
-std::uint64_t Lacking(const HierarchyPlan& plan) {
-  return std::accumulate(plan.lacking.begin(), plan.lacking.end(), std::uint64_t{0});
-}
+// The same numbers on every machine: xorshift (Marsaglia 2003).
+class Random {
+ public:
+  std::size_t Below(std::size_t limit) {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 7;
+    state_ ^= state_ << 17;
+    return (state_ >> 11) % limit;
+  }
+
+ private:
+  std::uint64_t state_ = 0x9e3779b97f4a7c15u;
+};
 
 // One decision of `decisions` set to its option k of 0 to 2.
 void Set(Decisions& decisions, std::size_t item, std::size_t k) {
@@ -51,80 +71,131 @@ std::size_t Get(const Decisions& decisions, std::size_t item) {
 
 }  // namespace
 
-bool IsBetter(const HierarchyPlan& a, const HierarchyPlan& b) {
+Score ScoreOf(const HierarchyPlan& plan) {
+  return {
+      .fits = plan.fits,
+      .everything_on_device = plan.everything_on_device,
+      .step_seconds = plan.seconds.step,
+      .link_bytes = plan.traffic.up() + plan.traffic.down(),
+      .lacking_bytes = std::accumulate(plan.lacking.begin(), plan.lacking.end(), std::uint64_t{0})};
+}
+
+bool IsBetter(const Score& a, const Score& b) {
   if (a.fits != b.fits) return a.fits;
-  if (!a.fits) return Lacking(a) < Lacking(b);
-  const double a_step = a.seconds.step;
-  const double b_step = b.seconds.step;
+  if (!a.fits) return a.lacking_bytes < b.lacking_bytes;
   if (a.everything_on_device != b.everything_on_device) {
-    return a.everything_on_device ? a_step * (1 - kWorthwhileGain) <= b_step
-                                  : a_step < b_step * (1 - kWorthwhileGain);
+    return a.everything_on_device ? a.step_seconds * (1 - kWorthwhileGain) <= b.step_seconds
+                                  : a.step_seconds < b.step_seconds * (1 - kWorthwhileGain);
   }
-  if (a_step != b_step) return a_step < b_step;
-  return a.traffic.up() + a.traffic.down() < b.traffic.up() + b.traffic.down();
+  if (a.step_seconds != b.step_seconds) return a.step_seconds < b.step_seconds;
+  return a.link_bytes < b.link_bytes;
 }
 
 std::int64_t Search::WorkOfOne() const { return prepared_.work + kFixedWork; }
 
-absl::StatusOr<bool> Search::Try(const Decisions& decisions) {
-  const std::uint64_t hash = HashOf(decisions);
-  const auto at = std::lower_bound(tried_.begin(), tried_.end(), hash);
-  if (at != tried_.end() && *at == hash) return false;
-  tried_.insert(at, hash);
-  if (!CheckDecisions(prepared_, decisions).ok()) return false;
+absl::Status Search::TryStart(const Decisions& decisions) {
+  const absl::StatusOr<std::optional<Score>> score = Try(decisions);
+  if (!score.ok()) return score.status();
+  if (score->has_value() && (*score)->fits) starts_.push_back({decisions, **score});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<Score>> Search::Try(const Decisions& decisions) {
+  // Copying, hashing and checking are work too.
+  budget_ -= 1 + static_cast<std::int64_t>(num_items()) / kItemsPerStep;
+  const auto [entry, is_new] = tried_.try_emplace(HashOf(decisions));
+  if (!is_new) return entry->second;
+  if (!CheckDecisions(prepared_, decisions).ok()) return std::optional<Score>();
   budget_ -= WorkOfOne();
   absl::StatusOr<HierarchyPlan> plan = Evaluate(prepared_, decisions);
   if (!plan.ok()) return plan.status();
-  if (best_ && !IsBetter(*plan, *best_)) return false;
-  best_ = *std::move(plan);
+  const Score score = ScoreOf(*plan);
+  entry->second = score;
+  if (!best_ || IsBetter(score, ScoreOf(*best_))) best_ = *std::move(plan);
+  return std::optional<Score>(score);
+}
+
+bool Search::Done(double bound_seconds) const {
+  return budget_ < WorkOfOne() || best_->seconds.step <= bound_seconds * (1 + kNearBound);
+}
+
+absl::StatusOr<bool> Search::MoveIfBetter(Decisions decisions, Candidate& current) {
+  if (budget_ < WorkOfOne()) return false;
+  const absl::StatusOr<std::optional<Score>> score = Try(decisions);
+  if (!score.ok()) return score.status();
+  if (!score->has_value() || !IsBetter(**score, current.score)) return false;
+  current = {std::move(decisions), **score};
   return true;
 }
 
-absl::StatusOr<bool> Search::TryChanges() {
-  bool better = false;
-  const std::size_t items =
-      prepared_.problem.optimizer.size() + prepared_.problem.activations.size();
-  for (std::size_t i = 0; i < items; ++i) {
-    for (std::size_t k = 0; k < std::size(kOptimizerPlaces); ++k) {
-      if (!Affordable()) return better;
-      Decisions decisions = best_->decisions;
+absl::StatusOr<bool> Search::ChangeOne(Candidate& current) {
+  bool moved = false;
+  for (std::size_t i = 0; i < num_items() && budget_ >= WorkOfOne(); ++i) {
+    for (std::size_t k = 0; k < kPlaces; ++k) {
+      if (Get(current.decisions, i) == k) continue;
+      Decisions decisions = current.decisions;
       Set(decisions, i, k);
-      absl::StatusOr<bool> improved = Try(decisions);
-      if (!improved.ok()) return improved.status();
-      better = better || *improved;
+      const absl::StatusOr<bool> better = MoveIfBetter(std::move(decisions), current);
+      if (!better.ok()) return better;
+      moved = moved || *better;
     }
   }
-  return better;
+  return moved;
 }
 
 // Two items take new options at once: swaps of room among others.
-absl::StatusOr<bool> Search::TryPairs() {
-  const std::size_t items =
-      prepared_.problem.optimizer.size() + prepared_.problem.activations.size();
-  for (std::size_t i = 0; i < items; ++i) {
-    for (std::size_t j = i + 1; j < items; ++j) {
-      for (std::size_t k = 0; k < 9; ++k) {
-        if (!Affordable()) return false;
-        Decisions decisions = best_->decisions;
-        if (Get(decisions, i) == k / 3 || Get(decisions, j) == k % 3) continue;
-        Set(decisions, i, k / 3);
-        Set(decisions, j, k % 3);
-        absl::StatusOr<bool> improved = Try(decisions);
-        if (!improved.ok() || *improved) return improved;
+absl::StatusOr<bool> Search::ChangeTwo(Candidate& current) {
+  for (std::size_t i = 0; i < num_items(); ++i) {
+    for (std::size_t j = i + 1; j < num_items() && budget_ >= WorkOfOne(); ++j) {
+      for (std::size_t k = 0; k < kPlaces * kPlaces; ++k) {
+        if (Get(current.decisions, i) == k / kPlaces || Get(current.decisions, j) == k % kPlaces) {
+          continue;
+        }
+        Decisions decisions = current.decisions;
+        Set(decisions, i, k / kPlaces);
+        Set(decisions, j, k % kPlaces);
+        const absl::StatusOr<bool> better = MoveIfBetter(std::move(decisions), current);
+        if (!better.ok() || *better) return better;
       }
     }
   }
   return false;
 }
 
-absl::Status Search::Improve() {
-  while (best_->fits && Affordable()) {
-    absl::StatusOr<bool> better = TryChanges();
-    if (!better.ok()) return better.status();
-    if (*better) continue;
-    better = TryPairs();
-    if (!better.ok()) return better.status();
-    if (!*better) break;
+absl::Status Search::Descend(Candidate current, double bound_seconds) {
+  while (!Done(bound_seconds)) {
+    absl::StatusOr<bool> moved = ChangeOne(current);
+    if (moved.ok() && !*moved) moved = ChangeTwo(current);
+    if (!moved.ok()) return moved.status();
+    if (!*moved) break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Search::Improve(double bound_seconds) {
+  if (!best_->fits) return absl::OkStatus();
+  if (absl::Status status = Descend({best_->decisions, ScoreOf(*best_)}, bound_seconds);
+      !status.ok()) {
+    return status;
+  }
+  for (const Candidate& start : starts_) {
+    if (absl::Status status = Descend(start, bound_seconds); !status.ok()) return status;
+  }
+  Random random;
+  for (int start = 0; start < kRestarts && !Done(bound_seconds); ++start) {
+    Decisions decisions = best_->decisions;
+    const std::size_t changes = kLeastChanges + random.Below(kMoreChanges);
+    for (std::size_t change = 0; change < changes; ++change) {
+      const std::size_t item = random.Below(num_items());
+      Set(decisions, item, random.Below(kPlaces));
+    }
+    const absl::StatusOr<std::optional<Score>> score = Try(decisions);
+    if (!score.ok()) return score.status();
+    if (!score->has_value()) continue;
+    if (absl::Status status = Descend({std::move(decisions), **score}, bound_seconds);
+        !status.ok()) {
+      return status;
+    }
   }
   return absl::OkStatus();
 }

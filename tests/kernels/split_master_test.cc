@@ -74,6 +74,31 @@ TEST(SplitMaster, FiniteValues_WeightIsNearest) {
   }
 }
 
+// All 2^32 patterns, NaN and infinities among them, by halves. The weight is the upper half plus a
+// carry that the lower half alone decides, and the remainder is the lower half: the first test
+// shows that for every upper half at both values of the carry, the second for every lower half. So
+// the pair joins to upper * 2^16 + (carry * 2^16 + remainder), and the bracket is the lower half.
+TEST(SplitMaster, EveryUpperHalf_PlusCarryIsTheWeightForBothCarries) {
+  for (uint32_t upper = 0; upper < 0x10000; ++upper) {
+    for (const uint32_t lower : {0x0000u, 0x7FFFu, 0x8000u, 0xFFFFu}) {
+      const uint32_t carry = lower >= 0x8000 ? 1 : 0;
+      const SplitFloat split = SplitMasterBits(upper << 16 | lower);
+      ASSERT_EQ(split.weight.bits, (upper + carry) & 0xFFFF);
+      ASSERT_EQ(JoinMasterBits(split), upper << 16 | lower);
+    }
+  }
+}
+TEST(SplitMaster, EveryLowerHalf_CarryAndRemainderAreTheLowerHalf) {
+  for (uint32_t lower = 0; lower < 0x10000; ++lower) {
+    for (const uint32_t upper : {0x0000u, 0x3F80u, 0x7F80u, 0x7FFFu, 0x8000u, 0xFFFFu}) {
+      const SplitFloat split = SplitMasterBits(upper << 16 | lower);
+      const uint32_t carry = (split.weight.bits - upper) & 0xFFFF;
+      ASSERT_EQ(carry, lower >> 15);
+      ASSERT_EQ((carry << 16) + static_cast<uint32_t>(int32_t{split.remainder}), lower);
+    }
+  }
+}
+
 struct Named {
   uint32_t master_bits;
   uint16_t weight_bits;

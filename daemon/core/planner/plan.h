@@ -38,8 +38,9 @@ struct PlannerOptions {
   // then stale, and no load of it may be issued before moment 0. False between the micro-batches of
   // one step and in evaluation.
   bool weights_change_between_iterations = true;
-  // For how many moments after an invalidating use the extent stays taken by reduce and D2H. The
-  // planner shortens single drains (and predicts the stall) where the working set needs the space.
+  // For how many moments after an invalidating use the extent stays taken by reduce and D2H at
+  // least. The planner shortens single drains (and predicts the stall) where the working set needs
+  // the space, and lengthens them where nothing does.
   std::uint32_t drain_moments = 1;
   // A load is issued at most this many moments before its deadline.
   std::uint32_t max_lookahead_moments = 32;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/planner/bound.h"
+#include "daemon/core/planner/drains.h"
 #include "daemon/core/planner/place.h"
 #include "daemon/core/planner/problem.h"
 #include "daemon/core/planner/stays.h"
@@ -27,10 +28,10 @@ constexpr double kWorthwhileGain = 1e-3;
 // Candidates are built until so many operations were spent, each a few dozen nanoseconds, so that
 // 20,000 uses take less than a second whatever their order. Counted, not timed: the same plan
 // everywhere. Deciding what to keep, scheduling and predicting cost some operations per gap.
-constexpr std::int64_t kWorkLimit = 7'000'000;
+constexpr std::int64_t kWorkLimit = 5'000'000;
 constexpr std::int64_t kWorkPerGap = 15;
 // Variants of placing the same choice are tried within this part of it: other choices gain more.
-constexpr std::int64_t kWorkForVariants = kWorkLimit / 7;
+constexpr std::int64_t kWorkForVariants = kWorkLimit / 5;
 
 struct Candidate {
   std::vector<Stay> stays;
@@ -80,6 +81,7 @@ class Search {
     candidate.stays = BuildStays(problem_, kept);
     ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/false, candidate.stays);
     PlaceStays(problem_, kWorkForVariants, candidate.stays, work_);
+    ExtendDrains(options_, problem_, candidate.stays);
     work_ += kWorkPerGap * static_cast<std::int64_t>(problem_.gaps.size());
     candidate.h2d_bytes = LoadBytes(problem_, candidate.stays);
     candidate.split_bytes = candidate.h2d_bytes - least_bytes;
@@ -99,6 +101,7 @@ class Search {
     candidate.stays = BuildStays(problem_, KeepAll(problem_));
     ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/true, candidate.stays);
     PlaceApart(problem_, candidate.stays);
+    ExtendDrains(options_, problem_, candidate.stays);
     candidate.h2d_bytes = LoadBytes(problem_, candidate.stays);
     Add(std::move(candidate));
   }

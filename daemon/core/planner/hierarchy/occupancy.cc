@@ -185,7 +185,9 @@ std::vector<std::uint64_t> LeastActivationBytes(const HierarchyProblem& problem)
 }
 
 std::uint64_t DeviceStateLimit(const HierarchyProblem& problem) {
-  if (!problem.options.gpu_margin_mem_ratio.has_value()) return problem.trace.arena_bytes;
+  if (!problem.options.gpu_margin_mem_ratio.has_value()) {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
   const std::vector<std::uint64_t> used = UsedBytes(problem);
   const std::vector<std::uint64_t> least = LeastActivationBytes(problem);
   std::uint64_t fullest = 0;

@@ -67,7 +67,7 @@ std::vector<std::uint64_t> UsedBytes(const HierarchyProblem& problem);
 // No decisions take fewer bytes of activations at the moment.
 std::vector<std::uint64_t> LeastActivationBytes(const HierarchyProblem& problem);
 
-// What gpu_margin_mem_ratio allows for state on the device; all of the arena if it is absent.
+// What gpu_margin_mem_ratio allows for state on the device; no limit if it is absent.
 std::uint64_t DeviceStateLimit(const HierarchyProblem& problem);
 
 // State and gradient that a chunk takes if it is updated on the device.

@@ -67,10 +67,12 @@ class Group {
     int status = 0;
     pid_t pid;
     while ((pid = waitpid(-leader_, &status, WNOHANG)) > 0) {
-      if (pid == leader_) leader_status_ = status;
+      if (pid != leader_) continue;
+      leader_ended_ = true;
+      leader_status_ = status;
     }
     nobody_left_ = pid < 0 && errno == ECHILD;
-    return !leader_status_.has_value();
+    return !leader_ended_;
   }
 
   // Kills and reaps all. False if some did not end in time.
@@ -86,7 +88,7 @@ class Group {
   }
 
   std::string HowLeaderEnded() const {
-    const int status = leader_status_.value_or(0);
+    const int status = leader_status_;
     if (WIFSIGNALED(status)) {
       return std::string("the probe crashed: ") + strsignal(WTERMSIG(status));
     }
@@ -95,7 +97,8 @@ class Group {
 
  private:
   pid_t leader_;
-  std::optional<int> leader_status_;
+  bool leader_ended_ = false;
+  int leader_status_ = 0;
   bool nobody_left_ = false;
 };
 

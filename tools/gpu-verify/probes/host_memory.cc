@@ -139,15 +139,15 @@ Stall MeasureStall(const Context& context, const HostPool& pool) {
       double longest = 0;
       double last = Now();
       pollfd asked{channel.socket(), POLLIN, 0};
-      while (poll(&asked, 1, 0) == 0) {
+      do {
         kernels.Spin(stream, out.address(), kIterations);
         stream.Synchronize();
         const double now = Now();
         longest = std::max(longest, now - last);
         last = now;
-      }
+      } while (poll(&asked, 1, 0) == 0);
       channel.Receive();
-      channel.Send(std::to_string(longest));
+      channel.Send(Number(longest, 9));
     }
   });
   worker.channel().Receive();

@@ -76,14 +76,10 @@ void Upload(const Gpu& gpu, const Stream& stream, CUdeviceptr to,
 }
 
 // Floating-point operations per second of cuBLAS; throws if its result is wrong.
-double BlasRate(const Gpu& gpu, void* library, uint64_t n, double seconds) {
-  const auto create = reinterpret_cast<BlasCreate>(dlsym(library, "cublasCreate_v2"));
+double BlasRate(const Gpu& gpu, void* library, Blas blas, uint64_t n, double seconds) {
   const auto set_stream = reinterpret_cast<BlasSetStream>(dlsym(library, "cublasSetStream_v2"));
   const auto gemm = reinterpret_cast<BlasGemmEx>(dlsym(library, "cublasGemmEx"));
-  Blas blas = nullptr;
-  if (!create || !set_stream || !gemm || create(&blas) != 0) {
-    throw ProbeError("cuBLAS does not start");
-  }
+  if (!set_stream || !gemm) throw ProbeError("cuBLAS lacks cublasGemmEx");
   const Stream stream(gpu);
   set_stream(blas, stream.get());
   const std::vector<uint16_t> a = RandomMatrix(n, 1);
@@ -198,19 +194,24 @@ Outcome ProbeMatrixRate(const Context& context) {
   gpu.MakeContext();
   const double seconds = context.effort.window_seconds;
   const double own = OwnKernelRate(gpu, seconds);
-  void* library = OpenBlas();
-  std::string figure = "warp-level products of registers " + Number(own / 1e12, 0) + " TFLOP/s";
+  const std::string figure =
+      "warp-level products of registers " + Number(own / 1e12, 0) + " TFLOP/s";
   Outcome outcome = Pass(figure);
   outcome.numbers = {{"own_kernel_flops", own}};
-  if (library == nullptr) {
-    outcome.figure += "; no cuBLAS";
+  void* library = OpenBlas();
+  Blas blas = nullptr;
+  const auto create = library == nullptr
+                          ? nullptr
+                          : reinterpret_cast<BlasCreate>(dlsym(library, "cublasCreate_v2"));
+  if (create == nullptr || create(&blas) != 0) {
+    outcome.figure += "; no cuBLAS that starts";
     return outcome;
   }
   const uint64_t n = context.effort.matrix;
-  const double blas = BlasRate(gpu, library, n, seconds);
+  const double rate = BlasRate(gpu, library, blas, n, seconds);
   outcome.figure = "cuBLAS, " + std::to_string(n) + " cubed, random data " +
-                   Number(blas / 1e12, 0) + " TFLOP/s; " + figure;
-  outcome.numbers.emplace_back("cublas_flops", blas);
+                   Number(rate / 1e12, 0) + " TFLOP/s; " + figure;
+  outcome.numbers.emplace_back("cublas_flops", rate);
   return outcome;
 }
 

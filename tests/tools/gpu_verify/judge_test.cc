@@ -1,0 +1,37 @@
+// What measured rates mean, on rates made up for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tools/gpu-verify/overlap.h"
+
+namespace geminid::gpu_verify {
+namespace {
+
+using testing::HasSubstr;
+
+// Kernels at 1000 per second, and copies at 100, each times what they keep.
+OverlapCase Kept(double own_kernels, double own_copies) {
+  return {1000, {1000 * own_kernels, 100 * own_copies}, {400, 40}};
+}
+
+TEST(Overlap, BothKeepTheirRate_Passes) {
+  const Outcome outcome = JudgeOverlap(100, Kept(0.99, 0.97), Kept(0.6, 0.9));
+  EXPECT_EQ(outcome.verdict, Verdict::kPass);
+  EXPECT_THAT(outcome.figure, HasSubstr("arithmetic kernels keep 99 % and copies 97 %"));
+  EXPECT_THAT(outcome.figure, HasSubstr("40 % and 40 % when another process copies"));
+}
+
+TEST(Overlap, KernelsWaitForCopies_Fails) {
+  EXPECT_EQ(JudgeOverlap(100, Kept(0.5, 1), Kept(1, 1)).verdict, Verdict::kFail);
+}
+
+TEST(Overlap, CopiesWaitForKernels_Fails) {
+  EXPECT_EQ(JudgeOverlap(100, Kept(1, 0.5), Kept(1, 1)).verdict, Verdict::kFail);
+}
+
+TEST(Overlap, NothingWasMeasured_Fails) {
+  EXPECT_EQ(JudgeOverlap(0, {1000, {0, 0}, {0, 0}}, Kept(1, 1)).verdict, Verdict::kFail);
+}
+
+}  // namespace
+}  // namespace geminid::gpu_verify

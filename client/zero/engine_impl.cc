@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/split_master/split_master.h"
 
 namespace geminid::zero {
@@ -77,15 +77,7 @@ absl::Status EngineImpl::CheckArguments() const {
     absl::Status status = CheckLossScaler(*options_.loss_scale);
     if (!status.ok()) return status;
   }
-  kernels::AdamWOptions adamw;
-  adamw.beta1 = options_.adamw.beta1;
-  adamw.beta2 = options_.adamw.beta2;
-  adamw.epsilon = options_.adamw.epsilon;
-  adamw.weight_decay = options_.adamw.weight_decay;
-  if (kernels::CheckAdamWOptions(adamw) != kernels::Status::kOk) {
-    return absl::InvalidArgumentError(
-        "AdamW needs 0 <= beta < 1, epsilon > 0 and weight_decay >= 0, all finite");
-  }
+  if (absl::Status status = CheckOptimizer(options_.optimizer); !status.ok()) return status;
   if (!(options_.state_share >= 0 && options_.state_share <= 1)) {
     return absl::InvalidArgumentError("state_share must be from 0 to 1");
   }
@@ -105,6 +97,15 @@ absl::Status EngineImpl::CheckArguments() const {
       return absl::InvalidArgumentError(
           absl::StrCat("two parameters are called '", parameter.name, "'"));
     }
+    const bool rate_ok =
+        std::isfinite(parameter.learning_rate_scale) && parameter.learning_rate_scale >= 0;
+    const double decay = parameter.weight_decay.value_or(0);
+    if (!rate_ok || !std::isfinite(decay) || decay < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", parameter.name,
+                       "' needs a learning_rate_scale and weight_decay that are finite and not "
+                       "negative"));
+    }
     if (parameter.backward_uses < 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("parameter '", parameter.name, "' must have at least one backward use"));
@@ -118,12 +119,17 @@ absl::Status EngineImpl::Start() {
   if (absl::Status status = MakeLayoutAndGatheredChunks(); !status.ok()) return status;
   if (absl::Status status = MakeCommunicators(); !status.ok()) return status;
 
+  optimizer_ =
+      std::make_unique<GranuleOptimizer>(layout_, parameters_, communicator_->Rank(), options_);
+  if (absl::Status status = optimizer_->status(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<StateStore>> store =
       StateStore::Create(session_, layout_,
                          {.data_type = options_.data_type,
                           .accumulate = options_.accumulate > 1,
                           .on_device = options_.placement == Placement::kDevice ||
-                                       options_.state_placement == StatePlacement::kDevice});
+                                       options_.state_placement == StatePlacement::kDevice,
+                          .state_arrays = optimizer_->state_arrays(),
+                          .tensor_state_bytes = optimizer_->tensor_state_bytes()});
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
   plan_base_bytes_ = store_->device_bytes();
@@ -147,11 +153,9 @@ absl::Status EngineImpl::Start() {
   };
   mover_ = std::make_unique<Mover>(std::move(context));
 
-  std::vector<bool> decay;
-  for (const Parameter& parameter : parameters_) decay.push_back(parameter.decay);
-  updater_ = std::make_unique<Updater>(
-      layout_, std::move(decay), communicator_->Rank(), options_, store_.get(),
-      [this](const absl::Status& status) { mover_->Notify(status); });
+  updater_ =
+      std::make_unique<Updater>(layout_, *optimizer_, store_.get(),
+                                [this](const absl::Status& status) { mover_->Notify(status); });
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/zero/arena_meter.h"
+#include "client/zero/granule_optimizer.h"
 #include "client/zero/layout.h"
 #include "client/zero/mover.h"
 #include "client/zero/recorder.h"
@@ -109,6 +110,7 @@ class EngineImpl final : public Engine {
   absl::Status EndMicroBatch();
   absl::Status ReduceUnusedParameters();
   absl::StatusOr<double> GlobalGradientNorm();
+  absl::Status PrepareUpdate(const StepInput& input, const StepResult& result);
   void Commit(const StepInput& input, const StepResult& result);
 
   uint32_t ChunkOf(ParameterId id) const {
@@ -127,6 +129,7 @@ class EngineImpl final : public Engine {
   std::vector<ChunkId> gathered_;
   std::unique_ptr<collectives::Communicator> mover_communicator_;
   std::unique_ptr<collectives::Communicator> control_communicator_;
+  std::unique_ptr<GranuleOptimizer> optimizer_;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<Mover> mover_;  // destroyed after updater_, which notifies it
   std::unique_ptr<Updater> updater_;

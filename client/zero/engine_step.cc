@@ -129,12 +129,25 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   if (options_.clip_norm > 0 && !result.overflow) {
     result.clip_coefficient = std::min(1.0, options_.clip_norm / (*norm + kClipEpsilon));
   }
+  if (!result.overflow) {
+    ++updates_;
+    if (absl::Status status = PrepareUpdate(input, result); !status.ok()) return Remember(status);
+  }
   loss_scaler_.OnStep(result.overflow);
   Commit(input, result);
   session_->SetStep(step_);
   mover_->ClearGradientSquares();
   micro_batch_ = 0;
   return result;
+}
+
+absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult& result) {
+  kernels::StepScalars scalars;
+  scalars.step = updates_;
+  scalars.learning_rate = input.learning_rate;
+  scalars.grad_scale = result.clip_coefficient / result.loss_scale;
+  scalars.gradient_norm = result.clip_coefficient * result.gradient_norm;
+  return optimizer_->Prepare(scalars, *store_, control_communicator_.get());
 }
 
 // The record first, then the granules: a crash in between leaves the scalars that the remaining
@@ -148,7 +161,6 @@ void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   record.clip_coefficient = result.clip_coefficient;
   std::copy(input.random_state.begin(), input.random_state.end(), record.random_state);
   record.data_position = input.data_position;
-  if (!result.overflow) ++updates_;
   record.updates = updates_;
   record.next_loss_scale = loss_scaler_.state().scale;
   record.good_steps = loss_scaler_.state().good_steps;
@@ -156,11 +168,8 @@ void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   record.overflow = result.overflow ? 1 : 0;
   const uint64_t epoch = shm::WriteRecord(CommitSegmentOf(*session_), record);
   if (result.overflow) return;
-  updater_->Start({.epoch = epoch,
-                   .step = updates_,
-                   .learning_rate = input.learning_rate,
-                   .gradient_scale = result.clip_coefficient / result.loss_scale},
-                  update_order_);
+  store_->FlipTensorState(epoch);
+  updater_->Start(epoch, update_order_);
 }
 
 }  // namespace geminid::zero

@@ -31,7 +31,8 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   if (store->commit_ == nullptr) {
     return absl::FailedPreconditionError("the session has no commit segment");
   }
-  if (layout.granules > shm::kMaxChunks) {
+  // One version word for each granule, and one for the tensor state.
+  if (layout.granules >= shm::kMaxChunks) {
     return absl::InvalidArgumentError(absl::StrCat("the model has ", layout.granules,
                                                    " granules, more than the ", shm::kMaxChunks,
                                                    " a session can track; use larger chunks"));
@@ -107,8 +108,16 @@ absl::Status StateStore::Allocate(const Layout& layout) {
       specs.push_back({name, ChunkKind::kGradient, gradient_bytes, has_home});
     }
   }
+  const size_t first_tensor_state = specs.size();
+  const size_t tensor_states = options_.tensor_state_bytes > 0 ? tensor_states_.size() : 0;
+  for (size_t i = 0; i < tensor_states; ++i) {
+    specs.push_back({absl::StrCat("tensor state ", i),
+                     i == 0 ? ChunkKind::kExpAvgSq : ChunkKind::kSpare, options_.tensor_state_bytes,
+                     has_home});
+  }
   for (const ChunkSpec& spec : specs) {
-    if (spec.kind != ChunkKind::kGradient) model_state_bytes_ += spec.bytes;
+    if (spec.kind != ChunkKind::kGradient && spec.kind != ChunkKind::kSpare)
+      model_state_bytes_ += spec.bytes;
   }
   slots.push_back(AddExtent(/*trainable=*/true, /*spare=*/true, has_home, "spare", &specs));
   const size_t first_staging = specs.size();
@@ -124,6 +133,7 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));
   spare_[tier] = static_cast<uint32_t>(extents_.size() - 1);
   gradient_chunks_.resize(layout.granules, kNoChunk);
+  commit_->versions[layout.granules].store(shm::ChunkVersion{}.Encode());
   for (const ChunkShape& chunk : layout.chunks) {
     for (uint32_t i = chunk.first_granule; i < chunk.first_granule + chunk.granules; ++i) {
       current_[i].store(i);
@@ -131,12 +141,15 @@ absl::Status StateStore::Allocate(const Layout& layout) {
       if (chunk.trainable) gradient_chunks_[i] = (*ids)[gradient_slots[i]];
     }
   }
+  for (size_t i = 0; i < tensor_states; ++i) {
+    tensor_states_[i] = Address((*ids)[first_tensor_state + i], tier);
+  }
   for (size_t slot = first_staging; slot < ids->size(); ++slot) {
     staging_chunks_.push_back((*ids)[slot]);
     staging_.push_back(session_->Home((*ids)[slot]));
   }
   FindAddresses();
-  commit_->header.groups = layout.granules;
+  commit_->header.groups = layout.granules + (tensor_states > 0 ? 1 : 0);
   return absl::OkStatus();
 }
 
@@ -271,6 +284,13 @@ void StateStore::FindAddresses() {
   for (uint32_t granule = 0; granule < layout_.granules; ++granule) {
     gradients_.push_back(Address(gradient_chunks_[granule], TierOf(granule)));
   }
+}
+
+void StateStore::FlipTensorState(uint64_t epoch) {
+  if (options_.tensor_state_bytes == 0) return;
+  tensor_state_ = 1 - tensor_state_;
+  commit_->versions[layout_.granules].store(shm::ChunkVersion{epoch, tensor_state_}.Encode(),
+                                            std::memory_order_release);
 }
 
 void StateStore::Flip(uint32_t granule, uint64_t epoch) {

@@ -32,6 +32,7 @@ struct StateStoreOptions {
   bool on_device = false;   // no host homes: everything lives in the arena
   // Full-size fp32 arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
   size_t state_arrays = 2;
+  uint64_t tensor_state_bytes = 0;  // numbers per tensor, which every rank keeps whole
 };
 
 // Threads: Flip by the updating thread; everything else by any, for granules not being updated.
@@ -55,6 +56,13 @@ class StateStore {
   // visible to whoever sees the flip.
   void Flip(uint32_t granule, uint64_t epoch);
 
+  // The optimizer's numbers per tensor, in two versions: a step writes the spare one before its
+  // commit record, then flips. So if this version's epoch is older than the newest record's, the
+  // spare one is that record's. Null when there are none.
+  std::byte* TensorState() const { return tensor_states_[tensor_state_]; }
+  std::byte* SpareTensorState() const { return tensor_states_[1 - tensor_state_]; }
+  void FlipTensorState(uint64_t epoch);
+
   // The reduced gradient of a granule: of the engine's type, or fp32 when accumulating.
   std::byte* Gradient(uint32_t granule) const { return gradients_[granule]; }
 
@@ -75,7 +83,7 @@ class StateStore {
   // Copies the state of chunks to the lowest places of the arena, and uses it there from now on;
   // the homes keep the older copies. Nothing may be in motion or being updated. At most once.
   absl::Status MoveToDevice(std::span<const uint32_t> chunks);
-  // Weights, remainders and moments of this rank, spare not included.
+  // Weights, remainders, the optimizer's arrays and numbers per tensor; spares not included.
   uint64_t model_state_bytes() const { return model_state_bytes_; }
   // Of all chunks that live on the device.
   uint64_t device_bytes() const { return device_bytes_; }
@@ -125,6 +133,8 @@ class StateStore {
   std::vector<ChunkId> staging_chunks_;
   std::vector<std::byte*> staging_;
   std::vector<Lease> leases_;  // keep the chunks on the device, when that is where they live
+  std::array<std::byte*, 2> tensor_states_ = {};
+  uint32_t tensor_state_ = 0;  // the current one
   uint64_t model_state_bytes_ = 0;
   uint64_t device_bytes_ = 0;
   std::vector<bool> chunk_on_device_;

@@ -19,9 +19,15 @@ struct Flags {
   std::string ranks, steps = "100", batch = "4", accumulate = "1", seed = "1";
   std::string placement = "auto", dtype = "bf16";
   std::string device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
-  std::string lr = "6e-4", schedule = "constant", warmup_steps;
+  std::string lr, schedule = "constant", warmup_steps;
   std::string lr_floor, lr_first, lr_power, lr_milestones, lr_decay;
-  std::string weight_decay = "0.1", clip_norm = "1", loss_scale = "none";
+  std::string clip_norm = "1", loss_scale = "none", optimizer_state = "auto";
+  std::string optimizer = "adamw", weight_decay, beta1, beta2, beta3, epsilon, epsilon1, epsilon2;
+  std::string momentum, dampening, nesterov, decay_after_momentum;
+  std::string trust_coefficient, trust_limit;
+  std::string decoupled, bias_correction, grad_averaging, always_adapt, max_grad_norm;
+  std::string rate_decay, clip_threshold, decay_exponent;
+  std::string relative_step, warmup_init, scale_parameter;
   std::string timeout = "60", socket, job = "geminid-train", report, progress = "auto";
   bool quiet = false;
 };

@@ -12,6 +12,7 @@
 #include "proto/text/bytes.h"
 #include "tools/trainer/flag_values.h"
 #include "tools/trainer/flags.h"
+#include "tools/trainer/optimizer_flags.h"
 #include "tools/trainer/schedule_flags.h"
 #include "tools/trainer/status_macros.h"
 
@@ -53,12 +54,12 @@ constexpr FlagSpec kModelFlags[] = {
     {"--context", &Flags::context, "N", "Tokens per sequence"},
     {"--dtype", &Flags::dtype, "TYPE", "Of weights and activations: bf16 or fp32"},
 };
-constexpr FlagSpec kOptimizerFlags[] = {
-    {"--weight-decay", &Flags::weight_decay, "X", "Of matrices, as in AdamW"},
-    {"--clip-norm", &Flags::clip_norm, "X", "Limit of the gradients' norm; 0: none"},
-};
+constexpr FlagSpec kClipFlag = {"--clip-norm", &Flags::clip_norm, "X",
+                                "Limit of the gradients' norm; 0: none"};
 constexpr FlagSpec kMemoryFlags[] = {
     {"--placement", &Flags::placement, "WHERE", "Where weights live: device, cpu or auto"},
+    {"--optimizer-state", &Flags::optimizer_state, "WHERE",
+     "auto, host, device, or a share of the device memory to spare, from 0 to 1"},
     {"--device-memory", &Flags::device_memory, "SIZE", "Of each rank, such as 24MiB, or unlimited"},
     {"--host-memory", &Flags::host_memory, "SIZE",
      "What the run's own daemon hands out, or unlimited"},
@@ -87,7 +88,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
   };
   add("Data", kDataFlags);
   add("Model", kModelFlags);
-  add("Optimizer", kOptimizerFlags);
+  add("Optimizer", OptimizerFlags());
+  AddFlag(app, flags, "Optimizer", kClipFlag);
   add("Schedule", ScheduleFlags());
   for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
   add("Memory", kMemoryFlags);
@@ -142,10 +144,10 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   GEMINID_ASSIGN_OR_RETURN(options->batch, ParseCount("--batch", flags.batch, 1, kBatchMax));
   GEMINID_ASSIGN_OR_RETURN(
       options->seed, ParseCount("--seed", flags.seed, 0, std::numeric_limits<uint64_t>::max()));
-  GEMINID_ASSIGN_OR_RETURN(options->schedule, ParseSchedule(flags));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.optimizer, ParseOptimizer(flags));
+  GEMINID_ASSIGN_OR_RETURN(options->schedule,
+                           ParseSchedule(flags, UsualLearningRate(options->zero.optimizer)));
   GEMINID_ASSIGN_OR_RETURN(options->zero.loss_scale, ParseLossScale(flags));
-  GEMINID_ASSIGN_OR_RETURN(options->zero.adamw.weight_decay,
-                           ParseReal("--weight-decay", flags.weight_decay, 0, 1));
   GEMINID_ASSIGN_OR_RETURN(options->zero.clip_norm,
                            ParseReal("--clip-norm", flags.clip_norm, 0, 1e9));
   GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
@@ -165,7 +167,32 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
+  using zero::StatePlacement;
+  const std::string& text = flags.optimizer_state;
+  if (text == "auto" || text == "host" || text == "device") {
+    options->state_placement = text == "auto"   ? StatePlacement::kAuto
+                               : text == "host" ? StatePlacement::kHost
+                                                : StatePlacement::kDevice;
+  } else {
+    const absl::StatusOr<double> share = ParseReal("--optimizer-state", text, 0, 1);
+    if (!share.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--optimizer-state is '", text,
+                       "'; it must be auto, host, device, or a number from 0 to 1"));
+    }
+    options->state_placement = StatePlacement::kShare;
+    options->state_share = *share;
+  }
+  if (text != "auto" && text != "device" && options->placement != zero::Placement::kAuto) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--optimizer-state ", text, " needs --placement auto; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
+  GEMINID_RETURN_IF_ERROR(ParseStatePlacement(flags, &options->zero));
   GEMINID_ASSIGN_OR_RETURN(options->device_memory_bytes,
                            ParseSize("--device-memory", flags.device_memory));
   if (!flags.host_memory.empty()) {

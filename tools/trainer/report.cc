@@ -59,7 +59,10 @@ void WriteRun(JsonWriter& json, const Report& report) {
   json.Key("batch").Value(options.batch);
   json.Key("accumulate").Value(static_cast<uint64_t>(options.zero.accumulate));
   json.Key("clip_norm").Value(options.zero.clip_norm);
+  json.Key("optimizer").Value(Name(options.zero.optimizer));
   json.Key("learning_rate").Value(options.schedule.peak);
+  json.Key("schedule").Value(Name(options.schedule.shape));
+  json.Key("final_loss_scale").Value(report.final_loss_scale);
 }
 
 void WriteResults(JsonWriter& json, const Report& report) {
@@ -81,6 +84,7 @@ void WriteMemory(JsonWriter& json, const Report& report) {
   for (const RankReport& rank : report.ranks) json.Value(rank.model_state_bytes);
   json.EndArray();
   json.Key("device_bytes_limit").Value(Most(report, &RankReport::device_bytes_limit));
+  json.Key("device_state_bytes").Value(Sum(report, &RankReport::device_state_bytes));
   json.Key("device_bytes_peak").BeginObject();
   json.Key("model").Value(Most(report, &RankReport::peak_model_bytes));
   json.Key("non_model").Value(Most(report, &RankReport::peak_workspace_bytes));

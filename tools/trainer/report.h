@@ -18,6 +18,7 @@ inline constexpr uint64_t kReportSchemaVersion = 1;
 // The numbers of one rank, as zero::Statistics defines them.
 struct RankReport {
   uint64_t model_state_bytes = 0;
+  uint64_t device_state_bytes = 0;
   uint64_t host_bytes = 0;
   uint64_t device_bytes_limit = 0;
   uint64_t peak_model_bytes = 0;
@@ -36,6 +37,7 @@ struct Report {
   std::vector<double> gradient_norms;  // one per step, before clipping
   std::vector<double> step_seconds;    // one per step, of rank 0
   uint64_t overflowed_steps = 0;
+  double final_loss_scale = 1;
   uint64_t tokens_per_step = 0;
   std::vector<RankReport> ranks;
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;  // of rank 0

@@ -31,7 +31,8 @@ constexpr uint32_t kFalling = Bit(ScheduleShape::kLinear) | Bit(ScheduleShape::k
 
 constexpr FlagSpec kScheduleFlags[] = {
     {"--steps", &Flags::steps, "N", "Optimizer steps"},
-    {"--lr", &Flags::lr, "X", "Learning rate, at its peak"},
+    {"--lr", &Flags::lr, "X",
+     "Learning rate at its peak [as suits the optimizer; 6e-4 with adamw]"},
     {"--schedule", &Flags::schedule, "NAME",
      "constant, linear, cosine, polynomial, one-cycle or multi-step"},
     {"--warmup-steps", &Flags::warmup_steps, "N",
@@ -87,17 +88,18 @@ absl::Status ParseMilestones(const std::string& text, std::vector<uint64_t>* mil
 std::span<const FlagSpec> ScheduleFlags() { return kScheduleFlags; }
 std::span<const OwnedFlag> ShapeFlags() { return kShapeFlags; }
 
-absl::StatusOr<Schedule> ParseSchedule(const Flags& flags) {
+absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate) {
   Schedule schedule;
   GEMINID_ASSIGN_OR_RETURN(schedule.shape, ParseShape(flags));
   GEMINID_ASSIGN_OR_RETURN(schedule.steps, ParseCount("--steps", flags.steps, 1, kStepsMax));
-  GEMINID_ASSIGN_OR_RETURN(schedule.peak, ParseReal("--lr", flags.lr, 0, kRateMax));
   GEMINID_ASSIGN_OR_RETURN(schedule.warmup_steps, ParseWarmup(flags, schedule));
+  schedule.peak = usual_rate;
   const auto take = [](const char* flag, const std::string& text, double max, double* value) {
     if (text.empty()) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(*value, ParseReal(flag, text, 0, max));
     return absl::OkStatus();
   };
+  GEMINID_RETURN_IF_ERROR(take("--lr", flags.lr, kRateMax, &schedule.peak));
   GEMINID_RETURN_IF_ERROR(take("--lr-floor", flags.lr_floor, 1, &schedule.final_share));
   GEMINID_RETURN_IF_ERROR(take("--lr-first", flags.lr_first, 1, &schedule.first_share));
   GEMINID_RETURN_IF_ERROR(take("--lr-power", flags.lr_power, kPowerMax, &schedule.power));

@@ -16,7 +16,8 @@ std::span<const FlagSpec> ScheduleFlags();  // of every shape
 std::span<const OwnedFlag> ShapeFlags();    // of some shapes only
 
 // INVALID_ARGUMENT names the flag: a value out of range, or a flag of another shape.
-absl::StatusOr<Schedule> ParseSchedule(const Flags& flags);
+// `usual_rate`: the peak without --lr.
+absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate);
 
 // Unset for none.
 absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& flags);

@@ -78,11 +78,11 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(Prepare());
     report_.options = options_;
     report_.tokens_per_step = batches_->tokens_per_step();
-    progress_.Announce(
-        absl::StrCat(CountParameters(options_.model), " parameters, ", context_.info.world_size,
-                     " rank", context_.info.world_size == 1 ? "" : "s", ", ",
-                     Name(options_.zero.data_type), ", placement ", Name(options_.zero.placement),
-                     ", ", batches_->tokens_per_step(), " tokens per step"));
+    progress_.Announce(absl::StrCat(
+        CountParameters(options_.model), " parameters, ", context_.info.world_size, " rank",
+        context_.info.world_size == 1 ? "" : "s", ", ", Name(options_.zero.data_type), ", ",
+        Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement), ", ",
+        batches_->tokens_per_step(), " tokens per step"));
     training_began_ = SteadyClock::now();
     for (uint64_t step = 0; step < steps(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
@@ -188,6 +188,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
     GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics, &report_));
     if (rank() != 0 || options_.report.empty()) return absl::OkStatus();
+    report_.final_loss_scale = engine_->loss_scale();
     report_.weights_sha256 = hash.Finish();
     return WriteFile(options_.report, ToJson(report_));
   }

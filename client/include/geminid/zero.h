@@ -2,10 +2,11 @@
 // device.
 //
 // The parameters are packed, in the order given, into chunks. Each rank keeps its shard of every
-// chunk: the working weight, what it lacks of its fp32 master, and Adam's moments, 12 bytes per
-// parameter, plus the reduced gradient. A chunk is gathered on the device for the operators that
-// use it. The first micro-batch is sampled; from then on a plan says what to gather ahead and what
-// to keep. Where things are never changes a bit of what is computed.
+// chunk: the working weight, what it lacks of its fp32 master, and the optimizer's state (for
+// Adam's moments 12 bytes per parameter in all), plus the reduced gradient. A chunk is gathered on
+// the device for the operators that use it. The first micro-batch is sampled; from then on a plan
+// says what to gather ahead and what to keep. Where things are never changes a bit of what is
+// computed.
 //
 // One training step of a rank, in its own words:
 //
@@ -40,6 +41,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "geminid/loss_scaler.h"
+#include "geminid/optimizer.h"
 
 namespace geminid {
 class Session;
@@ -79,17 +81,11 @@ struct Parameter {
   std::string name;
   std::vector<int64_t> shape;
   bool trainable = true;
-  bool decay = true;  // subject to weight decay
+  bool decay = true;                                  // subject to weight decay
+  std::optional<double> weight_decay = std::nullopt;  // in place of the optimizer's
+  double learning_rate_scale = 1;
   int backward_uses =
       1;  // operators that add to its gradient in one backward (2 for a tied weight)
-};
-
-// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101).
-struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0.1;
 };
 
 struct Options {
@@ -97,7 +93,7 @@ struct Options {
   Placement placement = Placement::kAuto;
   double clip_norm = 1.0;  // 0: gradients are not clipped
   int accumulate = 1;      // micro-batches per step
-  AdamWOptions adamw;
+  Optimizer optimizer;     // AdamW unless another one is given
   // Gradients arrive multiplied by loss_scale() and are divided by it in the update.
   std::optional<LossScalerOptions> loss_scale;
   StatePlacement state_placement = StatePlacement::kAuto;

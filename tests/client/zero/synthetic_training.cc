@@ -6,16 +6,19 @@
 #include <limits>
 #include <thread>
 
+#include "client/zero/optimizer_options.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/common/bfloat16.h"
+#include "kernels/optimizer/sharded_step.h"
 #include "kernels/split_master/split_master.h"
 
 namespace geminid::zero {
 namespace {
 
 using kernels::BFloat16;
+
+constexpr double kLearningRate = 0.01;
 
 uint64_t ElementsOf(const Parameter& parameter) {
   uint64_t elements = 1;
@@ -170,7 +173,7 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
       status = RunMicroBatch(engine->get(), run, {rank, step, micro, loss_scale});
     }
     if (!status.ok()) break;
-    absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = 0.01});
+    absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = kLearningRate});
     if (!outcome.ok()) return outcome.status();
     if (rank == 0) result->steps.push_back(*outcome);
     if (run.between_steps) run.between_steps(engine->get(), rank, step);
@@ -224,22 +227,35 @@ std::vector<float> MeanGradient(const SyntheticRun& run, uint32_t parameter,
 
 struct DenseState {
   std::vector<float> master;
-  std::vector<float> exp_avg;
-  std::vector<float> exp_avg_sq;
+  std::vector<float> arrays[kernels::kMaxStateArrays];
+  std::vector<float> factors;
 };
 
+// A whole tensor as one segment of one rank.
 void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int updates,
                    const std::vector<float>& gradient, DenseState* state) {
-  kernels::AdamWOptions options;
-  options.learning_rate = 0.01;
-  options.beta1 = run.options.adamw.beta1;
-  options.beta2 = run.options.adamw.beta2;
-  options.epsilon = run.options.adamw.epsilon;
-  options.weight_decay = parameter.decay ? run.options.adamw.weight_decay : 0;
-  options.step = static_cast<uint64_t>(updates) + 1;
-  const kernels::Status status = kernels::AdamWMasterInPlace(
-      options, {state->master.data(), state->exp_avg.data(), state->exp_avg_sq.data()},
-      gradient.data(), gradient.size());
+  kernels::TensorOptions tensor;
+  tensor.shape.cols = static_cast<uint64_t>(parameter.shape.back());
+  tensor.shape.rows = gradient.size() / tensor.shape.cols;
+  tensor.learning_rate_scale = parameter.learning_rate_scale;
+  tensor.weight_decay = parameter.decay ? parameter.weight_decay : 0;
+  kernels::ShardedStep step(ToKernel(run.options.optimizer), {tensor});
+  state->factors.resize(step.FactorTotal());
+  kernels::ParameterArrays arrays;
+  arrays.master = state->master.data();
+  for (int i = 0; i < kernels::kMaxStateArrays; ++i) arrays.state[i] = state->arrays[i].data();
+  kernels::Segment segment;
+  segment.tensor = 0;
+  segment.count = gradient.size();
+  segment.arrays = arrays.View();
+  segment.gradient = gradient.data();
+  kernels::StepScalars scalars;
+  scalars.step = static_cast<uint64_t>(updates) + 1;
+  scalars.learning_rate = kLearningRate;
+  const auto alone = [](std::span<double>) { return true; };
+  kernels::Status status = step.Prepare(scalars, std::span(&segment, 1), state->factors.data(),
+                                        alone, state->factors.data());
+  if (status == kernels::Status::kOk) status = step.Apply(segment, arrays);
   if (status != kernels::Status::kOk) std::abort();
 }
 
@@ -306,8 +322,7 @@ std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run) {
     const Parameter& parameter = run.model.parameters[p];
     DenseState state;
     state.master.resize(ElementsOf(parameter));
-    state.exp_avg.resize(state.master.size());
-    state.exp_avg_sq.resize(state.master.size());
+    for (std::vector<float>& array : state.arrays) array.resize(state.master.size());
     for (uint64_t i = 0; i < state.master.size(); ++i) state.master[i] = InitialValue(p, i);
     bool used = false;
     for (const auto& parameters : run.model.operators) {

@@ -88,7 +88,7 @@ TEST(ParseCommandLine, WithEveryFlag_TakesEveryValue) {
   EXPECT_EQ(options.schedule.peak, 1e-3);
   EXPECT_EQ(options.report, "r.json");
   EXPECT_EQ(options.schedule.warmup_steps, 2);
-  EXPECT_EQ(options.zero.adamw.weight_decay, 0.2);
+  EXPECT_EQ(std::get<zero::AdamWOptions>(options.zero.optimizer).weight_decay, 0.2);
   EXPECT_EQ(options.schedule.shape, ScheduleShape::kCosine);
   EXPECT_EQ(options.timeout, absl::Milliseconds(5500));
   EXPECT_EQ(options.job, "a-1");
@@ -108,6 +108,34 @@ TEST(ParseCommandLine, WithASchedule_TakesItsFlagsAndDefaults) {
       Parse({"--schedule", "multi-step", "--lr-milestones", "30,60", "--lr-decay", "0.5"}).schedule;
   EXPECT_THAT(steps.milestones, testing::ElementsAre(30, 60));
   EXPECT_EQ(steps.decay, 0.5);
+}
+
+TEST(ParseCommandLine, WithAnOptimizer_TakesItsFlagsAndItsUsualRate) {
+  EXPECT_EQ(Parse({}).schedule.peak, 6e-4);
+  EXPECT_EQ(std::get<zero::AdamWOptions>(Parse({}).zero.optimizer).weight_decay, 0.1);
+  const TrainOptions sgd = Parse({"--optimizer", "sgd", "--momentum", "0.9", "--nesterov", "on"});
+  EXPECT_EQ(std::get<zero::SgdOptions>(sgd.zero.optimizer).momentum, 0.9);
+  EXPECT_TRUE(std::get<zero::SgdOptions>(sgd.zero.optimizer).nesterov);
+  EXPECT_EQ(sgd.schedule.peak, 0.1);
+  const TrainOptions given = Parse(
+      {"--optimizer", "adafactor", "--relative-step", "off", "--epsilon2", "0.5", "--lr", "0.25"});
+  EXPECT_FALSE(std::get<zero::AdafactorOptions>(given.zero.optimizer).relative_step);
+  EXPECT_EQ(std::get<zero::AdafactorOptions>(given.zero.optimizer).epsilon2, 0.5);
+  EXPECT_EQ(given.schedule.peak, 0.25);
+  for (const char* name :
+       {"adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came"}) {
+    EXPECT_STREQ(Name(Parse({"--optimizer", name}).zero.optimizer), name);
+  }
+}
+
+TEST(ParseCommandLine, WithAPlaceForTheOptimizersState_TakesIt) {
+  using zero::StatePlacement;
+  EXPECT_EQ(Parse({}).zero.state_placement, StatePlacement::kAuto);
+  EXPECT_EQ(Parse({"--optimizer-state", "host"}).zero.state_placement, StatePlacement::kHost);
+  EXPECT_EQ(Parse({"--optimizer-state", "device"}).zero.state_placement, StatePlacement::kDevice);
+  const zero::Options share = Parse({"--optimizer-state", "0.25"}).zero;
+  EXPECT_EQ(share.state_placement, StatePlacement::kShare);
+  EXPECT_EQ(share.state_share, 0.25);
 }
 
 TEST(ParseCommandLine, WithALossScale_TakesItsKind) {
@@ -168,6 +196,16 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--schedule", "multi-step"}, "milestones"},
            {{"--schedule", "multi-step", "--lr-milestones", "5,x"}, "--lr-milestones is 'x'"},
            {{"--schedule", "multi-step", "--lr-milestones", "5,4"}, "ascending"},
+           {{"--optimizer", "adamx"}, "one of: adamw, adam, lamb, lars, sgd, adagrad, lion"},
+           {{"--momentum", "0.9"}, "--momentum is for --optimizer lars, sgd, but that is adamw"},
+           {{"--optimizer", "sgd", "--beta1", "0.9"},
+            "--beta1 is for --optimizer adamw, adam, lamb"},
+           {{"--optimizer", "sgd", "--nesterov", "yes"}, "--nesterov is 'yes'; it must be one of"},
+           {{"--optimizer", "lion", "--beta1", "1"}, "lion"},
+           {{"--weight-decay", "-1"}, "--weight-decay is '-1'"},
+           {{"--optimizer-state", "gpu"}, "--optimizer-state is 'gpu'; it must be auto, host"},
+           {{"--optimizer-state", "1.5"}, "--optimizer-state is '1.5'"},
+           {{"--optimizer-state", "0.5", "--placement", "cpu"}, "needs --placement auto"},
            {{"--loss-scale", "big"}, "--loss-scale is 'big'"},
            {{"--loss-scale", "0"}, "--loss-scale is '0'"},
            {{"--timeout", "0"}, "--timeout is '0'"},

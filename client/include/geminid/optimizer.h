@@ -1,0 +1,114 @@
+// The optimizers, each with its hyperparameters. The rate of a step is given with the step.
+//
+// w: weight, g: gradient (unscaled and clipped), lr: learning rate, t: updates so far, from 1.
+#ifndef GEMINID_OPTIMIZER_H_
+#define GEMINID_OPTIMIZER_H_
+
+#include <cstddef>
+#include <variant>
+
+#include "absl/status/status.h"
+
+namespace geminid::zero {
+
+// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101). 8 bytes of state per
+// parameter beside the weight.
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+};
+
+// Adam with the decay in the gradient (Kingma and Ba, arXiv 1412.6980). 8 bytes.
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+};
+
+// Adam's update u scaled per tensor by ||w|| / ||u|| (You et al., arXiv 1904.00962). 8 bytes.
+struct LambOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0.01;
+  bool decoupled = true;  // the decay is added to u, else to g
+  bool bias_correction = true;
+  bool grad_averaging = true;  // g enters the first moment with 1 - beta1, else with 1
+  bool always_adapt = false;   // also tensors without decay (NVLAMB)
+  double max_grad_norm = 1;    // of all gradients, after clipping; 0: no limit
+};
+
+// Momentum scaled per tensor by ||w|| / ||g|| (You et al., arXiv 1708.03888). 4 bytes.
+struct LarsOptions {
+  double momentum = 0.9;
+  double weight_decay = 0;
+  double trust_coefficient = 0.001;
+  double trust_limit = 50;  // the scale is at most this
+  double epsilon = 0;
+};
+
+// Stochastic gradient descent. 4 bytes, none without momentum.
+struct SgdOptions {
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;              // needs momentum and no dampening
+  bool decay_after_momentum = false;  // the decay is added to the step, else to g
+};
+
+// Duchi et al., JMLR 12 (2011). 4 bytes.
+struct AdagradOptions {
+  double rate_decay = 0;  // the rate is lr / (1 + (t - 1) rate_decay)
+  double epsilon = 1e-10;
+  double weight_decay = 0;
+};
+
+// The sign of a momentum (Chen et al., arXiv 2302.06675). 4 bytes.
+struct LionOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0;
+};
+
+// Second moments by row and column (Shazeer and Stern, arXiv 1804.04235). No bytes per parameter,
+// 4 with beta1, and 8 per row and column of each matrix.
+struct AdafactorOptions {
+  double epsilon1 = 1e-30;    // added to g^2
+  double epsilon2 = 1e-3;     // least RMS(w) that scale_parameter counts
+  double clip_threshold = 1;  // of the update's RMS
+  double decay_exponent = 0.8;
+  double beta1 = 0;
+  double weight_decay = 0;
+  bool relative_step = true;    // the rate is lr min(1e-2, 1 / sqrt(t)), so lr is usually 1
+  bool warmup_init = false;     // or lr 1e-6 t while that is less; with relative_step
+  bool scale_parameter = true;  // times max(epsilon2, RMS(w))
+};
+
+// Adafactor with momentum and a confidence in it (Luo et al., arXiv 2307.02047). 4 bytes, and 16
+// per row and column of each matrix.
+struct CameOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double beta3 = 0.9999;
+  double epsilon1 = 1e-30;
+  double epsilon2 = 1e-16;
+  double clip_threshold = 1;
+  double weight_decay = 0;
+};
+
+using Optimizer = std::variant<AdamWOptions, AdamOptions, LambOptions, LarsOptions, SgdOptions,
+                               AdagradOptions, LionOptions, AdafactorOptions, CameOptions>;
+
+// "adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", in the order of
+// the variant.
+const char* Name(const Optimizer& optimizer);
+
+// INVALID_ARGUMENT naming the optimizer if a hyperparameter is out of its range.
+absl::Status CheckOptimizer(const Optimizer& optimizer);
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_OPTIMIZER_H_

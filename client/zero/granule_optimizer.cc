@@ -1,0 +1,174 @@
+#include "client/zero/granule_optimizer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/zero/optimizer_options.h"
+
+namespace geminid::zero {
+namespace {
+
+static_assert(kMaxStateArrays == kernels::kMaxStateArrays);
+
+// What a step finds of each tensor; kernels/optimizer/sharded_step.h.
+constexpr size_t kSumsPerTensor = 2;
+
+absl::Status FromKernel(kernels::Status status) {
+  if (status == kernels::Status::kOk) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the optimizer refused its arguments: ", kernels::StatusName(status)));
+}
+
+// A matrix by its last dimension; vectors are one row.
+kernels::FactorShape ShapeOf(const Parameter& parameter) {
+  kernels::FactorShape shape;
+  for (int64_t dimension : parameter.shape) {
+    shape.rows *= shape.cols;
+    shape.cols = static_cast<uint64_t>(dimension);
+  }
+  return shape;
+}
+
+std::vector<kernels::TensorOptions> TensorsOf(const std::vector<Parameter>& parameters) {
+  std::vector<kernels::TensorOptions> tensors;
+  for (const Parameter& parameter : parameters) {
+    kernels::TensorOptions tensor;
+    tensor.shape = ShapeOf(parameter);
+    tensor.learning_rate_scale = parameter.learning_rate_scale;
+    tensor.weight_decay = parameter.decay ? parameter.weight_decay : 0.0;
+    tensor.frozen = !parameter.trainable;
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+kernels::ParameterArrays ArraysOf(const StateStore::View& view, DataType data_type,
+                                  uint64_t offset) {
+  kernels::ParameterArrays arrays;
+  if (data_type == DataType::kFloat32) {
+    arrays.form = kernels::WeightForm::kFloat;
+    arrays.master = reinterpret_cast<float*>(view.weight) + offset;
+  } else {
+    arrays.form = kernels::WeightForm::kSplit;
+    arrays.bfloat16 = reinterpret_cast<kernels::BFloat16*>(view.weight) + offset;
+    arrays.remainder = view.remainder + offset;
+  }
+  for (size_t i = 0; i < kMaxStateArrays; ++i) {
+    if (view.arrays[i] != nullptr) arrays.state[i] = view.arrays[i] + offset;
+  }
+  return arrays;
+}
+
+}  // namespace
+
+GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Parameter>& parameters,
+                                   int rank, const Options& options)
+    : layout_(layout),
+      data_type_(options.data_type),
+      fp32_gradient_(options.data_type == DataType::kFloat32 || options.accumulate > 1),
+      needs_sums_(kernels::NeedsSums(ToKernel(options.optimizer).kind)),
+      state_arrays_(static_cast<size_t>(kernels::StateArrays(ToKernel(options.optimizer)))),
+      tensors_(parameters.size()),
+      step_(ToKernel(options.optimizer), TensorsOf(parameters)) {
+  MakeRuns(parameters, rank);
+}
+
+absl::Status GranuleOptimizer::status() const { return FromKernel(step_.status()); }
+
+uint64_t GranuleOptimizer::tensor_state_bytes() const {
+  if (!needs_sums_) return 0;
+  return kSumsPerTensor * tensors_ * sizeof(double) + step_.FactorTotal() * sizeof(float);
+}
+
+void GranuleOptimizer::MakeRuns(const std::vector<Parameter>& parameters, int rank) {
+  runs_.resize(layout_.granules);
+  for (const ChunkShape& chunk : layout_.chunks) {
+    if (!chunk.trainable) continue;
+    const uint64_t shard_begin =
+        static_cast<uint64_t>(rank) * chunk.granules * layout_.granule_elements;
+    // The pieces of the chunk in order: tensors, and the padding after each and after the last.
+    const auto add = [&](uint32_t tensor, uint64_t piece_begin, uint64_t piece_end) {
+      for (uint32_t g = 0; g < chunk.granules; ++g) {
+        const uint64_t granule_begin = shard_begin + g * layout_.granule_elements;
+        const uint64_t begin = std::max(piece_begin, granule_begin);
+        const uint64_t end = std::min(piece_end, granule_begin + layout_.granule_elements);
+        if (begin >= end) continue;
+        runs_[chunk.first_granule + g].push_back(
+            {tensor, begin - piece_begin, begin - granule_begin, end - begin});
+      }
+    };
+    uint64_t at = 0;
+    for (uint32_t tensor : chunk.tensors) {
+      const uint64_t begin = layout_.tensors[tensor].offset;
+      add(kernels::kNoTensor, at, begin);
+      at = begin + ShapeOf(parameters[tensor]).Elements();
+      add(tensor, begin, at);
+    }
+    add(kernels::kNoTensor, at, chunk.elements);
+  }
+}
+
+kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
+                                             const StateStore& store) const {
+  kernels::Segment segment;
+  segment.tensor = run.tensor;
+  segment.offset = run.tensor == kernels::kNoTensor ? 0 : run.tensor_offset;
+  segment.count = run.elements;
+  segment.arrays = ArraysOf(store.Current(granule), data_type_, run.granule_offset).View();
+  std::byte* gradient = store.Gradient(granule);
+  if (fp32_gradient_) {
+    segment.gradient = reinterpret_cast<const float*>(gradient) + run.granule_offset;
+  } else {
+    segment.gradient = reinterpret_cast<const kernels::BFloat16*>(gradient) + run.granule_offset;
+  }
+  return segment;
+}
+
+std::vector<kernels::Segment> GranuleOptimizer::AllSegments(const StateStore& store) const {
+  std::vector<kernels::Segment> segments;
+  for (uint32_t granule = 0; granule < layout_.granules; ++granule) {
+    for (const Run& run : runs_[granule]) {
+      if (run.tensor != kernels::kNoTensor) segments.push_back(SegmentOf(run, granule, store));
+    }
+  }
+  return segments;
+}
+
+// The tensor state: the sums of every tensor, then all factors.
+absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& scalars, const StateStore& store,
+                                       collectives::Communicator* communicator) {
+  std::vector<kernels::Segment> segments;
+  if (needs_sums_) segments = AllSegments(store);
+  const uint64_t sums_bytes = needs_sums_ ? kSumsPerTensor * tensors_ * sizeof(double) : 0;
+  const auto factors = [&](std::byte* state) {
+    return state == nullptr ? nullptr : reinterpret_cast<float*>(state + sums_bytes);
+  };
+  absl::Status reduced;
+  const auto reduce = [&](std::span<double> values) {
+    reduced = communicator->AllReduce(values, values, collectives::ReduceOp::kSum);
+    return reduced.ok();
+  };
+  std::byte* const spare = store.SpareTensorState();
+  const kernels::Status status =
+      step_.Prepare(scalars, segments, factors(store.TensorState()), reduce, factors(spare));
+  if (!reduced.ok()) return reduced;
+  if (status != kernels::Status::kOk || !needs_sums_) return FromKernel(status);
+  const std::span<const double> sums = step_.TensorSums();
+  std::memcpy(spare, sums.data(), std::min<uint64_t>(sums.size_bytes(), sums_bytes));
+  return absl::OkStatus();
+}
+
+absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store) const {
+  const StateStore::View spare = store.Spare(granule);
+  for (const Run& run : runs_[granule]) {
+    const kernels::Status status = step_.Apply(SegmentOf(run, granule, store),
+                                               ArraysOf(spare, data_type_, run.granule_offset));
+    if (status != kernels::Status::kOk) return FromKernel(status);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::zero

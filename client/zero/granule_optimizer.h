@@ -1,0 +1,63 @@
+// The optimizer on this rank's granules: what must be known of whole tensors first, at the commit,
+// then every granule out of place, in any order.
+#ifndef GEMINID_CLIENT_ZERO_GRANULE_OPTIMIZER_H_
+#define GEMINID_CLIENT_ZERO_GRANULE_OPTIMIZER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/zero/layout.h"
+#include "client/zero/state_store.h"
+#include "collectives/communicator.h"
+#include "geminid/zero.h"
+#include "kernels/optimizer/sharded_step.h"
+
+namespace geminid::zero {
+
+class GranuleOptimizer {
+ public:
+  // `options` must have passed CheckOptimizer. `layout` outlives it.
+  GranuleOptimizer(const Layout& layout, const std::vector<Parameter>& parameters, int rank,
+                   const Options& options);
+
+  absl::Status status() const;
+
+  // What the state store must have for it.
+  size_t state_arrays() const { return state_arrays_; }
+  uint64_t tensor_state_bytes() const;
+
+  // All ranks together, when all gradients are reduced and no update is in progress: sums over
+  // whole tensors, for the optimizers that need any. Writes the store's spare tensor state.
+  absl::Status Prepare(const kernels::StepScalars& scalars, const StateStore& store,
+                       collectives::Communicator* communicator);
+
+  // Writes the granule's next version to its spare. Thread-safe for different granules.
+  absl::Status Update(uint32_t granule, const StateStore& store) const;
+
+ private:
+  // Consecutive elements of a granule that belong to one tensor, or to none.
+  struct Run {
+    uint32_t tensor = kernels::kNoTensor;
+    uint64_t tensor_offset = 0;
+    uint64_t granule_offset = 0;
+    uint64_t elements = 0;
+  };
+
+  void MakeRuns(const std::vector<Parameter>& parameters, int rank);
+  kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
+  std::vector<kernels::Segment> AllSegments(const StateStore& store) const;
+
+  const Layout& layout_;
+  const DataType data_type_;
+  const bool fp32_gradient_;
+  const bool needs_sums_;
+  const size_t state_arrays_;
+  const size_t tensors_;
+  kernels::ShardedStep step_;
+  std::vector<std::vector<Run>> runs_;  // by granule; frozen granules have none
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_GRANULE_OPTIMIZER_H_

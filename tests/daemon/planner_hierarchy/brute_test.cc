@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "daemon/core/planner/hierarchy/evaluate.h"
@@ -71,6 +72,8 @@ TEST(Brute, RandomProblems_PlanIsNearTheBestOfAll) {
     sum += gap;
     worst = std::max(worst, gap);
   }
+  RecordProperty("mean_gap", std::to_string(sum / compared));
+  RecordProperty("worst_gap", std::to_string(worst));
   EXPECT_GE(compared, 100);
   EXPECT_LE(sum / compared, kMeanGap);
   EXPECT_LE(worst, kWorstGap);

@@ -135,12 +135,13 @@ class Planner {
     for (const OptimizerPlace place : places) {
       if (absl::Status status = Try(AllAt(prepared_, place)); !status.ok()) return status;
     }
-    if (search_.found() && search_.best().fits) return absl::OkStatus();
+    if (search_.best().everything_on_device) return absl::OkStatus();
+    if (absl::Status status = Try(fitted_.decisions); !status.ok()) return status;
+    if (search_.best().fits) return absl::OkStatus();
     for (const OptimizerPlace place : places) {
       const Decisions decisions = WithActivations(AllAt(prepared_, place), fitted_.decisions);
       if (absl::Status status = Try(decisions); !status.ok()) return status;
     }
-    if (absl::Status status = Try(fitted_.decisions); !status.ok()) return status;
     return Try(Round(prepared_, model_, SparingHost(model_), kNotStreamed).decisions);
   }
 

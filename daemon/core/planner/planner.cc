@@ -72,11 +72,11 @@ class Search {
         problem_(problem),
         least_step_seconds_(least_step_seconds) {}
 
-  // Returns false, and does nothing, if the budget is spent or this cannot be better than the best
-  // so far; the more bytes, the less it can.
+  // Returns false, and does nothing, if this cannot be better than the best so far; the more bytes,
+  // the less it can.
   bool Try(const Kept& kept) {
     const std::uint64_t least_bytes = LoadBytes(problem_, kept);
-    if (IsSpent() || !CanWin(least_bytes)) return false;
+    if (!CanWin(least_bytes)) return false;
     Candidate candidate;
     candidate.stays = BuildStays(problem_, kept);
     ScheduleLoads(trace_, options_, problem_, /*unlimited_space=*/false, candidate.stays);
@@ -89,7 +89,7 @@ class Search {
     return true;
   }
 
-  // Keeps what fits beside a reserve.
+  // Keeps what fits beside a reserve, if the budget is not spent.
   bool TryReserve(const std::vector<std::int64_t>& capacity_bytes, std::int64_t reserve_bytes) {
     if (IsSpent()) return false;
     work_ += kWorkPerGap * static_cast<std::int64_t>(problem_.gaps.size());
@@ -107,6 +107,9 @@ class Search {
   }
 
   const Candidate& last() const { return candidates_.back(); }
+
+  // Whether a few more candidates will spend the budget.
+  bool IsLarge() const { return work_ >= kWorkLimit / 8; }
 
   // Whether the last candidate would gain from more free space.
   bool LacksSpace() const {
@@ -162,15 +165,16 @@ class Search {
 
 // Keeping as much as fits leaves no space to load ahead, so that loads are waited for, and little
 // to arrange unequal chunks in, so that stays are split. Holding back room for one, two, four, ...
-// chunks of mean size buys overlap with bytes, and sometimes saves bytes. Ends when neither trouble
-// is left.
+// chunks of mean size (one, four, sixteen if the budget is short) buys overlap with bytes, and
+// sometimes saves bytes. Ends when neither trouble is left.
 void TryReserves(const Problem& problem, Search& search) {
   std::int64_t total = 0;
   for (const Item& item : problem.items) total += item.extent_bytes;
   const std::int64_t mean = total / static_cast<std::int64_t>(problem.items.size());
   const std::vector<std::int64_t> room = RoomForGaps(problem, problem.capacity_bytes, 0);
   const std::int64_t most = *std::max_element(room.begin(), room.end());
-  for (std::int64_t reserve = mean; reserve < most; reserve *= 2) {
+  const std::int64_t factor = search.IsLarge() ? 4 : 2;
+  for (std::int64_t reserve = mean; reserve < most; reserve *= factor) {
     if (!search.TryReserve(problem.capacity_bytes, reserve) || !search.LacksSpace()) return;
   }
 }
@@ -187,8 +191,8 @@ void PlanAuto(const PlannerOptions& options, const Problem& problem,
   const bool full_split = full.split_bytes > 0;
   const bool lacks_space = search.LacksSpace();
   if (full_split) search.TryReserve(MonotoneCapacity(problem.capacity_bytes), 0);
-  search.Try(KeepAdjacent(problem));
   if (lacks_space) TryReserves(problem, search);
+  search.Try(KeepAdjacent(problem));
 }
 
 Candidate Choose(const Trace& trace, const PlannerOptions& options, const Problem& problem,

@@ -35,6 +35,11 @@ TEST(PlaceStays, EqualSizesInAValley_PlanMovesTheExhaustiveLeast) {
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_TRUE(CheckPlan(trace, *plan).ok()) << CheckPlan(trace, *plan);
     ASSERT_EQ(plan->h2d_bytes, ExhaustiveLeastBytes(trace, true)) << "instance " << i;
+    std::uint64_t gradient_bytes = 0;  // leave once for each use that invalidates, in any plan
+    for (const MomentTrace& moment : trace.moments) {
+      for (const Use& use : moment.uses) gradient_bytes += use.invalidates ? 4u : 0u;
+    }
+    ASSERT_EQ(plan->d2h_bytes, gradient_bytes);
     ASSERT_EQ(plan->h2d_bytes, plan->lower_bound_bytes);
     ASSERT_EQ(plan->split_bytes, 0u);
   }

@@ -75,6 +75,11 @@ TEST(LeastStepSeconds, GradientsSlowerThanComputation_AreTheTail) {
   // The first gradient is born after the first load and moment; then the link never rests.
   const Plan plan = Planned(Stream(10, 20, 1e-3, 2e-3, 5e-3), TestOptions());
   EXPECT_NEAR(plan.step_lower_bound_seconds, 1e-3 + 2e-3 + 10 * 5e-3, 1e-12);
+  // Nothing needs their places, so only the optimizer waits for them.
+  EXPECT_NEAR(plan.predicted_step_seconds, plan.step_lower_bound_seconds, 1e-12);
+  ASSERT_EQ(plan.stalls.size(), 2u);
+  EXPECT_EQ(plan.stalls[1].moment, 10u);
+  EXPECT_EQ(plan.stalls[1].cause, StallCause::kDrain);
 }
 
 TEST(LeastStepSeconds, SharedChannel_IsTheSumOfBothDirections) {

@@ -114,6 +114,7 @@ absl::StatusOr<Schedule> Make(const Trace& trace, const PolicySpec& policy,
     case PolicyKind::kBytes: {
       planner::PlannerOptions least_bytes = options;
       least_bytes.objective = planner::Objective::kBytes;
+      least_bytes.drain_moments = 0;  // as for the rivals
       return Planned(trace, planner::Policy::kAuto, least_bytes);
     }
     case PolicyKind::kCpu:

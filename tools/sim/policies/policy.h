@@ -15,7 +15,7 @@ namespace geminid::sim {
 
 enum class PolicyKind {
   kAuto,    // the planner's plan, for the least time
-  kBytes,   // the planner's plan, for the least bytes
+  kBytes,   // the planner's plan, for the least bytes; the space of gradients is free at once
   kCpu,     // the planner's policy cpu: a chunk leaves after each operator
   kDevice,  // the planner's policy device: every chunk has its own place
   kStatic,  // a fixed part of the model is pinned, the rest is loaded for each operator

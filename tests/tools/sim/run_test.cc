@@ -1,0 +1,158 @@
+#include "tools/sim/run.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/tools/sim/traces.h"
+#include "tools/sim/command_line.h"
+#include "tools/sim/inputs.h"
+
+namespace geminid::sim {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+};
+
+Outcome RunSim(const std::vector<std::string>& arguments) {
+  std::ostringstream out, err;
+  const int exit_code = RunGeminidSim(arguments, out, err);
+  return {exit_code, out.str(), err.str()};
+}
+
+std::string TemporaryPath(const std::string& name) {
+  return ::testing::TempDir() + "/sim_" + std::to_string(::getpid()) + "_" + name;
+}
+
+TEST(ParseFailure, RanksAndDaemons_HaveFormsOfTheirOwn) {
+  const auto rank = ParseFailure(FailureKind::kRank, "3@1.5");
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  EXPECT_EQ(rank->index, 3);
+  EXPECT_EQ(rank->at_seconds, 1.5);
+  const auto daemon = ParseFailure(FailureKind::kDaemon, "0@2+0.5");
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  EXPECT_EQ(daemon->outage_seconds, 0.5);
+  for (const char* text : {"", "3", "@1", "x@1", "3@x", "3@1+1", "-1@1"}) {
+    EXPECT_FALSE(ParseFailure(FailureKind::kRank, text).ok()) << text;
+  }
+  EXPECT_FALSE(ParseFailure(FailureKind::kDaemon, "0@2").ok());
+}
+
+TEST(RunGeminidSim, WrongArguments_ExitWithTwoAndNameTheFlag) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{}, "subcommand"},
+      {{"run"}, "--trace, --random and --model"},
+      {{"run", "--random", "chain:1", "--trace", "x.pb"}, "--trace, --random and --model"},
+      {{"run", "--random", "circle:1"}, "chain"},
+      {{"run", "--random", "chain:1", "--policy", "belady"}, "belady"},
+      {{"run", "--random", "chain:1", "--steps", "-1"}, "--steps"},
+      {{"run", "--random", "chain:1", "--set", "speed=1"}, "speed"},
+      {{"run", "--random", "chain:1", "--set", "nodes=1.5"}, "nodes"},
+      {{"run", "--random", "chain:1", "--kill-rank", "1@1"}, "no rank 1"},
+      {{"run", "--model", "gpt2"}, "--hardware"},
+      {{"run", "--trace", "/nonexistent/trace.pb"}, "trace.pb"},
+      {{"run", "--random", "chain:1", "--copy-bandwidth", "1GB"}, "--copy-bandwidth"},
+  };
+  for (const auto& [arguments, words] : cases) {
+    const Outcome outcome = RunSim(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << words << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(words));
+  }
+}
+
+TEST(RunGeminidSim, Help_ExitsWithZero) {
+  EXPECT_EQ(RunSim({"--help"}).exit_code, 0);
+  EXPECT_THAT(RunSim({"run", "--help"}).out, HasSubstr("--memory-picture"));
+  EXPECT_THAT(RunSim({"--version"}).out, StartsWith("geminid-sim "));
+}
+
+TEST(RunGeminidSim, WhatDoesNotFit_ExitsWithSeven) {
+  EXPECT_EQ(RunSim({"run", "--random", "chain:1", "--device-memory", "4KiB"}).exit_code, 7);
+  EXPECT_EQ(RunSim({"run", "--random", "chain:1", "--host-memory", "4KiB"}).exit_code, 7);
+}
+
+TEST(RunGeminidSim, RandomTrace_WritesTextJsonTimelineAndPicture) {
+  const std::string timeline = TemporaryPath("timeline.json");
+  const std::string picture = TemporaryPath("memory.svg");
+  const Outcome text = RunSim({"run", "--random", "model:4", "--timeline", timeline,
+                               "--memory-picture", picture, "--set", "ranks_per_node=2"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("a step takes"));
+  std::ostringstream read;
+  read << std::ifstream(timeline).rdbuf();
+  EXPECT_THAT(read.str(), HasSubstr("rank 1"));
+  read.str("");
+  read << std::ifstream(picture).rdbuf();
+  EXPECT_THAT(read.str(), StartsWith("<svg"));
+  std::remove(timeline.c_str());
+  std::remove(picture.c_str());
+  EXPECT_THAT(RunSim({"run", "--random", "model:4", "--json"}).out,
+              HasSubstr("\"device_peak_bytes\""));
+}
+
+TEST(RunGeminidSim, Compare_ShowsEveryPolicy) {
+  const Outcome outcome = RunSim({"compare", "--random", "chain:3"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const PolicySpec& policy : AllPolicies()) {
+    EXPECT_THAT(outcome.out, HasSubstr(Name(policy)));
+  }
+  EXPECT_THAT(RunSim({"compare", "--traces", "3", "--json"}).out, HasSubstr("\"time_ratio\""));
+}
+
+TEST(RunGeminidSim, ModelOnHardware_IsPlannedAndSimulated) {
+  const Outcome outcome =
+      RunSim({"run", "--model", "gpt2", "--hardware", "rtx-3090-24gb", "--batch", "4", "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\"step_mean_seconds\""));
+}
+
+TEST(ReadMachine, EveryField_ComesBackAsWritten) {
+  Machine machine;
+  double value = 1;
+  for (const MachineField& field : MachineFields()) field.set(&machine, value++);
+  Machine copy;
+  const absl::Status read = ReadMachine(WriteMachine(machine), &copy);
+  ASSERT_TRUE(read.ok()) << read;
+  for (const MachineField& field : MachineFields()) {
+    EXPECT_EQ(field.get(copy), field.get(machine)) << field.name;
+  }
+}
+
+TEST(ReadMachine, ForeignInput_IsRefusedByName) {
+  Machine machine;
+  EXPECT_FALSE(ReadMachine("", &machine).ok());
+  EXPECT_FALSE(ReadMachine("[]", &machine).ok());
+  EXPECT_THAT(std::string(ReadMachine("{\"wings\": 2}", &machine).message()), HasSubstr("wings"));
+  EXPECT_THAT(std::string(ReadMachine("{\"nodes\": \"2\"}", &machine).message()),
+              HasSubstr("nodes"));
+  EXPECT_THAT(std::string(ReadMachine("{\"nodes\": -2}", &machine).message()), HasSubstr("nodes"));
+}
+
+TEST(FromTraceFile, TraceWritten_ComesBack) {
+  Input input;
+  input.workload.trace = ChainTrace(4, 2 * kMiB, 1e-3);
+  input.machine.ranks_per_node = 2;
+  const std::string path = TemporaryPath("trace.json");
+  const absl::Status saved = forecast::SaveTraceFile(path, forecast::ToMessage(ToRecorded(input)));
+  ASSERT_TRUE(saved.ok()) << saved;
+  const absl::StatusOr<Input> read = FromTraceFile(path);
+  std::remove(path.c_str());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(TraceHash(read->workload.trace), TraceHash(input.workload.trace));
+  EXPECT_EQ(read->machine.ranks_per_node, 2);
+  EXPECT_EQ(read->machine.up_bytes_per_second, 1000 * kMiB);
+}
+
+}  // namespace
+}  // namespace geminid::sim

@@ -54,6 +54,27 @@ TEST(MakePlan, SteadyChain_EqualsTheClosedForm) {
   }
 }
 
+TEST(MakePlan, ExampleOfTheChapter_HasTheFiguresInIt) {
+  constexpr std::uint64_t kBytes = std::uint64_t{100} << 20;
+  Trace trace = ChainTrace(4, kBytes, 4, 4, /*trained=*/true);
+  trace.link = {.h2d_bytes_per_second = 10e9, .d2h_bytes_per_second = 10e9, .latency_seconds = 0};
+  const std::vector<std::uint64_t> capacity = {4, 3, 2, 2, 2, 2, 3, 4};
+  for (std::size_t t = 0; t < capacity.size(); ++t) {
+    trace.moments[t].workspace_bytes = trace.arena_bytes - kBytes * capacity[t];
+    trace.moments[t].compute_seconds = t < 4 ? 20e-3 : 40e-3;
+  }
+  const Plan plan = Planned(trace, PlannerOptions());
+  EXPECT_EQ(NumLoads(plan), 6u);
+  EXPECT_EQ(plan.h2d_bytes, plan.lower_bound_bytes);
+  const double load_seconds = static_cast<double>(kBytes) / 10e9;
+  EXPECT_NEAR(plan.predicted_step_seconds, 240e-3 + 3 * load_seconds, 1e-12);
+  EXPECT_NEAR(plan.step_lower_bound_seconds, plan.predicted_step_seconds, 1e-12);
+  ASSERT_EQ(plan.stalls.size(), 3u);
+  for (const Stall& stall : plan.stalls) {
+    EXPECT_NEAR(stall.unavoidable_seconds, load_seconds, 1e-12) << stall.moment;
+  }
+}
+
 TEST(MakePlan, SteadyChainUnderCpu_LoadsAllButTheTurns) {
   PlannerOptions options = Steady();
   options.policy = Policy::kCpu;

@@ -13,6 +13,9 @@ using planner::HierarchyPlan;
 using planner::HierarchyProblem;
 using planner::Tier;
 
+// Bisection for the least host memory ends at this part of what the fastest plan takes.
+constexpr std::uint64_t kLeastHostSteps = 256;
+
 // The slowest link that a ring over all ranks crosses. A ring of a node's worth of lanes uses all
 // adapters of the node.
 double CollectiveBytesPerSecond(const Job& job) {
@@ -79,6 +82,36 @@ double BytesPerParameter(const Forecast& forecast, const Job& job, Tier tier) {
   if (forecast.parameters == 0) return 0;
   return static_cast<double>(forecast.plan.tier(tier).peak) * job.ranks /
          static_cast<double>(forecast.parameters);
+}
+
+absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job) {
+  const auto plan_with = [&](std::uint64_t bytes) {
+    Job changed = job;
+    changed.host_bytes = bytes;
+    return MakeForecast(model, changed);
+  };
+  GEMINID_ASSIGN_OR_RETURN(const Forecast without, plan_with(0));
+  if (without.fits()) return 0;
+  for (const planner::Remedy& remedy : without.plan.remedies) {
+    if (remedy.tier != Tier::kHost) continue;
+    const std::uint64_t bytes = remedy.more_bytes * job.ranks_per_node();
+    GEMINID_ASSIGN_OR_RETURN(const Forecast with, plan_with(bytes));
+    if (with.fits()) return bytes;
+  }
+  GEMINID_ASSIGN_OR_RETURN(const Forecast most, plan_with(kMostHostBytes));
+  if (!most.fits()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(model.name, " does not fit however much host memory there is"));
+  }
+  std::uint64_t low = 0;  // does not fit
+  std::uint64_t high = most.plan.tier(Tier::kHost).peak * job.ranks_per_node();
+  const std::uint64_t precision = high / kLeastHostSteps + 1;
+  while (high - low > precision) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    GEMINID_ASSIGN_OR_RETURN(const Forecast forecast, plan_with(middle));
+    (forecast.fits() ? high : low) = middle;
+  }
+  return high;
 }
 
 absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job) {

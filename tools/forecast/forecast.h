@@ -63,6 +63,14 @@ const char* Name(Change::Kind kind);
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job,
                                                  const Forecast& forecast);
 
+// More host memory than any node has.
+inline constexpr std::uint64_t kMostHostBytes = std::uint64_t{1} << 49;
+
+// The least host memory of a node with which it fits, everything else being as in `job`; 0 if it
+// fits without. Exact where host memory alone is lacking, else to 1/256. RESOURCE_EXHAUSTED if no
+// amount helps.
+absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job);
+
 // The largest member of `family`, by steps of its size, that fits; NOT_FOUND if none does. Tries a
 // dozen.
 absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job);

@@ -124,26 +124,32 @@ class Builder {
     ++moments_;
   }
 
-  // Forward of a half makes what its backward uses.
+  // What forward of a half makes for its backward: its input, which nothing can replace, and the
+  // rest, which can be computed from it.
   void Keep(Operator half, std::uint64_t layer, Turn turn) {
-    const std::uint64_t id = 2 * layer + (half == Operator::kMlp ? 1 : 0);
+    const bool planned = job_.activations == Activations::kPlanned;
+    const std::uint64_t parts = planned ? 2 : 1;
+    const std::uint64_t id = parts * (2 * layer + (half == Operator::kMlp ? 1 : 0));
     if (turn == Turn::kBackward) {
-      problem_.activations[id].consumed = moments_;
+      for (std::uint64_t i = id; i < id + parts; ++i) problem_.activations[i].consumed = moments_;
       return;
     }
     const Saved saved = SavedBytes(model_, half, job_.batch);
-    const bool planned = job_.activations == Activations::kPlanned;
     problem_.activations.push_back({.id = id,
-                                    .bytes = planned ? saved.bytes() : saved.input_bytes,
+                                    .bytes = saved.input_bytes,
                                     .produced = moments_,
-                                    .recompute_seconds = planned ? Seconds(half, turn) : 0,
-                                    .kept_bytes = saved.input_bytes,
-                                    .can_recompute = planned});
+                                    .can_recompute = false,
+                                    .can_offload = planned});
+    if (!planned) return;
+    problem_.activations.push_back({.id = id + 1,
+                                    .bytes = saved.rest_bytes,
+                                    .produced = moments_,
+                                    .recompute_seconds = Seconds(half, turn)});
   }
 
   void AddChunks() {
     const std::uint64_t world = job_.ranks;
-    const std::uint64_t moments = MomentBytesPerParameter(job_.optimizer);
+    const std::uint64_t moments = job_.optimizer.moment_bytes;
     for (std::size_t c = 0; c < layout_.chunks.size(); ++c) {
       const std::uint64_t shard = layout_.chunks[c].elements / world;
       problem_.trace.chunks.push_back(
@@ -172,13 +178,11 @@ class Builder {
 
   void Finish() {
     problem_.machine = MakeMachine(job_);
-    problem_.trace.arena_bytes =
-        job_.hardware.usable_bytes() / kExtentAlignmentBytes * kExtentAlignmentBytes;
+    problem_.trace.arena_bytes = RoundDownToExtent(job_.hardware.usable_bytes());
     problem_.trace.link.h2d_bytes_per_second = problem_.machine.up_bytes_per_second;
     problem_.trace.link.d2h_bytes_per_second = problem_.machine.down_bytes_per_second;
     problem_.trace.link.latency_seconds = problem_.machine.latency_seconds;
-    problem_.options.planner.drain_moments = kDrainMoments;
-    problem_.options.planner.alignment_bytes = kExtentAlignmentBytes;
+    problem_.options.planner = EnginePlannerOptions();
   }
 
   const Model& model_;
@@ -216,40 +220,24 @@ absl::Status CheckRanks(const Job& job) {
 
 }  // namespace
 
-const char* Name(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::kAdamW:
-      return "adamw";
-    case Optimizer::kLamb:
-      return "lamb";
-    case Optimizer::kSgdMomentum:
-      return "sgd-momentum";
-    case Optimizer::kSgd:
-      return "sgd";
-  }
-  return "?";
+std::span<const Optimizer> Optimizers() {
+  constexpr std::uint64_t kTwo = 2 * kFloatBytes;
+  constexpr std::uint64_t kOne = kFloatBytes;
+  static constexpr Optimizer kOptimizers[] = {
+      {"adamw", kTwo}, {"adam", kTwo},    {"lamb", kTwo},         {"lars", kOne},
+      {"lion", kOne},  {"adagrad", kOne}, {"sgd-momentum", kOne}, {"sgd", 0},
+  };
+  return kOptimizers;
 }
 
-absl::StatusOr<Optimizer> ParseOptimizer(const std::string& name) {
-  for (const Optimizer optimizer :
-       {Optimizer::kAdamW, Optimizer::kLamb, Optimizer::kSgdMomentum, Optimizer::kSgd}) {
-    if (name == Name(optimizer)) return optimizer;
+absl::StatusOr<Optimizer> FindOptimizer(const std::string& name) {
+  std::string names;
+  for (const Optimizer& optimizer : Optimizers()) {
+    if (name == optimizer.name) return optimizer;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", optimizer.name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("there is no optimizer '", name, "'; use adamw, lamb, sgd-momentum or sgd"));
-}
-
-std::uint64_t MomentBytesPerParameter(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::kAdamW:
-    case Optimizer::kLamb:
-      return 2 * kFloatBytes;
-    case Optimizer::kSgdMomentum:
-      return kFloatBytes;
-    case Optimizer::kSgd:
-      return 0;
-  }
-  return 0;
+      absl::StrCat("there is no optimizer '", name, "'; use one of ", names));
 }
 
 absl::Status Validate(const Job& job) {
@@ -282,6 +270,17 @@ absl::Status Validate(const Job& job) {
         CheckPositive("the write rate of the disk", job.disk_write_bytes_per_second));
   }
   return absl::OkStatus();
+}
+
+planner::PlannerOptions EnginePlannerOptions() {
+  planner::PlannerOptions options;
+  options.drain_moments = kDrainMoments;
+  options.alignment_bytes = kExtentAlignmentBytes;
+  return options;
+}
+
+std::uint64_t RoundDownToExtent(std::uint64_t bytes) {
+  return bytes / kExtentAlignmentBytes * kExtentAlignmentBytes;
 }
 
 planner::Machine MakeMachine(const Job& job) {

@@ -4,6 +4,7 @@
 #define GEMINID_TOOLS_FORECAST_PROBLEM_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,15 +15,19 @@
 
 namespace geminid::forecast {
 
-// How much the optimizer keeps per parameter besides the fp32 master.
-enum class Optimizer : std::uint8_t { kAdamW, kLamb, kSgdMomentum, kSgd };
-const char* Name(Optimizer optimizer);
-absl::StatusOr<Optimizer> ParseOptimizer(const std::string& name);
-std::uint64_t MomentBytesPerParameter(Optimizer optimizer);  // 8, 8, 4, 0
+// How much the optimizer keeps per parameter besides the fp32 master: fp32 arrays as large as it.
+struct Optimizer {
+  const char* name = "adamw";
+  std::uint64_t moment_bytes = 8;  // per parameter
+};
+// adamw, adam and lamb: 8; lars, lion, adagrad and sgd-momentum: 4; sgd: 0.
+std::span<const Optimizer> Optimizers();
+// INVALID_ARGUMENT listing the names.
+absl::StatusOr<Optimizer> FindOptimizer(const std::string& name);
 
 enum class Activations : std::uint8_t {
   kPlanned,    // the planner chooses for each half: keep, offload or recompute
-  kRecompute,  // every half keeps its input alone, as the reference trainer does
+  kRecompute,  // every half keeps its input alone, on the device, as the reference trainer does
 };
 
 // One job on `nodes` equal machines. Sizes are of one node.
@@ -37,7 +42,7 @@ struct Job {
   double disk_endurance_bytes = 0;  // 0: unknown
   double cpu_update_share = 0.8;    // of host memory's rate, by the CPU optimizer
   Batch batch;                      // of one rank
-  Optimizer optimizer = Optimizer::kAdamW;
+  Optimizer optimizer = {};
   Activations activations = Activations::kPlanned;
 
   std::uint32_t ranks_per_node() const { return ranks / nodes; }
@@ -50,8 +55,13 @@ absl::Status Validate(const Job& job);
 // moment is one half of a layer or an end of the model, and each chunk stays on its device until
 // the gradients of all its tensors are complete (client/zero/recorder.h). The output layer's two
 // turns are one moment, as in the reference trainer. Moments last as long as their operations at
-// the achieved rate or their traffic at the rate of device memory, whichever is more.
+// the achieved rate or their traffic at the rate of device memory, whichever is more. Each half of
+// a layer gives two activations: its input, and the rest, which can be computed from it.
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
+
+// How the engine has its plans made: gradients leave during one moment, extents are whole units.
+planner::PlannerOptions EnginePlannerOptions();
+std::uint64_t RoundDownToExtent(std::uint64_t bytes);
 
 // The machine of `job` as the planner sees it from one rank.
 planner::Machine MakeMachine(const Job& job);

@@ -9,6 +9,8 @@
 namespace geminid::forecast {
 namespace {
 
+static_assert(kTraceFileVersion == service::kTraceFileVersion);
+
 constexpr std::size_t kDescriptionMax = 256;
 constexpr std::uint32_t kWorldMax = 1 << 20;
 constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 40;
@@ -204,6 +206,27 @@ std::vector<planner::OptimizerItem> DefaultOptimizer(const planner::Trace& trace
     item.gradient_bytes = parameters * kWeightBytes;
   }
   return items;
+}
+
+planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& job) {
+  planner::HierarchyProblem problem;
+  problem.trace = recorded.trace;
+  problem.machine = MakeMachine(job);
+  problem.trace.arena_bytes = RoundDownToExtent(job.hardware.usable_bytes());
+  problem.optimizer = recorded.optimizer;
+  if (problem.optimizer.empty()) {
+    problem.optimizer =
+        DefaultOptimizer(problem.trace, recorded.world_size, job.optimizer.moment_bytes);
+  }
+  problem.activations = recorded.activations;
+  problem.options.planner = EnginePlannerOptions();
+  // The planner is asked for state on the host; where a run kept it on the device, no transfers
+  // were recorded.
+  for (std::size_t i = 0; i < problem.trace.chunks.size(); ++i) {
+    problem.trace.chunks[i].transfer_bytes = problem.optimizer[i].weight_bytes;
+    problem.trace.chunks[i].gradient_bytes = problem.optimizer[i].gradient_bytes;
+  }
+  return problem;
 }
 
 }  // namespace geminid::forecast

@@ -11,6 +11,7 @@
 #include "daemon/core/planner/hierarchy/hierarchy.h"
 #include "daemon/core/planner/trace.h"
 #include "geminid/v1/trace.pb.h"
+#include "tools/forecast/problem.h"
 
 namespace geminid::forecast {
 
@@ -47,6 +48,10 @@ absl::StatusOr<v1::TraceFile> LoadTraceFile(const std::string& path);
 std::vector<planner::OptimizerItem> DefaultOptimizer(const planner::Trace& trace,
                                                      std::uint32_t world_size,
                                                      std::uint64_t moment_bytes_per_parameter);
+
+// The recorded step on the machine of `job`, whose ranks are those of the trace and whose batch is
+// not used. Operators take the time that was recorded.
+planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& job);
 
 }  // namespace geminid::forecast
 

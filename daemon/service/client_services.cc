@@ -102,7 +102,12 @@ grpc::Status PlanRpc::MakePlan(grpc::ServerContext* context, const v1::MakePlanR
   // The planner is not trusted with other people's memory either.
   if (absl::Status status = planner::CheckPlan(trace, *plan); !status.ok()) return ToGrpc(status);
   const PlanNumbers numbers = {plan->h2d_bytes, plan->lower_bound_bytes};
-  if (absl::Status status = hub_->SetPlan(*session, NextUses(trace), numbers); !status.ok()) {
+  std::shared_ptr<const v1::Trace> kept;
+  if (request->trace().ByteSizeLong() <= kMaxKeptTraceBytes) {
+    kept = std::make_shared<const v1::Trace>(request->trace());
+  }
+  if (absl::Status status = hub_->SetPlan(*session, NextUses(trace), numbers, std::move(kept));
+      !status.ok()) {
     return ToGrpc(status);
   }
   *response->mutable_plan() = ToMessage(trace, *plan);

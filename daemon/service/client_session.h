@@ -17,6 +17,7 @@
 #include "daemon/memory/session_segments.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/token.h"
+#include "geminid/v1/trace.pb.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/session_layout.h"
 
@@ -81,6 +82,9 @@ class ClientSession {
   std::map<shm::PoolId, memory::HostPool> pools;
   std::optional<memory::DeviceArena> arena;
   PlanNumbers plan;
+  // What the plan was made from, for GetTrace; null without a plan or where it is too large to
+  // keep.
+  std::shared_ptr<const v1::Trace> trace;
 
  private:
   ClientSession(shm::SessionId id, const core::SessionSpec& spec, const Token& token, os::Peer peer,

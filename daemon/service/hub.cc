@@ -260,10 +260,12 @@ std::optional<int64_t> Hub::NextTick() {
 }
 
 absl::Status Hub::SetPlan(const SessionPtr& session, const core::NextUseTable& table,
-                          const PlanNumbers& numbers) {
+                          const PlanNumbers& numbers, std::shared_ptr<const v1::Trace> trace) {
   std::lock_guard<std::mutex> lock(mutex_);
   absl::Status status = engine_->SetPlan(session->id(), table);
-  if (status.ok()) session->plan = numbers;
+  if (!status.ok()) return status;
+  session->plan = numbers;
+  session->trace.swap(trace);  // the older one is destroyed after the mutex is released
   return status;
 }
 

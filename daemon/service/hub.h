@@ -90,8 +90,9 @@ class Hub {
   };
   absl::StatusOr<ArenaMade> CreateArena(const SessionPtr& session, uint64_t bytes);
 
+  // `trace`: what it was made from, to be kept; may be null.
   absl::Status SetPlan(const SessionPtr& session, const core::NextUseTable& table,
-                       const PlanNumbers& numbers);
+                       const PlanNumbers& numbers, std::shared_ptr<const v1::Trace> trace);
 
   // --- the fast path: for the event loop ---------------------------------------------------------
   enum class Pumped {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/os/event.h"
+#include "daemon/service/plan_messages.h"
 #include "daemon/service/rpc_status.h"
 #include "daemon/service/snapshot_messages.h"
 
@@ -103,6 +104,37 @@ grpc::Status AdminRpc::ExplainChunk(grpc::ServerContext*, const v1::ExplainChunk
     }
     return absl::OkStatus();
   }));
+}
+
+grpc::Status AdminRpc::GetTrace(grpc::ServerContext*, const v1::GetTraceRequest* request,
+                                v1::TraceFile* response) {
+  std::shared_ptr<const v1::Trace> trace;  // copied into the answer without the hub's mutex
+  const absl::Status status = hub_->Inspect([&](const core::Engine&,
+                                                const Sessions& sessions) -> absl::Status {
+    const ClientSession* session = Find(sessions, shm::SessionId{request->session()});
+    if (session == nullptr) {
+      return absl::NotFoundError(absl::StrCat("there is no session ", request->session()));
+    }
+    if (session->trace == nullptr) {
+      return absl::NotFoundError(absl::StrCat("session ", request->session(),
+                                              " has no trace to give: no plan was made for it yet, "
+                                              "or its trace has more than ",
+                                              kMaxKeptTraceBytes, " bytes"));
+    }
+    trace = session->trace;
+    const core::SessionSpec& spec = session->spec();
+    response->set_description(
+        absl::StrCat("job ", spec.job, ", rank ", spec.rank, " of ", spec.world_size));
+    response->set_world_size(static_cast<uint32_t>(spec.world_size));
+    uint32_t of_job = 0;
+    for (const auto& [id, other] : sessions) of_job += other->spec().job == spec.job ? 1 : 0;
+    response->set_ranks_on_node(std::min(of_job, response->world_size()));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return ToGrpc(status);
+  response->set_format_version(kTraceFileVersion);
+  *response->mutable_trace() = *trace;
+  return grpc::Status::OK;
 }
 
 grpc::Status ConfigRpc::Show(grpc::ServerContext*, const v1::ShowConfigRequest*,

@@ -50,6 +50,8 @@ class AdminRpc : public v1::AdminService::Service {
                           v1::ListChunksResponse* response) override;
   grpc::Status ExplainChunk(grpc::ServerContext* context, const v1::ExplainChunkRequest* request,
                             v1::ExplainChunkResponse* response) override;
+  grpc::Status GetTrace(grpc::ServerContext* context, const v1::GetTraceRequest* request,
+                        v1::TraceFile* response) override;
 
  private:
   Hub* const hub_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "daemon/service/plan_messages.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/config.grpc.pb.h"
@@ -201,6 +202,29 @@ TEST_F(Operator, MakePlan_PlansAndIsRemembered) {
   grpc::ClientContext context;
   ASSERT_TRUE(admin_->ListSessions(&context, v1::ListSessionsRequest(), &sessions).ok());
   EXPECT_EQ(sessions.sessions(0).planned_transfer_bytes(), response.plan().transfer_bytes());
+  // The trace is there for whoever wants to plan or simulate it.
+  v1::GetTraceRequest which;
+  which.set_session(sessions.sessions(0).session());
+  v1::TraceFile file;
+  grpc::ClientContext get;
+  ASSERT_TRUE(admin_->GetTrace(&get, which, &file).ok());
+  EXPECT_EQ(file.trace().SerializeAsString(), request.trace().SerializeAsString());
+  EXPECT_EQ(file.format_version(), kTraceFileVersion);
+  EXPECT_EQ(file.world_size(), static_cast<uint32_t>(sessions.sessions(0).world_size()));
+  EXPECT_EQ(file.ranks_on_node(), 1u);
+}
+
+TEST_F(Operator, GetTrace_WithoutASessionOrAPlan_IsNotFound) {
+  v1::ListSessionsResponse sessions;
+  grpc::ClientContext list;
+  ASSERT_TRUE(admin_->ListSessions(&list, v1::ListSessionsRequest(), &sessions).ok());
+  for (const uint64_t session : {sessions.sessions(0).session(), uint64_t{987654}}) {
+    v1::GetTraceRequest request;
+    request.set_session(session);
+    v1::TraceFile file;
+    grpc::ClientContext context;
+    EXPECT_EQ(admin_->GetTrace(&context, request, &file).error_code(), grpc::StatusCode::NOT_FOUND);
+  }
 }
 
 TEST_F(Operator, MakePlan_ThatCannotFit_IsRefusedWithNumbers) {

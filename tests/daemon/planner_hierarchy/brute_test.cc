@@ -51,8 +51,8 @@ std::optional<double> BestStep(const HierarchyProblem& problem) {
 }
 
 // Stated in docs/planner_hierarchy.md. Leaving everything on the device may cost kWorthwhileGain.
-constexpr double kMeanGap = 0.002;
-constexpr double kWorstGap = 0.02;
+constexpr double kMeanGap = 0.001;
+constexpr double kWorstGap = 0.01;
 
 TEST(Brute, RandomProblems_PlanIsNearTheBestOfAll) {
   double sum = 0;

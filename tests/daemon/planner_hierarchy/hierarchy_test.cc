@@ -94,6 +94,44 @@ TEST(MakeHierarchyPlan, RandomProblems_AreSoundAndNeverWorseThanTheSimpleChoices
   }
 }
 
+TEST(MakeHierarchyPlan, AnyPolicyModeAndShortage_IsSoundOrSaysWhatHelps) {
+  int fitting = 0;
+  int refused = 0;
+  int on_disk = 0;
+  for (std::uint32_t seed = 1; seed <= 90; ++seed) {
+    SCOPED_TRACE(seed);
+    const bool large = seed % 3 == 0;
+    HierarchyProblem problem = RandomProblem((large ? 10 : 1) + seed % 5, seed);
+    problem.options.planner.policy = static_cast<Policy>(seed / 3 % 3);
+    problem.options.update_during_backward = seed % 2 == 0;
+    if (seed % 4 == 0) problem.options.gpu_margin_mem_ratio = 0.5;
+    problem.machine.host_bytes = ((large ? 100 : 0) + seed % 7 * 16) * kMiB;
+    if (seed % 5 < 3) {
+      problem.machine.disk_read_bytes_per_second = 2e9;
+      problem.machine.disk_write_bytes_per_second = 1e9;
+      problem.machine.disk_bytes = seed % 5 * 100 * kMiB;
+      problem.options.gpu_margin_mem_ratio = 0;
+      problem.machine.disk_endurance_bytes = 1e15;
+    }
+    if (seed % 11 == 0) problem.trace.arena_bytes /= 8;
+    const HierarchyPlan plan = Make(problem);
+    if (plan.fits) {
+      ++fitting;
+      on_disk += plan.disk.used ? 1 : 0;
+      ExpectSound(problem, plan);
+    } else {
+      ++refused;
+      ASSERT_FALSE(plan.remedies.empty());
+      EXPECT_GT(plan.remedies[0].more_bytes, 0u);
+      EXPECT_TRUE(plan.device_plan.steps.empty());
+    }
+    EXPECT_FALSE(ExplainHierarchyPlan(problem, plan).empty());
+  }
+  EXPECT_GT(fitting, 20);
+  EXPECT_GT(refused, 10);
+  EXPECT_GT(on_disk, 1);
+}
+
 // Fills the device in order of index with whatever still fits and shortens the step: no prices.
 TEST(MakeHierarchyPlan, RandomProblems_NeverWorseThanGreedyFilling) {
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -224,22 +222,6 @@ void FillDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
   disk.disk_bytes = tier.peak;
 }
 
-// The plan that has the space on disk; then the one with the shorter step, its own waits or the
-// time to write whichever is longer. Leaves either in plan.disk.
-bool IsBetterDiskPlan(const Prepared& prepared, const Plan& a, const Plan& b, HierarchyPlan& plan) {
-  const Machine& machine = prepared.problem.machine;
-  const auto judge = [&](const Plan& made) {
-    plan.disk.plan = made;
-    FillDiskTraffic(prepared, plan);
-    const bool lacks_space = plan.disk.disk_bytes > machine.disk_bytes;
-    const double writing =
-        static_cast<double>(plan.traffic.disk_written) / plan.disk.trace.link.d2h_bytes_per_second;
-    return std::make_tuple(lacks_space, std::max(made.predicted_step_seconds, writing),
-                           plan.traffic.disk_written);
-  };
-  return judge(a) < judge(b);
-}
-
 void FillHostLedger(const Occupancy& occupancy, const HostFixed& fixed, HierarchyPlan& plan) {
   TierBytes& tier = plan.tiers[static_cast<std::size_t>(Tier::kHost)];
   std::array<std::vector<std::uint64_t>, kNumOwners> bytes;
@@ -289,15 +271,12 @@ absl::Status PlanDisk(const Prepared& prepared, const Occupancy& occupancy, cons
   options.max_lookahead_moments = kDiskLookaheadMoments;
   options.alignment_bytes = kDiskAlignmentBytes;
   disk.used = true;
-  std::optional<Plan> best;
-  for (const Objective objective : {Objective::kStepTime, Objective::kBytes}) {
-    options.objective = objective;
-    absl::StatusOr<Plan> made = MakePlan(disk.trace, options);
-    if (!made.ok()) return made.status();
-    const bool better = !best || IsBetterDiskPlan(prepared, *made, *best, plan);
-    if (better) best = *std::move(made);
-  }
-  disk.plan = *std::move(best);
+  // The disk is far slower than memory: least bytes are nearly always least time, and found at
+  // once.
+  options.objective = Objective::kBytes;
+  absl::StatusOr<Plan> made = MakePlan(disk.trace, options);
+  if (!made.ok()) return made.status();
+  disk.plan = *std::move(made);
   FillDiskTraffic(prepared, plan);
   plan.traffic.host_memory += plan.traffic.disk_read + plan.traffic.disk_written;
   disk.cache_bytes = machine.host_bytes - fixed.gradients - fixed.spare - fixed.write_buffers -

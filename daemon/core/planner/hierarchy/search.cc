@@ -18,6 +18,9 @@ constexpr ActivationPlace kActivationPlaces[] = {ActivationPlace::kKeep, Activat
                                                  ActivationPlace::kRecompute};
 constexpr std::size_t kPlaces = 3;
 
+// Planning the disk too, in evaluations without: twice the items, and little room to place them in.
+constexpr std::int64_t kDiskWork = 10;
+
 // Items of which the decisions are copied, hashed and checked in one step of work.
 constexpr std::int64_t kItemsPerStep = 8;
 
@@ -109,6 +112,7 @@ absl::StatusOr<std::optional<Score>> Search::Try(const Decisions& decisions) {
   budget_ -= WorkOfOne();
   absl::StatusOr<HierarchyPlan> plan = Evaluate(prepared_, decisions);
   if (!plan.ok()) return plan.status();
+  if (plan->disk.used) budget_ -= kDiskWork * WorkOfOne();
   const Score score = ScoreOf(*plan);
   entry->second = score;
   if (!best_ || IsBetter(score, ScoreOf(*best_))) best_ = *std::move(plan);

@@ -125,6 +125,21 @@ TEST(Disk, NoDiskAndTooLittleHost_OffersMoreHostOrADiskAndEitherHelps) {
   EXPECT_TRUE(fits.disk.used);
 }
 
+TEST(Disk, HostTooSmallForActivations_RecomputesThem) {
+  // Offloading the activations would need 64 MiB of host more than there are beside the cache.
+  HierarchyProblem problem = Chain({.layers = 32, .parameters = 1 << 18}, 32 * kMiB);
+  problem.machine.host_bytes = 60 * kMiB;
+  problem.machine.disk_read_bytes_per_second = 5e9;
+  problem.machine.disk_write_bytes_per_second = 3e9;
+  problem.machine.disk_bytes = kGiB;
+  const HierarchyPlan plan = Make(problem);
+  ASSERT_TRUE(plan.fits);
+  EXPECT_TRUE(plan.disk.used);
+  EXPECT_GT(std::count(plan.decisions.activations.begin(), plan.decisions.activations.end(),
+                       ActivationPlace::kRecompute),
+            0);
+}
+
 TEST(Disk, HostShortOfDeviceStateToo_PrefersTheDevice) {
   // Half the state fits on the device: what does not fit on the host goes there, not to disk.
   HierarchyProblem problem = Chain({.layers = 8}, 120 * kMiB);

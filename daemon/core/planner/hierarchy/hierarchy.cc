@@ -142,7 +142,20 @@ class Planner {
       const Decisions decisions = WithActivations(AllAt(prepared_, place), fitted_.decisions);
       if (absl::Status status = Try(decisions); !status.ok()) return status;
     }
-    return Try(Round(prepared_, model_, SparingHost(model_), kNotStreamed).decisions);
+    return TrySparingHost();
+  }
+
+  // What needs least of the host: by price, and with every activation recomputed that can be.
+  absl::Status TrySparingHost() {
+    const Decisions sparing = Round(prepared_, model_, SparingHost(model_), kNotStreamed).decisions;
+    if (absl::Status status = Try(sparing); !status.ok()) return status;
+    Decisions recomputed = AllHost(prepared_.problem);
+    for (std::size_t i = 0; i < recomputed.activations.size(); ++i) {
+      if (!prepared_.problem.activations[i].can_recompute) continue;
+      recomputed.activations[i] = ActivationPlace::kRecompute;
+    }
+    if (absl::Status status = Try(recomputed); !status.ok()) return status;
+    return Try(WithActivations(recomputed, sparing));
   }
 
   double TargetSeconds() const {

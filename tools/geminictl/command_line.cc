@@ -87,6 +87,11 @@ class Parser {
     CLI::App* const config = Group("config", "The daemon's configuration");
     Add(config, "show", "The values in force", Subcommand::kConfigShow)
         ->add_flag("--origin", line_.origin, "Where each value is from; JSON always says it");
+    AddPlanFlags(Add(&app_, "plan",
+                     "Will a model fit, how fast, and what would make it fit; needs no daemon",
+                     Subcommand::kPlan),
+                 &line_.plan);
+    AddTrace();
     Add(&app_, "version", "The version of this program", Subcommand::kVersion);
   }
 
@@ -149,6 +154,18 @@ class Parser {
     chunks->add_option("--session", flags_.session, "Only of this session");
     chunks->add_option("--limit", flags_.limit, "At most so many")->capture_default_str();
     Add(list, "pools", "Host pools and device arenas", Subcommand::kListPools);
+  }
+
+  void AddTrace() {
+    CLI::App* const trace = Group("trace", "What a session's plan was made from");
+    CLI::App* const save = Add(trace, "save", "Saves it, for 'plan --trace' and the simulator",
+                               Subcommand::kTraceSave);
+    save->add_option("session", line_.trace.session,
+                     "SESSION or JOB/RANK, where there are several");
+    save->add_option("-o,--output", line_.trace.file, "FILE.json, .textproto or .pb")->required();
+    Add(trace, "show", "What a saved one holds; needs no daemon", Subcommand::kTraceShow)
+        ->add_option("file", line_.trace.file, "As saved")
+        ->required();
   }
 
   CLI::App app_;

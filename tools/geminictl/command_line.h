@@ -9,6 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tools/geminictl/plan_options.h"
+#include "tools/geminictl/trace.h"
 
 namespace geminid::ctl {
 
@@ -21,6 +23,9 @@ enum class Subcommand {
   kExplain,
   kDoctor,
   kConfigShow,
+  kPlan,
+  kTraceSave,
+  kTraceShow,
   kVersion,
 };
 
@@ -56,6 +61,8 @@ struct CommandLine {
   ListChunksOptions chunks;
   ChunkName chunk;
   bool origin = false;
+  PlanFlags plan;
+  TraceOptions trace;
 };
 
 // Without the program's name. INVALID_ARGUMENT for everything that is wrong with it.

@@ -155,6 +155,12 @@ absl::StatusOr<v1::ExplainChunkResponse> DaemonClient::ExplainChunk(uint64_t ses
   return Call(admin_.get(), &v1::AdminService::Stub::ExplainChunk, request);
 }
 
+absl::StatusOr<v1::TraceFile> DaemonClient::GetTrace(uint64_t session) {
+  v1::GetTraceRequest request;
+  request.set_session(session);
+  return Call(admin_.get(), &v1::AdminService::Stub::GetTrace, request);
+}
+
 absl::StatusOr<v1::ShowConfigResponse> DaemonClient::ShowConfig() {
   return Call(config_.get(), &v1::ConfigService::Stub::Show, v1::ShowConfigRequest());
 }

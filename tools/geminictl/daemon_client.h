@@ -30,6 +30,8 @@ class DaemonClient {
   // Of one session, or of all where `session` is 0.
   absl::StatusOr<v1::ListChunksResponse> ListChunks(uint64_t session, uint32_t limit);
   absl::StatusOr<v1::ExplainChunkResponse> ExplainChunk(uint64_t session, uint32_t chunk);
+  // What the session last asked a plan for.
+  absl::StatusOr<v1::TraceFile> GetTrace(uint64_t session);
   absl::StatusOr<v1::ShowConfigResponse> ShowConfig();
 
  private:

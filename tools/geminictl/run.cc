@@ -6,8 +6,10 @@
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/explain.h"
 #include "tools/geminictl/list.h"
+#include "tools/geminictl/plan.h"
 #include "tools/geminictl/status.h"
 #include "tools/geminictl/top.h"
+#include "tools/geminictl/trace.h"
 #include "tools/geminictl/version.h"
 #include "tools/trainer/status_macros.h"
 
@@ -41,6 +43,12 @@ absl::StatusOr<int> Dispatch(const CommandLine& line, const Context& context) {
       return RunDoctor(context);
     case Subcommand::kConfigShow:
       return RunConfigShow(context, line.origin);
+    case Subcommand::kPlan:
+      return RunPlan(context, line.plan);
+    case Subcommand::kTraceSave:
+      return RunTraceSave(context, line.trace);
+    case Subcommand::kTraceShow:
+      return RunTraceShow(context, line.trace);
     case Subcommand::kVersion:
       return RunVersion(context);
   }

@@ -38,7 +38,7 @@ TEST(MakeProblem, EveryModelOfTheCatalogue_MakesAValidProblem) {
     EXPECT_TRUE(status.ok()) << entry.model.name << ": " << status;
     EXPECT_EQ(problem.trace.moments.size(), 4 * entry.model.layers + 3);
     EXPECT_EQ(problem.optimizer.size(), problem.trace.chunks.size());
-    EXPECT_EQ(problem.activations.size(), 2 * entry.model.layers);
+    EXPECT_EQ(problem.activations.size(), 4 * entry.model.layers);
   }
 }
 
@@ -63,14 +63,13 @@ TEST(MakeProblem, State_Is12BytesPerParameterAndLittlePadding) {
   }
 }
 
-TEST(MakeProblem, OtherOptimizers_KeepLess) {
+TEST(MakeProblem, Optimizers_KeepTheirMoments) {
   Job job = A100s(2);
-  for (const auto& [optimizer, bytes] :
-       {std::pair{Optimizer::kLamb, 12u}, std::pair{Optimizer::kSgdMomentum, 8u},
-        std::pair{Optimizer::kSgd, 4u}}) {
+  for (const Optimizer& optimizer : Optimizers()) {
     job.optimizer = optimizer;
     for (const planner::OptimizerItem& item : Problem("gpt2", job).optimizer) {
-      EXPECT_EQ(item.state_bytes(), bytes * item.parameters) << Name(optimizer);
+      EXPECT_EQ(item.state_bytes(), (4 + optimizer.moment_bytes) * item.parameters)
+          << optimizer.name;
     }
   }
 }
@@ -98,11 +97,16 @@ TEST(MakeProblem, EveryChunk_LeavesOnceAfterItsLastUse) {
 TEST(MakeProblem, Activations_NestAsBackwardUndoesForward) {
   const HierarchyProblem problem = Problem("gpt2", A100s(1));
   const std::uint32_t moments = static_cast<std::uint32_t>(problem.trace.moments.size());
-  for (const planner::ActivationItem& item : problem.activations) {
-    EXPECT_EQ(item.produced + item.consumed, moments - 1);
-    EXPECT_EQ(item.kept_bytes, 2u * 4 * 1024 * 768);
-    EXPECT_GT(item.recompute_seconds, 0);
-    EXPECT_DOUBLE_EQ(item.recompute_seconds, problem.trace.moments[item.produced].compute_seconds);
+  for (std::size_t i = 0; i < problem.activations.size(); i += 2) {
+    const planner::ActivationItem& input = problem.activations[i];
+    const planner::ActivationItem& rest = problem.activations[i + 1];
+    EXPECT_EQ(input.produced + input.consumed, moments - 1);
+    EXPECT_EQ(rest.produced, input.produced);
+    EXPECT_EQ(rest.consumed, input.consumed);
+    EXPECT_EQ(input.bytes, 2u * 4 * 1024 * 768);
+    EXPECT_FALSE(input.can_recompute);
+    EXPECT_GT(rest.bytes, input.bytes);
+    EXPECT_DOUBLE_EQ(rest.recompute_seconds, problem.trace.moments[rest.produced].compute_seconds);
   }
 }
 
@@ -117,10 +121,13 @@ TEST(MakeProblem, RecomputingAlways_KeepsInputsAndTakesTheirTime) {
     return sum;
   };
   double again = 0;
-  for (std::size_t i = 0; i < planned.activations.size(); ++i) {
-    again += planned.activations[i].recompute_seconds;
-    EXPECT_EQ(recomputed.activations[i].bytes, planned.activations[i].kept_bytes);
+  ASSERT_EQ(2 * recomputed.activations.size(), planned.activations.size());
+  for (std::size_t i = 0; i < recomputed.activations.size(); ++i) {
+    again += planned.activations[2 * i + 1].recompute_seconds;
+    EXPECT_EQ(recomputed.activations[i].bytes, planned.activations[2 * i].bytes);
+    EXPECT_EQ(recomputed.activations[i].consumed, planned.activations[2 * i].consumed);
     EXPECT_FALSE(recomputed.activations[i].can_recompute);
+    EXPECT_FALSE(recomputed.activations[i].can_offload);
   }
   EXPECT_NEAR(seconds(recomputed), seconds(planned) + again, 1e-12);
 }
@@ -176,12 +183,11 @@ TEST(ValidateSetup, WhatIsWrong_IsNamed) {
   EXPECT_THAT(error([](Job* s) { s->disk_bytes = 1; }), HasSubstr("read rate of the disk"));
 }
 
-TEST(ParseOptimizer, Names_AreReadBackAndOthersRefused) {
-  for (const Optimizer optimizer :
-       {Optimizer::kAdamW, Optimizer::kLamb, Optimizer::kSgdMomentum, Optimizer::kSgd}) {
-    EXPECT_EQ(*ParseOptimizer(Name(optimizer)), optimizer);
-  }
-  EXPECT_THAT(std::string(ParseOptimizer("adam8").status().message()), HasSubstr("adamw"));
+TEST(FindOptimizer, Names_AreFoundAndOthersRefused) {
+  EXPECT_EQ(FindOptimizer("adamw")->moment_bytes, 8u);
+  EXPECT_EQ(FindOptimizer("lion")->moment_bytes, 4u);
+  EXPECT_EQ(FindOptimizer("sgd")->moment_bytes, 0u);
+  EXPECT_THAT(std::string(FindOptimizer("adam8").status().message()), HasSubstr("adamw"));
 }
 
 }  // namespace

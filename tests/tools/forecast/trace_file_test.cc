@@ -72,7 +72,7 @@ TEST_F(TraceFiles, Contents_SurviveTheMessage) {
   EXPECT_EQ(planner::TraceHash(after->trace), planner::TraceHash(before.trace));
   EXPECT_TRUE(MessageDifferencer::Equals(ToMessage(*after), ToMessage(before)));
   EXPECT_EQ(after->optimizer.size(), before.trace.chunks.size());
-  EXPECT_EQ(after->activations.size(), 24u);
+  EXPECT_EQ(after->activations.size(), 48u);
 }
 
 TEST_F(TraceFiles, Saving_ReplacesAndLeavesNothingElse) {

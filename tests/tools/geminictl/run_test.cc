@@ -402,5 +402,43 @@ TEST(ExitCodeOf, EveryCode_HasItsPlace) {
   EXPECT_EQ(ExitCodeOf(StatusCode::kResourceExhausted), 7);
 }
 
+// A plan for one chunk, as an engine asks for it.
+void MakePlanFor(Session* session, ChunkId chunk) {
+  Trace trace;
+  trace.arena_bytes = 4 * kMiB;
+  trace.chunks.push_back(
+      {.chunk = chunk, .device_bytes = kMiB, .transfer_bytes = kMiB, .gradient_bytes = kMiB});
+  trace.moments.push_back({.uses = {{0, false}}, .workspace_bytes = 4096, .compute_seconds = 1e-3});
+  trace.moments.push_back({.uses = {{0, true}}, .workspace_bytes = 4096, .compute_seconds = 2e-3});
+  trace.link.host_to_device_bytes_per_second = 1e10;
+  trace.link.device_to_host_bytes_per_second = 1e10;
+  const absl::StatusOr<Plan> plan = session->MakePlan(trace, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+}
+
+TEST_F(Geminictl, TraceSave_WritesWhatTheSessionsPlanWasMadeFrom) {
+  const std::string file = env_.socket() + ".trace.json";
+  const auto session = Attach("demo");
+  const auto chunks = session->Allocate({{"layer0", ChunkKind::kGeneric, kMiB}});
+  ASSERT_TRUE(chunks.ok());
+  // No plan yet.
+  EXPECT_EQ(RunHere({"trace", "save", "-o", file}).code, kExitNotFound);
+  MakePlanFor(session.get(), (*chunks)[0].id);
+  const auto other = Attach("other");
+  const Outcome several = RunHere({"trace", "save", "-o", file});
+  EXPECT_EQ(several.code, kExitUsage);
+  EXPECT_THAT(several.err, HasSubstr("several"));
+  const Outcome saved = RunHere({"trace", "save", "demo/0", "-o", file});
+  ASSERT_EQ(saved.code, kExitOk) << saved.err;
+  const Outcome shown = RunWith({"trace", "show", file});
+  EXPECT_EQ(shown.code, kExitOk) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("job demo, rank 0 of 1"), HasSubstr("1.0MiB")));
+  const Outcome planned = RunWith({"plan", "--trace", file, "--hardware", "h200"});
+  EXPECT_EQ(planned.code, kExitOk) << planned.err;
+  EXPECT_EQ(RunHere({"trace", "save", "demo/7", "-o", file}).code, kExitNotFound);
+  EXPECT_EQ(RunHere({"trace", "save", "demo/0", "-o", "trace.xls"}).code, kExitUsage);
+  std::remove(file.c_str());
+}
+
 }  // namespace
 }  // namespace geminid::ctl

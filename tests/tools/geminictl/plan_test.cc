@@ -1,0 +1,237 @@
+// geminictl plan and trace show, which need no daemon.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "daemon/config/json.h"
+#include "tools/geminictl/exit_code.h"
+#include "tools/geminictl/run.h"
+
+namespace geminid::ctl {
+namespace {
+
+using config::JsonValue;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+Outcome Run(const std::vector<std::string>& arguments) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Environment environment;
+  environment.out = &out;
+  environment.err = &err;
+  environment.variables = [](const std::string&) { return std::nullopt; };
+  Outcome outcome;
+  outcome.code = RunGeminictl(arguments, environment);
+  outcome.out = out.str();
+  outcome.err = err.str();
+  return outcome;
+}
+
+Outcome Plan(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  return Run(arguments);
+}
+
+const JsonValue& At(const JsonValue& object, const std::string& key) {
+  static const JsonValue kMissing;
+  for (const JsonValue::Member& member : object.members) {
+    if (member.key == key) return member.value;
+  }
+  ADD_FAILURE() << "no key " << key;
+  return kMissing;
+}
+
+JsonValue Parse(const Outcome& outcome) {
+  JsonValue value;
+  config::JsonError error;
+  EXPECT_TRUE(config::ParseJson(outcome.out, &value, &error)) << error.problem << outcome.err;
+  EXPECT_EQ(At(value, "schema_version").text, "1");
+  return value;
+}
+
+class PlanFiles : public ::testing::Test {
+ protected:
+  PlanFiles() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "plan.XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~PlanFiles() override { std::filesystem::remove_all(folder_); }
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+
+  std::string folder_;
+};
+
+const std::vector<std::string> kXlOn2060 = {"--model",      "gpt2-xl",    "--hardware",
+                                            "rtx-2060-6gb", "--sequence", "1024"};
+
+std::vector<std::string> With(std::vector<std::string> arguments,
+                              const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
+  const Outcome outcome = Plan(With(kXlOn2060, {"--host-memory", "32GiB"}));
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("It fits."), HasSubstr("1.56 billion"),
+                                 HasSubstr("tokens/s"), HasSubstr("TIER"), HasSubstr("device"),
+                                 HasSubstr("as little as"), Not(HasSubstr("\x1b"))));
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST(Plan, HalfTheHostMemory_DoesNotFitAndExitsWith7) {
+  const Outcome outcome = Plan(With(kXlOn2060, {"--host-memory", "8GiB"}));
+  EXPECT_EQ(outcome.code, kExitResourceExhausted) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("It does not fit."), HasSubstr("host of a node lacks"),
+                                 HasSubstr("of host memory to each node"), HasSubstr("a disk of")));
+}
+
+TEST(Plan, WithoutHostMemory_SaysHowMuchItTakes) {
+  const Outcome outcome = Plan(kXlOn2060);
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("as much host memory as it takes"), HasSubstr("as little as")));
+}
+
+TEST(Plan, Json_AddsUpByOwner) {
+  const Outcome outcome = Plan(With(kXlOn2060, {"--host-memory", "32GiB", "--json"}));
+  EXPECT_EQ(outcome.code, kExitOk);
+  const JsonValue value = Parse(outcome);
+  EXPECT_TRUE(At(value, "fits").boolean);
+  EXPECT_EQ(At(value, "parameters").text, "1557611200");
+  ASSERT_EQ(At(value, "tiers").items.size(), 3u);
+  for (const JsonValue& tier : At(value, "tiers").items) {
+    std::uint64_t sum = 0;
+    for (const JsonValue::Member& owner : At(tier, "by_owner").members) {
+      sum += std::stoull(owner.value.text);
+    }
+    EXPECT_EQ(sum, std::stoull(At(tier, "peak_bytes_per_rank").text));
+  }
+  const double seconds = std::stod(At(At(value, "step"), "seconds").text);
+  EXPECT_NEAR(std::stod(At(At(value, "step"), "tokens_per_second").text), 1024 / seconds, 1e-6);
+  EXPECT_GE(seconds * (1 + 1e-9), std::stod(At(At(value, "step"), "lower_bound_seconds").text));
+}
+
+TEST(Plan, FamilyByShapeAndBySize_IsPlanned) {
+  EXPECT_THAT(Plan({"--model", "gpt2-like", "--layers", "48", "--hidden", "1600", "--heads", "25",
+                    "--hardware", "rtx-3090-24gb"})
+                  .out,
+              HasSubstr("gpt2-like-48x1600: 1.56 billion"));
+  EXPECT_THAT(
+      Plan({"--model", "gpt2-like", "--parameters", "1.5e9", "--hardware", "a100-80gb"}).out,
+      HasSubstr("It fits."));
+}
+
+TEST(Plan, Largest_FindsAMember) {
+  const Outcome outcome = Plan({"--model", "gpt2-like", "--largest", "--hardware", "rtx-2060-6gb",
+                                "--host-memory", "24GiB"});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("gpt2-like-"), HasSubstr("It fits.")));
+}
+
+TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
+  const auto error = [](const std::vector<std::string>& arguments) {
+    const Outcome outcome = Plan(arguments);
+    EXPECT_EQ(outcome.code, kExitUsage) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  };
+  EXPECT_THAT(error({}), HasSubstr("--model, --config and --trace"));
+  EXPECT_THAT(error({"--model", "gpt2", "--trace", "x.pb", "--hardware", "h200"}),
+              HasSubstr("one of"));
+  EXPECT_THAT(error({"--model", "gpt2"}), HasSubstr("--hardware"));
+  EXPECT_THAT(error({"--model", "gpt9", "--hardware", "h200"}), HasSubstr("opt-125m"));
+  EXPECT_THAT(error({"--model", "gpt2", "--hardware", "h300"}), HasSubstr("gh200"));
+  EXPECT_THAT(error({"--model", "gpt2-like", "--hardware", "h200"}), HasSubstr("--parameters"));
+  EXPECT_THAT(error({"--model", "gpt2", "--largest", "--hardware", "h200"}), HasSubstr("family"));
+  for (const auto& [flag, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--ranks", "0"},
+                                                        {"--ranks", "-1"},
+                                                        {"--ranks", "1.5"},
+                                                        {"--nodes", "2"},
+                                                        {"--batch", "many"},
+                                                        {"--sequence", "99999999999"},
+                                                        {"--host-memory", "8 gigs"},
+                                                        {"--device-memory", "10"},
+                                                        {"--link-up", "26GB"},
+                                                        {"--compute", "-3"},
+                                                        {"--achieved", "1.5"},
+                                                        {"--cpu-update-share", "nan"},
+                                                        {"--optimizer", "magic"},
+                                                        {"--activations", "maybe"},
+                                                        {"--disk", "1TB"},
+                                                        {"--config", "also"}}) {
+    error({"--model", "gpt2", "--hardware", "h200", flag, value});
+  }
+  EXPECT_THAT(error({"--model", "gpt2", "--hardware", "h200", "--link-up", "26GB"}),
+              HasSubstr("--link-up"));
+}
+
+TEST(Plan, Lists_HoldEveryNameInBothForms) {
+  const Outcome models = Plan({"--list-models"});
+  EXPECT_EQ(models.code, kExitOk);
+  EXPECT_THAT(models.out, AllOf(HasSubstr("65285660672"), HasSubstr("gpt2-like")));
+  EXPECT_GE(At(Parse(Plan({"--list-models", "--json"})), "models").items.size(), 21u);
+  EXPECT_THAT(Plan({"--list-hardware"}).out, AllOf(HasSubstr("gh200"), HasSubstr("420GB/s")));
+  EXPECT_EQ(At(Parse(Plan({"--list-hardware", "--json"})), "hardware").items.size(), 8u);
+}
+
+TEST_F(PlanFiles, HuggingFaceConfig_IsPlannedAndItsErrorsNameTheFile) {
+  std::ofstream(Path("config.json"))
+      << R"({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12})";
+  EXPECT_THAT(Plan({"--config", Path("config.json"), "--hardware", "h200"}).out,
+              HasSubstr("0.124 billion"));
+  std::ofstream(Path("bad.json")) << R"({"model_type": "gpt2", "n_embd": 768, "n_head": 12})";
+  const Outcome bad = Plan({"--config", Path("bad.json"), "--hardware", "h200"});
+  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.json"), HasSubstr("'n_layer'")));
+  EXPECT_EQ(Plan({"--config", Path("none.json"), "--hardware", "h200"}).code, kExitUsage);
+}
+
+// A model's trace, saved and planned again, is the same question.
+TEST_F(PlanFiles, SavedTrace_GivesTheSameAnswer) {
+  const std::string file = Path("xl.pb");
+  const Outcome model =
+      Plan(With(kXlOn2060, {"--host-memory", "32GiB", "--json", "--save-trace", file}));
+  ASSERT_EQ(model.code, kExitOk) << model.err;
+  const Outcome trace =
+      Plan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "32GiB", "--json"});
+  ASSERT_EQ(trace.code, kExitOk) << trace.err;
+  EXPECT_EQ(At(At(Parse(trace), "step"), "seconds").text,
+            At(At(Parse(model), "step"), "seconds").text);
+  EXPECT_EQ(Plan({"--trace", file, "--hardware", "h200", "--ranks", "2"}).code, kExitUsage);
+  // Less memory than it was recorded with.
+  EXPECT_EQ(Plan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "1GiB"}).code,
+            kExitResourceExhausted);
+}
+
+TEST_F(PlanFiles, TraceShow_SumsUpAndRefusesGarbage) {
+  const std::string file = Path("xl.json");
+  ASSERT_EQ(Plan(With(kXlOn2060, {"--save-trace", file})).code, kExitOk);
+  const Outcome shown = Run({"trace", "show", file});
+  EXPECT_EQ(shown.code, kExitOk) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("gpt2-xl, 1 x 1024 tokens"), HasSubstr("moments"),
+                               HasSubstr("195"), HasSubstr("recorded")));
+  EXPECT_EQ(At(At(Parse(Run({"trace", "show", file, "--json"})), "trace"), "moments").items.size(),
+            195u);
+  std::ofstream(Path("bad.json")) << "{}";
+  const Outcome bad = Run({"trace", "show", Path("bad.json")});
+  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.json"), HasSubstr("format_version")));
+  EXPECT_EQ(Run({"trace", "show", Path("none.json")}).code, kExitNotFound);
+}
+
+}  // namespace
+}  // namespace geminid::ctl

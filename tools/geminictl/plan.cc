@@ -1,0 +1,88 @@
+#include "tools/geminictl/plan.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tools/forecast/forecast.h"
+#include "tools/geminictl/exit_code.h"
+#include "tools/geminictl/plan_json.h"
+#include "tools/geminictl/plan_view.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::ctl {
+namespace {
+
+absl::StatusOr<PlanAnswer> AnswerForTrace(PlanRequest request) {
+  PlanAnswer answer;
+  const forecast::RecordedTrace& trace = *request.trace;
+  answer.subject = trace.description.empty() ? "the trace" : trace.description;
+  GEMINID_ASSIGN_OR_RETURN(
+      answer.forecast,
+      forecast::MakeForecast(forecast::MakeProblem(trace, request.job), request.job, trace.tokens));
+  answer.job = request.job;
+  return answer;
+}
+
+absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
+  PlanAnswer answer;
+  if (request.family != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(request.model,
+                             forecast::LargestThatFits(*request.family, request.job));
+  }
+  const forecast::Model& model = *request.model;
+  answer.subject = model.name;
+  GEMINID_ASSIGN_OR_RETURN(answer.forecast, forecast::MakeForecast(model, request.job));
+  if (answer.forecast.fits()) {
+    GEMINID_ASSIGN_OR_RETURN(answer.least_host_bytes, forecast::LeastHostBytes(model, request.job));
+  }
+  GEMINID_ASSIGN_OR_RETURN(answer.changes,
+                           forecast::WhatWouldFit(model, request.job, answer.forecast));
+  answer.model = model;
+  answer.job = request.job;
+  return answer;
+}
+
+absl::Status SaveTrace(const PlanAnswer& answer, const std::string& path) {
+  const forecast::Job& job = answer.job;
+  forecast::RecordedTrace recorded;
+  recorded.description = absl::StrCat(answer.subject, ", ", job.batch.sequences, " x ",
+                                      job.batch.sequence_length, " tokens, ", job.hardware.name);
+  recorded.world_size = job.ranks;
+  recorded.ranks_on_node = job.ranks_per_node();
+  recorded.tokens = job.batch.tokens();
+  recorded.trace = answer.forecast.problem.trace;
+  recorded.optimizer = answer.forecast.problem.optimizer;
+  recorded.activations = answer.forecast.problem.activations;
+  return forecast::SaveTraceFile(path, forecast::ToMessage(recorded));
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunPlan(const Context& context, const PlanFlags& flags) {
+  if (flags.list_models) {
+    *context.out << (context.json ? ModelListJson() : ModelList(context.style));
+    return kExitOk;
+  }
+  if (flags.list_hardware) {
+    *context.out << (context.json ? HardwareListJson() : HardwareList(context.style));
+    return kExitOk;
+  }
+  GEMINID_ASSIGN_OR_RETURN(PlanRequest request, ParsePlanFlags(flags));
+  const bool host_is_given = request.host_is_given;
+  GEMINID_ASSIGN_OR_RETURN(PlanAnswer answer, request.trace.has_value()
+                                                  ? AnswerForTrace(std::move(request))
+                                                  : AnswerForModel(std::move(request)));
+  answer.host_is_given = host_is_given;
+  if (!host_is_given) {
+    planner::TierBytes& host =
+        answer.forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
+    host.limit = host.peak;  // not what stood for "as much as it takes"
+  }
+  if (!flags.save_trace.empty()) {
+    if (absl::Status status = SaveTrace(answer, flags.save_trace); !status.ok()) return status;
+  }
+  *context.out << (context.json ? PlanJson(answer) : PlanText(answer, context.style));
+  return answer.forecast.fits() ? kExitOk : kExitResourceExhausted;
+}
+
+}  // namespace geminid::ctl

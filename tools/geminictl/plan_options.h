@@ -1,0 +1,52 @@
+// The flags of geminictl plan, as written and as understood.
+#ifndef GEMINID_TOOLS_GEMINICTL_PLAN_OPTIONS_H_
+#define GEMINID_TOOLS_GEMINICTL_PLAN_OPTIONS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/forecast/catalogue.h"
+#include "tools/forecast/model.h"
+#include "tools/forecast/problem.h"
+#include "tools/forecast/trace_file.h"
+
+namespace CLI {
+class App;
+}
+
+namespace geminid::ctl {
+
+// As written; empty: not given.
+struct PlanFlags {
+  std::string model, config, trace;
+  std::string layers, hidden, heads, parameters;
+  std::string hardware;
+  std::string ranks, nodes, batch, sequence, optimizer, activations;
+  std::string device_memory, host_memory, disk;
+  std::string link_up, link_down, link_both, peer, network;
+  std::string compute, achieved, device_bandwidth, dram, cpu_update_share;
+  std::string disk_read, disk_write, disk_endurance;
+  std::string save_trace;
+  bool largest = false;
+  bool list_models = false;
+  bool list_hardware = false;
+};
+
+void AddPlanFlags(CLI::App* app, PlanFlags* flags);
+
+// What is to be planned: a model, or the members of a family, or a trace.
+struct PlanRequest {
+  std::optional<forecast::Model> model;
+  const forecast::Family* family = nullptr;  // to find the largest of
+  std::optional<forecast::RecordedTrace> trace;
+  forecast::Job job;
+  bool host_is_given = false;  // else there is as much as is asked for
+};
+
+// Reads the files that the flags name. INVALID_ARGUMENT naming the flag.
+absl::StatusOr<PlanRequest> ParsePlanFlags(const PlanFlags& flags);
+
+}  // namespace geminid::ctl
+
+#endif  // GEMINID_TOOLS_GEMINICTL_PLAN_OPTIONS_H_

@@ -1,0 +1,32 @@
+// What geminictl plan prints. Pure: values in, text out.
+#ifndef GEMINID_TOOLS_GEMINICTL_PLAN_VIEW_H_
+#define GEMINID_TOOLS_GEMINICTL_PLAN_VIEW_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/forecast/forecast.h"
+#include "tools/geminictl/style.h"
+
+namespace geminid::ctl {
+
+struct PlanAnswer {
+  std::string subject;                   // what was planned
+  std::optional<forecast::Model> model;  // none: a trace
+  forecast::Job job;
+  bool host_is_given = true;  // else job.host_bytes stands for "as much as needed"
+  forecast::Forecast forecast;
+  std::optional<std::uint64_t> least_host_bytes;  // of a node
+  std::vector<forecast::Change> changes;          // where it does not fit
+};
+
+std::string PlanText(const PlanAnswer& answer, const Style& style);
+
+std::string ModelList(const Style& style);
+std::string HardwareList(const Style& style);
+
+}  // namespace geminid::ctl
+
+#endif  // GEMINID_TOOLS_GEMINICTL_PLAN_VIEW_H_

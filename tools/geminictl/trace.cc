@@ -1,0 +1,127 @@
+#include "tools/geminictl/trace.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "proto/text/bytes.h"
+#include "tools/forecast/trace_file.h"
+#include "tools/geminictl/daemon_client.h"
+#include "tools/geminictl/exit_code.h"
+#include "tools/geminictl/format.h"
+#include "tools/geminictl/json_message.h"
+#include "tools/geminictl/table.h"
+#include "tools/trainer/status_macros.h"
+
+namespace geminid::ctl {
+namespace {
+
+bool IsCalled(const v1::SessionInfo& session, const std::string& name) {
+  return name.empty() || name == absl::StrCat(session.session()) ||
+         name == absl::StrCat(session.job(), "/", session.rank());
+}
+
+absl::StatusOr<uint64_t> FindSession(DaemonClient* client, const std::string& name) {
+  GEMINID_ASSIGN_OR_RETURN(const v1::ListSessionsResponse response, client->ListSessions());
+  const v1::SessionInfo* found = nullptr;
+  for (const v1::SessionInfo& session : response.sessions()) {
+    if (!IsCalled(session, name)) continue;
+    if (found != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there are several sessions", name.empty() ? "" : absl::StrCat(" called ", name),
+          "; say which, as in ", found->session(), "; 'geminictl ls sessions' lists them"));
+    }
+    found = &session;
+  }
+  if (found != nullptr) return found->session();
+  return absl::NotFoundError(name.empty()
+                                 ? "no session is attached to the daemon"
+                                 : absl::StrCat("there is no session ", name,
+                                                "; 'geminictl ls sessions' lists those there are"));
+}
+
+// What a trace amounts to.
+struct Totals {
+  uint64_t device_bytes = 0;
+  uint64_t transfer_bytes = 0;
+  uint64_t gradient_bytes = 0;
+  uint64_t most_workspace_bytes = 0;
+  uint64_t activation_bytes = 0;
+  uint64_t uses = 0;
+  double compute_seconds = 0;
+};
+
+Totals Sum(const forecast::RecordedTrace& recorded) {
+  Totals totals;
+  for (const planner::Chunk& chunk : recorded.trace.chunks) {
+    totals.device_bytes += chunk.size_bytes;
+    totals.transfer_bytes += chunk.transfer_bytes;
+    totals.gradient_bytes += chunk.gradient_bytes;
+  }
+  for (const planner::MomentTrace& moment : recorded.trace.moments) {
+    totals.uses += moment.uses.size();
+    totals.most_workspace_bytes = std::max(totals.most_workspace_bytes, moment.workspace_bytes);
+    totals.compute_seconds += moment.compute_seconds;
+  }
+  for (const planner::ActivationItem& item : recorded.activations) {
+    totals.activation_bytes += item.bytes;
+  }
+  return totals;
+}
+
+std::string Summary(const forecast::RecordedTrace& recorded, const Style& style) {
+  const Totals totals = Sum(recorded);
+  const planner::LinkModel& link = recorded.trace.link;
+  Table table({{"WHAT"}, {"VALUE"}});
+  table.AddRow({"description", Printable(recorded.description)});
+  table.AddRow({"ranks", absl::StrCat(recorded.world_size, ", ", recorded.ranks_on_node,
+                                      " of them on this node")});
+  table.AddRow({"tokens", recorded.tokens == 0 ? "not recorded" : absl::StrCat(recorded.tokens)});
+  table.AddRow({"arena", text::FormatBytes(recorded.trace.arena_bytes)});
+  table.AddRow({"chunks", absl::StrCat(recorded.trace.chunks.size(), ", ",
+                                       text::FormatBytes(totals.device_bytes), " on the device")});
+  table.AddRow({"loading_all", text::FormatBytes(totals.transfer_bytes)});
+  table.AddRow({"gradients", text::FormatBytes(totals.gradient_bytes)});
+  table.AddRow({"moments",
+                absl::StrCat(recorded.trace.moments.size(), ", ", totals.uses, " uses of chunks")});
+  table.AddRow({"computation", FormatDuration(totals.compute_seconds)});
+  table.AddRow({"largest_workspace", text::FormatBytes(totals.most_workspace_bytes)});
+  table.AddRow({"activations", absl::StrCat(recorded.activations.size(), ", ",
+                                            text::FormatBytes(totals.activation_bytes))});
+  table.AddRow({"optimizer", recorded.optimizer.empty() ? "not recorded" : "recorded"});
+  table.AddRow({"link_up", FormatRate(link.h2d_bytes_per_second)});
+  table.AddRow({"link_down", FormatRate(link.d2h_bytes_per_second)});
+  return table.Render(style);
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunTraceSave(const Context& context, const TraceOptions& options) {
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<DaemonClient> client,
+                           DaemonClient::Connect(context.socket, context.timeout));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t session, FindSession(client.get(), options.session));
+  GEMINID_ASSIGN_OR_RETURN(const v1::TraceFile file, client->GetTrace(session));
+  if (absl::Status status = forecast::SaveTraceFile(options.file, file); !status.ok()) {
+    return status;
+  }
+  *context.err << "saved the trace of session " << session << " to " << options.file << "\n";
+  return kExitOk;
+}
+
+absl::StatusOr<int> RunTraceShow(const Context& context, const TraceOptions& options) {
+  GEMINID_ASSIGN_OR_RETURN(const v1::TraceFile file, forecast::LoadTraceFile(options.file));
+  const absl::StatusOr<forecast::RecordedTrace> recorded = forecast::FromMessage(file);
+  if (!recorded.ok()) {
+    return absl::Status(recorded.status().code(),
+                        absl::StrCat(options.file, ": ", recorded.status().message()));
+  }
+  if (context.json) {
+    *context.out << JsonDocument({&file});
+  } else {
+    *context.out << Summary(*recorded, context.style);
+  }
+  return kExitOk;
+}
+
+}  // namespace geminid::ctl

@@ -12,6 +12,9 @@
 namespace geminid::planner {
 namespace {
 
+// Of the sums of many durations.
+constexpr double kRounding = 1e-9;
+
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
   return absl::InternalError(absl::StrCat("invalid plan: ", parts...));
@@ -231,6 +234,10 @@ absl::Status CheckBytes(const Trace& trace, const Plan& plan) {
   }
   if (plan.lower_bound_bytes > up) {
     return Bad("moves ", up, " bytes, less than its lower bound ", plan.lower_bound_bytes);
+  }
+  if (plan.step_lower_bound_seconds > plan.predicted_step_seconds * (1 + kRounding)) {
+    return Bad("takes ", plan.predicted_step_seconds, " s, less than its lower bound ",
+               plan.step_lower_bound_seconds);
   }
   return absl::OkStatus();
 }

@@ -135,8 +135,9 @@ struct Plan {
 
 // Re-simulates the plan against the trace, sharing no code with the planner: every use resident and
 // loaded in time, no two extents overlapping, all below the capacity of each moment, no stale
-// weight used, no drop of what is used, bytes as stated, the same state at the end of the iteration
-// as at its start. INTERNAL with the first violation. O(n log n).
+// weight used, no drop of what is used, bytes as stated, neither bytes nor seconds below their
+// bounds, the same state at the end of the iteration as at its start. INTERNAL with the first
+// violation. O(n log n).
 absl::Status CheckPlan(const Trace& trace, const Plan& plan);
 
 // A stable 64-bit hash over every field: equal plans on all ranks hash equal.

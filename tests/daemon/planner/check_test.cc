@@ -56,6 +56,13 @@ TEST_F(CheckPlanTest, OffsetOfAnotherChunk_Overlaps) {
       "overlaps");
 }
 
+TEST_F(CheckPlanTest, FewerBytesOrSecondsThanTheBounds_IsRefused) {
+  ExpectRefused([](Plan& plan) { plan.lower_bound_bytes = plan.h2d_bytes + 1; },
+                "less than its lower bound");
+  ExpectRefused([](Plan& plan) { plan.predicted_step_seconds *= 0.5; },
+                "s, less than its lower bound");
+}
+
 TEST_F(CheckPlanTest, HalfOverlap_Overlaps) {
   ExpectRefused(
       [&](Plan& plan) {

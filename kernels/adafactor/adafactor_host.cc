@@ -59,8 +59,9 @@ double RootMean(double squares, const FactorShape& shape) {
 
 }  // namespace
 
-Status MakeCoefficients(const AdafactorOptions& o, const FactorShape& shape,
-                        const AdafactorNorms& norms, AdafactorCoefficients* coefficients) {
+HWY_NOINLINE Status MakeCoefficients(const AdafactorOptions& o, const FactorShape& shape,
+                                     const AdafactorNorms& norms,
+                                     AdafactorCoefficients* coefficients) {
   if (!InRange(o)) return Status::kInvalidParameter;
   const double rate = Rate(o, RootMean(norms.weight_squares, shape));
   const double excess = RootMean(norms.update_squares, shape) / o.clip_threshold;
@@ -90,12 +91,12 @@ Status AdafactorAddSquares(const AdafactorOptions& options, const FactorShape& s
                            uint64_t offset, const ConstParameterArrays& arrays,
                            const GradientArray& gradient, size_t count, double* sums,
                            AdafactorNorms* norms) {
+  const ScopedFloatEnvironment environment;
   if (norms == nullptr) return Status::kNullPointer;
   Status status = CheckAdafactorOptions(options);
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, count, sums);
   if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 0);
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
   AddFactorSquares(shape, offset, {.arrays = arrays, .gradient = gradient, .count = count},
                    static_cast<float>(options.grad_scale), sums, &norms->weight_squares);
   return Status::kOk;
@@ -104,6 +105,7 @@ Status AdafactorAddSquares(const AdafactorOptions& options, const FactorShape& s
 Status AdafactorFactors(const AdafactorOptions& options, const FactorShape& shape,
                         const double* sums, const float* old_factors, float* new_factors,
                         float* scales) {
+  const ScopedFloatEnvironment environment;
   const Status status = CheckAdafactorOptions(options);
   if (status != Status::kOk) return status;
   const double kept = 1.0 - std::pow(static_cast<double>(options.step), -options.decay_exponent);
@@ -114,6 +116,7 @@ Status AdafactorAddUpdateSquares(const AdafactorOptions& options, const FactorSh
                                  uint64_t offset, const float* scales,
                                  const GradientArray& gradient, size_t count,
                                  AdafactorNorms* norms) {
+  const ScopedFloatEnvironment environment;
   if (norms == nullptr) return Status::kNullPointer;
   const Status status = CheckAdafactorOptions(options);
   if (status != Status::kOk) return status;
@@ -127,7 +130,6 @@ Status AddFactoredUpdateSquares(float grad_scale, const FactorShape& shape, uint
   Status status = CheckFactorPass(shape, offset, count, scales);
   if (status == Status::kOk) status = CheckGradient(gradient, count);
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
   const ReadPass pass = {.gradient = gradient, .count = count};
   ForEachRowPiece(shape, offset, count, [&](const RowPiece& piece) {
     const FactoredUpdateRule rule = {grad_scale, RowScale(shape, scales, piece)};
@@ -154,6 +156,7 @@ Status AdafactorApply(const AdafactorOptions& options, const FactorShape& shape,
                       const float* scales, const AdafactorNorms& norms,
                       const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                       size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   AdafactorCoefficients k;
   const int states = AdafactorStateArrays(options);
   Status status = MakeCoefficients(options, shape, norms, &k);
@@ -162,7 +165,6 @@ Status AdafactorApply(const AdafactorOptions& options, const FactorShape& shape,
     status = CheckStepArrays(old_arrays, gradient, count, states, new_arrays);
   }
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
   ApplyFactored(shape, offset, scales, k, states != 0,
                 {.arrays = old_arrays, .gradient = gradient, .count = count}, new_arrays);
   return Status::kOk;
@@ -172,6 +174,7 @@ Status AdafactorStep(const AdafactorOptions& options, const FactorShape& shape,
                      const ConstParameterArrays& old_arrays, const float* old_factors,
                      const GradientArray& gradient, const ParameterArrays& new_arrays,
                      float* new_factors, double* sums, float* scales) {
+  const ScopedFloatEnvironment environment;
   const uint64_t count = shape.Elements();
   AdafactorNorms norms;
   // All checks first: the factors are written before the parameters.

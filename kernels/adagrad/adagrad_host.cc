@@ -9,6 +9,7 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/adagrad/adagrad_rule.h"
+#include "kernels/common/float_environment.h"
 #include "kernels/optimizer/elementwise.h"
 #include "kernels/optimizer/hyperparameters.h"
 #include "kernels/optimizer/rule_loop-inl.h"
@@ -34,7 +35,7 @@ bool InRange(const AdagradOptions& o) {
 
 }  // namespace
 
-Status MakeRule(const AdagradOptions& o, AdagradRule* rule) {
+HWY_NOINLINE Status MakeRule(const AdagradOptions& o, AdagradRule* rule) {
   if (!InRange(o)) return Status::kInvalidParameter;
   const double slowing = 1.0 + static_cast<double>(o.step - 1) * o.rate_decay;
   const AdagradRule r = {
@@ -56,6 +57,7 @@ Status CheckAdagradOptions(const AdagradOptions& options) {
 
 Status AdagradStep(const AdagradOptions& options, const ConstParameterArrays& old_arrays,
                    const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   AdagradRule rule;
   const Status status = MakeRule(options, &rule);
   if (status != Status::kOk) return status;

@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "kernels/adam/adam_rule.h"
 #include "kernels/adamw/adamw_coefficients.h"
+#include "kernels/common/float_environment.h"
 #include "kernels/optimizer/elementwise.h"
 #include "kernels/optimizer/hyperparameters.h"
 #include "kernels/optimizer/rule_loop-inl.h"
@@ -32,7 +33,7 @@ GEMINID_DEFINE_RULE_CALL(AdamWRule)
 
 }  // namespace
 
-Status MakeRule(const AdamWOptions& options, AdamRule* rule) {
+HWY_NOINLINE Status MakeRule(const AdamWOptions& options, AdamRule* rule) {
   AdamWCoefficients k;
   const Status status = DeriveAdamWCoefficients(options, &k);
   const auto weight_decay = static_cast<float>(options.weight_decay);
@@ -41,12 +42,13 @@ Status MakeRule(const AdamWOptions& options, AdamRule* rule) {
   return Status::kOk;
 }
 
-Status MakeRule(const AdamWOptions& options, AdamWRule* rule) {
+HWY_NOINLINE Status MakeRule(const AdamWOptions& options, AdamWRule* rule) {
   return DeriveAdamWCoefficients(options, &rule->k);
 }
 
 Status AdamStep(const AdamWOptions& options, const ConstParameterArrays& old_arrays,
                 const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   AdamRule rule;
   const Status status = MakeRule(options, &rule);
   if (status != Status::kOk) return status;
@@ -55,6 +57,7 @@ Status AdamStep(const AdamWOptions& options, const ConstParameterArrays& old_arr
 
 Status AdamWStep(const AdamWOptions& options, const ConstParameterArrays& old_arrays,
                  const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   AdamWRule rule;
   const Status status = MakeRule(options, &rule);
   if (status != Status::kOk) return status;

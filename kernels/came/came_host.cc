@@ -66,8 +66,8 @@ void ApplyConfident(const FactorShape& shape, uint64_t offset, const float* scal
 
 }  // namespace
 
-Status MakeCoefficients(const CameOptions& o, const FactorShape& shape, double update_squares,
-                        AdafactorCoefficients* coefficients) {
+HWY_NOINLINE Status MakeCoefficients(const CameOptions& o, const FactorShape& shape,
+                                     double update_squares, AdafactorCoefficients* coefficients) {
   if (!InRange(o)) return Status::kInvalidParameter;
   const double mean = update_squares / static_cast<double>(shape.Elements());
   const double excess = std::sqrt(mean) / o.clip_threshold;
@@ -94,10 +94,10 @@ Status CheckCameOptions(const CameOptions& options) {
 
 Status CameAddSquares(const CameOptions& options, const FactorShape& shape, uint64_t offset,
                       const GradientArray& gradient, size_t count, double* sums) {
+  const ScopedFloatEnvironment environment;
   Status status = CheckPass(options, shape, offset, count, sums);
   if (status == Status::kOk) status = CheckGradient(gradient, count);
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
   AddFactorSquares(shape, offset, {.gradient = gradient, .count = count},
                    static_cast<float>(options.grad_scale), sums, nullptr);
   return Status::kOk;
@@ -105,6 +105,7 @@ Status CameAddSquares(const CameOptions& options, const FactorShape& shape, uint
 
 Status CameFactors(const CameOptions& options, const FactorShape& shape, const double* sums,
                    const float* old_factors, float* new_factors, float* scales) {
+  const ScopedFloatEnvironment environment;
   const Status status = CheckCameOptions(options);
   if (status != Status::kOk) return status;
   return AverageFactors(shape, options.beta2, options.epsilon1, sums, old_factors, new_factors,
@@ -114,6 +115,7 @@ Status CameFactors(const CameOptions& options, const FactorShape& shape, const d
 Status CameAddUpdateSquares(const CameOptions& options, const FactorShape& shape, uint64_t offset,
                             const float* scales, const GradientArray& gradient, size_t count,
                             double* update_squares) {
+  const ScopedFloatEnvironment environment;
   if (update_squares == nullptr) return Status::kNullPointer;
   const Status status = CheckCameOptions(options);
   if (status != Status::kOk) return status;
@@ -125,13 +127,13 @@ Status CameAddResidualSquares(const CameOptions& options, const FactorShape& sha
                               const float* scales, double update_squares,
                               const ConstParameterArrays& arrays, const GradientArray& gradient,
                               size_t count, double* sums) {
+  const ScopedFloatEnvironment environment;
   AdafactorCoefficients k;
   Status status = MakeCoefficients(options, shape, update_squares, &k);
   if (status == Status::kOk) status = CheckPass(options, shape, offset, count, sums);
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, count, scales);
   if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 1);
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
   const ReadPass pass = {.arrays = arrays, .gradient = gradient, .count = count};
   ForEachRowPiece(shape, offset, count, [&](const RowPiece& piece) {
     k.row_scale = RowScale(shape, scales, piece);
@@ -144,6 +146,7 @@ Status CameAddResidualSquares(const CameOptions& options, const FactorShape& sha
 
 Status CameResidualFactors(const CameOptions& options, const FactorShape& shape, const double* sums,
                            const float* old_factors, float* new_factors, float* scales) {
+  const ScopedFloatEnvironment environment;
   const Status status = CheckCameOptions(options);
   if (status != Status::kOk) return status;
   if (!shape.Factored()) return Status::kInvalidShape;
@@ -158,12 +161,12 @@ Status CameResidualFactors(const CameOptions& options, const FactorShape& shape,
 Status CameApply(const CameOptions& options, const FactorShape& shape, uint64_t offset,
                  const float* scales, double update_squares, const ConstParameterArrays& old_arrays,
                  const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   AdafactorCoefficients k;
   Status status = MakeCoefficients(options, shape, update_squares, &k);
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, count, scales);
   if (status == Status::kOk) status = CheckStepArrays(old_arrays, gradient, count, 1, new_arrays);
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
   const ReadPass pass = {.arrays = old_arrays, .gradient = gradient, .count = count};
   if (shape.Factored()) {
     ApplyConfident(shape, offset, scales, k, pass, new_arrays);
@@ -177,6 +180,7 @@ Status CameStep(const CameOptions& options, const FactorShape& shape,
                 const ConstParameterArrays& old_arrays, const float* old_factors,
                 const GradientArray& gradient, const ParameterArrays& new_arrays,
                 float* new_factors, double* sums, float* scales) {
+  const ScopedFloatEnvironment environment;
   const uint64_t count = shape.Elements();
   double update_squares = 0.0;
   // All checks first: the factors are written before the parameters.

@@ -37,7 +37,7 @@ bool InRange(const LambOptions& o) {
          o.step >= 1;
 }
 
-Status MakeCoefficients(const LambOptions& o, LambCoefficients* coefficients) {
+HWY_NOINLINE Status MakeCoefficients(const LambOptions& o, LambCoefficients* coefficients) {
   if (!InRange(o)) return Status::kInvalidParameter;
   const bool normalise = o.max_grad_norm > 0 && o.gradient_norm > o.max_grad_norm;
   const double normaliser = normalise ? o.max_grad_norm / o.gradient_norm : 1.0;
@@ -64,11 +64,11 @@ Status MakeCoefficients(const LambOptions& o, LambCoefficients* coefficients) {
 
 }  // namespace
 
-Status MakeRule(const LambOptions& options, LambUpdateRule* rule) {
+HWY_NOINLINE Status MakeRule(const LambOptions& options, LambUpdateRule* rule) {
   return MakeCoefficients(options, &rule->k);
 }
 
-Status MakeRule(const LambOptions& options, const LambNorms& norms, LambRule* rule) {
+HWY_NOINLINE Status MakeRule(const LambOptions& options, const LambNorms& norms, LambRule* rule) {
   const auto rate = static_cast<float>(options.learning_rate * LambTrust(options, norms));
   if (!std::isfinite(rate)) return Status::kInvalidParameter;
   rule->rate = rate;
@@ -88,6 +88,7 @@ double LambTrust(const LambOptions& options, const LambNorms& norms) {
 
 Status LambAddNorms(const LambOptions& options, const ConstParameterArrays& arrays,
                     const GradientArray& gradient, size_t count, LambNorms* norms) {
+  const ScopedFloatEnvironment environment;
   if (norms == nullptr) return Status::kNullPointer;
   LambUpdateRule rule;
   Status status = MakeRule(options, &rule);
@@ -95,7 +96,6 @@ Status LambAddNorms(const LambOptions& options, const ConstParameterArrays& arra
     status = CheckReadArrays(arrays, gradient, count, LambUpdateRule::kStates);
   }
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
   MeasureElements(CallOf(rule), {.arrays = arrays, .gradient = gradient, .count = count},
                   {.result = &norms->update_squares, .weight = &norms->weight_squares});
   return Status::kOk;
@@ -104,6 +104,7 @@ Status LambAddNorms(const LambOptions& options, const ConstParameterArrays& arra
 Status LambApply(const LambOptions& options, const LambNorms& norms,
                  const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                  size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   LambRule rule;
   const Status status = MakeRule(options, norms, &rule);
   if (status != Status::kOk) return status;
@@ -112,6 +113,7 @@ Status LambApply(const LambOptions& options, const LambNorms& norms,
 
 Status LambStep(const LambOptions& options, const ConstParameterArrays& old_arrays,
                 const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   LambNorms norms;
   const Status status = LambAddNorms(options, old_arrays, gradient, count, &norms);
   if (status != Status::kOk) return status;

@@ -45,7 +45,7 @@ double LarsTrust(const LarsOptions& o, const LarsNorms& norms) {
   return trust > o.trust_limit ? o.trust_limit : trust;  // a NaN stays one
 }
 
-Status MakeRule(const LarsOptions& o, const LarsNorms& norms, LarsRule* rule) {
+HWY_NOINLINE Status MakeRule(const LarsOptions& o, const LarsNorms& norms, LarsRule* rule) {
   if (!InRange(o)) return Status::kInvalidParameter;
   const LarsRule r = {
       .grad_scale = static_cast<float>(o.grad_scale),
@@ -68,11 +68,11 @@ Status CheckLarsOptions(const LarsOptions& options) {
 
 Status LarsAddNorms(const LarsOptions& options, const ConstParameterArrays& arrays,
                     const GradientArray& gradient, size_t count, LarsNorms* norms) {
+  const ScopedFloatEnvironment environment;
   if (norms == nullptr) return Status::kNullPointer;
   Status status = CheckLarsOptions(options);
   if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 0);
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
   const ScaledGradientRule rule = {static_cast<float>(options.grad_scale)};
   MeasureElements(CallOf(rule), {.arrays = arrays, .gradient = gradient, .count = count},
                   {.result = &norms->gradient_squares, .weight = &norms->weight_squares});
@@ -82,6 +82,7 @@ Status LarsAddNorms(const LarsOptions& options, const ConstParameterArrays& arra
 Status LarsApply(const LarsOptions& options, const LarsNorms& norms,
                  const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                  size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   LarsRule rule;
   const Status status = MakeRule(options, norms, &rule);
   if (status != Status::kOk) return status;
@@ -90,6 +91,7 @@ Status LarsApply(const LarsOptions& options, const LarsNorms& norms,
 
 Status LarsStep(const LarsOptions& options, const ConstParameterArrays& old_arrays,
                 const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   LarsNorms norms;
   const Status status = LarsAddNorms(options, old_arrays, gradient, count, &norms);
   if (status != Status::kOk) return status;

@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "kernels/lion/lion_host.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/common/float_environment.h"
 #include "kernels/lion/lion_rule.h"
 #include "kernels/optimizer/elementwise.h"
 #include "kernels/optimizer/hyperparameters.h"
@@ -34,7 +35,7 @@ bool InRange(const LionOptions& o) {
 
 }  // namespace
 
-Status MakeRule(const LionOptions& o, LionRule* rule) {
+HWY_NOINLINE Status MakeRule(const LionOptions& o, LionRule* rule) {
   if (!InRange(o)) return Status::kInvalidParameter;
   const LionRule r = {
       .grad_scale = static_cast<float>(o.grad_scale),
@@ -57,6 +58,7 @@ Status CheckLionOptions(const LionOptions& options) {
 
 Status LionStep(const LionOptions& options, const ConstParameterArrays& old_arrays,
                 const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   LionRule rule;
   const Status status = MakeRule(options, &rule);
   if (status != Status::kOk) return status;

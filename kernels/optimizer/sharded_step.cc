@@ -8,6 +8,7 @@
 #include "kernels/adam/adam.h"
 #include "kernels/came/came_rule.h"
 #include "kernels/common/buffers.h"
+#include "kernels/common/float_environment.h"
 #include "kernels/lamb/lamb_rule.h"
 #include "kernels/lars/lars_rule.h"
 #include "kernels/optimizer/kind_options.h"
@@ -95,7 +96,8 @@ Status ShardedStep::CheckTensor(const TensorOptions& tensor) const {
   return CheckOptimizerOptions(OptionsOf(tensor));
 }
 
-OptimizerOptions ShardedStep::OptionsOf(const TensorOptions& tensor) const {
+__attribute__((noinline)) OptimizerOptions ShardedStep::OptionsOf(
+    const TensorOptions& tensor) const {
   OptimizerOptions options = options_;
   VisitOptions(options, [&](auto& o) {
     o.learning_rate = scalars_.learning_rate * tensor.learning_rate_scale;
@@ -259,6 +261,7 @@ Status ShardedStep::PrepareConfidence(std::span<const Segment> segments, const f
 
 Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment> segments,
                             const float* old_factors, const ReduceSum& reduce, float* new_factors) {
+  const ScopedFloatEnvironment environment;
   ready_ = false;
   if (status_ != Status::kOk) return status_;
   scalars_ = scalars;
@@ -288,6 +291,7 @@ Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment>
 
 Status ShardedStep::Restore(const StepScalars& scalars, std::span<const double> tensor_sums,
                             const float* new_factors) {
+  const ScopedFloatEnvironment environment;
   ready_ = false;
   if (status_ != Status::kOk) return status_;
   if (tensor_sums.size() != tensor_sums_.size()) return Status::kInvalidShape;
@@ -308,6 +312,7 @@ Status ShardedStep::Restore(const StepScalars& scalars, std::span<const double> 
 }
 
 Status ShardedStep::Apply(const Segment& s, const ParameterArrays& new_arrays) const {
+  const ScopedFloatEnvironment environment;
   if (!ready_) return Status::kInvalidParameter;
   if (const Status status = CheckSegment(s); status != Status::kOk) return status;
   if (!Trains(s)) {

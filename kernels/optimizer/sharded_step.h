@@ -32,9 +32,9 @@ namespace geminid::kernels {
 struct TensorOptions {
   // A matrix, row-major; rows = 1 for vectors. Of other tensors the last dimension is the columns.
   FactorShape shape;
-  double learning_rate_scale = 1.0;    // >= 0
-  std::optional<double> weight_decay;  // in place of the optimizer's
-  bool frozen = false;                 // Apply copies; Prepare ignores its segments
+  double learning_rate_scale = 1.0;         // >= 0
+  std::optional<double> weight_decay = {};  // in place of the optimizer's
+  bool frozen = false;                      // Apply copies; Prepare ignores its segments
 };
 
 // The scalars of one step.

@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "kernels/sgd/sgd_host.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/common/float_environment.h"
 #include "kernels/optimizer/elementwise.h"
 #include "kernels/optimizer/hyperparameters.h"
 #include "kernels/optimizer/rule_loop-inl.h"
@@ -37,7 +38,7 @@ bool InRange(const SgdOptions& o) {
 
 }  // namespace
 
-Status MakeCoefficients(const SgdOptions& o, SgdCoefficients* coefficients) {
+HWY_NOINLINE Status MakeCoefficients(const SgdOptions& o, SgdCoefficients* coefficients) {
   if (!InRange(o)) return Status::kInvalidParameter;
   const bool first = o.step == 1;
   const SgdCoefficients k = {
@@ -64,6 +65,7 @@ Status CheckSgdOptions(const SgdOptions& options) {
 
 Status SgdStep(const SgdOptions& options, const ConstParameterArrays& old_arrays,
                const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
+  const ScopedFloatEnvironment environment;
   SgdCoefficients k;
   const Status status = MakeCoefficients(options, &k);
   if (status != Status::kOk) return status;

@@ -253,6 +253,15 @@ Observer::Observer(const Driver& driver, int ordinal)
         }
       })) {
   role_.channel().Receive();
+  // What processes that ended just before held may still be coming back.
+  constexpr int kMostLooks = 60;
+  constexpr double kLookSeconds = 0.05;
+  uint64_t last = FreeBytes();
+  for (int look = 0; look < kMostLooks; ++look) {
+    Pause(kLookSeconds);
+    if (FreeBytes() == last) break;
+    last = FreeBytes();
+  }
 }
 
 uint64_t Observer::FreeBytes() const {

@@ -16,7 +16,12 @@ bool Find(GetProcAddress get, const char* name, Function* function, std::string*
   void* address = nullptr;
   CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
   const CUresult result = get(name, &address, kInterfaceVersion, 0, &status);
-  if (result != CUDA_SUCCESS || status != CU_GET_PROC_ADDRESS_SUCCESS || address == nullptr) {
+  if (result != CUDA_SUCCESS) {
+    *error = "libcuda.so.1 answers error " + std::to_string(static_cast<unsigned>(result)) +
+             " when asked for " + name + "; is it a driver, or the toolkit's stub?";
+    return false;
+  }
+  if (status != CU_GET_PROC_ADDRESS_SUCCESS || address == nullptr) {
     *error = std::string("the CUDA driver lacks ") + name + "; install driver R525 or newer";
     return false;
   }

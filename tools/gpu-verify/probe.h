@@ -33,6 +33,7 @@ struct Effort {
   uint64_t link_bytes = kGib;          // one large copy over the link
   uint64_t pinned_bytes = 4 * kGib;    // G11, G12
   uint64_t dying_bytes = 8 * kGib;     // G13
+  double return_seconds = 15;          // G13: until all memory must be back
   double filled_share = 0.9;           // of the free device memory, G21
   uint64_t matrix = 8192;              // R2
   double stuck_seconds = 0.3;          // how long something must not move to count as stuck

@@ -2,6 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
 
 #include "tools/gpu-verify/driver.h"
 
@@ -131,6 +136,33 @@ TEST(DriverTable, HasNoFunctionBeforeTheDriverIsLoaded) {
 #define GEMINID_EXPECT_EMPTY(member, name, parameters) EXPECT_EQ(driver.member, nullptr) << name;
   GEMINID_DRIVER_FUNCTIONS(GEMINID_EXPECT_EMPTY)
 #undef GEMINID_EXPECT_EMPTY
+}
+
+std::string Text(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Where cuda.h is, a forgotten declaration of our own would not be missed otherwise.
+TEST(OwnDriverTypes, EveryNameThatTheProgramUses_IsDeclared) {
+  const std::filesystem::path folder = GEMINID_SOURCE_DIR "/tools/gpu-verify";
+  const std::string own = Text(folder / "own_driver_types.h");
+  const std::regex name(
+      R"(\b(CU_[A-Z0-9_]+|CUDA_SUCCESS|CUDA_ERROR_[A-Z0-9_]+|CU[a-z]\w+|cuuint\w+)\b)");
+  int names = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() != ".cc" && path.filename() != "driver.h") continue;
+    const std::string text = Text(path);
+    for (std::sregex_iterator match(text.begin(), text.end(), name), end; match != end; ++match) {
+      ++names;
+      EXPECT_TRUE(std::regex_search(own, std::regex("\\b" + match->str() + "\\b")))
+          << match->str() << " in " << path;
+    }
+  }
+  EXPECT_GT(names, 100);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ Effort TinyEffort() {
   effort.link_bytes = 2 * kMib;
   effort.pinned_bytes = 4 * kMib;
   effort.dying_bytes = 4 * kMib;
+  effort.return_seconds = 0.5;
   effort.filled_share = 0.005;
   effort.stuck_seconds = 0.02;
   return effort;
@@ -149,6 +150,14 @@ TEST(RegistrationPieces, BothWays_AreMeasured) {
   const Outcome outcome = RunTiny(ProbeRegistrationPieces);
   EXPECT_GT(Numbers(outcome).at("whole_seconds_per_gib"), 0) << outcome.reason;
   EXPECT_GT(Numbers(outcome).at("pieces_seconds_per_gib"), 0);
+}
+
+// What the host has free depends on everything else on the machine, so the verdict is not checked.
+TEST(RegisteredDeath, EndAndDeviceMemory_AreSeen) {
+  const std::map<std::string, double> numbers = Numbers(RunTiny(ProbeRegisteredDeath));
+  EXPECT_GE(numbers.at("end_of_file_seconds"), 0);
+  EXPECT_GE(numbers.at("end_seconds"), 0);
+  EXPECT_GE(numbers.at("device_back_seconds"), 0);
 }
 
 TEST(Overlap, KernelsAndCopies_AreCounted) {

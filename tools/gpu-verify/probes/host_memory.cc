@@ -270,7 +270,7 @@ Outcome ProbeRegistrationPieces(const Context& context) {
 
 Outcome ProbeRegisteredDeath(const Context& context) {
   constexpr double kMostEndSeconds = 5;
-  constexpr double kMostReturnSeconds = 15;
+  const double most_return_seconds = context.effort.return_seconds;
   const uint64_t bytes = Affordable(context.effort.dying_bytes, kMib);
   const uint64_t slab_bytes = context.effort.slab_bytes;
   const Observer observer(context.driver, context.device);
@@ -297,7 +297,7 @@ Outcome ProbeRegisteredDeath(const Context& context) {
     return end_of_file >= 0 && end >= 0 && host_back >= 0 && device_back >= 0;
   };
   constexpr double kMostLostShare = 0.1;  // of what shall come back; others use memory as well
-  while (!all_back() && Now() < begin + kMostReturnSeconds) {
+  while (!all_back() && Now() < begin + most_return_seconds) {
     const double now = Now() - begin;
     pollfd entry{victim.channel().socket(), POLLIN, 0};
     if (end_of_file < 0 && poll(&entry, 1, 0) == 1) end_of_file = now;
@@ -317,7 +317,7 @@ Outcome ProbeRegisteredDeath(const Context& context) {
                               ", device memory back after " + words(device_back) +
                               ", host memory after " + words(host_back),
                           "more than " + Number(kMostEndSeconds, 0) + " s to the end or " +
-                              Number(kMostReturnSeconds, 0) + " s until all memory is back");
+                              Number(most_return_seconds, 0) + " s until all memory is back");
   outcome.numbers = {{"registered_bytes", static_cast<double>(bytes)},
                      {"end_of_file_seconds", end_of_file},
                      {"end_seconds", end},

@@ -1,0 +1,69 @@
+// The experiment of tools/bench/large_batch, smaller: batches of 64 and 1024.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tools/bench/large_batch_experiment.h"
+
+namespace geminid::bench {
+namespace {
+
+constexpr size_t kSamples = 8192, kEpochs = 30, kSmall = 64, kLarge = 16 * kSmall;
+constexpr double kTolerance = 0.02;
+
+const LargeBatchProblem& Problem() {
+  static const LargeBatchProblem problem(kSamples);
+  return problem;
+}
+
+using MakeRun = LargeBatchRun (*)(size_t, size_t, size_t);
+
+double LastLoss(MakeRun make, size_t batch) {
+  return Train(Problem(), make(batch, kSmall, kEpochs)).last_loss;
+}
+
+// The small batch's rate at the large batch: what the scaling rules are for.
+double LastLossWithoutScaling(MakeRun make) {
+  LargeBatchRun run = make(kSmall, kSmall, kEpochs);
+  run.batch = kLarge;
+  return Train(Problem(), run).last_loss;
+}
+
+TEST(LargeBatch, LambWithRootScaling_LossOfSmallBatch) {
+  const double small = LastLoss(LambRun, kSmall);
+  EXPECT_LT(small, 0.3 * Train(Problem(), LambRun(kSmall, kSmall, 1)).first_loss);
+  EXPECT_LT(LastLoss(LambRun, kLarge), (1 + kTolerance) * small);
+  EXPECT_GT(LastLossWithoutScaling(LambRun), (1 + kTolerance) * small);
+}
+
+TEST(LargeBatch, LarsWithLinearScaling_LossOfSmallBatch) {
+  const double small = LastLoss(LarsRun, kSmall);
+  EXPECT_LT(LastLoss(LarsRun, kLarge), (1 + kTolerance) * small);
+  EXPECT_GT(LastLossWithoutScaling(LarsRun), (1 + kTolerance) * small);
+}
+
+TEST(LargeBatch, Again_SameBits) {
+  const LargeBatchRun run = LambRun(kLarge, kSmall, 3);
+  const LargeBatchResult a = Train(Problem(), run), b = Train(LargeBatchProblem(kSamples), run);
+  ASSERT_EQ(a.curve.size(), 4u);
+  for (size_t i = 0; i < a.curve.size(); ++i) EXPECT_EQ(a.curve[i].loss, b.curve[i].loss);
+}
+
+TEST(LargeBatch, AbsurdRate_Diverges) {
+  LargeBatchRun run = LarsRun(kSmall, kSmall, 2);
+  run.optimizer.lars.learning_rate = 1e30;
+  const LargeBatchResult result = Train(Problem(), run);
+  EXPECT_TRUE(result.curve.empty() || !(result.last_loss < result.first_loss));
+}
+
+TEST(LargeBatch, Picture_HasEveryCurve) {
+  LargeBatchResult result;
+  result.curve = {{0, 2.0}, {1000, 1.0}};
+  const std::string svg = LargeBatchSvg({{"one", result}, {"two", result}}, 0.5);
+  EXPECT_NE(svg.find(">one<"), std::string::npos);
+  EXPECT_NE(svg.find(">two<"), std::string::npos);
+  EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");
+}
+
+}  // namespace
+}  // namespace geminid::bench

@@ -70,6 +70,10 @@ absl::Status EngineImpl::CheckArguments() const {
     return absl::InvalidArgumentError(
         absl::StrCat("accumulate is ", options_.accumulate, "; it must be at least 1"));
   }
+  if (options_.update_threads < 1 || options_.update_threads > kMaxUpdateThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("update_threads is ", options_.update_threads,
+                                                   "; it must be from 1 to ", kMaxUpdateThreads));
+  }
   if (!(options_.clip_norm >= 0)) {
     return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
   }
@@ -153,8 +157,14 @@ absl::Status EngineImpl::Start() {
   };
   mover_ = std::make_unique<Mover>(std::move(context));
 
+  std::unique_ptr<kernels::ThreadPool> pool;
+  if (kernels::ThreadPool::Create({.threads = static_cast<size_t>(options_.update_threads)},
+                                  &pool) != kernels::Status::kOk) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the system gives no ", options_.update_threads, " threads; use fewer update_threads"));
+  }
   updater_ =
-      std::make_unique<Updater>(layout_, *optimizer_, store_.get(),
+      std::make_unique<Updater>(layout_, *optimizer_, store_.get(), std::move(pool),
                                 [this](const absl::Status& status) { mover_->Notify(status); });
   return absl::OkStatus();
 }

@@ -108,6 +108,7 @@ class EngineImpl final : public Engine {
 
   // engine_step.cc: the end of micro-batches and steps
   absl::Status EndMicroBatch();
+  absl::StatusOr<bool> AgreeOnResampling();
   absl::Status ReduceUnusedParameters();
   absl::StatusOr<double> GlobalGradientNorm();
   absl::Status PrepareUpdate(const StepInput& input, const StepResult& result);

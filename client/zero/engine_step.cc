@@ -53,12 +53,23 @@ absl::Status EngineImpl::EndMicroBatch() {
     sampling_ = false;
     return MakePlanFromSample();
   }
-  if (!std::exchange(resample_, false)) return absl::OkStatus();
+  absl::StatusOr<bool> resample = AgreeOnResampling();
+  if (!resample.ok()) return resample.status();
+  if (!*resample) return absl::OkStatus();
   following_plan_ = false;
   plan_.reset();
   if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
   DropIdleChunks();
   return absl::OkStatus();
+}
+
+// One rank's need is every rank's: all follow the plan, or none does.
+absl::StatusOr<bool> EngineImpl::AgreeOnResampling() {
+  std::vector<int64_t> needed = {std::exchange(resample_, false) ? 1 : 0};
+  absl::Status status =
+      control_communicator_->AllReduce(needed, needed, collectives::ReduceOp::kMax);
+  if (!status.ok()) return status;
+  return needed[0] != 0;
 }
 
 // A trained parameter that no operator gave a gradient has a gradient of zeros: all ranks reduce

@@ -1,6 +1,7 @@
 #include "client/zero/granule_optimizer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -12,6 +13,9 @@ namespace geminid::zero {
 namespace {
 
 static_assert(kMaxStateArrays == kernels::kMaxStateArrays);
+
+// What threads take in turn: large beside the cost of a call, small beside a granule.
+constexpr size_t kPieceElements = 16384;
 
 // What a step finds of each tensor; kernels/optimizer/sharded_step.h.
 constexpr size_t kSumsPerTensor = 2;
@@ -161,14 +165,34 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& scalars, cons
   return absl::OkStatus();
 }
 
-absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store) const {
-  const StateStore::View spare = store.Spare(granule);
-  for (const Run& run : runs_[granule]) {
-    const kernels::Status status = step_.Apply(SegmentOf(run, granule, store),
-                                               ArraysOf(spare, data_type_, run.granule_offset));
-    if (status != kernels::Status::kOk) return FromKernel(status);
+kernels::Status GranuleOptimizer::Apply(const Run& run, uint32_t granule,
+                                        const StateStore& store) const {
+  return step_.Apply(SegmentOf(run, granule, store),
+                     ArraysOf(store.Spare(granule), data_type_, run.granule_offset));
+}
+
+absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
+                                      kernels::ThreadPool* pool) const {
+  std::atomic<kernels::Status> status = kernels::Status::kOk;
+  const auto update = [&](uint64_t begin, uint64_t end) {
+    for (const Run& run : runs_[granule]) {
+      Run part = run;
+      part.granule_offset = std::max(begin, run.granule_offset);
+      const uint64_t part_end = std::min(end, run.granule_offset + run.elements);
+      if (part.granule_offset >= part_end) continue;
+      part.tensor_offset += part.granule_offset - run.granule_offset;
+      part.elements = part_end - part.granule_offset;
+      const kernels::Status done = Apply(part, granule, store);
+      if (done != kernels::Status::kOk) status.store(done);
+    }
+  };
+  if (pool->threads() == 1) {
+    update(0, layout_.granule_elements);
+  } else {
+    pool->Run(layout_.granule_elements, kPieceElements,
+              [&](const kernels::Granule& piece) { update(piece.begin, piece.end); });
   }
-  return absl::OkStatus();
+  return FromKernel(status.load());
 }
 
 }  // namespace geminid::zero

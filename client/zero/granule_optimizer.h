@@ -12,6 +12,7 @@
 #include "collectives/communicator.h"
 #include "geminid/zero.h"
 #include "kernels/optimizer/sharded_step.h"
+#include "kernels/parallel/thread_pool.h"
 
 namespace geminid::zero {
 
@@ -32,8 +33,9 @@ class GranuleOptimizer {
   absl::Status Prepare(const kernels::StepScalars& scalars, const StateStore& store,
                        collectives::Communicator* communicator);
 
-  // Writes the granule's next version to its spare. Thread-safe for different granules.
-  absl::Status Update(uint32_t granule, const StateStore& store) const;
+  // Writes the granule's next version to its spare, on the pool's threads if there are several. The
+  // bits do not depend on how many.
+  absl::Status Update(uint32_t granule, const StateStore& store, kernels::ThreadPool* pool) const;
 
  private:
   // Consecutive elements of a granule that belong to one tensor, or to none.
@@ -46,6 +48,7 @@ class GranuleOptimizer {
 
   void MakeRuns(const std::vector<Parameter>& parameters, int rank);
   kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
+  kernels::Status Apply(const Run& run, uint32_t granule, const StateStore& store) const;
   std::vector<kernels::Segment> AllSegments(const StateStore& store) const;
 
   const Layout& layout_;

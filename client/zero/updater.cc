@@ -4,10 +4,12 @@
 
 namespace geminid::zero {
 Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
+                 std::unique_ptr<kernels::ThreadPool> pool,
                  std::function<void(absl::Status)> on_chunk_updated)
     : layout_(layout),
       optimizer_(optimizer),
       store_(store),
+      pool_(std::move(pool)),
       on_chunk_updated_(std::move(on_chunk_updated)),
       current_(layout.chunks.size(), true) {
   thread_ = std::thread([this] { Loop(); });
@@ -68,7 +70,8 @@ absl::Status Updater::UpdateChunk(uint32_t chunk, uint64_t epoch) {
   const ChunkShape& shape = layout_.chunks[chunk];
   for (uint32_t g = 0; g < shape.granules; ++g) {
     const uint32_t granule = shape.first_granule + g;
-    if (absl::Status status = optimizer_.Update(granule, *store_); !status.ok()) return status;
+    absl::Status status = optimizer_.Update(granule, *store_, pool_.get());
+    if (!status.ok()) return status;
     store_->Flip(granule, epoch);
   }
   return absl::OkStatus();

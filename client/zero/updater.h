@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -22,6 +23,7 @@ class Updater {
   // `on_chunk_updated` is called on the updater's thread after a chunk's last granule, and once
   // with an error if a step fails. The rest outlives it.
   Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
+          std::unique_ptr<kernels::ThreadPool> pool,
           std::function<void(absl::Status)> on_chunk_updated);
   ~Updater();  // finishes the step in progress
   Updater(const Updater&) = delete;
@@ -44,6 +46,7 @@ class Updater {
   const Layout& layout_;
   const GranuleOptimizer& optimizer_;
   StateStore* const store_;
+  const std::unique_ptr<kernels::ThreadPool> pool_;
   const std::function<void(absl::Status)> on_chunk_updated_;
 
   mutable std::mutex mutex_;

@@ -28,7 +28,8 @@ struct Flags {
   std::string decoupled, bias_correction, grad_averaging, always_adapt, max_grad_norm;
   std::string rate_decay, clip_threshold, decay_exponent;
   std::string relative_step, warmup_init, scale_parameter;
-  std::string timeout = "60", socket, job = "geminid-train", report, progress = "auto";
+  std::string update_threads = "1", timeout = "60", socket, job = "geminid-train", report,
+              progress = "auto";
   bool quiet = false;
 };
 

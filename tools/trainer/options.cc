@@ -67,6 +67,7 @@ constexpr FlagSpec kMemoryFlags[] = {
      "Speed of the simulated link, such as 10GB/s, or unlimited"},
 };
 constexpr FlagSpec kRunFlags[] = {
+    {"--update-threads", &Flags::update_threads, "N", "Of each rank, for the optimizer's update"},
     {"--ranks", &Flags::ranks, "N", "Processes to train with; this program starts them"},
     {"--timeout", &Flags::timeout, "SECONDS", "How long to wait for another rank"},
     {"--socket", &Flags::socket, "PATH",
@@ -153,6 +154,10 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
                            ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
   options->zero.accumulate = static_cast<int>(accumulate);
+  GEMINID_ASSIGN_OR_RETURN(
+      const uint64_t threads,
+      ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
+  options->zero.update_threads = static_cast<int>(threads);
   GEMINID_ASSIGN_OR_RETURN(
       options->zero.data_type,
       ParseWord("--dtype", flags.dtype,

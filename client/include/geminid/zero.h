@@ -88,6 +88,8 @@ struct Parameter {
       1;  // operators that add to its gradient in one backward (2 for a tied weight)
 };
 
+inline constexpr int kMaxUpdateThreads = 1024;
+
 struct Options {
   DataType data_type = DataType::kBFloat16;
   Placement placement = Placement::kAuto;
@@ -101,6 +103,7 @@ struct Options {
   double state_share = 0;
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   int max_lookahead_moments = 8;
+  int update_threads = 1;  // that the update runs on; changes no bit
 };
 
 // The parameters of one operator, on the device while this lives. Move-only. Pointers are to whole

@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kTightArena = 320 << 10;
-constexpr uint64_t kAmpleArena = 32 << 20;
+constexpr uint64_t kAmpleArena = 8 << 20;
 
 class EngineTest : public ::testing::Test {
  protected:
@@ -186,6 +186,19 @@ TEST_F(EngineTest, MoreActivationsThanSampled_PlansAgainAndNeverFails) {
   EXPECT_EQ(result.statistics[0].plans_made, 2u);
 }
 
+TEST_F(EngineTest, MoreActivationsOnOneRank_MakeAllPlanAgain) {
+  run_.world_size = 3;
+  run_.steps = 6;
+  run_.arena_bytes = 1 << 20;
+  run_.options.state_placement = StatePlacement::kHost;
+  run_.activation_bytes_at = [](int rank, int step, uint64_t bytes) {
+    return rank == 1 && step >= 3 ? 6 * bytes : bytes;
+  };
+  const SyntheticResult result = MustTrain();
+  ExpectSameBits(result.weights, TrainDensely(run_));
+  for (const Statistics& statistics : result.statistics) EXPECT_EQ(statistics.plans_made, 2u);
+}
+
 TEST_F(EngineTest, OperatorsInAnotherOrder_AreFollowedAndPlannedAgain) {
   run_.world_size = 2;
   run_.steps = 6;
@@ -287,6 +300,21 @@ TEST_F(EngineTest, EveryOptimizer_GivesTheSameBitsForEveryPlacementAndRun) {
       ExpectSameBits(weights, first);
     }
   }
+}
+
+TEST_F(EngineTest, MoreUpdateThreads_ChangeNoBit) {
+  run_.options.chunk_elements = 1 << 19;  // 16 granules of two pieces each
+  run_.arena_bytes = kAmpleArena;
+  for (const Optimizer& optimizer : {Optimizer(AdamWOptions{}), Optimizer(CameOptions{})}) {
+    run_.options.optimizer = optimizer;
+    run_.options.update_threads = 1;
+    const std::vector<std::vector<float>> one = MustTrain().weights;
+    run_.options.update_threads = 3;
+    ExpectSameBits(MustTrain().weights, one);
+  }
+  run_.options.update_threads = 0;
+  SyntheticResult none;
+  EXPECT_TRUE(absl::IsInvalidArgument(TrainStatuses(run_, &none)[0]));
 }
 
 TEST_F(EngineTest, EveryOptimizer_TakesOnlyTheMemoryOfItsState) {

@@ -202,6 +202,7 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
             "--beta1 is for --optimizer adamw, adam, lamb"},
            {{"--optimizer", "sgd", "--nesterov", "yes"}, "--nesterov is 'yes'; it must be one of"},
            {{"--optimizer", "lion", "--beta1", "1"}, "lion"},
+           {{"--update-threads", "0"}, "--update-threads is '0'"},
            {{"--weight-decay", "-1"}, "--weight-decay is '-1'"},
            {{"--optimizer-state", "gpu"}, "--optimizer-state is 'gpu'; it must be auto, host"},
            {{"--optimizer-state", "1.5"}, "--optimizer-state is '1.5'"},

@@ -75,20 +75,21 @@ HWY_INLINE hn::Vec<D> Convert(D d, const Half* input, float* output, bool stream
 }
 
 // Adds the squares of Lanes(d) values to as many float64 lanes, which are in two vectors (in one
-// where vectors have one lane). Squares are exact in float64.
+// where vectors have one lane). Squares are exact in float64, so fused or not the bits are the
+// same.
 template <class D, class VD>
 HWY_INLINE void AddLanes(D /* tag */, hn::Vec<D> v, VD* sums) {
 #if HWY_TARGET == HWY_SCALAR
   const hn::Rebind<double, D> dd;
   const auto x = hn::PromoteTo(dd, v);
-  sums[0] = hn::Add(sums[0], hn::Mul(x, x));
+  sums[0] = hn::MulAdd(x, x, sums[0]);
 #else
   const hn::Repartition<double, D> dd;
   const hn::Half<D> dh;
   const auto x0 = hn::PromoteTo(dd, hn::LowerHalf(dh, v));
   const auto x1 = hn::PromoteTo(dd, hn::UpperHalf(dh, v));
-  sums[0] = hn::Add(sums[0], hn::Mul(x0, x0));
-  sums[1] = hn::Add(sums[1], hn::Mul(x1, x1));
+  sums[0] = hn::MulAdd(x0, x0, sums[0]);
+  sums[1] = hn::MulAdd(x1, x1, sums[1]);
 #endif
 }
 

@@ -17,12 +17,12 @@ namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Lanes(d) squares in float64, where they are exact.
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> Squares(D d, const T* values) {
+// sum + Lanes(d) squares. A square is exact in float64, so fused or not the bits are the same.
+template <class D, typename T, class V = hn::Vec<D>>
+HWY_INLINE V AddLanes(D d, V sum, const T* values) {
   const hn::Rebind<float, D> df;
-  const auto x = hn::PromoteTo(d, LoadFloats(df, values));
-  return hn::Mul(x, x);
+  const V x = hn::PromoteTo(d, LoadFloats(df, values));
+  return hn::MulAdd(x, x, sum);
 }
 
 // Adds `rows` x kNormLanes squares to lanes[kNormLanes]. Two accumulators, which hold all lanes of
@@ -37,8 +37,8 @@ HWY_INLINE void AddRows(const T* values, size_t rows, double* lanes) {
     auto sum1 = hn::LoadU(d, lanes + first + n);
     const T* row = values + first;
     for (size_t r = 0; r < rows; ++r, row += kNormLanes) {
-      sum0 = hn::Add(sum0, Squares(d, row));
-      sum1 = hn::Add(sum1, Squares(d, row + n));
+      sum0 = AddLanes(d, sum0, row);
+      sum1 = AddLanes(d, sum1, row + n);
     }
     hn::StoreU(sum0, d, lanes + first);
     hn::StoreU(sum1, d, lanes + first + n);

@@ -23,7 +23,6 @@ namespace geminid::gpu_verify {
 #define GEMINID_DRIVER_FUNCTIONS(X)                                                              \
   X(init, "cuInit", (unsigned))                                                                  \
   X(driver_get_version, "cuDriverGetVersion", (int*))                                            \
-  X(device_get_count, "cuDeviceGetCount", (int*))                                                \
   X(device_get, "cuDeviceGet", (CUdevice*, int))                                                 \
   X(device_get_name, "cuDeviceGetName", (char*, int, CUdevice))                                  \
   X(device_total_mem, "cuDeviceTotalMem", (size_t*, CUdevice))                                   \

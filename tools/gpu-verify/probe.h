@@ -29,6 +29,7 @@ struct Effort {
   int dma_queue = 192;                 // copies queued: a quarter of a second on a 50 GB/s link
   int lanes = 4;                       // processes started and killed together
   uint64_t words = 1'000'000;          // G16
+  int calls = 1000;                    // G18
   double window_seconds = 1;           // of a measurement of rates
   uint64_t link_bytes = kGib;          // one large copy over the link
   uint64_t pinned_bytes = 4 * kGib;    // G11, G12

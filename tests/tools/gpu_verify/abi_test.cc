@@ -31,7 +31,6 @@ namespace {
   static_assert(std::is_same_v<decltype(Driver::member), decltype(&function)>, #member)
 SAME_TYPE(init, cuInit);
 SAME_TYPE(driver_get_version, cuDriverGetVersion);
-SAME_TYPE(device_get_count, cuDeviceGetCount);
 SAME_TYPE(device_get, cuDeviceGet);
 SAME_TYPE(device_get_name, cuDeviceGetName);
 SAME_TYPE(device_total_mem, cuDeviceTotalMem);

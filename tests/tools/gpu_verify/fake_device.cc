@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace geminid::gpu_verify {
 namespace {
@@ -125,6 +127,18 @@ bool FakeDevice::IsAlive(int fd) {
   const Memory& memory = shared->memory[number];
   if (shared->faults.memory_dies_with_exporter && !Lives(memory.owner)) return false;
   return !shared->faults.memory_dies_with_last_process || memory.epoch == shared->epoch;
+}
+
+void FakeDevice::CopyBeyondDeath(void* to, const void* from, uint64_t bytes) {
+  constexpr int kRounds = 200;
+  static bool started = false;
+  if (std::exchange(started, true) || fork() != 0) return;
+  for (int i = 0; i < kRounds; ++i) {
+    std::memcpy(to, from, bytes);
+    const timespec millisecond{0, 1'000'000};
+    nanosleep(&millisecond, nullptr);
+  }
+  _exit(0);
 }
 
 uint64_t FakeDevice::UsedBytes() {

@@ -22,8 +22,11 @@ class FakeDevice {
 
   // A new memfd of so many bytes.
   static int Allocate(uint64_t bytes);
-  // The number of the memory behind a descriptor, or -1. Checks the faults that lose memory.
+  // Whether the memory behind a descriptor is there; the faults that lose memory say no.
   static bool IsAlive(int fd);
+  // The engine of a device whose copies survive their process: a process that writes for a while.
+  // Once per process.
+  static void CopyBeyondDeath(void* to, const void* from, uint64_t bytes);
   // Of all processes' memory and contexts.
   static uint64_t UsedBytes();
 };

@@ -50,6 +50,11 @@ FakeStream* Get(CUstream stream) {
   return stream == nullptr ? &default_stream : reinterpret_cast<FakeStream*>(stream);
 }
 
+void TakeTime(long milliseconds) {
+  const timespec time{0, milliseconds * 1'000'000};
+  if (FakeDevice::faults().slow_calls) nanosleep(&time, nullptr);
+}
+
 void LetGo(FakeStream* stream) {
   if (stream->held_back) std::exchange(stream->held_back, nullptr)();
 }
@@ -73,10 +78,6 @@ CUresult Enqueue(CUstream stream, std::function<bool()> operation) {
 CUresult init(unsigned) { return FakeDevice::Enter() ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE; }
 CUresult driver_get_version(int* version) {
   *version = 12040;
-  return CUDA_SUCCESS;
-}
-CUresult device_get_count(int* count) {
-  *count = 1;
   return CUDA_SUCCESS;
 }
 CUresult device_get(CUdevice* device, int ordinal) {
@@ -143,29 +144,21 @@ CUresult mem_free_host(void* data) {
   delete[] static_cast<char*>(data);
   return CUDA_SUCCESS;
 }
-CUresult mem_host_register(void*, size_t, unsigned) { return CUDA_SUCCESS; }
+CUresult mem_host_register(void*, size_t, unsigned) {
+  TakeTime(5);
+  return CUDA_SUCCESS;
+}
 CUresult mem_host_unregister(void*) { return CUDA_SUCCESS; }
 CUresult mem_host_get_device_pointer(CUdeviceptr* address, void* data, unsigned) {
   *address = Address(data);
   return CUDA_SUCCESS;
 }
 
-// The engine of a device whose copies survive their process: a process that writes for a while.
-void CopyBeyondDeath(void* to, CUdeviceptr from, size_t bytes) {
-  constexpr int kRounds = 200;
-  static bool started = false;
-  if (std::exchange(started, true) || fork() != 0) return;
-  for (int i = 0; i < kRounds; ++i) {
-    std::memcpy(to, Pointer(from), bytes);
-    const timespec millisecond{0, 1'000'000};
-    nanosleep(&millisecond, nullptr);
-  }
-  _exit(0);
-}
-
 CUresult memcpy_dtoh_async(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   const auto copy = [=] { std::memcpy(to, Pointer(from), bytes); };
-  if (FakeDevice::faults().copies_after_death) CopyBeyondDeath(to, from, bytes);
+  TakeTime(5);
+  if (FakeDevice::faults().copies_after_death)
+    FakeDevice::CopyBeyondDeath(to, Pointer(from), bytes);
   if (!FakeDevice::faults().word_before_data) {
     return Enqueue(stream, [copy] {
       copy();
@@ -182,6 +175,7 @@ CUresult memcpy_dtoh_async(void* to, CUdeviceptr from, size_t bytes, CUstream st
   return CUDA_SUCCESS;
 }
 CUresult memcpy_htod_async(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  TakeTime(5);
   return Enqueue(stream, [=] {
     std::memcpy(Pointer(to), from, bytes);
     return true;
@@ -227,6 +221,7 @@ CUresult stream_synchronize(CUstream stream) {
   return result;
 }
 CUresult stream_write_value64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned) {
+  TakeTime(5);
   return Enqueue(stream, [=] {
     std::atomic_ref(*reinterpret_cast<uint64_t*>(Pointer(address))).store(value);
     return true;
@@ -262,6 +257,7 @@ CUresult mem_get_allocation_granularity(size_t* bytes, const CUmemAllocationProp
 }
 CUresult mem_create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
                     unsigned long long) {
+  TakeTime(120);
   const std::lock_guard lock(mutex);
   if (FakeDevice::faults().create_needs_context && !FakeDevice::HasContext()) {
     return CUDA_ERROR_INVALID_CONTEXT;

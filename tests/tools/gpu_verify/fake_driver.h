@@ -25,6 +25,7 @@ struct Faults {
   bool waits_pass = false;
   bool context_is_huge = false;
   bool init_takes_memory = false;
+  bool slow_calls = false;  // copies, words, registering and creating take their time
 };
 
 // The table; valid until the next call. Processes forked later use it with these faults. Each call

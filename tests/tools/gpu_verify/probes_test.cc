@@ -26,6 +26,7 @@ Effort TinyEffort() {
   effort.dma_queue = 100'000;  // more than is copied before the kill
   effort.lanes = 2;
   effort.words = 2000;
+  effort.calls = 50;
   effort.window_seconds = 0.05;
   effort.link_bytes = 2 * kMib;
   effort.pinned_bytes = 4 * kMib;
@@ -111,6 +112,10 @@ TEST(SlabLatency, EverySizeAndStep_IsMeasured) {
   EXPECT_GT(Numbers(outcome).at("access_seconds_4_mib"), 0);
 }
 
+TEST(SlabLatency, SlowCreation_Fails) {
+  EXPECT_FAIL(RunTiny(ProbeSlabLatency, {.slow_calls = true}));
+}
+
 TEST(Sharing, ReadOnlyIsKept_Passes) {
   const Outcome outcome = RunTiny(ProbeSharing);
   EXPECT_PASS(outcome);
@@ -146,6 +151,18 @@ TEST(Registration, EveryFigure_IsMeasured) {
   EXPECT_GT(Numbers(outcome).at("4 KiB_stall_seconds"), 0);
 }
 
+TEST(Registration, SlowRegistering_Fails) {
+  const Outcome outcome = RunTiny(ProbeRegistration, {.slow_calls = true});
+  EXPECT_FAIL(outcome);
+  EXPECT_THAT(outcome.reason, HasSubstr("s/GiB"));
+}
+
+TEST(RegistrationPieces, CostPerCall_Fails) {
+  const Outcome outcome = RunTiny(ProbeRegistrationPieces, {.slow_calls = true});
+  EXPECT_FAIL(outcome);
+  EXPECT_THAT(outcome.reason, HasSubstr("pieces cost more"));
+}
+
 TEST(RegistrationPieces, BothWays_AreMeasured) {
   const Outcome outcome = RunTiny(ProbeRegistrationPieces);
   EXPECT_GT(Numbers(outcome).at("whole_seconds_per_gib"), 0) << outcome.reason;
@@ -178,6 +195,12 @@ TEST(Pieces, EachSizeInEachDirection_IsMeasured) {
   }
 }
 
+TEST(Pieces, CostPerPiece_Fails) {
+  const Outcome outcome = RunTiny(ProbePieces, {.slow_calls = true});
+  EXPECT_FAIL(outcome);
+  EXPECT_THAT(outcome.reason, HasSubstr("a chunk of 1 MiB"));
+}
+
 TEST(CompletionWords, AfterTheData_Pass) {
   const Outcome outcome = RunTiny(ProbeCompletionWords);
   EXPECT_PASS(outcome);
@@ -201,6 +224,10 @@ TEST(HostFunction, BothCosts_AreMeasured) {
   const Outcome outcome = RunTiny(ProbeHostFunction);
   EXPECT_GT(Numbers(outcome).at("host_function_seconds"), 0) << outcome.reason;
   EXPECT_GT(Numbers(outcome).at("word_seconds"), 0);
+}
+
+TEST(HostFunction, SlowWords_Fail) {
+  EXPECT_FAIL(RunTiny(ProbeHostFunction, {.slow_calls = true}));
 }
 
 TEST(ContextSize, OrdinaryContext_Passes) {
@@ -255,6 +282,12 @@ TEST(Link, Rates_AreMeasured) {
   const Outcome outcome = RunTiny(ProbeLink);
   EXPECT_GT(Numbers(outcome).at("up_bytes_per_second"), 0);
   EXPECT_GT(Numbers(outcome).at("both_bytes_per_second"), 0);
+}
+
+TEST(Link, DirectionsThatWaitForEachOther_Fail) {
+  const Outcome outcome = RunTiny(ProbeLink, {.slow_calls = true});
+  EXPECT_FAIL(outcome);
+  EXPECT_THAT(outcome.reason, HasSubstr("less than 75 %"));
 }
 
 }  // namespace

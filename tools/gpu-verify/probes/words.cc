@@ -228,7 +228,7 @@ Outcome ProbeDeadWriter(const Context& context) {
 }
 
 Outcome ProbeHostFunction(const Context& context) {
-  constexpr int kCalls = 1000;
+  const int calls = context.effort.calls;
   Gpu gpu(context.driver, context.device);
   gpu.MakeContext();
   HostPool pool(4096);
@@ -251,15 +251,16 @@ Outcome ProbeHostFunction(const Context& context) {
     enqueue(0);
     stream.Synchronize();
     const double begin = Now();
-    for (int call = 0; call < kCalls; ++call) {
+    for (int call = 0; call < calls; ++call) {
       enqueue(call);
       stream.Synchronize();
     }
-    return (Now() - begin) / kCalls;
+    return (Now() - begin) / calls;
   };
   const double host_seconds = seconds_per_call(host_function);
   const double word_seconds = seconds_per_call(write_word);
-  if (count != kCalls + 1 || Load(word) != kCalls) throw ProbeError("calls were lost");
+  if (count != static_cast<uint64_t>(calls) + 1 || Load(word) != static_cast<uint64_t>(calls))
+    throw ProbeError("calls were lost");
   Outcome outcome = Judge(word_seconds <= host_seconds,
                           "enqueued and awaited: host function " + Seconds(host_seconds) +
                               ", completion word " + Seconds(word_seconds),

@@ -9,6 +9,7 @@
 #include "client/zero/optimizer_options.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
+#include "kernels/adamw/adamw.h"
 #include "kernels/common/bfloat16.h"
 #include "kernels/optimizer/sharded_step.h"
 #include "kernels/split_master/split_master.h"
@@ -231,9 +232,28 @@ struct DenseState {
   std::vector<float> factors;
 };
 
+// AdamW by its own kernel.
+void UpdateByAdamW(const AdamWOptions& adamw, const Parameter& parameter, int updates,
+                   const std::vector<float>& gradient, DenseState* state) {
+  kernels::AdamWOptions options;
+  options.learning_rate = kLearningRate * parameter.learning_rate_scale;
+  options.beta1 = adamw.beta1;
+  options.beta2 = adamw.beta2;
+  options.epsilon = adamw.epsilon;
+  options.weight_decay = parameter.decay ? parameter.weight_decay.value_or(adamw.weight_decay) : 0;
+  options.step = static_cast<uint64_t>(updates) + 1;
+  const kernels::Status status = kernels::AdamWMasterInPlace(
+      options, {state->master.data(), state->arrays[0].data(), state->arrays[1].data()},
+      gradient.data(), gradient.size());
+  if (status != kernels::Status::kOk) std::abort();
+}
+
 // A whole tensor as one segment of one rank.
 void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int updates,
                    const std::vector<float>& gradient, DenseState* state) {
+  if (const auto* adamw = std::get_if<AdamWOptions>(&run.options.optimizer)) {
+    return UpdateByAdamW(*adamw, parameter, updates, gradient, state);
+  }
   kernels::TensorOptions tensor;
   tensor.shape.cols = static_cast<uint64_t>(parameter.shape.back());
   tensor.shape.rows = gradient.size() / tensor.shape.cols;

@@ -25,6 +25,8 @@
 namespace geminid::kernels {
 
 inline constexpr size_t kSumBlock = 1024;
+// How far ahead of their use lines are asked for: hardware prefetchers stop at the ends of pages.
+inline constexpr size_t kPrefetchElements = 256;
 
 // One block: fp32 everywhere. The three kinds of output may be their inputs.
 struct RuleBlock {

@@ -30,8 +30,8 @@ GEMINID_DEFINE_RULE_CALL(ScaledGradientRule)
 namespace {
 
 constexpr size_t kLineBytes = 64;
-// Of fp32: two kinds of buffer leave most of a first-level cache of 32 KiB to the state.
-constexpr size_t kBlock = kSumBlock;
+// Small enough that the next block's lines, asked for while this one is computed, are still there.
+constexpr size_t kBlock = kPrefetchElements;
 static_assert(kBlock * sizeof(uint16_t) % kLineBytes == 0);  // blocks keep the alignment
 
 bool OnLine(const void* p) { return reinterpret_cast<uintptr_t>(p) % kLineBytes == 0; }
@@ -122,14 +122,14 @@ void UpdateElements(const RuleCall& call, const ReadPass& pass, const ParameterA
 }
 
 void MeasureElements(const RuleCall& call, const ReadPass& pass, const SquareTotals& totals) {
-  alignas(kLineBytes) float gradient_space[kBlock];
-  alignas(kLineBytes) float weight_space[kBlock] = {};
-  alignas(kLineBytes) float result[kBlock];
+  alignas(kLineBytes) float gradient_space[kSumBlock];
+  alignas(kLineBytes) float weight_space[kSumBlock] = {};
+  alignas(kLineBytes) float result[kSumBlock];
   const bool weights = pass.arrays.master != nullptr || pass.arrays.bfloat16 != nullptr;
-  for (size_t begin = 0; begin < pass.count; begin += kBlock) {
+  for (size_t begin = 0; begin < pass.count; begin += kSumBlock) {
     const ReadPass rest = pass.From(begin);
     RuleBlock block = {};
-    block.count = std::min(kBlock, rest.count);
+    block.count = std::min(kSumBlock, rest.count);
     block.gradient = StageGradient(rest.gradient, block.count, gradient_space);
     block.weight = weights ? StageWeights(rest.arrays, block.count, weight_space) : weight_space;
     block.new_weight = result;

@@ -78,6 +78,7 @@ __attribute__((flatten)) void UpdateBlock(const Rule& given_rule, const RuleBloc
   const RuleBlock b = given_block;
   size_t i = 0;
   for (; i + hn::Lanes(d) <= b.count; i += hn::Lanes(d)) {
+    for (int s = 0; s < Rule::kStates; ++s) hwy::Prefetch(b.state[s] + i + kPrefetchElements);
     Element<FloatLanes> e;
     e.gradient = {hn::LoadU(d, b.gradient + i)};
     e.weight = {hn::LoadU(d, b.weight + i)};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "kernels/adafactor/adafactor_rule.h"
@@ -118,7 +119,9 @@ Status ShardedStep::CheckSegment(const Segment& segment) const {
   if (segment.tensor >= tensors_.size()) return Status::kInvalidShape;
   const uint64_t elements = tensors_[segment.tensor].shape.Elements();
   const bool inside = segment.offset <= elements && segment.count <= elements - segment.offset;
-  return inside ? Status::kOk : Status::kInvalidShape;
+  if (!inside) return Status::kInvalidShape;
+  if (!Trains(segment)) return Status::kOk;
+  return CheckReadArrays(segment.arrays, segment.gradient, segment.count, StateArrays(options_));
 }
 
 // What Apply would say of every tensor: it must not fail once a step is committed.
@@ -151,11 +154,17 @@ Status ShardedStep::SumOverRanks(std::span<const Segment> segments, bool factors
                                  const ReduceSum& reduce, Add add) {
   const std::span<double> sums(sums_.data(), factors ? sums_.size() : tensor_sums_.size());
   std::fill(sums.begin(), sums.end(), 0.0);
+  Status status = Status::kOk;
   for (const Segment& segment : segments) {
-    if (!Trains(segment)) continue;
-    if (const Status status = add(segment); status != Status::kOk) return status;
+    if (status == Status::kOk) status = CheckSegment(segment);
+    if (status == Status::kOk && Trains(segment)) status = add(segment);
   }
-  if (!reduce || !reduce(sums)) return Status::kCallbackFailed;
+  // The other ranks wait for this one's sums: they must fail with it.
+  if (status != Status::kOk) {
+    std::fill(sums.begin(), sums.end(), std::numeric_limits<double>::quiet_NaN());
+  }
+  if (!reduce || !reduce(sums)) return status != Status::kOk ? status : Status::kCallbackFailed;
+  if (status != Status::kOk) return status;
   return AllFinite(sums) ? Status::kOk : Status::kInvalidParameter;
 }
 
@@ -267,9 +276,6 @@ Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment>
   scalars_ = scalars;
   std::fill(tensor_sums_.begin(), tensor_sums_.end(), 0.0);
   Status status = CheckRules();
-  for (const Segment& segment : segments) {
-    if (status == Status::kOk) status = CheckSegment(segment);
-  }
   if (status == Status::kOk) {
     status = CheckBuffer(Buffer::Of(old_factors, factor_total_));
   }
@@ -284,6 +290,9 @@ Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment>
       status = PrepareFactored(segments, old_factors, reduce, new_factors);
     }
     if (status == Status::kOk) status = CheckRules();
+  }
+  for (const Segment& segment : segments) {
+    if (status == Status::kOk) status = CheckSegment(segment);
   }
   ready_ = status == Status::kOk;
   return status;

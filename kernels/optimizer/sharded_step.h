@@ -74,6 +74,7 @@ class ShardedStep {
 
   // `old_factors` and `new_factors` may be the same array: then a failed Prepare may leave it
   // changed. Elementwise optimizers may be given no segments. kCallbackFailed if `reduce` failed.
+  // A rank whose segments are bad still reduces, so that the others fail with it and none hangs.
   Status Prepare(const StepScalars& scalars, std::span<const Segment> segments,
                  const float* old_factors, const ReduceSum& reduce, float* new_factors);
 

@@ -13,6 +13,7 @@
 #include "kernels/common/half_lanes-inl.h"
 #include "kernels/common/lanes-inl.h"
 #include "kernels/norm/norm.h"
+#include "kernels/optimizer/elementwise.h"
 #include "kernels/split_master/split_master.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,8 +25,10 @@ template <typename T>
 HWY_INLINE void Widen(const T* from, size_t count, float* to) {
   const hn::ScalableTag<float> d;
   size_t i = 0;
-  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d))
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    hwy::Prefetch(from + i + kPrefetchElements);
     hn::StoreU(LoadFloats(d, from + i), d, to + i);
+  }
   const hn::CappedTag<float, 1> d1;
   for (; i < count; ++i) hn::StoreU(LoadFloats(d1, from + i), d1, to + i);
 }
@@ -36,6 +39,8 @@ void Join(const BFloat16* weight, const int16_t* remainder, size_t count, float*
   const hn::ScalableTag<float> d;
   size_t i = 0;
   for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    hwy::Prefetch(weight + i + kPrefetchElements);
+    hwy::Prefetch(remainder + i + kPrefetchElements);
     hn::StoreU(LoadMaster(d, weight + i, remainder + i), d, to + i);
   }
   const hn::CappedTag<float, 1> d1;
@@ -167,10 +172,17 @@ HWY_EXPORT(StoreFloat);
 HWY_EXPORT(LaneSquares);
 HWY_EXPORT(ColumnSquares);
 
+// The block after this one, of an array that is used where it is.
+static const float* PrefetchNext(const float* values, size_t count) {
+  constexpr size_t kLineFloats = 64 / sizeof(float);
+  for (size_t i = 0; i < count; i += kLineFloats) hwy::Prefetch(values + i + kPrefetchElements);
+  return values;
+}
+
 const float* StageGradient(const GradientArray& gradient, size_t count, float* space) {
   switch (gradient.type) {
     case GradientType::kFloat:
-      return static_cast<const float*>(gradient.data);
+      return PrefetchNext(static_cast<const float*>(gradient.data), count);
     case GradientType::kBFloat16:
       HWY_DYNAMIC_DISPATCH(WidenBFloat16)
       (static_cast<const BFloat16*>(gradient.data), count, space);
@@ -184,7 +196,7 @@ const float* StageGradient(const GradientArray& gradient, size_t count, float* s
 }
 
 const float* StageWeights(const ConstParameterArrays& arrays, size_t count, float* space) {
-  if (arrays.form != WeightForm::kSplit) return arrays.master;
+  if (arrays.form != WeightForm::kSplit) return PrefetchNext(arrays.master, count);
   HWY_DYNAMIC_DISPATCH(Join)(arrays.bfloat16, arrays.remainder, count, space);
   return space;
 }

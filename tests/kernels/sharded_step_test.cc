@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "tests/kernels/optimizer_cases.h"
@@ -208,6 +210,24 @@ TEST(ShardedStep, InfiniteGradient_RefusedBeforeCommit) {
     Bench bench(c);
     bench.gradient[17] = std::numeric_limits<float>::infinity();
     EXPECT_EQ(bench.Prepare(), Status::kInvalidParameter) << c.name;
+  }
+}
+
+TEST(ShardedStep, OneRankWithBadSegment_AllFailAndNoneHangs) {
+  for (const OptimizerCase& c : AllCases()) {
+    if (Elementwise(c)) continue;
+    Bench good(c), bad(c);
+    bad.segments[1].arrays.master = nullptr;
+    ThreadSum sum(2);
+    Status of_bad = Status::kOk;
+    std::thread other([&] {
+      of_bad = bad.Prepare([&](std::span<double> values) { return sum.Reduce(1, values); });
+    });
+    const Status of_good =
+        good.Prepare([&](std::span<double> values) { return sum.Reduce(0, values); });
+    other.join();
+    EXPECT_EQ(of_bad, Status::kNullPointer) << c.name;
+    EXPECT_EQ(of_good, Status::kInvalidParameter) << c.name;
   }
 }
 

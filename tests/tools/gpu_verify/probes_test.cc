@@ -31,7 +31,7 @@ Effort TinyEffort() {
   effort.link_bytes = 2 * kMib;
   effort.pinned_bytes = 4 * kMib;
   effort.dying_bytes = 4 * kMib;
-  effort.return_seconds = 0.5;
+  effort.return_seconds = 3;
   effort.filled_share = 0.005;
   effort.stuck_seconds = 0.02;
   return effort;

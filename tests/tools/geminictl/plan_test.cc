@@ -25,7 +25,7 @@ struct Outcome {
   std::string err;
 };
 
-Outcome Run(const std::vector<std::string>& arguments) {
+Outcome RunWith(const std::vector<std::string>& arguments) {
   std::ostringstream out;
   std::ostringstream err;
   Environment environment;
@@ -41,7 +41,7 @@ Outcome Run(const std::vector<std::string>& arguments) {
 
 Outcome Plan(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "plan");
-  return Run(arguments);
+  return RunWith(arguments);
 }
 
 const JsonValue& At(const JsonValue& object, const std::string& key) {
@@ -220,17 +220,18 @@ TEST_F(PlanFiles, SavedTrace_GivesTheSameAnswer) {
 TEST_F(PlanFiles, TraceShow_SumsUpAndRefusesGarbage) {
   const std::string file = Path("xl.json");
   ASSERT_EQ(Plan(With(kXlOn2060, {"--save-trace", file})).code, kExitOk);
-  const Outcome shown = Run({"trace", "show", file});
+  const Outcome shown = RunWith({"trace", "show", file});
   EXPECT_EQ(shown.code, kExitOk) << shown.err;
   EXPECT_THAT(shown.out, AllOf(HasSubstr("gpt2-xl, 1 x 1024 tokens"), HasSubstr("moments"),
                                HasSubstr("195"), HasSubstr("recorded")));
-  EXPECT_EQ(At(At(Parse(Run({"trace", "show", file, "--json"})), "trace"), "moments").items.size(),
-            195u);
+  EXPECT_EQ(
+      At(At(Parse(RunWith({"trace", "show", file, "--json"})), "trace"), "moments").items.size(),
+      195u);
   std::ofstream(Path("bad.json")) << "{}";
-  const Outcome bad = Run({"trace", "show", Path("bad.json")});
+  const Outcome bad = RunWith({"trace", "show", Path("bad.json")});
   EXPECT_EQ(bad.code, kExitUsage);
   EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.json"), HasSubstr("format_version")));
-  EXPECT_EQ(Run({"trace", "show", Path("none.json")}).code, kExitNotFound);
+  EXPECT_EQ(RunWith({"trace", "show", Path("none.json")}).code, kExitNotFound);
 }
 
 }  // namespace

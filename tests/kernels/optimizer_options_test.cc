@@ -57,66 +57,73 @@ TEST(OptimizerOptions, State_AsSmallAsTheOptimizerNeeds) {
   expect(OptimizerKind::kAdafactor, 1, 1300, 300);
 }
 
+constexpr double kBad[] = {std::numeric_limits<double>::quiet_NaN(),
+                           std::numeric_limits<double>::infinity(),
+                           -std::numeric_limits<double>::infinity(), -1e-9};
+
+template <class Change>
+void ExpectRefused(OptimizerKind kind, Change change) {
+  OptimizerOptions o;
+  o.kind = kind;
+  change(o);
+  EXPECT_EQ(CheckOptimizerOptions(o), Status::kInvalidParameter) << OptimizerName(kind);
+}
+
 // Every hyperparameter of every optimizer with every value that makes no sense.
 TEST(OptimizerOptions, BadHyperparameter_Refused) {
-  const double kBad[] = {std::numeric_limits<double>::quiet_NaN(),
-                         std::numeric_limits<double>::infinity(),
-                         -std::numeric_limits<double>::infinity(), -1e-9};
-  const auto refused = [](OptimizerKind kind, auto change) {
-    OptimizerOptions o;
-    o.kind = kind;
-    change(o);
-    EXPECT_EQ(CheckOptimizerOptions(o), Status::kInvalidParameter) << OptimizerName(kind);
-  };
   using enum OptimizerKind;
   for (const double bad : kBad) {
     for (const auto member :
          {&AdamWOptions::learning_rate, &AdamWOptions::beta1, &AdamWOptions::beta2,
           &AdamWOptions::epsilon, &AdamWOptions::weight_decay}) {
-      refused(kAdamW, [&](OptimizerOptions& o) { o.adamw.*member = bad; });
-      refused(kAdam, [&](OptimizerOptions& o) { o.adamw.*member = bad; });
+      ExpectRefused(kAdamW, [&](OptimizerOptions& o) { o.adamw.*member = bad; });
+      ExpectRefused(kAdam, [&](OptimizerOptions& o) { o.adamw.*member = bad; });
     }
     for (const auto member : {&LambOptions::learning_rate, &LambOptions::beta1, &LambOptions::beta2,
                               &LambOptions::epsilon, &LambOptions::weight_decay,
                               &LambOptions::max_grad_norm, &LambOptions::gradient_norm}) {
-      refused(kLamb, [&](OptimizerOptions& o) { o.lamb.*member = bad; });
+      ExpectRefused(kLamb, [&](OptimizerOptions& o) { o.lamb.*member = bad; });
     }
     for (const auto member :
          {&LarsOptions::learning_rate, &LarsOptions::momentum, &LarsOptions::weight_decay,
           &LarsOptions::trust_coefficient, &LarsOptions::trust_limit, &LarsOptions::epsilon}) {
-      refused(kLars, [&](OptimizerOptions& o) { o.lars.*member = bad; });
+      ExpectRefused(kLars, [&](OptimizerOptions& o) { o.lars.*member = bad; });
     }
     for (const auto member : {&SgdOptions::learning_rate, &SgdOptions::momentum,
                               &SgdOptions::dampening, &SgdOptions::weight_decay}) {
-      refused(kSgd, [&](OptimizerOptions& o) { o.sgd.*member = bad; });
+      ExpectRefused(kSgd, [&](OptimizerOptions& o) { o.sgd.*member = bad; });
     }
     for (const auto member : {&AdagradOptions::learning_rate, &AdagradOptions::rate_decay,
                               &AdagradOptions::epsilon, &AdagradOptions::weight_decay}) {
-      refused(kAdagrad, [&](OptimizerOptions& o) { o.adagrad.*member = bad; });
+      ExpectRefused(kAdagrad, [&](OptimizerOptions& o) { o.adagrad.*member = bad; });
     }
     for (const auto member : {&LionOptions::learning_rate, &LionOptions::beta1, &LionOptions::beta2,
                               &LionOptions::weight_decay}) {
-      refused(kLion, [&](OptimizerOptions& o) { o.lion.*member = bad; });
+      ExpectRefused(kLion, [&](OptimizerOptions& o) { o.lion.*member = bad; });
     }
     for (const auto member : {&AdafactorOptions::learning_rate, &AdafactorOptions::epsilon1,
                               &AdafactorOptions::epsilon2, &AdafactorOptions::clip_threshold,
                               &AdafactorOptions::decay_exponent, &AdafactorOptions::beta1,
                               &AdafactorOptions::weight_decay}) {
-      refused(kAdafactor, [&](OptimizerOptions& o) { o.adafactor.*member = bad; });
+      ExpectRefused(kAdafactor, [&](OptimizerOptions& o) { o.adafactor.*member = bad; });
     }
     for (const auto member : {&CameOptions::learning_rate, &CameOptions::beta1, &CameOptions::beta2,
                               &CameOptions::beta3, &CameOptions::epsilon1, &CameOptions::epsilon2,
                               &CameOptions::clip_threshold, &CameOptions::weight_decay}) {
-      refused(kCame, [&](OptimizerOptions& o) { o.came.*member = bad; });
+      ExpectRefused(kCame, [&](OptimizerOptions& o) { o.came.*member = bad; });
     }
   }
-  refused(kSgd, [](OptimizerOptions& o) { o.sgd.nesterov = true; });  // without momentum
-  refused(kSgd, [](OptimizerOptions& o) {
+}
+
+TEST(OptimizerOptions, ContradictingHyperparameters_Refused) {
+  using enum OptimizerKind;
+  ExpectRefused(kSgd, [](OptimizerOptions& o) { o.sgd.nesterov = true; });  // without momentum
+  ExpectRefused(kSgd, [](OptimizerOptions& o) {
     o.sgd.nesterov = true;
     o.sgd.momentum = 0.9;
     o.sgd.dampening = 0.1;
   });
-  refused(kAdafactor, [](OptimizerOptions& o) {
+  ExpectRefused(kAdafactor, [](OptimizerOptions& o) {
     o.adafactor.warmup_init = true;
     o.adafactor.relative_step = false;
   });

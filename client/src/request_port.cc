@@ -185,7 +185,10 @@ void RequestPort::Loop() {
     }
     const auto give_up = std::chrono::steady_clock::now() + kSpin;
     while (!HasResponse() && std::chrono::steady_clock::now() < give_up) {
-      std::this_thread::yield();
+      // Yielding would charge this thread a whole slice for a wait of microseconds.
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
     }
     if (!HasResponse()) Sleep();
   }

@@ -18,6 +18,9 @@ using planner::TierBytes;
 
 constexpr Tier kTiers[] = {Tier::kDevice, Tier::kHost, Tier::kDisk};
 
+// Steps take from milliseconds to minutes.
+std::string Seconds(double seconds) { return absl::StrFormat("%.3g s", seconds); }
+
 // A device belongs to one rank, host and disk to all of a node.
 std::uint64_t RanksBehind(const PlanAnswer& answer, Tier tier) {
   return tier == Tier::kDevice ? 1 : answer.job.ranks_per_node();
@@ -46,7 +49,7 @@ std::string Heading(const PlanAnswer& answer) {
 std::string Verdict(const PlanAnswer& answer) {
   const forecast::Forecast& f = answer.forecast;
   if (f.fits()) {
-    std::string text = absl::StrCat("It fits. A step takes ", FormatDuration(f.step_seconds));
+    std::string text = absl::StrCat("It fits. A step takes ", Seconds(f.step_seconds));
     if (f.tokens_per_second > 0) {
       absl::StrAppendFormat(&text, ": %.0f tokens/s", f.tokens_per_second);
     }
@@ -107,7 +110,7 @@ std::string Movement(const PlanAnswer& answer) {
   }
   if (f.collective_seconds > 0) {
     absl::StrAppend(&text, "Gathering and reducing between ranks takes ",
-                    FormatDuration(f.collective_seconds), " beside that",
+                    Seconds(f.collective_seconds), " beside that",
                     f.bound_by_collectives ? ", and bounds the step.\n" : ".\n");
   }
   if (answer.least_host_bytes.has_value()) {

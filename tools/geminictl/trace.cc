@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "proto/text/bytes.h"
 #include "tools/forecast/trace_file.h"
 #include "tools/geminictl/daemon_client.h"
@@ -85,7 +86,7 @@ std::string Summary(const forecast::RecordedTrace& recorded, const Style& style)
   table.AddRow({"gradients", text::FormatBytes(totals.gradient_bytes)});
   table.AddRow({"moments",
                 absl::StrCat(recorded.trace.moments.size(), ", ", totals.uses, " uses of chunks")});
-  table.AddRow({"computation", FormatDuration(totals.compute_seconds)});
+  table.AddRow({"computation", absl::StrFormat("%.3g s", totals.compute_seconds)});
   table.AddRow({"largest_workspace", text::FormatBytes(totals.most_workspace_bytes)});
   table.AddRow({"activations", absl::StrCat(recorded.activations.size(), ", ",
                                             text::FormatBytes(totals.activation_bytes))});

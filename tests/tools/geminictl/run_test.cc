@@ -432,7 +432,8 @@ TEST_F(Geminictl, TraceSave_WritesWhatTheSessionsPlanWasMadeFrom) {
   ASSERT_EQ(saved.code, kExitOk) << saved.err;
   const Outcome shown = RunWith({"trace", "show", file});
   EXPECT_EQ(shown.code, kExitOk) << shown.err;
-  EXPECT_THAT(shown.out, AllOf(HasSubstr("job demo, rank 0 of 1"), HasSubstr("1.0MiB")));
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("job demo, rank 0 of 1"),
+                               HasSubstr("1.0 MiB on the device"), HasSubstr("0.003 s")));
   const Outcome planned = RunWith({"plan", "--trace", file, "--hardware", "h200"});
   EXPECT_EQ(planned.code, kExitOk) << planned.err;
   EXPECT_EQ(RunHere({"trace", "save", "demo/7", "-o", file}).code, kExitNotFound);

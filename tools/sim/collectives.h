@@ -27,10 +27,13 @@ class Rendezvous {
     const auto c = static_cast<size_t>(channel);
     const uint64_t n = arrived_[c][static_cast<size_t>(rank)]++;
     std::vector<std::function<void()>>& waiting = waiting_[{channel, n}];
-    waiting.push_back(std::move(all_here));
-    if (waiting.size() < static_cast<size_t>(ranks_)) return;
+    if (waiting.size() + 1 < static_cast<size_t>(ranks_)) {
+      waiting.push_back(std::move(all_here));
+      return;
+    }
     for (std::function<void()>& call : waiting) events_->Soon(std::move(call));
     waiting_.erase({channel, n});
+    all_here();  // the last one has nothing to wait for
   }
 
   // The communicators are made anew; whoever waits is forgotten.

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/core/engine.h"
 #include "tools/sim/event_queue.h"
+#include "tools/sim/processors.h"
 
 namespace geminid::sim {
 
@@ -22,6 +23,9 @@ struct DaemonOptions {
   uint32_t sessions = 1;
   uint32_t chunk_records = 0;
   double request_seconds = 0;
+  // Not null: a request takes the daemon's thread for request_seconds, and an answer the
+  // client's, which is not the daemon's matter. Outlive it.
+  Processors* processors = nullptr;
   core::TransferLimits transfers;
 };
 
@@ -83,7 +87,9 @@ class Daemon final : private core::Tables {
   uint64_t IncarnationOf(core::SessionId session) { return clients_[session].incarnation; }
 
   EventQueue* const events_;
-  const core::Duration request_time_;
+  const double request_seconds_;
+  Processors* const processors_;
+  ThreadId thread_{};
   std::vector<Block> blocks_;
   std::unique_ptr<core::Engine> engine_;
   std::map<core::SessionId, Client> clients_;

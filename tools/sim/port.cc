@@ -29,6 +29,11 @@ shm::Request Port::MakeRequest(shm::RequestOp op) {
 }
 
 void Port::Receive(const core::Outgoing& outgoing) {
+  process_->Occupy(Role::kPort, process_->machine().request_seconds,
+                   [this, outgoing] { Handle(outgoing); });
+}
+
+void Port::Handle(const core::Outgoing& outgoing) {
   const shm::Response& response = outgoing.response;
   if (response.op == shm::ResponseOp::kError) {
     process_->Fail(absl::InternalError(
@@ -117,20 +122,34 @@ void Port::RunStream(Direction direction) {
   const Machine& machine = process_->machine();
   const double bytes = static_cast<double>(piece.ticket.bytes);
   const double link = bytes / (up ? machine.up_bytes_per_second : machine.down_bytes_per_second);
-  const double memcpy =
-      machine.processors > 0 ? bytes / machine.processor_copy_bytes_per_second : 0;
-  const double seconds = std::max(link, memcpy);
   std::vector<Demand> demands;
-  AddDemands(up ? process_->shared().up : process_->shared().down, bytes / seconds, &demands);
-  AddDemands(process_->shared().host, bytes / seconds, &demands);
-  AddDemands(process_->shared().processor, memcpy / seconds, &demands);
-  process_->Work(up ? Track::kUp : Track::kDown, piece.copying->spec.name, seconds,
-                 std::move(demands), [this, direction, piece] {
-                   streams_[static_cast<size_t>(core::Index(direction))].busy = false;
-                   process_->After(process_->machine().link_latency_seconds,
-                                   [this, piece] { OnCopied(piece); });
-                   RunStream(direction);
-                 });
+  AddDemands(up ? process_->shared().up : process_->shared().down, bytes / link, &demands);
+  AddDemands(process_->shared().host, bytes / link, &demands);
+  const auto parts = std::make_shared<int>(machine.processors > 0 ? 2 : 1);
+  const auto part_done = [this, direction, piece, parts](bool by_thread) {
+    if (--*parts == 0) LeaveStream(direction, piece, by_thread);
+  };
+  process_->Work(up ? Track::kUp : Track::kDown, piece.copying->spec.name, link, std::move(demands),
+                 [part_done] { part_done(/*by_thread=*/false); });
+  if (machine.processors == 0) return;
+  process_->Occupy(up ? Role::kUp : Role::kDown, bytes / machine.processor_copy_bytes_per_second,
+                   [part_done] { part_done(/*by_thread=*/true); });
+}
+
+// The thread that copied sleeps until the link is done, and is woken then.
+void Port::LeaveStream(Direction direction, const Piece& piece, bool by_thread) {
+  streams_[static_cast<size_t>(core::Index(direction))].busy = false;
+  const Machine& machine = process_->machine();
+  const auto arrived = [this, piece] {
+    process_->After(process_->machine().link_latency_seconds, [this, piece] { OnCopied(piece); });
+  };
+  if (by_thread) {
+    arrived();
+  } else {
+    const bool up = direction == Direction::kHostToDevice;
+    process_->Occupy(up ? Role::kUp : Role::kDown, machine.request_seconds, arrived);
+  }
+  RunStream(direction);
 }
 
 void Port::OnCopied(const Piece& piece) {

@@ -105,16 +105,21 @@ void Updater::RunNext() {
                   n, machine.update_noise);
   std::vector<Demand> demands;
   if (!on_device) {
-    demands = process_->shared().processor;
     AddDemands(process_->shared().host, speed * machine.update_host_bytes_per_parameter, &demands);
   }
-  process_->Work(Track::kOptimizer, absl::StrCat("update chunk ", order_[updated_to_]), seconds,
-                 std::move(demands), [this] {
-                   busy_ = false;
-                   Write(updated_to_++);
-                   RunNext();
-                   updated_();
-                 });
+  const auto done = [this] {
+    busy_ = false;
+    Write(updated_to_++);
+    RunNext();
+    updated_();
+  };
+  std::string name = absl::StrCat("update chunk ", order_[updated_to_]);
+  if (on_device) {
+    process_->Work(Track::kOptimizer, std::move(name), seconds, {}, done);
+  } else {
+    process_->Compute(Role::kUpdater, Track::kOptimizer, std::move(name), seconds,
+                      std::move(demands), done);
+  }
 }
 
 void Updater::Write(size_t position) {

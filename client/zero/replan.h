@@ -1,5 +1,5 @@
-#ifndef GEMINID_DAEMON_CORE_PLANNER_HIERARCHY_REPLAN_H_
-#define GEMINID_DAEMON_CORE_PLANNER_HIERARCHY_REPLAN_H_
+#ifndef GEMINID_CLIENT_ZERO_REPLAN_H_
+#define GEMINID_CLIENT_ZERO_REPLAN_H_
 
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 // When to plan again: compares what steps measure with what the plan predicted.
 
-namespace geminid::planner {
+namespace geminid::zero {
 
 struct ReplanOptions {
   // A step departs from the model when it differs by more than this part of it, either way.
@@ -104,6 +104,6 @@ class ReplanController {
 
 const char* ReplanCauseName(ReplanCause cause);
 
-}  // namespace geminid::planner
+}  // namespace geminid::zero
 
-#endif  // GEMINID_DAEMON_CORE_PLANNER_HIERARCHY_REPLAN_H_
+#endif  // GEMINID_CLIENT_ZERO_REPLAN_H_

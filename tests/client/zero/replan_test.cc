@@ -1,4 +1,4 @@
-#include "daemon/core/planner/hierarchy/replan.h"
+#include "client/zero/replan.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 
-namespace geminid::planner {
+namespace geminid::zero {
 namespace {
 
 ReplanController Make(const ReplanOptions& options = {}, double model_seconds = 1) {
@@ -166,4 +166,4 @@ TEST(ReplanController, StepTimesThatAreNone_AreNotJudged) {
 }
 
 }  // namespace
-}  // namespace geminid::planner
+}  // namespace geminid::zero

@@ -1,4 +1,4 @@
-#include "daemon/core/planner/hierarchy/replan.h"
+#include "client/zero/replan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace geminid::planner {
+namespace geminid::zero {
 namespace {
 
 bool IsDuration(double seconds) { return std::isfinite(seconds) && seconds > 0; }
@@ -119,4 +119,4 @@ const char* ReplanCauseName(ReplanCause cause) {
   return "unknown";
 }
 
-}  // namespace geminid::planner
+}  // namespace geminid::zero

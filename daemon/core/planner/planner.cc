@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/planner/bound.h"
+#include "daemon/core/planner/demand.h"
 #include "daemon/core/planner/drains.h"
 #include "daemon/core/planner/place.h"
 #include "daemon/core/planner/problem.h"
@@ -106,6 +108,22 @@ class Search {
     Add(std::move(candidate));
   }
 
+  // What a cache that follows the rule does: with its places, as it is and loaded ahead, and with
+  // other places.
+  void TryOnDemand(const DemandRule& rule) {
+    if (IsSpent()) return;
+    const std::optional<DemandResult> result = RunOnDemand(trace_, problem_, rule, work_);
+    work_ += kWorkPerGap * static_cast<std::int64_t>(problem_.gaps.size());
+    if (!result.has_value() || !CanWin(LoadBytes(problem_, result->kept))) return;
+    if (options_.objective == Objective::kStepTime) {
+      std::vector<Stay> ahead = result->stays;
+      LoadAheadInPlace(trace_, options_, problem_, ahead, work_);
+      AddPlaced(std::move(ahead));
+    }
+    AddPlaced(result->stays);
+    Try(result->kept);
+  }
+
   const Candidate& last() const { return candidates_.back(); }
 
   // Whether a few more candidates will spend the budget.
@@ -150,6 +168,14 @@ class Search {
     });
   }
 
+  void AddPlaced(std::vector<Stay> stays) {
+    ExtendDrains(options_, problem_, stays);
+    Candidate candidate;
+    candidate.h2d_bytes = LoadBytes(problem_, stays);
+    candidate.stays = std::move(stays);
+    Add(std::move(candidate));
+  }
+
   void Add(Candidate candidate) {
     candidate.timeline = PredictTimeline(trace_, problem_, candidate.stays);
     candidates_.push_back(std::move(candidate));
@@ -179,6 +205,22 @@ void TryReserves(const Problem& problem, Search& search) {
   }
 }
 
+// Where chunks are unequal, or copies stay valid over the boundary, a cache may be better.
+void TryDemandRules(const Problem& problem, Search& search) {
+  using Leaves = DemandRule::Leaves;
+  for (const int power : {1, 2, 4, 0}) {
+    search.TryOnDemand({.leaves = Leaves::kCheapestWindow, .power = power});
+  }
+  search.TryOnDemand({.leaves = Leaves::kLeastRecent});
+  search.TryOnDemand({.leaves = Leaves::kLastNeeded});
+  search.TryOnDemand({.leaves = Leaves::kLeastRecent, .drops_after_use = true});
+  for (const Pins pins : {Pins::kAllThatFit, Pins::kUntilOneDoesNot}) {
+    const std::vector<bool> pinned = PinInOrder(problem, pins);
+    search.TryOnDemand({.leaves = Leaves::kLeastRecent, .pinned = pinned, .drops_after_use = true});
+    search.TryOnDemand({.leaves = Leaves::kCheapestWindow, .pinned = pinned});
+  }
+}
+
 void PlanAuto(const PlannerOptions& options, const Problem& problem,
               std::uint64_t lower_bound_bytes, Search& search) {
   search.TryReserve(problem.capacity_bytes, 0);
@@ -193,6 +235,7 @@ void PlanAuto(const PlannerOptions& options, const Problem& problem,
   if (full_split) search.TryReserve(MonotoneCapacity(problem.capacity_bytes), 0);
   if (lacks_space) TryReserves(problem, search);
   search.Try(KeepAdjacent(problem));
+  TryDemandRules(problem, search);
 }
 
 Candidate Choose(const Trace& trace, const PlannerOptions& options, const Problem& problem,

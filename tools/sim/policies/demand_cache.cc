@@ -23,6 +23,7 @@ class DemandCache {
       for (const planner::Use& use : trace.moments[t].uses) chunks_[use.chunk].uses.push_back(t);
     }
     for (Chunk& chunk : chunks_) std::reverse(chunk.uses.begin(), chunk.uses.end());
+    OrderByFirstUse();
     PlaceApart();
   }
 
@@ -31,8 +32,8 @@ class DemandCache {
   // What is there, the least recently used first: all that the next iteration depends on.
   std::vector<planner::Placement> State() const {
     std::vector<ChunkIndex> present = Present();
-    std::sort(present.begin(), present.end(), [this](ChunkIndex a, ChunkIndex b) {
-      return std::pair(chunks_[a].last_used, a) < std::pair(chunks_[b].last_used, b);
+    std::stable_sort(present.begin(), present.end(), [this](ChunkIndex a, ChunkIndex b) {
+      return chunks_[a].last_used < chunks_[b].last_used;
     });
     std::vector<planner::Placement> state;
     for (const ChunkIndex chunk : present) state.push_back({chunk, chunks_[chunk].offset});
@@ -52,7 +53,7 @@ class DemandCache {
 
   std::vector<ChunkIndex> Present() const {
     std::vector<ChunkIndex> present;
-    for (ChunkIndex c = 0; c < chunks_.size(); ++c) {
+    for (const ChunkIndex c : by_first_use_) {
       if (chunks_[c].present) present.push_back(c);
     }
     return present;
@@ -74,6 +75,7 @@ class DemandCache {
     Remove(chunk);
     moment->evictions.push_back({chunk, rules_.copies_back});
   }
+  void OrderByFirstUse();
   void PlaceApart();
   bool FindPlace(ChunkIndex chunk, size_t t);
   std::optional<ChunkIndex> Victim(size_t t) const;
@@ -88,11 +90,23 @@ class DemandCache {
   const Trace& trace_;
   const DemandRules& rules_;
   std::vector<Chunk> chunks_;
+  std::vector<ChunkIndex> by_first_use_;  // in which equals are looked at
   uint64_t address_space_bytes_ = 0;
   uint64_t pinned_bytes_ = 0;
   uint64_t occupied_bytes_ = 0;
   uint64_t clock_ = 0;
 };
+
+// Only those that are used: others are never there.
+void DemandCache::OrderByFirstUse() {
+  std::vector<bool> seen(chunks_.size(), false);
+  for (const planner::MomentTrace& moment : trace_.moments) {
+    for (const planner::Use& use : moment.uses) {
+      if (!seen[use.chunk]) by_first_use_.push_back(use.chunk);
+      seen[use.chunk] = true;
+    }
+  }
+}
 
 std::optional<ChunkIndex> DemandCache::Victim(size_t t) const {
   std::optional<CachedChunk> best;

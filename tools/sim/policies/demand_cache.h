@@ -30,7 +30,7 @@ enum class Memory {
 };
 
 struct DemandRules {
-  // True if `a` should leave before `b`. A strict order; equals leave in order of their numbers.
+  // True if `a` should leave before `b`. A strict order; equals leave in order of first use.
   std::function<bool(const CachedChunk& a, const CachedChunk& b)> leaves_before;
   bool copies_back = false;  // whatever leaves to make room
   // By chunk: never leaves while its copy is valid. Empty: none.

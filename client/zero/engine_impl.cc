@@ -51,6 +51,7 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
       communicator_(communicator),
       parameters_(std::move(parameters)),
       options_(options),
+      clock_(options.clock ? options.clock : [] { return absl::Now(); }),
       loss_scaler_(options.loss_scale.value_or(FixedLossScale(1))) {}
 
 EngineImpl::~EngineImpl() {
@@ -155,6 +156,7 @@ absl::Status EngineImpl::Start() {
   context.weights_current = [this](uint32_t chunk) {
     return updater_ == nullptr || updater_->IsCurrent(chunk);
   };
+  context.clock = clock_;
   mover_ = std::make_unique<Mover>(std::move(context));
 
   std::unique_ptr<kernels::ThreadPool> pool;
@@ -347,6 +349,11 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   statistics.waste_ratio = static_cast<double>(layout_.padding_elements) /
                            static_cast<double>(layout_.padding_elements + layout_.used_elements);
   statistics.plans_made = plans_made_;
+  for (ReplanCause cause : {ReplanCause::kPeak, ReplanCause::kAccessOrder, ReplanCause::kSlower,
+                            ReplanCause::kFaster}) {
+    statistics.replans_by_cause.emplace_back(ReplanCauseName(cause),
+                                             replans_[static_cast<size_t>(cause)]);
+  }
   statistics.transfer_bytes_lower_bound = bound_bytes_;
   if (plan_.has_value()) {
     statistics.planned_transfer_bytes = plan_->transfer_bytes;

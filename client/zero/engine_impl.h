@@ -2,7 +2,9 @@
 #ifndef GEMINID_CLIENT_ZERO_ENGINE_IMPL_H_
 #define GEMINID_CLIENT_ZERO_ENGINE_IMPL_H_
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +17,7 @@
 #include "client/zero/layout.h"
 #include "client/zero/mover.h"
 #include "client/zero/recorder.h"
+#include "client/zero/replan.h"
 #include "client/zero/state_placement.h"
 #include "client/zero/state_store.h"
 #include "client/zero/tensor_states.h"
@@ -102,13 +105,23 @@ class EngineImpl final : public Engine {
   absl::Status MoveStateToDevice(std::span<const uint32_t> chunks);
   std::vector<uint32_t> FirstUseOrder() const;
   void SetUpdateOrder();
-  absl::StatusOr<Trace> MakeTrace();
+  Trace MakeTrace() const;
   absl::Status AgreeOnTrace(Trace* trace);
   absl::Status CheckSameOnAllRanks(uint64_t value, const char* what);
+  absl::StatusOr<Plan> RequestPlanWithMargin(Trace* trace);
+  absl::Status PutInForce(const Trace& trace, Plan plan);
+
+  // engine_replan.cc: whether the plan still fits, and what follows if not
+  void BeginMeasuring();
+  void EndMeasuring();
+  uint64_t PeakExcessBytes() const;
+  absl::StatusOr<ReplanCause> JudgePlan();
+  absl::Status PlanAgain(ReplanCause cause);
+  absl::Status PlanFromRecording();
+  absl::Status TellController();
 
   // engine_step.cc: the end of micro-batches and steps
   absl::Status EndMicroBatch();
-  absl::StatusOr<bool> AgreeOnResampling();
   absl::Status ReduceUnusedParameters();
   absl::StatusOr<double> GlobalGradientNorm();
   absl::Status PrepareUpdate(const StepInput& input, const StepResult& result);
@@ -125,6 +138,7 @@ class EngineImpl final : public Engine {
   collectives::Communicator* const communicator_;
   const std::vector<Parameter> parameters_;
   const Options options_;
+  const std::function<absl::Time()> clock_;
   Layout layout_;
   ArenaMeter meter_;
   std::vector<ChunkId> gathered_;
@@ -143,7 +157,7 @@ class EngineImpl final : public Engine {
   Recorder recorder_;
   bool sampling_ = true;  // this micro-batch is recorded
   std::optional<Plan> plan_;
-  std::vector<uint64_t> planned_workspace_bytes_;      // by moment
+  std::vector<TraceMoment> planned_moments_;           // what it was made from
   std::vector<std::vector<uint32_t>> planned_chunks_;  // by moment
   std::vector<bool> resident_at_start_;                // by chunk
   bool state_placed_ = false;                          // once, before the first plan
@@ -151,12 +165,26 @@ class EngineImpl final : public Engine {
   std::vector<uint32_t> update_order_;
   uint64_t plans_made_ = 0;
 
-  bool resample_ = false;  // the sample no longer describes what happens
+  // Whether the plan still fits. In this micro-batch:
+  bool order_changed_ = false;   // the operators are others than in the sample
+  bool workspace_grew_ = false;  // beyond what was planned
+  absl::Time micro_batch_began_;
+  absl::Duration update_stall_;  // of the whole run, when it began
+  // In this step: the micro-batches that followed the plan to their end.
+  double planned_seconds_ = 0;
+  int planned_micro_batches_ = 0;
+  // In this run:
+  std::optional<ReplanController> controller_;   // from the first plan on
+  std::vector<uint64_t> first_workspace_bytes_;  // by moment: margins are above these
+  ReplanCause resampled_for_ = ReplanCause::kNone;
+  std::array<uint64_t, kReplanCauses> replans_ = {};
+
   bool in_micro_batch_ = false;
   bool following_plan_ = false;  // this micro-batch, so far
   bool in_moment_ = false;
   size_t moment_ = 0;  // of this micro-batch: the next one to enter
   absl::Time moment_began_;
+  absl::Time moment_ended_;
   uint64_t reserved_bytes_ = 0;
   int micro_batch_ = 0;  // within the step: complete ones
   uint64_t micro_batches_run_ = 0;

@@ -31,7 +31,7 @@ absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId
     state->finished = true;
     return Remember(status);
   }
-  moment_began_ = absl::Now();
+  moment_began_ = clock_();
   return MakeOperation(std::move(state));
 }
 
@@ -54,7 +54,7 @@ absl::Status EngineImpl::EnterMoment(Pass pass, const std::vector<uint32_t>& chu
   if (absl::Status status = LeaveMoment(); !status.ok()) return status;
   in_moment_ = true;
   session_->BeginMoment(moment_);
-  if (in_micro_batch_ && sampling_) recorder_.BeginMoment(chunks);
+  if (in_micro_batch_) recorder_.BeginMoment(chunks);
   if (following_plan_) {
     const bool as_planned =
         moment_ < planned_chunks_.size() &&
@@ -64,6 +64,7 @@ absl::Status EngineImpl::EnterMoment(Pass pass, const std::vector<uint32_t>& chu
     // The trainer does something else than it did in the sample: go on without a plan, and record
     // the next micro-batch as the new sample.
     following_plan_ = false;
+    order_changed_ = true;
     plan_.reset();
     if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
   }
@@ -74,8 +75,9 @@ absl::Status EngineImpl::LeaveMoment() {
   if (!in_moment_) return absl::OkStatus();
   in_moment_ = false;
   const uint64_t peak_extent = workspace_->TakePeakExtent();
-  if (in_micro_batch_ && sampling_) {
-    recorder_.NoteCompute(absl::ToDoubleSeconds(absl::Now() - moment_began_));
+  if (in_micro_batch_) {
+    moment_ended_ = clock_();
+    recorder_.NoteCompute(absl::ToDoubleSeconds(moment_ended_ - moment_began_));
     recorder_.NoteWorkspace(peak_extent);
   }
   if (following_plan_) {
@@ -88,8 +90,8 @@ absl::Status EngineImpl::LeaveMoment() {
 }
 
 absl::Status EngineImpl::FollowPlan(const std::vector<uint32_t>& chunks) {
-  absl::Status status =
-      SetReservation(std::max(planned_workspace_bytes_[moment_], workspace_->extent_bytes()));
+  absl::Status status = SetReservation(
+      std::max(planned_moments_[moment_].workspace_bytes, workspace_->extent_bytes()));
   if (!status.ok()) return status;
   for (const PlannedLoad& load : plan_->moments[moment_].loads) {
     if (!mover_->NeedsGather(load.index)) continue;
@@ -173,7 +175,7 @@ absl::Status EngineImpl::GradientWritten(Pass pass, ParameterId id) {
   absl::Status status = MoveTensor(tensor, shm::ChunkState::kHoldAfterBackward);
   if (!status.ok()) return Remember(status);
   use.holds_gradient = true;
-  if (sampling_) recorder_.NoteGradient(ChunkOf(id));
+  recorder_.NoteGradient(ChunkOf(id));
   if (++use.gradients_written[SlotOf(id)] < parameter.backward_uses) return absl::OkStatus();
   return Remember(MoveTensor(tensor, shm::ChunkState::kReadyForReduce));
 }
@@ -216,7 +218,7 @@ void EngineImpl::ReduceChunk(uint32_t chunk) {
   use.reduced = true;
   session_->Transition(gathered_[chunk], ChunkState::kReadyForReduce);
   session_->Transition(gathered_[chunk], ChunkState::kHold);
-  if (sampling_) recorder_.NoteReduced(chunk);
+  recorder_.NoteReduced(chunk);
   mover_->Reduce(chunk, micro_batch_ == 0, micro_batch_ + 1 == options_.accumulate);
 }
 
@@ -266,7 +268,7 @@ absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
                                                      " exceed the whole device arena of ",
                                                      text::FormatBytes(session_->arena_bytes())));
   }
-  if (following_plan_) resample_ = true;
+  if (following_plan_) workspace_grew_ = true;
   absl::Status status = SetReservation(wanted);
   if (status.ok() || !absl::IsResourceExhausted(status)) return status;
   uint64_t held = meter_.Read().model_bytes;

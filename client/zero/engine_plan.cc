@@ -28,9 +28,33 @@ PlacementPolicy ToPolicy(Placement placement) {
   return PlacementPolicy::kNone;
 }
 
+bool SameLoad(const PlannedLoad& a, const PlannedLoad& b) {
+  return a.index == b.index && a.device_offset == b.device_offset &&
+         a.deadline_moment == b.deadline_moment;
+}
+
+bool SameDrop(const PlannedDrop& a, const PlannedDrop& b) {
+  return a.index == b.index && a.becomes_gradient == b.becomes_gradient;
+}
+
+bool SameMoment(const PlannedMoment& a, const PlannedMoment& b) {
+  return std::ranges::equal(a.loads, b.loads, SameLoad) &&
+         std::ranges::equal(a.drops, b.drops, SameDrop);
+}
+
+bool SamePlacement(const PlannedPlacement& a, const PlannedPlacement& b) {
+  return a.index == b.index && a.device_offset == b.device_offset;
+}
+
+// Whether the plans differ in nothing but predictions: their hashes cover those too.
+bool SameMoves(const Plan& a, const Plan& b) {
+  return std::ranges::equal(a.moments, b.moments, SameMoment) &&
+         std::ranges::equal(a.resident_at_start, b.resident_at_start, SamePlacement);
+}
+
 }  // namespace
 
-absl::StatusOr<Trace> EngineImpl::MakeTrace() {
+Trace EngineImpl::MakeTrace() const {
   Trace trace;
   // Whole extents only: a plan's offsets are aligned, the arena's end need not be.
   trace.arena_bytes =
@@ -198,35 +222,71 @@ absl::Status EngineImpl::PlaceState(Trace* trace) {
   return MoveStateToDevice(std::span(problem.order).first(*count));
 }
 
+// Room above what was seen, if growth has been seen and there is room at all.
+absl::StatusOr<Plan> EngineImpl::RequestPlanWithMargin(Trace* trace) {
+  const uint64_t margin_bytes = controller_.has_value() ? controller_->margin_bytes() : 0;
+  Trace wider = *trace;
+  for (size_t m = 0; m < wider.moments.size(); ++m) {
+    uint64_t& bytes = wider.moments[m].workspace_bytes;
+    bytes = std::max(bytes, RoundUpToExtent(first_workspace_bytes_[m] + margin_bytes));
+    if (bytes > wider.arena_bytes) return RequestPlan(*trace);
+  }
+  absl::StatusOr<Plan> plan = RequestPlan(wider);
+  if (absl::IsResourceExhausted(plan.status())) return RequestPlan(*trace);
+  if (plan.ok()) *trace = std::move(wider);
+  return plan;
+}
+
 absl::Status EngineImpl::MakePlanFromSample() {
   if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
-  absl::StatusOr<Trace> trace = MakeTrace();
-  if (!trace.ok()) return trace.status();
-  if (absl::Status status = AgreeOnTrace(&*trace); !status.ok()) return status;
-  if (absl::Status status = PlaceState(&*trace); !status.ok()) return status;
-  absl::StatusOr<Plan> plan = RequestPlan(*trace);
+  Trace trace = MakeTrace();
+  if (absl::Status status = AgreeOnTrace(&trace); !status.ok()) return status;
+  if (absl::Status status = PlaceState(&trace); !status.ok()) return status;
+  if (first_workspace_bytes_.size() != trace.moments.size() ||
+      resampled_for_ == ReplanCause::kAccessOrder) {
+    first_workspace_bytes_.clear();
+    for (const TraceMoment& moment : trace.moments) {
+      first_workspace_bytes_.push_back(moment.workspace_bytes);
+    }
+  }
+  absl::StatusOr<Plan> plan = RequestPlanWithMargin(&trace);
   if (!plan.ok()) return plan.status();
-  if (absl::Status status = CheckSameOnAllRanks(plan->plan_hash, "the plan"); !status.ok()) {
+  SetUpdateOrder();
+  if (absl::Status status = PutInForce(trace, *std::move(plan)); !status.ok()) return status;
+  ++replans_[static_cast<size_t>(std::exchange(resampled_for_, ReplanCause::kNone))];
+  return TellController();
+}
+
+// Between micro-batches. What the plan before left where this one wants it stays.
+absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
+  if (absl::Status status = CheckSameOnAllRanks(plan.plan_hash, "the plan"); !status.ok()) {
     return status;
   }
-  planned_workspace_bytes_.clear();
+  planned_moments_ = trace.moments;
   planned_chunks_.clear();
-  for (const TraceMoment& moment : trace->moments) {
-    planned_workspace_bytes_.push_back(moment.workspace_bytes);
+  for (const TraceMoment& moment : trace.moments) {
     std::vector<uint32_t> chunks;
     for (const TraceUse& use : moment.uses) chunks.push_back(use.index);
     planned_chunks_.push_back(std::move(chunks));
   }
-  SetUpdateOrder();
+  const bool same = plan_.has_value() && SameMoves(*plan_, plan);
+  plan_ = std::move(plan);
+  if (same) return absl::OkStatus();
+  ++plans_made_;
   resident_at_start_.assign(chunks_.size(), false);
-  for (const PlannedPlacement& placement : plan->resident_at_start) {
+  for (const PlannedPlacement& placement : plan_->resident_at_start) {
+    resident_at_start_[placement.index] = session_->DeviceOffset(gathered_[placement.index]) ==
+                                          plan_base_bytes_ + placement.device_offset;
+  }
+  DropIdleChunks();
+  if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
+  if (absl::Status status = SetReservation(workspace_->extent_bytes()); !status.ok()) return status;
+  for (const PlannedPlacement& placement : plan_->resident_at_start) {
     resident_at_start_[placement.index] = true;
+    if (!mover_->NeedsGather(placement.index)) continue;
     mover_->Gather(placement.index, plan_base_bytes_ + placement.device_offset,
                    TransferCause::kPrefetch);
   }
-  plan_ = *std::move(plan);
-  ++plans_made_;
-  recorder_.Clear();
   return absl::OkStatus();
 }
 

@@ -32,13 +32,13 @@ absl::Status EngineImpl::BeginMicroBatch() {
   recorder_.Clear();
   moment_ = 0;
   in_micro_batch_ = true;
+  BeginMeasuring();
   return absl::OkStatus();
 }
 
 absl::Status EngineImpl::EndMicroBatch() {
   if (absl::Status status = LeaveMoment(); !status.ok()) return status;
-  // Shorter than the sample: what was gathered for the rest goes, and a new sample is taken.
-  if (following_plan_ && moment_ < planned_chunks_.size()) resample_ = true;
+  EndMeasuring();
   if (absl::Status status = ReduceUnusedParameters(); !status.ok()) return status;
   for (ChunkUse& use : chunks_) use.reduced = false;
   in_micro_batch_ = false;
@@ -53,23 +53,9 @@ absl::Status EngineImpl::EndMicroBatch() {
     sampling_ = false;
     return MakePlanFromSample();
   }
-  absl::StatusOr<bool> resample = AgreeOnResampling();
-  if (!resample.ok()) return resample.status();
-  if (!*resample) return absl::OkStatus();
-  following_plan_ = false;
-  plan_.reset();
-  if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
-  DropIdleChunks();
-  return absl::OkStatus();
-}
-
-// One rank's need is every rank's: all follow the plan, or none does.
-absl::StatusOr<bool> EngineImpl::AgreeOnResampling() {
-  std::vector<int64_t> needed = {std::exchange(resample_, false) ? 1 : 0};
-  absl::Status status =
-      control_communicator_->AllReduce(needed, needed, collectives::ReduceOp::kMax);
-  if (!status.ok()) return status;
-  return needed[0] != 0;
+  absl::StatusOr<ReplanCause> cause = JudgePlan();
+  if (!cause.ok()) return cause.status();
+  return *cause == ReplanCause::kNone ? absl::OkStatus() : PlanAgain(*cause);
 }
 
 // A trained parameter that no operator gave a gradient has a gradient of zeros: all ranks reduce

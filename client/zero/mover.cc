@@ -88,11 +88,11 @@ std::array<absl::Duration, kStallCauses> Mover::Stalls() const {
 
 absl::Status Mover::WaitResident(uint32_t chunk) {
   Lock lock(mutex_);
-  absl::Time since = absl::Now();
+  absl::Time since = context_.clock();
   while (status_.ok() && chunks_[chunk].where != Where::kResident) {
     const StallCause cause = CauseOfWait(chunk);
     changed_.wait(lock);
-    const absl::Time now = absl::Now();
+    const absl::Time now = context_.clock();
     AddStallLocked(cause, now - since);
     since = now;
   }
@@ -101,22 +101,22 @@ absl::Status Mover::WaitResident(uint32_t chunk) {
 
 absl::Status Mover::WaitIdle() {
   Lock lock(mutex_);
-  const absl::Time since = absl::Now();
+  const absl::Time since = context_.clock();
   changed_.wait(lock, [this] { return !status_.ok() || in_motion_ == 0; });
-  AddStallLocked(StallCause::kReduce, absl::Now() - since);
+  AddStallLocked(StallCause::kReduce, context_.clock() - since);
   return status_;
 }
 
 absl::Status Mover::WaitBelow(uint64_t limit_bytes) {
   Lock lock(mutex_);
-  const absl::Time since = absl::Now();
+  const absl::Time since = context_.clock();
   changed_.wait(lock, [this, limit_bytes] {
     return !status_.ok() ||
            std::none_of(chunks_.begin(), chunks_.end(), [limit_bytes](const Motion& chunk) {
              return chunk.leaving && chunk.device_offset + chunk.bytes > limit_bytes;
            });
   });
-  AddStallLocked(StallCause::kSpace, absl::Now() - since);
+  AddStallLocked(StallCause::kSpace, context_.clock() - since);
   return status_;
 }
 

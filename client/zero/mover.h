@@ -46,6 +46,7 @@ struct MoverContext {
   ArenaMeter* meter = nullptr;
   std::vector<ChunkId> gathered;  // the session's chunk of each layout chunk
   std::function<bool(uint32_t chunk)> weights_current;
+  std::function<absl::Time()> clock;  // that stalls are measured by, on the waiting thread
 };
 
 class Mover {

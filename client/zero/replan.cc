@@ -86,10 +86,11 @@ ReplanVerdict ReplanController::JudgeTime(double step_seconds) {
 
 void ReplanController::OnReplanned(double model_seconds) {
   const bool for_time = asked_ == ReplanCause::kSlower || asked_ == ReplanCause::kFaster;
+  if (IsDuration(model_seconds)) model_seconds_ = model_seconds;
+  // Over the new prediction: it may know of the departure already, which must not count twice.
   if (for_time) {
     calibration_ = departed_seconds_ / static_cast<double>(departures_) / model_seconds_;
   }
-  if (IsDuration(model_seconds)) model_seconds_ = model_seconds;
   // A peak says nothing about the model: it costs no patience.
   if (for_time || asked_ == ReplanCause::kAccessOrder) {
     not_judged_ = backoff_steps_;
@@ -108,13 +109,13 @@ const char* ReplanCauseName(ReplanCause cause) {
     case ReplanCause::kNone:
       return "none";
     case ReplanCause::kPeak:
-      return "a peak above the margin";
+      return "peak";
     case ReplanCause::kAccessOrder:
-      return "another access order";
+      return "access order";
     case ReplanCause::kSlower:
-      return "slower than the model";
+      return "slower";
     case ReplanCause::kFaster:
-      return "faster than the model";
+      return "faster";
   }
   return "unknown";
 }

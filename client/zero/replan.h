@@ -1,6 +1,7 @@
 #ifndef GEMINID_CLIENT_ZERO_REPLAN_H_
 #define GEMINID_CLIENT_ZERO_REPLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,8 @@ struct ReplanOptions {
 };
 
 enum class ReplanAction : std::uint8_t { kKeep, kReplan };
+
+inline constexpr std::size_t kReplanCauses = 5;
 
 enum class ReplanCause : std::uint8_t {
   kNone,
@@ -71,7 +74,8 @@ class ReplanController {
 
   // What steps are compared with.
   double expected_seconds() const { return model_seconds_ * calibration_; }
-  // Measured over predicted, of the departures that led to the last replan; 1 before any.
+  // What the departures that led to the last replan for step times measured, over what the plan
+  // made then predicts; 1 before any.
   double calibration() const { return calibration_; }
   // What the next plan must set aside above the sample.
   std::uint64_t margin_bytes() const { return margin_bytes_; }
@@ -102,6 +106,7 @@ class ReplanController {
   ReplanCause asked_ = ReplanCause::kNone;
 };
 
+// "slower" and so on.
 const char* ReplanCauseName(ReplanCause cause);
 
 }  // namespace geminid::zero

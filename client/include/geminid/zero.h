@@ -5,8 +5,8 @@
 // chunk: the working weight, what it lacks of its fp32 master, and the optimizer's state (for
 // Adam's moments 12 bytes per parameter in all), plus the reduced gradient. A chunk is gathered on
 // the device for the operators that use it. The first micro-batch is sampled; from then on a plan
-// says what to gather ahead and what to keep. Where things are never changes a bit of what is
-// computed.
+// says what to gather ahead and what to keep, and is made again when steps no longer fit it. Where
+// things are never changes a bit of what is computed.
 //
 // One training step of a rank, in its own words:
 //
@@ -40,6 +40,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "geminid/loss_scaler.h"
 #include "geminid/optimizer.h"
 
@@ -104,6 +105,9 @@ struct Options {
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   int max_lookahead_moments = 8;
   int update_threads = 1;  // that the update runs on; changes no bit
+  // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called by the engine's
+  // one thread.
+  std::function<absl::Time()> clock;
 };
 
 // The parameters of one operator, on the device while this lives. Move-only. Pointers are to whole
@@ -200,6 +204,9 @@ struct Statistics {
   uint64_t chunk_elements = 0;
   double waste_ratio = 0;  // padding over all elements
   uint64_t plans_made = 0;
+  // How often the plan no longer described the steps and was reconsidered: for slower or faster
+  // steps from the times measured under it, else from a new sample.
+  std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
   bool everything_fits = false;  // the plan is empty: nothing moves during a step
   std::string plan_explanation;
 };

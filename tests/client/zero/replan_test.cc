@@ -71,6 +71,14 @@ TEST(ReplanController, LastingDeparture_ReplansOnceAndCalibrates) {
   EXPECT_DOUBLE_EQ(controller.expected_seconds(), 1.3);
 }
 
+TEST(ReplanController, PlanThatKnowsOfTheDeparture_IsNotCorrectedAgain) {
+  ReplanController controller = Make();
+  const auto step = [](int, const ReplanController&) { return StepObservation{2}; };
+  EXPECT_EQ(Replans(controller, 10000, step, /*model_seconds=*/1.9), 1);
+  EXPECT_DOUBLE_EQ(controller.calibration(), 2 / 1.9);
+  EXPECT_DOUBLE_EQ(controller.expected_seconds(), 2);
+}
+
 TEST(ReplanController, UntilReplanned_AsksOnlyOnce) {
   ReplanController controller = Make();
   controller.OnStep({2});

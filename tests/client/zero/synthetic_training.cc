@@ -49,7 +49,12 @@ struct Sample {
   int step = 0;
   int micro_batch = 0;
   float loss_scale = 1;
+  absl::Time* clock = nullptr;
 };
+
+void PassTime(const SyntheticRun& run, const Sample& sample) {
+  if (run.operator_time) *sample.clock += run.operator_time(sample.rank, sample.step);
+}
 
 // One use's part of the gradient.
 float GradientOf(uint32_t parameter, uint64_t element, float weight, const Sample& sample) {
@@ -94,6 +99,7 @@ absl::Status Backward(Engine* engine, const SyntheticRun& run,
   for (uint32_t parameter : parameters) ids.push_back(ParameterId{parameter});
   absl::StatusOr<Operation> operation = engine->Use(Pass::kBackward, ids);
   if (!operation.ok()) return operation.status();
+  PassTime(run, sample);
   for (uint32_t parameter : parameters) {
     if (!run.model.parameters[parameter].trainable) continue;
     const ParameterId id{parameter};
@@ -126,6 +132,7 @@ absl::Status RunMicroBatch(Engine* engine, const SyntheticRun& run, const Sample
     for (uint32_t parameter : parameters) ids.push_back(ParameterId{parameter});
     absl::StatusOr<Operation> operation = engine->Use(Pass::kForward, ids);
     if (!operation.ok()) return operation.status();
+    PassTime(run, sample);
     absl::StatusOr<Workspace::Block> block = engine->workspace().Allocate(bytes);
     if (!block.ok()) return block.status();
     std::memset(block->data(), 0x5a, block->bytes());
@@ -159,8 +166,11 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
   connect.copy_bytes_per_second = run.copy_bytes_per_second;
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
   if (!session.ok()) return session.status();
+  Options options = run.options;
+  absl::Time clock = absl::UnixEpoch();
+  options.clock = [&clock] { return clock; };
   absl::StatusOr<std::unique_ptr<Engine>> engine =
-      Engine::Create(session->get(), communicator, run.model.parameters, run.options);
+      Engine::Create(session->get(), communicator, run.model.parameters, options);
   if (!engine.ok()) return engine.status();
   absl::Status status = (*engine)->Initialize([](ParameterId id, std::span<float> values) {
     for (uint64_t i = 0; i < values.size(); ++i) {
@@ -171,7 +181,7 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
     if (run.before_step) status = run.before_step(rank, step);
     for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
       const float loss_scale = static_cast<float>((*engine)->loss_scale());
-      status = RunMicroBatch(engine->get(), run, {rank, step, micro, loss_scale});
+      status = RunMicroBatch(engine->get(), run, {rank, step, micro, loss_scale, &clock});
     }
     if (!status.ok()) break;
     absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = kLearningRate});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "geminid/zero.h"
 
 namespace geminid::zero {
@@ -36,6 +37,8 @@ struct SyntheticRun {
   std::function<void(Engine*, int rank, int step)> between_steps;
   std::function<uint64_t(int rank, int step, uint64_t planned)> activation_bytes_at;
   std::function<std::vector<std::vector<uint32_t>>(int step)> operators_at;
+  // How long each operator takes by the clock that the engine is given: time passes nowhere else.
+  std::function<absl::Duration(int rank, int step)> operator_time;
   std::function<absl::Status(int rank, int step)> before_step;  // an error ends this rank
 };
 

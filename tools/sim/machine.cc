@@ -56,6 +56,7 @@ const std::vector<MachineField>& MachineFields() {
       GEMINID_FIELD(disk_write_bytes_per_second, false),
       GEMINID_FIELD(processor_copy_bytes_per_second, false),
       GEMINID_FIELD(request_seconds, false),
+      GEMINID_FIELD(switch_seconds, false),
       GEMINID_FIELD(compute_noise, false),
       GEMINID_FIELD(update_noise, false),
       GEMINID_FIELD(processors, true),

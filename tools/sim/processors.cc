@@ -22,8 +22,11 @@ int64_t SliceFor(int processors) {
 
 }  // namespace
 
-Processors::Processors(EventQueue* events, int count)
-    : events_(events), slice_(SliceFor(count)), processors_(static_cast<size_t>(count)) {}
+Processors::Processors(EventQueue* events, int count, double switch_seconds)
+    : events_(events),
+      slice_(SliceFor(count)),
+      switch_(FromSeconds(switch_seconds).nanoseconds()),
+      processors_(static_cast<size_t>(count)) {}
 
 ThreadId Processors::AddThread() {
   const size_t number = threads_.size();
@@ -52,6 +55,7 @@ void Processors::Cancel(ThreadId id, WorkId work) {
   if (p.current != number) {
     if (!thread.work.empty()) return;
     std::erase(p.queue, number);
+    if (p.preempting == number) p.preempting.reset();
     thread.runnable = false;
   } else if (!p.in_call) {
     if (thread.work.empty()) return Block(thread.processor);
@@ -131,15 +135,14 @@ size_t Processors::Choose(const Thread& thread) const {
   return thread.processor;
 }
 
-// At the mean of those that are there.
+// At the mean of those that are there, or where it was if that is later.
 void Processors::Place(size_t number, size_t processor) {
   Processor& p = processors_[processor];
   Thread& thread = threads_[number];
-  Nanoseconds sum = 0;
-  for (const size_t other : p.queue) sum += threads_[other].virtual_time;
-  if (p.current.has_value()) sum += threads_[*p.current].virtual_time;
   if (const size_t count = Runnable(p); count > 0) {
-    thread.virtual_time = sum / static_cast<Nanoseconds>(count);
+    const Nanoseconds mean = VirtualTimes(p) / static_cast<Nanoseconds>(count);
+    const bool has_been_here = thread.processor == processor;
+    thread.virtual_time = has_been_here ? std::max(thread.virtual_time, mean) : mean;
   }
   thread.deadline = thread.virtual_time + slice_;
   thread.processor = processor;
@@ -156,22 +159,33 @@ void Processors::Wake(size_t number) {
   Place(number, processor);
   if (!p.current.has_value()) return SwitchTo(processor, number);
   ScheduleTick();
-  if (resched || Pick(p) == number) Resched(processor);
+  if (IsEligible(p, number)) {
+    p.preempting = number;
+    Resched(processor);
+  } else if (resched) {
+    Resched(processor);
+  }
+}
+
+Processors::Nanoseconds Processors::VirtualTimes(const Processor& p) const {
+  Nanoseconds sum = 0;
+  for (const size_t number : p.queue) sum += threads_[number].virtual_time;
+  if (p.current.has_value()) sum += threads_[*p.current].virtual_time;
+  return sum;
+}
+
+bool Processors::IsEligible(const Processor& p, size_t number) const {
+  return threads_[number].virtual_time * static_cast<Nanoseconds>(Runnable(p)) <= VirtualTimes(p);
 }
 
 // Of those with the same deadline one that waits goes first.
 std::optional<size_t> Processors::Pick(const Processor& p) const {
-  const auto count = static_cast<Nanoseconds>(Runnable(p));
-  if (count == 0) return std::nullopt;
   std::vector<size_t> all = p.queue;
   if (p.current.has_value()) all.push_back(*p.current);
-  Nanoseconds sum = 0;
-  for (const size_t number : all) sum += threads_[number].virtual_time;
   std::optional<size_t> best;
   for (const size_t number : all) {
-    const Thread& thread = threads_[number];
-    if (thread.virtual_time * count > sum) continue;
-    if (!best.has_value() || thread.deadline < threads_[*best].deadline) best = number;
+    if (!IsEligible(p, number)) continue;
+    if (!best.has_value() || threads_[number].deadline < threads_[*best].deadline) best = number;
   }
   return best;
 }
@@ -182,7 +196,8 @@ void Processors::Resched(size_t processor) {
     p.resched = true;
     return;
   }
-  const std::optional<size_t> next = Pick(p);
+  std::optional<size_t> next = std::exchange(p.preempting, std::nullopt);
+  if (!next.has_value()) next = Pick(p);
   if (next != p.current) SwitchTo(processor, next);
 }
 
@@ -190,7 +205,11 @@ void Processors::SwitchTo(size_t processor, std::optional<size_t> next) {
   Processor& p = processors_[processor];
   if (p.current.has_value()) p.queue.push_back(*p.current);
   p.current = next;
-  if (next.has_value()) std::erase(p.queue, *next);
+  if (next.has_value()) {
+    std::erase(p.queue, *next);
+    if (p.last.has_value() && p.last != next) threads_[*next].work.front().left += switch_;
+    p.last = next;
+  }
   Appoint(processor);
 }
 
@@ -226,7 +245,8 @@ void Processors::Block(size_t processor) {
   threads_[*p.current].runnable = false;
   p.current.reset();
   p.resched = false;
-  SwitchTo(processor, Pick(p));
+  std::optional<size_t> next = std::exchange(p.preempting, std::nullopt);
+  SwitchTo(processor, next.has_value() ? next : Pick(p));
   if (!p.current.has_value()) Steal(processor, /*takes_hot=*/false);
 }
 
@@ -238,6 +258,7 @@ bool Processors::Steal(size_t processor, bool takes_hot) {
   for (const size_t number : busiest->queue) {
     if (!takes_hot && now() - threads_[number].ran_at < kMigrationCostNanoseconds) continue;
     std::erase(busiest->queue, number);
+    if (busiest->preempting == number) busiest->preempting.reset();
     processors_[processor].accounted_to = now();
     Place(number, processor);
     SwitchTo(processor, number);

@@ -22,10 +22,11 @@ enum class WorkId : uint64_t {};
 //     its queue; of the eligible ones the one with the earliest virtual deadline is next;
 //   - a deadline is a slice after the thread's virtual time, and renewed once it has passed, which
 //     the kernel notices only at its ticks and when it wakes a thread there: so two threads that
-//     compute take turns of whole ticks, and a woken one preempts a thread that has used up its
-//     slice but waits for one that has not;
-//   - a woken thread begins with the mean of the queue (lag 0), on an idle processor if there is
-//     one, else on its last one or its waker's, whichever has fewer threads, the last one if equal;
+//     compute take turns of whole ticks;
+//   - a woken thread begins with the mean of the queue (lag 0) and preempts; if it had more than
+//     that before it slept, it keeps it and waits until it is picked;
+//   - it is woken on an idle processor if there is one, else on its last one or its waker's,
+//     whichever has fewer threads, the last one if equal;
 //   - a processor without threads takes one that waits elsewhere and has not run within the cost of
 //     a migration; at ticks, any.
 //
@@ -33,8 +34,9 @@ enum class WorkId : uint64_t {};
 // processors; a tick costs something only while a thread waits.
 class Processors {
  public:
-  // `count` > 0.
-  Processors(EventQueue* events, int count);
+  // `count` > 0. A processor that goes from one thread to another is busy with that for
+  // `switch_seconds`.
+  Processors(EventQueue* events, int count, double switch_seconds = 0);
   Processors(const Processors&) = delete;
   Processors& operator=(const Processors&) = delete;
 
@@ -48,7 +50,6 @@ class Processors {
 
   // By all processors together.
   double BusySeconds() const;
-  core::Duration slice() const { return core::Duration::Nanoseconds(slice_); }
 
  private:
   using Nanoseconds = int64_t;
@@ -67,12 +68,14 @@ class Processors {
   };
   struct Processor {
     std::optional<size_t> current;
-    std::vector<size_t> queue;  // who waits, in order of arrival
+    std::optional<size_t> last;  // who ran last
+    std::vector<size_t> queue;   // who waits, in order of arrival
     Nanoseconds accounted_to = 0;
     Nanoseconds busy = 0;
-    uint64_t generation = 0;  // of the appointment for the end of the current work
-    bool in_call = false;     // the current thread is calling `done`
-    bool resched = false;     // once the call returns
+    uint64_t generation = 0;           // of the appointment for the end of the current work
+    bool in_call = false;              // the current thread is calling `done`
+    bool resched = false;              // once the call returns
+    std::optional<size_t> preempting;  // who was woken and goes next
   };
 
   Nanoseconds now() const { return events_->now().nanoseconds(); }
@@ -82,6 +85,8 @@ class Processors {
   void Place(size_t thread, size_t processor);
   void Account(Processor* p);
   bool RenewDeadline(Thread* thread) const;
+  Nanoseconds VirtualTimes(const Processor& p) const;
+  bool IsEligible(const Processor& p, size_t thread) const;
   std::optional<size_t> Pick(const Processor& p) const;
   void Resched(size_t processor);
   void SwitchTo(size_t processor, std::optional<size_t> next);
@@ -94,6 +99,7 @@ class Processors {
 
   EventQueue* const events_;
   const Nanoseconds slice_;
+  const Nanoseconds switch_;
   std::vector<Thread> threads_;
   std::vector<Processor> processors_;
   std::optional<size_t> calling_;  // the processor whose thread's call is being made

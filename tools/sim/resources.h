@@ -1,4 +1,4 @@
-// What is shared: links, root complexes, memory, disks, processors.
+// What is shared: links, root complexes, memory, disks.
 #ifndef GEMINID_TOOLS_SIM_RESOURCES_H_
 #define GEMINID_TOOLS_SIM_RESOURCES_H_
 

@@ -95,7 +95,8 @@ absl::Status Job::MakeNode() {
   add(machine_.disk_read_bytes_per_second, &node.disk_read);
   add(machine_.disk_write_bytes_per_second, &node.disk_write);
   if (machine_.processors > 0) {
-    node.processors = std::make_unique<Processors>(&events_, machine_.processors);
+    node.processors =
+        std::make_unique<Processors>(&events_, machine_.processors, machine_.switch_seconds);
   }
   uint64_t granules = 0;
   for (const planner::Chunk& chunk : workload_.trace.chunks) {

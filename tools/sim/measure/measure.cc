@@ -111,6 +111,7 @@ absl::Status MeasureRates(int ranks, uint64_t chunk_bytes, uint64_t piece_bytes,
   machine->update_parameters_per_second = UpdateParametersPerSecond(ranks);
   machine->measure_bytes_per_second = NormBytesPerSecond(ranks);
   machine->request_seconds = WakeSeconds(ranks);
+  machine->switch_seconds = SwitchSeconds();
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #include "tools/sim/measure/rates.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -241,6 +242,34 @@ double WakeSeconds(int ranks) {
   }
   sleeper.join();
   return sum / kWakes;
+}
+
+double SwitchSeconds() {
+  constexpr int kTurns = 20000;
+  cpu_set_t allowed, one;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 0;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  int turn = 0;
+  const auto take_turns = [&](int self) {
+    (void)::sched_setaffinity(0, sizeof(one), &one);  // of the calling thread
+    for (int n = 0; n < kTurns; ++n) {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return turn == self; });
+      turn = 1 - self;
+      lock.unlock();
+      changed.notify_one();
+    }
+  };
+  const auto start = Clock::now();
+  std::thread first(take_turns, 0), second(take_turns, 1);
+  first.join();
+  second.join();
+  return SecondsSince(start) / (2.0 * kTurns);
 }
 
 }  // namespace geminid::sim

@@ -22,6 +22,9 @@ absl::StatusOr<CollectiveModel> MeasureCollectives(int ranks, uint64_t chunk_byt
 // From one thread's word to the start of another's work, while every rank computes: the mean.
 double WakeSeconds(int ranks);
 
+// One processor's time from one thread to another: two threads wake each other in turns on it.
+double SwitchSeconds();
+
 }  // namespace geminid::sim
 
 #endif  // GEMINID_TOOLS_SIM_MEASURE_RATES_H_

@@ -1,6 +1,8 @@
 #include "tools/sim/measure/rates.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -244,32 +246,83 @@ double WakeSeconds(int ranks) {
   return sum / kWakes;
 }
 
-double SwitchSeconds() {
-  constexpr int kTurns = 20000;
+namespace {
+
+// Lets the calling thread run on one of the allowed processors only: on the n-th, or the last.
+void StayOn(int n) {
   cpu_set_t allowed, one;
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 0;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   CPU_ZERO(&one);
-  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  int chosen = 0;
+  for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE && seen <= n; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    chosen = cpu;
+    ++seen;
   }
-  std::mutex mutex;
-  std::condition_variable changed;
-  int turn = 0;
-  const auto take_turns = [&](int self) {
-    (void)::sched_setaffinity(0, sizeof(one), &one);  // of the calling thread
-    for (int n = 0; n < kTurns; ++n) {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return turn == self; });
-      turn = 1 - self;
-      lock.unlock();
-      changed.notify_one();
+  CPU_SET(chosen, &one);
+  (void)::sched_setaffinity(0, sizeof(one), &one);
+}
+
+struct Disturbed {
+  double seconds = 0;
+  int wakes = 0;
+};
+
+// A fixed piece of computation on one processor, while a thread that sleeps there is woken from
+// another one, or not.
+Disturbed ComputeDisturbed(bool wakes) {
+  constexpr int kSteps = 20'000'000;
+  constexpr auto kPeriod = std::chrono::microseconds(200);
+  std::atomic<bool> stop{false};
+  std::atomic<uint32_t> word{0};
+  Disturbed result;
+  std::thread sleeper([&] {
+    StayOn(0);
+    for (uint32_t seen = 0; !stop.load(); seen = word.load()) {
+      ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
     }
+  });
+  const auto wake = [&] {
+    word.fetch_add(1);
+    ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   };
-  const auto start = Clock::now();
-  std::thread first(take_turns, 0), second(take_turns, 1);
-  first.join();
-  second.join();
-  return SecondsSince(start) / (2.0 * kTurns);
+  std::thread waker([&] {
+    StayOn(1);
+    for (auto last = Clock::now(); !stop.load();) {
+      if (!wakes || Clock::now() - last < kPeriod) continue;
+      last = Clock::now();
+      ++result.wakes;
+      wake();
+    }
+  });
+  std::thread computer([&] {
+    StayOn(0);
+    const auto start = Clock::now();
+    volatile double value = 1;
+    for (int step = 0; step < kSteps; ++step) value = value * 1.0000001 + 1e-9;
+    result.seconds = SecondsSince(start);
+  });
+  computer.join();
+  stop.store(true);
+  waker.join();
+  wake();
+  sleeper.join();
+  return result;
+}
+
+}  // namespace
+
+double SwitchSeconds() {
+  constexpr int kPairs = 7;
+  if (std::thread::hardware_concurrency() < 2) return 0;
+  std::vector<double> seconds;
+  for (int pair = 0; pair < kPairs; ++pair) {
+    const double alone = ComputeDisturbed(false).seconds;
+    const Disturbed disturbed = ComputeDisturbed(true);
+    // To the woken thread and back.
+    seconds.push_back((disturbed.seconds - alone) / (2.0 * std::max(1, disturbed.wakes)));
+  }
+  return std::max(0.0, Median(seconds));
 }
 
 }  // namespace geminid::sim

@@ -22,7 +22,8 @@ absl::StatusOr<CollectiveModel> MeasureCollectives(int ranks, uint64_t chunk_byt
 // From one thread's word to the start of another's work, while every rank computes: the mean.
 double WakeSeconds(int ranks);
 
-// One processor's time from one thread to another: two threads wake each other in turns on it.
+// A processor's time from one thread to another: half of what a computing thread loses when another
+// one on its processor is woken and sleeps again. 0 if there is only one processor.
 double SwitchSeconds();
 
 }  // namespace geminid::sim

@@ -50,6 +50,7 @@ absl::Status GatherStatistics(collectives::Communicator& communicator,
   report->chunks = statistics.chunks;
   report->chunk_elements = statistics.chunk_elements;
   report->plans_made = statistics.plans_made;
+  report->replans_by_cause = statistics.replans_by_cause;
   report->everything_fits = statistics.everything_fits;
   report->plan_explanation = statistics.plan_explanation;
   return absl::OkStatus();

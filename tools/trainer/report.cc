@@ -120,6 +120,9 @@ void WritePlan(JsonWriter& json, const Report& report) {
   json.Key("chunks").Value(report.chunks);
   json.Key("chunk_elements").Value(report.chunk_elements);
   json.Key("plans_made").Value(report.plans_made);
+  json.Key("replans_by_cause").BeginObject();
+  for (const auto& [cause, replans] : report.replans_by_cause) json.Key(cause).Value(replans);
+  json.EndObject();
   json.Key("everything_fits").Value(report.everything_fits);
   json.Key("plan_explanation").Value(report.plan_explanation);
 }

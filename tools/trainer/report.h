@@ -44,6 +44,7 @@ struct Report {
   uint64_t chunks = 0;
   uint64_t chunk_elements = 0;
   uint64_t plans_made = 0;
+  std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
   bool everything_fits = false;
   std::string plan_explanation;
   std::string weights_sha256;  // of the fp32 masters of all parameters, in order, little-endian

@@ -70,6 +70,7 @@ Report TwoRanks() {
   report.ranks[1].peak_model_bytes = 20;
   report.ranks[1].stall_seconds = 0.5;
   report.stall_seconds_by_cause = {{"copy", 0.25}};
+  report.replans_by_cause = {{"slower", 3}};
   report.plan_explanation = "all \"fits\"";
   report.weights_sha256 = "00";
   return report;
@@ -92,6 +93,7 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"transfer_bytes_lower_bound\": 8",
                             "\"stall_seconds\": 0.5",
                             "\"copy\": 0.25",
+                            "\"slower\": 3",
                             "\"everything_fits\": false",
                             "\"plan_explanation\": \"all \\\"fits\\\"\"",
                             "\"weights_sha256\": \"00\"",

@@ -25,7 +25,7 @@ struct Demand {
 //
 // A flow is work that takes `seconds` alone. At speed s, 0 < s <= 1, it takes s times its demands.
 // A resource that cannot serve all is divided into equal parts, and who needs less than its part
-// leaves the rest to the others (max-min fairness: what the processor scheduler, a PCIe switch and
+// leaves the rest to the others (max-min fairness: what a PCIe switch and
 // a memory controller all do, more or less). A flow goes at the speed of its scarcest resource.
 // Speeds change only when a flow starts or ends, so times are exact. Not thread-safe.
 //

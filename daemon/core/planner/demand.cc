@@ -16,11 +16,13 @@ namespace {
 constexpr int kMaxIterations = 8;
 // Costs are scaled to this at most, so that sums over all uses stay below 2^63.
 constexpr double kLargestCost = 0x1p40;
+// Comparing two stays is that much cheaper than other operations.
+constexpr std::int64_t kPairsPerOperation = 16;
 
 class DemandCache {
  public:
   DemandCache(const Trace& trace, const Problem& problem, const DemandRule& rule,
-              std::int64_t& work);
+              std::int64_t work_limit, std::int64_t& work);
   std::optional<DemandResult> Run();
 
  private:
@@ -68,6 +70,7 @@ class DemandCache {
 
   const Problem& problem_;
   const DemandRule& rule_;
+  const std::int64_t work_limit_;
   std::int64_t& work_;
   std::vector<std::vector<MomentUse>> uses_;
   std::vector<ItemState> items_;
@@ -82,9 +85,10 @@ class DemandCache {
 };
 
 DemandCache::DemandCache(const Trace& trace, const Problem& problem, const DemandRule& rule,
-                         std::int64_t& work)
+                         std::int64_t work_limit, std::int64_t& work)
     : problem_(problem),
       rule_(rule),
+      work_limit_(work_limit),
       work_(work),
       uses_(trace.moments.size()),
       items_(problem.items.size()),
@@ -250,6 +254,7 @@ bool DemandCache::PlaceAllAnew(std::int64_t t) {
 }
 
 bool DemandCache::Load(std::int64_t t) {
+  if (work_ > work_limit_) return false;
   ++clock_;
   const std::int64_t capacity = problem_.capacity_bytes[static_cast<std::size_t>(t)];
   for (auto at = extents_.begin(); at != extents_.end();) {
@@ -358,8 +363,9 @@ std::optional<DemandResult> DemandCache::Run() {
 }  // namespace
 
 std::optional<DemandResult> RunOnDemand(const Trace& trace, const Problem& problem,
-                                        const DemandRule& rule, std::int64_t& work) {
-  return DemandCache(trace, problem, rule, work).Run();
+                                        const DemandRule& rule, std::int64_t work_limit,
+                                        std::int64_t& work) {
+  return DemandCache(trace, problem, rule, work_limit, work).Run();
 }
 
 void LoadAheadInPlace(const Trace& trace, const PlannerOptions& options, const Problem& problem,
@@ -367,7 +373,7 @@ void LoadAheadInPlace(const Trace& trace, const PlannerOptions& options, const P
   const std::int64_t n = problem.num_moments;
   std::vector<Stay> wanted = stays;
   ScheduleLoads(trace, options, problem, /*unlimited_space=*/false, wanted);
-  work += static_cast<std::int64_t>(stays.size() * stays.size());
+  work += static_cast<std::int64_t>(stays.size() * stays.size()) / kPairsPerOperation;
   for (std::size_t i = 0; i < stays.size(); ++i) {
     Stay& stay = stays[i];
     if (stay.permanent) continue;

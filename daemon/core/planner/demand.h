@@ -39,16 +39,18 @@ struct DemandResult {
 };
 
 // Moves the begins of placed stays back, to where ScheduleLoads would issue the loads or as near as
-// their places are free. O(S * S).
+// their places are free. O(S * S) for S stays.
 void LoadAheadInPlace(const Trace& trace, const PlannerOptions& options, const Problem& problem,
                       std::vector<Stay>& stays, std::int64_t& work);
 
 // Runs the cache until an iteration ends in the state that it began with. If that does not come,
 // what two iterations agree on is carried over the boundary and the rest is given up there.
-// Nothing if gradients that drain leave no place for what is used. Adds its operations to `work`:
-// at most the extents in the arena for each load, in each of at most some twenty iterations.
+// Nothing if gradients that drain leave no place for what is used, or if `work`, to which the
+// operations are added, exceeds `work_limit`. At most the extents in the arena for each load, in
+// each of at most some twenty iterations.
 std::optional<DemandResult> RunOnDemand(const Trace& trace, const Problem& problem,
-                                        const DemandRule& rule, std::int64_t& work);
+                                        const DemandRule& rule, std::int64_t work_limit,
+                                        std::int64_t& work);
 
 // The items to pin, in the order of their first use: each that fits beside what every moment uses,
 // or none after the first that does not.

@@ -34,6 +34,8 @@ constexpr std::int64_t kWorkLimit = 5'000'000;
 constexpr std::int64_t kWorkPerGap = 15;
 // Variants of placing the same choice are tried within this part of it: other choices gain more.
 constexpr std::int64_t kWorkForVariants = kWorkLimit / 5;
+// A cache that is simulated is given up after that.
+constexpr std::int64_t kWorkOnDemand = kWorkLimit / 10;
 
 struct Candidate {
   std::vector<Stay> stays;
@@ -64,15 +66,29 @@ std::vector<std::int64_t> MonotoneCapacity(const std::vector<std::int64_t>& capa
   return from_start;
 }
 
+// Gradients leave between two moments.
+Problem WithoutDrains(Problem problem) {
+  std::fill(problem.required_bytes.begin(), problem.required_bytes.end(), 0);
+  for (Item& item : problem.items) {
+    for (ItemUse& use : item.uses) {
+      use.free_moment = use.moment + 1;
+      problem.required_bytes[static_cast<std::size_t>(use.moment)] += item.extent_bytes;
+    }
+  }
+  return problem;
+}
+
 // Builds candidates from what they keep.
 class Search {
  public:
   Search(const Trace& trace, const PlannerOptions& options, const Problem& problem,
-         double least_step_seconds)
+         const Plan& bounds)
       : trace_(trace),
         options_(options),
         problem_(problem),
-        least_step_seconds_(least_step_seconds) {}
+        without_drains_(WithoutDrains(problem)),
+        least_bytes_(bounds.lower_bound_bytes),
+        least_step_seconds_(bounds.step_lower_bound_seconds) {}
 
   // Returns false, and does nothing, if this cannot be better than the best so far; the more bytes,
   // the less it can.
@@ -109,19 +125,10 @@ class Search {
   }
 
   // What a cache that follows the rule does: with its places, as it is and loaded ahead, and with
-  // other places.
+  // other places. For the least time also what it does if gradients leave at once.
   void TryOnDemand(const DemandRule& rule) {
-    if (IsSpent()) return;
-    const std::optional<DemandResult> result = RunOnDemand(trace_, problem_, rule, work_);
-    work_ += kWorkPerGap * static_cast<std::int64_t>(problem_.gaps.size());
-    if (!result.has_value() || !CanWin(LoadBytes(problem_, result->kept))) return;
-    if (options_.objective == Objective::kStepTime) {
-      std::vector<Stay> ahead = result->stays;
-      LoadAheadInPlace(trace_, options_, problem_, ahead, work_);
-      AddPlaced(std::move(ahead));
-    }
-    AddPlaced(result->stays);
-    Try(result->kept);
+    TryOnDemand(problem_, rule);
+    if (options_.objective == Objective::kStepTime) TryOnDemand(without_drains_, rule);
   }
 
   const Candidate& last() const { return candidates_.back(); }
@@ -168,12 +175,31 @@ class Search {
     });
   }
 
+  void TryOnDemand(const Problem& problem, const DemandRule& rule) {
+    if (IsSpent() || !CanWin(least_bytes_)) return;
+    const std::optional<DemandResult> result =
+        RunOnDemand(trace_, problem, rule, work_ + kWorkOnDemand, work_);
+    work_ += kWorkPerGap * static_cast<std::int64_t>(problem.gaps.size());
+    if (!result.has_value() || !CanWin(LoadBytes(problem, result->kept))) return;
+    if (options_.objective == Objective::kStepTime) {
+      std::vector<Stay> ahead = result->stays;
+      LoadAheadInPlace(trace_, options_, problem, ahead, work_);
+      AddPlaced(std::move(ahead));
+    }
+    AddPlaced(result->stays);
+    if (&problem == &problem_) Try(result->kept);  // beside drains it need not fit
+  }
+
+  // The bounds hold for the drains that were asked for: what is below them has cut these short.
   void AddPlaced(std::vector<Stay> stays) {
     ExtendDrains(options_, problem_, stays);
     Candidate candidate;
     candidate.h2d_bytes = LoadBytes(problem_, stays);
     candidate.stays = std::move(stays);
     Add(std::move(candidate));
+    if (last().h2d_bytes < least_bytes_ || last().timeline.step_seconds < least_step_seconds_) {
+      candidates_.pop_back();
+    }
   }
 
   void Add(Candidate candidate) {
@@ -184,6 +210,8 @@ class Search {
   const Trace& trace_;
   const PlannerOptions& options_;
   const Problem& problem_;
+  const Problem without_drains_;
+  const std::uint64_t least_bytes_;
   const double least_step_seconds_;
   std::int64_t work_ = 0;
   std::vector<Candidate> candidates_;
@@ -245,7 +273,7 @@ Candidate Choose(const Trace& trace, const PlannerOptions& options, const Proble
     nothing.timeline = PredictTimeline(trace, problem, nothing.stays);
     return nothing;
   }
-  Search search(trace, options, problem, plan.step_lower_bound_seconds);
+  Search search(trace, options, problem, plan);
   if (plan.everything_fits) {
     search.TryApart();
   } else if (options.policy == Policy::kCpu) {

@@ -280,7 +280,10 @@ absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
   }
   DropIdleChunks();
   if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
-  if (absl::Status status = SetReservation(workspace_->extent_bytes()); !status.ok()) return status;
+  // As at the end of every planned micro-batch: what stays and the next first allocation fit.
+  const uint64_t reserved =
+      std::max(workspace_->extent_bytes(), planned_moments_.back().workspace_bytes);
+  if (absl::Status status = SetReservation(reserved); !status.ok()) return status;
   for (const PlannedPlacement& placement : plan_->resident_at_start) {
     resident_at_start_[placement.index] = true;
     if (!mover_->NeedsGather(placement.index)) continue;

@@ -35,7 +35,7 @@ constexpr std::int64_t kWorkPerGap = 15;
 // Variants of placing the same choice are tried within this part of it: other choices gain more.
 constexpr std::int64_t kWorkForVariants = kWorkLimit / 5;
 // A cache that is simulated is given up after that.
-constexpr std::int64_t kWorkOnDemand = kWorkLimit / 10;
+constexpr std::int64_t kWorkOnDemand = kWorkLimit / 40;
 
 struct Candidate {
   std::vector<Stay> stays;
@@ -181,11 +181,9 @@ class Search {
         RunOnDemand(trace_, problem, rule, work_ + kWorkOnDemand, work_);
     work_ += kWorkPerGap * static_cast<std::int64_t>(problem.gaps.size());
     if (!result.has_value() || !CanWin(LoadBytes(problem, result->kept))) return;
-    if (options_.objective == Objective::kStepTime) {
-      std::vector<Stay> ahead = result->stays;
-      LoadAheadInPlace(trace_, options_, problem, ahead, work_);
-      AddPlaced(std::move(ahead));
-    }
+    std::vector<Stay> ahead = result->stays;  // the same bytes, waited for less
+    LoadAheadInPlace(trace_, options_, problem, ahead, work_);
+    AddPlaced(std::move(ahead));
     AddPlaced(result->stays);
     if (&problem == &problem_) Try(result->kept);  // beside drains it need not fit
   }

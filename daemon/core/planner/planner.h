@@ -22,7 +22,7 @@ namespace geminid::planner {
 // moment do not fit beside its workspace (or under kDevice all chunks beside the largest
 // workspace), with the moment, the bytes, and the smallest arena that would do.
 //
-// Cost: O((uses + moments) log) for each of at most some twenty candidate plans, usually one to
+// Cost: O((uses + moments) log) for each of at most some fifty candidate plans, usually one to
 // three, and no further one once a budget of counted operations is spent: 10,000 chunks and 20,000
 // uses take less than a second in any order (tools/bench/planner_bench.cc).
 absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/split_master/split_master.h"
+#include "kernels/numeric/split_master/split_master.h"
 
 namespace geminid::zero {
 namespace {

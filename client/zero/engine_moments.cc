@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "client/zero/engine_impl.h"
 #include "client/zero/extent.h"
-#include "proto/text/bytes.h"
 
 namespace geminid::zero {
 absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId> parameters) {
@@ -121,10 +121,10 @@ absl::Status EngineImpl::GatherOnDemand(const std::vector<uint32_t>& chunks) {
         needed += RoundUpToExtent(layout_.chunks[other].elements * element_bytes());
       }
       return absl::ResourceExhaustedError(absl::StrCat(
-          "the model does not fit: operator ", moment_, " needs ", text::FormatBytes(needed),
-          " of gathered weights beside ", text::FormatBytes(workspace_->extent_bytes()),
-          " of activations and ", text::FormatBytes(store_->device_bytes()),
-          " of state in a device arena of ", text::FormatBytes(session_->arena_bytes()),
+          "the model does not fit: operator ", moment_, " needs ", base::FormatBytes(needed),
+          " of gathered weights beside ", base::FormatBytes(workspace_->extent_bytes()),
+          " of activations and ", base::FormatBytes(store_->device_bytes()),
+          " of state in a device arena of ", base::FormatBytes(session_->arena_bytes()),
           "; use a larger --device-memory, a smaller batch or context, or more ranks"));
     }
   }
@@ -264,9 +264,9 @@ absl::Status EngineImpl::SetReservation(uint64_t extent_bytes) {
 absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
   const uint64_t wanted = RoundUpToExtent(extent_bytes);
   if (wanted > session_->arena_bytes()) {
-    return absl::ResourceExhaustedError(absl::StrCat("activations of ", text::FormatBytes(wanted),
+    return absl::ResourceExhaustedError(absl::StrCat("activations of ", base::FormatBytes(wanted),
                                                      " exceed the whole device arena of ",
-                                                     text::FormatBytes(session_->arena_bytes())));
+                                                     base::FormatBytes(session_->arena_bytes())));
   }
   if (following_plan_) workspace_grew_ = true;
   absl::Status status = SetReservation(wanted);
@@ -274,9 +274,9 @@ absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
   uint64_t held = meter_.Read().model_bytes;
   return absl::ResourceExhaustedError(
       absl::StrCat("the model does not fit: operator ", moment_, " needs ",
-                   text::FormatBytes(wanted), " of activations beside ", text::FormatBytes(held),
+                   base::FormatBytes(wanted), " of activations beside ", base::FormatBytes(held),
                    " of gathered weights and gradients in a device arena of ",
-                   text::FormatBytes(session_->arena_bytes()),
+                   base::FormatBytes(session_->arena_bytes()),
                    "; use a larger --device-memory, a smaller batch or context, or more ranks"));
 }
 

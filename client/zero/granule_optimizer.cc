@@ -17,7 +17,7 @@ static_assert(kMaxStateArrays == kernels::kMaxStateArrays);
 // What threads take in turn: large beside the cost of a call, small beside a granule.
 constexpr size_t kPieceElements = 16384;
 
-// What a step finds of each tensor; kernels/optimizer/sharded_step.h.
+// What a step finds of each tensor; kernels/optimizers/optimizer/sharded_step.h.
 constexpr size_t kSumsPerTensor = 2;
 
 absl::Status FromKernel(kernels::Status status) {

@@ -11,8 +11,8 @@
 #include "client/zero/state_store.h"
 #include "collectives/communicator.h"
 #include "geminid/zero.h"
-#include "kernels/optimizer/sharded_step.h"
-#include "kernels/parallel/thread_pool.h"
+#include "kernels/optimizers/optimizer/sharded_step.h"
+#include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::zero {
 

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/zero/mover.h"
-#include "kernels/accumulate/accumulate.h"
-#include "kernels/norm/norm.h"
+#include "kernels/numeric/accumulate/accumulate.h"
+#include "kernels/numeric/norm/norm.h"
 
 namespace geminid::zero {
 namespace {

@@ -3,7 +3,7 @@
 #define GEMINID_CLIENT_ZERO_OPTIMIZER_OPTIONS_H_
 
 #include "geminid/optimizer.h"
-#include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizers/optimizer/optimizer.h"
 
 namespace geminid::zero {
 

@@ -37,7 +37,7 @@ std::string UnknownKey(const std::string& key, const Descriptor* descriptor) {
 class Problems {
  public:
   explicit Problems(const std::string& path) : path_(path) {}
-  void Add(Position position, const std::string& problem) {
+  void Add(base::Position position, const std::string& problem) {
     lines_.push_back(absl::StrCat(path_, ":", position.line, ":", position.column, ": ", problem));
   }
   bool empty() const { return lines_.empty(); }
@@ -72,7 +72,7 @@ class TextErrors : public google::protobuf::io::ErrorCollector {
 };
 
 void CollectPositions(const Message& message, TextFormat::ParseInfoTree* tree,
-                      const std::string& prefix, std::map<std::string, Position>* positions) {
+                      const std::string& prefix, std::map<std::string, base::Position>* positions) {
   const Descriptor* descriptor = message.GetDescriptor();
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const FieldDescriptor* field = descriptor->field(i);
@@ -106,12 +106,12 @@ class JsonReader {
  public:
   JsonReader(ConfigFile* file, Problems* problems) : file_(file), problems_(problems) {}
 
-  void ReadObject(const JsonValue& object, const std::string& prefix, Message* message) {
-    if (object.type != JsonValue::Type::kObject) {
+  void ReadObject(const base::JsonValue& object, const std::string& prefix, Message* message) {
+    if (object.type != base::JsonValue::Type::kObject) {
       problems_->Add(object.position, "expected an object in braces");
       return;
     }
-    for (const JsonValue::Member& member : object.members) {
+    for (const base::JsonValue::Member& member : object.members) {
       // Protobuf's JSON names are in lower camel case; those of the .proto file are as good.
       const Descriptor* descriptor = message->GetDescriptor();
       const FieldDescriptor* field = descriptor->FindFieldByName(member.key);
@@ -131,9 +131,9 @@ class JsonReader {
 
  private:
   // All repeated fields of the configuration are messages.
-  void ReadArray(const JsonValue& value, const std::string& key, const FieldDescriptor* field,
+  void ReadArray(const base::JsonValue& value, const std::string& key, const FieldDescriptor* field,
                  Message* message) {
-    if (value.type != JsonValue::Type::kArray) {
+    if (value.type != base::JsonValue::Type::kArray) {
       problems_->Add(value.position,
                      absl::StrCat(field->name(), ": expected an array in brackets"));
       return;
@@ -146,17 +146,18 @@ class JsonReader {
     }
   }
 
-  void ReadScalar(const JsonValue& value, const FieldDescriptor* field, Message* message) {
+  void ReadScalar(const base::JsonValue& value, const FieldDescriptor* field, Message* message) {
     const auto* reflection = message->GetReflection();
     uint32_t number;
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
-        value.type == JsonValue::Type::kString) {
+        value.type == base::JsonValue::Type::kString) {
       reflection->SetString(message, field, value.text);
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL &&
-               value.type == JsonValue::Type::kBool) {
+               value.type == base::JsonValue::Type::kBool) {
       reflection->SetBool(message, field, value.boolean);
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT32 &&
-               value.type == JsonValue::Type::kNumber && absl::SimpleAtoi(value.text, &number)) {
+               value.type == base::JsonValue::Type::kNumber &&
+               absl::SimpleAtoi(value.text, &number)) {
       reflection->SetUInt32(message, field, number);
     } else {
       problems_->Add(value.position, absl::StrCat(field->name(), ": expected ", Expected(field)));
@@ -179,9 +180,9 @@ class JsonReader {
 };
 
 void ParseJsonConfig(const std::string& text, ConfigFile* file, Problems* problems) {
-  JsonValue value;
-  JsonError error;
-  if (!ParseJson(text, &value, &error)) {
+  base::JsonValue value;
+  base::JsonError error;
+  if (!base::ParseJson(text, &value, &error)) {
     problems->Add(error.position, error.problem);
     return;
   }

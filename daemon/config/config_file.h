@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "daemon/config/json.h"
+#include "base/json.h"
 #include "geminid/v1/config.pb.h"
 
 namespace geminid::config {
@@ -19,7 +19,7 @@ struct ConfigFile {
   v1::Config config;
   // Where each value stood, by its key: "socket", "quotas[1].tenant". A key that is not here was
   // not in the file.
-  std::map<std::string, Position> positions;
+  std::map<std::string, base::Position> positions;
 };
 
 // The format follows from the path's extension. INVALID_ARGUMENT with one line per problem, each

@@ -10,12 +10,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/bytes.h"
 #include "daemon/config/config_file.h"
 #include "daemon/config/suggest.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/session_layout.h"
-#include "proto/text/bytes.h"
 
 namespace geminid::config {
 namespace {
@@ -172,7 +172,7 @@ class Checker {
 
   std::optional<uint64_t> Size(const std::string& key, const std::string& text) {
     if (text.empty()) return std::nullopt;
-    absl::StatusOr<uint64_t> bytes = text::ParseBytes(text);
+    absl::StatusOr<uint64_t> bytes = base::ParseBytes(text);
     if (bytes.ok()) return *bytes;
     Problem(key, std::string(bytes.status().message()));
     return std::nullopt;

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "daemon/core/engine.h"
 #include "daemon/core/engine_state.h"
-#include "proto/text/bytes.h"
 
 namespace geminid::core {
 namespace {
@@ -78,12 +78,12 @@ absl::Status Engine::Refuse(const Session& session, Tier tier, uint64_t bytes) c
   const char* setting = tier == Tier::kHost ? "host_memory" : "device_memory";
   if (tenant_free < totals.free_bytes) {
     refusal.limit = absl::StrCat("tenant ", tenant, " may have ",
-                                 text::FormatBytes(quota_.LimitBytes(tenant, tier)));
+                                 base::FormatBytes(quota_.LimitBytes(tenant, tier)));
     refusal.advice = absl::StrCat("end another job of ", tenant, ", ask for less, or raise ",
                                   setting, " of its quota in the daemon's configuration");
   } else {
     refusal.limit =
-        absl::StrCat("the daemon may hand out ", text::FormatBytes(totals.capacity_bytes));
+        absl::StrCat("the daemon may hand out ", base::FormatBytes(totals.capacity_bytes));
     refusal.advice = absl::StrCat("end another job, ask for less, or raise ", setting,
                                   " in the daemon's configuration");
   }

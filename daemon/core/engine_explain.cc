@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "daemon/core/engine.h"
 #include "daemon/core/engine_state.h"
-#include "proto/text/bytes.h"
 
 namespace geminid::core {
 namespace {
@@ -57,10 +57,10 @@ std::string Engine::ExplainEviction(const Session& session, const Chunk& chunk) 
   uint64_t before_bytes = 0;
   for (auto it = order.begin(); it != place; ++it) before_bytes += it->bytes;
   return absl::StrCat("It would be evicted as number ", place - order.begin() + 1, " of ",
-                      order.size(), ", after ", text::FormatBytes(before_bytes),
+                      order.size(), ", after ", base::FormatBytes(before_bytes),
                       " of others, by a request that allows eviction and finds no hole (the "
                       "largest has ",
-                      text::FormatBytes(session.arena->largest_hole_bytes()), ").");
+                      base::FormatBytes(session.arena->largest_hole_bytes()), ").");
 }
 
 absl::StatusOr<std::vector<std::string>> Engine::Explain(SessionId id, ChunkId chunk_id) const {
@@ -77,7 +77,7 @@ absl::StatusOr<std::vector<std::string>> Engine::Explain(SessionId id, ChunkId c
   std::vector<std::string> lines;
   lines.push_back(absl::StrCat("Chunk ", shm::Index(chunk_id), " \"", chunk->name, "\" of job ",
                                session->spec.job, " rank ", session->spec.rank, ": ",
-                               shm::Name(chunk->kind), ", ", text::FormatBytes(chunk->bytes),
+                               shm::Name(chunk->kind), ", ", base::FormatBytes(chunk->bytes),
                                ", state ", shm::Name(status.state), "."));
   lines.push_back(WhereHome(chunk->pool, chunk->home_offset, status));
   lines.push_back(WhereDevice(status));

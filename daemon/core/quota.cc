@@ -1,20 +1,20 @@
 #include "daemon/core/quota.h"
 
 #include "absl/strings/str_cat.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
 
 namespace geminid::core {
 
 absl::Status ToStatus(const Refusal& refusal) {
   std::string text = absl::StrCat(
-      shm::Name(refusal.tier), " memory: asked for ", text::FormatBytes(refusal.asked_bytes), " (",
-      refusal.asked_bytes, " bytes), free ", text::FormatBytes(refusal.free_bytes),
-      ", largest hole ", text::FormatBytes(refusal.largest_hole_bytes), "; ", refusal.limit);
+      shm::Name(refusal.tier), " memory: asked for ", base::FormatBytes(refusal.asked_bytes), " (",
+      refusal.asked_bytes, " bytes), free ", base::FormatBytes(refusal.free_bytes),
+      ", largest hole ", base::FormatBytes(refusal.largest_hole_bytes), "; ", refusal.limit);
   if (refusal.top_holder.job.empty()) {
     absl::StrAppend(&text, "; nobody holds any");
   } else {
     absl::StrAppend(&text, "; most is held by job ", refusal.top_holder.job, " rank ",
-                    refusal.top_holder.rank, " (", text::FormatBytes(refusal.top_holder.bytes),
+                    refusal.top_holder.rank, " (", base::FormatBytes(refusal.top_holder.bytes),
                     ")");
   }
   return absl::ResourceExhaustedError(absl::StrCat(text, "; ", refusal.advice));

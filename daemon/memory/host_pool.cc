@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "daemon/os/event.h"
 #include "daemon/os/memfd.h"
 #include "daemon/os/sys.h"
-#include "proto/text/bytes.h"
 
 namespace geminid::memory {
 namespace {
@@ -30,8 +30,8 @@ absl::Status CheckAvailable(const PoolOptions& options) {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat(options.name, " needs ", text::FormatBytes(options.bytes), " (", options.bytes,
-                   " bytes) but the machine has only ", text::FormatBytes(available),
+      absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
+                   " bytes) but the machine has only ", base::FormatBytes(available),
                    " available; end other programs, or ask for less"));
 }
 

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
 
 namespace geminid::os {
 namespace {
@@ -87,7 +87,7 @@ MachineFact HugePageFact(const HugePages& pages, bool wanted) {
   MachineFact fact;
   fact.name = "huge pages";
   fact.value =
-      absl::StrCat(pages.free_pages, " free of ", text::FormatBytes(pages.page_bytes),
+      absl::StrCat(pages.free_pages, " free of ", base::FormatBytes(pages.page_bytes),
                    "; memfd: ", pages.shmem_enabled.empty() ? "never" : pages.shmem_enabled);
   const bool offered = pages.free_pages > 0 || pages.shmem_on_advice;
   fact.in_use = wanted && offered;
@@ -154,10 +154,10 @@ uint64_t AvailableMemoryBytes() {
 
 std::vector<MachineFact> Facts(const Machine& machine, bool use_huge_pages) {
   std::vector<MachineFact> facts;
-  facts.push_back({"RAM", text::FormatBytes(machine.ram_bytes), true, ""});
+  facts.push_back({"RAM", base::FormatBytes(machine.ram_bytes), true, ""});
   if (machine.cgroup_limit_bytes.has_value()) {
     facts.push_back(
-        {"cgroup memory limit", text::FormatBytes(*machine.cgroup_limit_bytes), true, ""});
+        {"cgroup memory limit", base::FormatBytes(*machine.cgroup_limit_bytes), true, ""});
   } else {
     facts.push_back({"cgroup memory limit", "none", false, ""});
   }
@@ -167,7 +167,7 @@ std::vector<MachineFact> Facts(const Machine& machine, bool use_huge_pages) {
   facts.push_back(HugePageFact(machine.huge_pages, use_huge_pages));
   const bool unlimited = machine.memlock_limit_bytes == kUnlimited;
   facts.push_back({"locked memory limit",
-                   unlimited ? "none" : text::FormatBytes(machine.memlock_limit_bytes), unlimited,
+                   unlimited ? "none" : base::FormatBytes(machine.memlock_limit_bytes), unlimited,
                    unlimited ? "" : "set LimitMEMLOCK=infinity where pools are pinned for a GPU"});
   return facts;
 }

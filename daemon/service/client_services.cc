@@ -1,8 +1,8 @@
 #include "daemon/service/client_services.h"
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/planner/planner.h"
 #include "daemon/os/log.h"
+#include "daemon/planner/planner.h"
 #include "daemon/service/plan_messages.h"
 #include "daemon/service/rpc_status.h"
 

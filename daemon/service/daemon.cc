@@ -10,11 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/bytes.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/sys.h"
 #include "daemon/service/version.h"
-#include "proto/text/bytes.h"
 
 namespace geminid::service {
 namespace {
@@ -126,8 +126,8 @@ absl::Status Daemon::Open() {
   os::Log(os::LogLevel::kInfo, "listening",
           {{"socket", settings_.socket},
            {"epoch", absl::StrCat(lock_->epoch())},
-           {"host_memory", text::FormatBytes(options.engine.host_capacity_bytes)},
-           {"device_memory", text::FormatBytes(options.engine.device_capacity_bytes)},
+           {"host_memory", base::FormatBytes(options.engine.host_capacity_bytes)},
+           {"device_memory", base::FormatBytes(options.engine.device_capacity_bytes)},
            {"metrics", metrics_address().empty() ? "off" : metrics_address()}});
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-#include "kernels/accumulate/accumulate.h"
+#include "kernels/numeric/accumulate/accumulate.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/accumulate/accumulate_reference.h"
+#include "kernels/numeric/accumulate/accumulate_reference.h"
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/test_arrays.h"
 

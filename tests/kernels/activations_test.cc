@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/elementwise/bias.h"
-#include "kernels/elementwise/residual.h"
-#include "kernels/gelu/gelu.h"
-#include "kernels/swiglu/swiglu.h"
+#include "kernels/model/elementwise/bias.h"
+#include "kernels/model/elementwise/residual.h"
+#include "kernels/model/gelu/gelu.h"
+#include "kernels/model/swiglu/swiglu.h"
 #include "tests/kernels/model_kernels.h"
 
 namespace geminid::kernels {

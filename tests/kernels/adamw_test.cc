@@ -1,4 +1,4 @@
-#include "kernels/adamw/adamw.h"
+#include "kernels/optimizers/adamw/adamw.h"
 
 #include <gtest/gtest.h>
 #if defined(__x86_64__)
@@ -12,9 +12,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/adamw/adamw_coefficients.h"
-#include "kernels/adamw/adamw_reference.h"
-#include "kernels/split_master/split_master.h"
+#include "kernels/numeric/split_master/split_master.h"
+#include "kernels/optimizers/adamw/adamw_coefficients.h"
+#include "kernels/optimizers/adamw/adamw_reference.h"
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/test_arrays.h"
 

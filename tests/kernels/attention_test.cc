@@ -1,4 +1,4 @@
-#include "kernels/attention/attention.h"
+#include "kernels/model/attention/attention.h"
 
 #include <gtest/gtest.h>
 

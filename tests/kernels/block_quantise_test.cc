@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/block_quantise/block_quantise_rule.h"
-#include "kernels/block_quantise/line_table.h"
+#include "kernels/numeric/block_quantise/block_quantise_rule.h"
+#include "kernels/numeric/block_quantise/line_table.h"
 
 namespace geminid::kernels {
 namespace {

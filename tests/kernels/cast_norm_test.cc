@@ -1,4 +1,4 @@
-#include "kernels/norm/cast_norm.h"
+#include "kernels/numeric/norm/cast_norm.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cast/cast_reference.h"
-#include "kernels/norm/norm.h"
-#include "kernels/norm/norm_reference.h"
+#include "kernels/numeric/cast/cast_reference.h"
+#include "kernels/numeric/norm/norm.h"
+#include "kernels/numeric/norm/norm_reference.h"
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/test_arrays.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/cast/cast.h"
+#include "kernels/numeric/cast/cast.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cast/cast_reference.h"
+#include "kernels/numeric/cast/cast_reference.h"
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/test_arrays.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/buffers.h"
-#include "kernels/common/status.h"
+#include "kernels/runtime/common/buffers.h"
+#include "kernels/runtime/common/status.h"
 
 namespace geminid::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/compact_adamw/compact_adamw.h"
+#include "kernels/optimizers/compact_adamw/compact_adamw.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/adamw/adamw_coefficients.h"
-#include "kernels/compact_adamw/compact_adamw_reference.h"
-#include "kernels/split_master/split_master.h"
-#include "kernels/stochastic_rounding/stochastic_rounding_rule.h"
+#include "kernels/numeric/split_master/split_master.h"
+#include "kernels/numeric/stochastic_rounding/stochastic_rounding_rule.h"
+#include "kernels/optimizers/adamw/adamw_coefficients.h"
+#include "kernels/optimizers/compact_adamw/compact_adamw_reference.h"
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/test_arrays.h"
 

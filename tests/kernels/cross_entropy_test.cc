@@ -1,4 +1,4 @@
-#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // Token, position and rotary embeddings.
-#include "kernels/embedding/embedding.h"
+#include "kernels/model/embedding/embedding.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernels/rotary/rotary.h"
+#include "kernels/model/rotary/rotary.h"
 #include "tests/kernels/model_kernels.h"
 
 namespace geminid::kernels {

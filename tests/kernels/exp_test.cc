@@ -1,5 +1,5 @@
 // The exponential under every softmax and sigmoid, on every instruction set.
-#include "kernels/simd/targets.h"
+#include "kernels/runtime/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/kernels/exp_test.cc"
@@ -13,7 +13,7 @@
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
-#include "kernels/simd/f32x16-inl.h"
+#include "kernels/runtime/simd/f32x16-inl.h"
 #include "tests/kernels/for_each_target.h"
 
 HWY_BEFORE_NAMESPACE();

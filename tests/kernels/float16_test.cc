@@ -1,4 +1,4 @@
-#include "kernels/common/float16.h"
+#include "kernels/runtime/common/float16.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cast/cast.h"
-#include "kernels/cast/cast_reference.h"
+#include "kernels/numeric/cast/cast.h"
+#include "kernels/numeric/cast/cast_reference.h"
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/test_arrays.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/matmul/matmul.h"
+#include "kernels/model/matmul/matmul.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <iterator>
 #include <thread>
 
-#include "kernels/matmul/linear.h"
-#include "kernels/matmul/plan.h"
+#include "kernels/model/matmul/linear.h"
+#include "kernels/model/matmul/plan.h"
 #include "tests/kernels/model_kernels.h"
 
 namespace geminid::kernels {

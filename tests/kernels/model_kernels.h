@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "hwy/targets.h"
-#include "kernels/common/bfloat16.h"
-#include "kernels/common/status.h"
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/status.h"
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/test_arrays.h"
 

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "kernels/layer_norm/layer_norm.h"
-#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/model/layer_norm/layer_norm.h"
+#include "kernels/model/rms_norm/rms_norm.h"
 #include "tests/kernels/model_kernels.h"
 
 namespace geminid::kernels {

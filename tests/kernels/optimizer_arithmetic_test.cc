@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/optimizer/sharded_step.h"
+#include "kernels/optimizers/optimizer/sharded_step.h"
 #include "tests/kernels/optimizer_cases.h"
 #include "tests/kernels/optimizer_oracle.h"
 #include "tests/kernels/optimizer_world.h"

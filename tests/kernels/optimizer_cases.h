@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/optimizer/sharded_step.h"
-#include "kernels/split_master/split_master.h"
+#include "kernels/numeric/split_master/split_master.h"
+#include "kernels/optimizers/optimizer/sharded_step.h"
 #include "tests/kernels/test_arrays.h"
 
 namespace geminid::kernels {

@@ -9,14 +9,14 @@
 #include <random>
 #include <vector>
 
-#include "kernels/adagrad/adagrad_rule.h"
-#include "kernels/adam/adam.h"
-#include "kernels/adam/adam_rule.h"
-#include "kernels/lamb/lamb_rule.h"
-#include "kernels/lars/lars_rule.h"
-#include "kernels/lion/lion_rule.h"
-#include "kernels/optimizer/elementwise.h"
-#include "kernels/sgd/sgd_rule.h"
+#include "kernels/optimizers/adagrad/adagrad_rule.h"
+#include "kernels/optimizers/adam/adam.h"
+#include "kernels/optimizers/adam/adam_rule.h"
+#include "kernels/optimizers/lamb/lamb_rule.h"
+#include "kernels/optimizers/lars/lars_rule.h"
+#include "kernels/optimizers/lion/lion_rule.h"
+#include "kernels/optimizers/optimizer/elementwise.h"
+#include "kernels/optimizers/sgd/sgd_rule.h"
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/optimizer_cases.h"
 

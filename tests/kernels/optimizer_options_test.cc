@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizers/optimizer/optimizer.h"
 #include "tests/kernels/optimizer_cases.h"
 
 namespace geminid::kernels {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizers/optimizer/optimizer.h"
 
 namespace geminid::kernels {
 

@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/adamw/adamw.h"
-#include "kernels/norm/norm.h"
-#include "kernels/parallel/granules.h"
-#include "kernels/parallel/thread_pool.h"
+#include "kernels/numeric/norm/norm.h"
+#include "kernels/optimizers/adamw/adamw.h"
+#include "kernels/runtime/parallel/granules.h"
+#include "kernels/runtime/parallel/thread_pool.h"
 #include "tests/kernels/test_arrays.h"
 
 namespace geminid::kernels {

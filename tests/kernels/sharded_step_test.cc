@@ -1,4 +1,4 @@
-#include "kernels/optimizer/sharded_step.h"
+#include "kernels/optimizers/optimizer/sharded_step.h"
 
 #include <gtest/gtest.h>
 

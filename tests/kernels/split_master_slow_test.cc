@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/split_master/split_master.h"
-#include "kernels/split_master/split_master_reference.h"
+#include "kernels/numeric/split_master/split_master.h"
+#include "kernels/numeric/split_master/split_master_reference.h"
 
 namespace geminid::kernels {
 namespace {

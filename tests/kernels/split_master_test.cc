@@ -1,4 +1,4 @@
-#include "kernels/split_master/split_master.h"
+#include "kernels/numeric/split_master/split_master.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/split_master/split_master_reference.h"
+#include "kernels/numeric/split_master/split_master_reference.h"
 #include "tests/kernels/for_each_target.h"
 
 namespace geminid::kernels {

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/common/bfloat16.h"
+#include "kernels/runtime/common/bfloat16.h"
 
 namespace geminid::kernels {
 

@@ -2,8 +2,9 @@
 """layering.py ROOT: checks which folder includes what. Prints each violation and exits with 1 if any.
 
 The rules are those of docs/architecture.md:
-  1. proto <- kernels, collectives <- client <- tools;  proto <- daemon <- tools.
-  2. daemon/core includes nothing but the standard library, Abseil and proto/shm, proto/text.
+  1. base <- proto <- kernels, collectives <- client <- tools;  proto <- daemon <- tools.
+  2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
+     base, proto/shm and, each, itself.
   3. CUDA headers appear only in daemon/agent, client/device/cuda, kernels/*/*_cuda.cu (and the
      kernels' *.cuh), collectives/nccl and tools/gpu-verify; public headers of the client include no gRPC, Protocol Buffers, Boost or
      CUDA header, and nothing of the project but each other.
@@ -14,20 +15,22 @@ import re
 import sys
 
 MAY_INCLUDE = {
-    "proto": {"proto"},
-    "kernels": {"proto", "kernels"},
-    "collectives": {"proto", "collectives"},
-    "client": {"proto", "kernels", "collectives", "client"},
-    "daemon": {"proto", "daemon"},
-    "tools": {"proto", "kernels", "collectives", "client", "daemon", "tools"},
+    "base": {"base"},
+    "proto": {"base", "proto"},
+    "kernels": {"base", "proto", "kernels"},
+    "collectives": {"base", "proto", "collectives"},
+    "client": {"base", "proto", "kernels", "collectives", "client"},
+    "daemon": {"base", "proto", "daemon"},
+    "tools": {"base", "proto", "kernels", "collectives", "client", "daemon", "tools"},
 }
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".c"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA = re.compile(r"^(cuda|nccl|nvml|cub/|thrust/)")
 CUDA_ALLOWED = re.compile(
     r"^(daemon/agent/|client/device/cuda/|collectives/nccl/|tools/gpu-verify/"
-    r"|kernels/[^/]+/[^/]+_cuda\.cu$|kernels/[^/]+/[^/]+\.cuh$)")
+    r"|kernels/[^/]+/[^/]+/[^/]+_cuda\.cu$|kernels/[^/]+/[^/]+/[^/]+\.cuh$)")
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
+PURE = ("daemon/core/", "daemon/planner/")
 SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
 
 
@@ -50,11 +53,11 @@ def violations_of(path, text):
         folder = folder_of(included)
         if folder is not None and folder not in MAY_INCLUDE[top]:
             yield f"{path}: {top} must not include {folder}: {included}"
-        if path.startswith("daemon/core/"):
-            allowed = included.startswith(("daemon/core/", "absl/", "proto/shm/", "proto/text/")) or (
+        for room in PURE:
+            allowed = included.startswith((room, "absl/", "base/", "proto/shm/")) or (
                 bracket == "<" and SYSTEM_IN_CORE.match(included))
-            if not allowed:
-                yield f"{path}: daemon/core is pure; it must not include {included}"
+            if path.startswith(room) and not allowed:
+                yield f"{path}: {room} is pure; it must not include {included}"
         if CUDA.match(included) and not CUDA_ALLOWED.match(path):
             yield f"{path}: CUDA headers belong behind the device seam: {included}"
         if path.startswith("client/include/"):

@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
-#include "kernels/attention/attention.h"
-#include "kernels/cross_entropy/cross_entropy.h"
-#include "kernels/elementwise/residual.h"
-#include "kernels/embedding/embedding.h"
-#include "kernels/gelu/gelu.h"
-#include "kernels/layer_norm/layer_norm.h"
-#include "kernels/matmul/linear.h"
-#include "kernels/rms_norm/rms_norm.h"
-#include "kernels/rotary/rotary.h"
-#include "kernels/swiglu/swiglu.h"
+#include "kernels/model/attention/attention.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/model/elementwise/residual.h"
+#include "kernels/model/embedding/embedding.h"
+#include "kernels/model/gelu/gelu.h"
+#include "kernels/model/layer_norm/layer_norm.h"
+#include "kernels/model/matmul/linear.h"
+#include "kernels/model/rms_norm/rms_norm.h"
+#include "kernels/model/rotary/rotary.h"
+#include "kernels/model/swiglu/swiglu.h"
 
 namespace geminid::kernels {
 namespace {

@@ -22,13 +22,13 @@
 #include <vector>
 
 #include "hwy/targets.h"
-#include "kernels/accumulate/accumulate.h"
-#include "kernels/adamw/adamw.h"
-#include "kernels/cast/cast.h"
-#include "kernels/compact_adamw/compact_adamw.h"
-#include "kernels/norm/cast_norm.h"
-#include "kernels/norm/norm.h"
-#include "kernels/parallel/thread_pool.h"
+#include "kernels/numeric/accumulate/accumulate.h"
+#include "kernels/numeric/cast/cast.h"
+#include "kernels/numeric/norm/cast_norm.h"
+#include "kernels/numeric/norm/norm.h"
+#include "kernels/optimizers/adamw/adamw.h"
+#include "kernels/optimizers/compact_adamw/compact_adamw.h"
+#include "kernels/runtime/parallel/thread_pool.h"
 #include "tools/bench/memory_traffic.h"
 
 namespace geminid {

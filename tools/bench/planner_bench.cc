@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "daemon/core/planner/planner.h"
+#include "daemon/planner/planner.h"
 
 namespace geminid::planner {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::forecast {
 namespace {
@@ -68,8 +68,8 @@ class Search {
     }
     GEMINID_ASSIGN_OR_RETURN(const bool fits, Fits(changed));
     if (!fits) return absl::OkStatus();
-    const std::string size = text::FormatBytes(more);
-    const std::string all = text::FormatBytes(*bytes);
+    const std::string size = base::FormatBytes(more);
+    const std::string all = base::FormatBytes(*bytes);
     if (device) {
       Add(Change::Kind::kDeviceBytes, *bytes,
           absl::StrCat("a device with ", size, " more, ", all, " in all"));

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tools/trainer/status_macros.h"
+#include "base/status_macros.h"
 
 namespace geminid::forecast {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/core/planner/hierarchy/hierarchy.h"
+#include "daemon/planner/hierarchy/hierarchy.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/forecast/model.h"
 #include "tools/forecast/problem.h"

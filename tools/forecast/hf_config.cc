@@ -7,12 +7,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/config/json.h"
+#include "base/json.h"
 
 namespace geminid::forecast {
 namespace {
 
-using config::JsonValue;
+using base::JsonValue;
 
 // Reads the keys of the object and remembers the first that is wrong.
 class Keys {
@@ -222,8 +222,8 @@ absl::StatusOr<Type> FindType(const std::string& name) {
 
 absl::StatusOr<Model> ModelFromHuggingFace(const std::string& json) {
   JsonValue root;
-  config::JsonError error;
-  if (!config::ParseJson(json, &root, &error)) {
+  base::JsonError error;
+  if (!base::ParseJson(json, &root, &error)) {
     return absl::InvalidArgumentError(absl::StrCat("line ", error.position.line, ", column ",
                                                    error.position.column, ": ", error.problem));
   }

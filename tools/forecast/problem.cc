@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "client/zero/layout.h"
 #include "client/zero/recorder.h"
 #include "geminid/types.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::forecast {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "daemon/core/planner/hierarchy/hierarchy.h"
+#include "daemon/planner/hierarchy/hierarchy.h"
 #include "tools/forecast/costs.h"
 #include "tools/forecast/hardware.h"
 #include "tools/forecast/model.h"

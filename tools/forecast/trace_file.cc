@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "daemon/service/plan_messages.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::forecast {
 namespace {

@@ -3,12 +3,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
 
 namespace geminid::ctl {
 namespace {
 
-using text::FormatBytes;
+using base::FormatBytes;
 
 // A session costs the daemon about eight descriptors and one per pool; this is a node full of
 // ranks. Below the second nothing but the daemon itself fits.

@@ -6,9 +6,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "daemon/service/operator_services.h"
 #include "tools/geminictl/version.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {

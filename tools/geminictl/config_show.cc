@@ -1,10 +1,10 @@
 #include "tools/geminictl/config_show.h"
 
+#include "base/status_macros.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {

@@ -52,7 +52,7 @@ std::string Describe(const std::vector<Check>& checks, const Counts& counts, con
 
 std::string Document(const std::vector<Check>& checks, const Counts& counts,
                      const std::string& socket) {
-  JsonWriter json;
+  base::JsonWriter json;
   json.BeginObject();
   json.Key("schema_version").Value(kSchemaVersion);
   json.Key("version").Value(service::kVersion);

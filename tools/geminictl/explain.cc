@@ -1,11 +1,11 @@
 #include "tools/geminictl/explain.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {

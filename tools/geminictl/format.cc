@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
 
 namespace geminid::ctl {
 namespace {
@@ -62,7 +62,7 @@ std::string FormatShare(double share) { return absl::StrFormat("%.1f %%", 100 * 
 
 std::string FormatRate(double bytes_per_second) {
   if (!(bytes_per_second >= 1)) return "-";
-  return absl::StrCat(text::FormatBytes(static_cast<uint64_t>(bytes_per_second)), "/s");
+  return absl::StrCat(base::FormatBytes(static_cast<uint64_t>(bytes_per_second)), "/s");
 }
 
 std::string Printable(const std::string& text) {

@@ -1,4 +1,4 @@
-// Numbers and foreign texts as people read them. Sizes: proto/text/bytes.h.
+// Numbers and foreign texts as people read them. Sizes: base/bytes.h.
 #ifndef GEMINID_TOOLS_GEMINICTL_FORMAT_H_
 #define GEMINID_TOOLS_GEMINICTL_FORMAT_H_
 

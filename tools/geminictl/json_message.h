@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "google/protobuf/message.h"
-#include "tools/trainer/json_writer.h"
 
 namespace geminid::ctl {
 
-using trainer::JsonWriter;
+using base::JsonWriter;
 
 // Of every JSON document that geminictl prints. Raised when a field changes its meaning or goes;
 // new fields do not raise it.

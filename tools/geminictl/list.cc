@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
 #include "proto/shm/types.h"
-#include "proto/text/bytes.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {
@@ -35,9 +35,9 @@ std::string Sessions(const v1::ListSessionsResponse& response, const Style& styl
     table.AddRow({absl::StrCat(session.session()), session.job(),
                   absl::StrCat(session.rank(), "/", session.world_size()),
                   absl::StrCat(session.pid()), session.tenant(), session.state(),
-                  absl::StrCat(session.chunks()), text::FormatBytes(session.host_bytes()),
-                  text::FormatBytes(session.device_bytes()),
-                  text::FormatBytes(session.device_in_use_bytes()), absl::StrCat(session.step()),
+                  absl::StrCat(session.chunks()), base::FormatBytes(session.host_bytes()),
+                  base::FormatBytes(session.device_bytes()),
+                  base::FormatBytes(session.device_in_use_bytes()), absl::StrCat(session.step()),
                   FormatDuration(session.attached_seconds()), session.client()});
   }
   return table.Render(style);
@@ -55,8 +55,8 @@ std::string Pools(const v1::ListPoolsResponse& response, const Style& style) {
                {"POPULATED_IN", Align::kRight}});
   for (const v1::PoolInfo& pool : response.pools()) {
     table.AddRow({shm::Name(static_cast<shm::Tier>(pool.tier())), absl::StrCat(pool.pool()),
-                  absl::StrCat(pool.session()), pool.tenant(), text::FormatBytes(pool.bytes()),
-                  text::FormatBytes(pool.in_use_bytes()),
+                  absl::StrCat(pool.session()), pool.tenant(), base::FormatBytes(pool.bytes()),
+                  base::FormatBytes(pool.in_use_bytes()),
                   pool.numa_node() < 0 ? "" : absl::StrCat(pool.numa_node()),
                   pool.huge_pages() ? "yes" : "no", FormatDuration(pool.populate_seconds())});
   }
@@ -77,7 +77,7 @@ std::string Chunks(const v1::ListChunksResponse& response, const Style& style) {
   for (const v1::ChunkInfo& chunk : response.chunks()) {
     table.AddRow({absl::StrCat(chunk.session(), "/", chunk.chunk()),
                   shm::Name(static_cast<shm::ChunkKind>(chunk.kind())),
-                  text::FormatBytes(chunk.bytes()), chunk.state(), chunk.residency(),
+                  base::FormatBytes(chunk.bytes()), chunk.state(), chunk.residency(),
                   chunk.leased() ? "yes" : "no", chunk.dirty() ? "yes" : "no",
                   absl::StrCat(chunk.loads()), absl::StrCat(chunk.drops()), chunk.name()});
   }

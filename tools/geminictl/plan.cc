@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/plan_json.h"
 #include "tools/geminictl/plan_view.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {

@@ -11,17 +11,17 @@ namespace {
 
 using planner::Tier;
 
-void Begin(JsonWriter* json) {
+void Begin(base::JsonWriter* json) {
   json->BeginObject();
   json->Key("schema_version").Value(kSchemaVersion);
 }
 
-std::string End(JsonWriter* json) {
+std::string End(base::JsonWriter* json) {
   json->EndObject();
   return json->text() + "\n";
 }
 
-void WriteModel(const forecast::Model& m, JsonWriter* json) {
+void WriteModel(const forecast::Model& m, base::JsonWriter* json) {
   json->BeginObject();
   json->Key("name").Value(m.name);
   json->Key("parameters").Value(forecast::CountParameters(m));
@@ -36,7 +36,7 @@ void WriteModel(const forecast::Model& m, JsonWriter* json) {
   json->EndObject();
 }
 
-void WriteHardware(const forecast::Hardware& h, JsonWriter* json) {
+void WriteHardware(const forecast::Hardware& h, base::JsonWriter* json) {
   json->BeginObject();
   json->Key("name").Value(h.name);
   json->Key("device_bytes").Value(h.device_bytes);
@@ -53,7 +53,7 @@ void WriteHardware(const forecast::Hardware& h, JsonWriter* json) {
   json->EndObject();
 }
 
-void WriteJob(const PlanAnswer& answer, JsonWriter* json) {
+void WriteJob(const PlanAnswer& answer, base::JsonWriter* json) {
   const forecast::Job& job = answer.job;
   json->BeginObject();
   json->Key("hardware");
@@ -74,7 +74,7 @@ void WriteJob(const PlanAnswer& answer, JsonWriter* json) {
 }
 
 // Bytes of one rank, as the planner counts.
-void WriteTiers(const PlanAnswer& answer, JsonWriter* json) {
+void WriteTiers(const PlanAnswer& answer, base::JsonWriter* json) {
   json->BeginArray();
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
     const planner::TierBytes& bytes = answer.forecast.plan.tier(tier);
@@ -97,7 +97,7 @@ void WriteTiers(const PlanAnswer& answer, JsonWriter* json) {
   json->EndArray();
 }
 
-void WriteStep(const forecast::Forecast& f, JsonWriter* json) {
+void WriteStep(const forecast::Forecast& f, base::JsonWriter* json) {
   json->BeginObject();
   json->Key("seconds").Value(f.step_seconds);
   json->Key("lower_bound_seconds")
@@ -123,7 +123,7 @@ void WriteStep(const forecast::Forecast& f, JsonWriter* json) {
   json->EndObject();
 }
 
-void WriteTraffic(const forecast::Forecast& f, JsonWriter* json) {
+void WriteTraffic(const forecast::Forecast& f, base::JsonWriter* json) {
   const planner::StepTraffic& traffic = f.plan.traffic;
   json->BeginObject();
   json->Key("up_bytes").Value(traffic.up());
@@ -136,7 +136,7 @@ void WriteTraffic(const forecast::Forecast& f, JsonWriter* json) {
   json->EndObject();
 }
 
-void WriteDecisions(const planner::Decisions& decisions, JsonWriter* json) {
+void WriteDecisions(const planner::Decisions& decisions, base::JsonWriter* json) {
   json->BeginObject();
   json->Key("optimizer").BeginObject();
   for (const auto place : {planner::OptimizerPlace::kHost, planner::OptimizerPlace::kDevice,
@@ -157,7 +157,7 @@ void WriteDecisions(const planner::Decisions& decisions, JsonWriter* json) {
   json->EndObject();
 }
 
-void WriteChanges(const PlanAnswer& answer, JsonWriter* json) {
+void WriteChanges(const PlanAnswer& answer, base::JsonWriter* json) {
   json->BeginArray();
   for (const forecast::Change& change : answer.changes) {
     json->BeginObject();
@@ -173,7 +173,7 @@ void WriteChanges(const PlanAnswer& answer, JsonWriter* json) {
 
 std::string PlanJson(const PlanAnswer& answer) {
   const forecast::Forecast& f = answer.forecast;
-  JsonWriter json;
+  base::JsonWriter json;
   Begin(&json);
   json.Key("fits").Value(f.fits());
   json.Key("subject").Value(answer.subject);
@@ -207,7 +207,7 @@ std::string PlanJson(const PlanAnswer& answer) {
 }
 
 std::string ModelListJson() {
-  JsonWriter json;
+  base::JsonWriter json;
   Begin(&json);
   json.Key("models").BeginArray();
   for (const forecast::CatalogueEntry& entry : forecast::Catalogue()) {
@@ -221,7 +221,7 @@ std::string ModelListJson() {
 }
 
 std::string HardwareListJson() {
-  JsonWriter json;
+  base::JsonWriter json;
   Begin(&json);
   json.Key("hardware").BeginArray();
   for (const forecast::Hardware& hardware : forecast::HardwareTable()) {

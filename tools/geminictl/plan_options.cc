@@ -7,10 +7,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
 #include "tools/forecast/hf_config.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {
@@ -54,7 +54,7 @@ absl::Status Named(const char* flag, const absl::Status& status) {
 
 absl::Status ReadBytes(const char* flag, const std::string& text, std::uint64_t* value) {
   if (text.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::uint64_t> bytes = text::ParseBytes(text);
+  const absl::StatusOr<std::uint64_t> bytes = base::ParseBytes(text);
   if (!bytes.ok()) return Named(flag, bytes.status());
   *value = *bytes;
   return absl::OkStatus();
@@ -62,7 +62,7 @@ absl::Status ReadBytes(const char* flag, const std::string& text, std::uint64_t*
 
 absl::Status ReadRate(const char* flag, const std::string& text, double* value) {
   if (text.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::uint64_t> rate = text::ParseBytesPerSecond(text);
+  const absl::StatusOr<std::uint64_t> rate = base::ParseBytesPerSecond(text);
   if (!rate.ok()) return Named(flag, rate.status());
   *value = static_cast<double>(*rate);
   return absl::OkStatus();

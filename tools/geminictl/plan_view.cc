@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/table.h"
@@ -34,11 +34,11 @@ std::string Heading(const PlanAnswer& answer) {
                   job.nodes == 1 ? " node" : " nodes", ", each with ");
   absl::StrAppend(
       &text,
-      answer.host_is_given ? absl::StrCat(text::FormatBytes(job.host_bytes), " of host memory")
+      answer.host_is_given ? absl::StrCat(base::FormatBytes(job.host_bytes), " of host memory")
                            : std::string("as much host memory as it takes"),
       " and ",
       job.disk_bytes == 0 ? "no disk"
-                          : absl::StrCat(text::FormatBytes(job.disk_bytes), " of disk"));
+                          : absl::StrCat(base::FormatBytes(job.disk_bytes), " of disk"));
   if (answer.model.has_value()) {
     absl::StrAppend(&text, "\n", job.batch.sequences, " x ", job.batch.sequence_length,
                     " tokens per rank and step, ", job.optimizer.name);
@@ -62,7 +62,7 @@ std::string Verdict(const PlanAnswer& answer) {
     if (lacking == 0) continue;
     absl::StrAppend(&text, " The ", planner::TierName(tier),
                     tier == Tier::kDevice ? "" : " of a node", " lacks ",
-                    text::FormatBytes(lacking * RanksBehind(answer, tier)), ".");
+                    base::FormatBytes(lacking * RanksBehind(answer, tier)), ".");
   }
   return absl::StrCat(text, "\n");
 }
@@ -86,11 +86,11 @@ std::string TierTable(const PlanAnswer& answer, const Style& style) {
     const bool unlimited = tier == Tier::kHost && !answer.host_is_given;
     std::vector<std::string> row = {
         planner::TierName(tier), tier == Tier::kDevice ? "rank" : "node",
-        text::FormatBytes(bytes.peak * ranks),
-        unlimited ? "" : text::FormatBytes(bytes.limit * ranks),
+        base::FormatBytes(bytes.peak * ranks),
+        unlimited ? "" : base::FormatBytes(bytes.limit * ranks),
         absl::StrFormat("%.2f", forecast::BytesPerParameter(answer.forecast, answer.job, tier))};
     for (const std::uint64_t owner : bytes.by_owner) {
-      row.push_back(text::FormatBytes(owner * ranks));
+      row.push_back(base::FormatBytes(owner * ranks));
     }
     table.AddRow(std::move(row));
   }
@@ -104,7 +104,7 @@ std::string Movement(const PlanAnswer& answer) {
   if (plan.h2d_bytes > 0) {
     absl::StrAppendFormat(
         &text, "Weights up: %s a step and rank, %.3f of the least possible.\n",
-        text::FormatBytes(plan.h2d_bytes),
+        base::FormatBytes(plan.h2d_bytes),
         static_cast<double>(plan.h2d_bytes) /
             static_cast<double>(std::max<std::uint64_t>(plan.lower_bound_bytes, 1)));
   }
@@ -115,7 +115,7 @@ std::string Movement(const PlanAnswer& answer) {
   }
   if (answer.least_host_bytes.has_value()) {
     absl::StrAppend(&text, "It would fit with as little as ",
-                    text::FormatBytes(*answer.least_host_bytes), " of host memory in each node.\n");
+                    base::FormatBytes(*answer.least_host_bytes), " of host memory in each node.\n");
   }
   return text;
 }
@@ -178,7 +178,7 @@ std::string HardwareList(const Style& style) {
                {"DRAM", Align::kRight}});
   const auto rate = [](double bytes) { return absl::StrFormat("%gGB/s", bytes * 1e-9); };
   for (const forecast::Hardware& h : forecast::HardwareTable()) {
-    table.AddRow({h.name, text::FormatBytes(h.device_bytes), text::FormatBytes(h.usable_bytes()),
+    table.AddRow({h.name, base::FormatBytes(h.device_bytes), base::FormatBytes(h.usable_bytes()),
                   absl::StrFormat("%g", h.flops * 1e-12), absl::StrFormat("%g", h.achieved_share),
                   rate(h.device_memory_bytes_per_second), rate(h.up_bytes_per_second),
                   rate(h.down_bytes_per_second), rate(h.peer_bytes_per_second),

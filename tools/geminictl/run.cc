@@ -1,5 +1,6 @@
 #include "tools/geminictl/run.h"
 
+#include "base/status_macros.h"
 #include "tools/geminictl/command_line.h"
 #include "tools/geminictl/config_show.h"
 #include "tools/geminictl/doctor.h"
@@ -11,7 +12,6 @@
 #include "tools/geminictl/top.h"
 #include "tools/geminictl/trace.h"
 #include "tools/geminictl/version.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
 #include "proto/shm/types.h"
-#include "proto/text/bytes.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {
@@ -28,10 +28,10 @@ std::string Tiers(const v1::Ledger& ledger, const Style& style) {
                {"FREE", Align::kRight},
                {"PEAK_IN_USE", Align::kRight}});
   for (const v1::TierLedger& tier : ledger.tiers()) {
-    table.AddRow({TierName(tier.tier()), text::FormatBytes(tier.capacity_bytes()),
-                  text::FormatBytes(tier.in_use_bytes()), text::FormatBytes(tier.reserved_bytes()),
-                  text::FormatBytes(tier.free_bytes()),
-                  text::FormatBytes(tier.peak_in_use_bytes())});
+    table.AddRow({TierName(tier.tier()), base::FormatBytes(tier.capacity_bytes()),
+                  base::FormatBytes(tier.in_use_bytes()), base::FormatBytes(tier.reserved_bytes()),
+                  base::FormatBytes(tier.free_bytes()),
+                  base::FormatBytes(tier.peak_in_use_bytes())});
   }
   return table.Render(style);
 }
@@ -54,7 +54,7 @@ std::string Holders(const v1::Ledger& ledger, const Style& style) {
     const v1::LedgerEntry& entry = *entries[i];
     table.AddRow({TierName(entry.tier()), shm::Name(static_cast<shm::ChunkKind>(entry.kind())),
                   entry.job(), absl::StrCat(entry.rank()), absl::StrCat(entry.session()),
-                  absl::StrCat(entry.chunks()), text::FormatBytes(entry.bytes())});
+                  absl::StrCat(entry.chunks()), base::FormatBytes(entry.bytes())});
   }
   if (table.empty()) return "";
   std::string shown = absl::StrCat("\n", table.Render(style));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/exit_code.h"
@@ -12,7 +13,6 @@
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/terminal.h"
 #include "tools/geminictl/top_view.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {

@@ -5,8 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/bytes.h"
 #include "proto/shm/types.h"
-#include "proto/text/bytes.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/table.h"
 
@@ -78,7 +78,7 @@ std::string BarLine(const std::string& label, const BarParts& parts, size_t widt
                            : static_cast<double>(parts.in_use_bytes + parts.reserved_bytes) /
                                  static_cast<double>(parts.capacity_bytes);
   return absl::StrCat(name, " ", Bar(parts, bar, style), " ", FormatShare(share), " of ",
-                      text::FormatBytes(parts.capacity_bytes), "\n");
+                      base::FormatBytes(parts.capacity_bytes), "\n");
 }
 
 std::string Bars(const Reading& now, size_t width, const Style& style) {
@@ -121,8 +121,8 @@ std::string Ranks(const std::vector<RankRates>& ranks, const Style& style) {
                   FormatShare(rank.stall_share), rank.stall_cause,
                   FormatRate(rank.to_device_bytes_per_second),
                   FormatRate(rank.to_host_bytes_per_second),
-                  text::FormatBytes(session.host_bytes()),
-                  text::FormatBytes(session.device_bytes()), absl::StrCat(session.step()),
+                  base::FormatBytes(session.host_bytes()),
+                  base::FormatBytes(session.device_bytes()), absl::StrCat(session.step()),
                   absl::StrCat(session.moment()), absl::StrCat(session.pid())});
   }
   return table.empty() ? "no session is attached\n" : table.Render(style);

@@ -6,14 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
 #include "tools/forecast/trace_file.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::ctl {
 namespace {
@@ -79,17 +79,17 @@ std::string Summary(const forecast::RecordedTrace& recorded, const Style& style)
   table.AddRow({"ranks", absl::StrCat(recorded.world_size, ", ", recorded.ranks_on_node,
                                       " of them on this node")});
   table.AddRow({"tokens", recorded.tokens == 0 ? "not recorded" : absl::StrCat(recorded.tokens)});
-  table.AddRow({"arena", text::FormatBytes(recorded.trace.arena_bytes)});
+  table.AddRow({"arena", base::FormatBytes(recorded.trace.arena_bytes)});
   table.AddRow({"chunks", absl::StrCat(recorded.trace.chunks.size(), ", ",
-                                       text::FormatBytes(totals.device_bytes), " on the device")});
-  table.AddRow({"loading_all", text::FormatBytes(totals.transfer_bytes)});
-  table.AddRow({"gradients", text::FormatBytes(totals.gradient_bytes)});
+                                       base::FormatBytes(totals.device_bytes), " on the device")});
+  table.AddRow({"loading_all", base::FormatBytes(totals.transfer_bytes)});
+  table.AddRow({"gradients", base::FormatBytes(totals.gradient_bytes)});
   table.AddRow({"moments",
                 absl::StrCat(recorded.trace.moments.size(), ", ", totals.uses, " uses of chunks")});
   table.AddRow({"computation", absl::StrFormat("%.3g s", totals.compute_seconds)});
-  table.AddRow({"largest_workspace", text::FormatBytes(totals.most_workspace_bytes)});
+  table.AddRow({"largest_workspace", base::FormatBytes(totals.most_workspace_bytes)});
   table.AddRow({"activations", absl::StrCat(recorded.activations.size(), ", ",
-                                            text::FormatBytes(totals.activation_bytes))});
+                                            base::FormatBytes(totals.activation_bytes))});
   table.AddRow({"optimizer", recorded.optimizer.empty() ? "not recorded" : "recorded"});
   table.AddRow({"link_up", FormatRate(link.h2d_bytes_per_second)});
   table.AddRow({"link_down", FormatRate(link.d2h_bytes_per_second)});

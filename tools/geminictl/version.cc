@@ -17,7 +17,7 @@ absl::StatusOr<int> RunVersion(const Context& context) {
     *context.out << VersionLine() << "\n";
     return kExitOk;
   }
-  JsonWriter json;
+  base::JsonWriter json;
   json.BeginObject();
   json.Key("schema_version").Value(kSchemaVersion);
   json.Key("version").Value(service::kVersion);

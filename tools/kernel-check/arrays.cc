@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/split_master/split_master.h"
+#include "kernels/numeric/split_master/split_master.h"
 
 namespace geminid::kernel_check {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/device.h"
-#include "kernels/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/runtime/cuda/device.h"
 
 namespace geminid::kernel_check {
 

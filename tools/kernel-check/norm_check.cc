@@ -5,8 +5,8 @@
 #include <limits>
 #include <random>
 
-#include "kernels/cuda/device.h"
-#include "kernels/norm/norm_cuda.h"
+#include "kernels/numeric/norm/norm_cuda.h"
+#include "kernels/runtime/cuda/device.h"
 
 namespace geminid::kernel_check {
 namespace {

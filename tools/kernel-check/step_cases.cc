@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/adafactor/adafactor_cuda.h"
-#include "kernels/adagrad/adagrad_cuda.h"
-#include "kernels/adam/adam.h"
-#include "kernels/adam/adam_cuda.h"
-#include "kernels/came/came_cuda.h"
-#include "kernels/cuda/device.h"
-#include "kernels/lamb/lamb_cuda.h"
-#include "kernels/lars/lars_cuda.h"
-#include "kernels/lion/lion_cuda.h"
-#include "kernels/sgd/sgd_cuda.h"
+#include "kernels/optimizers/adafactor/adafactor_cuda.h"
+#include "kernels/optimizers/adagrad/adagrad_cuda.h"
+#include "kernels/optimizers/adam/adam.h"
+#include "kernels/optimizers/adam/adam_cuda.h"
+#include "kernels/optimizers/came/came_cuda.h"
+#include "kernels/optimizers/lamb/lamb_cuda.h"
+#include "kernels/optimizers/lars/lars_cuda.h"
+#include "kernels/optimizers/lion/lion_cuda.h"
+#include "kernels/optimizers/sgd/sgd_cuda.h"
+#include "kernels/runtime/cuda/device.h"
 
 namespace geminid::kernel_check {
 namespace {

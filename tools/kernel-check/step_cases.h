@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/status.h"
-#include "kernels/cuda/tensor.h"
-#include "kernels/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/tensor.h"
 
 namespace geminid::kernel_check {
 

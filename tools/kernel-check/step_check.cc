@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cuda/device.h"
+#include "kernels/runtime/cuda/device.h"
 #include "tools/kernel-check/arrays.h"
 
 namespace geminid::kernel_check {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "proto/text/bytes.h"
-#include "tools/trainer/status_macros.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
 
 namespace geminid::sim {
 namespace {
@@ -43,7 +43,7 @@ absl::StatusOr<double> ParseSeconds(const std::string& what, const std::string& 
 }
 
 absl::StatusOr<uint64_t> ParseSize(const char* flag, const std::string& text) {
-  absl::StatusOr<uint64_t> bytes = text::ParseBytes(text);
+  absl::StatusOr<uint64_t> bytes = base::ParseBytes(text);
   if (bytes.ok()) return bytes;
   return absl::InvalidArgumentError(
       absl::StrCat(flag, ": ", std::string(bytes.status().message())));
@@ -108,7 +108,7 @@ absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job
     GEMINID_ASSIGN_OR_RETURN(job->device_bytes, ParseSize("--device-memory", flags.device_memory));
   }
   if (!flags.copy_bandwidth.empty()) {
-    absl::StatusOr<uint64_t> speed = text::ParseBytesPerSecond(flags.copy_bandwidth);
+    absl::StatusOr<uint64_t> speed = base::ParseBytesPerSecond(flags.copy_bandwidth);
     if (!speed.ok() || *speed == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("--copy-bandwidth is '", flags.copy_bandwidth, "'; give one like 10GB/s"));

@@ -8,9 +8,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/json_writer.h"
 #include "proto/shm/lease.h"
 #include "tools/sim/compare.h"
-#include "tools/trainer/json_writer.h"
 
 namespace geminid::sim {
 namespace {
@@ -180,7 +180,7 @@ absl::Status ReadMachine(const std::string& json, Machine* machine) {
 }
 
 std::string WriteMachine(const Machine& machine) {
-  trainer::JsonWriter json;
+  base::JsonWriter json;
   json.BeginObject();
   for (const MachineField& field : MachineFields()) json.Key(field.name).Value(field.get(machine));
   json.EndObject();

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/core/planner/trace.h"
 #include "daemon/core/transfer_scheduler.h"
+#include "daemon/planner/trace.h"
 
 namespace geminid::sim {
 

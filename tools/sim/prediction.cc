@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
+#include "base/json_writer.h"
 #include "tools/sim/compare.h"
-#include "tools/trainer/json_writer.h"
 
 namespace geminid::sim {
 namespace {
@@ -32,7 +32,7 @@ void AddRanks(const SimulationResult& run, double part, Prediction* sum) {
   }
 }
 
-std::string Size(double bytes) { return text::FormatBytes(static_cast<uint64_t>(bytes)); }
+std::string Size(double bytes) { return base::FormatBytes(static_cast<uint64_t>(bytes)); }
 
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.3f ms", 1e3 * seconds); }
 
@@ -117,7 +117,7 @@ std::string ToText(const Prediction& p) {
 }
 
 std::string ToJson(const Prediction& p) {
-  trainer::JsonWriter json;
+  base::JsonWriter json;
   json.BeginObject();
   json.Key("policy").Value(p.policy).Key("seeds").Value(p.seeds);
   json.Key("step_mean_seconds").Value(p.step_mean_seconds);

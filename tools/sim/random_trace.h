@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "daemon/core/planner/trace.h"
+#include "daemon/planner/trace.h"
 
 namespace geminid::sim {
 

@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
+#include "base/json_writer.h"
+#include "base/status_macros.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/forecast/hardware.h"
 #include "tools/sim/command_line.h"
@@ -17,9 +19,7 @@
 #include "tools/sim/memory_picture.h"
 #include "tools/sim/prediction.h"
 #include "tools/sim/timeline.h"
-#include "tools/trainer/json_writer.h"
 #include "tools/trainer/report.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::sim {
 namespace {
@@ -102,7 +102,7 @@ absl::Status Run(const CommandLine& line, std::ostream& out) {
 }
 
 std::string CompareJson(const std::vector<Outcome>& outcomes) {
-  trainer::JsonWriter json;
+  base::JsonWriter json;
   json.BeginArray();
   for (const Outcome& outcome : outcomes) {
     json.BeginObject().Key("policy").Value(outcome.policy);
@@ -128,8 +128,8 @@ std::string CompareText(const std::vector<Outcome>& outcomes) {
     const auto columns = static_cast<size_t>(
         static_cast<double>(kBarColumns) * outcome.step_seconds / longest + 0.5);
     absl::StrAppendFormat(&text, "%-12s %12s %12s %9.3f ms %9.3f ms  %s\n", outcome.policy,
-                          text::FormatBytes(static_cast<uint64_t>(outcome.up_bytes)),
-                          text::FormatBytes(static_cast<uint64_t>(outcome.down_bytes)),
+                          base::FormatBytes(static_cast<uint64_t>(outcome.up_bytes)),
+                          base::FormatBytes(static_cast<uint64_t>(outcome.down_bytes)),
                           1e3 * outcome.step_seconds, 1e3 * outcome.wait_seconds,
                           std::string(std::max<size_t>(columns, 1), '#'));
   }
@@ -137,7 +137,7 @@ std::string CompareText(const std::vector<Outcome>& outcomes) {
 }
 
 std::string SavingsJson(const std::vector<Savings>& all) {
-  trainer::JsonWriter json;
+  base::JsonWriter json;
   json.BeginArray();
   for (const Savings& savings : all) {
     json.BeginObject().Key("rival").Value(savings.rival).Key("kind").Value(savings.kind);

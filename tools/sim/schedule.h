@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/core/planner/plan.h"
-#include "daemon/core/planner/trace.h"
+#include "daemon/planner/plan.h"
+#include "daemon/planner/trace.h"
 
 namespace geminid::sim {
 

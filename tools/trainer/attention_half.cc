@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/attention/attention.h"
-#include "kernels/rotary/rotary.h"
+#include "base/status_macros.h"
+#include "kernels/model/attention/attention.h"
+#include "kernels/model/rotary/rotary.h"
 #include "tools/trainer/norm_layer.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::trainer {
 namespace {

@@ -1,8 +1,8 @@
 #include "tools/trainer/batches.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "tools/trainer/counter_random.h"
-#include "tools/trainer/status_macros.h"
 #include "tools/trainer/text.h"
 
 namespace geminid::trainer {

@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cast/cast.h"
-#include "kernels/elementwise/bias.h"
-#include "kernels/matmul/matmul.h"
-#include "tools/trainer/status_macros.h"
+#include "base/status_macros.h"
+#include "kernels/model/elementwise/bias.h"
+#include "kernels/model/matmul/matmul.h"
+#include "kernels/numeric/cast/cast.h"
 
 namespace geminid::trainer {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "geminid/zero.h"
-#include "kernels/common/bfloat16.h"
-#include "kernels/common/status.h"
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/status.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/parameters.h"
 

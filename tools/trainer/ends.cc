@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/cross_entropy/cross_entropy.h"
-#include "kernels/embedding/embedding.h"
+#include "base/status_macros.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/model/embedding/embedding.h"
 #include "tools/trainer/norm_layer.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::trainer {
 namespace {

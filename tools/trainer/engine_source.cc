@@ -1,7 +1,7 @@
 #include <utility>
 
+#include "base/status_macros.h"
 #include "tools/trainer/parameter_source.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::trainer {
 namespace {

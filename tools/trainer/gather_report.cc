@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "tools/trainer/status_macros.h"
+#include "base/status_macros.h"
 
 namespace geminid::trainer {
 namespace {

@@ -16,9 +16,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "tools/trainer/exit_code.h"
 #include "tools/trainer/rank_process.h"
-#include "tools/trainer/status_macros.h"
 
 extern char** environ;
 

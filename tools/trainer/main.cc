@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "collectives/rank_info.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/daemon_choice.h"
@@ -14,7 +15,6 @@
 #include "tools/trainer/launcher.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/report.h"
-#include "tools/trainer/status_macros.h"
 #include "tools/trainer/text.h"
 #include "tools/trainer/train.h"
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/gelu/gelu.h"
-#include "kernels/swiglu/swiglu.h"
+#include "base/status_macros.h"
+#include "kernels/model/gelu/gelu.h"
+#include "kernels/model/swiglu/swiglu.h"
 #include "tools/trainer/norm_layer.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::trainer {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/attention/attention.h"
+#include "kernels/model/attention/attention.h"
 #include "tools/trainer/parameters.h"
 
 namespace geminid::trainer {

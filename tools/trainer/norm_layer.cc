@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/layer_norm/layer_norm.h"
-#include "kernels/rms_norm/rms_norm.h"
-#include "tools/trainer/status_macros.h"
+#include "base/status_macros.h"
+#include "kernels/model/layer_norm/layer_norm.h"
+#include "kernels/model/rms_norm/rms_norm.h"
 
 namespace geminid::trainer {
 

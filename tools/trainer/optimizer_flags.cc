@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "tools/trainer/flag_values.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::trainer {
 namespace {

@@ -9,12 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
 #include "tools/trainer/flag_values.h"
 #include "tools/trainer/flags.h"
 #include "tools/trainer/optimizer_flags.h"
 #include "tools/trainer/schedule_flags.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::trainer {
 namespace {
@@ -30,7 +30,7 @@ absl::Status WithFlag(const char* flag, const absl::Status& status) {
 
 absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::string& text) {
   if (text == kUnlimited) return std::nullopt;
-  const absl::StatusOr<uint64_t> bytes = text::ParseBytes(text);
+  const absl::StatusOr<uint64_t> bytes = base::ParseBytes(text);
   if (!bytes.ok()) return WithFlag(flag, bytes.status());
   if (*bytes == 0) {
     return absl::InvalidArgumentError(
@@ -210,7 +210,7 @@ absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
     }
   }
   if (flags.copy_bandwidth == kUnlimited) return absl::OkStatus();
-  const absl::StatusOr<uint64_t> speed = text::ParseBytesPerSecond(flags.copy_bandwidth);
+  const absl::StatusOr<uint64_t> speed = base::ParseBytesPerSecond(flags.copy_bandwidth);
   if (!speed.ok()) return WithFlag("--copy-bandwidth", speed.status());
   if (*speed == 0) return absl::InvalidArgumentError("--copy-bandwidth is 0; nothing would move");
   options->copy_bytes_per_second = *speed;

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/text/bytes.h"
+#include "base/bytes.h"
 
 namespace geminid::trainer {
 namespace {
@@ -24,11 +24,11 @@ std::string FormatRemaining(absl::Duration remaining) {
 std::string FormatProgress(const ProgressSample& sample) {
   return absl::StrCat(absl::StrFormat("step %d/%d  loss %.4f  %.0f tokens/s", sample.step,
                                       sample.steps, sample.loss, sample.tokens_per_second),
-                      "  device ", text::FormatBytes(sample.peak_total_bytes), " of ",
-                      text::FormatBytes(sample.device_bytes_limit), " (model ",
-                      text::FormatBytes(sample.peak_model_bytes), ", other ",
-                      text::FormatBytes(sample.peak_workspace_bytes), ")  host ",
-                      text::FormatBytes(sample.host_bytes),
+                      "  device ", base::FormatBytes(sample.peak_total_bytes), " of ",
+                      base::FormatBytes(sample.device_bytes_limit), " (model ",
+                      base::FormatBytes(sample.peak_model_bytes), ", other ",
+                      base::FormatBytes(sample.peak_workspace_bytes), ")  host ",
+                      base::FormatBytes(sample.host_bytes),
                       absl::StrFormat("  stall %.0f%%  ETA ", 100 * sample.stall_share),
                       FormatRemaining(sample.remaining));
 }

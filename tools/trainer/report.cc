@@ -11,8 +11,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/trainer/json_writer.h"
-#include "tools/trainer/status_macros.h"
+#include "base/json_writer.h"
+#include "base/status_macros.h"
 
 namespace geminid::trainer {
 namespace {
@@ -31,13 +31,13 @@ uint64_t Most(const Report& report, uint64_t RankReport::*field) {
   return most;
 }
 
-void WriteNumbers(JsonWriter& json, const char* key, const std::vector<double>& numbers) {
+void WriteNumbers(base::JsonWriter& json, const char* key, const std::vector<double>& numbers) {
   json.Key(key).BeginArray();
   for (const double number : numbers) json.Value(number);
   json.EndArray();
 }
 
-void WriteModel(JsonWriter& json, const Report& report) {
+void WriteModel(base::JsonWriter& json, const Report& report) {
   const ModelConfig& model = report.options.model;
   json.Key("model").BeginObject();
   json.Key("family").Value(Name(model.family));
@@ -49,7 +49,7 @@ void WriteModel(JsonWriter& json, const Report& report) {
   json.Key("parameters").Value(report.parameters);
 }
 
-void WriteRun(JsonWriter& json, const Report& report) {
+void WriteRun(base::JsonWriter& json, const Report& report) {
   const TrainOptions& options = report.options;
   json.Key("world_size").Value(static_cast<uint64_t>(report.ranks.size()));
   json.Key("placement").Value(Name(options.zero.placement));
@@ -65,7 +65,7 @@ void WriteRun(JsonWriter& json, const Report& report) {
   json.Key("final_loss_scale").Value(report.final_loss_scale);
 }
 
-void WriteResults(JsonWriter& json, const Report& report) {
+void WriteResults(base::JsonWriter& json, const Report& report) {
   WriteNumbers(json, "loss", report.losses);
   json.Key("loss_hex").BeginArray();
   for (const double loss : report.losses) json.Value(absl::StrFormat("%a", loss));
@@ -78,7 +78,7 @@ void WriteResults(JsonWriter& json, const Report& report) {
   json.Key("tokens_per_second").Value(TokensPerSecond(report));
 }
 
-void WriteMemory(JsonWriter& json, const Report& report) {
+void WriteMemory(base::JsonWriter& json, const Report& report) {
   json.Key("model_state_bytes").Value(Sum(report, &RankReport::model_state_bytes));
   json.Key("model_state_bytes_per_rank").BeginArray();
   for (const RankReport& rank : report.ranks) json.Value(rank.model_state_bytes);
@@ -98,7 +98,7 @@ void WriteMemory(JsonWriter& json, const Report& report) {
                  : static_cast<double>(host_bytes) / static_cast<double>(report.parameters));
 }
 
-void WriteTransfers(JsonWriter& json, const Report& report) {
+void WriteTransfers(base::JsonWriter& json, const Report& report) {
   json.Key("h2d_bytes").Value(Sum(report, &RankReport::host_to_device_bytes));
   json.Key("d2h_bytes").Value(Sum(report, &RankReport::device_to_host_bytes));
   json.Key("transfer_bytes_lower_bound")
@@ -116,7 +116,7 @@ void WriteTransfers(JsonWriter& json, const Report& report) {
   json.EndObject();
 }
 
-void WritePlan(JsonWriter& json, const Report& report) {
+void WritePlan(base::JsonWriter& json, const Report& report) {
   json.Key("chunks").Value(report.chunks);
   json.Key("chunk_elements").Value(report.chunk_elements);
   json.Key("plans_made").Value(report.plans_made);
@@ -146,7 +146,7 @@ double TokensPerSecond(const Report& report) {
 }
 
 std::string ToJson(const Report& report) {
-  JsonWriter json;
+  base::JsonWriter json;
   json.BeginObject();
   json.Key("schema_version").Value(kReportSchemaVersion);
   json.Key("versions").BeginObject().Key("geminid").Value(GEMINID_VERSION).EndObject();

@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "proto/text/bytes.h"
-#include "tools/trainer/status_macros.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
 
 namespace geminid::trainer {
 namespace {
@@ -49,7 +49,7 @@ absl::Status Append(const fs::path& file, std::vector<uint8_t>* text) {
   if (error) return PathError(file, error);
   if (bytes > kTextBytesMax - text->size()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the text is larger than ", text::FormatBytes(kTextBytesMax), " with '", file.string(),
+        "the text is larger than ", base::FormatBytes(kTextBytesMax), " with '", file.string(),
         "'; every rank keeps the text in memory, so train on a part of it"));
   }
   errno = 0;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "collectives/communicator.h"
 #include "collectives/connect.h"
 #include "geminid/session.h"
@@ -18,7 +19,6 @@
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/sha256.h"
-#include "tools/trainer/status_macros.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {

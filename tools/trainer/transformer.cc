@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/attention/attention.h"
-#include "kernels/rotary/rotary.h"
+#include "base/status_macros.h"
+#include "kernels/model/attention/attention.h"
+#include "kernels/model/rotary/rotary.h"
 #include "tools/trainer/attention_half.h"
 #include "tools/trainer/compute.h"
 #include "tools/trainer/ends.h"
 #include "tools/trainer/mlp_half.h"
-#include "tools/trainer/status_macros.h"
 
 namespace geminid::trainer {
 namespace {

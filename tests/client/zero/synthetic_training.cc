@@ -9,10 +9,10 @@
 #include "client/zero/optimizer_options.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
-#include "kernels/adamw/adamw.h"
-#include "kernels/common/bfloat16.h"
-#include "kernels/optimizer/sharded_step.h"
-#include "kernels/split_master/split_master.h"
+#include "kernels/numeric/split_master/split_master.h"
+#include "kernels/optimizers/adamw/adamw.h"
+#include "kernels/optimizers/optimizer/sharded_step.h"
+#include "kernels/runtime/common/bfloat16.h"
 
 namespace geminid::zero {
 namespace {

@@ -1,6 +1,6 @@
-#include "daemon/core/planner/bound.h"
+#include "daemon/planner/bound.h"
 
-#include "daemon/core/planner/planner.h"
+#include "daemon/planner/planner.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/traces.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/core/planner/planner.h"
+#include "daemon/planner/planner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/traces.h"

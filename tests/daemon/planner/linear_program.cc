@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "daemon/core/planner/what.h"
+#include "daemon/planner/what.h"
 
 namespace geminid::planner {
 namespace {

@@ -1,7 +1,7 @@
 #ifndef GEMINID_TESTS_DAEMON_PLANNER_LINEAR_PROGRAM_H_
 #define GEMINID_TESTS_DAEMON_PLANNER_LINEAR_PROGRAM_H_
 
-#include "daemon/core/planner/problem.h"
+#include "daemon/planner/problem.h"
 
 namespace geminid::planner {
 

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <random>
 
-#include "daemon/core/planner/bound.h"
-#include "daemon/core/planner/what.h"
+#include "daemon/planner/bound.h"
+#include "daemon/planner/what.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/traces.h"
 #include "tests/daemon/planner/transformers.h"

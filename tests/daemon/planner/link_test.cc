@@ -1,4 +1,4 @@
-#include "daemon/core/planner/link.h"
+#include "daemon/planner/link.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,12 +1,12 @@
-#include "daemon/core/planner/place.h"
+#include "daemon/planner/place.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <random>
 
-#include "daemon/core/planner/planner.h"
-#include "daemon/core/planner/sweep.h"
-#include "daemon/core/planner/when.h"
+#include "daemon/planner/planner.h"
+#include "daemon/planner/sweep.h"
+#include "daemon/planner/when.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/reference.h"
 #include "tests/daemon/planner/traces.h"

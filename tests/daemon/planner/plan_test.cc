@@ -1,11 +1,11 @@
-#include "daemon/core/planner/plan.h"
+#include "daemon/planner/plan.h"
 
 #include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "daemon/core/planner/planner.h"
+#include "daemon/planner/planner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/traces.h"

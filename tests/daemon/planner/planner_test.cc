@@ -1,4 +1,4 @@
-#include "daemon/core/planner/planner.h"
+#include "daemon/planner/planner.h"
 
 #include <cstddef>
 #include <random>

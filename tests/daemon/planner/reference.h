@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "daemon/core/planner/trace.h"
+#include "daemon/planner/trace.h"
 
 namespace geminid::planner {
 

@@ -1,4 +1,4 @@
-#include "daemon/core/planner/room.h"
+#include "daemon/planner/room.h"
 
 #include <algorithm>
 #include <cstddef>

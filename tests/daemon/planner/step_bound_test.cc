@@ -1,11 +1,11 @@
-#include "daemon/core/planner/step_bound.h"
+#include "daemon/planner/step_bound.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <random>
 #include <string>
 
-#include "daemon/core/planner/planner.h"
+#include "daemon/planner/planner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/traces.h"

@@ -1,4 +1,4 @@
-#include "daemon/core/planner/trace.h"
+#include "daemon/planner/trace.h"
 
 #include <functional>
 #include <limits>

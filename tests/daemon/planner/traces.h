@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "daemon/core/planner/plan.h"
-#include "daemon/core/planner/trace.h"
+#include "daemon/planner/plan.h"
+#include "daemon/planner/trace.h"
 
 namespace geminid::planner {
 

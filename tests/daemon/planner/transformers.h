@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "daemon/core/planner/trace.h"
+#include "daemon/planner/trace.h"
 
 namespace geminid::planner {
 

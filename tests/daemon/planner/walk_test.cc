@@ -1,15 +1,15 @@
-#include "daemon/core/planner/walk.h"
+#include "daemon/planner/walk.h"
 
 #include <algorithm>
 #include <optional>
 #include <random>
 #include <vector>
 
-#include "daemon/core/planner/cheapest_window.h"
-#include "daemon/core/planner/free_space.h"
-#include "daemon/core/planner/planner.h"
-#include "daemon/core/planner/sweep.h"
-#include "daemon/core/planner/when.h"
+#include "daemon/planner/cheapest_window.h"
+#include "daemon/planner/free_space.h"
+#include "daemon/planner/planner.h"
+#include "daemon/planner/sweep.h"
+#include "daemon/planner/when.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/traces.h"
 

@@ -1,11 +1,11 @@
-#include "daemon/core/planner/what.h"
+#include "daemon/planner/what.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <random>
 
-#include "daemon/core/planner/bound.h"
+#include "daemon/planner/bound.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/reference.h"
 #include "tests/daemon/planner/traces.h"

@@ -1,8 +1,8 @@
-#include "daemon/core/planner/when.h"
+#include "daemon/planner/when.h"
 
 #include <algorithm>
 
-#include "daemon/core/planner/planner.h"
+#include "daemon/planner/planner.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/traces.h"
 

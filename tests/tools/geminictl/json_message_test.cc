@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "daemon/config/json.h"
+#include "base/json.h"
 #include "geminid/v1/admin.pb.h"
 #include "geminid/v1/config.pb.h"
 
 namespace geminid::ctl {
 namespace {
 
-using config::JsonValue;
+using base::JsonValue;
 
 // The value at `key`; a null value that says so if it is not there.
 const JsonValue& At(const JsonValue& object, const std::string& key) {
@@ -23,8 +23,8 @@ const JsonValue& At(const JsonValue& object, const std::string& key) {
 
 JsonValue Parse(const std::string& text) {
   JsonValue value;
-  config::JsonError error;
-  EXPECT_TRUE(config::ParseJson(text, &value, &error)) << error.problem << " in " << text;
+  base::JsonError error;
+  EXPECT_TRUE(base::ParseJson(text, &value, &error)) << error.problem << " in " << text;
   return value;
 }
 

@@ -7,14 +7,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "daemon/config/json.h"
+#include "base/json.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/run.h"
 
 namespace geminid::ctl {
 namespace {
 
-using config::JsonValue;
+using base::JsonValue;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -55,8 +55,8 @@ const JsonValue& At(const JsonValue& object, const std::string& key) {
 
 JsonValue Parse(const Outcome& outcome) {
   JsonValue value;
-  config::JsonError error;
-  EXPECT_TRUE(config::ParseJson(outcome.out, &value, &error)) << error.problem << outcome.err;
+  base::JsonError error;
+  EXPECT_TRUE(base::ParseJson(outcome.out, &value, &error)) << error.problem << outcome.err;
   EXPECT_EQ(At(value, "schema_version").text, "1");
   return value;
 }

@@ -15,7 +15,7 @@
 #include <set>
 #include <sstream>
 
-#include "daemon/config/json.h"
+#include "base/json.h"
 #include "daemon/os/fd.h"
 #include "daemon/service/version.h"
 #include "geminid/session.h"
@@ -25,7 +25,7 @@
 namespace geminid::ctl {
 namespace {
 
-using config::JsonValue;
+using base::JsonValue;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -69,8 +69,8 @@ const JsonValue& At(const JsonValue& object, const std::string& key) {
 
 JsonValue Parse(const Outcome& outcome) {
   JsonValue value;
-  config::JsonError error;
-  EXPECT_TRUE(config::ParseJson(outcome.out, &value, &error))
+  base::JsonError error;
+  EXPECT_TRUE(base::ParseJson(outcome.out, &value, &error))
       << error.problem << " in " << outcome.out << outcome.err;
   EXPECT_EQ(At(value, "schema_version").text, "1");
   return value;

@@ -1,8 +1,8 @@
-// kernels/cuda/device.h on the heap.
+// kernels/runtime/cuda/device.h on the heap.
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cuda/device.h"
+#include "kernels/runtime/cuda/device.h"
 
 namespace geminid::kernels {
 

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/planner/drains.h"
-#include "daemon/core/planner/planner.h"
-#include "daemon/core/planner/problem.h"
-#include "daemon/core/planner/stays.h"
-#include "daemon/core/planner/when.h"
+#include "daemon/planner/drains.h"
+#include "daemon/planner/planner.h"
+#include "daemon/planner/problem.h"
+#include "daemon/planner/stays.h"
+#include "daemon/planner/when.h"
 #include "gtest/gtest.h"
 #include "tools/sim/policies/policy.h"
 #include "tools/sim/random_trace.h"

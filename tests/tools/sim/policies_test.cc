@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "daemon/core/planner/planner.h"
+#include "daemon/planner/planner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/tools/sim/traces.h"

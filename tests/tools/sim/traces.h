@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "daemon/core/planner/trace.h"
+#include "daemon/planner/trace.h"
 #include "tools/sim/machine.h"
 
 namespace geminid::sim {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/common/bfloat16.h"
+#include "kernels/runtime/common/bfloat16.h"
 #include "tools/trainer/initialization.h"
 
 namespace geminid::trainer {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <sstream>
 
+#include "base/json_writer.h"
 #include "tests/tools/trainer/temporary_folder.h"
-#include "tools/trainer/json_writer.h"
 #include "tools/trainer/progress.h"
 #include "tools/trainer/sha256.h"
 
@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(JsonWriter, OfNestedValues_WritesThemInOrder) {
-  JsonWriter json;
+  base::JsonWriter json;
   json.BeginObject().Key("a").BeginArray().Value(uint64_t{1}).Value(0.1).EndArray();
   json.Key("b").BeginObject().EndObject().Key("c").Value(true).EndObject();
   EXPECT_EQ(json.text(),
@@ -27,13 +27,13 @@ TEST(JsonWriter, OfNestedValues_WritesThemInOrder) {
 }
 
 TEST(JsonWriter, OfTextThatNeedsIt_Escapes) {
-  JsonWriter json;
+  base::JsonWriter json;
   json.Value("a\"\\\n\x01\xc3\xa9");
   EXPECT_EQ(json.text(), "\"a\\\"\\\\\\u000a\\u0001\xc3\xa9\"");
 }
 
 TEST(JsonWriter, OfNumbersJsonDoesNotKnow_WritesNull) {
-  JsonWriter json;
+  base::JsonWriter json;
   json.BeginArray().Value(std::numeric_limits<double>::infinity());
   json.Value(std::numeric_limits<double>::quiet_NaN()).EndArray();
   EXPECT_EQ(json.text(), "[\n  null,\n  null\n]");

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/adamw/adamw.h"
+#include "kernels/optimizers/adamw/adamw.h"
 #include "tests/tools/trainer/dense_parameters.h"
 #include "tests/tools/trainer/reference_model.h"
 #include "tools/trainer/counter_random.h"

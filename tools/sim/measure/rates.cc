@@ -19,8 +19,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/shm/shm_communicator.h"
-#include "kernels/adamw/adamw.h"
-#include "kernels/norm/norm.h"
+#include "kernels/numeric/norm/norm.h"
+#include "kernels/optimizers/adamw/adamw.h"
 
 namespace geminid::sim {
 namespace {

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "kernels/cast/cast.h"
+#include "kernels/numeric/cast/cast.h"
 #include "tools/trainer/initialization.h"
 
 namespace geminid::sim {

@@ -1,0 +1,27 @@
+// Sizes as people write them, the same in every flag, file and message.
+//
+// Exact: KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB powers of 1000; B or nothing is
+// bytes. A fraction is allowed when the result is a whole number of bytes ("1.5GiB"). No sign, no
+// other unit, no trailing text, no overflow.
+#ifndef GEMINID_BASE_BYTES_H_
+#define GEMINID_BASE_BYTES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace geminid::base {
+
+// "16MiB" -> 16777216. The error names the text, what is wrong with it and what is allowed.
+absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
+
+// "10GB/s" -> 10000000000. The "/s" is required.
+absl::StatusOr<uint64_t> ParseBytesPerSecond(const std::string& text);
+
+// For people: "61.4 GiB", "512 B". Binary units, at most three significant decimals.
+std::string FormatBytes(uint64_t bytes);
+
+}  // namespace geminid::base
+
+#endif  // GEMINID_BASE_BYTES_H_

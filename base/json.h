@@ -1,0 +1,49 @@
+// JSON (RFC 8259) into a tree that knows where each value stood, for messages that say line and
+// column. Protobuf's own reader does not say them.
+#ifndef GEMINID_BASE_JSON_H_
+#define GEMINID_BASE_JSON_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace geminid::base {
+
+// Both count from 1; columns are bytes.
+struct Position {
+  int line = 0;
+  int column = 0;
+};
+
+struct JsonValue {
+  enum class Type { kNull, kBool, kNumber, kString, kArray, kObject };
+  struct Member;
+
+  Type type = Type::kNull;
+  Position position;
+  bool boolean = false;
+  std::string text;  // a string's characters in UTF-8, or a number as it is spelled
+  std::vector<JsonValue> items;
+  std::vector<Member> members;  // in the order of the text; keys are unique
+};
+
+struct JsonValue::Member {
+  std::string key;
+  Position position;  // of the key
+  JsonValue value;
+};
+
+struct JsonError {
+  Position position;
+  std::string problem;
+};
+
+// Parses all of `text` into *value, or fills *error and returns false. Refuses duplicate keys,
+// trailing text and nesting deeper than 16.
+bool ParseJson(const std::string& text, JsonValue* value, JsonError* error);
+
+}  // namespace geminid::base
+
+#endif  // GEMINID_BASE_JSON_H_

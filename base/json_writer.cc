@@ -1,0 +1,94 @@
+#include "base/json_writer.h"
+
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+
+namespace geminid::base {
+namespace {
+
+std::string Quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (character == '"' || character == '\\') {
+      quoted += '\\';
+      quoted += character;
+    } else if (byte < 0x20) {
+      quoted += absl::StrFormat("\\u%04x", byte);
+    } else {
+      quoted += character;
+    }
+  }
+  return quoted + '"';
+}
+
+}  // namespace
+
+void JsonWriter::NewLine() { text_ += '\n' + std::string(2 * empty_.size(), ' '); }
+
+void JsonWriter::BeforeValue() {
+  if (after_key_) {
+    after_key_ = false;
+    return;
+  }
+  if (empty_.empty()) return;
+  if (!empty_.back()) text_ += ',';
+  empty_.back() = false;
+  NewLine();
+}
+
+JsonWriter& JsonWriter::Open(char bracket) {
+  BeforeValue();
+  text_ += bracket;
+  empty_.push_back(true);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Close(char bracket) {
+  const bool empty = empty_.back();
+  empty_.pop_back();
+  if (!empty) NewLine();
+  text_ += bracket;
+  return *this;
+}
+
+JsonWriter& JsonWriter::Key(const std::string& key) {
+  BeforeValue();
+  text_ += Quote(key) + ": ";
+  after_key_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::Value(const std::string& value) {
+  BeforeValue();
+  text_ += Quote(value);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Value(bool value) {
+  BeforeValue();
+  text_ += value ? "true" : "false";
+  return *this;
+}
+
+JsonWriter& JsonWriter::Value(uint64_t value) {
+  BeforeValue();
+  text_ += std::to_string(value);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Value(double value) {
+  if (!std::isfinite(value)) return Null();
+  BeforeValue();
+  text_ += absl::StrFormat("%.17g", value);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Null() {
+  BeforeValue();
+  text_ += "null";
+  return *this;
+}
+
+}  // namespace geminid::base

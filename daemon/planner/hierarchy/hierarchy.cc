@@ -1,0 +1,276 @@
+#include "daemon/planner/hierarchy/hierarchy.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "daemon/planner/hierarchy/evaluate.h"
+#include "daemon/planner/hierarchy/price.h"
+#include "daemon/planner/hierarchy/round.h"
+#include "daemon/planner/hierarchy/search.h"
+#include "daemon/planner/hierarchy/update.h"
+
+namespace geminid::planner {
+namespace {
+
+// A disk of any speed: only its bytes are asked for.
+constexpr double kAnyDiskBytesPerSecond = 1e9;
+
+Decisions AllAt(const Prepared& prepared, OptimizerPlace place) {
+  Decisions decisions = AllHost(prepared.problem);
+  for (ChunkIndex c = 0; c < decisions.optimizer.size(); ++c) {
+    if (place == OptimizerPlace::kDevice || prepared.updated(c)) decisions.optimizer[c] = place;
+  }
+  return decisions;
+}
+
+// As `decisions`, with the activations of `other`.
+Decisions WithActivations(Decisions decisions, const Decisions& other) {
+  decisions.activations = other.activations;
+  return decisions;
+}
+
+// Prices that leave as little as possible on the host.
+Prices SparingHost(const PriceModel& model) {
+  Prices prices;
+  prices.segment.assign(model.segments.size(), 0);
+  prices.resource[static_cast<std::size_t>(Resource::kCompute)] = 1;
+  constexpr double kPriceOfHost = 1;  // second per byte: above anything else
+  prices.host = kPriceOfHost;
+  return prices;
+}
+
+// The resources at their prices, bytes for nothing: room goes to what saves most.
+Prices Greedy(const PriceModel& model, const PricedSeconds& weights) {
+  Prices prices;
+  prices.segment.assign(model.segments.size(), 0);
+  prices.resource = weights;
+  return prices;
+}
+
+PricedSeconds EvenWeights() {
+  PricedSeconds weights = {};
+  weights.fill(1.0 / static_cast<double>(kNumPriced));
+  return weights;
+}
+
+double Largest(const PricedSeconds& seconds) {
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
+// The busier, the heavier: the gradient of the 32-norm. Sums to 1.
+PricedSeconds WeightsOf(const PricedSeconds& seconds) {
+  constexpr int kSquarings = 5;
+  const double largest = std::max(Largest(seconds), 1e-30);
+  PricedSeconds weights = {};
+  double sum = 0;
+  for (std::size_t r = 0; r < kNumPriced; ++r) {
+    weights[r] = seconds[r] / largest;
+    for (int k = 0; k < kSquarings; ++k) weights[r] *= weights[r];
+    sum += weights[r];
+  }
+  for (double& weight : weights) weight /= std::max(sum, 1e-30);
+  return weights;
+}
+
+// Where the dual says that the computation alone is critical, room has no price, although who gets
+// it still matters: these are prices of all the arena for a whole step, in steps.
+constexpr double kPriceLevels[] = {1.0 / 16, 1.0 / 2};
+
+// The prices of the dual, but every byte at least at an even price that sums to `seconds` for the
+// arena.
+Prices Level(const PriceModel& model, Prices prices, double seconds) {
+  double arena = 1;
+  for (const double room : model.room) arena = std::max(arena, room);
+  const double even = seconds / arena / static_cast<double>(model.segments.size());
+  for (double& price : prices.segment) price = std::max(price, even);
+  return prices;
+}
+
+const RoundOptions kNotStreamed = {.allow_streamed = false};
+
+// How many of the rounded decisions are planned for real where that is slow: the most promising.
+constexpr std::size_t kBestRounded = 3;
+
+class Planner {
+ public:
+  explicit Planner(const Prepared& prepared)
+      : prepared_(prepared),
+        model_(BuildPriceModel(prepared)),
+        search_(prepared),
+        fitted_(Round(prepared_, model_, Greedy(model_, EvenWeights()), {})) {}
+
+  absl::StatusOr<HierarchyPlan> Run() {
+    if (absl::Status status = TrySimple(); !status.ok()) return status;
+    const DualResult dual = Bound();
+    const HierarchyPlan& simple = search_.best();
+    // Hooking nothing is only given up for a worthwhile gain.
+    const bool enough =
+        simple.everything_on_device && simple.seconds.step * (1 - kWorthwhileGain) <= dual.bound;
+    if (!enough) {
+      if (absl::Status status = TryPriced(dual.prices); !status.ok()) return status;
+      if (absl::Status status = TryTail(dual.prices); !status.ok()) return status;
+      if (absl::Status status = search_.Improve(dual.bound); !status.ok()) return status;
+    }
+    HierarchyPlan plan = search_.best();
+    if (plan.fits) {
+      // What holds for all decisions holds for these.
+      plan.any_decisions_lower_bound_seconds = std::min(dual.bound, plan.seconds.step);
+      plan.step_lower_bound_seconds =
+          std::max(plan.step_lower_bound_seconds, plan.any_decisions_lower_bound_seconds);
+    }
+    return plan;
+  }
+
+ private:
+  absl::Status Try(const Decisions& decisions) { return search_.TryStart(decisions); }
+
+  // What needs no prices; with activations kept, and as they fit.
+  absl::Status TrySimple() {
+    const OptimizerPlace places[] = {OptimizerPlace::kDevice, OptimizerPlace::kHost,
+                                     OptimizerPlace::kStreamed};
+    for (const OptimizerPlace place : places) {
+      if (absl::Status status = Try(AllAt(prepared_, place)); !status.ok()) return status;
+    }
+    if (search_.best().everything_on_device) return absl::OkStatus();
+    if (absl::Status status = Try(fitted_.decisions); !status.ok()) return status;
+    if (search_.best().fits) return absl::OkStatus();
+    for (const OptimizerPlace place : places) {
+      const Decisions decisions = WithActivations(AllAt(prepared_, place), fitted_.decisions);
+      if (absl::Status status = Try(decisions); !status.ok()) return status;
+    }
+    return TrySparingHost();
+  }
+
+  // What needs least of the host: by price, and with every activation recomputed that can be.
+  absl::Status TrySparingHost() {
+    const Decisions sparing = Round(prepared_, model_, SparingHost(model_), kNotStreamed).decisions;
+    if (absl::Status status = Try(sparing); !status.ok()) return status;
+    Decisions recomputed = AllHost(prepared_.problem);
+    for (std::size_t i = 0; i < recomputed.activations.size(); ++i) {
+      if (!prepared_.problem.activations[i].can_recompute) continue;
+      recomputed.activations[i] = ActivationPlace::kRecompute;
+    }
+    if (absl::Status status = Try(recomputed); !status.ok()) return status;
+    return Try(WithActivations(recomputed, sparing));
+  }
+
+  double TargetSeconds() const {
+    if (search_.best().fits) return search_.best().seconds.step;
+    return 2 * Largest(model_.base);
+  }
+
+  // From the resources that are critical for the fitted decisions.
+  DualResult Bound() const {
+    DualResult dual = MaximizeDual(model_, WeightsOf(fitted_.seconds), TargetSeconds());
+    // Every step does what no decision changes.
+    dual.bound = std::max(dual.bound, Largest(model_.base));
+    return dual;
+  }
+
+  absl::Status TryPriced(const Prices& prices) {
+    std::vector<Rounded> rounded;
+    rounded.push_back(Round(prepared_, model_, prices, kNotStreamed));
+    rounded.push_back(Round(prepared_, model_, Greedy(model_, prices.resource), kNotStreamed));
+    rounded.push_back(Round(prepared_, model_, prices, {}));
+    rounded.push_back(Round(prepared_, model_, prices, {.allow_device = false}));
+    for (const double level : kPriceLevels) {
+      rounded.push_back(
+          Round(prepared_, model_, Level(model_, prices, level * TargetSeconds()), {}));
+    }
+    std::stable_sort(rounded.begin(), rounded.end(), [](const Rounded& a, const Rounded& b) {
+      return Largest(a.seconds) < Largest(b.seconds);
+    });
+    for (std::size_t i = 0; i < rounded.size(); ++i) {
+      if (i >= kBestRounded && !search_.HasPlenty()) break;
+      if (absl::Status status = Try(rounded[i].decisions); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  // If updates are waited for, keeps the state of those that are waited for on the device.
+  absl::Status TryTail(const Prices& prices) {
+    if (!search_.best().fits || search_.best().seconds.optimizer <= 0) return absl::OkStatus();
+    RoundOptions options;
+    options.pinned = DeviceTail(prepared_, search_.best());
+    options.allow_streamed = false;
+    return Try(Round(prepared_, model_, prices, options).decisions);
+  }
+
+  // The chunks whose state the rule of update.h puts on the device.
+  static std::vector<std::uint8_t> DeviceTail(const Prepared& prepared, const HierarchyPlan& plan);
+
+  const Prepared& prepared_;
+  const PriceModel model_;
+  Search search_;
+  const Rounded fitted_;  // every resource counts alike
+};
+
+std::vector<std::uint8_t> Planner::DeviceTail(const Prepared& prepared, const HierarchyPlan& plan) {
+  const bool in_backward = prepared.problem.options.update_during_backward;
+  Decisions on_host = plan.decisions;
+  on_host.optimizer.assign(on_host.optimizer.size(), OptimizerPlace::kHost);
+  std::vector<ChunkIndex> chunks;
+  std::vector<UpdateJob> jobs = UpdateJobs(prepared, on_host, plan, &chunks);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    jobs[i].cost.device =
+        CostOfUpdate(prepared.problem.machine, prepared.problem.optimizer[chunks[i]], 0,
+                     OptimizerPlace::kDevice)
+            .device;
+  }
+  const std::size_t count = in_backward ? SmallestDeviceTail(jobs) : SmallestDeviceHead(jobs);
+  std::vector<std::uint8_t> pinned(prepared.problem.optimizer.size(), 0);
+  for (std::size_t n = 0; n < count; ++n) {
+    pinned[chunks[in_backward ? chunks.size() - 1 - n : n]] = 1;
+  }
+  return pinned;
+}
+
+// Without a disk, or with too small a one: how large a disk would do.
+absl::Status AddDiskRemedy(const HierarchyProblem& problem, HierarchyPlan& plan) {
+  if (problem.machine.disk_read_bytes_per_second > 0 ||
+      plan.lacking[static_cast<std::size_t>(Tier::kDevice)] > 0) {
+    return absl::OkStatus();
+  }
+  HierarchyProblem with_disk = problem;
+  with_disk.machine.disk_read_bytes_per_second = kAnyDiskBytesPerSecond;
+  with_disk.machine.disk_write_bytes_per_second = kAnyDiskBytesPerSecond;
+  const Prepared prepared(with_disk);
+  absl::StatusOr<HierarchyPlan> tried = Evaluate(prepared, plan.decisions);
+  if (!tried.ok()) return tried.status();
+  if (tried->lacking[static_cast<std::size_t>(Tier::kHost)] > 0) return absl::OkStatus();
+  const std::uint64_t bytes = tried->lacking[static_cast<std::size_t>(Tier::kDisk)];
+  if (bytes > 0) plan.remedies.push_back({Tier::kDisk, bytes});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Decisions AllHost(const HierarchyProblem& problem) {
+  Decisions decisions;
+  decisions.optimizer.assign(problem.optimizer.size(), OptimizerPlace::kHost);
+  decisions.activations.assign(problem.activations.size(), ActivationPlace::kKeep);
+  return decisions;
+}
+
+absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem) {
+  if (absl::Status status = ValidateHierarchyProblem(problem); !status.ok()) return status;
+  const Prepared prepared(problem);
+  absl::StatusOr<HierarchyPlan> plan = Planner(prepared).Run();
+  if (!plan.ok() || plan->fits) return plan;
+  if (absl::Status status = AddDiskRemedy(problem, *plan); !status.ok()) return status;
+  return plan;
+}
+
+absl::StatusOr<HierarchyPlan> EvaluateDecisions(const HierarchyProblem& problem,
+                                                const Decisions& decisions) {
+  if (absl::Status status = ValidateHierarchyProblem(problem); !status.ok()) return status;
+  const Prepared prepared(problem);
+  if (absl::Status status = CheckDecisions(prepared, decisions); !status.ok()) return status;
+  return Evaluate(prepared, decisions);
+}
+
+}  // namespace geminid::planner

@@ -1,0 +1,224 @@
+#include "daemon/planner/hierarchy/price.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace geminid::planner {
+namespace {
+
+constexpr int kIterations = 100;
+// Without a better bound for so many iterations the step length is halved.
+constexpr int kPatience = 8;
+constexpr double kFirstStep = 1.5;
+constexpr double kLeastStep = 1e-3;
+// The target may be reached already; part of it.
+constexpr double kLeastMissing = 1e-3;
+
+struct Demand {
+  PricedSeconds seconds = {};
+  std::vector<double> excess;  // per segment, bytes above the room
+  double host_excess = 0;
+};
+
+void AddSeconds(const PricedSeconds& more, PricedSeconds& seconds) {
+  for (std::size_t r = 0; r < kNumPriced; ++r) seconds[r] += more[r];
+}
+
+// Bytes of spans summed at the segments' moments: differences between neighbours first.
+class SegmentBytes {
+ public:
+  explicit SegmentBytes(const PriceModel& model)
+      : next_(model.room.size() + 1), differences_(model.segments.size() + 1, 0) {
+    std::size_t s = model.segments.size();
+    for (std::size_t t = next_.size(); t-- > 0;) {
+      while (s > 0 && model.segments[s - 1] >= static_cast<std::int64_t>(t)) --s;
+      next_[t] = s;  // the first segment whose moment is t or later
+    }
+  }
+  void Add(const PricedSpan& span) {
+    if (span.last < span.first) return;
+    differences_[next_[static_cast<std::size_t>(span.first)]] += span.bytes;
+    differences_[next_[static_cast<std::size_t>(span.last) + 1]] -= span.bytes;
+  }
+  std::vector<double> TakeSums() {
+    std::vector<double> sums(differences_.size() - 1);
+    double sum = 0;
+    for (std::size_t s = 0; s < sums.size(); ++s) sums[s] = sum += differences_[s];
+    std::fill(differences_.begin(), differences_.end(), 0.0);
+    return sums;
+  }
+
+ private:
+  std::vector<std::size_t> next_;
+  std::vector<double> differences_;
+};
+
+class Dual {
+ public:
+  explicit Dual(const PriceModel& model) : model_(model), bytes_(model) {}
+
+  // D at the prices; the minimising selection, and what it demands: the subgradient.
+  double Evaluate(const Prices& prices, Selection& selection, Demand& demand) {
+    const SpanPrice span_price(model_, prices);
+    demand.seconds = model_.base;
+    demand.host_excess = -model_.host_room;
+    selection.option.assign(model_.items.size(), 0);
+    selection.kept.assign(model_.gaps.size(), 0);
+    double total = Weighted(prices.resource, model_.base);
+    for (std::size_t i = 0; i < model_.items.size(); ++i) {
+      total += ChooseItem(prices, span_price, i, selection, demand);
+    }
+    demand.excess = bytes_.TakeSums();
+    for (std::size_t s = 0; s < demand.excess.size(); ++s) {
+      const double room = model_.room[static_cast<std::size_t>(model_.segments[s])];
+      demand.excess[s] -= room;
+      total -= prices.segment[s] * room;
+    }
+    total -= prices.host * model_.host_room;
+    for (const Spill& spill : model_.spills) {
+      const double cost = Weighted(prices.resource, spill.seconds_per_byte) - prices.host;
+      if (cost >= 0) continue;
+      total += cost * spill.limit_bytes;
+      demand.host_excess -= spill.limit_bytes;
+      for (std::size_t r = 0; r < kNumPriced; ++r) {
+        demand.seconds[r] += spill.limit_bytes * spill.seconds_per_byte[r];
+      }
+    }
+    return total;
+  }
+
+ private:
+  double ChooseItem(const Prices& prices, const SpanPrice& span_price, std::size_t i,
+                    Selection& selection, Demand& demand) {
+    const PricedItem& item = model_.items[i];
+    double gaps = 0;
+    for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) {
+      const double keep = span_price.Of(model_.gaps[g].span);
+      const double drop = Weighted(prices.resource, model_.gaps[g].drop);
+      selection.kept[g] = keep < drop;
+      gaps += std::min(keep, drop);
+    }
+    double best = std::numeric_limits<double>::infinity();
+    for (std::size_t o = 0; o < item.options.size(); ++o) {
+      const Option& option = item.options[o];
+      double cost = Weighted(prices.resource, option.seconds) + prices.host * option.host_bytes;
+      for (const PricedSpan& span : option.spans) cost += span_price.Of(span);
+      if (!IsDevice(item, option)) cost += gaps;
+      if (cost >= best) continue;
+      best = cost;
+      selection.option[i] = static_cast<std::uint8_t>(o);
+    }
+    const Option& chosen = item.options[selection.option[i]];
+    AddSeconds(chosen.seconds, demand.seconds);
+    demand.host_excess += chosen.host_bytes;
+    for (const PricedSpan& span : chosen.spans) bytes_.Add(span);
+    for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) {
+      if (IsDevice(item, chosen)) {
+        selection.kept[g] = 0;
+      } else if (selection.kept[g]) {
+        bytes_.Add(model_.gaps[g].span);
+      } else {
+        AddSeconds(model_.gaps[g].drop, demand.seconds);
+      }
+    }
+    return best;
+  }
+
+  static bool IsDevice(const PricedItem& item, const Option& option) {
+    return item.is_chunk && option.place == static_cast<std::uint8_t>(OptimizerPlace::kDevice);
+  }
+
+  const PriceModel& model_;
+  SegmentBytes bytes_;
+};
+
+// The nearest point with no negative entry and sum 1 (Held, Wolfe, Crowder 1974).
+void ProjectOnSimplex(PricedSeconds& weights) {
+  PricedSeconds sorted = weights;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  double sum = 0;
+  double shift = 0;
+  for (std::size_t k = 0; k < kNumPriced; ++k) {
+    sum += sorted[k];
+    const double candidate = (sum - 1) / static_cast<double>(k + 1);
+    if (sorted[k] > candidate) shift = candidate;
+  }
+  for (double& weight : weights) weight = std::max(0.0, weight - shift);
+}
+
+// How far to go along a block of the subgradient of squared length `norm`: Polyak's rule, with a
+// third of what is missing for each of the three blocks. They differ too much in scale to share a
+// step: a chunk has the same bytes at all segments at once.
+double StepLength(double missing, double norm) { return norm > 0 ? missing / (3 * norm) : 0; }
+
+double Square(double value) { return value * value; }
+
+// Moves the prices along the subgradient, in seconds and in bytes.
+void Follow(const Demand& demand, double missing, Prices& prices) {
+  // A constant added to all resources is undone by the projection: take the mean away.
+  const double mean = Weighted(prices.resource, demand.seconds);
+  double norm = 0;
+  for (const double seconds : demand.seconds) norm += Square(seconds - mean);
+  double step = StepLength(missing, norm);
+  for (std::size_t r = 0; r < kNumPriced; ++r) {
+    prices.resource[r] += step * (demand.seconds[r] - mean);
+  }
+  ProjectOnSimplex(prices.resource);
+  norm = 0;
+  for (const double excess : demand.excess) norm += Square(excess);
+  step = StepLength(missing, norm);
+  for (std::size_t s = 0; s < prices.segment.size(); ++s) {
+    prices.segment[s] = std::max(0.0, prices.segment[s] + step * demand.excess[s]);
+  }
+  step = StepLength(missing, Square(demand.host_excess));
+  prices.host = std::max(0.0, prices.host + step * demand.host_excess);
+}
+
+}  // namespace
+
+SpanPrice::SpanPrice(const PriceModel& model, const Prices& prices)
+    : before_(model.room.size() + 1, 0) {
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    before_[static_cast<std::size_t>(model.segments[s]) + 1] += prices.segment[s];
+  }
+  for (std::size_t t = 1; t < before_.size(); ++t) before_[t] += before_[t - 1];
+}
+
+double Weighted(const PricedSeconds& weights, const PricedSeconds& seconds) {
+  double sum = 0;
+  for (std::size_t r = 0; r < kNumPriced; ++r) sum += weights[r] * seconds[r];
+  return sum;
+}
+
+DualResult MaximizeDual(const PriceModel& model, const PricedSeconds& first_weights,
+                        double step_seconds) {
+  Dual dual(model);
+  DualResult result;
+  Prices prices;
+  prices.segment.assign(model.segments.size(), 0);
+  prices.resource = first_weights;
+  result.bound = -std::numeric_limits<double>::infinity();
+  Demand demand;
+  Selection selection;
+  double relax = kFirstStep;
+  int since_better = 0;
+  for (int k = 0; k < kIterations && relax > kLeastStep; ++k) {
+    const double bound = dual.Evaluate(prices, selection, demand);
+    if (bound > result.bound) {
+      result = {bound, prices, selection};
+      since_better = 0;
+    } else if (++since_better >= kPatience) {
+      relax /= 2;
+      since_better = 0;
+      prices = result.prices;
+      dual.Evaluate(prices, selection, demand);
+    }
+    const double missing = std::max(step_seconds - result.bound, kLeastMissing * step_seconds);
+    Follow(demand, relax * missing, prices);
+  }
+  result.bound = std::max(result.bound, 0.0);
+  return result;
+}
+
+}  // namespace geminid::planner

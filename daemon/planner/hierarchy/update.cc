@@ -1,0 +1,113 @@
+#include "daemon/planner/hierarchy/update.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace geminid::planner {
+
+UpdateCost CostOfUpdate(const Machine& machine, const OptimizerItem& item,
+                        std::uint64_t weight_transfer_bytes, OptimizerPlace place) {
+  UpdateCost cost;
+  if (item.parameters == 0) return cost;
+  const auto ranks = static_cast<double>(machine.ranks_on_node);
+  const auto state = static_cast<double>(item.state_bytes());
+  const auto gradient = static_cast<double>(item.gradient_bytes);
+  const auto weight = static_cast<double>(weight_transfer_bytes);
+  const double memory_rate = machine.host_memory_bytes_per_second / ranks;
+  switch (place) {
+    case OptimizerPlace::kHost:
+      // As HostUpdateRate: the gradient's way down is part of what the kernel is measured with.
+      cost.cpu = (2 * state + 2 * gradient) / (machine.cpu_update_share * memory_rate);
+      cost.memory = (2 * state + 2 * gradient + weight) / memory_rate;
+      cost.up = weight > 0 ? machine.latency_seconds + weight / UpRate(machine) : 0;
+      break;
+    case OptimizerPlace::kStreamed:
+      cost.memory = 2 * state / memory_rate;
+      cost.up = machine.latency_seconds + state / UpRate(machine);
+      cost.down = machine.latency_seconds + state / DownRate(machine);
+      cost.device = (2 * state + gradient) / machine.device_memory_bytes_per_second;
+      break;
+    case OptimizerPlace::kDevice:
+      cost.device = (2 * state + gradient) / machine.device_memory_bytes_per_second;
+      break;
+  }
+  return cost;
+}
+
+std::vector<double> FinishUpdates(const std::vector<UpdateJob>& jobs) {
+  constexpr double kIdle = -std::numeric_limits<double>::infinity();
+  double cpu = kIdle;
+  double memory = kIdle;
+  double up = kIdle;
+  double down = kIdle;
+  double device = kIdle;
+  std::vector<double> returned;  // of the streamed jobs, in order
+  std::vector<double> finish;
+  finish.reserve(jobs.size());
+  for (const UpdateJob& job : jobs) {
+    const double start = job.gradient_at;
+    if (job.place != OptimizerPlace::kDevice) memory = std::max(memory, start) + job.cost.memory;
+    if (job.place == OptimizerPlace::kHost) {
+      cpu = std::max(cpu, start) + job.cost.cpu;
+      up = std::max({up, cpu, memory - job.cost.up}) + job.cost.up;
+      finish.push_back(up);
+      continue;
+    }
+    double ready = start;
+    if (job.place == OptimizerPlace::kStreamed) {
+      if (returned.size() >= kStreamBuffers) {
+        ready = std::max(ready, returned[returned.size() - kStreamBuffers]);
+      }
+      up = std::max(up, ready) + job.cost.up;
+      ready = std::max(up, memory);
+    }
+    device = std::max(device, ready) + job.cost.device;
+    finish.push_back(device);
+    if (job.place == OptimizerPlace::kStreamed) {
+      down = std::max(down, device) + job.cost.down;
+      returned.push_back(down);
+    }
+  }
+  return finish;
+}
+
+double ExposedSeconds(const std::vector<UpdateJob>& jobs) {
+  const std::vector<double> finish = FinishUpdates(jobs);
+  double exposed = 0;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    exposed = std::max(exposed, finish[i] - jobs[i].needed_at);
+  }
+  return exposed;
+}
+
+std::size_t SmallestDeviceTail(const std::vector<UpdateJob>& jobs) {
+  std::vector<double> pipeline = {-std::numeric_limits<double>::infinity()};  // of the first m jobs
+  for (const UpdateJob& job : jobs) {
+    pipeline.push_back(std::max(pipeline.back(), job.gradient_at) + job.cost.cpu);
+  }
+  double device = 0;
+  for (std::size_t n = 0; n < jobs.size(); ++n) {
+    if (pipeline[jobs.size() - n] <= device) return n;
+    device += jobs[jobs.size() - 1 - n].cost.device;
+  }
+  return jobs.size();
+}
+
+std::size_t SmallestDeviceHead(const std::vector<UpdateJob>& jobs) {
+  const std::size_t count = jobs.size();
+  std::vector<double> cpu = {0};
+  for (const UpdateJob& job : jobs) cpu.push_back(cpu.back() + job.cost.cpu);
+  // Over the jobs from k on, the worst lateness if all from job 0 on were updated on the host.
+  std::vector<double> late(count + 1, -std::numeric_limits<double>::infinity());
+  for (std::size_t k = count; k-- > 0;) {
+    late[k] = std::max(late[k + 1], cpu[k + 1] + jobs[k].cost.up - jobs[k].needed_at);
+  }
+  double device = 0;
+  for (std::size_t n = 0; n < count; ++n) {
+    if (late[n] - cpu[n] <= device) return n;
+    device += jobs[n].cost.device;
+  }
+  return count;
+}
+
+}  // namespace geminid::planner

@@ -1,0 +1,67 @@
+// Causal multi-head attention in blocks (FlashAttention, arXiv:2205.14135 and 2307.08691): no score
+// matrix is stored, memory beyond inputs and outputs is O(sequence).
+//
+//   S = scale Q K^T, masked to key <= query;  P = softmax(S);  O = P V
+//   backward: P from the saved lse; D = rowsum(dO * O); dV = P^T dO; dS = P * (dO V^T - D);
+//             dQ = scale dS K; dK = scale dS^T Q
+//
+// All arithmetic is fp32; results are rounded to T once. Query head h reads key/value head
+// h / (heads / kv_heads) (grouped-query attention). One thread, fixed order: the same bits on every
+// run and, with FMA, on every instruction set.
+#ifndef GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_H_
+#define GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_H_
+
+#include <cstddef>
+
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/status.h"
+
+namespace geminid::kernels {
+
+// The largest head_dim that is accepted; bounds the size of the block buffers.
+inline constexpr size_t kAttentionHeadDimMax = 256;
+
+struct AttentionShape {
+  size_t batch = 0;
+  size_t sequence = 0;  // tokens per batch entry
+  size_t heads = 0;
+  size_t kv_heads = 0;  // divides heads
+  size_t head_dim = 0;  // 1 .. kAttentionHeadDimMax
+  float scale = 0;      // usually 1/sqrt(head_dim); finite and positive
+};
+
+// A tensor [batch * sequence, heads, head_dim] whose tokens lie `token_stride` elements apart and
+// whose heads are contiguous within a token. A fused [.., q|k|v] activation is three of these.
+template <typename T>
+struct HeadsView {
+  T* data = nullptr;
+  size_t token_stride = 0;
+};
+
+// Bytes of workspace, the same for forward and backward: 4 (5 S D + 192 D + 8320), with S the
+// sequence in whole blocks of 64 and D head_dim in whole vectors of 16. At 1024 x 64: 1.3 MiB.
+size_t AttentionWorkspaceBytes(const AttentionShape& shape);
+
+// Writes out[batch*sequence, heads, head_dim] and lse[batch, heads, sequence] (log of the sum of
+// the exponentials of a row of S). `workspace` is 64-byte aligned. `out` overlaps no input.
+template <typename T>
+Status AttentionForward(const AttentionShape& shape, HeadsView<const T> q, HeadsView<const T> k,
+                        HeadsView<const T> v, HeadsView<T> out, float* lse, void* workspace,
+                        size_t workspace_bytes);
+
+// The inputs of the forward pass, its results, and the gradient of `out`.
+template <typename T>
+struct AttentionSaved {
+  HeadsView<const T> q, k, v, out, dout;
+  const float* lse = nullptr;
+};
+
+// Overwrites dq, dk, dv (shapes of q, k, v; their own strides). They overlap nothing that is read.
+template <typename T>
+Status AttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& saved,
+                         HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, void* workspace,
+                         size_t workspace_bytes);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_H_

@@ -1,0 +1,183 @@
+#include "kernels/model/attention/attention.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/model/attention/attention_forward_host.cc"
+#include <cmath>
+
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/model/attention/blocks-inl.h"
+#include "kernels/model/attention/checks.h"
+#include "kernels/runtime/common/float_environment.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+// Running softmax of one block of queries.
+struct ForwardBlock {
+  float* q;       // [64,width], scaled
+  float* scores;  // [64,64]: S, then P
+  float* out;     // [64,width], not yet divided by `sum`
+  float* max;     // [64]
+  float* sum;     // [64]
+};
+
+// Replaces S by P = exp(S - max) and brings `max`, `sum` and `out` up to date.
+HWY_NOINLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) {
+  alignas(64) float correction[kAttentionBlock];
+  for (size_t r = 0; r < kAttentionBlock; ++r) {
+    const float* row = b.scores + r * kAttentionBlock;
+    F32x16 best = Load(row);
+    for (size_t i = kWidth; i < kAttentionBlock; i += kWidth) best = Max(best, Load(row + i));
+    const float old = b.max[r];
+    b.max[r] = std::max(old, MaxLane(best));
+    correction[r] = old - b.max[r];
+  }
+  for (size_t r = 0; r < kAttentionBlock; r += kWidth) {
+    Store(Exp(Load(correction + r)), correction + r);
+  }
+  for (size_t r = 0; r < kAttentionBlock; ++r) {
+    float* row = b.scores + r * kAttentionBlock;
+    F32x16 sum = Set(0.0F);
+    for (size_t i = 0; i < kAttentionBlock; i += kWidth) {
+      const F32x16 p = Exp(Load(row + i) - Set(b.max[r]));
+      Store(p, row + i);
+      sum = sum + p;
+    }
+    b.sum[r] = b.sum[r] * correction[r] + SumLanes(sum);
+    if (first) continue;
+    float* out = b.out + r * width;
+    for (size_t i = 0; i < width; i += kWidth) Store(Load(out + i) * Set(correction[r]), out + i);
+  }
+}
+
+// All keys of one block of queries, which starts at token `query`.
+HWY_NOINLINE void AttendBlock(const AttentionLayout& layout, const float* k_transposed,
+                              const float* v, size_t query, const ForwardBlock& b) {
+  for (size_t r = 0; r < kAttentionBlock; ++r) {
+    b.max[r] = kMasked;
+    b.sum[r] = 0.0F;
+  }
+  for (size_t key = 0; key <= query; key += kAttentionBlock) {
+    const bool diagonal = key == query;
+    BlockScores(layout.width, b.q, k_transposed + key * layout.width, b.scores);
+    if (diagonal) MaskAboveDiagonal(b.scores);
+    SoftmaxBlock(b, layout.width, key == 0);
+    Product({.a = b.scores,
+             .a_row_stride = kAttentionBlock,
+             .a_col_stride = 1,
+             .b = v + key * layout.width,
+             .b_stride = layout.width,
+             .c = b.out,
+             .c_stride = layout.width,
+             .m = kAttentionBlock,
+             .n = layout.width,
+             .k = kAttentionBlock,
+             .zeros = diagonal ? Zeros::kAboveDiagonal : Zeros::kNone,
+             .accumulate = key != 0});
+  }
+}
+
+// Divides by the sum, writes the rows that exist and their lse.
+template <typename T>
+HWY_INLINE void FinishBlock(const AttentionShape& shape, const AttentionLayout& layout,
+                            size_t query, const ForwardBlock& b, const HeadRows<T>& out,
+                            float* lse) {
+  for (size_t r = 0; r < kAttentionBlock && query + r < shape.sequence; ++r) {
+    float* row = b.out + r * layout.width;
+    for (size_t i = 0; i < layout.width; i += kWidth) {
+      Store(Load(row + i) / Set(b.sum[r]), row + i);
+    }
+    lse[query + r] =
+        static_cast<float>(static_cast<double>(b.max[r]) + std::log(static_cast<double>(b.sum[r])));
+  }
+  Pack(shape, b.out, query, layout.width, 1.0F, out);
+}
+
+template <typename T>
+HWY_INLINE void ForwardLoop(const AttentionShape& shape, const HeadsView<const T>& q,
+                            const HeadsView<const T>& k, const HeadsView<const T>& v,
+                            const HeadsView<T>& out, float* lse, void* workspace) {
+  const AttentionLayout layout(shape);
+  FloatArena arena(workspace);
+  float* k_rows = arena.Take(layout.head());
+  float* k_transposed = arena.Take(layout.head());
+  float* v_rows = arena.Take(layout.head());
+  const ForwardBlock block = {arena.Take(layout.block()), arena.Take(AttentionLayout::scores()),
+                              arena.Take(layout.block()), arena.Take(kAttentionBlock),
+                              arena.Take(kAttentionBlock)};
+  const size_t group = shape.heads / shape.kv_heads;
+  for (size_t b = 0; b < shape.batch; ++b) {
+    for (size_t h = 0; h < shape.heads; ++h) {
+      if (h % group == 0) {
+        Unpack(shape, SelectHead(shape, k, b, h / group), 0, layout.rows, layout.width, 1.0F,
+               k_rows);
+        TransposeBlocks(layout, k_rows, k_transposed);
+        Unpack(shape, SelectHead(shape, v, b, h / group), 0, layout.rows, layout.width, 1.0F,
+               v_rows);
+      }
+      const auto q_head = SelectHead(shape, q, b, h);
+      for (size_t query = 0; query < shape.sequence; query += kAttentionBlock) {
+        Unpack(shape, q_head, query, kAttentionBlock, layout.width, shape.scale, block.q);
+        AttendBlock(layout, k_transposed, v_rows, query, block);
+        FinishBlock(shape, layout, query, block, SelectHead(shape, out, b, h),
+                    lse + (b * shape.heads + h) * shape.sequence);
+      }
+    }
+  }
+}
+
+void ForwardFloat(const AttentionShape& shape, const HeadsView<const float>& q,
+                  const HeadsView<const float>& k, const HeadsView<const float>& v,
+                  const HeadsView<float>& out, float* lse, void* workspace) {
+  ForwardLoop(shape, q, k, v, out, lse, workspace);
+}
+
+void ForwardBFloat16(const AttentionShape& shape, const HeadsView<const BFloat16>& q,
+                     const HeadsView<const BFloat16>& k, const HeadsView<const BFloat16>& v,
+                     const HeadsView<BFloat16>& out, float* lse, void* workspace) {
+  ForwardLoop(shape, q, k, v, out, lse, workspace);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+
+GEMINID_KERNEL_EXPORT(Forward);
+
+size_t AttentionWorkspaceBytes(const AttentionShape& shape) {
+  return AttentionLayout(shape).floats() * sizeof(float);
+}
+
+template <typename T>
+Status AttentionForward(const AttentionShape& shape, HeadsView<const T> q, HeadsView<const T> k,
+                        HeadsView<const T> v, HeadsView<T> out, float* lse, void* workspace,
+                        size_t workspace_bytes) {
+  Status status = CheckAttentionShape(shape);
+  if (status != Status::kOk) return status;
+  HeadsBuffers buffers(shape);
+  status = CheckBuffers({buffers.Queries(q), buffers.Keys(k), buffers.Keys(v)},
+                        {buffers.Queries(out), buffers.Lse(lse)});
+  if (buffers.status() != Status::kOk) return buffers.status();
+  if (status != Status::kOk) return status;
+  status = CheckWorkspace(workspace, workspace_bytes, AttentionWorkspaceBytes(shape));
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, Forward, shape, q, k, v, out, lse, workspace);
+  return Status::kOk;
+}
+
+template Status AttentionForward(const AttentionShape&, HeadsView<const float>,
+                                 HeadsView<const float>, HeadsView<const float>, HeadsView<float>,
+                                 float*, void*, size_t);
+template Status AttentionForward(const AttentionShape&, HeadsView<const BFloat16>,
+                                 HeadsView<const BFloat16>, HeadsView<const BFloat16>,
+                                 HeadsView<BFloat16>, float*, void*, size_t);
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,67 @@
+// Argument checks of attention. Internal to attention.
+#ifndef GEMINID_KERNELS_MODEL_ATTENTION_CHECKS_H_
+#define GEMINID_KERNELS_MODEL_ATTENTION_CHECKS_H_
+
+#include <cmath>
+#include <cstddef>
+
+#include "kernels/model/attention/attention.h"
+#include "kernels/runtime/common/buffers.h"
+#include "kernels/runtime/simd/arguments.h"
+
+namespace geminid::kernels {
+
+inline Status CheckAttentionShape(const AttentionShape& s) {
+  if (s.heads == 0 || s.kv_heads == 0 || s.heads % s.kv_heads != 0) return Status::kInvalidShape;
+  if (s.head_dim == 0 || s.head_dim > kAttentionHeadDimMax) return Status::kInvalidShape;
+  if (!std::isfinite(s.scale) || s.scale <= 0) return Status::kInvalidParameter;
+  // 2^40 tokens keep every product of dimensions below 2^64.
+  constexpr size_t kDimensionMax = size_t{1} << 40;
+  size_t rows = 0;
+  Status status = CheckedProduct(s.batch, s.sequence, &rows);
+  if (status == Status::kOk) status = CheckedProduct(rows, s.heads, &rows);
+  if (status != Status::kOk) return status;
+  return rows > kDimensionMax || s.sequence > kDimensionMax ? Status::kSizeOverflow : Status::kOk;
+}
+
+// Turns views into buffers and remembers the first stride that is too short or too long. Views into
+// one fused activation interleave: their buffers span, and so seem to overlap, each other. Such
+// outputs are listed as one buffer by the caller.
+class HeadsBuffers {
+ public:
+  explicit HeadsBuffers(const AttentionShape& shape) : shape_(shape) {}
+
+  template <typename T>
+  Buffer Queries(const HeadsView<T>& view) {
+    return Of(view, shape_.heads);
+  }
+  template <typename T>
+  Buffer Keys(const HeadsView<T>& view) {
+    return Of(view, shape_.kv_heads);
+  }
+  Buffer Lse(const float* lse) const {
+    return Buffer::Of(lse, shape_.batch * shape_.heads * shape_.sequence);
+  }
+  Status status() const { return status_; }
+
+ private:
+  template <typename T>
+  Buffer Of(const HeadsView<T>& view, size_t heads) {
+    const size_t width = heads * shape_.head_dim;
+    const size_t tokens = shape_.batch * shape_.sequence;
+    size_t count = 0;
+    if (view.token_stride < width) status_ = Status::kInvalidShape;
+    if (CheckedProduct(tokens, view.token_stride, &count) != Status::kOk) {
+      status_ = Status::kSizeOverflow;
+    }
+    if (status_ != Status::kOk || tokens == 0) return Buffer::Of(view.data, 0);
+    return Buffer::Of(view.data, count - (view.token_stride - width));
+  }
+
+  AttentionShape shape_;
+  Status status_ = Status::kOk;
+};
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_MODEL_ATTENTION_CHECKS_H_

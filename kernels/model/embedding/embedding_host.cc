@@ -1,0 +1,241 @@
+#include "kernels/model/embedding/embedding.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/model/embedding/embedding_host.cc"
+#include <cstring>
+
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/simd/arguments.h"
+#include "kernels/runtime/simd/f32x16-inl.h"
+
+#ifndef GEMINID_KERNELS_EMBEDDING_SCATTER_
+#define GEMINID_KERNELS_EMBEDDING_SCATTER_
+namespace geminid::kernels {
+
+// Tokens sorted by table row, in token order within a row: the tokens of row r are
+// order[begin[r]] .. order[begin[r+1] - 1].
+struct RowTokens {
+  uint64_t* begin;
+  uint64_t* order;
+};
+
+}  // namespace geminid::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE void EmbeddingForwardLoop(const EmbeddingShape& shape, const int32_t* ids,
+                                     const T* table, const T* position_table, size_t sequence,
+                                     T* y) {
+  const size_t hidden = shape.hidden;
+  for (size_t t = 0; t < shape.tokens; ++t) {
+    const size_t row = static_cast<size_t>(ids[t]) - shape.first_row;  // wraps when below
+    const T* from = row < shape.rows ? table + row * hidden : nullptr;
+    const T* position =
+        position_table == nullptr ? nullptr : position_table + t % sequence * hidden;
+    for (size_t i = 0; i < hidden; i += kWidth) {
+      const size_t n = hidden - i;
+      F32x16 v = from == nullptr ? Set(0.0F) : LoadN(from + i, n);
+      if (position != nullptr) v = v + LoadN(position + i, n);
+      StoreN(v, y + t * hidden + i, n);
+    }
+  }
+}
+
+template <typename T>
+HWY_INLINE void ScatterLoop(const EmbeddingShape& shape, const RowTokens& tokens, const T* dy,
+                            T* dtable, bool accumulate) {
+  const size_t hidden = shape.hidden;
+  for (size_t r = 0; r < shape.rows; ++r) {
+    const size_t begin = tokens.begin[r];
+    const size_t end = tokens.begin[r + 1];
+    if (begin == end && accumulate) continue;
+    T* out = dtable + r * hidden;
+    for (size_t i = 0; i < hidden; i += kWidth) {
+      const size_t n = hidden - i;
+      F32x16 sum = Set(0.0F);
+      for (size_t k = begin; k < end; ++k) {
+        sum = sum + LoadN(dy + tokens.order[k] * hidden + i, n);
+      }
+      StoreN(accumulate ? LoadN(out + i, n) + sum : sum, out + i, n);
+    }
+  }
+}
+
+template <typename T>
+HWY_INLINE void PositionLoop(size_t batch, size_t sequence, size_t hidden, const T* dy,
+                             T* dpositions, bool accumulate) {
+  const size_t count = sequence * hidden;
+  for (size_t i = 0; i < count; i += kWidth) {
+    const size_t n = count - i;
+    F32x16 sum = Set(0.0F);
+    for (size_t b = 0; b < batch; ++b) sum = sum + LoadN(dy + b * count + i, n);
+    StoreN(accumulate ? LoadN(dpositions + i, n) + sum : sum, dpositions + i, n);
+  }
+}
+
+void EmbeddingForwardFloat(const EmbeddingShape& shape, const int32_t* ids, const float* table,
+                           const float* position_table, size_t sequence, float* y) {
+  EmbeddingForwardLoop(shape, ids, table, position_table, sequence, y);
+}
+
+void EmbeddingForwardBFloat16(const EmbeddingShape& shape, const int32_t* ids,
+                              const BFloat16* table, const BFloat16* position_table,
+                              size_t sequence, BFloat16* y) {
+  EmbeddingForwardLoop(shape, ids, table, position_table, sequence, y);
+}
+
+void ScatterFloat(const EmbeddingShape& shape, const RowTokens& tokens, const float* dy,
+                  float* dtable, bool accumulate) {
+  ScatterLoop(shape, tokens, dy, dtable, accumulate);
+}
+
+void ScatterBFloat16(const EmbeddingShape& shape, const RowTokens& tokens, const BFloat16* dy,
+                     BFloat16* dtable, bool accumulate) {
+  ScatterLoop(shape, tokens, dy, dtable, accumulate);
+}
+
+void PositionFloat(size_t batch, size_t sequence, size_t hidden, const float* dy, float* dpositions,
+                   bool accumulate) {
+  PositionLoop(batch, sequence, hidden, dy, dpositions, accumulate);
+}
+
+void PositionBFloat16(size_t batch, size_t sequence, size_t hidden, const BFloat16* dy,
+                      BFloat16* dpositions, bool accumulate) {
+  PositionLoop(batch, sequence, hidden, dy, dpositions, accumulate);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+
+GEMINID_KERNEL_EXPORT(EmbeddingForward);
+GEMINID_KERNEL_EXPORT(Scatter);
+GEMINID_KERNEL_EXPORT(Position);
+
+namespace {
+
+// Shape and ids; element counts of the activation and of the table.
+Status CheckEmbedding(const EmbeddingShape& shape, const int32_t* ids, size_t* activation,
+                      size_t* table) {
+  if (shape.hidden == 0 || shape.rows > shape.vocabulary ||
+      shape.first_row > shape.vocabulary - shape.rows) {
+    return Status::kInvalidShape;
+  }
+  Status status = CheckedProduct(shape.tokens, shape.hidden, activation);
+  if (status == Status::kOk) status = CheckedProduct(shape.rows, shape.hidden, table);
+  if (status == Status::kOk) status = CheckBuffer(Buffer::Of(ids, shape.tokens));
+  if (status != Status::kOk) return status;
+  for (size_t t = 0; t < shape.tokens; ++t) {
+    if (ids[t] < 0 || static_cast<size_t>(ids[t]) >= shape.vocabulary) {
+      return Status::kInvalidParameter;
+    }
+  }
+  return Status::kOk;
+}
+
+// Counting sort, stable.
+RowTokens SortTokens(const EmbeddingShape& shape, const int32_t* ids, void* workspace) {
+  RowTokens tokens;
+  tokens.begin = static_cast<uint64_t*>(workspace);
+  tokens.order = tokens.begin + shape.rows + 1;
+  std::memset(tokens.begin, 0, (shape.rows + 1) * sizeof(uint64_t));
+  const auto row_of = [&](size_t t) { return static_cast<size_t>(ids[t]) - shape.first_row; };
+  for (size_t t = 0; t < shape.tokens; ++t) {
+    if (row_of(t) < shape.rows) ++tokens.begin[row_of(t)];
+  }
+  uint64_t total = 0;
+  for (size_t r = 0; r <= shape.rows; ++r) {
+    const uint64_t count = tokens.begin[r];
+    total += count;
+    tokens.begin[r] = total;  // the end of row r; placing from the back makes it the begin
+  }
+  for (size_t t = shape.tokens; t-- > 0;) {
+    if (row_of(t) < shape.rows) tokens.order[--tokens.begin[row_of(t)]] = t;
+  }
+  return tokens;
+}
+
+}  // namespace
+
+template <typename T>
+Status EmbeddingForward(const EmbeddingShape& shape, const int32_t* ids, const T* table,
+                        const T* position_table, size_t sequence, T* y) {
+  size_t activation = 0;
+  size_t table_count = 0;
+  size_t positions = 0;
+  Status status = CheckEmbedding(shape, ids, &activation, &table_count);
+  if (status != Status::kOk) return status;
+  if (position_table != nullptr) {
+    if (sequence == 0) return Status::kInvalidShape;
+    status = CheckedProduct(sequence, shape.hidden, &positions);
+    if (status != Status::kOk) return status;
+  }
+  status = CheckBuffers({Buffer::Of(ids, shape.tokens), Buffer::Of(table, table_count),
+                         Buffer::Of(position_table, positions)},
+                        {Buffer::Of(y, activation)});
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, EmbeddingForward, shape, ids, table, position_table, sequence, y);
+  return Status::kOk;
+}
+
+size_t EmbeddingWorkspaceBytes(const EmbeddingShape& shape) {
+  return RoundUpTo(sizeof(uint64_t) * (shape.rows + 1 + shape.tokens), kWorkspaceAlignment);
+}
+
+template <typename T>
+Status EmbeddingBackward(const EmbeddingShape& shape, const int32_t* ids, const T* dy, T* dtable,
+                         bool accumulate, void* workspace, size_t workspace_bytes) {
+  size_t activation = 0;
+  size_t table_count = 0;
+  Status status = CheckEmbedding(shape, ids, &activation, &table_count);
+  if (status != Status::kOk) return status;
+  status = CheckBuffers({Buffer::Of(ids, shape.tokens), Buffer::Of(dy, activation)},
+                        {Buffer::Of(dtable, table_count)});
+  if (status != Status::kOk) return status;
+  status = CheckWorkspace(workspace, workspace_bytes, EmbeddingWorkspaceBytes(shape));
+  if (status != Status::kOk) return status;
+  const RowTokens tokens = SortTokens(shape, ids, workspace);
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, Scatter, shape, tokens, dy, dtable, accumulate);
+  return Status::kOk;
+}
+
+template <typename T>
+Status PositionEmbeddingBackward(size_t batch, size_t sequence, size_t hidden, const T* dy,
+                                 T* dpositions, bool accumulate) {
+  size_t positions = 0;
+  size_t activation = 0;
+  Status status = CheckedProduct(sequence, hidden, &positions);
+  if (status == Status::kOk) status = CheckedProduct(batch, positions, &activation);
+  if (status != Status::kOk) return status;
+  status = CheckBuffers({Buffer::Of(dy, activation)}, {Buffer::Of(dpositions, positions)});
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, Position, batch, sequence, hidden, dy, dpositions, accumulate);
+  return Status::kOk;
+}
+
+template Status EmbeddingForward(const EmbeddingShape&, const int32_t*, const float*, const float*,
+                                 size_t, float*);
+template Status EmbeddingForward(const EmbeddingShape&, const int32_t*, const BFloat16*,
+                                 const BFloat16*, size_t, BFloat16*);
+template Status EmbeddingBackward(const EmbeddingShape&, const int32_t*, const float*, float*, bool,
+                                  void*, size_t);
+template Status EmbeddingBackward(const EmbeddingShape&, const int32_t*, const BFloat16*, BFloat16*,
+                                  bool, void*, size_t);
+template Status PositionEmbeddingBackward(size_t, size_t, size_t, const float*, float*, bool);
+template Status PositionEmbeddingBackward(size_t, size_t, size_t, const BFloat16*, BFloat16*, bool);
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,56 @@
+// Matrix product on the CPU: C[m,n] = op(A)[m,k] op(B)[k,n] (+ bias[n]) (+ C).
+//
+// Products are summed in fp32 and rounded to the element type of C once, after the bias and the
+// old C were added. The bits of C depend on the shape, the element types and the CPU model, not on
+// addresses, on threads or on earlier calls.
+#ifndef GEMINID_KERNELS_MODEL_MATMUL_MATMUL_H_
+#define GEMINID_KERNELS_MODEL_MATMUL_MATMUL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/status.h"
+
+namespace geminid::kernels {
+
+enum class Transpose : uint8_t { kNo, kYes };
+
+// What is multiplied. Matrices are row-major. A row stride is in elements; 0 means dense.
+struct MatmulShape {
+  size_t m = 0;                            // rows of C
+  size_t n = 0;                            // columns of C
+  size_t k = 0;                            // length of the sums
+  Transpose transpose_a = Transpose::kNo;  // kYes: A is stored as [k,m]
+  Transpose transpose_b = Transpose::kNo;  // kYes: B is stored as [n,k]
+  bool accumulate = false;                 // add the product to C instead of overwriting C
+  bool bias = false;                       // add bias[n] to every row
+  size_t a_stride = 0;
+  size_t b_stride = 0;
+  size_t c_stride = 0;
+
+  friend bool operator==(const MatmulShape&, const MatmulShape&) = default;
+};
+
+// How the product is computed. kAuto is kNative where the CPU has the instructions for In, else
+// kWiden: fp32 copies of A, B and C in the workspace. Tests choose; callers keep kAuto.
+enum class MatmulPath : uint8_t { kAuto, kNative, kWiden };
+
+// Bytes that Matmul needs in its workspace for this shape. Plans the product on the first call for
+// a shape (about a millisecond) and remembers the plan: at most 64 plans per thread are kept, the
+// least recently used one goes first. Errors: a dimension of 0, or one above 2^31 - 1.
+template <typename In, typename Out>
+Status MatmulWorkspaceBytes(const MatmulShape& shape, size_t* workspace_bytes,
+                            MatmulPath path = MatmulPath::kAuto);
+
+// Computes the product on the calling thread. `bias` is read only if shape.bias. `c` overlaps no
+// input. `workspace` holds MatmulWorkspaceBytes bytes, 64-byte aligned, contents undefined before
+// and after. On an error nothing was written.
+// Instantiated for <BFloat16, BFloat16>, <BFloat16, float> and <float, float>.
+template <typename In, typename Out>
+Status Matmul(const MatmulShape& shape, const In* a, const In* b, const Out* bias, Out* c,
+              void* workspace, size_t workspace_bytes, MatmulPath path = MatmulPath::kAuto);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_MODEL_MATMUL_MATMUL_H_

@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/model/matmul/matmul.h"
+#include "kernels/model/matmul/plan.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/simd/arguments.h"
+
+namespace geminid::kernels {
+namespace {
+
+using DataType = dnnl::memory::data_type;
+
+constexpr size_t kDimensionMax = std::numeric_limits<int32_t>::max();
+
+template <typename T>
+constexpr DataType TypeOf() {
+  return std::is_same_v<T, float> ? DataType::f32 : DataType::bf16;
+}
+
+// A stored matrix: `rows` rows of `cols` elements, `stride` elements apart.
+struct Storage {
+  size_t rows;
+  size_t cols;
+  size_t stride;
+
+  size_t dense() const { return rows * cols; }
+  size_t span() const { return (rows - 1) * stride + cols; }
+};
+
+Storage StorageA(const MatmulShape& s) {
+  if (s.transpose_a == Transpose::kYes) return {s.k, s.m, s.a_stride};
+  return {s.m, s.k, s.a_stride};
+}
+
+Storage StorageB(const MatmulShape& s) {
+  if (s.transpose_b == Transpose::kYes) return {s.n, s.k, s.b_stride};
+  return {s.k, s.n, s.b_stride};
+}
+
+Storage StorageC(const MatmulShape& s) { return {s.m, s.n, s.c_stride}; }
+
+// Fills in the strides that were left 0, then checks every dimension.
+Status Normalise(MatmulShape* shape) {
+  for (const size_t dimension : {shape->m, shape->n, shape->k}) {
+    if (dimension == 0 || dimension > kDimensionMax) return Status::kInvalidShape;
+  }
+  if (shape->a_stride == 0) shape->a_stride = StorageA(*shape).cols;
+  if (shape->b_stride == 0) shape->b_stride = StorageB(*shape).cols;
+  if (shape->c_stride == 0) shape->c_stride = StorageC(*shape).cols;
+  for (const Storage& storage : {StorageA(*shape), StorageB(*shape), StorageC(*shape)}) {
+    if (storage.stride < storage.cols || storage.stride > kDimensionMax) {
+      return Status::kInvalidShape;
+    }
+  }
+  return Status::kOk;
+}
+
+// The same product on dense fp32 copies.
+MatmulShape Widened(MatmulShape shape) {
+  shape.a_stride = StorageA(shape).cols;
+  shape.b_stride = StorageB(shape).cols;
+  shape.c_stride = StorageC(shape).cols;
+  return shape;
+}
+
+// Where the copies lie in the workspace, in bytes; the scratchpad of the fp32 product is last.
+struct WideLayout {
+  size_t b;
+  size_t c;
+  size_t bias;
+  size_t scratchpad;
+
+  explicit WideLayout(const MatmulShape& s)
+      : b(FloatRowBytes(StorageA(s).dense())),
+        c(b + FloatRowBytes(StorageB(s).dense())),
+        bias(c + FloatRowBytes(StorageC(s).dense())),
+        scratchpad(bias + (s.bias ? FloatRowBytes(s.n) : 0)) {}
+};
+
+float* FloatsAt(void* workspace, size_t offset_bytes) {
+  return reinterpret_cast<float*>(static_cast<char*>(workspace) + offset_bytes);
+}
+
+float Widen(float value) { return value; }
+float Widen(BFloat16 value) { return value.ToFloat(); }
+void Narrow(float value, float* to) { *to = value; }
+void Narrow(float value, BFloat16* to) { *to = BFloat16::FromFloat(value); }
+
+template <typename T>
+void WidenMatrix(const T* from, const Storage& storage, float* to) {
+  for (size_t r = 0; r < storage.rows; ++r) {
+    for (size_t i = 0; i < storage.cols; ++i) {
+      to[r * storage.cols + i] = Widen(from[r * storage.stride + i]);
+    }
+  }
+}
+
+template <typename T>
+void NarrowMatrix(const float* from, const Storage& storage, T* to) {
+  for (size_t r = 0; r < storage.rows; ++r) {
+    for (size_t i = 0; i < storage.cols; ++i) {
+      Narrow(from[r * storage.cols + i], to + r * storage.stride + i);
+    }
+  }
+}
+
+Plan& WidePlan(const MatmulShape& shape) {
+  return PlanCache::OfThisThread().Get({Widened(shape), DataType::f32, DataType::f32});
+}
+
+template <typename In, typename Out>
+void RunWide(const MatmulShape& shape, const In* a, const In* b, const Out* bias, Out* c,
+             void* workspace) {
+  const WideLayout layout(shape);
+  float* wide_a = FloatsAt(workspace, 0);
+  float* wide_b = FloatsAt(workspace, layout.b);
+  float* wide_c = FloatsAt(workspace, layout.c);
+  float* wide_bias = FloatsAt(workspace, layout.bias);
+  WidenMatrix(a, StorageA(shape), wide_a);
+  WidenMatrix(b, StorageB(shape), wide_b);
+  if (shape.accumulate) WidenMatrix(c, StorageC(shape), wide_c);
+  if (shape.bias) WidenMatrix(bias, {1, shape.n, shape.n}, wide_bias);
+  WidePlan(shape).Run(wide_a, wide_b, wide_bias, wide_c, FloatsAt(workspace, layout.scratchpad));
+  NarrowMatrix(wide_c, StorageC(shape), c);
+}
+
+// Whether this machine multiplies bf16 natively; fp32 it always does.
+bool HasNativeBFloat16() {
+  static const bool has = [] {
+    const MatmulShape probe = {
+        .m = 16, .n = 16, .k = 16, .a_stride = 16, .b_stride = 16, .c_stride = 16};
+    try {
+      const SingleThread single_thread;
+      Plan plan({probe, DataType::bf16, DataType::bf16});
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }();
+  return has;
+}
+
+template <typename In>
+bool UseNative(MatmulPath path) {
+  if (path != MatmulPath::kAuto) return path == MatmulPath::kNative;
+  return std::is_same_v<In, float> || HasNativeBFloat16();
+}
+
+template <typename In, typename Out>
+PlanKey NativeKey(const MatmulShape& shape) {
+  return {shape, TypeOf<In>(), TypeOf<Out>()};
+}
+
+// Bytes for a normalised shape. Throws as Plan does.
+template <typename In, typename Out>
+size_t NeededBytes(const MatmulShape& shape, MatmulPath path) {
+  const SingleThread single_thread;
+  if (UseNative<In>(path)) {
+    const Plan& plan = PlanCache::OfThisThread().Get(NativeKey<In, Out>(shape));
+    return RoundUpTo(plan.scratchpad_bytes(), kWorkspaceAlignment);
+  }
+  return WideLayout(shape).scratchpad +
+         RoundUpTo(WidePlan(shape).scratchpad_bytes(), kWorkspaceAlignment);
+}
+
+template <typename In, typename Out>
+Status CheckOperands(const MatmulShape& s, const In* a, const In* b, const Out* bias, Out* c) {
+  return CheckBuffers({Buffer::Of(a, StorageA(s).span()), Buffer::Of(b, StorageB(s).span()),
+                       Buffer::Of(bias, s.bias ? s.n : 0)},
+                      {Buffer::Of(c, StorageC(s).span())});
+}
+
+}  // namespace
+
+template <typename In, typename Out>
+Status MatmulWorkspaceBytes(const MatmulShape& shape, size_t* workspace_bytes, MatmulPath path) {
+  if (workspace_bytes == nullptr) return Status::kNullPointer;
+  MatmulShape normal = shape;
+  const Status status = Normalise(&normal);
+  if (status != Status::kOk) return status;
+  try {
+    *workspace_bytes = NeededBytes<In, Out>(normal, path);
+  } catch (const std::exception&) {
+    return Status::kUnsupported;
+  }
+  return Status::kOk;
+}
+
+template <typename In, typename Out>
+Status Matmul(const MatmulShape& shape, const In* a, const In* b, const Out* bias, Out* c,
+              void* workspace, size_t workspace_bytes, MatmulPath path) {
+  MatmulShape normal = shape;
+  Status status = Normalise(&normal);
+  if (status != Status::kOk) return status;
+  status = CheckOperands(normal, a, b, bias, c);
+  if (status != Status::kOk) return status;
+  try {
+    status = CheckWorkspace(workspace, workspace_bytes, NeededBytes<In, Out>(normal, path));
+    if (status != Status::kOk) return status;
+    const SingleThread single_thread;
+    const ScopedFloatEnvironment environment;
+    if (UseNative<In>(path)) {
+      PlanCache::OfThisThread().Get(NativeKey<In, Out>(normal)).Run(a, b, bias, c, workspace);
+    } else {
+      RunWide(normal, a, b, bias, c, workspace);
+    }
+  } catch (const std::exception&) {
+    return Status::kUnsupported;
+  }
+  return Status::kOk;
+}
+
+template Status MatmulWorkspaceBytes<BFloat16, BFloat16>(const MatmulShape&, size_t*, MatmulPath);
+template Status MatmulWorkspaceBytes<BFloat16, float>(const MatmulShape&, size_t*, MatmulPath);
+template Status MatmulWorkspaceBytes<float, float>(const MatmulShape&, size_t*, MatmulPath);
+template Status Matmul(const MatmulShape&, const BFloat16*, const BFloat16*, const BFloat16*,
+                       BFloat16*, void*, size_t, MatmulPath);
+template Status Matmul(const MatmulShape&, const BFloat16*, const BFloat16*, const float*, float*,
+                       void*, size_t, MatmulPath);
+template Status Matmul(const MatmulShape&, const float*, const float*, const float*, float*, void*,
+                       size_t, MatmulPath);
+
+}  // namespace geminid::kernels

@@ -1,0 +1,138 @@
+#include "kernels/model/rotary/rotary.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/model/rotary/rotary_host.cc"
+#include <cmath>
+
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/simd/arguments.h"
+#include "kernels/runtime/simd/f32x16-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+// Rotates one head: `low` and `high` are its two halves. sign is +1 forward, -1 backward.
+template <typename T>
+HWY_INLINE void RotateHead(const float* cos, const float* sin, size_t half, float sign, T* low,
+                           T* high) {
+  for (size_t i = 0; i < half; i += kWidth) {
+    const size_t n = half - i;
+    const F32x16 c = LoadN(cos + i, n);
+    const F32x16 s = LoadN(sin + i, n) * Set(sign);
+    const F32x16 a = LoadN(low + i, n);
+    const F32x16 b = LoadN(high + i, n);
+    StoreN(a * c - b * s, low + i, n);
+    StoreN(b * c + a * s, high + i, n);
+  }
+}
+
+template <typename T>
+HWY_INLINE void RotateLoop(const RotaryShape& shape, const float* cos, const float* sin, float sign,
+                           T* x) {
+  const size_t half = shape.head_dim / 2;
+  for (size_t token = 0; token < shape.batch * shape.sequence; ++token) {
+    const size_t row = (shape.first_position + token % shape.sequence) * half;
+    T* heads = x + token * shape.token_stride;
+    for (size_t h = 0; h < shape.heads; ++h) {
+      T* low = heads + h * shape.head_dim;
+      RotateHead(cos + row, sin + row, half, sign, low, low + half);
+    }
+  }
+}
+
+void RotateFloat(const RotaryShape& shape, const float* cos, const float* sin, float sign,
+                 float* x) {
+  RotateLoop(shape, cos, sin, sign, x);
+}
+
+void RotateBFloat16(const RotaryShape& shape, const float* cos, const float* sin, float sign,
+                    BFloat16* x) {
+  RotateLoop(shape, cos, sin, sign, x);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+
+GEMINID_KERNEL_EXPORT(Rotate);
+
+namespace {
+
+template <typename T>
+Status CheckRotate(const RotaryShape& shape, const float* cos, const float* sin, const T* x) {
+  size_t width = 0;
+  size_t tokens = 0;
+  size_t count = 0;
+  size_t positions = 0;
+  size_t table = 0;
+  if (shape.head_dim == 0 || shape.head_dim % 2 != 0) return Status::kInvalidShape;
+  Status status = CheckedProduct(shape.heads, shape.head_dim, &width);
+  if (status == Status::kOk) status = CheckedProduct(shape.batch, shape.sequence, &tokens);
+  if (status == Status::kOk) status = CheckedProduct(tokens, shape.token_stride, &count);
+  if (status != Status::kOk) return status;
+  if (shape.token_stride < width) return Status::kInvalidShape;
+  if (__builtin_add_overflow(shape.first_position, shape.sequence, &positions)) {
+    return Status::kSizeOverflow;
+  }
+  status = CheckedProduct(positions, shape.head_dim / 2, &table);
+  if (status != Status::kOk) return status;
+  if (count > 0) count -= shape.token_stride - width;
+  return CheckBuffers({Buffer::Of(cos, table), Buffer::Of(sin, table)}, {Buffer::Of(x, count)});
+}
+
+template <typename T>
+Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, float sign, T* x) {
+  const Status status = CheckRotate(shape, cos, sin, x);
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, Rotate, shape, cos, sin, sign, x);
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status RotaryTable(size_t positions, size_t head_dim, double theta, float* cos, float* sin) {
+  if (head_dim == 0 || head_dim % 2 != 0) return Status::kInvalidShape;
+  if (!std::isfinite(theta) || theta <= 0) return Status::kInvalidParameter;
+  const size_t half = head_dim / 2;
+  size_t count = 0;
+  Status status = CheckedProduct(positions, half, &count);
+  if (status != Status::kOk) return status;
+  status = CheckBuffers({}, {Buffer::Of(cos, count), Buffer::Of(sin, count)});
+  if (status != Status::kOk) return status;
+  for (size_t i = 0; i < half; ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
+    const double frequency = std::pow(theta, exponent);
+    for (size_t p = 0; p < positions; ++p) {
+      const double angle = static_cast<double>(p) * frequency;
+      cos[p * half + i] = static_cast<float>(std::cos(angle));
+      sin[p * half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+  return Status::kOk;
+}
+
+template <typename T>
+Status RotaryForward(const RotaryShape& shape, const float* cos, const float* sin, T* x) {
+  return Rotate(shape, cos, sin, 1.0F, x);
+}
+
+template <typename T>
+Status RotaryBackward(const RotaryShape& shape, const float* cos, const float* sin, T* dx) {
+  return Rotate(shape, cos, sin, -1.0F, dx);
+}
+
+template Status RotaryForward(const RotaryShape&, const float*, const float*, float*);
+template Status RotaryForward(const RotaryShape&, const float*, const float*, BFloat16*);
+template Status RotaryBackward(const RotaryShape&, const float*, const float*, float*);
+template Status RotaryBackward(const RotaryShape&, const float*, const float*, BFloat16*);
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

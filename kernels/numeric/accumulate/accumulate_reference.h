@@ -1,0 +1,16 @@
+#ifndef GEMINID_KERNELS_NUMERIC_ACCUMULATE_ACCUMULATE_REFERENCE_H_
+#define GEMINID_KERNELS_NUMERIC_ACCUMULATE_ACCUMULATE_REFERENCE_H_
+
+#include <cstddef>
+
+#include "kernels/runtime/common/bfloat16.h"
+
+// One element at a time, arguments unchecked: what the tests hold kernels/accumulate against.
+namespace geminid::kernels::reference {
+
+void Accumulate(const BFloat16* gradient, float scale, size_t count, float* accumulator);
+void Accumulate(const float* gradient, float scale, size_t count, float* accumulator);
+
+}  // namespace geminid::kernels::reference
+
+#endif  // GEMINID_KERNELS_NUMERIC_ACCUMULATE_ACCUMULATE_REFERENCE_H_

@@ -1,0 +1,22 @@
+#ifndef GEMINID_KERNELS_NUMERIC_CAST_CAST_H_
+#define GEMINID_KERNELS_NUMERIC_CAST_CAST_H_
+
+#include <cstddef>
+
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/float16.h"
+#include "kernels/runtime/common/status.h"
+
+// Conversions of arrays; each element as FromFloat (nearest, ties to even, NaN made quiet) and
+// ToFloat (exact) of the 16-bit type. Input and output are disjoint; element alignment suffices;
+// any thread, no allocation, never blocks. 6 bytes of traffic per element.
+namespace geminid::kernels {
+
+Status CastToBFloat16(const float* input, size_t count, BFloat16* output);
+Status CastToFloat(const BFloat16* input, size_t count, float* output);
+Status CastToFloat16(const float* input, size_t count, Float16* output);
+Status CastToFloat(const Float16* input, size_t count, float* output);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_NUMERIC_CAST_CAST_H_

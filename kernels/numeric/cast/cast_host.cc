@@ -1,0 +1,101 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/numeric/cast/cast_host.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/numeric/cast/cast.h"
+#include "kernels/runtime/common/buffers.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/common/half_lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <class D, typename Half>
+HWY_INLINE size_t NarrowLoop(D d, const float* input, size_t begin, size_t end, Half* output) {
+  const hn::Rebind<uint16_t, D> du16;
+  size_t i = begin;
+  for (; i + hn::Lanes(d) <= end; i += hn::Lanes(d)) {
+    hn::StoreU(Narrowed(d, hn::LoadU(d, input + i), Half()), du16, Bits(output + i));
+  }
+  return i;
+}
+
+template <class D, typename Half>
+HWY_INLINE size_t WidenLoop(D d, const Half* input, size_t begin, size_t end, float* output) {
+  size_t i = begin;
+  for (; i + hn::Lanes(d) <= end; i += hn::Lanes(d)) {
+    hn::StoreU(LoadFloats(d, input + i), d, output + i);
+  }
+  return i;
+}
+
+template <typename Half>
+HWY_INLINE void NarrowAll(const float* input, size_t count, Half* output) {
+  const size_t done = NarrowLoop(hn::ScalableTag<float>(), input, 0, count, output);
+  NarrowLoop(hn::CappedTag<float, 1>(), input, done, count, output);
+}
+
+template <typename Half>
+HWY_INLINE void WidenAll(const Half* input, size_t count, float* output) {
+  const size_t done = WidenLoop(hn::ScalableTag<float>(), input, 0, count, output);
+  WidenLoop(hn::CappedTag<float, 1>(), input, done, count, output);
+}
+
+void NarrowBFloat16(const float* input, size_t count, BFloat16* output) {
+  NarrowAll(input, count, output);
+}
+void NarrowFloat16(const float* input, size_t count, Float16* output) {
+  NarrowAll(input, count, output);
+}
+void WidenBFloat16(const BFloat16* input, size_t count, float* output) {
+  WidenAll(input, count, output);
+}
+void WidenFloat16(const Float16* input, size_t count, float* output) {
+  WidenAll(input, count, output);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+namespace {
+
+HWY_EXPORT(NarrowBFloat16);
+HWY_EXPORT(NarrowFloat16);
+HWY_EXPORT(WidenBFloat16);
+HWY_EXPORT(WidenFloat16);
+
+template <typename In, typename Out, typename Kernel>
+Status CheckAndRun(const In* input, size_t count, Out* output, Kernel kernel) {
+  const Status status = CheckBuffers({Buffer::Of(input, count)}, {Buffer::Of(output, count)});
+  if (status != Status::kOk || count == 0) return status;
+  const ScopedFloatEnvironment environment;
+  kernel(input, count, output);
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status CastToBFloat16(const float* input, size_t count, BFloat16* output) {
+  return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(NarrowBFloat16));
+}
+
+Status CastToFloat16(const float* input, size_t count, Float16* output) {
+  return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(NarrowFloat16));
+}
+
+Status CastToFloat(const BFloat16* input, size_t count, float* output) {
+  return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(WidenBFloat16));
+}
+
+Status CastToFloat(const Float16* input, size_t count, float* output) {
+  return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(WidenFloat16));
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

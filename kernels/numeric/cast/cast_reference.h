@@ -1,0 +1,19 @@
+#ifndef GEMINID_KERNELS_NUMERIC_CAST_CAST_REFERENCE_H_
+#define GEMINID_KERNELS_NUMERIC_CAST_CAST_REFERENCE_H_
+
+#include <cstddef>
+
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/float16.h"
+
+// One element at a time, arguments unchecked: what the tests hold kernels/cast against.
+namespace geminid::kernels::reference {
+
+void CastToBFloat16(const float* input, size_t count, BFloat16* output);
+void CastToFloat(const BFloat16* input, size_t count, float* output);
+void CastToFloat16(const float* input, size_t count, Float16* output);
+void CastToFloat(const Float16* input, size_t count, float* output);
+
+}  // namespace geminid::kernels::reference
+
+#endif  // GEMINID_KERNELS_NUMERIC_CAST_CAST_REFERENCE_H_

@@ -1,0 +1,130 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/numeric/norm/norm_host.cc"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/numeric/norm/norm.h"
+#include "kernels/runtime/common/buffers.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/common/half_lanes-inl.h"
+#include "kernels/runtime/common/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// sum + Lanes(d) squares. A square is exact in float64, so fused or not the bits are the same.
+template <class D, typename T, class V = hn::Vec<D>>
+HWY_INLINE V AddLanes(D d, V sum, const T* values) {
+  const hn::Rebind<float, D> df;
+  const V x = hn::PromoteTo(d, LoadFloats(df, values));
+  return hn::MulAdd(x, x, sum);
+}
+
+// Adds `rows` x kNormLanes squares to lanes[kNormLanes]. Two accumulators, which hold all lanes of
+// the longest vectors; shorter ones make several passes over the block, which is in the
+// first-level cache.
+template <typename T>
+HWY_INLINE void AddRows(const T* values, size_t rows, double* lanes) {
+  const hn::CappedTag<double, kNormLanes / 2> d;
+  const size_t n = hn::Lanes(d);
+  for (size_t first = 0; first < kNormLanes; first += 2 * n) {
+    auto sum0 = hn::LoadU(d, lanes + first);
+    auto sum1 = hn::LoadU(d, lanes + first + n);
+    const T* row = values + first;
+    for (size_t r = 0; r < rows; ++r, row += kNormLanes) {
+      sum0 = AddLanes(d, sum0, row);
+      sum1 = AddLanes(d, sum1, row + n);
+    }
+    hn::StoreU(sum0, d, lanes + first);
+    hn::StoreU(sum1, d, lanes + first + n);
+  }
+}
+
+template <typename T>
+HWY_INLINE double BlockSum(const T* values, size_t count) {
+  double lanes[kNormLanes] = {};
+  const size_t rows = count / kNormLanes;
+  AddRows(values, rows, lanes);
+  // Padding with zeros changes nothing: no lane is ever -0.
+  if (const size_t rest = count % kNormLanes; rest != 0) {
+    T row[kNormLanes] = {};
+    std::copy_n(values + rows * kNormLanes, rest, row);
+    AddRows(row, 1, lanes);
+  }
+  for (size_t half = kNormLanes / 2; half != 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+template <typename T>
+HWY_INLINE double Sum(const T* values, size_t count, double sum) {
+  for (size_t begin = 0; begin < count; begin += kNormBlock) {
+    sum += BlockSum(values + begin, HWY_MIN(kNormBlock, count - begin));
+  }
+  return sum;
+}
+
+double SumBFloat16(const BFloat16* values, size_t count, double sum) {
+  return Sum(values, count, sum);
+}
+double SumFloat16(const Float16* values, size_t count, double sum) {
+  return Sum(values, count, sum);
+}
+double SumFloat(const float* values, size_t count, double sum) { return Sum(values, count, sum); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+namespace {
+
+HWY_EXPORT(SumBFloat16);
+HWY_EXPORT(SumFloat16);
+HWY_EXPORT(SumFloat);
+
+double Dispatch(const BFloat16* values, size_t count, double sum) {
+  return HWY_DYNAMIC_DISPATCH(SumBFloat16)(values, count, sum);
+}
+double Dispatch(const Float16* values, size_t count, double sum) {
+  return HWY_DYNAMIC_DISPATCH(SumFloat16)(values, count, sum);
+}
+double Dispatch(const float* values, size_t count, double sum) {
+  return HWY_DYNAMIC_DISPATCH(SumFloat)(values, count, sum);
+}
+
+template <typename T>
+Status CheckAndAdd(const T* values, size_t count, SquareSum* total) {
+  if (total == nullptr) return Status::kNullPointer;
+  const Status status = CheckBuffer(Buffer::Of(values, count));
+  if (status != Status::kOk || count == 0) return status;
+  const ScopedFloatEnvironment environment;
+  const double sum = Dispatch(values, count, total->sum);
+  total->sum = std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum;
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status AddSquares(const BFloat16* values, size_t count, SquareSum* total) {
+  return CheckAndAdd(values, count, total);
+}
+
+Status AddSquares(const Float16* values, size_t count, SquareSum* total) {
+  return CheckAndAdd(values, count, total);
+}
+
+Status AddSquares(const float* values, size_t count, SquareSum* total) {
+  return CheckAndAdd(values, count, total);
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

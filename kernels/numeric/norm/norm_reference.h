@@ -1,0 +1,19 @@
+#ifndef GEMINID_KERNELS_NUMERIC_NORM_NORM_REFERENCE_H_
+#define GEMINID_KERNELS_NUMERIC_NORM_NORM_REFERENCE_H_
+
+#include <cstddef>
+
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/float16.h"
+
+// The order of additions that kernels/norm promises, one at a time, arguments unchecked. Returns
+// `sum` with the squares added.
+namespace geminid::kernels::reference {
+
+double AddSquares(const BFloat16* values, size_t count, double sum);
+double AddSquares(const Float16* values, size_t count, double sum);
+double AddSquares(const float* values, size_t count, double sum);
+
+}  // namespace geminid::kernels::reference
+
+#endif  // GEMINID_KERNELS_NUMERIC_NORM_NORM_REFERENCE_H_

@@ -1,0 +1,17 @@
+#ifndef GEMINID_KERNELS_NUMERIC_SPLIT_MASTER_SPLIT_MASTER_REFERENCE_H_
+#define GEMINID_KERNELS_NUMERIC_SPLIT_MASTER_SPLIT_MASTER_REFERENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/runtime/common/bfloat16.h"
+
+// One element at a time, arguments unchecked: what the tests hold kernels/split_master against.
+namespace geminid::kernels::reference {
+
+void SplitMaster(const float* master, size_t count, BFloat16* weight, int16_t* remainder);
+void JoinMaster(const BFloat16* weight, const int16_t* remainder, size_t count, float* master);
+
+}  // namespace geminid::kernels::reference
+
+#endif  // GEMINID_KERNELS_NUMERIC_SPLIT_MASTER_SPLIT_MASTER_REFERENCE_H_

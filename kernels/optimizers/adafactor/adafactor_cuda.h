@@ -1,0 +1,39 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_ADAFACTOR_CUDA_H_
+#define GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_ADAFACTOR_CUDA_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/optimizers/adafactor/adafactor.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/tensor.h"
+
+// The passes of Adafactor (kernels/optimizers/adafactor/adafactor.h) over a part of a tensor on a
+// GPU, with their bits. Sums, scales and norms are on the device; the factors, a few numbers per
+// row and column, are made from the sums on the host, by AdafactorFactors, where ranks add them
+// anyhow.
+namespace geminid::kernels {
+
+// Device memory that a pass overwrites; kInvalidParameter for less.
+size_t FactorWorkspaceBytes(const FactorShape& shape, uint64_t offset, size_t count);
+
+Status AdafactorAddSquaresCuda(const AdafactorOptions& options, const FactorShape& shape,
+                               uint64_t offset, const ConstParameterArrays& arrays,
+                               const GradientArray& gradient, size_t count, double* workspace,
+                               size_t workspace_bytes, double* sums, AdafactorNorms* norms,
+                               CudaStream stream);
+
+Status AdafactorAddUpdateSquaresCuda(const AdafactorOptions& options, const FactorShape& shape,
+                                     uint64_t offset, const float* scales,
+                                     const GradientArray& gradient, size_t count, double* workspace,
+                                     size_t workspace_bytes, AdafactorNorms* norms,
+                                     CudaStream stream);
+
+// `norms` is on the host, complete.
+Status AdafactorApplyCuda(const AdafactorOptions& options, const FactorShape& shape,
+                          uint64_t offset, const float* scales, const AdafactorNorms& norms,
+                          const CudaTensor& tensor, CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_ADAFACTOR_CUDA_H_

@@ -1,0 +1,55 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_FACTOR_PASSES_H_
+#define GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_FACTOR_PASSES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/optimizers/adafactor/adafactor_rule.h"
+#include "kernels/optimizers/adafactor/factors.h"
+#include "kernels/optimizers/adafactor/row_pieces.h"
+#include "kernels/optimizers/optimizer/elementwise.h"
+#include "kernels/runtime/common/status.h"
+
+// What Adafactor and CAME share. Internal to the two.
+namespace geminid::kernels {
+
+// That [offset, offset + count) lies in a tensor of a sane shape (kInvalidShape), and that the
+// array of factors, scales or sums is there.
+Status CheckFactorPass(const FactorShape& shape, uint64_t offset, size_t count,
+                       const void* factors);
+Status CheckGradient(const GradientArray& gradient, size_t count);
+Status CheckFactorArrays(const FactorShape& shape, const float* old_factors,
+                         const float* new_factors, const double* sums, const float* scales);
+// kInvalidParameter unless all are finite.
+Status CheckSums(const FactorShape& shape, const double* sums, double weight_squares);
+
+inline float RowScale(const FactorShape& shape, const float* scales, const RowPiece& piece) {
+  return shape.Factored() ? scales[piece.row] : 1.0F;
+}
+inline const float* ColumnScales(const FactorShape& shape, const float* scales,
+                                 const RowPiece& piece) {
+  return scales + shape.Rows() + piece.column;
+}
+ReadPass PassOf(const ReadPass& whole, const RowPiece& piece, const float* column_scales);
+SquareTotals TotalsOf(const FactorShape& shape, double* sums, const RowPiece& piece);
+
+// Squares of the scaled gradient into `sums`, and of the weights unless `weight_squares` is null.
+void AddFactorSquares(const FactorShape& shape, uint64_t offset, const ReadPass& pass,
+                      float grad_scale, double* sums, double* weight_squares);
+
+// new = kept old + (1 - kept) (mean of squares + epsilon), in float64, and its scales.
+Status AverageFactors(const FactorShape& shape, double kept, double epsilon, const double* sums,
+                      const float* old_factors, float* new_factors, float* scales);
+
+Status AddFactoredUpdateSquares(float grad_scale, const FactorShape& shape, uint64_t offset,
+                                const float* scales, const GradientArray& gradient, size_t count,
+                                double* update_squares);
+
+// Applies AdafactorRule or AdafactorMomentumRule to a part.
+void ApplyFactored(const FactorShape& shape, uint64_t offset, const float* scales,
+                   AdafactorCoefficients k, bool momentum, const ReadPass& pass,
+                   const ParameterArrays& new_arrays);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_FACTOR_PASSES_H_

@@ -1,0 +1,12 @@
+#include "kernels/optimizers/adagrad/adagrad_cuda.h"
+#include "kernels/optimizers/adagrad/adagrad_rule.h"
+#include "kernels/runtime/cuda/multi_tensor.cuh"
+
+namespace geminid::kernels {
+
+Status AdagradStepCuda(const AdagradOptions& options, const CudaTensor* tensors,
+                       size_t tensor_count, CudaStream stream) {
+  return cuda::Step<AdagradRule>(options, tensors, tensor_count, stream);
+}
+
+}  // namespace geminid::kernels

@@ -1,0 +1,18 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_ADAGRAD_ADAGRAD_CUDA_H_
+#define GEMINID_KERNELS_OPTIMIZERS_ADAGRAD_ADAGRAD_CUDA_H_
+
+#include <cstddef>
+
+#include "kernels/optimizers/adagrad/adagrad.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/tensor.h"
+
+namespace geminid::kernels {
+
+// AdagradStep (kernels/optimizers/adagrad/adagrad.h) on a GPU, with its bits.
+Status AdagradStepCuda(const AdagradOptions& options, const CudaTensor* tensors,
+                       size_t tensor_count, CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_ADAGRAD_ADAGRAD_CUDA_H_

@@ -1,0 +1,14 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_REFERENCE_H_
+#define GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_REFERENCE_H_
+
+#include "kernels/optimizers/adamw/adamw_coefficients.h"
+
+namespace geminid::kernels::reference {
+
+// One parameter, in place, by the rule: what the tests hold every form of AdamW against.
+void AdamWElement(const AdamWCoefficients& k, float gradient, float* weight, float* exp_avg,
+                  float* exp_avg_sq);
+
+}  // namespace geminid::kernels::reference
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_REFERENCE_H_

@@ -1,0 +1,39 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_CAME_CAME_CUDA_H_
+#define GEMINID_KERNELS_OPTIMIZERS_CAME_CAME_CUDA_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/optimizers/came/came.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/tensor.h"
+
+// The passes of CAME (kernels/optimizers/came/came.h) over a part of a tensor on a GPU, with their
+// bits. Sums, scales and update_squares are on the device; the factors are made on the host, by
+// CameFactors and CameResidualFactors. Workspace: FactorWorkspaceBytes
+// (kernels/optimizers/adafactor/adafactor_cuda.h).
+namespace geminid::kernels {
+
+Status CameAddSquaresCuda(const CameOptions& options, const FactorShape& shape, uint64_t offset,
+                          const GradientArray& gradient, size_t count, double* workspace,
+                          size_t workspace_bytes, double* sums, CudaStream stream);
+
+Status CameAddUpdateSquaresCuda(const CameOptions& options, const FactorShape& shape,
+                                uint64_t offset, const float* scales, const GradientArray& gradient,
+                                size_t count, double* workspace, size_t workspace_bytes,
+                                double* update_squares, CudaStream stream);
+
+// `update_squares`, here and below, is on the host, complete.
+Status CameAddResidualSquaresCuda(const CameOptions& options, const FactorShape& shape,
+                                  uint64_t offset, const float* scales, double update_squares,
+                                  const ConstParameterArrays& arrays, const GradientArray& gradient,
+                                  size_t count, double* workspace, size_t workspace_bytes,
+                                  double* sums, CudaStream stream);
+
+Status CameApplyCuda(const CameOptions& options, const FactorShape& shape, uint64_t offset,
+                     const float* scales, double update_squares, const CudaTensor& tensor,
+                     CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_CAME_CAME_CUDA_H_

@@ -1,0 +1,379 @@
+#include "kernels/optimizers/compact_adamw/compact_adamw.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/optimizers/compact_adamw/compact_adamw_host.cc"
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/numeric/block_quantise/block_lanes-inl.h"
+#include "kernels/numeric/stochastic_rounding/stochastic_rounding_rule.h"
+#include "kernels/optimizers/adamw/adamw_coefficients.h"
+#include "kernels/optimizers/adamw/update_lanes-inl.h"
+#include "kernels/optimizers/compact_adamw/compact_state.h"
+#include "kernels/runtime/common/buffers.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/common/lanes-inl.h"
+
+// X(weights, moments, gradient) for every instance.
+#ifndef GEMINID_COMPACT_ADAMW_INSTANCES
+#define GEMINID_COMPACT_ADAMW_INSTANCES(X)   \
+  X(SplitWeights, EightBitMoments, BFloat16) \
+  X(SplitWeights, EightBitMoments, float)    \
+  X(MasterWeights, EightBitMoments, float)   \
+  X(SplitWeights, BFloat16Moments, BFloat16) \
+  X(SplitWeights, BFloat16Moments, float)    \
+  X(MasterWeights, BFloat16Moments, float)
+
+namespace geminid::kernels {
+
+struct CompactStep {
+  AdamWCoefficients k;
+  uint64_t step;
+  uint64_t first_element;
+  bool stream;
+};
+
+}  // namespace geminid::kernels
+#endif
+
+// Called twice a loop, which -O2 takes for too often.
+#undef GEMINID_INLINE_LAMBDA
+#define GEMINID_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWeights(D d, const SplitWeights& from, size_t i) {
+  return LoadMaster(d, from.weight + i, from.remainder + i);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWeights(D d, const MasterWeights& from, size_t i) {
+  return hn::LoadU(d, from.weight + i);
+}
+
+// Two vectors of weights at once: see kernels/adamw.
+template <class D>
+HWY_INLINE void StoreWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const SplitWeights& to, size_t i) {
+  const hn::RebindToUnsigned<D> du32;
+#if HWY_TARGET == HWY_SCALAR
+  const hn::Rebind<uint16_t, D> du16;
+  const hn::Rebind<int16_t, D> di16;
+  for (const auto w : {w0, w1}) {
+    hn::StoreU(RoundedUpperHalves(du32, hn::BitCast(du32, w)), du16, Bits(to.weight + i));
+    hn::StoreU(LowerHalves(du32, hn::BitCast(du32, w)), di16, to.remainder + i);
+    i += hn::Lanes(d);
+  }
+#else
+  (void)d;
+  const hn::Repartition<uint16_t, D> du16;
+  const hn::Repartition<int16_t, D> di16;
+  const auto half = hn::Set(du32, 0x8000u);
+  const auto upper0 = hn::BitCast(du16, hn::Add(hn::BitCast(du32, w0), half));
+  const auto upper1 = hn::BitCast(du16, hn::Add(hn::BitCast(du32, w1), half));
+  hn::StoreU(hn::ConcatOdd(du16, upper1, upper0), du16, Bits(to.weight + i));
+  hn::StoreU(hn::ConcatEven(di16, hn::BitCast(di16, w1), hn::BitCast(di16, w0)), di16,
+             to.remainder + i);
+#endif
+}
+template <class D>
+HWY_INLINE void StoreWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const MasterWeights& to, size_t i) {
+  hn::StoreU(w0, d, to.weight + i);
+  hn::StoreU(w1, d, to.weight + i + hn::Lanes(d));
+}
+
+// The next block, whichever arrays it has: hardware prefetchers stop at the ends of pages.
+template <class State, typename Gradient>
+HWY_INLINE void PrefetchBlock(const State& state, const Gradient* gradient) {
+  constexpr size_t kLineBytes = 64;
+  const auto prefetch = [](const auto* a, const auto*) {
+    const auto* bytes = reinterpret_cast<const char*>(a + kQuantiseBlock);
+    for (size_t at = 0; at < kQuantiseBlock * sizeof(*a); at += kLineBytes) {
+      hwy::Prefetch(bytes + at);
+    }
+  };
+  ForEachArray(state, state, prefetch, [](const float*, const float*) {});
+  prefetch(gradient, gradient);
+}
+
+// Codes of a block of values whose scale is known.
+template <class Encode>
+HWY_INLINE void EncodeBlock(size_t lanes, float scale, uint8_t* codes, Encode encode) {
+  if (HWY_UNLIKELY(scale != scale)) {
+    std::memset(codes, 0, kQuantiseBlock);
+  } else {
+    for (size_t i = 0; i < kQuantiseBlock; i += lanes) encode(i);
+  }
+}
+
+template <class D, class VI32>
+HWY_INLINE uint32_t LargestLane(D /* tag */, VI32 bits) {
+  const hn::RebindToSigned<D> di32;
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di32, bits)));
+}
+
+// One block of 8-bit moments: they can be coded when the largest of all 256 is known.
+template <class D, class Weights, typename Gradient>
+HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t /* index */,
+                            const CompactState<Weights, EightBitMoments>& from,
+                            const Gradient* gradient,
+                            const CompactState<Weights, EightBitMoments>& to) {
+  const AdamWCoefficients k = step.k;
+  const hn::RebindToUnsigned<D> du32;
+  const hn::RebindToSigned<D> di32;
+  alignas(64) float avg[kQuantiseBlock];
+  alignas(64) float root[kQuantiseBlock];
+  const size_t n = hn::Lanes(d);
+  const Decoder<D> decode_avg(d, kSignedDecoding, *from.moments.exp_avg_scale);
+  const Decoder<D> decode_root(d, kUnsignedDecoding, *from.moments.exp_avg_sq_root_scale);
+  auto largest_avg = hn::Zero(di32), largest_root = hn::Zero(di32);
+  // Three short loops instead of a long one: more of a short chain of operations fits the window in
+  // which a processor looks for the next that is ready.
+  for (size_t i = 0; i < kQuantiseBlock; i += n) {
+    hn::Store(LoadSigned(d, decode_avg, from.moments.exp_avg + i), d, avg + i);
+    hn::Store(decode_root(LoadCodes(du32, from.moments.exp_avg_sq_root + i)), d, root + i);
+  }
+  const auto update = [&](size_t i) GEMINID_INLINE_LAMBDA {
+    auto w = LoadWeights(d, from.weights, i);
+    auto m = hn::Load(d, avg + i);
+    const auto old_root = hn::Load(d, root + i);
+    auto v = hn::Mul(old_root, old_root);
+    const auto new_root = Update(d, k, LoadFloats(d, gradient + i), w, m, v);
+    CanonicaliseState(d, w, m, v);
+    hn::Store(m, d, avg + i);
+    hn::Store(new_root, d, root + i);
+    largest_avg = LargestBits(d, largest_avg, m);
+    largest_root = LargestBits(d, largest_root, new_root);
+    return w;
+  };
+  for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
+    const auto w0 = update(i);
+    const auto w1 = update(i + n);
+    StoreWeights(d, w0, w1, to.weights, i);
+  }
+  const QuantiseScale avg_scale = ScaleOfLargest(LargestLane(d, largest_avg));
+  const QuantiseScale root_scale = ScaleOfLargest(LargestLane(d, largest_root));
+  const Encoder<D, kSignedPieces> code_avg(d, kSignedMap, kSignedLines, avg_scale.inverse);
+  const Encoder<D, kUnsignedPieces> code_root(d, kUnsignedMap, kUnsignedLines, root_scale.inverse);
+  EncodeBlock(n, avg_scale.scale, to.moments.exp_avg, [&](size_t i) GEMINID_INLINE_LAMBDA {
+    StoreSigned(d, code_avg, hn::Load(d, avg + i), to.moments.exp_avg + i);
+  });
+  EncodeBlock(n, root_scale.scale, to.moments.exp_avg_sq_root, [&](size_t i) GEMINID_INLINE_LAMBDA {
+    StoreCodes(du32, code_root(hn::Load(d, root + i)), to.moments.exp_avg_sq_root + i);
+  });
+  *to.moments.exp_avg_scale = avg_scale.scale;
+  *to.moments.exp_avg_sq_root_scale = root_scale.scale;
+}
+
+// RoundingBits for vectors.
+template <class DU32, class V = hn::Vec<DU32>>
+HWY_INLINE V RandomLanes(DU32 du32, V key, V index_low) {
+  V x = hn::Mul(hn::Xor(index_low, key), hn::Set(du32, kMix32Multiplier1));
+  x = hn::Add(hn::Xor(x, hn::ShiftRight<15>(x)), key);
+  x = hn::Mul(x, hn::Set(du32, kMix32Multiplier2));
+  return hn::Xor(x, hn::ShiftRight<16>(x));
+}
+
+template <class D, class VU32>
+HWY_INLINE void StoreRounded(D /* tag */, hn::Vec<D> v, VU32 random, BFloat16* to) {
+  const hn::RebindToUnsigned<D> du32;
+  const hn::Rebind<uint16_t, D> du16;
+  hn::StoreU(UpperHalves(du32, hn::Add(hn::BitCast(du32, v), random)), du16, Bits(to));
+}
+
+// One block of bf16 moments. `index` is that of its first element.
+template <class D, class Weights, typename Gradient>
+HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t index,
+                            const CompactState<Weights, BFloat16Moments>& from,
+                            const Gradient* gradient,
+                            const CompactState<Weights, BFloat16Moments>& to) {
+  const AdamWCoefficients k = step.k;
+  const hn::RebindToUnsigned<D> du32;
+  const size_t n = hn::Lanes(d);
+  const auto key = hn::Set(du32, RoundingKey(step.step, index >> 32));
+  const auto first = hn::Iota(du32, static_cast<uint32_t>(index));
+  const auto update = [&](size_t i) GEMINID_INLINE_LAMBDA {
+    auto w = LoadWeights(d, from.weights, i);
+    auto m = LoadFloats(d, from.moments.exp_avg + i);
+    auto v = LoadFloats(d, from.moments.exp_avg_sq + i);
+    Update(d, k, LoadFloats(d, gradient + i), w, m, v);
+    CanonicaliseState(d, w, m, v);
+    const auto low = hn::Add(first, hn::Set(du32, static_cast<uint32_t>(i)));
+    const auto random = RandomLanes(du32, key, low);
+    StoreRounded(d, m, hn::And(random, hn::Set(du32, 0xFFFFu)), to.moments.exp_avg + i);
+    StoreRounded(d, v, hn::ShiftRight<16>(random), to.moments.exp_avg_sq + i);
+    return w;
+  };
+  for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
+    const auto w0 = update(i);
+    const auto w1 = update(i + n);
+    StoreWeights(d, w0, w1, to.weights, i);
+  }
+}
+
+// A block from the first-level cache to whole cache lines of memory, past the caches.
+template <class State>
+HWY_INLINE void StreamBlock(const State& from, const State& to) {
+  ForEachArray(
+      from, to,
+      [](const auto* a, auto* b) {
+        const hn::ScalableTag<uint8_t> du8;
+        const auto* in = reinterpret_cast<const uint8_t*>(a);
+        auto* out = reinterpret_cast<uint8_t*>(b);
+        for (size_t i = 0; i < kQuantiseBlock * sizeof(*a); i += hn::Lanes(du8)) {
+          hn::Stream(hn::Load(du8, in + i), du8, out + i);
+        }
+      },
+      [](const float* a, float* b) { *b = *a; });
+}
+
+template <class Weights, class Moments, typename Gradient>
+HWY_INLINE void UpdateAll(const CompactStep& step, const CompactState<Weights, Moments>& old_state,
+                          const Gradient* gradient, size_t count,
+                          const CompactState<Weights, Moments>& new_state) {
+  const hn::CappedTag<float, LineTable::kEntries> d;
+  BlockStorage storage;
+  const auto staged = storage.View<Weights, Moments>();
+  const size_t whole = count - count % kQuantiseBlock;
+  for (size_t i = 0; i < whole; i += kQuantiseBlock) {
+    const auto to = At(new_state, i);
+    PrefetchBlock(At(old_state, i), gradient + i);
+    UpdateBlock(d, step, step.first_element + i, At(old_state, i), gradient + i,
+                step.stream ? staged : to);
+    if (step.stream) StreamBlock(staged, to);
+  }
+  if (step.stream) hwy::FlushStream();
+  if (whole == count) return;
+  // The rest is padded with zeros, which stay below the largest of the real values.
+  storage = BlockStorage();
+  Gradient padded[kQuantiseBlock] = {};
+  std::copy_n(gradient + whole, count - whole, padded);
+  CopyBlock(At(old_state, whole), count - whole, staged);
+  UpdateBlock(d, step, step.first_element + whole, staged, padded, staged);
+  CopyBlock(staged, count - whole, At(new_state, whole));
+}
+
+#define GEMINID_DEFINE_RUN(Weights, Moments, Gradient)                                           \
+  void Run##Weights##Moments##Gradient(                                                          \
+      const CompactStep& step, const CompactState<Weights, Moments>& old_state,                  \
+      const Gradient* gradient, size_t count, const CompactState<Weights, Moments>& new_state) { \
+    UpdateAll(step, old_state, gradient, count, new_state);                                      \
+  }
+GEMINID_COMPACT_ADAMW_INSTANCES(GEMINID_DEFINE_RUN)
+#undef GEMINID_DEFINE_RUN
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+namespace {
+
+#define GEMINID_DEFINE_DISPATCH(Weights, Moments, Gradient)                               \
+  HWY_EXPORT(Run##Weights##Moments##Gradient);                                            \
+  void Dispatch(const CompactStep& step, const CompactState<Weights, Moments>& old_state, \
+                const Gradient* gradient, size_t count,                                   \
+                const CompactState<Weights, Moments>& new_state) {                        \
+    HWY_DYNAMIC_DISPATCH(Run##Weights##Moments##Gradient)                                 \
+    (step, old_state, gradient, count, new_state);                                        \
+  }
+GEMINID_COMPACT_ADAMW_INSTANCES(GEMINID_DEFINE_DISPATCH)
+#undef GEMINID_DEFINE_DISPATCH
+
+// The arrays of a state as the checks see them.
+class Buffers {
+ public:
+  template <class State>
+  Buffers(const State& state, size_t count) {
+    ForEachArray(
+        state, state, [&](auto* a, auto*) { list_[size_++] = Buffer::Of(a, count); },
+        [&](float* a, float*) { list_[size_++] = Buffer::Of(a, QuantiseScaleCount(count)); });
+  }
+  std::span<const Buffer> List() const { return {list_.data(), size_}; }
+  void Add(const Buffer& buffer) { list_[size_++] = buffer; }
+
+ private:
+  std::array<Buffer, 8> list_ = {};
+  size_t size_ = 0;
+};
+
+// Whether all arrays (kOk), or none (kUnsupported), of the two states begin at the same place.
+template <class State>
+Status CompareArrays(const State& a, const State& b, bool* in_place) {
+  size_t same = 0, arrays = 0;
+  const auto compare = [&](const auto* x, const auto* y) {
+    ++arrays;
+    same += x == y ? 1 : 0;
+  };
+  ForEachArray(a, b, compare, compare);
+  *in_place = same == arrays;
+  return same == 0 || same == arrays ? Status::kOk : Status::kOverlap;
+}
+
+template <class State>
+bool AlignedToLines(const State& state) {
+  constexpr size_t kCacheLineBytes = 64;
+  bool aligned = true;
+  ForEachArray(
+      state, state,
+      [&](const auto* a, const auto*) {
+        aligned = aligned && reinterpret_cast<uintptr_t>(a) % kCacheLineBytes == 0;
+      },
+      [](const float*, const float*) {});
+  return aligned;
+}
+
+template <class State, typename Gradient>
+Status CheckArrays(const State& old_state, const Gradient* gradient, size_t count,
+                   const State& new_state, bool* in_place) {
+  if (count == 0) return Status::kOk;
+  if (Status status = CompareArrays(old_state, new_state, in_place); status != Status::kOk) {
+    return status;
+  }
+  const Buffers outputs(new_state, count);
+  const Buffer input = Buffer::Of(gradient, count);
+  if (*in_place) return CheckBuffers(std::span(&input, 1), outputs.List());
+  Buffers inputs(old_state, count);
+  inputs.Add(input);
+  return CheckBuffers(inputs.List(), outputs.List());
+}
+
+}  // namespace
+
+template <class Weights, class Moments, typename Gradient>
+Status AdamWCompact(const AdamWOptions& options, uint64_t first_element,
+                    const CompactState<Weights, Moments>& old_state, const Gradient* gradient,
+                    size_t count, const CompactState<Weights, Moments>& new_state) {
+  const ScopedFloatEnvironment environment;
+  CompactStep step = {.k = {}, .step = options.step, .first_element = first_element, .stream = {}};
+  bool in_place = false;
+  Status status = DeriveAdamWCoefficients(options, &step.k);
+  if (status == Status::kOk && first_element % kQuantiseBlock != 0) status = Status::kMisaligned;
+  if (status == Status::kOk && count > UINT64_MAX - first_element) status = Status::kSizeOverflow;
+  if (status == Status::kOk) {
+    status = CheckArrays(old_state, gradient, count, new_state, &in_place);
+  }
+  if (status != Status::kOk || count == 0) return status;
+  step.stream = !in_place && AlignedToLines(new_state);
+  Dispatch(step, old_state, gradient, count, new_state);
+  return Status::kOk;
+}
+
+#define GEMINID_INSTANTIATE(Weights, Moments, Gradient)                                        \
+  template Status AdamWCompact(const AdamWOptions&, uint64_t,                                  \
+                               const CompactState<Weights, Moments>&, const Gradient*, size_t, \
+                               const CompactState<Weights, Moments>&);
+GEMINID_COMPACT_ADAMW_INSTANCES(GEMINID_INSTANTIATE)
+#undef GEMINID_INSTANTIATE
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,28 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_LAMB_LAMB_CUDA_H_
+#define GEMINID_KERNELS_OPTIMIZERS_LAMB_LAMB_CUDA_H_
+
+#include <cstddef>
+
+#include "kernels/optimizers/lamb/lamb.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/tensor.h"
+
+// LAMB (kernels/optimizers/lamb/lamb.h) on a GPU, with its bits.
+namespace geminid::kernels {
+
+// Device memory that LambAddNormsCuda overwrites.
+size_t LambWorkspaceBytes(size_t count);
+
+// Adds a part of a tensor to *norms, on the device. kInvalidParameter also for a workspace that is
+// too small.
+Status LambAddNormsCuda(const LambOptions& options, const ConstParameterArrays& arrays,
+                        const GradientArray& gradient, size_t count, double* workspace,
+                        size_t workspace_bytes, LambNorms* norms, CudaStream stream);
+
+// Steps parts of tensors whose sums are complete: norms[t], on the host, is of tensors[t].
+Status LambApplyCuda(const LambOptions& options, const LambNorms* norms, const CudaTensor* tensors,
+                     size_t tensor_count, CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_LAMB_LAMB_CUDA_H_

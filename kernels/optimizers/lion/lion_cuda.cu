@@ -1,0 +1,12 @@
+#include "kernels/optimizers/lion/lion_cuda.h"
+#include "kernels/optimizers/lion/lion_rule.h"
+#include "kernels/runtime/cuda/multi_tensor.cuh"
+
+namespace geminid::kernels {
+
+Status LionStepCuda(const LionOptions& options, const CudaTensor* tensors, size_t tensor_count,
+                    CudaStream stream) {
+  return cuda::Step<LionRule>(options, tensors, tensor_count, stream);
+}
+
+}  // namespace geminid::kernels

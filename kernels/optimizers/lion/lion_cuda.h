@@ -1,0 +1,18 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_LION_LION_CUDA_H_
+#define GEMINID_KERNELS_OPTIMIZERS_LION_LION_CUDA_H_
+
+#include <cstddef>
+
+#include "kernels/optimizers/lion/lion.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/tensor.h"
+
+namespace geminid::kernels {
+
+// LionStep (kernels/optimizers/lion/lion.h) on a GPU, with its bits.
+Status LionStepCuda(const LionOptions& options, const CudaTensor* tensors, size_t tensor_count,
+                    CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_LION_LION_CUDA_H_

@@ -1,0 +1,18 @@
+#include "kernels/optimizers/sgd/sgd_cuda.h"
+#include "kernels/optimizers/sgd/sgd_rule.h"
+#include "kernels/runtime/cuda/multi_tensor.cuh"
+
+namespace geminid::kernels {
+
+Status SgdStepCuda(const SgdOptions& options, const CudaTensor* tensors, size_t tensor_count,
+                   CudaStream stream) {
+  SgdCoefficients k;
+  const Status status = MakeCoefficients(options, &k);
+  if (status != Status::kOk) return status;
+  if (SgdStateArrays(options) == 0) {
+    return cuda::CheckAndUpdate(SgdRule{k}, tensors, tensor_count, stream);
+  }
+  return cuda::CheckAndUpdate(MomentumRule{k}, tensors, tensor_count, stream);
+}
+
+}  // namespace geminid::kernels

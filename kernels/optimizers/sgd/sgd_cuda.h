@@ -1,0 +1,18 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_SGD_SGD_CUDA_H_
+#define GEMINID_KERNELS_OPTIMIZERS_SGD_SGD_CUDA_H_
+
+#include <cstddef>
+
+#include "kernels/optimizers/sgd/sgd.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/tensor.h"
+
+namespace geminid::kernels {
+
+// SgdStep (kernels/optimizers/sgd/sgd.h) on a GPU, with its bits.
+Status SgdStepCuda(const SgdOptions& options, const CudaTensor* tensors, size_t tensor_count,
+                   CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_SGD_SGD_CUDA_H_

@@ -1,0 +1,84 @@
+#ifndef GEMINID_KERNELS_RUNTIME_CUDA_DEVICE_H_
+#define GEMINID_KERNELS_RUNTIME_CUDA_DEVICE_H_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "kernels/runtime/cuda/stream.h"
+
+// The little of CUDA that a program needs to run the kernels by themselves and to time them,
+// without a CUDA header: what checks the kernels on a machine with a GPU uses it. Training uses
+// client/device. One thread.
+namespace geminid::kernels {
+
+struct CudaDeviceInfo {
+  std::string name;            // of device 0
+  std::string driver;          // the CUDA version that the driver supports, e.g. "13.0"
+  int compute_capability = 0;  // 90 for sm_90
+  size_t memory_bytes = 0;
+  size_t l2_bytes = 0;
+};
+
+// Device 0, or why there is none, in words, in *reason.
+bool FindCudaDevice(CudaDeviceInfo* info, std::string* reason);
+
+// Device memory. Empty if the allocation failed.
+class CudaBuffer {
+ public:
+  CudaBuffer() = default;
+  explicit CudaBuffer(size_t bytes);
+  CudaBuffer(CudaBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  CudaBuffer& operator=(CudaBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~CudaBuffer();
+
+  void* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+  explicit operator bool() const { return data_ != nullptr; }
+
+  // Both wait. False if CUDA reports an error.
+  bool CopyFrom(const void* host, size_t bytes);
+  bool CopyTo(void* host, size_t bytes) const;
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Sets every byte, on the default stream.
+bool CudaFill(CudaBuffer* buffer, int value);
+
+// Copies between buffers on the default stream, as fast as the device does: the yardstick.
+bool CudaCopy(const CudaBuffer& from, CudaBuffer* to, size_t bytes);
+
+// Waits for everything queued. False, with CUDA's words in *reason, if anything failed.
+bool CudaWait(std::string* reason);
+
+// Time between two points of the default stream.
+class CudaTimer {
+ public:
+  CudaTimer();
+  ~CudaTimer();
+  CudaTimer(const CudaTimer&) = delete;
+  CudaTimer& operator=(const CudaTimer&) = delete;
+
+  void Start();
+  double StopSeconds();  // waits
+
+ private:
+  void* start_ = nullptr;
+  void* stop_ = nullptr;
+};
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_RUNTIME_CUDA_DEVICE_H_

@@ -1,0 +1,67 @@
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+namespace geminid::base {
+namespace {
+
+struct BadJson {
+  const char* text;
+  int line;
+  int column;
+};
+
+TEST(Json, Malformed_SaysWhere) {
+  const BadJson cases[] = {
+      {"", 1, 1},
+      {"{", 1, 2},
+      {"{}x", 1, 3},
+      {"{\"a\" 1}", 1, 6},
+      {"{\"a\": }", 1, 7},
+      {"{\"a\": 1,}", 1, 9},
+      {"{\n  \"a\": 1\n  \"b\": 2\n}", 3, 3},
+      {"{\"a\": 1, \"a\": 2}", 1, 10},
+      {"{a: 1}", 1, 2},
+      {"[1 2]", 1, 4},
+      {"\"abc", 1, 1},
+      {"\"a\nb\"", 1, 3},
+      {"\"\\x\"", 1, 3},
+      {"\"\\u12g4\"", 1, 6},
+      {"\"\\ud800\"", 1, 8},
+      {"\"\\udc00\"", 1, 8},
+      {"yes", 1, 1},
+      {"+1", 1, 1},
+  };
+  for (const BadJson& bad : cases) {
+    JsonValue value;
+    JsonError error;
+    ASSERT_FALSE(ParseJson(bad.text, &value, &error)) << bad.text;
+    EXPECT_EQ(error.position.line, bad.line) << bad.text << ": " << error.problem;
+    EXPECT_EQ(error.position.column, bad.column) << bad.text << ": " << error.problem;
+  }
+}
+
+TEST(Json, Good_IsATreeWithPositions) {
+  JsonValue value;
+  JsonError error;
+  ASSERT_TRUE(ParseJson("{\"a\": [1, true],\n \"b\": {\"c\": \"x\\n\\u00e9\\ud83d\\ude00\"}}",
+                        &value, &error))
+      << error.problem;
+  ASSERT_EQ(value.type, JsonValue::Type::kObject);
+  ASSERT_EQ(value.members.size(), 2u);
+  EXPECT_EQ(value.members[0].value.items[0].text, "1");
+  EXPECT_TRUE(value.members[0].value.items[1].boolean);
+  EXPECT_EQ(value.members[1].position.line, 2);
+  EXPECT_EQ(value.members[1].position.column, 2);
+  EXPECT_EQ(value.members[1].value.members[0].value.text, "x\n\xc3\xa9\xf0\x9f\x98\x80");
+}
+
+TEST(Json, DeepNesting_IsRefused) {
+  JsonValue value;
+  JsonError error;
+  EXPECT_FALSE(ParseJson(std::string(100000, '['), &value, &error));
+  EXPECT_TRUE(ParseJson("[[[[1]]]]", &value, &error));
+}
+
+}  // namespace
+}  // namespace geminid::base

@@ -1,0 +1,190 @@
+#include "daemon/planner/hierarchy/disk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/daemon/planner/hierarchy/problems.h"
+
+namespace geminid::planner {
+namespace {
+
+HierarchyProblem OnDisk(std::uint64_t host_bytes) {
+  HierarchyProblem problem = Chain({.layers = 8}, 40 * kMiB);
+  problem.machine.host_bytes = host_bytes;
+  problem.machine.disk_read_bytes_per_second = 5e9;
+  problem.machine.disk_write_bytes_per_second = 3e9;
+  problem.machine.disk_bytes = kGiB;
+  return problem;
+}
+
+HierarchyPlan Make(const HierarchyProblem& problem) {
+  absl::StatusOr<HierarchyPlan> plan = MakeHierarchyPlan(problem);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : HierarchyPlan();
+}
+
+HierarchyPlan AllHostPlan(const HierarchyProblem& problem) {
+  absl::StatusOr<HierarchyPlan> plan = EvaluateDecisions(problem, AllHost(problem));
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : HierarchyPlan();
+}
+
+TEST(Disk, HostLargeEnough_IsNotUsed) {
+  const HierarchyPlan plan = AllHostPlan(OnDisk(200 * kMiB));
+  ASSERT_TRUE(plan.fits);
+  EXPECT_FALSE(plan.disk.used);
+  EXPECT_EQ(plan.traffic.disk_read + plan.traffic.disk_written, 0u);
+}
+
+TEST(Disk, HostTooSmall_CachesWhatFitsAndMovesTheRestOncePerStep) {
+  const HierarchyProblem problem = OnDisk(100 * kMiB);
+  const HierarchyPlan plan = AllHostPlan(problem);
+  ASSERT_TRUE(plan.fits);
+  ASSERT_TRUE(plan.disk.used);
+  EXPECT_TRUE(CheckPlan(plan.disk.trace, plan.disk.plan).ok());
+  EXPECT_LE(plan.tier(Tier::kHost).peak, 100 * kMiB);
+  // 8 x (12 + 2) MiB, a spare of 12 and three write buffers of 10: 54 MiB too much at least.
+  EXPECT_GE(plan.disk.disk_bytes, (8 * 14 + 12 + 30 - 100) * kMiB);
+  EXPECT_LE(plan.disk.disk_bytes, 8 * 12 * kMiB);
+  // All that is on disk changes once per step.
+  EXPECT_EQ(plan.traffic.disk_written, plan.disk.disk_bytes);
+  EXPECT_GE(plan.traffic.disk_read, plan.traffic.disk_written);
+  EXPECT_EQ(plan.traffic.disk_read, plan.disk.plan.h2d_bytes);
+  EXPECT_GT(plan.seconds.step, AllHostPlan(OnDisk(kGiB)).seconds.step);
+}
+
+TEST(Disk, Moments_FollowTheDevicePlanAndUpdateEachChunkOnce) {
+  const HierarchyPlan plan = AllHostPlan(OnDisk(100 * kMiB));
+  ASSERT_TRUE(plan.disk.used);
+  std::vector<int> updates(8, 0);
+  std::uint32_t next = 0;
+  for (std::size_t t = 0; t < plan.disk.moments.size(); ++t) {
+    const DiskMoment& moment = plan.disk.moments[t];
+    const std::vector<Use>& uses = plan.disk.trace.moments[t].uses;
+    if (moment.is_update) {
+      ++updates[moment.index];
+      ASSERT_EQ(uses.size(), 2u);  // weight and state of the chunk
+      for (const Use& use : uses) EXPECT_EQ(plan.disk.objects[use.chunk].chunk, moment.index);
+      continue;
+    }
+    EXPECT_EQ(moment.index, next++);
+    const std::vector<Load>& loads = plan.device_plan.steps[moment.index].loads;
+    ASSERT_EQ(uses.size(), loads.size());
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+      EXPECT_EQ(plan.disk.objects[uses[i].chunk].chunk, loads[i].chunk);
+      EXPECT_EQ(updates[loads[i].chunk], 1) << "loaded before it was updated";
+    }
+  }
+  EXPECT_EQ(updates, std::vector<int>(8, 1));
+  EXPECT_EQ(next, plan.device_trace.moments.size());
+}
+
+TEST(Disk, MoreHostMemory_IsNotSlowerAndEndsWithoutTheDisk) {
+  double step = 1e9;
+  for (std::uint64_t host = 76; host <= 140; host += 8) {
+    const HierarchyPlan plan = AllHostPlan(OnDisk(host * kMiB));
+    ASSERT_TRUE(plan.fits) << host;
+    // The disk plan is a heuristic where sizes differ: small steps back may happen.
+    EXPECT_LE(plan.seconds.step, step * 1.01) << host;
+    EXPECT_EQ(plan.disk.used, host < 8 * 14 + 12);
+    step = std::min(step, plan.seconds.step);
+  }
+}
+
+TEST(Disk, HostTooSmallForTheWorkingSet_LacksHostAndThatMuchHelps) {
+  HierarchyProblem problem = OnDisk(40 * kMiB);
+  const HierarchyPlan plan = AllHostPlan(problem);
+  ASSERT_FALSE(plan.fits);
+  ASSERT_EQ(plan.remedies.size(), 1u);
+  EXPECT_EQ(plan.remedies[0].tier, Tier::kHost);
+  problem.machine.host_bytes += plan.remedies[0].more_bytes - 1;
+  EXPECT_FALSE(AllHostPlan(problem).fits);
+  problem.machine.host_bytes += 1;
+  EXPECT_TRUE(AllHostPlan(problem).fits);
+}
+
+TEST(Disk, NoDiskAndTooLittleHost_OffersMoreHostOrADiskAndEitherHelps) {
+  HierarchyProblem problem = Chain({.layers = 8}, 20 * kMiB);
+  problem.machine.host_bytes = 100 * kMiB;
+  const HierarchyPlan plan = Make(problem);
+  ASSERT_FALSE(plan.fits);
+  ASSERT_EQ(plan.remedies.size(), 2u);
+  EXPECT_EQ(plan.remedies[0].tier, Tier::kHost);
+  EXPECT_EQ(plan.remedies[1].tier, Tier::kDisk);
+  HierarchyProblem more = problem;
+  more.machine.host_bytes += plan.remedies[0].more_bytes;
+  EXPECT_TRUE(Make(more).fits);
+  HierarchyProblem with_disk = problem;
+  with_disk.machine.disk_read_bytes_per_second = 3e9;
+  with_disk.machine.disk_write_bytes_per_second = 2e9;
+  with_disk.machine.disk_bytes = plan.remedies[1].more_bytes;
+  const HierarchyPlan fits = Make(with_disk);
+  EXPECT_TRUE(fits.fits);
+  EXPECT_TRUE(fits.disk.used);
+}
+
+TEST(Disk, HostTooSmallForActivations_RecomputesThem) {
+  // Offloading the activations would need 64 MiB of host more than there are beside the cache.
+  HierarchyProblem problem = Chain({.layers = 32, .parameters = 1 << 18}, 32 * kMiB);
+  problem.machine.host_bytes = 60 * kMiB;
+  problem.machine.disk_read_bytes_per_second = 5e9;
+  problem.machine.disk_write_bytes_per_second = 3e9;
+  problem.machine.disk_bytes = kGiB;
+  const HierarchyPlan plan = Make(problem);
+  ASSERT_TRUE(plan.fits);
+  EXPECT_TRUE(plan.disk.used);
+  EXPECT_GT(std::count(plan.decisions.activations.begin(), plan.decisions.activations.end(),
+                       ActivationPlace::kRecompute),
+            0);
+}
+
+TEST(Disk, HostShortOfDeviceStateToo_PrefersTheDevice) {
+  // Half the state fits on the device: what does not fit on the host goes there, not to disk.
+  HierarchyProblem problem = Chain({.layers = 8}, 120 * kMiB);
+  problem.machine.host_bytes = 90 * kMiB;
+  const HierarchyPlan plan = Make(problem);
+  ASSERT_TRUE(plan.fits);
+  EXPECT_FALSE(plan.disk.used);
+  EXPECT_LE(plan.tier(Tier::kHost).peak, 90 * kMiB);
+}
+
+TEST(DiskLife, SeventyBillionParametersOnEightDrives_WearsAtRatedSpeedIn37StepsADay) {
+  // 12 B x 70e9 = 840 GB a step; eight drives of 3.84 TB rated for one write a day of 5 years.
+  HierarchyPlan plan;
+  plan.disk.used = true;
+  plan.traffic.disk_written = 840'000'000'000;
+  constexpr double kPerDay = 8 * 3.84e12;
+  constexpr double kStepsPerDay = kPerDay / 840e9;
+  EXPECT_NEAR(kStepsPerDay, 36.6, 0.05);
+  plan.seconds.step = 86400 / kStepsPerDay;
+  Machine machine = PlainMachine();
+  machine.disk_endurance_bytes = kPerDay * 365 * 5;
+  RateDiskLife(machine, plan);
+  EXPECT_NEAR(plan.disk.life_days, 365 * 5, 1e-6);
+  EXPECT_FALSE(plan.disk.wears_out_soon);
+  // As fast as 26 GB/s allow, 32 s a step, they last half a month or so.
+  plan.seconds.step = 840 / 26.0;
+  RateDiskLife(machine, plan);
+  EXPECT_NEAR(plan.disk.life_days, 365 * 5 * kStepsPerDay / (86400 / plan.seconds.step), 1e-6);
+  EXPECT_LT(plan.disk.life_days, 30);
+  EXPECT_TRUE(plan.disk.wears_out_soon);
+}
+
+TEST(DiskLife, AllRanksOfTheNode_WearTheSameDisks) {
+  HierarchyPlan plan;
+  plan.disk.used = true;
+  plan.traffic.disk_written = 1'000'000'000;
+  plan.seconds.step = 1;
+  Machine machine = PlainMachine();
+  machine.disk_endurance_bytes = 1e15;
+  RateDiskLife(machine, plan);
+  const double alone = plan.disk.life_days;
+  machine.ranks_on_node = 8;
+  RateDiskLife(machine, plan);
+  EXPECT_DOUBLE_EQ(plan.disk.life_days, alone / 8);
+}
+
+}  // namespace
+}  // namespace geminid::planner

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/os/log.h"
-#include "daemon/planner/planner.h"
+#include "daemon/planner/make_plan.h"
 #include "daemon/service/plan_messages.h"
 #include "daemon/service/rpc_status.h"
 

@@ -4,8 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/core/engine.h"
-#include "daemon/planner/plan.h"
-#include "daemon/planner/trace.h"
+#include "daemon/planner/contract/plan.h"
+#include "daemon/planner/contract/trace.h"
 #include "geminid/v1/plan.pb.h"
 
 namespace geminid::service {

@@ -39,9 +39,9 @@ class Layering(unittest.TestCase):
             self.assertEqual(self.violations("daemon/core/a.cc", include), [], include)
 
     def test_core_and_planner_know_nothing_of_each_other(self):
-        self.assertTrue(self.violations("daemon/core/a.cc", '"daemon/planner/plan.h"'))
+        self.assertTrue(self.violations("daemon/core/a.cc", '"daemon/planner/contract/plan.h"'))
         self.assertTrue(self.violations("daemon/planner/a.cc", '"daemon/core/engine.h"'))
-        self.assertEqual(self.violations("daemon/planner/a.cc", '"daemon/planner/plan.h"'), [])
+        self.assertEqual(self.violations("daemon/planner/a.cc", '"daemon/planner/contract/plan.h"'), [])
 
     def test_cuda_stays_behind_the_seam(self):
         self.assertTrue(self.violations("client/src/a.cc", "<cuda_runtime.h>"))

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "daemon/planner/planner.h"
+#include "daemon/planner/make_plan.h"
 
 namespace geminid::planner {
 namespace {

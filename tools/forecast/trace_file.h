@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/planner/contract/trace.h"
 #include "daemon/planner/hierarchy/hierarchy.h"
-#include "daemon/planner/trace.h"
 #include "geminid/v1/trace.pb.h"
 #include "tools/forecast/problem.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/core/transfer_scheduler.h"
-#include "daemon/planner/trace.h"
+#include "daemon/planner/contract/trace.h"
 
 namespace geminid::sim {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "daemon/planner/trace.h"
+#include "daemon/planner/contract/trace.h"
 
 namespace geminid::sim {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/planner/plan.h"
-#include "daemon/planner/trace.h"
+#include "daemon/planner/contract/plan.h"
+#include "daemon/planner/contract/trace.h"
 
 namespace geminid::sim {
 

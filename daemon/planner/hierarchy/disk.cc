@@ -10,7 +10,7 @@
 
 #include "daemon/planner/hierarchy/ledger.h"
 #include "daemon/planner/hierarchy/update.h"
-#include "daemon/planner/planner.h"
+#include "daemon/planner/make_plan.h"
 
 namespace geminid::planner {
 namespace {

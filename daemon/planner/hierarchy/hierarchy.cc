@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/planner/hierarchy/decision_search.h"
 #include "daemon/planner/hierarchy/evaluate.h"
 #include "daemon/planner/hierarchy/price.h"
 #include "daemon/planner/hierarchy/round.h"
-#include "daemon/planner/hierarchy/search.h"
 #include "daemon/planner/hierarchy/update.h"
 
 namespace geminid::planner {
@@ -84,7 +84,7 @@ constexpr double kPriceLevels[] = {1.0 / 16, 1.0 / 2};
 // arena.
 Prices Level(const PriceModel& model, Prices prices, double seconds) {
   double arena = 1;
-  for (const double room : model.room) arena = std::max(arena, room);
+  for (const double free_bytes : model.free_bytes) arena = std::max(arena, free_bytes);
   const double even = seconds / arena / static_cast<double>(model.segments.size());
   for (double& price : prices.segment) price = std::max(price, even);
   return prices;
@@ -109,7 +109,7 @@ class Planner {
     const HierarchyPlan& simple = search_.best();
     // Hooking nothing is only given up for a worthwhile gain.
     const bool enough =
-        simple.everything_on_device && simple.seconds.step * (1 - kWorthwhileGain) <= dual.bound;
+        simple.everything_on_device && simple.seconds.step * (1 - kGainWorthHooks) <= dual.bound;
     if (!enough) {
       if (absl::Status status = TryPriced(dual.prices); !status.ok()) return status;
       if (absl::Status status = TryTail(dual.prices); !status.ok()) return status;
@@ -205,7 +205,7 @@ class Planner {
 
   const Prepared& prepared_;
   const PriceModel model_;
-  Search search_;
+  DecisionSearch search_;
   const Rounded fitted_;  // every resource counts alike
 };
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/planner/contract/plan.h"
+#include "daemon/planner/contract/trace.h"
 #include "daemon/planner/hierarchy/machine.h"
-#include "daemon/planner/plan.h"
-#include "daemon/planner/trace.h"
 
 // One step of training over three tiers: where the optimizer of each chunk runs and its state
 // lives, what happens to each activation between forward and backward, which weights stay on the
@@ -229,14 +229,14 @@ struct HierarchyPlan {
 // Decides everything. Never predicts a longer step than all state on the host, all of it streamed,
 // or all on the device if that fits (activations kept, or if that does not fit as they fit), or
 // filling the device by time saved per byte and moment: these are always among the candidates. Only
-// where everything fits on the device may others be faster, by kWorthwhileGain (1 %) at most.
+// where everything fits on the device may others be faster, by kGainWorthHooks (1 %) at most.
 //
 // How: each chunk and activation is an item with options, each option takes bytes over an interval
 // of moments and seconds on each resource. Lagrangian prices, one per byte in each segment of time
 // and one per resource, select the best option of each item; they rise where demand exceeds room
 // and on the resource that is critical (price.h). What they select is made to fit (round.h) and run
 // through MakePlan on the C(t) it leaves; changes of one and two items are then tried while they
-// pay (search.h). The work is bounded in operations, not time.
+// pay (decision_search.h). The work is bounded in operations, not time.
 //
 // Not fitting is an answer, not an error: see HierarchyPlan::fits. Errors: INVALID_ARGUMENT for a
 // malformed problem.

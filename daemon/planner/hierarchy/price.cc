@@ -29,7 +29,7 @@ void AddSeconds(const PricedSeconds& more, PricedSeconds& seconds) {
 class SegmentBytes {
  public:
   explicit SegmentBytes(const PriceModel& model)
-      : next_(model.room.size() + 1), differences_(model.segments.size() + 1, 0) {
+      : next_(model.free_bytes.size() + 1), differences_(model.segments.size() + 1, 0) {
     std::size_t s = model.segments.size();
     for (std::size_t t = next_.size(); t-- > 0;) {
       while (s > 0 && model.segments[s - 1] >= static_cast<std::int64_t>(t)) --s;
@@ -71,9 +71,9 @@ class Dual {
     }
     demand.excess = bytes_.TakeSums();
     for (std::size_t s = 0; s < demand.excess.size(); ++s) {
-      const double room = model_.room[static_cast<std::size_t>(model_.segments[s])];
-      demand.excess[s] -= room;
-      total -= prices.segment[s] * room;
+      const double free_bytes = model_.free_bytes[static_cast<std::size_t>(model_.segments[s])];
+      demand.excess[s] -= free_bytes;
+      total -= prices.segment[s] * free_bytes;
     }
     total -= prices.host * model_.host_room;
     for (const Spill& spill : model_.spills) {
@@ -178,7 +178,7 @@ void Follow(const Demand& demand, double missing, Prices& prices) {
 }  // namespace
 
 SpanPrice::SpanPrice(const PriceModel& model, const Prices& prices)
-    : before_(model.room.size() + 1, 0) {
+    : before_(model.free_bytes.size() + 1, 0) {
   for (std::size_t s = 0; s < model.segments.size(); ++s) {
     before_[static_cast<std::size_t>(model.segments[s]) + 1] += prices.segment[s];
   }

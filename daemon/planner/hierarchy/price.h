@@ -76,7 +76,7 @@ struct PriceModel {
   std::vector<PricedItem> items;
   std::vector<PricedGap> gaps;
   PricedSeconds base = {};             // whatever is decided
-  std::vector<double> room;            // per moment, beside workspace and used chunks
+  std::vector<double> free_bytes;      // per moment, beside workspace and used chunks
   std::vector<std::int64_t> segments;  // the moment that stands for each
   double host_room = 0;
   std::array<Spill, 2> spills;  // of trained chunks: read and written; of frozen ones: read

@@ -241,8 +241,8 @@ class Builder {
     const std::vector<MomentTrace>& moments = problem_.trace.moments;
     const auto arena = static_cast<double>(problem_.trace.arena_bytes);
     for (std::size_t t = 0; t < moments.size(); ++t) {
-      model_.room.push_back(arena - static_cast<double>(moments[t].workspace_bytes) -
-                            static_cast<double>(prepared_.required_bytes[t]));
+      model_.free_bytes.push_back(arena - static_cast<double>(moments[t].workspace_bytes) -
+                                  static_cast<double>(prepared_.required_bytes[t]));
     }
     // Where all kept activations would leave least.
     const std::size_t count = std::min(kMaxSegments, moments.size());
@@ -250,7 +250,7 @@ class Builder {
       const std::size_t end = (s + 1) * moments.size() / count;
       std::size_t tightest = s * moments.size() / count;
       const auto left = [&](std::size_t t) {
-        return model_.room[t] - static_cast<double>(activations_[t]);
+        return model_.free_bytes[t] - static_cast<double>(activations_[t]);
       };
       for (std::size_t t = tightest; t < end; ++t) {
         if (left(t) < left(tightest)) tightest = t;

@@ -7,20 +7,19 @@
 #include <numeric>
 
 #include "daemon/planner/hierarchy/update.h"
-#include "daemon/planner/room.h"
+#include "daemon/planner/problem/free_bytes.h"
 
 namespace geminid::planner {
 namespace {
 
-// Sweep by sweep: squarings of the norm, 16 and 128, and whether bytes have their price. The last
-// fills what the prices left. The last is within 3 % of the
-// maximum of twenty numbers.
-struct Sweep {
+// Pass by pass: squarings of the norm, 16 and 128, and whether bytes have their price. The
+// last fills what the prices left. The last is within 3 % of the maximum of twenty numbers.
+struct RoundingPass {
   int squarings;
   bool priced;
 };
-constexpr Sweep kByPrice = {0, true};
-constexpr Sweep kSweeps[] = {{4, true}, {7, true}, {7, false}};
+constexpr RoundingPass kByPrice = {0, true};
+constexpr RoundingPass kPasses[] = {{4, true}, {7, true}, {7, false}};
 constexpr std::uint8_t kDevicePlace = static_cast<std::uint8_t>(OptimizerPlace::kDevice);
 constexpr std::uint8_t kStreamedPlace = static_cast<std::uint8_t>(OptimizerPlace::kStreamed);
 
@@ -46,13 +45,13 @@ double ByteMoments(const Option& option) {
   return sum;
 }
 
-std::vector<std::int64_t> WholeBytes(const std::vector<double>& room, std::uint64_t staging,
+std::vector<std::int64_t> WholeBytes(const std::vector<double>& free_bytes, std::uint64_t staging,
                                      const std::vector<std::uint64_t>& reserved) {
   std::vector<std::int64_t> whole;
-  whole.reserve(room.size());
-  for (std::size_t t = 0; t < room.size(); ++t) {
+  whole.reserve(free_bytes.size());
+  for (std::size_t t = 0; t < free_bytes.size(); ++t) {
     const std::uint64_t taken = staging + (reserved.empty() ? 0 : reserved[t]);
-    whole.push_back(static_cast<std::int64_t>(room[t]) - static_cast<std::int64_t>(taken));
+    whole.push_back(static_cast<std::int64_t>(free_bytes[t]) - static_cast<std::int64_t>(taken));
   }
   return whole;
 }
@@ -93,9 +92,9 @@ class Rounding {
         prices_(prices),
         options_(options),
         span_price_(model, prices),
-        room_(WholeBytes(model.room,
-                         options.allow_streamed ? kStreamBuffers * LargestState(prepared) : 0,
-                         options.reserved)),
+        free_bytes_(WholeBytes(model.free_bytes,
+                               options.allow_streamed ? kStreamBuffers * LargestState(prepared) : 0,
+                               options.reserved)),
         seconds_(model.base),
         host_left_(model.host_room - static_cast<double>(LargestState(prepared)) +
                    model.spills[0].limit_bytes + model.spills[1].limit_bytes),
@@ -106,8 +105,8 @@ class Rounding {
     StartSmall();
     const std::vector<std::size_t> order = ByDensity();
     for (const std::size_t i : order) TakeBest(i, kByPrice);
-    for (const Sweep& sweep : kSweeps) {
-      for (const std::size_t i : order) TakeBest(i, sweep);
+    for (const RoundingPass& pass : kPasses) {
+      for (const std::size_t i : order) TakeBest(i, pass);
     }
     return {Result(), seconds_};
   }
@@ -129,7 +128,7 @@ class Rounding {
   void Apply(std::size_t i, int sign) {
     const Option& option = model_.items[i].options[chosen_[i]];
     for (const PricedSpan& span : option.spans) {
-      room_.Add(span.first, span.last, -sign * static_cast<std::int64_t>(span.bytes));
+      free_bytes_.Add(span.first, span.last, -sign * static_cast<std::int64_t>(span.bytes));
     }
     for (std::size_t r = 0; r < kNumPriced; ++r) seconds_[r] += sign * option.seconds[r];
     host_left_ -= sign * option.host_bytes;
@@ -147,7 +146,7 @@ class Rounding {
     for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) {
       const PricedSpan& span = model_.gaps[g].span;
       if (kept_[g]) {
-        room_.Add(span.first, span.last, -sign * static_cast<std::int64_t>(span.bytes));
+        free_bytes_.Add(span.first, span.last, -sign * static_cast<std::int64_t>(span.bytes));
       } else {
         DropGap(g, sign);
       }
@@ -210,15 +209,15 @@ class Rounding {
   bool HasRoom(const Option& option) const {
     for (const PricedSpan& span : option.spans) {
       if (span.bytes > 0 &&
-          !room_.Has(span.first, span.last, static_cast<std::int64_t>(span.bytes))) {
+          !free_bytes_.Has(span.first, span.last, static_cast<std::int64_t>(span.bytes))) {
         return false;
       }
     }
     return true;
   }
 
-  double PriceOf(const PricedSpan& span, const Sweep& sweep) const {
-    return sweep.priced ? span_price_.Of(span) : 0;
+  double PriceOf(const PricedSpan& span, const RoundingPass& pass) const {
+    return pass.priced ? span_price_.Of(span) : 0;
   }
 
   // Without squarings the resources are weighted by their prices, else by the norm.
@@ -227,22 +226,22 @@ class Rounding {
                           : Norm(seconds_, std::max(scale_, 1e-30), squarings);
   }
 
-  double OptionCost(std::size_t i, const Sweep& sweep) {
+  double OptionCost(std::size_t i, const RoundingPass& pass) {
     const Option& option = model_.items[i].options[chosen_[i]];
     double cost = prices_.host * option.host_bytes;
-    for (const PricedSpan& span : option.spans) cost += PriceOf(span, sweep);
+    for (const PricedSpan& span : option.spans) cost += PriceOf(span, pass);
     const PricedItem& item = model_.items[i];
     if (IsDevice(i)) {
       for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) DropGap(g, -1);
-      cost += Cost(sweep.squarings);
+      cost += Cost(pass.squarings);
       for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) DropGap(g, 1);
     } else {
-      cost += Cost(sweep.squarings);
+      cost += Cost(pass.squarings);
     }
     return cost;
   }
 
-  void TakeBest(std::size_t i, const Sweep& sweep) {
+  void TakeBest(std::size_t i, const RoundingPass& pass) {
     scale_ = *std::max_element(seconds_.begin(), seconds_.end());
     const PricedItem& item = model_.items[i];
     // Take the item out, its gaps dropped.
@@ -265,7 +264,7 @@ class Rounding {
       }
       chosen_[i] = static_cast<std::uint8_t>(o);
       Shift(option, 1);
-      double cost = OptionCost(i, sweep);
+      double cost = OptionCost(i, pass);
       Shift(option, -1);
       if (Pinned(i) && option.place == kDevicePlace) {
         cost = -std::numeric_limits<double>::infinity();
@@ -281,7 +280,7 @@ class Rounding {
       return;
     }
     for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) {
-      KeepIfWorth(g, sweep);
+      KeepIfWorth(g, pass);
     }
   }
 
@@ -289,15 +288,15 @@ class Rounding {
     for (std::size_t r = 0; r < kNumPriced; ++r) seconds_[r] += sign * option.seconds[r];
   }
 
-  void KeepIfWorth(std::size_t g, const Sweep& sweep) {
+  void KeepIfWorth(std::size_t g, const RoundingPass& pass) {
     const PricedSpan& span = model_.gaps[g].span;
     const auto bytes = static_cast<std::int64_t>(span.bytes);
-    if (!room_.Has(span.first, span.last, bytes)) return;
-    const double dropped = Cost(sweep.squarings);
+    if (!free_bytes_.Has(span.first, span.last, bytes)) return;
+    const double dropped = Cost(pass.squarings);
     DropGap(g, -1);
-    if (Cost(sweep.squarings) + PriceOf(span, sweep) <= dropped) {
+    if (Cost(pass.squarings) + PriceOf(span, pass) <= dropped) {
       kept_[g] = 1;
-      room_.Add(span.first, span.last, -bytes);
+      free_bytes_.Add(span.first, span.last, -bytes);
     } else {
       DropGap(g, 1);
     }
@@ -322,7 +321,7 @@ class Rounding {
   const Prices& prices_;
   const RoundOptions& options_;
   const SpanPrice span_price_;
-  Room room_;
+  FreeBytes free_bytes_;
   PricedSeconds seconds_;
   double host_left_;
   double scale_ = 1;

@@ -30,10 +30,10 @@ struct Rounded {
 };
 
 // Everything starts with the option that takes least of the device. Then, best seconds saved per
-// byte and moment first, each item takes its selected option if there is room; then sweeps over all
+// byte and moment first, each item takes its selected option if there is room; then passes over all
 // items, each taking the option with the least potential, where the potential is a norm of the
-// resources' seconds that tends to their maximum, plus the price of the bytes. Room is that of
-// every moment, not of the segments only. O((items + gaps) log moments) a sweep.
+// resources' seconds that tends to their maximum, plus the price of the bytes. FreeBytes is that of
+// every moment, not of the segments only. O((items + gaps) log moments) a pass.
 // The windows of offloaded activations are longer when these queue for the link than the price
 // model assumes. If the decisions therefore exceed the arena, the excess is reserved and they are
 // rounded again, a few times.

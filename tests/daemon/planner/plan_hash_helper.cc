@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "daemon/planner/planner.h"
+#include "daemon/planner/make_plan.h"
 #include "tests/daemon/planner/traces.h"
 #include "tests/daemon/planner/transformers.h"
 

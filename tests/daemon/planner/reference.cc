@@ -54,12 +54,12 @@ class Exhaustive {
         if (cost[held] == kNever) continue;
         const Set optional = held & ~used;
         const std::uint64_t paid = cost[held] + transfer_[used & ~held];
-        for (Set kept = optional;; kept = (kept - 1) & optional) {
-          if (size_[kept | used] + moment.workspace_bytes <= trace_.arena_bytes) {
-            std::uint64_t& best = next[(kept | used) & ~invalidated];
+        for (Set retained = optional;; retained = (retained - 1) & optional) {
+          if (size_[retained | used] + moment.workspace_bytes <= trace_.arena_bytes) {
+            std::uint64_t& best = next[(retained | used) & ~invalidated];
             best = std::min(best, paid);
           }
-          if (kept == 0) break;
+          if (retained == 0) break;
         }
       }
       cost = next;

@@ -71,10 +71,10 @@ Trace RandomTrace(const RandomShape& shape, std::mt19937_64& random) {
   for (int t = 0; t < shape.num_moments; ++t) extra.push_back(Draw(random, 0, most_extra));
   if (shape.capacity == Capacity::kConstant) std::fill(extra.begin(), extra.end(), extra[0]);
   if (shape.capacity == Capacity::kValley) {
-    const auto valley =
+    const auto tightest =
         static_cast<std::ptrdiff_t>(Draw(random, 0, static_cast<std::uint64_t>(shape.num_moments)));
-    std::sort(extra.begin(), extra.begin() + valley, std::greater<>());
-    std::sort(extra.begin() + valley, extra.end());
+    std::sort(extra.begin(), extra.begin() + tightest, std::greater<>());
+    std::sort(extra.begin() + tightest, extra.end());
   }
   trace.arena_bytes = total + needed;
   for (std::size_t t = 0; t < extra.size(); ++t) {

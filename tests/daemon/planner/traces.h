@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "daemon/planner/plan.h"
-#include "daemon/planner/trace.h"
+#include "daemon/planner/contract/plan.h"
+#include "daemon/planner/contract/trace.h"
 
 namespace geminid::planner {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "daemon/planner/trace.h"
+#include "daemon/planner/contract/trace.h"
 
 namespace geminid::planner {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
-#include "daemon/planner/planner.h"
+#include "daemon/planner/make_plan.h"
 #include "gtest/gtest.h"
 
 namespace geminid::planner {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "daemon/planner/drains.h"
-#include "daemon/planner/planner.h"
-#include "daemon/planner/problem.h"
-#include "daemon/planner/stays.h"
-#include "daemon/planner/when.h"
+#include "daemon/planner/make_plan.h"
+#include "daemon/planner/placement/extend_drains.h"
+#include "daemon/planner/problem/problem.h"
+#include "daemon/planner/retention/residency_draft.h"
+#include "daemon/planner/timeline/timeline.h"
 #include "gtest/gtest.h"
 #include "tools/sim/policies/policy.h"
 #include "tools/sim/random_trace.h"
@@ -90,20 +90,20 @@ double PredictedSeconds(const Trace& trace, const Schedule& schedule) {
     });
     return std::pair(t, static_cast<size_t>(at - uses.begin()));
   };
-  planner::Kept kept(problem->gaps.size());
+  planner::Retention retained(problem->gaps.size());
   for (const planner::Item& item : problem->items) {
     for (size_t k = 0; k < item.uses.size(); ++k) {
       const auto [t, u] = place_of(item, (k + 1) % item.uses.size());
-      kept[item.first_gap + k] = !followed.loaded[t][u];
+      retained[item.first_gap + k] = !followed.loaded[t][u];
     }
   }
-  std::vector<planner::Stay> stays = BuildStays(*problem, kept);
-  for (planner::Stay& stay : stays) {
-    const auto [t, u] = place_of(problem->items[stay.item], stay.first_use);
-    stay.offset_bytes = followed.offsets[t][u];
+  std::vector<planner::ResidencyDraft> drafts = BuildDrafts(*problem, retained);
+  for (planner::ResidencyDraft& draft : drafts) {
+    const auto [t, u] = place_of(problem->items[draft.item], draft.first_use);
+    draft.offset_bytes = followed.offsets[t][u];
   }
-  ExtendDrains(options, *problem, stays);
-  return PredictTimeline(unrolled, *problem, stays).step_seconds /
+  ExtendDrains(options, *problem, drafts);
+  return PredictStep(unrolled, *problem, drafts).step_seconds /
          static_cast<double>(schedule.iterations);
 }
 

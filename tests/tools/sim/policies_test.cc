@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "daemon/planner/planner.h"
+#include "daemon/planner/make_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/tools/sim/traces.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "daemon/planner/planner.h"
+#include "daemon/planner/make_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/tools/sim/traces.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/planner/trace.h"
+#include "daemon/planner/contract/trace.h"
 #include "tools/sim/schedule.h"
 
 namespace geminid::sim {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/planner/planner.h"
+#include "daemon/planner/make_plan.h"
 #include "proto/shm/lease.h"
 #include "tools/sim/policies/demand_cache.h"
 

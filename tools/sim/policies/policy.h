@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/planner/plan.h"
-#include "daemon/planner/trace.h"
+#include "daemon/planner/contract/plan.h"
+#include "daemon/planner/contract/trace.h"
 #include "tools/sim/policies/demand_cache.h"
 #include "tools/sim/schedule.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "daemon/planner/hierarchy/decision_search.h"
 #include "daemon/planner/hierarchy/evaluate.h"
 #include "daemon/planner/hierarchy/hierarchy.h"
-#include "daemon/planner/hierarchy/search.h"
 #include "tests/daemon/planner/hierarchy/problems.h"
 
 namespace geminid::planner {
@@ -50,7 +50,7 @@ std::optional<double> BestStep(const HierarchyProblem& problem) {
   return best;
 }
 
-// Stated in docs/planner_hierarchy.md. Leaving everything on the device may cost kWorthwhileGain.
+// Stated in docs/planner_hierarchy.md. Leaving everything on the device may cost kGainWorthHooks.
 constexpr double kMeanGap = 0.001;
 constexpr double kWorstGap = 0.01;
 
@@ -94,7 +94,7 @@ TEST(Brute, EqualItems_PlanIsTheBestOfAll) {
       if (!best) continue;
       ++compared;
       // With everything on the device a gain below the worthwhile is left alone.
-      const double allowed = plan->everything_on_device ? 1 / (1 - kWorthwhileGain) : 1 + 1e-12;
+      const double allowed = plan->everything_on_device ? 1 / (1 - kGainWorthHooks) : 1 + 1e-12;
       EXPECT_LE(plan->seconds.step, *best * allowed) << arena << " MiB, " << link << " B/s";
     }
   }

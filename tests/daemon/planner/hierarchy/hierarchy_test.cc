@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/planner/hierarchy/search.h"
+#include "daemon/planner/hierarchy/decision_search.h"
 #include "tests/daemon/planner/hierarchy/problems.h"
 
 namespace geminid::planner {
@@ -72,7 +72,7 @@ TEST(MakeHierarchyPlan, RandomProblems_AreSoundAndNeverWorseThanTheSimpleChoices
     const HierarchyPlan plan = Make(problem);
     ExpectSound(problem, plan);
     const double allowed =
-        plan.seconds.step * (plan.everything_on_device ? 1 - kWorthwhileGain : 1);
+        plan.seconds.step * (plan.everything_on_device ? 1 - kGainWorthHooks : 1);
     Decisions decisions = plan.decisions;
     for (const OptimizerPlace place :
          {OptimizerPlace::kHost, OptimizerPlace::kDevice, OptimizerPlace::kStreamed}) {
@@ -166,7 +166,7 @@ TEST(MakeHierarchyPlan, RandomProblems_NeverWorseThanGreedyFilling) {
     if (!best.fits) continue;
     ASSERT_TRUE(plan.fits);
     const double allowed =
-        plan.seconds.step * (plan.everything_on_device ? 1 - kWorthwhileGain : 1);
+        plan.seconds.step * (plan.everything_on_device ? 1 - kGainWorthHooks : 1);
     EXPECT_LE(allowed, best.seconds.step * (1 + 1e-12)) << "seed " << seed;
   }
 }
@@ -184,7 +184,7 @@ TEST(MakeHierarchyPlan, MoreDeviceMemory_IsNeverSlowerOnAChain) {
         ASSERT_EQ(before, 1e9) << "what fitted fits in more";
         continue;
       }
-      const double allowed = plan.everything_on_device ? before / (1 - kWorthwhileGain) : before;
+      const double allowed = plan.everything_on_device ? before / (1 - kGainWorthHooks) : before;
       EXPECT_LE(plan.seconds.step, allowed * (1 + 1e-9)) << arena << " MiB, " << link << " B/s";
       before = std::min(before, plan.seconds.step);
     }
@@ -208,7 +208,7 @@ TEST(MakeHierarchyPlan, FasterMachine_IsNeverSlower) {
   EXPECT_LE(plain, step([](Machine& m) { m.node_up_bytes_per_second = 3e9; }) * (1 + 1e-9));
 }
 
-// Room for gradients and staging but for little state, and updates the bottleneck.
+// FreeBytes for gradients and staging but for little state, and updates the bottleneck.
 HierarchyProblem UpdateBound(std::uint32_t ranks) {
   HierarchyProblem problem = Chain({.layers = 16, .activation_bytes = 0, .forward_seconds = 1e-4},
                                    (16 * 2 + 36 + 8) * kMiB);

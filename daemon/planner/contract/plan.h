@@ -1,0 +1,155 @@
+#ifndef GEMINID_DAEMON_PLANNER_CONTRACT_PLAN_H_
+#define GEMINID_DAEMON_PLANNER_CONTRACT_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "daemon/planner/contract/trace.h"
+
+// What to load, where, and what to drop, at each moment of every iteration: the planner's output.
+//
+// How a plan is executed. Before the first planned iteration load `resident_at_start`. Then at each
+// moment t, in this order: wait until the gradients with free_moment t have left; issue
+// steps[t].loads in their order; wait until the loads with deadline t are complete; compute; apply
+// steps[t].drops. The wait for gradients comes first because a load of the same moment may take
+// their extents. A drop of a weight frees its extent at once and moves no bytes; a drop of a
+// gradient frees it at `free_moment`. Free moment N is waited for after the last moment, before the
+// optimizer. The plan repeats unchanged every iteration.
+
+namespace geminid::planner {
+
+enum class Policy {
+  kDevice,  // every chunk keeps its own place on the device; an error if they do not fit together
+  kCpu,     // a chunk leaves after each moment unless the next one uses it
+  kAuto,    // keep what saves most
+};
+
+enum class Objective {
+  kStepTime,  // least predicted step time, then least bytes
+  kBytes,     // least bytes over the link, whatever it does to overlap
+};
+
+struct PlannerOptions {
+  Policy policy = Policy::kAuto;
+  Objective objective = Objective::kStepTime;
+  // The optimizer changes every chunk that is not frozen between iterations: its device copy is
+  // then stale, and no load of it may be issued before moment 0. False between the micro-batches of
+  // one step and in evaluation.
+  bool weights_change_between_iterations = true;
+  // For how many moments after an invalidating use the extent stays taken by reduce and D2H at
+  // least. The planner shortens single drains (and predicts the stall) where the working set needs
+  // the space, and lengthens them where nothing does.
+  std::uint32_t drain_moments = 1;
+  // A load is issued at most this many moments before its deadline.
+  std::uint32_t max_lookahead_moments = 32;
+  // Loads are issued this much before their latest start: a few thread wake-ups and link jitter.
+  double slack_seconds = 1e-3;
+  // Extents start and end at multiples of this (device copies want 256 to 512 bytes).
+  std::uint64_t alignment_bytes = 512;
+};
+
+// A chunk's stay in the arena at one fixed offset. Moments are unrolled over the iterations so that
+// begin <= first_use <= last_use < end <= begin + N and 0 <= first_use < N: a negative begin means
+// the previous iteration, and N or more the next one.
+struct Residency {
+  ChunkIndex chunk = 0;
+  std::uint64_t device_offset = 0;
+  std::int64_t begin = 0;      // moment that issues the load; the extent is taken from here on
+  std::int64_t first_use = 0;  // deadline of the load
+  std::int64_t last_use = 0;
+  std::int64_t end = 0;    // first moment at which the extent may be used for something else
+  bool permanent = false;  // never loaded or dropped in the steady state: begin 0, end N
+};
+
+struct Load {
+  ChunkIndex chunk = 0;
+  std::uint64_t device_offset = 0;
+  // If less than the issuing moment, that moment of the next iteration.
+  Moment deadline_moment = 0;
+  // Rank of this load by deadline over the iteration: the smaller is needed first.
+  std::uint32_t order = 0;
+};
+
+struct Drop {
+  ChunkIndex chunk = 0;
+  // The extent holds a gradient to reduce and copy down, and is taken until free_moment begins.
+  bool becomes_gradient = false;
+  // N stands for the end of the iteration; less than or equal to the dropping moment: the next one.
+  Moment free_moment = 0;
+};
+
+struct Step {
+  std::vector<Load> loads;  // to issue before the moment, in this order
+  std::vector<Drop> drops;  // after the moment
+};
+
+struct Placement {
+  ChunkIndex chunk = 0;
+  std::uint64_t device_offset = 0;
+};
+
+enum class StallCause {
+  kSpace,              // no free extent earlier
+  kLink,               // host-to-device transfers take longer than the computation that hides them
+  kIterationBoundary,  // the weights exist only once the optimizer has run
+  kLookahead,          // max_lookahead_moments forbids an earlier load
+  kDrain,              // a gradient must leave before its extent is promised to be free
+};
+
+struct Stall {
+  Moment moment = 0;  // N: after the last moment
+  double seconds = 0;
+  // The part of it that every plan waits by this moment, given the capacities, the link and the
+  // options (step_bound.h), and that no earlier stall of this plan has already accounted for.
+  double unavoidable_seconds = 0;
+  StallCause cause = StallCause::kLink;
+  ChunkIndex chunk = 0;  // the one waited for
+};
+
+struct Plan {
+  PlannerOptions options;
+  std::uint64_t trace_hash = 0;
+  // All chunks have a place of their own: no load but the refresh of weights that changed.
+  bool everything_fits = false;
+  std::vector<Step> steps;  // one per moment
+  // Chunks that must lie in the arena when moment 0 begins, in the order of their first use.
+  std::vector<Placement> resident_at_start;
+  std::vector<Residency> residencies;  // by begin, then by deadline
+
+  std::uint64_t h2d_bytes = 0;  // per iteration
+  std::uint64_t d2h_bytes = 0;  // per iteration: gradients
+  // No plan for this trace, these drains and this alignment that repeats each iteration moves less.
+  std::uint64_t lower_bound_bytes = 0;
+  // Of h2d_bytes, what was added because no fixed offset could be found for a longer stay.
+  std::uint64_t split_bytes = 0;
+  double compute_seconds = 0;         // sum over the moments
+  double predicted_step_seconds = 0;  // compute and stalls, without the optimizer
+  // No plan for this trace and these drains has a shorter step on this link model: the longest
+  // chain of loads that must come first, computation, and gradients that must leave after it
+  // (step_bound.h).
+  double step_lower_bound_seconds = 0;
+  std::vector<Stall> stalls;  // by moment
+};
+
+// Re-simulates the plan against the trace, sharing no code with the planner: every use resident and
+// loaded in time, no two extents overlapping, all below the capacity of each moment, no stale
+// weight used, no drop of what is used, bytes as stated, neither bytes nor seconds below their
+// bounds, the same state at the end of the iteration as at its start. INTERNAL with the first
+// violation. O(n log n).
+absl::Status CheckPlan(const Trace& trace, const Plan& plan);
+
+// A stable 64-bit hash over every field: equal plans on all ranks hash equal.
+std::uint64_t PlanHash(const Plan& plan);
+
+// The plan in plain words, a few lines: what fits, what is kept, what moves and against which
+// bound, how long a step takes, and what it waits for and why. `trace` is the one that was planned.
+std::string ExplainPlan(const Trace& trace, const Plan& plan);
+
+const char* PolicyName(Policy policy);
+const char* StallCauseName(StallCause cause);
+
+}  // namespace geminid::planner
+
+#endif  // GEMINID_DAEMON_PLANNER_CONTRACT_PLAN_H_

@@ -1,0 +1,85 @@
+#ifndef GEMINID_DAEMON_PLANNER_HIERARCHY_DECISION_SEARCH_H_
+#define GEMINID_DAEMON_PLANNER_HIERARCHY_DECISION_SEARCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/planner/hierarchy/evaluate.h"
+
+// Tries decisions and remembers the best.
+
+namespace geminid::planner {
+
+// What decides between two plans.
+struct Score {
+  bool fits = false;
+  bool everything_on_device = false;
+  double step_seconds = 0;
+  std::uint64_t link_bytes = 0;
+  std::uint64_t lacking_bytes = 0;
+};
+Score ScoreOf(const HierarchyPlan& plan);
+
+// Whether `a` is to be preferred: it fits, or lacks less; then the shorter step, where one that
+// leaves everything on the device gives way only to a gain of kGainWorthHooks; then fewer bytes.
+bool IsBetter(const Score& a, const Score& b);
+
+// Hooks, threads and transfers have costs that no model shows; below this gain they are not worth
+// having.
+inline constexpr double kGainWorthHooks = 0.01;
+
+class DecisionSearch {
+ public:
+  explicit DecisionSearch(const Prepared& prepared) : prepared_(prepared) {}
+
+  // Evaluates the decisions unless they were tried before. None if they are not allowed.
+  absl::StatusOr<std::optional<Score>> Try(const Decisions& decisions);
+
+  // The same; Improve will start from there too.
+  absl::Status TryStart(const Decisions& decisions);
+
+  // Changes one decision at a time, then two, while that helps: first from the best, then from each
+  // start, then from the best with a few decisions changed. Ends when the step is as short as
+  // `bound_seconds`, which no decisions beat, nearly allows, after a fixed number of starts, or
+  // when the budget is used up.
+  absl::Status Improve(double bound_seconds);
+
+  // Whether most of the budget is left.
+  bool HasPlenty() const { return budget_ > kBudget / 2; }
+  bool found() const { return best_.has_value(); }
+  const HierarchyPlan& best() const { return *best_; }
+
+ private:
+  struct Candidate {
+    Decisions decisions;
+    Score score;
+  };
+  // One step of work takes about a microsecond: half a second of planning.
+  static constexpr std::int64_t kBudget = 400'000;
+
+  absl::Status Descend(Candidate current, double bound_seconds);
+  // Moves `current` to a better neighbour; false if there is none.
+  absl::StatusOr<bool> ChangeOne(Candidate& current);
+  absl::StatusOr<bool> ChangeTwo(Candidate& current);
+  absl::StatusOr<bool> MoveIfBetter(Decisions decisions, Candidate& current);
+  bool Done(double bound_seconds) const;
+  std::int64_t WorkOfOne() const;
+  std::size_t num_items() const {
+    return prepared_.problem.optimizer.size() + prepared_.problem.activations.size();
+  }
+
+  const Prepared& prepared_;
+  std::int64_t budget_ = kBudget;
+  std::unordered_map<std::uint64_t, std::optional<Score>> tried_;  // looked up, never iterated
+  std::optional<HierarchyPlan> best_;
+  std::vector<Candidate> starts_;
+};
+
+}  // namespace geminid::planner
+
+#endif  // GEMINID_DAEMON_PLANNER_HIERARCHY_DECISION_SEARCH_H_

@@ -1,0 +1,32 @@
+#ifndef GEMINID_DAEMON_PLANNER_MAKE_PLAN_H_
+#define GEMINID_DAEMON_PLANNER_MAKE_PLAN_H_
+
+#include "absl/status/statusor.h"
+#include "daemon/planner/contract/plan.h"
+#include "daemon/planner/contract/trace.h"
+
+namespace geminid::planner {
+
+// Plans one iteration. A pure function: no I/O, threads, clocks or randomness, and the same input
+// gives the same bits on every machine, so each rank may compute the plan for itself.
+//
+// Renaming chunks (permuting Trace::chunks and the indices in the uses) only renames the plan.
+//
+// Optimality, for Objective::kBytes: with chunks of one size and no valid copy crossing the
+// iteration boundary the choice of what stays is optimal (Belady's rule; retention.h), and if
+// besides the capacity falls and then rises over the iteration, as activations make it do, every
+// choice can be placed at fixed offsets (assign_offsets.h), so h2d_bytes equals lower_bound_bytes.
+// Otherwise compare the two.
+//
+// Errors: INVALID_ARGUMENT for a malformed trace or option; RESOURCE_EXHAUSTED if the chunks of one
+// moment do not fit beside its workspace (or under kDevice all chunks beside the largest
+// workspace), with the moment, the bytes, and the smallest arena that would do.
+//
+// Cost: O((uses + moments) log) for each of at most some fifty candidate plans, usually one to
+// three, and no further one once a budget of counted operations is spent: 10,000 chunks and 20,000
+// uses take less than a second in any order (tools/bench/planner_bench.cc).
+absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options);
+
+}  // namespace geminid::planner
+
+#endif  // GEMINID_DAEMON_PLANNER_MAKE_PLAN_H_

@@ -1,0 +1,87 @@
+#ifndef GEMINID_DAEMON_PLANNER_PLACEMENT_LIFETIMES_H_
+#define GEMINID_DAEMON_PLANNER_PLACEMENT_LIFETIMES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "daemon/planner/problem/least_capacity.h"
+#include "daemon/planner/problem/problem.h"
+#include "daemon/planner/retention/residency_draft.h"
+
+namespace geminid::planner {
+
+// When the drafts are alive, counted in moments from `cut`, so that the boundary of the iteration
+// lies where the caller wants it: a lifetime is [begin, end) with -N < begin, 0 < end, and at most
+// N between them. Changes of a lifetime go to the draft as well.
+class Lifetimes {
+ public:
+  struct Lifetime {
+    std::int64_t begin = 0;
+    std::int64_t first_use = 0;
+    std::int64_t last_use = 0;
+    std::int64_t end = 0;
+  };
+
+  Lifetimes(const Problem& problem, std::int64_t cut, std::vector<ResidencyDraft>& drafts);
+
+  std::size_t size() const { return lifetimes_.size(); }
+  const Lifetime& operator[](std::uint32_t i) const { return lifetimes_[i]; }
+  const std::vector<std::int64_t>& capacity() const { return capacity_; }
+  std::int64_t Bytes(std::uint32_t i) const { return ItemOf(i).extent_bytes; }
+  // What the draft saves by bridging a gap.
+  std::int64_t ReloadBytes(std::uint32_t i) const {
+    return static_cast<std::int64_t>(ItemOf(i).transfer_bytes);
+  }
+  // Least capacity over the lifetime.
+  std::int64_t Ceiling(std::uint32_t i) const { return ceilings_[i]; }
+
+  bool IsAliveAt(std::uint32_t i, std::int64_t moment) const;
+  bool Crosses(std::uint32_t i) const { return lifetimes_[i].begin < 0 || lifetimes_[i].end > n_; }
+  // A draft over the boundary is alive before its EarlyEnd and again from its LateBegin.
+  std::int64_t EarlyEnd(std::uint32_t i) const {
+    return lifetimes_[i].begin < 0 ? lifetimes_[i].end : lifetimes_[i].end - n_;
+  }
+  std::int64_t LateBegin(std::uint32_t i) const {
+    return lifetimes_[i].begin < 0 ? lifetimes_[i].begin + n_ : lifetimes_[i].begin;
+  }
+
+  // Whether the draft only bridges a gap at the moment, between two of its uses.
+  bool IsIdleAt(std::uint32_t i, std::int64_t moment) const;
+
+  // Loads the draft no earlier than at the moment, which is at most its first use.
+  void BeginAt(std::uint32_t i, std::int64_t moment);
+
+  enum class Keep { kHead, kTail };
+  // Splits a draft that is idle at the moment. The part that is to keep the number, and the place,
+  // is named; the number of the other is returned. The tail is loaded as far ahead of its first use
+  // as the draft was, but after the moment.
+  std::uint32_t SplitAt(std::uint32_t i, std::int64_t moment, Keep keep);
+
+  // Changes a draft over the boundary so that no part of it is: gives up the part of its prefetch
+  // or drain on the other side, or splits it, which returns true; the tail has the highest number.
+  bool Uncross(std::uint32_t i);
+
+ private:
+  const Item& ItemOf(std::uint32_t i) const { return problem_.items[drafts_[i].item]; }
+  // From the moments of the draft to those of the lifetime.
+  std::int64_t Shift(std::uint32_t i) const { return drafts_[i].end > cut_ ? cut_ : cut_ - n_; }
+  // How many uses come before the moment.
+  std::uint32_t UsesBefore(std::uint32_t i, std::int64_t moment) const;
+  void Measure(std::uint32_t i);
+  // Makes room for the draft that a split added, and returns its number.
+  std::uint32_t Append();
+
+  const Problem& problem_;
+  std::vector<ResidencyDraft>& drafts_;
+  const std::int64_t n_;
+  const std::int64_t cut_;
+  const std::vector<std::int64_t> capacity_;
+  const LeastCapacity least_;
+  std::vector<Lifetime> lifetimes_;
+  std::vector<std::int64_t> ceilings_;
+};
+
+}  // namespace geminid::planner
+
+#endif  // GEMINID_DAEMON_PLANNER_PLACEMENT_LIFETIMES_H_

@@ -1,0 +1,206 @@
+#include "daemon/planner/problem/problem.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::planner {
+namespace {
+
+constexpr std::uint64_t kMaxAlignmentBytes = std::uint64_t{1} << 30;
+
+absl::Status ValidateOptions(const PlannerOptions& options) {
+  if (options.alignment_bytes == 0 || options.alignment_bytes > kMaxAlignmentBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("options.alignment_bytes is ",
+                                                   options.alignment_bytes, "; 1 to ",
+                                                   kMaxAlignmentBytes, " are allowed"));
+  }
+  if (!std::isfinite(options.slack_seconds) || options.slack_seconds < 0) {
+    return absl::InvalidArgumentError(
+        "options.slack_seconds must be finite and must not be negative");
+  }
+  return absl::OkStatus();
+}
+
+std::int64_t RoundUp(std::uint64_t bytes, std::uint64_t granule) {
+  return static_cast<std::int64_t>((bytes + granule - 1) / granule * granule);
+}
+
+void BuildItems(const Trace& trace, const PlannerOptions& options, Problem& problem) {
+  constexpr std::uint32_t kNone = UINT32_MAX;
+  std::vector<std::uint32_t> item_of_chunk(trace.chunks.size(), kNone);
+  for (std::size_t t = 0; t < trace.moments.size(); ++t) {
+    for (const Use& use : trace.moments[t].uses) {
+      if (item_of_chunk[use.chunk] == kNone) {
+        item_of_chunk[use.chunk] = static_cast<std::uint32_t>(problem.items.size());
+        const Chunk& chunk = trace.chunks[use.chunk];
+        problem.items.push_back(
+            {.chunk = use.chunk,
+             .extent_bytes = RoundUp(chunk.size_bytes, options.alignment_bytes),
+             .transfer_bytes = chunk.transfer_bytes,
+             .gradient_bytes = chunk.gradient_bytes,
+             .changes = options.weights_change_between_iterations && !chunk.frozen});
+      }
+      const auto moment = static_cast<std::int64_t>(t);
+      problem.items[item_of_chunk[use.chunk]].uses.push_back(
+          {.moment = moment, .invalidates = use.invalidates, .free_moment = moment + 1});
+    }
+  }
+}
+
+void BuildGaps(Problem& problem) {
+  for (std::size_t i = 0; i < problem.items.size(); ++i) {
+    Item& item = problem.items[i];
+    item.first_gap = problem.gaps.size();
+    for (std::size_t k = 0; k < item.uses.size(); ++k) {
+      const bool crosses = k + 1 == item.uses.size();
+      const std::int64_t next =
+          crosses ? item.uses[0].moment + problem.num_moments : item.uses[k + 1].moment;
+      const bool valued = !item.uses[k].invalidates && !(crosses && item.changes);
+      problem.gaps.push_back({.item = static_cast<std::uint32_t>(i),
+                              .first = item.uses[k].moment + 1,
+                              .last = next - 1,
+                              .crosses_boundary = crosses,
+                              .valued = valued});
+      problem.cyclic = problem.cyclic || (crosses && valued);
+    }
+  }
+}
+
+void SetCapacity(const Trace& trace, const PlannerOptions& options, Problem& problem) {
+  problem.equal_sizes = std::all_of(
+      problem.items.begin(), problem.items.end(),
+      [&](const Item& item) { return item.extent_bytes == problem.items[0].extent_bytes; });
+  problem.granule_bytes = problem.equal_sizes && !problem.items.empty()
+                              ? problem.items[0].extent_bytes
+                              : static_cast<std::int64_t>(options.alignment_bytes);
+  for (const MomentTrace& moment : trace.moments) {
+    const std::uint64_t bytes =
+        moment.workspace_bytes < trace.arena_bytes ? trace.arena_bytes - moment.workspace_bytes : 0;
+    const auto signed_bytes = static_cast<std::int64_t>(bytes);
+    problem.capacity_bytes.push_back(signed_bytes - signed_bytes % problem.granule_bytes);
+  }
+}
+
+absl::Status RequireUses(const Trace& trace, Problem& problem) {
+  problem.required_bytes.assign(static_cast<std::size_t>(problem.num_moments), 0);
+  for (const Item& item : problem.items) {
+    for (const ItemUse& use : item.uses) {
+      problem.required_bytes[static_cast<std::size_t>(use.moment)] += item.extent_bytes;
+    }
+  }
+  std::uint64_t smallest_arena = 0;
+  std::size_t worst = 0;
+  bool fits = true;
+  for (std::size_t t = 0; t < trace.moments.size(); ++t) {
+    const auto required = static_cast<std::uint64_t>(problem.required_bytes[t]);
+    if (required == 0) continue;
+    if (problem.required_bytes[t] > problem.capacity_bytes[t]) fits = false;
+    const std::uint64_t arena = required + trace.moments[t].workspace_bytes;
+    if (arena > smallest_arena) {
+      smallest_arena = arena;
+      worst = t;
+    }
+  }
+  if (fits) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "moment ", worst, " uses ", trace.moments[worst].uses.size(), " chunks of together ",
+      problem.required_bytes[worst], " bytes beside ", trace.moments[worst].workspace_bytes,
+      " bytes of workspace, but the arena has ", trace.arena_bytes, " bytes, which leaves ",
+      problem.capacity_bytes[worst], " for chunks; the smallest arena that would do is ",
+      smallest_arena, " bytes. Raise the memory cap, or use a smaller batch or smaller chunks"));
+}
+
+// How long each invalidated extent stays taken: as long as asked, but not past the chunk's own next
+// use (a chunk has one extent at a time), nor past the optimizer, which waits for all gradients.
+void SetDrains(const PlannerOptions& options, Problem& problem) {
+  for (Item& item : problem.items) {
+    for (std::size_t k = 0; k < item.uses.size(); ++k) {
+      ItemUse& use = item.uses[k];
+      if (!use.invalidates) continue;
+      const Gap& gap = problem.gaps[item.first_gap + k];
+      std::int64_t free_moment =
+          use.moment + 1 + std::min<std::int64_t>(options.drain_moments, problem.num_moments);
+      free_moment = std::min(free_moment, gap.last + 1);
+      if (options.weights_change_between_iterations) {
+        free_moment = std::min(free_moment, problem.num_moments);
+      }
+      use.free_moment = std::max(free_moment, use.moment + 1);
+    }
+  }
+}
+
+struct Drain {
+  std::size_t item;
+  std::size_t use;
+};
+
+// Adds the draining extents to what is required, moment by moment. Where they do not fit beside the
+// uses, the oldest are cut short: they had the most time. Drains over the boundary reappear at the
+// start of the iteration, so the moments are walked twice and a cut is never undone.
+void RequireDrains(Problem& problem) {
+  const std::int64_t n = problem.num_moments;
+  std::vector<std::vector<Drain>> starting(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < problem.items.size(); ++i) {
+    const std::vector<ItemUse>& uses = problem.items[i].uses;
+    for (std::size_t k = 0; k < uses.size(); ++k) {
+      if (uses[k].free_moment > uses[k].moment + 1) {
+        starting[static_cast<std::size_t>(uses[k].moment)].push_back({i, k});
+      }
+    }
+  }
+  struct Active {
+    Drain drain;
+    std::int64_t shift;  // N if the use was in the previous iteration
+  };
+  std::vector<std::int64_t> drain_bytes(static_cast<std::size_t>(n), 0);
+  std::vector<Active> active;  // oldest first
+  for (int pass = 0; pass < 2; ++pass) {
+    for (std::int64_t t = 0; t < n; ++t) {
+      const auto at = static_cast<std::size_t>(t);
+      std::vector<Active> still;
+      std::int64_t bytes = 0;
+      for (const Active& a : active) {
+        const ItemUse& use = problem.items[a.drain.item].uses[a.drain.use];
+        if (use.free_moment - a.shift <= t) continue;
+        still.push_back(a);
+        bytes += problem.items[a.drain.item].extent_bytes;
+      }
+      std::size_t cut = 0;
+      while (problem.required_bytes[at] + bytes > problem.capacity_bytes[at]) {
+        if (cut == still.size()) break;
+        const Active& a = still[cut++];
+        Item& item = problem.items[a.drain.item];
+        item.uses[a.drain.use].free_moment = t + a.shift;
+        bytes -= item.extent_bytes;
+      }
+      still.erase(still.begin(), still.begin() + static_cast<std::ptrdiff_t>(cut));
+      active = std::move(still);
+      drain_bytes[at] = bytes;
+      for (const Drain& drain : starting[at]) active.push_back({drain, 0});
+    }
+    for (Active& a : active) a.shift = n;
+  }
+  for (std::size_t t = 0; t < drain_bytes.size(); ++t) {
+    problem.required_bytes[t] += drain_bytes[t];
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Problem> BuildProblem(const Trace& trace, const PlannerOptions& options) {
+  if (absl::Status status = ValidateTrace(trace); !status.ok()) return status;
+  if (absl::Status status = ValidateOptions(options); !status.ok()) return status;
+  Problem problem;
+  problem.num_moments = static_cast<std::int64_t>(trace.moments.size());
+  BuildItems(trace, options, problem);
+  BuildGaps(problem);
+  SetCapacity(trace, options, problem);
+  if (absl::Status status = RequireUses(trace, problem); !status.ok()) return status;
+  SetDrains(options, problem);
+  RequireDrains(problem);
+  return problem;
+}
+
+}  // namespace geminid::planner

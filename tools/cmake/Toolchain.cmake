@@ -1,19 +1,42 @@
-# Warnings, sanitizers, and the linker and compiler cache where the machine has them.
+# Language, warnings, sanitizers, and the linker and compiler cache where the machine has them. All
+# of it holds for this project's folders only, also where another project includes it.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)  # public classes are marked GEMINID_EXPORT
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+  endif()
+endif()
+# Every program lands in one folder, so that they find each other without being installed.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
 add_compile_options(
-  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Werror>")
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor>")
+if(GEMINID_WERROR)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options(-Wthread-safety)
 endif()
+# Everywhere, because targets may share a precompiled header only if they agree on it.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-pthread>)
 # Bit-identical numbers need one meaning for every floating-point expression.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
 find_program(GEMINID_CCACHE ccache)
-if(GEMINID_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${GEMINID_CCACHE})
+if(PROJECT_IS_TOP_LEVEL AND GEMINID_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Without this sloppiness it does not cache what uses a precompiled header.
+  set(geminid_sloppiness pch_defines,time_macros,include_file_mtime,include_file_ctime)
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=${geminid_sloppiness} ${GEMINID_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${GEMINID_CCACHE})
 endif()
 find_program(GEMINID_MOLD mold)
-if(GEMINID_MOLD)
+if(PROJECT_IS_TOP_LEVEL AND GEMINID_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 

@@ -19,11 +19,11 @@ struct Flags {
   JobOptions job;
   std::string policy = "auto", steps = "3", warmup_steps = "1", seeds = "1", seed = "1";
   std::string ranks = "1", nodes = "1", batch = "4", sequence = "1024", host_memory, device_memory;
-  std::string copy_bandwidth, lookahead, traces = "200", rounds = "8";
+  std::string copy_bandwidth, lookahead, traces = "200";
   std::string detect = "2", restart = "1";
   std::vector<std::string> set, kill_rank, kill_daemon;
   bool json = false;
-  std::string timeline, memory_picture, title, trace_out, machine_out;
+  std::string timeline, memory_picture, title;
 };
 
 absl::StatusOr<uint64_t> ParseCount(const char* flag, const std::string& text, uint64_t least,
@@ -50,7 +50,7 @@ absl::StatusOr<uint64_t> ParseSize(const char* flag, const std::string& text) {
 }
 
 void AddJobFlags(CLI::App* app, Flags* flags) {
-  app->add_option("--trace", flags->job.trace, "Trace file: recorded, or written by measure");
+  app->add_option("--trace", flags->job.trace, "Trace file, as geminictl trace save writes it");
   app->add_option("--random", flags->job.random, "KIND:SEED, a random trace");
   app->add_option("--model", flags->job.model, "A model of geminictl plan --list-models");
   app->add_option("--hardware", flags->job.hardware, "For --model: geminictl plan --list-hardware");
@@ -62,7 +62,6 @@ void AddJobFlags(CLI::App* app, Flags* flags) {
   app->add_option("--device-memory", flags->device_memory, "Of each rank, instead of the trace's");
   app->add_option("--copy-bandwidth", flags->copy_bandwidth,
                   "Of each direction of a rank's link, such as 10GB/s, instead of the trace's");
-  app->add_option("--machine", flags->job.machine, "JSON file of the machine's numbers");
   app->add_option("--set", flags->set, "FIELD=NUMBER of the machine; may be repeated");
   app->add_option("--steps", flags->steps, "Steps to report");
   app->add_option("--warmup-steps", flags->warmup_steps, "Steps before them");
@@ -83,15 +82,6 @@ void AddRunFlags(CLI::App* app, Flags* flags) {
   app->add_option("--timeline", flags->timeline, "Write a trace for Perfetto to this file");
   app->add_option("--memory-picture", flags->memory_picture, "Write an SVG to this file");
   app->add_option("--title", flags->title, "Of the picture");
-}
-
-void AddMeasureFlags(CLI::App* app, Flags* flags) {
-  app->add_option("--model", flags->job.model, "As geminid-train --model")->required();
-  app->add_option("--ranks", flags->ranks, "Threads, one per rank");
-  app->add_option("--batch", flags->batch, "Sequences of all ranks");
-  app->add_option("--rounds", flags->rounds, "Micro-batches to take the median of");
-  app->add_option("--trace-out", flags->trace_out, "Trace file to write")->required();
-  app->add_option("--machine-out", flags->machine_out, "Machine file to write")->required();
 }
 
 absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job) {
@@ -125,11 +115,10 @@ absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job
     job->fields.emplace_back(text.substr(0, equals), value);
   }
   const int sources = !job->trace.empty() + !job->random.empty() + !job->model.empty();
-  const bool enough = sources == 1 || (sources == 0 && subcommand == Subcommand::kCompare);
-  if (!enough) {
+  if (sources > 1 || (sources == 0 && subcommand == Subcommand::kRun)) {
     return absl::InvalidArgumentError("give one of --trace, --random and --model");
   }
-  if (subcommand != Subcommand::kMeasure && job->model.empty() != job->hardware.empty()) {
+  if (job->model.empty() != job->hardware.empty()) {
     return absl::InvalidArgumentError("--model and --hardware go together");
   }
   return absl::OkStatus();
@@ -144,7 +133,6 @@ absl::Status ParseSimulation(const Flags& flags, CommandLine* line) {
   GEMINID_ASSIGN_OR_RETURN(options.seed, ParseCount("--seed", flags.seed, 0, ~uint64_t{0} >> 1));
   GEMINID_ASSIGN_OR_RETURN(line->seeds, ParseCount("--seeds", flags.seeds, 1, kMaxSeeds));
   GEMINID_ASSIGN_OR_RETURN(line->traces, ParseCount("--traces", flags.traces, 1, kMaxTraces));
-  GEMINID_ASSIGN_OR_RETURN(line->rounds, ParseCount("--rounds", flags.rounds, 1, kMaxSteps));
   if (!flags.lookahead.empty()) {
     GEMINID_ASSIGN_OR_RETURN(line->lookahead_moments,
                              ParseCount("--lookahead", flags.lookahead, 0, kMaxSteps));
@@ -165,8 +153,6 @@ absl::Status ParseSimulation(const Flags& flags, CommandLine* line) {
   line->timeline = flags.timeline;
   line->memory_picture = flags.memory_picture;
   line->title = flags.title;
-  line->trace_out = flags.trace_out;
-  line->machine_out = flags.machine_out;
   return absl::OkStatus();
 }
 
@@ -206,9 +192,6 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   AddJobFlags(compare, &flags);
   compare->add_option("--traces", flags.traces, "Random traces of each kind");
   compare->add_option("--seed", flags.seed, "The first of them");
-  CLI::App* measure =
-      app.add_subcommand("measure", "Take this machine's measure, to simulate the host device");
-  AddMeasureFlags(measure, &flags);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first
   } catch (const CLI::CallForVersion& version) {
@@ -224,9 +207,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     return absl::InvalidArgumentError(error.what());
   }
   CommandLine line;
-  line.subcommand = *run       ? Subcommand::kRun
-                    : *compare ? Subcommand::kCompare
-                               : Subcommand::kMeasure;
+  line.subcommand = *run ? Subcommand::kRun : Subcommand::kCompare;
   GEMINID_RETURN_IF_ERROR(ParseJob(flags, *line.subcommand, &line.job));
   GEMINID_RETURN_IF_ERROR(ParseSimulation(flags, &line));
   return line;

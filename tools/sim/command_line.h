@@ -14,21 +14,20 @@
 
 namespace geminid::sim {
 
-enum class Subcommand { kRun, kCompare, kMeasure };
+enum class Subcommand { kRun, kCompare };
 
 // Where the job comes from: exactly one of trace, random and model is set for kRun, at most one for
 // kCompare.
 struct JobOptions {
   std::string trace;
   std::string random;
-  std::string model;  // of the forecast's catalogue; of the trainer's presets for kMeasure
+  std::string model;  // of the forecast's catalogue
   std::string hardware;
   uint64_t ranks = 1;
   uint64_t nodes = 1;
-  uint64_t batch = 4;  // sequences of one rank; of all ranks for kMeasure
+  uint64_t batch = 4;  // sequences of one rank
   uint64_t sequence = 1024;
   uint64_t host_bytes = 0;                             // of a node
-  std::string machine;                                 // a file
   std::vector<std::pair<std::string, double>> fields;  // of the machine
   std::optional<uint64_t> device_bytes;
   std::optional<double> link_bytes_per_second;
@@ -46,10 +45,7 @@ struct CommandLine {
   std::string timeline;  // files to write; empty: none
   std::string memory_picture;
   std::string title;
-  uint64_t traces = 0;    // kCompare without a job: random traces of each kind
-  std::string trace_out;  // kMeasure
-  std::string machine_out;
-  uint64_t rounds = 8;
+  uint64_t traces = 0;  // kCompare without a job: random traces of each kind
 };
 
 // Without the program's name. INVALID_ARGUMENT for everything that is wrong with it.

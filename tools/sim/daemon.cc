@@ -9,8 +9,7 @@ using core::ChunkId;
 using core::SessionId;
 
 Daemon::Daemon(EventQueue* events, const DaemonOptions& options)
-    : events_(events), request_seconds_(options.request_seconds), processors_(options.processors) {
-  if (processors_ != nullptr) thread_ = processors_->AddThread();
+    : events_(events), request_seconds_(options.request_seconds) {
   blocks_.resize(core::Manifest::BytesFor(options.chunk_records) / sizeof(Block) + 1);
 }
 
@@ -61,18 +60,13 @@ absl::Status Daemon::Reopen(SessionId session, const core::SessionSpec& spec, Re
 
 void Daemon::Send(SessionId session, const shm::Request& request) {
   const Arrived arrived{session, IncarnationOf(session), request};
-  const auto arrive = [this, arrived] {
+  events_->After(FromSeconds(request_seconds_), [this, arrived] {
     if (running_) {
       Handle(arrived);
     } else {
       waiting_.push_back(arrived);
     }
-  };
-  if (processors_ != nullptr) {
-    processors_->Run(thread_, request_seconds_, arrive);
-  } else {
-    events_->After(FromSeconds(request_seconds_), arrive);
-  }
+  });
 }
 
 void Daemon::Start() {
@@ -117,8 +111,7 @@ void Daemon::Handle(const Arrived& arrived) {
 void Daemon::Deliver(const std::vector<core::Outgoing>& out) {
   for (const core::Outgoing& outgoing : out) {
     const uint64_t incarnation = IncarnationOf(outgoing.session);
-    const double delay = processors_ != nullptr ? 0 : request_seconds_;
-    events_->After(FromSeconds(delay), [this, outgoing, incarnation] {
+    events_->After(FromSeconds(request_seconds_), [this, outgoing, incarnation] {
       if (incarnation != IncarnationOf(outgoing.session)) return;
       // A copy: what it does may end the session.
       const Receive receive = clients_[outgoing.session].receive;

@@ -13,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "daemon/core/engine.h"
 #include "tools/sim/event_queue.h"
-#include "tools/sim/processors.h"
 
 namespace geminid::sim {
 
@@ -23,9 +22,6 @@ struct DaemonOptions {
   uint32_t sessions = 1;
   uint32_t chunk_records = 0;
   double request_seconds = 0;
-  // Not null: a request takes the daemon's thread for request_seconds, and an answer the
-  // client's, which is not the daemon's matter. Outlive it.
-  Processors* processors = nullptr;
   core::TransferLimits transfers;
 };
 
@@ -88,8 +84,6 @@ class Daemon final : private core::Tables {
 
   EventQueue* const events_;
   const double request_seconds_;
-  Processors* const processors_;
-  ThreadId thread_{};
   std::vector<Block> blocks_;
   std::unique_ptr<core::Engine> engine_;
   std::map<core::SessionId, Client> clients_;

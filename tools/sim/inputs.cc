@@ -1,14 +1,10 @@
 #include "tools/sim/inputs.h"
 
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/json_writer.h"
 #include "proto/shm/lease.h"
 #include "tools/sim/compare.h"
 
@@ -160,40 +156,6 @@ absl::StatusOr<Input> FromRandom(const std::string& name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", name, "' is no random trace; give KIND:SEED with a kind of: ", kinds));
-}
-
-absl::Status ReadMachine(const std::string& json, Machine* machine) {
-  google::protobuf::Struct object;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &object);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("not a JSON object of names and numbers: ", std::string(parsed.message())));
-  }
-  for (const auto& [name, value] : object.fields()) {
-    if (!value.has_number_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(std::string(name), " must be a number"));
-    }
-    absl::Status status = SetField(name, value.number_value(), machine);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-std::string WriteMachine(const Machine& machine) {
-  base::JsonWriter json;
-  json.BeginObject();
-  for (const MachineField& field : MachineFields()) json.Key(field.name).Value(field.get(machine));
-  json.EndObject();
-  return json.text() + "\n";
-}
-
-forecast::RecordedTrace ToRecorded(const Input& input) {
-  forecast::RecordedTrace recorded;
-  recorded.description = input.description;
-  recorded.world_size = static_cast<uint32_t>(input.machine.world_size());
-  recorded.ranks_on_node = static_cast<uint32_t>(input.machine.ranks_per_node);
-  recorded.trace = input.workload.trace;
-  return recorded;
 }
 
 }  // namespace geminid::sim

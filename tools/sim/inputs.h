@@ -18,8 +18,8 @@ struct Input {
   Workload workload;
 };
 
-// A trace file, recorded or written by `geminid-sim measure`. The machine has the trace's ranks and
-// links, and nothing else.
+// A trace file, as `geminictl trace save` writes it. The machine has the trace's ranks and links,
+// and nothing else.
 absl::StatusOr<Input> FromTraceFile(const std::string& path);
 
 // What the planner decides for a model on given hardware: where optimizer state lives, and the
@@ -28,12 +28,6 @@ absl::StatusOr<Input> FromModel(const forecast::Model& model, const forecast::Jo
 
 // "chain:7": a random trace of a kind and seed, on a link alone.
 absl::StatusOr<Input> FromRandom(const std::string& name);
-
-// A JSON object of fields of MachineFields and numbers; what it does not name stays as it is.
-absl::Status ReadMachine(const std::string& json, Machine* machine);
-std::string WriteMachine(const Machine& machine);
-
-forecast::RecordedTrace ToRecorded(const Input& input);
 
 }  // namespace geminid::sim
 

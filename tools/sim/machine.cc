@@ -54,12 +54,9 @@ const std::vector<MachineField>& MachineFields() {
       GEMINID_FIELD(measure_bytes_per_second, false),
       GEMINID_FIELD(disk_read_bytes_per_second, false),
       GEMINID_FIELD(disk_write_bytes_per_second, false),
-      GEMINID_FIELD(processor_copy_bytes_per_second, false),
       GEMINID_FIELD(request_seconds, false),
-      GEMINID_FIELD(switch_seconds, false),
       GEMINID_FIELD(compute_noise, false),
       GEMINID_FIELD(update_noise, false),
-      GEMINID_FIELD(processors, true),
       GEMINID_FIELD(host_bytes, true),
   };
 #undef GEMINID_FIELD
@@ -107,7 +104,6 @@ absl::Status Validate(const Machine& machine) {
   absl::Status status = in_range("nodes", machine.nodes, 1, kMaxNodes);
   status.Update(in_range("ranks_per_node", machine.ranks_per_node, 1, kMaxRanksPerNode));
   status.Update(in_range("ranks_per_root", machine.ranks_per_root, 0, kMaxRanksPerNode));
-  status.Update(in_range("processors", machine.processors, 0, 1 << 16));
   for (const MachineField& field : MachineFields()) {
     const double value = field.get(machine);
     if (std::isfinite(value) && value >= 0) continue;
@@ -117,10 +113,6 @@ absl::Status Validate(const Machine& machine) {
   if (!status.ok()) return status;
   if (machine.up_bytes_per_second == 0 || machine.down_bytes_per_second == 0) {
     return absl::InvalidArgumentError("a link needs a speed in both directions");
-  }
-  if (machine.processors > 0 && machine.processor_copy_bytes_per_second == 0) {
-    return absl::InvalidArgumentError(
-        "processors copy on this machine; say how fast (processor_copy_bytes_per_second)");
   }
   return absl::OkStatus();
 }

@@ -46,12 +46,6 @@ struct Machine {
   double disk_read_bytes_per_second = 0;  // of a node
   double disk_write_bytes_per_second = 0;
 
-  // The host device: operators, updates, collectives and copies take processors of the node, each
-  // one; 0: operators and collectives run on devices of their own.
-  int processors = 0;
-  double processor_copy_bytes_per_second = 0;  // memcpy by one processor
-  double switch_seconds = 0;                   // of a processor, from one thread to another
-
   double request_seconds = 0;  // from a client's ring to the daemon, and as much back
   uint64_t host_bytes = 0;     // of a node, what the daemon hands out; 0: as much as is asked for
   core::TransferLimits transfers;

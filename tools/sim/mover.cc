@@ -170,13 +170,10 @@ void Mover::RunQueue() {
 void Mover::Collective(ChunkIndex chunk, const char* name, std::function<void()> done) {
   const Machine& machine = process().machine();
   if (machine.world_size() == 1) return done();
-  // Who waited for the last one has to be woken.
-  const auto end = process().Guard([this, done = std::move(done)]() mutable {
-    process().Occupy(Role::kMover, 0, std::move(done));
-  });
+  const auto end = process().Guard(std::move(done));
   const auto work = process().Guard([this, chunk, name, end] {
-    process().Compute(
-        Role::kMover, Track::kCollectives, absl::StrCat(name, " ", ChunkName(chunk)),
+    process().Work(
+        Track::kCollectives, absl::StrCat(name, " ", ChunkName(chunk)),
         CollectiveSeconds(process().machine(), Traced(chunk).size_bytes), {},
         [this, end] { context_.rendezvous->Arrive(Channel::kMover, process().rank(), end); });
   });
@@ -207,8 +204,8 @@ void Mover::Measure(ChunkIndex chunk, std::function<void()> done) {
   const double shard =
       static_cast<double>(Traced(chunk).size_bytes) / process().machine().world_size();
   if (speed == 0) return done();
-  process().Compute(Role::kMover, Track::kCollectives, absl::StrCat("norm ", ChunkName(chunk)),
-                    shard / speed, {}, std::move(done));
+  process().Work(Track::kCollectives, absl::StrCat("norm ", ChunkName(chunk)), shard / speed, {},
+                 std::move(done));
 }
 
 void Mover::CopyHome(ChunkIndex chunk, const std::vector<core::ChunkId>& homes, uint64_t bytes) {

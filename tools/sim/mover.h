@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "tools/sim/collectives.h"
+#include "tools/sim/policies/schedule.h"
 #include "tools/sim/port.h"
 #include "tools/sim/process.h"
-#include "tools/sim/schedule.h"
 
 namespace geminid::sim {
 

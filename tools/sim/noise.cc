@@ -3,15 +3,15 @@
 #include <cmath>
 #include <numbers>
 
-#include "tools/trainer/counter_random.h"
+#include "base/counter_random.h"
 
 namespace geminid::sim {
 
 double NoiseFactor(uint64_t seed, NoiseSource source, uint64_t rank, uint64_t n, double sigma) {
   if (sigma == 0) return 1;
-  using trainer::Mix;
-  using trainer::RandomBits;
-  using trainer::UnitInterval;
+  using base::Mix;
+  using base::RandomBits;
+  using base::UnitInterval;
   const uint64_t stream = Mix(Mix(seed) ^ static_cast<uint64_t>(source)) + rank;
   // Box and Muller (1958).
   const double radius = std::sqrt(-2 * std::log(UnitInterval(RandomBits(stream, 2 * n))));

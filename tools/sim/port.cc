@@ -29,11 +29,6 @@ shm::Request Port::MakeRequest(shm::RequestOp op) {
 }
 
 void Port::Receive(const core::Outgoing& outgoing) {
-  process_->Occupy(Role::kPort, process_->machine().request_seconds,
-                   [this, outgoing] { Handle(outgoing); });
-}
-
-void Port::Handle(const core::Outgoing& outgoing) {
   const shm::Response& response = outgoing.response;
   if (response.op == shm::ResponseOp::kError) {
     process_->Fail(absl::InternalError(
@@ -125,31 +120,13 @@ void Port::RunStream(Direction direction) {
   std::vector<Demand> demands;
   AddDemands(up ? process_->shared().up : process_->shared().down, bytes / link, &demands);
   AddDemands(process_->shared().host, bytes / link, &demands);
-  const auto parts = std::make_shared<int>(machine.processors > 0 ? 2 : 1);
-  const auto part_done = [this, direction, piece, parts](bool by_thread) {
-    if (--*parts == 0) LeaveStream(direction, piece, by_thread);
-  };
   process_->Work(up ? Track::kUp : Track::kDown, piece.copying->spec.name, link, std::move(demands),
-                 [part_done] { part_done(/*by_thread=*/false); });
-  if (machine.processors == 0) return;
-  process_->Occupy(up ? Role::kUp : Role::kDown, bytes / machine.processor_copy_bytes_per_second,
-                   [part_done] { part_done(/*by_thread=*/true); });
-}
-
-// The thread that copied sleeps until the link is done, and is woken then.
-void Port::LeaveStream(Direction direction, const Piece& piece, bool by_thread) {
-  streams_[static_cast<size_t>(core::Index(direction))].busy = false;
-  const Machine& machine = process_->machine();
-  const auto arrived = [this, piece] {
-    process_->After(process_->machine().link_latency_seconds, [this, piece] { OnCopied(piece); });
-  };
-  if (by_thread) {
-    arrived();
-  } else {
-    const bool up = direction == Direction::kHostToDevice;
-    process_->Occupy(up ? Role::kUp : Role::kDown, machine.request_seconds, arrived);
-  }
-  RunStream(direction);
+                 [this, direction, piece] {
+                   streams_[static_cast<size_t>(core::Index(direction))].busy = false;
+                   process_->After(process_->machine().link_latency_seconds,
+                                   [this, piece] { OnCopied(piece); });
+                   RunStream(direction);
+                 });
 }
 
 void Port::OnCopied(const Piece& piece) {

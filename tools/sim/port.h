@@ -69,8 +69,6 @@ class Port {
   shm::Request MakeRequest(shm::RequestOp op);
   void AskForNextPiece(const std::shared_ptr<Copying>& copying);
   void OnTicket(const std::shared_ptr<Copying>& copying, const shm::Response& ticket);
-  void Handle(const core::Outgoing& outgoing);
-  void LeaveStream(core::Direction direction, const Piece& piece, bool by_thread);
   void RunStream(core::Direction direction);
   void OnCopied(const Piece& piece);
 

@@ -2,8 +2,6 @@
 #ifndef GEMINID_TOOLS_SIM_PROCESS_H_
 #define GEMINID_TOOLS_SIM_PROCESS_H_
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,7 +14,6 @@
 #include "tools/sim/event_queue.h"
 #include "tools/sim/machine.h"
 #include "tools/sim/observer.h"
-#include "tools/sim/processors.h"
 #include "tools/sim/resources.h"
 
 namespace geminid::sim {
@@ -30,16 +27,10 @@ struct RankResources {
   std::vector<Demand> disk_write;
 };
 
-// The threads of a process that take processors.
-enum class Role : uint8_t { kTrainer, kMover, kUpdater, kUp, kDown, kPort };
-inline constexpr size_t kRoles = 6;
-
 // Where the process runs. All outlive it.
 struct ProcessContext {
   EventQueue* events = nullptr;
   Resources* resources = nullptr;
-  Processors* processors = nullptr;  // null: there is always one to be had
-  std::array<ThreadId, kRoles> threads{};
   Observer* observer = nullptr;
   const Machine* machine = nullptr;
   const Workload* workload = nullptr;
@@ -55,7 +46,6 @@ class Process {
   explicit Process(ProcessContext context) : context_(std::move(context)) {}
   ~Process() {
     for (const FlowId flow : flows_) context_.resources->Cancel(flow);
-    for (const auto& [thread, work] : runs_) context_.processors->Cancel(thread, work);
   }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -85,37 +75,6 @@ class Process {
     flows_.insert(*flow);
   }
 
-  // The same on a thread: takes a processor for `seconds`, and as long what it demands besides.
-  void Compute(Role role, Track track, std::string name, double seconds,
-               std::vector<Demand> demands, std::function<void()> done) {
-    if (context_.processors == nullptr) {
-      return Work(track, std::move(name), seconds, std::move(demands), std::move(done));
-    }
-    const auto end = std::make_shared<std::function<void()>>(std::move(done));
-    const auto parts = std::make_shared<int>(demands.empty() ? 1 : 2);
-    const auto join = [end, parts] {
-      if (--*parts == 0) (*end)();
-    };
-    const core::Time begin = context_.events->now();
-    if (!demands.empty()) Work(track, name, seconds, std::move(demands), join);
-    Occupy(role, seconds, [this, track, name = std::move(name), begin, join, alone = *parts == 1] {
-      if (alone) context_.observer->Add({rank(), track, name, begin, context_.events->now()});
-      join();
-    });
-  }
-  // A thread takes a processor for `seconds`: at once without processors, or for no time.
-  void Occupy(Role role, double seconds, std::function<void()> done) {
-    if (context_.processors == nullptr) return done();
-    const ThreadId thread = context_.threads[static_cast<size_t>(role)];
-    const auto work = std::make_shared<WorkId>();
-    *work = context_.processors->Run(thread, seconds,
-                                     Guard([this, thread, work, done = std::move(done)] {
-                                       runs_.erase({thread, *work});
-                                       done();
-                                     }));
-    runs_.insert({thread, *work});
-  }
-
   int rank() const { return context_.rank; }
   uint64_t seed() const { return context_.seed; }
   core::Time now() const { return context_.events->now(); }
@@ -129,7 +88,6 @@ class Process {
   const ProcessContext context_;
   const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
   std::set<FlowId> flows_;
-  std::set<std::pair<ThreadId, WorkId>> runs_;
 };
 
 // `demands` times `rate`, added to `sum`.

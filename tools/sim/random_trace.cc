@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/counter_random.h"
 #include "proto/shm/lease.h"
-#include "tools/trainer/counter_random.h"
 
 namespace geminid::sim {
 namespace {
@@ -19,15 +19,14 @@ constexpr uint64_t kUnitBytes = 16 * shm::kSlotBytes;
 
 class Draws {
  public:
-  Draws(TraceKind kind, uint64_t seed)
-      : stream_(trainer::Mix(seed) + static_cast<uint64_t>(kind)) {}
+  Draws(TraceKind kind, uint64_t seed) : stream_(base::Mix(seed) + static_cast<uint64_t>(kind)) {}
   // Uniform in [low, high].
   uint64_t Whole(uint64_t low, uint64_t high) {
-    return low + trainer::RandomBits(stream_, n_++) % (high - low + 1);
+    return low + base::RandomBits(stream_, n_++) % (high - low + 1);
   }
   // Log-uniform in [low, high].
   double Scale(double low, double high) {
-    return low * std::pow(high / low, trainer::UnitInterval(trainer::RandomBits(stream_, n_++)));
+    return low * std::pow(high / low, base::UnitInterval(base::RandomBits(stream_, n_++)));
   }
   bool Chance(uint64_t percent) { return Whole(1, 100) <= percent; }
 

@@ -15,8 +15,8 @@ constexpr double kRounding = 1 + 1e-12;
 }  // namespace
 
 ResourceId Resources::Add(double units_per_second) {
-  resources_.push_back({.units_per_second = units_per_second});
-  return static_cast<ResourceId>(resources_.size() - 1);
+  units_per_second_.push_back(units_per_second);
+  return static_cast<ResourceId>(units_per_second_.size() - 1);
 }
 
 FlowId Resources::Start(double seconds, std::vector<Demand> demands, std::function<void()> done) {
@@ -37,39 +37,23 @@ void Resources::Cancel(FlowId flow) {
   Schedule();
 }
 
-double Resources::UsedUnits(ResourceId resource) const {
-  double used = At(resource).used_units;
-  const double since = (events_->now() - advanced_to_).seconds();
-  for (const auto& [id, flow] : flows_) {
-    for (const Demand& demand : flow.demands) {
-      if (demand.resource == resource) used += since * flow.speed * demand.units_per_second;
-    }
-  }
-  return used;
-}
-
 void Resources::Advance() {
   const double since = (events_->now() - advanced_to_).seconds();
   advanced_to_ = events_->now();
   if (since == 0) return;
-  for (auto& [id, flow] : flows_) {
-    flow.seconds_left -= since * flow.speed;
-    for (const Demand& demand : flow.demands) {
-      At(demand.resource).used_units += since * flow.speed * demand.units_per_second;
-    }
-  }
+  for (auto& [id, flow] : flows_) flow.seconds_left -= since * flow.speed;
 }
 
 void Resources::SetSpeeds() {
-  std::vector<double> asked(resources_.size(), 0);
+  std::vector<double> asked(units_per_second_.size(), 0);
   for (auto& [id, flow] : flows_) {
     flow.speed = 1;
     for (const Demand& demand : flow.demands) {
       asked[static_cast<size_t>(demand.resource)] += demand.units_per_second;
     }
   }
-  for (size_t r = 0; r < resources_.size(); ++r) {
-    if (asked[r] > resources_[r].units_per_second * kRounding) return Share();
+  for (size_t r = 0; r < units_per_second_.size(); ++r) {
+    if (asked[r] > units_per_second_[r] * kRounding) return Share();
   }
 }
 
@@ -96,11 +80,10 @@ double Resources::Level(size_t resource, double left, const std::vector<Flow*>& 
 void Resources::Share() {
   std::vector<Flow*> waiting;
   for (auto& [id, flow] : flows_) waiting.push_back(&flow);
-  std::vector<double> left;
-  for (const Resource& resource : resources_) left.push_back(resource.units_per_second);
+  std::vector<double> left = units_per_second_;
   while (!waiting.empty()) {
-    std::vector<double> levels(resources_.size());
-    for (size_t r = 0; r < resources_.size(); ++r) levels[r] = Level(r, left[r], waiting);
+    std::vector<double> levels(units_per_second_.size());
+    for (size_t r = 0; r < units_per_second_.size(); ++r) levels[r] = Level(r, left[r], waiting);
     double slowest = std::numeric_limits<double>::infinity();
     size_t chosen = 0;
     for (size_t i = 0; i < waiting.size(); ++i) {

@@ -44,10 +44,6 @@ class Resources {
   // The flow, if it is still there, ends without a call.
   void Cancel(FlowId flow);
 
-  // Units of the resource used so far.
-  double UsedUnits(ResourceId resource) const;
-  size_t flows() const { return flows_.size(); }
-
  private:
   struct Flow {
     double seconds_left = 0;  // at full speed
@@ -55,13 +51,7 @@ class Resources {
     std::vector<Demand> demands;
     std::function<void()> done;
   };
-  struct Resource {
-    double units_per_second = 0;
-    double used_units = 0;
-  };
 
-  Resource& At(ResourceId id) { return resources_[static_cast<size_t>(id)]; }
-  const Resource& At(ResourceId id) const { return resources_[static_cast<size_t>(id)]; }
   void Advance();
   void SetSpeeds();
   void Share();
@@ -70,7 +60,7 @@ class Resources {
   void EndFinished();
 
   EventQueue* const events_;
-  std::vector<Resource> resources_;
+  std::vector<double> units_per_second_;  // of each resource
   std::map<FlowId, Flow> flows_;
   core::Time advanced_to_;
   uint64_t next_flow_ = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,11 +14,9 @@
 #include "tools/sim/command_line.h"
 #include "tools/sim/compare.h"
 #include "tools/sim/inputs.h"
-#include "tools/sim/measure/measure.h"
 #include "tools/sim/memory_picture.h"
 #include "tools/sim/prediction.h"
 #include "tools/sim/timeline.h"
-#include "tools/trainer/report.h"
 
 namespace geminid::sim {
 namespace {
@@ -48,13 +45,6 @@ absl::StatusOr<Input> MakeInput(const JobOptions& options) {
     GEMINID_ASSIGN_OR_RETURN(input, FromModel(model, job));
   }
   if (options.device_bytes.has_value()) input.workload.trace.arena_bytes = *options.device_bytes;
-  if (!options.machine.empty()) {
-    std::ifstream file(options.machine);
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", options.machine));
-    GEMINID_RETURN_IF_ERROR(ReadMachine(text.str(), &input.machine));
-  }
   if (options.link_bytes_per_second.has_value()) {
     input.machine.up_bytes_per_second = *options.link_bytes_per_second;
     input.machine.down_bytes_per_second = *options.link_bytes_per_second;
@@ -66,13 +56,19 @@ absl::StatusOr<Input> MakeInput(const JobOptions& options) {
   return input;
 }
 
-// The planner is told the speed that copies have: the link's, or the processor's that makes them.
+// The planner is told the speed that copies have here.
 void TellPlannerTheLink(Input* input) {
-  const double most = input->machine.processor_copy_bytes_per_second;
-  const auto speed = [most](double link) { return most > 0 ? std::min(link, most) : link; };
   planner::LinkModel& link = input->workload.trace.link;
-  link.h2d_bytes_per_second = speed(input->machine.up_bytes_per_second);
-  link.d2h_bytes_per_second = speed(input->machine.down_bytes_per_second);
+  link.h2d_bytes_per_second = input->machine.up_bytes_per_second;
+  link.d2h_bytes_per_second = input->machine.down_bytes_per_second;
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::UnknownError(absl::StrCat("cannot write ", path, "; give a file that can be made"));
 }
 
 absl::Status Run(const CommandLine& line, std::ostream& out) {
@@ -88,13 +84,13 @@ absl::Status Run(const CommandLine& line, std::ostream& out) {
       const Prediction prediction,
       Predict(input.machine, input.workload, schedule, line.simulation, line.seeds));
   if (!line.timeline.empty()) {
-    GEMINID_RETURN_IF_ERROR(trainer::WriteFile(line.timeline, TimelineJson(prediction.first)));
+    GEMINID_RETURN_IF_ERROR(WriteFile(line.timeline, TimelineJson(prediction.first)));
   }
   if (!line.memory_picture.empty()) {
     const std::string title = line.title.empty()
                                   ? absl::StrCat(input.description, ", policy ", schedule.policy)
                                   : line.title;
-    GEMINID_RETURN_IF_ERROR(trainer::WriteFile(
+    GEMINID_RETURN_IF_ERROR(WriteFile(
         line.memory_picture, ToSvg({title, prediction.arena_bytes, prediction.first.moments})));
   }
   out << (line.json ? ToJson(prediction) : ToText(prediction));
@@ -191,44 +187,6 @@ absl::Status RunCompare(const CommandLine& line, std::ostream& out) {
   return absl::OkStatus();
 }
 
-absl::Status RunMeasure(const CommandLine& line, std::ostream& out) {
-  MeasureOptions options;
-  GEMINID_ASSIGN_OR_RETURN(options.model, trainer::FindPreset(line.job.model));
-  options.ranks = static_cast<int>(line.job.ranks);
-  options.batch = line.job.batch;
-  options.rounds = static_cast<int>(line.rounds);
-  GEMINID_ASSIGN_OR_RETURN(Measurement measured, Measure(options));
-  Input input{line.job.model, measured.machine, std::move(measured.workload)};
-  // A trace needs some arena and link; who simulates it gives its own.
-  planner::Trace& trace = input.workload.trace;
-  for (const planner::Chunk& chunk : trace.chunks) trace.arena_bytes += chunk.size_bytes;
-  uint64_t workspace = 0;
-  for (const planner::MomentTrace& moment : trace.moments) {
-    workspace = std::max(workspace, moment.workspace_bytes);
-  }
-  trace.arena_bytes += workspace;
-  trace.link.h2d_bytes_per_second = measured.machine.processor_copy_bytes_per_second;
-  trace.link.d2h_bytes_per_second = measured.machine.processor_copy_bytes_per_second;
-  TakeLinks(trace.link, &input.machine);
-  GEMINID_RETURN_IF_ERROR(
-      forecast::SaveTraceFile(line.trace_out, forecast::ToMessage(ToRecorded(input))));
-  GEMINID_RETURN_IF_ERROR(trainer::WriteFile(line.machine_out, WriteMachine(input.machine)));
-  out << "Wrote " << line.trace_out << " and " << line.machine_out << ".\n";
-  return absl::OkStatus();
-}
-
-absl::Status Dispatch(const CommandLine& line, std::ostream& out) {
-  switch (*line.subcommand) {
-    case Subcommand::kRun:
-      return Run(line, out);
-    case Subcommand::kCompare:
-      return RunCompare(line, out);
-    case Subcommand::kMeasure:
-      return RunMeasure(line, out);
-  }
-  return absl::InternalError("a subcommand without an implementation");
-}
-
 int ExitCodeOf(const absl::Status& status) {
   if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) return kExitUsage;
   return absl::IsResourceExhausted(status) ? kExitResourceExhausted : kExitFailed;
@@ -243,7 +201,9 @@ int RunGeminidSim(const std::vector<std::string>& arguments, std::ostream& out, 
     out << line->text;
     return kExitOk;
   }
-  if (status.ok()) status = Dispatch(*line, out);
+  if (status.ok()) {
+    status = *line->subcommand == Subcommand::kRun ? Run(*line, out) : RunCompare(*line, out);
+  }
   if (status.ok()) return kExitOk;
   err << "geminid-sim: " << std::string(status.message()) << "\n";
   return ExitCodeOf(status);

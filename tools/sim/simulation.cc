@@ -1,7 +1,6 @@
 #include "tools/sim/simulation.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -20,7 +19,6 @@ constexpr uint64_t kUnlimitedBytes = uint64_t{1} << 60;
 
 struct Node {
   std::unique_ptr<Resources> resources;
-  std::unique_ptr<Processors> processors;
   std::unique_ptr<Daemon> daemon;
   std::vector<Demand> host, disk_read, disk_write;
 };
@@ -28,7 +26,6 @@ struct Node {
 struct Rank {
   int node = 0;
   RankResources shared;
-  std::array<ThreadId, kRoles> threads{};
   core::SessionId session{};
   RankChunks chunks;
   RankRecord record;
@@ -94,10 +91,6 @@ absl::Status Job::MakeNode() {
   add(machine_.host_bytes_per_second, &node.host);
   add(machine_.disk_read_bytes_per_second, &node.disk_read);
   add(machine_.disk_write_bytes_per_second, &node.disk_write);
-  if (machine_.processors > 0) {
-    node.processors =
-        std::make_unique<Processors>(&events_, machine_.processors, machine_.switch_seconds);
-  }
   uint64_t granules = 0;
   for (const planner::Chunk& chunk : workload_.trace.chunks) {
     granules += 4 + (chunk.transfer_bytes + chunk.gradient_bytes) / workload_.granule_bytes;
@@ -108,7 +101,6 @@ absl::Status Job::MakeNode() {
   options.sessions = static_cast<uint32_t>(machine_.ranks_per_node);
   options.chunk_records = static_cast<uint32_t>(granules) * options.sessions;
   options.request_seconds = machine_.request_seconds;
-  options.processors = node.processors.get();
   options.transfers = machine_.transfers;
   absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Create(&events_, options);
   if (!daemon.ok()) return daemon.status();
@@ -134,9 +126,6 @@ absl::Status Job::MakeRank(int number) {
   rank.shared.host = node.host;
   rank.shared.disk_read = node.disk_read;
   rank.shared.disk_write = node.disk_write;
-  if (node.processors != nullptr) {
-    for (ThreadId& thread : rank.threads) thread = node.processors->AddThread();
-  }
   const int local = number % machine_.ranks_per_node;
   rank.shared.up.push_back({node.resources->Add(machine_.up_bytes_per_second), 1});
   rank.shared.down.push_back({node.resources->Add(machine_.down_bytes_per_second), 1});
@@ -212,8 +201,6 @@ void Job::StartProcesses(uint64_t first_step) {
     rank.process = std::make_unique<Process>(
         ProcessContext{.events = &events_,
                        .resources = node.resources.get(),
-                       .processors = node.processors.get(),
-                       .threads = rank.threads,
                        .observer = &observer_,
                        .machine = &machine_,
                        .workload = &workload_,

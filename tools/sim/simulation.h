@@ -1,5 +1,5 @@
 // A training job on simulated nodes: the planner's schedule, the daemon's engine and the client's
-// protocol, with simulated time, links, processors, disks and failures.
+// protocol, with simulated time, links, disks and failures.
 //
 // Shared with the product: MakePlan, the engine with its chunk states, extents, ledger, tickets
 // and the transfer scheduler (one per node, driven request by request), the shared-memory words and
@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "tools/sim/machine.h"
 #include "tools/sim/observer.h"
-#include "tools/sim/schedule.h"
+#include "tools/sim/policies/schedule.h"
 
 namespace geminid::sim {
 

@@ -159,9 +159,8 @@ void Trainer::Compute() {
   const double noise =
       NoiseFactor(process().seed(), NoiseSource::kCompute, static_cast<uint64_t>(process().rank()),
                   n, process().machine().compute_noise);
-  process().Compute(Role::kTrainer, Track::kCompute, absl::StrCat("moment ", moment_),
-                    trace().moments[moment_].compute_seconds * noise, {},
-                    [this] { LeaveMoment(); });
+  process().Work(Track::kCompute, absl::StrCat("moment ", moment_),
+                 trace().moments[moment_].compute_seconds * noise, {}, [this] { LeaveMoment(); });
 }
 
 void Trainer::LeaveMoment() {

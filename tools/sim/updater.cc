@@ -113,13 +113,8 @@ void Updater::RunNext() {
     RunNext();
     updated_();
   };
-  std::string name = absl::StrCat("update chunk ", order_[updated_to_]);
-  if (on_device) {
-    process_->Work(Track::kOptimizer, std::move(name), seconds, {}, done);
-  } else {
-    process_->Compute(Role::kUpdater, Track::kOptimizer, std::move(name), seconds,
-                      std::move(demands), done);
-  }
+  process_->Work(Track::kOptimizer, absl::StrCat("update chunk ", order_[updated_to_]), seconds,
+                 std::move(demands), done);
 }
 
 void Updater::Write(size_t position) {

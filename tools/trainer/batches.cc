@@ -1,8 +1,8 @@
 #include "tools/trainer/batches.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/counter_random.h"
 #include "base/status_macros.h"
-#include "tools/trainer/counter_random.h"
 #include "tools/trainer/text.h"
 
 namespace geminid::trainer {
@@ -32,7 +32,7 @@ MicroBatch Batches::Get(uint64_t step, uint64_t micro_batch) {
   targets_.clear();
   for (uint64_t sample = first; sample < first + sequences(); ++sample) {
     const uint64_t starts = text_.size() - plan_.context;
-    const uint64_t start = RandomBits(plan_.seed ^ kSampleStream, sample) % starts;
+    const uint64_t start = base::RandomBits(plan_.seed ^ kSampleStream, sample) % starts;
     for (uint64_t t = 0; t < plan_.context; ++t) {
       tokens_.push_back(text_[start + t]);
       targets_.push_back(text_[start + t + 1]);

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <string>
 
-#include "tools/trainer/counter_random.h"
+#include "base/counter_random.h"
 
 namespace geminid::trainer {
 namespace {
@@ -24,8 +24,10 @@ struct NormalPair {
   double values[2];
 };
 NormalPair Normal(uint64_t stream, uint64_t pair) {
-  const double radius = std::sqrt(-2.0 * std::log(UnitInterval(RandomBits(stream, 2 * pair))));
-  const double angle = 2.0 * std::numbers::pi * UnitInterval(RandomBits(stream, 2 * pair + 1));
+  const double radius =
+      std::sqrt(-2.0 * std::log(base::UnitInterval(base::RandomBits(stream, 2 * pair))));
+  const double angle =
+      2.0 * std::numbers::pi * base::UnitInterval(base::RandomBits(stream, 2 * pair + 1));
   return {{radius * std::cos(angle), radius * std::sin(angle)}};
 }
 
@@ -37,7 +39,7 @@ void Fill(const ParameterSpec& spec, uint64_t seed, uint64_t first_element,
     std::fill(values.begin(), values.end(), spec.init == ParameterSpec::Init::kOnes ? 1.0F : 0.0F);
     return;
   }
-  const uint64_t stream = Mix(seed) ^ Hash(spec.name);
+  const uint64_t stream = base::Mix(seed) ^ Hash(spec.name);
   for (size_t i = 0; i < values.size();) {
     const uint64_t element = first_element + i;
     const NormalPair pair = Normal(stream, element / 2);

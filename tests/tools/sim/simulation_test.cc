@@ -133,18 +133,6 @@ TEST(Simulate, SlowRank_MakesTheOthersWaitForIt) {
             1.05 * quiet);
 }
 
-TEST(Simulate, OneProcessor_IsSharedByRanks) {
-  const planner::Trace trace = ChainTrace(2, 4 * kMiB, 1e-2);
-  Machine machine = LinkAlone(trace);
-  machine.ranks_per_node = 2;
-  machine.processors = 2;
-  machine.processor_copy_bytes_per_second = 1e15;
-  const double two = RunJob(machine, WithoutUpdates(trace), "auto").step_seconds[0];
-  machine.processors = 1;
-  const double one = RunJob(machine, WithoutUpdates(trace), "auto").step_seconds[0];
-  EXPECT_NEAR(one - two, 4e-2, 1e-3);  // 40 ms of computation of each rank
-}
-
 // --- agreement with the planner ------------------------------------------------------------------
 
 // Two models of one execution: the planner's own timeline, and this simulation of the engine. The

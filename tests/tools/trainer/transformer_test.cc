@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/counter_random.h"
 #include "kernels/optimizers/adamw/adamw.h"
 #include "tests/tools/trainer/dense_parameters.h"
 #include "tests/tools/trainer/reference_model.h"
-#include "tools/trainer/counter_random.h"
 
 namespace geminid::trainer {
 namespace {
@@ -55,8 +55,9 @@ struct Batch {
 Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint64_t seed) {
   Batch batch{.shape = shape, .tokens = {}, .targets = {}};
   for (uint64_t i = 0; i < shape.tokens(); ++i) {
-    batch.tokens.push_back(static_cast<int32_t>(RandomBits(seed, 2 * i) % config.vocabulary));
-    batch.targets.push_back(static_cast<int32_t>(RandomBits(seed, 2 * i + 1) % config.vocabulary));
+    batch.tokens.push_back(static_cast<int32_t>(base::RandomBits(seed, 2 * i) % config.vocabulary));
+    batch.targets.push_back(
+        static_cast<int32_t>(base::RandomBits(seed, 2 * i + 1) % config.vocabulary));
   }
   return batch;
 }
@@ -65,7 +66,7 @@ Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint64_t see
 void Stir(DenseParameters& parameters) {
   for (size_t p = 0; p < parameters.count(); ++p) {
     for (size_t i = 0; i < parameters.values(p).size(); ++i) {
-      const double noise = UnitInterval(RandomBits(77 + p, i)) - 0.5;
+      const double noise = base::UnitInterval(base::RandomBits(77 + p, i)) - 0.5;
       float& value = parameters.values(p)[i];
       value = static_cast<float>((value == 1.0F ? 1.0 : 0.0) + 0.8 * noise);
     }
@@ -158,7 +159,7 @@ TEST_P(TransformerGradient, InFp32_MatchesTheReferenceAlongARandomDirection) {
     for (size_t p = 0; p < parameters.count(); ++p) {
       const std::string& name = model->parameters().specs[p].name;
       for (size_t i = 0; i < parameters.gradient(p).size(); ++i) {
-        const double d = UnitInterval(RandomBits(1000 * direction + p, i)) - 0.5;
+        const double d = base::UnitInterval(base::RandomBits(1000 * direction + p, i)) - 0.5;
         up[name][i] += kStep * d;
         down[name][i] -= kStep * d;
         expected += parameters.gradient(p)[i] * d;

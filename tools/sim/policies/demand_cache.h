@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/planner/contract/trace.h"
-#include "tools/sim/schedule.h"
+#include "tools/sim/policies/schedule.h"
 
 namespace geminid::sim {
 

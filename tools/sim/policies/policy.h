@@ -9,7 +9,7 @@
 #include "daemon/planner/contract/plan.h"
 #include "daemon/planner/contract/trace.h"
 #include "tools/sim/policies/demand_cache.h"
-#include "tools/sim/schedule.h"
+#include "tools/sim/policies/schedule.h"
 
 namespace geminid::sim {
 

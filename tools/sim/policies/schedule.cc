@@ -1,4 +1,4 @@
-#include "tools/sim/schedule.h"
+#include "tools/sim/policies/schedule.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,10 +1,10 @@
 // Random numbers without state: the n-th number of stream s is a function of s and n.
-#ifndef GEMINID_TOOLS_TRAINER_COUNTER_RANDOM_H_
-#define GEMINID_TOOLS_TRAINER_COUNTER_RANDOM_H_
+#ifndef GEMINID_BASE_COUNTER_RANDOM_H_
+#define GEMINID_BASE_COUNTER_RANDOM_H_
 
 #include <cstdint>
 
-namespace geminid::trainer {
+namespace geminid::base {
 
 // The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection that passes
 // BigCrush when fed a counter times the golden ratio.
@@ -25,6 +25,6 @@ constexpr double UnitInterval(uint64_t bits) {
   return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
 }
 
-}  // namespace geminid::trainer
+}  // namespace geminid::base
 
-#endif  // GEMINID_TOOLS_TRAINER_COUNTER_RANDOM_H_
+#endif  // GEMINID_BASE_COUNTER_RANDOM_H_

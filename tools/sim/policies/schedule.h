@@ -1,6 +1,6 @@
 // What a policy decides: which chunks to load and to give up at which moment.
-#ifndef GEMINID_TOOLS_SIM_SCHEDULE_H_
-#define GEMINID_TOOLS_SIM_SCHEDULE_H_
+#ifndef GEMINID_TOOLS_SIM_POLICIES_SCHEDULE_H_
+#define GEMINID_TOOLS_SIM_POLICIES_SCHEDULE_H_
 
 #include <cstdint>
 #include <string>
@@ -65,4 +65,4 @@ absl::Status CheckSchedule(const planner::Trace& trace, const Schedule& schedule
 
 }  // namespace geminid::sim
 
-#endif  // GEMINID_TOOLS_SIM_SCHEDULE_H_
+#endif  // GEMINID_TOOLS_SIM_POLICIES_SCHEDULE_H_

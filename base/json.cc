@@ -1,229 +1,183 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace geminid::base {
 namespace {
 
-constexpr int kMaxDepth = 16;
+constexpr size_t kMaxDepth = 16;
 
-void AppendUtf8(uint32_t code, std::string* text) {
-  if (code < 0x80) {
-    *text += static_cast<char>(code);
-  } else if (code < 0x800) {
-    *text += static_cast<char>(0xc0 | code >> 6);
-    *text += static_cast<char>(0x80 | (code & 0x3f));
-  } else if (code < 0x10000) {
-    *text += static_cast<char>(0xe0 | code >> 12);
-    *text += static_cast<char>(0x80 | (code >> 6 & 0x3f));
-    *text += static_cast<char>(0x80 | (code & 0x3f));
-  } else {
-    *text += static_cast<char>(0xf0 | code >> 18);
-    *text += static_cast<char>(0x80 | (code >> 12 & 0x3f));
-    *text += static_cast<char>(0x80 | (code >> 6 & 0x3f));
-    *text += static_cast<char>(0x80 | (code & 0x3f));
-  }
-}
-
-class Parser {
+// Finds the tokens again that the library has read: it says what they are, but not where. To be
+// told of every token but ',' and ':', in their order.
+class Cursor {
  public:
-  Parser(const std::string& text, JsonError* error) : text_(text), error_(error) {}
+  explicit Cursor(const std::string& text) : text_(text) {}
 
-  bool ParseAll(JsonValue* value) {
-    SkipSpace();
-    if (!ParseValue(value, 0)) return false;
-    SkipSpace();
-    return AtEnd() || Fail("text after the end of the value");
+  // Where the next token begins.
+  Position Find() {
+    SkipAnyOf(" \t\r\n,:");
+    return position_;
+  }
+  bool AtEnd() const { return at_ == text_.size(); }
+
+  void SkipBracket() { Advance(at_ + 1); }
+  void SkipString() {
+    size_t end = at_ + 1;
+    while (text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+    Advance(end + 1);
+  }
+  // Returns it as it is spelled.
+  std::string SkipWord() {
+    const size_t end = std::min(text_.find_first_of(" \t\r\n,:]}", at_), text_.size());
+    std::string word = text_.substr(at_, end - at_);
+    Advance(end);
+    return word;
+  }
+  void SkipSpace() { SkipAnyOf(" \t\r\n"); }
+
+  // Where the `count`-th byte of the text stands; 1 is the first.
+  Position PositionOf(size_t count) const {
+    Cursor other(text_);
+    other.Advance(count - 1);
+    return other.position_;
   }
 
  private:
-  bool AtEnd() const { return at_ == text_.size(); }
-  char Peek() const { return AtEnd() ? '\0' : text_[at_]; }
-
-  void Advance() {
-    if (text_[at_] == '\n') {
-      ++position_.line;
-      position_.column = 0;
+  void SkipAnyOf(const char* characters) {
+    Advance(std::min(text_.find_first_not_of(characters, at_), text_.size()));
+  }
+  void Advance(size_t to) {
+    for (; at_ < to; ++at_) {
+      if (text_[at_] == '\n') position_ = {position_.line + 1, 0};
+      ++position_.column;
     }
-    ++position_.column;
-    ++at_;
-  }
-
-  bool Accept(char c) {
-    if (AtEnd() || text_[at_] != c) return false;
-    Advance();
-    return true;
-  }
-
-  void SkipSpace() {
-    while (Peek() == ' ' || Peek() == '\t' || Peek() == '\n' || Peek() == '\r') Advance();
-  }
-
-  bool Fail(const std::string& problem) { return FailAt(position_, problem); }
-  bool FailAt(Position position, const std::string& problem) {
-    *error_ = {position, problem};
-    return false;
-  }
-
-  bool ParseValue(JsonValue* value, int depth) {
-    if (depth > kMaxDepth) return Fail(absl::StrCat("nested deeper than ", kMaxDepth));
-    value->position = position_;
-    switch (Peek()) {
-      case '{':
-        return ParseObject(value, depth);
-      case '[':
-        return ParseArray(value, depth);
-      case '"':
-        value->type = JsonValue::Type::kString;
-        return ParseString(&value->text);
-      default:
-        return ParseScalar(value);
-    }
-  }
-
-  bool ParseObject(JsonValue* value, int depth) {
-    value->type = JsonValue::Type::kObject;
-    Advance();
-    SkipSpace();
-    if (Accept('}')) return true;
-    do {
-      SkipSpace();
-      JsonValue::Member member;
-      member.position = position_;
-      if (Peek() != '"') return Fail("expected a key in double quotes");
-      if (!ParseString(&member.key)) return false;
-      const bool known = std::any_of(value->members.begin(), value->members.end(),
-                                     [&](const auto& other) { return other.key == member.key; });
-      if (known) return FailAt(member.position, absl::StrCat(member.key, ": given twice"));
-      SkipSpace();
-      if (!Accept(':')) return Fail("expected ':' after the key");
-      SkipSpace();
-      if (!ParseValue(&member.value, depth + 1)) return false;
-      value->members.push_back(std::move(member));
-      SkipSpace();
-    } while (Accept(','));
-    return Accept('}') || Fail("expected ',' or '}'");
-  }
-
-  bool ParseArray(JsonValue* value, int depth) {
-    value->type = JsonValue::Type::kArray;
-    Advance();
-    SkipSpace();
-    if (Accept(']')) return true;
-    do {
-      SkipSpace();
-      value->items.emplace_back();
-      if (!ParseValue(&value->items.back(), depth + 1)) return false;
-      SkipSpace();
-    } while (Accept(','));
-    return Accept(']') || Fail("expected ',' or ']'");
-  }
-
-  bool ParseString(std::string* result) {
-    const Position begin = position_;
-    Advance();
-    while (!AtEnd()) {
-      const char c = Peek();
-      if (static_cast<unsigned char>(c) < 0x20) return Fail("a control character in a string");
-      if (c == '"') {
-        Advance();
-        return true;
-      }
-      if (c == '\\') {
-        if (!ParseEscape(result)) return false;
-        continue;
-      }
-      *result += c;
-      Advance();
-    }
-    return FailAt(begin, "the string does not end");
-  }
-
-  bool ParseEscape(std::string* result) {
-    static constexpr char kLetters[] = "\"\\/bfnrt";
-    static constexpr char kMeanings[] = "\"\\/\b\f\n\r\t";
-    Advance();
-    const char letter = Peek();
-    for (int i = 0; kLetters[i] != '\0'; ++i) {
-      if (letter != kLetters[i]) continue;
-      *result += kMeanings[i];
-      Advance();
-      return true;
-    }
-    if (letter != 'u') return Fail("an unknown escape");
-    uint32_t code = 0;
-    if (!ParseHex(&code)) return false;
-    if (code >= 0xd800 && code < 0xdc00) {  // the first half of a surrogate pair
-      uint32_t low = 0;
-      if (Peek() != '\\') return Fail("half a surrogate pair");
-      Advance();
-      if (Peek() != 'u' || !ParseHex(&low) || low < 0xdc00 || low > 0xdfff) {
-        return Fail("half a surrogate pair");
-      }
-      code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-    } else if (code >= 0xdc00 && code < 0xe000) {
-      return Fail("half a surrogate pair");
-    }
-    AppendUtf8(code, result);
-    return true;
-  }
-
-  // From the 'u' to the fourth digit after it.
-  bool ParseHex(uint32_t* code) {
-    Advance();
-    for (int i = 0; i < 4; ++i) {
-      const char c = Peek();
-      if (!absl::ascii_isxdigit(static_cast<unsigned char>(c))) {
-        return Fail("four hexadecimal digits must follow \\u");
-      }
-      const int digit = absl::ascii_isdigit(static_cast<unsigned char>(c))
-                            ? c - '0'
-                            : absl::ascii_tolower(static_cast<unsigned char>(c)) - 'a' + 10;
-      *code = *code * 16 + static_cast<uint32_t>(digit);
-      Advance();
-    }
-    return true;
-  }
-
-  bool ParseScalar(JsonValue* value) {
-    const Position begin = position_;
-    std::string word;
-    while (absl::ascii_isalnum(static_cast<unsigned char>(Peek())) || Peek() == '-' ||
-           Peek() == '+' || Peek() == '.') {
-      word += Peek();
-      Advance();
-    }
-    if (word.empty()) return Fail(AtEnd() ? "the text ends too early" : "expected a value");
-    value->text = word;
-    if (word == "null") return true;
-    if (word == "true" || word == "false") {
-      value->type = JsonValue::Type::kBool;
-      value->boolean = word == "true";
-      return true;
-    }
-    double ignored;
-    value->type = JsonValue::Type::kNumber;
-    const bool number =
-        (word[0] == '-' || absl::ascii_isdigit(static_cast<unsigned char>(word[0]))) &&
-        absl::SimpleAtod(word, &ignored);
-    return number ||
-           FailAt(begin, absl::StrCat("'", word, "' is not a value; strings need quotes"));
   }
 
   const std::string& text_;
-  JsonError* const error_;
   size_t at_ = 0;
   Position position_ = {1, 1};
 };
 
+// What the library calls with one token after the other; false ends the parsing. The names are
+// those that it asks for (its concept SAX).
+// NOLINTBEGIN(readability-identifier-naming)
+class TreeBuilder {
+ public:
+  TreeBuilder(const std::string& text, JsonValue* root, JsonError* error)
+      : bytes_(text.size()), cursor_(text), root_(root), error_(error) {}
+
+  bool null() { return Word(JsonValue::Type::kNull); }
+  bool boolean(bool value) {
+    NewValue(JsonValue::Type::kBool)->boolean = value;
+    cursor_.SkipWord();
+    return true;
+  }
+  bool number_integer(int64_t) { return Word(JsonValue::Type::kNumber); }
+  bool number_unsigned(uint64_t) { return Word(JsonValue::Type::kNumber); }
+  bool number_float(double, const std::string&) { return Word(JsonValue::Type::kNumber); }
+  bool string(std::string& value) {
+    NewValue(JsonValue::Type::kString)->text = std::move(value);
+    cursor_.SkipString();
+    return true;
+  }
+  bool binary(std::vector<uint8_t>&) { return false; }  // only in formats other than JSON
+
+  bool start_object(size_t) { return Open(JsonValue::Type::kObject); }
+  bool end_object() { return Close(); }
+  bool start_array(size_t) { return Open(JsonValue::Type::kArray); }
+  bool end_array() { return Close(); }
+
+  bool key(std::string& key) {
+    const Position position = cursor_.Find();
+    std::vector<JsonValue::Member>& members = open_.back()->members;
+    const bool known = std::any_of(members.begin(), members.end(),
+                                   [&](const auto& other) { return other.key == key; });
+    if (known) return Fail(position, absl::StrCat(key, ": given twice"));
+    members.push_back({std::move(key), position, {}});
+    cursor_.SkipString();
+    return true;
+  }
+
+  bool parse_error(size_t bytes_read, const std::string&,
+                   const nlohmann::json::exception& exception) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 7: syntax error while ..."
+    const std::string words = exception.what();
+    const size_t begin = std::min(words.find("syntax error"), words.find("number overflow"));
+    // Where a token is malformed in itself, the library has stopped in the middle of it.
+    const bool inside = words.find("last read: ") != std::string::npos && bytes_read <= bytes_;
+    return Fail(inside ? cursor_.PositionOf(bytes_read) : cursor_.Find(),
+                begin == std::string::npos ? words : words.substr(begin));
+  }
+
+  // The library takes a zero byte for the end.
+  bool Finish() {
+    cursor_.SkipSpace();
+    return cursor_.AtEnd() || Fail(cursor_.Find(), "text after the end of the value");
+  }
+
+ private:
+  bool Fail(Position position, std::string problem) {
+    *error_ = {position, std::move(problem)};
+    return false;
+  }
+
+  // At the end of what is open.
+  JsonValue* NewValue(JsonValue::Type type) {
+    JsonValue* value = root_;
+    if (!open_.empty()) {
+      JsonValue& outer = *open_.back();
+      value = outer.type == JsonValue::Type::kArray ? &outer.items.emplace_back()
+                                                    : &outer.members.back().value;
+    }
+    value->type = type;
+    value->position = cursor_.Find();
+    return value;
+  }
+
+  bool Word(JsonValue::Type type) {
+    JsonValue* value = NewValue(type);
+    std::string word = cursor_.SkipWord();
+    if (type == JsonValue::Type::kNumber) value->text = std::move(word);
+    return true;
+  }
+
+  bool Open(JsonValue::Type type) {
+    if (open_.size() == kMaxDepth) {
+      return Fail(cursor_.Find(), absl::StrCat("nested deeper than ", kMaxDepth));
+    }
+    open_.push_back(NewValue(type));
+    cursor_.SkipBracket();
+    return true;
+  }
+
+  bool Close() {
+    cursor_.Find();
+    cursor_.SkipBracket();
+    open_.pop_back();
+    return true;
+  }
+
+  const size_t bytes_;
+  Cursor cursor_;
+  JsonValue* const root_;
+  JsonError* const error_;
+  std::vector<JsonValue*> open_;  // each the last of what the one before it holds: none moves
+};
+// NOLINTEND(readability-identifier-naming)
+
 }  // namespace
 
 bool ParseJson(const std::string& text, JsonValue* value, JsonError* error) {
-  return Parser(text, error).ParseAll(value);
+  *value = {};
+  if (text.starts_with("\xef\xbb\xbf")) {  // the library would skip it
+    *error = {{1, 1}, "a byte order mark; save the text as UTF-8 without one"};
+    return false;
+  }
+  TreeBuilder builder(text, value, error);
+  return nlohmann::json::sax_parse(text, &builder) && builder.Finish();
 }
 
 }  // namespace geminid::base

@@ -1,5 +1,5 @@
 // JSON (RFC 8259) into a tree that knows where each value stood, for messages that say line and
-// column. Protobuf's own reader does not say them.
+// column. The grammar is nlohmann's library's, behind this header (ADR 9).
 #ifndef GEMINID_BASE_JSON_H_
 #define GEMINID_BASE_JSON_H_
 
@@ -41,7 +41,7 @@ struct JsonError {
 };
 
 // Parses all of `text` into *value, or fills *error and returns false. Refuses duplicate keys,
-// trailing text and nesting deeper than 16.
+// trailing text, comments, text that is not UTF-8 and nesting deeper than 16.
 bool ParseJson(const std::string& text, JsonValue* value, JsonError* error);
 
 }  // namespace geminid::base

@@ -28,9 +28,15 @@ TEST(Json, Malformed_SaysWhere) {
       {"\"\\x\"", 1, 3},
       {"\"\\u12g4\"", 1, 6},
       {"\"\\ud800\"", 1, 8},
-      {"\"\\udc00\"", 1, 8},
+      {"\"\\udc00\"", 1, 7},
       {"yes", 1, 1},
       {"+1", 1, 1},
+      {"01", 1, 3},
+      {"1.", 1, 1},
+      {"1e999", 1, 1},
+      {"[\"\xff\"]", 1, 3},
+      {"{} // note", 1, 4},
+      {"\xef\xbb\xbf{}", 1, 1},
   };
   for (const BadJson& bad : cases) {
     JsonValue value;
@@ -56,9 +62,28 @@ TEST(Json, Good_IsATreeWithPositions) {
   EXPECT_EQ(value.members[1].value.members[0].value.text, "x\n\xc3\xa9\xf0\x9f\x98\x80");
 }
 
+TEST(Json, TextAfterAZeroByte_IsRefused) {
+  JsonValue value;
+  JsonError error;
+  EXPECT_FALSE(ParseJson(std::string("{}\0{}", 5), &value, &error));
+  EXPECT_EQ(error.position.column, 3);
+}
+
+TEST(Json, Number_IsKeptAsItIsSpelled) {
+  JsonValue value;
+  JsonError error;
+  ASSERT_TRUE(ParseJson("[18446744073709551616,-0, 1.50e1]", &value, &error)) << error.problem;
+  EXPECT_EQ(value.items[0].text, "18446744073709551616");
+  EXPECT_EQ(value.items[1].text, "-0");
+  EXPECT_EQ(value.items[2].text, "1.50e1");
+  EXPECT_EQ(value.items[2].position.column, 27);
+}
+
 TEST(Json, DeepNesting_IsRefused) {
   JsonValue value;
   JsonError error;
+  EXPECT_TRUE(ParseJson(std::string(16, '[') + std::string(16, ']'), &value, &error));
+  EXPECT_FALSE(ParseJson(std::string(17, '[') + std::string(17, ']'), &value, &error));
   EXPECT_FALSE(ParseJson(std::string(100000, '['), &value, &error));
   EXPECT_TRUE(ParseJson("[[[[1]]]]", &value, &error));
 }

@@ -152,7 +152,7 @@ void SayReady(const service::Daemon& daemon, os::LogFormat format, int ready_fd)
 int Serve(const config::Settings& settings, pid_t parent_pid, int ready_fd) {
   service::DaemonOptions options;
   options.parent_pid = parent_pid;
-  absl::StatusOr<os::Fd> signals = os::CreateSignalFd({SIGTERM, SIGINT});
+  absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT});
   if (!signals.ok()) return Fail(std::string(signals.status().message()), kExitOs);
   options.signal_fd = *std::move(signals);
   absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =

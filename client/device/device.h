@@ -17,12 +17,10 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "collectives/unique_fd.h"
+#include "base/unique_fd.h"
 #include "geminid/stream.h"
 
 namespace geminid::device {
-
-using collectives::UniqueFd;
 
 enum class Direction { kHostToDevice = 0, kDeviceToHost = 1 };
 inline constexpr int kDirections = 2;
@@ -65,7 +63,7 @@ class Device {
   // Maps the slab behind `slab` at base() + offset; it is used only after this returned.
   // INVALID_ARGUMENT when it is not whole pages within the arena, overlaps another slab, or the
   // descriptor holds fewer bytes or could shrink.
-  virtual absl::Status ImportSlab(UniqueFd slab, uint64_t offset, uint64_t bytes) = 0;
+  virtual absl::Status ImportSlab(base::UniqueFd slab, uint64_t offset, uint64_t bytes) = 0;
 
   // Makes mapped host memory fit for asynchronous copies, where the device needs that, until
   // UnregisterHost or the end of the device.

@@ -60,7 +60,7 @@ absl::Status CheckWelcome(const shm::Welcome& welcome, const std::string& socket
   return absl::OkStatus();
 }
 
-size_t TakeFds(msghdr* header, UniqueFd* fds, size_t max_fds) {
+size_t TakeFds(msghdr* header, base::UniqueFd* fds, size_t max_fds) {
   size_t count = 0;
   for (cmsghdr* control = CMSG_FIRSTHDR(header); control != nullptr;
        control = CMSG_NXTHDR(header, control)) {
@@ -69,7 +69,7 @@ size_t TakeFds(msghdr* header, UniqueFd* fds, size_t max_fds) {
     for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(control) + at, sizeof fd);
-      UniqueFd owned(fd);
+      base::UniqueFd owned(fd);
       if (count < max_fds) fds[count++] = std::move(owned);
     }
   }
@@ -100,7 +100,7 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& socket,
                                                    sizeof address.sun_path - 1));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  base::UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return SystemError("socket", path);
   BoundSends(fd.get(), timeout);
   int connected;
@@ -126,7 +126,7 @@ absl::Status AttachSocket::WaitReadable() {
   }
 }
 
-absl::StatusOr<size_t> AttachSocket::Receive(void* message, size_t bytes, UniqueFd* fds,
+absl::StatusOr<size_t> AttachSocket::Receive(void* message, size_t bytes, base::UniqueFd* fds,
                                              size_t max_fds) {
   if (absl::Status readable = WaitReadable(); !readable.ok()) return readable;
   iovec part = {message, bytes};

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/unique_fd.h"
 #include "client/src/system.h"
 #include "proto/shm/attach_messages.h"
 
@@ -14,13 +15,13 @@ namespace geminid {
 
 struct Welcomed {
   shm::Welcome message;
-  std::array<UniqueFd, shm::kWelcomeFds> fds;
-  UniqueFd& fd(shm::WelcomeFd which) { return fds[static_cast<int>(which)]; }
+  std::array<base::UniqueFd, shm::kWelcomeFds> fds;
+  base::UniqueFd& fd(shm::WelcomeFd which) { return fds[static_cast<int>(which)]; }
 };
 
 struct ReceivedMemory {
   shm::Memory message;
-  UniqueFd fd;
+  base::UniqueFd fd;
 };
 
 // Move-only. One thread at a time.
@@ -41,14 +42,14 @@ class AttachSocket {
   int fd() const { return fd_.get(); }
 
  private:
-  AttachSocket(UniqueFd fd, std::string socket, absl::Duration timeout)
+  AttachSocket(base::UniqueFd fd, std::string socket, absl::Duration timeout)
       : fd_(std::move(fd)), socket_(std::move(socket)), timeout_(timeout) {}
 
   // Fills `message` exactly and takes at most `max_fds` descriptors.
-  absl::StatusOr<size_t> Receive(void* message, size_t bytes, UniqueFd* fds, size_t max_fds);
+  absl::StatusOr<size_t> Receive(void* message, size_t bytes, base::UniqueFd* fds, size_t max_fds);
   absl::Status WaitReadable();
 
-  UniqueFd fd_;
+  base::UniqueFd fd_;
   std::string socket_;
   absl::Duration timeout_;
 };

@@ -148,7 +148,7 @@ absl::StatusOr<pid_t> Spawn(std::vector<std::string> arguments, const SpawnSetti
 }
 
 // The daemon writes "ready" and a newline, then closes; if it only closes, it has failed.
-absl::Status WaitReady(const UniqueFd& pipe, const Deadline& deadline) {
+absl::Status WaitReady(const base::UniqueFd& pipe, const Deadline& deadline) {
   std::string said;
   for (;;) {
     pollfd waiting = {pipe.get(), POLLIN, 0};
@@ -170,7 +170,7 @@ absl::Status WaitReady(const UniqueFd& pipe, const Deadline& deadline) {
 
 // True when the process ended in time. `pid` is a child that nobody else waits for.
 bool WaitEnd(pid_t pid, absl::Duration timeout) {
-  UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  base::UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const Deadline deadline = Deadline::In(timeout);
   pollfd waiting = {process.get(), POLLIN, 0};
   constexpr int kAtMostMilliseconds = 1 << 30;
@@ -204,11 +204,11 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
 
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) return SystemError("pipe2", "the daemon's ready pipe");
-  UniqueFd read_end(pipe_ends[0]);
-  UniqueFd write_end(pipe_ends[1]);
+  base::UniqueFd read_end(pipe_ends[0]);
+  base::UniqueFd write_end(pipe_ends[1]);
   if (write_end.get() == kReadyFd) {
     // dup2 onto itself would leave it close-on-exec.
-    write_end = UniqueFd(fcntl(write_end.get(), F_DUPFD_CLOEXEC, kReadyFd + 1));
+    write_end = base::UniqueFd(fcntl(write_end.get(), F_DUPFD_CLOEXEC, kReadyFd + 1));
   }
   std::vector<std::string> arguments = {
       *binary,    "--private",     "--parent-pid", absl::StrCat(daemon->owner_),

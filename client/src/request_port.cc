@@ -30,12 +30,12 @@ absl::Status RefusedStatus(const shm::Response& response) {
   return absl::Status(code, shm::Name(reason));
 }
 
-void WriteEvent(const UniqueFd& event) {
+void WriteEvent(const base::UniqueFd& event) {
   // A counter that is full has woken its reader already.
   (void)eventfd_write(event.get(), 1);
 }
 
-void ClearEvent(const UniqueFd& event) {
+void ClearEvent(const base::UniqueFd& event) {
   eventfd_t count;
   (void)eventfd_read(event.get(), &count);
 }
@@ -46,14 +46,14 @@ absl::StatusOr<std::unique_ptr<RequestPort>> RequestPort::Create(const shm::Stat
                                                                  shm::ClientSegment* client,
                                                                  Descriptors descriptors,
                                                                  std::string socket) {
-  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  base::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return SystemError("eventfd", "the transfer thread");
   return std::unique_ptr<RequestPort>(
       new RequestPort(state, client, std::move(descriptors), std::move(wake), std::move(socket)));
 }
 
 RequestPort::RequestPort(const shm::StateSegment* state, shm::ClientSegment* client,
-                         Descriptors descriptors, UniqueFd wake, std::string socket)
+                         Descriptors descriptors, base::UniqueFd wake, std::string socket)
     : state_(state),
       client_(client),
       descriptors_(std::move(descriptors)),

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "client/src/pending_state.h"
 #include "client/src/system.h"
 #include "proto/shm/ring.h"
@@ -37,9 +38,9 @@ class RequestPort final : public Executor {
   using Handler = std::function<void(const Answer&)>;
 
   struct Descriptors {
-    UniqueFd daemon_event;   // wakes the daemon
-    UniqueFd client_event;   // wakes this side
-    int attach_socket = -1;  // its end is the daemon's; not owned
+    base::UniqueFd daemon_event;  // wakes the daemon
+    base::UniqueFd client_event;  // wakes this side
+    int attach_socket = -1;       // its end is the daemon's; not owned
   };
 
   // The segments must outlive the port. Starts the thread.
@@ -70,7 +71,7 @@ class RequestPort final : public Executor {
 
  private:
   RequestPort(const shm::StateSegment* state, shm::ClientSegment* client, Descriptors descriptors,
-              UniqueFd wake, std::string socket);
+              base::UniqueFd wake, std::string socket);
 
   void Send(shm::Request request, Handler handler, bool urgent);
   void FlushLocked();
@@ -91,7 +92,7 @@ class RequestPort final : public Executor {
   const shm::StateSegment* const state_;
   shm::ClientSegment* const client_;
   const Descriptors descriptors_;
-  const UniqueFd wake_;
+  const base::UniqueFd wake_;
   const std::string socket_;
 
   mutable std::mutex mutex_;

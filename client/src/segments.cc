@@ -17,10 +17,11 @@ absl::Status CheckHeader(const char* which, uint32_t magic, uint32_t expected_ma
 
 }  // namespace
 
-absl::StatusOr<Segments> Segments::Map(const UniqueFd& state, const UniqueFd& client,
-                                       const UniqueFd& commit) {
+absl::StatusOr<Segments> Segments::Map(const base::UniqueFd& state, const base::UniqueFd& client,
+                                       const base::UniqueFd& commit) {
   Segments segments;
-  const auto map = [](const UniqueFd& fd, uint64_t bytes, Mapping::Access access, Mapping* into) {
+  const auto map = [](const base::UniqueFd& fd, uint64_t bytes, Mapping::Access access,
+                      Mapping* into) {
     absl::StatusOr<Mapping> mapping = Mapping::Map(fd, bytes, access);
     if (mapping.ok()) *into = *std::move(mapping);
     return mapping.status();

@@ -3,6 +3,7 @@
 #define GEMINID_CLIENT_SRC_SEGMENTS_H_
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "client/src/system.h"
 #include "proto/shm/commit_layout.h"
 #include "proto/shm/session_layout.h"
@@ -14,8 +15,8 @@ class Segments {
   Segments() = default;
 
   // FAILED_PRECONDITION when their headers are of another layout.
-  static absl::StatusOr<Segments> Map(const UniqueFd& state, const UniqueFd& client,
-                                      const UniqueFd& commit);
+  static absl::StatusOr<Segments> Map(const base::UniqueFd& state, const base::UniqueFd& client,
+                                      const base::UniqueFd& commit);
 
   // The ring's reader takes the daemon's words as const; nothing can write them, they are mapped
   // read-only.

@@ -32,7 +32,7 @@ absl::Status SystemError(const char* call, const std::string& detail) {
   }
 }
 
-absl::Status CheckMappable(const UniqueFd& fd, uint64_t bytes) {
+absl::Status CheckMappable(const base::UniqueFd& fd, uint64_t bytes) {
   struct stat file = {};
   if (fstat(fd.get(), &file) != 0) return SystemError("fstat", "shared memory");
   if (bytes == 0 || static_cast<uint64_t>(file.st_size) < bytes) {
@@ -46,7 +46,7 @@ absl::Status CheckMappable(const UniqueFd& fd, uint64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Mapping> Mapping::Map(const UniqueFd& fd, uint64_t bytes, Access access) {
+absl::StatusOr<Mapping> Mapping::Map(const base::UniqueFd& fd, uint64_t bytes, Access access) {
   if (absl::Status file = CheckMappable(fd, bytes); !file.ok()) return file;
   const bool writable = access == Access::kReadWrite;
   void* address =

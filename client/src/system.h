@@ -9,18 +9,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "collectives/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid {
-
-using collectives::UniqueFd;
 
 // From errno: the call, what it was done to, and the system's words.
 absl::Status SystemError(const char* call, const std::string& detail);
 
 // OK when the file behind `fd` holds `bytes` and can never hold fewer: a mapping of anything else
 // could kill this process. INVALID_ARGUMENT otherwise.
-absl::Status CheckMappable(const UniqueFd& fd, uint64_t bytes);
+absl::Status CheckMappable(const base::UniqueFd& fd, uint64_t bytes);
 
 // A shared mapping that forked children do not inherit.
 class Mapping {
@@ -28,7 +26,7 @@ class Mapping {
   enum class Access { kRead, kReadWrite };
 
   Mapping() = default;
-  static absl::StatusOr<Mapping> Map(const UniqueFd& fd, uint64_t bytes, Access access);
+  static absl::StatusOr<Mapping> Map(const base::UniqueFd& fd, uint64_t bytes, Access access);
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Mapping& operator=(Mapping&& other) noexcept {

@@ -11,10 +11,10 @@
 
 namespace geminid::collectives {
 
-absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(UniqueFd listener,
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(base::UniqueFd listener,
                                                                             int world_size,
                                                                             std::string job) {
-  UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  base::UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.valid()) return absl::ErrnoToStatus(errno, "eventfd");
   std::unique_ptr<CoordinatorServer> server(
       new CoordinatorServer(std::move(listener), std::move(stop), world_size, std::move(job)));
@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(Uniq
   return server;
 }
 
-CoordinatorServer::CoordinatorServer(UniqueFd listener, UniqueFd stop, int world_size,
+CoordinatorServer::CoordinatorServer(base::UniqueFd listener, base::UniqueFd stop, int world_size,
                                      std::string job)
     : listener_(std::move(listener)),
       stop_(std::move(stop)),
@@ -56,7 +56,7 @@ void CoordinatorServer::Run() {
     }
     DropMarked();
     if (polls[1].revents != 0) {
-      UniqueFd socket = AcceptTcp(listener_.get());
+      base::UniqueFd socket = AcceptTcp(listener_.get());
       if (socket.valid() && connections_.size() < kMaxConnections) {
         connections_[next_id_++].socket = std::move(socket);
       }

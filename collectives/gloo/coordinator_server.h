@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "collectives/gloo/coordinator.h"
 #include "collectives/gloo/frame.h"
-#include "collectives/unique_fd.h"
 
 namespace geminid::collectives {
 
@@ -24,8 +24,8 @@ inline constexpr size_t kMaxConnections = 4096;
 class CoordinatorServer {
  public:
   // Serves on `listener`, a listening socket in non-blocking mode.
-  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(UniqueFd listener, int world_size,
-                                                                  std::string job);
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(base::UniqueFd listener,
+                                                                  int world_size, std::string job);
   // Says goodbye to the ranks and stops the thread.
   ~CoordinatorServer();
 
@@ -33,13 +33,13 @@ class CoordinatorServer {
 
  private:
   struct Connection {
-    UniqueFd socket;
+    base::UniqueFd socket;
     FrameReader reader;
     std::string unsent;
     bool closing = false;  // when `unsent` is out
   };
 
-  CoordinatorServer(UniqueFd listener, UniqueFd stop, int world_size, std::string job);
+  CoordinatorServer(base::UniqueFd listener, base::UniqueFd stop, int world_size, std::string job);
   void Run();
   void Receive(int id);
   void Deliver(const std::vector<Coordinator::Outgoing>& messages);
@@ -47,8 +47,8 @@ class CoordinatorServer {
   void Drop(int id);
   void DropMarked();
 
-  const UniqueFd listener_;
-  const UniqueFd stop_;  // an eventfd
+  const base::UniqueFd listener_;
+  const base::UniqueFd stop_;  // an eventfd
   mutable std::mutex mutex_;
   Coordinator coordinator_;
   std::map<int, Connection> connections_;  // of the thread

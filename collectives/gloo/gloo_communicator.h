@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/unique_fd.h"
 #include "collectives/communicator.h"
-#include "collectives/unique_fd.h"
 
 namespace geminid::collectives {
 
@@ -22,7 +22,7 @@ struct GlooOptions {
   // Numeric address of the interface for the data; empty: the one that reaches rank 0.
   std::string interface_address{};
   // Rank 0 only: an already listening socket to serve on.
-  UniqueFd listener{};
+  base::UniqueFd listener{};
 };
 
 // Blocks until all ranks have connected to each other. There is no authentication beyond the job's

@@ -39,7 +39,7 @@ absl::Status Member::Connect(MemberOptions options) {
   auto socket = ConnectTcp(options.host, port, deadline);
   if (!socket.ok()) return socket.status();
   socket_ = *std::move(socket);
-  stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
   thread_ = std::thread([this] { Run(); });
   absl::Status hello = Send({.type = FrameType::kHello,

@@ -14,10 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/unique_fd.h"
 #include "collectives/deadline.h"
 #include "collectives/gloo/coordinator_server.h"
 #include "collectives/gloo/frame.h"
-#include "collectives/unique_fd.h"
 
 namespace geminid::collectives {
 
@@ -37,7 +37,7 @@ struct MemberOptions {
   int world_size = 1;
   std::string job{};
   absl::Duration connect_timeout = absl::Minutes(5);
-  UniqueFd listener{};  // rank 0 only: serve on this socket in place of host:port
+  base::UniqueFd listener{};  // rank 0 only: serve on this socket in place of host:port
   std::string
       interface_address;  // numeric address for the data; empty: the one that reaches rank 0
 };
@@ -81,8 +81,8 @@ class Member {
   const int world_size_;
   std::string address_;
   std::unique_ptr<CoordinatorServer> server_;  // rank 0
-  UniqueFd socket_;
-  UniqueFd stop_;  // an eventfd
+  base::UniqueFd socket_;
+  base::UniqueFd stop_;  // an eventfd
   FrameReader reader_;
   bool coordinator_left_ = false;  // of the thread: it said kBye, or we no longer hear it
 

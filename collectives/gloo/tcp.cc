@@ -55,8 +55,8 @@ void Tune(int socket) {
                sizeof(unanswered_milliseconds));
 }
 
-absl::StatusOr<UniqueFd> ListenOn(const addrinfo& address) {
-  UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+absl::StatusOr<base::UniqueFd> ListenOn(const addrinfo& address) {
+  base::UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return absl::ErrnoToStatus(errno, "socket");
   const int on = 1, off = 0;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -71,17 +71,17 @@ absl::StatusOr<UniqueFd> ListenOn(const addrinfo& address) {
 }
 
 // One attempt on one address.
-UniqueFd TryConnect(const addrinfo& address, int limit_milliseconds) {
-  UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+base::UniqueFd TryConnect(const addrinfo& address, int limit_milliseconds) {
+  base::UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return socket;
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
-    if (errno != EINPROGRESS) return UniqueFd();
+    if (errno != EINPROGRESS) return base::UniqueFd();
     pollfd entry{.fd = socket.get(), .events = POLLOUT, .revents = 0};
     int error = ETIMEDOUT;
     socklen_t length = sizeof(error);
     if (::poll(&entry, 1, limit_milliseconds) != 1 ||
         ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0) {
-      return UniqueFd();
+      return base::UniqueFd();
     }
   }
   Tune(socket.get());
@@ -101,7 +101,7 @@ std::string Numeric(const sockaddr_storage& address, socklen_t length) {
 
 }  // namespace
 
-absl::StatusOr<UniqueFd> ListenTcp(const std::string& host, uint16_t port) {
+absl::StatusOr<base::UniqueFd> ListenTcp(const std::string& host, uint16_t port) {
   auto addresses = Resolve(IsLoopback(host) ? host : "", port, AI_PASSIVE);
   if (!addresses.ok()) return addresses.status();
   absl::Status last = absl::UnavailableError("no address");
@@ -133,8 +133,8 @@ absl::StatusOr<uint16_t> PortOf(int socket) {
   return ntohs(address.ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
 }
 
-absl::StatusOr<UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
-                                    const Deadline& deadline) {
+absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
+                                          const Deadline& deadline) {
   constexpr auto kFirstPause = std::chrono::milliseconds(5);
   constexpr auto kLongestPause = std::chrono::milliseconds(200);
   auto pause = kFirstPause;
@@ -142,7 +142,7 @@ absl::StatusOr<UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
     auto addresses = Resolve(host, port, 0);  // a name may appear late, too
     if (addresses.ok()) {
       for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
-        UniqueFd socket = TryConnect(*a, deadline.LeftMilliseconds(kAttemptMilliseconds));
+        base::UniqueFd socket = TryConnect(*a, deadline.LeftMilliseconds(kAttemptMilliseconds));
         if (socket.valid()) return socket;
       }
     }
@@ -156,8 +156,8 @@ absl::StatusOr<UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
   }
 }
 
-UniqueFd AcceptTcp(int listener) {
-  UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+base::UniqueFd AcceptTcp(int listener) {
+  base::UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.valid()) Tune(socket.get());
   return socket;
 }

@@ -7,21 +7,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "collectives/deadline.h"
-#include "collectives/unique_fd.h"
 
 namespace geminid::collectives {
 
 // Listens on `port` (0: any free one) of the loopback interface if `host` is a loopback name, else
 // of all interfaces.
-absl::StatusOr<UniqueFd> ListenTcp(const std::string& host, uint16_t port);
+absl::StatusOr<base::UniqueFd> ListenTcp(const std::string& host, uint16_t port);
 absl::StatusOr<uint16_t> PortOf(int socket);
 
 // Tries until the deadline, because the listener may start later.
-absl::StatusOr<UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
-                                    const Deadline& deadline);
+absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
+                                          const Deadline& deadline);
 // Accepts without blocking; an invalid descriptor if nobody is there.
-UniqueFd AcceptTcp(int listener);
+base::UniqueFd AcceptTcp(int listener);
 
 // Numeric addresses without ports, "10.0.0.7".
 std::string LocalAddress(int socket);

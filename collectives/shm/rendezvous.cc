@@ -41,12 +41,12 @@ struct Answer {
   char reason[248] = {};
 };
 
-UniqueFd OwnProcess() {
-  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+base::UniqueFd OwnProcess() {
+  return base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
 }
 
-absl::StatusOr<UniqueFd> Duplicated(int fd) {
-  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+absl::StatusOr<base::UniqueFd> Duplicated(int fd) {
+  base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!copy.valid()) return absl::ErrnoToStatus(errno, "F_DUPFD_CLOEXEC");
   return copy;
 }
@@ -91,8 +91,8 @@ class Host {
 
   void Wait(int listener, const Deadline& deadline) {
     std::vector<pollfd> polls = {{.fd = listener, .events = POLLIN, .revents = 0}};
-    for (const UniqueFd& socket : strangers_) polls.push_back({socket.get(), POLLIN, 0});
-    for (const UniqueFd& socket : sockets_) {
+    for (const base::UniqueFd& socket : strangers_) polls.push_back({socket.get(), POLLIN, 0});
+    for (const base::UniqueFd& socket : sockets_) {
       polls.push_back({socket.get(), POLLIN, 0});  // poll skips -1
     }
     if (::poll(polls.data(), polls.size(), deadline.LeftMilliseconds(kPollMilliseconds)) <= 0) {
@@ -107,7 +107,7 @@ class Host {
     }
     for (size_t i = strangers; i-- > 0;) {
       if (polls[1 + i].revents == 0) continue;
-      UniqueFd socket = std::move(strangers_[i]);
+      base::UniqueFd socket = std::move(strangers_[i]);
       strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
       Admit(std::move(socket));
     }
@@ -115,14 +115,14 @@ class Host {
   }
 
   void Accept(int listener) {
-    UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    base::UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     // Strangers that never speak are bounded: the oldest gives way.
     if (!socket.valid() || !PeerIsSameUser(socket.get())) return;
     if (strangers_.size() >= kMaxShmRanks) strangers_.erase(strangers_.begin());
     strangers_.push_back(std::move(socket));
   }
 
-  void Admit(UniqueFd socket) {
+  void Admit(base::UniqueFd socket) {
     Hello hello;
     auto fds = ReceiveRecord(socket.get(), std::as_writable_bytes(std::span(&hello, 1)), 1);
     if (!fds.ok()) return;
@@ -153,7 +153,7 @@ class Host {
 
   absl::StatusOr<Meeting> Dismiss(int segment_fd) {
     std::vector<int> fds = {segment_fd};
-    for (const UniqueFd& process : processes_) fds.push_back(process.get());
+    for (const base::UniqueFd& process : processes_) fds.push_back(process.get());
     const Answer answer{.accepted = 1};
     for (size_t r = 1; r < sockets_.size(); ++r) {
       // A rank that died just now is seen by its pidfd, like one that dies later.
@@ -165,9 +165,9 @@ class Host {
   }
 
   const std::string name_;
-  std::vector<UniqueFd> sockets_;    // by rank, once admitted
-  std::vector<UniqueFd> processes_;  // by rank, once admitted
-  std::vector<UniqueFd> strangers_;  // connected and silent so far
+  std::vector<base::UniqueFd> sockets_;    // by rank, once admitted
+  std::vector<base::UniqueFd> processes_;  // by rank, once admitted
+  std::vector<base::UniqueFd> strangers_;  // connected and silent so far
   std::string refused_;
 };
 
@@ -176,7 +176,7 @@ absl::StatusOr<Meeting> Join(const std::string& name, int rank, int world_size,
                              const Deadline& deadline) {
   auto socket = ConnectAbstract(name);
   if (!socket.ok()) return socket.status();
-  const UniqueFd process = OwnProcess();
+  const base::UniqueFd process = OwnProcess();
   if (!process.valid()) return absl::ErrnoToStatus(errno, "pidfd_open");
   const Hello hello{.rank = rank, .world_size = world_size};
   const int fds[] = {process.get()};

@@ -9,13 +9,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "collectives/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid::collectives {
 
 struct Meeting {
-  UniqueFd segment;                 // the memfd of rank 0, as this rank's own descriptor
-  std::vector<UniqueFd> processes;  // pidfd by rank; the own entry too
+  base::UniqueFd segment;                 // the memfd of rank 0, as this rank's own descriptor
+  std::vector<base::UniqueFd> processes;  // pidfd by rank; the own entry too
 };
 
 // Blocks until all ranks have met under `name`, or DEADLINE_EXCEEDED naming who is missing. The

@@ -63,7 +63,7 @@ absl::StatusOr<Segment> Segment::Create(const SegmentShape& shape) {
   }
   Segment segment;
   segment.shape_ = shape;
-  segment.fd_ = UniqueFd(static_cast<int>(
+  segment.fd_ = base::UniqueFd(static_cast<int>(
       ::syscall(SYS_memfd_create, "geminid-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   if (!segment.fd_.valid()) return Errno("memfd_create");
   const SegmentLayout layout = SegmentLayout::Of(shape);
@@ -79,7 +79,7 @@ absl::StatusOr<Segment> Segment::Create(const SegmentShape& shape) {
   return segment;
 }
 
-absl::StatusOr<Segment> Segment::Open(UniqueFd fd, int world_size) {
+absl::StatusOr<Segment> Segment::Open(base::UniqueFd fd, int world_size) {
   struct stat info = {};
   if (::fstat(fd.get(), &info) != 0) return Errno("fstat");
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);

@@ -15,9 +15,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "collectives/operation.h"
 #include "collectives/shm/futex.h"
-#include "collectives/unique_fd.h"
 
 namespace geminid::collectives {
 
@@ -74,7 +74,7 @@ class Segment {
   // A new segment; sealed against shrinking, so that no peer can cause SIGBUS here.
   static absl::StatusOr<Segment> Create(const SegmentShape& shape);
   // Maps a segment from a peer. INVALID_ARGUMENT if it is not one of this version and world size.
-  static absl::StatusOr<Segment> Open(UniqueFd fd, int world_size);
+  static absl::StatusOr<Segment> Open(base::UniqueFd fd, int world_size);
 
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
@@ -94,7 +94,7 @@ class Segment {
   Segment() = default;
   absl::Status Map();
 
-  UniqueFd fd_;
+  base::UniqueFd fd_;
   SegmentShape shape_;
   SegmentLayout layout_;
   std::byte* base_ = nullptr;

@@ -33,14 +33,14 @@ socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
 }
 
-UniqueFd NewSocket() {
-  return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+base::UniqueFd NewSocket() {
+  return base::UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 }  // namespace
 
-absl::StatusOr<UniqueFd> ListenAbstract(const std::string& name, int backlog) {
-  UniqueFd socket = NewSocket();
+absl::StatusOr<base::UniqueFd> ListenAbstract(const std::string& name, int backlog) {
+  base::UniqueFd socket = NewSocket();
   if (!socket.valid()) return absl::ErrnoToStatus(errno, "socket");
   sockaddr_un address;
   const socklen_t length = AbstractAddress(name, &address);
@@ -57,8 +57,8 @@ absl::StatusOr<UniqueFd> ListenAbstract(const std::string& name, int backlog) {
   return socket;
 }
 
-absl::StatusOr<UniqueFd> ConnectAbstract(const std::string& name) {
-  UniqueFd socket = NewSocket();
+absl::StatusOr<base::UniqueFd> ConnectAbstract(const std::string& name) {
+  base::UniqueFd socket = NewSocket();
   if (!socket.valid()) return absl::ErrnoToStatus(errno, "socket");
   sockaddr_un address;
   const socklen_t length = AbstractAddress(name, &address);
@@ -106,8 +106,8 @@ absl::Status SendRecord(int socket, std::span<const std::byte> record, std::span
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<UniqueFd>> ReceiveRecord(int socket, std::span<std::byte> record,
-                                                    size_t max_fds) {
+absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<std::byte> record,
+                                                          size_t max_fds) {
   iovec part{.iov_base = record.data(), .iov_len = record.size()};
   std::vector<std::byte> control(CMSG_SPACE(max_fds * sizeof(int)));
   msghdr message = {};
@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<UniqueFd>> ReceiveRecord(int socket, std::span<std::b
   } while (received < 0 && errno == EINTR);
   if (received <= 0) return absl::UnavailableError("the peer hung up");
   // Take ownership of every descriptor before judging the record, or they would leak.
-  std::vector<UniqueFd> fds;
+  std::vector<base::UniqueFd> fds;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;

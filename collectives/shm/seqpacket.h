@@ -11,23 +11,23 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "collectives/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid::collectives {
 
 // `name` is hashed into the socket's name: any length, bound to the effective user id.
 // ALREADY_EXISTS when another process listens under it.
-absl::StatusOr<UniqueFd> ListenAbstract(const std::string& name, int backlog);
+absl::StatusOr<base::UniqueFd> ListenAbstract(const std::string& name, int backlog);
 // UNAVAILABLE when nobody listens; PERMISSION_DENIED when the listener is another user's.
-absl::StatusOr<UniqueFd> ConnectAbstract(const std::string& name);
+absl::StatusOr<base::UniqueFd> ConnectAbstract(const std::string& name);
 // True when the process at the other end had our effective user id as it connected or listened.
 bool PeerIsSameUser(int socket);
 
 absl::Status SendRecord(int socket, std::span<const std::byte> record, std::span<const int> fds);
 // Does not block (UNAVAILABLE if nothing is there or the peer hung up). `record` is filled exactly;
 // anything shorter or longer is INVALID_ARGUMENT.
-absl::StatusOr<std::vector<UniqueFd>> ReceiveRecord(int socket, std::span<std::byte> record,
-                                                    size_t max_fds);
+absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<std::byte> record,
+                                                          size_t max_fds);
 
 }  // namespace geminid::collectives
 

@@ -33,7 +33,7 @@ uint32_t PiecesOf(size_t total, size_t limit) {
 class ShmCommunicator final : public Communicator {
  public:
   ShmCommunicator(std::string name, const ShmOptions& options, Segment segment,
-                  std::vector<UniqueFd> processes, int rank, int world_size)
+                  std::vector<base::UniqueFd> processes, int rank, int world_size)
       : Communicator(rank, world_size, options.timeout),
         name_(std::move(name)),
         options_(options),

@@ -20,14 +20,14 @@ bool EveryRankHasAProcessor(int world_size) {
 
 }  // namespace
 
-ShmGroup::ShmGroup(Segment segment, std::vector<UniqueFd> processes, int rank,
+ShmGroup::ShmGroup(Segment segment, std::vector<base::UniqueFd> processes, int rank,
                    absl::Duration spin_limit)
     : segment_(std::move(segment)),
       processes_(std::move(processes)),
       rank_(rank),
       spin_limit_(EveryRankHasAProcessor(world_size()) ? absl::ToChronoNanoseconds(spin_limit)
                                                        : std::chrono::nanoseconds(0)) {
-  for (const UniqueFd& process : processes_) {
+  for (const base::UniqueFd& process : processes_) {
     polls_.push_back({.fd = process.get(), .events = POLLIN, .revents = 0});
   }
 }

@@ -13,17 +13,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/unique_fd.h"
 #include "collectives/deadline.h"
 #include "collectives/operation.h"
 #include "collectives/shm/segment.h"
-#include "collectives/unique_fd.h"
 
 namespace geminid::collectives {
 
 // One thread waits at a time; Fail() and failure() may be called by any thread.
 class ShmGroup {
  public:
-  ShmGroup(Segment segment, std::vector<UniqueFd> processes, int rank, absl::Duration spin_limit);
+  ShmGroup(Segment segment, std::vector<base::UniqueFd> processes, int rank,
+           absl::Duration spin_limit);
   ~ShmGroup();
   ShmGroup(const ShmGroup&) = delete;
   ShmGroup& operator=(const ShmGroup&) = delete;
@@ -92,7 +93,7 @@ class ShmGroup {
   void WakeEverybody();
 
   Segment segment_;
-  const std::vector<UniqueFd> processes_;
+  const std::vector<base::UniqueFd> processes_;
   const int rank_;
   std::chrono::nanoseconds spin_limit_;
   std::vector<pollfd> polls_;  // by rank; the own entry is never ready

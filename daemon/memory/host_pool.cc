@@ -123,7 +123,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   if (!reserved) {
     if (absl::Status status = CheckAvailable(options); !status.ok()) return status;
   }
-  absl::StatusOr<os::Fd> fd = os::CreateSealedMemfd(options.name, options.bytes, reserved);
+  absl::StatusOr<base::UniqueFd> fd = os::CreateSealedMemfd(options.name, options.bytes, reserved);
   if (!fd.ok()) return fd.status();
   absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(*fd, options.bytes);
   // The free huge pages were counted when the daemon started; others may have taken them.

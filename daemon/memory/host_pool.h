@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 #include "daemon/os/machine.h"
 
 namespace geminid::memory {
@@ -34,7 +34,7 @@ class HostPool {
   // merely promises ends in the OOM killer. CANCELLED when *cancelled became true.
   static absl::StatusOr<HostPool> Create(const PoolOptions& options, const os::Machine& machine);
 
-  const os::Fd& fd() const { return fd_; }
+  const base::UniqueFd& fd() const { return fd_; }
   uint64_t bytes() const { return bytes_; }
   int numa_node() const { return numa_node_; }
   bool huge_pages() const { return huge_pages_; }
@@ -43,7 +43,7 @@ class HostPool {
  private:
   HostPool() = default;
 
-  os::Fd fd_;
+  base::UniqueFd fd_;
   uint64_t bytes_ = 0;
   int numa_node_ = -1;
   bool huge_pages_ = false;

@@ -13,12 +13,12 @@ constexpr uint64_t RoundUpToPage(uint64_t bytes) {
 }
 
 struct Segment {
-  os::Fd fd;
+  base::UniqueFd fd;
   os::Mapping mapping;
 };
 
 absl::StatusOr<Segment> CreateSegment(const std::string& name, uint64_t bytes) {
-  absl::StatusOr<os::Fd> fd = os::CreateSealedMemfd(name, RoundUpToPage(bytes));
+  absl::StatusOr<base::UniqueFd> fd = os::CreateSealedMemfd(name, RoundUpToPage(bytes));
   if (!fd.ok()) return fd.status();
   absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(*fd, RoundUpToPage(bytes));
   if (!mapping.ok()) return mapping.status();
@@ -62,7 +62,7 @@ absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
   if (!client.ok()) return client.status();
   absl::StatusOr<Segment> commit = CreateSegment(name + "-commit", sizeof(shm::CommitSegment));
   if (!commit.ok()) return commit.status();
-  absl::StatusOr<os::Fd> read_only = os::ReopenReadOnly(state->fd);
+  absl::StatusOr<base::UniqueFd> read_only = os::ReopenReadOnly(state->fd);
   if (!read_only.ok()) return read_only.status();
 
   SessionSegments segments;

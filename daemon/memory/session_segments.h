@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "daemon/os/memfd.h"
 #include "proto/shm/commit_layout.h"
 #include "proto/shm/session_layout.h"
@@ -27,14 +28,14 @@ class SessionSegments {
   }
 
   // For the client: the state segment cannot be mapped writable.
-  const os::Fd& state_fd() const { return state_read_only_; }
-  const os::Fd& client_fd() const { return client_; }
-  const os::Fd& commit_fd() const { return commit_; }
+  const base::UniqueFd& state_fd() const { return state_read_only_; }
+  const base::UniqueFd& client_fd() const { return client_; }
+  const base::UniqueFd& commit_fd() const { return commit_; }
 
  private:
-  os::Fd state_read_only_;
-  os::Fd client_;
-  os::Fd commit_;
+  base::UniqueFd state_read_only_;
+  base::UniqueFd client_;
+  base::UniqueFd commit_;
   os::Mapping state_map_;
   os::Mapping client_map_;
 };

@@ -43,7 +43,7 @@ struct AddressInfo {
   }
 };
 
-std::string AddressText(const os::Fd& socket) {
+std::string AddressText(const base::UniqueFd& socket) {
   sockaddr_storage storage = {};
   socklen_t size = sizeof(storage);
   ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size);
@@ -58,7 +58,7 @@ std::string AddressText(const os::Fd& socket) {
   return absl::StrCat(text, ":", ntohs(address->sin_port));
 }
 
-absl::StatusOr<os::Fd> Listen(const std::string& host, uint16_t port) {
+absl::StatusOr<base::UniqueFd> Listen(const std::string& host, uint16_t port) {
   const std::string where = absl::StrCat("the metrics address ", host, ":", port);
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -71,7 +71,7 @@ absl::StatusOr<os::Fd> Listen(const std::string& host, uint16_t port) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": ", ::gai_strerror(error), "; write a numeric address"));
   }
-  os::Fd fd(::socket(info.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  base::UniqueFd fd(::socket(info.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return os::ErrnoError(errno, "socket", where);
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -98,7 +98,7 @@ std::string Respond(const std::string& request, const HttpServer::Handler& handl
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& host,
                                                                uint16_t port, os::EventLoop* loop,
                                                                Handler handler) {
-  absl::StatusOr<os::Fd> listener = Listen(host, port);
+  absl::StatusOr<base::UniqueFd> listener = Listen(host, port);
   if (!listener.ok()) return listener.status();
   const std::string address = AddressText(*listener);
   std::unique_ptr<HttpServer> server(
@@ -116,7 +116,7 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::Accept() {
-  os::Fd fd(os::RetryOnEintr(
+  base::UniqueFd fd(os::RetryOnEintr(
       [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
   if (!fd.valid()) {
     // Out of descriptors: the metrics are the last that should insist.

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "daemon/os/event_loop.h"
-#include "daemon/os/fd.h"
 
 namespace geminid::metrics {
 
@@ -51,7 +51,7 @@ class HttpServer {
 
  private:
   struct Connection {
-    os::Fd fd;
+    base::UniqueFd fd;
     os::EventLoop::WatchId watch = 0;
     int64_t deadline = 0;
     std::string request;
@@ -59,7 +59,7 @@ class HttpServer {
     size_t sent = 0;
   };
 
-  HttpServer(os::Fd listener, std::string address, os::EventLoop* loop, Handler handler)
+  HttpServer(base::UniqueFd listener, std::string address, os::EventLoop* loop, Handler handler)
       : listener_(std::move(listener)),
         address_(std::move(address)),
         loop_(loop),
@@ -70,7 +70,7 @@ class HttpServer {
   bool Write(Connection* connection);
   void Close(uint64_t id);
 
-  os::Fd listener_;
+  base::UniqueFd listener_;
   const std::string address_;
   os::EventLoop* const loop_;
   const Handler handler_;

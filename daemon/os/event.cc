@@ -17,43 +17,43 @@ constexpr int64_t kNanosecondsPerSecond = 1000000000;
 
 }  // namespace
 
-absl::StatusOr<Fd> CreateEvent() {
-  Fd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+absl::StatusOr<base::UniqueFd> CreateEvent() {
+  base::UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, "eventfd", "an event");
   return fd;
 }
 
-void Signal(const Fd& event) {
+void Signal(const base::UniqueFd& event) {
   const uint64_t one = 1;
   // The only failure that can happen, a counter at its limit, leaves the event readable.
   (void)!RetryOnEintr([&] { return ::write(event.get(), &one, sizeof(one)); });
 }
 
-void Clear(const Fd& event) {
+void Clear(const base::UniqueFd& event) {
   uint64_t count;
   (void)!RetryOnEintr([&] { return ::read(event.get(), &count, sizeof(count)); });
 }
 
-absl::StatusOr<Fd> CreateSignalFd(std::initializer_list<int> signals) {
+absl::StatusOr<base::UniqueFd> CreateSignalFd(std::initializer_list<int> signals) {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : signals) sigaddset(&set, signal);
   if (const int error = ::pthread_sigmask(SIG_BLOCK, &set, nullptr); error != 0) {
     return ErrnoError(error, "pthread_sigmask", "signals");
   }
-  Fd fd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  base::UniqueFd fd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, "signalfd", "signals");
   return fd;
 }
 
-int NextSignal(const Fd& signal_fd) {
+int NextSignal(const base::UniqueFd& signal_fd) {
   signalfd_siginfo info;
   const ssize_t got = RetryOnEintr([&] { return ::read(signal_fd.get(), &info, sizeof(info)); });
   return got == static_cast<ssize_t>(sizeof(info)) ? static_cast<int>(info.ssi_signo) : 0;
 }
 
-absl::StatusOr<Fd> OpenPidfd(pid_t pid) {
-  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+absl::StatusOr<base::UniqueFd> OpenPidfd(pid_t pid) {
+  base::UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (fd.valid()) return fd;
   if (errno == ESRCH) return absl::NotFoundError(absl::StrCat("there is no process ", pid));
   return ErrnoError(errno, "pidfd_open", absl::StrCat("process ", pid));

@@ -8,25 +8,25 @@
 #include <initializer_list>
 
 #include "absl/status/statusor.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid::os {
 
 // A non-blocking eventfd with value 0.
-absl::StatusOr<Fd> CreateEvent();
+absl::StatusOr<base::UniqueFd> CreateEvent();
 // Makes `event` readable. Any thread; never blocks.
-void Signal(const Fd& event);
+void Signal(const base::UniqueFd& event);
 // Makes `event` unreadable again until the next Signal.
-void Clear(const Fd& event);
+void Clear(const base::UniqueFd& event);
 
 // Blocks `signals` for the calling thread, and so for the threads it starts later, and returns a
 // descriptor that receives them instead. Call before any other thread exists.
-absl::StatusOr<Fd> CreateSignalFd(std::initializer_list<int> signals);
+absl::StatusOr<base::UniqueFd> CreateSignalFd(std::initializer_list<int> signals);
 // The next signal received, or 0.
-int NextSignal(const Fd& signal_fd);
+int NextSignal(const base::UniqueFd& signal_fd);
 
 // Readable once process `pid` has ended. NOT_FOUND when it already has.
-absl::StatusOr<Fd> OpenPidfd(pid_t pid);
+absl::StatusOr<base::UniqueFd> OpenPidfd(pid_t pid);
 
 // The monotonic clock, in nanoseconds since an arbitrary point.
 int64_t MonotonicNanoseconds();

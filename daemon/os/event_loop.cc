@@ -16,9 +16,9 @@ constexpr int kEventsPerWait = 64;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
-  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  base::UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return ErrnoError(errno, "epoll_create1", "the event loop");
-  absl::StatusOr<Fd> posted = CreateEvent();
+  absl::StatusOr<base::UniqueFd> posted = CreateEvent();
   if (!posted.ok()) return posted.status();
   std::unique_ptr<EventLoop> loop(new EventLoop(std::move(epoll), *std::move(posted)));
   absl::StatusOr<WatchId> id =

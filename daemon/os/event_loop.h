@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid::os {
 
@@ -45,11 +45,12 @@ class EventLoop {
     std::shared_ptr<Callback> callback;  // shared: it may unwatch itself while it runs
   };
 
-  EventLoop(Fd epoll, Fd posted) : epoll_(std::move(epoll)), posted_event_(std::move(posted)) {}
+  EventLoop(base::UniqueFd epoll, base::UniqueFd posted)
+      : epoll_(std::move(epoll)), posted_event_(std::move(posted)) {}
   void RunPosted();
 
-  Fd epoll_;
-  Fd posted_event_;
+  base::UniqueFd epoll_;
+  base::UniqueFd posted_event_;
   WatchId next_id_ = 1;
   std::unordered_map<WatchId, Watched> watched_;
   std::mutex mutex_;

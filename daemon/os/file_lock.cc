@@ -22,7 +22,7 @@ struct Holder {
 };
 
 // A file that says something else is as good as an empty one.
-Holder ReadHolder(const Fd& fd) {
+Holder ReadHolder(const base::UniqueFd& fd) {
   char text[kTextBytes] = {};
   Holder holder;
   if (RetryOnEintr([&] { return ::pread(fd.get(), text, sizeof(text) - 1, 0); }) <= 0) return {};
@@ -32,7 +32,7 @@ Holder ReadHolder(const Fd& fd) {
   return holder;
 }
 
-absl::Status WriteHolder(const Fd& fd, uint64_t epoch, const std::string& path) {
+absl::Status WriteHolder(const base::UniqueFd& fd, uint64_t epoch, const std::string& path) {
   const std::string text = absl::StrCat("pid ", ::getpid(), " epoch ", epoch, "\n");
   if (RetryOnEintr([&] { return ::pwrite(fd.get(), text.data(), text.size(), 0); }) !=
           static_cast<ssize_t>(text.size()) ||
@@ -46,7 +46,7 @@ absl::Status WriteHolder(const Fd& fd, uint64_t epoch, const std::string& path) 
 
 absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  Fd fd(RetryOnEintr([&] { return ::open(path.c_str(), flags, kLockMode); }));
+  base::UniqueFd fd(RetryOnEintr([&] { return ::open(path.c_str(), flags, kLockMode); }));
   if (!fd.valid()) return ErrnoError(errno, "open", absl::StrCat("lock file ", path));
   struct stat facts;
   if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {

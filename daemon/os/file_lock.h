@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid::os {
 
@@ -22,9 +22,9 @@ class FileLock {
   uint64_t epoch() const { return epoch_; }
 
  private:
-  FileLock(Fd fd, uint64_t epoch) : fd_(std::move(fd)), epoch_(epoch) {}
+  FileLock(base::UniqueFd fd, uint64_t epoch) : fd_(std::move(fd)), epoch_(epoch) {}
 
-  Fd fd_;
+  base::UniqueFd fd_;
   uint64_t epoch_;
 };
 

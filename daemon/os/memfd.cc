@@ -22,9 +22,10 @@ int CreateMemfd(const std::string& name, unsigned flags) {
 
 }  // namespace
 
-absl::StatusOr<Fd> CreateSealedMemfd(const std::string& name, uint64_t bytes, bool huge_pages) {
+absl::StatusOr<base::UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t bytes,
+                                                 bool huge_pages) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge_pages ? MFD_HUGETLB : 0u);
-  Fd fd(CreateMemfd(name, flags));
+  base::UniqueFd fd(CreateMemfd(name, flags));
   if (!fd.valid()) return ErrnoError(errno, "memfd_create", name);
   if (::fchmod(fd.get(), kOwnerOnly) != 0) return ErrnoError(errno, "fchmod", name);
   if (RetryOnEintr([&] { return ::ftruncate(fd.get(), static_cast<off_t>(bytes)); }) != 0) {
@@ -36,9 +37,9 @@ absl::StatusOr<Fd> CreateSealedMemfd(const std::string& name, uint64_t bytes, bo
   return fd;
 }
 
-absl::StatusOr<Fd> ReopenReadOnly(const Fd& memfd) {
+absl::StatusOr<base::UniqueFd> ReopenReadOnly(const base::UniqueFd& memfd) {
   const std::string path = absl::StrCat("/proc/self/fd/", memfd.get());
-  Fd fd(RetryOnEintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  base::UniqueFd fd(RetryOnEintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   if (!fd.valid()) return ErrnoError(errno, "open", path);
   return fd;
 }
@@ -53,7 +54,7 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
   return *this;
 }
 
-absl::StatusOr<Mapping> Mapping::Map(const Fd& fd, uint64_t bytes) {
+absl::StatusOr<Mapping> Mapping::Map(const base::UniqueFd& fd, uint64_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return ErrnoError(errno, "mmap", absl::StrCat(bytes, " bytes"));
   ::madvise(data, bytes, MADV_DONTFORK);  // only a saving: a failure changes nothing

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid::os {
 
@@ -16,11 +16,11 @@ namespace geminid::os {
 // not executable where the kernel knows how, sealed against growing, shrinking and further seals:
 // whoever receives it can never make a mapping of it fault by truncation. Pages come when touched.
 // `huge_pages`: from the reserved huge pages; `bytes` must be a multiple of their size.
-absl::StatusOr<Fd> CreateSealedMemfd(const std::string& name, uint64_t bytes,
-                                     bool huge_pages = false);
+absl::StatusOr<base::UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t bytes,
+                                                 bool huge_pages = false);
 
 // Another descriptor for the same memory, which cannot be mapped writable.
-absl::StatusOr<Fd> ReopenReadOnly(const Fd& memfd);
+absl::StatusOr<base::UniqueFd> ReopenReadOnly(const base::UniqueFd& memfd);
 
 // A shared mapping, unmapped at the end of its life. Forked children do not inherit it.
 class Mapping {
@@ -34,7 +34,7 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
 
   // Maps the first `bytes` of `fd` for reading and writing.
-  static absl::StatusOr<Mapping> Map(const Fd& fd, uint64_t bytes);
+  static absl::StatusOr<Mapping> Map(const base::UniqueFd& fd, uint64_t bytes);
 
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }

@@ -32,18 +32,18 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   return address;
 }
 
-absl::StatusOr<Fd> NewSocket(int type) {
-  Fd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+absl::StatusOr<base::UniqueFd> NewSocket(int type) {
+  base::UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return ErrnoError(errno, "socket", "a Unix socket");
   return fd;
 }
 
 }  // namespace
 
-absl::StatusOr<Fd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog) {
+absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog) {
   absl::StatusOr<sockaddr_un> address = AddressOf(path);
   if (!address.ok()) return address.status();
-  absl::StatusOr<Fd> fd = NewSocket(SOCK_SEQPACKET | SOCK_NONBLOCK);
+  absl::StatusOr<base::UniqueFd> fd = NewSocket(SOCK_SEQPACKET | SOCK_NONBLOCK);
   if (!fd.ok()) return fd;
   const mode_t old_mask = ::umask(kNobodyElse);
   const int bound =
@@ -69,7 +69,7 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   }
   // A listener of another type answers EPROTOTYPE: it is alive too.
   for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
-    absl::StatusOr<Fd> probe = NewSocket(type | SOCK_NONBLOCK);
+    absl::StatusOr<base::UniqueFd> probe = NewSocket(type | SOCK_NONBLOCK);
     if (!probe.ok()) return probe.status();
     const int connected = RetryOnEintr([&] {
       return ::connect(probe->get(), reinterpret_cast<const sockaddr*>(&*address),
@@ -86,10 +86,10 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Fd> ConnectSeqpacket(const std::string& path) {
+absl::StatusOr<base::UniqueFd> ConnectSeqpacket(const std::string& path) {
   absl::StatusOr<sockaddr_un> address = AddressOf(path);
   if (!address.ok()) return address.status();
-  absl::StatusOr<Fd> fd = NewSocket(SOCK_SEQPACKET);
+  absl::StatusOr<base::UniqueFd> fd = NewSocket(SOCK_SEQPACKET);
   if (!fd.ok()) return fd;
   if (RetryOnEintr([&] {
         return ::connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
@@ -99,15 +99,15 @@ absl::StatusOr<Fd> ConnectSeqpacket(const std::string& path) {
   return fd;
 }
 
-absl::StatusOr<Fd> Accept(const Fd& listener) {
+absl::StatusOr<base::UniqueFd> Accept(const base::UniqueFd& listener) {
   const int fd = RetryOnEintr(
       [&] { return ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
-  if (fd >= 0) return Fd(fd);
-  if (errno == EAGAIN || errno == ECONNABORTED) return Fd();
+  if (fd >= 0) return base::UniqueFd(fd);
+  if (errno == EAGAIN || errno == ECONNABORTED) return base::UniqueFd();
   return ErrnoError(errno, "accept4", "the attach socket");
 }
 
-absl::StatusOr<Peer> PeerOf(const Fd& connection) {
+absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection) {
   ucred credentials = {};
   socklen_t size = sizeof(credentials);
   if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
@@ -120,14 +120,14 @@ absl::StatusOr<Peer> PeerOf(const Fd& connection) {
   int pidfd = -1;
   size = sizeof(pidfd);
   if (::getsockopt(connection.get(), SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) == 0) {
-    peer.pidfd = Fd(pidfd);
+    peer.pidfd = base::UniqueFd(pidfd);
   } else if (peer.pid > 0) {
-    peer.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+    peer.pidfd = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   }
   return peer;
 }
 
-absl::Status SendMessage(const Fd& connection, std::span<const std::byte> message,
+absl::Status SendMessage(const base::UniqueFd& connection, std::span<const std::byte> message,
                          std::span<const int> fds) {
   if (fds.size() > kMaxFdsPerMessage) {
     return absl::InvalidArgumentError(absl::StrCat("a message carries at most ", kMaxFdsPerMessage,
@@ -158,7 +158,7 @@ absl::Status SendMessage(const Fd& connection, std::span<const std::byte> messag
   return ErrnoError(errno, "sendmsg", "the attach socket");
 }
 
-Received ReceiveMessage(const Fd& connection, std::span<std::byte> buffer) {
+Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> buffer) {
   iovec data = {buffer.data(), buffer.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
   msghdr header = {};
@@ -181,7 +181,7 @@ Received ReceiveMessage(const Fd& connection, std::span<std::byte> buffer) {
     for (size_t i = 0; i < count; ++i) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(item) + i * sizeof(int), sizeof(fd));
-      Fd closed_here(fd);
+      base::UniqueFd closed_here(fd);
     }
   }
   // A message of no bytes looks like the end; nobody has a reason to send one.

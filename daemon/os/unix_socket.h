@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid::os {
 
@@ -19,33 +19,35 @@ inline constexpr size_t kMaxSocketPath = 107;
 
 // A non-blocking listener at `path`, whose file gets exactly `mode`; it is never more open than
 // that, not even for a moment. The path must be free.
-absl::StatusOr<Fd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog);
+absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog);
 
 // Makes `path` free for a listener. OK when nothing is there, or a socket on which nobody listens,
 // which is removed. UNAVAILABLE when somebody does; FAILED_PRECONDITION for any other kind of file.
 absl::Status RemoveStaleSocket(const std::string& path);
 
 // A blocking connection to a listener at `path`.
-absl::StatusOr<Fd> ConnectSeqpacket(const std::string& path);
+absl::StatusOr<base::UniqueFd> ConnectSeqpacket(const std::string& path);
 
-// The next connection, non-blocking. An invalid Fd when there is none; errors are those of accept.
-absl::StatusOr<Fd> Accept(const Fd& listener);
+// The next connection, non-blocking. An invalid base::UniqueFd when there is none; errors are those
+// of accept.
+absl::StatusOr<base::UniqueFd> Accept(const base::UniqueFd& listener);
 
 struct Peer {
   pid_t pid =
       0;  // 0: in a PID namespace that is not visible from here. For people, not for policy.
   uid_t uid = 0;
   gid_t gid = 0;
-  Fd pidfd;  // readable once the process has ended; invalid when the kernel cannot give one
+  base::UniqueFd
+      pidfd;  // readable once the process has ended; invalid when the kernel cannot give one
 };
 
 // Who connected, as the kernel recorded it then. The pidfd needs Linux 6.5, else it is opened by
 // pid, if that is visible.
-absl::StatusOr<Peer> PeerOf(const Fd& connection);
+absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection);
 
 // Sends one message with `fds`, which stay the caller's. Never blocks and raises no SIGPIPE.
 // UNAVAILABLE when the peer does not read; FAILED_PRECONDITION when it has gone.
-absl::Status SendMessage(const Fd& connection, std::span<const std::byte> message,
+absl::Status SendMessage(const base::UniqueFd& connection, std::span<const std::byte> message,
                          std::span<const int> fds);
 
 struct Received {
@@ -57,7 +59,7 @@ struct Received {
 };
 
 // Receives one message without blocking. Descriptors that come with it are closed.
-Received ReceiveMessage(const Fd& connection, std::span<std::byte> buffer);
+Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> buffer);
 
 }  // namespace geminid::os
 

@@ -19,7 +19,7 @@ constexpr int kBacklog = 128;
 constexpr int64_t kAcceptPauseNanoseconds = 1'000'000'000;
 constexpr int kAcceptsPerEvent = 16;
 
-void Refuse(const os::Fd& connection, const absl::Status& status) {
+void Refuse(const base::UniqueFd& connection, const absl::Status& status) {
   shm::Welcome welcome = {};
   welcome.magic = shm::kWelcomeMagic;
   welcome.protocol_version = shm::kProtocolVersion;
@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Create(const std::st
                                                                    mode_t mode, os::EventLoop* loop,
                                                                    Hub* hub,
                                                                    OnAttached on_attached) {
-  absl::StatusOr<os::Fd> listener = os::ListenSeqpacket(path, mode, kBacklog);
+  absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(path, mode, kBacklog);
   if (!listener.ok()) return listener.status();
   std::unique_ptr<AttachServer> server(
       new AttachServer(*std::move(listener), loop, hub, std::move(on_attached)));
@@ -60,7 +60,7 @@ absl::Status AttachServer::WatchListener() {
 
 void AttachServer::AcceptAll() {
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
-    absl::StatusOr<os::Fd> connection = os::Accept(listener_);
+    absl::StatusOr<base::UniqueFd> connection = os::Accept(listener_);
     if (!connection.ok()) {
       os::Log(os::LogLevel::kError, "no connections are accepted for a second",
               {{"error", std::string(connection.status().message())}});
@@ -74,7 +74,7 @@ void AttachServer::AcceptAll() {
   }
 }
 
-void AttachServer::StartHandshake(os::Fd connection) {
+void AttachServer::StartHandshake(base::UniqueFd connection) {
   if (handshakes_.size() >= kMaxHandshakes) {
     Refuse(connection, absl::UnavailableError(absl::StrCat(
                            kMaxHandshakes, " other clients are attaching just now; try again")));
@@ -100,7 +100,7 @@ void AttachServer::OnReadable(uint64_t id) {
   std::array<std::byte, sizeof(shm::Hello)> buffer;
   const os::Received received = os::ReceiveMessage(found->second.connection, buffer);
   if (received.result == os::Received::Result::kNothing) return;
-  os::Fd connection = std::move(found->second.connection);
+  base::UniqueFd connection = std::move(found->second.connection);
   loop_->Unwatch(found->second.watch);
   handshakes_.erase(found);
   if (received.result == os::Received::Result::kEnd) return;
@@ -121,7 +121,7 @@ void AttachServer::OnReadable(uint64_t id) {
   Finish(std::move(connection), std::span(buffer).first(received.bytes));
 }
 
-void AttachServer::Finish(os::Fd connection, std::span<const std::byte> hello) {
+void AttachServer::Finish(base::UniqueFd connection, std::span<const std::byte> hello) {
   absl::StatusOr<core::SessionSpec> spec = CheckHello(hello);
   if (!spec.ok()) return Refuse(connection, spec.status());
   absl::StatusOr<os::Peer> peer = os::PeerOf(connection);
@@ -130,7 +130,7 @@ void AttachServer::Finish(os::Fd connection, std::span<const std::byte> hello) {
   spec->pid = peer->pid;
   spec->tenant = absl::StrCat("uid:", peer->uid);
   // The session takes the connection; a refusal needs another descriptor of it.
-  os::Fd copy(::dup(connection.get()));
+  base::UniqueFd copy(::dup(connection.get()));
   absl::StatusOr<SessionPtr> session = hub_->Open(*spec, *std::move(peer), std::move(connection));
   if (!session.ok()) return Refuse(copy, session.status());
   copy.Reset();

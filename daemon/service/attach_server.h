@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "daemon/os/event_loop.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/hub.h"
@@ -40,20 +41,20 @@ class AttachServer {
 
  private:
   struct Handshake {
-    os::Fd connection;
+    base::UniqueFd connection;
     os::EventLoop::WatchId watch = 0;
     int64_t deadline = 0;
   };
 
-  AttachServer(os::Fd listener, os::EventLoop* loop, Hub* hub, OnAttached on_attached)
+  AttachServer(base::UniqueFd listener, os::EventLoop* loop, Hub* hub, OnAttached on_attached)
       : listener_(std::move(listener)), loop_(loop), hub_(hub), on_attached_(on_attached) {}
   absl::Status WatchListener();
   void AcceptAll();
-  void StartHandshake(os::Fd connection);
+  void StartHandshake(base::UniqueFd connection);
   void OnReadable(uint64_t handshake);
-  void Finish(os::Fd connection, std::span<const std::byte> hello);
+  void Finish(base::UniqueFd connection, std::span<const std::byte> hello);
 
-  os::Fd listener_;
+  base::UniqueFd listener_;
   os::EventLoop* const loop_;
   Hub* const hub_;
   const OnAttached on_attached_;

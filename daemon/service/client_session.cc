@@ -19,13 +19,14 @@ constexpr int kSlowReaderMilliseconds = 5000;
 absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(shm::SessionId id,
                                                                      uint64_t daemon_epoch,
                                                                      const core::SessionSpec& spec,
-                                                                     os::Peer peer, os::Fd socket) {
+                                                                     os::Peer peer,
+                                                                     base::UniqueFd socket) {
   absl::StatusOr<memory::SessionSegments> segments =
       memory::SessionSegments::Create(id, daemon_epoch);
   if (!segments.ok()) return segments.status();
-  absl::StatusOr<os::Fd> daemon_event = os::CreateEvent();
+  absl::StatusOr<base::UniqueFd> daemon_event = os::CreateEvent();
   if (!daemon_event.ok()) return daemon_event.status();
-  absl::StatusOr<os::Fd> client_event = os::CreateEvent();
+  absl::StatusOr<base::UniqueFd> client_event = os::CreateEvent();
   if (!client_event.ok()) return client_event.status();
   absl::StatusOr<Token> token = NewToken();
   if (!token.ok()) return token.status();
@@ -35,8 +36,8 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(shm::Sessio
 }
 
 ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec, const Token& token,
-                             os::Peer peer, os::Fd socket, os::Fd daemon_event, os::Fd client_event,
-                             memory::SessionSegments segments)
+                             os::Peer peer, base::UniqueFd socket, base::UniqueFd daemon_event,
+                             base::UniqueFd client_event, memory::SessionSegments segments)
     : id_(id),
       spec_(spec),
       token_(token),
@@ -63,7 +64,7 @@ absl::Status ClientSession::SendWelcome(uint64_t daemon_epoch) const {
   return os::SendMessage(socket_, std::as_bytes(std::span(&welcome, 1)), fds);
 }
 
-absl::Status ClientSession::SendMemory(const shm::Memory& message, const os::Fd& fd) const {
+absl::Status ClientSession::SendMemory(const shm::Memory& message, const base::UniqueFd& fd) const {
   const std::array<int, 1> fds = {fd.get()};
   const auto send = [&] {
     return os::SendMessage(socket_, std::as_bytes(std::span(&message, 1)), fds);

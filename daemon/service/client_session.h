@@ -11,6 +11,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "daemon/core/engine.h"
 #include "daemon/memory/device_arena.h"
 #include "daemon/memory/host_pool.h"
@@ -43,21 +44,22 @@ class ClientSession {
   static absl::StatusOr<std::shared_ptr<ClientSession>> Create(shm::SessionId id,
                                                                uint64_t daemon_epoch,
                                                                const core::SessionSpec& spec,
-                                                               os::Peer peer, os::Fd socket);
+                                                               os::Peer peer,
+                                                               base::UniqueFd socket);
 
   shm::SessionId id() const { return id_; }
   const core::SessionSpec& spec() const { return spec_; }
   const Token& token() const { return token_; }
-  const os::Fd& socket() const { return socket_; }
-  const os::Fd& pidfd() const { return peer_.pidfd; }
-  const os::Fd& daemon_event() const { return daemon_event_; }
+  const base::UniqueFd& socket() const { return socket_; }
+  const base::UniqueFd& pidfd() const { return peer_.pidfd; }
+  const base::UniqueFd& daemon_event() const { return daemon_event_; }
   const memory::SessionSegments& segments() const { return segments_; }
 
   // Sends the Welcome with its descriptors.
   absl::Status SendWelcome(uint64_t daemon_epoch) const;
   // Sends one Memory message, waiting a moment for a client that is slow to read. Not to be called
   // under the hub's mutex.
-  absl::Status SendMemory(const shm::Memory& message, const os::Fd& fd) const;
+  absl::Status SendMemory(const shm::Memory& message, const base::UniqueFd& fd) const;
 
   // --- under the hub's mutex ---------------------------------------------------------------------
   using Popped = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
@@ -88,16 +90,16 @@ class ClientSession {
 
  private:
   ClientSession(shm::SessionId id, const core::SessionSpec& spec, const Token& token, os::Peer peer,
-                os::Fd socket, os::Fd daemon_event, os::Fd client_event,
+                base::UniqueFd socket, base::UniqueFd daemon_event, base::UniqueFd client_event,
                 memory::SessionSegments segments);
 
   const shm::SessionId id_;
   const core::SessionSpec spec_;
   const Token token_;
   const os::Peer peer_;
-  const os::Fd socket_;
-  const os::Fd daemon_event_;
-  const os::Fd client_event_;
+  const base::UniqueFd socket_;
+  const base::UniqueFd daemon_event_;
+  const base::UniqueFd client_event_;
   const memory::SessionSegments segments_;
   shm::RingReader<shm::Request, shm::kRingEntries> requests_;
   shm::RingWriter<shm::Response, shm::kRingEntries> responses_;

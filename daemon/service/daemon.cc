@@ -157,7 +157,7 @@ absl::Status Daemon::WatchSignals() {
 
 absl::Status Daemon::WatchParent() {
   if (options_.parent_pid == 0) return absl::OkStatus();
-  absl::StatusOr<os::Fd> pidfd = os::OpenPidfd(options_.parent_pid);
+  absl::StatusOr<base::UniqueFd> pidfd = os::OpenPidfd(options_.parent_pid);
   if (absl::IsNotFound(pidfd.status())) {
     parent_gone_ = true;
     return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "daemon/config/settings.h"
 #include "daemon/metrics/http_server.h"
 #include "daemon/os/event_loop.h"
@@ -26,7 +27,7 @@ struct DaemonOptions {
   // daemon ends too, and removes the socket's folder. 0: not private.
   pid_t parent_pid = 0;
   // Receives the signals that stop the daemon; invalid: none. See os::CreateSignalFd.
-  os::Fd signal_fd;
+  base::UniqueFd signal_fd;
 };
 
 class Daemon {
@@ -66,7 +67,7 @@ class Daemon {
   std::optional<os::FileLock> lock_;
   std::atomic<bool> draining_{false};
   bool parent_gone_ = false;
-  os::Fd parent_pidfd_;
+  base::UniqueFd parent_pidfd_;
   int64_t watchdog_nanoseconds_ = 0;  // 0: systemd does not watch
   int64_t next_watchdog_ = 0;
 

@@ -79,7 +79,7 @@ void Reaper::Run() {
 absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
   const size_t bytes = core::Manifest::BytesFor(kManifestRecords);
   const size_t rounded = (bytes + memory::kPageBytes - 1) / memory::kPageBytes * memory::kPageBytes;
-  absl::StatusOr<os::Fd> fd = os::CreateSealedMemfd("geminid-manifest", rounded);
+  absl::StatusOr<base::UniqueFd> fd = os::CreateSealedMemfd("geminid-manifest", rounded);
   if (!fd.ok()) return fd.status();
   absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(*fd, rounded);
   if (!mapping.ok()) return mapping.status();
@@ -94,7 +94,8 @@ Hub::Hub(const HubOptions& options, os::Mapping manifest_memory, core::Manifest 
       manifest_memory_(std::move(manifest_memory)),
       engine_(std::make_unique<core::Engine>(options.engine, &tables_, std::move(manifest))) {}
 
-absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer, os::Fd socket) {
+absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer,
+                                     base::UniqueFd socket) {
   std::lock_guard<std::mutex> lock(mutex_);
   absl::StatusOr<shm::SessionId> id = engine_->OpenSession(spec, Now());
   if (!id.ok()) return id.status();

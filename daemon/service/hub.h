@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "daemon/core/engine.h"
 #include "daemon/os/machine.h"
 #include "daemon/os/memfd.h"
@@ -68,7 +69,8 @@ class Hub {
 
   // --- sessions ----------------------------------------------------------------------------------
   // Opens a session for whoever is at the other end of `socket`.
-  absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer, os::Fd socket);
+  absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer,
+                                  base::UniqueFd socket);
   struct Closed {
     bool now = false;  // false: it had ended before
     Garbage garbage;   // for the caller to destroy, without the mutex

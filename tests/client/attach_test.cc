@@ -36,11 +36,11 @@ class FakeListener {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     std::strcpy(address.sun_path, (socket() + shm::kAttachSuffix).c_str());
-    listener_ = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    listener_ = base::UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     EXPECT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(listen(listener_.get(), 1), 0);
     thread_ = std::thread([this, answer = std::move(answer)] {
-      const UniqueFd connection(accept(listener_.get(), nullptr, nullptr));
+      const base::UniqueFd connection(accept(listener_.get(), nullptr, nullptr));
       shm::Hello hello;
       EXPECT_EQ(recv(connection.get(), &hello, sizeof hello, 0), ssize_t{sizeof hello});
       answer(connection.get());
@@ -54,7 +54,7 @@ class FakeListener {
 
  private:
   std::string folder_;
-  UniqueFd listener_;
+  base::UniqueFd listener_;
   std::thread thread_;
 };
 
@@ -94,13 +94,13 @@ absl::StatusOr<Welcomed> Attach(const std::string& socket,
 TEST(Attach, FiveDescriptors_Arrive) {
   FakeListener listener([](int connection) {
     const shm::Welcome welcome = GoodWelcome();
-    const UniqueFd fd = testing::MakeMemoryFile(4096);
+    const base::UniqueFd fd = testing::MakeMemoryFile(4096);
     Send(connection, &welcome, sizeof welcome, std::vector<int>(5, fd.get()));
   });
   absl::StatusOr<Welcomed> welcomed = Attach(listener.socket());
   ASSERT_TRUE(welcomed.ok()) << welcomed.status();
   EXPECT_EQ(welcomed->message.session_id, 9u);
-  for (const UniqueFd& fd : welcomed->fds) EXPECT_TRUE(fd.valid());
+  for (const base::UniqueFd& fd : welcomed->fds) EXPECT_TRUE(fd.valid());
 }
 
 TEST(Attach, OtherVersion_IsNamedWithOurs) {
@@ -133,7 +133,7 @@ TEST(Attach, Refusal_KeepsTheDaemonsCodeAndWords) {
 TEST(Attach, MissingDescriptors_AreAnError) {
   FakeListener listener([](int connection) {
     const shm::Welcome welcome = GoodWelcome();
-    const UniqueFd fd = testing::MakeMemoryFile(4096);
+    const base::UniqueFd fd = testing::MakeMemoryFile(4096);
     Send(connection, &welcome, sizeof welcome, std::vector<int>(3, fd.get()));
   });
   EXPECT_EQ(Attach(listener.socket()).status().code(), absl::StatusCode::kInternal);

@@ -83,7 +83,7 @@ TEST_P(DeviceConformance, BadArenas_AreRefused) {
 
 TEST_P(DeviceConformance, BadSlabs_AreRefused) {
   ASSERT_TRUE(device_->ReserveArena(2 * kSlab).ok());
-  const auto import = [&](UniqueFd slab, uint64_t offset, uint64_t bytes) {
+  const auto import = [&](base::UniqueFd slab, uint64_t offset, uint64_t bytes) {
     return device_->ImportSlab(std::move(slab), offset, bytes);
   };
   EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab), 0, 0)));

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "client/src/request_port.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/session_layout.h"
@@ -32,18 +33,18 @@ class FakeDaemon {
   explicit FakeDaemon(Answer answer) : answer_(std::move(answer)) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
-    client_socket_ = UniqueFd(ends[0]);
-    daemon_socket_ = UniqueFd(ends[1]);
-    daemon_event_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    client_event_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    client_socket_ = base::UniqueFd(ends[0]);
+    daemon_socket_ = base::UniqueFd(ends[1]);
+    daemon_event_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    client_event_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     thread_ = std::thread([this] { Serve(); });
   }
   ~FakeDaemon() { End(); }
 
   std::unique_ptr<RequestPort> MakePort() {
     RequestPort::Descriptors descriptors;
-    descriptors.daemon_event = UniqueFd(dup(daemon_event_.get()));
-    descriptors.client_event = UniqueFd(dup(client_event_.get()));
+    descriptors.daemon_event = base::UniqueFd(dup(daemon_event_.get()));
+    descriptors.client_event = base::UniqueFd(dup(client_event_.get()));
     descriptors.attach_socket = client_socket_.get();
     absl::StatusOr<std::unique_ptr<RequestPort>> port =
         RequestPort::Create(&state(), &client(), std::move(descriptors), "/test/socket");
@@ -85,7 +86,7 @@ class FakeDaemon {
   shm::ClientSegment& client() { return *client_; }
 
  private:
-  static void Wake(const UniqueFd& event) { (void)eventfd_write(event.get(), 1); }
+  static void Wake(const base::UniqueFd& event) { (void)eventfd_write(event.get(), 1); }
 
   void Serve() {
     shm::RingReader<shm::Request, shm::kRingEntries> requests(
@@ -123,10 +124,10 @@ class FakeDaemon {
   const Answer answer_;
   const std::unique_ptr<shm::StateSegment> state_{new shm::StateSegment{}};
   const std::unique_ptr<shm::ClientSegment> client_{new shm::ClientSegment{}};
-  UniqueFd client_socket_;
-  UniqueFd daemon_socket_;
-  UniqueFd daemon_event_;
-  UniqueFd client_event_;
+  base::UniqueFd client_socket_;
+  base::UniqueFd daemon_socket_;
+  base::UniqueFd daemon_event_;
+  base::UniqueFd client_event_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> held_ = false;
   mutable std::mutex mutex_;

@@ -52,7 +52,7 @@ class GlooDoor final : public Door {
   }
 
  private:
-  UniqueFd listener_;
+  base::UniqueFd listener_;
   uint16_t port_;
 };
 

@@ -27,7 +27,7 @@ ForkedRanks::ForkedRanks(int world_size, const Body& body) {
       ::_exit(0);
     }
     ::close(ends[1]);
-    children_.push_back({.pid = pid, .pipe = UniqueFd(ends[0])});
+    children_.push_back({.pid = pid, .pipe = base::UniqueFd(ends[0])});
   }
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace geminid::collectives {
 
@@ -32,7 +32,7 @@ class ForkedRanks {
  private:
   struct Child {
     pid_t pid = -1;
-    UniqueFd pipe{};  // one '!' when ready, then the result
+    base::UniqueFd pipe{};  // one '!' when ready, then the result
   };
   std::vector<Child> children_;
 };

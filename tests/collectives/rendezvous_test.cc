@@ -60,12 +60,12 @@ TEST(Rendezvous, SecondRankZero_IsToldWhy) {
 TEST(Segment, ForeignMemory_IsRefused) {
   auto segment = Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4096});
   ASSERT_TRUE(segment.ok()) << segment.status();
-  auto again = [&] { return UniqueFd(::dup(segment->fd())); };
+  auto again = [&] { return base::UniqueFd(::dup(segment->fd())); };
   EXPECT_TRUE(Segment::Open(again(), 2).ok());
   EXPECT_EQ(Segment::Open(again(), 3).status().code(), absl::StatusCode::kInvalidArgument);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  UniqueFd read_end(ends[0]), write_end(ends[1]);
+  base::UniqueFd read_end(ends[0]), write_end(ends[1]);
   EXPECT_EQ(Segment::Open(std::move(read_end), 2).status().code(),
             absl::StatusCode::kInvalidArgument);
   // A damaged header, byte by byte.

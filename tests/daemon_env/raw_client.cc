@@ -35,7 +35,7 @@ shm::Hello GoodHello() {
   return hello;
 }
 
-RawMessage Receive(const os::Fd& connection) {
+RawMessage Receive(const base::UniqueFd& connection) {
   RawMessage message;
   pollfd wait = {connection.get(), POLLIN, 0};
   if (os::RetryOnEintr([&] { return ::poll(&wait, 1, kPatienceMilliseconds); }) != 1) {
@@ -67,7 +67,7 @@ RawMessage Receive(const os::Fd& connection) {
 absl::StatusOr<std::unique_ptr<RawClient>> RawClient::Attach(const std::string& socket,
                                                              const shm::Hello& hello) {
   std::unique_ptr<RawClient> client(new RawClient);
-  absl::StatusOr<os::Fd> connection =
+  absl::StatusOr<base::UniqueFd> connection =
       os::ConnectSeqpacket(absl::StrCat(socket, shm::kAttachSuffix));
   if (!connection.ok()) return connection.status();
   client->connection_ = *std::move(connection);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 #include "daemon/os/memfd.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/session_layout.h"
@@ -29,9 +29,9 @@ std::span<const std::byte> Bytes(const Message& message) {
 struct RawMessage {
   bool end = false;  // the daemon closed the connection, or nothing came in time
   std::vector<std::byte> bytes;
-  std::vector<os::Fd> fds;
+  std::vector<base::UniqueFd> fds;
 };
-RawMessage Receive(const os::Fd& connection);
+RawMessage Receive(const base::UniqueFd& connection);
 
 // An attached session.
 class RawClient {
@@ -41,8 +41,8 @@ class RawClient {
                                                            const shm::Hello& hello = GoodHello());
 
   const shm::Welcome& welcome() const { return welcome_; }
-  const os::Fd& connection() const { return connection_; }
-  const std::vector<os::Fd>& fds() const { return fds_; }  // in the order of shm::WelcomeFd
+  const base::UniqueFd& connection() const { return connection_; }
+  const std::vector<base::UniqueFd>& fds() const { return fds_; }  // in the order of shm::WelcomeFd
   const shm::StateSegment* state() const { return state_; }
   shm::ClientSegment* client() const {
     return reinterpret_cast<shm::ClientSegment*>(client_map_.data());
@@ -59,8 +59,8 @@ class RawClient {
   RawClient() = default;
 
   shm::Welcome welcome_ = {};
-  os::Fd connection_;
-  std::vector<os::Fd> fds_;
+  base::UniqueFd connection_;
+  std::vector<base::UniqueFd> fds_;
   const shm::StateSegment* state_ = nullptr;
   os::Mapping client_map_;
   std::shared_ptr<grpc::Channel> channel_;

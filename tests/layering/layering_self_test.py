@@ -32,7 +32,7 @@ class Layering(unittest.TestCase):
             self.assertEqual(self.violations(path, include), [], (path, include))
 
     def test_core_is_pure(self):
-        for include in ["<sys/mman.h>", '"daemon/os/fd.h"', "<grpcpp/grpcpp.h>", "<dnnl.hpp>"]:
+        for include in ["<sys/mman.h>", '"base/unique_fd.h"', "<grpcpp/grpcpp.h>", "<dnnl.hpp>"]:
             self.assertTrue(self.violations("daemon/core/a.cc", include), include)
         for include in ["<vector>", '"absl/status/status.h"', '"proto/shm/ring.h"',
                         '"base/bytes.h"']:

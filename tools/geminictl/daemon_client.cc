@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 #include "daemon/os/sys.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/rpc_server.h"
@@ -86,7 +86,7 @@ absl::Status ProbeSocket(const std::string& path) {
                                                    os::kMaxSocketPath, " bytes; '", path, "' has ",
                                                    path.size(), "; choose another --socket"));
   }
-  const os::Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return os::ErrnoError(errno, "socket", path);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;

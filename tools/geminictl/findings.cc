@@ -19,8 +19,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/unique_fd.h"
 #include "daemon/os/event.h"
-#include "daemon/os/fd.h"
 #include "daemon/os/memfd.h"
 #include "daemon/os/sys.h"
 #include "daemon/os/unix_socket.h"
@@ -46,7 +46,7 @@ std::string ReadText(const std::string& path) {
 }
 
 absl::Status ProbeNoExecSeal() {
-  const os::Fd fd(::memfd_create("geminictl", MFD_CLOEXEC | kNoExecSeal));
+  const base::UniqueFd fd(::memfd_create("geminictl", MFD_CLOEXEC | kNoExecSeal));
   return fd.valid() ? absl::OkStatus() : os::ErrnoError(errno, "memfd_create", "MFD_NOEXEC_SEAL");
 }
 
@@ -65,20 +65,20 @@ absl::Status ProbePeerPidfd() {
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     return os::ErrnoError(errno, "socketpair", "AF_UNIX");
   }
-  const os::Fd near(pair[0]);
-  const os::Fd far(pair[1]);
+  const base::UniqueFd near(pair[0]);
+  const base::UniqueFd far(pair[1]);
   int pidfd = -1;
   socklen_t size = sizeof(pidfd);
   if (::getsockopt(near.get(), SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) != 0) {
     return os::ErrnoError(errno, "getsockopt", "SO_PEERPIDFD");
   }
-  const os::Fd closes_it(pidfd);
+  const base::UniqueFd closes_it(pidfd);
   return absl::OkStatus();
 }
 
 absl::Status ProbeIoUring() {
   io_uring_params params = {};
-  const os::Fd ring(static_cast<int>(::syscall(SYS_io_uring_setup, 1, &params)));
+  const base::UniqueFd ring(static_cast<int>(::syscall(SYS_io_uring_setup, 1, &params)));
   return ring.valid() ? absl::OkStatus() : os::ErrnoError(errno, "io_uring_setup", "one entry");
 }
 

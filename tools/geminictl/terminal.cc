@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
   if (::tcgetattr(STDIN_FILENO, &before) != 0) {
     return os::ErrnoError(errno, "tcgetattr", "standard input; try --once");
   }
-  absl::StatusOr<os::Fd> signals = os::CreateSignalFd({SIGINT, SIGTERM, SIGHUP, SIGWINCH});
+  absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGINT, SIGTERM, SIGHUP, SIGWINCH});
   if (!signals.ok()) return signals.status();
   termios raw = before;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
   return std::unique_ptr<Terminal>(new Terminal(*std::move(signals), before));
 }
 
-Terminal::Terminal(os::Fd signals, const termios& before)
+Terminal::Terminal(base::UniqueFd signals, const termios& before)
     : signals_(std::move(signals)), before_(before) {
   WriteAll(kEnter);
 }

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 #include "tools/geminictl/top_view.h"
 
 namespace geminid::ctl {
@@ -33,9 +33,9 @@ class Terminal {
   char WaitForKey(absl::Duration patience);
 
  private:
-  Terminal(os::Fd signals, const termios& before);
+  Terminal(base::UniqueFd signals, const termios& before);
 
-  const os::Fd signals_;
+  const base::UniqueFd signals_;
   const termios before_;
 };
 

@@ -134,11 +134,11 @@ Slab::~Slab() {
   if (owned_) api.mem_release(handle_);
 }
 
-Fd Slab::Export() const {
+base::UniqueFd Slab::Export() const {
   int fd = -1;
   gpu_->Must(gpu_->api().mem_export(&fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
              "cuMemExportToShareableHandle");
-  return Fd(fd);
+  return base::UniqueFd(fd);
 }
 
 void Slab::Reserve() {
@@ -199,7 +199,7 @@ uint64_t CountMismatches(const Gpu& gpu, CUdeviceptr address, uint64_t bytes, ui
 
 HostPool::HostPool(uint64_t bytes, Pages pages) : bytes_(bytes) {
   const unsigned huge = pages == Pages::kHuge ? MFD_HUGETLB : 0;
-  fd_ = Fd(memfd_create("geminid-gpu-verify", MFD_CLOEXEC | huge));
+  fd_ = base::UniqueFd(memfd_create("geminid-gpu-verify", MFD_CLOEXEC | huge));
   if (!fd_.valid() || ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) {
     throw ProbeError(std::string("memfd of ") + std::to_string(bytes) +
                      " bytes: " + std::strerror(errno));

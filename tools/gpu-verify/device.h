@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "tools/gpu-verify/driver.h"
 #include "tools/gpu-verify/process.h"
 
@@ -94,7 +95,7 @@ class Slab {
   Slab& operator=(Slab&&) = delete;
   ~Slab();
 
-  Fd Export() const;
+  base::UniqueFd Export() const;
   void Reserve();
   void MapReserved();
   void SetAccess(CUmemAccess_flags access);
@@ -132,12 +133,12 @@ class HostPool {
   char* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
   // Gives up this process's descriptor, not the mapping.
-  void CloseDescriptor() { fd_.Close(); }
+  void CloseDescriptor() { fd_.Reset(); }
   void Unmap();
   static uint64_t FreeHugeBytes();  // reserved and unused 2 MiB pages
 
  private:
-  Fd fd_;
+  base::UniqueFd fd_;
   char* data_ = nullptr;
   uint64_t bytes_;
 };

@@ -133,8 +133,8 @@ Outcome RunIsolated(const std::function<Outcome(const Progress&)>& body, double 
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   int ends[2];
   if (pipe(ends) != 0) return Fail("", std::string("pipe: ") + std::strerror(errno));
-  Fd reader(ends[0]);
-  Fd writer(ends[1]);
+  base::UniqueFd reader(ends[0]);
+  base::UniqueFd writer(ends[1]);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return Fail("", std::string("fork: ") + std::strerror(errno));
@@ -142,11 +142,11 @@ Outcome RunIsolated(const std::function<Outcome(const Progress&)>& body, double 
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
-    reader.Close();
+    reader.Reset();
     RunBody(body, writer.get());
   }
   setpgid(pid, pid);  // both sides do it, so that the group exists whoever runs first
-  writer.Close();
+  writer.Reset();
   Group group(pid);
   Outcome outcome = Await(&group, reader.get(), limit_seconds, progress);
   if (!group.End()) {

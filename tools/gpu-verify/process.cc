@@ -37,12 +37,14 @@ std::string Words(const char* what) { return std::string(what) + ": " + std::str
 }
 
 // Kernels before 5.3 and some sandboxes have no pidfds: then invalid.
-Fd OpenPidfd(pid_t pid) { return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+base::UniqueFd OpenPidfd(pid_t pid) {
+  return base::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
 
 }  // namespace
 
 bool KillOrphan(pid_t pid, double timeout_seconds) {
-  const Fd pidfd = OpenPidfd(pid);
+  const base::UniqueFd pidfd = OpenPidfd(pid);
   kill(pid, SIGKILL);
   if (!pidfd.valid()) {
     constexpr double kBlindSeconds = 0.2;
@@ -76,18 +78,6 @@ uint64_t AvailableHostBytes() {
     std::getline(file, key);
   }
   throw ProbeError("/proc/meminfo has no MemAvailable");
-}
-
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    Close();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-void Fd::Close() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
 void Channel::Send(const std::string& text, int fd) const {
@@ -128,12 +118,12 @@ Channel::Message Channel::Receive() const {
   if (received < 0) throw ProbeError(Words("recvmsg"));
   if (received == 0) throw ProbeError("a process of the probe ended without a word");
   text.resize(static_cast<size_t>(received));
-  Message result{std::move(text), Fd()};
+  Message result{std::move(text), base::UniqueFd()};
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
-    result.fd = Fd(fd);
+    result.fd = base::UniqueFd(fd);
   }
   if (result.text[0] == kErrorMark) throw ProbeError(result.text.substr(1));
   return result;
@@ -144,15 +134,15 @@ Role Role::Start(const std::string& name, const std::function<void(Channel&)>& b
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     throw ProbeError(Words("socketpair"));
   }
-  Fd ours(ends[0]);
-  Fd theirs(ends[1]);
+  base::UniqueFd ours(ends[0]);
+  base::UniqueFd theirs(ends[1]);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) throw ProbeError(Words("fork"));
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);  // the parent ended before the line above
-    ours.Close();
+    ours.Reset();
     RunBody(name, body, Channel(std::move(theirs)));
   }
   return Role(pid, OpenPidfd(pid), Channel(std::move(ours)));

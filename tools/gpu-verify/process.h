@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "base/unique_fd.h"
+
 namespace geminid::gpu_verify {
 
 // A question could not be answered. Never leaves the process that runs the probe.
@@ -25,37 +27,22 @@ double Now();                   // seconds of CLOCK_MONOTONIC, the same in all p
 void Pause(double seconds);     // sleeps
 uint64_t AvailableHostBytes();  // MemAvailable of /proc/meminfo
 
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd() { Close(); }
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  void Close();
-
- private:
-  int fd_ = -1;
-};
-
 // One end of a socket pair: texts of up to 4 KiB, each with at most one descriptor.
 class Channel {
  public:
   struct Message {
     std::string text;
-    Fd fd;
+    base::UniqueFd fd;
   };
 
-  explicit Channel(Fd socket) : socket_(std::move(socket)) {}
+  explicit Channel(base::UniqueFd socket) : socket_(std::move(socket)) {}
   void Send(const std::string& text, int fd = -1) const;
   // Waits for a message. Throws ProbeError if the peer ended or reported an error.
   Message Receive() const;
   int socket() const { return socket_.get(); }
 
  private:
-  Fd socket_;
+  base::UniqueFd socket_;
 };
 
 // A forked process. It ends with the process that started it at the latest.
@@ -78,11 +65,11 @@ class Role {
   void End();
 
  private:
-  Role(pid_t pid, Fd pidfd, Channel channel)
+  Role(pid_t pid, base::UniqueFd pidfd, Channel channel)
       : pid_(pid), pidfd_(std::move(pidfd)), channel_(std::move(channel)) {}
 
   pid_t pid_ = -1;
-  Fd pidfd_;
+  base::UniqueFd pidfd_;
   Channel channel_;
 };
 

@@ -80,7 +80,7 @@ class FaultyDevice final : public Device {
     absl::Status fault = trigger_.Call(FaultPoint::kReserveArena);
     return fault.ok() ? inner_->ReserveArena(bytes) : fault;
   }
-  absl::Status ImportSlab(UniqueFd slab, uint64_t offset, uint64_t bytes) override {
+  absl::Status ImportSlab(base::UniqueFd slab, uint64_t offset, uint64_t bytes) override {
     absl::Status fault = trigger_.Call(FaultPoint::kImportSlab);
     return fault.ok() ? inner_->ImportSlab(std::move(slab), offset, bytes) : fault;
   }

@@ -52,7 +52,7 @@ absl::Status HostArena::CheckRange(uint64_t offset, uint64_t bytes) const {
   return absl::OkStatus();
 }
 
-absl::Status HostArena::Import(const UniqueFd& slab, uint64_t offset, uint64_t bytes) {
+absl::Status HostArena::Import(const base::UniqueFd& slab, uint64_t offset, uint64_t bytes) {
   if (absl::Status range = CheckRange(offset, bytes); !range.ok()) return range;
   if (absl::Status file = CheckMappable(slab, bytes); !file.ok()) return file;
   void* address =

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "absl/status/status.h"
+#include "base/unique_fd.h"
 #include "client/device/device.h"
 
 namespace geminid::device {
@@ -20,7 +21,7 @@ class HostArena {
   HostArena& operator=(const HostArena&) = delete;
 
   absl::Status Reserve(uint64_t bytes);
-  absl::Status Import(const UniqueFd& slab, uint64_t offset, uint64_t bytes);
+  absl::Status Import(const base::UniqueFd& slab, uint64_t offset, uint64_t bytes);
 
   std::byte* base() const { return base_; }
   MemoryInfo memory_info() const { return {reserved_bytes_, imported_bytes_}; }

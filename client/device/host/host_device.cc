@@ -16,7 +16,7 @@ class HostDevice final : public Device {
   std::string name() const override { return "host"; }
 
   absl::Status ReserveArena(uint64_t bytes) override { return arena_.Reserve(bytes); }
-  absl::Status ImportSlab(UniqueFd slab, uint64_t offset, uint64_t bytes) override {
+  absl::Status ImportSlab(base::UniqueFd slab, uint64_t offset, uint64_t bytes) override {
     return arena_.Import(slab, offset, bytes);
   }
 

@@ -54,8 +54,8 @@ class HttpServerTest : public ::testing::Test {
     return static_cast<uint16_t>(port);
   }
 
-  static os::Fd Connect(uint16_t port) {
-    os::Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  static base::UniqueFd Connect(uint16_t port) {
+    base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -64,7 +64,7 @@ class HttpServerTest : public ::testing::Test {
     return fd;
   }
 
-  std::string ReadAll(const os::Fd& fd) {
+  std::string ReadAll(const base::UniqueFd& fd) {
     std::string text;
     char buffer[4096];
     while (true) {
@@ -82,7 +82,7 @@ class HttpServerTest : public ::testing::Test {
 TEST_F(HttpServerTest, Request_InPieces_IsAnsweredOnceComplete) {
   auto server = HttpServer::Create("127.0.0.1", 0, loop_.get(), Echo);
   ASSERT_TRUE(server.ok()) << server.status();
-  os::Fd fd = Connect(PortOf(**server));
+  base::UniqueFd fd = Connect(PortOf(**server));
   for (const std::string piece : {"GET /a", "b HTTP/1.1\r\n", "\r\n"}) {
     ASSERT_EQ(::send(fd.get(), piece.data(), piece.size(), 0), static_cast<ssize_t>(piece.size()));
     loop_->RunOnce(0);
@@ -98,7 +98,7 @@ TEST_F(HttpServerTest, LargeBody_ArrivesWhole) {
     return response;
   });
   ASSERT_TRUE(server.ok());
-  os::Fd fd = Connect(PortOf(**server));
+  base::UniqueFd fd = Connect(PortOf(**server));
   const std::string request = "GET / HTTP/1.1\r\n\r\n";
   ASSERT_GT(::send(fd.get(), request.data(), request.size(), 0), 0);
   const std::string answer = ReadAll(fd);
@@ -108,7 +108,7 @@ TEST_F(HttpServerTest, LargeBody_ArrivesWhole) {
 TEST_F(HttpServerTest, EndlessHead_IsCut) {
   auto server = HttpServer::Create("127.0.0.1", 0, loop_.get(), Echo);
   ASSERT_TRUE(server.ok());
-  os::Fd fd = Connect(PortOf(**server));
+  base::UniqueFd fd = Connect(PortOf(**server));
   const std::string flood(kMaxRequestBytes + 2048, 'x');
   ASSERT_GT(::send(fd.get(), flood.data(), flood.size(), 0), 0);
   EXPECT_THAT(ReadAll(fd), StartsWith("HTTP/1.1 431 "));
@@ -118,7 +118,7 @@ TEST_F(HttpServerTest, SilentConnections_ExpireAndAreBounded) {
   auto server = HttpServer::Create("127.0.0.1", 0, loop_.get(), Echo);
   ASSERT_TRUE(server.ok());
   EXPECT_FALSE((*server)->NextDeadline().has_value());
-  std::vector<os::Fd> silent;
+  std::vector<base::UniqueFd> silent;
   for (size_t i = 0; i < kMaxConnections + 5; ++i) {
     silent.push_back(Connect(PortOf(**server)));
     loop_->RunOnce(1000);

@@ -13,7 +13,7 @@ namespace {
 TEST(EventLoop, Watch_CallsWhenReadable) {
   absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
   ASSERT_TRUE(loop.ok());
-  absl::StatusOr<Fd> event = CreateEvent();
+  absl::StatusOr<base::UniqueFd> event = CreateEvent();
   ASSERT_TRUE(event.ok());
   int calls = 0;
   ASSERT_TRUE((*loop)
@@ -34,8 +34,8 @@ TEST(EventLoop, Watch_CallsWhenReadable) {
 TEST(EventLoop, Unwatch_WithinAnotherCallbackOfTheSameRound_IsNotCalled) {
   absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
   ASSERT_TRUE(loop.ok());
-  absl::StatusOr<Fd> a = CreateEvent();
-  absl::StatusOr<Fd> b = CreateEvent();
+  absl::StatusOr<base::UniqueFd> a = CreateEvent();
+  absl::StatusOr<base::UniqueFd> b = CreateEvent();
   ASSERT_TRUE(a.ok() && b.ok());
   EventLoop::WatchId ids[2] = {};
   int calls = 0;

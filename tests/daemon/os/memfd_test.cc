@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kBytes = 3 * 4096;
 
 TEST(Memfd, Create_HasExactSizeModeAndSeals) {
-  absl::StatusOr<Fd> fd = CreateSealedMemfd("test", kBytes);
+  absl::StatusOr<base::UniqueFd> fd = CreateSealedMemfd("test", kBytes);
   ASSERT_TRUE(fd.ok()) << fd.status();
   struct stat facts;
   ASSERT_EQ(::fstat(fd->get(), &facts), 0);
@@ -24,7 +24,7 @@ TEST(Memfd, Create_HasExactSizeModeAndSeals) {
 }
 
 TEST(Memfd, Truncate_IsRefused) {
-  absl::StatusOr<Fd> fd = CreateSealedMemfd("test", kBytes);
+  absl::StatusOr<base::UniqueFd> fd = CreateSealedMemfd("test", kBytes);
   ASSERT_TRUE(fd.ok());
   EXPECT_EQ(::ftruncate(fd->get(), 0), -1);
   EXPECT_EQ(errno, EPERM);
@@ -34,9 +34,9 @@ TEST(Memfd, Truncate_IsRefused) {
 }
 
 TEST(Memfd, ReopenReadOnly_SeesWritesAndCannotWrite) {
-  absl::StatusOr<Fd> fd = CreateSealedMemfd("test", kBytes);
+  absl::StatusOr<base::UniqueFd> fd = CreateSealedMemfd("test", kBytes);
   ASSERT_TRUE(fd.ok());
-  absl::StatusOr<Fd> read_only = ReopenReadOnly(*fd);
+  absl::StatusOr<base::UniqueFd> read_only = ReopenReadOnly(*fd);
   ASSERT_TRUE(read_only.ok()) << read_only.status();
   absl::StatusOr<Mapping> mapping = Mapping::Map(*fd, kBytes);
   ASSERT_TRUE(mapping.ok());
@@ -52,7 +52,7 @@ TEST(Memfd, ReopenReadOnly_SeesWritesAndCannotWrite) {
 }
 
 TEST(Mapping, Move_LeavesNothingBehind) {
-  absl::StatusOr<Fd> fd = CreateSealedMemfd("test", kBytes);
+  absl::StatusOr<base::UniqueFd> fd = CreateSealedMemfd("test", kBytes);
   ASSERT_TRUE(fd.ok());
   absl::StatusOr<Mapping> first = Mapping::Map(*fd, kBytes);
   ASSERT_TRUE(first.ok());

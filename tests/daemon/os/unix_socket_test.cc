@@ -25,15 +25,15 @@ class UnixSocket : public ::testing::Test {
   std::string Path() const { return folder_.path() + "/s"; }
 
   struct Pair {
-    Fd client;
-    Fd server;
+    base::UniqueFd client;
+    base::UniqueFd server;
   };
   Pair Connected() {
-    absl::StatusOr<Fd> listener = ListenSeqpacket(Path(), 0600, 4);
+    absl::StatusOr<base::UniqueFd> listener = ListenSeqpacket(Path(), 0600, 4);
     EXPECT_TRUE(listener.ok()) << listener.status();
-    absl::StatusOr<Fd> client = ConnectSeqpacket(Path());
+    absl::StatusOr<base::UniqueFd> client = ConnectSeqpacket(Path());
     EXPECT_TRUE(client.ok()) << client.status();
-    absl::StatusOr<Fd> server = Accept(*listener);
+    absl::StatusOr<base::UniqueFd> server = Accept(*listener);
     EXPECT_TRUE(server.ok() && server->valid());
     return {*std::move(client), *std::move(server)};
   }
@@ -42,7 +42,7 @@ class UnixSocket : public ::testing::Test {
 };
 
 TEST_F(UnixSocket, Listen_SetsTheMode) {
-  absl::StatusOr<Fd> listener = ListenSeqpacket(Path(), 0640, 4);
+  absl::StatusOr<base::UniqueFd> listener = ListenSeqpacket(Path(), 0640, 4);
   ASSERT_TRUE(listener.ok()) << listener.status();
   struct stat facts;
   ASSERT_EQ(::lstat(Path().c_str(), &facts), 0);
@@ -68,7 +68,7 @@ TEST_F(UnixSocket, RemoveStale_NobodyListens_RemovesIt) {
 
 TEST_F(UnixSocket, RemoveStale_SomebodyListens_IsRefused) {
   for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
-    Fd listener(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+    base::UniqueFd listener(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     std::strcpy(address.sun_path, Path().c_str());
@@ -89,9 +89,9 @@ TEST_F(UnixSocket, RemoveStale_OrdinaryFile_IsLeftAlone) {
 }
 
 TEST_F(UnixSocket, Accept_NobodyConnects_IsInvalid) {
-  absl::StatusOr<Fd> listener = ListenSeqpacket(Path(), 0600, 4);
+  absl::StatusOr<base::UniqueFd> listener = ListenSeqpacket(Path(), 0600, 4);
   ASSERT_TRUE(listener.ok());
-  absl::StatusOr<Fd> connection = Accept(*listener);
+  absl::StatusOr<base::UniqueFd> connection = Accept(*listener);
   ASSERT_TRUE(connection.ok());
   EXPECT_FALSE(connection->valid());
 }
@@ -133,8 +133,8 @@ TEST_F(UnixSocket, Receive_Descriptors_ClosesThem) {
   Pair pair = Connected();
   std::array<int, 2> pipe_fds;
   ASSERT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC | O_NONBLOCK), 0);
-  Fd read_end(pipe_fds[0]);
-  Fd write_end(pipe_fds[1]);
+  base::UniqueFd read_end(pipe_fds[0]);
+  base::UniqueFd write_end(pipe_fds[1]);
   const std::array<std::byte, 1> one = {};
   const std::array<int, 1> sent = {write_end.get()};
   ASSERT_TRUE(SendMessage(pair.client, one, sent).ok());

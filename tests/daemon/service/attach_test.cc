@@ -28,8 +28,8 @@ class Attach : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
-  os::Fd Connect() {
-    absl::StatusOr<os::Fd> fd =
+  base::UniqueFd Connect() {
+    absl::StatusOr<base::UniqueFd> fd =
         os::ConnectSeqpacket(absl::StrCat(env_.socket(), shm::kAttachSuffix));
     EXPECT_TRUE(fd.ok()) << fd.status();
     return *std::move(fd);
@@ -37,7 +37,7 @@ class Attach : public ::testing::Test {
 
   // The daemon's answer to `bytes`, which must be a refusal followed by the end.
   shm::Welcome Refusal(std::span<const std::byte> bytes) {
-    const os::Fd fd = Connect();
+    const base::UniqueFd fd = Connect();
     EXPECT_TRUE(os::SendMessage(fd, bytes, {}).ok());
     const RawMessage answer = Receive(fd);
     shm::Welcome welcome = {};
@@ -114,7 +114,7 @@ TEST_F(Attach, ShortLongAndGarbage_AreRefused) {
 }
 
 TEST_F(Attach, HelloWithDescriptors_IsRefused) {
-  const os::Fd fd = Connect();
+  const base::UniqueFd fd = Connect();
   const shm::Hello hello = GoodHello();
   const std::array<int, 2> fds = {0, 1};
   ASSERT_TRUE(os::SendMessage(fd, Bytes(hello), fds).ok());
@@ -124,11 +124,11 @@ TEST_F(Attach, HelloWithDescriptors_IsRefused) {
 }
 
 TEST_F(Attach, ManySilentConnections_DoNotKeepOthersOut) {
-  std::vector<os::Fd> silent;
+  std::vector<base::UniqueFd> silent;
   for (size_t i = 0; i + 1 < kMaxHandshakes; ++i) silent.push_back(Connect());
   EXPECT_TRUE(RawClient::Attach(env_.socket()).ok());
   silent.push_back(Connect());
-  const os::Fd one_too_many = Connect();
+  const base::UniqueFd one_too_many = Connect();
   const RawMessage answer = Receive(one_too_many);
   ASSERT_EQ(answer.bytes.size(), sizeof(shm::Welcome));
   silent.clear();

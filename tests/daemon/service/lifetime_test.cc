@@ -65,7 +65,7 @@ void AttachInAChildAndKill(const std::string& attach_socket, bool wait_for_welco
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    absl::StatusOr<os::Fd> fd = os::ConnectSeqpacket(attach_socket);
+    absl::StatusOr<base::UniqueFd> fd = os::ConnectSeqpacket(attach_socket);
     if (!fd.ok() || !os::SendMessage(*fd, Bytes(hello), {}).ok()) ::_exit(1);
     if (wait_for_welcome && Receive(*fd).end) ::_exit(2);
     const char byte = 1;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tools/geminictl/exit_code.h"
 
@@ -57,7 +57,7 @@ class OnTerminal : public ::testing::Test {
       ::execve(GEMINICTL_PROGRAM, argv.data(), environment.data());
       ::_exit(127);
     }
-    terminal_ = os::Fd(terminal);
+    terminal_ = base::UniqueFd(terminal);
     ::fcntl(terminal_.get(), F_SETFD, FD_CLOEXEC);
   }
 
@@ -92,7 +92,7 @@ class OnTerminal : public ::testing::Test {
   }
 
   geminid::testing::DaemonEnv env_;
-  os::Fd terminal_;
+  base::UniqueFd terminal_;
   std::string seen_;
   pid_t pid_ = 0;
 };

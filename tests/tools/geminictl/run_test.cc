@@ -16,7 +16,7 @@
 #include <sstream>
 
 #include "base/json.h"
-#include "daemon/os/fd.h"
+#include "base/unique_fd.h"
 #include "daemon/service/version.h"
 #include "geminid/session.h"
 #include "tests/daemon_env/daemon_env.h"
@@ -322,8 +322,8 @@ TEST(GeminictlAlone, NoDaemon_IsUnavailableWithAdvice) {
 }
 
 // A stream socket at `path`; a listener if `listen`.
-os::Fd Bind(const std::string& path, bool listen) {
-  os::Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+base::UniqueFd Bind(const std::string& path, bool listen) {
+  base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size());
@@ -336,7 +336,7 @@ os::Fd Bind(const std::string& path, bool listen) {
 
 TEST(GeminictlAlone, SocketOfADeadDaemon_IsUnavailable) {
   const geminid::testing::TemporaryFolder folder;
-  const os::Fd dead = Bind(folder.path() + "/s", false);
+  const base::UniqueFd dead = Bind(folder.path() + "/s", false);
   const Outcome outcome = RunWith({"status", "--socket", folder.path() + "/s"});
   EXPECT_EQ(outcome.code, kExitUnavailable);
   EXPECT_THAT(outcome.err, HasSubstr("has ended"));
@@ -344,7 +344,7 @@ TEST(GeminictlAlone, SocketOfADeadDaemon_IsUnavailable) {
 
 TEST(GeminictlAlone, DaemonThatDoesNotAnswer_IsADeadline) {
   const geminid::testing::TemporaryFolder folder;
-  const os::Fd silent = Bind(folder.path() + "/s", true);
+  const base::UniqueFd silent = Bind(folder.path() + "/s", true);
   const Outcome outcome = RunWith({"status", "--timeout", "0.2", "--socket", folder.path() + "/s"});
   EXPECT_EQ(outcome.code, kExitDeadline);
   EXPECT_THAT(outcome.err, HasSubstr("--timeout"));

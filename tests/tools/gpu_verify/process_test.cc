@@ -20,8 +20,8 @@ TEST(Role, TextAndDescriptor_PassBothWays) {
   });
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  const Fd reader(ends[0]);
-  const Fd writer(ends[1]);
+  const base::UniqueFd reader(ends[0]);
+  const base::UniqueFd writer(ends[1]);
   role.channel().Send("hello", writer.get());
   const Channel::Message answer = role.channel().Receive();
   EXPECT_EQ(answer.text, "hello!");

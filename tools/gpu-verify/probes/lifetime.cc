@@ -24,7 +24,7 @@ Role StartExporter(const Context& context, uint64_t bytes, uint32_t seed) {
     Slab slab = Slab::Create(gpu, bytes);
     slab.Map();
     Fill(gpu, slab.address(), bytes, seed);
-    const Fd fd = slab.Export();
+    const base::UniqueFd fd = slab.Export();
     channel.Send("exported", fd.get());
     channel.Receive();
   });
@@ -46,7 +46,7 @@ Role StartReader(const Context& context, uint64_t bytes) {
   });
 }
 
-uint64_t AskReader(const Role& reader, const Fd& fd, uint32_t seed) {
+uint64_t AskReader(const Role& reader, const base::UniqueFd& fd, uint32_t seed) {
   reader.channel().Send(std::to_string(seed), fd.get());
   return std::stoull(reader.channel().Receive().text);
 }
@@ -63,7 +63,7 @@ void KillAndWait(const Role& role) {
 // GPU down in between. An error of the reader counts as lost.
 bool SurvivesLastProcess(const Context& context, uint32_t seed, std::string* error) {
   const uint64_t bytes = context.effort.pattern_bytes;
-  Fd fd;
+  base::UniqueFd fd;
   {
     const Role exporter = StartExporter(context, bytes, seed);
     fd = exporter.channel().Receive().fd;
@@ -84,11 +84,11 @@ bool SurvivesLastProcess(const Context& context, uint32_t seed, std::string* err
 }
 
 // Descriptors of the GPUs' device files, as a process without CUDA may hold them.
-std::vector<Fd> HoldDeviceFiles() {
-  std::vector<Fd> held;
+std::vector<base::UniqueFd> HoldDeviceFiles() {
+  std::vector<base::UniqueFd> held;
   constexpr int kMostDevices = 16;
   for (int i = 0; i < kMostDevices; ++i) {
-    Fd fd(open(("/dev/nvidia" + std::to_string(i)).c_str(), O_RDWR | O_CLOEXEC));
+    base::UniqueFd fd(open(("/dev/nvidia" + std::to_string(i)).c_str(), O_RDWR | O_CLOEXEC));
     if (fd.valid()) held.push_back(std::move(fd));
   }
   return held;
@@ -139,14 +139,14 @@ Outcome ProbeContextFreeExport(const Context& context) {
     channel.Send("initialised");
     channel.Receive();
     const Slab slab = Slab::Create(gpu, bytes);
-    const Fd fd = slab.Export();
+    const base::UniqueFd fd = slab.Export();
     channel.Send("exported", fd.get());
     channel.Receive();
   });
   creator.channel().Receive();
   const double init_bytes = before - static_cast<double>(observer.FreeBytes());
   creator.channel().Send("create");
-  const Fd fd = creator.channel().Receive().fd;
+  const base::UniqueFd fd = creator.channel().Receive().fd;
   const double all_bytes = before - static_cast<double>(observer.FreeBytes());
   const double overhead_bytes = all_bytes - static_cast<double>(bytes);
 
@@ -183,7 +183,7 @@ Outcome ProbeExporterDeath(const Context& context) {
     for (int i = 0; i < context.effort.lanes; ++i) {
       exporters.push_back(StartExporter(context, bytes, static_cast<uint32_t>(kills + i)));
     }
-    std::vector<Fd> fds;
+    std::vector<base::UniqueFd> fds;
     for (const Role& exporter : exporters) fds.push_back(exporter.channel().Receive().fd);
     for (const Role& exporter : exporters) exporter.Kill();
     for (const Role& exporter : exporters) KillAndWait(exporter);
@@ -210,7 +210,7 @@ Outcome ProbeLastProcess(const Context& context) {
   if (!alone) figure += " (" + alone_error + ")";
   bool held_intact = alone;
   std::string held_error = alone_error;
-  const std::vector<Fd> held = HoldDeviceFiles();
+  const std::vector<base::UniqueFd> held = HoldDeviceFiles();
   if (held.empty()) {
     figure += "; no /dev/nvidiaN to hold";
   } else {
@@ -225,14 +225,14 @@ Outcome ProbeLastProcess(const Context& context) {
 
 Outcome ProbePollEvents(const Context& context) {
   const Role exporter = StartExporter(context, context.effort.pattern_bytes, 1);
-  const Fd fd = exporter.channel().Receive().fd;
+  const base::UniqueFd fd = exporter.channel().Receive().fd;
   const auto poll_now = [&fd] {
     pollfd entry{fd.get(), POLLIN | POLLOUT, 0};
     poll(&entry, 1, 0);
     return static_cast<int>(entry.revents);
   };
   const int alive = poll_now();
-  const Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  const base::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{};
   const bool watchable = epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
   const std::string watch = watchable ? "epoll takes it" : std::string("epoll: ") + strerror(errno);
@@ -252,7 +252,7 @@ Outcome ProbeAccounting(const Context& context) {
   const std::string bus_id = PciBusId(context);
   const Observer observer(context.driver, context.device);
   const uint64_t before = observer.FreeBytes();
-  Fd fd;
+  base::UniqueFd fd;
   {
     const Role exporter = StartExporter(context, bytes, 1);
     fd = exporter.channel().Receive().fd;
@@ -262,7 +262,7 @@ Outcome ProbeAccounting(const Context& context) {
   // Wait for the exporter's context to go, so that what is missing is the slab.
   const uint64_t held = observer.AwaitFreeBytes(before - bytes, kSettleSeconds);
   const std::optional<NvmlView> nvml = ReadNvml(bus_id);
-  fd.Close();
+  fd.Reset();
   const uint64_t after = observer.AwaitFreeBytes(before, kSettleSeconds);
   const auto missing = static_cast<double>(before) - static_cast<double>(held);
   const auto left = static_cast<double>(before) - static_cast<double>(after);

@@ -35,7 +35,7 @@ std::vector<double> TimeSlab(const Gpu& gpu, uint64_t bytes) {
   };
   Slab slab = Slab::Create(gpu, bytes);
   lap();
-  const Fd fd = slab.Export();
+  const base::UniqueFd fd = slab.Export();
   lap();
   Slab imported = Slab::Import(gpu, fd.get(), bytes);
   lap();
@@ -183,11 +183,11 @@ Outcome ProbeSharing(const Context& context) {
     Slab slab = Slab::Create(gpu, bytes);
     slab.Map();
     Fill(gpu, slab.address(), bytes, 1);
-    const Fd fd = slab.Export();
+    const base::UniqueFd fd = slab.Export();
     channel.Send("exported", fd.get());
     channel.Receive();
   });
-  const Fd fd = owner.channel().Receive().fd;
+  const base::UniqueFd fd = owner.channel().Receive().fd;
   constexpr int kCheckers = 3;
   std::vector<Role> checkers;
   for (int i = 0; i < kCheckers; ++i) {

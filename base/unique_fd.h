@@ -1,17 +1,19 @@
-// A file descriptor that closes itself.
-#ifndef GEMINID_COLLECTIVES_UNIQUE_FD_H_
-#define GEMINID_COLLECTIVES_UNIQUE_FD_H_
+// A file descriptor and who closes it.
+#ifndef GEMINID_BASE_UNIQUE_FD_H_
+#define GEMINID_BASE_UNIQUE_FD_H_
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace geminid::collectives {
+namespace geminid::base {
 
+// Owns one descriptor, or none (-1). Closes it when it goes out of scope.
 class UniqueFd {
  public:
   UniqueFd() = default;
   explicit UniqueFd(int fd) : fd_(fd) {}
+  ~UniqueFd() { Reset(); }
   UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
     if (this != &other) {
@@ -20,11 +22,14 @@ class UniqueFd {
     }
     return *this;
   }
-  ~UniqueFd() { Reset(); }
+  UniqueFd(const UniqueFd&) = delete;
+  UniqueFd& operator=(const UniqueFd&) = delete;
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
   void Reset() {
+    // Linux closes the descriptor even when close() says EINTR: never close again.
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
@@ -33,6 +38,6 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace geminid::collectives
+}  // namespace geminid::base
 
-#endif  // GEMINID_COLLECTIVES_UNIQUE_FD_H_
+#endif  // GEMINID_BASE_UNIQUE_FD_H_

@@ -13,10 +13,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/system_error.h"
 #include "daemon/config/settings.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
-#include "daemon/os/sys.h"
 #include "daemon/service/daemon.h"
 #include "daemon/service/version.h"
 
@@ -145,7 +145,7 @@ void SayReady(const service::Daemon& daemon, os::LogFormat format, int ready_fd)
   }
   if (ready_fd < 0) return;
   const std::string word = "ready\n";
-  (void)!os::RetryOnEintr([&] { return ::write(ready_fd, word.data(), word.size()); });
+  (void)!base::RetryOnEintr([&] { return ::write(ready_fd, word.data(), word.size()); });
   ::close(ready_fd);
 }
 

@@ -9,12 +9,11 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/deadline.h"
+#include "base/deadline.h"
+#include "base/system_error.h"
 
 namespace geminid {
 namespace {
-
-using collectives::Deadline;
 
 absl::Status NoDaemon(const std::string& socket, const std::string& why) {
   return absl::UnavailableError(
@@ -33,7 +32,7 @@ absl::Status ConnectFailed(const std::string& socket) {
     return absl::UnavailableError(
         absl::StrCat("the daemon at ", socket, " does not accept connections; try again"));
   }
-  return SystemError("connect", absl::StrCat(socket, shm::kAttachSuffix));
+  return base::SystemError(errno, "connect", absl::StrCat(socket, shm::kAttachSuffix));
 }
 
 // Blocking calls on `fd` give up after `timeout`.
@@ -101,7 +100,7 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& socket,
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   base::UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return SystemError("socket", path);
+  if (!fd.valid()) return base::SystemError(errno, "socket", path);
   BoundSends(fd.get(), timeout);
   int connected;
   do {
@@ -112,13 +111,13 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& socket,
 }
 
 absl::Status AttachSocket::WaitReadable() {
-  const Deadline deadline = Deadline::In(timeout_);
+  const base::Deadline deadline = base::Deadline::In(timeout_);
   pollfd waiting = {fd_.get(), POLLIN, 0};
   for (;;) {
     constexpr int kAtMostMilliseconds = 1 << 30;
     const int ready = poll(&waiting, 1, deadline.LeftMilliseconds(kAtMostMilliseconds));
     if (ready > 0) return absl::OkStatus();
-    if (ready < 0 && errno != EINTR) return SystemError("poll", socket_);
+    if (ready < 0 && errno != EINTR) return base::SystemError(errno, "poll", socket_);
     if (ready == 0 && deadline.Passed()) {
       return absl::UnavailableError(absl::StrCat(
           "the daemon at ", socket_, " did not answer within ", absl::FormatDuration(timeout_)));
@@ -143,7 +142,7 @@ absl::StatusOr<size_t> AttachSocket::Receive(void* message, size_t bytes, base::
   if (received == 0 || (received < 0 && errno == ECONNRESET)) {
     return absl::UnavailableError(absl::StrCat("the daemon at ", socket_, " hung up"));
   }
-  if (received < 0) return SystemError("recvmsg", socket_);
+  if (received < 0) return base::SystemError(errno, "recvmsg", socket_);
   const size_t count = TakeFds(&header, fds, max_fds);
   if (static_cast<size_t>(received) != bytes || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
     return absl::InternalError(absl::StrCat("a message of the wrong size from the daemon at ",
@@ -157,7 +156,7 @@ absl::StatusOr<Welcomed> AttachSocket::SayHello(const shm::Hello& hello) {
   do {
     sent = send(fd_.get(), &hello, sizeof hello, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  if (sent != sizeof hello) return SystemError("send", socket_);
+  if (sent != sizeof hello) return base::SystemError(errno, "send", socket_);
   Welcomed welcomed = {};
   const absl::StatusOr<size_t> fds =
       Receive(&welcomed.message, sizeof welcomed.message, welcomed.fds.data(), shm::kWelcomeFds);

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/unique_fd.h"
-#include "client/src/system.h"
 #include "proto/shm/attach_messages.h"
 
 namespace geminid {

@@ -15,7 +15,7 @@ ChunkTable::Chunk* ChunkTable::Slot(ChunkId id) {
   return &block.load()[index % kBlockChunks];
 }
 
-std::byte* ChunkTable::AddPool(shm::PoolId pool, Mapping mapping) {
+std::byte* ChunkTable::AddPool(shm::PoolId pool, base::Mapping mapping) {
   std::byte* const data = mapping.data();
   pools_[pool] = {std::move(mapping), 0};
   return data;
@@ -32,8 +32,8 @@ void ChunkTable::Add(ChunkId id, ChunkKind kind, uint64_t bytes, shm::PoolId poo
   chunk->bytes.store(bytes, std::memory_order_release);
 }
 
-std::vector<Mapping> ChunkTable::Remove(std::span<const ChunkId> ids) {
-  std::vector<Mapping> empty;
+std::vector<base::Mapping> ChunkTable::Remove(std::span<const ChunkId> ids) {
+  std::vector<base::Mapping> empty;
   for (const ChunkId id : ids) {
     Chunk* chunk = Find(id);
     if (chunk == nullptr) continue;

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "client/src/system.h"
+#include "base/mapping.h"
 #include "geminid/types.h"
 #include "proto/shm/session_layout.h"
 
@@ -44,16 +44,16 @@ class ChunkTable {
   }
 
   // The mapping of a new pool, which stays until its last chunk is removed.
-  std::byte* AddPool(shm::PoolId pool, Mapping mapping);
+  std::byte* AddPool(shm::PoolId pool, base::Mapping mapping);
   // `pool_offset` is ignored without a pool (`home` null).
   void Add(ChunkId id, ChunkKind kind, uint64_t bytes, shm::PoolId pool, uint64_t pool_offset,
            std::byte* home);
   // The pools left empty are handed back, to be unmapped.
-  std::vector<Mapping> Remove(std::span<const ChunkId> ids);
+  std::vector<base::Mapping> Remove(std::span<const ChunkId> ids);
 
  private:
   struct Pool {
-    Mapping mapping;
+    base::Mapping mapping;
     uint64_t chunks = 0;
   };
   static constexpr uint32_t kBlockChunks = 1024;

@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/deadline.h"
 #include "client/src/session_impl.h"
 #include "client/src/wire.h"
 
 namespace geminid {
-
-using collectives::Deadline;
 
 bool OnDemand::IsLoad(const TransferSpec& spec, uint64_t chunk_bytes) {
   return spec.source == spec.destination && spec.allocate_destination && spec.publish_when_done &&
@@ -50,7 +49,7 @@ void OnDemand::TidyLocked() {
 }
 
 absl::StatusOr<Lease> OnDemand::Use(ChunkId chunk, absl::Duration timeout) {
-  const Deadline deadline = Deadline::In(timeout);
+  const base::Deadline deadline = base::Deadline::In(timeout);
   for (;;) {
     if (std::optional<Lease> lease = session_->TryLease(chunk)) return *std::move(lease);
     if (session_->Bytes(chunk) == 0) {
@@ -80,7 +79,7 @@ absl::StatusOr<Lease> OnDemand::Use(ChunkId chunk, absl::Duration timeout) {
 
 // OK when it is worth another try.
 absl::Status OnDemand::AfterRefusal(ChunkId chunk, const Loading& load, const absl::Status& status,
-                                    const Deadline& deadline) {
+                                    const base::Deadline& deadline) {
   switch (load.refusal.load()) {
     case shm::ErrorReason::kAlreadyResident:
       // Another thread's load, or an eviction that was called off, came between.

@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/deadline.h"
 #include "client/src/transfers.h"
-#include "collectives/deadline.h"
 #include "geminid/session.h"
 
 namespace geminid {
@@ -54,7 +54,7 @@ class OnDemand {
   // Removes what is complete.
   void TidyLocked();
   absl::Status AfterRefusal(ChunkId chunk, const Loading& load, const absl::Status& status,
-                            const collectives::Deadline& deadline);
+                            const base::Deadline& deadline);
   std::optional<ChunkId> TakeOldestDirty();
 
   Session* const session_;

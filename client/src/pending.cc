@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/deadline.h"
 #include "client/src/pending_state.h"
-#include "collectives/deadline.h"
 
 namespace geminid {
 
@@ -27,7 +27,7 @@ bool Pending::State::ready() const {
 }
 
 absl::Status Pending::State::Wait(absl::Duration timeout) const {
-  const auto deadline = collectives::Deadline::In(timeout);
+  const auto deadline = base::Deadline::In(timeout);
   std::unique_lock lock(mutex_);
   if (changed_.wait_until(lock, deadline.time(), [this] { return ready_; })) return status_;
   return absl::DeadlineExceededError(

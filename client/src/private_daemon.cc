@@ -19,15 +19,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/src/system.h"
-#include "collectives/deadline.h"
+#include "base/deadline.h"
+#include "base/system_error.h"
 
 extern char** environ;
 
 namespace geminid {
 namespace {
-
-using collectives::Deadline;
 
 constexpr char kBinaryVariable[] = "GEMINID_DAEMON";
 constexpr char kBinaryName[] = "geminid";
@@ -84,7 +82,7 @@ absl::StatusOr<std::string> MakeFolder() {
     if (name.size() + sizeof "/geminid.sock" > kMaxSocketPath) continue;
     if (mkdtemp(name.data()) != nullptr) return name;
   }
-  return SystemError("mkdtemp", "/tmp/geminid-XXXXXX");
+  return base::SystemError(errno, "mkdtemp", "/tmp/geminid-XXXXXX");
 }
 
 // posix_spawn's two argument objects.
@@ -143,18 +141,19 @@ absl::StatusOr<pid_t> Spawn(std::vector<std::string> arguments, const SpawnSetti
   std::vector<char*> variables = EnvironmentForDaemon();
   errno = posix_spawn(&pid, argv[0], settings.actions(), settings.attributes(), argv.data(),
                       variables.data());
-  if (errno != 0) return SystemError("posix_spawn", arguments[0]);
+  if (errno != 0) return base::SystemError(errno, "posix_spawn", arguments[0]);
   return pid;
 }
 
 // The daemon writes "ready" and a newline, then closes; if it only closes, it has failed.
-absl::Status WaitReady(const base::UniqueFd& pipe, const Deadline& deadline) {
+absl::Status WaitReady(const base::UniqueFd& pipe, const base::Deadline& deadline) {
   std::string said;
   for (;;) {
     pollfd waiting = {pipe.get(), POLLIN, 0};
     constexpr int kAtMostMilliseconds = 1 << 30;
     const int ready = poll(&waiting, 1, deadline.LeftMilliseconds(kAtMostMilliseconds));
-    if (ready < 0 && errno != EINTR) return SystemError("poll", "the daemon's ready pipe");
+    if (ready < 0 && errno != EINTR)
+      return base::SystemError(errno, "poll", "the daemon's ready pipe");
     if (ready == 0 && deadline.Passed()) {
       return absl::DeadlineExceededError("the private daemon did not become ready in time");
     }
@@ -171,7 +170,7 @@ absl::Status WaitReady(const base::UniqueFd& pipe, const Deadline& deadline) {
 // True when the process ended in time. `pid` is a child that nobody else waits for.
 bool WaitEnd(pid_t pid, absl::Duration timeout) {
   base::UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  const Deadline deadline = Deadline::In(timeout);
+  const base::Deadline deadline = base::Deadline::In(timeout);
   pollfd waiting = {process.get(), POLLIN, 0};
   constexpr int kAtMostMilliseconds = 1 << 30;
   while (poll(&waiting, 1, deadline.LeftMilliseconds(kAtMostMilliseconds)) <= 0) {
@@ -203,7 +202,8 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   daemon->log_path_ = *folder + "/geminid.log";
 
   int pipe_ends[2];
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return SystemError("pipe2", "the daemon's ready pipe");
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0)
+    return base::SystemError(errno, "pipe2", "the daemon's ready pipe");
   base::UniqueFd read_end(pipe_ends[0]);
   base::UniqueFd write_end(pipe_ends[1]);
   if (write_end.get() == kReadyFd) {
@@ -219,7 +219,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   if (!pid.ok()) return pid.status();
   daemon->pid_ = *pid;
   write_end.Reset();
-  absl::Status ready = WaitReady(read_end, Deadline::In(options.timeout));
+  absl::Status ready = WaitReady(read_end, base::Deadline::In(options.timeout));
   if (!ready.ok()) {
     return absl::Status(ready.code(), absl::StrCat(ready.message(), " (", *binary,
                                                    "); its last words:\n", daemon->LogTail()));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/system_error.h"
 #include "client/src/thread.h"
 
 namespace geminid {
@@ -47,7 +48,7 @@ absl::StatusOr<std::unique_ptr<RequestPort>> RequestPort::Create(const shm::Stat
                                                                  Descriptors descriptors,
                                                                  std::string socket) {
   base::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return SystemError("eventfd", "the transfer thread");
+  if (!wake.valid()) return base::SystemError(errno, "eventfd", "the transfer thread");
   return std::unique_ptr<RequestPort>(
       new RequestPort(state, client, std::move(descriptors), std::move(wake), std::move(socket)));
 }

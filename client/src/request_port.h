@@ -17,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 #include "client/src/pending_state.h"
-#include "client/src/system.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/session_layout.h"
 

@@ -3,9 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace geminid {
 namespace {
+
+using Access = base::MappingOptions::Access;
 
 absl::Status CheckHeader(const char* which, uint32_t magic, uint32_t expected_magic,
                          uint32_t version, uint32_t expected_version) {
@@ -20,13 +23,13 @@ absl::Status CheckHeader(const char* which, uint32_t magic, uint32_t expected_ma
 absl::StatusOr<Segments> Segments::Map(const base::UniqueFd& state, const base::UniqueFd& client,
                                        const base::UniqueFd& commit) {
   Segments segments;
-  const auto map = [](const base::UniqueFd& fd, uint64_t bytes, Mapping::Access access,
-                      Mapping* into) {
-    absl::StatusOr<Mapping> mapping = Mapping::Map(fd, bytes, access);
-    if (mapping.ok()) *into = *std::move(mapping);
-    return mapping.status();
+  const auto map = [](const base::UniqueFd& fd, uint64_t bytes, Access access,
+                      base::Mapping* into) -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(
+        *into,
+        base::Mapping::Map(fd, bytes, {.access = access, .populate = true, .foreign = true}));
+    return absl::OkStatus();
   };
-  using Access = Mapping::Access;
   absl::Status status = map(state, sizeof(shm::StateSegment), Access::kRead, &segments.state_);
   status.Update(map(client, sizeof(shm::ClientSegment), Access::kReadWrite, &segments.client_));
   status.Update(map(commit, sizeof(shm::CommitSegment), Access::kReadWrite, &segments.commit_));

@@ -3,8 +3,8 @@
 #define GEMINID_CLIENT_SRC_SEGMENTS_H_
 
 #include "absl/status/statusor.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
-#include "client/src/system.h"
 #include "proto/shm/commit_layout.h"
 #include "proto/shm/session_layout.h"
 
@@ -31,9 +31,9 @@ class Segments {
   }
 
  private:
-  Mapping state_;
-  Mapping client_;
-  Mapping commit_;
+  base::Mapping state_;
+  base::Mapping client_;
+  base::Mapping commit_;
 };
 
 }  // namespace geminid

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "client/src/session_impl.h"
 #include "client/src/wire.h"
 
@@ -18,13 +19,11 @@ absl::StatusOr<std::byte*> MapPool(Session::Impl& impl, const Control::Allocatio
         memory->message.bytes != allocation.pool_bytes) {
       return absl::InternalError("Allocate: the daemon sent another pool than it announced");
     }
-    absl::StatusOr<Mapping> mapping =
-        Mapping::Map(memory->fd, allocation.pool_bytes, Mapping::Access::kReadWrite);
-    if (!mapping.ok()) return mapping.status();
-    absl::Status registered =
-        impl.device->RegisterHost(std::span(mapping->data(), mapping->bytes()));
-    if (!registered.ok()) return registered;
-    return impl.chunks.AddPool(allocation.pool, *std::move(mapping));
+    GEMINID_ASSIGN_OR_RETURN(
+        base::Mapping mapping,
+        base::Mapping::Map(memory->fd, allocation.pool_bytes, {.populate = true, .foreign = true}));
+    GEMINID_RETURN_IF_ERROR(impl.device->RegisterHost(std::span(mapping.data(), mapping.bytes())));
+    return impl.chunks.AddPool(allocation.pool, std::move(mapping));
   }
 }
 
@@ -76,7 +75,7 @@ absl::Status Session::Free(std::span<const ChunkId> chunks) {
   absl::Status status = impl_->control->Free(chunks);
   if (!status.ok()) return status;
   for (const ChunkId chunk : chunks) impl_->on_demand->Forget(chunk);
-  for (const Mapping& pool : impl_->chunks.Remove(chunks)) {
+  for (const base::Mapping& pool : impl_->chunks.Remove(chunks)) {
     impl_->device->UnregisterHost(std::span(pool.data(), pool.bytes()));
   }
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/deadline.h"
 #include "collectives/failure.h"
 #include "collectives/gloo/sigpipe_guard.h"
 
@@ -32,7 +33,7 @@ constexpr int kLongestWaitMilliseconds = 15 * 24 * 3600 * 1000;
 // gloo's view of the coordinator. gloo wants exceptions.
 class MemberStore final : public gloo::rendezvous::Store {
  public:
-  MemberStore(Member* member, std::string prefix, const Deadline& deadline)
+  MemberStore(Member* member, std::string prefix, const base::Deadline& deadline)
       : member_(member), prefix_(std::move(prefix)), deadline_(deadline) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
@@ -54,7 +55,7 @@ class MemberStore final : public gloo::rendezvous::Store {
  private:
   Member* const member_;
   const std::string prefix_;
-  const Deadline deadline_;
+  const base::Deadline deadline_;
 };
 
 }  // namespace
@@ -73,7 +74,7 @@ absl::StatusOr<std::unique_ptr<GlooLinks>> GlooLinks::Connect(Options options) {
 
 absl::Status GlooLinks::ConnectMesh() {
   const size_t ranks = options_.world_ranks.size();
-  const Deadline deadline = Deadline::In(options_.connect_timeout);
+  const base::Deadline deadline = base::Deadline::In(options_.connect_timeout);
   const SigpipeGuard guard;
   try {
     auto context =
@@ -111,7 +112,7 @@ absl::Status GlooLinks::Exchange(const Operation& sent, std::span<const Sending>
                                  absl::Duration timeout) {
   if (absl::Status s = failure(); !s.ok()) return s;
   const SigpipeGuard guard;
-  const Waiting waiting{receives.empty() ? sent : expected, timeout, Deadline::In(timeout)};
+  const Waiting waiting{receives.empty() ? sent : expected, timeout, base::Deadline::In(timeout)};
   std::vector<UnboundBuffer*> bulk_sends;
   std::vector<UnboundBuffer*> bulk_receives;
   absl::Status status = Start(sent, sends, receives, &bulk_sends);
@@ -164,7 +165,7 @@ absl::Status GlooLinks::ReceiveHeads(const Waiting& waiting, std::span<const Rec
       std::vector<int> late = {receive.peer};
       for (const Receiving& other : receives.subspan(i + 1)) {
         UnboundBuffer* head = eager_receives_[static_cast<size_t>(other.peer)].get();
-        if (Await(head, true, Deadline::In(absl::ZeroDuration())) != Ending::kDone) {
+        if (Await(head, true, base::Deadline::In(absl::ZeroDuration())) != Ending::kDone) {
           late.push_back(other.peer);
         }
       }
@@ -235,7 +236,7 @@ void GlooLinks::DropBuffers() {
 }
 
 GlooLinks::Ending GlooLinks::Await(UnboundBuffer* buffer, bool receiving,
-                                   const Deadline& deadline) {
+                                   const base::Deadline& deadline) {
   const std::chrono::milliseconds limit(deadline.LeftMilliseconds(kLongestWaitMilliseconds));
   try {
     const bool done = receiving ? buffer->waitRecv(limit) : buffer->waitSend(limit);

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "collectives/deadline.h"
+#include "base/deadline.h"
 #include "collectives/gloo/member.h"
 #include "collectives/operation.h"
 
@@ -74,7 +74,7 @@ class GlooLinks final : public GroupListener {
   struct Waiting {
     const Operation& operation;
     absl::Duration timeout;
-    Deadline deadline;
+    base::Deadline deadline;
   };
 
   explicit GlooLinks(Options options);
@@ -93,7 +93,7 @@ class GlooLinks final : public GroupListener {
 
   // A wait that ended badly, and with whom.
   enum class Ending { kDone, kInterrupted, kBroken };
-  static Ending Await(UnboundBuffer* buffer, bool receiving, const Deadline& deadline);
+  static Ending Await(UnboundBuffer* buffer, bool receiving, const base::Deadline& deadline);
   // Makes `status` the failure of the group, unless it has one already, and waits to hear which.
   void Fail(const absl::Status& status);
   absl::Status Explain(const Waiting& waiting, Ending ending, int peer,

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/deadline.h"
 #include "collectives/failure.h"
 #include "collectives/gloo/tcp.h"
 
@@ -21,7 +22,7 @@ absl::StatusOr<std::shared_ptr<Member>> Member::Join(MemberOptions options) {
 }
 
 absl::Status Member::Connect(MemberOptions options) {
-  const Deadline deadline = Deadline::In(options.connect_timeout);
+  const base::Deadline deadline = base::Deadline::In(options.connect_timeout);
   uint16_t port = options.port;
   if (rank_ == 0) {
     if (!options.listener.valid()) {
@@ -61,7 +62,7 @@ Member::~Member() {
   socket_.Reset();
 }
 
-absl::Status Member::AwaitWelcome(const Deadline& deadline, absl::Duration timeout) {
+absl::Status Member::AwaitWelcome(const base::Deadline& deadline, absl::Duration timeout) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline.time(), [&] { return welcome_ || !broken_.ok(); });
   if (welcome_) return absl::OkStatus();
@@ -78,7 +79,8 @@ absl::Status Member::AwaitWelcome(const Deadline& deadline, absl::Duration timeo
 
 // A loopback address only means that this rank is on rank 0's host; ranks elsewhere can reach that
 // host at the address by which they reach rank 0.
-absl::Status Member::ChooseAddress(const std::string& interface_address, const Deadline& deadline) {
+absl::Status Member::ChooseAddress(const std::string& interface_address,
+                                   const base::Deadline& deadline) {
   const auto key = [](int rank) { return absl::StrCat("reaches rank 0 at/", rank); };
   if (rank_ > 0) {
     if (absl::Status s = Set(key(rank_), PeerAddress(socket_.get())); !s.ok()) return s;
@@ -109,7 +111,7 @@ absl::Status Member::Set(const std::string& key, const std::string& value) {
   return Send({.type = FrameType::kSet, .rank = rank_, .key = key, .value = value});
 }
 
-absl::StatusOr<std::string> Member::Get(const std::string& key, const Deadline& deadline) {
+absl::StatusOr<std::string> Member::Get(const std::string& key, const base::Deadline& deadline) {
   absl::Status asked = Send({.type = FrameType::kGet, .rank = rank_, .key = key});
   if (!asked.ok()) return asked;
   std::unique_lock lock(mutex_);

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "collectives/deadline.h"
 #include "collectives/gloo/coordinator_server.h"
 #include "collectives/gloo/frame.h"
 
@@ -55,7 +55,7 @@ class Member {
 
   absl::Status Set(const std::string& key, const std::string& value);
   // Waits until some rank has set it. UNAVAILABLE when a rank of the job has died meanwhile.
-  absl::StatusOr<std::string> Get(const std::string& key, const Deadline& deadline);
+  absl::StatusOr<std::string> Get(const std::string& key, const base::Deadline& deadline);
 
   void Listen(const std::string& group, GroupListener* listener);
   // When it returns the listener is not being called and never will be.
@@ -68,8 +68,8 @@ class Member {
  private:
   explicit Member(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
   absl::Status Connect(MemberOptions options);
-  absl::Status AwaitWelcome(const Deadline& deadline, absl::Duration timeout);
-  absl::Status ChooseAddress(const std::string& interface_address, const Deadline& deadline);
+  absl::Status AwaitWelcome(const base::Deadline& deadline, absl::Duration timeout);
+  absl::Status ChooseAddress(const std::string& interface_address, const base::Deadline& deadline);
   absl::Status Send(const Frame& frame);
   void Run();
   bool Receive();

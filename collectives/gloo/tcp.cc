@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/deadline.h"
 
 namespace geminid::collectives {
 namespace {
@@ -134,7 +135,7 @@ absl::StatusOr<uint16_t> PortOf(int socket) {
 }
 
 absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
-                                          const Deadline& deadline) {
+                                          const base::Deadline& deadline) {
   constexpr auto kFirstPause = std::chrono::milliseconds(5);
   constexpr auto kLongestPause = std::chrono::milliseconds(200);
   auto pause = kFirstPause;
@@ -181,7 +182,7 @@ bool IsLoopback(const std::string& host) {
 }
 
 absl::Status SendAll(int socket, const std::string& bytes) {
-  const Deadline deadline = Deadline::In(kSendPatience);
+  const base::Deadline deadline = base::Deadline::In(kSendPatience);
   size_t sent = 0;
   while (sent < bytes.size()) {
     const ssize_t n =

@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "collectives/deadline.h"
 
 namespace geminid::collectives {
 
@@ -19,7 +19,7 @@ absl::StatusOr<uint16_t> PortOf(int socket);
 
 // Tries until the deadline, because the listener may start later.
 absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
-                                          const Deadline& deadline);
+                                          const base::Deadline& deadline);
 // Accepts without blocking; an invalid descriptor if nobody is there.
 base::UniqueFd AcceptTcp(int listener);
 

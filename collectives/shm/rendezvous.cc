@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "collectives/deadline.h"
+#include "base/deadline.h"
 #include "collectives/failure.h"
 #include "collectives/shm/segment.h"
 #include "collectives/shm/seqpacket.h"
@@ -60,7 +60,7 @@ class Host {
         processes_(static_cast<size_t>(world_size)) {}
 
   absl::StatusOr<Meeting> Run(int segment_fd, absl::Duration timeout) {
-    const Deadline deadline = Deadline::In(timeout);
+    const base::Deadline deadline = base::Deadline::In(timeout);
     auto listener = ListenAbstract(name_, kMaxShmRanks);
     if (!listener.ok()) return listener.status();
     processes_[0] = OwnProcess();
@@ -89,7 +89,7 @@ class Host {
         processes_.size(), absl::FormatDuration(timeout), refused));
   }
 
-  void Wait(int listener, const Deadline& deadline) {
+  void Wait(int listener, const base::Deadline& deadline) {
     std::vector<pollfd> polls = {{.fd = listener, .events = POLLIN, .revents = 0}};
     for (const base::UniqueFd& socket : strangers_) polls.push_back({socket.get(), POLLIN, 0});
     for (const base::UniqueFd& socket : sockets_) {
@@ -173,7 +173,7 @@ class Host {
 
 // One attempt of another rank: UNAVAILABLE means try again.
 absl::StatusOr<Meeting> Join(const std::string& name, int rank, int world_size,
-                             const Deadline& deadline) {
+                             const base::Deadline& deadline) {
   auto socket = ConnectAbstract(name);
   if (!socket.ok()) return socket.status();
   const base::UniqueFd process = OwnProcess();
@@ -216,7 +216,7 @@ absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_
   constexpr auto kFirstPause = std::chrono::milliseconds(1);
   constexpr auto kLongestPause = std::chrono::milliseconds(32);
   auto pause = kFirstPause;
-  const Deadline deadline = Deadline::In(timeout);
+  const base::Deadline deadline = base::Deadline::In(timeout);
   for (;;) {
     auto meeting = Join(name, rank, world_size, deadline);
     if (meeting.ok() || meeting.status().code() != absl::StatusCode::kUnavailable) return meeting;

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "collectives/operation.h"
 #include "collectives/shm/futex.h"
@@ -76,10 +77,6 @@ class Segment {
   // Maps a segment from a peer. INVALID_ARGUMENT if it is not one of this version and world size.
   static absl::StatusOr<Segment> Open(base::UniqueFd fd, int world_size);
 
-  Segment(Segment&& other) noexcept;
-  Segment& operator=(Segment&& other) noexcept;
-  ~Segment();
-
   const SegmentShape& shape() const { return shape_; }
   int fd() const { return fd_.get(); }
 
@@ -92,12 +89,13 @@ class Segment {
 
  private:
   Segment() = default;
-  absl::Status Map();
+  absl::Status Map(const SegmentShape& shape);
+  std::byte* base() const { return mapping_.data(); }
 
   base::UniqueFd fd_;
   SegmentShape shape_;
   SegmentLayout layout_;
-  std::byte* base_ = nullptr;
+  base::Mapping mapping_;
 };
 
 }  // namespace geminid::collectives

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/deadline.h"
 #include "collectives/failure.h"
 #include "collectives/reduce.h"
 #include "collectives/shm/rendezvous.h"
@@ -244,7 +245,7 @@ class ShmCommunicator final : public Communicator {
 template <class Fill, class Take>
 absl::Status ShmCommunicator::RunRounds(const Operation& operation, uint32_t rounds, int source,
                                         Fill fill, Take take) {
-  const ShmGroup::Context context{operation, timeout(), Deadline::In(timeout())};
+  const ShmGroup::Context context{operation, timeout(), base::Deadline::In(timeout())};
   RankControl& own = segment_.control(Rank());
   uint32_t filled = 0;
   for (uint32_t taken = 0; taken < rounds; ++taken) {
@@ -273,7 +274,7 @@ absl::Status ShmCommunicator::RunRounds(const Operation& operation, uint32_t rou
 
 absl::Status ShmCommunicator::DoSendReceive(const Message* send, const Message* receive) {
   const Operation& operation = send != nullptr ? send->operation : receive->operation;
-  const ShmGroup::Context context{operation, timeout(), Deadline::In(timeout())};
+  const ShmGroup::Context context{operation, timeout(), base::Deadline::In(timeout())};
   std::optional<MessageSender> sender;
   std::optional<MessageReceiver> receiver;
   if (send != nullptr) sender.emplace(&group_, send->peer, send->operation, send->in);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/deadline.h"
 #include "collectives/failure.h"
 
 namespace geminid::collectives {
@@ -81,7 +82,7 @@ absl::Status ShmGroup::failure() const {
   uint32_t state = record.state.load(std::memory_order_acquire);
   if (state == 0) return absl::OkStatus();
   // Written in well under a microsecond, unless its writer was killed or preempted in the middle.
-  const Deadline patience = Deadline::In(absl::Milliseconds(200));
+  const base::Deadline patience = base::Deadline::In(absl::Milliseconds(200));
   while (state == 1 && !patience.Passed()) {
     ::sched_yield();
     state = record.state.load(std::memory_order_acquire);

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "collectives/deadline.h"
 #include "collectives/operation.h"
 #include "collectives/shm/segment.h"
 
@@ -37,7 +37,7 @@ class ShmGroup {
   struct Context {
     const Operation& operation;
     absl::Duration timeout;
-    Deadline deadline;
+    base::Deadline deadline;
   };
 
   // Returns when `ready()`. `counter` is one that changes on the way there; `absent()` says which
@@ -69,7 +69,7 @@ class ShmGroup {
   bool SpinUntil(Ready ready) const {
     if (ready()) return true;
     if (spin_limit_.count() == 0) return false;
-    const auto end = Deadline::Clock::now() + spin_limit_;
+    const auto end = base::Deadline::Clock::now() + spin_limit_;
     do {
       for (int i = 0; i < 16; ++i) {
         if (ready()) return true;
@@ -77,7 +77,7 @@ class ShmGroup {
         __builtin_ia32_pause();
 #endif
       }
-    } while (Deadline::Clock::now() < end);
+    } while (base::Deadline::Clock::now() < end);
     return false;
   }
 

@@ -36,9 +36,8 @@
 
 namespace geminid::core {
 
-// Homes begin at multiples of this within their pool; pools and arenas are whole pages.
+// Homes begin at multiples of this within their pool.
 inline constexpr uint64_t kHomeAlignmentBytes = 64;
-inline constexpr uint64_t kPageBytes = 4096;
 // What 24 bits of slot number can address.
 inline constexpr uint64_t kMaxArenaBytes = (uint64_t{1} << 24) * shm::kSlotBytes;
 inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 40;

@@ -3,15 +3,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/pages.h"
 #include "daemon/core/engine.h"
 #include "daemon/core/engine_state.h"
 
 namespace geminid::core {
 namespace {
-
-constexpr uint64_t RoundUp(uint64_t bytes, uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
   const std::string which = absl::StrCat("chunk ", index, " of the request");
@@ -115,7 +112,7 @@ absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("an arena of ", bytes, " bytes; 1 to ", kMaxArenaBytes, " are possible"));
   }
-  const uint64_t rounded = RoundUp(bytes, kPageBytes);
+  const uint64_t rounded = base::RoundUpToPage(bytes);
   if (absl::Status status = ChargeMemory(**session, Tier::kDevice, rounded); !status.ok()) {
     return status;
   }
@@ -149,9 +146,9 @@ absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<Chun
   uint64_t end = 0;
   for (const ChunkSpec& spec : specs) {
     allocation.home_offsets.push_back(spec.has_home ? end : 0);
-    if (spec.has_home) end += RoundUp(spec.bytes, kHomeAlignmentBytes);
+    if (spec.has_home) end += base::RoundUp(spec.bytes, kHomeAlignmentBytes);
   }
-  allocation.pool_bytes = RoundUp(end, kPageBytes);
+  allocation.pool_bytes = base::RoundUpToPage(end);
   if (end > 0) {
     absl::Status status = ChargeMemory(*session, Tier::kHost, allocation.pool_bytes);
     if (!status.ok()) return status;

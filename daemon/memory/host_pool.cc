@@ -11,9 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/mapping.h"
+#include "base/memfd.h"
+#include "base/pages.h"
+#include "base/system_error.h"
 #include "daemon/os/event.h"
-#include "daemon/os/memfd.h"
-#include "daemon/os/sys.h"
 
 namespace geminid::memory {
 namespace {
@@ -37,7 +39,7 @@ absl::Status CheckAvailable(const PoolOptions& options) {
 
 // The policy belongs to the memfd, not to the mapping, so it also holds for pages that a client
 // would touch first.
-absl::Status BindToNode(const os::Mapping& mapping, int node) {
+absl::Status BindToNode(const base::Mapping& mapping, int node) {
   bitmask* const nodes = ::numa_allocate_nodemask();
   ::numa_bitmask_setbit(nodes, static_cast<unsigned>(node));
   const long bound =
@@ -45,31 +47,31 @@ absl::Status BindToNode(const os::Mapping& mapping, int node) {
   const int error = errno;
   ::numa_free_nodemask(nodes);
   return bound == 0 ? absl::OkStatus()
-                    : os::ErrnoError(error, "mbind", absl::StrCat("NUMA node ", node));
+                    : base::SystemError(error, "mbind", absl::StrCat("NUMA node ", node));
 }
 
 // MADV_POPULATE_WRITE is of Linux 5.14. Touching instead would meet an exhausted cgroup with
 // SIGBUS, which this reports as an error.
 absl::Status PopulatePiece(std::byte* begin, uint64_t bytes) {
-  if (os::RetryOnEintr([&] { return ::madvise(begin, bytes, MADV_POPULATE_WRITE); }) == 0) {
+  if (base::RetryOnEintr([&] { return ::madvise(begin, bytes, MADV_POPULATE_WRITE); }) == 0) {
     return absl::OkStatus();
   }
   if (errno == EINVAL) {
-    for (uint64_t at = 0; at < bytes; at += kPageBytes) {
+    for (uint64_t at = 0; at < bytes; at += base::kPageBytes) {
       reinterpret_cast<volatile char*>(begin)[at] = 0;
     }
     return absl::OkStatus();
   }
   // The kernel reports a page it could not get as EFAULT.
-  return os::ErrnoError(errno == EFAULT ? ENOMEM : errno, "madvise(MADV_POPULATE_WRITE)",
-                        "backing a pool with memory");
+  return base::SystemError(errno == EFAULT ? ENOMEM : errno, "madvise(MADV_POPULATE_WRITE)",
+                           "backing a pool with memory");
 }
 
 struct PopulateWork {
-  PopulateWork(const os::Mapping& memory, const std::atomic<bool>* stop)
+  PopulateWork(const base::Mapping& memory, const std::atomic<bool>* stop)
       : mapping(memory), cancelled(stop) {}
 
-  const os::Mapping& mapping;
+  const base::Mapping& mapping;
   const std::atomic<bool>* cancelled;
   std::atomic<uint64_t> next{0};
   std::atomic<bool> failed{false};
@@ -93,7 +95,7 @@ void PopulateUntilDone(PopulateWork* work) {
   }
 }
 
-absl::Status Populate(const os::Mapping& mapping, const std::atomic<bool>* cancelled) {
+absl::Status Populate(const base::Mapping& mapping, const std::atomic<bool>* cancelled) {
   PopulateWork work{mapping, cancelled};
   const uint64_t pieces = (mapping.bytes() + kPopulatePieceBytes - 1) / kPopulatePieceBytes;
   const uint64_t helpers =
@@ -115,7 +117,7 @@ bool FitsHugePages(uint64_t bytes, const os::HugePages& pages) {
 }
 
 absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::Machine& machine) {
-  if (options.bytes == 0 || options.bytes % kPageBytes != 0) {
+  if (options.bytes == 0 || options.bytes % base::kPageBytes != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.name, ": ", options.bytes, " bytes are not whole pages"));
   }
@@ -123,9 +125,10 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   if (!reserved) {
     if (absl::Status status = CheckAvailable(options); !status.ok()) return status;
   }
-  absl::StatusOr<base::UniqueFd> fd = os::CreateSealedMemfd(options.name, options.bytes, reserved);
+  absl::StatusOr<base::UniqueFd> fd =
+      base::CreateSealedMemfd(options.name, options.bytes, reserved);
   if (!fd.ok()) return fd.status();
-  absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(*fd, options.bytes);
+  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(*fd, options.bytes);
   // The free huge pages were counted when the daemon started; others may have taken them.
   if (!mapping.ok() && reserved) {
     PoolOptions ordinary = options;
@@ -136,7 +139,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   HostPool pool;
   pool.huge_pages_ = reserved;
   if (options.huge_pages && !reserved && machine.huge_pages.shmem_on_advice) {
-    pool.huge_pages_ = ::madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE) == 0;
+    pool.huge_pages_ = mapping->UseHugePages();
   }
   if (options.numa_node >= 0 && machine.numa_nodes > 1) {
     if (absl::Status status = BindToNode(*mapping, options.numa_node); !status.ok()) return status;

@@ -12,9 +12,6 @@
 
 namespace geminid::memory {
 
-// Every pool and slab is a multiple of it.
-inline constexpr uint64_t kPageBytes = 4096;
-
 struct PoolOptions {
   std::string name;  // shown in /proc/<pid>/maps of whoever maps it
   uint64_t bytes = 0;

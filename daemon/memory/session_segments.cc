@@ -3,26 +3,24 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/mapping.h"
+#include "base/pages.h"
+#include "base/status_macros.h"
 #include "daemon/memory/host_pool.h"
 
 namespace geminid::memory {
 namespace {
 
-constexpr uint64_t RoundUpToPage(uint64_t bytes) {
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-}
-
 struct Segment {
   base::UniqueFd fd;
-  os::Mapping mapping;
+  base::Mapping mapping;
 };
 
 absl::StatusOr<Segment> CreateSegment(const std::string& name, uint64_t bytes) {
-  absl::StatusOr<base::UniqueFd> fd = os::CreateSealedMemfd(name, RoundUpToPage(bytes));
-  if (!fd.ok()) return fd.status();
-  absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(*fd, RoundUpToPage(bytes));
-  if (!mapping.ok()) return mapping.status();
-  return Segment{*std::move(fd), *std::move(mapping)};
+  const uint64_t rounded = base::RoundUpToPage(bytes);
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd fd, base::CreateSealedMemfd(name, rounded));
+  GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping, base::Mapping::Map(fd, rounded));
+  return Segment{std::move(fd), std::move(mapping)};
 }
 
 // Fresh memfds are zero, which is the empty value of every other field.
@@ -56,24 +54,22 @@ void InitialiseCommit(shm::CommitHeader* header) {
 absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
                                                         uint64_t daemon_epoch) {
   const std::string name = absl::StrCat("geminid-session", shm::Value(session));
-  absl::StatusOr<Segment> state = CreateSegment(name + "-state", sizeof(shm::StateSegment));
-  if (!state.ok()) return state.status();
-  absl::StatusOr<Segment> client = CreateSegment(name + "-client", sizeof(shm::ClientSegment));
-  if (!client.ok()) return client.status();
-  absl::StatusOr<Segment> commit = CreateSegment(name + "-commit", sizeof(shm::CommitSegment));
-  if (!commit.ok()) return commit.status();
-  absl::StatusOr<base::UniqueFd> read_only = os::ReopenReadOnly(state->fd);
-  if (!read_only.ok()) return read_only.status();
+  GEMINID_ASSIGN_OR_RETURN(Segment state,
+                           CreateSegment(name + "-state", sizeof(shm::StateSegment)));
+  GEMINID_ASSIGN_OR_RETURN(Segment client,
+                           CreateSegment(name + "-client", sizeof(shm::ClientSegment)));
+  GEMINID_ASSIGN_OR_RETURN(Segment commit,
+                           CreateSegment(name + "-commit", sizeof(shm::CommitSegment)));
 
   SessionSegments segments;
-  segments.state_read_only_ = *std::move(read_only);
-  segments.state_map_ = std::move(state->mapping);
-  segments.client_ = std::move(client->fd);
-  segments.client_map_ = std::move(client->mapping);
-  segments.commit_ = std::move(commit->fd);
+  GEMINID_ASSIGN_OR_RETURN(segments.state_read_only_, base::ReopenReadOnly(state.fd));
+  segments.state_map_ = std::move(state.mapping);
+  segments.client_ = std::move(client.fd);
+  segments.client_map_ = std::move(client.mapping);
+  segments.commit_ = std::move(commit.fd);
   InitialiseState(segments.state(), session, daemon_epoch);
   InitialiseClient(segments.client());
-  InitialiseCommit(reinterpret_cast<shm::CommitHeader*>(commit->mapping.data()));
+  InitialiseCommit(reinterpret_cast<shm::CommitHeader*>(commit.mapping.data()));
   return segments;
 }
 

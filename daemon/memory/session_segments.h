@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
-#include "daemon/os/memfd.h"
 #include "proto/shm/commit_layout.h"
 #include "proto/shm/session_layout.h"
 #include "proto/shm/types.h"
@@ -36,8 +36,8 @@ class SessionSegments {
   base::UniqueFd state_read_only_;
   base::UniqueFd client_;
   base::UniqueFd commit_;
-  os::Mapping state_map_;
-  os::Mapping client_map_;
+  base::Mapping state_map_;
+  base::Mapping client_map_;
 };
 
 }  // namespace geminid::memory

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/system_error.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
-#include "daemon/os/sys.h"
 
 namespace geminid::metrics {
 namespace {
@@ -72,13 +72,13 @@ absl::StatusOr<base::UniqueFd> Listen(const std::string& host, uint16_t port) {
         absl::StrCat(where, ": ", ::gai_strerror(error), "; write a numeric address"));
   }
   base::UniqueFd fd(::socket(info.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return os::ErrnoError(errno, "socket", where);
+  if (!fd.valid()) return base::SystemError(errno, "socket", where);
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (::bind(fd.get(), info.list->ai_addr, info.list->ai_addrlen) != 0) {
-    return os::ErrnoError(errno, "bind", where);
+    return base::SystemError(errno, "bind", where);
   }
-  if (::listen(fd.get(), kBacklog) != 0) return os::ErrnoError(errno, "listen", where);
+  if (::listen(fd.get(), kBacklog) != 0) return base::SystemError(errno, "listen", where);
   return fd;
 }
 
@@ -116,7 +116,7 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::Accept() {
-  base::UniqueFd fd(os::RetryOnEintr(
+  base::UniqueFd fd(base::RetryOnEintr(
       [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
   if (!fd.valid()) {
     // Out of descriptors: the metrics are the last that should insist.
@@ -148,7 +148,7 @@ void HttpServer::OnEvent(uint64_t id) {
 
 bool HttpServer::Read(Connection* connection) {
   std::array<char, 1024> buffer;
-  const ssize_t got = os::RetryOnEintr(
+  const ssize_t got = base::RetryOnEintr(
       [&] { return ::recv(connection->fd.get(), buffer.data(), buffer.size(), 0); });
   if (got < 0) return errno == EAGAIN;
   if (got == 0) return false;
@@ -165,7 +165,7 @@ bool HttpServer::Read(Connection* connection) {
 
 bool HttpServer::Write(Connection* connection) {
   while (connection->sent < connection->response.size()) {
-    const ssize_t sent = os::RetryOnEintr([&] {
+    const ssize_t sent = base::RetryOnEintr([&] {
       return ::send(connection->fd.get(), connection->response.data() + connection->sent,
                     connection->response.size() - connection->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     });

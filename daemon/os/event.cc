@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/os/sys.h"
+#include "base/system_error.h"
 
 namespace geminid::os {
 namespace {
@@ -19,19 +19,19 @@ constexpr int64_t kNanosecondsPerSecond = 1000000000;
 
 absl::StatusOr<base::UniqueFd> CreateEvent() {
   base::UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!fd.valid()) return ErrnoError(errno, "eventfd", "an event");
+  if (!fd.valid()) return base::SystemError(errno, "eventfd", "an event");
   return fd;
 }
 
 void Signal(const base::UniqueFd& event) {
   const uint64_t one = 1;
   // The only failure that can happen, a counter at its limit, leaves the event readable.
-  (void)!RetryOnEintr([&] { return ::write(event.get(), &one, sizeof(one)); });
+  (void)!base::RetryOnEintr([&] { return ::write(event.get(), &one, sizeof(one)); });
 }
 
 void Clear(const base::UniqueFd& event) {
   uint64_t count;
-  (void)!RetryOnEintr([&] { return ::read(event.get(), &count, sizeof(count)); });
+  (void)!base::RetryOnEintr([&] { return ::read(event.get(), &count, sizeof(count)); });
 }
 
 absl::StatusOr<base::UniqueFd> CreateSignalFd(std::initializer_list<int> signals) {
@@ -39,16 +39,17 @@ absl::StatusOr<base::UniqueFd> CreateSignalFd(std::initializer_list<int> signals
   sigemptyset(&set);
   for (const int signal : signals) sigaddset(&set, signal);
   if (const int error = ::pthread_sigmask(SIG_BLOCK, &set, nullptr); error != 0) {
-    return ErrnoError(error, "pthread_sigmask", "signals");
+    return base::SystemError(error, "pthread_sigmask", "signals");
   }
   base::UniqueFd fd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!fd.valid()) return ErrnoError(errno, "signalfd", "signals");
+  if (!fd.valid()) return base::SystemError(errno, "signalfd", "signals");
   return fd;
 }
 
 int NextSignal(const base::UniqueFd& signal_fd) {
   signalfd_siginfo info;
-  const ssize_t got = RetryOnEintr([&] { return ::read(signal_fd.get(), &info, sizeof(info)); });
+  const ssize_t got =
+      base::RetryOnEintr([&] { return ::read(signal_fd.get(), &info, sizeof(info)); });
   return got == static_cast<ssize_t>(sizeof(info)) ? static_cast<int>(info.ssi_signo) : 0;
 }
 
@@ -56,7 +57,7 @@ absl::StatusOr<base::UniqueFd> OpenPidfd(pid_t pid) {
   base::UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (fd.valid()) return fd;
   if (errno == ESRCH) return absl::NotFoundError(absl::StrCat("there is no process ", pid));
-  return ErrnoError(errno, "pidfd_open", absl::StrCat("process ", pid));
+  return base::SystemError(errno, "pidfd_open", absl::StrCat("process ", pid));
 }
 
 int64_t MonotonicNanoseconds() {

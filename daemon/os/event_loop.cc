@@ -4,8 +4,8 @@
 
 #include <array>
 
+#include "base/system_error.h"
 #include "daemon/os/event.h"
-#include "daemon/os/sys.h"
 
 namespace geminid::os {
 namespace {
@@ -17,7 +17,7 @@ constexpr int kEventsPerWait = 64;
 
 absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
   base::UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll.valid()) return ErrnoError(errno, "epoll_create1", "the event loop");
+  if (!epoll.valid()) return base::SystemError(errno, "epoll_create1", "the event loop");
   absl::StatusOr<base::UniqueFd> posted = CreateEvent();
   if (!posted.ok()) return posted.status();
   std::unique_ptr<EventLoop> loop(new EventLoop(std::move(epoll), *std::move(posted)));
@@ -36,7 +36,7 @@ absl::StatusOr<EventLoop::WatchId> EventLoop::Watch(int fd, uint32_t events, Cal
   event.events = events;
   event.data.u64 = id;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    return ErrnoError(errno, "epoll_ctl", "a watched descriptor");
+    return base::SystemError(errno, "epoll_ctl", "a watched descriptor");
   }
   watched_[id] = {fd, std::make_shared<Callback>(std::move(callback))};
   return id;
@@ -49,7 +49,7 @@ absl::Status EventLoop::Change(WatchId id, uint32_t events) {
   event.events = events;
   event.data.u64 = id;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, found->second.fd, &event) != 0) {
-    return ErrnoError(errno, "epoll_ctl", "a watched descriptor");
+    return base::SystemError(errno, "epoll_ctl", "a watched descriptor");
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/os/sys.h"
+#include "base/system_error.h"
 
 namespace geminid::os {
 namespace {
@@ -25,7 +25,8 @@ struct Holder {
 Holder ReadHolder(const base::UniqueFd& fd) {
   char text[kTextBytes] = {};
   Holder holder;
-  if (RetryOnEintr([&] { return ::pread(fd.get(), text, sizeof(text) - 1, 0); }) <= 0) return {};
+  if (base::RetryOnEintr([&] { return ::pread(fd.get(), text, sizeof(text) - 1, 0); }) <= 0)
+    return {};
   if (std::sscanf(text, "pid %" SCNd64 " epoch %" SCNu64, &holder.pid, &holder.epoch) != 2) {
     return {};
   }
@@ -34,10 +35,10 @@ Holder ReadHolder(const base::UniqueFd& fd) {
 
 absl::Status WriteHolder(const base::UniqueFd& fd, uint64_t epoch, const std::string& path) {
   const std::string text = absl::StrCat("pid ", ::getpid(), " epoch ", epoch, "\n");
-  if (RetryOnEintr([&] { return ::pwrite(fd.get(), text.data(), text.size(), 0); }) !=
+  if (base::RetryOnEintr([&] { return ::pwrite(fd.get(), text.data(), text.size(), 0); }) !=
           static_cast<ssize_t>(text.size()) ||
       ::ftruncate(fd.get(), static_cast<off_t>(text.size())) != 0) {
-    return ErrnoError(errno, "write", path);
+    return base::SystemError(errno, "write", path);
   }
   return absl::OkStatus();
 }
@@ -46,8 +47,8 @@ absl::Status WriteHolder(const base::UniqueFd& fd, uint64_t epoch, const std::st
 
 absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  base::UniqueFd fd(RetryOnEintr([&] { return ::open(path.c_str(), flags, kLockMode); }));
-  if (!fd.valid()) return ErrnoError(errno, "open", absl::StrCat("lock file ", path));
+  base::UniqueFd fd(base::RetryOnEintr([&] { return ::open(path.c_str(), flags, kLockMode); }));
+  if (!fd.valid()) return base::SystemError(errno, "open", absl::StrCat("lock file ", path));
   struct stat facts;
   if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
     return absl::FailedPreconditionError(
@@ -55,8 +56,8 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
                      " is not a regular file; remove it or choose another "
                      "socket"));
   }
-  if (RetryOnEintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
-    if (errno != EWOULDBLOCK) return ErrnoError(errno, "flock", path);
+  if (base::RetryOnEintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
+    if (errno != EWOULDBLOCK) return base::SystemError(errno, "flock", path);
     const Holder holder = ReadHolder(fd);
     return absl::UnavailableError(absl::StrCat(
         "another geminid", holder.pid > 0 ? absl::StrCat(" (pid ", holder.pid, ")") : "",

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "daemon/os/sys.h"
+#include "base/system_error.h"
 
 namespace geminid::os {
 namespace {
@@ -177,7 +177,7 @@ void Log(LogLevel level, const std::string& message, const std::vector<LogField>
       level, log_format.load(std::memory_order_relaxed), journal,
       static_cast<int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec, message, fields);
   // Nobody to tell when the log itself cannot be written.
-  (void)!RetryOnEintr([&] { return ::write(STDERR_FILENO, line.data(), line.size()); });
+  (void)!base::RetryOnEintr([&] { return ::write(STDERR_FILENO, line.data(), line.size()); });
 }
 
 }  // namespace geminid::os

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/os/sys.h"
+#include "base/system_error.h"
 
 namespace geminid::os {
 namespace {
@@ -34,7 +34,7 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
 
 absl::StatusOr<base::UniqueFd> NewSocket(int type) {
   base::UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return ErrnoError(errno, "socket", "a Unix socket");
+  if (!fd.valid()) return base::SystemError(errno, "socket", "a Unix socket");
   return fd;
 }
 
@@ -50,9 +50,9 @@ absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t m
       ::bind(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
   const int bind_error = errno;
   ::umask(old_mask);
-  if (bound != 0) return ErrnoError(bind_error, "bind", absl::StrCat("socket ", path));
-  if (::chmod(path.c_str(), mode) != 0) return ErrnoError(errno, "chmod", path);
-  if (::listen(fd->get(), backlog) != 0) return ErrnoError(errno, "listen", path);
+  if (bound != 0) return base::SystemError(bind_error, "bind", absl::StrCat("socket ", path));
+  if (::chmod(path.c_str(), mode) != 0) return base::SystemError(errno, "chmod", path);
+  if (::listen(fd->get(), backlog) != 0) return base::SystemError(errno, "listen", path);
   return fd;
 }
 
@@ -61,7 +61,7 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   if (!address.ok()) return address.status();
   struct stat facts;
   if (::lstat(path.c_str(), &facts) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : ErrnoError(errno, "lstat", path);
+    return errno == ENOENT ? absl::OkStatus() : base::SystemError(errno, "lstat", path);
   }
   if (!S_ISSOCK(facts.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -71,7 +71,7 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
     absl::StatusOr<base::UniqueFd> probe = NewSocket(type | SOCK_NONBLOCK);
     if (!probe.ok()) return probe.status();
-    const int connected = RetryOnEintr([&] {
+    const int connected = base::RetryOnEintr([&] {
       return ::connect(probe->get(), reinterpret_cast<const sockaddr*>(&*address),
                        sizeof(*address));
     });
@@ -80,9 +80,11 @@ absl::Status RemoveStaleSocket(const std::string& path) {
           absl::StrCat("a process that is not this daemon's predecessor listens on ", path,
                        "; stop it first, or choose another --socket"));
     }
-    if (errno != ECONNREFUSED && errno != EPROTOTYPE) return ErrnoError(errno, "connect", path);
+    if (errno != ECONNREFUSED && errno != EPROTOTYPE)
+      return base::SystemError(errno, "connect", path);
   }
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError(errno, "unlink", path);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    return base::SystemError(errno, "unlink", path);
   return absl::OkStatus();
 }
 
@@ -91,27 +93,27 @@ absl::StatusOr<base::UniqueFd> ConnectSeqpacket(const std::string& path) {
   if (!address.ok()) return address.status();
   absl::StatusOr<base::UniqueFd> fd = NewSocket(SOCK_SEQPACKET);
   if (!fd.ok()) return fd;
-  if (RetryOnEintr([&] {
+  if (base::RetryOnEintr([&] {
         return ::connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
       }) != 0) {
-    return ErrnoError(errno, "connect", absl::StrCat("socket ", path));
+    return base::SystemError(errno, "connect", absl::StrCat("socket ", path));
   }
   return fd;
 }
 
 absl::StatusOr<base::UniqueFd> Accept(const base::UniqueFd& listener) {
-  const int fd = RetryOnEintr(
+  const int fd = base::RetryOnEintr(
       [&] { return ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
   if (fd >= 0) return base::UniqueFd(fd);
   if (errno == EAGAIN || errno == ECONNABORTED) return base::UniqueFd();
-  return ErrnoError(errno, "accept4", "the attach socket");
+  return base::SystemError(errno, "accept4", "the attach socket");
 }
 
 absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection) {
   ucred credentials = {};
   socklen_t size = sizeof(credentials);
   if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return ErrnoError(errno, "getsockopt(SO_PEERCRED)", "an attaching client");
+    return base::SystemError(errno, "getsockopt(SO_PEERCRED)", "an attaching client");
   }
   Peer peer;
   peer.pid = credentials.pid;
@@ -147,7 +149,7 @@ absl::Status SendMessage(const base::UniqueFd& connection, std::span<const std::
     rights->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   }
-  const ssize_t sent = RetryOnEintr(
+  const ssize_t sent = base::RetryOnEintr(
       [&] { return ::sendmsg(connection.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL); });
   if (sent == static_cast<ssize_t>(message.size())) return absl::OkStatus();
   if (sent >= 0) return absl::InternalError("sendmsg sent part of a message");
@@ -155,7 +157,7 @@ absl::Status SendMessage(const base::UniqueFd& connection, std::span<const std::
   if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) {
     return absl::FailedPreconditionError("the client has closed its attach socket");
   }
-  return ErrnoError(errno, "sendmsg", "the attach socket");
+  return base::SystemError(errno, "sendmsg", "the attach socket");
 }
 
 Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> buffer) {
@@ -166,7 +168,7 @@ Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> b
   header.msg_iovlen = 1;
   header.msg_control = control;
   header.msg_controllen = sizeof(control);
-  const ssize_t got = RetryOnEintr([&] {
+  const ssize_t got = base::RetryOnEintr([&] {
     return ::recvmsg(connection.get(), &header, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
   });
   Received received;

@@ -5,8 +5,8 @@
 
 #include <cstring>
 
+#include "base/system_error.h"
 #include "daemon/os/event.h"
-#include "daemon/os/sys.h"
 
 namespace geminid::service {
 namespace {
@@ -74,7 +74,7 @@ absl::Status ClientSession::SendMemory(const shm::Memory& message, const base::U
       os::MonotonicNanoseconds() + int64_t{kSlowReaderMilliseconds} * 1'000'000;
   while (absl::IsUnavailable(status) && os::MonotonicNanoseconds() < deadline) {
     pollfd wait = {socket_.get(), POLLOUT, 0};
-    os::RetryOnEintr([&] { return ::poll(&wait, 1, kSlowReaderMilliseconds); });
+    base::RetryOnEintr([&] { return ::poll(&wait, 1, kSlowReaderMilliseconds); });
     status = send();
   }
   return status;

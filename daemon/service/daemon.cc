@@ -11,9 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/pages.h"
+#include "base/system_error.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
-#include "daemon/os/sys.h"
 #include "daemon/service/version.h"
 
 namespace geminid::service {
@@ -31,7 +32,7 @@ constexpr mode_t kFolderMode = 0755;
 
 uint64_t PercentOfMemory(const os::Machine& machine, uint64_t percent) {
   const uint64_t bytes = machine.cgroup_limit_bytes.value_or(machine.ram_bytes);
-  return bytes / 100 * percent / core::kPageBytes * core::kPageBytes;
+  return bytes / 100 * percent / base::kPageBytes * base::kPageBytes;
 }
 
 HubOptions HubOptionsOf(const config::Settings& settings, uint64_t daemon_epoch) {
@@ -61,7 +62,7 @@ absl::Status MakeFolder(const std::string& socket) {
   if (folder.empty() || ::mkdir(folder.c_str(), kFolderMode) == 0 || errno == EEXIST) {
     return absl::OkStatus();
   }
-  absl::Status status = os::ErrnoError(errno, "mkdir", absl::StrCat("folder ", folder.string()));
+  absl::Status status = base::SystemError(errno, "mkdir", absl::StrCat("folder ", folder.string()));
   return absl::Status(status.code(),
                       absl::StrCat(std::string(status.message()), "; choose another --socket"));
 }

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/mapping.h"
+#include "base/pages.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 
@@ -78,10 +80,10 @@ void Reaper::Run() {
 
 absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
   const size_t bytes = core::Manifest::BytesFor(kManifestRecords);
-  const size_t rounded = (bytes + memory::kPageBytes - 1) / memory::kPageBytes * memory::kPageBytes;
-  absl::StatusOr<base::UniqueFd> fd = os::CreateSealedMemfd("geminid-manifest", rounded);
+  const uint64_t rounded = base::RoundUpToPage(bytes);
+  absl::StatusOr<base::UniqueFd> fd = base::CreateSealedMemfd("geminid-manifest", rounded);
   if (!fd.ok()) return fd.status();
-  absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(*fd, rounded);
+  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(*fd, rounded);
   if (!mapping.ok()) return mapping.status();
   absl::StatusOr<core::Manifest> manifest =
       core::Manifest::Create(std::span(mapping->data(), bytes), options.daemon_epoch);
@@ -89,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
   return std::unique_ptr<Hub>(new Hub(options, *std::move(mapping), *std::move(manifest)));
 }
 
-Hub::Hub(const HubOptions& options, os::Mapping manifest_memory, core::Manifest manifest)
+Hub::Hub(const HubOptions& options, base::Mapping manifest_memory, core::Manifest manifest)
     : options_(options),
       manifest_memory_(std::move(manifest_memory)),
       engine_(std::make_unique<core::Engine>(options.engine, &tables_, std::move(manifest))) {}

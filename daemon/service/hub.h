@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "daemon/core/engine.h"
 #include "daemon/os/machine.h"
-#include "daemon/os/memfd.h"
 #include "daemon/service/client_session.h"
 
 namespace geminid::service {
@@ -127,7 +127,7 @@ class Hub {
   Reaper& reaper() { return reaper_; }
 
  private:
-  Hub(const HubOptions& options, os::Mapping manifest_memory, core::Manifest manifest);
+  Hub(const HubOptions& options, base::Mapping manifest_memory, core::Manifest manifest);
 
   // All under the mutex.
   void Deliver(const std::vector<core::Outgoing>& out);
@@ -141,7 +141,7 @@ class Hub {
   absl::Status PassArena(const SessionPtr& session, memory::DeviceArena arena);
 
   const HubOptions options_;
-  const os::Mapping manifest_memory_;
+  const base::Mapping manifest_memory_;
   std::atomic<bool> cancelled_{false};
   Reaper reaper_;
   std::mutex mutex_;

@@ -10,7 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "daemon/os/sys.h"
+#include "base/system_error.h"
 
 namespace geminid::service {
 namespace {
@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     return absl::InternalError(absl::StrCat("gRPC cannot listen on ", facts.socket));
   }
   if (::chmod(facts.socket.c_str(), settings.socket_mode) != 0) {
-    return os::ErrnoError(errno, "chmod", facts.socket);
+    return base::SystemError(errno, "chmod", facts.socket);
   }
   return rpc;
 }

@@ -2,7 +2,7 @@
 
 #include <sys/random.h>
 
-#include "daemon/os/sys.h"
+#include "base/system_error.h"
 
 namespace geminid::service {
 namespace {
@@ -20,9 +20,10 @@ int DigitValue(char c) {
 absl::StatusOr<Token> NewToken() {
   Token token;
   // Requests of at most 256 bytes are never cut short once the kernel's pool is ready.
-  const ssize_t got = os::RetryOnEintr([&] { return ::getrandom(token.data(), token.size(), 0); });
+  const ssize_t got =
+      base::RetryOnEintr([&] { return ::getrandom(token.data(), token.size(), 0); });
   if (got != static_cast<ssize_t>(token.size())) {
-    return os::ErrnoError(errno, "getrandom", "a session token");
+    return base::SystemError(errno, "getrandom", "a session token");
   }
   return token;
 }

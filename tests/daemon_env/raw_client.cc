@@ -9,8 +9,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/mapping.h"
+#include "base/system_error.h"
 #include "daemon/os/event.h"
-#include "daemon/os/sys.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/rpc_server.h"
 #include "daemon/service/token.h"
@@ -38,7 +39,7 @@ shm::Hello GoodHello() {
 RawMessage Receive(const base::UniqueFd& connection) {
   RawMessage message;
   pollfd wait = {connection.get(), POLLIN, 0};
-  if (os::RetryOnEintr([&] { return ::poll(&wait, 1, kPatienceMilliseconds); }) != 1) {
+  if (base::RetryOnEintr([&] { return ::poll(&wait, 1, kPatienceMilliseconds); }) != 1) {
     message.end = true;
     return message;
   }
@@ -87,9 +88,9 @@ absl::StatusOr<std::unique_ptr<RawClient>> RawClient::Attach(const std::string& 
     return absl::InternalError("descriptors are missing");
   void* state = ::mmap(nullptr, sizeof(shm::StateSegment), PROT_READ, MAP_SHARED,
                        client->fds_[static_cast<int>(shm::WelcomeFd::kStateSegment)].get(), 0);
-  if (state == MAP_FAILED) return os::ErrnoError(errno, "mmap", "the state segment");
+  if (state == MAP_FAILED) return base::SystemError(errno, "mmap", "the state segment");
   client->state_ = static_cast<const shm::StateSegment*>(state);
-  absl::StatusOr<os::Mapping> mapped = os::Mapping::Map(
+  absl::StatusOr<base::Mapping> mapped = base::Mapping::Map(
       client->fds_[static_cast<int>(shm::WelcomeFd::kClientSegment)], sizeof(shm::ClientSegment));
   if (!mapped.ok()) return mapped.status();
   client->client_map_ = *std::move(mapped);

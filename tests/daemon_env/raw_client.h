@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
-#include "daemon/os/memfd.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/session_layout.h"
 
@@ -62,7 +62,7 @@ class RawClient {
   base::UniqueFd connection_;
   std::vector<base::UniqueFd> fds_;
   const shm::StateSegment* state_ = nullptr;
-  os::Mapping client_map_;
+  base::Mapping client_map_;
   std::shared_ptr<grpc::Channel> channel_;
 };
 

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/system_error.h"
 #include "base/unique_fd.h"
-#include "daemon/os/sys.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/rpc_server.h"
 
@@ -52,7 +52,7 @@ absl::Status ConnectError(int error, const std::string& path) {
           "; run as the owner of the socket or in its group ('ls -l' shows both), or have the "
           "daemon's socket_mode changed"));
     default:
-      return os::ErrnoError(error, "connect", path);
+      return base::SystemError(error, "connect", path);
   }
 }
 
@@ -87,11 +87,11 @@ absl::Status ProbeSocket(const std::string& path) {
                                                    path.size(), "; choose another --socket"));
   }
   const base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return os::ErrnoError(errno, "socket", path);
+  if (!fd.valid()) return base::SystemError(errno, "socket", path);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size());
-  const int result = os::RetryOnEintr([&] {
+  const int result = base::RetryOnEintr([&] {
     return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   });
   return result == 0 ? absl::OkStatus() : ConnectError(errno, path);

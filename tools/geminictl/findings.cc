@@ -19,10 +19,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/memfd.h"
+#include "base/pages.h"
+#include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "daemon/os/event.h"
-#include "daemon/os/memfd.h"
-#include "daemon/os/sys.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 #include "tools/geminictl/daemon_client.h"
@@ -30,7 +31,6 @@
 namespace geminid::ctl {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
 // Newer than Debian 12's headers: linux/memfd.h of 6.3 and asm-generic/socket.h of 6.5.
 constexpr unsigned kNoExecSeal = 0x0008u;
 constexpr int kSoPeerPidfd = 77;
@@ -47,30 +47,31 @@ std::string ReadText(const std::string& path) {
 
 absl::Status ProbeNoExecSeal() {
   const base::UniqueFd fd(::memfd_create("geminictl", MFD_CLOEXEC | kNoExecSeal));
-  return fd.valid() ? absl::OkStatus() : os::ErrnoError(errno, "memfd_create", "MFD_NOEXEC_SEAL");
+  return fd.valid() ? absl::OkStatus()
+                    : base::SystemError(errno, "memfd_create", "MFD_NOEXEC_SEAL");
 }
 
 absl::Status ProbePopulateWrite() {
   void* const page =
-      ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return os::ErrnoError(errno, "mmap", "one page");
-  const bool good = ::madvise(page, kPageBytes, MADV_POPULATE_WRITE) == 0;
+      ::mmap(nullptr, base::kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return base::SystemError(errno, "mmap", "one page");
+  const bool good = ::madvise(page, base::kPageBytes, MADV_POPULATE_WRITE) == 0;
   const int error = errno;
-  ::munmap(page, kPageBytes);
-  return good ? absl::OkStatus() : os::ErrnoError(error, "madvise", "MADV_POPULATE_WRITE");
+  ::munmap(page, base::kPageBytes);
+  return good ? absl::OkStatus() : base::SystemError(error, "madvise", "MADV_POPULATE_WRITE");
 }
 
 absl::Status ProbePeerPidfd() {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
-    return os::ErrnoError(errno, "socketpair", "AF_UNIX");
+    return base::SystemError(errno, "socketpair", "AF_UNIX");
   }
   const base::UniqueFd near(pair[0]);
   const base::UniqueFd far(pair[1]);
   int pidfd = -1;
   socklen_t size = sizeof(pidfd);
   if (::getsockopt(near.get(), SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) != 0) {
-    return os::ErrnoError(errno, "getsockopt", "SO_PEERPIDFD");
+    return base::SystemError(errno, "getsockopt", "SO_PEERPIDFD");
   }
   const base::UniqueFd closes_it(pidfd);
   return absl::OkStatus();
@@ -79,7 +80,7 @@ absl::Status ProbePeerPidfd() {
 absl::Status ProbeIoUring() {
   io_uring_params params = {};
   const base::UniqueFd ring(static_cast<int>(::syscall(SYS_io_uring_setup, 1, &params)));
-  return ring.valid() ? absl::OkStatus() : os::ErrnoError(errno, "io_uring_setup", "one entry");
+  return ring.valid() ? absl::OkStatus() : base::SystemError(errno, "io_uring_setup", "one entry");
 }
 
 int FindCgroupVersion() {
@@ -161,7 +162,7 @@ MachineFindings ReadMachineFindings() {
   MachineFindings found;
   utsname kernel = {};
   if (::uname(&kernel) == 0) found.kernel_release = kernel.release;
-  found.sealed_memfd = os::CreateSealedMemfd("geminictl", kPageBytes).status();
+  found.sealed_memfd = base::CreateSealedMemfd("geminictl", base::kPageBytes).status();
   found.noexec_seal = ProbeNoExecSeal();
   found.populate_write = ProbePopulateWrite();
   found.peer_pidfd = ProbePeerPidfd();

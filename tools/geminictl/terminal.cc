@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/system_error.h"
 #include "daemon/os/event.h"
-#include "daemon/os/sys.h"
 
 namespace geminid::ctl {
 namespace {
@@ -23,7 +23,7 @@ constexpr char kClearToEndOfScreen[] = "\x1b[J";
 void WriteAll(const std::string& text) {
   size_t done = 0;
   while (done < text.size()) {
-    const ssize_t wrote = os::RetryOnEintr(
+    const ssize_t wrote = base::RetryOnEintr(
         [&] { return ::write(STDOUT_FILENO, text.data() + done, text.size() - done); });
     if (wrote <= 0) return;  // the terminal has gone; SIGHUP says so too
     done += static_cast<size_t>(wrote);
@@ -35,14 +35,14 @@ void WriteAll(const std::string& text) {
 absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
   termios before = {};
   if (::tcgetattr(STDIN_FILENO, &before) != 0) {
-    return os::ErrnoError(errno, "tcgetattr", "standard input; try --once");
+    return base::SystemError(errno, "tcgetattr", "standard input; try --once");
   }
   absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGINT, SIGTERM, SIGHUP, SIGWINCH});
   if (!signals.ok()) return signals.status();
   termios raw = before;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
   if (::tcsetattr(STDIN_FILENO, TCSANOW, &raw) != 0) {
-    return os::ErrnoError(errno, "tcsetattr", "standard input; try --once");
+    return base::SystemError(errno, "tcsetattr", "standard input; try --once");
   }
   return std::unique_ptr<Terminal>(new Terminal(*std::move(signals), before));
 }
@@ -77,7 +77,7 @@ void Terminal::Show(const std::string& text) {
 char Terminal::WaitForKey(absl::Duration patience) {
   pollfd ready[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.get(), POLLIN, 0}};
   const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(patience));
-  if (os::RetryOnEintr([&] { return ::poll(ready, std::size(ready), milliseconds); }) <= 0) {
+  if (base::RetryOnEintr([&] { return ::poll(ready, std::size(ready), milliseconds); }) <= 0) {
     return kNoKey;
   }
   if (ready[1].revents != 0) {
@@ -85,7 +85,7 @@ char Terminal::WaitForKey(absl::Duration patience) {
     return signal == SIGWINCH || signal == 0 ? kNoKey : kQuitKey;
   }
   char key = kNoKey;
-  const ssize_t got = os::RetryOnEintr([&] { return ::read(STDIN_FILENO, &key, 1); });
+  const ssize_t got = base::RetryOnEintr([&] { return ::read(STDIN_FILENO, &key, 1); });
   return got == 1 ? key : kQuitKey;  // the end of the input, or a terminal that has gone
 }
 

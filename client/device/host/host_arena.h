@@ -7,6 +7,7 @@
 #include <map>
 
 #include "absl/status/status.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "client/device/device.h"
 
@@ -15,22 +16,16 @@ namespace geminid::device {
 // Not inherited by forked children. Not thread-safe.
 class HostArena {
  public:
-  HostArena() = default;
-  ~HostArena();
-  HostArena(const HostArena&) = delete;
-  HostArena& operator=(const HostArena&) = delete;
-
   absl::Status Reserve(uint64_t bytes);
   absl::Status Import(const base::UniqueFd& slab, uint64_t offset, uint64_t bytes);
 
-  std::byte* base() const { return base_; }
-  MemoryInfo memory_info() const { return {reserved_bytes_, imported_bytes_}; }
+  std::byte* base() const { return reserved_.data(); }
+  MemoryInfo memory_info() const { return {reserved_.bytes(), imported_bytes_}; }
 
  private:
   absl::Status CheckRange(uint64_t offset, uint64_t bytes) const;
 
-  std::byte* base_ = nullptr;
-  uint64_t reserved_bytes_ = 0;
+  base::Reservation reserved_;
   uint64_t imported_bytes_ = 0;
   std::map<uint64_t, uint64_t> slabs_;  // offset to bytes
 };

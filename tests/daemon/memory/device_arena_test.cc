@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/pages.h"
+
 namespace geminid::memory {
 namespace {
 
@@ -13,16 +15,17 @@ TEST(DeviceArena, SlabSizes_AreExactAndBounded) {
   EXPECT_THAT(SlabSizes(0, 10), IsEmpty());
   EXPECT_THAT(SlabSizes(10, 10), ElementsAre(10u));
   EXPECT_THAT(SlabSizes(25, 10), ElementsAre(10u, 10u, 5u));
-  EXPECT_THAT(SlabSizes(kMaxSlabBytes + kPageBytes), ElementsAre(kMaxSlabBytes, kPageBytes));
+  EXPECT_THAT(SlabSizes(kMaxSlabBytes + base::kPageBytes),
+              ElementsAre(kMaxSlabBytes, base::kPageBytes));
 }
 
 TEST(DeviceArena, Create_MakesTheSlabs) {
   absl::StatusOr<DeviceArena> arena =
-      DeviceArena::Create("test", 5 * kPageBytes, os::ReadMachine(), nullptr);
+      DeviceArena::Create("test", 5 * base::kPageBytes, os::ReadMachine(), nullptr);
   ASSERT_TRUE(arena.ok()) << arena.status();
-  EXPECT_EQ(arena->bytes(), 5 * kPageBytes);
+  EXPECT_EQ(arena->bytes(), 5 * base::kPageBytes);
   ASSERT_EQ(arena->slabs().size(), 1u);
-  EXPECT_EQ(arena->slabs()[0].bytes(), 5 * kPageBytes);
+  EXPECT_EQ(arena->slabs()[0].bytes(), 5 * base::kPageBytes);
 }
 
 }  // namespace

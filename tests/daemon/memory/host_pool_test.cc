@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "daemon/os/memfd.h"
+#include "base/mapping.h"
+#include "base/pages.h"
 
 namespace geminid::memory {
 namespace {
@@ -20,7 +21,8 @@ PoolOptions Options(uint64_t bytes) {
 }
 
 TEST(HostPool, Create_IsExactSealedBackedAndZero) {
-  const uint64_t bytes = 33 * (uint64_t{1} << 20) + 3 * kPageBytes;  // no round number of pieces
+  const uint64_t bytes =
+      33 * (uint64_t{1} << 20) + 3 * base::kPageBytes;  // no round number of pieces
   absl::StatusOr<HostPool> pool = HostPool::Create(Options(bytes), os::ReadMachine());
   ASSERT_TRUE(pool.ok()) << pool.status();
   EXPECT_EQ(pool->bytes(), bytes);
@@ -31,7 +33,7 @@ TEST(HostPool, Create_IsExactSealedBackedAndZero) {
   EXPECT_EQ(static_cast<uint64_t>(facts.st_blocks) * 512, bytes);
   EXPECT_EQ(::fcntl(pool->fd().get(), F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW),
             F_SEAL_SHRINK | F_SEAL_GROW);
-  absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(pool->fd(), bytes);
+  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(pool->fd(), bytes);
   ASSERT_TRUE(mapping.ok());
   uint64_t sum = 0;
   for (uint64_t i = 0; i < bytes; ++i) sum += std::to_integer<uint64_t>(mapping->data()[i]);
@@ -66,7 +68,7 @@ TEST(HostPool, FitsHugePages_WholePagesAndEnoughOfThem) {
   pages.free_pages = 3;
   EXPECT_TRUE(FitsHugePages(uint64_t{6} << 20, pages));
   EXPECT_FALSE(FitsHugePages(uint64_t{8} << 20, pages));
-  EXPECT_FALSE(FitsHugePages((uint64_t{2} << 20) + kPageBytes, pages));
+  EXPECT_FALSE(FitsHugePages((uint64_t{2} << 20) + base::kPageBytes, pages));
   EXPECT_FALSE(FitsHugePages(uint64_t{2} << 20, os::HugePages()));
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "base/mapping.h"
+
 namespace geminid::memory {
 namespace {
 
@@ -19,8 +21,8 @@ TEST(SessionSegments, Create_WritesTheHeaders) {
   EXPECT_EQ(state.phase.load(), static_cast<uint32_t>(shm::Phase::kServing));
   EXPECT_EQ(segments->client()->header.magic, shm::kClientMagic);
   EXPECT_EQ(segments->client()->header.max_chunks, shm::kMaxChunks);
-  absl::StatusOr<os::Mapping> commit =
-      os::Mapping::Map(segments->commit_fd(), sizeof(shm::CommitSegment));
+  absl::StatusOr<base::Mapping> commit =
+      base::Mapping::Map(segments->commit_fd(), sizeof(shm::CommitSegment));
   ASSERT_TRUE(commit.ok());
   const auto* commit_segment = reinterpret_cast<const shm::CommitSegment*>(commit->data());
   EXPECT_EQ(commit_segment->header.magic, shm::kCommitMagic);
@@ -30,7 +32,7 @@ TEST(SessionSegments, Create_WritesTheHeaders) {
 TEST(SessionSegments, StateSegment_CannotBeMappedWritableByTheClient) {
   absl::StatusOr<SessionSegments> segments = SessionSegments::Create(shm::SessionId{1}, 1);
   ASSERT_TRUE(segments.ok());
-  EXPECT_FALSE(os::Mapping::Map(segments->state_fd(), sizeof(shm::StateSegment)).ok());
+  EXPECT_FALSE(base::Mapping::Map(segments->state_fd(), sizeof(shm::StateSegment)).ok());
   void* view = ::mmap(nullptr, sizeof(shm::StateSegment), PROT_READ, MAP_SHARED,
                       segments->state_fd().get(), 0);
   ASSERT_NE(view, MAP_FAILED);

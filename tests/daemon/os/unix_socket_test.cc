@@ -12,7 +12,6 @@
 #include <fstream>
 
 #include "daemon/os/event.h"
-#include "daemon/os/memfd.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::os {

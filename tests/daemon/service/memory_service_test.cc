@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "daemon/os/memfd.h"
+#include "base/mapping.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/memory.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
@@ -123,7 +123,7 @@ TEST_F(MemoryService, Allocate_PassesOneExactSealedPool) {
   ASSERT_EQ(response.chunk_size(), 2);
   EXPECT_EQ(response.pool_offset(0) % 64, 0u);
   EXPECT_EQ(response.pool_offset(1) % 64, 0u);
-  absl::StatusOr<os::Mapping> mapping = os::Mapping::Map(message.fds[0], memory.bytes);
+  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(message.fds[0], memory.bytes);
   ASSERT_TRUE(mapping.ok()) << mapping.status();
   EXPECT_EQ(mapping->data()[memory.bytes - 1], std::byte{0});
   mapping->data()[memory.bytes - 1] = std::byte{1};

@@ -1,13 +1,13 @@
 // A point in time that waits are measured against.
-#ifndef GEMINID_COLLECTIVES_DEADLINE_H_
-#define GEMINID_COLLECTIVES_DEADLINE_H_
+#ifndef GEMINID_BASE_DEADLINE_H_
+#define GEMINID_BASE_DEADLINE_H_
 
 #include <algorithm>
 #include <chrono>
 
 #include "absl/time/time.h"
 
-namespace geminid::collectives {
+namespace geminid::base {
 
 class Deadline {
  public:
@@ -37,6 +37,6 @@ class Deadline {
   Clock::time_point time_;
 };
 
-}  // namespace geminid::collectives
+}  // namespace geminid::base
 
-#endif  // GEMINID_COLLECTIVES_DEADLINE_H_
+#endif  // GEMINID_BASE_DEADLINE_H_

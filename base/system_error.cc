@@ -1,10 +1,10 @@
-#include "daemon/os/sys.h"
+#include "base/system_error.h"
 
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 
-namespace geminid::os {
+namespace geminid::base {
 namespace {
 
 absl::StatusCode CodeOf(int error) {
@@ -24,6 +24,7 @@ absl::StatusCode CodeOf(int error) {
       return absl::StatusCode::kResourceExhausted;
     case EADDRINUSE:
     case EBUSY:
+    case ECONNREFUSED:
       return absl::StatusCode::kUnavailable;
     default:
       return absl::StatusCode::kInternal;
@@ -32,10 +33,10 @@ absl::StatusCode CodeOf(int error) {
 
 }  // namespace
 
-absl::Status ErrnoError(int error, const std::string& call, const std::string& detail) {
+absl::Status SystemError(int error, const std::string& call, const std::string& detail) {
   // Not strerror: it may share one buffer between threads.
   const std::string words = std::generic_category().message(error);
   return absl::Status(CodeOf(error), absl::StrCat(detail, ": ", call, " failed: ", words));
 }
 
-}  // namespace geminid::os
+}  // namespace geminid::base

@@ -1,0 +1,133 @@
+#include "base/mapping.h"
+
+#include <sys/mman.h>
+
+#include <boost/interprocess/exceptions.hpp>
+#include <boost/interprocess/mapped_region.hpp>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "base/memfd.h"
+#include "base/pages.h"
+#include "base/status_macros.h"
+#include "base/system_error.h"
+
+namespace geminid::base {
+namespace {
+
+namespace bip = boost::interprocess;
+using Access = MappingOptions::Access;
+
+// A descriptor as Boost.Interprocess wants what it maps (its concept MemoryMappable).
+struct Mappable {
+  int fd;
+  bip::mapping_handle_t get_mapping_handle() const {  // NOLINT: the concept's name
+    return bip::ipcdetail::mapping_handle_from_file_handle(fd);
+  }
+};
+
+struct Place {
+  uint64_t bytes = 0;
+  const std::byte* address = nullptr;  // null: wherever there is room
+  int flags = 0;                       // of mmap(2), beside those that follow from the access
+};
+
+// Calls construct(arguments of mapped_region), and makes a status of what it throws.
+template <typename Construct>
+absl::Status TryMap(const UniqueFd& fd, const MappingOptions& options, const Place& place,
+                    Construct construct) {
+  // Boost.Interprocess takes 0 for the whole file.
+  if (place.bytes == 0) return absl::InvalidArgumentError("a mapping of 0 bytes");
+  if (options.foreign) GEMINID_RETURN_IF_ERROR(CheckSealed(fd, place.bytes));
+  const bip::mode_t mode = options.access == Access::kRead ? bip::read_only : bip::read_write;
+  try {
+    construct(Mappable{fd.get()}, mode, bip::offset_t{0}, place.bytes, place.address,
+              bip::map_options_t{place.flags});
+  } catch (const bip::interprocess_exception& error) {
+    return SystemError(error.get_native_error(), "mmap",
+                       absl::StrCat(place.bytes, " bytes of shared memory"));
+  }
+  return absl::OkStatus();
+}
+
+// Both are savings: what the kernel refuses of them changes nothing else.
+void Advise(std::byte* data, uint64_t bytes, const MappingOptions& options) {
+  if (!options.inherited) ::madvise(data, bytes, MADV_DONTFORK);
+  if (!options.populate) return;
+  ::madvise(data, bytes,
+            options.access == Access::kRead ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
+}
+
+}  // namespace
+
+Mapping::Mapping() = default;
+Mapping::~Mapping() = default;
+
+Mapping::Mapping(std::unique_ptr<Region> region)
+    : region_(std::move(region)),
+      data_(static_cast<std::byte*>(region_->get_address())),
+      bytes_(region_->get_size()) {}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : region_(std::move(other.region_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  if (this == &other) return *this;
+  region_ = std::move(other.region_);
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+absl::StatusOr<Mapping> Mapping::Map(const UniqueFd& fd, uint64_t bytes,
+                                     const MappingOptions& options) {
+  std::unique_ptr<Region> region;
+  const absl::Status status = TryMap(fd, options, {.bytes = bytes}, [&](const auto&... arguments) {
+    region = std::make_unique<Region>(arguments...);
+  });
+  if (!status.ok()) return status;
+  Mapping mapping(std::move(region));
+  Advise(mapping.data(), bytes, options);
+  return mapping;
+}
+
+bool Mapping::UseHugePages() const { return ::madvise(data_, bytes_, MADV_HUGEPAGE) == 0; }
+
+absl::StatusOr<Reservation> Reservation::Make(uint64_t bytes) {
+  if (bytes == 0 || bytes % kPageBytes != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a reservation of ", bytes, " bytes; it must be whole pages of ", kPageBytes));
+  }
+  // A file of no bytes has no pages either, whatever the length of its mapping.
+  GEMINID_ASSIGN_OR_RETURN(const UniqueFd empty, CreateSealedMemfd("geminid-reserved", 0));
+  std::unique_ptr<Mapping::Region> region;
+  const absl::Status status = TryMap(
+      empty, {.access = Access::kRead}, {.bytes = bytes, .flags = MAP_NORESERVE},
+      [&](const auto&... arguments) { region = std::make_unique<Mapping::Region>(arguments...); });
+  if (!status.ok()) return status;
+  Mapping range(std::move(region));
+  Advise(range.data(), bytes, {});
+  return Reservation(std::move(range));
+}
+
+absl::Status Reservation::MapAt(uint64_t offset, const UniqueFd& fd, uint64_t bytes,
+                                const MappingOptions& options) {
+  if (offset % kPageBytes != 0 || bytes % kPageBytes != 0 || offset > range_.bytes() ||
+      bytes > range_.bytes() - offset) {
+    return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes at ", offset,
+                                                   " do not fit whole pages in a reservation of ",
+                                                   range_.bytes()));
+  }
+  std::byte* const address = range_.data() + offset;
+  // Never destroyed: range_ unmaps it with the rest.
+  alignas(bip::mapped_region) std::byte region[sizeof(bip::mapped_region)];
+  const absl::Status status =
+      TryMap(fd, options, {.bytes = bytes, .address = address, .flags = MAP_FIXED},
+             [&](const auto&... arguments) { new (region) bip::mapped_region(arguments...); });
+  if (status.ok()) Advise(address, bytes, options);
+  return status;
+}
+
+}  // namespace geminid::base

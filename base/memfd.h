@@ -1,0 +1,30 @@
+// Anonymous memory as a file descriptor.
+#ifndef GEMINID_BASE_MEMFD_H_
+#define GEMINID_BASE_MEMFD_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+
+namespace geminid::base {
+
+// A memfd of exactly `bytes` zero bytes, mode 0600, close-on-exec, not executable where the kernel
+// knows how, sealed against growing, shrinking and further seals: whoever receives it can never
+// make a mapping of it fault by truncation. Pages come when touched. `huge_pages`: from the
+// reserved huge pages; `bytes` must be a multiple of their size.
+absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t bytes,
+                                           bool huge_pages = false);
+
+// Another descriptor for the same memory, which cannot be mapped writable.
+absl::StatusOr<UniqueFd> ReopenReadOnly(const UniqueFd& memfd);
+
+// OK when the file behind `fd`, which may be another process's, holds `bytes` and can never hold
+// fewer: a mapping of anything else could kill this process. INVALID_ARGUMENT otherwise.
+absl::Status CheckSealed(const UniqueFd& fd, uint64_t bytes);
+
+}  // namespace geminid::base
+
+#endif  // GEMINID_BASE_MEMFD_H_

@@ -2,7 +2,9 @@
 #ifndef GEMINID_BASE_COUNTER_RANDOM_H_
 #define GEMINID_BASE_COUNTER_RANDOM_H_
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 namespace geminid::base {
 
@@ -23,6 +25,17 @@ constexpr uint64_t RandomBits(uint64_t stream, uint64_t counter) {
 // Uniform in (0, 1): never 0, so that its logarithm is finite.
 constexpr double UnitInterval(uint64_t bits) {
   return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
+}
+
+// Two independent numbers of the standard normal distribution, by Box and Muller (1958): the
+// `pair`-th of the stream.
+struct NormalPair {
+  double values[2];
+};
+inline NormalPair RandomNormals(uint64_t stream, uint64_t pair) {
+  const double radius = std::sqrt(-2.0 * std::log(UnitInterval(RandomBits(stream, 2 * pair))));
+  const double angle = 2.0 * std::numbers::pi * UnitInterval(RandomBits(stream, 2 * pair + 1));
+  return {{radius * std::cos(angle), radius * std::sin(angle)}};
 }
 
 }  // namespace geminid::base

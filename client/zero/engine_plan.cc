@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "client/zero/engine_impl.h"
 #include "client/zero/extent.h"
 
@@ -104,15 +105,14 @@ absl::Status EngineImpl::CheckSameOnAllRanks(uint64_t value, const char* what) {
 // What differs between ranks becomes the worst of all: the smallest arena, the largest workspace,
 // the slowest link and operator.
 absl::Status EngineImpl::AgreeOnTrace(Trace* trace) {
-  uint64_t structure = trace->moments.size();
+  base::Fnv1a structure;
   for (const TraceMoment& moment : trace->moments) {
+    structure.Add(moment.uses.size());
     for (const TraceUse& use : moment.uses) {
-      // FNV-1a, over what must be equal.
-      structure = (structure ^ (uint64_t{use.index} << 1 | use.invalidates)) * 1099511628211ull;
+      structure.Add(uint64_t{use.index} << 1 | use.invalidates);
     }
-    structure = (structure ^ 0xff) * 1099511628211ull;
   }
-  absl::Status status = CheckSameOnAllRanks(structure, "the order of operators");
+  absl::Status status = CheckSameOnAllRanks(structure.value(), "the order of operators");
   if (!status.ok()) return status;
   std::vector<int64_t> least = {static_cast<int64_t>(trace->arena_bytes)};
   std::vector<double> speed = {trace->link.host_to_device_bytes_per_second};

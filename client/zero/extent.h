@@ -4,12 +4,13 @@
 
 #include <cstdint>
 
+#include "base/pages.h"
 #include "geminid/types.h"
 
 namespace geminid::zero {
 
 constexpr uint64_t RoundUpToExtent(uint64_t bytes) {
-  return (bytes + kExtentAlignmentBytes - 1) / kExtentAlignmentBytes * kExtentAlignmentBytes;
+  return base::RoundUp(bytes, kExtentAlignmentBytes);
 }
 
 }  // namespace geminid::zero

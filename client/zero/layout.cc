@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 
 namespace geminid::zero {
 namespace {
@@ -23,10 +24,6 @@ constexpr uint64_t kMinChunkElements = 65536;
 constexpr uint64_t kSearchCandidates = 2048;
 constexpr uint64_t kMaxElements = uint64_t{1} << 40;
 
-uint64_t RoundUp(uint64_t value, uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 // Packs tensors of one class; `quantum` is the unit in which a large tensor's own chunk grows.
 class Packer {
  public:
@@ -36,9 +33,9 @@ class Packer {
   // The number of the chunk that takes the tensor, and its offset there.
   TensorPlace Place(uint64_t elements, std::vector<ChunkShape>* chunks, bool trainable) {
     OpenChunk& open = open_[trainable ? 1 : 0];
-    const uint64_t aligned = RoundUp(elements, alignment_);
+    const uint64_t aligned = base::RoundUp(elements, alignment_);
     if (aligned > chunk_elements_) {
-      Add(RoundUp(aligned, quantum_), trainable, chunks);
+      Add(base::RoundUp(aligned, quantum_), trainable, chunks);
       chunks->back().used_elements = elements;
       return {static_cast<uint32_t>(chunks->size() - 1), 0};
     }
@@ -100,7 +97,7 @@ uint64_t LargestOrdinary(std::span<const TensorShape> tensors, uint64_t alignmen
   uint64_t largest = 0;
   for (const TensorShape& tensor : tensors) {
     if (static_cast<double>(tensor.elements) <= limit) {
-      largest = std::max(largest, RoundUp(tensor.elements, alignment));
+      largest = std::max(largest, base::RoundUp(tensor.elements, alignment));
     }
   }
   return largest;
@@ -108,8 +105,8 @@ uint64_t LargestOrdinary(std::span<const TensorShape> tensors, uint64_t alignmen
 
 uint64_t SearchChunkElements(std::span<const TensorShape> tensors, uint64_t start,
                              uint64_t shard_unit, uint64_t granules_per_shard, uint64_t alignment) {
-  const uint64_t first = RoundUp(start, shard_unit);
-  const uint64_t step = RoundUp(std::max<uint64_t>(first / kSearchCandidates, 1), shard_unit);
+  const uint64_t first = base::RoundUp(start, shard_unit);
+  const uint64_t step = base::RoundUp(std::max<uint64_t>(first / kSearchCandidates, 1), shard_unit);
   uint64_t best = first;
   uint64_t least = ~uint64_t{0};
   for (uint64_t candidate = first; candidate <= 2 * first; candidate += step) {
@@ -154,7 +151,7 @@ absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
   if (start == 0) {
     start = std::max(LargestOrdinary(tensors, alignment), kMinChunkElements);
     // A model smaller than one chunk is one chunk.
-    start = std::min(start, RoundUp(*total, alignment) + tensors.size() * alignment);
+    start = std::min(start, base::RoundUp(*total, alignment) + tensors.size() * alignment);
   }
   const uint64_t chunks_expected = std::max<uint64_t>(*total / start, 1);
   const uint64_t per_shard = std::clamp<uint64_t>(
@@ -166,7 +163,7 @@ absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
   Layout layout;
   layout.chunk_elements =
       options.chunk_elements != 0
-          ? RoundUp(options.chunk_elements, shard_unit)
+          ? base::RoundUp(options.chunk_elements, shard_unit)
           : SearchChunkElements(tensors, start, shard_unit, per_shard, alignment);
   layout.granule_elements = layout.chunk_elements / world / per_shard;
   const uint64_t quantum = layout.granule_elements * world;

@@ -9,25 +9,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/hash.h"
 
 namespace geminid::collectives {
 namespace {
 
-// FNV-1a, 64 bits (Fowler, Noll and Vo): the same on every rank, unlike std::hash.
-uint64_t Fnv1a(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3u;
-  }
-  return hash;
-}
-
 socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
+  base::Fnv1a hash;
+  hash.AddText(name);
   const std::string path =
-      absl::StrFormat("geminid-collectives/%d/%016x", ::geteuid(), Fnv1a(name));
+      absl::StrFormat("geminid-collectives/%d/%016x", ::geteuid(), hash.value());
   // sun_path[0] stays 0: the abstract namespace.
   std::memcpy(address->sun_path + 1, path.data(), path.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());

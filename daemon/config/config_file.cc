@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "daemon/config/suggest.h"
+#include "base/suggest.h"
 
 namespace geminid::config {
 namespace {
@@ -31,7 +31,7 @@ std::vector<std::string> FieldNames(const Descriptor* descriptor) {
 std::string UnknownKey(const std::string& key, const Descriptor* descriptor) {
   const std::vector<std::string> known = FieldNames(descriptor);
   return absl::StrCat(key, ": unknown key; known here: ", absl::StrJoin(known, ", "),
-                      DidYouMean(key, known));
+                      base::DidYouMean(key, known));
 }
 
 class Problems {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/bytes.h"
+#include "base/suggest.h"
 #include "daemon/config/config_file.h"
-#include "daemon/config/suggest.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/session_layout.h"
@@ -228,12 +228,13 @@ class Checker {
   void CheckLog(Settings* settings) {
     if (!os::ParseLogLevel(config_.log_level(), &settings->log_level)) {
       Problem("log_level",
-              absl::StrCat("'", config_.log_level(), "' is not debug, info, warning or error",
-                           DidYouMean(config_.log_level(), {"debug", "info", "warning", "error"})));
+              absl::StrCat(
+                  "'", config_.log_level(), "' is not debug, info, warning or error",
+                  base::DidYouMean(config_.log_level(), {"debug", "info", "warning", "error"})));
     }
     if (!os::ParseLogFormat(config_.log_format(), &settings->log_format)) {
       Problem("log_format", absl::StrCat("'", config_.log_format(), "' is not text or json",
-                                         DidYouMean(config_.log_format(), {"text", "json"})));
+                                         base::DidYouMean(config_.log_format(), {"text", "json"})));
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
 
@@ -24,7 +25,7 @@ constexpr std::uint32_t kNodesMax = 1024;
 // Up to something one can ask for: whole GiB, or MiB below one.
 std::uint64_t RoundUpForPeople(std::uint64_t bytes) {
   const std::uint64_t unit = bytes >= kGiB ? kGiB : kMiB;
-  return (bytes + unit - 1) / unit * unit;
+  return base::RoundUp(bytes, unit);
 }
 
 class Search {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "client/zero/layout.h"
 #include "client/zero/recorder.h"
@@ -22,10 +23,6 @@ constexpr std::uint32_t kDrainMoments = 1;
 constexpr std::uint64_t kRemainderBytes = 2;
 constexpr std::uint32_t kRanksMax = 1 << 20;
 constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 32;
-
-std::uint64_t RoundUp(std::uint64_t value, std::uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // Builds the problem of one rank, moment by moment.
 class Builder {
@@ -113,7 +110,7 @@ class Builder {
       }
       Keep(op, layer, turn);
     }
-    recorder_.NoteWorkspace(RoundUp(workspace, kExtentAlignmentBytes));
+    recorder_.NoteWorkspace(base::RoundUp(workspace, kExtentAlignmentBytes));
     recorder_.NoteCompute(seconds);
     if (turn == Turn::kBackward) {
       for (const std::uint32_t chunk : chunks) {
@@ -154,7 +151,8 @@ class Builder {
       const std::uint64_t shard = layout_.chunks[c].elements / world;
       problem_.trace.chunks.push_back(
           {.id = c,
-           .size_bytes = RoundUp(layout_.chunks[c].elements * kElementBytes, kExtentAlignmentBytes),
+           .size_bytes =
+               base::RoundUp(layout_.chunks[c].elements * kElementBytes, kExtentAlignmentBytes),
            .transfer_bytes = shard * kElementBytes,
            .gradient_bytes = shard * kElementBytes});
       problem_.optimizer.push_back({.parameters = shard,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 
 namespace geminid::planner {
 namespace {
@@ -23,10 +24,6 @@ absl::Status ValidateOptions(const PlannerOptions& options) {
   return absl::OkStatus();
 }
 
-std::int64_t RoundUp(std::uint64_t bytes, std::uint64_t granule) {
-  return static_cast<std::int64_t>((bytes + granule - 1) / granule * granule);
-}
-
 void BuildItems(const Trace& trace, const PlannerOptions& options, Problem& problem) {
   constexpr std::uint32_t kNone = UINT32_MAX;
   std::vector<std::uint32_t> item_of_chunk(trace.chunks.size(), kNone);
@@ -37,7 +34,8 @@ void BuildItems(const Trace& trace, const PlannerOptions& options, Problem& prob
         const Chunk& chunk = trace.chunks[use.chunk];
         problem.items.push_back(
             {.chunk = use.chunk,
-             .extent_bytes = RoundUp(chunk.size_bytes, options.alignment_bytes),
+             .extent_bytes = static_cast<std::int64_t>(
+                 base::RoundUp(chunk.size_bytes, options.alignment_bytes)),
              .transfer_bytes = chunk.transfer_bytes,
              .gradient_bytes = chunk.gradient_bytes,
              .changes = options.weights_change_between_iterations && !chunk.frozen});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "proto/shm/lease.h"
 
 namespace geminid::core {
@@ -12,9 +13,7 @@ using shm::RequestOp;
 using shm::Residency;
 using shm::ResponseOp;
 
-constexpr uint64_t RoundUp(uint64_t bytes) {
-  return (bytes + shm::kSlotBytes - 1) / shm::kSlotBytes * shm::kSlotBytes;
-}
+constexpr uint64_t RoundUpToSlot(uint64_t bytes) { return base::RoundUp(bytes, shm::kSlotBytes); }
 
 bool Has(const shm::Request& request, uint16_t flag) { return (request.flags & flag) != 0; }
 
@@ -136,11 +135,11 @@ void Simulation::CheckStep(const ChunkModel& chunk, const shm::StateWord& next, 
 
 void Simulation::CheckExtents(const SessionModel& session) {
   std::bitset<kArenaSlots> taken;
-  const uint64_t workspace_slots = RoundUp(session.workspace_bytes) / shm::kSlotBytes;
+  const uint64_t workspace_slots = RoundUpToSlot(session.workspace_bytes) / shm::kSlotBytes;
   for (uint64_t slot = kArenaSlots - workspace_slots; slot < kArenaSlots; ++slot) taken.set(slot);
   for (const ChunkModel& chunk : session.chunks) {
     if (!chunk.exists || !OnDevice(chunk.word)) continue;
-    const uint64_t slots = RoundUp(chunk.bytes) / shm::kSlotBytes;
+    const uint64_t slots = RoundUpToSlot(chunk.bytes) / shm::kSlotBytes;
     for (uint64_t slot = chunk.word.slot; slot < chunk.word.slot + slots; ++slot) {
       if (slot >= kArenaSlots || taken.test(slot)) {
         return Violate("an extent overlaps another, the workspace or the arena's end");

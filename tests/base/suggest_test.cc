@@ -1,8 +1,8 @@
-#include "daemon/config/suggest.h"
+#include "base/suggest.h"
 
 #include <gtest/gtest.h>
 
-namespace geminid::config {
+namespace geminid::base {
 namespace {
 
 TEST(Suggest, EditDistance_KnownPairs) {
@@ -21,4 +21,4 @@ TEST(Suggest, DidYouMean_OnlyWhenNear) {
 }
 
 }  // namespace
-}  // namespace geminid::config
+}  // namespace geminid::base

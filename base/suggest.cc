@@ -1,10 +1,10 @@
-#include "daemon/config/suggest.h"
+#include "base/suggest.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
-namespace geminid::config {
+namespace geminid::base {
 namespace {
 
 // Longer words are not compared: they come from a file, and the cost grows with the product.
@@ -44,4 +44,4 @@ std::string DidYouMean(const std::string& word, const std::vector<std::string>& 
   return nearest == nullptr ? "" : absl::StrCat("; did you mean '", *nearest, "'?");
 }
 
-}  // namespace geminid::config
+}  // namespace geminid::base

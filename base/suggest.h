@@ -1,11 +1,11 @@
 // "Did you mean": the known word nearest to one that is not known.
-#ifndef GEMINID_DAEMON_CONFIG_SUGGEST_H_
-#define GEMINID_DAEMON_CONFIG_SUGGEST_H_
+#ifndef GEMINID_BASE_SUGGEST_H_
+#define GEMINID_BASE_SUGGEST_H_
 
 #include <string>
 #include <vector>
 
-namespace geminid::config {
+namespace geminid::base {
 
 // Insertions, deletions, substitutions and swaps of neighbours that make `a` into `b`.
 int EditDistance(const std::string& a, const std::string& b);
@@ -13,6 +13,6 @@ int EditDistance(const std::string& a, const std::string& b);
 // "; did you mean 'socket'?" when a word of `known` is near enough to be meant, else nothing.
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& known);
 
-}  // namespace geminid::config
+}  // namespace geminid::base
 
-#endif  // GEMINID_DAEMON_CONFIG_SUGGEST_H_
+#endif  // GEMINID_BASE_SUGGEST_H_

@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "client/zero/optimizer_options.h"
+#include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::zero {
 namespace {
@@ -19,12 +19,6 @@ constexpr size_t kPieceElements = 16384;
 
 // What a step finds of each tensor; kernels/optimizers/optimizer/sharded_step.h.
 constexpr size_t kSumsPerTensor = 2;
-
-absl::Status FromKernel(kernels::Status status) {
-  if (status == kernels::Status::kOk) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("the optimizer refused its arguments: ", kernels::StatusName(status)));
-}
 
 // A matrix by its last dimension; vectors are one row.
 kernels::FactorShape ShapeOf(const Parameter& parameter) {
@@ -80,7 +74,7 @@ GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Param
   MakeRuns(parameters, rank);
 }
 
-absl::Status GranuleOptimizer::status() const { return FromKernel(step_.status()); }
+absl::Status GranuleOptimizer::status() const { return FromKernel(step_.status(), "ShardedStep"); }
 
 uint64_t GranuleOptimizer::tensor_state_bytes() const {
   if (!needs_sums_) return 0;
@@ -159,7 +153,7 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& scalars, cons
   const kernels::Status status =
       step_.Prepare(scalars, segments, factors(store.TensorState()), reduce, factors(spare));
   if (!reduced.ok()) return reduced;
-  if (status != kernels::Status::kOk || !needs_sums_) return FromKernel(status);
+  if (status != kernels::Status::kOk || !needs_sums_) return FromKernel(status, "ShardedStep");
   const std::span<const double> sums = step_.TensorSums();
   std::memcpy(spare, sums.data(), std::min<uint64_t>(sums.size_bytes(), sums_bytes));
   return absl::OkStatus();
@@ -192,7 +186,7 @@ absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
     pool->Run(layout_.granule_elements, kPieceElements,
               [&](const kernels::Granule& piece) { update(piece.begin, piece.end); });
   }
-  return FromKernel(status.load());
+  return FromKernel(status.load(), "ShardedStep");
 }
 
 }  // namespace geminid::zero

@@ -1,21 +1,12 @@
 // Gradients on their way from the device to where the update reads them.
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "client/zero/mover.h"
 #include "kernels/numeric/accumulate/accumulate.h"
 #include "kernels/numeric/norm/norm.h"
+#include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::zero {
-namespace {
-
-absl::Status FromKernel(const char* what, kernels::Status status) {
-  if (status == kernels::Status::kOk) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("the ", what, " kernel refused its arguments: ", kernels::StatusName(status)));
-}
-
-}  // namespace
 
 absl::Status Mover::RunReduce(const Task& task, Lock& lock) {
   lock.unlock();
@@ -66,7 +57,7 @@ absl::Status Mover::Measure(uint32_t granule, const std::byte* gradient, bool is
           : kernels::AddSquares(reinterpret_cast<const kernels::BFloat16*>(gradient), count, &sum);
   std::lock_guard lock(mutex_);
   squares_[granule] = sum.sum;
-  return FromKernel("norm", status);
+  return FromKernel(status, "AddSquares");
 }
 
 // Where the gradient stays until the update: on the device, or added to the fp32 sum on the host.
@@ -94,11 +85,11 @@ absl::Status Mover::AccumulateGranule(uint32_t granule, const std::byte* gradien
   if (first) std::memset(sum, 0, count * sizeof(float));
   const float scale = 1.0f / static_cast<float>(context_.accumulate);
   return FromKernel(
-      "accumulate",
       context_.data_type == DataType::kBFloat16
           ? kernels::Accumulate(reinterpret_cast<const kernels::BFloat16*>(gradient), scale, count,
                                 sum)
-          : kernels::Accumulate(reinterpret_cast<const float*>(gradient), scale, count, sum));
+          : kernels::Accumulate(reinterpret_cast<const float*>(gradient), scale, count, sum),
+      "Accumulate");
 }
 
 void Mover::StartGradientCopies(const Task& task) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "kernels/model/elementwise/bias.h"
 #include "kernels/model/matmul/matmul.h"
@@ -35,12 +34,6 @@ size_t FirstWeight(const LinearPlace& place) {
 }
 
 }  // namespace
-
-absl::Status FromKernel(kernels::Status status, const char* kernel) {
-  if (status == kernels::Status::kOk) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("the kernel ", kernel, " refused its arguments: ", kernels::StatusName(status)));
-}
 
 template <typename T>
 LinearView<const T> WeightOf(const ParameterUse& use, const LinearPlace& place) {

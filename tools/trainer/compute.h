@@ -11,15 +11,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "geminid/zero.h"
+#include "kernels/runtime/common/absl_status.h"
 #include "kernels/runtime/common/bfloat16.h"
-#include "kernels/runtime/common/status.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/parameters.h"
 
 namespace geminid::trainer {
-
-// INTERNAL naming the kernel and its answer, unless that is kOk.
-absl::Status FromKernel(kernels::Status status, const char* kernel);
 
 // Rows of `cols` elements, `stride` elements apart. Does not own them.
 template <typename T>

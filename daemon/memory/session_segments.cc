@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mapping.h"
+#include "base/memfd.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
 #include "daemon/memory/host_pool.h"

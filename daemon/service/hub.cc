@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mapping.h"
+#include "base/memfd.h"
 #include "base/pages.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "daemon/service/operator_services.h"
 #include "tools/geminictl/version.h"
@@ -21,24 +22,10 @@ struct Flags {
   std::string timeout = "10", interval = "2", sort = "stall", session, limit = "1000", chunk;
 };
 
-absl::StatusOr<uint64_t> ParseCount(const std::string& flag, const std::string& text, uint64_t min,
-                                    uint64_t max) {
-  uint64_t value = 0;
-  const bool digits = !text.empty() && std::all_of(text.begin(), text.end(),
-                                                   [](char c) { return c >= '0' && c <= '9'; });
-  if (digits && absl::SimpleAtoi(text, &value) && value >= min && value <= max) return value;
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, " is '", text, "'; it must be a whole number from ", min, " to ", max));
-}
-
 absl::StatusOr<absl::Duration> ParseSeconds(const std::string& flag, const std::string& text) {
-  double seconds = 0;
-  if (absl::SimpleAtod(text, &seconds) && seconds >= kSecondsMin && seconds <= kSecondsMax) {
-    return absl::Seconds(seconds);
-  }
-  return absl::InvalidArgumentError(absl::StrCat(flag, " is '", text,
-                                                 "'; it must be a number of seconds from ",
-                                                 kSecondsMin, " to ", kSecondsMax));
+  GEMINID_ASSIGN_OR_RETURN(const double seconds,
+                           base::ParseReal(flag, text, kSecondsMin, kSecondsMax));
+  return absl::Seconds(seconds);
 }
 
 absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
@@ -52,10 +39,10 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
   if (!flags.session.empty()) {
     GEMINID_ASSIGN_OR_RETURN(
         line->chunks.session,
-        ParseCount("--session", flags.session, 1, std::numeric_limits<uint64_t>::max()));
+        base::ParseCount("--session", flags.session, 1, std::numeric_limits<uint64_t>::max()));
   }
   GEMINID_ASSIGN_OR_RETURN(const uint64_t limit,
-                           ParseCount("--limit", flags.limit, 1, service::kMaxChunkLimit));
+                           base::ParseCount("--limit", flags.limit, 1, service::kMaxChunkLimit));
   line->chunks.limit = static_cast<uint32_t>(limit);
   if (line->subcommand == Subcommand::kExplain) {
     GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));
@@ -180,13 +167,14 @@ absl::StatusOr<ChunkName> ParseChunkName(const std::string& text) {
   const size_t slash = text.find('/');
   if (slash != std::string::npos) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t session,
-                             ParseCount("the session in SESSION/CHUNK", text.substr(0, slash), 1,
-                                        std::numeric_limits<uint64_t>::max()));
+                             base::ParseCount("the session in SESSION/CHUNK", text.substr(0, slash),
+                                              1, std::numeric_limits<uint64_t>::max()));
     name.session = session;
   }
   const std::string chunk = slash == std::string::npos ? text : text.substr(slash + 1);
-  GEMINID_ASSIGN_OR_RETURN(const uint64_t number,
-                           ParseCount("the chunk", chunk, 0, std::numeric_limits<uint32_t>::max()));
+  GEMINID_ASSIGN_OR_RETURN(
+      const uint64_t number,
+      base::ParseCount("the chunk", chunk, 0, std::numeric_limits<uint32_t>::max()));
   name.chunk = static_cast<uint32_t>(number);
   return name;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
 #include "tools/forecast/hf_config.h"
@@ -15,7 +16,7 @@
 namespace geminid::ctl {
 namespace {
 
-constexpr std::uint64_t kCountMax = std::uint64_t{1} << 32;
+constexpr std::uint64_t kCountMax = (std::uint64_t{1} << 32) - 1;
 constexpr double kRateMax = 1e24;
 constexpr std::size_t kConfigBytesMax = std::size_t{1} << 20;
 
@@ -28,11 +29,7 @@ absl::Status Wrong(const char* flag, const std::string& text, const std::string&
 template <typename Integer>
 absl::Status ReadCount(const char* flag, const std::string& text, Integer* value) {
   if (text.empty()) return absl::OkStatus();
-  std::uint64_t count = 0;
-  const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits || !absl::SimpleAtoi(text, &count) || count < 1 || count >= kCountMax) {
-    return Wrong(flag, text, absl::StrCat("it must be a whole number from 1 to ", kCountMax - 1));
-  }
+  GEMINID_ASSIGN_OR_RETURN(const std::uint64_t count, base::ParseCount(flag, text, 1, kCountMax));
   *value = static_cast<Integer>(count);
   return absl::OkStatus();
 }

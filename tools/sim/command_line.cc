@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/flag_values.h"
 #include "base/status_macros.h"
 
 namespace geminid::sim {
@@ -26,20 +27,8 @@ struct Flags {
   std::string timeline, memory_picture, title;
 };
 
-absl::StatusOr<uint64_t> ParseCount(const char* flag, const std::string& text, uint64_t least,
-                                    uint64_t most) {
-  uint64_t value = 0;
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (digits && absl::SimpleAtoi(text, &value) && value >= least && value <= most) return value;
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, " is '", text, "'; it must be a whole number from ", least, " to ", most));
-}
-
 absl::StatusOr<double> ParseSeconds(const std::string& what, const std::string& text) {
-  double value = 0;
-  if (absl::SimpleAtod(text, &value) && value >= 0 && value <= 1e6) return value;
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " is '", text, "'; it must be seconds from 0 to 1000000"));
+  return base::ParseReal(what, text, 0, 1e6);
 }
 
 absl::StatusOr<uint64_t> ParseSize(const char* flag, const std::string& text) {
@@ -87,10 +76,10 @@ void AddRunFlags(CLI::App* app, Flags* flags) {
 absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job) {
   *job = flags.job;
   constexpr uint64_t kMany = uint64_t{1} << 20;
-  GEMINID_ASSIGN_OR_RETURN(job->ranks, ParseCount("--ranks", flags.ranks, 1, kMany));
-  GEMINID_ASSIGN_OR_RETURN(job->nodes, ParseCount("--nodes", flags.nodes, 1, kMany));
-  GEMINID_ASSIGN_OR_RETURN(job->batch, ParseCount("--batch", flags.batch, 1, kMany));
-  GEMINID_ASSIGN_OR_RETURN(job->sequence, ParseCount("--sequence", flags.sequence, 1, kMany));
+  GEMINID_ASSIGN_OR_RETURN(job->ranks, base::ParseCount("--ranks", flags.ranks, 1, kMany));
+  GEMINID_ASSIGN_OR_RETURN(job->nodes, base::ParseCount("--nodes", flags.nodes, 1, kMany));
+  GEMINID_ASSIGN_OR_RETURN(job->batch, base::ParseCount("--batch", flags.batch, 1, kMany));
+  GEMINID_ASSIGN_OR_RETURN(job->sequence, base::ParseCount("--sequence", flags.sequence, 1, kMany));
   if (!flags.host_memory.empty()) {
     GEMINID_ASSIGN_OR_RETURN(job->host_bytes, ParseSize("--host-memory", flags.host_memory));
   }
@@ -127,15 +116,16 @@ absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job
 absl::Status ParseSimulation(const Flags& flags, CommandLine* line) {
   GEMINID_ASSIGN_OR_RETURN(line->policy, ParsePolicy(flags.policy));
   SimulationOptions& options = line->simulation;
-  GEMINID_ASSIGN_OR_RETURN(options.steps, ParseCount("--steps", flags.steps, 1, kMaxSteps));
+  GEMINID_ASSIGN_OR_RETURN(options.steps, base::ParseCount("--steps", flags.steps, 1, kMaxSteps));
   GEMINID_ASSIGN_OR_RETURN(options.warmup_steps,
-                           ParseCount("--warmup-steps", flags.warmup_steps, 1, kMaxSteps));
-  GEMINID_ASSIGN_OR_RETURN(options.seed, ParseCount("--seed", flags.seed, 0, ~uint64_t{0} >> 1));
-  GEMINID_ASSIGN_OR_RETURN(line->seeds, ParseCount("--seeds", flags.seeds, 1, kMaxSeeds));
-  GEMINID_ASSIGN_OR_RETURN(line->traces, ParseCount("--traces", flags.traces, 1, kMaxTraces));
+                           base::ParseCount("--warmup-steps", flags.warmup_steps, 1, kMaxSteps));
+  GEMINID_ASSIGN_OR_RETURN(options.seed,
+                           base::ParseCount("--seed", flags.seed, 0, ~uint64_t{0} >> 1));
+  GEMINID_ASSIGN_OR_RETURN(line->seeds, base::ParseCount("--seeds", flags.seeds, 1, kMaxSeeds));
+  GEMINID_ASSIGN_OR_RETURN(line->traces, base::ParseCount("--traces", flags.traces, 1, kMaxTraces));
   if (!flags.lookahead.empty()) {
     GEMINID_ASSIGN_OR_RETURN(line->lookahead_moments,
-                             ParseCount("--lookahead", flags.lookahead, 0, kMaxSteps));
+                             base::ParseCount("--lookahead", flags.lookahead, 0, kMaxSteps));
   }
   GEMINID_ASSIGN_OR_RETURN(options.recovery.detect_seconds, ParseSeconds("--detect", flags.detect));
   GEMINID_ASSIGN_OR_RETURN(options.recovery.restart_seconds,
@@ -169,7 +159,7 @@ absl::StatusOr<Failure> ParseFailure(FailureKind kind, const std::string& text) 
         "'", text, "' is no failure; give ", is_daemon ? "NODE@SECONDS+SECONDS" : "RANK@SECONDS"));
   }
   GEMINID_ASSIGN_OR_RETURN(const uint64_t index,
-                           ParseCount("the number before @", text.substr(0, at), 0, 1 << 20));
+                           base::ParseCount("the number before @", text.substr(0, at), 0, 1 << 20));
   failure.index = static_cast<int>(index);
   GEMINID_ASSIGN_OR_RETURN(failure.at_seconds,
                            ParseSeconds("the time after @", text.substr(at + 1, plus - at - 1)));

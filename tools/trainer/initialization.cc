@@ -6,6 +6,7 @@
 #include "base/hash.h"
 
 namespace geminid::trainer {
+
 void Fill(const ParameterSpec& spec, uint64_t seed, uint64_t first_element,
           std::span<float> values) {
   if (spec.init != ParameterSpec::Init::kNormal) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/flag_values.h"
 #include "base/status_macros.h"
-#include "tools/trainer/flag_values.h"
 
 namespace geminid::trainer {
 namespace {
@@ -175,10 +175,10 @@ absl::Status RefuseForeignFlag(const Flags& flags, const FlagSpec& spec,
 
 absl::Status Take(const FlagSpec& spec, const std::string& text, const Target& target) {
   if (double* const* number = std::get_if<double*>(&target)) {
-    GEMINID_ASSIGN_OR_RETURN(**number, ParseReal(spec.name, text, 0, kHyperparameterMax));
+    GEMINID_ASSIGN_OR_RETURN(**number, base::ParseReal(spec.name, text, 0, kHyperparameterMax));
     return absl::OkStatus();
   }
-  GEMINID_ASSIGN_OR_RETURN(*std::get<bool*>(target), ParseSwitch(spec.name, text));
+  GEMINID_ASSIGN_OR_RETURN(*std::get<bool*>(target), base::ParseSwitch(spec.name, text));
   return absl::OkStatus();
 }
 

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
+#include "base/flag_values.h"
 #include "base/status_macros.h"
-#include "tools/trainer/flag_values.h"
 #include "tools/trainer/flags.h"
 #include "tools/trainer/optimizer_flags.h"
 #include "tools/trainer/schedule_flags.h"
@@ -107,7 +107,7 @@ absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
   constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate knows the bounds
   const auto take = [&](const char* flag, const std::string& text, uint64_t* value) {
     if (text.empty()) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(*value, ParseCount(flag, text, 1, kAny));
+    GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, kAny));
     return absl::OkStatus();
   };
   GEMINID_RETURN_IF_ERROR(take("--layers", flags.layers, &model->layers));
@@ -142,33 +142,33 @@ absl::StatusOr<ModelConfig> ParseModel(const Flags& flags) {
 absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   using zero::DataType;
   using zero::Placement;
-  GEMINID_ASSIGN_OR_RETURN(options->batch, ParseCount("--batch", flags.batch, 1, kBatchMax));
-  GEMINID_ASSIGN_OR_RETURN(
-      options->seed, ParseCount("--seed", flags.seed, 0, std::numeric_limits<uint64_t>::max()));
+  GEMINID_ASSIGN_OR_RETURN(options->batch, base::ParseCount("--batch", flags.batch, 1, kBatchMax));
+  GEMINID_ASSIGN_OR_RETURN(options->seed, base::ParseCount("--seed", flags.seed, 0,
+                                                           std::numeric_limits<uint64_t>::max()));
   GEMINID_ASSIGN_OR_RETURN(options->zero.optimizer, ParseOptimizer(flags));
   GEMINID_ASSIGN_OR_RETURN(options->schedule,
                            ParseSchedule(flags, UsualLearningRate(options->zero.optimizer)));
   GEMINID_ASSIGN_OR_RETURN(options->zero.loss_scale, ParseLossScale(flags));
   GEMINID_ASSIGN_OR_RETURN(options->zero.clip_norm,
-                           ParseReal("--clip-norm", flags.clip_norm, 0, 1e9));
+                           base::ParseReal("--clip-norm", flags.clip_norm, 0, 1e9));
   GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
-                           ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
+                           base::ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
   options->zero.accumulate = static_cast<int>(accumulate);
   GEMINID_ASSIGN_OR_RETURN(
       const uint64_t threads,
-      ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
+      base::ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
   options->zero.update_threads = static_cast<int>(threads);
   GEMINID_ASSIGN_OR_RETURN(
       options->zero.data_type,
-      ParseWord("--dtype", flags.dtype,
-                std::array{std::pair{Name(DataType::kBFloat16), DataType::kBFloat16},
-                           std::pair{Name(DataType::kFloat32), DataType::kFloat32}}));
+      base::ParseWord("--dtype", flags.dtype,
+                      std::array{std::pair{Name(DataType::kBFloat16), DataType::kBFloat16},
+                                 std::pair{Name(DataType::kFloat32), DataType::kFloat32}}));
   GEMINID_ASSIGN_OR_RETURN(
       options->zero.placement,
-      ParseWord("--placement", flags.placement,
-                std::array{std::pair{Name(Placement::kDevice), Placement::kDevice},
-                           std::pair{Name(Placement::kCpu), Placement::kCpu},
-                           std::pair{Name(Placement::kAuto), Placement::kAuto}}));
+      base::ParseWord("--placement", flags.placement,
+                      std::array{std::pair{Name(Placement::kDevice), Placement::kDevice},
+                                 std::pair{Name(Placement::kCpu), Placement::kCpu},
+                                 std::pair{Name(Placement::kAuto), Placement::kAuto}}));
   return absl::OkStatus();
 }
 
@@ -180,7 +180,7 @@ absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
                                : text == "host" ? StatePlacement::kHost
                                                 : StatePlacement::kDevice;
   } else {
-    const absl::StatusOr<double> share = ParseReal("--optimizer-state", text, 0, 1);
+    const absl::StatusOr<double> share = base::ParseReal("--optimizer-state", text, 0, 1);
     if (!share.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--optimizer-state is '", text,
@@ -233,11 +233,11 @@ absl::Status ParseRun(const Flags& flags, TrainOptions* options) {
   options->text = flags.text;
   if (!flags.ranks.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
-                             ParseCount("--ranks", flags.ranks, 1, kRanksMax));
+                             base::ParseCount("--ranks", flags.ranks, 1, kRanksMax));
     options->ranks = static_cast<int>(ranks);
   }
   GEMINID_ASSIGN_OR_RETURN(const double seconds,
-                           ParseReal("--timeout", flags.timeout, 1, kTimeoutSecondsMax));
+                           base::ParseReal("--timeout", flags.timeout, 1, kTimeoutSecondsMax));
   options->timeout = absl::Seconds(seconds);
   GEMINID_RETURN_IF_ERROR(CheckJob(flags.job));
   options->socket = flags.socket;
@@ -245,11 +245,12 @@ absl::Status ParseRun(const Flags& flags, TrainOptions* options) {
   options->report = flags.report;
   using Mode = std::optional<ProgressMode>;
   GEMINID_ASSIGN_OR_RETURN(
-      options->progress, ParseWord("--progress", flags.progress,
-                                   std::array{std::pair{"auto", Mode()},
-                                              std::pair{"terminal", Mode(ProgressMode::kTerminal)},
-                                              std::pair{"lines", Mode(ProgressMode::kLines)},
-                                              std::pair{"none", Mode(ProgressMode::kNone)}}));
+      options->progress,
+      base::ParseWord("--progress", flags.progress,
+                      std::array{std::pair{"auto", Mode()},
+                                 std::pair{"terminal", Mode(ProgressMode::kTerminal)},
+                                 std::pair{"lines", Mode(ProgressMode::kLines)},
+                                 std::pair{"none", Mode(ProgressMode::kNone)}}));
   if (flags.quiet) options->progress = ProgressMode::kNone;
   return absl::OkStatus();
 }

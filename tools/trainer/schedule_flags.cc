@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "base/flag_values.h"
 #include "base/status_macros.h"
-#include "tools/trainer/flag_values.h"
 
 namespace geminid::trainer {
 namespace {
@@ -59,7 +59,7 @@ absl::StatusOr<ScheduleShape> ParseShape(const Flags& flags) {
     words[i] = {names[i], kShapes[i]};
   }
   GEMINID_ASSIGN_OR_RETURN(const ScheduleShape shape,
-                           ParseWord("--schedule", flags.schedule, words));
+                           base::ParseWord("--schedule", flags.schedule, words));
   GEMINID_RETURN_IF_ERROR(
       CheckOwnedFlags(flags, kShapeFlags, static_cast<uint32_t>(shape), "--schedule", names));
   return shape;
@@ -67,7 +67,7 @@ absl::StatusOr<ScheduleShape> ParseShape(const Flags& flags) {
 
 absl::StatusOr<uint64_t> ParseWarmup(const Flags& flags, const Schedule& schedule) {
   if (!flags.warmup_steps.empty()) {
-    return ParseCount("--warmup-steps", flags.warmup_steps, 0, kStepsMax);
+    return base::ParseCount("--warmup-steps", flags.warmup_steps, 0, kStepsMax);
   }
   if (schedule.shape != ScheduleShape::kOneCycle) return kWarmupSteps;
   return static_cast<uint64_t>(kOneCycleRise * static_cast<double>(schedule.steps));
@@ -77,7 +77,7 @@ absl::Status ParseMilestones(const std::string& text, std::vector<uint64_t>* mil
   if (text.empty()) return absl::OkStatus();
   for (const std::string& piece : std::vector<std::string>(absl::StrSplit(text, ','))) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t step,
-                             ParseCount("--lr-milestones", piece, 1, kStepsMax));
+                             base::ParseCount("--lr-milestones", piece, 1, kStepsMax));
     milestones->push_back(step);
   }
   return absl::OkStatus();
@@ -91,12 +91,12 @@ std::span<const OwnedFlag> ShapeFlags() { return kShapeFlags; }
 absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate) {
   Schedule schedule;
   GEMINID_ASSIGN_OR_RETURN(schedule.shape, ParseShape(flags));
-  GEMINID_ASSIGN_OR_RETURN(schedule.steps, ParseCount("--steps", flags.steps, 1, kStepsMax));
+  GEMINID_ASSIGN_OR_RETURN(schedule.steps, base::ParseCount("--steps", flags.steps, 1, kStepsMax));
   GEMINID_ASSIGN_OR_RETURN(schedule.warmup_steps, ParseWarmup(flags, schedule));
   schedule.peak = usual_rate;
   const auto take = [](const char* flag, const std::string& text, double max, double* value) {
     if (text.empty()) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(*value, ParseReal(flag, text, 0, max));
+    GEMINID_ASSIGN_OR_RETURN(*value, base::ParseReal(flag, text, 0, max));
     return absl::OkStatus();
   };
   GEMINID_RETURN_IF_ERROR(take("--lr", flags.lr, kRateMax, &schedule.peak));
@@ -113,7 +113,7 @@ absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& fla
   if (flags.loss_scale == "none") return std::nullopt;
   if (flags.loss_scale == "dynamic") return std::optional(LossScalerOptions{});
   const absl::StatusOr<double> scale =
-      ParseReal("--loss-scale", flags.loss_scale, kLossScaleMin, kLossScaleMax);
+      base::ParseReal("--loss-scale", flags.loss_scale, kLossScaleMin, kLossScaleMax);
   if (scale.ok()) return std::optional(FixedLossScale(*scale));
   return absl::InvalidArgumentError(absl::StrCat("--loss-scale is '", flags.loss_scale,
                                                  "'; it must be none, dynamic, or a number from ",

@@ -1,7 +1,7 @@
 // Texts of flags turned into values. Errors are INVALID_ARGUMENT and name the flag, what was given
 // and what would be right.
-#ifndef GEMINID_TOOLS_TRAINER_FLAG_VALUES_H_
-#define GEMINID_TOOLS_TRAINER_FLAG_VALUES_H_
+#ifndef GEMINID_BASE_FLAG_VALUES_H_
+#define GEMINID_BASE_FLAG_VALUES_H_
 
 #include <array>
 #include <cstdint>
@@ -11,16 +11,17 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
-namespace geminid::trainer {
+namespace geminid::base {
 
-absl::StatusOr<uint64_t> ParseCount(const char* flag, const std::string& text, uint64_t min,
+absl::StatusOr<uint64_t> ParseCount(const std::string& flag, const std::string& text, uint64_t min,
                                     uint64_t max);
-absl::StatusOr<double> ParseReal(const char* flag, const std::string& text, double min, double max);
-absl::StatusOr<bool> ParseSwitch(const char* flag, const std::string& text);  // on or off
+absl::StatusOr<double> ParseReal(const std::string& flag, const std::string& text, double min,
+                                 double max);
+absl::StatusOr<bool> ParseSwitch(const std::string& flag, const std::string& text);  // on or off
 
 // One of a few words.
 template <typename Value, size_t kCount>
-absl::StatusOr<Value> ParseWord(const char* flag, const std::string& text,
+absl::StatusOr<Value> ParseWord(const std::string& flag, const std::string& text,
                                 const std::array<std::pair<const char*, Value>, kCount>& words) {
   std::string allowed;
   for (const auto& [word, value] : words) {
@@ -31,6 +32,6 @@ absl::StatusOr<Value> ParseWord(const char* flag, const std::string& text,
       absl::StrCat(flag, " is '", text, "'; it must be one of: ", allowed));
 }
 
-}  // namespace geminid::trainer
+}  // namespace geminid::base
 
-#endif  // GEMINID_TOOLS_TRAINER_FLAG_VALUES_H_
+#endif  // GEMINID_BASE_FLAG_VALUES_H_

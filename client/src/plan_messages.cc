@@ -2,39 +2,10 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "proto/messages/trace_messages.h"
 
 namespace geminid {
 namespace {
-
-void FillTrace(const Trace& trace, v1::Trace* message) {
-  message->set_arena_bytes(trace.arena_bytes);
-  for (const TraceChunk& chunk : trace.chunks) {
-    v1::TraceChunk* out = message->add_chunks();
-    out->set_chunk(static_cast<uint32_t>(chunk.chunk));
-    out->set_device_bytes(chunk.device_bytes);
-    out->set_transfer_bytes(chunk.transfer_bytes);
-    out->set_gradient_bytes(chunk.gradient_bytes);
-    out->set_frozen(chunk.frozen);
-  }
-  for (const TraceMoment& moment : trace.moments) {
-    v1::TraceMoment* out = message->add_moments();
-    out->set_workspace_bytes(moment.workspace_bytes);
-    out->set_compute_seconds(moment.compute_seconds);
-    for (const TraceUse& use : moment.uses) {
-      v1::TraceUse* used = out->add_uses();
-      used->set_index(use.index);
-      used->set_invalidates(use.invalidates);
-    }
-  }
-  v1::LinkModel* link = message->mutable_link();
-  link->set_host_to_device_bytes_per_second(trace.link.host_to_device_bytes_per_second);
-  link->set_device_to_host_bytes_per_second(trace.link.device_to_host_bytes_per_second);
-  link->set_latency_seconds(trace.link.latency_seconds);
-  link->set_both_directions_share(trace.link.both_directions_share);
-  link->set_uplink_bytes_per_second(trace.link.uplink_bytes_per_second);
-  link->set_ranks_per_uplink(trace.link.ranks_per_uplink);
-}
 
 PlannedMoment MomentOf(const v1::PlannedMoment& message) {
   PlannedMoment moment;
@@ -66,7 +37,7 @@ v1::MakePlanRequest ToMessage(const Trace& trace, const PlanRequest& request) {
   static_assert(static_cast<int>(PlacementPolicy::kCpu) == v1::PLACEMENT_POLICY_CPU);
   static_assert(static_cast<int>(PlacementPolicy::kAuto) == v1::PLACEMENT_POLICY_AUTO);
   v1::MakePlanRequest message;
-  FillTrace(trace, message.mutable_trace());
+  *message.mutable_trace() = messages::TraceToMessage(trace);
   message.set_policy(static_cast<v1::PlacementPolicy>(request.policy));
   message.set_weights_change_between_iterations(request.weights_change_between_iterations);
   message.set_drain_moments(request.drain_moments);

@@ -5,6 +5,7 @@
 #include "daemon/planner/make_plan.h"
 #include "daemon/service/plan_messages.h"
 #include "daemon/service/rpc_status.h"
+#include "proto/messages/trace_messages.h"
 
 namespace geminid::service {
 namespace {
@@ -96,7 +97,7 @@ grpc::Status PlanRpc::MakePlan(grpc::ServerContext* context, const v1::MakePlanR
   if (!session.ok()) return ToGrpc(session.status());
   absl::StatusOr<planner::PlannerOptions> options = OptionsOf(*request);
   if (!options.ok()) return ToGrpc(options.status());
-  const planner::Trace trace = FromMessage(request->trace());
+  const auto trace = messages::TraceFromMessage<planner::Trace>(request->trace());
   absl::StatusOr<planner::Plan> plan = planner::MakePlan(trace, *options);
   if (!plan.ok()) return ToGrpc(plan.status());
   // The planner is not trusted with other people's memory either.

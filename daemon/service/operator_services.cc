@@ -9,6 +9,7 @@
 #include "daemon/service/plan_messages.h"
 #include "daemon/service/rpc_status.h"
 #include "daemon/service/snapshot_messages.h"
+#include "proto/messages/trace_messages.h"
 
 namespace geminid::service {
 namespace {
@@ -132,7 +133,7 @@ grpc::Status AdminRpc::GetTrace(grpc::ServerContext*, const v1::GetTraceRequest*
     return absl::OkStatus();
   });
   if (!status.ok()) return ToGrpc(status);
-  response->set_format_version(kTraceFileVersion);
+  response->set_format_version(messages::kTraceFileVersion);
   *response->mutable_trace() = *trace;
   return grpc::Status::OK;
 }

@@ -5,37 +5,6 @@
 
 namespace geminid::service {
 
-planner::Trace FromMessage(const v1::Trace& message) {
-  planner::Trace trace;
-  trace.arena_bytes = message.arena_bytes();
-  for (const v1::TraceChunk& chunk : message.chunks()) {
-    trace.chunks.push_back({.id = chunk.chunk(),
-                            .size_bytes = chunk.device_bytes(),
-                            .transfer_bytes = chunk.transfer_bytes(),
-                            .gradient_bytes = chunk.gradient_bytes(),
-                            .frozen = chunk.frozen()});
-  }
-  for (const v1::TraceMoment& from : message.moments()) {
-    planner::MomentTrace& moment = trace.moments.emplace_back();
-    for (const v1::TraceUse& use : from.uses()) {
-      moment.uses.push_back({.chunk = use.index(), .invalidates = use.invalidates()});
-    }
-    moment.workspace_bytes = from.workspace_bytes();
-    moment.compute_seconds = from.compute_seconds();
-  }
-  trace.link = {.h2d_bytes_per_second = message.link().host_to_device_bytes_per_second(),
-                .d2h_bytes_per_second = message.link().device_to_host_bytes_per_second(),
-                .latency_seconds = message.link().latency_seconds(),
-                .uplink_bytes_per_second = message.link().uplink_bytes_per_second()};
-  if (message.link().both_directions_share() != 0) {
-    trace.link.both_directions_share = message.link().both_directions_share();
-  }
-  if (message.link().ranks_per_uplink() != 0) {
-    trace.link.ranks_per_uplink = message.link().ranks_per_uplink();
-  }
-  return trace;
-}
-
 absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request) {
   planner::PlannerOptions options;
   switch (request.policy()) {

@@ -10,12 +10,9 @@
 
 namespace geminid::service {
 
-// Of v1.TraceFile, as written here and read by tools.
-inline constexpr uint32_t kTraceFileVersion = 1;
 // A session's last trace is kept for GetTrace if its message is no larger.
 inline constexpr uint64_t kMaxKeptTraceBytes = uint64_t{16} << 20;
 
-planner::Trace FromMessage(const v1::Trace& message);
 absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request);
 v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan);
 

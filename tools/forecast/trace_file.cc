@@ -4,49 +4,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "daemon/service/plan_messages.h"
+#include "proto/messages/trace_messages.h"
 
 namespace geminid::forecast {
 namespace {
 
-static_assert(kTraceFileVersion == service::kTraceFileVersion);
+using messages::kTraceFileVersion;
 
 constexpr std::size_t kDescriptionMax = 256;
 constexpr std::uint32_t kWorldMax = 1 << 20;
 constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 40;
 
 absl::Status Wrong(const std::string& what) { return absl::InvalidArgumentError(what); }
-
-v1::Trace ToMessage(const planner::Trace& trace) {
-  v1::Trace message;
-  message.set_arena_bytes(trace.arena_bytes);
-  for (const planner::Chunk& chunk : trace.chunks) {
-    v1::TraceChunk* to = message.add_chunks();
-    to->set_chunk(static_cast<std::uint32_t>(chunk.id));
-    to->set_device_bytes(chunk.size_bytes);
-    to->set_transfer_bytes(chunk.transfer_bytes);
-    to->set_gradient_bytes(chunk.gradient_bytes);
-    to->set_frozen(chunk.frozen);
-  }
-  for (const planner::MomentTrace& moment : trace.moments) {
-    v1::TraceMoment* to = message.add_moments();
-    for (const planner::Use& use : moment.uses) {
-      v1::TraceUse* used = to->add_uses();
-      used->set_index(use.chunk);
-      used->set_invalidates(use.invalidates);
-    }
-    to->set_workspace_bytes(moment.workspace_bytes);
-    to->set_compute_seconds(moment.compute_seconds);
-  }
-  v1::LinkModel* link = message.mutable_link();
-  link->set_host_to_device_bytes_per_second(trace.link.h2d_bytes_per_second);
-  link->set_device_to_host_bytes_per_second(trace.link.d2h_bytes_per_second);
-  link->set_latency_seconds(trace.link.latency_seconds);
-  link->set_both_directions_share(trace.link.both_directions_share);
-  link->set_uplink_bytes_per_second(trace.link.uplink_bytes_per_second);
-  link->set_ranks_per_uplink(trace.link.ranks_per_uplink);
-  return message;
-}
 
 absl::Status CheckHead(const v1::TraceFile& message) {
   if (message.format_version() != kTraceFileVersion) {
@@ -133,7 +102,7 @@ v1::TraceFile ToMessage(const RecordedTrace& recorded) {
   message.set_world_size(recorded.world_size);
   message.set_ranks_on_node(recorded.ranks_on_node);
   message.set_tokens(recorded.tokens);
-  *message.mutable_trace() = ToMessage(recorded.trace);
+  *message.mutable_trace() = messages::TraceToMessage(recorded.trace);
   for (const planner::OptimizerItem& item : recorded.optimizer) {
     v1::TraceOptimizerItem* to = message.add_optimizer();
     to->set_parameters(item.parameters);
@@ -163,7 +132,7 @@ absl::StatusOr<RecordedTrace> FromMessage(const v1::TraceFile& message) {
   recorded.world_size = message.world_size();
   recorded.ranks_on_node = message.ranks_on_node();
   recorded.tokens = message.tokens();
-  recorded.trace = service::FromMessage(message.trace());
+  recorded.trace = messages::TraceFromMessage<planner::Trace>(message.trace());
   GEMINID_RETURN_IF_ERROR(planner::ValidateTrace(recorded.trace));
   GEMINID_RETURN_IF_ERROR(CheckOptimizer(message));
   GEMINID_RETURN_IF_ERROR(CheckActivations(message));

@@ -29,8 +29,6 @@ struct RecordedTrace {
   std::vector<planner::ActivationItem> activations;
 };
 
-// The version of the format written, and the only one read.
-inline constexpr std::uint32_t kTraceFileVersion = 1;
 // Larger files are refused unread.
 inline constexpr std::uint64_t kMaxTraceFileBytes = std::uint64_t{64} << 20;
 

@@ -10,6 +10,7 @@
 #include "geminid/v1/config.grpc.pb.h"
 #include "geminid/v1/plan.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
+#include "proto/messages/trace_messages.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"
 
@@ -209,7 +210,7 @@ TEST_F(Operator, MakePlan_PlansAndIsRemembered) {
   grpc::ClientContext get;
   ASSERT_TRUE(admin_->GetTrace(&get, which, &file).ok());
   EXPECT_EQ(file.trace().SerializeAsString(), request.trace().SerializeAsString());
-  EXPECT_EQ(file.format_version(), kTraceFileVersion);
+  EXPECT_EQ(file.format_version(), messages::kTraceFileVersion);
   EXPECT_EQ(file.world_size(), static_cast<uint32_t>(sessions.sessions(0).world_size()));
   EXPECT_EQ(file.ranks_on_node(), 1u);
 }

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/system_error.h"
+#include "base/unique_fd.h"
 #include "daemon/config/settings.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"

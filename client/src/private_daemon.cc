@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "base/deadline.h"
 #include "base/system_error.h"
+#include "base/unique_fd.h"
 
 extern char** environ;
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "base/unique_fd.h"
 #include "collectives/failure.h"
 #include "collectives/reduce.h"
 #include "collectives/shm/rendezvous.h"

@@ -3,7 +3,6 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
-#include <fstream>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -12,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/files.h"
 #include "base/suggest.h"
 
 namespace geminid::config {
@@ -208,19 +208,10 @@ absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& path, const std::s
 }
 
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": the file cannot be opened"));
-  }
-  std::string text(kMaxConfigFileBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(stream.gcount()));
-  if (stream.bad()) return absl::InvalidArgumentError(absl::StrCat(path, ": it cannot be read"));
-  if (text.size() > kMaxConfigFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": larger than ", kMaxConfigFileBytes, " bytes"));
-  }
-  return ParseConfigFile(path, text);
+  const absl::StatusOr<std::string> text = base::ReadFile(path, kMaxConfigFileBytes);
+  // Whatever it is, it is the one who named the file who can mend it.
+  if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
+  return ParseConfigFile(path, *text);
 }
 
 }  // namespace geminid::config

@@ -4,21 +4,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "base/files.h"
 
 namespace geminid::metrics {
 namespace {
-
-std::string ReadText(const char* path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // proc(5): fields of /proc/self/stat, counted from 1; the second one is in parentheses.
 constexpr size_t kFieldsBeforeRest = 2;
@@ -26,7 +17,7 @@ constexpr size_t kThreadsField = 20;
 constexpr size_t kStartTimeField = 22;
 
 uint64_t BootTimeSeconds() {
-  for (const auto& line : absl::StrSplit(ReadText("/proc/stat"), '\n')) {
+  for (const auto& line : absl::StrSplit(base::ReadKernelFile("/proc/stat"), '\n')) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     uint64_t seconds;
     if (words.size() == 2 && words[0] == "btime" && absl::SimpleAtoi(words[1], &seconds)) {
@@ -37,7 +28,7 @@ uint64_t BootTimeSeconds() {
 }
 
 void ReadStat(ProcessReading* reading) {
-  const std::string text = ReadText("/proc/self/stat");
+  const std::string text = base::ReadKernelFile("/proc/self/stat");
   const size_t end_of_name = text.rfind(')');
   if (end_of_name == std::string::npos || end_of_name + 2 > text.size()) return;
   const std::vector<std::string> rest = absl::StrSplit(text.substr(end_of_name + 2), ' ');
@@ -72,7 +63,8 @@ ProcessReading ReadProcess() {
   rusage usage = {};
   ::getrusage(RUSAGE_SELF, &usage);
   reading.cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
-  const std::vector<std::string> pages = absl::StrSplit(ReadText("/proc/self/statm"), ' ');
+  const std::vector<std::string> pages =
+      absl::StrSplit(base::ReadKernelFile("/proc/self/statm"), ' ');
   const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   uint64_t count;
   if (pages.size() > 1 && absl::SimpleAtoi(pages[0], &count)) {

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/bytes.h"
+#include "base/files.h"
 
 namespace geminid::os {
 namespace {
@@ -20,16 +20,9 @@ namespace {
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kKilobyte = 1024;
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 std::optional<uint64_t> ReadNumber(const std::string& path) {
   uint64_t number;
-  const std::string text = ReadText(path);
+  const std::string text = base::ReadKernelFile(path);
   if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &number)) return std::nullopt;
   return number;
 }
@@ -41,7 +34,7 @@ struct CgroupFiles {
 
 // This process's memory controller: version 2 where it has one, else version 1.
 std::optional<CgroupFiles> FindCgroup() {
-  const std::string text = ReadText("/proc/self/cgroup");
+  const std::string text = base::ReadKernelFile("/proc/self/cgroup");
   std::optional<CgroupFiles> found;
   for (const auto& line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
@@ -77,7 +70,7 @@ HugePages ReadHugePages(const std::string& meminfo) {
     }
   }
   pages.shmem_enabled =
-      BracketedWord(ReadText("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+      BracketedWord(base::ReadKernelFile("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
   pages.shmem_on_advice = pages.shmem_enabled == "advise" || pages.shmem_enabled == "always" ||
                           pages.shmem_enabled == "force" || pages.shmem_enabled == "within_size";
   return pages;
@@ -123,7 +116,7 @@ std::string BracketedWord(const std::string& text) {
 }
 
 Machine ReadMachine() {
-  const std::string meminfo = ReadText("/proc/meminfo");
+  const std::string meminfo = base::ReadKernelFile("/proc/meminfo");
   Machine machine;
   machine.ram_bytes = KilobytesField(meminfo, "MemTotal").value_or(0);
   if (const std::optional<CgroupFiles> cgroup = FindCgroup()) {
@@ -141,7 +134,7 @@ Machine ReadMachine() {
 
 uint64_t AvailableMemoryBytes() {
   uint64_t available =
-      KilobytesField(ReadText("/proc/meminfo"), "MemAvailable").value_or(kUnlimited);
+      KilobytesField(base::ReadKernelFile("/proc/meminfo"), "MemAvailable").value_or(kUnlimited);
   if (const std::optional<CgroupFiles> cgroup = FindCgroup()) {
     const std::optional<uint64_t> limit = ReadNumber(cgroup->limit);
     const std::optional<uint64_t> usage = ReadNumber(cgroup->usage);

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "client/src/segments.h"
 #include "tests/client/memory_files.h"
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "client/device/faulty/faulty_device.h"
 #include "client/device/host/host_device.h"
 #include "tests/client/memory_files.h"

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/unique_fd.h"
 #include "collectives/connect.h"
 #include "collectives/gloo/gloo_communicator.h"
 #include "collectives/gloo/tcp.h"

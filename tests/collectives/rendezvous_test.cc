@@ -5,6 +5,7 @@
 #include <cstring>
 #include <future>
 
+#include "base/unique_fd.h"
 #include "collectives/connect.h"
 #include "collectives/shm/segment.h"
 #include "collectives/shm/seqpacket.h"

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/files.h"
 #include "base/memfd.h"
 #include "base/pages.h"
 #include "base/system_error.h"
@@ -37,13 +37,6 @@ constexpr int kSoPeerPidfd = 77;
 // linux/capability.h; its number in the mask of /proc/self/status.
 constexpr int kCapIpcLock = 14;
 constexpr int kHexadecimal = 16;
-
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 absl::Status ProbeNoExecSeal() {
   const base::UniqueFd fd(::memfd_create("geminictl", MFD_CLOEXEC | kNoExecSeal));
@@ -84,7 +77,7 @@ absl::Status ProbeIoUring() {
 }
 
 int FindCgroupVersion() {
-  const std::string text = ReadText("/proc/self/cgroup");
+  const std::string text = base::ReadKernelFile("/proc/self/cgroup");
   for (const auto& line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;
@@ -94,7 +87,7 @@ int FindCgroupVersion() {
     }
     if (parts[0] != "0") continue;
     const std::string offered =
-        ReadText(absl::StrCat("/sys/fs/cgroup", parts[2], "/cgroup.controllers"));
+        base::ReadKernelFile(absl::StrCat("/sys/fs/cgroup", parts[2], "/cgroup.controllers"));
     for (const auto& controller : absl::StrSplit(offered, absl::ByAnyChar(" \n"))) {
       if (controller == "memory") return 2;
     }
@@ -103,7 +96,7 @@ int FindCgroupVersion() {
 }
 
 bool MayLockMemory() {
-  for (const auto& line : absl::StrSplit(ReadText("/proc/self/status"), '\n')) {
+  for (const auto& line : absl::StrSplit(base::ReadKernelFile("/proc/self/status"), '\n')) {
     const std::vector<std::string> parts = absl::StrSplit(line, '\t');
     if (parts.size() != 2 || parts[0] != "CapEff:") continue;
     return (std::strtoull(parts[1].c_str(), nullptr, kHexadecimal) >> kCapIpcLock & 1) != 0;
@@ -120,7 +113,7 @@ uint64_t OpenFilesLimit() {
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu ...": the first word that begins
 // with a digit.
 std::string NvidiaDriver() {
-  const std::string text = ReadText("/proc/driver/nvidia/version");
+  const std::string text = base::ReadKernelFile("/proc/driver/nvidia/version");
   std::istringstream words(text);
   std::string word;
   while (words >> word) {
@@ -173,7 +166,7 @@ MachineFindings ReadMachineFindings() {
   found.cgroup_version = FindCgroupVersion();
   found.may_lock_memory = MayLockMemory();
   found.open_files_limit = OpenFilesLimit();
-  found.cpu = ParseCpuFeatures(ReadText("/proc/cpuinfo"));
+  found.cpu = ParseCpuFeatures(base::ReadKernelFile("/proc/cpuinfo"));
   found.nvidia_driver = NvidiaDriver();
   found.dev_shm = SpaceOf("/dev/shm");
   const char* const folder = std::getenv("TMPDIR");

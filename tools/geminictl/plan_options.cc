@@ -2,12 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/files.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
@@ -65,19 +64,6 @@ absl::Status ReadRate(const char* flag, const std::string& text, double* value) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::InvalidArgumentError(absl::StrCat("--config ", path, " cannot be read"));
-  }
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (text.size() > kConfigBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--config ", path, " has ", text.size(), " bytes; it is no config.json"));
-  }
-  return text;
-}
-
 // A member of the family, by its shape or by its size.
 absl::StatusOr<forecast::Model> Member(const forecast::Family& family, const PlanFlags& flags) {
   if (!flags.parameters.empty()) {
@@ -102,8 +88,9 @@ absl::StatusOr<forecast::Model> Member(const forecast::Family& family, const Pla
 
 absl::Status ReadModel(const PlanFlags& flags, PlanRequest* request) {
   if (!flags.config.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(const std::string json, ReadSmallFile(flags.config));
-    absl::StatusOr<forecast::Model> model = forecast::ModelFromHuggingFace(json);
+    const absl::StatusOr<std::string> json = base::ReadFile(flags.config, kConfigBytesMax);
+    if (!json.ok()) return Named("--config", json.status());
+    absl::StatusOr<forecast::Model> model = forecast::ModelFromHuggingFace(*json);
     if (!model.ok()) return Named(absl::StrCat("--config ", flags.config).c_str(), model.status());
     request->model = *std::move(model);
     return absl::OkStatus();

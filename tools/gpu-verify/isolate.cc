@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/unique_fd.h"
 #include "tools/gpu-verify/process.h"
 
 namespace geminid::gpu_verify {

@@ -1,12 +1,12 @@
 #include "tools/sim/run.h"
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
+#include "base/files.h"
 #include "base/json_writer.h"
 #include "base/status_macros.h"
 #include "tools/forecast/catalogue.h"
@@ -63,14 +63,6 @@ void TellPlannerTheLink(Input* input) {
   link.d2h_bytes_per_second = input->machine.down_bytes_per_second;
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat("cannot write ", path, "; give a file that can be made"));
-}
-
 absl::Status Run(const CommandLine& line, std::ostream& out) {
   GEMINID_ASSIGN_OR_RETURN(Input input, MakeInput(line.job));
   TellPlannerTheLink(&input);
@@ -84,13 +76,13 @@ absl::Status Run(const CommandLine& line, std::ostream& out) {
       const Prediction prediction,
       Predict(input.machine, input.workload, schedule, line.simulation, line.seeds));
   if (!line.timeline.empty()) {
-    GEMINID_RETURN_IF_ERROR(WriteFile(line.timeline, TimelineJson(prediction.first)));
+    GEMINID_RETURN_IF_ERROR(base::ReplaceFile(line.timeline, TimelineJson(prediction.first)));
   }
   if (!line.memory_picture.empty()) {
     const std::string title = line.title.empty()
                                   ? absl::StrCat(input.description, ", policy ", schedule.policy)
                                   : line.title;
-    GEMINID_RETURN_IF_ERROR(WriteFile(
+    GEMINID_RETURN_IF_ERROR(base::ReplaceFile(
         line.memory_picture, ToSvg({title, prediction.arena_bytes, prediction.first.moments})));
   }
   out << (line.json ? ToJson(prediction) : ToText(prediction));

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <numeric>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/json_writer.h"
@@ -171,29 +170,6 @@ absl::Status CheckWritable(const std::string& path) {
   if (fd < 0) return PathError("cannot write the report", path);
   close(fd);
   unlink(temporary.c_str());
-  return absl::OkStatus();
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string temporary = TemporaryPath(path);
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kReportMode);
-  if (fd < 0) return PathError("cannot write the report", path);
-  absl::Cleanup remove = [&] { unlink(temporary.c_str()); };
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = write(fd, text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR) {
-      absl::Status status = PathError("cannot write the report", path);
-      close(fd);
-      return status;
-    }
-    done += static_cast<size_t>(std::max<ssize_t>(written, 0));
-  }
-  const bool synced = fsync(fd) == 0;
-  if (close(fd) != 0 || !synced || rename(temporary.c_str(), path.c_str()) != 0) {
-    return PathError("cannot write the report", path);
-  }
-  std::move(remove).Cancel();
   return absl::OkStatus();
 }
 

@@ -58,9 +58,6 @@ std::string ToJson(const Report& report);
 // Whether a file can be made at `path`, without touching what is there. Before hours of training.
 absl::Status CheckWritable(const std::string& path);
 
-// Replaces the file at `path` by `text` in one instant: a temporary file beside it, then rename.
-absl::Status WriteFile(const std::string& path, const std::string& text);
-
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TOOLS_TRAINER_REPORT_H_

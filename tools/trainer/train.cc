@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/files.h"
 #include "base/status_macros.h"
 #include "collectives/communicator.h"
 #include "collectives/connect.h"
@@ -190,7 +191,7 @@ class RankTrainer {
     if (rank() != 0 || options_.report.empty()) return absl::OkStatus();
     report_.final_loss_scale = engine_->loss_scale();
     report_.weights_sha256 = hash.Finish();
-    return WriteFile(options_.report, ToJson(report_));
+    return base::ReplaceFile(options_.report, ToJson(report_));
   }
 
   const TrainOptions& options_;

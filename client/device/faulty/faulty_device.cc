@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/unique_fd.h"
 
 namespace geminid::device {
 namespace {

@@ -1,5 +1,6 @@
 #include "client/device/host/host_device.h"
 
+#include "base/unique_fd.h"
 #include "client/device/host/host_arena.h"
 #include "client/device/host/host_stream.h"
 

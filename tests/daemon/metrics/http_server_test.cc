@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "absl/strings/numbers.h"
+#include "base/unique_fd.h"
 #include "daemon/os/event.h"
 
 namespace geminid::metrics {

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "base/unique_fd.h"
 #include "daemon/os/event.h"
 
 namespace geminid::os {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/unique_fd.h"
 #include "daemon/os/event.h"
 #include "tests/daemon_env/daemon_env.h"
 

@@ -118,7 +118,7 @@ TEST_F(TraceFiles, PartOfABinaryFile_IsRefused) {
 TEST_F(TraceFiles, FileBeyondTheLimit_IsRefused) {
   Write("a.pb", "");
   std::filesystem::resize_file(Path("a.pb"), kMaxTraceFileBytes + 1);
-  EXPECT_THAT(Error("a.pb"), HasSubstr("are not read"));
+  EXPECT_THAT(Error("a.pb"), HasSubstr("larger than"));
 }
 
 TEST(TraceMessages, ForeignContents_AreCheckedFieldByField) {

@@ -8,6 +8,8 @@
 
 #include <string>
 
+#include "base/unique_fd.h"
+
 namespace geminid::gpu_verify {
 namespace {
 

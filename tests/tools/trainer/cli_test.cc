@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
-#include "tests/tools/trainer/temporary_folder.h"
 
 namespace geminid::trainer {
 namespace {
@@ -18,7 +18,7 @@ class Cli : public testing::Test {
     return RunTrainer(arguments);
   }
 
-  const TemporaryFolder folder_;
+  const base::TemporaryFolder folder_;
   const std::string text_ = folder_.Write("text", std::string(1000, 'x'));
 };
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/tools/trainer/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
 namespace geminid::trainer {
 namespace {
@@ -22,7 +22,7 @@ std::string ReadFile(const std::string& path) {
 
 CommandResult RunTrainer(const std::vector<std::string>& arguments,
                          const std::vector<std::string>& environment) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const std::string out = folder / "out";
   const std::string err = folder / "err";
   // env(1) cleans the environment; the shell's only task is to send the streams to files.

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/time/clock.h"
-#include "tests/tools/trainer/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 #include "tools/trainer/exit_code.h"
 
 namespace geminid::trainer {
@@ -43,7 +43,7 @@ Outcome LaunchScript(int ranks, const std::string& script) {
 bool NoChildrenLeft() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
 
 TEST(Launcher, OfRanksThatSucceed_ReturnsZeroAndGivesEachItsPlace) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const Outcome outcome =
       LaunchScript(3,
                    "echo $WORLD_SIZE/$LOCAL_WORLD_SIZE/$LOCAL_RANK/$LAUNCHER_TEST/"
@@ -107,7 +107,7 @@ TEST(Launcher, OfRankZerosWords_PassesThemOnAsTheyAre) {
 
 TEST(Launcher, GivenASignal_PassesItOnAndReturnsItsCode) {
   // Rank 0 signals their parent, which is this process, once both have set their traps.
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const std::string ready = folder / "ready";
   const Outcome outcome = LaunchScript(
       2, "trap 'exit 0' TERM; if [ $RANK = 1 ]; then : > " + ready + "; else while [ ! -e " +
@@ -122,7 +122,7 @@ TEST(Launcher, GivenASignal_PassesItOnAndReturnsItsCode) {
 }
 
 TEST(Launcher, ThatIsKilled_TakesItsRanksWithIt) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
   const pid_t launcher = fork();
   if (launcher == 0) {

@@ -4,12 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <limits>
-#include <sstream>
-
-#include "base/json_writer.h"
-#include "tests/tools/trainer/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 #include "tools/trainer/progress.h"
 #include "tools/trainer/sha256.h"
 
@@ -17,27 +12,6 @@ namespace geminid::trainer {
 namespace {
 
 using testing::HasSubstr;
-
-TEST(JsonWriter, OfNestedValues_WritesThemInOrder) {
-  base::JsonWriter json;
-  json.BeginObject().Key("a").BeginArray().Value(uint64_t{1}).Value(0.1).EndArray();
-  json.Key("b").BeginObject().EndObject().Key("c").Value(true).EndObject();
-  EXPECT_EQ(json.text(),
-            "{\n  \"a\": [\n    1,\n    0.10000000000000001\n  ],\n  \"b\": {},\n  \"c\": true\n}");
-}
-
-TEST(JsonWriter, OfTextThatNeedsIt_Escapes) {
-  base::JsonWriter json;
-  json.Value("a\"\\\n\x01\xc3\xa9");
-  EXPECT_EQ(json.text(), "\"a\\\"\\\\\\u000a\\u0001\xc3\xa9\"");
-}
-
-TEST(JsonWriter, OfNumbersJsonDoesNotKnow_WritesNull) {
-  base::JsonWriter json;
-  json.BeginArray().Value(std::numeric_limits<double>::infinity());
-  json.Value(std::numeric_limits<double>::quiet_NaN()).EndArray();
-  EXPECT_EQ(json.text(), "[\n  null,\n  null\n]");
-}
 
 TEST(Sha256, OfPieces_IsTheKnownDigestOfTheWhole) {
   Sha256 hash;
@@ -113,24 +87,14 @@ TEST(TokensPerSecond, LeavesOutTheFirstStep_UnlessItIsTheOnlyOne) {
   EXPECT_DOUBLE_EQ(TokensPerSecond(report), 20.0);
 }
 
-TEST(WriteFile, OverAFile_ReplacesItAndLeavesNothingElse) {
-  const TemporaryFolder folder;
-  const std::string path = folder.Write("r.json", "old and longer");
-  ASSERT_TRUE(WriteFile(path, "new").ok());
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  EXPECT_EQ(text.str(), "new");
-  EXPECT_EQ(folder.Entries(), 1);
-}
-
 TEST(CheckWritable, OfAGoodPath_LeavesTheFolderAsItWas) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   EXPECT_TRUE(CheckWritable(folder / "r.json").ok());
   EXPECT_EQ(folder.Entries(), 0);
 }
 
 TEST(CheckWritable, OfAPathThatCannotBe_NamesIt) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const absl::Status missing = CheckWritable(folder / "no/r.json");
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("no/r.json"));

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/tools/trainer/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
 namespace geminid::trainer {
 namespace {
@@ -14,13 +14,13 @@ std::string Load(const std::string& path) {
 }
 
 TEST(LoadText, OfAFile_IsItsBytes) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const std::string bytes("a\0\xff\n", 4);
   EXPECT_EQ(Load(folder.Write("t", bytes)), bytes);
 }
 
 TEST(LoadText, OfADirectory_IsItsFilesSortedByPathWithoutHiddenOnes) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   folder.Write("b/2", "second,");
   folder.Write("c", "third");
   folder.Write("a", "first,");
@@ -30,7 +30,7 @@ TEST(LoadText, OfADirectory_IsItsFilesSortedByPathWithoutHiddenOnes) {
 }
 
 TEST(LoadText, OfWhatCannotBeRead_NamesThePathAndWhatToDo) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   EXPECT_EQ(LoadText(folder / "none").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Load(folder / "none"), testing::HasSubstr("none' does not exist; give --text"));
   EXPECT_THAT(Load(folder.path()), testing::HasSubstr("holds no files"));
@@ -39,7 +39,7 @@ TEST(LoadText, OfWhatCannotBeRead_NamesThePathAndWhatToDo) {
 }
 
 TEST(LoadText, BeyondTheLimit_IsRefusedBeforeItIsRead) {
-  const TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const std::string path = folder.Write("large", "");
   std::filesystem::resize_file(path, kTextBytesMax + 1);  // without blocks
   EXPECT_THAT(Load(path), testing::HasSubstr("larger than"));

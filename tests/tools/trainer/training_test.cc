@@ -8,8 +8,8 @@
 #include <regex>
 #include <sstream>
 
+#include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
-#include "tests/tools/trainer/temporary_folder.h"
 
 namespace geminid::trainer {
 namespace {
@@ -55,7 +55,7 @@ class Training : public testing::Test {
     return std::stod(losses.substr(losses.rfind(',') + 1));
   }
 
-  const TemporaryFolder folder_;
+  const base::TemporaryFolder folder_;
   const std::string text_ = folder_.Write("text", SomeText());
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "tools/gpu-verify/device.h"
 #include "tools/gpu-verify/nvml.h"
 #include "tools/gpu-verify/probe.h"

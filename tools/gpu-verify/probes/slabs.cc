@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "tools/gpu-verify/device.h"
 #include "tools/gpu-verify/kernels.h"
 #include "tools/gpu-verify/probe.h"

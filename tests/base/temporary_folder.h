@@ -1,6 +1,6 @@
 // A folder of a test's own, gone with it.
-#ifndef GEMINID_TESTS_TOOLS_TRAINER_TEMPORARY_FOLDER_H_
-#define GEMINID_TESTS_TOOLS_TRAINER_TEMPORARY_FOLDER_H_
+#ifndef GEMINID_TESTS_BASE_TEMPORARY_FOLDER_H_
+#define GEMINID_TESTS_BASE_TEMPORARY_FOLDER_H_
 
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace geminid::trainer {
+namespace geminid::base {
 
 class TemporaryFolder {
  public:
@@ -45,6 +45,6 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace geminid::trainer
+}  // namespace geminid::base
 
-#endif  // GEMINID_TESTS_TOOLS_TRAINER_TEMPORARY_FOLDER_H_
+#endif  // GEMINID_TESTS_BASE_TEMPORARY_FOLDER_H_

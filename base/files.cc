@@ -1,0 +1,71 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "base/system_error.h"
+#include "base/unique_fd.h"
+
+namespace geminid::base {
+namespace {
+
+constexpr size_t kReadBytes = size_t{1} << 16;
+constexpr mode_t kEverybodyReads = 0644;
+
+bool WriteAll(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t written =
+        RetryOnEintr([&] { return ::write(fd, text.data() + done, text.size() - done); });
+    if (written < 0) return false;
+    done += static_cast<size_t>(written);
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  const UniqueFd fd(RetryOnEintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (!fd.valid()) return SystemError(errno, "open", path);
+  std::string text;
+  for (size_t size = 0; size <= max_bytes;) {
+    text.resize(size + std::min(kReadBytes, max_bytes + 1 - size));
+    const ssize_t got =
+        RetryOnEintr([&] { return ::read(fd.get(), text.data() + size, text.size() - size); });
+    if (got < 0) return SystemError(errno, "read", path);
+    size += static_cast<size_t>(got);
+    text.resize(size);
+    if (got == 0) return text;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": larger than the ", max_bytes, " bytes that are read"));
+}
+
+std::string ReadKernelFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+absl::Status ReplaceFile(const std::string& path, const std::string& text) {
+  std::string temporary = absl::StrCat(path, ".XXXXXX");
+  const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd.valid()) return SystemError(errno, "creating a file beside it", path);
+  absl::Cleanup remove = [&] { ::unlink(temporary.c_str()); };
+  if (!WriteAll(fd.get(), text)) return SystemError(errno, "write", path);
+  if (::fchmod(fd.get(), kEverybodyReads) != 0) return SystemError(errno, "fchmod", path);
+  if (::fsync(fd.get()) != 0) return SystemError(errno, "fsync", path);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) return SystemError(errno, "rename", path);
+  std::move(remove).Cancel();
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::base

@@ -1,0 +1,26 @@
+// Whole small files.
+#ifndef GEMINID_BASE_FILES_H_
+#define GEMINID_BASE_FILES_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace geminid::base {
+
+// INVALID_ARGUMENT for more than `max_bytes`, which are not read; else what the system says. Errors
+// name the file.
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
+
+// What the kernel says under /proc or /sys; nothing where it has no such file.
+std::string ReadKernelFile(const std::string& path);
+
+// Replaces the file at `path` by `text` in one instant or not at all: a temporary file beside it,
+// synced, then renamed. Everybody may read it.
+absl::Status ReplaceFile(const std::string& path, const std::string& text);
+
+}  // namespace geminid::base
+
+#endif  // GEMINID_BASE_FILES_H_

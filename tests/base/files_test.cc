@@ -1,0 +1,60 @@
+#include "base/files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tests/base/temporary_folder.h"
+
+namespace geminid::base {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(ReadFile, UpToItsLimit_IsTheWholeFile) {
+  const TemporaryFolder folder;
+  const std::string text(200'000, 'x');
+  const std::string path = folder.Write("a", text);
+  EXPECT_EQ(*ReadFile(path, text.size()), text);
+  EXPECT_EQ(*ReadFile(folder.Write("empty", ""), 0), "");
+  const absl::Status larger = ReadFile(path, text.size() - 1).status();
+  EXPECT_EQ(larger.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(larger.message()), StartsWith(path + ": larger than"));
+}
+
+TEST(ReadFile, OfWhatIsNoFile_SaysWhy) {
+  const TemporaryFolder folder;
+  const absl::Status missing = ReadFile(folder / "a", 10).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr(folder / "a"));
+  EXPECT_FALSE(ReadFile(folder.path(), 10).ok());
+}
+
+TEST(ReadKernelFile, OfOneThatIsNotThere_IsEmpty) {
+  EXPECT_NE(ReadKernelFile("/proc/self/status"), "");
+  EXPECT_EQ(ReadKernelFile("/proc/self/no-such-file"), "");
+}
+
+TEST(ReplaceFile, OverAFile_ReplacesItAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("r.json", "old and longer");
+  ASSERT_TRUE(ReplaceFile(path, "new").ok());
+  EXPECT_EQ(*ReadFile(path, 100), "new");
+  EXPECT_EQ(folder.Entries(), 1u);
+  struct stat facts = {};
+  ASSERT_EQ(::stat(path.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777u, 0644u);
+}
+
+TEST(ReplaceFile, WhereNoneCanBe_NamesTheFileAndLeavesNothing) {
+  const TemporaryFolder folder;
+  const absl::Status missing = ReplaceFile(folder / "no/r.json", "new");
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("no/r.json"));
+  EXPECT_FALSE(ReplaceFile(folder.path(), "a folder is not replaced").ok());
+  EXPECT_EQ(folder.Entries(), 0u);
+}
+
+}  // namespace
+}  // namespace geminid::base

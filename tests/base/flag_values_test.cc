@@ -1,0 +1,34 @@
+#include "base/flag_values.h"
+
+#include <gtest/gtest.h>
+
+namespace geminid::base {
+namespace {
+
+TEST(ParseCount, OfWholeNumbersInRange_TakesThemAndNothingElse) {
+  EXPECT_EQ(*ParseCount("--n", "7", 1, 7), 7u);
+  for (const char* bad :
+       {"", "0", "8", "-1", "+1", " 1", "1 ", "1.0", "0x1", "99999999999999999999"}) {
+    const absl::Status status = ParseCount("--n", bad, 1, 7).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(status.message(),
+              "--n is '" + std::string(bad) + "'; it must be a whole number from 1 to 7");
+  }
+}
+
+TEST(ParseReal, OfNoNumber_IsRefused) {
+  EXPECT_EQ(*ParseReal("--x", "0.5", 0, 1), 0.5);
+  for (const char* bad : {"", "2", "-1", "nan", "inf", "1x"}) {
+    EXPECT_FALSE(ParseReal("--x", bad, 0, 1).ok()) << bad;
+  }
+}
+
+TEST(ParseWord, OfAnotherWord_NamesThoseAllowed) {
+  EXPECT_TRUE(*ParseSwitch("--s", "on"));
+  EXPECT_FALSE(*ParseSwitch("--s", "off"));
+  EXPECT_EQ(ParseSwitch("--s", "yes").status().message(),
+            "--s is 'yes'; it must be one of: on, off");
+}
+
+}  // namespace
+}  // namespace geminid::base

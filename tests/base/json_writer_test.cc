@@ -1,0 +1,32 @@
+#include "base/json_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace geminid::base {
+namespace {
+
+TEST(JsonWriter, OfNestedValues_WritesThemInOrder) {
+  JsonWriter json;
+  json.BeginObject().Key("a").BeginArray().Value(uint64_t{1}).Value(0.1).EndArray();
+  json.Key("b").BeginObject().EndObject().Key("c").Value(true).EndObject();
+  EXPECT_EQ(json.text(),
+            "{\n  \"a\": [\n    1,\n    0.10000000000000001\n  ],\n  \"b\": {},\n  \"c\": true\n}");
+}
+
+TEST(JsonWriter, OfTextThatNeedsIt_Escapes) {
+  JsonWriter json;
+  json.Value("a\"\\\n\x01\xc3\xa9");
+  EXPECT_EQ(json.text(), "\"a\\\"\\\\\\u000a\\u0001\xc3\xa9\"");
+}
+
+TEST(JsonWriter, OfNumbersJsonDoesNotKnow_WritesNull) {
+  JsonWriter json;
+  json.BeginArray().Value(std::numeric_limits<double>::infinity());
+  json.Value(std::numeric_limits<double>::quiet_NaN()).EndArray();
+  EXPECT_EQ(json.text(), "[\n  null,\n  null\n]");
+}
+
+}  // namespace
+}  // namespace geminid::base

@@ -1,5 +1,5 @@
 // JSON (RFC 8259) into a tree that knows where each value stood, for messages that say line and
-// column. The grammar is nlohmann's library's, behind this header (ADR 9).
+// column. The grammar is nlohmann's library's, behind this header (ADR 10).
 #ifndef GEMINID_BASE_JSON_H_
 #define GEMINID_BASE_JSON_H_
 

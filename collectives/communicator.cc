@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "collectives/reduce.h"
 
 namespace geminid::collectives {
@@ -64,14 +65,11 @@ Communicator::Communicator(int rank, int world_size, absl::Duration timeout)
 
 absl::Status Communicator::AllGather(ConstBuffer in, Buffer out) {
   const Operation operation{.kind = OpKind::kAllGather, .dtype = in.dtype, .count = in.count};
-  if (absl::Status s = health(); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(operation.kind, in, out); !s.ok()) return s;
-  if (absl::Status s = CheckCounts(operation.kind, "out", out.count, in.count, world_size_);
-      !s.ok()) {
-    return s;
-  }
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
+  GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "out", out.count, in.count, world_size_));
   const std::byte* own = out.data + static_cast<size_t>(rank_) * in.bytes();
-  if (absl::Status s = CheckOverlap(operation.kind, out, in, own); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, own));
   return Finish(operation.kind,
                 DoAllGather(operation, in.data, out.data, Partition(out.count, world_size_)));
 }
@@ -83,15 +81,12 @@ absl::Status Communicator::ReduceScatter(ConstBuffer in, Buffer out, ReduceOp op
                             .reduce = op,
                             .count = in.count,
                             .scale = options.scale};
-  if (absl::Status s = health(); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(operation.kind, in, out); !s.ok()) return s;
-  if (absl::Status s = CheckReduction(operation); !s.ok()) return s;
-  if (absl::Status s = CheckCounts(operation.kind, "in", in.count, out.count, world_size_);
-      !s.ok()) {
-    return s;
-  }
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
+  GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
+  GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "in", in.count, out.count, world_size_));
   const std::byte* own = in.data + static_cast<size_t>(rank_) * out.bytes();
-  if (absl::Status s = CheckOverlap(operation.kind, in, out, own); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, in, out, own));
   return Finish(operation.kind,
                 DoReduceScatter(operation, in.data, out.data, Partition(in.count, world_size_)));
 }
@@ -103,14 +98,14 @@ absl::Status Communicator::AllReduce(ConstBuffer in, Buffer out, ReduceOp op,
                             .reduce = op,
                             .count = in.count,
                             .scale = options.scale};
-  if (absl::Status s = health(); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(operation.kind, in, out); !s.ok()) return s;
-  if (absl::Status s = CheckReduction(operation); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
+  GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
   if (in.count != out.count) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "AllReduce: in has %d elements and out %d; give the same count", in.count, out.count));
   }
-  if (absl::Status s = CheckOverlap(operation.kind, out, in, out.data); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, out.data));
   return Finish(operation.kind, in.bytes() <= kDirectAllReduceBytes
                                     ? AllReduceDirect(operation, in.data, out.data)
                                     : AllReduceSliced(operation, in.data, out.data));
@@ -122,7 +117,7 @@ absl::Status Communicator::AllReduceDirect(const Operation& operation, const std
   const auto ranks = static_cast<size_t>(world_size_);
   if (scratch_.size() < bytes * ranks) scratch_.resize(bytes * ranks);
   const Partition parts(operation.count * ranks, world_size_);
-  if (absl::Status s = DoAllGather(operation, in, scratch_.data(), parts); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(DoAllGather(operation, in, scratch_.data(), parts));
   std::vector<const std::byte*> inputs(ranks);
   for (size_t r = 0; r < ranks; ++r) inputs[r] = scratch_.data() + r * bytes;
   ReduceInOrder(inputs, out, operation.count, operation.dtype, operation.reduce, operation.scale);
@@ -133,16 +128,16 @@ absl::Status Communicator::AllReduceSliced(const Operation& operation, const std
                                            std::byte* out) {
   const Partition parts(operation.count, world_size_);
   std::byte* own = out + parts.Begin(rank_) * SizeOf(operation.dtype);
-  if (absl::Status s = DoReduceScatter(operation, in, own, parts); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(DoReduceScatter(operation, in, own, parts));
   return DoAllGather(operation, own, out, parts);
 }
 
 absl::Status Communicator::Broadcast(Buffer inout, int root) {
   const Operation operation{
       .kind = OpKind::kBroadcast, .dtype = inout.dtype, .root_or_tag = root, .count = inout.count};
-  if (absl::Status s = health(); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(operation.kind, inout, inout); !s.ok()) return s;
-  if (absl::Status s = CheckPeer(root, "Broadcast: root"); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, inout, inout));
+  GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Broadcast: root"));
   return Finish(operation.kind, DoBroadcast(operation, inout.data));
 }
 
@@ -150,27 +145,27 @@ absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
   const auto ranks = static_cast<size_t>(world_size_);
   const Operation operation{
       .kind = OpKind::kAllToAll, .dtype = in.dtype, .count = in.count / ranks};
-  if (absl::Status s = health(); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(operation.kind, in, out); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   if (in.count != out.count || in.count % ranks != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "AllToAll: in has %d elements and out %d; give the same count, divisible by %d ranks",
         in.count, out.count, world_size_));
   }
-  if (absl::Status s = CheckOverlap(operation.kind, out, in, nullptr); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, nullptr));
   return Finish(operation.kind, DoAllToAll(operation, in.data, out.data));
 }
 
 absl::Status Communicator::Barrier() {
-  if (absl::Status s = health(); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(health());
   const Operation operation{.kind = OpKind::kBarrier};
   return Finish(operation.kind, DoBarrier(operation));
 }
 
 absl::Status Communicator::Send(ConstBuffer in, int peer, int tag) {
-  if (absl::Status s = health(); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(OpKind::kSend, in, in); !s.ok()) return s;
-  if (absl::Status s = CheckPeer(peer, "Send: peer"); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kSend, in, in));
+  GEMINID_RETURN_IF_ERROR(CheckPeer(peer, "Send: peer"));
   if (peer == rank_) {
     return absl::InvalidArgumentError("Send: peer is this rank; use SendReceive for a self copy");
   }
@@ -184,9 +179,9 @@ absl::Status Communicator::Send(ConstBuffer in, int peer, int tag) {
 }
 
 absl::Status Communicator::Receive(Buffer out, int peer, int tag) {
-  if (absl::Status s = health(); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(OpKind::kReceive, out, out); !s.ok()) return s;
-  if (absl::Status s = CheckPeer(peer, "Receive: peer"); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kReceive, out, out));
+  GEMINID_RETURN_IF_ERROR(CheckPeer(peer, "Receive: peer"));
   if (peer == rank_) {
     return absl::InvalidArgumentError(
         "Receive: peer is this rank; use SendReceive for a self copy");
@@ -202,12 +197,12 @@ absl::Status Communicator::Receive(Buffer out, int peer, int tag) {
 
 absl::Status Communicator::SendReceive(ConstBuffer in, int send_peer, Buffer out, int receive_peer,
                                        int tag) {
-  if (absl::Status s = health(); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(OpKind::kSend, in, in); !s.ok()) return s;
-  if (absl::Status s = CheckSameType(OpKind::kReceive, out, out); !s.ok()) return s;
-  if (absl::Status s = CheckPeer(send_peer, "SendReceive: send_peer"); !s.ok()) return s;
-  if (absl::Status s = CheckPeer(receive_peer, "SendReceive: receive_peer"); !s.ok()) return s;
-  if (absl::Status s = CheckOverlap(OpKind::kSend, out, in, nullptr); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kSend, in, in));
+  GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kReceive, out, out));
+  GEMINID_RETURN_IF_ERROR(CheckPeer(send_peer, "SendReceive: send_peer"));
+  GEMINID_RETURN_IF_ERROR(CheckPeer(receive_peer, "SendReceive: receive_peer"));
+  GEMINID_RETURN_IF_ERROR(CheckOverlap(OpKind::kSend, out, in, nullptr));
   if ((send_peer == rank_) != (receive_peer == rank_)) {
     return absl::InvalidArgumentError(
         "SendReceive: only one of the two peers is this rank; a self copy needs both");
@@ -290,7 +285,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Duplicate(const std:
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::string& name,
                                                                    std::span<const int> ranks) {
-  if (absl::Status s = health(); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(health());
   std::vector<int> sorted(ranks.begin(), ranks.end());
   std::sort(sorted.begin(), sorted.end());
   const bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();

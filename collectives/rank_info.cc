@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status_macros.h"
 
 namespace geminid::collectives {
 namespace {
@@ -134,12 +135,12 @@ absl::StatusOr<RankInfo> RankInfoFrom(const Environment& environment) {
         Get(environment, launcher.world_size) == nullptr) {
       continue;
     }
-    if (absl::Status s = ReadRanks(environment, launcher, &info); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(ReadRanks(environment, launcher, &info));
     if (const char* job = Get(environment, launcher.job)) info.job = job;
     break;
   }
   if (const char* job = Get(environment, "GEMINID_JOB_ID")) info.job = job;
-  if (absl::Status s = ReadMaster(environment, &info); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(ReadMaster(environment, &info));
   return info;
 }
 

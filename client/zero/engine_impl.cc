@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "kernels/numeric/split_master/split_master.h"
 
 namespace geminid::zero {
@@ -82,7 +83,7 @@ absl::Status EngineImpl::CheckArguments() const {
     absl::Status status = CheckLossScaler(*options_.loss_scale);
     if (!status.ok()) return status;
   }
-  if (absl::Status status = CheckOptimizer(options_.optimizer); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(CheckOptimizer(options_.optimizer));
   if (!(options_.state_share >= 0 && options_.state_share <= 1)) {
     return absl::InvalidArgumentError("state_share must be from 0 to 1");
   }
@@ -120,13 +121,13 @@ absl::Status EngineImpl::CheckArguments() const {
 }
 
 absl::Status EngineImpl::Start() {
-  if (absl::Status status = CheckArguments(); !status.ok()) return status;
-  if (absl::Status status = MakeLayoutAndGatheredChunks(); !status.ok()) return status;
-  if (absl::Status status = MakeCommunicators(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(CheckArguments());
+  GEMINID_RETURN_IF_ERROR(MakeLayoutAndGatheredChunks());
+  GEMINID_RETURN_IF_ERROR(MakeCommunicators());
 
   optimizer_ =
       std::make_unique<GranuleOptimizer>(layout_, parameters_, communicator_->Rank(), options_);
-  if (absl::Status status = optimizer_->status(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(optimizer_->status());
   absl::StatusOr<std::unique_ptr<StateStore>> store =
       StateStore::Create(session_, layout_,
                          {.data_type = options_.data_type,
@@ -237,7 +238,7 @@ absl::Status EngineImpl::Health() {
 // --- parameters as values ------------------------------------------------------------------------
 
 absl::Status EngineImpl::Initialize(const Fill& fill) {
-  if (absl::Status status = Health(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(Health());
   if (micro_batches_run_ > 0 || in_micro_batch_) {
     return Remember(
         absl::FailedPreconditionError("Initialize must come before the first micro-batch"));
@@ -306,7 +307,7 @@ void EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {
 }
 
 absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
-  if (absl::Status status = Health(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(Health());
   if (in_micro_batch_) {
     return Remember(absl::FailedPreconditionError("ReadParameter is for between steps"));
   }

@@ -4,12 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/status_macros.h"
 #include "client/zero/engine_impl.h"
 #include "client/zero/extent.h"
 
 namespace geminid::zero {
 absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId> parameters) {
-  if (absl::Status status = Health(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(Health());
   for (ParameterId id : parameters) {
     if (static_cast<uint32_t>(id) >= parameters_.size()) {
       return Remember(absl::InvalidArgumentError(
@@ -51,7 +52,7 @@ absl::Status EngineImpl::EnterMoment(Pass pass, const std::vector<uint32_t>& chu
         in_micro_batch_ ? "evaluation must come between steps: after Step, before BeginMicroBatch"
                         : "call BeginMicroBatch before the first forward operator");
   }
-  if (absl::Status status = LeaveMoment(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(LeaveMoment());
   in_moment_ = true;
   session_->BeginMoment(moment_);
   if (in_micro_batch_) recorder_.BeginMoment(chunks);
@@ -66,7 +67,7 @@ absl::Status EngineImpl::EnterMoment(Pass pass, const std::vector<uint32_t>& chu
     following_plan_ = false;
     order_changed_ = true;
     plan_.reset();
-    if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   }
   return GatherOnDemand(chunks);
 }
@@ -108,8 +109,8 @@ absl::Status EngineImpl::FollowPlan(const std::vector<uint32_t>& chunks) {
 // Without a plan: everything in motion comes to rest, then what is missing is gathered wherever
 // there is room. Every rank does the same, so the collectives meet.
 absl::Status EngineImpl::GatherOnDemand(const std::vector<uint32_t>& chunks) {
-  if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
-  if (absl::Status status = SetReservation(workspace_->extent_bytes()); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
+  GEMINID_RETURN_IF_ERROR(SetReservation(workspace_->extent_bytes()));
   for (uint32_t chunk : chunks) {
     if (mover_->NeedsGather(chunk)) mover_->Gather(chunk, std::nullopt, TransferCause::kDemand);
   }

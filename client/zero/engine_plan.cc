@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/status_macros.h"
 #include "client/zero/engine_impl.h"
 #include "client/zero/extent.h"
 
@@ -184,8 +185,8 @@ absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace) {
 
 absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
   if (chunks.empty()) return absl::OkStatus();
-  if (absl::Status status = updater_->WaitIdle(); !status.ok()) return status;
-  if (absl::Status status = store_->MoveToDevice(chunks); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle());
+  GEMINID_RETURN_IF_ERROR(store_->MoveToDevice(chunks));
   plan_base_bytes_ = store_->device_bytes();
   meter_.AddModel(static_cast<int64_t>(plan_base_bytes_));
   return absl::OkStatus();
@@ -238,10 +239,10 @@ absl::StatusOr<Plan> EngineImpl::RequestPlanWithMargin(Trace* trace) {
 }
 
 absl::Status EngineImpl::MakePlanFromSample() {
-  if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   Trace trace = MakeTrace();
-  if (absl::Status status = AgreeOnTrace(&trace); !status.ok()) return status;
-  if (absl::Status status = PlaceState(&trace); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(AgreeOnTrace(&trace));
+  GEMINID_RETURN_IF_ERROR(PlaceState(&trace));
   if (first_workspace_bytes_.size() != trace.moments.size() ||
       resampled_for_ == ReplanCause::kAccessOrder) {
     first_workspace_bytes_.clear();
@@ -252,16 +253,14 @@ absl::Status EngineImpl::MakePlanFromSample() {
   absl::StatusOr<Plan> plan = RequestPlanWithMargin(&trace);
   if (!plan.ok()) return plan.status();
   SetUpdateOrder();
-  if (absl::Status status = PutInForce(trace, *std::move(plan)); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(PutInForce(trace, *std::move(plan)));
   ++replans_[static_cast<size_t>(std::exchange(resampled_for_, ReplanCause::kNone))];
   return TellController();
 }
 
 // Between micro-batches. What the plan before left where this one wants it stays.
 absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
-  if (absl::Status status = CheckSameOnAllRanks(plan.plan_hash, "the plan"); !status.ok()) {
-    return status;
-  }
+  GEMINID_RETURN_IF_ERROR(CheckSameOnAllRanks(plan.plan_hash, "the plan"));
   planned_moments_ = trace.moments;
   planned_chunks_.clear();
   for (const TraceMoment& moment : trace.moments) {
@@ -279,11 +278,11 @@ absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
                                           plan_base_bytes_ + placement.device_offset;
   }
   DropIdleChunks();
-  if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   // As at the end of every planned micro-batch: what stays and the next first allocation fit.
   const uint64_t reserved =
       std::max(workspace_->extent_bytes(), planned_moments_.back().workspace_bytes);
-  if (absl::Status status = SetReservation(reserved); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(SetReservation(reserved));
   for (const PlannedPlacement& placement : plan_->resident_at_start) {
     resident_at_start_[placement.index] = true;
     if (!mover_->NeedsGather(placement.index)) continue;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
@@ -80,7 +81,7 @@ absl::StatusOr<ReplanCause> EngineImpl::JudgePlan() {
 }
 
 absl::Status EngineImpl::PlanAgain(ReplanCause cause) {
-  if (absl::Status status = mover_->WaitIdle(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   if (cause == ReplanCause::kSlower || cause == ReplanCause::kFaster) {
     ++replans_[static_cast<size_t>(cause)];
     return PlanFromRecording();
@@ -99,10 +100,10 @@ absl::Status EngineImpl::PlanFromRecording() {
   for (size_t m = 0; m < trace.moments.size(); ++m) {
     trace.moments[m].uses = planned_moments_[m].uses;  // an operator may use less than planned
   }
-  if (absl::Status status = AgreeOnTrace(&trace); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(AgreeOnTrace(&trace));
   absl::StatusOr<Plan> plan = RequestPlanWithMargin(&trace);
   if (!plan.ok()) return plan.status();
-  if (absl::Status status = PutInForce(trace, *std::move(plan)); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(PutInForce(trace, *std::move(plan)));
   return TellController();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/engine_impl.h"
 #include "proto/shm/commit_layout.h"
@@ -18,7 +19,7 @@ constexpr double kClipEpsilon = 1e-6;
 }  // namespace
 
 absl::Status EngineImpl::BeginMicroBatch() {
-  if (absl::Status status = Health(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(Health());
   if (in_micro_batch_) {
     if (absl::Status status = EndMicroBatch(); !status.ok()) return Remember(status);
   }
@@ -37,9 +38,9 @@ absl::Status EngineImpl::BeginMicroBatch() {
 }
 
 absl::Status EngineImpl::EndMicroBatch() {
-  if (absl::Status status = LeaveMoment(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(LeaveMoment());
   EndMeasuring();
-  if (absl::Status status = ReduceUnusedParameters(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(ReduceUnusedParameters());
   for (ChunkUse& use : chunks_) use.reduced = false;
   in_micro_batch_ = false;
   ++micro_batch_;
@@ -66,8 +67,8 @@ absl::Status EngineImpl::ReduceUnusedParameters() {
     if (use.reduced || !layout_.chunks[c].trainable) continue;
     following_plan_ = false;
     const std::vector<uint32_t> chunk = {c};
-    if (absl::Status status = GatherOnDemand(chunk); !status.ok()) return status;
-    if (absl::Status status = HoldChunks(chunk); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(GatherOnDemand(chunk));
+    GEMINID_RETURN_IF_ERROR(HoldChunks(chunk));
     for (uint32_t tensor : layout_.chunks[c].tensors) {
       const ParameterId id{tensor};
       const shm::ChunkState state = use.states.state(SlotOf(id));
@@ -87,7 +88,7 @@ absl::Status EngineImpl::ReduceUnusedParameters() {
       status.Update(MoveTensor(tensor, shm::ChunkState::kReadyForReduce));
       if (!status.ok()) return status;
     }
-    if (absl::Status status = ReleaseChunk(Pass::kBackward, c); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(ReleaseChunk(Pass::kBackward, c));
   }
   return absl::OkStatus();
 }
@@ -102,7 +103,7 @@ absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
 }
 
 absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
-  if (absl::Status status = Health(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(Health());
   if (!in_micro_batch_ || micro_batch_ + 1 != options_.accumulate) {
     return Remember(absl::FailedPreconditionError(
         absl::StrCat("Step needs ", options_.accumulate, " micro-batches; ",

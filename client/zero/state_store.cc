@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/extent.h"
 
@@ -37,7 +38,7 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
                                                    " granules, more than the ", shm::kMaxChunks,
                                                    " a session can track; use larger chunks"));
   }
-  if (absl::Status status = store->Allocate(layout); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(store->Allocate(layout));
   return store;
 }
 
@@ -128,7 +129,7 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
   if (!ids.ok()) return ids.status();
   if (options_.on_device) {
-    if (absl::Status status = PlaceOnDevice(*ids); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
   }
   for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));
   spare_[tier] = static_cast<uint32_t>(extents_.size() - 1);
@@ -216,7 +217,7 @@ absl::Status StateStore::MakeDeviceSpare() {
       AddExtent(/*trainable=*/true, /*spare=*/true, /*has_home=*/false, "device spare", &specs);
   absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
   if (!ids.ok()) return ids.status();
-  if (absl::Status status = PlaceOnDevice(*ids); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
   spare_[kDevice] = static_cast<uint32_t>(extents_.size());
   extents_.push_back(MakeExtent(slots, *ids, kDevice));
   return absl::OkStatus();
@@ -242,16 +243,16 @@ absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
     copies.push_back(session_->Transfer(spec));
   }
   for (const Pending& copy : copies) {
-    if (absl::Status status = copy.Wait(); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(copy.Wait());
   }
   for (ChunkId chunk : moved) {
-    if (absl::Status status = HoldOnDevice(chunk); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(HoldOnDevice(chunk));
     // From now on the home is the older copy.
     session_->Transition(chunk, ChunkState::kCompute);
     session_->Transition(chunk, ChunkState::kHold, /*dirty=*/true);
   }
   if (trained) {
-    if (absl::Status status = MakeDeviceSpare(); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(MakeDeviceSpare());
   }
   for (uint32_t chunk : chunks) {
     const ChunkShape& shape = layout_.chunks[chunk];

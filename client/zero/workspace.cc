@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace geminid::zero {
 namespace {
@@ -74,7 +75,7 @@ absl::StatusOr<Workspace::Block> ArenaWorkspace::Allocate(uint64_t bytes) {
       return MakeBlock(this, arena_ + offset, rounded);
     }
     lock.unlock();
-    if (absl::Status status = grow_(extent); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(grow_(extent));
     lock.lock();
     reserved_bytes_ = std::max(reserved_bytes_, extent);
   }
@@ -120,7 +121,7 @@ absl::Status ArenaWorkspace::Report(uint64_t bytes) {
       return absl::OkStatus();
     }
   }
-  if (absl::Status status = grow_(bytes); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(grow_(bytes));
   std::lock_guard lock(mutex_);
   reserved_bytes_ = std::max(reserved_bytes_, bytes);
   peak_extent_ = std::max(peak_extent_, bytes);

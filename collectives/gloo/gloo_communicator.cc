@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "collectives/gloo/gloo_links.h"
 #include "collectives/gloo/member.h"
 #include "collectives/gloo/sigpipe_guard.h"
@@ -151,7 +152,7 @@ class GlooCommunicator final : public Communicator {
       sends.push_back({r, in + (parts.Begin(r) + begin) * width, length(r) * width});
       receives.push_back({r, from_peer, own_bytes});
     }
-    if (absl::Status s = Exchange(operation, sends, receives); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(Exchange(operation, sends, receives));
     ReduceInOrder(inputs, out + begin * width, length(Rank()), operation.dtype, operation.reduce,
                   operation.scale);
     return absl::OkStatus();
@@ -164,9 +165,7 @@ class GlooCommunicator final : public Communicator {
 
   absl::Status Exchange(const Operation& sent, std::span<const GlooLinks::Sending> sends,
                         const Operation& expected, std::span<const GlooLinks::Receiving> receives) {
-    if (absl::Status s = links_->Exchange(sent, sends, expected, receives, timeout()); !s.ok()) {
-      return s;
-    }
+    GEMINID_RETURN_IF_ERROR(links_->Exchange(sent, sends, expected, receives, timeout()));
     for (const auto& send : sends) CountSent(send.peer, send.bytes);
     for (const auto& receive : receives) CountReceived(receive.peer, receive.bytes);
     return absl::OkStatus();

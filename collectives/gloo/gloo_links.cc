@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "base/status_macros.h"
 #include "collectives/failure.h"
 #include "collectives/gloo/sigpipe_guard.h"
 
@@ -110,7 +111,7 @@ GlooLinks::~GlooLinks() {
 absl::Status GlooLinks::Exchange(const Operation& sent, std::span<const Sending> sends,
                                  const Operation& expected, std::span<const Receiving> receives,
                                  absl::Duration timeout) {
-  if (absl::Status s = failure(); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(failure());
   const SigpipeGuard guard;
   const Waiting waiting{receives.empty() ? sent : expected, timeout, base::Deadline::In(timeout)};
   std::vector<UnboundBuffer*> bulk_sends;

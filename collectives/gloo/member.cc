@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/deadline.h"
+#include "base/status_macros.h"
 #include "collectives/failure.h"
 #include "collectives/gloo/tcp.h"
 
@@ -17,7 +18,7 @@ namespace geminid::collectives {
 
 absl::StatusOr<std::shared_ptr<Member>> Member::Join(MemberOptions options) {
   std::shared_ptr<Member> member(new Member(options.rank, options.world_size));
-  if (absl::Status s = member->Connect(std::move(options)); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(member->Connect(std::move(options)));
   return member;
 }
 
@@ -49,7 +50,7 @@ absl::Status Member::Connect(MemberOptions options) {
                              .key = options.job,
                              .value = kProtocol});
   if (!hello.ok()) return hello;
-  if (absl::Status s = AwaitWelcome(deadline, options.connect_timeout); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(AwaitWelcome(deadline, options.connect_timeout));
   return ChooseAddress(options.interface_address, deadline);
 }
 
@@ -83,7 +84,7 @@ absl::Status Member::ChooseAddress(const std::string& interface_address,
                                    const base::Deadline& deadline) {
   const auto key = [](int rank) { return absl::StrCat("reaches rank 0 at/", rank); };
   if (rank_ > 0) {
-    if (absl::Status s = Set(key(rank_), PeerAddress(socket_.get())); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(Set(key(rank_), PeerAddress(socket_.get())));
   }
   address_ = interface_address.empty() ? LocalAddress(socket_.get()) : interface_address;
   if (!interface_address.empty() || !IsLoopback(address_)) return absl::OkStatus();

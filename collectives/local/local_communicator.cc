@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "collectives/failure.h"
 #include "collectives/local/local_group.h"
 #include "collectives/reduce.h"
@@ -22,7 +23,7 @@ class LocalCommunicator final : public Communicator {
  protected:
   absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts) override {
-    if (absl::Status s = Open(operation, in, out); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(Open(operation, in, out));
     const size_t width = SizeOf(operation.dtype);
     for (int r = 0; r < WorldSize(); ++r) {
       const size_t bytes = parts.Count(r) * width;
@@ -34,7 +35,7 @@ class LocalCommunicator final : public Communicator {
 
   absl::Status DoReduceScatter(const Operation& operation, const std::byte* in, std::byte* out,
                                const Partition& parts) override {
-    if (absl::Status s = Open(operation, in, out); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(Open(operation, in, out));
     const size_t width = SizeOf(operation.dtype);
     std::vector<const std::byte*> inputs;
     for (int r = 0; r < WorldSize(); ++r) {
@@ -47,7 +48,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   absl::Status DoBroadcast(const Operation& operation, std::byte* inout) override {
-    if (absl::Status s = Open(operation, inout, inout); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(Open(operation, inout, inout));
     const size_t bytes = operation.count * SizeOf(operation.dtype);
     const int root = operation.root_or_tag;
     if (Rank() == root) {
@@ -61,7 +62,7 @@ class LocalCommunicator final : public Communicator {
 
   absl::Status DoAllToAll(const Operation& operation, const std::byte* in,
                           std::byte* out) override {
-    if (absl::Status s = Open(operation, in, out); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(Open(operation, in, out));
     const size_t bytes = operation.count * SizeOf(operation.dtype);
     for (int r = 0; r < WorldSize(); ++r) {
       Copy(out + static_cast<size_t>(r) * bytes,
@@ -72,7 +73,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   absl::Status DoBarrier(const Operation& operation) override {
-    if (absl::Status s = Open(operation, nullptr, nullptr); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(Open(operation, nullptr, nullptr));
     return Close();
   }
 
@@ -90,9 +91,7 @@ class LocalCommunicator final : public Communicator {
       }
     }
     if (send == nullptr) return absl::OkStatus();
-    if (absl::Status s = group_->AwaitLetter(Rank(), send->peer, &letter, timeout()); !s.ok()) {
-      return s;
-    }
+    GEMINID_RETURN_IF_ERROR(group_->AwaitLetter(Rank(), send->peer, &letter, timeout()));
     CountSent(send->peer, send->bytes());
     return absl::OkStatus();
   }
@@ -113,7 +112,7 @@ class LocalCommunicator final : public Communicator {
   // of them succeed or all fail, which Part() relies on.
   absl::Status Open(const Operation& operation, const std::byte* in, const std::byte* out) {
     group_->Post(Rank(), {.operation = operation, .in = in, .out = out});
-    if (absl::Status s = group_->Meet(Rank(), operation, timeout()); !s.ok()) return s;
+    GEMINID_RETURN_IF_ERROR(group_->Meet(Rank(), operation, timeout()));
     for (int r = 0; r < WorldSize(); ++r) {
       const Operation& other = group_->offer(r).operation;
       if (!(other == operation)) {
@@ -131,11 +130,8 @@ class LocalCommunicator final : public Communicator {
 
   absl::Status TakeOne(const Message& receive) {
     LocalGroup::Letter* letter = nullptr;
-    if (absl::Status s =
-            group_->TakeLetter(receive.peer, Rank(), receive.operation, timeout(), &letter);
-        !s.ok()) {
-      return s;
-    }
+    GEMINID_RETURN_IF_ERROR(
+        group_->TakeLetter(receive.peer, Rank(), receive.operation, timeout(), &letter));
     absl::Status status;
     if (letter->operation == receive.operation) {
       Copy(receive.out, letter->data, receive.bytes());

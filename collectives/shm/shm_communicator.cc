@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "collectives/failure.h"
 #include "collectives/reduce.h"
@@ -296,7 +297,7 @@ absl::Status ShmCommunicator::DoSendReceive(const Message* send, const Message* 
     return missing;
   };
   Counter& doorbell = segment_.control(Rank()).doorbell;
-  if (absl::Status s = group_.Await(context, doorbell, ready, absent); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(group_.Await(context, doorbell, ready, absent));
   if (!mismatch.ok()) return group_.Fail(mismatch);
   if (send != nullptr) CountSent(send->peer, send->bytes());
   if (receive != nullptr) CountReceived(receive->peer, receive->bytes());

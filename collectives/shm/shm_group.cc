@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/deadline.h"
+#include "base/status_macros.h"
 #include "collectives/failure.h"
 
 namespace geminid::collectives {
@@ -40,7 +41,7 @@ ShmGroup::~ShmGroup() {
 
 absl::Status ShmGroup::Judge(const Context& context, const std::vector<int>& missing,
                              bool look_for_the_dead) {
-  if (absl::Status s = failure(); !s.ok()) return s;
+  GEMINID_RETURN_IF_ERROR(failure());
   for (int r : missing) {
     if (HasLeft(r)) return LeftError(r);
   }

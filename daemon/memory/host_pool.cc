@@ -14,6 +14,7 @@
 #include "base/mapping.h"
 #include "base/memfd.h"
 #include "base/pages.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
 
@@ -123,7 +124,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   }
   const bool reserved = options.huge_pages && FitsHugePages(options.bytes, machine.huge_pages);
   if (!reserved) {
-    if (absl::Status status = CheckAvailable(options); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(CheckAvailable(options));
   }
   absl::StatusOr<base::UniqueFd> fd =
       base::CreateSealedMemfd(options.name, options.bytes, reserved);
@@ -142,11 +143,11 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
     pool.huge_pages_ = mapping->UseHugePages();
   }
   if (options.numa_node >= 0 && machine.numa_nodes > 1) {
-    if (absl::Status status = BindToNode(*mapping, options.numa_node); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(BindToNode(*mapping, options.numa_node));
     pool.numa_node_ = options.numa_node;
   }
   const int64_t begin = os::MonotonicNanoseconds();
-  if (absl::Status status = Populate(*mapping, options.cancelled); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(Populate(*mapping, options.cancelled));
   pool.populate_seconds_ = static_cast<double>(os::MonotonicNanoseconds() - begin) * 1e-9;
   pool.fd_ = *std::move(fd);
   pool.bytes_ = options.bytes;

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 
 namespace geminid::os {
@@ -65,7 +66,7 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
         "; stop it first, or start this one with another --socket"));
   }
   const uint64_t epoch = ReadHolder(fd).epoch + 1;
-  if (absl::Status status = WriteHolder(fd, epoch, path); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(WriteHolder(fd, epoch, path));
   return FileLock(std::move(fd), epoch);
 }
 

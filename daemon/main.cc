@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "daemon/config/settings.h"
@@ -70,7 +71,8 @@ constexpr SettingFlag kSettingFlags[] = {
     {"--socket", "socket", "Path of the gRPC socket; PATH.attach and PATH.lock appear beside it"},
     {"--metrics-listen", "metrics_listen", "ADDRESS:PORT for Prometheus; port 0 is any free one"},
     {"--host-memory", "host_memory", "Most host memory to hand out, such as 64GiB"},
-    {"--device-memory", "device_memory", "Most memory of the host device to hand out"},
+    {"--device-memory", "device_memory",
+     "Short for one host device: the most memory of it to hand out"},
     {"--log-level", "log_level", "debug, info, warning or error"},
     {"--log-format", "log_format", "text or json"},
 };
@@ -87,6 +89,11 @@ std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
   for (const SettingFlag& setting : kSettingFlags) {
     app.add_option(setting.flag, values[setting.key], setting.help);
   }
+  std::vector<std::string> devices;
+  app.add_option("--device", devices,
+                 "A device, as host:INDEX=SIZE or host:INDEX=SIZE@NUMA_NODE; several times, or "
+                 "separated by commas: host:0=8GiB,host:1=8GiB")
+      ->allow_extra_args(false);
   app.add_flag("--private", line->is_private,
                "Serve one process tree: end once the parent has ended and no session is attached");
   app.add_option("--parent-pid", line->parent_pid,
@@ -103,6 +110,7 @@ std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
   for (const SettingFlag& setting : kSettingFlags) {
     if (app.count(setting.flag) > 0) line->settings[setting.key] = values[setting.key];
   }
+  if (!devices.empty()) line->settings["device"] = absl::StrJoin(devices, ",");
   return std::nullopt;
 }
 

@@ -44,6 +44,7 @@ Session::~Session() {
 
 const std::string& Session::socket() const { return impl_->socket; }
 uint64_t Session::id() const { return impl_->session_id; }
+const DeviceDescription& Session::device_description() const { return impl_->device_description; }
 std::byte* Session::arena() const { return impl_->arena; }
 uint64_t Session::arena_bytes() const { return impl_->arena_bytes; }
 Stream& Session::compute_stream() { return impl_->device->compute_stream(); }

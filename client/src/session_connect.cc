@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/device/host/host_device.h"
+#include "client/src/device_choice.h"
 #include "client/src/session_impl.h"
 
 namespace geminid {
@@ -47,6 +48,12 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
   hello.rank = options.rank;
   hello.world_size = options.world_size;
   hello.local_rank = options.local_rank;
+  // A job of one rank has no other on this node.
+  hello.local_world_size = options.world_size == 1 ? 1 : options.local_world_size;
+  const absl::StatusOr<shm::DeviceIndex> device =
+      WantedDevice(options.device, std::getenv(kDeviceVariable));
+  if (!device.ok()) return device.status();
+  hello.device = *device;
   const std::string program = program_invocation_short_name;
   const std::string name =
       options.client_name.empty() ? program.substr(0, shm::kNameBytes - 1) : options.client_name;
@@ -101,6 +108,7 @@ absl::Status Session::Impl::Attach() {
   absl::StatusOr<Welcomed> welcome = attach.SayHello(*hello);
   if (!welcome.ok()) return welcome.status();
   session_id = welcome->message.session_id;
+  device_description = FromShm(welcome->message.device);
   control = std::make_unique<Control>(socket, welcome->message, options.timeout);
 
   using Fd = shm::WelcomeFd;

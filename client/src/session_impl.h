@@ -44,6 +44,7 @@ class Session::Impl {
   std::shared_ptr<PrivateDaemon> private_daemon;
   std::string socket;
   uint64_t session_id = 0;
+  DeviceDescription device_description;
   AttachSocket attach;
   std::optional<ForkGuard> fork_guard;
   Segments segments;

@@ -30,10 +30,11 @@ struct EnvironmentKey {
   const char* variable;
   const char* key;
 };
-constexpr std::array<EnvironmentKey, 4> kEnvironment = {{
+constexpr std::array<EnvironmentKey, 5> kEnvironment = {{
     {"GEMINID_SOCKET", "socket"},
     {"GEMINID_METRICS_LISTEN", "metrics_listen"},
     {"GEMINID_HOST_MEMORY", "host_memory"},
+    {"GEMINID_DEVICES", "device"},
     {"GEMINID_LOG_LEVEL", "log_level"},
 }};
 constexpr char kConfigVariable[] = "GEMINID_CONFIG";
@@ -56,6 +57,8 @@ struct Place {
   std::string origin;  // for `Origin`
   std::string where;   // for messages; a built-in value has nothing wrong
 };
+
+std::string DeviceKey(int position) { return absl::StrCat("device[", position, "]"); }
 
 // Merges the sources key by key and remembers the places.
 class Merger {
@@ -81,13 +84,36 @@ class Merger {
       }
     }
     *config_.mutable_quotas() = file.config.quotas();
+    *config_.mutable_device() = file.config.device();
     for (const auto& [key, position] : file.positions) {
       places_[key] = {absl::StrCat("file ", file.path, ":", position.line),
                       absl::StrCat(file.path, ":", position.line, ":", position.column)};
     }
+    if (file.config.device_size() > 0 && file.positions.contains("device_memory")) {
+      GivenTwice(PlaceOf("device[0]").where);
+    }
   }
 
-  // Flags and variables exist for texts only.
+  // One source that is not a file: texts by key, and where each comes from.
+  struct Text {
+    std::string value;
+    std::string origin;
+  };
+  void AddTexts(const std::map<std::string, Text>& texts) {
+    const auto devices = texts.find("device");
+    const auto memory = texts.find("device_memory");
+    if (devices != texts.end() && memory != texts.end()) GivenTwice(devices->second.origin);
+    // A source that says one of the two overrides both of the sources below it.
+    if (devices != texts.end() || memory != texts.end()) ForgetDevices();
+    for (const auto& [key, text] : texts) {
+      if (key == "device") {
+        AddDevices(text);
+      } else {
+        AddText(key, text.value, text.origin);
+      }
+    }
+  }
+
   void AddText(const std::string& key, const std::string& value, const std::string& origin) {
     const FieldDescriptor* field = v1::Config::descriptor()->FindFieldByName(key);
     config_.GetReflection()->SetString(&config_, field, value);
@@ -95,6 +121,7 @@ class Merger {
   }
 
   const v1::Config& config() const { return config_; }
+  const std::vector<std::string>& problems() const { return problems_; }
 
   Place PlaceOf(const std::string& key) const {
     const auto found = places_.find(key);
@@ -113,10 +140,40 @@ class Merger {
       const std::string key = absl::StrCat("quotas[", i, "]");
       origins.push_back({key, config_.quotas(i).ShortDebugString(), PlaceOf(key).origin});
     }
+    for (int i = 0; i < config_.device_size(); ++i) {
+      const std::string key = DeviceKey(i);
+      origins.push_back({key, ToText(config_.device(i)), PlaceOf(key).origin});
+    }
     return origins;
   }
 
  private:
+  void GivenTwice(const std::string& where) {
+    problems_.push_back(absl::StrCat(
+        where,
+        ": device and device_memory are both given; device_memory is short for one host "
+        "device: leave one of the two out"));
+  }
+
+  void ForgetDevices() {
+    for (int i = 0; i < config_.device_size(); ++i) places_.erase(DeviceKey(i));
+    config_.clear_device();
+    config_.clear_device_memory();
+    places_.erase("device_memory");
+  }
+
+  void AddDevices(const Text& text) {
+    const absl::StatusOr<std::vector<v1::Device>> devices = ParseDeviceList(text.value);
+    if (!devices.ok()) {
+      problems_.push_back(absl::StrCat(text.origin, ": ", devices.status().message()));
+      return;
+    }
+    for (const v1::Device& device : *devices) {
+      places_[DeviceKey(config_.device_size())] = {text.origin, text.origin};
+      *config_.add_device() = device;
+    }
+  }
+
   std::string ValueText(const FieldDescriptor* field) const {
     const auto* reflection = config_.GetReflection();
     switch (field->cpp_type()) {
@@ -131,12 +188,14 @@ class Merger {
 
   v1::Config config_;
   std::map<std::string, Place> places_;
+  std::vector<std::string> problems_;
 };
 
 // Turns texts into numbers and collects what is wrong with them.
 class Checker {
  public:
-  explicit Checker(const Merger& merger) : merger_(merger), config_(merger.config()) {}
+  explicit Checker(const Merger& merger)
+      : merger_(merger), config_(merger.config()), problems_(merger.problems()) {}
 
   Settings Check() {
     Settings settings;
@@ -149,7 +208,7 @@ class Checker {
     CheckSocket(&settings);
     CheckMetricsListen(&settings);
     settings.host_bytes = Size("host_memory", config_.host_memory());
-    settings.device_bytes = Size("device_memory", config_.device_memory());
+    CheckDevices(&settings);
     settings.keep_time = Time("keep_time", config_.keep_time());
     CheckLog(&settings);
     CheckTransfers(&settings);
@@ -163,6 +222,11 @@ class Checker {
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:
+  // The place of `key`, or of `whole` where the source does not say more.
+  void ProblemWithin(const std::string& whole, const std::string& key, const std::string& problem) {
+    Problem(merger_.PlaceOf(key).origin == "built-in" ? whole : key, problem);
+  }
+
   void Problem(const std::string& key, const std::string& problem) {
     const Place place = merger_.PlaceOf(key);
     // A flag and a variable name their key themselves.
@@ -253,6 +317,70 @@ class Checker {
     }
   }
 
+  void CheckDevices(Settings* settings) {
+    if (const std::optional<uint64_t> bytes = Size("device_memory", config_.device_memory())) {
+      settings->devices = {{.bytes = *bytes}};
+    }
+    const int count = config_.device_size();
+    if (count > static_cast<int>(shm::kMaxDevices)) {
+      return Problem("device[0]", absl::StrCat("there are ", count, "; at most ", shm::kMaxDevices,
+                                               " are allowed"));
+    }
+    std::vector<std::optional<DeviceSetting>> by_index(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      const v1::Device& device = config_.device(i);
+      const std::string key = DeviceKey(i);
+      if (device.index() >= by_index.size()) {
+        ProblemWithin(key, key + ".index",
+                      absl::StrCat("device ", device.index(), " leaves a gap: ", count,
+                                   " devices are numbered from 0 to ", count - 1));
+        continue;
+      }
+      if (by_index[device.index()].has_value()) {
+        ProblemWithin(key, key + ".index",
+                      absl::StrCat("device ", device.index(), " is given twice"));
+      }
+      by_index[device.index()] = CheckDevice(key, device);
+    }
+    for (const std::optional<DeviceSetting>& device : by_index) {
+      if (device.has_value()) settings->devices.push_back(*device);
+    }
+  }
+
+  DeviceSetting CheckDevice(const std::string& key, const v1::Device& device) {
+    DeviceSetting setting;
+    const absl::StatusOr<shm::DeviceKind> kind = ParseDeviceKind(device.kind());
+    if (!kind.ok()) ProblemWithin(key, key + ".kind", std::string(kind.status().message()));
+    const absl::StatusOr<uint64_t> bytes = base::ParseBytes(device.memory());
+    if (!bytes.ok()) ProblemWithin(key, key + ".memory", std::string(bytes.status().message()));
+    setting.kind = kind.value_or(shm::DeviceKind::kHost);
+    setting.bytes = bytes.value_or(0);
+    if (device.has_numa_node()) setting.numa_node = static_cast<int32_t>(device.numa_node());
+    return setting;
+  }
+
+  void CheckDeviceQuotas(const std::string& key, const v1::TenantQuota& line,
+                         const Settings& settings, TenantQuota* quota) {
+    const size_t devices = std::max<size_t>(settings.devices.size(), 1);
+    for (int i = 0; i < line.device_size(); ++i) {
+      const v1::DeviceQuota& of_device = line.device(i);
+      const std::string device_key = absl::StrCat(key, "device[", i, "]");
+      if (of_device.index() >= devices) {
+        ProblemWithin(
+            device_key, device_key + ".index",
+            absl::StrCat("there is no device ", of_device.index(), "; the last is ", devices - 1));
+      } else if (quota->bytes_by_device.contains(of_device.index())) {
+        ProblemWithin(device_key, device_key + ".index",
+                      absl::StrCat("device ", of_device.index(), " is given twice"));
+      }
+      const absl::StatusOr<uint64_t> bytes = base::ParseBytes(of_device.memory());
+      if (!bytes.ok()) {
+        ProblemWithin(device_key, device_key + ".memory", std::string(bytes.status().message()));
+      }
+      quota->bytes_by_device[of_device.index()] = bytes.value_or(0);
+    }
+  }
+
   void CheckQuotas(Settings* settings) {
     if (config_.quotas_size() > static_cast<int>(kMaxQuotas)) {
       Problem("quotas[0]", absl::StrCat("there are ", config_.quotas_size(), "; at most ",
@@ -278,6 +406,7 @@ class Checker {
       if (twice) Problem(key + "tenant", absl::StrCat("'", quota.tenant, "' is given twice"));
       quota.host_bytes = Size(key + "host_memory", line.host_memory());
       quota.device_bytes = Size(key + "device_memory", line.device_memory());
+      CheckDeviceQuotas(key, line, *settings, &quota);
       settings->quotas.push_back(quota);
     }
   }
@@ -302,12 +431,16 @@ absl::StatusOr<Settings> ResolveSettings(const SettingsSources& sources) {
     if (!file.ok()) return file.status();
     merger.AddFile(*file);
   }
+  std::map<std::string, Merger::Text> variables;
   for (const EnvironmentKey& entry : kEnvironment) {
     const std::optional<std::string> value = sources.environment(entry.variable);
     if (!value.has_value()) continue;
-    merger.AddText(entry.key, *value, absl::StrCat("environment ", entry.variable));
+    variables[entry.key] = {*value, absl::StrCat("environment ", entry.variable)};
   }
-  for (const auto& [key, value] : sources.flags) merger.AddText(key, value, FlagOf(key));
+  merger.AddTexts(variables);
+  std::map<std::string, Merger::Text> flags;
+  for (const auto& [key, value] : sources.flags) flags[key] = {value, FlagOf(key)};
+  merger.AddTexts(flags);
   Checker checker(merger);
   Settings settings = checker.Check();
   if (!checker.problems().empty()) {

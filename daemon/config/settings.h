@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/config/device_list.h"
 #include "daemon/os/log.h"
 #include "geminid/v1/config.pb.h"
 
@@ -24,7 +25,8 @@ namespace geminid::config {
 struct TenantQuota {
   std::string tenant;  // "uid:1000"; "*": everyone without a line of their own
   std::optional<uint64_t> host_bytes;
-  std::optional<uint64_t> device_bytes;
+  std::optional<uint64_t> device_bytes;  // of each device that is not in the next line
+  std::map<uint32_t, uint64_t> bytes_by_device;
 };
 
 struct Origin {
@@ -38,8 +40,8 @@ struct Settings {
   std::string socket;
   std::string metrics_host;  // empty: no metrics port
   uint16_t metrics_port = 0;
-  std::optional<uint64_t> host_bytes;    // none: the daemon's own share of the RAM
-  std::optional<uint64_t> device_bytes;  // the same
+  std::optional<uint64_t> host_bytes;  // none: the daemon's own share of the RAM
+  std::vector<DeviceSetting> devices;  // by index; empty: one host device with such a share
   mode_t socket_mode = 0;
   absl::Duration keep_time;
   os::LogLevel log_level = os::LogLevel::kInfo;
@@ -54,8 +56,9 @@ struct Settings {
 };
 
 struct SettingsSources {
-  std::string config_path;                   // flag --config; empty: $GEMINID_CONFIG, or no file
-  std::map<std::string, std::string> flags;  // by key; only those that were given
+  std::string config_path;  // flag --config; empty: $GEMINID_CONFIG, or no file
+  // By key; only those that were given. "device" may hold several, separated by commas.
+  std::map<std::string, std::string> flags;
   // The value of an environment variable, if set. Only the variables in settings.cc are asked for.
   std::function<std::optional<std::string>(const std::string& name)> environment;
 };

@@ -13,6 +13,12 @@ absl::Status NoSuchSession(SessionId session) {
       absl::StrCat("there is no attached session ", shm::Value(session), "; attach first"));
 }
 
+std::vector<uint64_t> CapacitiesOf(const std::vector<DeviceDescription>& devices) {
+  std::vector<uint64_t> bytes;
+  for (const DeviceDescription& device : devices) bytes.push_back(device.capacity_bytes);
+  return bytes;
+}
+
 absl::Status CheckSpec(const SessionSpec& spec) {
   if (spec.tenant.empty() || spec.job.empty()) {
     return absl::InvalidArgumentError("a session needs a tenant and a job name");
@@ -41,9 +47,9 @@ Engine::Engine(const EngineOptions& options, Tables* tables, Manifest manifest)
     : options_(options),
       tables_(tables),
       manifest_(std::move(manifest)),
-      ledger_(options.device_capacity_bytes, options.host_capacity_bytes, 0),
+      ledger_(CapacitiesOf(options.devices), options.host_capacity_bytes, 0),
       quota_(options.tenants),
-      scheduler_(options.transfers) {}
+      scheduler_(options.transfers, static_cast<uint32_t>(options.devices.size())) {}
 
 Engine::~Engine() = default;
 
@@ -76,11 +82,15 @@ absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now)
                      " sessions of the daemon are taken, those kept "
                      "for dead clients included; end one, or wait until a kept one expires"));
   }
+  const absl::StatusOr<DeviceIndex> device =
+      ChooseDevice(options_.devices, spec.device, spec.local_rank);
+  if (!device.ok()) return device.status();
   auto session = std::make_unique<Session>();
   session->id = manifest_.NewSessionId();
   session->spec = spec;
+  session->device = *device;
   session->opened_at = now;
-  scheduler_.AddSession(session->id, spec.weight);
+  scheduler_.AddSession(session->id, session->device, spec.weight);
   const SessionId id = session->id;
   sessions_.emplace(id, std::move(session));
   ++counters_.sessions_opened;
@@ -112,15 +122,26 @@ absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time n
                                                     old.job, " rank ", old.rank, " of ", old.tenant,
                                                     "; only that may resume it"));
   }
+  if (spec.device != shm::kAnyDevice && spec.device != session->device) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "session ", shm::Value(id), " is kept on device ", shm::Value(session->device),
+        ", not on device ", shm::Value(spec.device), "; resume it without asking for a device"));
+  }
   session->spec = spec;
   session->state = SessionState::kAttached;
   session->opened_at = now;
-  scheduler_.AddSession(id, spec.weight);
+  scheduler_.AddSession(id, session->device, spec.weight);
   for (const auto& chunk : session->chunks) {
     if (chunk == nullptr) continue;
     tables_->PublishState(id, chunk->id, StatusOf(*chunk).Published());
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<DeviceDescription> Engine::DeviceOf(SessionId id) const {
+  const Session* session = Find(id);
+  if (session == nullptr) return NoSuchSession(id);
+  return options_.devices[shm::Value(session->device)];
 }
 
 absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, Time now) {
@@ -147,7 +168,7 @@ void Engine::EndSession(Session* session, Releases* releases) {
     if (chunk != nullptr) FreeChunk(session, chunk->id, releases);
   }
   if (session->arena.has_value()) {
-    ReturnMemory(*session, Tier::kDevice, session->arena_bytes());
+    ReturnMemory(*session, session->device_account(), session->arena_bytes());
     releases->arenas.push_back(session->id);
   }
   releases->sessions.push_back(session->id);

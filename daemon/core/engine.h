@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/core/account.h"
 #include "daemon/core/chunk_states.h"
 #include "daemon/core/extent_allocator.h"
 #include "daemon/core/ids.h"
@@ -57,7 +58,7 @@ class Tables {
 
 struct EngineOptions {
   uint64_t host_capacity_bytes = 0;
-  uint64_t device_capacity_bytes = 0;
+  std::vector<DeviceDescription> devices;  // by index; at least one
   std::vector<TenantLimits> tenants;
   TransferLimits transfers;
   uint32_t max_sessions = 256;  // kept ones included
@@ -72,6 +73,8 @@ struct SessionSpec {
   int32_t rank = 0;
   int32_t world_size = 1;
   int32_t local_rank = 0;
+  int32_t local_world_size = 0;          // ranks of the job on this node; 0: unknown
+  DeviceIndex device = shm::kAnyDevice;  // asked for
   uint32_t uid = 0;
   int64_t pid = 0;
   uint32_t weight = 1;  // part of a shared link
@@ -130,6 +133,7 @@ struct NextUseTable {
 struct SessionSnapshot {
   SessionId id{};
   SessionSpec spec;
+  DeviceIndex device{};  // given
   SessionState state = SessionState::kAttached;
   bool slow = false;  // a ticket is overdue
   Time opened_at;
@@ -160,12 +164,12 @@ struct ChunkSnapshot {
   uint32_t drops = 0;
 };
 
-// A device arena is listed as a pool of the device tier, with pool id kNoPool.
+// A device arena is listed as a pool of its device, with pool id kNoPool.
 struct PoolSnapshot {
   PoolId pool = kNoPool;
   SessionId session{};
   std::string tenant;
-  Tier tier = Tier::kNone;
+  Account account;
   uint64_t bytes = 0;
   uint64_t in_use_bytes = 0;
 };
@@ -189,22 +193,28 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // --- sessions ----------------------------------------------------------------------------------
-  // RESOURCE_EXHAUSTED at max_sessions; INVALID_ARGUMENT for a spec that makes no sense.
+  // The session belongs to one device for its life: the one it asks for, or that of its local rank.
+  // RESOURCE_EXHAUSTED at max_sessions; INVALID_ARGUMENT for a spec that makes no sense, or a
+  // device that is not there, with those that are.
   absl::StatusOr<SessionId> OpenSession(const SessionSpec& spec, Time now);
   // The kept session of this tenant, job and rank, the youngest if there are several.
   std::optional<SessionId> FindKept(const std::string& tenant, const std::string& job,
                                     int32_t rank) const;
   // A new process takes over a kept session. Its segments must be mapped again (lease words zero)
   // before the call, which publishes every chunk's state anew. `spec` replaces the old one but for
-  // tenant, job and rank, which must be equal.
+  // tenant, job and rank, which must be equal; its device, where one is asked for, must be the old.
   absl::Status ReopenSession(SessionId session, const SessionSpec& spec, Time now);
   // Cancels its transfers. Either all its memory is in the result, or the session is kept: chunks
   // that were being filled or gathered fall back to their last valid copy. NOT_FOUND: no such
   // session; a kept one can only be closed as kDetached.
   absl::StatusOr<Releases> CloseSession(SessionId session, CloseReason reason, Time now);
 
+  // Of the session's device. NOT_FOUND: no such session.
+  absl::StatusOr<DeviceDescription> DeviceOf(SessionId session) const;
+  const std::vector<DeviceDescription>& devices() const { return options_.devices; }
+
   // --- memory ------------------------------------------------------------------------------------
-  // Once per session. Returns the bytes rounded up to whole pages.
+  // Once per session. Returns the bytes rounded up to the device's granularity.
   absl::StatusOr<uint64_t> CreateArena(SessionId session, uint64_t bytes);
   // Undoes CreateArena. FAILED_PRECONDITION while a chunk or a workspace is in it.
   absl::Status DestroyArena(SessionId session);
@@ -265,10 +275,11 @@ class Engine {
 
   // engine_allocation.cc
   absl::Status CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const;
-  absl::Status ChargeMemory(const Session& session, Tier tier, uint64_t bytes);
-  void ReturnMemory(const Session& session, Tier tier, uint64_t bytes);
-  absl::Status Refuse(const Session& session, Tier tier, uint64_t bytes) const;
-  Holder TopHolder(Tier tier) const;
+  absl::Status ChargeMemory(const Session& session, Account account, uint64_t bytes);
+  void ReturnMemory(const Session& session, Account account, uint64_t bytes);
+  absl::Status Refuse(const Session& session, Account account, uint64_t bytes) const;
+  std::string AdviseOtherDevice(Account account, uint64_t bytes) const;
+  Holder TopHolder(Account account) const;
   ChunkId AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset);
   absl::Status CheckFreeable(const Session& session, const std::vector<ChunkId>& sorted) const;
   void FreeChunk(Session* session, ChunkId id, Releases* releases);

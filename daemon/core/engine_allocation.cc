@@ -54,50 +54,68 @@ absl::Status Engine::CheckSpecs(const Session& session, const std::vector<ChunkS
   return absl::OkStatus();
 }
 
-Holder Engine::TopHolder(Tier tier) const {
+Holder Engine::TopHolder(Account account) const {
   Holder top;
   for (const auto& [id, session] : sessions_) {
-    const uint64_t bytes = tier == Tier::kHost ? session->pool_bytes() : session->arena_bytes();
+    if (account.tier == Tier::kDevice && session->device != account.device) continue;
+    const uint64_t bytes =
+        account.tier == Tier::kHost ? session->pool_bytes() : session->arena_bytes();
     if (bytes <= top.bytes) continue;
     top = {session->spec.job, session->spec.rank, bytes};
   }
   return top;
 }
 
-absl::Status Engine::Refuse(const Session& session, Tier tier, uint64_t bytes) const {
+// The device on which the arena would fit, if there is one.
+std::string Engine::AdviseOtherDevice(Account account, uint64_t bytes) const {
+  if (account.tier != Tier::kDevice) return "";
+  for (const DeviceDescription& device : options_.devices) {
+    const uint64_t free_bytes = ledger_.Totals(DeviceAccount(device.index)).free_bytes;
+    if (free_bytes < bytes) continue;
+    return absl::StrCat("use device ", shm::Value(device.index), " (",
+                        base::FormatBytes(free_bytes), " free), ");
+  }
+  return "";
+}
+
+absl::Status Engine::Refuse(const Session& session, Account account, uint64_t bytes) const {
   const std::string& tenant = session.spec.tenant;
-  const TierTotals totals = ledger_.Totals(tier);
-  const uint64_t tenant_free = quota_.FreeBytes(tenant, tier);
-  Refusal refusal{.tier = tier, .asked_bytes = bytes, .top_holder = TopHolder(tier)};
+  const AccountTotals totals = ledger_.Totals(account);
+  const uint64_t tenant_free = quota_.FreeBytes(tenant, account);
+  Refusal refusal{.account = account, .asked_bytes = bytes, .top_holder = TopHolder(account)};
   refusal.free_bytes = std::min(totals.free_bytes, tenant_free);
   // Pools and arenas are separate files: whatever is free is free in one piece.
   refusal.largest_hole_bytes = refusal.free_bytes;
-  const char* setting = tier == Tier::kHost ? "host_memory" : "device_memory";
+  const bool of_host = account.tier == Tier::kHost;
   if (tenant_free < totals.free_bytes) {
     refusal.limit = absl::StrCat("tenant ", tenant, " may have ",
-                                 base::FormatBytes(quota_.LimitBytes(tenant, tier)));
+                                 base::FormatBytes(quota_.LimitBytes(tenant, account)));
     refusal.advice = absl::StrCat("end another job of ", tenant, ", ask for less, or raise ",
-                                  setting, " of its quota in the daemon's configuration");
+                                  of_host ? "host_memory" : "device_memory",
+                                  " of its quota in the daemon's configuration");
   } else {
     refusal.limit =
         absl::StrCat("the daemon may hand out ", base::FormatBytes(totals.capacity_bytes));
-    refusal.advice = absl::StrCat("end another job, ask for less, or raise ", setting,
-                                  " in the daemon's configuration");
+    refusal.advice =
+        absl::StrCat("end another job, ask for less, ", AdviseOtherDevice(account, bytes),
+                     "or raise ", of_host ? "host_memory" : "device_memory (or the device's line)",
+                     " in the daemon's configuration");
   }
   return ToStatus(refusal);
 }
 
-absl::Status Engine::ChargeMemory(const Session& session, Tier tier, uint64_t bytes) {
-  if (!quota_.TryCharge(session.spec.tenant, tier, bytes)) return Refuse(session, tier, bytes);
-  if (ledger_.HandOut(tier, bytes).ok()) return absl::OkStatus();
-  quota_.Return(session.spec.tenant, tier, bytes).IgnoreError();  // charged just now
-  return Refuse(session, tier, bytes);
+absl::Status Engine::ChargeMemory(const Session& session, Account account, uint64_t bytes) {
+  if (!quota_.TryCharge(session.spec.tenant, account, bytes))
+    return Refuse(session, account, bytes);
+  if (ledger_.HandOut(account, bytes).ok()) return absl::OkStatus();
+  quota_.Return(session.spec.tenant, account, bytes).IgnoreError();  // charged just now
+  return Refuse(session, account, bytes);
 }
 
 // Of bytes charged before; Check() would show a refusal as a sum that is wrong.
-void Engine::ReturnMemory(const Session& session, Tier tier, uint64_t bytes) {
-  ledger_.TakeBack(tier, bytes).IgnoreError();
-  quota_.Return(session.spec.tenant, tier, bytes).IgnoreError();
+void Engine::ReturnMemory(const Session& session, Account account, uint64_t bytes) {
+  ledger_.TakeBack(account, bytes).IgnoreError();
+  quota_.Return(session.spec.tenant, account, bytes).IgnoreError();
 }
 
 absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
@@ -112,10 +130,10 @@ absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("an arena of ", bytes, " bytes; 1 to ", kMaxArenaBytes, " are possible"));
   }
-  const uint64_t rounded = base::RoundUpToPage(bytes);
-  if (absl::Status status = ChargeMemory(**session, Tier::kDevice, rounded); !status.ok()) {
-    return status;
-  }
+  const DeviceDescription& device = options_.devices[shm::Value((*session)->device)];
+  const uint64_t rounded = base::RoundUp(bytes, device.granularity_bytes);
+  absl::Status status = ChargeMemory(**session, (*session)->device_account(), rounded);
+  if (!status.ok()) return status;
   (*session)->arena.emplace(rounded, shm::kSlotBytes);
   return rounded;
 }
@@ -130,7 +148,7 @@ absl::Status Engine::DestroyArena(SessionId id) {
                                                       " bytes of chunks and ", arena->top_bytes(),
                                                       " of workspace; drop them first"));
   }
-  ReturnMemory(**session, Tier::kDevice, arena->size_bytes());
+  ReturnMemory(**session, (*session)->device_account(), arena->size_bytes());
   arena.reset();
   return absl::OkStatus();
 }
@@ -150,7 +168,7 @@ absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<Chun
   }
   allocation.pool_bytes = base::RoundUpToPage(end);
   if (end > 0) {
-    absl::Status status = ChargeMemory(*session, Tier::kHost, allocation.pool_bytes);
+    absl::Status status = ChargeMemory(*session, kHostAccount, allocation.pool_bytes);
     if (!status.ok()) return status;
     allocation.pool = manifest_.NewPoolId();
     session->pools[allocation.pool].bytes = allocation.pool_bytes;
@@ -194,7 +212,7 @@ ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, u
     Pool& home = session->pools[pool];
     home.in_use_bytes += chunk->bytes;
     home.chunks += 1;
-    ledger_.Occupy(Tier::kHost, session->id, chunk->kind, chunk->bytes).IgnoreError();
+    ledger_.Occupy(kHostAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
   }
   session->Touch(chunk.get());
   session->chunks[number] = std::move(chunk);
@@ -254,12 +272,12 @@ void Engine::FreeChunk(Session* session, ChunkId id, Releases* releases) {
   tables_->PublishState(session->id, id, shm::StateWord{.generation = generation}.Encode());
   manifest_.Remove(chunk->record);
   if (chunk->has_home()) {
-    ledger_.Vacate(Tier::kHost, session->id, chunk->kind, chunk->bytes).IgnoreError();
+    ledger_.Vacate(kHostAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
     const auto pool = session->pools.find(chunk->pool);
     pool->second.in_use_bytes -= chunk->bytes;
     pool->second.chunks -= 1;
     if (pool->second.chunks == 0) {
-      ReturnMemory(*session, Tier::kHost, pool->second.bytes);
+      ReturnMemory(*session, kHostAccount, pool->second.bytes);
       releases->pools.push_back(pool->first);
       session->pools.erase(pool);
     }

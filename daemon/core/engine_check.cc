@@ -88,7 +88,7 @@ absl::Status Engine::CheckSession(const Session& session) const {
   uint64_t chunks = 0;
   uint64_t touches = 0;
   std::map<PoolId, Pool> pools;
-  std::map<std::pair<Tier, ChunkKind>, uint64_t> lines;
+  std::map<std::pair<Account, ChunkKind>, uint64_t> lines;
   for (const auto& chunk : session.chunks) {
     if (chunk == nullptr) continue;
     if (absl::Status status = CheckChunk(session, *chunk); !status.ok()) return status;
@@ -97,10 +97,10 @@ absl::Status Engine::CheckSession(const Session& session) const {
     if (chunk->has_home()) {
       pools[chunk->pool].in_use_bytes += chunk->bytes;
       pools[chunk->pool].chunks += 1;
-      lines[{Tier::kHost, chunk->kind}] += chunk->bytes;
+      lines[{kHostAccount, chunk->kind}] += chunk->bytes;
     }
     if (StatusOf(*chunk).residency != Residency::kAbsent) {
-      lines[{Tier::kDevice, chunk->kind}] += chunk->bytes;
+      lines[{session.device_account(), chunk->kind}] += chunk->bytes;
     }
   }
   if (chunks != session.chunk_count) return Wrong(session.id, "the chunk count is wrong");
@@ -118,7 +118,7 @@ absl::Status Engine::CheckSession(const Session& session) const {
   }
   for (const LedgerLine& line : ledger_.Lines()) {
     if (line.session != session.id) continue;
-    const auto found = lines.find({line.tier, line.kind});
+    const auto found = lines.find({line.account, line.kind});
     if (found == lines.end() || found->second != line.bytes) {
       return Wrong(session.id, "a line of the ledger is not the sum of its chunks");
     }
@@ -131,25 +131,26 @@ absl::Status Engine::CheckSession(const Session& session) const {
 absl::Status Engine::Check() const {
   if (absl::Status status = ledger_.Check(); !status.ok()) return status;
   uint64_t chunks = 0;
-  std::map<Tier, uint64_t> handed_out;
-  std::map<std::pair<std::string, Tier>, uint64_t> charged;
+  std::map<Account, uint64_t> handed_out;
+  std::map<std::pair<std::string, Account>, uint64_t> charged;
   for (const auto& [id, session] : sessions_) {
     if (absl::Status status = CheckSession(*session); !status.ok()) return status;
     chunks += session->chunk_count;
     const std::string& tenant = session->spec.tenant;
-    handed_out[Tier::kHost] += session->pool_bytes();
-    handed_out[Tier::kDevice] += session->arena_bytes();
-    charged[{tenant, Tier::kHost}] += session->pool_bytes();
-    charged[{tenant, Tier::kDevice}] += session->arena_bytes();
+    const Account device = session->device_account();
+    handed_out[kHostAccount] += session->pool_bytes();
+    handed_out[device] += session->arena_bytes();
+    charged[{tenant, kHostAccount}] += session->pool_bytes();
+    charged[{tenant, device}] += session->arena_bytes();
   }
   if (chunks != manifest_.used_records()) {
     return absl::InternalError("the manifest's records are not the chunks");
   }
-  for (const Tier tier : {Tier::kHost, Tier::kDevice}) {
-    const TierTotals totals = ledger_.Totals(tier);
-    if (totals.in_use_bytes + totals.reserved_bytes != handed_out[tier]) {
-      return absl::InternalError(absl::StrCat("tier ", shm::Name(tier), ": handed out are ",
-                                              handed_out[tier],
+  for (const Account& account : ledger_.Accounts()) {
+    const AccountTotals totals = ledger_.Totals(account);
+    if (totals.in_use_bytes + totals.reserved_bytes != handed_out[account]) {
+      return absl::InternalError(absl::StrCat(Name(account), ": handed out are ",
+                                              handed_out[account],
                                               " bytes, not what the ledger says"));
     }
   }

@@ -86,7 +86,7 @@ Engine::Failure Engine::PlaceExtent(Session* session, Chunk* chunk, uint64_t off
   } else if (Failure failure = PlaceAt(session, chunk, offset, may_evict); !failure.ok()) {
     return failure;
   }
-  ledger_.Occupy(Tier::kDevice, session->id, chunk->kind, chunk->bytes).IgnoreError();
+  ledger_.Occupy(session->device_account(), session->id, chunk->kind, chunk->bytes).IgnoreError();
   ChunkStatus status = StatusOf(*chunk);
   status.residency = shm::Residency::kFilling;
   status.slot = static_cast<uint32_t>(offset / shm::kSlotBytes);
@@ -196,7 +196,7 @@ void Engine::RemoveExtent(Session* session, Chunk* chunk) {
   chunk->drop_when_idle = false;
   chunk->written_back.Clear();
   session->arena->Free(offset).IgnoreError();
-  ledger_.Vacate(Tier::kDevice, session->id, chunk->kind, chunk->bytes).IgnoreError();
+  ledger_.Vacate(session->device_account(), session->id, chunk->kind, chunk->bytes).IgnoreError();
 }
 
 }  // namespace geminid::core

@@ -18,16 +18,16 @@ std::string WhereHome(PoolId pool, uint64_t offset, const ChunkStatus& status) {
   return absl::StrCat("Its home is in pool ", shm::Value(pool), " at offset ", offset, what);
 }
 
-std::string WhereDevice(const ChunkStatus& status) {
-  const std::string where = absl::StrCat(" at arena offset ", status.device_offset());
+std::string WhereDevice(const Account& device, const ChunkStatus& status) {
+  const std::string where =
+      absl::StrCat(" on ", Name(device), " at arena offset ", status.device_offset());
   switch (status.residency) {
     case Residency::kFilling:
       return absl::StrCat("Its device copy", where, " is being filled and not yet valid.");
     case Residency::kResident:
-      return absl::StrCat("It is resident on the device", where, ", generation ", status.generation,
-                          ".");
+      return absl::StrCat("It is resident", where, ", generation ", status.generation, ".");
     default:
-      return "It has no device copy.";
+      return absl::StrCat("It has no copy on ", Name(device), ".");
   }
 }
 
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<std::string>> Engine::Explain(SessionId id, ChunkId c
                                shm::Name(chunk->kind), ", ", base::FormatBytes(chunk->bytes),
                                ", state ", shm::Name(status.state), "."));
   lines.push_back(WhereHome(chunk->pool, chunk->home_offset, status));
-  lines.push_back(WhereDevice(status));
+  lines.push_back(WhereDevice(session->device_account(), status));
   const TicketId ticket = manifest_.Transfer(chunk->record);
   if (ticket != kNoTicket) {
     lines.push_back(absl::StrCat("Ticket ", shm::Value(ticket), " is copying into it."));

@@ -9,21 +9,23 @@ namespace geminid::core {
 std::vector<SessionSnapshot> Engine::Sessions() const {
   std::vector<SessionSnapshot> snapshots;
   for (const auto& [id, session] : sessions_) {
-    SessionSnapshot snapshot{.id = id,
-                             .spec = session->spec,
-                             .state = session->state,
-                             .slow = scheduler_.IsSlow(id),
-                             .opened_at = session->opened_at,
-                             .host_bytes = session->pool_bytes(),
-                             .arena_bytes = session->arena_bytes(),
-                             .device_in_use_bytes = ledger_.InUseBytes(Tier::kDevice, id),
-                             .chunks = session->chunk_count,
-                             .moment = session->moment,
-                             .has_plan = session->plan_moments > 0,
-                             .evictions = session->evictions,
-                             .evictions_refused_by_lease = session->evictions_refused_by_lease,
-                             .queued_transfers = scheduler_.QueuedCount(id),
-                             .transfers = scheduler_.TotalsOf(id)};
+    SessionSnapshot snapshot{
+        .id = id,
+        .spec = session->spec,
+        .device = session->device,
+        .state = session->state,
+        .slow = scheduler_.IsSlow(id),
+        .opened_at = session->opened_at,
+        .host_bytes = session->pool_bytes(),
+        .arena_bytes = session->arena_bytes(),
+        .device_in_use_bytes = ledger_.InUseBytes(session->device_account(), id),
+        .chunks = session->chunk_count,
+        .moment = session->moment,
+        .has_plan = session->plan_moments > 0,
+        .evictions = session->evictions,
+        .evictions_refused_by_lease = session->evictions_refused_by_lease,
+        .queued_transfers = scheduler_.QueuedCount(id),
+        .transfers = scheduler_.TotalsOf(id)};
     if (session->state == SessionState::kKept) snapshot.keep_until = session->keep_until;
     if (session->arena.has_value()) {
       snapshot.workspace_bytes = session->arena->top_bytes();
@@ -78,7 +80,7 @@ std::vector<PoolSnapshot> Engine::Pools() const {
       snapshots.push_back({.pool = pool_id,
                            .session = id,
                            .tenant = session->spec.tenant,
-                           .tier = Tier::kHost,
+                           .account = kHostAccount,
                            .bytes = pool.bytes,
                            .in_use_bytes = pool.in_use_bytes});
     }
@@ -86,9 +88,9 @@ std::vector<PoolSnapshot> Engine::Pools() const {
     snapshots.push_back({.pool = kNoPool,
                          .session = id,
                          .tenant = session->spec.tenant,
-                         .tier = Tier::kDevice,
+                         .account = session->device_account(),
                          .bytes = session->arena_bytes(),
-                         .in_use_bytes = ledger_.InUseBytes(Tier::kDevice, id)});
+                         .in_use_bytes = ledger_.InUseBytes(session->device_account(), id)});
   }
   return snapshots;
 }

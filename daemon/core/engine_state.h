@@ -64,6 +64,7 @@ struct Engine::Pool {
 struct Engine::Session {
   SessionId id{};
   SessionSpec spec;
+  DeviceIndex device{};
   SessionState state = SessionState::kAttached;
   Time opened_at;
   Time keep_until;
@@ -89,6 +90,7 @@ struct Engine::Session {
   }
   void Touch(Chunk* chunk) { chunk->touched = ++touch_clock; }
   uint64_t arena_bytes() const { return arena.has_value() ? arena->size_bytes() : 0; }
+  Account device_account() const { return DeviceAccount(device); }
   uint64_t pool_bytes() const {
     uint64_t bytes = 0;
     for (const auto& [pool_id, pool] : pools) bytes += pool.bytes;

@@ -8,6 +8,7 @@ namespace geminid::core {
 
 using shm::ChunkId;
 using shm::ChunkKind;
+using shm::DeviceIndex;
 using shm::Direction;
 using shm::PoolId;
 using shm::Priority;

@@ -1,4 +1,5 @@
-// The ledger: every byte of every tier is in use, reserved or free, and the three add up.
+// The ledger: every byte of the host, the disk and each device is in use, reserved or free, and the
+// three add up.
 //
 //   free --HandOut--> reserved --Occupy--> in_use
 //        <--TakeBack--         <--Vacate--
@@ -9,18 +10,17 @@
 #ifndef GEMINID_DAEMON_CORE_LEDGER_H_
 #define GEMINID_DAEMON_CORE_LEDGER_H_
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/core/ids.h"
+#include "daemon/core/account.h"
 
 namespace geminid::core {
 
-struct TierTotals {
+struct AccountTotals {
   uint64_t capacity_bytes = 0;
   uint64_t in_use_bytes = 0;
   uint64_t reserved_bytes = 0;
@@ -29,7 +29,7 @@ struct TierTotals {
 };
 
 struct LedgerLine {
-  Tier tier = Tier::kNone;
+  Account account;
   SessionId session{};
   ChunkKind kind = ChunkKind::kNone;
   uint64_t bytes = 0;
@@ -39,33 +39,36 @@ struct LedgerLine {
 // Not thread-safe. Cost: logarithmic in the number of lines.
 class Ledger {
  public:
-  Ledger(uint64_t device_capacity_bytes, uint64_t host_capacity_bytes,
+  Ledger(const std::vector<uint64_t>& device_capacities_bytes, uint64_t host_capacity_bytes,
          uint64_t disk_capacity_bytes);
 
-  // RESOURCE_EXHAUSTED when fewer bytes are free; FAILED_PRECONDITION for the other refusals.
-  absl::Status HandOut(Tier tier, uint64_t bytes);
-  absl::Status TakeBack(Tier tier, uint64_t bytes);
-  absl::Status Occupy(Tier tier, SessionId session, ChunkKind kind, uint64_t bytes);
-  absl::Status Vacate(Tier tier, SessionId session, ChunkKind kind, uint64_t bytes);
+  // RESOURCE_EXHAUSTED when fewer bytes are free; INVALID_ARGUMENT without such an account;
+  // FAILED_PRECONDITION for the other refusals.
+  absl::Status HandOut(Account account, uint64_t bytes);
+  absl::Status TakeBack(Account account, uint64_t bytes);
+  absl::Status Occupy(Account account, SessionId session, ChunkKind kind, uint64_t bytes);
+  absl::Status Vacate(Account account, SessionId session, ChunkKind kind, uint64_t bytes);
 
-  // Zeros for Tier::kNone.
-  TierTotals Totals(Tier tier) const;
-  // Ordered by tier, session, kind; no line of zero chunks.
+  // The devices in order, then the host, then the disk.
+  std::vector<Account> Accounts() const;
+  // Zeros without such an account.
+  AccountTotals Totals(Account account) const;
+  // Ordered by account, session, kind; no line of zero chunks.
   std::vector<LedgerLine> Lines() const;
-  uint64_t InUseBytes(Tier tier, SessionId session) const;
+  uint64_t InUseBytes(Account account, SessionId session) const;
 
-  // For each tier: in_use + reserved + free = capacity, and the lines add up to in_use.
+  // For each account: in_use + reserved + free = capacity, and the lines add up to in_use.
   absl::Status Check() const;
 
  private:
-  using LineKey = std::tuple<Tier, SessionId, ChunkKind>;
+  using LineKey = std::tuple<Account, SessionId, ChunkKind>;
   struct Line {
     uint64_t bytes = 0;
     uint64_t chunks = 0;
   };
-  TierTotals* Find(Tier tier);  // null: no such tier
+  AccountTotals* Find(Account account);  // null: no such account
 
-  std::array<TierTotals, 3> tiers_;  // device, host, disk
+  std::map<Account, AccountTotals> accounts_;
   std::map<LineKey, Line> lines_;
 };
 

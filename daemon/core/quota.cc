@@ -7,7 +7,7 @@ namespace geminid::core {
 
 absl::Status ToStatus(const Refusal& refusal) {
   std::string text = absl::StrCat(
-      shm::Name(refusal.tier), " memory: asked for ", base::FormatBytes(refusal.asked_bytes), " (",
+      Name(refusal.account), ": asked for ", base::FormatBytes(refusal.asked_bytes), " (",
       refusal.asked_bytes, " bytes), free ", base::FormatBytes(refusal.free_bytes),
       ", largest hole ", base::FormatBytes(refusal.largest_hole_bytes), "; ", refusal.limit);
   if (refusal.top_holder.job.empty()) {
@@ -24,42 +24,45 @@ Quota::Quota(const std::vector<TenantLimits>& limits) {
   for (const TenantLimits& line : limits) limits_[line.tenant] = line;
 }
 
-uint64_t Quota::LimitBytes(const std::string& tenant, Tier tier) const {
+uint64_t Quota::LimitBytes(const std::string& tenant, Account account) const {
   auto found = limits_.find(tenant);
   if (found == limits_.end()) found = limits_.find(kEveryoneElse);
   if (found == limits_.end()) return kUnlimited;
-  return tier == Tier::kHost ? found->second.host_bytes : found->second.device_bytes;
+  const TenantLimits& limits = found->second;
+  if (account.tier != Tier::kDevice) return limits.host_bytes;
+  const auto of_device = limits.bytes_by_device.find(account.device);
+  return of_device == limits.bytes_by_device.end() ? limits.device_bytes : of_device->second;
 }
 
-uint64_t Quota::ChargedBytes(const std::string& tenant, Tier tier) const {
-  const auto found = charges_.find(tenant);
-  return found == charges_.end() ? 0 : found->second.Of(tier);
+uint64_t Quota::ChargedBytes(const std::string& tenant, Account account) const {
+  const auto found = charges_.find({tenant, account});
+  return found == charges_.end() ? 0 : found->second;
 }
 
-uint64_t Quota::FreeBytes(const std::string& tenant, Tier tier) const {
-  const uint64_t limit = LimitBytes(tenant, tier);
+uint64_t Quota::FreeBytes(const std::string& tenant, Account account) const {
+  const uint64_t limit = LimitBytes(tenant, account);
   if (limit == kUnlimited) return kUnlimited;
-  const uint64_t charged = ChargedBytes(tenant, tier);
+  const uint64_t charged = ChargedBytes(tenant, account);
   return charged < limit ? limit - charged : 0;
 }
 
-bool Quota::TryCharge(const std::string& tenant, Tier tier, uint64_t bytes) {
-  if (FreeBytes(tenant, tier) < bytes) return false;
-  charges_[tenant].Of(tier) += bytes;
+bool Quota::TryCharge(const std::string& tenant, Account account, uint64_t bytes) {
+  if (FreeBytes(tenant, account) < bytes) return false;
+  if (bytes > 0) charges_[{tenant, account}] += bytes;
   return true;
 }
 
-absl::Status Quota::Return(const std::string& tenant, Tier tier, uint64_t bytes) {
-  const uint64_t charged = ChargedBytes(tenant, tier);
+absl::Status Quota::Return(const std::string& tenant, Account account, uint64_t bytes) {
+  const uint64_t charged = ChargedBytes(tenant, account);
   if (charged < bytes) {
     return absl::FailedPreconditionError(absl::StrCat("tenant ", tenant, " is charged ", charged,
-                                                      " bytes of tier ", shm::Name(tier), "; ",
-                                                      bytes, " cannot be returned"));
+                                                      " bytes of ", Name(account), "; ", bytes,
+                                                      " cannot be returned"));
   }
-  const auto found = charges_.find(tenant);
+  const auto found = charges_.find({tenant, account});
   if (found == charges_.end()) return absl::OkStatus();  // zero bytes of nobody
-  found->second.Of(tier) -= bytes;
-  if (found->second.host_bytes == 0 && found->second.device_bytes == 0) charges_.erase(found);
+  found->second -= bytes;
+  if (found->second == 0) charges_.erase(found);
   return absl::OkStatus();
 }
 

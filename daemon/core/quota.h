@@ -2,15 +2,15 @@
 #ifndef GEMINID_DAEMON_CORE_QUOTA_H_
 #define GEMINID_DAEMON_CORE_QUOTA_H_
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/core/ids.h"
+#include "daemon/core/account.h"
 
 namespace geminid::core {
 
@@ -21,7 +21,8 @@ inline constexpr char kEveryoneElse[] = "*";
 struct TenantLimits {
   std::string tenant;  // "uid:1000", or "*"
   uint64_t host_bytes = kUnlimited;
-  uint64_t device_bytes = kUnlimited;
+  uint64_t device_bytes = kUnlimited;  // of each device that is not in the next line
+  std::map<DeviceIndex, uint64_t> bytes_by_device{};
 };
 
 // Whoever holds most of what is wanted; empty job: nobody holds any.
@@ -33,7 +34,7 @@ struct Holder {
 
 // What a refusal says. `free_bytes` is what the asker could have had.
 struct Refusal {
-  Tier tier = Tier::kNone;
+  Account account;
   uint64_t asked_bytes = 0;
   uint64_t free_bytes = 0;
   uint64_t largest_hole_bytes = 0;
@@ -45,30 +46,25 @@ struct Refusal {
 // RESOURCE_EXHAUSTED, all of the above in one sentence each.
 absl::Status ToStatus(const Refusal& refusal);
 
-// Bytes charged per tenant and tier. Not thread-safe. Cost: logarithmic in the number of tenants.
+// Bytes charged per tenant and account. Not thread-safe. Cost: logarithmic in the number of
+// tenants.
 class Quota {
  public:
   explicit Quota(const std::vector<TenantLimits>& limits);
 
-  uint64_t LimitBytes(const std::string& tenant, Tier tier) const;
-  uint64_t ChargedBytes(const std::string& tenant, Tier tier) const;
+  uint64_t LimitBytes(const std::string& tenant, Account account) const;
+  uint64_t ChargedBytes(const std::string& tenant, Account account) const;
   // What the tenant may still ask for; kUnlimited without a limit.
-  uint64_t FreeBytes(const std::string& tenant, Tier tier) const;
+  uint64_t FreeBytes(const std::string& tenant, Account account) const;
 
   // False, and nothing charged, when that would exceed the limit.
-  bool TryCharge(const std::string& tenant, Tier tier, uint64_t bytes);
+  bool TryCharge(const std::string& tenant, Account account, uint64_t bytes);
   // Returns bytes charged before. An error, and nothing changed, when fewer were charged.
-  absl::Status Return(const std::string& tenant, Tier tier, uint64_t bytes);
+  absl::Status Return(const std::string& tenant, Account account, uint64_t bytes);
 
  private:
-  struct Charge {
-    uint64_t host_bytes = 0;
-    uint64_t device_bytes = 0;
-    uint64_t& Of(Tier tier) { return tier == Tier::kHost ? host_bytes : device_bytes; }
-    uint64_t Of(Tier tier) const { return tier == Tier::kHost ? host_bytes : device_bytes; }
-  };
   std::map<std::string, TenantLimits> limits_;
-  std::map<std::string, Charge> charges_;
+  std::map<std::pair<std::string, Account>, uint64_t> charges_;  // no zeros
 };
 
 }  // namespace geminid::core

@@ -21,6 +21,8 @@ struct TransferScheduler::Waiting {
 };
 
 struct TransferScheduler::Session {
+  DeviceIndex device{};
+  Link* link = nullptr;  // the device's
   uint32_t weight = 1;
   uint16_t moment = 0;
   uint64_t queued = 0;
@@ -35,7 +37,8 @@ struct TransferScheduler::Session {
   TransferTotals totals;
 };
 
-TransferScheduler::TransferScheduler(const TransferLimits& limits) : limits_(limits) {
+TransferScheduler::TransferScheduler(const TransferLimits& limits, uint32_t devices)
+    : limits_(limits), links_(std::max<uint32_t>(devices, 1)) {
   limits_.tickets_in_flight =
       std::clamp<uint32_t>(limits.tickets_in_flight, 1, kMostTicketsPerDirection);
   limits_.bytes_in_flight = std::max<uint64_t>(limits.bytes_in_flight, 1);
@@ -49,8 +52,10 @@ TransferScheduler::Session* TransferScheduler::FindSession(SessionId session) co
   return found == sessions_.end() ? nullptr : found->second.get();
 }
 
-void TransferScheduler::AddSession(SessionId session, uint32_t weight) {
+void TransferScheduler::AddSession(SessionId session, DeviceIndex device, uint32_t weight) {
   auto added = std::make_unique<Session>();
+  added->device = device;
+  added->link = &links_[shm::Value(device)];
   added->weight = std::max<uint32_t>(weight, 1);
   for (uint16_t i = shm::kMaxTicketsInFlight; i-- > 0;) added->free_indices.push_back(i);
   sessions_.emplace(session, std::move(added));
@@ -61,7 +66,7 @@ std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id) {
   Session* session = FindSession(id);
   if (session == nullptr) return forgotten;
   for (const auto& [ticket_id, ticket] : session->tickets) {
-    InFlight& link = link_[Index(ticket.request.direction)];
+    InFlight& link = session->link->flight[Index(ticket.request.direction)];
     link.tickets -= 1;
     link.bytes -= ticket.request.bytes;
     forgotten.push_back(ticket.request);
@@ -84,7 +89,7 @@ bool TransferScheduler::Enqueue(SessionId id, const TransferRequest& request, Ti
   if (session->queued_by_direction[direction] == 0) {
     // A session that was idle has saved up no credit.
     session->virtual_time[direction] =
-        std::max(session->virtual_time[direction], virtual_time_[direction]);
+        std::max(session->virtual_time[direction], session->link->virtual_time[direction]);
   }
   session->queues[request.destination].push_back({request, now, next_arrival_++});
   session->queued += 1;
@@ -119,13 +124,15 @@ bool TransferScheduler::Fits(const InFlight& flight, uint64_t bytes, uint64_t li
   return flight.bytes <= limit_bytes && bytes <= limit_bytes - flight.bytes;
 }
 
-// The backlogged session of the least virtual time that its own limits let start something.
-TransferScheduler::Candidate TransferScheduler::Next(Direction direction, Time now) const {
+// The device's backlogged session of the least virtual time that its own limits let start
+// something.
+TransferScheduler::Candidate TransferScheduler::Next(DeviceIndex device, Direction direction,
+                                                     Time now) const {
   const int index = Index(direction);
   Candidate next;
   for (const auto& [id, session] : sessions_) {
     const InFlight& flight = session->flight[index];
-    if (session->queued_by_direction[index] == 0) continue;
+    if (session->device != device || session->queued_by_direction[index] == 0) continue;
     if (flight.tickets >= limits_.tickets_in_flight) continue;
     if (next.session != nullptr &&
         session->virtual_time[index] >= next.session->virtual_time[index]) {
@@ -151,30 +158,38 @@ Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& c
   const int direction = Index(ticket.request.direction);
   session->queued -= 1;
   session->queued_by_direction[direction] -= 1;
-  for (InFlight* flight : {&session->flight[direction], &link_[direction]}) {
+  for (InFlight* flight : {&session->flight[direction], &session->link->flight[direction]}) {
     flight->tickets += 1;
     flight->bytes += ticket.request.bytes;
   }
-  virtual_time_[direction] = std::max(virtual_time_[direction], session->virtual_time[direction]);
+  double& link_time = session->link->virtual_time[direction];
+  link_time = std::max(link_time, session->virtual_time[direction]);
   session->virtual_time[direction] +=
       static_cast<double>(ticket.request.bytes) / static_cast<double>(session->weight);
   session->tickets.emplace(ticket.id, ticket);
   return ticket;
 }
 
+void TransferScheduler::GrantOnLink(DeviceIndex device, Direction direction, Time now,
+                                    std::vector<Ticket>* granted) {
+  for (;;) {
+    const Candidate next = Next(device, direction, now);
+    if (next.session == nullptr) return;
+    // Whoever is next waits for room on the link; others must not take it meanwhile.
+    const bool link_is_shared = limits_.link_bytes_in_flight > 0;
+    if (link_is_shared && !Fits(LinkOf(device).flight[Index(direction)],
+                                next.waiting->request.bytes, limits_.link_bytes_in_flight)) {
+      return;
+    }
+    granted->push_back(Start(next.id, next.session, *next.waiting, now));
+  }
+}
+
 std::vector<Ticket> TransferScheduler::Grant(Time now) {
   std::vector<Ticket> granted;
-  for (int i = 0; i < kDirections; ++i) {
-    for (;;) {
-      const Candidate next = Next(DirectionAt(i), now);
-      if (next.session == nullptr) break;
-      // Whoever is next waits for room on the link; others must not take it meanwhile.
-      const bool link_is_shared = limits_.link_bytes_in_flight > 0;
-      if (link_is_shared &&
-          !Fits(link_[i], next.waiting->request.bytes, limits_.link_bytes_in_flight)) {
-        break;
-      }
-      granted.push_back(Start(next.id, next.session, *next.waiting, now));
+  for (uint32_t device = 0; device < links_.size(); ++device) {
+    for (int i = 0; i < kDirections; ++i) {
+      GrantOnLink(DeviceIndex{device}, DirectionAt(i), now, &granted);
     }
   }
   return granted;
@@ -194,11 +209,11 @@ bool TransferScheduler::Complete(SessionId id, TicketId ticket) {
   if (found == session->tickets.end()) return false;
   const TransferRequest& request = found->second.request;
   const int direction = Index(request.direction);
-  for (InFlight* flight : {&session->flight[direction], &link_[direction]}) {
+  for (InFlight* flight : {&session->flight[direction], &session->link->flight[direction]}) {
     flight->tickets -= 1;
     flight->bytes -= request.bytes;
   }
-  for (TransferTotals* totals : {&session->totals, &totals_}) {
+  for (TransferTotals* totals : {&session->totals, &session->link->totals}) {
     TransferCount& count = totals->At(request.direction, request.cause);
     count.bytes += request.bytes;
     count.transfers += 1;
@@ -216,10 +231,10 @@ uint64_t TransferScheduler::MarkOverdue(Time now) {
       if (ticket.overdue || now - ticket.granted_at < limits_.ticket_timeout) continue;
       ticket.overdue = true;
       session->overdue += 1;
+      session->link->overdue_tickets += 1;
       marked += 1;
     }
   }
-  overdue_tickets_ += marked;
   return marked;
 }
 
@@ -243,6 +258,18 @@ bool TransferScheduler::IsSlow(SessionId id) const {
 InFlight TransferScheduler::FlightOf(SessionId id, Direction direction) const {
   const Session* session = FindSession(id);
   return session == nullptr ? InFlight{} : session->flight[Index(direction)];
+}
+
+InFlight TransferScheduler::FlightOf(DeviceIndex device, Direction direction) const {
+  return shm::Value(device) < links_.size() ? LinkOf(device).flight[Index(direction)] : InFlight{};
+}
+
+TransferTotals TransferScheduler::TotalsOf(DeviceIndex device) const {
+  return shm::Value(device) < links_.size() ? LinkOf(device).totals : TransferTotals{};
+}
+
+uint64_t TransferScheduler::OverdueTickets(DeviceIndex device) const {
+  return shm::Value(device) < links_.size() ? LinkOf(device).overdue_tickets : 0;
 }
 
 uint64_t TransferScheduler::QueuedCount(SessionId id) const {

@@ -7,9 +7,9 @@
 // request is never bypassed by a smaller one. Requests of one session with the same destination are
 // granted in order.
 //
-// Between sessions a shared link limit, where one is set, is divided by weight: the session that
-// has been granted the fewest bytes per weight is next (start-time fair queueing, Goyal et al.,
-// 1996).
+// Each device has a link of its own in each direction. Between the sessions of one device a shared
+// link limit, where one is set, is divided by weight: the session that has been granted the fewest
+// bytes per weight is next (start-time fair queueing, Goyal et al., 1996).
 #ifndef GEMINID_DAEMON_CORE_TRANSFER_SCHEDULER_H_
 #define GEMINID_DAEMON_CORE_TRANSFER_SCHEDULER_H_
 
@@ -37,7 +37,7 @@ struct TransferLimits {
   uint32_t tickets_in_flight = 4;
   // A single transfer of more is granted when nothing else is in flight.
   uint64_t bytes_in_flight = uint64_t{64} << 20;
-  // Over all sessions, per direction; 0: no shared limit.
+  // Over all sessions of a device, per direction; 0: no shared limit.
   uint64_t link_bytes_in_flight = 0;
   uint32_t queued_per_session = 4096;
   Duration ageing = Duration::Milliseconds(10);
@@ -95,11 +95,11 @@ struct InFlight {
 // Not thread-safe. A grant costs time linear in the destinations that wait in one session.
 class TransferScheduler {
  public:
-  explicit TransferScheduler(const TransferLimits& limits);
+  explicit TransferScheduler(const TransferLimits& limits, uint32_t devices = 1);
   ~TransferScheduler();
 
-  // `weight` > 0: the session's part of a shared link.
-  void AddSession(SessionId session, uint32_t weight);
+  // `weight` > 0: the session's part of the device's shared link.
+  void AddSession(SessionId session, DeviceIndex device, uint32_t weight);
   // Forgets everything queued and in flight; returns it so that the caller can undo its part.
   std::vector<TransferRequest> RemoveSession(SessionId session);
 
@@ -124,19 +124,28 @@ class TransferScheduler {
   bool IsSlow(SessionId session) const;  // has an overdue ticket in flight
 
   InFlight FlightOf(SessionId session, Direction direction) const;
-  InFlight FlightOf(Direction direction) const { return link_[Index(direction)]; }
+  InFlight FlightOf(DeviceIndex device, Direction direction) const;
   uint64_t QueuedCount(SessionId session) const;
   TransferTotals TotalsOf(SessionId session) const;
-  // Over all sessions, those that have ended included.
-  const TransferTotals& totals() const { return totals_; }
-  uint64_t overdue_tickets() const { return overdue_tickets_; }
+  // Over all sessions of the device, those that have ended included.
+  TransferTotals TotalsOf(DeviceIndex device) const;
+  uint64_t OverdueTickets(DeviceIndex device) const;
   const TransferLimits& limits() const { return limits_; }
 
  private:
   struct Waiting;
   struct Session;
 
+  // One device's, in both directions.
+  struct Link {
+    std::array<InFlight, kDirections> flight{};
+    std::array<double, kDirections> virtual_time{};
+    TransferTotals totals;
+    uint64_t overdue_tickets = 0;
+  };
+
   Session* FindSession(SessionId session) const;
+  const Link& LinkOf(DeviceIndex device) const { return links_[shm::Value(device)]; }
   struct Candidate {
     SessionId id{};
     Session* session = nullptr;
@@ -144,15 +153,13 @@ class TransferScheduler {
   };
   static bool Fits(const InFlight& flight, uint64_t bytes, uint64_t limit_bytes);
   const Waiting* Best(const Session& session, Direction direction, Time now) const;
-  Candidate Next(Direction direction, Time now) const;
+  Candidate Next(DeviceIndex device, Direction direction, Time now) const;
+  void GrantOnLink(DeviceIndex device, Direction direction, Time now, std::vector<Ticket>* granted);
   Ticket Start(SessionId id, Session* session, const Waiting& chosen, Time now);
 
   TransferLimits limits_;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
-  std::array<InFlight, kDirections> link_{};
-  std::array<double, kDirections> virtual_time_{};
-  TransferTotals totals_;
-  uint64_t overdue_tickets_ = 0;
+  std::vector<Link> links_;  // by device
   uint64_t next_arrival_ = 0;
   // Over all sessions, so that not even a session that was reopened sees one twice.
   uint64_t next_ticket_ = 1;

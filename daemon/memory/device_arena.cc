@@ -14,20 +14,18 @@ std::vector<uint64_t> SlabSizes(uint64_t bytes, uint64_t max_slab_bytes) {
   return sizes;
 }
 
-absl::StatusOr<DeviceArena> DeviceArena::Create(const std::string& name, uint64_t bytes,
-                                                const os::Machine& machine,
-                                                const std::atomic<bool>* cancelled) {
+absl::StatusOr<DeviceArena> DeviceArena::Create(const PoolOptions& options,
+                                                const os::Machine& machine) {
   DeviceArena arena;
-  for (const uint64_t slab_bytes : SlabSizes(bytes)) {
-    PoolOptions options;
-    options.name = absl::StrCat(name, "-slab", arena.slabs_.size());
-    options.bytes = slab_bytes;
-    options.cancelled = cancelled;
-    absl::StatusOr<HostPool> slab = HostPool::Create(options, machine);
+  for (const uint64_t slab_bytes : SlabSizes(options.bytes)) {
+    PoolOptions of_slab = options;
+    of_slab.name = absl::StrCat(options.name, "-slab", arena.slabs_.size());
+    of_slab.bytes = slab_bytes;
+    absl::StatusOr<HostPool> slab = HostPool::Create(of_slab, machine);
     if (!slab.ok()) return slab.status();
     arena.slabs_.push_back(*std::move(slab));
   }
-  arena.bytes_ = bytes;
+  arena.bytes_ = options.bytes;
   return arena;
 }
 

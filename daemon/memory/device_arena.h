@@ -19,10 +19,9 @@ std::vector<uint64_t> SlabSizes(uint64_t bytes, uint64_t max_slab_bytes = kMaxSl
 
 class DeviceArena {
  public:
-  // All slabs or none; backed by memory as HostPool's are, with the same errors.
-  static absl::StatusOr<DeviceArena> Create(const std::string& name, uint64_t bytes,
-                                            const os::Machine& machine,
-                                            const std::atomic<bool>* cancelled);
+  // All slabs or none, each with `options` but for its name and size, which are the arena's here;
+  // backed by memory as HostPool's are, with the same errors.
+  static absl::StatusOr<DeviceArena> Create(const PoolOptions& options, const os::Machine& machine);
 
   const std::vector<HostPool>& slabs() const { return slabs_; }
   uint64_t bytes() const { return bytes_; }

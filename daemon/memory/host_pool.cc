@@ -1,7 +1,5 @@
 #include "daemon/memory/host_pool.h"
 
-#include <numa.h>
-#include <numaif.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
+#include "daemon/os/log.h"
 
 namespace geminid::memory {
 namespace {
@@ -27,28 +26,41 @@ constexpr unsigned kMaxPopulateThreads = 16;
 // Left to the rest of the machine when a pool is about to take what is available.
 constexpr uint64_t kHeadroomBytes = uint64_t{64} << 20;
 
-absl::Status CheckAvailable(const PoolOptions& options) {
-  const uint64_t available = os::AvailableMemoryBytes();
-  if (available >= options.bytes && available - options.bytes >= kHeadroomBytes) {
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(
-      absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
-                   " bytes) but the machine has only ", base::FormatBytes(available),
-                   " available; end other programs, or ask for less"));
+bool HasRoom(uint64_t available_bytes, uint64_t bytes) {
+  return available_bytes >= bytes && available_bytes - bytes >= kHeadroomBytes;
 }
 
-// The policy belongs to the memfd, not to the mapping, so it also holds for pages that a client
-// would touch first.
-absl::Status BindToNode(const base::Mapping& mapping, int node) {
-  bitmask* const nodes = ::numa_allocate_nodemask();
-  ::numa_bitmask_setbit(nodes, static_cast<unsigned>(node));
-  const long bound =
-      ::mbind(mapping.data(), mapping.bytes(), MPOL_BIND, nodes->maskp, nodes->size + 1, 0);
-  const int error = errno;
-  ::numa_free_nodemask(nodes);
-  return bound == 0 ? absl::OkStatus()
-                    : base::SystemError(error, "mbind", absl::StrCat("NUMA node ", node));
+std::string ByNode(const std::vector<os::NodeMemory>& nodes) {
+  return nodes.size() > 1 ? absl::StrCat(" (", os::AvailableText(nodes), ")") : "";
+}
+
+absl::Status CheckAvailable(const PoolOptions& options, const std::vector<os::NodeMemory>& nodes) {
+  const uint64_t available = os::AvailableMemoryBytes();
+  if (HasRoom(available, options.bytes)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
+                   " bytes) but the machine has only ", base::FormatBytes(available), " available",
+                   ByNode(nodes), "; end other programs, or ask for less"));
+}
+
+// The node that the pool is bound to: the one asked for if it has room, else none.
+absl::StatusOr<int> NodeFor(const PoolOptions& options, const std::vector<os::NodeMemory>& nodes) {
+  if (options.numa_node == shm::kNoNumaNode || nodes.size() < 2) return shm::kNoNumaNode;
+  uint64_t available = 0;
+  for (const os::NodeMemory& memory : nodes) {
+    if (memory.node == options.numa_node) available = memory.available_bytes;
+  }
+  if (HasRoom(available, options.bytes)) return options.numa_node;
+  const std::string problem =
+      absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
+                   " bytes) on NUMA node ", options.numa_node, ", which has ",
+                   base::FormatBytes(available), " available", ByNode(nodes));
+  if (options.numa_strict) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        problem, "; end other programs on that node, ask for less, or give the device no node"));
+  }
+  os::Log(os::LogLevel::kWarning, "a pool lies on all NUMA nodes", {{"why", problem}});
+  return shm::kNoNumaNode;
 }
 
 // MADV_POPULATE_WRITE is of Linux 5.14. Touching instead would meet an exhausted cgroup with
@@ -117,15 +129,25 @@ bool FitsHugePages(uint64_t bytes, const os::HugePages& pages) {
          bytes / pages.page_bytes <= pages.free_pages;
 }
 
+int NodeOfLocalRank(int local_rank, int local_ranks, const std::vector<os::NodeMemory>& nodes) {
+  if (nodes.size() < 2 || local_ranks <= 0 || local_rank < 0 || local_rank >= local_ranks) {
+    return shm::kNoNumaNode;
+  }
+  const size_t block = static_cast<size_t>(local_rank) * nodes.size() / local_ranks;
+  return nodes[block].node;
+}
+
 absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::Machine& machine) {
   if (options.bytes == 0 || options.bytes % base::kPageBytes != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.name, ": ", options.bytes, " bytes are not whole pages"));
   }
+  const std::vector<os::NodeMemory> nodes = options.numa->Nodes();
   const bool reserved = options.huge_pages && FitsHugePages(options.bytes, machine.huge_pages);
   if (!reserved) {
-    GEMINID_RETURN_IF_ERROR(CheckAvailable(options));
+    GEMINID_RETURN_IF_ERROR(CheckAvailable(options, nodes));
   }
+  GEMINID_ASSIGN_OR_RETURN(const int node, NodeFor(options, nodes));
   absl::StatusOr<base::UniqueFd> fd =
       base::CreateSealedMemfd(options.name, options.bytes, reserved);
   if (!fd.ok()) return fd.status();
@@ -142,9 +164,10 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   if (options.huge_pages && !reserved && machine.huge_pages.shmem_on_advice) {
     pool.huge_pages_ = mapping->UseHugePages();
   }
-  if (options.numa_node >= 0 && machine.numa_nodes > 1) {
-    GEMINID_RETURN_IF_ERROR(BindToNode(*mapping, options.numa_node));
-    pool.numa_node_ = options.numa_node;
+  if (node != shm::kNoNumaNode) {
+    GEMINID_RETURN_IF_ERROR(
+        options.numa->Bind(mapping->data(), mapping->bytes(), node, options.numa_strict));
+    pool.numa_node_ = node;
   }
   const int64_t begin = os::MonotonicNanoseconds();
   GEMINID_RETURN_IF_ERROR(Populate(*mapping, options.cancelled));

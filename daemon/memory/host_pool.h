@@ -5,17 +5,23 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 #include "daemon/os/machine.h"
+#include "daemon/os/numa.h"
+#include "proto/shm/device.h"
 
 namespace geminid::memory {
 
 struct PoolOptions {
   std::string name;  // shown in /proc/<pid>/maps of whoever maps it
   uint64_t bytes = 0;
-  int numa_node = -1;  // -1: wherever the populating threads run
+  int numa_node = shm::kNoNumaNode;  // kNoNumaNode: wherever the populating threads run
+  // On that node or not at all. Otherwise a pool that the node cannot hold lies on all of them.
+  bool numa_strict = false;
+  const os::Numa* numa = &os::SystemNuma();
   bool huge_pages = false;
   const std::atomic<bool>* cancelled = nullptr;  // may be null; true ends Create early
 };
@@ -27,13 +33,14 @@ struct PoolOptions {
 class HostPool {
  public:
   // Populates with as many threads as pay (0.2 to 0.5 s/GiB with one). RESOURCE_EXHAUSTED when the
-  // machine has less available than asked for, before anything is touched: memory that the kernel
-  // merely promises ends in the OOM killer. CANCELLED when *cancelled became true.
+  // machine, or with numa_strict the node, has less available than asked for, before anything is
+  // touched: memory that the kernel merely promises ends in the OOM killer. The message has the
+  // numbers of each node. CANCELLED when *cancelled became true.
   static absl::StatusOr<HostPool> Create(const PoolOptions& options, const os::Machine& machine);
 
   const base::UniqueFd& fd() const { return fd_; }
   uint64_t bytes() const { return bytes_; }
-  int numa_node() const { return numa_node_; }
+  int numa_node() const { return numa_node_; }  // kNoNumaNode: on all of them
   bool huge_pages() const { return huge_pages_; }
   double populate_seconds() const { return populate_seconds_; }
 
@@ -42,7 +49,7 @@ class HostPool {
 
   base::UniqueFd fd_;
   uint64_t bytes_ = 0;
-  int numa_node_ = -1;
+  int numa_node_ = shm::kNoNumaNode;
   bool huge_pages_ = false;
   double populate_seconds_ = 0;
 };
@@ -50,6 +57,10 @@ class HostPool {
 // True when `bytes` can come from reserved huge pages of this machine: whole pages, and enough
 // free.
 bool FitsHugePages(uint64_t bytes, const os::HugePages& pages);
+
+// Local ranks in blocks: rank r of R on N nodes is on node r * N / R. kNoNumaNode where there is
+// one node only, or `local_ranks` is 0: unknown.
+int NodeOfLocalRank(int local_rank, int local_ranks, const std::vector<os::NodeMemory>& nodes);
 
 }  // namespace geminid::memory
 

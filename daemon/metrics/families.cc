@@ -15,8 +15,6 @@ using ::prometheus::MetricFamily;
 using ::prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-constexpr std::array<shm::Tier, 3> kTiers = {shm::Tier::kDevice, shm::Tier::kHost,
-                                             shm::Tier::kDisk};
 constexpr std::array<shm::Direction, 2> kBothDirections = {shm::Direction::kHostToDevice,
                                                            shm::Direction::kDeviceToHost};
 constexpr double kSecondsPerNanosecond = 1e-9;
@@ -45,6 +43,20 @@ MetricFamily Single(const char* name, const char* help, MetricType type, double 
   return family;
 }
 
+// The label `device` is that of the device tier alone.
+Labels LabelsOf(const core::Account& account) {
+  Labels labels = {{"tier", shm::Name(account.tier)}};
+  if (account.tier == shm::Tier::kDevice) {
+    labels.push_back({"device", absl::StrCat(shm::Value(account.device))});
+  }
+  return labels;
+}
+
+Labels With(Labels labels, const char* name, std::string value) {
+  labels.push_back({name, std::move(value)});
+  return labels;
+}
+
 void AddTiers(const Reading& reading, std::vector<MetricFamily>* families) {
   MetricFamily capacity =
       NewFamily("geminid_tier_capacity_bytes", "Memory of the tier that may be handed out.",
@@ -54,26 +66,24 @@ void AddTiers(const Reading& reading, std::vector<MetricFamily>* families) {
       "Memory of the tier: in_use by chunks, reserved without a chunk in it, free. They add up to "
       "the capacity.",
       MetricType::Gauge);
-  for (size_t i = 0; i < kTiers.size(); ++i) {
-    const std::string tier = shm::Name(kTiers[i]);
-    const core::TierTotals& totals = reading.tiers[i];
-    Add(&capacity, {{"tier", tier}}, static_cast<double>(totals.capacity_bytes));
-    Add(&bytes, {{"tier", tier}, {"state", "in_use"}}, static_cast<double>(totals.in_use_bytes));
-    Add(&bytes, {{"tier", tier}, {"state", "reserved"}},
-        static_cast<double>(totals.reserved_bytes));
-    Add(&bytes, {{"tier", tier}, {"state", "free"}}, static_cast<double>(totals.free_bytes));
+  for (const auto& [account, totals] : reading.accounts) {
+    const Labels labels = LabelsOf(account);
+    Add(&capacity, labels, static_cast<double>(totals.capacity_bytes));
+    Add(&bytes, With(labels, "state", "in_use"), static_cast<double>(totals.in_use_bytes));
+    Add(&bytes, With(labels, "state", "reserved"), static_cast<double>(totals.reserved_bytes));
+    Add(&bytes, With(labels, "state", "free"), static_cast<double>(totals.free_bytes));
   }
   MetricFamily in_use =
       NewFamily("geminid_in_use_bytes", "Memory of chunks by what is in them.", MetricType::Gauge);
-  std::map<std::pair<shm::Tier, shm::ChunkKind>, uint64_t> sums;
-  for (const shm::Tier tier : kTiers) {
+  std::map<std::pair<core::Account, shm::ChunkKind>, uint64_t> sums;
+  for (const auto& [account, totals] : reading.accounts) {
     for (int kind = 1; kind <= static_cast<int>(shm::ChunkKind::kGeneric); ++kind) {
-      sums[{tier, static_cast<shm::ChunkKind>(kind)}] = 0;
+      sums[{account, static_cast<shm::ChunkKind>(kind)}] = 0;
     }
   }
-  for (const core::LedgerLine& line : reading.lines) sums[{line.tier, line.kind}] += line.bytes;
+  for (const core::LedgerLine& line : reading.lines) sums[{line.account, line.kind}] += line.bytes;
   for (const auto& [key, sum] : sums) {
-    Add(&in_use, {{"tier", shm::Name(key.first)}, {"kind", shm::Name(key.second)}},
+    Add(&in_use, With(LabelsOf(key.first), "kind", shm::Name(key.second)),
         static_cast<double>(sum));
   }
   families->insert(families->end(), {capacity, bytes, in_use});
@@ -86,22 +96,26 @@ void AddTransfers(const Reading& reading, std::vector<MetricFamily>* families) {
       NewFamily("geminid_transfers_total", "Copies made under tickets.", MetricType::Counter);
   MetricFamily in_flight = NewFamily(
       "geminid_tickets_in_flight", "Copies granted and not reported complete.", MetricType::Gauge);
-  for (const shm::Direction direction : kBothDirections) {
-    const std::string name = shm::Name(direction);
-    for (int i = 1; i < core::kCauses; ++i) {
-      const auto cause = static_cast<shm::TransferCause>(i);
-      const core::TransferCount& total = reading.transfers.At(direction, cause);
-      const Labels labels = {{"direction", name}, {"cause", shm::Name(cause)}};
-      Add(&bytes, labels, static_cast<double>(total.bytes));
-      Add(&count, labels, static_cast<double>(total.transfers));
+  MetricFamily overdue = NewFamily("geminid_overdue_tickets_total",
+                                   "Tickets that were not complete in time.", MetricType::Counter);
+  for (size_t index = 0; index < reading.devices.size(); ++index) {
+    const Reading::DeviceReading& device = reading.devices[index];
+    const Labels of_device = {{"device", absl::StrCat(index)}};
+    for (const shm::Direction direction : kBothDirections) {
+      const Labels of_link = With(of_device, "direction", shm::Name(direction));
+      for (int i = 1; i < core::kCauses; ++i) {
+        const auto cause = static_cast<shm::TransferCause>(i);
+        const core::TransferCount& total = device.transfers.At(direction, cause);
+        const Labels labels = With(of_link, "cause", shm::Name(cause));
+        Add(&bytes, labels, static_cast<double>(total.bytes));
+        Add(&count, labels, static_cast<double>(total.transfers));
+      }
+      Add(&in_flight, of_link,
+          device.tickets_in_flight[static_cast<size_t>(core::Index(direction))]);
     }
-    Add(&in_flight, {{"direction", name}},
-        reading.tickets_in_flight[static_cast<size_t>(core::Index(direction))]);
+    Add(&overdue, of_device, static_cast<double>(device.overdue_tickets));
   }
-  families->insert(families->end(), {bytes, count, in_flight});
-  families->push_back(Single("geminid_overdue_tickets_total",
-                             "Tickets that were not complete in time.", MetricType::Counter,
-                             static_cast<double>(reading.overdue_tickets)));
+  families->insert(families->end(), {bytes, count, in_flight, overdue});
 }
 
 struct WorkloadSums {

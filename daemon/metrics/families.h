@@ -37,12 +37,19 @@ struct ProcessReading {
 
 struct Reading {
   std::string version;
-  std::array<core::TierTotals, 3> tiers;  // device, host, disk
+  struct AccountReading {
+    core::Account account;
+    core::AccountTotals totals;
+  };
+  struct DeviceReading {
+    core::TransferTotals transfers;
+    std::array<uint32_t, core::kDirections> tickets_in_flight{};
+    uint64_t overdue_tickets = 0;
+  };
+  std::vector<AccountReading> accounts;
+  std::vector<DeviceReading> devices;  // by index
   std::vector<core::LedgerLine> lines;
   std::vector<SessionReading> sessions;  // in the order of their attachment
-  core::TransferTotals transfers;
-  std::array<uint32_t, core::kDirections> tickets_in_flight{};
-  uint64_t overdue_tickets = 0;
   core::EngineCounters counters;
   uint64_t invariant_violations = 0;
   ProcessReading process;

@@ -1,6 +1,5 @@
 #include "daemon/os/machine.h"
 
-#include <numa.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -115,7 +114,7 @@ std::string BracketedWord(const std::string& text) {
   return text.substr(begin + 1, end - begin - 1);
 }
 
-Machine ReadMachine() {
+Machine ReadMachine(const Numa& numa) {
   const std::string meminfo = base::ReadKernelFile("/proc/meminfo");
   Machine machine;
   machine.ram_bytes = KilobytesField(meminfo, "MemTotal").value_or(0);
@@ -123,7 +122,8 @@ Machine ReadMachine() {
     const std::optional<uint64_t> limit = ReadNumber(cgroup->limit);
     if (limit.has_value() && *limit < machine.ram_bytes) machine.cgroup_limit_bytes = limit;
   }
-  machine.numa_nodes = ::numa_available() < 0 ? 1 : std::max(1, ::numa_num_configured_nodes());
+  machine.nodes = numa.Nodes();
+  machine.id = std::string(absl::StripAsciiWhitespace(base::ReadKernelFile("/etc/machine-id")));
   machine.huge_pages = ReadHugePages(meminfo);
   rlimit limit = {};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
@@ -154,7 +154,9 @@ std::vector<MachineFact> Facts(const Machine& machine, bool use_huge_pages) {
   } else {
     facts.push_back({"cgroup memory limit", "none", false, ""});
   }
-  MachineFact numa = {"NUMA nodes", absl::StrCat(machine.numa_nodes), machine.numa_nodes > 1, ""};
+  const bool several = machine.nodes.size() > 1;
+  MachineFact numa = {"NUMA nodes", absl::StrCat(machine.nodes.size()), several, ""};
+  if (several) absl::StrAppend(&numa.value, "; available ", AvailableText(machine.nodes));
   if (!numa.in_use) numa.why_not = "there is one node: nothing to bind to";
   facts.push_back(numa);
   facts.push_back(HugePageFact(machine.huge_pages, use_huge_pages));

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/os/numa.h"
+
 namespace geminid::os {
 
 // One finding, for people: the AdminService shows the list.
@@ -27,13 +29,14 @@ struct HugePages {
 struct Machine {
   uint64_t ram_bytes = 0;
   std::optional<uint64_t> cgroup_limit_bytes;  // of this process, when lower than the RAM
-  int numa_nodes = 1;
+  std::vector<NodeMemory> nodes;               // as they were at the time
   HugePages huge_pages;
   uint64_t memlock_limit_bytes = 0;  // ~0: none
+  std::string id;                    // of this installation; empty: unknown
 };
 
-// Asks the kernel. What cannot be read counts as not there.
-Machine ReadMachine();
+// Asks the kernel, and `numa` for the nodes. What cannot be read counts as not there.
+Machine ReadMachine(const Numa& numa = SystemNuma());
 
 // What a process could still allocate now without swapping: MemAvailable, or less under a cgroup
 // limit. ~0 when unknown.

@@ -16,11 +16,9 @@ constexpr int kSlowReaderMilliseconds = 5000;
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(shm::SessionId id,
-                                                                     uint64_t daemon_epoch,
-                                                                     const core::SessionSpec& spec,
-                                                                     os::Peer peer,
-                                                                     base::UniqueFd socket) {
+absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
+    shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
+    const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket) {
   absl::StatusOr<memory::SessionSegments> segments =
       memory::SessionSegments::Create(id, daemon_epoch);
   if (!segments.ok()) return segments.status();
@@ -31,15 +29,17 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(shm::Sessio
   absl::StatusOr<Token> token = NewToken();
   if (!token.ok()) return token.status();
   return std::shared_ptr<ClientSession>(
-      new ClientSession(id, spec, *token, std::move(peer), std::move(socket),
+      new ClientSession(id, spec, device, *token, std::move(peer), std::move(socket),
                         *std::move(daemon_event), *std::move(client_event), *std::move(segments)));
 }
 
-ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec, const Token& token,
-                             os::Peer peer, base::UniqueFd socket, base::UniqueFd daemon_event,
-                             base::UniqueFd client_event, memory::SessionSegments segments)
+ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,
+                             const core::DeviceDescription& device, const Token& token,
+                             os::Peer peer, base::UniqueFd socket, base::UniqueFd daemon_event, base::UniqueFd client_event,
+                             memory::SessionSegments segments)
     : id_(id),
       spec_(spec),
+      device_(device),
       token_(token),
       peer_(std::move(peer)),
       socket_(std::move(socket)),
@@ -57,6 +57,7 @@ absl::Status ClientSession::SendWelcome(uint64_t daemon_epoch) const {
   welcome.protocol_version = shm::kProtocolVersion;
   welcome.session_id = shm::Value(id_);
   welcome.daemon_epoch = daemon_epoch;
+  welcome.device = device_;
   std::memcpy(welcome.token, token_.data(), token_.size());
   const std::array<int, shm::kWelcomeFds> fds = {
       segments_.state_fd().get(), segments_.client_fd().get(), segments_.commit_fd().get(),

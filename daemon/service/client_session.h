@@ -41,14 +41,13 @@ struct PlanNumbers {
 class ClientSession {
  public:
   // `socket` is the attach connection. Creates the segments, the two events and the token.
-  static absl::StatusOr<std::shared_ptr<ClientSession>> Create(shm::SessionId id,
-                                                               uint64_t daemon_epoch,
-                                                               const core::SessionSpec& spec,
-                                                               os::Peer peer,
-                                                               base::UniqueFd socket);
+  static absl::StatusOr<std::shared_ptr<ClientSession>> Create(
+      shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
+      const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket);
 
   shm::SessionId id() const { return id_; }
   const core::SessionSpec& spec() const { return spec_; }
+  const core::DeviceDescription& device() const { return device_; }
   const Token& token() const { return token_; }
   const base::UniqueFd& socket() const { return socket_; }
   const base::UniqueFd& pidfd() const { return peer_.pidfd; }
@@ -89,12 +88,14 @@ class ClientSession {
   std::shared_ptr<const v1::Trace> trace;
 
  private:
-  ClientSession(shm::SessionId id, const core::SessionSpec& spec, const Token& token, os::Peer peer,
+  ClientSession(shm::SessionId id, const core::SessionSpec& spec,
+                const core::DeviceDescription& device, const Token& token, os::Peer peer,
                 base::UniqueFd socket, base::UniqueFd daemon_event, base::UniqueFd client_event,
                 memory::SessionSegments segments);
 
   const shm::SessionId id_;
   const core::SessionSpec spec_;
+  const core::DeviceDescription device_;
   const Token token_;
   const os::Peer peer_;
   const base::UniqueFd socket_;

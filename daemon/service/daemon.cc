@@ -9,12 +9,14 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
 #include "base/pages.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
+#include "daemon/service/devices.h"
 #include "daemon/service/version.h"
 
 namespace geminid::service {
@@ -35,20 +37,32 @@ uint64_t PercentOfMemory(const os::Machine& machine, uint64_t percent) {
   return bytes / 100 * percent / base::kPageBytes * base::kPageBytes;
 }
 
-HubOptions HubOptionsOf(const config::Settings& settings, uint64_t daemon_epoch) {
+core::TenantLimits LimitsOf(const config::TenantQuota& quota) {
+  core::TenantLimits limits = {.tenant = quota.tenant,
+                               .host_bytes = quota.host_bytes.value_or(core::kUnlimited),
+                               .device_bytes = quota.device_bytes.value_or(core::kUnlimited)};
+  for (const auto& [index, bytes] : quota.bytes_by_device) {
+    limits.bytes_by_device[shm::DeviceIndex{index}] = bytes;
+  }
+  return limits;
+}
+
+absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const os::Numa& numa,
+                                        uint64_t daemon_epoch) {
   HubOptions options;
-  options.machine = os::ReadMachine();
+  options.machine = os::ReadMachine(numa);
+  options.numa = &numa;
   options.huge_pages = settings.huge_pages;
   options.daemon_epoch = daemon_epoch;
   core::EngineOptions& engine = options.engine;
   engine.host_capacity_bytes =
       settings.host_bytes.value_or(PercentOfMemory(options.machine, kHostPercent));
-  engine.device_capacity_bytes =
-      settings.device_bytes.value_or(PercentOfMemory(options.machine, kDevicePercent));
+  absl::StatusOr<std::vector<core::DeviceDescription>> devices =
+      DescribeDevices(settings, options.machine, PercentOfMemory(options.machine, kDevicePercent));
+  if (!devices.ok()) return devices.status();
+  engine.devices = *std::move(devices);
   for (const config::TenantQuota& quota : settings.quotas) {
-    engine.tenants.push_back({.tenant = quota.tenant,
-                              .host_bytes = quota.host_bytes.value_or(core::kUnlimited),
-                              .device_bytes = quota.device_bytes.value_or(core::kUnlimited)});
+    engine.tenants.push_back(LimitsOf(quota));
   }
   engine.transfers.tickets_in_flight = settings.tickets_in_flight;
   engine.transfers.bytes_in_flight = settings.bytes_in_flight;
@@ -94,8 +108,10 @@ absl::Status Daemon::Open() {
   absl::StatusOr<std::unique_ptr<os::EventLoop>> loop = os::EventLoop::Create();
   if (!loop.ok()) return loop.status();
   loop_ = *std::move(loop);
-  const HubOptions options = HubOptionsOf(settings_, lock_->epoch());
-  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  const absl::StatusOr<HubOptions> options =
+      HubOptionsOf(settings_, *options_.numa, lock_->epoch());
+  if (!options.ok()) return options.status();
+  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(*options);
   if (!hub.ok()) return hub.status();
   hub_ = *std::move(hub);
   sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get());
@@ -127,8 +143,11 @@ absl::Status Daemon::Open() {
   os::Log(os::LogLevel::kInfo, "listening",
           {{"socket", settings_.socket},
            {"epoch", absl::StrCat(lock_->epoch())},
-           {"host_memory", base::FormatBytes(options.engine.host_capacity_bytes)},
-           {"device_memory", base::FormatBytes(options.engine.device_capacity_bytes)},
+           {"host_memory", base::FormatBytes(options->engine.host_capacity_bytes)},
+           {"devices", absl::StrJoin(options->engine.devices, ", ",
+                                     [](std::string* out, const core::DeviceDescription& device) {
+                                       absl::StrAppend(out, core::Describe(device));
+                                     })},
            {"metrics", metrics_address().empty() ? "off" : metrics_address()}});
   return absl::OkStatus();
 }

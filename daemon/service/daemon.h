@@ -28,6 +28,8 @@ struct DaemonOptions {
   pid_t parent_pid = 0;
   // Receives the signals that stop the daemon; invalid: none. See os::CreateSignalFd.
   base::UniqueFd signal_fd;
+  // What the daemon takes for this machine's NUMA nodes; outlives it.
+  const os::Numa* numa = &os::SystemNuma();
 };
 
 class Daemon {

@@ -80,6 +80,13 @@ absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message)
         "rank ", hello.rank, ", local rank ", hello.local_rank, " of world size ", hello.world_size,
         ": ranks count from 0, and the world has 1 to ", kMaxWorldSize, " of them"));
   }
+  if (hello.local_world_size < 0 || hello.local_world_size > hello.world_size ||
+      (hello.local_world_size > 0 && hello.local_rank >= hello.local_world_size)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "local rank ", hello.local_rank, " of ", hello.local_world_size, " ranks on this node, of ",
+        hello.world_size,
+        " in all: local ranks count from 0, and 0 ranks on the node mean that it is not known"));
+  }
   if (!IsTerminated(hello.job) || !IsJobName(hello.job)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a job's name has 1 to ", shm::kNameBytes - 1,
@@ -95,6 +102,8 @@ absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message)
   spec.rank = hello.rank;
   spec.world_size = hello.world_size;
   spec.local_rank = hello.local_rank;
+  spec.local_world_size = hello.local_world_size;
+  spec.device = hello.device;
   spec.death_policy = hello.death_policy;
   return spec;
 }

@@ -103,7 +103,8 @@ absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer pee
   absl::StatusOr<shm::SessionId> id = engine_->OpenSession(spec, Now());
   if (!id.ok()) return id.status();
   absl::StatusOr<SessionPtr> session =
-      ClientSession::Create(*id, options_.daemon_epoch, spec, std::move(peer), std::move(socket));
+      ClientSession::Create(*id, options_.daemon_epoch, spec, *engine_->DeviceOf(*id),
+                            std::move(peer), std::move(socket));
   if (!session.ok()) {
     (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
     return session.status();

@@ -57,6 +57,7 @@ class Reaper {
 struct HubOptions {
   core::EngineOptions engine;
   os::Machine machine;
+  const os::Numa* numa = &os::SystemNuma();  // outlives the hub
   bool huge_pages = false;
   uint64_t daemon_epoch = 0;
 };
@@ -135,6 +136,8 @@ class Hub {
   // What made memory for a session finds out here whether it was in time.
   absl::Status StillOpen(const SessionPtr& session) const;
 
+  // What the session's pools and slabs have in common: a name to be continued, and the NUMA node.
+  memory::PoolOptions PoolOptionsOf(const ClientSession& session) const;
   // Takes back the chunks of an allocation whose memory could not be made or passed.
   void UndoAllocation(const SessionPtr& session, const core::Allocation& allocation);
   absl::Status PassPool(const SessionPtr& session, const core::Allocation& allocation);

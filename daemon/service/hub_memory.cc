@@ -27,17 +27,25 @@ absl::StatusOr<core::Allocation> Hub::Allocate(const SessionPtr& session,
   return passed;
 }
 
-absl::Status Hub::PassPool(const SessionPtr& session, const core::Allocation& allocation) {
+memory::PoolOptions Hub::PoolOptionsOf(const ClientSession& session) const {
   memory::PoolOptions options;
-  options.name = absl::StrCat("geminid-session", shm::Value(session->id()), "-pool",
-                              shm::Value(allocation.pool));
+  options.name = absl::StrCat("geminid-session", shm::Value(session.id()));
+  options.cancelled = &cancelled_;
+  options.numa = options_.numa;
+  options.numa_node = session.device().numa_node;
+  if (options.numa_node == shm::kNoNumaNode) {
+    // Launchers give ranks and their cores to the nodes in order.
+    options.numa_node = memory::NodeOfLocalRank(
+        session.spec().local_rank, session.spec().local_world_size, options_.machine.nodes);
+  }
+  return options;
+}
+
+absl::Status Hub::PassPool(const SessionPtr& session, const core::Allocation& allocation) {
+  memory::PoolOptions options = PoolOptionsOf(*session);
+  absl::StrAppend(&options.name, "-pool", shm::Value(allocation.pool));
   options.bytes = allocation.pool_bytes;
   options.huge_pages = options_.huge_pages;
-  options.cancelled = &cancelled_;
-  if (options_.machine.numa_nodes > 1) {
-    // Ranks and their cores are usually spread over the nodes in order.
-    options.numa_node = session->spec().local_rank % options_.machine.numa_nodes;
-  }
   absl::StatusOr<memory::HostPool> pool = memory::HostPool::Create(options, options_.machine);
   if (!pool.ok()) return pool.status();
   shm::Memory message = {};
@@ -80,9 +88,11 @@ absl::StatusOr<Hub::ArenaMade> Hub::CreateArena(const SessionPtr& session, uint6
     if (!rounded.ok()) return rounded.status();
     made.bytes = *rounded;
   }
-  const std::string name = absl::StrCat("geminid-session", shm::Value(session->id()));
+  memory::PoolOptions options = PoolOptionsOf(*session);
+  options.bytes = made.bytes;
+  options.numa_strict = session->device().numa_node != shm::kNoNumaNode;
   absl::StatusOr<memory::DeviceArena> arena =
-      memory::DeviceArena::Create(name, made.bytes, options_.machine, &cancelled_);
+      memory::DeviceArena::Create(options, options_.machine);
   absl::Status status = arena.status();
   if (status.ok()) {
     made.slabs = static_cast<uint32_t>(arena->slabs().size());

@@ -14,9 +14,9 @@ metrics::Reading Monitor::Read() const {
   reading.process = metrics::ReadProcess();
   hub_->Inspect([&](const core::Engine& engine, const auto& sessions) {
     CheckInvariants(engine);
-    reading.tiers = {engine.ledger().Totals(shm::Tier::kDevice),
-                     engine.ledger().Totals(shm::Tier::kHost),
-                     engine.ledger().Totals(shm::Tier::kDisk)};
+    for (const core::Account& account : engine.ledger().Accounts()) {
+      reading.accounts.push_back({account, engine.ledger().Totals(account)});
+    }
     reading.lines = engine.ledger().Lines();
     for (const core::SessionSnapshot& snapshot : engine.Sessions()) {
       metrics::SessionReading session;
@@ -30,13 +30,16 @@ metrics::Reading Monitor::Read() const {
       }
       reading.sessions.push_back(std::move(session));
     }
-    reading.transfers = engine.transfers().totals();
-    for (const shm::Direction direction :
-         {shm::Direction::kHostToDevice, shm::Direction::kDeviceToHost}) {
-      reading.tickets_in_flight[static_cast<size_t>(core::Index(direction))] =
-          engine.transfers().FlightOf(direction).tickets;
+    for (const core::DeviceDescription& device : engine.devices()) {
+      metrics::Reading::DeviceReading& link = reading.devices.emplace_back();
+      link.transfers = engine.transfers().TotalsOf(device.index);
+      link.overdue_tickets = engine.transfers().OverdueTickets(device.index);
+      for (const shm::Direction direction :
+           {shm::Direction::kHostToDevice, shm::Direction::kDeviceToHost}) {
+        link.tickets_in_flight[static_cast<size_t>(core::Index(direction))] =
+            engine.transfers().FlightOf(device.index, direction).tickets;
+      }
     }
-    reading.overdue_tickets = engine.transfers().overdue_tickets();
     reading.counters = engine.counters();
   });
   reading.invariant_violations = violations_;

@@ -44,6 +44,9 @@ grpc::Status AdminRpc::GetStatus(grpc::ServerContext*, const v1::GetStatusReques
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
     response->set_sessions(static_cast<uint32_t>(sessions.size()));
     *response->mutable_ledger() = LedgerMessage(engine);
+    for (const core::DeviceDescription& device : engine.devices()) {
+      *response->add_devices() = DeviceMessage(device);
+    }
   });
   for (const os::MachineFact& fact : os::Facts(hub_->machine(), hub_->huge_pages())) {
     v1::MachineFact* to = response->add_facts();

@@ -8,14 +8,32 @@ namespace {
 
 constexpr double kSecondsPerNanosecond = 1e-9;
 
+template <typename Message>
+void SetAccount(const core::Account& account, Message* message) {
+  message->set_tier(static_cast<v1::Tier>(account.tier));
+  if (account.tier == shm::Tier::kDevice) message->set_device(shm::Value(account.device));
+}
+
 }  // namespace
+
+v1::DeviceDescription DeviceMessage(const core::DeviceDescription& device) {
+  v1::DeviceDescription message;
+  message.set_index(shm::Value(device.index));
+  message.set_kind(static_cast<v1::DeviceKind>(device.kind));
+  message.set_uuid(shm::ToString(device.uuid));
+  message.set_name(device.name);
+  if (device.numa_node != shm::kNoNumaNode) message.set_numa_node(device.numa_node);
+  message.set_capacity_bytes(device.capacity_bytes);
+  message.set_granularity_bytes(device.granularity_bytes);
+  return message;
+}
 
 v1::Ledger LedgerMessage(const core::Engine& engine) {
   v1::Ledger message;
-  for (const shm::Tier tier : {shm::Tier::kDevice, shm::Tier::kHost, shm::Tier::kDisk}) {
-    const core::TierTotals totals = engine.ledger().Totals(tier);
+  for (const core::Account& account : engine.ledger().Accounts()) {
+    const core::AccountTotals totals = engine.ledger().Totals(account);
     v1::TierLedger* line = message.add_tiers();
-    line->set_tier(static_cast<v1::Tier>(tier));
+    SetAccount(account, line);
     line->set_capacity_bytes(totals.capacity_bytes);
     line->set_in_use_bytes(totals.in_use_bytes);
     line->set_reserved_bytes(totals.reserved_bytes);
@@ -26,7 +44,7 @@ v1::Ledger LedgerMessage(const core::Engine& engine) {
   for (const core::SessionSnapshot& session : engine.Sessions()) specs[session.id] = session.spec;
   for (const core::LedgerLine& line : engine.ledger().Lines()) {
     v1::LedgerEntry* entry = message.add_entries();
-    entry->set_tier(static_cast<v1::Tier>(line.tier));
+    SetAccount(line.account, entry);
     entry->set_kind(static_cast<v1::ChunkKind>(line.kind));
     entry->set_session(shm::Value(line.session));
     entry->set_job(specs[line.session].job);
@@ -66,6 +84,8 @@ v1::SessionInfo SessionMessage(const core::SessionSnapshot& snapshot, const Clie
   message.set_rank(snapshot.spec.rank);
   message.set_world_size(snapshot.spec.world_size);
   message.set_local_rank(snapshot.spec.local_rank);
+  message.set_local_world_size(snapshot.spec.local_world_size);
+  message.set_device(shm::Value(snapshot.device));
   message.set_uid(snapshot.spec.uid);
   message.set_pid(snapshot.spec.pid);
   message.set_client(snapshot.spec.client);
@@ -105,7 +125,7 @@ v1::PoolInfo PoolMessage(const core::PoolSnapshot& snapshot, const ClientSession
   message.set_pool(shm::Value(snapshot.pool));
   message.set_session(shm::Value(snapshot.session));
   message.set_tenant(snapshot.tenant);
-  message.set_tier(static_cast<v1::Tier>(snapshot.tier));
+  SetAccount(snapshot.account, &message);
   message.set_bytes(snapshot.bytes);
   message.set_in_use_bytes(snapshot.in_use_bytes);
   message.set_numa_node(-1);
@@ -115,7 +135,7 @@ v1::PoolInfo PoolMessage(const core::PoolSnapshot& snapshot, const ClientSession
     message.set_numa_node(pool->second.numa_node());
     message.set_huge_pages(pool->second.huge_pages());
     message.set_populate_seconds(pool->second.populate_seconds());
-  } else if (snapshot.tier == shm::Tier::kDevice && session->arena.has_value()) {
+  } else if (snapshot.account.tier == shm::Tier::kDevice && session->arena.has_value()) {
     double seconds = 0;
     for (const memory::HostPool& slab : session->arena->slabs()) seconds += slab.populate_seconds();
     message.set_populate_seconds(seconds);

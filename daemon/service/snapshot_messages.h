@@ -11,6 +11,7 @@
 
 namespace geminid::service {
 
+v1::DeviceDescription DeviceMessage(const core::DeviceDescription& device);
 v1::Ledger LedgerMessage(const core::Engine& engine);
 v1::ChunkInfo ChunkMessage(const core::ChunkSnapshot& chunk);
 v1::SessionInfo SessionMessage(const core::SessionSnapshot& snapshot, const ClientNumbers& client,

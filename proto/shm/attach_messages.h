@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "proto/shm/device.h"
 #include "proto/shm/types.h"
 
 namespace geminid::shm {
@@ -16,9 +17,9 @@ namespace geminid::shm {
 inline constexpr uint32_t kHelloMagic = 0x4f4c4847;    // "GHLO"
 inline constexpr uint32_t kWelcomeMagic = 0x4d434c57;  // "WLCM"
 inline constexpr uint32_t kMemoryMagic = 0x4d4d4547;   // "GEMM"
-// Raised when either side could misread the other. A daemon serves exactly its own version and the
-// one before it; version 1 has none before it.
-inline constexpr uint32_t kProtocolVersion = 1;
+// Raised when either side could misread the other. A daemon serves exactly its own version.
+//   2: a Hello asks for a device and says how many ranks are local; a Welcome describes the device.
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr int kTokenBytes = 32;
 inline constexpr int kNameBytes = 64;
 inline constexpr int kErrorTextBytes = 384;
@@ -38,11 +39,13 @@ struct Hello {
   int32_t rank;
   int32_t world_size;
   int32_t local_rank;
+  int32_t local_world_size;  // ranks of the job on this node; 0: unknown
+  DeviceIndex device;        // kAnyDevice: by local rank
   uint32_t reserved;
   char job[kNameBytes];     // zero-terminated; [a-z0-9-], at most 63 characters
   char client[kNameBytes];  // program and version, for people
 };
-static_assert(sizeof(Hello) == 160);
+static_assert(sizeof(Hello) == 168);
 
 // Descriptors that follow a Welcome with status 0, in this order.
 enum class WelcomeFd : int {
@@ -54,6 +57,8 @@ enum class WelcomeFd : int {
 };
 inline constexpr int kWelcomeFds = 5;
 
+// Magic, version, status, the error's text and the size stay the same in all versions, so that a
+// client of any version can read why it is refused.
 struct Welcome {
   uint32_t magic;
   uint32_t protocol_version;
@@ -62,7 +67,10 @@ struct Welcome {
   uint64_t session_id;
   uint64_t daemon_epoch;
   uint8_t token[kTokenBytes];
-  char error[kErrorTextBytes];
+  union {
+    char error[kErrorTextBytes];  // zero-terminated; where the status is not 0
+    DeviceDescription device;     // the session's
+  };
 };
 static_assert(sizeof(Welcome) == 448);
 

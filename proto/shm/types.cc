@@ -16,6 +16,18 @@ const char* Name(Tier tier) {
   return "unknown";
 }
 
+const char* Name(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kNone:
+      return "none";
+    case DeviceKind::kHost:
+      return "host";
+    case DeviceKind::kCuda:
+      return "cuda";
+  }
+  return "unknown";
+}
+
 const char* Name(ChunkKind kind) {
   switch (kind) {
     case ChunkKind::kNone:

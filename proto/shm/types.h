@@ -18,10 +18,19 @@ enum class ChunkId : uint32_t {};
 enum class TicketId : uint64_t {};
 // One memfd of host memory.
 enum class PoolId : uint32_t {};
+// A device of this node, counted from 0 without gaps.
+enum class DeviceIndex : uint32_t {};
 
 inline constexpr ChunkId kNoChunk{0xffffffffu};
+// In a Hello: the daemon chooses, by local rank.
+inline constexpr DeviceIndex kAnyDevice{0xffffffffu};
+// Each is a label value of the metrics and a row of every table.
+inline constexpr uint32_t kMaxDevices = 64;
 
 enum class Tier : uint8_t { kNone = 0, kDevice = 1, kHost = 2, kDisk = 3 };
+
+// kHost: its memory is host memory of a hard capacity, for machines without a GPU.
+enum class DeviceKind : uint32_t { kNone = 0, kHost = 1, kCuda = 2 };
 
 enum class ChunkKind : uint8_t {
   kNone = 0,
@@ -54,8 +63,10 @@ constexpr uint32_t Index(ChunkId id) { return static_cast<uint32_t>(id); }
 constexpr uint64_t Value(SessionId id) { return static_cast<uint64_t>(id); }
 constexpr uint64_t Value(TicketId id) { return static_cast<uint64_t>(id); }
 constexpr uint32_t Value(PoolId id) { return static_cast<uint32_t>(id); }
+constexpr uint32_t Value(DeviceIndex index) { return static_cast<uint32_t>(index); }
 
 const char* Name(Tier tier);
+const char* Name(DeviceKind kind);
 const char* Name(ChunkKind kind);
 const char* Name(Direction direction);
 const char* Name(TransferCause cause);

@@ -115,7 +115,7 @@ TEST(Attach, OtherVersion_IsNamedWithOurs) {
   const absl::Status status = Attach(listener.socket()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("version 77"), HasSubstr("version 1"), HasSubstr("same release"),
+              AllOf(HasSubstr("version 77"), HasSubstr("version 2"), HasSubstr("same release"),
                     HasSubstr("the client is old")));
 }
 

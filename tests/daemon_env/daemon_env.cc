@@ -24,10 +24,13 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   config::SettingsSources sources;
   // The environment of the test's caller must not matter.
   sources.environment = [](const std::string&) { return std::nullopt; };
-  sources.flags = {{"socket", socket()},
-                   {"host_memory", options.host_memory},
-                   {"device_memory", options.device_memory},
-                   {"log_level", options.log_level}};
+  sources.flags = {
+      {"socket", socket()}, {"host_memory", options.host_memory}, {"log_level", options.log_level}};
+  if (options.device.empty()) {
+    sources.flags["device_memory"] = options.device_memory;
+  } else {
+    sources.flags["device"] = options.device;
+  }
   if (!options.metrics_listen.empty()) sources.flags["metrics_listen"] = options.metrics_listen;
   if (!options.keep_time.empty()) sources.flags["keep_time"] = options.keep_time;
   if (!options.bytes_in_flight.empty()) sources.flags["bytes_in_flight"] = options.bytes_in_flight;
@@ -36,8 +39,10 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   if (options.tickets_in_flight > 0) settings->tickets_in_flight = options.tickets_in_flight;
   settings->quotas = options.quotas;
   os::ConfigureLog(settings->log_level, settings->log_format);
+  service::DaemonOptions daemon_options;
+  daemon_options.numa = options.numa;
   absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
-      service::Daemon::Start(*settings, service::DaemonOptions());
+      service::Daemon::Start(*settings, std::move(daemon_options));
   if (!daemon.ok()) return daemon.status();
   daemon_ = *std::move(daemon);
   thread_ = std::thread([raw = daemon_.get()] { raw->Run(); });

@@ -31,6 +31,8 @@ shm::Hello GoodHello() {
   hello.protocol_version = shm::kProtocolVersion;
   hello.layout_version = shm::kLayoutVersion;
   hello.world_size = 1;
+  hello.local_world_size = 1;
+  hello.device = shm::kAnyDevice;
   std::strcpy(hello.job, "demo");
   std::strcpy(hello.client, "raw client 1");
   return hello;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
+#include "proto/shm/types.h"
 
 namespace geminid::ctl {
 namespace {
@@ -98,10 +99,11 @@ Check JudgeCgroup(const MachineFindings& found) {
 }
 
 Check JudgeNuma(const MachineFindings& found) {
-  const int nodes = found.machine.numa_nodes;
+  const std::vector<os::NodeMemory>& nodes = found.machine.nodes;
   return {"numa_nodes", Verdict::kPass,
-          nodes == 1 ? "one node: nothing to bind to"
-                     : absl::StrCat(nodes, " nodes; pools are bound to the rank's"),
+          nodes.size() < 2 ? "one node: nothing to bind to"
+                           : absl::StrCat(nodes.size(), " nodes, with ", os::AvailableText(nodes),
+                                          " available; pools lie on the rank's while it has room"),
           ""};
 }
 
@@ -232,6 +234,33 @@ Check JudgeLedger(const SocketFindings& socket) {
           "keep the daemon's log and restart it when the ranks allow"};
 }
 
+// Of a host device with a NUMA node, whether the node can hold it.
+Check JudgeDevices(const SocketFindings& socket, const MachineFindings& machine) {
+  if (!socket.daemon.ok()) return {"daemon_devices", Verdict::kSkip, "no daemon", ""};
+  std::vector<std::string> devices;
+  std::vector<std::string> problems;
+  for (const v1::DeviceDescription& device : socket.daemon->devices()) {
+    devices.push_back(absl::StrCat("device ", device.index(), ": ",
+                                   shm::Name(static_cast<shm::DeviceKind>(device.kind())), ", ",
+                                   FormatBytes(device.capacity_bytes())));
+    if (!device.has_numa_node()) continue;
+    absl::StrAppend(&devices.back(), " on NUMA node ", device.numa_node());
+    for (const os::NodeMemory& memory : machine.machine.nodes) {
+      if (memory.node != device.numa_node() || memory.total_bytes >= device.capacity_bytes()) {
+        continue;
+      }
+      problems.push_back(absl::StrCat(
+          "device ", device.index(), " may take ", FormatBytes(device.capacity_bytes()),
+          " of NUMA node ", memory.node, ", which has ", FormatBytes(memory.total_bytes)));
+    }
+  }
+  if (!problems.empty()) {
+    return {"daemon_devices", Verdict::kWarn, absl::StrJoin(problems, "; "),
+            "give the device less memory or another node, in device of the daemon's configuration"};
+  }
+  return {"daemon_devices", Verdict::kPass, absl::StrJoin(devices, "; "), ""};
+}
+
 Check JudgeCapacity(const SocketFindings& socket, const MachineFindings& machine) {
   if (!socket.daemon.ok()) return {"daemon_capacity", Verdict::kSkip, "no daemon", ""};
   uint64_t capacity_bytes = 0;
@@ -241,12 +270,13 @@ Check JudgeCapacity(const SocketFindings& socket, const MachineFindings& machine
   const uint64_t memory_bytes =
       machine.machine.cgroup_limit_bytes.value_or(machine.machine.ram_bytes);
   const std::string found =
-      absl::StrCat("it may hand out ", FormatBytes(capacity_bytes), " for host and host device; ",
+      absl::StrCat("it may hand out ", FormatBytes(capacity_bytes), " for host and host devices; ",
                    FormatBytes(memory_bytes), " of memory");
   if (capacity_bytes <= memory_bytes) return {"daemon_capacity", Verdict::kPass, found, ""};
-  return {"daemon_capacity", Verdict::kWarn, found,
-          "set host_memory and device_memory of the daemon so that both together fit: on the host "
-          "device both are RAM"};
+  return {
+      "daemon_capacity", Verdict::kWarn, found,
+      "set host_memory and device_memory (or device) of the daemon so that all together fit: on "
+      "host devices all are RAM"};
 }
 
 }  // namespace
@@ -294,8 +324,8 @@ std::vector<Check> JudgeMachine(const MachineFindings& found) {
 
 std::vector<Check> JudgeDaemon(const SocketFindings& socket, const MachineFindings& machine,
                                const std::string& own_version) {
-  return {JudgeSocket(socket), JudgeAttach(socket), JudgeVersion(socket, own_version),
-          JudgeLedger(socket), JudgeCapacity(socket, machine)};
+  return {JudgeSocket(socket), JudgeAttach(socket),           JudgeVersion(socket, own_version),
+          JudgeLedger(socket), JudgeDevices(socket, machine), JudgeCapacity(socket, machine)};
 }
 
 }  // namespace geminid::ctl

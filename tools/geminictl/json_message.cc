@@ -32,6 +32,7 @@ void WriteInteger(int64_t value, JsonWriter* json) {
 // One value of a field: of a singular one where `index` is negative, else the index-th.
 void WriteValue(const Message& message, const FieldDescriptor* field, int index, JsonWriter* json) {
   const Reflection* r = message.GetReflection();
+  if (index < 0 && field->has_presence() && !r->HasField(message, field)) return json->Null();
   const auto get = [&](auto single, auto repeated) {
     return index < 0 ? (r->*single)(message, field) : (r->*repeated)(message, field, index);
   };
@@ -64,13 +65,9 @@ void WriteValue(const Message& message, const FieldDescriptor* field, int index,
       json->Value(Word(*get(&Reflection::GetEnum, &Reflection::GetRepeatedEnum)));
       return;
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      if (index >= 0) {
-        WriteMessage(r->GetRepeatedMessage(message, field, index), json);
-      } else if (r->HasField(message, field)) {
-        WriteMessage(r->GetMessage(message, field), json);
-      } else {
-        json->Null();
-      }
+      WriteMessage(
+          index < 0 ? r->GetMessage(message, field) : r->GetRepeatedMessage(message, field, index),
+          json);
       return;
   }
 }

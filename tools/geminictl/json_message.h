@@ -21,7 +21,7 @@ using base::JsonWriter;
 // new fields do not raise it.
 inline constexpr uint64_t kSchemaVersion = 1;
 
-// The message as one object. A message field that is not set is null.
+// The message as one object. A field with presence, such as a message, that is not set is null.
 void WriteMessage(const google::protobuf::Message& message, JsonWriter* json);
 
 // {"schema_version": 1, the fields of each message in turn}, with a newline at the end.

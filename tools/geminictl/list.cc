@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/status_macros.h"
 #include "proto/shm/types.h"
+#include "tools/geminictl/account.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
@@ -26,6 +27,7 @@ std::string Sessions(const v1::ListSessionsResponse& response, const Style& styl
                {"STATE"},
                {"CHUNKS", Align::kRight},
                {"HOST", Align::kRight},
+               {"DEVICE", Align::kRight},
                {"ARENA", Align::kRight},
                {"ARENA_IN_USE", Align::kRight},
                {"STEP", Align::kRight},
@@ -36,7 +38,7 @@ std::string Sessions(const v1::ListSessionsResponse& response, const Style& styl
                   absl::StrCat(session.rank(), "/", session.world_size()),
                   absl::StrCat(session.pid()), session.tenant(), session.state(),
                   absl::StrCat(session.chunks()), base::FormatBytes(session.host_bytes()),
-                  base::FormatBytes(session.device_bytes()),
+                  absl::StrCat(session.device()), base::FormatBytes(session.device_bytes()),
                   base::FormatBytes(session.device_in_use_bytes()), absl::StrCat(session.step()),
                   FormatDuration(session.attached_seconds()), session.client()});
   }
@@ -54,8 +56,8 @@ std::string Pools(const v1::ListPoolsResponse& response, const Style& style) {
                {"HUGE_PAGES"},
                {"POPULATED_IN", Align::kRight}});
   for (const v1::PoolInfo& pool : response.pools()) {
-    table.AddRow({shm::Name(static_cast<shm::Tier>(pool.tier())), absl::StrCat(pool.pool()),
-                  absl::StrCat(pool.session()), pool.tenant(), base::FormatBytes(pool.bytes()),
+    table.AddRow({AccountName(pool), absl::StrCat(pool.pool()), absl::StrCat(pool.session()),
+                  pool.tenant(), base::FormatBytes(pool.bytes()),
                   base::FormatBytes(pool.in_use_bytes()),
                   pool.numa_node() < 0 ? "" : absl::StrCat(pool.numa_node()),
                   pool.huge_pages() ? "yes" : "no", FormatDuration(pool.populate_seconds())});

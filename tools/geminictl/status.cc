@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/status_macros.h"
 #include "proto/shm/types.h"
+#include "tools/geminictl/account.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
@@ -18,8 +19,6 @@ namespace {
 // More holders than this do not help to see who holds the memory; JSON has them all.
 constexpr size_t kHoldersShown = 12;
 
-const char* TierName(v1::Tier tier) { return shm::Name(static_cast<shm::Tier>(tier)); }
-
 std::string Tiers(const v1::Ledger& ledger, const Style& style) {
   Table table({{"TIER"},
                {"CAPACITY", Align::kRight},
@@ -28,12 +27,30 @@ std::string Tiers(const v1::Ledger& ledger, const Style& style) {
                {"FREE", Align::kRight},
                {"PEAK_IN_USE", Align::kRight}});
   for (const v1::TierLedger& tier : ledger.tiers()) {
-    table.AddRow({TierName(tier.tier()), base::FormatBytes(tier.capacity_bytes()),
+    table.AddRow({AccountName(tier), base::FormatBytes(tier.capacity_bytes()),
                   base::FormatBytes(tier.in_use_bytes()), base::FormatBytes(tier.reserved_bytes()),
                   base::FormatBytes(tier.free_bytes()),
                   base::FormatBytes(tier.peak_in_use_bytes())});
   }
   return table.Render(style);
+}
+
+std::string Devices(const v1::Status& status, const Style& style) {
+  Table table({{"DEVICE", Align::kRight},
+               {"KIND"},
+               {"CAPACITY", Align::kRight},
+               {"NUMA_NODE", Align::kRight},
+               {"GRANULARITY", Align::kRight},
+               {"UUID"},
+               {"NAME"}});
+  for (const v1::DeviceDescription& device : status.devices()) {
+    table.AddRow({absl::StrCat(device.index()),
+                  shm::Name(static_cast<shm::DeviceKind>(device.kind())),
+                  base::FormatBytes(device.capacity_bytes()),
+                  device.has_numa_node() ? absl::StrCat(device.numa_node()) : "",
+                  base::FormatBytes(device.granularity_bytes()), device.uuid(), device.name()});
+  }
+  return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
 }
 
 std::string Holders(const v1::Ledger& ledger, const Style& style) {
@@ -52,7 +69,7 @@ std::string Holders(const v1::Ledger& ledger, const Style& style) {
                {"BYTES", Align::kRight}});
   for (size_t i = 0; i < std::min(entries.size(), kHoldersShown); ++i) {
     const v1::LedgerEntry& entry = *entries[i];
-    table.AddRow({TierName(entry.tier()), shm::Name(static_cast<shm::ChunkKind>(entry.kind())),
+    table.AddRow({AccountName(entry), shm::Name(static_cast<shm::ChunkKind>(entry.kind())),
                   entry.job(), absl::StrCat(entry.rank()), absl::StrCat(entry.session()),
                   absl::StrCat(entry.chunks()), base::FormatBytes(entry.bytes())});
   }
@@ -87,7 +104,7 @@ std::string Describe(const v1::Status& status, const Style& style) {
       status.sessions(), "\n\n", Tiers(status.ledger(), style),
       status.ledger().adds_up() ? "The ledger adds up.\n"
                                 : Paint("The ledger does NOT add up.\n", Color::kRed, style),
-      Holders(status.ledger(), style), Facts(status, style));
+      Devices(status, style), Holders(status.ledger(), style), Facts(status, style));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "base/bytes.h"
 #include "proto/shm/types.h"
+#include "tools/geminictl/account.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/table.h"
 
@@ -87,7 +88,7 @@ std::string Bars(const Reading& now, size_t width, const Style& style) {
     if (tier.capacity_bytes() == 0) continue;
     absl::StrAppend(
         &text,
-        BarLine(shm::Name(static_cast<shm::Tier>(tier.tier())),
+        BarLine(AccountName(tier),
                 {tier.in_use_bytes(), tier.reserved_bytes(), tier.capacity_bytes()}, width, style));
   }
   for (const v1::SessionInfo& session : now.sessions.sessions()) {
@@ -110,6 +111,7 @@ std::string Ranks(const std::vector<RankRates>& ranks, const Style& style) {
                {"TO_DEVICE", Align::kRight},
                {"TO_HOST", Align::kRight},
                {"HOST", Align::kRight},
+               {"DEVICE", Align::kRight},
                {"ARENA", Align::kRight},
                {"STEP", Align::kRight},
                {"MOMENT", Align::kRight},
@@ -121,7 +123,7 @@ std::string Ranks(const std::vector<RankRates>& ranks, const Style& style) {
                   FormatShare(rank.stall_share), rank.stall_cause,
                   FormatRate(rank.to_device_bytes_per_second),
                   FormatRate(rank.to_host_bytes_per_second),
-                  base::FormatBytes(session.host_bytes()),
+                  base::FormatBytes(session.host_bytes()), absl::StrCat(session.device()),
                   base::FormatBytes(session.device_bytes()), absl::StrCat(session.step()),
                   absl::StrCat(session.moment()), absl::StrCat(session.pid())});
   }

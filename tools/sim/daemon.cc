@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(EventQueue* events,
   if (!manifest.ok()) return manifest.status();
   core::EngineOptions engine;
   engine.host_capacity_bytes = options.host_bytes;
-  engine.device_capacity_bytes = options.device_bytes;
+  engine.devices = {core::HostDevice(core::DeviceIndex{0}, options.device_bytes)};
   engine.max_sessions = options.sessions;
   engine.transfers = options.transfers;
   core::Tables* tables = daemon.get();

@@ -18,7 +18,7 @@ struct Flags {
   std::string text, model, family, layers, hidden, heads, context;
   std::string ranks, steps = "100", batch = "4", accumulate = "1", seed = "1";
   std::string placement = "auto", dtype = "bf16";
-  std::string device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
+  std::string device, device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
   std::string lr, schedule = "constant", warmup_steps;
   std::string lr_floor, lr_first, lr_power, lr_milestones, lr_decay;
   std::string clip_norm = "1", loss_scale = "none", optimizer_state = "auto";

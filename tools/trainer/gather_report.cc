@@ -28,7 +28,8 @@ constexpr std::array kFields = {
 }  // namespace
 
 absl::Status GatherStatistics(collectives::Communicator& communicator,
-                              const zero::Statistics& statistics, Report* report) {
+                              const zero::Statistics& statistics, DeviceIndex device,
+                              Report* report) {
   const auto ranks = static_cast<size_t>(communicator.WorldSize());
   std::vector<int64_t> mine;
   for (const Field& field : kFields) mine.push_back(static_cast<int64_t>(statistics.*field.from));
@@ -37,6 +38,9 @@ absl::Status GatherStatistics(collectives::Communicator& communicator,
   const std::vector<double> my_stall = {statistics.stall_seconds};
   std::vector<double> stalls(ranks);
   GEMINID_RETURN_IF_ERROR(communicator.AllGather(my_stall, stalls));
+  const std::vector<int64_t> my_device = {static_cast<int64_t>(device)};
+  std::vector<int64_t> devices(ranks);
+  GEMINID_RETURN_IF_ERROR(communicator.AllGather(my_device, devices));
 
   report->ranks.assign(ranks, {});
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -44,6 +48,7 @@ absl::Status GatherStatistics(collectives::Communicator& communicator,
       report->ranks[rank].*kFields[i].to = static_cast<uint64_t>(all[rank * kFields.size() + i]);
     }
     report->ranks[rank].stall_seconds = stalls[rank];
+    report->ranks[rank].device = static_cast<uint64_t>(devices[rank]);
   }
   report->parameters = statistics.parameters;
   report->stall_seconds_by_cause = statistics.stall_seconds_by_cause;

@@ -12,7 +12,8 @@ namespace geminid::trainer {
 // A collective. Fills in what the report says of memory, transfers and the plan, on every rank; the
 // plan and the causes of stalls are this rank's own.
 absl::Status GatherStatistics(collectives::Communicator& communicator,
-                              const zero::Statistics& statistics, Report* report);
+                              const zero::Statistics& statistics, DeviceIndex device,
+                              Report* report);
 
 }  // namespace geminid::trainer
 

@@ -23,6 +23,7 @@ constexpr uint64_t kBatchMax = 1 << 20;
 constexpr uint64_t kAccumulateMax = 1 << 16;
 constexpr double kTimeoutSecondsMax = 86'400;
 constexpr size_t kJobNameMax = 63;
+constexpr uint64_t kDevicesMax = 64;
 
 absl::Status WithFlag(const char* flag, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(flag, ": ", std::string(status.message())));
@@ -60,6 +61,8 @@ constexpr FlagSpec kMemoryFlags[] = {
     {"--placement", &Flags::placement, "WHERE", "Where weights live: device, cpu or auto"},
     {"--optimizer-state", &Flags::optimizer_state, "WHERE",
      "auto, host, device, or a share of the device memory to spare, from 0 to 1"},
+    {"--device", &Flags::device, "N",
+     "Device of every rank; otherwise $GEMINID_DEVICE, or the node's devices in turn"},
     {"--device-memory", &Flags::device_memory, "SIZE", "Of each rank, such as 24MiB, or unlimited"},
     {"--host-memory", &Flags::host_memory, "SIZE",
      "What the run's own daemon hands out, or unlimited"},
@@ -198,6 +201,11 @@ absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
 
 absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
   GEMINID_RETURN_IF_ERROR(ParseStatePlacement(flags, &options->zero));
+  if (!flags.device.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t device,
+                             ParseCount("--device", flags.device, 0, kDevicesMax - 1));
+    options->device = DeviceIndex{static_cast<uint32_t>(device)};
+  }
   GEMINID_ASSIGN_OR_RETURN(options->device_memory_bytes,
                            ParseSize("--device-memory", flags.device_memory));
   if (!flags.host_memory.empty()) {

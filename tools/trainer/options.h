@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "geminid/schedule.h"
+#include "geminid/types.h"
 #include "geminid/zero.h"
 #include "tools/trainer/model_config.h"
 #include "tools/trainer/progress.h"
@@ -26,6 +27,7 @@ struct TrainOptions {
   uint64_t seed = 0;
   Schedule schedule;  // and the number of steps
   zero::Options zero;
+  std::optional<DeviceIndex> device;            // unset: $GEMINID_DEVICE, else by local rank
   std::optional<uint64_t> device_memory_bytes;  // per rank; unset: enough for everything
   std::optional<uint64_t> host_memory_bytes;    // of the private daemon; unset: its default
   uint64_t copy_bytes_per_second = 0;           // 0: not paced

@@ -82,6 +82,9 @@ void WriteMemory(base::JsonWriter& json, const Report& report) {
   json.Key("model_state_bytes_per_rank").BeginArray();
   for (const RankReport& rank : report.ranks) json.Value(rank.model_state_bytes);
   json.EndArray();
+  json.Key("device_per_rank").BeginArray();
+  for (const RankReport& rank : report.ranks) json.Value(rank.device);
+  json.EndArray();
   json.Key("device_bytes_limit").Value(Most(report, &RankReport::device_bytes_limit));
   json.Key("device_state_bytes").Value(Sum(report, &RankReport::device_state_bytes));
   json.Key("device_bytes_peak").BeginObject();

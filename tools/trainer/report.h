@@ -17,6 +17,7 @@ inline constexpr uint64_t kReportSchemaVersion = 1;
 
 // The numbers of one rank, as zero::Statistics defines them.
 struct RankReport {
+  uint64_t device = 0;
   uint64_t model_state_bytes = 0;
   uint64_t device_state_bytes = 0;
   uint64_t host_bytes = 0;

@@ -108,6 +108,8 @@ class RankTrainer {
     connect.rank = rank();
     connect.world_size = context_.info.world_size;
     connect.local_rank = context_.info.local_rank;
+    connect.local_world_size = context_.info.local_world_size;
+    connect.device = options_.device;
     connect.client_name = "geminid-train";
     connect.device_memory_bytes = options_.device_memory_bytes.value_or(
         UnlimitedDeviceBytes(options_, context_.info.world_size));
@@ -187,7 +189,8 @@ class RankTrainer {
       if (rank() == 0) hash.Add(std::as_bytes(std::span(values)));
     }
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
-    GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics, &report_));
+    GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,
+                                             session_->device_description().index, &report_));
     if (rank() != 0 || options_.report.empty()) return absl::OkStatus();
     report_.final_loss_scale = engine_->loss_scale();
     report_.weights_sha256 = hash.Finish();

@@ -37,6 +37,10 @@ struct ConnectOptions {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
+  int local_world_size = 0;  // ranks of the job on this node; 0: unknown
+  // None: $GEMINID_DEVICE, else the daemon spreads the ranks over its devices by local rank, in
+  // turn: of two devices, ranks 0, 1, 2, 3 get 0, 1, 0, 1.
+  std::optional<DeviceIndex> device;
   bool keep_on_death = false;        // if this process dies, its memory is kept for a successor
   std::string client_name;           // for people; empty: the program's name
   uint64_t device_memory_bytes = 0;  // capacity of the arena; 0: no arena
@@ -101,7 +105,8 @@ class Session {
  public:
   // Blocks for milliseconds; with a private daemon or a large arena longer (about 0.5 s/GiB).
   // UNAVAILABLE: no daemon there. FAILED_PRECONDITION: it speaks another version.
-  // RESOURCE_EXHAUSTED: the arena does not fit; the message has the numbers.
+  // INVALID_ARGUMENT: there is no such device; the message lists those there are.
+  // RESOURCE_EXHAUSTED: the arena does not fit; the message names the device and has the numbers.
   static absl::StatusOr<std::unique_ptr<Session>> Connect(ConnectOptions options);
 
   // Waits for running copies, completes what else is pending with CANCELLED, then detaches: all of
@@ -112,6 +117,8 @@ class Session {
 
   const std::string& socket() const;
   uint64_t id() const;
+  // The device that the session belongs to for its life.
+  const DeviceDescription& device_description() const;
 
   // --- chunks ------------------------------------------------------------------------------------
   // All or nothing. Homes read as zeros, are aligned to 64 bytes and backed by memory already.

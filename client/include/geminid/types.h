@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 namespace geminid {
 
@@ -57,6 +59,22 @@ enum class Priority : uint8_t { kUrgent = 0, kNormal = 1, kBackground = 2 };
 // What a rank waited for.
 enum class StallCause : uint8_t { kCopy = 0, kGather = 1, kUpdate = 2, kReduce = 3, kSpace = 4 };
 inline constexpr int kStallCauses = 5;
+
+// A device of this node, counted from 0 without gaps.
+enum class DeviceIndex : uint32_t {};
+
+// kHost: its memory is host memory of a hard capacity, for machines without a GPU.
+enum class DeviceKind : uint32_t { kNone = 0, kHost = 1, kCuda = 2 };
+
+struct DeviceDescription {
+  DeviceIndex index{};
+  DeviceKind kind = DeviceKind::kNone;
+  std::string uuid;                // the same after a restart of the daemon
+  std::string name;                // for people
+  std::optional<int> numa_node;    // none: no node of its own
+  uint64_t capacity_bytes = 0;     // what all arenas on it may take together
+  uint64_t granularity_bytes = 0;  // arenas are multiples of it
+};
 
 // "The daemon chooses": the lowest device offset that fits.
 inline constexpr uint64_t kAnyOffset = ~uint64_t{0};

@@ -149,6 +149,95 @@ TEST_F(SettingsTest, Quotas_AreParsedAndUnique) {
   EXPECT_THAT(Error(), HasSubstr("'*' is given twice"));
 }
 
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+TEST_F(SettingsTest, DeviceMemory_IsShortForOneHostDevice) {
+  sources_.flags = {{"device_memory", "2GiB"}};
+  absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  ASSERT_EQ(settings->devices.size(), 1u);
+  EXPECT_EQ(settings->devices[0].bytes, 2 * kGiB);
+  EXPECT_EQ(settings->devices[0].kind, shm::DeviceKind::kHost);
+  EXPECT_EQ(settings->devices[0].numa_node, shm::kNoNumaNode);
+}
+
+TEST_F(SettingsTest, Devices_AreTheSameFromFlagEnvironmentAndFile) {
+  const auto expect_two = [this](const std::string& origin) {
+    const absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+    ASSERT_TRUE(settings.ok()) << settings.status();
+    ASSERT_EQ(settings->devices.size(), 2u);
+    EXPECT_EQ(settings->devices[0].bytes, 8 * kGiB);
+    EXPECT_EQ(settings->devices[1].bytes, 4 * kGiB);
+    EXPECT_EQ(settings->devices[1].numa_node, 1);
+    EXPECT_EQ(OriginOf(*settings, "device[1]").value, "host:1=4GiB@1");
+    EXPECT_EQ(OriginOf(*settings, "device[1]").origin, origin);
+    EXPECT_EQ(settings->effective.device_size(), 2);
+  };
+  const std::string path = WriteFile(
+      "config_version: 1\ndevice { index: 0 kind: \"host\" memory: \"8GiB\" }\n"
+      "device { index: 1 kind: \"host\" memory: \"4GiB\" numa_node: 1 }\n");
+  expect_two("file " + path + ":3");
+  environment_ = {{"GEMINID_DEVICES", "host:0=8GiB,host:1=4GiB@1"}};
+  expect_two("environment GEMINID_DEVICES");
+  sources_.flags = {{"device", "host:0=8GiB,host:1=4GiB@1"}};
+  expect_two("flag --device");
+}
+
+TEST_F(SettingsTest, DeviceAndDeviceMemoryOfOneSource_AreRefused) {
+  sources_.flags = {{"device_memory", "2GiB"}, {"device", "host:0=8GiB"}};
+  EXPECT_THAT(Error(), StartsWith("flag --device: device and device_memory are both given"));
+  sources_.flags.clear();
+  const std::string path = WriteFile(
+      "config_version: 1\ndevice_memory: \"1GiB\"\n"
+      "device { index: 0 kind: \"host\" memory: \"8GiB\" }\n");
+  EXPECT_THAT(Error(), StartsWith(path + ":3:1: device and device_memory are both given"));
+}
+
+TEST_F(SettingsTest, DeviceOfAHigherSource_OverridesTheOthersDeviceMemory) {
+  WriteFile("config_version: 1\ndevice_memory: \"1GiB\"\n");
+  sources_.flags = {{"device", "host:0=8GiB"}};
+  absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  ASSERT_EQ(settings->devices.size(), 1u);
+  EXPECT_EQ(settings->devices[0].bytes, 8 * kGiB);
+  EXPECT_EQ(OriginOf(*settings, "device_memory").value, "");
+  EXPECT_EQ(OriginOf(*settings, "device_memory").origin, "built-in");
+  environment_ = {{"GEMINID_DEVICES", "host:0=1GiB,host:1=1GiB"}};
+  sources_.flags = {{"device_memory", "3GiB"}};
+  settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  ASSERT_EQ(settings->devices.size(), 1u);
+  EXPECT_EQ(settings->devices[0].bytes, 3 * kGiB);
+}
+
+TEST_F(SettingsTest, BadDevices_AreReportedWithTheirPlaces) {
+  sources_.flags = {{"device", "host:0=8GiB,hots:1=8GiB"}};
+  EXPECT_THAT(Error(), HasSubstr("flag --device: character 13: 'hots' is no kind of device"));
+  EXPECT_THAT(Error(), HasSubstr("did you mean 'host'?"));
+  sources_.flags = {{"device", "host:0=8GiB,host:0=8GiB"}};
+  EXPECT_THAT(Error(), HasSubstr("flag --device: device 0 is given twice"));
+  sources_.flags = {{"device", "host:0=8GiB,host:2=8GiB"}};
+  EXPECT_THAT(Error(), HasSubstr("device 2 leaves a gap: 2 devices are numbered from 0 to 1"));
+  sources_.flags.clear();
+  const std::string path =
+      WriteFile("config_version: 1\ndevice {\n  index: 0\n  kind: \"gpu\"\n  memory: \"8Gi\"\n}\n");
+  EXPECT_THAT(Error(), HasSubstr(path + ":4:3: device[0].kind: 'gpu' is no kind of device"));
+  EXPECT_THAT(Error(), HasSubstr(path + ":5:3: device[0].memory: '8Gi' is not a size"));
+}
+
+TEST_F(SettingsTest, QuotaOfADevice_NeedsThatDevice) {
+  sources_.flags = {{"device", "host:0=8GiB,host:1=8GiB"}};
+  WriteFile(
+      "config_version: 1 quotas { tenant: \"*\" device_memory: \"4GiB\" "
+      "device { index: 1 memory: \"2GiB\" } }");
+  const absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->quotas[0].device_bytes, 4 * kGiB);
+  EXPECT_EQ(settings->quotas[0].bytes_by_device.at(1), 2 * kGiB);
+  WriteFile("config_version: 1 quotas { tenant: \"*\" device { index: 2 memory: \"2GiB\" } }");
+  EXPECT_THAT(Error(), HasSubstr("quotas[0].device[0].index: there is no device 2; the last is 1"));
+}
+
 TEST_F(SettingsTest, ConfigVersionOfZeroInAFile_IsRefused) {
   WriteFile("config_version: 0");
   EXPECT_THAT(Error(), HasSubstr("config_version: 0 is not known"));

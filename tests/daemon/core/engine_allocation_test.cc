@@ -21,7 +21,7 @@ TEST_F(EngineAllocation, Homes_AreAlignedAndThePoolIsWholePages) {
   EXPECT_THAT(allocation->home_offsets, ElementsAre(0, 0, 128, 192));
   EXPECT_EQ(allocation->pool_bytes, 8192u);  // 192 + 8000
   EXPECT_THAT(allocation->chunks, ElementsAre(ChunkId{0}, ChunkId{1}, ChunkId{2}, ChunkId{3}));
-  const TierTotals totals = engine_->ledger().Totals(Tier::kHost);
+  const AccountTotals totals = engine_->ledger().Totals(kHostAccount);
   EXPECT_EQ(totals.in_use_bytes, 100u + 64 + 8000);
   EXPECT_EQ(totals.reserved_bytes, 8192u - 8164);
   EXPECT_EQ(ResidencyOf(session, ChunkId{1}), shm::Residency::kAbsent);
@@ -36,7 +36,7 @@ TEST_F(EngineAllocation, DeviceOnlyChunks_NeedNoPool) {
   ASSERT_TRUE(allocation.ok());
   EXPECT_EQ(allocation->pool, kNoPool);
   EXPECT_EQ(allocation->pool_bytes, 0u);
-  EXPECT_EQ(engine_->ledger().Totals(Tier::kHost).free_bytes, options_.host_capacity_bytes);
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }
 
 TEST_F(EngineAllocation, BadSpecs_AreRefusedAndNothingIsAllocated) {
@@ -55,7 +55,7 @@ TEST_F(EngineAllocation, BadSpecs_AreRefusedAndNothingIsAllocated) {
   }
   EXPECT_EQ(engine_->Allocate(session, {}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(engine_->ChunkCount(session), 0u);
-  EXPECT_EQ(engine_->ledger().Totals(Tier::kHost).free_bytes, options_.host_capacity_bytes);
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }
 
 TEST_F(EngineAllocation, MoreThanFree_SaysWhoHoldsIt) {
@@ -107,7 +107,7 @@ TEST_F(EngineAllocation, Free_ReleasesThePoolWithItsLastChunk) {
   EXPECT_EQ(ResidencyOf(session, allocation->chunks[0]), shm::Residency::kNone);
   EXPECT_THAT(engine_->Free(session, {allocation->chunks[1]})->pools,
               ElementsAre(allocation->pool));
-  EXPECT_EQ(engine_->ledger().Totals(Tier::kHost).free_bytes, options_.host_capacity_bytes);
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }
 
 TEST_F(EngineAllocation, Free_IsAllOrNothing) {
@@ -124,7 +124,7 @@ TEST_F(EngineAllocation, Free_IsAllOrNothing) {
   EXPECT_EQ(ResidencyOf(session, b), shm::Residency::kResident);
   tables_.Release(session, b);
   EXPECT_TRUE(engine_->Free(session, {a, b}).ok());
-  EXPECT_EQ(engine_->ledger().Totals(Tier::kDevice).in_use_bytes, 0u);
+  EXPECT_EQ(engine_->ledger().Totals(DeviceAccount(DeviceIndex{0})).in_use_bytes, 0u);
 }
 
 TEST_F(EngineAllocation, Free_WaitsForTransfers) {
@@ -156,7 +156,7 @@ TEST_F(EngineAllocation, Arena_OncePerSessionAndOfWholePages) {
   EXPECT_EQ(*engine_->CreateArena(session, 4097), 8192u);
   EXPECT_EQ(engine_->CreateArena(session, 1).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(engine_->ledger().Totals(Tier::kDevice).reserved_bytes, 8192u);
+  EXPECT_EQ(engine_->ledger().Totals(DeviceAccount(DeviceIndex{0})).reserved_bytes, 8192u);
   EXPECT_TRUE(engine_->DestroyArena(session).ok());
   EXPECT_EQ(engine_->DestroyArena(session).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(engine_->CreateArena(session, 0).status().code(), absl::StatusCode::kInvalidArgument);
@@ -182,7 +182,7 @@ TEST_F(EngineAllocation, ThousandTimes_LeavesNothing) {
     ASSERT_EQ(allocation->chunks[0], ChunkId{0});
     ASSERT_TRUE(engine_->Free(session, allocation->chunks).ok());
   }
-  EXPECT_EQ(engine_->ledger().Totals(Tier::kHost).free_bytes, options_.host_capacity_bytes);
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ class EngineTest : public ::testing::Test {
   static EngineOptions DefaultOptions() {
     EngineOptions options;
     options.host_capacity_bytes = uint64_t{1} << 30;
-    options.device_capacity_bytes = uint64_t{1} << 30;
+    options.devices = {HostDevice(DeviceIndex{0}, uint64_t{1} << 30)};
     return options;
   }
   static SessionSpec Spec(int rank = 0) {

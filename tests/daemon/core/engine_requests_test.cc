@@ -24,7 +24,7 @@ TEST_F(EngineRequests, AllocateExtent_GivesTheLowestOrTheOffsetAskedFor) {
   EXPECT_EQ(Place(session, c).device_offset, 2 * kSlot);
   EXPECT_EQ(ResidencyOf(session, a), Residency::kFilling);
   EXPECT_EQ(tables_.State(session, b).slot, 4u);
-  const TierTotals totals = engine_->ledger().Totals(Tier::kDevice);
+  const AccountTotals totals = engine_->ledger().Totals(DeviceAccount(DeviceIndex{0}));
   EXPECT_EQ(totals.in_use_bytes, 5000u + 4096 + 1);
   EXPECT_EQ(totals.in_use_bytes + totals.reserved_bytes, 8 * kSlot);
 }
@@ -132,7 +132,7 @@ TEST_F(EngineRequests, Drop_FillingNeedsNoProtocol) {
   Place(session, a);
   EXPECT_EQ(Do(session, RequestOp::kDrop, a).op, ResponseOp::kDone);
   EXPECT_EQ(SnapshotOf(session, a).drops, 0u);
-  EXPECT_EQ(engine_->ledger().Totals(Tier::kDevice).in_use_bytes, 0u);
+  EXPECT_EQ(engine_->ledger().Totals(DeviceAccount(DeviceIndex{0})).in_use_bytes, 0u);
 }
 
 TEST_F(EngineRequests, Drop_ComputeOrDirtyIsRefused) {

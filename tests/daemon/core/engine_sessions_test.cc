@@ -20,10 +20,10 @@ class EngineSessions : public EngineTest {
     EXPECT_TRUE(engine_->Sessions().empty());
     EXPECT_TRUE(engine_->Pools().empty());
     EXPECT_TRUE(engine_->ledger().Lines().empty());
-    for (const Tier tier : {Tier::kHost, Tier::kDevice}) {
-      const TierTotals totals = engine_->ledger().Totals(tier);
+    for (const Account& account : {kHostAccount, DeviceAccount(DeviceIndex{0})}) {
+      const AccountTotals totals = engine_->ledger().Totals(account);
       EXPECT_EQ(totals.free_bytes, totals.capacity_bytes);
-      EXPECT_EQ(engine_->quota().ChargedBytes("uid:1000", tier), 0u);
+      EXPECT_EQ(engine_->quota().ChargedBytes("uid:1000", account), 0u);
     }
     EXPECT_EQ(engine_->manifest().used_records(), 0u);
   }
@@ -112,7 +112,7 @@ TEST_F(EngineSessions, DeathOfAKeeper_KeepsWholeCopiesOnly) {
   EXPECT_FALSE(SnapshotOf(session, dirty).leased);
   EXPECT_EQ(SnapshotOf(session, filling).status.residency, shm::Residency::kAbsent);
   EXPECT_EQ(SnapshotOf(session, gathered).status.residency, shm::Residency::kAbsent);
-  EXPECT_GT(engine_->quota().ChargedBytes("uid:1000", Tier::kHost), 0u);
+  EXPECT_GT(engine_->quota().ChargedBytes("uid:1000", kHostAccount), 0u);
   EXPECT_EQ(engine_->Sessions()[0].state, SessionState::kKept);
   EXPECT_EQ(engine_->Sessions()[0].workspace_bytes, 0u);
   EXPECT_FALSE(engine_->CreateArena(session, 1).ok());

@@ -10,45 +10,60 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr Account kDevice0 = DeviceAccount(DeviceIndex{0});
+constexpr Account kDevice1 = DeviceAccount(DeviceIndex{1});
+
 TEST(Quota, NoLimits_EverythingIsAllowed) {
   Quota quota({});
-  EXPECT_EQ(quota.FreeBytes("uid:1", Tier::kHost), kUnlimited);
-  EXPECT_TRUE(quota.TryCharge("uid:1", Tier::kHost, uint64_t{1} << 60));
-  EXPECT_EQ(quota.ChargedBytes("uid:1", Tier::kHost), uint64_t{1} << 60);
+  EXPECT_EQ(quota.FreeBytes("uid:1", kHostAccount), kUnlimited);
+  EXPECT_TRUE(quota.TryCharge("uid:1", kHostAccount, uint64_t{1} << 60));
+  EXPECT_EQ(quota.ChargedBytes("uid:1", kHostAccount), uint64_t{1} << 60);
 }
 
 TEST(Quota, Limit_HoldsPerTenantAndTier) {
   Quota quota({{"uid:1", 100, 10}, {"*", 50, kUnlimited}});
-  EXPECT_TRUE(quota.TryCharge("uid:1", Tier::kHost, 100));
-  EXPECT_FALSE(quota.TryCharge("uid:1", Tier::kHost, 1));
-  EXPECT_TRUE(quota.TryCharge("uid:1", Tier::kDevice, 10));
-  EXPECT_FALSE(quota.TryCharge("uid:1", Tier::kDevice, 1));
-  EXPECT_TRUE(quota.TryCharge("uid:2", Tier::kHost, 50));
-  EXPECT_FALSE(quota.TryCharge("uid:2", Tier::kHost, 1));
-  EXPECT_TRUE(quota.TryCharge("uid:3", Tier::kHost, 50));
-  EXPECT_TRUE(quota.TryCharge("uid:3", Tier::kDevice, uint64_t{1} << 50));
+  EXPECT_TRUE(quota.TryCharge("uid:1", kHostAccount, 100));
+  EXPECT_FALSE(quota.TryCharge("uid:1", kHostAccount, 1));
+  EXPECT_TRUE(quota.TryCharge("uid:1", kDevice0, 10));
+  EXPECT_FALSE(quota.TryCharge("uid:1", kDevice0, 1));
+  EXPECT_TRUE(quota.TryCharge("uid:2", kHostAccount, 50));
+  EXPECT_FALSE(quota.TryCharge("uid:2", kHostAccount, 1));
+  EXPECT_TRUE(quota.TryCharge("uid:3", kHostAccount, 50));
+  EXPECT_TRUE(quota.TryCharge("uid:3", kDevice0, uint64_t{1} << 50));
+}
+
+TEST(Quota, DeviceLimit_HoldsOnEachDeviceAlone) {
+  Quota quota({{"uid:1", kUnlimited, 10, {{DeviceIndex{1}, 20}}}});
+  EXPECT_TRUE(quota.TryCharge("uid:1", kDevice0, 10));
+  EXPECT_FALSE(quota.TryCharge("uid:1", kDevice0, 1));
+  EXPECT_TRUE(quota.TryCharge("uid:1", kDevice1, 20));
+  EXPECT_FALSE(quota.TryCharge("uid:1", kDevice1, 1));
+  EXPECT_EQ(quota.LimitBytes("uid:1", DeviceAccount(DeviceIndex{2})), 10u);
+  EXPECT_FALSE(quota.Return("uid:1", kDevice0, 11).ok());
+  EXPECT_TRUE(quota.Return("uid:1", kDevice0, 10).ok());
+  EXPECT_EQ(quota.ChargedBytes("uid:1", kDevice1), 20u);
 }
 
 TEST(Quota, Return_GivesRoomAndRefusesMoreThanCharged) {
   Quota quota({{"*", 100, 100}});
-  ASSERT_TRUE(quota.TryCharge("a", Tier::kHost, 80));
-  EXPECT_FALSE(quota.Return("a", Tier::kHost, 81).ok());
-  EXPECT_FALSE(quota.Return("b", Tier::kHost, 1).ok());
-  EXPECT_TRUE(quota.Return("a", Tier::kHost, 80).ok());
-  EXPECT_EQ(quota.ChargedBytes("a", Tier::kHost), 0u);
-  EXPECT_TRUE(quota.Return("nobody", Tier::kHost, 0).ok());
+  ASSERT_TRUE(quota.TryCharge("a", kHostAccount, 80));
+  EXPECT_FALSE(quota.Return("a", kHostAccount, 81).ok());
+  EXPECT_FALSE(quota.Return("b", kHostAccount, 1).ok());
+  EXPECT_TRUE(quota.Return("a", kHostAccount, 80).ok());
+  EXPECT_EQ(quota.ChargedBytes("a", kHostAccount), 0u);
+  EXPECT_TRUE(quota.Return("nobody", kHostAccount, 0).ok());
 }
 
 TEST(Quota, HugeRequest_DoesNotOverflow) {
   Quota quota({{"*", 100, 100}});
-  ASSERT_TRUE(quota.TryCharge("a", Tier::kHost, 60));
-  EXPECT_FALSE(quota.TryCharge("a", Tier::kHost, kUnlimited));
-  EXPECT_FALSE(quota.TryCharge("a", Tier::kHost, kUnlimited - 59));
-  EXPECT_EQ(quota.ChargedBytes("a", Tier::kHost), 60u);
+  ASSERT_TRUE(quota.TryCharge("a", kHostAccount, 60));
+  EXPECT_FALSE(quota.TryCharge("a", kHostAccount, kUnlimited));
+  EXPECT_FALSE(quota.TryCharge("a", kHostAccount, kUnlimited - 59));
+  EXPECT_EQ(quota.ChargedBytes("a", kHostAccount), 60u);
 }
 
 TEST(Refusal, Text_SaysAskedFreeHoleHolderAndAdvice) {
-  const absl::Status status = ToStatus({.tier = Tier::kHost,
+  const absl::Status status = ToStatus({.account = kHostAccount,
                                         .asked_bytes = uint64_t{3} << 30,
                                         .free_bytes = uint64_t{1} << 30,
                                         .largest_hole_bytes = uint64_t{512} << 20,
@@ -66,8 +81,13 @@ TEST(Refusal, Text_SaysAskedFreeHoleHolderAndAdvice) {
   EXPECT_THAT(text, HasSubstr("ask for less"));
 }
 
+TEST(Refusal, OfADevice_NamesIt) {
+  EXPECT_THAT(std::string(ToStatus({.account = kDevice1, .asked_bytes = 4096}).message()),
+              ::testing::StartsWith("device 1: asked for 4.0 KiB (4096 bytes), free 0 B"));
+}
+
 TEST(Refusal, NobodyHoldsAny_IsSaid) {
-  EXPECT_THAT(std::string(ToStatus({.tier = Tier::kDevice}).message()),
+  EXPECT_THAT(std::string(ToStatus({.account = kDevice0}).message()),
               HasSubstr("nobody holds any"));
 }
 

@@ -25,10 +25,13 @@ bool OnDevice(const shm::StateWord& word) {
 
 Simulation::Simulation(uint32_t seed) : random_(seed), blocks_(kRecords + 2) {
   options_.host_capacity_bytes = kHostBytes;
-  options_.device_capacity_bytes = kDeviceBytes;
+  const uint64_t devices = 1 + Pick(3);
+  for (uint32_t i = 0; i < devices; ++i) {
+    options_.devices.push_back(HostDevice(DeviceIndex{i}, (1 + Pick(kMaxSessions)) * kArenaBytes));
+  }
   options_.max_sessions = kMaxSessions;
   options_.keep_time = Duration::Seconds(1);
-  options_.tenants = {{"small", kHostBytes / 8, kDeviceBytes}};
+  options_.tenants = {{"small", kHostBytes / 8, kMaxSessions * kArenaBytes}};
   options_.transfers.tickets_in_flight = 1 + Pick(4);
   options_.transfers.bytes_in_flight = 4096 << Pick(4);
   if (Chance(30)) options_.transfers.link_bytes_in_flight = 16384;
@@ -150,7 +153,7 @@ void Simulation::CheckExtents(const SessionModel& session) {
 }
 
 void Simulation::CheckFlights() {
-  std::array<InFlight, kDirections> link;
+  std::vector<std::array<InFlight, kDirections>> links(options_.devices.size());
   const auto exceeds = [](const InFlight& flight, uint64_t limit_bytes) {
     return flight.bytes > limit_bytes && flight.tickets > 1;
   };
@@ -159,8 +162,8 @@ void Simulation::CheckFlights() {
     std::bitset<shm::kCompletionWords> indices;
     for (const auto& [ticket, request_id] : session.tickets) {
       const TransferModel& transfer = session.transfers.at(request_id);
-      for (InFlight* flight :
-           {&flights[Index(transfer.direction)], &link[Index(transfer.direction)]}) {
+      for (InFlight* flight : {&flights[Index(transfer.direction)],
+                               &links[shm::Value(session.device)][Index(transfer.direction)]}) {
         flight->tickets += 1;
         flight->bytes += transfer.request.bytes;
       }
@@ -172,35 +175,50 @@ void Simulation::CheckFlights() {
       if (exceeds(flight, options_.transfers.bytes_in_flight)) Violate("too many bytes");
     }
   }
-  for (const InFlight& flight : link) {
-    const uint64_t limit_bytes = options_.transfers.link_bytes_in_flight;
-    if (limit_bytes > 0 && exceeds(flight, limit_bytes)) Violate("too many bytes on the link");
+  CheckLinks(links);
+}
+
+void Simulation::CheckLinks(const std::vector<std::array<InFlight, kDirections>>& links) {
+  const uint64_t limit_bytes = options_.transfers.link_bytes_in_flight;
+  for (uint32_t device = 0; device < links.size(); ++device) {
+    for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
+      const InFlight& flight = links[device][Index(direction)];
+      if (limit_bytes > 0 && flight.bytes > limit_bytes && flight.tickets > 1) {
+        Violate("too many bytes on the link");
+      }
+      const InFlight told = engine_->transfers().FlightOf(DeviceIndex{device}, direction);
+      if (told.bytes != flight.bytes || told.tickets != flight.tickets) {
+        Violate("a device is charged with another's copies");
+      }
+    }
   }
 }
 
 void Simulation::CheckLedger() {
   uint64_t host = 0;
   uint64_t pools = 0;
-  uint64_t device = 0;
-  uint64_t arenas = 0;
+  std::vector<uint64_t> on_device(options_.devices.size());
   for (const auto& [id, session] : sessions_) {
-    arenas += kArenaSlots * shm::kSlotBytes;
     for (const auto& [pool, bytes] : session.pools) pools += bytes;
     for (const ChunkModel& chunk : session.chunks) {
       if (!chunk.exists) continue;
       if (chunk.has_home) host += chunk.bytes;
-      if (OnDevice(chunk.word)) device += chunk.bytes;
+      if (OnDevice(chunk.word)) on_device[shm::Value(session.device)] += chunk.bytes;
     }
   }
-  const auto check = [this](Tier tier, uint64_t in_use, uint64_t handed_out, uint64_t capacity) {
-    const TierTotals totals = engine_->ledger().Totals(tier);
+  const auto check = [this](Account account, uint64_t in_use, uint64_t handed_out,
+                            uint64_t capacity) {
+    const AccountTotals totals = engine_->ledger().Totals(account);
     if (totals.in_use_bytes != in_use || totals.reserved_bytes != handed_out - in_use ||
         totals.free_bytes != capacity - handed_out) {
-      Violate(absl::StrCat("the ledger of tier ", shm::Name(tier), " is not what clients hold"));
+      Violate(absl::StrCat("the ledger of ", Name(account), " is not what clients hold"));
     }
   };
-  check(Tier::kHost, host, pools, kHostBytes);
-  check(Tier::kDevice, device, arenas, kDeviceBytes);
+  check(kHostAccount, host, pools, kHostBytes);
+  for (const DeviceDescription& device : options_.devices) {
+    check(DeviceAccount(device.index), on_device[shm::Value(device.index)],
+          ArenaBytesOn(device.index), device.capacity_bytes);
+  }
 }
 
 // --- sessions and memory -------------------------------------------------------------------------
@@ -210,16 +228,43 @@ void Simulation::OpenSession() {
   spec.tenant = Chance(30) ? "small" : "large";
   spec.job = "job";
   spec.rank = static_cast<int32_t>(Pick(4));
+  spec.local_rank = spec.rank;
   spec.world_size = 4;
+  if (Chance(50)) spec.device = DeviceIndex{static_cast<uint32_t>(Pick(4))};
   spec.weight = 1 + static_cast<uint32_t>(Pick(3));
   spec.death_policy = Chance(40) ? shm::DeathPolicy::kKeep : shm::DeathPolicy::kFree;
   const absl::StatusOr<SessionId> id = engine_->OpenSession(spec, now_);
-  if (id.ok() != (sessions_.size() < kMaxSessions)) Violate("the session limit is wrong");
+  const bool is_there = shm::Value(GivenDevice(spec)) < options_.devices.size();
+  if (id.ok() != (is_there && sessions_.size() < kMaxSessions)) {
+    Violate("the session limit is wrong, or a device is not where it should be");
+  }
   if (!id.ok()) return;
+  const DeviceIndex device = GivenDevice(spec);
+  const uint64_t capacity_bytes = options_.devices[shm::Value(device)].capacity_bytes;
+  const bool fits = ArenaBytesOn(device) + kArenaBytes <= capacity_bytes;
+  counts_.sessions_beside += shm::Value(device) > 0 ? 1 : 0;
+  if (engine_->CreateArena(*id, kArenaBytes).ok() != fits) Violate("a full device, or not");
+  if (!fits) {
+    ++counts_.arenas_refused;
+    if (!engine_->CloseSession(*id, CloseReason::kDetached, now_).ok()) Violate("it stays");
+    return;
+  }
   SessionModel& session = sessions_[*id];
   session.id = *id;
   session.spec = spec;
-  if (!engine_->CreateArena(*id, kArenaSlots * shm::kSlotBytes).ok()) Violate("no arena");
+  session.device = device;
+}
+
+DeviceIndex Simulation::GivenDevice(const SessionSpec& spec) const {
+  if (spec.device != shm::kAnyDevice) return spec.device;
+  return DeviceIndex{static_cast<uint32_t>(spec.local_rank) %
+                     static_cast<uint32_t>(options_.devices.size())};
+}
+
+uint64_t Simulation::ArenaBytesOn(DeviceIndex device) const {
+  uint64_t bytes = 0;
+  for (const auto& [id, session] : sessions_) bytes += session.device == device ? kArenaBytes : 0;
+  return bytes;
 }
 
 void Simulation::Allocate(SessionModel* session) {

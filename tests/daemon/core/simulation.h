@@ -22,6 +22,8 @@ namespace geminid::core {
 struct SimulationCounts {
   uint64_t tickets = 0;
   uint64_t evictions = 0;
+  uint64_t arenas_refused = 0;   // their device was full
+  uint64_t sessions_beside = 0;  // opened on another device than the first
   uint64_t cancelled_evictions = 0;
   uint64_t errors = 0;
   uint64_t kills = 0;
@@ -50,7 +52,7 @@ class Simulation : private Tables {
   static constexpr int kCells = 16;  // a write-back is tracked in this many parts of a chunk
   static constexpr uint32_t kRecords = 64;
   static constexpr uint64_t kHostBytes = uint64_t{1} << 20;
-  static constexpr uint64_t kDeviceBytes = kMaxSessions * kArenaSlots * shm::kSlotBytes;
+  static constexpr uint64_t kArenaBytes = kArenaSlots * shm::kSlotBytes;
 
   struct ChunkModel {
     bool exists = false;
@@ -85,6 +87,7 @@ class Simulation : private Tables {
   struct SessionModel {
     SessionId id{};
     SessionSpec spec;
+    DeviceIndex device{};
     bool kept = false;
     Leaving leaving = Leaving::kNothing;
     std::array<ChunkModel, kMaxChunks> chunks;
@@ -102,6 +105,8 @@ class Simulation : private Tables {
 
   // Actions.
   void OpenSession();
+  DeviceIndex GivenDevice(const SessionSpec& spec) const;
+  uint64_t ArenaBytesOn(DeviceIndex device) const;
   void Allocate(SessionModel* session);
   void Free(SessionModel* session);
   void Close(SessionModel* session);
@@ -134,6 +139,7 @@ class Simulation : private Tables {
   void CheckStep(const ChunkModel& chunk, const shm::StateWord& next, Leaving leaving);
   void CheckExtents(const SessionModel& session);
   void CheckFlights();
+  void CheckLinks(const std::vector<std::array<InFlight, kDirections>>& links);
   void CheckLedger();
   void Violate(const std::string& what);
 

@@ -28,6 +28,8 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
     total.kept += counts.kept;
     total.reopened += counts.reopened;
     total.write_backs += counts.write_backs;
+    total.arenas_refused += counts.arenas_refused;
+    total.sessions_beside += counts.sessions_beside;
   }
   // The world was not an empty one.
   EXPECT_GT(total.tickets, 10'000u);
@@ -38,6 +40,8 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
   EXPECT_GT(total.kept, 200u);
   EXPECT_GT(total.reopened, 50u);
   EXPECT_GT(total.write_backs, 100u);
+  EXPECT_GT(total.arenas_refused, 500u);
+  EXPECT_GT(total.sessions_beside, 500u);
   RecordProperty("tickets", static_cast<int>(total.tickets));
   RecordProperty("evictions", static_cast<int>(total.evictions));
   RecordProperty("write_backs", static_cast<int>(total.write_backs));

@@ -12,6 +12,7 @@ namespace {
 
 constexpr SessionId kA{1};
 constexpr SessionId kB{2};
+constexpr DeviceIndex kDevice{0};
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 Time At(int64_t milliseconds) { return Time::FromNanoseconds(milliseconds * 1'000'000); }
@@ -56,7 +57,7 @@ TEST(TransferScheduler, CountLimit_HoldsPerDirection) {
   TransferLimits limits;
   limits.tickets_in_flight = 2;
   TransferScheduler scheduler(limits);
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   for (uint32_t i = 0; i < 4; ++i) {
     ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i), At(0)));
     TransferRequest store = Load(10 + i, 10 + i);
@@ -67,7 +68,7 @@ TEST(TransferScheduler, CountLimit_HoldsPerDirection) {
   EXPECT_EQ(Ids(granted), (std::vector<uint64_t>{0, 1, 10, 11}));
   EXPECT_TRUE(scheduler.Grant(At(0)).empty());
   EXPECT_EQ(scheduler.FlightOf(kA, Direction::kHostToDevice).tickets, 2u);
-  EXPECT_EQ(scheduler.FlightOf(Direction::kDeviceToHost).bytes, 2 * kMiB);
+  EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kDeviceToHost).bytes, 2 * kMiB);
   ASSERT_TRUE(scheduler.Complete(kA, granted[0].id));
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{2});
 }
@@ -76,7 +77,7 @@ TEST(TransferScheduler, ByteLimit_HoldsButOneLargeMayGoAlone) {
   TransferLimits limits;
   limits.bytes_in_flight = 10;
   TransferScheduler scheduler(limits);
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1, 6), At(0)));
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(2, 2, 5), At(0)));
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(3, 3, 1), At(0)));  // would fit, but may not overtake
@@ -96,7 +97,7 @@ TEST(TransferScheduler, TooManyTickets_AreClampedToTheCompletionWords) {
   TransferLimits limits;
   limits.tickets_in_flight = 1000;
   TransferScheduler scheduler(limits);
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   for (uint32_t i = 0; i < 100; ++i) {
     ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i, 1), At(0)));
     TransferRequest store = Load(100 + i, 100 + i, 1);
@@ -116,7 +117,7 @@ TEST(TransferScheduler, TooManyTickets_AreClampedToTheCompletionWords) {
 
 TEST(TransferScheduler, Priority_ThenDeadline_ThenArrival) {
   TransferScheduler scheduler(OneAtATime());
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   scheduler.SetMoment(kA, 10);
   const auto add = [&scheduler](uint64_t id, Priority priority, uint16_t deadline) {
     TransferRequest request = Load(id, static_cast<uint32_t>(id));
@@ -136,7 +137,7 @@ TEST(TransferScheduler, Priority_ThenDeadline_ThenArrival) {
 
 TEST(TransferScheduler, Ageing_OneLevelPerTenMilliseconds) {
   TransferScheduler scheduler(OneAtATime());
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   TransferRequest background = Load(1, 1);
   background.priority = Priority::kBackground;
   TransferRequest urgent = Load(2, 2);
@@ -152,7 +153,7 @@ TEST(TransferScheduler, Ageing_OneLevelPerTenMilliseconds) {
 // A stream of urgent requests with near deadlines cannot hold back a background one for ever.
 TEST(TransferScheduler, UrgentFlood_BackgroundIsServedInBoundedTime) {
   TransferScheduler scheduler(OneAtATime());
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   TransferRequest background = Load(0, 0);
   background.priority = Priority::kBackground;
   ASSERT_TRUE(scheduler.Enqueue(kA, background, At(0)));
@@ -176,7 +177,7 @@ TEST(TransferScheduler, UrgentFlood_BackgroundIsServedInBoundedTime) {
 
 TEST(TransferScheduler, SameDestination_InOrderWhateverThePriority) {
   TransferScheduler scheduler(OneAtATime());
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   TransferRequest first = Load(1, 5);
   first.priority = Priority::kBackground;
   TransferRequest second = Load(2, 5);
@@ -192,7 +193,7 @@ TEST(TransferScheduler, FullQueue_RefusesOneMore) {
   TransferLimits limits;
   limits.queued_per_session = 3;
   TransferScheduler scheduler(limits);
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   for (uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(scheduler.Enqueue(kA, Load(i, i), At(0)));
   EXPECT_FALSE(scheduler.Enqueue(kA, Load(3, 3), At(0)));
   EXPECT_EQ(scheduler.QueuedCount(kA), 3u);
@@ -201,24 +202,27 @@ TEST(TransferScheduler, FullQueue_RefusesOneMore) {
 
 TEST(TransferScheduler, Complete_CountsOncePerCauseAndDirection) {
   TransferScheduler scheduler({});
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1, 100), At(0)));
   const Ticket ticket = scheduler.Grant(At(0))[0];
   ASSERT_NE(scheduler.Find(kA, ticket.id), nullptr);
-  EXPECT_EQ(scheduler.totals().At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes, 0u);
+  EXPECT_EQ(
+      scheduler.TotalsOf(kDevice).At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes, 0u);
   EXPECT_TRUE(scheduler.Complete(kA, ticket.id));
   EXPECT_FALSE(scheduler.Complete(kA, ticket.id));
   EXPECT_EQ(scheduler.Find(kA, ticket.id), nullptr);
   EXPECT_EQ(scheduler.TotalsOf(kA).At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes,
             100u);
-  EXPECT_EQ(scheduler.totals().At(Direction::kHostToDevice, TransferCause::kPrefetch).transfers,
-            1u);
-  EXPECT_EQ(scheduler.totals().At(Direction::kDeviceToHost, TransferCause::kPrefetch).bytes, 0u);
+  EXPECT_EQ(
+      scheduler.TotalsOf(kDevice).At(Direction::kHostToDevice, TransferCause::kPrefetch).transfers,
+      1u);
+  EXPECT_EQ(
+      scheduler.TotalsOf(kDevice).At(Direction::kDeviceToHost, TransferCause::kPrefetch).bytes, 0u);
 }
 
 TEST(TransferScheduler, Timeout_MarksSlowUntilTheTicketEnds) {
   TransferScheduler scheduler({});
-  scheduler.AddSession(kA, 1);
+  scheduler.AddSession(kA, kDevice, 1);
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1), At(0)));
   const Ticket ticket = scheduler.Grant(At(100))[0];
   EXPECT_EQ(*scheduler.NextTimeout(), At(5100));
@@ -228,7 +232,7 @@ TEST(TransferScheduler, Timeout_MarksSlowUntilTheTicketEnds) {
   EXPECT_EQ(scheduler.MarkOverdue(At(9999)), 0u);
   EXPECT_TRUE(scheduler.IsSlow(kA));
   EXPECT_FALSE(scheduler.NextTimeout().has_value());
-  EXPECT_EQ(scheduler.overdue_tickets(), 1u);
+  EXPECT_EQ(scheduler.OverdueTickets(kDevice), 1u);
   EXPECT_EQ(scheduler.FlightOf(kA, Direction::kHostToDevice).tickets, 1u);  // it stays
   ASSERT_TRUE(scheduler.Complete(kA, ticket.id));
   EXPECT_FALSE(scheduler.IsSlow(kA));
@@ -238,8 +242,8 @@ TEST(TransferScheduler, RemoveSession_ReturnsEverythingAndItsCredits) {
   TransferLimits limits = OneAtATime();
   limits.link_bytes_in_flight = kMiB;
   TransferScheduler scheduler(limits);
-  scheduler.AddSession(kA, 1);
-  scheduler.AddSession(kB, 1);
+  scheduler.AddSession(kA, kDevice, 1);
+  scheduler.AddSession(kB, kDevice, 1);
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1), At(0)));
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(2, 2), At(0)));
   ASSERT_EQ(scheduler.Grant(At(0)).size(), 1u);
@@ -255,8 +259,8 @@ TEST(TransferScheduler, SharedLink_IsDividedByWeight) {
   TransferLimits limits;
   limits.link_bytes_in_flight = kMiB;
   TransferScheduler scheduler(limits);
-  scheduler.AddSession(kA, 3);
-  scheduler.AddSession(kB, 1);
+  scheduler.AddSession(kA, kDevice, 3);
+  scheduler.AddSession(kB, kDevice, 1);
   std::map<SessionId, int> granted_to;
   for (uint32_t i = 0; i < 400; ++i) {
     for (const SessionId session : {kA, kB}) {
@@ -278,8 +282,8 @@ TEST(TransferScheduler, SharedLink_IdleSessionSavesNoCredit) {
   TransferLimits limits;
   limits.link_bytes_in_flight = kMiB;
   TransferScheduler scheduler(limits);
-  scheduler.AddSession(kA, 1);
-  scheduler.AddSession(kB, 1);
+  scheduler.AddSession(kA, kDevice, 1);
+  scheduler.AddSession(kB, kDevice, 1);
   for (uint32_t i = 0; i < 100; ++i) {
     ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i), At(0)));
     Drain(&scheduler, kA, At(0));
@@ -304,8 +308,8 @@ TEST(TransferScheduler, SharedLink_LargeRequestIsNotStarved) {
   TransferLimits limits;
   limits.link_bytes_in_flight = 4 * kMiB;
   TransferScheduler scheduler(limits);
-  scheduler.AddSession(kA, 1);
-  scheduler.AddSession(kB, 1);
+  scheduler.AddSession(kA, kDevice, 1);
+  scheduler.AddSession(kB, kDevice, 1);
   std::vector<Ticket> in_flight;
   bool served = false;
   for (uint32_t i = 0; i < 50 && !served; ++i) {
@@ -326,6 +330,43 @@ TEST(TransferScheduler, SharedLink_LargeRequestIsNotStarved) {
   EXPECT_TRUE(served);
 }
 
+TEST(TransferScheduler, SharedLink_OfAnotherDeviceIsFree) {
+  TransferLimits limits;
+  limits.link_bytes_in_flight = kMiB;
+  limits.bytes_in_flight = kMiB;
+  TransferScheduler scheduler(limits, 2);
+  constexpr DeviceIndex kOther{1};
+  scheduler.AddSession(kA, kDevice, 1);
+  scheduler.AddSession(kB, kOther, 1);
+  const SessionId same{3};
+  scheduler.AddSession(same, kDevice, 1);
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1), At(0)));
+  ASSERT_TRUE(scheduler.Enqueue(same, Load(2, 1), At(0)));
+  ASSERT_TRUE(scheduler.Enqueue(kB, Load(3, 1), At(0)));
+  const std::vector<Ticket> granted = scheduler.Grant(At(0));
+  EXPECT_EQ(Ids(granted), (std::vector<uint64_t>{1, 3}));  // 2 waits for 1
+  EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kHostToDevice).bytes, kMiB);
+  EXPECT_EQ(scheduler.FlightOf(kOther, Direction::kHostToDevice).bytes, kMiB);
+  ASSERT_TRUE(scheduler.Complete(kB, granted[1].id));
+  EXPECT_EQ(scheduler.TotalsOf(kOther).At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes,
+            kMiB);
+  EXPECT_EQ(
+      scheduler.TotalsOf(kDevice).At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes, 0u);
+  EXPECT_TRUE(scheduler.Grant(At(0)).empty());
+  scheduler.RemoveSession(kA);
+  EXPECT_EQ(Ids(scheduler.Grant(At(0))), (std::vector<uint64_t>{2}));
+}
+
+TEST(TransferScheduler, Overdue_IsCountedOnItsDevice) {
+  TransferScheduler scheduler({}, 2);
+  scheduler.AddSession(kA, DeviceIndex{1}, 1);
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1), At(0)));
+  ASSERT_EQ(scheduler.Grant(At(0)).size(), 1u);
+  EXPECT_EQ(scheduler.MarkOverdue(At(5000)), 1u);
+  EXPECT_EQ(scheduler.OverdueTickets(DeviceIndex{1}), 1u);
+  EXPECT_EQ(scheduler.OverdueTickets(DeviceIndex{0}), 0u);
+}
+
 TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
   TransferLimits limits;
   limits.tickets_in_flight = 3;
@@ -334,7 +375,7 @@ TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
   TransferScheduler scheduler(limits);
   std::mt19937 random(5);
   const std::vector<SessionId> sessions = {SessionId{1}, SessionId{2}, SessionId{3}};
-  for (const SessionId session : sessions) scheduler.AddSession(session, 1 + random() % 4);
+  for (const SessionId session : sessions) scheduler.AddSession(session, kDevice, 1 + random() % 4);
   std::vector<Ticket> in_flight;
   std::map<std::pair<SessionId, ChunkId>, uint64_t> last_of_destination;
   uint64_t asked = 0;
@@ -357,7 +398,7 @@ TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
       ++granted;
     }
     for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
-      const InFlight link = scheduler.FlightOf(direction);
+      const InFlight link = scheduler.FlightOf(kDevice, direction);
       ASSERT_TRUE(link.bytes <= 80 || link.tickets == 1);
       for (const SessionId session : sessions) {
         const InFlight flight = scheduler.FlightOf(session, direction);

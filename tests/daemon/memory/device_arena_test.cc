@@ -20,8 +20,10 @@ TEST(DeviceArena, SlabSizes_AreExactAndBounded) {
 }
 
 TEST(DeviceArena, Create_MakesTheSlabs) {
-  absl::StatusOr<DeviceArena> arena =
-      DeviceArena::Create("test", 5 * base::kPageBytes, os::ReadMachine(), nullptr);
+  PoolOptions options;
+  options.name = "test";
+  options.bytes = 5 * base::kPageBytes;
+  absl::StatusOr<DeviceArena> arena = DeviceArena::Create(options, os::ReadMachine());
   ASSERT_TRUE(arena.ok()) << arena.status();
   EXPECT_EQ(arena->bytes(), 5 * base::kPageBytes);
   ASSERT_EQ(arena->slabs().size(), 1u);

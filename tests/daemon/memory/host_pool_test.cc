@@ -7,11 +7,19 @@
 
 #include "base/mapping.h"
 #include "base/pages.h"
+#include "tests/daemon_env/fake_numa.h"
 
 namespace geminid::memory {
 namespace {
 
+using ::geminid::testing::FakeNuma;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 PoolOptions Options(uint64_t bytes) {
   PoolOptions options;
@@ -82,6 +90,67 @@ TEST(HostPool, Create_HugePagesPromisedButGone_FallsBack) {
   absl::StatusOr<HostPool> pool = HostPool::Create(options, machine);
   ASSERT_TRUE(pool.ok()) << pool.status();
   EXPECT_EQ(pool->bytes(), options.bytes);
+}
+
+std::vector<int> NodesOfRanks(int ranks, const std::vector<os::NodeMemory>& nodes) {
+  std::vector<int> chosen;
+  for (int rank = 0; rank < ranks; ++rank) chosen.push_back(NodeOfLocalRank(rank, ranks, nodes));
+  return chosen;
+}
+
+TEST(NodeOfLocalRank, Ranks_GoToTheNodesInBlocks) {
+  const std::vector<os::NodeMemory> two = {{0, kGiB, kGiB}, {1, kGiB, kGiB}};
+  EXPECT_THAT(NodesOfRanks(1, two), ElementsAre(0));
+  EXPECT_THAT(NodesOfRanks(2, two), ElementsAre(0, 1));
+  EXPECT_THAT(NodesOfRanks(3, two), ElementsAre(0, 0, 1));
+  EXPECT_THAT(NodesOfRanks(8, two), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+  // Nodes need not be numbered without gaps.
+  EXPECT_THAT(NodesOfRanks(2, {{0, kGiB, kGiB}, {8, kGiB, kGiB}}), ElementsAre(0, 8));
+}
+
+TEST(NodeOfLocalRank, OneNodeOrAnUnknownNumberOfRanks_IsNotBound) {
+  const std::vector<os::NodeMemory> two = {{0, kGiB, kGiB}, {1, kGiB, kGiB}};
+  EXPECT_EQ(NodeOfLocalRank(0, 1, {{0, kGiB, kGiB}}), shm::kNoNumaNode);
+  EXPECT_EQ(NodeOfLocalRank(1, 0, two), shm::kNoNumaNode);
+  EXPECT_EQ(NodeOfLocalRank(4, 4, two), shm::kNoNumaNode);
+}
+
+TEST(HostPool, NodeWithRoom_GetsThePool) {
+  const FakeNuma numa({{0, kGiB, kGiB}, {1, kGiB, kGiB}});
+  PoolOptions options = Options(kMiB);
+  options.numa = &numa;
+  options.numa_node = 1;
+  const absl::StatusOr<HostPool> pool = HostPool::Create(options, os::ReadMachine());
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ(pool->numa_node(), 1);
+  ASSERT_EQ(numa.bindings().size(), 1u);
+  EXPECT_EQ(numa.bindings()[0].node, 1);
+  EXPECT_EQ(numa.bindings()[0].bytes, kMiB);
+  EXPECT_FALSE(numa.bindings()[0].strict);
+}
+
+TEST(HostPool, NodeWithoutRoom_LeavesThePoolOnAllNodes) {
+  const FakeNuma numa({{0, kGiB, kGiB}, {1, kGiB, kMiB}});
+  PoolOptions options = Options(2 * kMiB);
+  options.numa = &numa;
+  options.numa_node = 1;
+  const absl::StatusOr<HostPool> pool = HostPool::Create(options, os::ReadMachine());
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ(pool->numa_node(), shm::kNoNumaNode);
+  EXPECT_THAT(numa.bindings(), IsEmpty());
+}
+
+TEST(HostPool, StrictNodeWithoutRoom_IsRefusedWithTheNumbersOfEachNode) {
+  const FakeNuma numa({{0, kGiB, kGiB}, {1, kGiB, kMiB}});
+  PoolOptions options = Options(2 * kMiB);
+  options.numa = &numa;
+  options.numa_node = 1;
+  options.numa_strict = true;
+  const absl::Status status = HostPool::Create(options, os::ReadMachine()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("needs 2.0 MiB (2097152 bytes) on NUMA node 1, which has 1.0 MiB"),
+                    HasSubstr("(node 0: 1.0 GiB, node 1: 1.0 MiB)")));
 }
 
 }  // namespace

@@ -59,10 +59,37 @@ TEST(Families, Workloads_AreBounded) {
 TEST(Families, Page_HasExactLargeNumbers) {
   Reading reading;
   reading.version = "9.9";
-  reading.tiers[1].capacity_bytes = (uint64_t{1} << 40) + 1;
+  reading.accounts = {{core::kHostAccount, {.capacity_bytes = (uint64_t{1} << 40) + 1}}};
   const std::string page = TextPage(Families(reading));
   EXPECT_THAT(page, HasSubstr("geminid_build_info{version=\"9.9\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("geminid_tier_capacity_bytes{tier=\"host\"} 1099511627777\n"));
+}
+
+TEST(Families, Devices_HaveLabelsOfTheirOwn) {
+  Reading reading;
+  const core::Account second = core::DeviceAccount(shm::DeviceIndex{1});
+  reading.accounts = {{core::DeviceAccount(shm::DeviceIndex{0}), {.capacity_bytes = 10}},
+                      {second, {.capacity_bytes = 20, .in_use_bytes = 5}}};
+  reading.lines = {{.account = second, .kind = shm::ChunkKind::kWeight, .bytes = 5, .chunks = 1}};
+  reading.devices.resize(2);
+  reading.devices[1].transfers.At(shm::Direction::kHostToDevice, shm::TransferCause::kDemand) = {
+      .bytes = 7, .transfers = 1};
+  reading.devices[1].tickets_in_flight[0] = 3;
+  reading.devices[1].overdue_tickets = 2;
+  const std::string page = TextPage(Families(reading));
+  for (const char* line :
+       {"geminid_tier_capacity_bytes{tier=\"device\",device=\"0\"} 10\n",
+        "geminid_tier_capacity_bytes{tier=\"device\",device=\"1\"} 20\n",
+        "geminid_tier_bytes{tier=\"device\",device=\"1\",state=\"in_use\"} 5\n",
+        "geminid_in_use_bytes{tier=\"device\",device=\"0\",kind=\"weight\"} 0\n",
+        "geminid_in_use_bytes{tier=\"device\",device=\"1\",kind=\"weight\"} 5\n",
+        "geminid_transfer_bytes_total{device=\"1\",direction=\"host_to_device\",cause=\"demand\"} "
+        "7\n",
+        "geminid_tickets_in_flight{device=\"0\",direction=\"host_to_device\"} 0\n",
+        "geminid_tickets_in_flight{device=\"1\",direction=\"host_to_device\"} 3\n",
+        "geminid_overdue_tickets_total{device=\"1\"} 2\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
 }
 
 TEST(Process, Read_IsPlausible) {

@@ -22,12 +22,16 @@ TEST(Hello, Good_BecomesASpec) {
   hello.rank = 1;
   hello.local_rank = 1;
   hello.world_size = 4;
+  hello.local_world_size = 2;
+  hello.device = shm::DeviceIndex{1};
   hello.death_policy = shm::DeathPolicy::kKeep;
   absl::StatusOr<core::SessionSpec> spec = CheckHello(Bytes(hello));
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->job, "demo");
   EXPECT_EQ(spec->rank, 1);
   EXPECT_EQ(spec->world_size, 4);
+  EXPECT_EQ(spec->local_world_size, 2);
+  EXPECT_EQ(spec->device, shm::DeviceIndex{1});
   EXPECT_EQ(spec->death_policy, shm::DeathPolicy::kKeep);
   EXPECT_EQ(spec->client, "raw client 1");
 }
@@ -38,12 +42,23 @@ TEST(Hello, OtherVersion_NamesBoth) {
   const absl::Status status = CheckHello(Bytes(hello)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("protocol version 1, the client version 77"));
+              HasSubstr("protocol version 2, the client version 77"));
 }
 
 TEST(Hello, OtherVersionOfAnotherSize_NamesBoth) {
-  const std::array<uint32_t, 3> future = {shm::kHelloMagic, 2, 99};
+  const std::array<uint32_t, 3> future = {shm::kHelloMagic, 77, 99};
   EXPECT_EQ(CheckHello(Bytes(future)).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// The first release's, in its own shape.
+TEST(Hello, OfVersionOne_IsRefusedWithBothVersions) {
+  std::array<std::byte, 160> old = {};
+  const std::array<uint32_t, 3> prefix = {shm::kHelloMagic, 1, 1};
+  std::memcpy(old.data(), prefix.data(), sizeof(prefix));
+  const absl::Status status = CheckHello(old).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("protocol version 2, the client version 1; install the same release"));
 }
 
 TEST(Hello, OtherLayout_NamesBoth) {
@@ -61,6 +76,13 @@ TEST(Hello, BadFields_AreRefused) {
       [](shm::Hello* hello) { hello->rank = 1; },
       [](shm::Hello* hello) { hello->local_rank = -1; },
       [](shm::Hello* hello) { hello->local_rank = 1; },
+      [](shm::Hello* hello) { hello->local_world_size = -1; },
+      [](shm::Hello* hello) { hello->local_world_size = 2; },
+      [](shm::Hello* hello) {
+        hello->world_size = 4;
+        hello->local_rank = 2;
+        hello->local_world_size = 2;
+      },
       [](shm::Hello* hello) { hello->world_size = 0; },
       [](shm::Hello* hello) { hello->world_size = kMaxWorldSize + 1; },
       [](shm::Hello* hello) { hello->job[0] = '\0'; },
@@ -105,7 +127,8 @@ TEST(Hello, RandomBytes_NeverCrash) {
     shm::Hello hello = GoodHello();
     auto* bytes = reinterpret_cast<unsigned char*>(&hello);
     for (int k = 0; k < 4; ++k) bytes[random() % sizeof(hello)] = static_cast<uint8_t>(random());
-    absl::StatusOr<core::SessionSpec> spec = CheckHello(Bytes(hello).first(random() % 161));
+    absl::StatusOr<core::SessionSpec> spec =
+        CheckHello(Bytes(hello).first(random() % (sizeof(hello) + 1)));
     if (spec.ok()) {
       EXPECT_LT(spec->rank, spec->world_size);
     }

@@ -69,17 +69,18 @@ TEST(MetricsPage, WithMemoryInUse_AddsUp) {
 
   const metrics::HttpResponse page = Monitor(&env.daemon().hub(), "1").Handle("/metrics");
   std::map<std::string, double> series = ParsePage(page.body);
-  for (const std::string tier : {"device", "host", "disk"}) {
-    const std::string labels = "{tier=\"" + tier + "\",state=\"";
+  for (const std::string tier :
+       {"tier=\"device\",device=\"0\"", "tier=\"host\"", "tier=\"disk\""}) {
+    const std::string labels = "{" + tier + ",state=\"";
     EXPECT_EQ(series["geminid_tier_bytes" + labels + "in_use\"}"] +
                   series["geminid_tier_bytes" + labels + "reserved\"}"] +
                   series["geminid_tier_bytes" + labels + "free\"}"],
-              series["geminid_tier_capacity_bytes{tier=\"" + tier + "\"}"])
+              series["geminid_tier_capacity_bytes{" + tier + "}"])
         << tier;
   }
   EXPECT_EQ(series["geminid_in_use_bytes{tier=\"host\",kind=\"weight\"}"], 100001);
   EXPECT_EQ(series["geminid_in_use_bytes{tier=\"host\",kind=\"exp_avg\"}"], 100001);
-  EXPECT_EQ(series["geminid_tier_bytes{tier=\"device\",state=\"reserved\"}"], 1 << 20);
+  EXPECT_EQ(series["geminid_tier_bytes{tier=\"device\",device=\"0\",state=\"reserved\"}"], 1 << 20);
   EXPECT_EQ(series["geminid_sessions{state=\"attached\"}"], 1);
   EXPECT_EQ(series["geminid_client_stall_seconds_total{workload=\"demo\",rank=\"0\",cause="
                    "\"gather\"}"],

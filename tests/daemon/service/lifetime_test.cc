@@ -50,10 +50,10 @@ int CountFds() {
 bool EverythingFree(DaemonEnv* env) {
   return env->daemon().hub().Inspect([](const core::Engine& engine, const auto& sessions) {
     return sessions.empty() && engine.Check().ok() &&
-           engine.ledger().Totals(shm::Tier::kHost).free_bytes ==
-               engine.ledger().Totals(shm::Tier::kHost).capacity_bytes &&
-           engine.ledger().Totals(shm::Tier::kDevice).free_bytes ==
-               engine.ledger().Totals(shm::Tier::kDevice).capacity_bytes;
+           engine.ledger().Totals(core::kHostAccount).free_bytes ==
+               engine.ledger().Totals(core::kHostAccount).capacity_bytes &&
+           engine.ledger().Totals(core::DeviceAccount(shm::DeviceIndex{0})).free_bytes ==
+               engine.ledger().Totals(core::DeviceAccount(shm::DeviceIndex{0})).capacity_bytes;
   });
 }
 
@@ -153,7 +153,7 @@ TEST(Lifetime, KeptSession_StaysUntilItsTimeIsOver) {
     return env.daemon().hub().Inspect([](const core::Engine& engine, const auto&) {
       const std::vector<core::SessionSnapshot> sessions = engine.Sessions();
       return sessions.size() == 1 && sessions[0].state == core::SessionState::kKept &&
-             engine.ledger().Totals(shm::Tier::kHost).in_use_bytes == 1 << 20;
+             engine.ledger().Totals(core::kHostAccount).in_use_bytes == 1 << 20;
     });
   };
   EXPECT_TRUE(Eventually(kept));

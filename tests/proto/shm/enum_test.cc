@@ -22,6 +22,16 @@ TEST(Enums, Tier_HasTheNamesAndNumbersOfTheMessages) {
   }
 }
 
+TEST(Enums, DeviceKind_HasTheNamesAndNumbersOfTheMessages) {
+  const google::protobuf::EnumDescriptor* descriptor = v1::DeviceKind_descriptor();
+  ASSERT_EQ(descriptor->value_count(), 3);
+  for (int i = 1; i < descriptor->value_count(); ++i) {
+    const auto* value = descriptor->value(i);
+    EXPECT_EQ(Lower(value->name()), std::string("device_kind_") +
+                                        shm::Name(static_cast<shm::DeviceKind>(value->number())));
+  }
+}
+
 TEST(Enums, ChunkKind_HasTheNamesAndNumbersOfTheMessages) {
   const google::protobuf::EnumDescriptor* descriptor = v1::ChunkKind_descriptor();
   ASSERT_EQ(descriptor->value_count(), 9);

@@ -54,6 +54,30 @@ Check Find(const std::vector<Check>& checks, const std::string& id) {
   return {};
 }
 
+TEST(JudgeDaemon, Devices_AreListed) {
+  SocketFindings socket = GoodSocket();
+  v1::DeviceDescription* const device = socket.daemon->add_devices();
+  device->set_kind(v1::DEVICE_KIND_HOST);
+  device->set_capacity_bytes(8 * kGiB);
+  const Check check = Find(JudgeDaemon(socket, GoodMachine(), "1.0"), "daemon_devices");
+  EXPECT_EQ(check.verdict, Verdict::kPass);
+  EXPECT_EQ(check.found, "device 0: host, 8.0 GiB");
+}
+
+TEST(JudgeDaemon, DeviceLargerThanItsNumaNode_IsWarnedOf) {
+  SocketFindings socket = GoodSocket();
+  v1::DeviceDescription* const device = socket.daemon->add_devices();
+  device->set_index(1);
+  device->set_capacity_bytes(8 * kGiB);
+  device->set_numa_node(1);
+  MachineFindings machine = GoodMachine();
+  machine.machine.nodes = {{0, 64 * kGiB, kGiB}, {1, 4 * kGiB, kGiB}};
+  const Check check = Find(JudgeDaemon(socket, machine, "1.0"), "daemon_devices");
+  EXPECT_EQ(check.verdict, Verdict::kWarn);
+  EXPECT_EQ(check.found, "device 1 may take 8.0 GiB of NUMA node 1, which has 4.0 GiB");
+  EXPECT_NE(check.fix, "");
+}
+
 TEST(JudgeMachine, GoodMachine_Passes) {
   for (const Check& check : JudgeMachine(GoodMachine())) {
     EXPECT_EQ(check.verdict, Verdict::kPass) << check.id << ": " << check.found;

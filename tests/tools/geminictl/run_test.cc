@@ -208,7 +208,7 @@ TEST_F(Geminictl, Explain_SaysWhereAndWhatWouldEvictIt) {
   for (const std::string& name : {first, std::string("0")}) {
     const Outcome outcome = RunHere({"explain", name});
     EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
-    EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer0"), HasSubstr("resident on the device"),
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer0"), HasSubstr("resident on device 0"),
                                    HasSubstr("evicted")));
   }
   const JsonValue value = Parse(RunHere({"--json", "explain", first}));
@@ -285,12 +285,12 @@ TEST(GeminictlAlone, Doctor_HasEveryCheckAndNeedsNoDaemon) {
     const std::string verdict = At(check, "verdict").text;
     EXPECT_EQ(At(check, "fix").text.empty(), verdict == "pass" || verdict == "skip") << ids.back();
   }
-  EXPECT_THAT(
-      ids, ::testing::ElementsAre(
-               "memfd_seals", "memfd_noexec_seal", "populate_write", "peer_pidfd", "io_uring",
-               "memlock_limit", "open_files_limit", "memory", "cgroup_memory_limit", "numa_nodes",
-               "huge_pages", "dev_shm", "cpu_features", "nvidia_driver", "temporary_space",
-               "socket", "attach_socket", "daemon_version", "daemon_ledger", "daemon_capacity"));
+  EXPECT_THAT(ids, ::testing::ElementsAre(
+                       "memfd_seals", "memfd_noexec_seal", "populate_write", "peer_pidfd",
+                       "io_uring", "memlock_limit", "open_files_limit", "memory",
+                       "cgroup_memory_limit", "numa_nodes", "huge_pages", "dev_shm", "cpu_features",
+                       "nvidia_driver", "temporary_space", "socket", "attach_socket",
+                       "daemon_version", "daemon_ledger", "daemon_devices", "daemon_capacity"));
   EXPECT_EQ(outcome.code, At(value, "fail").text == "0" ? kExitOk : kExitUnhealthy);
 }
 

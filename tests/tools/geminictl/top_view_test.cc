@@ -39,6 +39,7 @@ Reading Example(double taken_seconds) {
   ledger->set_adds_up(true);
   v1::TierLedger* const tier = ledger->add_tiers();
   tier->set_tier(v1::TIER_DEVICE);
+  tier->set_device(1);
   tier->set_capacity_bytes(8 * kMiB);
   tier->set_in_use_bytes(2 * kMiB);
   tier->set_reserved_bytes(2 * kMiB);
@@ -90,7 +91,7 @@ TEST(DrawTop, Bars_ShowTiersWithCapacityAndArenas) {
   Reading now = Example(0);
   *now.sessions.add_sessions() = Session(7, 10, 1);
   const std::string text = DrawTop(now, nullptr, TopOrder::kStall, kWide, kPlain);
-  EXPECT_THAT(text, HasSubstr("device"));
+  EXPECT_THAT(text, HasSubstr("device 1 "));
   EXPECT_THAT(text, HasSubstr("50.0 % of 8.0 MiB"));
   EXPECT_THAT(text, HasSubstr("arena of 7"));
   EXPECT_THAT(text, HasSubstr("75.0 % of 4.0 MiB"));

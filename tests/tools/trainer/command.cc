@@ -28,8 +28,8 @@ CommandResult RunTrainer(const std::vector<std::string>& arguments,
   // env(1) cleans the environment; the shell's only task is to send the streams to files.
   std::vector<std::string> words = {"/bin/sh", "-c", "exec \"$@\" >'" + out + "' 2>'" + err + "'",
                                     "sh", "env"};
-  for (const char* variable : {"RANK", "WORLD_SIZE", "GEMINID_SOCKET", "OMPI_COMM_WORLD_RANK",
-                               "PMI_RANK", "SLURM_PROCID"}) {
+  for (const char* variable : {"RANK", "WORLD_SIZE", "GEMINID_SOCKET", "GEMINID_DEVICE",
+                               "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     words.insert(words.end(), {"-u", variable});
   }
   words.push_back("GEMINID_DAEMON=" GEMINID_DAEMON_BINARY);

@@ -1,0 +1,73 @@
+#include "daemon/service/devices.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+
+namespace geminid::service {
+namespace {
+
+uint64_t Hash(const std::string& text) {
+  base::Fnv1a hash;
+  for (const char c : text) hash.Add(static_cast<unsigned char>(c));
+  return hash.value();
+}
+
+shm::Uuid UuidOf(const os::Machine& machine, const std::string& socket, uint32_t index) {
+  const std::string device = absl::StrCat(machine.id, "\n", socket, "\n", index);
+  return shm::MakeUuid(Hash("high\n" + device), Hash("low\n" + device));
+}
+
+absl::Status CheckNodes(const std::vector<core::DeviceDescription>& devices,
+                        const std::vector<os::NodeMemory>& nodes) {
+  const std::string totals =
+      absl::StrJoin(nodes, ", ", [](std::string* out, const os::NodeMemory& memory) {
+        absl::StrAppend(out, "node ", memory.node, ": ", base::FormatBytes(memory.total_bytes));
+      });
+  std::map<int, uint64_t> bytes_by_node;
+  for (const core::DeviceDescription& device : devices) {
+    if (device.numa_node == shm::kNoNumaNode) continue;
+    const auto found = std::find_if(
+        nodes.begin(), nodes.end(),
+        [&device](const os::NodeMemory& memory) { return memory.node == device.numa_node; });
+    if (found == nodes.end()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(core::Describe(device), " is to lie on NUMA node ", device.numa_node,
+                       ", which this machine does not have; it has ", totals));
+    }
+    uint64_t& bytes = bytes_by_node[device.numa_node];
+    bytes += device.capacity_bytes;
+    if (bytes <= found->total_bytes) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the devices on NUMA node ", device.numa_node, ", ", core::Describe(device),
+                     " included, take ", base::FormatBytes(bytes), "; the machine has ", totals,
+                     "; give them less memory, or another node"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<core::DeviceDescription>> DescribeDevices(
+    const config::Settings& settings, const os::Machine& machine, uint64_t default_bytes) {
+  std::vector<config::DeviceSetting> configured = settings.devices;
+  if (configured.empty()) configured.push_back({.bytes = default_bytes});
+  std::vector<core::DeviceDescription> devices;
+  for (const config::DeviceSetting& setting : configured) {
+    const auto index = static_cast<uint32_t>(devices.size());
+    core::DeviceDescription device = core::HostDevice(shm::DeviceIndex{index}, setting.bytes);
+    device.kind = setting.kind;
+    device.numa_node = setting.numa_node;
+    device.uuid = UuidOf(machine, settings.socket, index);
+    devices.push_back(device);
+  }
+  if (absl::Status status = CheckNodes(devices, machine.nodes); !status.ok()) return status;
+  return devices;
+}
+
+}  // namespace geminid::service

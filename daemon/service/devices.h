@@ -1,0 +1,23 @@
+// The devices of the node, from what was configured and what the machine offers.
+#ifndef GEMINID_DAEMON_SERVICE_DEVICES_H_
+#define GEMINID_DAEMON_SERVICE_DEVICES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/config/settings.h"
+#include "daemon/core/account.h"
+#include "daemon/os/machine.h"
+
+namespace geminid::service {
+
+// Without a configured one: a host device of `default_bytes`. A host device's UUID follows from the
+// machine, the daemon's socket and its index. FAILED_PRECONDITION for a device on a NUMA node that
+// is not there or has less memory in all than the devices on it, with the numbers of each node.
+absl::StatusOr<std::vector<core::DeviceDescription>> DescribeDevices(
+    const config::Settings& settings, const os::Machine& machine, uint64_t default_bytes);
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_DEVICES_H_

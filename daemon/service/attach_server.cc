@@ -141,6 +141,7 @@ void AttachServer::Finish(base::UniqueFd connection, std::span<const std::byte> 
           {{"session", absl::StrCat(shm::Value((*session)->id()))},
            {"job", spec->job},
            {"rank", absl::StrCat(spec->rank)},
+           {"device", absl::StrCat(shm::Value((*session)->device().index))},
            {"tenant", spec->tenant},
            {"pid", absl::StrCat(spec->pid)},
            {"client", spec->client}});

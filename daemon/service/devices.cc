@@ -14,7 +14,7 @@ namespace {
 
 uint64_t Hash(const std::string& text) {
   base::Fnv1a hash;
-  for (const char c : text) hash.Add(static_cast<unsigned char>(c));
+  hash.AddText(text);
   return hash.value();
 }
 

@@ -117,6 +117,15 @@ TEST_F(Program, ConfigErrors_Exit78) {
   EXPECT_NE(::access(Socket().c_str(), F_OK), 0) << "checking must not start anything";
 }
 
+TEST_F(Program, DeviceFlags_AddUpAndAreChecked) {
+  EXPECT_EQ(Run({"--check-config", "--device", "host:1=1GiB", "--device", "host:0=1GiB"}), 0);
+  EXPECT_EQ(Run({"--check-config", "--device", "host:0=1GiB,hots:1=1GiB"}), 78);
+  EXPECT_THAT(Output(), HasSubstr("flag --device: character 13: 'hots' is no kind of device"));
+  EXPECT_THAT(Output(), HasSubstr("did you mean 'host'?"));
+  EXPECT_EQ(Run({"--check-config", "--device", "host:0=1GiB", "--device-memory", "1GiB"}), 78);
+  EXPECT_THAT(Output(), HasSubstr("device and device_memory are both given"));
+}
+
 TEST_F(Program, FileAtTheSocketsPath_Exits78) {
   std::ofstream(Socket()) << "precious";
   EXPECT_EQ(Run({"--socket", Socket()}), 78);

@@ -66,6 +66,13 @@ TEST(JsonDocument, UnsetMessage_IsNull) {
   EXPECT_EQ(At(value, "lines").type, JsonValue::Type::kArray);
 }
 
+TEST(JsonDocument, UnsetOptionalNumber_IsNull) {
+  v1::TierLedger host;
+  EXPECT_EQ(At(Parse(JsonDocument({&host})), "device").type, JsonValue::Type::kNull);
+  host.set_device(0);
+  EXPECT_EQ(At(Parse(JsonDocument({&host})), "device").text, "0");
+}
+
 TEST(JsonDocument, SeveralMessages_StandSideBySide) {
   v1::Ledger ledger;
   ledger.set_adds_up(true);

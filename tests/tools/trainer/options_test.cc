@@ -36,6 +36,14 @@ TEST(ParseCommandLine, WithoutMuch_HasSensibleDefaults) {
   EXPECT_FALSE(options.progress.has_value());
 }
 
+TEST(ParseCommandLine, Device_IsAnIndexOrNone) {
+  EXPECT_FALSE(Parse({}).device.has_value());
+  EXPECT_EQ(Parse({"--device", "1"}).device, DeviceIndex{1});
+  EXPECT_THAT(std::string(ParseCommandLine(With({"--device", "-1"})).status().message()),
+              HasSubstr("--device"));
+  EXPECT_FALSE(ParseCommandLine(With({"--device", "64"})).ok());
+}
+
 TEST(ParseCommandLine, WithEveryFlag_TakesEveryValue) {
   const TrainOptions options = Parse({"--ranks",
                                       "2",

@@ -33,13 +33,13 @@ class TemporaryFolder {
 struct DaemonEnvOptions {
   std::string host_memory = "1GiB";
   std::string device_memory = "1GiB";
-  std::string device;  // instead of device_memory, as the flag: "host:0=1GiB,host:1=1GiB"
-  std::string metrics_listen;
-  std::string keep_time;
-  std::string bytes_in_flight;
+  std::string device{};  // instead of device_memory, as the flag: "host:0=1GiB,host:1=1GiB"
+  std::string metrics_listen{};
+  std::string keep_time{};
+  std::string bytes_in_flight{};
   uint32_t tickets_in_flight = 0;  // 0: built-in
   std::string log_level = "error";
-  std::vector<config::TenantQuota> quotas;
+  std::vector<config::TenantQuota> quotas{};
   const os::Numa* numa = &os::SystemNuma();  // outlives the daemon
 };
 

@@ -81,8 +81,8 @@ absl::StatusOr<shm::DeviceKind> ParseDeviceKind(const std::string& text) {
     return absl::InvalidArgumentError(
         "this daemon has no cuda devices; use host devices, such as host:0=8GiB");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no kind of device; there is host", base::DidYouMean(text, {"host"})));
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no kind of device; there is host",
+                                                 base::DidYouMean(text, {"host"})));
 }
 
 }  // namespace geminid::config

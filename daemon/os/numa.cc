@@ -26,7 +26,8 @@ class KernelNuma final : public Numa {
     const int last = ::numa_available() < 0 ? -1 : ::numa_max_node();
     for (int node = 0; node <= last; ++node) {
       const std::optional<NodeMemory> memory = ParseNodeMemory(
-          node, base::ReadKernelFile(absl::StrCat("/sys/devices/system/node/node", node, "/meminfo")));
+          node,
+          base::ReadKernelFile(absl::StrCat("/sys/devices/system/node/node", node, "/meminfo")));
       if (memory.has_value() && memory->total_bytes > 0) nodes.push_back(*memory);
     }
     if (nodes.empty()) {

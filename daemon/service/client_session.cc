@@ -35,8 +35,8 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
 
 ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,
                              const core::DeviceDescription& device, const Token& token,
-                             os::Peer peer, base::UniqueFd socket, base::UniqueFd daemon_event, base::UniqueFd client_event,
-                             memory::SessionSegments segments)
+                             os::Peer peer, base::UniqueFd socket, base::UniqueFd daemon_event,
+                             base::UniqueFd client_event, memory::SessionSegments segments)
     : id_(id),
       spec_(spec),
       device_(device),

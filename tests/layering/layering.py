@@ -8,6 +8,7 @@ The rules are those of docs/architecture.md:
   3. CUDA headers appear only in daemon/agent, client/device/cuda, kernels/*/*_cuda.cu (and the
      kernels' *.cuh), collectives/nccl and tools/gpu-verify; public headers of the client include no gRPC, Protocol Buffers, Boost or
      CUDA header, and nothing of the project but each other.
+  4. tools/trainer is no utility room, and tools/forecast uses nothing of the daemon but the planner.
 """
 
 import pathlib
@@ -31,6 +32,12 @@ CUDA_ALLOWED = re.compile(
     r"|kernels/[^/]+/[^/]+/[^/]+_cuda\.cu$|kernels/[^/]+/[^/]+/[^/]+\.cuh$)")
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 PURE = ("daemon/core/", "daemon/planner/")
+# Of base, what calls the system: not for pure rooms.
+SYSTEM_IN_BASE = {"base/deadline.h", "base/files.h", "base/mapping.h", "base/memfd.h",
+                  "base/system_error.h", "base/unique_fd.h"}
+# A folder of tools that others may not include, but for those named.
+USERS_OF_TRAINER = ("tools/trainer/", "tools/bench/")
+FOREIGN_IN_FORECAST = re.compile(r"^(grpc|.*\.grpc\.pb\.h$|daemon/(?!planner/))")
 SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
 
 
@@ -56,10 +63,16 @@ def violations_of(path, text):
         for room in PURE:
             allowed = included.startswith((room, "absl/", "base/", "proto/shm/")) or (
                 bracket == "<" and SYSTEM_IN_CORE.match(included))
+            allowed = allowed and included not in SYSTEM_IN_BASE
             if path.startswith(room) and not allowed:
                 yield f"{path}: {room} is pure; it must not include {included}"
         if CUDA.match(included) and not CUDA_ALLOWED.match(path):
             yield f"{path}: CUDA headers belong behind the device seam: {included}"
+        if (top == "tools" and included.startswith("tools/trainer/")
+                and not path.startswith(USERS_OF_TRAINER)):
+            yield f"{path}: the trainer is a program, not a library: {included}"
+        if path.startswith("tools/forecast/") and FOREIGN_IN_FORECAST.match(included):
+            yield f"{path}: the forecast needs no daemon and no gRPC: {included}"
         if path.startswith("client/include/"):
             if FOREIGN_IN_PUBLIC.match(included) or (
                     folder is not None and not included.startswith("geminid/")):

@@ -32,7 +32,8 @@ class Layering(unittest.TestCase):
             self.assertEqual(self.violations(path, include), [], (path, include))
 
     def test_core_is_pure(self):
-        for include in ["<sys/mman.h>", '"base/unique_fd.h"', "<grpcpp/grpcpp.h>", "<dnnl.hpp>"]:
+        for include in ["<sys/mman.h>", '"daemon/os/event.h"', "<grpcpp/grpcpp.h>", "<dnnl.hpp>",
+                        '"base/files.h"', '"base/mapping.h"', '"base/unique_fd.h"']:
             self.assertTrue(self.violations("daemon/core/a.cc", include), include)
         for include in ["<vector>", '"absl/status/status.h"', '"proto/shm/ring.h"',
                         '"base/bytes.h"']:
@@ -42,6 +43,18 @@ class Layering(unittest.TestCase):
         self.assertTrue(self.violations("daemon/core/a.cc", '"daemon/planner/contract/plan.h"'))
         self.assertTrue(self.violations("daemon/planner/a.cc", '"daemon/core/engine.h"'))
         self.assertEqual(self.violations("daemon/planner/a.cc", '"daemon/planner/contract/plan.h"'), [])
+
+    def test_the_trainer_is_nobodys_utility_room(self):
+        for path in ["tools/forecast/a.cc", "tools/geminictl/a.cc", "tools/sim/a.cc"]:
+            self.assertTrue(self.violations(path, '"tools/trainer/report.h"'), path)
+        for path in ["tools/trainer/a.cc", "tools/bench/a.cc"]:
+            self.assertEqual(self.violations(path, '"tools/trainer/report.h"'), [], path)
+
+    def test_the_forecast_needs_no_daemon(self):
+        for include in ['"daemon/service/hub.h"', '"geminid/v1/plan.grpc.pb.h"', "<grpcpp/grpcpp.h>"]:
+            self.assertTrue(self.violations("tools/forecast/a.cc", include), include)
+        for include in ['"daemon/planner/contract/plan.h"', '"geminid/v1/trace.pb.h"']:
+            self.assertEqual(self.violations("tools/forecast/a.cc", include), [], include)
 
     def test_cuda_stays_behind_the_seam(self):
         self.assertTrue(self.violations("client/src/a.cc", "<cuda_runtime.h>"))

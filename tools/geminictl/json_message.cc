@@ -32,7 +32,10 @@ void WriteInteger(int64_t value, JsonWriter* json) {
 // One value of a field: of a singular one where `index` is negative, else the index-th.
 void WriteValue(const Message& message, const FieldDescriptor* field, int index, JsonWriter* json) {
   const Reflection* r = message.GetReflection();
-  if (index < 0 && field->has_presence() && !r->HasField(message, field)) return json->Null();
+  if (index < 0 && field->has_presence() && !r->HasField(message, field)) {
+    json->Null();
+    return;
+  }
   const auto get = [&](auto single, auto repeated) {
     return index < 0 ? (r->*single)(message, field) : (r->*repeated)(message, field, index);
   };

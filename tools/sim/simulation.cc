@@ -323,7 +323,7 @@ absl::StatusOr<SimulationResult> Job::Finish() {
     result_.requests += engine.counters().requests;
     uint64_t bytes = 0;
     for (const core::PoolSnapshot& pool : engine.Pools()) {
-      if (pool.tier == core::Tier::kHost) bytes += pool.bytes;
+      if (pool.account.tier == core::Tier::kHost) bytes += pool.bytes;
     }
     result_.host_bytes.push_back(bytes);
   }

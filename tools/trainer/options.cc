@@ -203,7 +203,7 @@ absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
   GEMINID_RETURN_IF_ERROR(ParseStatePlacement(flags, &options->zero));
   if (!flags.device.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t device,
-                             ParseCount("--device", flags.device, 0, kDevicesMax - 1));
+                             base::ParseCount("--device", flags.device, 0, kDevicesMax - 1));
     options->device = DeviceIndex{static_cast<uint32_t>(device)};
   }
   GEMINID_ASSIGN_OR_RETURN(options->device_memory_bytes,

@@ -12,6 +12,7 @@
 #include "geminid/v1/memory.grpc.pb.h"
 #include "geminid/v1/plan.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
+#include "proto/shm/limits.h"
 
 namespace geminid {
 namespace {
@@ -111,7 +112,7 @@ absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpe
     chunk->set_kind(static_cast<v1::ChunkKind>(spec.kind));
     chunk->set_bytes(spec.bytes);
     chunk->set_has_home(spec.has_home);
-    if (spec.has_home) home_bytes += std::min(spec.bytes, uint64_t{1} << 40);
+    if (spec.has_home) home_bytes += std::min(spec.bytes, shm::kMaxChunkBytes);
   }
   Call call(token_, timeout_ + TimeToPopulate(home_bytes));
   v1::AllocateChunksResponse response;

@@ -65,7 +65,7 @@ Residency Session::ResidencyOf(ChunkId chunk) const {
 
 uint64_t Session::DeviceOffset(ChunkId chunk) const {
   const shm::StateWord word = StateOf(*impl_, chunk);
-  return HasExtent(word) ? word.slot * shm::kSlotBytes : kAnyOffset;
+  return HasExtent(word) ? word.device_offset() : kAnyOffset;
 }
 
 std::byte* Session::Device(ChunkId chunk) const {

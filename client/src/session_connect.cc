@@ -36,6 +36,13 @@ absl::Status CheckOptions(const ConnectOptions& options) {
     return absl::InvalidArgumentError(
         "copy speed, copy latency and timeout must not be negative, nor the timeout zero");
   }
+  if (options.device_memory_bytes > kMaxArenaBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("device_memory_bytes is ",
+                                                   options.device_memory_bytes,
+                                                   "; an arena has at "
+                                                   "most ",
+                                                   kMaxArenaBytes, " (16 TiB)"));
+  }
   return absl::OkStatus();
 }
 

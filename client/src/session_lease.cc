@@ -18,7 +18,7 @@ std::optional<Lease> Session::TryLease(ChunkId chunk) {
     return std::nullopt;
   }
   client->counters.leases_acquired.fetch_add(1, std::memory_order_relaxed);
-  return Lease(this, chunk, impl_->arena + held.slot * shm::kSlotBytes,
+  return Lease(this, chunk, impl_->arena + held.device_offset(),
                found->bytes.load(std::memory_order_relaxed));
 }
 
@@ -46,7 +46,7 @@ void Session::ReleaseHold(ChunkId chunk, bool dirty) {
 void Session::Impl::ReleaseDirtyHold(ChunkId chunk) {
   on_demand->NoteDirtyRelease(chunk);
   shm::Request request = MakeRequest(shm::RequestOp::kTransition, chunk);
-  request.argument = static_cast<uint64_t>(ChunkState::kHold) | kDirtyBit;
+  request.argument = static_cast<uint64_t>(ChunkState::kHold) | shm::kDirtyBit;
   port->Submit(request, [this, chunk](const Answer& answer) {
     // Refused by a living daemon: the hold is all that protects what was written, so it stays. With
     // the daemon gone nothing is evicted.

@@ -42,7 +42,7 @@ Pending Session::Drop(ChunkId chunk) {
 
 Pending Session::Transition(ChunkId chunk, ChunkState to, bool dirty) {
   shm::Request request = MakeRequest(shm::RequestOp::kTransition, chunk);
-  request.argument = static_cast<uint64_t>(to) | (dirty ? kDirtyBit : 0);
+  request.argument = static_cast<uint64_t>(to) | (dirty ? shm::kDirtyBit : 0);
   return impl_->Ask(request, absl::StrCat("changing the state of chunk ", Index(chunk), " to ",
                                           shm::Name(static_cast<shm::ChunkState>(to))));
 }

@@ -47,7 +47,9 @@ static_assert(Same(StallCause::kReduce, shm::StallCause::kReduce));
 static_assert(Same(StallCause::kSpace, shm::StallCause::kSpace));
 static_assert(kStallCauses == shm::kStallCauses);
 static_assert(kAnyOffset == shm::kAnyOffset);
+static_assert(kNoDeadline == shm::kNoDeadline);
 static_assert(kExtentAlignmentBytes == shm::kSlotBytes);
+static_assert(kMaxArenaBytes == shm::kMaxArenaBytes);
 
 }  // namespace
 

@@ -20,9 +20,6 @@ shm::Request MakeRequest(shm::RequestOp op);
 // The same, about one chunk.
 shm::Request MakeRequest(shm::RequestOp op, ChunkId chunk);
 
-// In the argument of kTransition: the chunk's device copy was written and its home is stale.
-inline constexpr uint64_t kDirtyBit = 0x100;
-
 // What was being done goes before the daemon's reason; where room is what was missing, what to do
 // about it goes after.
 absl::Status Explain(const absl::Status& status, const std::string& doing,

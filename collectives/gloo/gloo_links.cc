@@ -262,7 +262,7 @@ absl::Status GlooLinks::AwaitVerdict(int peer) {
                     [&] { return !failure_.ok() || left_.count(peer) != 0; });
   if (!failure_.ok()) return failure_;
   failure_ = left_.count(peer) != 0 ? LeftError(peer) : DeathError(peer);
-  const absl::Status status = failure_;
+  absl::Status status = failure_;
   lock.unlock();
   options_.member->ReportFailure(options_.group, status);
   return status;

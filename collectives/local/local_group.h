@@ -69,7 +69,8 @@ class LocalGroup {
     int missing = 0;
   };
   std::deque<Letter*>& Mailbox(int from, int to) {
-    return mailboxes_[static_cast<size_t>(from * world_size_ + to)];
+    return mailboxes_[static_cast<size_t>(from) * static_cast<size_t>(world_size_) +
+                      static_cast<size_t>(to)];
   }
   absl::Status FailLocked(const absl::Status& status);
 

@@ -15,6 +15,7 @@
 #include "daemon/config/config_file.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
+#include "proto/shm/limits.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid::config {
@@ -317,9 +318,18 @@ class Checker {
     }
   }
 
+  // No device is larger than an arena can be.
+  void CheckArena(const std::string& whole, const std::string& key, uint64_t bytes) {
+    if (bytes <= shm::kMaxArenaBytes) return;
+    ProblemWithin(whole, key,
+                  absl::StrCat("it is more than an arena can have, ",
+                               base::FormatBytes(shm::kMaxArenaBytes)));
+  }
+
   void CheckDevices(Settings* settings) {
     if (const std::optional<uint64_t> bytes = Size("device_memory", config_.device_memory())) {
       settings->devices = {{.bytes = *bytes}};
+      CheckArena("device_memory", "device_memory", *bytes);
     }
     const int count = config_.device_size();
     if (count > static_cast<int>(shm::kMaxDevices)) {
@@ -353,6 +363,7 @@ class Checker {
     if (!kind.ok()) ProblemWithin(key, key + ".kind", std::string(kind.status().message()));
     const absl::StatusOr<uint64_t> bytes = base::ParseBytes(device.memory());
     if (!bytes.ok()) ProblemWithin(key, key + ".memory", std::string(bytes.status().message()));
+    if (bytes.ok()) CheckArena(key, key + ".memory", *bytes);
     setting.kind = kind.value_or(shm::DeviceKind::kHost);
     setting.bytes = bytes.value_or(0);
     if (device.has_numa_node()) setting.numa_node = static_cast<int32_t>(device.numa_node());

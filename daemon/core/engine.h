@@ -39,12 +39,7 @@ namespace geminid::core {
 
 // Homes begin at multiples of this within their pool.
 inline constexpr uint64_t kHomeAlignmentBytes = 64;
-// What 24 bits of slot number can address.
-inline constexpr uint64_t kMaxArenaBytes = (uint64_t{1} << 24) * shm::kSlotBytes;
-inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 40;
 inline constexpr size_t kMaxChunkNameBytes = 128;
-// In the argument of kTransition: the chunk's device copy was written and its home is stale.
-inline constexpr uint64_t kDirtyBit = 0x100;
 
 // The shared tables of the sessions, as the shell maps them and tests fake them. Accesses are
 // sequentially consistent: eviction relies on it (proto/shm/lease.h).

@@ -26,9 +26,9 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
                      " is a gathered weight and asks for a home; it lives on the device "
                      "only: leave has_home unset"));
   }
-  if (spec.bytes == 0 || spec.bytes > kMaxChunkBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(which, " has ", spec.bytes, " bytes; 1 to ", kMaxChunkBytes, " are allowed"));
+  if (spec.bytes == 0 || spec.bytes > shm::kMaxChunkBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(which, " has ", spec.bytes, " bytes; 1 to ",
+                                                   shm::kMaxChunkBytes, " are allowed"));
   }
   return absl::OkStatus();
 }
@@ -126,9 +126,9 @@ absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
         absl::StrCat("the session has an arena of ", (*session)->arena_bytes(),
                      " bytes already; it gets one, sized at the start"));
   }
-  if (bytes == 0 || bytes > kMaxArenaBytes) {
+  if (bytes == 0 || bytes > shm::kMaxArenaBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("an arena of ", bytes, " bytes; 1 to ", kMaxArenaBytes, " are possible"));
+        absl::StrCat("an arena of ", bytes, " bytes; 1 to ", shm::kMaxArenaBytes, " are possible"));
   }
   const DeviceDescription& device = options_.devices[shm::Value((*session)->device)];
   const uint64_t rounded = base::RoundUp(bytes, device.granularity_bytes);

@@ -64,6 +64,7 @@ std::vector<Extent> Engine::EvictionOrder(const Session& session) const {
     return std::tie(b.next_use, a.touched) < std::tie(a.next_use, b.touched);
   });
   std::vector<Extent> order;
+  order.reserve(candidates.size());
   for (const Candidate& candidate : candidates) order.push_back(candidate.extent);
   return order;
 }
@@ -89,7 +90,7 @@ Engine::Failure Engine::PlaceExtent(Session* session, Chunk* chunk, uint64_t off
   ledger_.Occupy(session->device_account(), session->id, chunk->kind, chunk->bytes).IgnoreError();
   ChunkStatus status = StatusOf(*chunk);
   status.residency = shm::Residency::kFilling;
-  status.slot = static_cast<uint32_t>(offset / shm::kSlotBytes);
+  status.slot = shm::SlotOf(offset);
   SetStatus(*session, *chunk, status);
   session->Touch(chunk);
   return Failure::None();

@@ -14,7 +14,6 @@ using shm::Residency;
 
 constexpr uint16_t kKnownFlags = shm::kAllocateDestination | shm::kPublishWhenDone |
                                  shm::kDropSourceWhenDone | shm::kMayEvict | shm::kNoReply;
-constexpr uint64_t kStateBits = 0xff;
 
 // The chunk of an operation on one chunk: the destination, or the source where that is kNoChunk.
 ChunkId Subject(const shm::Request& request) {
@@ -181,9 +180,9 @@ Engine::Failure Engine::Transition(Session* session, const shm::Request& request
   Chunk* chunk = session->Find(Subject(request));
   if (chunk == nullptr) return NoSuchChunk(Subject(request));
   const uint64_t argument = request.argument;
-  const auto to = static_cast<ChunkState>(argument & kStateBits);
-  const bool dirty = (argument & kDirtyBit) != 0;
-  if ((argument & ~(kStateBits | kDirtyBit)) != 0 || !shm::IsValid(to) ||
+  const auto to = static_cast<ChunkState>(argument & shm::kStateBits);
+  const bool dirty = (argument & shm::kDirtyBit) != 0;
+  if ((argument & ~(shm::kStateBits | shm::kDirtyBit)) != 0 || !shm::IsValid(to) ||
       (dirty && to == ChunkState::kFree)) {
     return {absl::InvalidArgumentError(absl::StrCat("transition argument ", argument)),
             ErrorReason::kMalformed};

@@ -2,6 +2,7 @@
 #ifndef GEMINID_DAEMON_CORE_IDS_H_
 #define GEMINID_DAEMON_CORE_IDS_H_
 
+#include "proto/shm/session_layout.h"
 #include "proto/shm/types.h"
 
 namespace geminid::core {
@@ -16,6 +17,8 @@ using shm::SessionId;
 using shm::TicketId;
 using shm::Tier;
 using shm::TransferCause;
+
+using shm::kNoDeadline;
 
 inline constexpr SessionId kNoSession{0};
 inline constexpr PoolId kNoPool{0};

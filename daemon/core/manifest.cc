@@ -17,6 +17,15 @@ constexpr size_t kSuperblocks = 2;
 constexpr size_t kRecordBytes = 64;
 constexpr uint64_t kOneLoad = uint64_t{1} << 32;
 
+// Fields of a status word.
+constexpr int kResidencyShift = 61;
+constexpr int kStateShift = 58;
+constexpr int kValidShift = 56;
+constexpr uint64_t kStateMask = 0x7;
+constexpr uint64_t kValidMask = 0x3;
+constexpr uint64_t kDeviceAndDirty = 3;
+static_assert(static_cast<uint64_t>(shm::Residency::kEvicting) < 8 && shm::kChunkStates <= 8);
+
 }  // namespace
 
 const char* Name(ValidLocation location) {
@@ -32,18 +41,21 @@ const char* Name(ValidLocation location) {
 }
 
 uint64_t ChunkStatus::Encode() const {
-  return static_cast<uint64_t>(residency) << 60 | static_cast<uint64_t>(state) << 56 |
-         static_cast<uint64_t>(valid) << 52 | static_cast<uint64_t>(dirty) << 48 |
-         static_cast<uint64_t>(generation & shm::kGenerationMask) << 24 | (slot & shm::kSlotMask);
+  const uint64_t where = dirty ? kDeviceAndDirty : static_cast<uint64_t>(valid);
+  return static_cast<uint64_t>(residency) << kResidencyShift |
+         static_cast<uint64_t>(state) << kStateShift | where << kValidShift |
+         static_cast<uint64_t>(generation & shm::kGenerationMask) << shm::kSlotBits | slot;
 }
 
 ChunkStatus ChunkStatus::Decode(uint64_t word) {
-  return {.residency = static_cast<shm::Residency>(word >> 60),
-          .state = static_cast<shm::ChunkState>(word >> 56 & 0xf),
-          .valid = static_cast<ValidLocation>(word >> 52 & 0xf),
-          .dirty = (word >> 48 & 0xf) != 0,
-          .generation = static_cast<uint32_t>(word >> 24) & shm::kGenerationMask,
-          .slot = static_cast<uint32_t>(word) & shm::kSlotMask};
+  const uint64_t where = word >> kValidShift & kValidMask;
+  const bool dirty = where == kDeviceAndDirty;
+  return {.residency = static_cast<shm::Residency>(word >> kResidencyShift),
+          .state = static_cast<shm::ChunkState>(word >> kStateShift & kStateMask),
+          .valid = dirty ? ValidLocation::kDevice : static_cast<ValidLocation>(where),
+          .dirty = dirty,
+          .generation = static_cast<uint32_t>(word >> shm::kSlotBits) & shm::kGenerationMask,
+          .slot = static_cast<uint32_t>(word)};
 }
 
 size_t Manifest::BytesFor(uint32_t record_count) {
@@ -125,8 +137,8 @@ bool Manifest::IsSound(const Record& record) {
          record.bytes.load(std::memory_order_relaxed) > 0 &&
          pool <= std::numeric_limits<uint32_t>::max() && shm::IsValid(status.state) &&
          status.residency >= shm::Residency::kAbsent &&
-         status.residency <= shm::Residency::kEvicting && status.valid <= ValidLocation::kDevice &&
-         (pool != 0 || status.valid != ValidLocation::kHome);
+         status.residency <= shm::Residency::kEvicting &&
+         (pool != 0 || (status.valid != ValidLocation::kHome && !status.dirty));
 }
 
 void Manifest::CollectFree() {

@@ -31,7 +31,7 @@
 namespace geminid::core {
 
 inline constexpr uint32_t kManifestMagic = 0x464e4d47;  // "GMNF"
-inline constexpr uint32_t kManifestVersion = 1;
+inline constexpr uint32_t kManifestVersion = 2;         // 2: slot numbers of 32 bits
 
 // Where a chunk's content is valid. Never names a place that is being written.
 enum class ValidLocation : uint8_t {
@@ -42,15 +42,17 @@ enum class ValidLocation : uint8_t {
 const char* Name(ValidLocation location);
 
 // The word of a record that changes.
-//   63          60 59     56 55        52 51     48 47               24 23              0
-//  +--------------+---------+------------+---------+-------------------+-----------------+
-//  | residency(4) | state(4)| valid (4)  | dirty(4)| generation (24)   | device slot (24)|
-//  +--------------+---------+------------+---------+-------------------+-----------------+
+//   63          61 60      58 57           56 55               32 31                      0
+//  +--------------+----------+---------------+-------------------+-------------------------+
+//  | residency(3) | state(3) | valid (2)     | generation (24)   | device slot (32)        |
+//  +--------------+----------+---------------+-------------------+-------------------------+
+//
+// Dirty means that the device alone is valid although there is a home: the fourth value of `valid`.
 struct ChunkStatus {
   shm::Residency residency = shm::Residency::kAbsent;
   shm::ChunkState state = shm::ChunkState::kFree;
   ValidLocation valid = ValidLocation::kNowhere;
-  bool dirty = false;
+  bool dirty = false;  // only with kDevice
   uint32_t generation = 0;
   uint32_t slot = 0;  // device offset in units of shm::kSlotBytes, when residency is not kAbsent
 
@@ -58,7 +60,7 @@ struct ChunkStatus {
   static ChunkStatus Decode(uint64_t word);
   uint64_t device_offset() const { return slot * shm::kSlotBytes; }
   // The word clients see.
-  uint64_t Published() const { return shm::StateWord{residency, 0, generation, slot}.Encode(); }
+  uint64_t Published() const { return shm::StateWord{residency, generation, slot}.Encode(); }
   bool operator==(const ChunkStatus&) const = default;
 };
 

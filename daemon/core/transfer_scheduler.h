@@ -45,8 +45,6 @@ struct TransferLimits {
   Duration ticket_timeout = Duration::Seconds(5);
 };
 
-inline constexpr uint16_t kNoDeadline = 0xffff;
-
 struct TransferRequest {
   uint64_t request_id = 0;
   Direction direction = Direction::kNone;

@@ -6,10 +6,16 @@
 
 namespace geminid::memory {
 
-std::vector<uint64_t> SlabSizes(uint64_t bytes, uint64_t max_slab_bytes) {
+uint64_t SlabBytes(uint64_t bytes) {
+  constexpr uint64_t kAllUnits = kMaxSlabs * kSlabUnitBytes;
+  const uint64_t units = bytes / kAllUnits + (bytes % kAllUnits != 0 ? 1 : 0);
+  return std::max<uint64_t>(units, 1) * kSlabUnitBytes;
+}
+
+std::vector<uint64_t> SlabSizes(uint64_t bytes, uint64_t slab_bytes) {
   std::vector<uint64_t> sizes;
   for (uint64_t left = bytes; left > 0; left -= sizes.back()) {
-    sizes.push_back(std::min(left, max_slab_bytes));
+    sizes.push_back(std::min(left, slab_bytes));
   }
   return sizes;
 }
@@ -17,7 +23,7 @@ std::vector<uint64_t> SlabSizes(uint64_t bytes, uint64_t max_slab_bytes) {
 absl::StatusOr<DeviceArena> DeviceArena::Create(const PoolOptions& options,
                                                 const os::Machine& machine) {
   DeviceArena arena;
-  for (const uint64_t slab_bytes : SlabSizes(options.bytes)) {
+  for (const uint64_t slab_bytes : SlabSizes(options.bytes, SlabBytes(options.bytes))) {
     PoolOptions of_slab = options;
     of_slab.name = absl::StrCat(options.name, "-slab", arena.slabs_.size());
     of_slab.bytes = slab_bytes;

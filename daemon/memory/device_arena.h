@@ -1,4 +1,4 @@
-// The device memory of one session on the host device: slabs of at most 1 GiB, each a sealed memfd.
+// The device memory of one session on the host device: a few slabs, each a sealed memfd.
 #ifndef GEMINID_DAEMON_MEMORY_DEVICE_ARENA_H_
 #define GEMINID_DAEMON_MEMORY_DEVICE_ARENA_H_
 
@@ -12,10 +12,15 @@
 
 namespace geminid::memory {
 
-inline constexpr uint64_t kMaxSlabBytes = uint64_t{1} << 30;
+// Each slab is a descriptor here, in the client, and on its way between the two.
+inline constexpr uint64_t kMaxSlabs = 64;
+inline constexpr uint64_t kSlabUnitBytes = uint64_t{1} << 30;
 
-// The sizes of the slabs of an arena of `bytes` whole pages, in order.
-std::vector<uint64_t> SlabSizes(uint64_t bytes, uint64_t max_slab_bytes = kMaxSlabBytes);
+// How large the slabs of an arena of `bytes` are, but for the last: the fewest units of which
+// kMaxSlabs are enough.
+uint64_t SlabBytes(uint64_t bytes);
+// The sizes of the slabs, in order.
+std::vector<uint64_t> SlabSizes(uint64_t bytes, uint64_t slab_bytes);
 
 class DeviceArena {
  public:

@@ -50,7 +50,8 @@ absl::StatusOr<int> NodeFor(const PoolOptions& options, const std::vector<os::No
   for (const os::NodeMemory& memory : nodes) {
     if (memory.node == options.numa_node) available = memory.available_bytes;
   }
-  if (HasRoom(available, options.bytes)) return options.numa_node;
+  const bool sparse = options.backing == Backing::kSparse;
+  if (sparse || HasRoom(available, options.bytes)) return options.numa_node;
   const std::string problem =
       absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
                    " bytes) on NUMA node ", options.numa_node, ", which has ",
@@ -144,7 +145,8 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   }
   const std::vector<os::NodeMemory> nodes = options.numa->Nodes();
   const bool reserved = options.huge_pages && FitsHugePages(options.bytes, machine.huge_pages);
-  if (!reserved) {
+  const bool populate = options.backing == Backing::kPopulated;
+  if (populate && !reserved) {
     GEMINID_RETURN_IF_ERROR(CheckAvailable(options, nodes));
   }
   GEMINID_ASSIGN_OR_RETURN(const int node, NodeFor(options, nodes));
@@ -170,7 +172,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
     pool.numa_node_ = node;
   }
   const int64_t begin = os::MonotonicNanoseconds();
-  GEMINID_RETURN_IF_ERROR(Populate(*mapping, options.cancelled));
+  if (populate) GEMINID_RETURN_IF_ERROR(Populate(*mapping, options.cancelled));
   pool.populate_seconds_ = static_cast<double>(os::MonotonicNanoseconds() - begin) * 1e-9;
   pool.fd_ = *std::move(fd);
   pool.bytes_ = options.bytes;

@@ -15,6 +15,11 @@
 
 namespace geminid::memory {
 
+enum class Backing {
+  kPopulated,  // every page exists from the start
+  kSparse,     // a page exists once it is touched, and if there is none left, the toucher dies
+};
+
 struct PoolOptions {
   std::string name;  // shown in /proc/<pid>/maps of whoever maps it
   uint64_t bytes = 0;
@@ -23,11 +28,13 @@ struct PoolOptions {
   bool numa_strict = false;
   const os::Numa* numa = &os::SystemNuma();
   bool huge_pages = false;
+  Backing backing = Backing::kPopulated;
   const std::atomic<bool>* cancelled = nullptr;  // may be null; true ends Create early
 };
 
-// A sealed memfd of exactly the bytes asked for, all of them backed by zeroed pages before Create
-// returns: memory that was promised is there, and training never waits for a first touch. Nothing
+// A sealed memfd of exactly the bytes asked for. Unless it is sparse, all of them are backed by
+// zeroed pages before Create returns: memory that was promised is there, and training never waits
+// for a first touch. Nothing
 // of it is mapped here afterwards. Never used for another session: a forked child of a dead client
 // may still write to it, so pools are dropped and made anew.
 class HostPool {

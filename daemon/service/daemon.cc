@@ -108,9 +108,9 @@ absl::Status Daemon::Open() {
   absl::StatusOr<std::unique_ptr<os::EventLoop>> loop = os::EventLoop::Create();
   if (!loop.ok()) return loop.status();
   loop_ = *std::move(loop);
-  const absl::StatusOr<HubOptions> options =
-      HubOptionsOf(settings_, *options_.numa, lock_->epoch());
+  absl::StatusOr<HubOptions> options = HubOptionsOf(settings_, *options_.numa, lock_->epoch());
   if (!options.ok()) return options.status();
+  options->arena_backing = options_.arena_backing;
   absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(*options);
   if (!hub.ok()) return hub.status();
   hub_ = *std::move(hub);

@@ -30,6 +30,8 @@ struct DaemonOptions {
   base::UniqueFd signal_fd;
   // What the daemon takes for this machine's NUMA nodes; outlives it.
   const os::Numa* numa = &os::SystemNuma();
+  // Sparse arenas may be larger than the machine, whose caps then mean nothing: for tests.
+  memory::Backing arena_backing = memory::Backing::kPopulated;
 };
 
 class Daemon {

@@ -59,6 +59,7 @@ struct HubOptions {
   os::Machine machine;
   const os::Numa* numa = &os::SystemNuma();  // outlives the hub
   bool huge_pages = false;
+  memory::Backing arena_backing = memory::Backing::kPopulated;
   uint64_t daemon_epoch = 0;
 };
 

@@ -90,6 +90,7 @@ absl::StatusOr<Hub::ArenaMade> Hub::CreateArena(const SessionPtr& session, uint6
   }
   memory::PoolOptions options = PoolOptionsOf(*session);
   options.bytes = made.bytes;
+  options.backing = options_.arena_backing;
   options.numa_strict = session->device().numa_node != shm::kNoNumaNode;
   absl::StatusOr<memory::DeviceArena> arena =
       memory::DeviceArena::Create(options, options_.machine);

@@ -1,7 +1,7 @@
 #include "daemon/service/plan_messages.h"
 
 #include "absl/strings/str_cat.h"
-#include "proto/shm/lease.h"
+#include "proto/shm/limits.h"
 
 namespace geminid::service {
 

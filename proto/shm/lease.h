@@ -4,10 +4,10 @@
 // process killed at any instruction leaves either a lease or none.
 //
 //   state[]  written by the daemon, read by the client (mapped read-only there)
-//     63            56 55           48 47                    24 23                     0
-//    +----------------+---------------+------------------------+------------------------+
-//    | residency (8)  | flags (8)     | generation (24)        | location slot (24)     |
-//    +----------------+---------------+------------------------+------------------------+
+//     63            56 55                    32 31                                     0
+//    +----------------+------------------------+----------------------------------------+
+//    | residency (8)  | generation (24)        | slot (32)                              |
+//    +----------------+------------------------+----------------------------------------+
 //   lease[]  written by the client, read by the daemon; 0 means no lease
 //     63                    40 39             24 23             16 15                   0
 //    +------------------------+-----------------+-----------------+---------------------+
@@ -29,6 +29,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "proto/shm/limits.h"
+
 namespace geminid::shm {
 
 enum class Residency : uint8_t {
@@ -43,28 +45,29 @@ enum class Residency : uint8_t {
 const char* Name(Residency residency);
 
 inline constexpr uint32_t kGenerationMask = 0xffffffu;
-inline constexpr uint32_t kSlotMask = 0xffffffu;
 inline constexpr uint32_t kMaxLeaseCount = 0xffffu;
 
 struct StateWord {
   Residency residency = Residency::kNone;
-  uint8_t flags = 0;
   uint32_t generation = 0;  // 24 bits; changes whenever the device copy goes
-  uint32_t slot = 0;        // 24 bits; device offset in units of kSlotBytes
+  uint32_t slot = 0;        // where the device copy begins; all bits are the number's
 
   constexpr uint64_t Encode() const {
-    return static_cast<uint64_t>(residency) << 56 | static_cast<uint64_t>(flags) << 48 |
-           static_cast<uint64_t>(generation & kGenerationMask) << 24 | (slot & kSlotMask);
+    return static_cast<uint64_t>(residency) << 56 |
+           static_cast<uint64_t>(generation & kGenerationMask) << kSlotBits | slot;
   }
   static constexpr StateWord Decode(uint64_t word) {
-    return {static_cast<Residency>(word >> 56), static_cast<uint8_t>(word >> 48),
-            static_cast<uint32_t>(word >> 24) & kGenerationMask,
-            static_cast<uint32_t>(word) & kSlotMask};
+    return {static_cast<Residency>(word >> 56),
+            static_cast<uint32_t>(word >> kSlotBits) & kGenerationMask,
+            static_cast<uint32_t>(word)};
   }
+  constexpr uint64_t device_offset() const { return slot * kSlotBytes; }
 };
-
-// Device extents begin at multiples of this; 24 bits of it address 64 GiB per arena.
-inline constexpr uint64_t kSlotBytes = 4096;
+static_assert(kSlotBits == 32, "a slot's number fills its type, and no mask is needed");
+// The number of the slot at a multiple of kSlotBytes below kMaxArenaBytes.
+constexpr uint32_t SlotOf(uint64_t device_offset) {
+  return static_cast<uint32_t>(device_offset / kSlotBytes);
+}
 
 struct LeaseWord {
   uint32_t generation = 0;

@@ -22,15 +22,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "proto/shm/limits.h"
 #include "proto/shm/types.h"
 
 namespace geminid::shm {
 
 inline constexpr uint32_t kStateMagic = 0x41545347;   // "GSTA"
 inline constexpr uint32_t kClientMagic = 0x494c4347;  // "GCLI"
-inline constexpr uint32_t kLayoutVersion = 1;
-inline constexpr uint32_t kMaxChunks = 65536;
-inline constexpr uint32_t kRingEntries = 1024;  // a power of two
+inline constexpr uint32_t kLayoutVersion = 2;         // 2: slot numbers of 32 bits
+inline constexpr uint32_t kRingEntries = 1024;        // a power of two
 inline constexpr uint32_t kCompletionWords = 64;
 inline constexpr uint32_t kMaxTicketsInFlight = kCompletionWords;
 
@@ -43,7 +43,7 @@ enum class RequestOp : uint16_t {
   kAllocateExtent = 3,    // give `chunk` a device extent without copying: it becomes FILLING
   kPublish = 4,           // `chunk`'s device copy is valid: it becomes RESIDENT
   kDrop = 5,              // give up `chunk`'s device copy; moves no bytes
-  kTransition = 6,        // Gemini state of `chunk` becomes `argument` (a ChunkState)
+  kTransition = 6,        // Gemini state of `chunk` becomes `argument` (kStateBits, kDirtyBit)
   kReserveWorkspace = 7,  // the top `bytes` of the arena are the client's own (activations)
   kBeginMoment = 8,       // the client reached moment `argument`; never answered
 };
@@ -56,6 +56,13 @@ inline constexpr uint16_t kDropSourceWhenDone = 1u
                                                 << 2;  // source's extent is free on kTransferDone
 inline constexpr uint16_t kMayEvict = 1u << 3;         // the daemon may evict others to make room
 inline constexpr uint16_t kNoReply = 1u << 4;          // answer only when it fails
+
+// Of the argument of kTransition: a ChunkState, and that the chunk's device copy was written and
+// its home is stale.
+inline constexpr uint64_t kStateBits = 0xff;
+inline constexpr uint64_t kDirtyBit = 0x100;
+
+inline constexpr uint16_t kNoDeadline = 0xffff;
 
 // "Any offset": the daemon chooses the lowest one that fits.
 inline constexpr uint64_t kAnyOffset = ~uint64_t{0};
@@ -72,7 +79,7 @@ struct Request {
   uint16_t flags;
   Priority priority;
   TransferCause cause;
-  uint16_t deadline_moment;  // 0xffff: none
+  uint16_t deadline_moment;  // or kNoDeadline
   ChunkId source;
   ChunkId destination;
   uint64_t source_offset;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -19,12 +20,15 @@ struct PendingCountsAsHeld : SoundLeaseProtocol {
 };
 
 constexpr uint32_t kGeneration = 5;
+// At 0, 64 GiB, 1 TiB and the last of 16 TiB: the slot's number fills half of the word.
+constexpr std::array<uint32_t, 4> kSlots = {0, uint32_t{1} << 24, uint32_t{1} << 28, ~uint32_t{0}};
 constexpr int kNever = 1 << 30;
 
 // The evictor's two steps are each taken after the client's `..._after`-th instruction.
 struct Scene {
   std::atomic<uint64_t> state;
   std::atomic<uint64_t> lease;
+  uint32_t slot = 0;
   int publish_after = kNever;
   int decide_after = kNever;
   bool saw_lease = false;
@@ -34,7 +38,7 @@ struct Scene {
   int instructions = 0;
 
   void Set(Residency residency) {
-    state.store(StateWord{residency, 0, kGeneration, 0}.Encode(), std::memory_order_seq_cst);
+    state.store(StateWord{residency, kGeneration, slot}.Encode(), std::memory_order_seq_cst);
   }
   // Says that it is about to look, and looks.
   void Publish() {
@@ -72,8 +76,9 @@ inline __attribute__((always_inline)) void EndStepping() {
 // Runs one acquire against one placement of the evictor's steps; true when the client believes that
 // it holds a chunk which the evictor has taken away. Counts the instructions.
 template <typename Protocol>
-bool IsViolation(int publish_after, int decide_after, int* instructions) {
+bool IsViolation(uint32_t slot, int publish_after, int decide_after, int* instructions) {
   Scene scene;
+  scene.slot = slot;
   scene.Set(Residency::kResident);
   scene.lease.store(0);
   scene.publish_after = publish_after;
@@ -87,6 +92,7 @@ bool IsViolation(int publish_after, int decide_after, int* instructions) {
   if (!scene.published) scene.Publish();
   if (!scene.decided) scene.Decide();
   EXPECT_TRUE(held || scene.lease.load() == 0) << "a failed attempt left a lease behind";
+  EXPECT_TRUE(!held || seen.slot == slot) << "held at " << seen.slot << ", not at " << slot;
   return held && scene.evicted;
 }
 
@@ -96,18 +102,18 @@ struct Outcome {
 };
 
 template <typename Protocol>
-Outcome TryEveryInterleaving() {
+Outcome TryEveryInterleaving(uint32_t slot) {
   struct sigaction trap = {};
   struct sigaction before = {};
   trap.sa_handler = AfterInstruction;
   sigaction(SIGTRAP, &trap, &before);
   Outcome outcome;
-  IsViolation<Protocol>(kNever, kNever, &outcome.instructions);
+  IsViolation<Protocol>(slot, kNever, kNever, &outcome.instructions);
   const int end = outcome.instructions + 16;  // withdrawing takes a few more
   for (int publish = 1; publish <= end; ++publish) {
     for (int decide = publish; decide <= end; ++decide) {
       int ignored;
-      outcome.violations += IsViolation<Protocol>(publish, decide, &ignored) ? 1 : 0;
+      outcome.violations += IsViolation<Protocol>(slot, publish, decide, &ignored) ? 1 : 0;
     }
   }
   sigaction(SIGTRAP, &before, nullptr);
@@ -115,17 +121,21 @@ Outcome TryEveryInterleaving() {
 }
 
 TEST(LeaseInterleaving, SoundProtocol_HoldsAtEveryOne) {
-  const Outcome outcome = TryEveryInterleaving<SoundLeaseProtocol>();
-  EXPECT_GT(outcome.instructions, 5);
-  RecordProperty("instructions", outcome.instructions);
-  EXPECT_EQ(outcome.violations, 0);
+  for (const uint32_t slot : kSlots) {
+    const Outcome outcome = TryEveryInterleaving<SoundLeaseProtocol>(slot);
+    EXPECT_GT(outcome.instructions, 5);
+    RecordProperty("instructions", outcome.instructions);
+    EXPECT_EQ(outcome.violations, 0) << slot;
+  }
 }
 
 TEST(LeaseInterleaving, MutantThatTakesPendingForHeld_IsCaught) {
-  const Outcome outcome = TryEveryInterleaving<PendingCountsAsHeld>();
-  EXPECT_GT(outcome.instructions, 5);
-  RecordProperty("instructions", outcome.instructions);
-  EXPECT_GT(outcome.violations, 0);
+  for (const uint32_t slot : kSlots) {
+    const Outcome outcome = TryEveryInterleaving<PendingCountsAsHeld>(slot);
+    EXPECT_GT(outcome.instructions, 5);
+    RecordProperty("instructions", outcome.instructions);
+    EXPECT_GT(outcome.violations, 0) << slot;
+  }
 }
 
 }  // namespace

@@ -41,13 +41,17 @@ struct Arena {
 };
 constexpr uint64_t kPoison = ~uint64_t{0};
 
+// Where the chunk lies in one generation: anywhere in the widest arena, so that a word mixed of two
+// generations shows.
+constexpr uint32_t SlotIn(uint32_t generation) { return generation * 2654435761u; }
+
 // Best effort: on a busy machine the two sides seldom run at the same moment.
 void RaisePriority() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -15); }
 
 // As the daemon does it.
 void EvictForEver(Arena* arena) {
   RaisePriority();
-  StateWord word{Residency::kResident, 0, 1, 0};
+  StateWord word{Residency::kResident, 1, SlotIn(1)};
   arena->payload.store(word.generation);
   arena->state.store(word.Encode());
   const auto publish = [&](Residency residency) {
@@ -65,6 +69,7 @@ void EvictForEver(Arena* arena) {
     publish(Residency::kEvicting);
     arena->payload.store(kPoison, std::memory_order_relaxed);
     word.generation = (word.generation + 1) & kGenerationMask;
+    word.slot = SlotIn(word.generation);
     publish(Residency::kAbsent);
     arena->payload.store(word.generation, std::memory_order_relaxed);
     publish(Residency::kResident);
@@ -80,7 +85,10 @@ void LeaseForEver(Arena* arena) {
     StateWord held;
     if (!TryAcquireLease<Protocol>(arena->state, arena->lease, &held)) continue;
     for (int look = 0; look < kLooks; ++look) {
-      if (arena->payload.load(std::memory_order_relaxed) == held.generation) continue;
+      if (arena->payload.load(std::memory_order_relaxed) == held.generation &&
+          held.slot == SlotIn(held.generation)) {
+        continue;
+      }
       arena->violations.fetch_add(1, std::memory_order_relaxed);
       break;
     }

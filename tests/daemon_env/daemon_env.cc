@@ -41,6 +41,7 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   os::ConfigureLog(settings->log_level, settings->log_format);
   service::DaemonOptions daemon_options;
   daemon_options.numa = options.numa;
+  if (options.sparse_arenas) daemon_options.arena_backing = memory::Backing::kSparse;
   absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
       service::Daemon::Start(*settings, std::move(daemon_options));
   if (!daemon.ok()) return daemon.status();

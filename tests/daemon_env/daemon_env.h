@@ -41,6 +41,7 @@ struct DaemonEnvOptions {
   std::string log_level = "error";
   std::vector<config::TenantQuota> quotas{};
   const os::Numa* numa = &os::SystemNuma();  // outlives the daemon
+  bool sparse_arenas = false;  // arenas larger than this machine
 };
 
 class DaemonEnv {

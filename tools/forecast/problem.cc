@@ -245,6 +245,11 @@ absl::Status Validate(const Job& job) {
         absl::StrCat("the device has ", hardware.device_bytes, " bytes, of which ",
                      hardware.reserved_bytes, " are reserved for its driver; nothing is left"));
   }
+  if (hardware.usable_bytes() > kMaxArenaBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the device has ", hardware.device_bytes,
+                                                   " bytes; one arena holds at most ",
+                                                   kMaxArenaBytes));
+  }
   GEMINID_RETURN_IF_ERROR(CheckRanks(job));
   struct Rate {
     const char* what;

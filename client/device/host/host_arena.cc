@@ -1,5 +1,7 @@
 #include "client/device/host/host_arena.h"
 
+#include <sys/stat.h>
+
 #include <iterator>
 #include <string>
 
@@ -8,6 +10,18 @@
 #include "base/status_macros.h"
 
 namespace geminid::device {
+namespace {
+
+constexpr uint64_t kBlockBytes = 512;  // of st_blocks, whatever the file system
+
+// Whether all of the file's pages exist.
+bool IsBacked(const base::UniqueFd& file, uint64_t bytes) {
+  struct stat status = {};
+  return fstat(file.get(), &status) == 0 &&
+         static_cast<uint64_t>(status.st_blocks) >= bytes / kBlockBytes;
+}
+
+}  // namespace
 
 using base::kPageBytes;
 
@@ -42,7 +56,7 @@ absl::Status HostArena::CheckRange(uint64_t offset, uint64_t bytes) const {
 absl::Status HostArena::Import(const base::UniqueFd& slab, uint64_t offset, uint64_t bytes) {
   GEMINID_RETURN_IF_ERROR(CheckRange(offset, bytes));
   GEMINID_RETURN_IF_ERROR(
-      reserved_.MapAt(offset, slab, bytes, {.populate = true, .foreign = true}));
+      reserved_.MapAt(offset, slab, bytes, {.populate = IsBacked(slab, bytes), .foreign = true}));
   slabs_[offset] = bytes;
   imported_bytes_ += bytes;
   return absl::OkStatus();

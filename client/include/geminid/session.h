@@ -43,7 +43,7 @@ struct ConnectOptions {
   std::optional<DeviceIndex> device;
   bool keep_on_death = false;        // if this process dies, its memory is kept for a successor
   std::string client_name;           // for people; empty: the program's name
-  uint64_t device_memory_bytes = 0;  // capacity of the arena; 0: no arena
+  uint64_t device_memory_bytes = 0;  // capacity of the arena, at most kMaxArenaBytes; 0: none
   // Host device only: each direction is paced to this; 0: as fast as memcpy.
   double copy_bytes_per_second = 0;
   double copy_latency_seconds = 0;

@@ -80,6 +80,8 @@ struct DeviceDescription {
 inline constexpr uint64_t kAnyOffset = ~uint64_t{0};
 // Device extents begin at multiples of this.
 inline constexpr uint64_t kExtentAlignmentBytes = 4096;
+// No arena is larger: 16 TiB.
+inline constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 44;
 inline constexpr uint16_t kNoDeadline = 0xffff;
 
 }  // namespace geminid

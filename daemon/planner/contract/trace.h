@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/shm/limits.h"
 
 // What warm-up learned about one training iteration: the input of the planner.
 //
@@ -76,10 +77,10 @@ struct Trace {
 
 // Limits that keep every sum of bytes below 2^63 and the time to plan bounded.
 inline constexpr std::uint64_t kMaxMoments = std::uint64_t{1} << 16;
-inline constexpr std::uint64_t kMaxChunks = std::uint64_t{1} << 16;
+using shm::kMaxArenaBytes;
+using shm::kMaxChunkBytes;
+using shm::kMaxChunks;
 inline constexpr std::uint64_t kMaxUses = std::uint64_t{1} << 18;
-inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{1} << 40;
-inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 50;
 
 // INVALID_ARGUMENT naming the field if the trace breaks a limit or a rule above. O(size).
 absl::Status ValidateTrace(const Trace& trace);

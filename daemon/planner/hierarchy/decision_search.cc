@@ -139,7 +139,7 @@ absl::StatusOr<bool> DecisionSearch::ChangeOne(Candidate& current) {
       if (Get(current.decisions, i) == k) continue;
       Decisions decisions = current.decisions;
       Set(decisions, i, k);
-      const absl::StatusOr<bool> better = MoveIfBetter(std::move(decisions), current);
+      absl::StatusOr<bool> better = MoveIfBetter(std::move(decisions), current);
       if (!better.ok()) return better;
       moved = moved || *better;
     }
@@ -158,7 +158,7 @@ absl::StatusOr<bool> DecisionSearch::ChangeTwo(Candidate& current) {
         Decisions decisions = current.decisions;
         Set(decisions, i, k / kPlaces);
         Set(decisions, j, k % kPlaces);
-        const absl::StatusOr<bool> better = MoveIfBetter(std::move(decisions), current);
+        absl::StatusOr<bool> better = MoveIfBetter(std::move(decisions), current);
         if (!better.ok() || *better) return better;
       }
     }

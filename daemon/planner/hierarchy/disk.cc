@@ -89,7 +89,8 @@ class DiskTrace {
     }
     const Machine& machine = prepared_.problem.machine;
     const auto ranks = static_cast<double>(machine.ranks_on_node);
-    disk_.trace.arena_bytes = machine.host_bytes;
+    // The planner takes the host for the arena of the disk, and no arena is larger.
+    disk_.trace.arena_bytes = std::min(machine.host_bytes, kMaxArenaBytes);
     disk_.trace.link.h2d_bytes_per_second = machine.disk_read_bytes_per_second / ranks;
     disk_.trace.link.d2h_bytes_per_second = machine.disk_write_bytes_per_second / ranks;
   }

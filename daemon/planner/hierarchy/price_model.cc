@@ -124,9 +124,8 @@ class Builder {
     const std::uint64_t alignment = options.alignment_bytes;
     // Under the policy kDevice every chunk's place is part of what is required.
     const bool counted = options.policy == Policy::kDevice;
-    const auto bytes =
-        counted ? 0.0
-                : static_cast<double>((traced.size_bytes + alignment - 1) / alignment * alignment);
+    const std::uint64_t extent_bytes = (traced.size_bytes + alignment - 1) / alignment * alignment;
+    const double bytes = counted ? 0.0 : static_cast<double>(extent_bytes);
     PricedGap gap;
     AddLink(problem_.machine, static_cast<double>(traced.transfer_bytes), 0, gap.drop);
     std::uint64_t loads = 0;

@@ -112,23 +112,23 @@ GEMINID_HOST_DEVICE inline float DecodeMagnitude(const QuantiseMap<kPieces>& map
 GEMINID_HOST_DEVICE inline uint8_t EncodeSigned(float value, float inverse) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const float y = std::bit_cast<float>(bits & 0x7FFFFFFFu) * inverse;
-  constexpr QuantiseMap<kSignedPieces> map = kSignedMap;  // local: device code has no globals
-  return static_cast<uint8_t>(EncodeMagnitude(map, y) | ((bits >> 24) & 0x80u));
+  constexpr QuantiseMap<kSignedPieces> kMap = kSignedMap;  // local: device code has no globals
+  return static_cast<uint8_t>(EncodeMagnitude(kMap, y) | ((bits >> 24) & 0x80u));
 }
 GEMINID_HOST_DEVICE inline float DecodeSigned(uint8_t code, float scale) {
-  constexpr QuantiseMap<kSignedPieces> map = kSignedMap;
-  const float magnitude = DecodeMagnitude(map, code & 0x7Fu, scale);
+  constexpr QuantiseMap<kSignedPieces> kMap = kSignedMap;
+  const float magnitude = DecodeMagnitude(kMap, code & 0x7Fu, scale);
   const uint32_t sign = (static_cast<uint32_t>(code) & 0x80u) << 24;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) ^ sign);
 }
 
 GEMINID_HOST_DEVICE inline uint8_t EncodeUnsigned(float value, float inverse) {
-  constexpr QuantiseMap<kUnsignedPieces> map = kUnsignedMap;
-  return EncodeMagnitude(map, value * inverse);
+  constexpr QuantiseMap<kUnsignedPieces> kMap = kUnsignedMap;
+  return EncodeMagnitude(kMap, value * inverse);
 }
 GEMINID_HOST_DEVICE inline float DecodeUnsigned(uint8_t code, float scale) {
-  constexpr QuantiseMap<kUnsignedPieces> map = kUnsignedMap;
-  return DecodeMagnitude(map, code, scale);
+  constexpr QuantiseMap<kUnsignedPieces> kMap = kUnsignedMap;
+  return DecodeMagnitude(kMap, code, scale);
 }
 
 }  // namespace geminid::kernels

@@ -101,8 +101,8 @@ HWY_INLINE void AddLanes(D /* tag */, hn::Vec<D> v, VD* sums) {
 template <bool kStream, typename In, typename Out>
 HWY_INLINE void ConvertRows(const In* input, size_t rows, Out* output, double* lanes) {
   const hn::CappedTag<float, kNormLanes> d;
-  constexpr size_t n = hn::MaxLanes(d);
-  const hn::CappedTag<double, HWY_MAX(n / 2, 1)> dd;
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  const hn::CappedTag<double, HWY_MAX(kLanes / 2, 1)> dd;
   constexpr size_t kSumLanes = hn::MaxLanes(dd);
   constexpr size_t kSums = kNormLanes / kSumLanes;
   hn::Vec<decltype(dd)> sums[kSums];
@@ -111,7 +111,7 @@ HWY_INLINE void ConvertRows(const In* input, size_t rows, Out* output, double* l
   for (size_t r = 0; r < rows; ++r, input += kNormLanes, output += kNormLanes) {
     if (kStream) hwy::Prefetch(input + kPrefetchElements);
     GEMINID_UNROLL_ROW
-    for (size_t i = 0; i < kNormLanes; i += n) {
+    for (size_t i = 0; i < kNormLanes; i += kLanes) {
       AddLanes(d, Convert(d, input + i, output + i, kStream), sums + i / kSumLanes);
     }
   }

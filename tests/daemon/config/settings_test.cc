@@ -103,6 +103,13 @@ TEST_F(SettingsTest, BadValuesInAFile_AreAllReportedWithTheirPlaces) {
   EXPECT_THAT(error, HasSubstr(path + ":9:3: quotas[0].tenant: tenant 'bob' is not uid:NUMBER"));
 }
 
+TEST_F(SettingsTest, MoreDeviceMemoryThanAnArenaCanHave_IsRefused) {
+  sources_.flags = {{"device_memory", "16TiB"}};
+  EXPECT_TRUE(ResolveSettings(sources_).ok());
+  sources_.flags = {{"device_memory", "17TiB"}};
+  EXPECT_THAT(Error(), HasSubstr("flag --device-memory: it is more than an arena can have"));
+}
+
 TEST_F(SettingsTest, BadFlag_IsNamed) {
   sources_.flags = {{"host_memory", "-1"}};
   EXPECT_THAT(Error(), StartsWith("flag --host-memory: '-1' is not a size: a sign is not allowed"));

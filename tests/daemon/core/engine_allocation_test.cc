@@ -46,7 +46,7 @@ TEST_F(EngineAllocation, BadSpecs_AreRefusedAndNothingIsAllocated) {
        std::vector<ChunkSpec>{{"none", ChunkKind::kNone, 1, true},
                               {"kind", static_cast<ChunkKind>(9), 1, true},
                               {"empty", ChunkKind::kWeight, 0, true},
-                              {"huge", ChunkKind::kWeight, kMaxChunkBytes + 1, true},
+                              {"huge", ChunkKind::kWeight, shm::kMaxChunkBytes + 1, true},
                               {"home", ChunkKind::kGatheredWeight, 1, true},
                               {std::string(129, 'x'), ChunkKind::kWeight, 1, true}}) {
     EXPECT_EQ(engine_->Allocate(session, {good, bad}).status().code(),
@@ -160,10 +160,32 @@ TEST_F(EngineAllocation, Arena_OncePerSessionAndOfWholePages) {
   EXPECT_TRUE(engine_->DestroyArena(session).ok());
   EXPECT_EQ(engine_->DestroyArena(session).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(engine_->CreateArena(session, 0).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(engine_->CreateArena(session, kMaxArenaBytes + 1).status().code(),
+  EXPECT_EQ(engine_->CreateArena(session, shm::kMaxArenaBytes + 1).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(engine_->CreateArena(session, uint64_t{2} << 30).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(EngineAllocation, WidestArena_IsUsedToItsLastSlot) {
+  options_.device_capacity_bytes = 2 * shm::kMaxArenaBytes;
+  Start();
+  const SessionId session = Open();
+  ASSERT_EQ(*engine_->CreateArena(session, shm::kMaxArenaBytes), shm::kMaxArenaBytes);
+  const ChunkId last = Add(session, ChunkKind::kGatheredWeight, kSlot);
+  MakeResident(session, last, shm::kMaxArenaBytes - kSlot);
+  EXPECT_EQ(tables_.State(session, last).slot, ~uint32_t{0});
+  EXPECT_EQ(SnapshotOf(session, last).status.device_offset(), shm::kMaxArenaBytes - kSlot);
+  for (uint64_t i = 0; i < 15; ++i) {
+    const ChunkId wide = Add(session, ChunkKind::kGatheredWeight, shm::kMaxChunkBytes);
+    MakeResident(session, wide);
+    EXPECT_EQ(tables_.State(session, wide).device_offset(), i * shm::kMaxChunkBytes);
+  }
+  const ChunkId none = Add(session, ChunkKind::kGatheredWeight, shm::kMaxChunkBytes);
+  ExpectError(Place(session, none), absl::StatusCode::kResourceExhausted,
+              shm::ErrorReason::kArenaFull);
+  ASSERT_EQ(Do(session, shm::RequestOp::kDrop, last).op, shm::ResponseOp::kDone);
+  MakeResident(session, none);
+  EXPECT_EQ(engine_->ledger().Totals(Tier::kDevice).in_use_bytes, shm::kMaxArenaBytes);
 }
 
 TEST_F(EngineAllocation, ArenaInUse_IsNotDestroyed) {

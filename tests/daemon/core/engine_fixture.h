@@ -156,7 +156,7 @@ class EngineTest : public ::testing::Test {
   }
   shm::Response Move(SessionId session, ChunkId chunk, ChunkState to, bool dirty = false) {
     return Do(session, shm::RequestOp::kTransition, chunk, 0,
-              static_cast<uint64_t>(to) | (dirty ? kDirtyBit : 0));
+              static_cast<uint64_t>(to) | (dirty ? shm::kDirtyBit : 0));
   }
   // Completes a ticket as an honest client does.
   std::vector<Outgoing> Finish(SessionId session, const shm::Response& ticket) {

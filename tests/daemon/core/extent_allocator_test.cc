@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/shm/limits.h"
 
 namespace geminid::core {
 namespace {
@@ -52,6 +53,38 @@ TEST(ExtentAllocator, Free_CoalescesWithBothNeighbours) {
   EXPECT_EQ(arena.largest_hole_bytes(), 300u);
   EXPECT_DOUBLE_EQ(arena.Fragmentation(), 0);
   EXPECT_EQ(arena.Free(100).code(), absl::StatusCode::kNotFound);
+}
+
+// What it keeps is per extent and per hole, so an arena costs what lies in it.
+TEST(ExtentAllocator, WidestArena_BehavesAsASmallOne) {
+  constexpr uint64_t kSmall = uint64_t{1} << 26;
+  ExtentAllocator small(kSmall, shm::kSlotBytes);
+  ExtentAllocator wide(shm::kMaxArenaBytes, shm::kSlotBytes);
+  const uint64_t base = shm::kMaxArenaBytes - kSmall;
+  for (uint64_t begin = 0; begin < base; begin += shm::kMaxChunkBytes) {
+    const uint64_t bytes = std::min(shm::kMaxChunkBytes, base - begin);
+    ASSERT_TRUE(wide.AllocateAt(begin, bytes, kOwner).ok());
+  }
+  std::mt19937 random(4);
+  std::vector<uint64_t> offsets;
+  for (int step = 0; step < 4000; ++step) {
+    if (!offsets.empty() && random() % 2 == 0) {
+      std::swap(offsets[random() % offsets.size()], offsets.back());
+      ASSERT_TRUE(small.Free(offsets.back()).ok());
+      ASSERT_TRUE(wide.Free(base + offsets.back()).ok());
+      offsets.pop_back();
+      continue;
+    }
+    const uint64_t bytes = 1 + random() % (uint64_t{1} << 22);
+    const absl::StatusOr<uint64_t> offset = small.AllocateLowest(bytes, kOwner);
+    const absl::StatusOr<uint64_t> same = wide.AllocateLowest(bytes, kOwner);
+    ASSERT_EQ(offset.ok(), same.ok());
+    if (!offset.ok()) continue;
+    ASSERT_EQ(*same, base + *offset);
+    offsets.push_back(*offset);
+  }
+  EXPECT_EQ(wide.free_bytes(), small.free_bytes());
+  EXPECT_EQ(wide.largest_hole_bytes(), small.largest_hole_bytes());
 }
 
 TEST(ExtentAllocator, ReserveTop_TakesOnlyWhatIsEmpty) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/shm/crc32c.h"
 
 namespace geminid::core {
 namespace {
@@ -39,14 +40,44 @@ TEST_F(ManifestTest, Status_SurvivesItsWord) {
                            .valid = ValidLocation::kDevice,
                            .dirty = true,
                            .generation = shm::kGenerationMask,
-                           .slot = shm::kSlotMask};
+                           .slot = ~uint32_t{0}};
   EXPECT_EQ(ChunkStatus::Decode(status.Encode()), status);
   EXPECT_EQ(ChunkStatus::Decode(ChunkStatus{}.Encode()), ChunkStatus{});
-  EXPECT_EQ(status.device_offset(), uint64_t{shm::kSlotMask} * shm::kSlotBytes);
+  EXPECT_EQ(status.device_offset(), shm::kMaxArenaBytes - shm::kSlotBytes);
   const shm::StateWord published = shm::StateWord::Decode(status.Published());
   EXPECT_EQ(published.residency, status.residency);
   EXPECT_EQ(published.generation, status.generation);
   EXPECT_EQ(published.slot, status.slot);
+}
+
+TEST_F(ManifestTest, EveryCombinationTheEngineMakes_SurvivesTheWord) {
+  for (int residency = 1; residency <= static_cast<int>(shm::Residency::kEvicting); ++residency) {
+    for (int state = 0; state < shm::kChunkStates; ++state) {
+      for (int where = 0; where < 4; ++where) {
+        const bool dirty = where == 3;
+        const ChunkStatus status{
+            .residency = static_cast<shm::Residency>(residency),
+            .state = static_cast<shm::ChunkState>(state),
+            .valid = dirty ? ValidLocation::kDevice : static_cast<ValidLocation>(where),
+            .dirty = dirty,
+            .generation = 0x800001,
+            .slot = 0x80000001};
+        EXPECT_EQ(ChunkStatus::Decode(status.Encode()), status);
+      }
+    }
+  }
+}
+
+TEST_F(ManifestTest, OlderVersion_IsNotReadAsThisOne) {
+  { Manifest manifest = *Manifest::Create(memory(), 1); }
+  for (size_t block = 0; block < 2; ++block) {
+    const uint32_t version = kManifestVersion - 1;
+    std::byte* const superblock = blocks_[block].bytes;
+    std::memcpy(superblock + 4, &version, sizeof(version));
+    const uint32_t crc = shm::Crc32c(superblock, 44);
+    std::memcpy(superblock + 44, &crc, sizeof(crc));
+  }
+  EXPECT_EQ(Manifest::Open(memory()).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(ManifestTest, Add_IsReadBack) {

@@ -455,7 +455,7 @@ void Simulation::SendTransfer(SessionModel* session) {
 
 void Simulation::SendTransition(SessionModel* session) {
   shm::Request request = Make(RequestOp::kTransition);
-  request.argument = Pick(shm::kChunkStates) | (Chance(40) ? kDirtyBit : 0);
+  request.argument = Pick(shm::kChunkStates) | (Chance(40) ? shm::kDirtyBit : 0);
   Send(session, request);
 }
 
@@ -684,7 +684,7 @@ void Simulation::Settle(SessionModel* session, uint64_t ticket) {
 
 void Simulation::ApplyTransition(ChunkModel* chunk, uint64_t argument) {
   const auto to = static_cast<ChunkState>(argument & 0xff);
-  const bool dirty = (argument & kDirtyBit) != 0;
+  const bool dirty = (argument & shm::kDirtyBit) != 0;
   if (!shm::IsLegalTransition(chunk->state, to) && !(dirty && chunk->state == to)) {
     Violate("an illegal transition was allowed");
   }

@@ -165,6 +165,7 @@ TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
                                                         {"--sequence", "99999999999"},
                                                         {"--host-memory", "8 gigs"},
                                                         {"--device-memory", "10"},
+                                                        {"--device-memory", "17TiB"},
                                                         {"--link-up", "26GB"},
                                                         {"--compute", "-3"},
                                                         {"--achieved", "1.5"},

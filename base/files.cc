@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -30,11 +31,33 @@ bool WriteAll(int fd, const std::string& text) {
   return true;
 }
 
+absl::Status TooLarge(const std::string& path, size_t max_bytes) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": larger than the ", max_bytes, " bytes that are read"));
+}
+
+absl::Status CheckFile(int fd, const std::string& path, size_t max_bytes) {
+  struct stat file = {};
+  if (::fstat(fd, &file) != 0) return SystemError(errno, "fstat", path);
+  if (S_ISDIR(file.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a folder; name a file in it"));
+  }
+  if (!S_ISREG(file.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a pipe or a device; save what comes out of it as a file"));
+  }
+  return static_cast<uint64_t>(file.st_size) > max_bytes ? TooLarge(path, max_bytes)
+                                                         : absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  const UniqueFd fd(RetryOnEintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  // Opening a pipe would otherwise wait for somebody to write to it.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  const UniqueFd fd(RetryOnEintr([&] { return ::open(path.c_str(), kFlags); }));
   if (!fd.valid()) return SystemError(errno, "open", path);
+  if (absl::Status status = CheckFile(fd.get(), path, max_bytes); !status.ok()) return status;
   std::string text;
   for (size_t size = 0; size <= max_bytes;) {
     text.resize(size + std::min(kReadBytes, max_bytes + 1 - size));
@@ -45,8 +68,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
     text.resize(size);
     if (got == 0) return text;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": larger than the ", max_bytes, " bytes that are read"));
+  return TooLarge(path, max_bytes);
 }
 
 std::string ReadKernelFile(const std::string& path) {

@@ -10,8 +10,8 @@
 
 namespace geminid::base {
 
-// INVALID_ARGUMENT for more than `max_bytes`, which are not read; else what the system says. Errors
-// name the file.
+// INVALID_ARGUMENT for more than `max_bytes`, which are not read, and for what is no regular file;
+// else what the system says. Never waits for a pipe. Errors name the file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 // What the kernel says under /proc or /sys; nothing where it has no such file.

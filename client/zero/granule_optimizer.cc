@@ -17,9 +17,6 @@ static_assert(kMaxStateArrays == kernels::kMaxStateArrays);
 // What threads take in turn: large beside the cost of a call, small beside a granule.
 constexpr size_t kPieceElements = 16384;
 
-// What a step finds of each tensor; kernels/optimizers/optimizer/sharded_step.h.
-constexpr size_t kSumsPerTensor = 2;
-
 // A matrix by its last dimension; vectors are one row.
 kernels::FactorShape ShapeOf(const Parameter& parameter) {
   kernels::FactorShape shape;
@@ -67,18 +64,18 @@ GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Param
     : layout_(layout),
       data_type_(options.data_type),
       fp32_gradient_(options.data_type == DataType::kFloat32 || options.accumulate > 1),
-      needs_sums_(kernels::NeedsSums(ToKernel(options.optimizer).kind)),
-      state_arrays_(static_cast<size_t>(kernels::StateArrays(ToKernel(options.optimizer)))),
+      options_(ToKernel(options.optimizer)),
+      needs_sums_(kernels::NeedsSums(options_.kind)),
+      state_arrays_(static_cast<size_t>(kernels::StateArrays(options_))),
       tensors_(parameters.size()),
-      step_(ToKernel(options.optimizer), TensorsOf(parameters)) {
+      step_(options_, TensorsOf(parameters)) {
   MakeRuns(parameters, rank);
 }
 
 absl::Status GranuleOptimizer::status() const { return FromKernel(step_.status(), "ShardedStep"); }
 
 uint64_t GranuleOptimizer::tensor_state_bytes() const {
-  if (!needs_sums_) return 0;
-  return kSumsPerTensor * tensors_ * sizeof(double) + step_.FactorTotal() * sizeof(float);
+  return TensorStateBytes(options_, tensors_, step_.FactorTotal());
 }
 
 void GranuleOptimizer::MakeRuns(const std::vector<Parameter>& parameters, int rank) {

@@ -54,6 +54,7 @@ class GranuleOptimizer {
   const Layout& layout_;
   const DataType data_type_;
   const bool fp32_gradient_;
+  const kernels::OptimizerOptions options_;
   const bool needs_sums_;
   const size_t state_arrays_;
   const size_t tensors_;

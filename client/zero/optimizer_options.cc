@@ -103,6 +103,12 @@ kernels::OptimizerOptions ToKernel(const Optimizer& optimizer) {
   return options;
 }
 
+uint64_t TensorStateBytes(const kernels::OptimizerOptions& options, uint64_t tensors,
+                          uint64_t factors) {
+  if (!kernels::NeedsSums(options.kind)) return 0;
+  return kSumsPerTensor * tensors * sizeof(double) + factors * sizeof(float);
+}
+
 absl::Status CheckOptimizer(const Optimizer& optimizer) {
   if (kernels::CheckOptimizerOptions(ToKernel(optimizer)) == kernels::Status::kOk) {
     return absl::OkStatus();

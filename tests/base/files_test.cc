@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "tests/base/temporary_folder.h"
 
 namespace geminid::base {
@@ -28,7 +30,17 @@ TEST(ReadFile, OfWhatIsNoFile_SaysWhy) {
   const absl::Status missing = ReadFile(folder / "a", 10).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr(folder / "a"));
-  EXPECT_FALSE(ReadFile(folder.path(), 10).ok());
+  EXPECT_THAT(std::string(ReadFile(folder.path(), 10).status().message()), HasSubstr("a folder"));
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(std::string(ReadFile(folder / "pipe", 10).status().message()), HasSubstr("a pipe"));
+  EXPECT_THAT(std::string(ReadFile("/dev/zero", 10).status().message()), HasSubstr("a device"));
+}
+
+TEST(ReadFile, OfAGigabyteOfZeros_IsRefusedByItsSize) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("a", "x");
+  std::filesystem::resize_file(path, uintmax_t{1} << 30);
+  EXPECT_EQ(ReadFile(path, 10).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ReadKernelFile, OfOneThatIsNotThere_IsEmpty) {

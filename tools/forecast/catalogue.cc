@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status_macros.h"
 
 namespace geminid::forecast {
 namespace {
@@ -140,12 +141,6 @@ const std::vector<Family>& AllFamilies() {
   return *kFamilies;
 }
 
-// A head as in most published models where it divides the width.
-std::uint64_t DefaultHeads(std::uint64_t hidden) {
-  constexpr std::uint64_t kHeadDim = 128;
-  return std::max<std::uint64_t>(hidden % kHeadDim == 0 ? hidden / kHeadDim : hidden / 64, 1);
-}
-
 }  // namespace
 
 std::span<const CatalogueEntry> Catalogue() {
@@ -174,9 +169,28 @@ const Family* FindFamily(const std::string& name) {
   return nullptr;
 }
 
+absl::StatusOr<std::uint64_t> DefaultHeads(std::uint64_t hidden) {
+  constexpr std::uint64_t kHeadDims[] = {128, 64};  // of most published models
+  constexpr std::uint64_t kLeastHeadDim = 32;
+  if (hidden < kLeastHeadDim) return 1;
+  for (const std::uint64_t head_dim : kHeadDims) {
+    if (hidden % head_dim == 0) return hidden / head_dim;
+  }
+  for (std::uint64_t head_dim = kHeadDims[0] - 1; head_dim >= kLeastHeadDim; --head_dim) {
+    if (hidden % head_dim == 0) return hidden / head_dim;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no width of heads from ", kLeastHeadDim, " to ",
+                                                 kHeadDims[0], " divides the hidden size ", hidden,
+                                                 "; say how many heads there are (--heads), "
+                                                 "or take a hidden size of ",
+                                                 (hidden + 63) / 64 * 64));
+}
+
 absl::StatusOr<Model> MakeMember(const Family& family, std::uint64_t layers, std::uint64_t hidden,
                                  std::uint64_t heads) {
-  if (heads == 0) heads = DefaultHeads(hidden);
+  if (heads == 0) {
+    GEMINID_ASSIGN_OR_RETURN(heads, DefaultHeads(hidden));
+  }
   if (hidden % heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat("the number of heads (", heads,
                                                    ") must divide the hidden size (", hidden, ")"));

@@ -33,9 +33,14 @@ std::span<const Family> Families();
 // nullptr if there is none of that name.
 const Family* FindFamily(const std::string& name);
 
-// A member by its shape. heads 0: heads of 128 columns if they divide hidden, else of 64.
+// A member by its shape. heads 0: those of DefaultHeads.
 absl::StatusOr<Model> MakeMember(const Family& family, std::uint64_t layers, std::uint64_t hidden,
                                  std::uint64_t heads);
+
+// Heads of 128 columns if that divides `hidden`, else of 64, else of the most below 128 that do; of
+// all columns where there are fewer than 32. INVALID_ARGUMENT if only heads of fewer than 32 would
+// divide.
+absl::StatusOr<std::uint64_t> DefaultHeads(std::uint64_t hidden);
 
 // The member of width 64 `step`: 128 times as wide as deep, which is what GPT-3 175B and LLaMA-7B
 // are and near where loss is least for a given size (arXiv:2001.08361, figure 5). Parameters

@@ -44,10 +44,7 @@ class Search {
   }
 
  private:
-  absl::StatusOr<bool> Fits(const Job& job) const {
-    GEMINID_ASSIGN_OR_RETURN(const Forecast forecast, MakeForecast(model_, job));
-    return forecast.fits();
-  }
+  absl::StatusOr<bool> Fits(const Job& job) const { return forecast::Fits(model_, job); }
 
   void Add(Change::Kind kind, std::uint64_t value, std::string text) {
     changes_.push_back({.kind = kind, .value = value, .text = std::move(text)});

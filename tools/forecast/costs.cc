@@ -9,92 +9,128 @@ constexpr std::uint64_t kIndexBytes = 4;  // a token or a target
 
 std::uint64_t MlpInputs(const Model& m) { return m.gated_mlp ? 2 : 1; }
 
-// Of one layer norm or RMS norm: mean and reciprocal deviation, or the latter alone.
-std::uint64_t NormStatisticsBytes(const Model& m, const Batch& batch) {
-  return (m.norm_shift ? 2 : 1) * kFloatBytes * batch.tokens();
+// Of `norms` rows per token: mean and reciprocal deviation of a layer norm, of an RMS norm the
+// latter alone.
+std::uint64_t NormStatisticsBytes(const Model& m, std::uint64_t norms, const Batch& batch) {
+  return (m.norm_shift ? 2 : 1) * norms * kFloatBytes * batch.tokens();
 }
 
 std::uint64_t StreamBytes(const Model& m, const Batch& batch) {
   return kElementBytes * batch.tokens() * m.hidden;
 }
 
-std::uint64_t LogitBytes(const Model& m, const Batch& batch) {
-  return (kElementBytes + kFloatBytes) * std::min(batch.tokens(), kLogitRows) * m.vocabulary;
+// Rows that the output layer sees.
+std::uint64_t OutputRows(const Model& m, const Batch& batch) {
+  return m.classifies() ? batch.sequences : batch.tokens();
 }
 
-// Elements of the matrices of one operator, and of its tables as far as they are read.
-std::uint64_t MatrixElements(const Model& m, Operator op, const Batch& batch) {
+std::uint64_t LogitBytes(const Model& m, const Batch& batch) {
+  return (kElementBytes + kFloatBytes) * std::min(OutputRows(m, batch), kLogitRows) *
+         (m.classifies() ? m.classes : m.vocabulary);
+}
+
+// What the batch itself takes.
+std::uint64_t InputBytes(const Model& m, const Batch& batch) {
+  if (m.patch_elements > 0) {
+    return kElementBytes * batch.tokens() * m.patch_elements + kIndexBytes * batch.sequences;
+  }
+  return (m.has_both() ? 3 : 2) * kIndexBytes * batch.tokens();
+}
+
+std::uint64_t ProjectionElements(const Model& m) {
+  return m.table_columns() == m.hidden ? 0 : m.table_columns() * m.hidden;
+}
+
+// Of the dense layer that some heads have before their last matrix.
+std::uint64_t DenseElements(const Model& m) {
+  const bool dense = m.head == Head::kMaskedLanguage || m.head == Head::kPooledClassifier;
+  return dense ? m.hidden * m.hidden : 0;
+}
+
+// Elements of the matrices of one operator that are read when `experts` of them are.
+std::uint64_t MatrixElements(const Model& m, Operator op, std::uint64_t experts) {
   switch (op) {
-    case Operator::kEmbedding: {
-      const std::uint64_t projection =
-          m.table_columns() == m.hidden ? 0 : m.table_columns() * m.hidden;
-      return batch.tokens() * m.table_columns() + projection;
-    }
+    case Operator::kEmbedding:
+      return ProjectionElements(m) + m.patch_elements * m.hidden;
+    case Operator::kEncoderAttention:
     case Operator::kAttention:
+    case Operator::kCrossAttention:
       return m.hidden * (2 * m.query_columns() + 2 * m.kv_columns());
     case Operator::kMlp:
-      return (MlpInputs(m) + 1) * m.hidden * m.intermediate;
-    case Operator::kOutput: {
-      const std::uint64_t projection =
-          m.table_columns() == m.hidden ? 0 : m.table_columns() * m.hidden;
-      return m.vocabulary * m.table_columns() + projection;
-    }
+      return (m.experts > 1 ? m.experts * m.hidden : 0) +
+             experts * (MlpInputs(m) + 1) * m.hidden * m.intermediate;
+    case Operator::kOutput:
+      if (m.classifies()) return DenseElements(m) + m.hidden * m.classes;
+      return DenseElements(m) + m.vocabulary * m.table_columns() + ProjectionElements(m);
   }
   return 0;
 }
 
-// What a token is multiplied with: the table of the embedding is looked up, not multiplied.
-double MultipliedElements(const Model& m, Operator op, const Batch& batch) {
-  if (op == Operator::kEmbedding) {
-    return m.table_columns() == m.hidden ? 0 : static_cast<double>(m.table_columns() * m.hidden);
-  }
-  return static_cast<double>(MatrixElements(m, op, batch));
-}
-
-// Of everything that a half keeps beside its input, and of its input.
-std::uint64_t BackwardBytes(const Model& m, Operator half, const Batch& batch) {
-  const Saved saved = SavedBytes(m, half, batch);
+// Of everything that a part keeps beside its input, and of its input.
+std::uint64_t BackwardBytes(const Model& m, Operator part, const Batch& batch) {
+  const Saved saved = SavedBytes(m, part, batch);
   return 2 * StreamBytes(m, batch) + saved.rest_bytes;
 }
 
 }  // namespace
 
-Saved SavedBytes(const Model& m, Operator half, const Batch& batch) {
+Saved SavedBytes(const Model& m, Operator part, const Batch& batch) {
   const std::uint64_t tokens = batch.tokens();
   Saved saved;
-  if (half != Operator::kAttention && half != Operator::kMlp) return saved;
+  if (!IsPartOfLayer(part)) return saved;
   saved.input_bytes = StreamBytes(m, batch);
-  saved.rest_bytes = StreamBytes(m, batch) + NormStatisticsBytes(m, batch);
-  if (half == Operator::kAttention) {
+  const std::uint64_t norms = m.output_norms ? 2 : 1;
+  saved.rest_bytes = norms * (StreamBytes(m, batch) + NormStatisticsBytes(m, 1, batch));
+  if (IsAttention(part)) {
     saved.rest_bytes += kElementBytes * tokens * (2 * m.query_columns() + 2 * m.kv_columns());
     saved.rest_bytes += kFloatBytes * tokens * m.heads;
-  } else {
-    saved.rest_bytes += kElementBytes * tokens * m.intermediate * (MlpInputs(m) + 1);
+    if (m.qk_norm) {
+      saved.rest_bytes += kElementBytes * tokens * (m.query_columns() + m.kv_columns()) +
+                          NormStatisticsBytes(m, m.heads + m.kv_heads, batch);
+    }
+    return saved;
+  }
+  const std::uint64_t visits = tokens * m.experts_per_token;
+  saved.rest_bytes += kElementBytes * visits * m.intermediate * (MlpInputs(m) + 1);
+  if (m.experts > 1) {
+    saved.rest_bytes += kFloatBytes * tokens * m.experts + 2 * kElementBytes * visits * m.hidden;
   }
   return saved;
 }
 
+std::uint64_t EncoderOutputBytes(const Model& m, const Batch& batch) {
+  return m.has_both() ? StreamBytes(m, batch) : 0;
+}
+
 std::uint64_t WorkspaceBytes(const Model& m, Operator op, Turn turn, const Batch& batch) {
-  const std::uint64_t indices = 2 * kIndexBytes * batch.tokens();
-  if (op == Operator::kOutput) return indices + 2 * StreamBytes(m, batch) + LogitBytes(m, batch);
-  if (op == Operator::kEmbedding || turn == Turn::kForward) return indices + StreamBytes(m, batch);
-  return indices + BackwardBytes(m, op, batch);
+  const std::uint64_t input = InputBytes(m, batch);
+  if (op == Operator::kOutput) return input + 2 * StreamBytes(m, batch) + LogitBytes(m, batch);
+  if (op == Operator::kEmbedding || turn == Turn::kForward) return input + StreamBytes(m, batch);
+  return input + BackwardBytes(m, op, batch);
 }
 
 double Operations(const Model& m, Operator op, Turn turn, const Batch& batch) {
-  const double tokens = static_cast<double>(batch.tokens());
-  const double forward = 2 * tokens * MultipliedElements(m, op, batch);
-  const double attended = op == Operator::kAttention
-                              ? tokens * static_cast<double>(batch.sequence_length) *
-                                    static_cast<double>(m.query_columns())
-                              : 0;
+  const std::uint64_t rows = op == Operator::kOutput ? OutputRows(m, batch) : batch.tokens();
+  // The table of the embedding is looked up, not multiplied.
+  const double forward = 2 * static_cast<double>(rows) *
+                         static_cast<double>(MatrixElements(m, op, m.experts_per_token));
   if (op == Operator::kOutput) return 3 * forward;  // both turns
+  double attended = 0;
+  if (IsAttention(op)) {
+    attended = (op == Operator::kAttention ? 1 : 2) * static_cast<double>(batch.tokens()) *
+               static_cast<double>(batch.sequence_length) * static_cast<double>(m.query_columns());
+  }
   if (turn == Turn::kForward) return forward + 2 * attended;
   return 2 * forward + 5 * attended;
 }
 
 double DeviceTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
-  const double weights = static_cast<double>(kElementBytes * MatrixElements(m, op, batch));
+  const std::uint64_t experts = std::min(m.experts, batch.tokens() * m.experts_per_token);
+  std::uint64_t elements = MatrixElements(m, op, experts);
+  if (op == Operator::kEmbedding && m.vocabulary > 0) {
+    elements += batch.tokens() * m.table_columns();
+  }
+  const double weights = static_cast<double>(kElementBytes * elements);
   const bool writes_gradient = turn == Turn::kBackward || op == Operator::kOutput;
   return weights * (writes_gradient ? 2 : 1) +
          static_cast<double>(SavedBytes(m, op, batch).bytes()) +

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "geminid/types.h"
 
 namespace geminid::forecast {
 namespace {
@@ -12,9 +13,6 @@ namespace {
 using planner::HierarchyPlan;
 using planner::HierarchyProblem;
 using planner::Tier;
-
-// Bisection for the least host memory ends at this part of what the fastest plan takes.
-constexpr std::uint64_t kLeastHostSteps = 256;
 
 // The slowest link that a ring over all ranks crosses. A ring of a node's worth of lanes uses all
 // adapters of the node.
@@ -51,13 +49,69 @@ std::uint64_t ParametersOf(const HierarchyProblem& problem, std::uint32_t ranks)
   return shard * ranks;
 }
 
+// The least host memory of one rank, in whole extents.
+class HostSearch {
+ public:
+  HostSearch(HierarchyProblem problem, std::uint64_t most_bytes)
+      : problem_(std::move(problem)), most_(RoundDownToExtent(most_bytes)) {}
+
+  // More than `most_bytes` if that does not fit.
+  absl::StatusOr<std::uint64_t> Run() {
+    GEMINID_ASSIGN_OR_RETURN(bool fits, Fits(0));
+    if (fits) return 0;
+    GEMINID_ASSIGN_OR_RETURN(fits, Fits(std::min(predicted_, most_)));
+    if (!fits) {
+      GEMINID_ASSIGN_OR_RETURN(fits, Fits(most_));
+      if (!fits) return most_ + kExtentAlignmentBytes;
+    }
+    while (fits_ - fails_ > kExtentAlignmentBytes) {
+      GEMINID_RETURN_IF_ERROR(Fits(Next()).status());
+    }
+    return fits_;
+  }
+
+ private:
+  // What the planner says that it takes after a plan that fails is exact where host memory alone is
+  // lacking, so that the last that fits is tried from below. Halving ends it in any case.
+  std::uint64_t Next() {
+    const std::uint64_t below = fits_ - kExtentAlignmentBytes;
+    halve_ = !halve_;
+    if (!halve_) return RoundDownToExtent(fails_ + (fits_ - fails_) / 2);
+    return predicted_ > fails_ && predicted_ < fits_ ? predicted_ : below;
+  }
+
+  absl::StatusOr<bool> Fits(std::uint64_t bytes) {
+    problem_.machine.host_bytes = bytes;
+    GEMINID_ASSIGN_OR_RETURN(const HierarchyPlan plan, planner::MakeFirstFittingPlan(problem_));
+    if (plan.fits) {
+      fits_ = bytes;
+      return true;
+    }
+    fails_ = bytes;
+    predicted_ = most_;
+    for (const planner::Remedy& remedy : plan.remedies) {
+      if (remedy.tier != Tier::kHost) continue;
+      predicted_ = RoundDownToExtent(bytes + remedy.more_bytes + kExtentAlignmentBytes - 1);
+    }
+    return false;
+  }
+
+  HierarchyProblem problem_;
+  const std::uint64_t most_;
+  std::uint64_t fails_ = 0, fits_ = 0;  // the most that does not fit, the least that does
+  std::uint64_t predicted_ = 0;
+  bool halve_ = false;
+};
+
 }  // namespace
 
 absl::StatusOr<Forecast> MakeForecast(HierarchyProblem problem, const Job& job,
-                                      std::uint64_t tokens) {
+                                      std::uint64_t tokens, Effort effort) {
   GEMINID_RETURN_IF_ERROR(Validate(job));
   Forecast forecast;
-  GEMINID_ASSIGN_OR_RETURN(forecast.plan, planner::MakeHierarchyPlan(problem));
+  GEMINID_ASSIGN_OR_RETURN(forecast.plan, effort == Effort::kFastest
+                                              ? planner::MakeHierarchyPlan(problem)
+                                              : planner::MakeFirstFittingPlan(problem));
   forecast.problem = std::move(problem);
   forecast.parameters = ParametersOf(forecast.problem, job.ranks);
   if (!forecast.fits()) return forecast;
@@ -70,12 +124,18 @@ absl::StatusOr<Forecast> MakeForecast(HierarchyProblem problem, const Job& job,
   return forecast;
 }
 
-absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job) {
+absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job, Effort effort) {
   GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
   GEMINID_ASSIGN_OR_RETURN(Forecast forecast,
-                           MakeForecast(std::move(problem), job, job.batch.tokens()));
+                           MakeForecast(std::move(problem), job, job.batch.tokens(), effort));
   forecast.parameters = CountParameters(model);
   return forecast;
+}
+
+absl::StatusOr<bool> Fits(const Model& model, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(const HierarchyProblem problem, MakeProblem(model, job));
+  GEMINID_ASSIGN_OR_RETURN(const HierarchyPlan plan, planner::MakeFirstFittingPlan(problem));
+  return plan.fits;
 }
 
 double BytesPerParameter(const Forecast& forecast, const Job& job, Tier tier) {
@@ -85,33 +145,15 @@ double BytesPerParameter(const Forecast& forecast, const Job& job, Tier tier) {
 }
 
 absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job) {
-  const auto plan_with = [&](std::uint64_t bytes) {
-    Job changed = job;
-    changed.host_bytes = bytes;
-    return MakeForecast(model, changed);
-  };
-  GEMINID_ASSIGN_OR_RETURN(const Forecast without, plan_with(0));
-  if (without.fits()) return 0;
-  for (const planner::Remedy& remedy : without.plan.remedies) {
-    if (remedy.tier != Tier::kHost) continue;
-    const std::uint64_t bytes = remedy.more_bytes * job.ranks_per_node();
-    GEMINID_ASSIGN_OR_RETURN(const Forecast with, plan_with(bytes));
-    if (with.fits()) return bytes;
-  }
-  GEMINID_ASSIGN_OR_RETURN(const Forecast most, plan_with(kMostHostBytes));
-  if (!most.fits()) {
+  GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
+  GEMINID_ASSIGN_OR_RETURN(
+      const std::uint64_t bytes,
+      HostSearch(std::move(problem), kMostHostBytes / job.ranks_per_node()).Run());
+  if (bytes > kMostHostBytes / job.ranks_per_node()) {
     return absl::ResourceExhaustedError(
         absl::StrCat(model.name, " does not fit however much host memory there is"));
   }
-  std::uint64_t low = 0;  // does not fit
-  std::uint64_t high = most.plan.tier(Tier::kHost).peak * job.ranks_per_node();
-  const std::uint64_t precision = high / kLeastHostSteps + 1;
-  while (high - low > precision) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    GEMINID_ASSIGN_OR_RETURN(const Forecast forecast, plan_with(middle));
-    (forecast.fits() ? high : low) = middle;
-  }
-  return high;
+  return bytes * job.ranks_per_node();
 }
 
 absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job) {
@@ -119,8 +161,8 @@ absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job) {
   for (std::uint64_t low = 1, high = kMaxFamilyStep; low <= high;) {
     const std::uint64_t step = (low + high) / 2;
     GEMINID_ASSIGN_OR_RETURN(const Model model, MemberOfStep(family, step));
-    GEMINID_ASSIGN_OR_RETURN(const Forecast forecast, MakeForecast(model, job));
-    if (forecast.fits()) {
+    GEMINID_ASSIGN_OR_RETURN(const bool member_fits, Fits(model, job));
+    if (member_fits) {
       fits = step;
       low = step + 1;
     } else {

@@ -31,12 +31,20 @@ struct Forecast {
   bool fits() const { return plan.fits; }
 };
 
+enum class Effort : std::uint8_t {
+  kFastest,   // the fastest plan that is found
+  kFirstFit,  // any plan that fits, much sooner; whether there is one does not depend on the effort
+};
+
 // Errors: INVALID_ARGUMENT. Not fitting is an answer.
-absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job);
+absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job,
+                                      Effort effort = Effort::kFastest);
 
 // The same for a problem from elsewhere, such as a recorded trace. `tokens` per rank and step.
 absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const Job& job,
-                                      std::uint64_t tokens);
+                                      std::uint64_t tokens, Effort effort = Effort::kFastest);
+
+absl::StatusOr<bool> Fits(const Model& model, const Job& job);
 
 // Bytes per parameter of a tier, all ranks together.
 double BytesPerParameter(const Forecast& forecast, const Job& job, planner::Tier tier);
@@ -67,8 +75,8 @@ absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& 
 inline constexpr std::uint64_t kMostHostBytes = std::uint64_t{1} << 49;
 
 // The least host memory of a node with which it fits, everything else being as in `job`; 0 if it
-// fits without. Exact where host memory alone is lacking, else to 1/256. RESOURCE_EXHAUSTED if no
-// amount helps.
+// fits without. Planned and found to fit, while one extent (4 KiB) less of each rank was planned
+// and found not to. RESOURCE_EXHAUSTED if no amount helps.
 absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job);
 
 // The largest member of `family`, by steps of its size, that fits; NOT_FOUND if none does. Tries a

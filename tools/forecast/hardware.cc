@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace geminid::forecast {
@@ -125,6 +126,21 @@ Hardware GraceHopper() {
   return hardware;
 }
 
+// Every word must be in the driver's name. In order: GH200 before H200.
+struct DriverName {
+  const char* row;
+  const char* words[2];
+};
+constexpr DriverName kDriverNames[] = {
+    {"gh200", {"GH200", "96GB"}},       {"h200", {" H200", ""}},
+    {"h100-80gb", {" H100", "80GB"}},   {"a100-80gb", {" A100", "80GB"}},
+    {"a100-40gb", {" A100", "40GB"}},   {"v100-32gb", {" V100", "32GB"}},
+    {"v100-32gb", {"-V100", "32GB"}},   {"rtx-3090-24gb", {"RTX 3090", ""}},
+    {"rtx-2060-6gb", {"RTX 2060", ""}},
+};
+// The same chip with other memory or clocks, of which the table has no row.
+constexpr const char* kOtherChips[] = {"Ti", "SUPER", "NVL", "144G"};
+
 }  // namespace
 
 std::span<const Hardware> HardwareTable() {
@@ -149,6 +165,33 @@ absl::StatusOr<Hardware> FindHardware(const std::string& name) {
   }
   return absl::NotFoundError(
       absl::StrCat("there is no hardware '", name, "'; the table has: ", names));
+}
+
+const Hardware* HardwareOfDriverName(const std::string& name) {
+  for (const char* other : kOtherChips) {
+    if (absl::StrContains(name, other)) return nullptr;
+  }
+  for (const DriverName& driver : kDriverNames) {
+    if (!absl::StrContains(name, driver.words[0]) || !absl::StrContains(name, driver.words[1])) {
+      continue;
+    }
+    for (const Hardware& hardware : HardwareTable()) {
+      if (hardware.name == driver.row) return &hardware;
+    }
+  }
+  return nullptr;
+}
+
+Hardware HardwareOfUnknownRates() {
+  return {.name = "unknown",
+          .flops = 100e12,
+          .achieved_share = kAssumedShare,
+          .device_memory_bytes_per_second = 1000e9,
+          .up_bytes_per_second = kPcie4,
+          .down_bytes_per_second = kPcie4,
+          .peer_bytes_per_second = kPcie4,
+          .network_bytes_per_second = kEthernet10,
+          .host_memory_bytes_per_second = kDdr4Desktop};
 }
 
 }  // namespace geminid::forecast

@@ -22,6 +22,11 @@ struct Hardware {
   double up_bytes_per_second = 0;    // host to device, achieved
   double down_bytes_per_second = 0;  // device to host, achieved
   double both_bytes_per_second = 0;  // together; 0: each keeps its own rate
+  // Of all ranks of a node together in one direction; 0: each has its own rate.
+  double node_link_bytes_per_second = 0;
+  // Starting a copy and learning that it is done: driver call, DMA set-up and event, of the order
+  // of 10 us on every machine we know.
+  double copy_latency_seconds = 10e-6;
   double peer_bytes_per_second =
       0;  // one device to others of its node (NVLink, else the host link)
   double network_bytes_per_second = 0;      // of the whole node to other nodes
@@ -34,6 +39,14 @@ std::span<const Hardware> HardwareTable();
 
 // NOT_FOUND listing the names.
 absl::StatusOr<Hardware> FindHardware(const std::string& name);
+
+// The row of an accelerator by the name that its driver gives it, as in "NVIDIA H200". nullptr if
+// the table has none.
+const Hardware* HardwareOfDriverName(const std::string& name);
+
+// Rates of no machine in particular, for plans of which only the bytes count: they let the planner
+// choose among what fits. No memory.
+Hardware HardwareOfUnknownRates();
 
 }  // namespace geminid::forecast
 

@@ -1,6 +1,7 @@
 #include "tools/forecast/problem.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -14,15 +15,29 @@
 namespace geminid::forecast {
 namespace {
 
-// Starting a copy and learning that it is done: driver call, DMA set-up and event, of the order of
-// 10 us on every machine we know.
-constexpr double kCopyLatencySeconds = 10e-6;
 // A reduced chunk leaves during the operator after the one that completed its gradient, as in the
 // engine.
 constexpr std::uint32_t kDrainMoments = 1;
 constexpr std::uint64_t kRemainderBytes = 2;
 constexpr std::uint32_t kRanksMax = 1 << 20;
 constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 32;
+
+// What a run on this machine would record.
+planner::LinkModel LinkOf(const planner::Machine& machine) {
+  const double sum = machine.up_bytes_per_second + machine.down_bytes_per_second;
+  planner::LinkModel link;
+  link.h2d_bytes_per_second = machine.up_bytes_per_second;
+  link.d2h_bytes_per_second = machine.down_bytes_per_second;
+  link.latency_seconds = machine.latency_seconds;
+  if (machine.both_bytes_per_second > 0) {
+    link.both_directions_share = std::clamp(machine.both_bytes_per_second / sum, 0.5, 1.0);
+  }
+  if (machine.node_up_bytes_per_second > 0) {
+    link.uplink_bytes_per_second = machine.node_up_bytes_per_second;
+    link.ranks_per_uplink = machine.ranks_on_node;
+  }
+  return link;
+}
 
 // Builds the problem of one rank, moment by moment.
 class Builder {
@@ -34,7 +49,7 @@ class Builder {
     GEMINID_RETURN_IF_ERROR(LayOut());
     gradients_missing_.assign(layout_.chunks.size(), 0);
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      gradients_missing_[layout_.tensors[i].chunk] += tensors_[i].also_output ? 2 : 1;
+      gradients_missing_[layout_.tensors[i].chunk] += BackwardUses(tensors_[i]);
     }
     Forward();
     Moment(Operator::kOutput, 0, Turn::kBackward);
@@ -48,40 +63,54 @@ class Builder {
  private:
   absl::Status LayOut() {
     std::vector<zero::TensorShape> shapes;
-    for (const Tensor& tensor : tensors_) shapes.push_back({.elements = tensor.elements});
+    for (const Tensor& tensor : tensors_) shapes.push_back({.elements = tensor.elements()});
     GEMINID_ASSIGN_OR_RETURN(layout_,
                              zero::MakeLayout(shapes, {.world_size = static_cast<int>(job_.ranks),
                                                        .element_bytes = kElementBytes,
                                                        .extent_bytes = kExtentAlignmentBytes}));
-    // Tensors by operator: those of a layer are consecutive.
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      OfOperator(tensors_[i].used_by, tensors_[i].layer).push_back(i);
-      if (tensors_[i].also_output) OfOperator(Operator::kOutput, 0).push_back(i);
+      of_operator_[{tensors_[i].used_by, tensors_[i].layer}].push_back(i);
+      if (tensors_[i].also_output) of_operator_[{Operator::kOutput, 0}].push_back(i);
     }
     return absl::OkStatus();
   }
 
-  std::vector<std::uint32_t>& OfOperator(Operator op, std::uint64_t layer) {
-    if (op == Operator::kEmbedding) return embedding_;
-    if (op == Operator::kOutput) return output_;
-    std::vector<std::vector<std::uint32_t>>& halves =
-        op == Operator::kAttention ? attention_ : mlp_;
-    halves.resize(model_.layers);
-    return halves[layer];
+  // Operators that add to its gradient: encoder and decoder both look up the table.
+  int BackwardUses(const Tensor& tensor) const {
+    const bool twice = tensor.used_by == Operator::kEmbedding && model_.has_both();
+    return 1 + (twice ? 1 : 0) + (tensor.also_output ? 1 : 0);
+  }
+
+  // The layer at which the decoder begins, where there is an encoder too.
+  bool JoinsAt(std::uint64_t layer) const {
+    return model_.has_both() && layer == model_.encoder_layers;
   }
 
   void Forward() {
     Moment(Operator::kEmbedding, 0, Turn::kForward);
     for (std::uint64_t layer = 0; layer < model_.layers; ++layer) {
-      Moment(Operator::kAttention, layer, Turn::kForward);
-      Moment(Operator::kMlp, layer, Turn::kForward);
+      if (JoinsAt(layer)) {
+        encoder_output_ = problem_.activations.size();
+        problem_.activations.push_back({.id = encoder_output_,
+                                        .bytes = EncoderOutputBytes(model_, job_.batch),
+                                        .produced = moments_ - 1,
+                                        .can_recompute = false,
+                                        .can_offload = false});
+        Moment(Operator::kEmbedding, 0, Turn::kForward);
+      }
+      for (const Operator op : PartsOfLayer(model_, layer)) Moment(op, layer, Turn::kForward);
     }
   }
 
   void Backward() {
     for (std::uint64_t layer = model_.layers; layer-- > 0;) {
-      Moment(Operator::kMlp, layer, Turn::kBackward);
-      Moment(Operator::kAttention, layer, Turn::kBackward);
+      std::vector<Operator> parts = PartsOfLayer(model_, layer);
+      std::reverse(parts.begin(), parts.end());
+      for (const Operator op : parts) Moment(op, layer, Turn::kBackward);
+      if (JoinsAt(layer)) {
+        Moment(Operator::kEmbedding, 0, Turn::kBackward);
+        problem_.activations[encoder_output_].consumed = moments_;
+      }
     }
     Moment(Operator::kEmbedding, 0, Turn::kBackward);
   }
@@ -96,19 +125,22 @@ class Builder {
   }
 
   void Moment(Operator op, std::uint64_t layer, Turn turn) {
-    const std::vector<std::uint32_t>& tensors = OfOperator(op, layer);
+    const std::vector<std::uint32_t>& tensors = of_operator_[{op, layer}];
     std::vector<std::uint32_t> chunks;
     for (const std::uint32_t tensor : tensors) chunks.push_back(layout_.tensors[tensor].chunk);
     recorder_.BeginMoment(chunks);
     std::uint64_t workspace = WorkspaceBytes(model_, op, turn, job_.batch);
     double seconds = Seconds(op, turn);
-    if (op == Operator::kAttention || op == Operator::kMlp) {
+    if (IsPartOfLayer(op)) {
       if (job_.activations == Activations::kRecompute) {
-        // The half computes all but its input in either turn.
+        // The part computes all but its input in either turn.
         workspace += SavedBytes(model_, op, job_.batch).rest_bytes;
         if (turn == Turn::kBackward) seconds += Seconds(op, Turn::kForward);
       }
       Keep(op, layer, turn);
+      if (turn == Turn::kBackward && !model_.is_encoder(layer)) {
+        workspace += EncoderOutputBytes(model_, job_.batch);  // its gradient
+      }
     }
     recorder_.NoteWorkspace(base::RoundUp(workspace, kExtentAlignmentBytes));
     recorder_.NoteCompute(seconds);
@@ -121,32 +153,38 @@ class Builder {
     ++moments_;
   }
 
-  // What forward of a half makes for its backward: its input, which nothing can replace, and the
+  // What forward of a part makes for its backward: its input, which nothing can replace, and the
   // rest, which can be computed from it.
-  void Keep(Operator half, std::uint64_t layer, Turn turn) {
+  void Keep(Operator part, std::uint64_t layer, Turn turn) {
     const bool planned = job_.activations == Activations::kPlanned;
-    const std::uint64_t parts = planned ? 2 : 1;
-    const std::uint64_t id = parts * (2 * layer + (half == Operator::kMlp ? 1 : 0));
+    std::vector<planner::ActivationItem>& items = problem_.activations;
     if (turn == Turn::kBackward) {
-      for (std::uint64_t i = id; i < id + parts; ++i) problem_.activations[i].consumed = moments_;
+      const std::size_t first = kept_[{part, layer}];
+      for (std::size_t i = first; i < first + (planned ? 2 : 1); ++i) items[i].consumed = moments_;
       return;
     }
-    const Saved saved = SavedBytes(model_, half, job_.batch);
-    problem_.activations.push_back({.id = id,
-                                    .bytes = saved.input_bytes,
-                                    .produced = moments_,
-                                    .can_recompute = false,
-                                    .can_offload = planned});
+    kept_[{part, layer}] = items.size();
+    const Saved saved = SavedBytes(model_, part, job_.batch);
+    items.push_back({.id = items.size(),
+                     .bytes = saved.input_bytes,
+                     .produced = moments_,
+                     .can_recompute = false,
+                     .can_offload = planned});
     if (!planned) return;
-    problem_.activations.push_back({.id = id + 1,
-                                    .bytes = saved.rest_bytes,
-                                    .produced = moments_,
-                                    .recompute_seconds = Seconds(half, turn)});
+    items.push_back({.id = items.size(),
+                     .bytes = saved.rest_bytes,
+                     .produced = moments_,
+                     .recompute_seconds = Seconds(part, turn)});
   }
 
   void AddChunks() {
     const std::uint64_t world = job_.ranks;
-    const std::uint64_t moments = job_.optimizer.moment_bytes;
+    const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
+    std::vector<std::uint64_t> tensor_state(layout_.chunks.size(), 0);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      tensor_state[layout_.tensors[i].chunk] +=
+          job_.optimizer.tensor_state_bytes(tensors_[i].rows, tensors_[i].columns);
+    }
     for (std::size_t c = 0; c < layout_.chunks.size(); ++c) {
       const std::uint64_t shard = layout_.chunks[c].elements / world;
       problem_.trace.chunks.push_back(
@@ -158,7 +196,7 @@ class Builder {
       problem_.optimizer.push_back({.parameters = shard,
                                     .weight_bytes = shard * kElementBytes,
                                     .remainder_bytes = shard * kRemainderBytes,
-                                    .moment_bytes = shard * moments,
+                                    .moment_bytes = shard * moments + tensor_state[c],
                                     .gradient_bytes = shard * kElementBytes});
     }
   }
@@ -177,9 +215,7 @@ class Builder {
   void Finish() {
     problem_.machine = MakeMachine(job_);
     problem_.trace.arena_bytes = RoundDownToExtent(job_.hardware.usable_bytes());
-    problem_.trace.link.h2d_bytes_per_second = problem_.machine.up_bytes_per_second;
-    problem_.trace.link.d2h_bytes_per_second = problem_.machine.down_bytes_per_second;
-    problem_.trace.link.latency_seconds = problem_.machine.latency_seconds;
+    problem_.trace.link = LinkOf(problem_.machine);
     problem_.options.planner = EnginePlannerOptions();
   }
 
@@ -187,8 +223,10 @@ class Builder {
   const Job& job_;
   std::vector<Tensor> tensors_;
   zero::Layout layout_;
-  std::vector<std::uint32_t> embedding_, output_;
-  std::vector<std::vector<std::uint32_t>> attention_, mlp_;  // by layer
+  using Place = std::pair<Operator, std::uint64_t>;          // and its layer
+  std::map<Place, std::vector<std::uint32_t>> of_operator_;  // tensors
+  std::map<Place, std::size_t> kept_;                        // first activation of each part
+  std::size_t encoder_output_ = 0;                           // an activation
   std::vector<int> gradients_missing_;                       // by chunk
   zero::Recorder recorder_;
   planner::Moment moments_ = 0;
@@ -217,26 +255,6 @@ absl::Status CheckRanks(const Job& job) {
 }
 
 }  // namespace
-
-std::span<const Optimizer> Optimizers() {
-  constexpr std::uint64_t kTwo = 2 * kFloatBytes;
-  constexpr std::uint64_t kOne = kFloatBytes;
-  static constexpr Optimizer kOptimizers[] = {
-      {"adamw", kTwo}, {"adam", kTwo},    {"lamb", kTwo},         {"lars", kOne},
-      {"lion", kOne},  {"adagrad", kOne}, {"sgd-momentum", kOne}, {"sgd", 0},
-  };
-  return kOptimizers;
-}
-
-absl::StatusOr<Optimizer> FindOptimizer(const std::string& name) {
-  std::string names;
-  for (const Optimizer& optimizer : Optimizers()) {
-    if (name == optimizer.name) return optimizer;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", optimizer.name);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("there is no optimizer '", name, "'; use one of ", names));
-}
 
 absl::Status Validate(const Job& job) {
   const Hardware& hardware = job.hardware;
@@ -293,7 +311,9 @@ planner::Machine MakeMachine(const Job& job) {
   return {.up_bytes_per_second = hardware.up_bytes_per_second,
           .down_bytes_per_second = hardware.down_bytes_per_second,
           .both_bytes_per_second = hardware.both_bytes_per_second,
-          .latency_seconds = kCopyLatencySeconds,
+          .node_up_bytes_per_second = hardware.node_link_bytes_per_second,
+          .node_down_bytes_per_second = hardware.node_link_bytes_per_second,
+          .latency_seconds = hardware.copy_latency_seconds,
           .host_memory_bytes_per_second = hardware.host_memory_bytes_per_second,
           .cpu_update_share = job.cpu_update_share,
           .device_memory_bytes_per_second = hardware.device_memory_bytes_per_second,

@@ -4,30 +4,19 @@
 #define GEMINID_TOOLS_FORECAST_PROBLEM_H_
 
 #include <cstdint>
-#include <span>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "daemon/planner/hierarchy/hierarchy.h"
 #include "tools/forecast/costs.h"
 #include "tools/forecast/hardware.h"
 #include "tools/forecast/model.h"
+#include "tools/forecast/optimizer.h"
 
 namespace geminid::forecast {
 
-// How much the optimizer keeps per parameter besides the fp32 master: fp32 arrays as large as it.
-struct Optimizer {
-  const char* name = "adamw";
-  std::uint64_t moment_bytes = 8;  // per parameter
-};
-// adamw, adam and lamb: 8; lars, lion, adagrad and sgd-momentum: 4; sgd: 0.
-std::span<const Optimizer> Optimizers();
-// INVALID_ARGUMENT listing the names.
-absl::StatusOr<Optimizer> FindOptimizer(const std::string& name);
-
 enum class Activations : std::uint8_t {
-  kPlanned,    // the planner chooses for each half: keep, offload or recompute
-  kRecompute,  // every half keeps its input alone, on the device, as the reference trainer does
+  kPlanned,    // the planner chooses for each part of a layer: keep, offload or recompute
+  kRecompute,  // every part keeps its input alone, on the device, as the reference trainer does
 };
 
 // One job on `nodes` equal machines. Sizes are of one node.
@@ -52,10 +41,10 @@ struct Job {
 absl::Status Validate(const Job& job);
 
 // What one rank asks the planner. Chunks are those the engine would make (client/zero/layout.h), a
-// moment is one half of a layer or an end of the model, and each chunk stays on its device until
+// moment is one part of a layer or an end of the model, and each chunk stays on its device until
 // the gradients of all its tensors are complete (client/zero/recorder.h). The output layer's two
 // turns are one moment, as in the reference trainer. Moments last as long as their operations at
-// the achieved rate or their traffic at the rate of device memory, whichever is more. Each half of
+// the achieved rate or their traffic at the rate of device memory, whichever is more. Each part of
 // a layer gives two activations: its input, and the rest, which can be computed from it.
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
 

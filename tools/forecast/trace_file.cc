@@ -177,6 +177,20 @@ std::vector<planner::OptimizerItem> DefaultOptimizer(const planner::Trace& trace
   return items;
 }
 
+void UseMeasuredLink(const RecordedTrace& recorded, Hardware* hardware) {
+  const planner::LinkModel& link = recorded.trace.link;
+  hardware->up_bytes_per_second = link.h2d_bytes_per_second;
+  hardware->down_bytes_per_second = link.d2h_bytes_per_second;
+  hardware->copy_latency_seconds = link.latency_seconds;
+  hardware->both_bytes_per_second =
+      link.both_directions_share < 1
+          ? link.both_directions_share * (link.h2d_bytes_per_second + link.d2h_bytes_per_second)
+          : 0;
+  // Each rank has an equal share of its uplink.
+  hardware->node_link_bytes_per_second = link.uplink_bytes_per_second / link.ranks_per_uplink *
+                                         static_cast<double>(recorded.ranks_on_node);
+}
+
 planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& job) {
   planner::HierarchyProblem problem;
   problem.trace = recorded.trace;
@@ -184,8 +198,8 @@ planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& 
   problem.trace.arena_bytes = RoundDownToExtent(job.hardware.usable_bytes());
   problem.optimizer = recorded.optimizer;
   if (problem.optimizer.empty()) {
-    problem.optimizer =
-        DefaultOptimizer(problem.trace, recorded.world_size, job.optimizer.moment_bytes);
+    problem.optimizer = DefaultOptimizer(problem.trace, recorded.world_size,
+                                         job.optimizer.moment_bytes_per_parameter());
   }
   problem.activations = recorded.activations;
   problem.options.planner = EnginePlannerOptions();

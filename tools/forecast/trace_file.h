@@ -47,6 +47,9 @@ std::vector<planner::OptimizerItem> DefaultOptimizer(const planner::Trace& trace
                                                      std::uint32_t world_size,
                                                      std::uint64_t moment_bytes_per_parameter);
 
+// The links of `hardware` as they were measured, those of a node's ranks together included.
+void UseMeasuredLink(const RecordedTrace& recorded, Hardware* hardware);
+
 // The recorded step on the machine of `job`, whose ranks are those of the trace and whose batch is
 // not used. Operators take the time that was recorded.
 planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& job);

@@ -8,18 +8,18 @@
 #include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/plan_json.h"
 #include "tools/geminictl/plan_view.h"
+#include "tools/geminictl/this_machine.h"
 
 namespace geminid::ctl {
 namespace {
 
-absl::StatusOr<PlanAnswer> AnswerForTrace(PlanRequest request) {
+absl::StatusOr<PlanAnswer> AnswerForTrace(const PlanRequest& request) {
   PlanAnswer answer;
   const forecast::RecordedTrace& trace = *request.trace;
   answer.subject = trace.description.empty() ? "the trace" : trace.description;
   GEMINID_ASSIGN_OR_RETURN(
       answer.forecast,
       forecast::MakeForecast(forecast::MakeProblem(trace, request.job), request.job, trace.tokens));
-  answer.job = request.job;
   return answer;
 }
 
@@ -38,7 +38,21 @@ absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
   GEMINID_ASSIGN_OR_RETURN(answer.changes,
                            forecast::WhatWouldFit(model, request.job, answer.forecast));
   answer.model = model;
+  return answer;
+}
+
+absl::StatusOr<PlanAnswer> AnswerTo(const PlanRequest& request) {
+  GEMINID_ASSIGN_OR_RETURN(PlanAnswer answer, request.trace.has_value() ? AnswerForTrace(request)
+                                                                        : AnswerForModel(request));
   answer.job = request.job;
+  answer.missing_rates = request.missing_rates;
+  answer.notes = request.notes;
+  answer.host_is_given = request.host_is_given;
+  if (!request.host_is_given) {
+    planner::TierBytes& host =
+        answer.forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
+    host.limit = host.peak;  // not what stood for "as much as it takes"
+  }
   return answer;
 }
 
@@ -67,17 +81,8 @@ absl::StatusOr<int> RunPlan(const Context& context, const PlanFlags& flags) {
     *context.out << (context.json ? HardwareListJson() : HardwareList(context.style));
     return kExitOk;
   }
-  GEMINID_ASSIGN_OR_RETURN(PlanRequest request, ParsePlanFlags(flags));
-  const bool host_is_given = request.host_is_given;
-  GEMINID_ASSIGN_OR_RETURN(PlanAnswer answer, request.trace.has_value()
-                                                  ? AnswerForTrace(std::move(request))
-                                                  : AnswerForModel(std::move(request)));
-  answer.host_is_given = host_is_given;
-  if (!host_is_given) {
-    planner::TierBytes& host =
-        answer.forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
-    host.limit = host.peak;  // not what stood for "as much as it takes"
-  }
+  GEMINID_ASSIGN_OR_RETURN(const PlanRequest request, ParsePlanFlags(flags, ReadThisMachine()));
+  GEMINID_ASSIGN_OR_RETURN(const PlanAnswer answer, AnswerTo(request));
   if (!flags.save_trace.empty()) {
     if (absl::Status status = SaveTrace(answer, flags.save_trace); !status.ok()) return status;
   }

@@ -27,6 +27,9 @@ void WriteModel(const forecast::Model& m, base::JsonWriter* json) {
   json->Key("parameters").Value(forecast::CountParameters(m));
   json->Key("layers").Value(m.layers);
   json->Key("hidden").Value(m.hidden);
+  json->Key("encoder_layers").Value(m.encoder_layers);
+  json->Key("experts").Value(m.experts);
+  json->Key("active_parameters").Value(forecast::CountActiveParameters(m));
   json->Key("heads").Value(m.heads);
   json->Key("kv_heads").Value(m.kv_heads);
   json->Key("head_dim").Value(m.head_dim);
@@ -47,6 +50,8 @@ void WriteHardware(const forecast::Hardware& h, base::JsonWriter* json) {
   json->Key("up_bytes_per_second").Value(h.up_bytes_per_second);
   json->Key("down_bytes_per_second").Value(h.down_bytes_per_second);
   json->Key("both_bytes_per_second").Value(h.both_bytes_per_second);
+  json->Key("node_link_bytes_per_second").Value(h.node_link_bytes_per_second);
+  json->Key("copy_latency_seconds").Value(h.copy_latency_seconds);
   json->Key("peer_bytes_per_second").Value(h.peer_bytes_per_second);
   json->Key("network_bytes_per_second").Value(h.network_bytes_per_second);
   json->Key("host_memory_bytes_per_second").Value(h.host_memory_bytes_per_second);
@@ -69,7 +74,7 @@ void WriteJob(const PlanAnswer& answer, base::JsonWriter* json) {
   json->Key("disk_bytes").Value(job.disk_bytes);
   json->Key("sequences").Value(job.batch.sequences);
   json->Key("sequence_length").Value(job.batch.sequence_length);
-  json->Key("optimizer").Value(job.optimizer.name);
+  json->Key("optimizer").Value(job.optimizer.name());
   json->EndObject();
 }
 
@@ -157,6 +162,30 @@ void WriteDecisions(const planner::Decisions& decisions, base::JsonWriter* json)
   json->EndObject();
 }
 
+void WriteWords(const std::vector<std::string>& words, base::JsonWriter* json) {
+  json->BeginArray();
+  for (const std::string& word : words) json->Value(word);
+  json->EndArray();
+}
+
+// What the planner chose and predicts rests on rates: null where they are unknown.
+void WriteChoices(const PlanAnswer& answer, base::JsonWriter* json) {
+  const forecast::Forecast& f = answer.forecast;
+  if (!answer.rates_are_known()) {
+    for (const char* key : {"step", "traffic_per_rank", "decisions", "explanation"}) {
+      json->Key(key).Null();
+    }
+    return;
+  }
+  json->Key("step");
+  WriteStep(f, json);
+  json->Key("traffic_per_rank");
+  WriteTraffic(f, json);
+  json->Key("decisions");
+  WriteDecisions(f.plan.decisions, json);
+  json->Key("explanation").Value(planner::ExplainHierarchyPlan(f.problem, f.plan));
+}
+
 void WriteChanges(const PlanAnswer& answer, base::JsonWriter* json) {
   json->BeginArray();
   for (const forecast::Change& change : answer.changes) {
@@ -188,12 +217,11 @@ std::string PlanJson(const PlanAnswer& answer) {
   WriteJob(answer, &json);
   json.Key("tiers");
   WriteTiers(answer, &json);
-  json.Key("step");
-  WriteStep(f, &json);
-  json.Key("traffic_per_rank");
-  WriteTraffic(f, &json);
-  json.Key("decisions");
-  WriteDecisions(f.plan.decisions, &json);
+  json.Key("notes");
+  WriteWords(answer.notes, &json);
+  json.Key("missing_rates");
+  WriteWords(answer.missing_rates, &json);
+  WriteChoices(answer, &json);
   json.Key("least_host_bytes_per_node");
   if (answer.least_host_bytes.has_value()) {
     json.Value(*answer.least_host_bytes);
@@ -202,7 +230,6 @@ std::string PlanJson(const PlanAnswer& answer) {
   }
   json.Key("changes");
   WriteChanges(answer, &json);
-  json.Key("explanation").Value(planner::ExplainHierarchyPlan(f.problem, f.plan));
   return End(&json);
 }
 

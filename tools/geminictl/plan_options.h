@@ -4,12 +4,14 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/forecast/model.h"
 #include "tools/forecast/problem.h"
 #include "tools/forecast/trace_file.h"
+#include "tools/geminictl/this_machine.h"
 
 namespace CLI {
 class App;
@@ -24,10 +26,11 @@ struct PlanFlags {
   std::string hardware;
   std::string ranks, nodes, batch, sequence, optimizer, activations;
   std::string device_memory, host_memory, disk;
-  std::string link_up, link_down, link_both, peer, network;
+  std::string link_up, link_down, link_both, link_latency, uplink, peer, network;
   std::string compute, achieved, device_bandwidth, dram, cpu_update_share;
   std::string disk_read, disk_write, disk_endurance;
   std::string save_trace;
+  bool momentum = false;
   bool largest = false;
   bool list_models = false;
   bool list_hardware = false;
@@ -42,10 +45,17 @@ struct PlanRequest {
   std::optional<forecast::RecordedTrace> trace;
   forecast::Job job;
   bool host_is_given = false;  // else there is as much as is asked for
+  // The flags that are missing for times; empty: there are rates for everything.
+  std::vector<std::string> missing_rates;
+  std::vector<std::string> notes;  // what was chosen where the flags leave it open, in sentences
 };
 
+// The most tokens of a sequence that nobody chose: what a model can take at most says nothing of
+// what it is trained with.
+inline constexpr std::uint64_t kSequenceUnlessChosen = 4096;
+
 // Reads the files that the flags name. INVALID_ARGUMENT naming the flag.
-absl::StatusOr<PlanRequest> ParsePlanFlags(const PlanFlags& flags);
+absl::StatusOr<PlanRequest> ParsePlanFlags(const PlanFlags& flags, const ThisMachine& machine);
 
 }  // namespace geminid::ctl
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/geminictl/format.h"
@@ -30,7 +31,8 @@ std::string Heading(const PlanAnswer& answer) {
   const forecast::Job& job = answer.job;
   std::string text = absl::StrFormat("%s: %.3g billion parameters", Printable(answer.subject),
                                      static_cast<double>(answer.forecast.parameters) * 1e-9);
-  absl::StrAppend(&text, "\n", job.ranks, " x ", job.hardware.name, " in ", job.nodes,
+  absl::StrAppend(&text, "\n", job.ranks, " x ", job.hardware.name, " with ",
+                  base::FormatBytes(job.hardware.usable_bytes()), " usable in ", job.nodes,
                   job.nodes == 1 ? " node" : " nodes", ", each with ");
   absl::StrAppend(
       &text,
@@ -41,13 +43,18 @@ std::string Heading(const PlanAnswer& answer) {
                           : absl::StrCat(base::FormatBytes(job.disk_bytes), " of disk"));
   if (answer.model.has_value()) {
     absl::StrAppend(&text, "\n", job.batch.sequences, " x ", job.batch.sequence_length,
-                    " tokens per rank and step, ", job.optimizer.name);
+                    " tokens per rank and step, ", job.optimizer.name());
   }
+  for (const std::string& note : answer.notes) absl::StrAppend(&text, "\n", note);
   return absl::StrCat(text, "\n\n");
 }
 
 std::string Verdict(const PlanAnswer& answer) {
   const forecast::Forecast& f = answer.forecast;
+  if (f.fits() && !answer.rates_are_known()) {
+    return absl::StrCat("It fits. How long a step takes is not said: rates are unknown without ",
+                        "--hardware, or ", absl::StrJoin(answer.missing_rates, ", "), ".\n");
+  }
   if (f.fits()) {
     std::string text = absl::StrCat("It fits. A step takes ", Seconds(f.step_seconds));
     if (f.tokens_per_second > 0) {
@@ -97,6 +104,13 @@ std::string TierTable(const PlanAnswer& answer, const Style& style) {
   return table.Render(style);
 }
 
+std::string LeastHost(const PlanAnswer& answer) {
+  if (!answer.least_host_bytes.has_value()) return "";
+  return absl::StrCat("It would fit with as little as ",
+                      base::FormatBytes(*answer.least_host_bytes),
+                      " of host memory in each node.\n");
+}
+
 std::string Movement(const PlanAnswer& answer) {
   const forecast::Forecast& f = answer.forecast;
   const planner::Plan& plan = f.plan.device_plan;
@@ -112,10 +126,6 @@ std::string Movement(const PlanAnswer& answer) {
     absl::StrAppend(&text, "Gathering and reducing between ranks takes ",
                     Seconds(f.collective_seconds), " beside that",
                     f.bound_by_collectives ? ", and bounds the step.\n" : ".\n");
-  }
-  if (answer.least_host_bytes.has_value()) {
-    absl::StrAppend(&text, "It would fit with as little as ",
-                    base::FormatBytes(*answer.least_host_bytes), " of host memory in each node.\n");
   }
   return text;
 }
@@ -137,7 +147,10 @@ std::string PlanText(const PlanAnswer& answer, const Style& style) {
       absl::StrCat(Heading(answer), Verdict(answer), "\n", TierTable(answer, style), "\n");
   // Where there is a model, its changes have been tried, and say more than the planner's words.
   if (!f.fits() && answer.model.has_value()) return absl::StrCat(what, Changes(answer));
-  return absl::StrCat(what, Movement(answer), planner::ExplainHierarchyPlan(f.problem, f.plan));
+  // What the planner chose among the plans that fit rests on rates.
+  if (f.fits() && !answer.rates_are_known()) return absl::StrCat(what, LeastHost(answer));
+  return absl::StrCat(what, Movement(answer), LeastHost(answer),
+                      planner::ExplainHierarchyPlan(f.problem, f.plan));
 }
 
 std::string ModelList(const Style& style) {

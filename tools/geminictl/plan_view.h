@@ -20,6 +20,10 @@ struct PlanAnswer {
   forecast::Forecast forecast;
   std::optional<std::uint64_t> least_host_bytes;  // of a node
   std::vector<forecast::Change> changes;          // where it does not fit
+  std::vector<std::string> missing_rates;         // flags; unless empty, nothing is said of times
+  std::vector<std::string> notes;                 // what was chosen where the flags leave it open
+
+  bool rates_are_known() const { return missing_rates.empty(); }
 };
 
 std::string PlanText(const PlanAnswer& answer, const Style& style);

@@ -103,8 +103,10 @@ class Planner {
         search_(prepared),
         fitted_(Round(prepared_, model_, Greedy(model_, EvenWeights()), {})) {}
 
-  absl::StatusOr<HierarchyPlan> Run() {
+  // `first`: the first plan that fits, else the best.
+  absl::StatusOr<HierarchyPlan> Run(bool first) {
     if (absl::Status status = TrySimple(); !status.ok()) return status;
+    if (first && search_.best().fits) return search_.best();
     const DualResult dual = Bound();
     const HierarchyPlan& simple = search_.best();
     // Hooking nothing is only given up for a worthwhile gain.
@@ -247,6 +249,15 @@ absl::Status AddDiskRemedy(const HierarchyProblem& problem, HierarchyPlan& plan)
   return absl::OkStatus();
 }
 
+absl::StatusOr<HierarchyPlan> MakePlanOrRemedies(const HierarchyProblem& problem, bool first) {
+  if (absl::Status status = ValidateHierarchyProblem(problem); !status.ok()) return status;
+  const Prepared prepared(problem);
+  absl::StatusOr<HierarchyPlan> plan = Planner(prepared).Run(first);
+  if (!plan.ok() || plan->fits) return plan;
+  if (absl::Status status = AddDiskRemedy(problem, *plan); !status.ok()) return status;
+  return plan;
+}
+
 }  // namespace
 
 Decisions AllHost(const HierarchyProblem& problem) {
@@ -257,12 +268,11 @@ Decisions AllHost(const HierarchyProblem& problem) {
 }
 
 absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem) {
-  if (absl::Status status = ValidateHierarchyProblem(problem); !status.ok()) return status;
-  const Prepared prepared(problem);
-  absl::StatusOr<HierarchyPlan> plan = Planner(prepared).Run();
-  if (!plan.ok() || plan->fits) return plan;
-  if (absl::Status status = AddDiskRemedy(problem, *plan); !status.ok()) return status;
-  return plan;
+  return MakePlanOrRemedies(problem, /*first=*/false);
+}
+
+absl::StatusOr<HierarchyPlan> MakeFirstFittingPlan(const HierarchyProblem& problem) {
+  return MakePlanOrRemedies(problem, /*first=*/true);
 }
 
 absl::StatusOr<HierarchyPlan> EvaluateDecisions(const HierarchyProblem& problem,

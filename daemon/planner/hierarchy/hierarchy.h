@@ -243,6 +243,10 @@ struct HierarchyPlan {
 // Cost: well below a second for 10^4 chunks and activations together.
 absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem);
 
+// The first decisions that fit, without the search for the fastest, at a fraction of its cost. Fits
+// exactly where MakeHierarchyPlan does, and is the same where neither does.
+absl::StatusOr<HierarchyPlan> MakeFirstFittingPlan(const HierarchyProblem& problem);
+
 // The same cost model for given decisions: for comparing policies and for checking the above.
 // INVALID_ARGUMENT if a decision is not allowed for its item or the margin ratio.
 absl::StatusOr<HierarchyPlan> EvaluateDecisions(const HierarchyProblem& problem,

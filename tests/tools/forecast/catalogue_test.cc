@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 std::uint64_t SumOfTensors(const Model& model) {
   std::uint64_t sum = 0;
-  for (const Tensor& tensor : Tensors(model)) sum += tensor.elements;
+  for (const Tensor& tensor : Tensors(model)) sum += tensor.elements();
   return sum;
 }
 
@@ -125,6 +125,25 @@ TEST(Families, HeadsThatDoNotDivide_AreRefused) {
   const absl::Status status = MakeMember(*FindFamily("gpt2-like"), 2, 100, 3).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("100"));
+}
+
+TEST(Families, WithoutHeads_SomeThatDivideAreTaken) {
+  const Family& family = *FindFamily("gpt2-like");
+  EXPECT_EQ(MakeMember(family, 2, 4096, 0)->head_dim, 128u);
+  EXPECT_EQ(MakeMember(family, 2, 1600, 0)->head_dim, 64u);
+  EXPECT_EQ(MakeMember(family, 2, 200, 0)->head_dim, 100u);
+  EXPECT_EQ(MakeMember(family, 2, 16, 0)->heads, 1u);
+  for (std::uint64_t hidden = 1; hidden <= 4096; ++hidden) {
+    const absl::StatusOr<std::uint64_t> heads = DefaultHeads(hidden);
+    if (!heads.ok()) {
+      EXPECT_THAT(std::string(heads.status().message()), HasSubstr("--heads")) << hidden;
+      continue;
+    }
+    EXPECT_EQ(hidden % *heads, 0u) << hidden;
+    EXPECT_TRUE(MakeMember(family, 2, hidden, 0).ok()) << hidden;
+  }
+  // 211 is prime.
+  EXPECT_THAT(std::string(DefaultHeads(211).status().message()), HasSubstr("hidden size of 256"));
 }
 
 TEST(Model, NumbersOutOfRange_AreNamed) {

@@ -77,6 +77,52 @@ TEST(Operations, OfALookUp_AreNone) {
             2.0 * 1536 * 512 * 1024);
 }
 
+TEST(Operations, OfExperts_AreOfThoseThatATokenVisits) {
+  Model model = *FindModel("llama-7b");
+  const double dense = Operations(model, Operator::kMlp, Turn::kForward, kBatch);
+  model.experts = 8;
+  model.experts_per_token = 2;
+  const double router = 2.0 * 1536 * 8 * 4096;
+  EXPECT_DOUBLE_EQ(Operations(model, Operator::kMlp, Turn::kForward, kBatch), 2 * dense + router);
+}
+
+TEST(SavedBytes, OfExperts_AreOfEachVisitAndTheCopiesOfItsRow) {
+  Model model = *FindModel("llama-7b");
+  const std::uint64_t dense = SavedBytes(model, Operator::kMlp, kBatch).bytes();
+  model.experts = 8;
+  model.experts_per_token = 2;
+  const std::uint64_t tokens = kBatch.tokens();
+  EXPECT_EQ(SavedBytes(model, Operator::kMlp, kBatch).bytes() - dense,
+            2 * tokens * 3 * 11008 + 4 * tokens * 8 + 2 * 2 * 2 * tokens * 4096);
+}
+
+TEST(Operations, AttentionThatSeesTheWholeSequence_TakesTwiceTheCausal) {
+  const Model model = *FindModel("llama-7b");
+  const double matrices = 2.0 * 1536 * 4 * 4096 * 4096;
+  const double causal = Operations(model, Operator::kAttention, Turn::kForward, kBatch) - matrices;
+  EXPECT_DOUBLE_EQ(causal, 2.0 * 1536 * 512 * 4096);
+  for (const Operator op : {Operator::kEncoderAttention, Operator::kCrossAttention}) {
+    EXPECT_DOUBLE_EQ(Operations(model, op, Turn::kForward, kBatch) - matrices, 2 * causal);
+  }
+}
+
+TEST(Operations, OfAClassifier_AreOfOneTokenOfEachSequence) {
+  Model model = *FindModel("gpt2");
+  model.head = Head::kClassifier;
+  model.classes = 10;
+  EXPECT_DOUBLE_EQ(Operations(model, Operator::kOutput, Turn::kBackward, kBatch),
+                   6.0 * 3 * 768 * 10);
+}
+
+TEST(DeviceTraffic, OfMoreExpertsThanVisits_IsOfThoseVisited) {
+  Model model = *FindModel("llama-7b");
+  model.experts = 64;
+  model.experts_per_token = 2;
+  const Batch one = {.sequences = 1, .sequence_length = 1};
+  const double weights = 2.0 * (2 * 3 * 4096 * 11008 + 64 * 4096);
+  EXPECT_NEAR(DeviceTraffic(model, Operator::kMlp, Turn::kForward, one) / weights, 1, 0.01);
+}
+
 TEST(DeviceTraffic, SmallBatches_AreBoundByReadingWeights) {
   const Model model = *FindModel("llama-7b");
   const Batch one = {.sequences = 1, .sequence_length = 1};

@@ -34,8 +34,23 @@ TEST(MakeForecast, SmallModelOnALargeDevice_NeedsNoHost) {
   EXPECT_DOUBLE_EQ(forecast.tokens_per_second, 1024 / forecast.step_seconds);
 }
 
+bool FitsWith(const Model& model, const Job& job) {
+  const absl::StatusOr<bool> fits = Fits(model, job);
+  EXPECT_TRUE(fits.ok()) << fits.status();
+  return fits.ok() && *fits;
+}
+
+// A model whose state does not fit on the device, and so small that the search for the fastest plan
+// ends soon.
+Model Small() { return *MakeMember(*FindFamily("llama-like"), 4, 512, 0); }
+Job Cramped() {
+  Job job = On("rtx-2060-6gb", 8);
+  job.hardware.device_bytes = job.hardware.reserved_bytes + kGiB / 2;
+  return job;
+}
+
 TEST(MakeForecast, TiersOfAFittingPlan_AreWithinTheirLimits) {
-  const Forecast forecast = Of(*FindModel("gpt2-xl"), On("rtx-2060-6gb", 32));
+  const Forecast forecast = Of(Small(), Cramped());
   ASSERT_TRUE(forecast.fits());
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
     EXPECT_LE(forecast.plan.tier(tier).peak, forecast.plan.tier(tier).limit);
@@ -45,15 +60,30 @@ TEST(MakeForecast, TiersOfAFittingPlan_AreWithinTheirLimits) {
 
 // More of anything is never slower.
 TEST(MakeForecast, FasterLink_IsNotSlower) {
-  const Model model = *FindModel("gpt2-xl");
+  const Model model = Small();
   double last = 1e30;
   for (const double rate : {3e9, 6e9, 12e9, 24e9, 48e9}) {
-    Job job = On("rtx-2060-6gb", 32);
+    Job job = Cramped();
     job.hardware.up_bytes_per_second = rate;
     job.hardware.down_bytes_per_second = rate;
     const double seconds = Of(model, job).step_seconds;
     EXPECT_LE(seconds, last * 1.02) << rate;  // the plan is a heuristic; 2 % is its slack
     last = seconds;
+  }
+}
+
+TEST(MakeForecast, FirstFit_FitsExactlyWhereTheFastestDoesAndIsNotFaster) {
+  const Model model = Small();
+  for (const std::uint64_t mib : {0, 128, 256, 512, 4096}) {
+    Job job = Cramped();
+    job.host_bytes = mib << 20;
+    const Forecast fastest = Of(model, job);
+    const absl::StatusOr<Forecast> first = MakeForecast(model, job, Effort::kFirstFit);
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_EQ(first->fits(), fastest.fits()) << mib;
+    EXPECT_EQ(FitsWith(model, job), fastest.fits()) << mib;
+    EXPECT_EQ(first->plan.lacking, fastest.plan.lacking) << mib;
+    EXPECT_GE(first->step_seconds, fastest.step_seconds) << mib;
   }
 }
 
@@ -88,15 +118,15 @@ TEST(WhatWouldFit, EachChange_IsTheSmallestThatFits) {
     Job changed = job;
     if (change.kind == Change::Kind::kHostBytes) {
       changed.host_bytes = change.value;
-      EXPECT_TRUE(Of(model, changed).fits());
+      EXPECT_TRUE(FitsWith(model, changed));
       changed.host_bytes -= 2 * kGiB;  // it was rounded up to a whole GiB
-      EXPECT_FALSE(Of(model, changed).fits());
+      EXPECT_FALSE(FitsWith(model, changed));
     }
     if (change.kind == Change::Kind::kNodes) {
       changed.nodes = changed.ranks = static_cast<std::uint32_t>(change.value);
-      EXPECT_TRUE(Of(model, changed).fits());
+      EXPECT_TRUE(FitsWith(model, changed));
       changed.nodes = changed.ranks = static_cast<std::uint32_t>(change.value - 1);
-      EXPECT_FALSE(Of(model, changed).fits());
+      EXPECT_FALSE(FitsWith(model, changed));
     }
   }
   EXPECT_TRUE(kinds.contains(Change::Kind::kHostBytes));
@@ -118,9 +148,9 @@ TEST(WhatWouldFit, TooLongASequence_IsShortened) {
   }
   ASSERT_GT(length, 0u);
   job.batch.sequence_length = length;
-  EXPECT_TRUE(Of(model, job).fits());
+  EXPECT_TRUE(FitsWith(model, job));
   job.batch.sequence_length = length + 64;
-  EXPECT_FALSE(Of(model, job).fits());
+  EXPECT_FALSE(FitsWith(model, job));
 }
 
 TEST(WhatWouldFit, WhatFits_NeedsNothing) {
@@ -129,15 +159,34 @@ TEST(WhatWouldFit, WhatFits_NeedsNothing) {
   EXPECT_TRUE(WhatWouldFit(model, job, Of(model, job))->empty());
 }
 
-TEST(LeastHostBytes, IsEnoughAndTheNextLessIsNot) {
-  const Model model = *FindModel("opt-6.7b");
-  Job job = On("rtx-3090-24gb", 0);
-  const absl::StatusOr<std::uint64_t> least = LeastHostBytes(model, job);
-  ASSERT_TRUE(least.ok()) << least.status();
-  job.host_bytes = *least;
-  EXPECT_TRUE(Of(model, job).fits());
-  job.host_bytes = *least - *least / 128;
-  EXPECT_FALSE(Of(model, job).fits());
+// On one rank and on two, on a device that holds a part and on one that holds next to nothing.
+TEST(LeastHostBytes, WasTriedAndOneExtentOfEachRankLessDoesNotFit) {
+  const Model model = *FindModel("gpt2-medium");
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    for (const std::uint64_t device_mib : {512, 2048}) {
+      Job job = On("rtx-3090-24gb", 0);
+      job.ranks = ranks;
+      job.hardware.device_bytes = job.hardware.reserved_bytes + (device_mib << 20);
+      const absl::StatusOr<std::uint64_t> least = LeastHostBytes(model, job);
+      ASSERT_TRUE(least.ok()) << least.status();
+      ASSERT_GT(*least, 0u);
+      job.host_bytes = *least;
+      EXPECT_TRUE(FitsWith(model, job)) << ranks << " ranks, " << device_mib << " MiB";
+      job.host_bytes = *least - 4096 * ranks;
+      EXPECT_FALSE(FitsWith(model, job)) << ranks << " ranks, " << device_mib << " MiB";
+    }
+  }
+}
+
+TEST(LeastHostBytes, WhereTheDeviceHoldsAll_IsNone) {
+  EXPECT_EQ(*LeastHostBytes(*FindModel("gpt2"), On("h100-80gb", 0)), 0u);
+}
+
+TEST(LeastHostBytes, WhereTheDeviceIsTooSmall_IsExhausted) {
+  Job job = On("rtx-2060-6gb", 0);
+  job.hardware.device_bytes = job.hardware.reserved_bytes + (std::uint64_t{16} << 20);
+  EXPECT_EQ(LeastHostBytes(*FindModel("gpt2"), job).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(LargestThatFits, FitsAndTheNextDoesNot) {
@@ -145,8 +194,8 @@ TEST(LargestThatFits, FitsAndTheNextDoesNot) {
   const Job job = On("rtx-2060-6gb", 32);
   const absl::StatusOr<Model> largest = LargestThatFits(family, job);
   ASSERT_TRUE(largest.ok()) << largest.status();
-  EXPECT_TRUE(Of(*largest, job).fits());
-  EXPECT_FALSE(Of(*MemberOfStep(family, largest->hidden / 64 + 1), job).fits());
+  EXPECT_TRUE(FitsWith(*largest, job));
+  EXPECT_FALSE(FitsWith(*MemberOfStep(family, largest->hidden / 64 + 1), job));
   // Bounded by 12 bytes of state per parameter over both memories.
   EXPECT_LE(12 * CountParameters(*largest), job.host_bytes + job.hardware.usable_bytes());
 }

@@ -31,5 +31,23 @@ TEST(HardwareTable, UnknownName_IsNotFoundAndListsTheNames) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("gh200"));
 }
 
+TEST(HardwareOfDriverName, KnownChips_AreFoundAndOthersAreNot) {
+  const auto row = [](const char* name) {
+    const Hardware* const hardware = HardwareOfDriverName(name);
+    return hardware == nullptr ? std::string("none") : hardware->name;
+  };
+  EXPECT_EQ(row("NVIDIA H200"), "h200");
+  EXPECT_EQ(row("NVIDIA GH200 96GB HBM3"), "gh200");
+  EXPECT_EQ(row("NVIDIA H100 80GB HBM3"), "h100-80gb");
+  EXPECT_EQ(row("NVIDIA A100-SXM4-80GB"), "a100-80gb");
+  EXPECT_EQ(row("NVIDIA A100-SXM4-40GB"), "a100-40gb");
+  EXPECT_EQ(row("Tesla V100-SXM2-32GB"), "v100-32gb");
+  EXPECT_EQ(row("NVIDIA GeForce RTX 3090"), "rtx-3090-24gb");
+  EXPECT_EQ(row("NVIDIA GeForce RTX 3090 Ti"), "none");
+  EXPECT_EQ(row("NVIDIA GeForce RTX 2060 SUPER"), "none");
+  EXPECT_EQ(row("NVIDIA A10"), "none");
+  EXPECT_EQ(row(""), "none");
+}
+
 }  // namespace
 }  // namespace geminid::forecast

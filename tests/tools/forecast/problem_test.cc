@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
 #include "tools/forecast/catalogue.h"
+#include "tools/forecast/hf_config.h"
 
 namespace geminid::forecast {
 namespace {
@@ -60,17 +62,6 @@ TEST(MakeProblem, State_Is12BytesPerParameterAndLittlePadding) {
     const double exact = static_cast<double>(CountParameters(*FindModel("gpt2-xl")));
     EXPECT_GE(static_cast<double>(parameters) * ranks, exact);
     EXPECT_LE(static_cast<double>(parameters) * ranks, 1.02 * exact);
-  }
-}
-
-TEST(MakeProblem, Optimizers_KeepTheirMoments) {
-  Job job = A100s(2);
-  for (const Optimizer& optimizer : Optimizers()) {
-    job.optimizer = optimizer;
-    for (const planner::OptimizerItem& item : Problem("gpt2", job).optimizer) {
-      EXPECT_EQ(item.state_bytes(), (4 + optimizer.moment_bytes) * item.parameters)
-          << optimizer.name;
-    }
   }
 }
 
@@ -183,11 +174,59 @@ TEST(ValidateSetup, WhatIsWrong_IsNamed) {
   EXPECT_THAT(error([](Job* s) { s->disk_bytes = 1; }), HasSubstr("read rate of the disk"));
 }
 
-TEST(FindOptimizer, Names_AreFoundAndOthersRefused) {
-  EXPECT_EQ(FindOptimizer("adamw")->moment_bytes, 8u);
-  EXPECT_EQ(FindOptimizer("lion")->moment_bytes, 4u);
-  EXPECT_EQ(FindOptimizer("sgd")->moment_bytes, 0u);
-  EXPECT_THAT(std::string(FindOptimizer("adam8").status().message()), HasSubstr("adamw"));
+Model Configured(const std::string& json) {
+  const absl::StatusOr<Model> model = ModelFromHuggingFace(json);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *model : Model{};
+}
+
+const char kSmallT5[] = R"({"model_type": "t5", "num_layers": 2, "num_decoder_layers": 3,
+                            "d_model": 512, "num_heads": 8, "d_kv": 64, "d_ff": 2048})";
+
+// Two look-ups, encoder layers of two parts, decoder layers of three; each but the output layer
+// twice.
+TEST(MakeProblem, EncoderAndDecoder_AreOneChainOfMoments) {
+  const HierarchyProblem problem = *MakeProblem(Configured(kSmallT5), A100s(1));
+  const absl::Status status = planner::ValidateTrace(problem.trace);
+  EXPECT_TRUE(status.ok()) << status;
+  const std::size_t forward = 2 + 2 * 2 + 3 * 3;
+  EXPECT_EQ(problem.trace.moments.size(), 2 * forward + 1);
+  // The encoder's output beside two of each part: from its last moment to its backward.
+  ASSERT_EQ(problem.activations.size(), 2 * (2 * 2 + 3 * 3) + 1);
+  const planner::ActivationItem& output = problem.activations[2 * 2 * 2];
+  EXPECT_EQ(output.bytes, 2u * 4 * 1024 * 512);
+  EXPECT_EQ(output.produced, 4u);
+  EXPECT_EQ(output.consumed, problem.trace.moments.size() - 5);
+  EXPECT_FALSE(output.can_recompute || output.can_offload);
+  // The tied table is gathered until all three operators have added to its gradient.
+  const planner::ChunkIndex table = problem.trace.moments[0].uses[0].chunk;
+  const auto& last = problem.trace.moments.back().uses;
+  EXPECT_TRUE(std::any_of(last.begin(), last.end(), [&](const planner::Use& use) {
+    return use.chunk == table && use.invalidates;
+  }));
+}
+
+TEST(MakeProblem, ModelsOfOtherFamilies_MakeValidProblemsInWhichEveryChunkLeavesOnce) {
+  for (const char* json : {kSmallT5,
+                           R"({"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 512,
+                               "num_attention_heads": 8, "intermediate_size": 2048})",
+                           R"({"model_type": "vit", "num_hidden_layers": 2, "hidden_size": 512,
+                               "num_attention_heads": 8, "intermediate_size": 2048})",
+                           R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 512,
+                               "num_attention_heads": 8, "intermediate_size": 1024,
+                               "vocab_size": 32000})",
+                           R"({"model_type": "gemma2", "num_hidden_layers": 2, "hidden_size": 512,
+                               "num_attention_heads": 8, "head_dim": 64, "vocab_size": 32000,
+                               "intermediate_size": 1024})"}) {
+    const HierarchyProblem problem = *MakeProblem(Configured(json), A100s(2));
+    const absl::Status status = planner::ValidateHierarchyProblem(problem);
+    EXPECT_TRUE(status.ok()) << json << status;
+    std::vector<int> left(problem.trace.chunks.size(), 0);
+    for (const planner::MomentTrace& moment : problem.trace.moments) {
+      for (const planner::Use& use : moment.uses) left[use.chunk] += use.invalidates ? 1 : 0;
+    }
+    EXPECT_EQ(left, std::vector<int>(left.size(), 1)) << json;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,59 @@
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tools/geminictl/plan_options.h"
+
+namespace geminid::ctl {
+
+void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
+  const std::string optimizers =
+      absl::StrCat("One of ", kernels::OptimizerNames(), "; otherwise adamw");
+  const auto add = [&](const char* name, std::string* value, const char* help) {
+    app->add_option(name, *value, help);
+  };
+  add("--model", &flags->model, "A published model, or a family; see --list-models");
+  add("--config", &flags->config, "Instead: a Hugging Face config.json");
+  add("--trace", &flags->trace, "Instead: a file of 'geminictl trace save'");
+  add("--parameters", &flags->parameters, "Of a family: the member nearest to, as in 18e9");
+  add("--layers", &flags->layers, "Of a family: the member with so many layers ...");
+  add("--hidden", &flags->hidden, "... of this width");
+  add("--heads", &flags->heads, "... and heads; otherwise of 128 columns, or as many as divide");
+  app->add_flag("--largest", flags->largest, "Of a family: the largest member that fits");
+  add("--hardware", &flags->hardware,
+      "The accelerator and its host; see --list-hardware. Without it, and without memory, this "
+      "machine; without it and with memory, no times");
+  add("--ranks", &flags->ranks, "Accelerators in all; otherwise 1");
+  add("--nodes", &flags->nodes, "Hosts that they are in; otherwise 1");
+  add("--device-memory", &flags->device_memory, "Usable on each accelerator, as in 22GiB");
+  add("--host-memory", &flags->host_memory, "For training on each node; otherwise unlimited");
+  add("--disk", &flags->disk, "For training on each node; otherwise none");
+  add("--batch", &flags->batch, "Sequences per rank and step; otherwise 1");
+  add("--sequence", &flags->sequence,
+      "Tokens per sequence; otherwise the most that the model takes, but 4096 at most");
+  add("--optimizer", &flags->optimizer, optimizers.c_str());
+  app->add_flag("--momentum", flags->momentum, "sgd and adafactor keep a momentum");
+  add("--activations", &flags->activations,
+      "planned (otherwise): kept, offloaded or recomputed as it pays; recompute: always");
+  add("--link-up", &flags->link_up, "Host to device, as in 26GB/s");
+  add("--link-down", &flags->link_down, "Device to host");
+  add("--link-both", &flags->link_both, "Both directions together");
+  add("--link-latency", &flags->link_latency, "What a copy takes beside its bytes, as in 10us");
+  add("--uplink", &flags->uplink, "All devices of a node together, in one direction");
+  add("--peer", &flags->peer, "Between devices of a node, each way");
+  add("--network", &flags->network, "Between nodes, all adapters of one together, each way");
+  add("--compute", &flags->compute, "Operations per second of a device, as in 312e12");
+  add("--achieved", &flags->achieved, "The share of that which training reaches, as in 0.5");
+  add("--device-bandwidth", &flags->device_bandwidth, "Of the device's memory");
+  add("--dram", &flags->dram, "Of the host's memory, reads and writes together");
+  add("--cpu-update-share", &flags->cpu_update_share,
+      "The share of --dram that the CPU optimizer reaches; otherwise 0.8");
+  add("--disk-read", &flags->disk_read, "Of all disks of a node, as in 6GB/s");
+  add("--disk-write", &flags->disk_write, "Of all disks of a node");
+  add("--disk-endurance", &flags->disk_endurance, "What may be written to them in all");
+  add("--save-trace", &flags->save_trace, "Writes the model's trace to this file too");
+  app->add_flag("--list-models", flags->list_models, "Lists models and families, and ends");
+  app->add_flag("--list-hardware", flags->list_hardware, "Lists the hardware known, and ends");
+}
+
+}  // namespace geminid::ctl

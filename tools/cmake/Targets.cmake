@@ -23,29 +23,34 @@ endfunction()
 # falsely of uninitialised variables.
 set(GEMINID_TEST_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O1;-Wno-maybe-uninitialized>")
 
+set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
+
 # geminid_test(NAME SOURCES... LIBS... [LABELS...] [TIMEOUT seconds] [SERIAL] [PRECOMPILED name]): one
-# GoogleTest program, one ctest entry per test.
+# GoogleTest program, one ctest entry per suite: PROGRAM.SUITE. The time limit is a suite's.
 function(geminid_test name)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED test)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${GEMINID_TEST_OPTIONS})
   geminid_use_precompiled(${name} ${ARG_PRECOMPILED})
-  set(properties TIMEOUT ${ARG_TIMEOUT})
+  set(properties "TIMEOUT ${ARG_TIMEOUT} WORKING_DIRECTORY \"${CMAKE_CURRENT_BINARY_DIR}\"")
   if(ARG_LABELS)
-    list(APPEND properties LABELS "${ARG_LABELS}")
+    string(APPEND properties " LABELS \"${ARG_LABELS}\"")
   endif()
   if(ARG_SERIAL)
-    list(APPEND properties RUN_SERIAL ON)
+    string(APPEND properties " RUN_SERIAL ON")
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake CONTENT
+       "include(\"${GEMINID_TEST_SUITES}\")\ngeminid_add_suites(\"$<TARGET_FILE:${name}>\" ${properties})\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES
+               ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
 endfunction()
 
 # geminid_benchmark(NAME SOURCES... LIBS...): one Google Benchmark program.

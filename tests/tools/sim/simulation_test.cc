@@ -17,6 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr uint64_t kComparedTraces = 40;
+
 Schedule Make(const planner::Trace& trace, const std::string& policy) {
   const absl::StatusOr<Schedule> schedule =
       MakeSchedule(trace, *ParsePolicy(policy), SimulatedPlannerOptions());
@@ -161,8 +163,15 @@ TEST(Simulate, LinkAlone_AgreesWithThePlannersPrediction) {
 
 // --- auto and the others -------------------------------------------------------------------------
 
+// One comparison for all tests of the suite.
+const absl::StatusOr<std::vector<Savings>>& ComparedOnRandomTraces() {
+  static const auto* compared =
+      new absl::StatusOr<std::vector<Savings>>(CompareOnRandomTraces(kComparedTraces, 1));
+  return *compared;
+}
+
 TEST(CompareOnRandomTraces, AutoOnChains_IsNeverWorse) {
-  const absl::StatusOr<std::vector<Savings>> all = CompareOnRandomTraces(40, 1);
+  const absl::StatusOr<std::vector<Savings>>& all = ComparedOnRandomTraces();
   ASSERT_TRUE(all.ok()) << all.status();
   for (const Savings& savings : *all) {
     if (savings.kind != Name(TraceKind::kChain)) continue;
@@ -174,7 +183,7 @@ TEST(CompareOnRandomTraces, AutoOnChains_IsNeverWorse) {
 // With unequal chunks choosing is NP-hard and places are fixed, so that now and then a rival is
 // better; docs/simulator.md has the cases. This holds how rarely.
 TEST(CompareOnRandomTraces, AutoOnModelsAndAdapters_IsHardlyEverSlower) {
-  const absl::StatusOr<std::vector<Savings>> all = CompareOnRandomTraces(40, 1);
+  const absl::StatusOr<std::vector<Savings>>& all = ComparedOnRandomTraces();
   ASSERT_TRUE(all.ok()) << all.status();
   for (const Savings& savings : *all) {
     if (savings.rival == "cpu" || savings.kind == Name(TraceKind::kRandom)) continue;
@@ -183,7 +192,7 @@ TEST(CompareOnRandomTraces, AutoOnModelsAndAdapters_IsHardlyEverSlower) {
 }
 
 TEST(CompareOnRandomTraces, WorseByMoreThanRounding_IsCounted) {
-  const absl::StatusOr<std::vector<Savings>> all = CompareOnRandomTraces(40, 1);
+  const absl::StatusOr<std::vector<Savings>>& all = ComparedOnRandomTraces();
   ASSERT_TRUE(all.ok()) << all.status();
   for (const Savings& savings : *all) {
     const auto below = [](const std::vector<double>& ratios) {
@@ -192,7 +201,7 @@ TEST(CompareOnRandomTraces, WorseByMoreThanRounding_IsCounted) {
     };
     EXPECT_EQ(savings.auto_moves_more, below(savings.byte_ratios));
     EXPECT_EQ(savings.auto_takes_longer, below(savings.time_ratios));
-    EXPECT_EQ(savings.traces + savings.does_not_fit, 40u);
+    EXPECT_EQ(savings.traces + savings.does_not_fit, kComparedTraces);
   }
 }
 

@@ -1,0 +1,31 @@
+# Included by ctest, before it runs anything: one entry for each suite of a GoogleTest program. A
+# process for each test would cost more than most tests do. All parameters and types of a suite are
+# one entry.
+function(geminid_add_suites program)
+  get_filename_component(name ${program} NAME)
+  if(NOT EXISTS ${program})
+    add_test(${name}_NOT_BUILT ${name}_NOT_BUILT)
+    return()
+  endif()
+  execute_process(COMMAND ${program} --gtest_list_tests
+                  OUTPUT_VARIABLE lines RESULT_VARIABLE result TIMEOUT 60)
+  if(NOT result EQUAL 0)
+    add_test(${name}_LISTS_NO_TESTS ${name}_LISTS_NO_TESTS)
+    return()
+  endif()
+  # "Suite.", "Instance/Suite." and "Suite/0.  # TypeParam = ..."; tests are indented.
+  string(REGEX MATCHALL "(^|\n)[A-Za-z0-9_/]+\\.([ \n]|$)" found "${lines}")
+  set(suites "")
+  foreach(line IN LISTS found)
+    string(REGEX REPLACE "[. \n]" "" suite ${line})
+    string(REGEX REPLACE "/[0-9]+$" "" suite ${suite})
+    string(REGEX REPLACE "^.*/" "" suite ${suite})
+    list(APPEND suites ${suite})
+  endforeach()
+  list(REMOVE_DUPLICATES suites)
+  foreach(suite IN LISTS suites)
+    add_test(${name}.${suite} ${program} --gtest_brief=1
+             "--gtest_filter=${suite}.*:*/${suite}.*:${suite}/?.*:${suite}/??.*:*/${suite}/?.*:*/${suite}/??.*")
+    set_tests_properties(${name}.${suite} PROPERTIES ${ARGN})
+  endforeach()
+endfunction()

@@ -38,14 +38,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectByGloo(const RankInfo& info
 
 }  // namespace
 
-absl::StatusOr<BackendChoice> ParseBackend(const std::string& text) {
-  if (text == "auto") return BackendChoice::kAuto;
-  if (text == "shm") return BackendChoice::kShm;
-  if (text == "gloo") return BackendChoice::kGloo;
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", text, "\" is not a backend of the collectives: auto, shm or gloo"));
-}
-
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(const RankInfo& info,
                                                       const ConnectOptions& options) {
   switch (options.backend) {

@@ -31,9 +31,6 @@ struct ConnectOptions {
   std::string interface_address{};
 };
 
-// "auto", "shm" or "gloo".
-absl::StatusOr<BackendChoice> ParseBackend(const std::string& text);
-
 // Blocks until all ranks of the job have called it. All must use the same options. Several hosts
 // need MASTER_ADDR. An id of the job is needed only when one user runs two jobs with the same
 // MASTER_ADDR and MASTER_PORT at once.

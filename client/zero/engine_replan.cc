@@ -72,12 +72,12 @@ absl::StatusOr<ReplanCause> EngineImpl::JudgePlan() {
   const bool grew = worst[1] > 0;
   const bool resample = order_changed || grew;
   if (!resample && !step_ends) return ReplanCause::kNone;
-  const ReplanVerdict verdict =
+  const ReplanCause cause =
       controller_->OnStep({.step_seconds = resample ? 0 : worst[3],
                            .peak_excess_bytes = static_cast<uint64_t>(worst[2]),
                            .access_order_changed = order_changed});
   if (order_changed) return ReplanCause::kAccessOrder;
-  return grew ? ReplanCause::kPeak : verdict.cause;
+  return grew ? ReplanCause::kPeak : cause;
 }
 
 absl::Status EngineImpl::PlanAgain(ReplanCause cause) {

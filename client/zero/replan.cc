@@ -38,13 +38,13 @@ absl::StatusOr<ReplanController> ReplanController::Create(const ReplanOptions& o
   return ReplanController(options, model_seconds);
 }
 
-ReplanVerdict ReplanController::Ask(ReplanCause cause) {
+ReplanCause ReplanController::Ask(ReplanCause cause) {
   asked_ = cause;
-  return {ReplanAction::kReplan, cause};
+  return cause;
 }
 
-ReplanVerdict ReplanController::OnStep(const StepObservation& observation) {
-  if (asked_ != ReplanCause::kNone) return {};
+ReplanCause ReplanController::OnStep(const StepObservation& observation) {
+  if (asked_ != ReplanCause::kNone) return ReplanCause::kNone;
   if (observation.peak_excess_bytes > margin_bytes_) {
     const bool doubles = margin_bytes_ <= std::numeric_limits<std::uint64_t>::max() / 2;
     margin_bytes_ =
@@ -53,16 +53,16 @@ ReplanVerdict ReplanController::OnStep(const StepObservation& observation) {
   }
   if (not_judged_ > 0) {
     --not_judged_;
-    return {};
+    return ReplanCause::kNone;
   }
   if (observation.access_order_changed && ++order_changes_ >= options_.order_changes) {
     return Ask(ReplanCause::kAccessOrder);
   }
   return IsDuration(observation.step_seconds) ? JudgeTime(observation.step_seconds)
-                                              : ReplanVerdict{};
+                                              : ReplanCause::kNone;
 }
 
-ReplanVerdict ReplanController::JudgeTime(double step_seconds) {
+ReplanCause ReplanController::JudgeTime(double step_seconds) {
   const double difference = step_seconds - expected_seconds();
   if (std::abs(difference) <= options_.step_time_departure * expected_seconds()) {
     departures_ = 0;
@@ -70,7 +70,7 @@ ReplanVerdict ReplanController::JudgeTime(double step_seconds) {
       calm_steps_ = 0;
       backoff_steps_ = std::max(options_.first_backoff_steps, backoff_steps_ / 2);
     }
-    return {};
+    return ReplanCause::kNone;
   }
   calm_steps_ = 0;
   const bool slower = difference > 0;
@@ -80,7 +80,7 @@ ReplanVerdict ReplanController::JudgeTime(double step_seconds) {
   }
   slower_ = slower;
   departed_seconds_ += step_seconds;
-  if (++departures_ < options_.departures_in_a_row) return {};
+  if (++departures_ < options_.departures_in_a_row) return ReplanCause::kNone;
   return Ask(slower ? ReplanCause::kSlower : ReplanCause::kFaster);
 }
 

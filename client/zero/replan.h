@@ -26,21 +26,14 @@ struct ReplanOptions {
   std::uint64_t margin_bytes = 0;
 };
 
-enum class ReplanAction : std::uint8_t { kKeep, kReplan };
-
 inline constexpr std::size_t kReplanCauses = 5;
 
 enum class ReplanCause : std::uint8_t {
-  kNone,
+  kNone,         // the plan stays
   kPeak,         // a peak above the margin: the plan is no longer safe
   kAccessOrder,  // the operators use chunks in another order
   kSlower,
   kFaster,
-};
-
-struct ReplanVerdict {
-  ReplanAction action = ReplanAction::kKeep;
-  ReplanCause cause = ReplanCause::kNone;
 };
 
 // What one step showed.
@@ -52,8 +45,8 @@ struct StepObservation {
   bool access_order_changed = false;
 };
 
-// A pure state machine of one rank, or of all if they feed it what they agreed on. After a verdict
-// of kReplan it waits for OnReplanned, and answers kKeep until then.
+// A pure state machine of one rank, or of all if they feed it what they agreed on. Once it has
+// named a cause it waits for OnReplanned, and answers kNone until then.
 //
 // It never oscillates. A replan for step times takes the measured time into the model, so that the
 // same departure does not count twice. Whatever is measured, S steps bring at most
@@ -66,20 +59,16 @@ class ReplanController {
   static absl::StatusOr<ReplanController> Create(const ReplanOptions& options,
                                                  double model_seconds);
 
-  // One step is over. O(1).
-  ReplanVerdict OnStep(const StepObservation& observation);
+  // One step is over: why to plan again, if at all. O(1).
+  ReplanCause OnStep(const StepObservation& observation);
 
   // A new plan is in force, predicting `model_seconds`, made with margin_bytes() set aside.
   void OnReplanned(double model_seconds);
 
   // What steps are compared with.
   double expected_seconds() const { return model_seconds_ * calibration_; }
-  // What the departures that led to the last replan for step times measured, over what the plan
-  // made then predicts; 1 before any.
-  double calibration() const { return calibration_; }
   // What the next plan must set aside above the sample.
   std::uint64_t margin_bytes() const { return margin_bytes_; }
-  std::uint32_t backoff_steps() const { return backoff_steps_; }
 
  private:
   ReplanController(const ReplanOptions& options, double model_seconds)
@@ -88,11 +77,13 @@ class ReplanController {
         margin_bytes_(options.margin_bytes),
         backoff_steps_(options.first_backoff_steps) {}
 
-  ReplanVerdict JudgeTime(double step_seconds);
-  ReplanVerdict Ask(ReplanCause cause);
+  ReplanCause JudgeTime(double step_seconds);
+  ReplanCause Ask(ReplanCause cause);
 
   ReplanOptions options_;
   double model_seconds_;
+  // What the departures that led to the last replan for step times measured, over what the plan
+  // made then predicts.
   double calibration_ = 1;
   std::uint64_t margin_bytes_;
   std::uint32_t backoff_steps_;

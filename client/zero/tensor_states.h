@@ -37,10 +37,6 @@ class TensorStates {
   size_t size() const { return states_.size(); }
   size_t Count(shm::ChunkState state) const { return counts_[static_cast<int>(state)]; }
 
-  // The gathered copy may go: nothing computes with it and it holds no part of a gradient.
-  bool CanRelease() const {
-    return Count(shm::ChunkState::kHold) + Count(shm::ChunkState::kHoldAfterBackward) == size();
-  }
   bool CanReduce() const { return Count(shm::ChunkState::kReadyForReduce) == size(); }
 
  private:

@@ -102,12 +102,5 @@ TEST(Connect, SeveralHostsWithoutMaster_IsRefused) {
   EXPECT_NE(status.message().find("MASTER_ADDR"), absl::string_view::npos) << status;
 }
 
-TEST(Connect, BackendNames_AreParsed) {
-  EXPECT_EQ(*ParseBackend("auto"), BackendChoice::kAuto);
-  EXPECT_EQ(*ParseBackend("shm"), BackendChoice::kShm);
-  EXPECT_EQ(*ParseBackend("gloo"), BackendChoice::kGloo);
-  EXPECT_FALSE(ParseBackend("nccl").ok());
-}
-
 }  // namespace
 }  // namespace geminid::collectives

@@ -1,6 +1,6 @@
 // A group of ranks that move and reduce memory together.
 //
-//   auto comm = collectives::MakeSelfCommunicator();              // or Connect(), connect.h
+//   auto comm = collectives::MakeSelfCommunicator();  // or Connect(), in connect/connect.h
 //   std::vector<float> norm = {...};
 //   absl::Status status = comm->AllReduce(norm, norm, ReduceOp::kSum);
 //

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/system_error.h"
-#include "client/src/thread.h"
+#include "client/os/thread.h"
 
 namespace geminid {
 namespace {

@@ -11,7 +11,7 @@
 #include "client/zero/state_store.h"
 #include "collectives/communicator.h"
 #include "geminid/zero.h"
-#include "kernels/optimizers/optimizer/sharded_step.h"
+#include "kernels/optimizers/sharded_step.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::zero {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "geminid/optimizer.h"
-#include "kernels/optimizers/optimizer/optimizer.h"
+#include "kernels/optimizers/optimizer.h"
 
 namespace geminid::zero {
 

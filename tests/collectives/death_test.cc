@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
-#include "collectives/connect.h"
+#include "collectives/connect/connect.h"
 #include "collectives/gloo/gloo_communicator.h"
 #include "collectives/gloo/tcp.h"
 #include "collectives/shm/shm_communicator.h"

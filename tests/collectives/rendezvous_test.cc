@@ -6,7 +6,7 @@
 #include <future>
 
 #include "base/unique_fd.h"
-#include "collectives/connect.h"
+#include "collectives/connect/connect.h"
 #include "collectives/shm/segment.h"
 #include "collectives/shm/seqpacket.h"
 #include "collectives/shm/shm_communicator.h"

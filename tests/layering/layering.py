@@ -5,15 +5,20 @@ The rules are those of docs/architecture.md:
   1. base <- proto <- kernels, collectives <- client <- tools;  proto <- daemon <- tools.
   2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
      base, proto/shm and, each, itself.
-  3. CUDA headers appear only in daemon/agent, client/device/cuda, kernels/*/*_cuda.cu (and the
-     kernels' *.cuh), collectives/nccl and tools/gpu-verify; public headers of the client include no gRPC, Protocol Buffers, Boost or
-     CUDA header, and nothing of the project but each other.
+  3. CUDA headers appear only in daemon/agent, client/device/cuda, kernels/**/*_cuda.cu (and the
+     kernels' *.cuh), collectives/nccl and tools/gpu-verify; public headers include no gRPC,
+     Protocol Buffers, Boost or CUDA header, and nothing of the project but each other.
   4. tools/trainer is no utility room, and tools/forecast uses nothing of the daemon but the planner.
+  5. No folders include each other in a circle, at any depth (circles.py).
+  6. tests/ mirrors the tree: tests lie where what they test lies.
 """
 
 import pathlib
 import re
 import sys
+
+import circles
+import tree
 
 MAY_INCLUDE = {
     "base": {"base"},
@@ -24,12 +29,10 @@ MAY_INCLUDE = {
     "daemon": {"base", "proto", "daemon"},
     "tools": {"base", "proto", "kernels", "collectives", "client", "daemon", "tools"},
 }
-SOURCES = {".h", ".cc", ".cu", ".cuh", ".c"}
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA = re.compile(r"^(cuda|nccl|nvml|cub/|thrust/)")
 CUDA_ALLOWED = re.compile(
     r"^(daemon/agent/|client/device/cuda/|collectives/nccl/|tools/gpu-verify/"
-    r"|kernels/[^/]+/[^/]+/[^/]+_cuda\.cu$|kernels/[^/]+/[^/]+/[^/]+\.cuh$)")
+    r"|kernels/.+_cuda\.cu$|kernels/.+\.cuh$)")
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 PURE = ("daemon/core/", "daemon/planner/")
 # Of base, what calls the system: not for pure rooms.
@@ -38,6 +41,8 @@ SYSTEM_IN_BASE = {"base/deadline.h", "base/files.h", "base/mapping.h", "base/mem
 # A folder of tools that others may not include, but for those named.
 USERS_OF_TRAINER = ("tools/trainer/", "tools/bench/")
 FOREIGN_IN_FORECAST = re.compile(r"^(grpc|.*\.grpc\.pb\.h$|daemon/(?!planner/))")
+# Folders of tests that test no folder of the tree, but the whole of it or what holds it together.
+TESTS_OF_THEIR_OWN = {"tests/end_to_end"}
 SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
 
 
@@ -56,7 +61,7 @@ def violations_of(path, text):
     top = path.split("/")[0]
     if top not in MAY_INCLUDE:
         return
-    for bracket, included in INCLUDE.findall(text):
+    for bracket, included in tree.INCLUDE.findall(text):
         folder = folder_of(included)
         if folder is not None and folder not in MAY_INCLUDE[top]:
             yield f"{path}: {top} must not include {folder}: {included}"
@@ -73,21 +78,28 @@ def violations_of(path, text):
             yield f"{path}: the trainer is a program, not a library: {included}"
         if path.startswith("tools/forecast/") and FOREIGN_IN_FORECAST.match(included):
             yield f"{path}: the forecast needs no daemon and no gRPC: {included}"
-        if path.startswith("client/include/"):
+        if "/include/geminid/" in path:
             if FOREIGN_IN_PUBLIC.match(included) or (
                     folder is not None and not included.startswith("geminid/")):
                 yield f"{path}: a public header must not include {included}"
 
 
+def misplaced_tests(tests, folders):
+    """Yields each folder of `tests` that mirrors none of `folders`, all relative to the root."""
+    for folder in sorted({test.rsplit("/", 1)[0] for test in tests} - TESTS_OF_THEIR_OWN):
+        mirrored = folder.removeprefix("tests/")
+        if mirrored not in folders:
+            yield f"{folder}: tests/ mirrors the tree, and there is no folder {mirrored} in it"
+
+
 def check(root):
-    found = []
-    files = 0
-    for top in MAY_INCLUDE:
-        for file in sorted((root / top).rglob("*")):
-            if file.suffix in SOURCES:
-                files += 1
-                found += violations_of(file.relative_to(root).as_posix(), file.read_text())
-    return files, found
+    texts = tree.read_sources(root)
+    found = [v for path, text in texts.items() for v in violations_of(path, text)]
+    found += circles.circles_of(tree.includes_of(texts))
+    folders = {parent for path in texts for parent in tree.parents_of(path)}
+    tests = [file.relative_to(root).as_posix() for file in (root / "tests").rglob("*_test.cc")]
+    found += misplaced_tests(tests, folders)
+    return len(texts), found
 
 
 def main():

@@ -3,7 +3,9 @@
 
 import unittest
 
+import circles
 import layering
+import tree
 
 
 class Layering(unittest.TestCase):
@@ -70,6 +72,81 @@ class Layering(unittest.TestCase):
                         '"proto/shm/lease.h"', '"geminid/v1/plan.pb.h"']:
             self.assertTrue(self.violations("client/include/geminid/a.h", include), include)
         self.assertEqual(self.violations("client/include/geminid/a.h", '"geminid/types.h"'), [])
+
+
+class Circles(unittest.TestCase):
+    def circles(self, texts):
+        return list(circles.circles_of(tree.includes_of(texts)))
+
+    def test_circle_between_neighbours_is_a_violation(self):
+        found = self.circles({
+            "kernels/a/x.h": '#include "kernels/b/y.h"',
+            "kernels/b/y.h": '',
+            "kernels/b/z.h": '#include "kernels/c/u.h"',
+            "kernels/c/u.h": '#include "kernels/a/w.h"',
+            "kernels/a/w.h": '',
+            "kernels/d/v.h": '#include "kernels/a/w.h"',
+        })
+        self.assertEqual(found, ["""kernels: a circle between a, b, c
+  a -> b: kernels/a/x.h includes kernels/b/y.h
+  b -> c: kernels/b/z.h includes kernels/c/u.h
+  c -> a: kernels/c/u.h includes kernels/a/w.h"""])
+
+    def test_circle_of_all_that_lies_in_folders_is_a_violation(self):
+        found = self.circles({
+            "client/a/deep/x.h": '#include "client/b/y.h"',
+            "client/b/y.h": '#include "client/a/other/z.h"',
+            "client/a/other/z.h": '',
+        })
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith("client: a circle between a, b"), found)
+
+    def test_folder_both_above_and_below_its_subfolder_is_a_violation(self):
+        found = self.circles({
+            "daemon/core/x.cc": '#include "daemon/core/sub/y.h"',
+            "daemon/core/sub/y.h": '#include "daemon/core/z.h"',
+            "daemon/core/z.h": '',
+        })
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith("daemon/core: a circle between its own files, sub"))
+
+    def test_circle_between_top_folders_is_found_through_public_headers(self):
+        found = self.circles({
+            "client/include/geminid/a.h": '#include "base/b.h"',
+            "base/b.h": '#include "geminid/a.h"',
+        })
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith("the tree: a circle between base, client"), found)
+
+    def test_two_circles_of_a_folder_are_two_violations(self):
+        texts = {f"tools/{a}/x.h": f'#include "tools/{b}/x.h"'
+                 for a, b in ("ab", "ba", "cd", "dc")}
+        self.assertEqual(len(self.circles(texts)), 2)
+
+    def test_arrows_one_way_are_allowed(self):
+        self.assertEqual(self.circles({
+            "kernels/a/x.h": '#include "kernels/b/y.h"',
+            "kernels/b/y.h": '#include "kernels/c/z.h"\n#include <vector>',
+            "kernels/c/z.h": '#include "kernels/c/u.h"',
+            "kernels/c/u.h": '#include "kernels/c/z.h"',
+            "kernels/top.h": '#include "kernels/a/x.h"\n#include "kernels/c/z.h"',
+        }), [])
+
+
+class Mirror(unittest.TestCase):
+    FOLDERS = {"kernels", "kernels/model", "daemon", "daemon/core"}
+
+    def misplaced(self, *tests):
+        return list(layering.misplaced_tests(tests, self.FOLDERS))
+
+    def test_tests_of_no_folder_are_a_violation(self):
+        for test in ["tests/kernel/a_test.cc", "tests/kernels/models/a_test.cc",
+                     "tests/core/a_test.cc", "tests/a_test.cc"]:
+            self.assertEqual(len(self.misplaced(test)), 1, test)
+
+    def test_tests_of_a_folder_or_of_the_whole_are_allowed(self):
+        self.assertEqual(self.misplaced("tests/kernels/model/a_test.cc", "tests/kernels/b_test.cc",
+                                        "tests/end_to_end/c_test.cc"), [])
 
 
 if __name__ == "__main__":

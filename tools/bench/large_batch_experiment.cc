@@ -7,7 +7,7 @@
 #include <random>
 #include <span>
 
-#include "kernels/optimizers/optimizer/sharded_step.h"
+#include "kernels/optimizers/sharded_step.h"
 
 namespace geminid::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/optimizers/optimizer/optimizer.h"
+#include "kernels/optimizers/optimizer.h"
 
 // Does a layer-wise optimizer, with the scaling rule of its paper, reach at 16 times the batch and
 // a sixteenth of the steps the loss that it reaches at the small batch?

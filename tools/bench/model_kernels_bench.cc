@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
+#include "kernels/model/activation/gelu.h"
+#include "kernels/model/activation/swiglu.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/model/cross_entropy/cross_entropy.h"
 #include "kernels/model/elementwise/residual.h"
 #include "kernels/model/embedding/embedding.h"
-#include "kernels/model/gelu/gelu.h"
-#include "kernels/model/layer_norm/layer_norm.h"
 #include "kernels/model/matmul/linear.h"
-#include "kernels/model/rms_norm/rms_norm.h"
+#include "kernels/model/normalisation/layer_norm.h"
+#include "kernels/model/normalisation/rms_norm.h"
 #include "kernels/model/rotary/rotary.h"
-#include "kernels/model/swiglu/swiglu.h"
 
 namespace geminid::kernels {
 namespace {

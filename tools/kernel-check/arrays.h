@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/cuda/device.h"
 
 namespace geminid::kernel_check {

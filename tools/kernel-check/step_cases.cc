@@ -7,6 +7,8 @@
 #include "kernels/optimizers/adagrad/adagrad_cuda.h"
 #include "kernels/optimizers/adam/adam.h"
 #include "kernels/optimizers/adam/adam_cuda.h"
+#include "kernels/optimizers/adamw/adamw.h"
+#include "kernels/optimizers/adamw/adamw_cuda.h"
 #include "kernels/optimizers/came/came_cuda.h"
 #include "kernels/optimizers/lamb/lamb_cuda.h"
 #include "kernels/optimizers/lars/lars_cuda.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
-#include "kernels/runtime/cuda/tensor.h"
 
 namespace geminid::kernel_check {
 

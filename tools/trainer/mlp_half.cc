@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "kernels/model/gelu/gelu.h"
-#include "kernels/model/swiglu/swiglu.h"
+#include "kernels/model/activation/gelu.h"
+#include "kernels/model/activation/swiglu.h"
 #include "tools/trainer/norm_layer.h"
 
 namespace geminid::trainer {

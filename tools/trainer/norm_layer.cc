@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "kernels/model/layer_norm/layer_norm.h"
-#include "kernels/model/rms_norm/rms_norm.h"
+#include "kernels/model/normalisation/layer_norm.h"
+#include "kernels/model/normalisation/rms_norm.h"
 
 namespace geminid::trainer {
 

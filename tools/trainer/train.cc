@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "collectives/communicator.h"
-#include "collectives/connect.h"
+#include "collectives/connect/connect.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "tools/trainer/batches.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "client/src/thread.h"
+#include "client/os/thread.h"
 
 namespace geminid::device {
 namespace {

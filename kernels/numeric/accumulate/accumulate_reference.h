@@ -5,7 +5,8 @@
 
 #include "kernels/runtime/common/bfloat16.h"
 
-// One element at a time, arguments unchecked: what the tests hold kernels/accumulate against.
+// One element at a time, arguments unchecked: what the tests hold kernels/numeric/accumulate
+// against.
 namespace geminid::kernels::reference {
 
 void Accumulate(const BFloat16* gradient, float scale, size_t count, float* accumulator);

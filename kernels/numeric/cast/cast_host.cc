@@ -5,7 +5,7 @@
 #include "kernels/numeric/cast/cast.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
-#include "kernels/runtime/common/half_lanes-inl.h"
+#include "kernels/runtime/simd/half_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {

@@ -6,7 +6,7 @@
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/float16.h"
 
-// One element at a time, arguments unchecked: what the tests hold kernels/cast against.
+// One element at a time, arguments unchecked: what the tests hold kernels/numeric/cast against.
 namespace geminid::kernels::reference {
 
 void CastToBFloat16(const float* input, size_t count, BFloat16* output);

@@ -8,8 +8,9 @@
 #include "kernels/runtime/common/float16.h"
 #include "kernels/runtime/common/status.h"
 
-// A conversion (kernels/cast) and the norm and overflow check of what it writes (kernels/norm), in
-// one pass over memory: 6 bytes of traffic per element instead of 8 or 10.
+// A conversion (kernels/numeric/cast) and the norm and overflow check of what it writes
+// (kernels/numeric/norm), in one pass over memory: 6 bytes of traffic per element instead of 8
+// or 10.
 //
 // The squares are of the values written. So a value that is finite in fp32 but not in fp16 is
 // found, and the bits of *total are those of AddSquares on the output: the same order, blocks and

@@ -12,7 +12,7 @@
 #include "hwy/highway.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
-#include "kernels/runtime/common/half_lanes-inl.h"
+#include "kernels/runtime/simd/half_lanes-inl.h"
 
 // Sums must stay in registers: -O2 alone does not unroll loops over them. Not under the address
 // sanitizer, whose checks of the unrolled loops take the compiler many minutes.
@@ -97,7 +97,7 @@ HWY_INLINE void AddLanes(D /* tag */, hn::Vec<D> v, VD* sums) {
 }
 
 // Converts `rows` rows of kNormLanes elements and adds their squares to lanes[kNormLanes], as
-// kernels/norm does.
+// kernels/numeric/norm does.
 template <bool kStream, typename In, typename Out>
 HWY_INLINE void ConvertRows(const In* input, size_t rows, Out* output, double* lanes) {
   const hn::CappedTag<float, kNormLanes> d;

@@ -2,7 +2,7 @@
 
 #include "kernels/numeric/norm/norm_cuda.h"
 #include "kernels/runtime/common/buffers.h"
-#include "kernels/runtime/cuda/multi_tensor.cuh"
+#include "kernels/runtime/cuda/pack.cuh"
 
 namespace geminid::kernels {
 namespace {

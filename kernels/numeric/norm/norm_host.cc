@@ -9,8 +9,8 @@
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
-#include "kernels/runtime/common/half_lanes-inl.h"
-#include "kernels/runtime/common/lanes-inl.h"
+#include "kernels/runtime/simd/half_lanes-inl.h"
+#include "kernels/runtime/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {

@@ -27,7 +27,7 @@
 //     (0x7FFF8000..0x7FFFFFFF) carry into the sign and give the zero of the other sign. No exact
 //     split avoids this: there are 2^16 - 1 NaN of each sign more than (NaN weight, remainder)
 //     pairs. A producer of masters should therefore write its NaN as 0x7FC00000, as
-//     kernels/adamw does.
+//     kernels/optimizers/adamw does.
 namespace geminid::kernels {
 
 // One element, inline: for loops that do more than split.

@@ -4,7 +4,7 @@
 #include "hwy/highway.h"
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/runtime/common/buffers.h"
-#include "kernels/runtime/common/lanes-inl.h"
+#include "kernels/runtime/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {

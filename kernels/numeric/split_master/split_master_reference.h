@@ -6,7 +6,8 @@
 
 #include "kernels/runtime/common/bfloat16.h"
 
-// One element at a time, arguments unchecked: what the tests hold kernels/split_master against.
+// One element at a time, arguments unchecked: what the tests hold kernels/numeric/split_master
+// against.
 namespace geminid::kernels::reference {
 
 void SplitMaster(const float* master, size_t count, BFloat16* weight, int16_t* remainder);

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/optimizers/adafactor/factors.h"
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
 // Adafactor, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (Shazeer and Stern,
@@ -30,7 +30,7 @@
 // float64. A step has three passes over the parts of a tensor, in any order: AddSquares and, after
 // Factors, AddUpdateSquares, then Apply. `offset` is the part's first element within the tensor;
 // parts may begin and end within a row. Arithmetic, forms, threads and NaN as in
-// kernels/optimizers/optimizer/elementwise.h.
+// kernels/optimizers/step/elementwise.h.
 namespace geminid::kernels {
 
 struct AdafactorOptions {

@@ -4,7 +4,8 @@
 namespace geminid::kernels {
 
 size_t FactorWorkspaceBytes(const FactorShape& shape, uint64_t offset, size_t count) {
-  return count == 0 ? 0 : cuda::MeasureWorkspaceBytes(cuda::RowBlocks(shape, offset, count));
+  return count == 0 ? 0
+                    : cuda::MeasureWorkspaceBytes(cuda::RowBlocks(shape.Columns(), offset, count));
 }
 
 Status AdafactorAddSquaresCuda(const AdafactorOptions& options, const FactorShape& shape,
@@ -21,8 +22,8 @@ Status AdafactorAddSquaresCuda(const AdafactorOptions& options, const FactorShap
   cuda::SumTargets targets = cuda::TargetsOf(shape, sums);
   targets.weight = &norms->weight_squares;
   return cuda::Measure(cuda::PlainRule<ScaledGradientRule>{rule},
-                       {arrays, gradient, cuda::RowBlocks(shape, offset, count)}, workspace,
-                       workspace_bytes, targets, stream);
+                       {arrays, gradient, cuda::RowBlocks(shape.Columns(), offset, count)},
+                       workspace, workspace_bytes, targets, stream);
 }
 
 Status AdafactorAddUpdateSquaresCuda(const AdafactorOptions& options, const FactorShape& shape,

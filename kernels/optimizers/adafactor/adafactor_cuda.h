@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kernels/optimizers/adafactor/adafactor.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
-#include "kernels/runtime/cuda/tensor.h"
 
 // The passes of Adafactor (kernels/optimizers/adafactor/adafactor.h) over a part of a tensor on a
 // GPU, with their bits. Sums, scales and norms are on the device; the factors, a few numbers per

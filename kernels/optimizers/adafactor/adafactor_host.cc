@@ -12,9 +12,9 @@
 #include "kernels/optimizers/adafactor/adafactor_rule.h"
 #include "kernels/optimizers/adafactor/factor_passes.h"
 #include "kernels/optimizers/adafactor/row_pieces.h"
-#include "kernels/optimizers/optimizer/elementwise.h"
-#include "kernels/optimizers/optimizer/hyperparameters.h"
-#include "kernels/optimizers/optimizer/rule_loop-inl.h"
+#include "kernels/optimizers/step/elementwise.h"
+#include "kernels/optimizers/step/hyperparameters.h"
+#include "kernels/optimizers/step/rule_loop-inl.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
 

@@ -2,10 +2,10 @@
 #define GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_ADAFACTOR_RULE_H_
 
 #include "kernels/optimizers/adafactor/adafactor.h"
-#include "kernels/optimizers/optimizer/rule.h"
+#include "kernels/optimizers/step/rule.h"
 #include "kernels/runtime/common/host_device.h"
 
-// Adafactor's passes over a piece of one row; see kernels/optimizers/optimizer/rule.h.
+// Adafactor's passes over a piece of one row; see kernels/optimizers/step/rule.h.
 // Element::factor[0] is the scale of the column.
 namespace geminid::kernels {
 

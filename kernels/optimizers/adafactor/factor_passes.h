@@ -7,7 +7,7 @@
 #include "kernels/optimizers/adafactor/adafactor_rule.h"
 #include "kernels/optimizers/adafactor/factors.h"
 #include "kernels/optimizers/adafactor/row_pieces.h"
-#include "kernels/optimizers/optimizer/elementwise.h"
+#include "kernels/optimizers/step/elementwise.h"
 #include "kernels/runtime/common/status.h"
 
 // What Adafactor and CAME share. Internal to the two.

@@ -4,7 +4,7 @@
 
 #include "kernels/optimizers/adafactor/adafactor_rule.h"
 #include "kernels/optimizers/adafactor/factor_passes.h"
-#include "kernels/runtime/cuda/measure.cuh"
+#include "kernels/optimizers/step/measure.cuh"
 
 namespace geminid::kernels::cuda {
 
@@ -82,8 +82,8 @@ inline Status MeasureUpdate(float grad_scale, const FactorShape& shape, uint64_t
   if (status == Status::kOk) status = CheckGradient(gradient, count);
   if (status != Status::kOk || count == 0) return status;
   const UnclippedRule rule = {grad_scale, ScaleLookup(shape, offset, scales)};
-  return Measure(rule, {{}, gradient, RowBlocks(shape, offset, count)}, workspace, workspace_bytes,
-                 {.result = update_squares}, stream);
+  return Measure(rule, {{}, gradient, RowBlocks(shape.Columns(), offset, count)}, workspace,
+                 workspace_bytes, {.result = update_squares}, stream);
 }
 
 }  // namespace geminid::kernels::cuda

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
 // Adagrad, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization" (Duchi et
@@ -15,7 +15,7 @@
 //   w' = w - rate g / (sqrt(s') + epsilon),   rate = learning_rate / (1 + (step - 1) rate_decay)
 //
 // State array: s. Arithmetic, forms, threads and NaN as in
-// kernels/optimizers/optimizer/elementwise.h.
+// kernels/optimizers/step/elementwise.h.
 namespace geminid::kernels {
 
 struct AdagradOptions {

@@ -1,6 +1,6 @@
 #include "kernels/optimizers/adagrad/adagrad_cuda.h"
 #include "kernels/optimizers/adagrad/adagrad_rule.h"
-#include "kernels/runtime/cuda/multi_tensor.cuh"
+#include "kernels/optimizers/step/multi_tensor.cuh"
 
 namespace geminid::kernels {
 

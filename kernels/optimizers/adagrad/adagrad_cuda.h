@@ -4,8 +4,8 @@
 #include <cstddef>
 
 #include "kernels/optimizers/adagrad/adagrad.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
-#include "kernels/runtime/cuda/tensor.h"
 
 namespace geminid::kernels {
 

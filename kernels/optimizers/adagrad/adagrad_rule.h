@@ -2,10 +2,10 @@
 #define GEMINID_KERNELS_OPTIMIZERS_ADAGRAD_ADAGRAD_RULE_H_
 
 #include "kernels/optimizers/adagrad/adagrad.h"
-#include "kernels/optimizers/optimizer/rule.h"
+#include "kernels/optimizers/step/rule.h"
 #include "kernels/runtime/common/host_device.h"
 
-// Adagrad; see kernels/optimizers/optimizer/rule.h.
+// Adagrad; see kernels/optimizers/step/rule.h.
 namespace geminid::kernels {
 
 struct AdagradRule {

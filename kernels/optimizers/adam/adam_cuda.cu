@@ -1,17 +1,12 @@
 #include "kernels/optimizers/adam/adam_cuda.h"
 #include "kernels/optimizers/adam/adam_rule.h"
-#include "kernels/runtime/cuda/multi_tensor.cuh"
+#include "kernels/optimizers/step/multi_tensor.cuh"
 
 namespace geminid::kernels {
 
 Status AdamStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
                     CudaStream stream) {
   return cuda::Step<AdamRule>(options, tensors, tensor_count, stream);
-}
-
-Status AdamWStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
-                     CudaStream stream) {
-  return cuda::Step<AdamWRule>(options, tensors, tensor_count, stream);
 }
 
 }  // namespace geminid::kernels

@@ -3,17 +3,15 @@
 
 #include <cstddef>
 
-#include "kernels/optimizers/adamw/adamw.h"
+#include "kernels/optimizers/adam/adam.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
-#include "kernels/runtime/cuda/tensor.h"
 
-// AdamStep and AdamWStep (kernels/optimizers/adam/adam.h) on a GPU, with their bits.
 namespace geminid::kernels {
 
+// AdamStep (kernels/optimizers/adam/adam.h) on a GPU, with its bits.
 Status AdamStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
                     CudaStream stream);
-Status AdamWStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
-                     CudaStream stream);
 
 }  // namespace geminid::kernels
 

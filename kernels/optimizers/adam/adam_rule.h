@@ -3,7 +3,7 @@
 
 #include "kernels/optimizers/adamw/adamw_rule.h"
 
-// Adam with the decay in the gradient; see kernels/optimizers/optimizer/rule.h.
+// Adam with the decay in the gradient; see kernels/optimizers/step/rule.h.
 namespace geminid::kernels {
 
 struct AdamRule {
@@ -24,7 +24,6 @@ struct AdamRule {
 };
 
 Status MakeRule(const AdamWOptions& options, AdamRule* rule);
-Status MakeRule(const AdamWOptions& options, AdamWRule* rule);
 
 }  // namespace geminid::kernels
 

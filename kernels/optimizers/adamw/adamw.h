@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/status.h"
 
@@ -40,7 +41,8 @@ struct AdamWOptions {
 // finite float. The kernels check the same; callers use this to refuse a configuration early.
 Status CheckAdamWOptions(const AdamWOptions& options);
 
-// The state of `count` parameters at 12 bytes each; see kernels/split_master for the first two.
+// The state of `count` parameters at 12 bytes each; see kernels/numeric/split_master for the first
+// two.
 struct SplitState {
   BFloat16* weight;
   int16_t* remainder;
@@ -87,6 +89,11 @@ Status AdamWSplitInPlace(const AdamWOptions& options, const SplitState& state,
                          const float* gradient, size_t count);
 Status AdamWMasterInPlace(const AdamWOptions& options, const MasterState& state,
                           const float* gradient, size_t count);
+
+// The same bits over every form of parameters and gradients. State arrays: m, v. Forms and threads
+// as in kernels/optimizers/step/elementwise.h.
+Status AdamWStep(const AdamWOptions& options, const ConstParameterArrays& old_arrays,
+                 const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays);
 
 }  // namespace geminid::kernels
 

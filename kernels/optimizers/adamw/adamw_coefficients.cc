@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/optimizers/optimizer/hyperparameters.h"
+#include "kernels/optimizers/step/hyperparameters.h"
 
 namespace geminid::kernels {
 namespace {

@@ -2,10 +2,10 @@
 #define GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_RULE_H_
 
 #include "kernels/optimizers/adamw/adamw_coefficients.h"
-#include "kernels/optimizers/optimizer/rule.h"
+#include "kernels/optimizers/step/rule.h"
 #include "kernels/runtime/common/host_device.h"
 
-// AdamW and what it shares with Adam and LAMB; see kernels/optimizers/optimizer/rule.h.
+// AdamW and what it shares with Adam and LAMB; see kernels/optimizers/step/rule.h.
 namespace geminid::kernels {
 
 // The new moments from the gradient; `one_minus_beta2` is split off g^2 as in AdamW.
@@ -37,6 +37,8 @@ struct AdamWRule {
 
   AdamWCoefficients k;
 };
+
+Status MakeRule(const AdamWOptions& options, AdamWRule* rule);
 
 }  // namespace geminid::kernels
 

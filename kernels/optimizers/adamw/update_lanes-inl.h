@@ -1,5 +1,5 @@
 // AdamW for vectors, operation for operation kernels/optimizers/adamw/adamw_reference.cc. Included
-// once per instruction set, as kernels/runtime/common/lanes-inl.h is.
+// once per instruction set, as kernels/runtime/simd/lanes-inl.h is.
 #if defined(GEMINID_KERNELS_OPTIMIZERS_ADAMW_UPDATE_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GEMINID_KERNELS_OPTIMIZERS_ADAMW_UPDATE_LANES_INL_H_
 #undef GEMINID_KERNELS_OPTIMIZERS_ADAMW_UPDATE_LANES_INL_H_
@@ -9,7 +9,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/optimizers/adamw/adamw_coefficients.h"
-#include "kernels/runtime/common/lanes-inl.h"
+#include "kernels/runtime/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/optimizers/adafactor/factors.h"
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
 // CAME, "CAME: Confidence-guided Adaptive Memory Efficient Optimization" (Luo et al., 2023),
@@ -23,7 +23,7 @@
 // U, S: see CameFactorCount. Four passes over the parts of a tensor, in any order within a pass:
 // AddSquares, AddUpdateSquares after Factors, AddResidualSquares (matrices), Apply after
 // ResidualFactors. `offset` is the part's first element within the tensor. Arithmetic, forms,
-// threads and NaN as in kernels/optimizers/optimizer/elementwise.h.
+// threads and NaN as in kernels/optimizers/step/elementwise.h.
 namespace geminid::kernels {
 
 struct CameOptions {

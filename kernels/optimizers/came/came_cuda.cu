@@ -34,7 +34,7 @@ Status CameAddSquaresCuda(const CameOptions& options, const FactorShape& shape, 
   if (status != Status::kOk || count == 0) return status;
   const ScaledGradientRule rule = {static_cast<float>(options.grad_scale)};
   return cuda::Measure(cuda::PlainRule<ScaledGradientRule>{rule},
-                       {{}, gradient, cuda::RowBlocks(shape, offset, count)}, workspace,
+                       {{}, gradient, cuda::RowBlocks(shape.Columns(), offset, count)}, workspace,
                        workspace_bytes, cuda::TargetsOf(shape, sums), stream);
 }
 
@@ -61,8 +61,8 @@ Status CameAddResidualSquaresCuda(const CameOptions& options, const FactorShape&
   if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 1);
   if (status != Status::kOk || count == 0) return status;
   const cuda::FactoredRule<CameResidualRule> rule = {{k}, cuda::ScaleLookup(shape, offset, scales)};
-  return cuda::Measure(rule, {arrays, gradient, cuda::RowBlocks(shape, offset, count)}, workspace,
-                       workspace_bytes, cuda::TargetsOf(shape, sums), stream);
+  return cuda::Measure(rule, {arrays, gradient, cuda::RowBlocks(shape.Columns(), offset, count)},
+                       workspace, workspace_bytes, cuda::TargetsOf(shape, sums), stream);
 }
 
 Status CameApplyCuda(const CameOptions& options, const FactorShape& shape, uint64_t offset,

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kernels/optimizers/came/came.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
-#include "kernels/runtime/cuda/tensor.h"
 
 // The passes of CAME (kernels/optimizers/came/came.h) over a part of a tensor on a GPU, with their
 // bits. Sums, scales and update_squares are on the device; the factors are made on the host, by

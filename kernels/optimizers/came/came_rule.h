@@ -4,7 +4,7 @@
 #include "kernels/optimizers/adafactor/adafactor_rule.h"
 #include "kernels/optimizers/came/came.h"
 
-// CAME's passes over a piece of one row; see kernels/optimizers/optimizer/rule.h. Element::factor
+// CAME's passes over a piece of one row; see kernels/optimizers/step/rule.h. Element::factor
 // is the scale of the column, [0] by R and C, [1] by U and S.
 namespace geminid::kernels {
 

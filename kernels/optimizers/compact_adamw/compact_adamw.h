@@ -4,19 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/numeric/block_quantise/block_quantise_rule.h"
+#include "kernels/numeric/quantise/block_quantise_rule.h"
 #include "kernels/optimizers/adamw/adamw.h"
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/status.h"
 
-// AdamW (kernels/adamw: same formulas, options, arithmetic and NaN) whose moments are kept in one
-// or two bytes each instead of four. Opt-in, because it is another optimizer: the moments are
-// rounded after every step. Bytes per parameter of state: 6.03 with EightBitMoments, 8 with
-// BFloat16Moments, against 12.
+// AdamW (kernels/optimizers/adamw: same formulas, options, arithmetic and NaN) whose moments are
+// kept in one or two bytes each instead of four. Opt-in, because it is another optimizer: the
+// moments are rounded after every step. Bytes per parameter of state: 6.03 with EightBitMoments, 8
+// with BFloat16Moments, against 12.
 namespace geminid::kernels {
 
-// Blocks of kQuantiseBlock elements, see kernels/block_quantise: m by the signed map; the root of v
-// by the unsigned one, for which the root has half of v's decades, and needs no second root to be
+// Blocks of kQuantiseBlock elements, see kernels/numeric/quantise: m by the signed map; the root of
+// v by the unsigned one, for which the root has half of v's decades, and needs no second root to be
 // computed. All zero is the state before the first step.
 struct EightBitMoments {
   uint8_t* exp_avg;              // m, `count` codes
@@ -34,7 +34,7 @@ struct BFloat16Moments {
   BFloat16* exp_avg_sq;  // v
 };
 
-struct SplitWeights {  // kernels/split_master
+struct SplitWeights {  // kernels/numeric/split_master
   BFloat16* weight;
   int16_t* remainder;
 };

@@ -10,14 +10,14 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
-#include "kernels/numeric/block_quantise/block_lanes-inl.h"
-#include "kernels/numeric/stochastic_rounding/stochastic_rounding_rule.h"
+#include "kernels/numeric/quantise/block_lanes-inl.h"
+#include "kernels/numeric/quantise/stochastic_rounding_rule.h"
 #include "kernels/optimizers/adamw/adamw_coefficients.h"
 #include "kernels/optimizers/adamw/update_lanes-inl.h"
 #include "kernels/optimizers/compact_adamw/compact_state.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
-#include "kernels/runtime/common/lanes-inl.h"
+#include "kernels/runtime/simd/lanes-inl.h"
 
 // X(weights, moments, gradient) for every instance.
 #ifndef GEMINID_COMPACT_ADAMW_INSTANCES
@@ -59,7 +59,7 @@ HWY_INLINE hn::Vec<D> LoadWeights(D d, const MasterWeights& from, size_t i) {
   return hn::LoadU(d, from.weight + i);
 }
 
-// Two vectors of weights at once: see kernels/adamw.
+// Two vectors of weights at once: see kernels/optimizers/adamw.
 template <class D>
 HWY_INLINE void StoreWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const SplitWeights& to, size_t i) {
   const hn::RebindToUnsigned<D> du32;

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/numeric/stochastic_rounding/stochastic_rounding_rule.h"
+#include "kernels/numeric/quantise/stochastic_rounding_rule.h"
 #include "kernels/optimizers/adamw/adamw_reference.h"
 
 namespace geminid::kernels::reference {

@@ -7,8 +7,9 @@
 #include "kernels/optimizers/adamw/adamw_coefficients.h"
 #include "kernels/optimizers/compact_adamw/compact_adamw.h"
 
-// One element at a time, in place, arguments unchecked: what the tests hold kernels/compact_adamw
-// against. Weights are masters; `first_element` is a multiple of kQuantiseBlock.
+// One element at a time, in place, arguments unchecked: what the tests hold
+// kernels/optimizers/compact_adamw against. Weights are masters; `first_element` is a multiple of
+// kQuantiseBlock.
 namespace geminid::kernels::reference {
 
 void AdamWCompact(const AdamWCoefficients& k, const float* gradient, size_t count, float* weight,

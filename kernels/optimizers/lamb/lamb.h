@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
 // LAMB, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes" (You et al.,
@@ -22,7 +22,7 @@
 //
 // State arrays: m, v. A step has two passes: LambAddNorms over all of a tensor, wherever its parts
 // are, then LambApply over each part. Arithmetic, forms, threads and NaN as in
-// kernels/optimizers/optimizer/elementwise.h.
+// kernels/optimizers/step/elementwise.h.
 namespace geminid::kernels {
 
 struct LambOptions {
@@ -44,7 +44,7 @@ struct LambOptions {
 Status CheckLambOptions(const LambOptions& options);
 
 // Of one tensor: sums of squares in float64, in the order of
-// kernels/optimizers/optimizer/elementwise.h.
+// kernels/optimizers/step/elementwise.h.
 struct LambNorms {
   double weight_squares = 0.0;  // ||w||^2
   double update_squares = 0.0;  // ||u||^2

@@ -1,6 +1,6 @@
 #include "kernels/optimizers/lamb/lamb_cuda.h"
 #include "kernels/optimizers/lamb/lamb_rule.h"
-#include "kernels/runtime/cuda/measure.cuh"
+#include "kernels/optimizers/step/measure.cuh"
 
 namespace geminid::kernels {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 
 #include "kernels/optimizers/lamb/lamb.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
-#include "kernels/runtime/cuda/tensor.h"
 
 // LAMB (kernels/optimizers/lamb/lamb.h) on a GPU, with its bits.
 namespace geminid::kernels {

@@ -4,7 +4,7 @@
 #include "kernels/optimizers/adamw/adamw_rule.h"
 #include "kernels/optimizers/lamb/lamb.h"
 
-// LAMB's two passes; see kernels/optimizers/optimizer/rule.h.
+// LAMB's two passes; see kernels/optimizers/step/rule.h.
 namespace geminid::kernels {
 
 struct LambCoefficients {

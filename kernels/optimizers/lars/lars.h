@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
 // LARS, "Large Batch Training of Convolutional Networks" (You et al., 2017), with the learning
@@ -20,7 +20,7 @@
 //
 // State array: b. A step has two passes: LarsAddNorms over all of a tensor, wherever its parts are,
 // then LarsApply over each part. Arithmetic, forms, threads and NaN as in
-// kernels/optimizers/optimizer/elementwise.h.
+// kernels/optimizers/step/elementwise.h.
 namespace geminid::kernels {
 
 struct LarsOptions {
@@ -37,7 +37,7 @@ struct LarsOptions {
 Status CheckLarsOptions(const LarsOptions& options);
 
 // Of one tensor: sums of squares in float64, in the order of
-// kernels/optimizers/optimizer/elementwise.h.
+// kernels/optimizers/step/elementwise.h.
 struct LarsNorms {
   double weight_squares = 0.0;    // ||w||^2
   double gradient_squares = 0.0;  // ||g||^2

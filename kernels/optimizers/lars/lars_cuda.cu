@@ -1,6 +1,6 @@
 #include "kernels/optimizers/lars/lars_cuda.h"
 #include "kernels/optimizers/lars/lars_rule.h"
-#include "kernels/runtime/cuda/measure.cuh"
+#include "kernels/optimizers/step/measure.cuh"
 
 namespace geminid::kernels {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 
 #include "kernels/optimizers/lars/lars.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
-#include "kernels/runtime/cuda/tensor.h"
 
 // LARS (kernels/optimizers/lars/lars.h) on a GPU, with its bits.
 namespace geminid::kernels {

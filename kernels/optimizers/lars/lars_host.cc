@@ -9,9 +9,9 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/optimizers/lars/lars_rule.h"
-#include "kernels/optimizers/optimizer/elementwise.h"
-#include "kernels/optimizers/optimizer/hyperparameters.h"
-#include "kernels/optimizers/optimizer/rule_loop-inl.h"
+#include "kernels/optimizers/step/elementwise.h"
+#include "kernels/optimizers/step/hyperparameters.h"
+#include "kernels/optimizers/step/rule_loop-inl.h"
 #include "kernels/runtime/common/float_environment.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -2,10 +2,10 @@
 #define GEMINID_KERNELS_OPTIMIZERS_LARS_LARS_RULE_H_
 
 #include "kernels/optimizers/lars/lars.h"
-#include "kernels/optimizers/optimizer/rule.h"
+#include "kernels/optimizers/step/rule.h"
 #include "kernels/runtime/common/host_device.h"
 
-// LARS's second pass; the first is ScaledGradientRule. See kernels/optimizers/optimizer/rule.h.
+// LARS's second pass; the first is ScaledGradientRule. See kernels/optimizers/step/rule.h.
 namespace geminid::kernels {
 
 struct LarsRule {

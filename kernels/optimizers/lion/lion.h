@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
 // Lion, "Symbolic Discovery of Optimization Algorithms" (Chen et al., 2023), algorithm 2:
@@ -14,7 +14,7 @@
 //   m' = beta2 m + (1 - beta2) g
 //
 // State array: m. Arithmetic, forms, threads and NaN as in
-// kernels/optimizers/optimizer/elementwise.h.
+// kernels/optimizers/step/elementwise.h.
 namespace geminid::kernels {
 
 struct LionOptions {

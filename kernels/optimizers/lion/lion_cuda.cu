@@ -1,6 +1,6 @@
 #include "kernels/optimizers/lion/lion_cuda.h"
 #include "kernels/optimizers/lion/lion_rule.h"
-#include "kernels/runtime/cuda/multi_tensor.cuh"
+#include "kernels/optimizers/step/multi_tensor.cuh"
 
 namespace geminid::kernels {
 

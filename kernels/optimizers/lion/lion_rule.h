@@ -2,10 +2,10 @@
 #define GEMINID_KERNELS_OPTIMIZERS_LION_LION_RULE_H_
 
 #include "kernels/optimizers/lion/lion.h"
-#include "kernels/optimizers/optimizer/rule.h"
+#include "kernels/optimizers/step/rule.h"
 #include "kernels/runtime/common/host_device.h"
 
-// Lion; see kernels/optimizers/optimizer/rule.h.
+// Lion; see kernels/optimizers/step/rule.h.
 namespace geminid::kernels {
 
 struct LionRule {

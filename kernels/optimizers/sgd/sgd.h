@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/optimizers/optimizer/parameter_arrays.h"
+#include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
 // Stochastic gradient descent with momentum, as Sutskever et al., "On the importance of
@@ -17,7 +17,7 @@
 //   w' = w - learning_rate d
 //
 // State array: b; none if momentum is 0, where b' = g always. Arithmetic, forms, threads and NaN as
-// in kernels/optimizers/optimizer/elementwise.h.
+// in kernels/optimizers/step/elementwise.h.
 namespace geminid::kernels {
 
 struct SgdOptions {

@@ -1,11 +1,11 @@
 #ifndef GEMINID_KERNELS_OPTIMIZERS_SGD_SGD_RULE_H_
 #define GEMINID_KERNELS_OPTIMIZERS_SGD_SGD_RULE_H_
 
-#include "kernels/optimizers/optimizer/rule.h"
 #include "kernels/optimizers/sgd/sgd.h"
+#include "kernels/optimizers/step/rule.h"
 #include "kernels/runtime/common/host_device.h"
 
-// Gradient descent; see kernels/optimizers/optimizer/rule.h.
+// Gradient descent; see kernels/optimizers/step/rule.h.
 namespace geminid::kernels {
 
 // Factors of 0 and 1 choose the variant: adding 0 x and multiplying by 1 change no finite number.

@@ -11,7 +11,7 @@
 #include "geminid/session.h"
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/optimizers/adamw/adamw.h"
-#include "kernels/optimizers/optimizer/sharded_step.h"
+#include "kernels/optimizers/sharded_step.h"
 #include "kernels/runtime/common/bfloat16.h"
 
 namespace geminid::zero {

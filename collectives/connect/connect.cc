@@ -1,0 +1,59 @@
+#include "collectives/connect/connect.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collectives/gloo/gloo_communicator.h"
+#include "collectives/shm/shm_communicator.h"
+
+namespace geminid::collectives {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1";
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectByShm(const RankInfo& info,
+                                                           const ConnectOptions& options) {
+  const std::string address = info.master_address.empty() ? kLoopback : info.master_address;
+  const std::string name =
+      absl::StrCat(info.job, "/", address, ":", info.master_port, "/", options.name);
+  return ConnectShm(name, info.rank, info.world_size,
+                    {.timeout = options.timeout, .connect_timeout = options.connect_timeout});
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectByGloo(const RankInfo& info,
+                                                            const ConnectOptions& options) {
+  if (info.master_address.empty() && !info.OnOneHost()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d ranks on several hosts need MASTER_ADDR, the address of rank 0's host, on all of them",
+        info.world_size));
+  }
+  GlooOptions gloo;
+  gloo.host = info.master_address.empty() ? kLoopback : info.master_address;
+  gloo.port = info.master_port;
+  gloo.job = absl::StrCat(info.job, "/", options.name);
+  gloo.timeout = options.timeout;
+  gloo.connect_timeout = options.connect_timeout;
+  gloo.interface_address = options.interface_address;
+  return ConnectGloo(info.rank, info.world_size, std::move(gloo));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> Connect(const RankInfo& info,
+                                                      const ConnectOptions& options) {
+  switch (options.backend) {
+    case BackendChoice::kAuto:
+      if (info.world_size == 1) {
+        auto self = MakeSelfCommunicator();
+        self->SetTimeout(options.timeout);
+        return self;
+      }
+      return info.OnOneHost() ? ConnectByShm(info, options) : ConnectByGloo(info, options);
+    case BackendChoice::kShm:
+      return ConnectByShm(info, options);
+    case BackendChoice::kGloo:
+      return ConnectByGloo(info, options);
+  }
+  return absl::InvalidArgumentError("unknown backend of the collectives");
+}
+
+}  // namespace geminid::collectives

@@ -1,0 +1,42 @@
+// The one call by which a rank gets its communicator.
+//
+//   auto info = collectives::FromEnvironment();
+//   auto comm = collectives::Connect(*info);
+#ifndef GEMINID_COLLECTIVES_CONNECT_CONNECT_H_
+#define GEMINID_COLLECTIVES_CONNECT_CONNECT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/communicator.h"
+#include "collectives/rank_info.h"
+
+namespace geminid::collectives {
+
+enum class BackendChoice {
+  kAuto,  // no peers: none; all ranks on one host: shm; else gloo
+  kShm,
+  kGloo,
+};
+
+struct ConnectOptions {
+  BackendChoice backend = BackendChoice::kAuto;
+  // Two communicators of the same job and ranks need different names (or Duplicate()).
+  std::string name = "world";
+  absl::Duration timeout = kDefaultTimeout;           // of each operation
+  absl::Duration connect_timeout = absl::Minutes(5);  // for all ranks to come
+  // gloo: numeric address of the interface for the data; empty: the one that reaches rank 0.
+  std::string interface_address{};
+};
+
+// Blocks until all ranks of the job have called it. All must use the same options. Several hosts
+// need MASTER_ADDR. An id of the job is needed only when one user runs two jobs with the same
+// MASTER_ADDR and MASTER_PORT at once.
+absl::StatusOr<std::unique_ptr<Communicator>> Connect(const RankInfo& info,
+                                                      const ConnectOptions& options = {});
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_CONNECT_CONNECT_H_

@@ -1,0 +1,229 @@
+#include "kernels/model/normalisation/layer_norm.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/model/normalisation/layer_norm_host.cc"
+#include <cmath>
+
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/simd/arguments.h"
+#include "kernels/runtime/simd/f32x16-inl.h"
+#include "kernels/runtime/simd/row_sums-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE float RowMean(const T* x, size_t cols) {
+  F32x16 sum = Set(0.0F);
+  for (size_t i = 0; i < cols; i += kWidth) sum = sum + LoadN(x + i, cols - i);
+  return SumLanes(sum) / static_cast<float>(cols);
+}
+
+template <typename T>
+HWY_INLINE float RowRstd(const T* x, size_t cols, float mean, float epsilon) {
+  const F32x16 center = Set(mean);
+  F32x16 sum = Set(0.0F);
+  for (size_t i = 0; i < cols; i += kWidth) {
+    const F32x16 d = LoadN(x + i, cols - i, mean) - center;  // the fill adds 0
+    sum = MulAdd(d, d, sum);
+  }
+  return 1.0F / std::sqrt(SumLanes(sum) / static_cast<float>(cols) + epsilon);
+}
+
+template <typename T>
+HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, const T* gamma,
+                                     const T* beta, T* y, float* mean, float* rstd) {
+  for (size_t r = 0; r < shape.rows; ++r) {
+    const T* row = x + r * shape.cols;
+    T* out = y + r * shape.cols;
+    const float row_mean = RowMean(row, shape.cols);
+    const float row_rstd = RowRstd(row, shape.cols, row_mean, shape.epsilon);
+    for (size_t i = 0; i < shape.cols; i += kWidth) {
+      const size_t n = shape.cols - i;
+      const F32x16 xhat = (LoadN(row + i, n) - Set(row_mean)) * Set(row_rstd);
+      StoreN(MulAdd(xhat, LoadN(gamma + i, n), LoadN(beta + i, n)), out + i, n);
+    }
+    if (mean != nullptr) {
+      mean[r] = row_mean;
+      rstd[r] = row_rstd;
+    }
+  }
+}
+
+template <typename T>
+struct LayerNormRow {
+  const T* dy;
+  const T* x;
+  const T* gamma;
+  float mean;
+  float rstd;
+
+  HWY_INLINE F32x16 Xhat(size_t i, size_t n) const {
+    return (LoadN(x + i, n, mean) - Set(mean)) * Set(rstd);
+  }
+  HWY_INLINE F32x16 Scaled(size_t i, size_t n) const {
+    return LoadN(dy + i, n) * LoadN(gamma + i, n);
+  }
+};
+
+// Adds dy xhat and dy of one row to the running sums.
+template <typename T>
+HWY_INLINE void AddParameterGradients(const LayerNormRow<T>& row, size_t cols, float* dgamma,
+                                      float* dbeta) {
+  for (size_t i = 0; i < cols; i += kWidth) {
+    const size_t n = cols - i;
+    const F32x16 dy = LoadN(row.dy + i, n);
+    Store(MulAdd(dy, row.Xhat(i, n), Load(dgamma + i)), dgamma + i);
+    Store(dy + Load(dbeta + i), dbeta + i);
+  }
+}
+
+template <typename T>
+HWY_INLINE void InputGradient(const LayerNormRow<T>& row, size_t cols, const T* residual, T* dx) {
+  F32x16 sum_g = Set(0.0F);
+  F32x16 sum_gx = Set(0.0F);
+  for (size_t i = 0; i < cols; i += kWidth) {
+    const size_t n = cols - i;
+    const F32x16 g = row.Scaled(i, n);
+    sum_g = sum_g + g;
+    sum_gx = MulAdd(g, row.Xhat(i, n), sum_gx);
+  }
+  const F32x16 mean_g = Set(SumLanes(sum_g) / static_cast<float>(cols));
+  const F32x16 mean_gx = Set(SumLanes(sum_gx) / static_cast<float>(cols));
+  for (size_t i = 0; i < cols; i += kWidth) {
+    const size_t n = cols - i;
+    F32x16 d = Set(row.rstd) * ((row.Scaled(i, n) - mean_g) - row.Xhat(i, n) * mean_gx);
+    if (residual != nullptr) d = d + LoadN(residual + i, n);
+    StoreN(d, dx + i, n);
+  }
+}
+
+template <typename T>
+HWY_INLINE void LayerNormBackwardLoop(const LayerNormShape& shape,
+                                      const LayerNormBackwardArgs<T>& args, float* dgamma,
+                                      float* dbeta) {
+  const size_t cols = shape.cols;
+  ZeroRow(dgamma, cols);
+  ZeroRow(dbeta, cols);
+  for (size_t r = 0; r < shape.rows; ++r) {
+    const LayerNormRow<T> row = {args.dy + r * cols, args.x + r * cols, args.gamma, args.mean[r],
+                                 args.rstd[r]};
+    if (args.dgamma != nullptr) AddParameterGradients(row, cols, dgamma, dbeta);
+    const T* residual = args.residual == nullptr ? nullptr : args.residual + r * cols;
+    InputGradient(row, cols, residual, args.dx + r * cols);
+  }
+  if (args.dgamma == nullptr) return;
+  FinishRow(dgamma, cols, args.accumulate, args.dgamma);
+  FinishRow(dbeta, cols, args.accumulate, args.dbeta);
+}
+
+void LayerNormForwardFloat(const LayerNormShape& shape, const float* x, const float* gamma,
+                           const float* beta, float* y, float* mean, float* rstd) {
+  LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
+}
+
+void LayerNormForwardBFloat16(const LayerNormShape& shape, const BFloat16* x, const BFloat16* gamma,
+                              const BFloat16* beta, BFloat16* y, float* mean, float* rstd) {
+  LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
+}
+
+void LayerNormBackwardFloat(const LayerNormShape& shape, const LayerNormBackwardArgs<float>& args,
+                            float* dgamma, float* dbeta) {
+  LayerNormBackwardLoop(shape, args, dgamma, dbeta);
+}
+
+void LayerNormBackwardBFloat16(const LayerNormShape& shape,
+                               const LayerNormBackwardArgs<BFloat16>& args, float* dgamma,
+                               float* dbeta) {
+  LayerNormBackwardLoop(shape, args, dgamma, dbeta);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+
+GEMINID_KERNEL_EXPORT(LayerNormForward);
+GEMINID_KERNEL_EXPORT(LayerNormBackward);
+
+namespace {
+
+Status CheckLayerNormShape(const LayerNormShape& shape, size_t* count) {
+  if (shape.cols == 0) return Status::kInvalidShape;
+  if (!IsFiniteNonNegative(shape.epsilon)) return Status::kInvalidParameter;
+  return CheckedProduct(shape.rows, shape.cols, count);
+}
+
+template <typename T>
+Status CheckBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
+                     size_t count) {
+  const Buffer dx = Buffer::Of(args.dx, count);
+  const Buffer residual = Buffer::Of(args.residual, args.residual == nullptr ? 0 : count);
+  Status status = CheckInPlace(dx, {Buffer::Of(args.dy, count), residual});
+  if (status != Status::kOk) return status;
+  if ((args.dgamma == nullptr) != (args.dbeta == nullptr)) return Status::kNullPointer;
+  const size_t params = args.dgamma == nullptr ? 0 : shape.cols;
+  return CheckBuffers({Buffer::Of(args.x, count), Buffer::Of(args.gamma, shape.cols),
+                       Buffer::Of(args.mean, shape.rows), Buffer::Of(args.rstd, shape.rows)},
+                      {dx, Buffer::Of(args.dgamma, params), Buffer::Of(args.dbeta, params)});
+}
+
+}  // namespace
+
+template <typename T>
+Status LayerNormForward(const LayerNormShape& shape, const T* x, const T* gamma, const T* beta,
+                        T* y, float* mean, float* rstd) {
+  size_t count = 0;
+  Status status = CheckLayerNormShape(shape, &count);
+  if (status != Status::kOk) return status;
+  const Buffer out = Buffer::Of(y, count);
+  status = CheckInPlace(out, {Buffer::Of(x, count)});
+  if (status != Status::kOk) return status;
+  if ((mean == nullptr) != (rstd == nullptr)) return Status::kNullPointer;
+  const size_t saved = mean == nullptr ? 0 : shape.rows;
+  status = CheckBuffers({Buffer::Of(gamma, shape.cols), Buffer::Of(beta, shape.cols)},
+                        {out, Buffer::Of(mean, saved), Buffer::Of(rstd, saved)});
+  if (status != Status::kOk || count == 0) return status;
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, LayerNormForward, shape, x, gamma, beta, y, mean, rstd);
+  return Status::kOk;
+}
+
+size_t LayerNormWorkspaceBytes(const LayerNormShape& shape) {
+  return 2 * FloatRowBytes(shape.cols);
+}
+
+template <typename T>
+Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
+                         void* workspace, size_t workspace_bytes) {
+  size_t count = 0;
+  Status status = CheckLayerNormShape(shape, &count);
+  if (status != Status::kOk) return status;
+  status = CheckBackward(shape, args, count);
+  if (status != Status::kOk) return status;
+  status = CheckWorkspace(workspace, workspace_bytes, LayerNormWorkspaceBytes(shape));
+  if (status != Status::kOk) return status;
+  auto* dgamma = static_cast<float*>(workspace);
+  float* dbeta = dgamma + FloatRowBytes(shape.cols) / sizeof(float);
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, LayerNormBackward, shape, args, dgamma, dbeta);
+  return Status::kOk;
+}
+
+template Status LayerNormForward(const LayerNormShape&, const float*, const float*, const float*,
+                                 float*, float*, float*);
+template Status LayerNormForward(const LayerNormShape&, const BFloat16*, const BFloat16*,
+                                 const BFloat16*, BFloat16*, float*, float*);
+template Status LayerNormBackward(const LayerNormShape&, const LayerNormBackwardArgs<float>&, void*,
+                                  size_t);
+template Status LayerNormBackward(const LayerNormShape&, const LayerNormBackwardArgs<BFloat16>&,
+                                  void*, size_t);
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

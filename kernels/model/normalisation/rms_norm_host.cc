@@ -1,0 +1,169 @@
+#include "kernels/model/normalisation/rms_norm.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/model/normalisation/rms_norm_host.cc"
+#include <cmath>
+
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/simd/arguments.h"
+#include "kernels/runtime/simd/f32x16-inl.h"
+#include "kernels/runtime/simd/row_sums-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE void RmsNormForwardLoop(const RmsNormShape& shape, const T* x, const T* gamma, T* y,
+                                   float* rstd) {
+  const size_t cols = shape.cols;
+  for (size_t r = 0; r < shape.rows; ++r) {
+    const T* row = x + r * cols;
+    F32x16 sum = Set(0.0F);
+    for (size_t i = 0; i < cols; i += kWidth) {
+      const F32x16 v = LoadN(row + i, cols - i);
+      sum = MulAdd(v, v, sum);
+    }
+    const float mean_square = SumLanes(sum) / static_cast<float>(cols);
+    const float row_rstd = 1.0F / std::sqrt(mean_square + shape.epsilon);
+    for (size_t i = 0; i < cols; i += kWidth) {
+      const size_t n = cols - i;
+      StoreN(LoadN(row + i, n) * Set(row_rstd) * LoadN(gamma + i, n), y + r * cols + i, n);
+    }
+    if (rstd != nullptr) rstd[r] = row_rstd;
+  }
+}
+
+// One row: adds dy x rstd to the running sum of dgamma and writes dx.
+template <typename T>
+HWY_INLINE void RmsNormBackwardRow(const RmsNormBackwardArgs<T>& args, size_t begin, size_t cols,
+                                   float rstd, float* dgamma) {
+  const T* dy = args.dy + begin;
+  const T* x = args.x + begin;
+  F32x16 sum = Set(0.0F);
+  for (size_t i = 0; i < cols; i += kWidth) {
+    const size_t n = cols - i;
+    const F32x16 d = LoadN(dy + i, n);
+    const F32x16 xhat = LoadN(x + i, n) * Set(rstd);
+    sum = MulAdd(d * LoadN(args.gamma + i, n), xhat, sum);
+    Store(MulAdd(d, xhat, Load(dgamma + i)), dgamma + i);
+  }
+  const F32x16 mean = Set(SumLanes(sum) / static_cast<float>(cols));
+  for (size_t i = 0; i < cols; i += kWidth) {
+    const size_t n = cols - i;
+    const F32x16 g = LoadN(dy + i, n) * LoadN(args.gamma + i, n);
+    const F32x16 xhat = LoadN(x + i, n) * Set(rstd);
+    F32x16 d = Set(rstd) * (g - xhat * mean);
+    if (args.residual != nullptr) d = d + LoadN(args.residual + begin + i, n);
+    StoreN(d, args.dx + begin + i, n);
+  }
+}
+
+template <typename T>
+HWY_INLINE void RmsNormBackwardLoop(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
+                                    float* dgamma) {
+  ZeroRow(dgamma, shape.cols);
+  for (size_t r = 0; r < shape.rows; ++r) {
+    RmsNormBackwardRow(args, r * shape.cols, shape.cols, args.rstd[r], dgamma);
+  }
+  if (args.dgamma != nullptr) FinishRow(dgamma, shape.cols, args.accumulate, args.dgamma);
+}
+
+void RmsNormForwardFloat(const RmsNormShape& shape, const float* x, const float* gamma, float* y,
+                         float* rstd) {
+  RmsNormForwardLoop(shape, x, gamma, y, rstd);
+}
+
+void RmsNormForwardBFloat16(const RmsNormShape& shape, const BFloat16* x, const BFloat16* gamma,
+                            BFloat16* y, float* rstd) {
+  RmsNormForwardLoop(shape, x, gamma, y, rstd);
+}
+
+void RmsNormBackwardFloat(const RmsNormShape& shape, const RmsNormBackwardArgs<float>& args,
+                          float* dgamma) {
+  RmsNormBackwardLoop(shape, args, dgamma);
+}
+
+void RmsNormBackwardBFloat16(const RmsNormShape& shape, const RmsNormBackwardArgs<BFloat16>& args,
+                             float* dgamma) {
+  RmsNormBackwardLoop(shape, args, dgamma);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+
+GEMINID_KERNEL_EXPORT(RmsNormForward);
+GEMINID_KERNEL_EXPORT(RmsNormBackward);
+
+namespace {
+
+Status CheckRmsNormShape(const RmsNormShape& shape, size_t* count) {
+  if (shape.cols == 0) return Status::kInvalidShape;
+  if (!IsFiniteNonNegative(shape.epsilon)) return Status::kInvalidParameter;
+  return CheckedProduct(shape.rows, shape.cols, count);
+}
+
+template <typename T>
+Status CheckBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args, size_t count) {
+  const Buffer dx = Buffer::Of(args.dx, count);
+  const Buffer residual = Buffer::Of(args.residual, args.residual == nullptr ? 0 : count);
+  const Status status = CheckInPlace(dx, {Buffer::Of(args.dy, count), residual});
+  if (status != Status::kOk) return status;
+  const size_t params = args.dgamma == nullptr ? 0 : shape.cols;
+  return CheckBuffers({Buffer::Of(args.x, count), Buffer::Of(args.gamma, shape.cols),
+                       Buffer::Of(args.rstd, shape.rows)},
+                      {dx, Buffer::Of(args.dgamma, params)});
+}
+
+}  // namespace
+
+template <typename T>
+Status RmsNormForward(const RmsNormShape& shape, const T* x, const T* gamma, T* y, float* rstd) {
+  size_t count = 0;
+  Status status = CheckRmsNormShape(shape, &count);
+  if (status != Status::kOk) return status;
+  const Buffer out = Buffer::Of(y, count);
+  status = CheckInPlace(out, {Buffer::Of(x, count)});
+  if (status != Status::kOk) return status;
+  const size_t saved = rstd == nullptr ? 0 : shape.rows;
+  status = CheckBuffers({Buffer::Of(gamma, shape.cols)}, {out, Buffer::Of(rstd, saved)});
+  if (status != Status::kOk || count == 0) return status;
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, RmsNormForward, shape, x, gamma, y, rstd);
+  return Status::kOk;
+}
+
+size_t RmsNormWorkspaceBytes(const RmsNormShape& shape) { return FloatRowBytes(shape.cols); }
+
+template <typename T>
+Status RmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
+                       void* workspace, size_t workspace_bytes) {
+  size_t count = 0;
+  Status status = CheckRmsNormShape(shape, &count);
+  if (status != Status::kOk) return status;
+  status = CheckBackward(shape, args, count);
+  if (status != Status::kOk) return status;
+  status = CheckWorkspace(workspace, workspace_bytes, RmsNormWorkspaceBytes(shape));
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_CALL(T, RmsNormBackward, shape, args, static_cast<float*>(workspace));
+  return Status::kOk;
+}
+
+template Status RmsNormForward(const RmsNormShape&, const float*, const float*, float*, float*);
+template Status RmsNormForward(const RmsNormShape&, const BFloat16*, const BFloat16*, BFloat16*,
+                               float*);
+template Status RmsNormBackward(const RmsNormShape&, const RmsNormBackwardArgs<float>&, void*,
+                                size_t);
+template Status RmsNormBackward(const RmsNormShape&, const RmsNormBackwardArgs<BFloat16>&, void*,
+                                size_t);
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,18 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_CUDA_H_
+#define GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_CUDA_H_
+
+#include <cstddef>
+
+#include "kernels/optimizers/adamw/adamw.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
+#include "kernels/runtime/common/status.h"
+
+namespace geminid::kernels {
+
+// AdamWStep (kernels/optimizers/adamw/adamw.h) on a GPU, with its bits.
+Status AdamWStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
+                     CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_CUDA_H_

@@ -1,0 +1,360 @@
+#include "kernels/optimizers/sharded_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kernels/optimizers/adafactor/adafactor_rule.h"
+#include "kernels/optimizers/adam/adam.h"
+#include "kernels/optimizers/came/came_rule.h"
+#include "kernels/optimizers/kind_options.h"
+#include "kernels/optimizers/lamb/lamb_rule.h"
+#include "kernels/optimizers/lars/lars_rule.h"
+#include "kernels/runtime/common/buffers.h"
+#include "kernels/runtime/common/float_environment.h"
+
+namespace geminid::kernels {
+namespace {
+
+constexpr size_t kSumsPerTensor = 2;
+
+bool AllFinite(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
+}
+
+bool Finite(double x) { return std::isfinite(x) && x >= 0; }
+
+bool SaneShape(const FactorShape& shape) {
+  uint64_t elements;
+  return shape.rows >= 1 && shape.cols >= 1 &&
+         !__builtin_mul_overflow(shape.rows, shape.cols, &elements);
+}
+
+bool SameStep(const ConstParameterArrays& from, const ParameterArrays& to) {
+  const ParameterArrays& t = to;
+  return from.state[0] == t.state[0] && from.state[1] == t.state[1] &&
+         (t.form == WeightForm::kSplit
+              ? from.bfloat16 == t.bfloat16 && from.remainder == t.remainder
+              : from.master == t.master);
+}
+
+template <typename Gradient>
+Status SplitStep(const AdamWOptions& o, const ConstParameterArrays& from, const Gradient* gradient,
+                 size_t count, const ParameterArrays& to) {
+  const SplitState split = {to.bfloat16, to.remainder, to.state[0], to.state[1]};
+  if (SameStep(from, to)) return AdamWSplitInPlace(o, split, gradient, count);
+  return AdamWSplitOutOfPlace(o, {from.bfloat16, from.remainder, from.state[0], from.state[1]},
+                              gradient, count, split);
+}
+
+// By the kernels made for AdamW where they have the form, whose bits are the same.
+Status FastAdamWStep(const AdamWOptions& o, const ConstParameterArrays& from,
+                     const GradientArray& gradient, size_t count, const ParameterArrays& to) {
+  if (from.form == to.form && to.form == WeightForm::kSplit) {
+    if (gradient.type == GradientType::kBFloat16) {
+      return SplitStep(o, from, static_cast<const BFloat16*>(gradient.data), count, to);
+    }
+    if (gradient.type == GradientType::kFloat) {
+      return SplitStep(o, from, static_cast<const float*>(gradient.data), count, to);
+    }
+  }
+  const bool master = from.form == to.form && to.form == WeightForm::kFloat;
+  if (!master || gradient.type != GradientType::kFloat) {
+    return AdamWStep(o, from, gradient, count, to);
+  }
+  const MasterState state = {to.master, to.state[0], to.state[1]};
+  const auto* values = static_cast<const float*>(gradient.data);
+  if (SameStep(from, to)) return AdamWMasterInPlace(o, state, values, count);
+  return AdamWMasterOutOfPlace(o, {from.master, from.state[0], from.state[1]}, values, count,
+                               state);
+}
+
+}  // namespace
+
+ShardedStep::ShardedStep(const OptimizerOptions& options, std::vector<TensorOptions> tensors)
+    : options_(options), tensors_(std::move(tensors)), places_(tensors_.size()) {
+  status_ = CheckOptimizerOptions(options_);
+  uint64_t sums = kSumsPerTensor * tensors_.size();
+  for (size_t t = 0; t < tensors_.size() && status_ == Status::kOk; ++t) {
+    const TensorOptions& tensor = tensors_[t];
+    status_ = CheckTensor(tensor);
+    if (status_ != Status::kOk) break;
+    places_[t] = {factor_total_, sums};
+    const uint64_t factors = tensor.frozen ? 0 : FactorCount(options_, tensor.shape);
+    factor_total_ += factors;
+    sums += factors == 0 ? 0 : tensor.shape.Count();
+  }
+  if (status_ != Status::kOk) return;
+  sums_.resize(sums);
+  tensor_sums_.resize(kSumsPerTensor * tensors_.size());
+  scales_.resize(factor_total_);
+}
+
+Status ShardedStep::CheckTensor(const TensorOptions& tensor) const {
+  if (!SaneShape(tensor.shape)) return Status::kInvalidShape;
+  if (!Finite(tensor.learning_rate_scale)) return Status::kInvalidParameter;
+  return CheckOptimizerOptions(OptionsOf(tensor));
+}
+
+__attribute__((noinline)) OptimizerOptions ShardedStep::OptionsOf(
+    const TensorOptions& tensor) const {
+  OptimizerOptions options = options_;
+  VisitOptions(options, [&](auto& o) {
+    o.learning_rate = scalars_.learning_rate * tensor.learning_rate_scale;
+    if (tensor.weight_decay) o.weight_decay = *tensor.weight_decay;
+    o.step = scalars_.step;
+    o.grad_scale = scalars_.grad_scale;
+  });
+  options.lamb.gradient_norm = scalars_.gradient_norm;
+  return options;
+}
+
+bool ShardedStep::Trains(const Segment& segment) const {
+  return segment.tensor != kNoTensor && !tensors_[segment.tensor].frozen;
+}
+
+Status ShardedStep::CheckSegment(const Segment& segment) const {
+  if (segment.tensor == kNoTensor) return Status::kOk;
+  if (segment.tensor >= tensors_.size()) return Status::kInvalidShape;
+  const uint64_t elements = tensors_[segment.tensor].shape.Elements();
+  const bool inside = segment.offset <= elements && segment.count <= elements - segment.offset;
+  if (!inside) return Status::kInvalidShape;
+  if (!Trains(segment)) return Status::kOk;
+  return CheckReadArrays(segment.arrays, segment.gradient, segment.count, StateArrays(options_));
+}
+
+// What Apply would say of every tensor: it must not fail once a step is committed.
+Status ShardedStep::CheckRules() const {
+  for (size_t t = 0; t < tensors_.size(); ++t) {
+    if (tensors_[t].frozen) continue;
+    const OptimizerOptions o = OptionsOf(tensors_[t]);
+    const double first = tensor_sums_[kSumsPerTensor * t];
+    const double second = tensor_sums_[kSumsPerTensor * t + 1];
+    Status status = CheckOptimizerOptions(o);
+    LambRule lamb;
+    LarsRule lars;
+    AdafactorCoefficients factored;
+    if (status != Status::kOk) return status;
+    if (o.kind == OptimizerKind::kLamb) status = MakeRule(o.lamb, {first, second}, &lamb);
+    if (o.kind == OptimizerKind::kLars) status = MakeRule(o.lars, {first, second}, &lars);
+    if (o.kind == OptimizerKind::kAdafactor) {
+      status = MakeCoefficients(o.adafactor, tensors_[t].shape, {first, second}, &factored);
+    }
+    if (o.kind == OptimizerKind::kCame) {
+      status = MakeCoefficients(o.came, tensors_[t].shape, second, &factored);
+    }
+    if (status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
+template <class Add>
+Status ShardedStep::SumOverRanks(std::span<const Segment> segments, bool factors,
+                                 const ReduceSum& reduce, Add add) {
+  const std::span<double> sums(sums_.data(), factors ? sums_.size() : tensor_sums_.size());
+  std::fill(sums.begin(), sums.end(), 0.0);
+  Status status = Status::kOk;
+  for (const Segment& segment : segments) {
+    if (status == Status::kOk) status = CheckSegment(segment);
+    if (status == Status::kOk && Trains(segment)) status = add(segment);
+  }
+  // The other ranks wait for this one's sums: they must fail with it.
+  if (status != Status::kOk) {
+    std::fill(sums.begin(), sums.end(), std::numeric_limits<double>::quiet_NaN());
+  }
+  if (!reduce || !reduce(sums)) return status != Status::kOk ? status : Status::kCallbackFailed;
+  if (status != Status::kOk) return status;
+  return AllFinite(sums) ? Status::kOk : Status::kInvalidParameter;
+}
+
+Status ShardedStep::AddFirstSums(const Segment& s) {
+  const TensorOptions& tensor = tensors_[s.tensor];
+  const OptimizerOptions o = OptionsOf(tensor);
+  double* two = sums_.data() + kSumsPerTensor * s.tensor;
+  double* sums = sums_.data() + places_[s.tensor].sums;
+  if (o.kind == OptimizerKind::kLamb) {
+    LambNorms norms = {two[0], two[1]};
+    const Status status = LambAddNorms(o.lamb, s.arrays, s.gradient, s.count, &norms);
+    two[0] = norms.weight_squares;
+    two[1] = norms.update_squares;
+    return status;
+  }
+  if (o.kind == OptimizerKind::kLars) {
+    LarsNorms norms = {two[0], two[1]};
+    const Status status = LarsAddNorms(o.lars, s.arrays, s.gradient, s.count, &norms);
+    two[0] = norms.weight_squares;
+    two[1] = norms.gradient_squares;
+    return status;
+  }
+  if (o.kind == OptimizerKind::kAdafactor) {
+    AdafactorNorms norms = {.weight_squares = two[0]};
+    const Status status = AdafactorAddSquares(o.adafactor, tensor.shape, s.offset, s.arrays,
+                                              s.gradient, s.count, sums, &norms);
+    two[0] = norms.weight_squares;
+    return status;
+  }
+  return CameAddSquares(o.came, tensor.shape, s.offset, s.gradient, s.count, sums);
+}
+
+Status ShardedStep::AddUpdateSquares(const Segment& s) {
+  const TensorOptions& tensor = tensors_[s.tensor];
+  const OptimizerOptions o = OptionsOf(tensor);
+  double* squares = sums_.data() + kSumsPerTensor * s.tensor + 1;
+  const float* scales = scales_.data() + places_[s.tensor].factors;
+  if (o.kind == OptimizerKind::kCame) {
+    return CameAddUpdateSquares(o.came, tensor.shape, s.offset, scales, s.gradient, s.count,
+                                squares);
+  }
+  AdafactorNorms norms = {.update_squares = *squares};
+  const Status status = AdafactorAddUpdateSquares(o.adafactor, tensor.shape, s.offset, scales,
+                                                  s.gradient, s.count, &norms);
+  *squares = norms.update_squares;
+  return status;
+}
+
+Status ShardedStep::AddResidualSquares(const Segment& s) {
+  const TensorOptions& tensor = tensors_[s.tensor];
+  if (!tensor.shape.Factored()) return Status::kOk;
+  const Place& place = places_[s.tensor];
+  return CameAddResidualSquares(OptionsOf(tensor).came, tensor.shape, s.offset,
+                                scales_.data() + place.factors,
+                                tensor_sums_[kSumsPerTensor * s.tensor + 1], s.arrays, s.gradient,
+                                s.count, sums_.data() + place.sums);
+}
+
+Status ShardedStep::MakeFactors(const float* old_factors, float* new_factors) {
+  for (size_t t = 0; t < tensors_.size(); ++t) {
+    if (tensors_[t].frozen) continue;
+    const OptimizerOptions o = OptionsOf(tensors_[t]);
+    const FactorShape& shape = tensors_[t].shape;
+    const double* sums = sums_.data() + places_[t].sums;
+    const uint64_t at = places_[t].factors;
+    const Status status = o.kind == OptimizerKind::kCame
+                              ? CameFactors(o.came, shape, sums, old_factors + at, new_factors + at,
+                                            scales_.data() + at)
+                              : AdafactorFactors(o.adafactor, shape, sums, old_factors + at,
+                                                 new_factors + at, scales_.data() + at);
+    if (status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
+Status ShardedStep::PrepareFactored(std::span<const Segment> segments, const float* old_factors,
+                                    const ReduceSum& reduce, float* new_factors) {
+  Status status = MakeFactors(old_factors, new_factors);
+  if (status == Status::kOk) {
+    status = SumOverRanks(segments, /*factors=*/false, reduce,
+                          [this](const Segment& s) { return AddUpdateSquares(s); });
+  }
+  if (status != Status::kOk) return status;
+  for (size_t i = 1; i < tensor_sums_.size(); i += kSumsPerTensor) tensor_sums_[i] = sums_[i];
+  if (options_.kind != OptimizerKind::kCame) return Status::kOk;
+  return PrepareConfidence(segments, old_factors, reduce, new_factors);
+}
+
+Status ShardedStep::PrepareConfidence(std::span<const Segment> segments, const float* old_factors,
+                                      const ReduceSum& reduce, float* new_factors) {
+  Status status = SumOverRanks(segments, /*factors=*/true, reduce,
+                               [this](const Segment& s) { return AddResidualSquares(s); });
+  for (size_t t = 0; t < tensors_.size() && status == Status::kOk; ++t) {
+    const TensorOptions& tensor = tensors_[t];
+    if (tensor.frozen || !tensor.shape.Factored()) continue;
+    const uint64_t at = places_[t].factors;
+    status =
+        CameResidualFactors(OptionsOf(tensor).came, tensor.shape, sums_.data() + places_[t].sums,
+                            old_factors + at, new_factors + at, scales_.data() + at);
+  }
+  return status;
+}
+
+Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment> segments,
+                            const float* old_factors, const ReduceSum& reduce, float* new_factors) {
+  const ScopedFloatEnvironment environment;
+  ready_ = false;
+  if (status_ != Status::kOk) return status_;
+  scalars_ = scalars;
+  std::fill(tensor_sums_.begin(), tensor_sums_.end(), 0.0);
+  Status status = CheckRules();
+  if (status == Status::kOk) {
+    status = CheckBuffer(Buffer::Of(old_factors, factor_total_));
+  }
+  if (status == Status::kOk) status = CheckBuffer(Buffer::Of(new_factors, factor_total_));
+  if (status == Status::kOk && NeedsSums(options_.kind)) {
+    status = SumOverRanks(segments, /*factors=*/true, reduce,
+                          [this](const Segment& s) { return AddFirstSums(s); });
+    std::copy_n(sums_.begin(), tensor_sums_.size(), tensor_sums_.begin());
+    const bool factored =
+        options_.kind == OptimizerKind::kAdafactor || options_.kind == OptimizerKind::kCame;
+    if (status == Status::kOk && factored) {
+      status = PrepareFactored(segments, old_factors, reduce, new_factors);
+    }
+    if (status == Status::kOk) status = CheckRules();
+  }
+  for (const Segment& segment : segments) {
+    if (status == Status::kOk) status = CheckSegment(segment);
+  }
+  ready_ = status == Status::kOk;
+  return status;
+}
+
+Status ShardedStep::Restore(const StepScalars& scalars, std::span<const double> tensor_sums,
+                            const float* new_factors) {
+  const ScopedFloatEnvironment environment;
+  ready_ = false;
+  if (status_ != Status::kOk) return status_;
+  if (tensor_sums.size() != tensor_sums_.size()) return Status::kInvalidShape;
+  Status status = CheckBuffer(Buffer::Of(new_factors, factor_total_));
+  scalars_ = scalars;
+  std::copy(tensor_sums.begin(), tensor_sums.end(), tensor_sums_.begin());
+  for (size_t t = 0; t < tensors_.size() && factor_total_ != 0 && status == Status::kOk; ++t) {
+    const FactorShape& shape = tensors_[t].shape;
+    if (tensors_[t].frozen) continue;
+    const uint64_t end = places_[t].factors + FactorCount(options_, shape);
+    for (uint64_t at = places_[t].factors; at < end && status == Status::kOk; at += shape.Count()) {
+      status = ScalesOfFactors(shape, new_factors + at, scales_.data() + at);
+    }
+  }
+  if (status == Status::kOk) status = CheckRules();
+  ready_ = status == Status::kOk;
+  return status;
+}
+
+Status ShardedStep::Apply(const Segment& s, const ParameterArrays& new_arrays) const {
+  const ScopedFloatEnvironment environment;
+  if (!ready_) return Status::kInvalidParameter;
+  if (const Status status = CheckSegment(s); status != Status::kOk) return status;
+  if (!Trains(s)) {
+    return CopyParameters(s.arrays, s.count, StateArrays(options_), new_arrays);
+  }
+  const FactorShape& shape = tensors_[s.tensor].shape;
+  const OptimizerOptions o = OptionsOf(tensors_[s.tensor]);
+  const double first = tensor_sums_[kSumsPerTensor * s.tensor];
+  const double second = tensor_sums_[kSumsPerTensor * s.tensor + 1];
+  const float* scales = scales_.data() + places_[s.tensor].factors;
+  switch (o.kind) {
+    case OptimizerKind::kAdamW:
+      return FastAdamWStep(o.adamw, s.arrays, s.gradient, s.count, new_arrays);
+    case OptimizerKind::kAdam:
+      return AdamStep(o.adamw, s.arrays, s.gradient, s.count, new_arrays);
+    case OptimizerKind::kLamb:
+      return LambApply(o.lamb, {first, second}, s.arrays, s.gradient, s.count, new_arrays);
+    case OptimizerKind::kLars:
+      return LarsApply(o.lars, {first, second}, s.arrays, s.gradient, s.count, new_arrays);
+    case OptimizerKind::kSgd:
+      return SgdStep(o.sgd, s.arrays, s.gradient, s.count, new_arrays);
+    case OptimizerKind::kAdagrad:
+      return AdagradStep(o.adagrad, s.arrays, s.gradient, s.count, new_arrays);
+    case OptimizerKind::kLion:
+      return LionStep(o.lion, s.arrays, s.gradient, s.count, new_arrays);
+    case OptimizerKind::kAdafactor:
+      return AdafactorApply(o.adafactor, shape, s.offset, scales, {first, second}, s.arrays,
+                            s.gradient, s.count, new_arrays);
+    case OptimizerKind::kCame:
+      return CameApply(o.came, shape, s.offset, scales, second, s.arrays, s.gradient, s.count,
+                       new_arrays);
+  }
+  return Status::kUnsupported;
+}
+
+}  // namespace geminid::kernels

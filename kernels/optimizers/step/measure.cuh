@@ -1,0 +1,259 @@
+// Sums of squares of what a rule leaves in place of the weight, and of the weights, on a GPU: the
+// order of additions, and so the bits, of MeasureElements
+// (kernels/optimizers/step/elementwise.h).
+//
+// A block of kSumBlock elements is summed by sixteen threads, one per lane, at the speed of memory;
+// then one thread per sum adds its blocks in order, some 5 ns each. Device code; included by the
+// *_cuda.cu files alone.
+#ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_
+#define GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_
+
+#include <cstdint>
+
+#include "kernels/optimizers/step/elementwise.h"
+#include "kernels/optimizers/step/multi_tensor.cuh"
+#include "kernels/runtime/common/buffers.h"
+
+namespace geminid::kernels::cuda {
+
+inline constexpr unsigned kSumLanes = 16;
+
+// Part of a tensor as rows, whose pieces are cut into blocks each for itself. Rows have the same
+// number of blocks; those beyond a piece are empty and add zero. What is no matrix is one row.
+struct RowBlocks {
+  uint64_t offset;  // of the part within the tensor
+  uint64_t count;
+  uint64_t width;
+  uint64_t first_row;
+  uint64_t rows;
+  uint64_t blocks_per_row;
+
+  RowBlocks(uint64_t row_width, uint64_t part_offset, uint64_t part_count)
+      : offset(part_offset),
+        count(part_count),
+        width(row_width),
+        first_row(part_offset / width),
+        rows((part_offset + part_count - 1) / width - first_row + 1),
+        blocks_per_row((width + kSumBlock - 1) / kSumBlock) {}
+
+  __host__ __device__ uint64_t blocks() const { return rows * blocks_per_row; }
+
+  // The elements of a block, counted from the start of the part.
+  struct Range {
+    uint64_t begin;
+    uint64_t end;
+  };
+  __device__ Range Elements(uint64_t block) const {
+    const uint64_t row = first_row + block / blocks_per_row;
+    const uint64_t row_begin = row * width > offset ? row * width : offset;
+    const uint64_t part_end = offset + count;
+    const uint64_t row_end = (row + 1) * width < part_end ? (row + 1) * width : part_end;
+    const uint64_t begin = row_begin + block % blocks_per_row * kSumBlock;
+    const uint64_t end = begin + kSumBlock < row_end ? begin + kSumBlock : row_end;
+    return {begin - offset, begin < end ? end - offset : begin - offset};
+  }
+};
+
+// Of one block.
+struct BlockSums {
+  double result;
+  double weight;
+};
+
+inline size_t MeasureWorkspaceBytes(const RowBlocks& blocks) {
+  return blocks.blocks() * sizeof(BlockSums);
+}
+
+// Where the sums are added to, on the device; null: nowhere.
+struct SumTargets {
+  double* result = nullptr;   // all blocks
+  double* weight = nullptr;   // all blocks
+  double* rows = nullptr;     // by row of the tensor
+  double* columns = nullptr;  // by column
+};
+
+__device__ inline float LoadMasterElement(const SplitWeight& from, size_t at) {
+  return std::bit_cast<float>(JoinMasterBits({from.old_weight[at], from.old_remainder[at]}));
+}
+// 0 where there are no weights.
+template <typename Working>
+__device__ float LoadMasterElement(const MasterWeight<Working>& from, size_t at) {
+  return from.old_weight == nullptr ? 0.0F : from.old_weight[at];
+}
+
+// What the rule leaves in place of the weight, which goes to *weight.
+template <class Rule, class Weight, typename Gradient>
+__device__ float ResultOf(const Tensor<Rule, Weight, Gradient>& tensor, size_t at, float* weight) {
+  Element<float> e = {};
+  e.gradient = Widen(tensor.gradient[at]);
+  e.weight = LoadMasterElement(tensor.weight, at);
+  *weight = e.weight;
+#pragma unroll
+  for (int s = 0; s < Rule::kStates; ++s) e.state[s] = tensor.old_state[s][at];
+  tensor.rule(at, e);
+  return e.weight;
+}
+
+// The sum of the sixteen lanes' values, in lane 0.
+__device__ inline double FoldLanes(double value) {
+#pragma unroll
+  for (unsigned half = kSumLanes / 2; half != 0; half /= 2) {
+    value += __shfl_down_sync(0xFFFFFFFFu, value, half, kSumLanes);
+  }
+  return value;
+}
+
+template <class Rule, class Weight, typename Gradient>
+__global__ void __launch_bounds__(kThreads)
+    SumBlocks(const __grid_constant__ Tensor<Rule, Weight, Gradient> tensor,
+              const __grid_constant__ RowBlocks blocks, BlockSums* sums) {
+  const uint64_t block =
+      static_cast<uint64_t>(blockIdx.x) * (kThreads / kSumLanes) + threadIdx.x / kSumLanes;
+  const bool mine = block < blocks.blocks();
+  const RowBlocks::Range range = mine ? blocks.Elements(block) : RowBlocks::Range{0, 0};
+  double result = 0;
+  double weight = 0;
+#pragma unroll 4
+  for (uint64_t at = range.begin + threadIdx.x % kSumLanes; at < range.end; at += kSumLanes) {
+    float weight_read;
+    const double r = ResultOf(tensor, at, &weight_read);
+    const double w = weight_read;
+    result += r * r;
+    weight += w * w;
+  }
+  result = FoldLanes(result);
+  weight = FoldLanes(weight);
+  if (mine && threadIdx.x % kSumLanes == 0) sums[block] = {result, weight};
+}
+
+// Columns of a tile of rows, which many threads load and one thread per column adds in order.
+inline constexpr unsigned kTileColumns = 32;
+inline constexpr unsigned kTileRows = 64;
+
+template <class Rule, class Weight, typename Gradient>
+__global__ void __launch_bounds__(kThreads)
+    SumColumns(const __grid_constant__ Tensor<Rule, Weight, Gradient> tensor,
+               const __grid_constant__ RowBlocks blocks, double* columns) {
+  __shared__ float tile[kTileRows][kTileColumns];
+  const unsigned lane = threadIdx.x % kTileColumns;
+  const uint64_t column = static_cast<uint64_t>(blockIdx.x) * kTileColumns + lane;
+  const bool adds = threadIdx.x < kTileColumns && column < blocks.width;
+  double sum = adds ? columns[column] : 0;
+  for (uint64_t begin = 0; begin < blocks.rows; begin += kTileRows) {
+    for (unsigned r = threadIdx.x / kTileColumns; r < kTileRows; r += kThreads / kTileColumns) {
+      const uint64_t position = (blocks.first_row + begin + r) * blocks.width + column;
+      const bool inside = column < blocks.width && position >= blocks.offset &&
+                          position < blocks.offset + blocks.count;
+      float unused;
+      tile[r][lane] = inside ? ResultOf(tensor, position - blocks.offset, &unused) : 0.0F;
+    }
+    __syncthreads();
+    if (adds) {
+#pragma unroll 16
+      for (unsigned r = 0; r < kTileRows; ++r) {
+        const double x = tile[r][lane];
+        sum += x * x;
+      }
+    }
+    __syncthreads();
+  }
+  if (adds) columns[column] = sum;
+}
+
+// The same for one row, whose columns have one square each.
+template <class Rule, class Weight, typename Gradient>
+__global__ void __launch_bounds__(kThreads)
+    AddSquaresOfRow(const __grid_constant__ Tensor<Rule, Weight, Gradient> tensor,
+                    double* columns) {
+  const uint64_t at = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= tensor.count) return;
+  float unused;
+  const double x = ResultOf(tensor, at, &unused);
+  columns[at] += x * x;
+}
+
+// Queues the additions of block sums, in order.
+Status AddBlocks(const BlockSums* sums, const RowBlocks& blocks, const SumTargets& targets,
+                 CudaStream stream);
+
+template <class Weight, typename Gradient, class Rule>
+Status LaunchMeasure(const Rule& rule, const CudaTensor& tensor, const RowBlocks& blocks,
+                     double* workspace, const SumTargets& targets, CudaStream stream) {
+  const Tensor<Rule, Weight, Gradient> one(rule, tensor);
+  Status status = Status::kOk;
+  if (targets.result != nullptr || targets.weight != nullptr || targets.rows != nullptr) {
+    constexpr unsigned kBlocksPerGroup = kThreads / kSumLanes;
+    const auto groups =
+        static_cast<unsigned>((blocks.blocks() + kBlocksPerGroup - 1) / kBlocksPerGroup);
+    auto* sums = reinterpret_cast<BlockSums*>(workspace);
+    status = LaunchKernel(SumBlocks<Rule, Weight, Gradient>, groups, kThreads, stream, one, blocks,
+                          sums);
+    if (status == Status::kOk) status = AddBlocks(sums, blocks, targets, stream);
+  }
+  if (status != Status::kOk || targets.columns == nullptr) return status;
+  if (blocks.rows == 1) {
+    const auto groups = static_cast<unsigned>((blocks.count + kThreads - 1) / kThreads);
+    return LaunchKernel(AddSquaresOfRow<Rule, Weight, Gradient>, groups, kThreads, stream, one,
+                        targets.columns + blocks.offset % blocks.width);
+  }
+  const auto groups = static_cast<unsigned>((blocks.width + kTileColumns - 1) / kTileColumns);
+  return LaunchKernel(SumColumns<Rule, Weight, Gradient>, groups, kThreads, stream, one, blocks,
+                      targets.columns);
+}
+
+template <class Weight, class Rule>
+Status MeasureWithWeight(const Rule& rule, const CudaTensor& tensor, const RowBlocks& blocks,
+                         double* workspace, const SumTargets& targets, CudaStream stream) {
+  switch (tensor.gradient.type) {
+    case GradientType::kFloat:
+      return LaunchMeasure<Weight, float>(rule, tensor, blocks, workspace, targets, stream);
+    case GradientType::kBFloat16:
+      return LaunchMeasure<Weight, BFloat16>(rule, tensor, blocks, workspace, targets, stream);
+    case GradientType::kFloat16:
+      return LaunchMeasure<Weight, Float16>(rule, tensor, blocks, workspace, targets, stream);
+  }
+  return Status::kInvalidShape;
+}
+
+// What Measure reads; the arrays have been checked. Weights may all be null.
+struct Measured {
+  ConstParameterArrays arrays;
+  GradientArray gradient;
+  RowBlocks blocks;
+};
+
+// Adds the squares of rule(index, element) to the targets. `workspace`, of MeasureWorkspaceBytes on
+// the device, is overwritten; kInvalidParameter if it is smaller.
+template <class Rule>
+Status Measure(const Rule& rule, const Measured& what, double* workspace, size_t workspace_bytes,
+               const SumTargets& targets, CudaStream stream) {
+  if (workspace_bytes < MeasureWorkspaceBytes(what.blocks)) return Status::kInvalidParameter;
+  const Status status = CheckBuffer(Buffer::Of(workspace, workspace_bytes / sizeof(double)));
+  if (status != Status::kOk) return status;
+  const CudaTensor tensor = {what.arrays, what.gradient, what.blocks.count, {}};
+  if (what.arrays.form == WeightForm::kSplit) {
+    return MeasureWithWeight<SplitWeight>(rule, tensor, what.blocks, workspace, targets, stream);
+  }
+  // Of the other forms the masters alone are read.
+  return MeasureWithWeight<MasterWeight<void>>(rule, tensor, what.blocks, workspace, targets,
+                                               stream);
+}
+
+// The norms of a part of a tensor, in two sums.
+template <class Rule>
+Status MeasureNorms(const Rule& rule, const ConstParameterArrays& arrays,
+                    const GradientArray& gradient, size_t count, double* workspace,
+                    size_t workspace_bytes, double* result, double* weight, CudaStream stream) {
+  const Status status = CheckReadArrays(arrays, gradient, count, Rule::kStates);
+  if (status != Status::kOk || count == 0) return status;
+  return Measure(PlainRule<Rule>{rule}, {arrays, gradient, RowBlocks(count, 0, count)}, workspace,
+                 workspace_bytes, {.result = result, .weight = weight}, stream);
+}
+
+constexpr size_t NormsWorkspaceBytes(size_t count) {
+  return (count + kSumBlock - 1) / kSumBlock * sizeof(BlockSums);
+}
+
+}  // namespace geminid::kernels::cuda
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_

@@ -1,0 +1,311 @@
+// One launch over many tensors: how a rule (kernels/optimizers/step/rule.h) runs on a GPU.
+//
+// A thread updates eight consecutive parameters at a time: the eight bf16 values of one 16-byte
+// access are the two fp32 accesses beside it. Device code; included by the *_cuda.cu files alone.
+#ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_
+#define GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_
+
+#include <bit>
+#include <cstdint>
+#include <new>
+#include <type_traits>
+
+#include "kernels/numeric/split_master/split_master.h"
+#include "kernels/optimizers/step/cuda_tensor.h"
+#include "kernels/optimizers/step/rule.h"
+#include "kernels/runtime/cuda/pack.cuh"
+
+namespace geminid::kernels::cuda {
+
+inline constexpr unsigned kVectorsPerThread = 4;  // amortises the search for the block's tensor
+inline constexpr unsigned kBlockElements = kThreads * kVector * kVectorsPerThread;
+// The parameters of a launch hold at most 4 KiB on every device; this leaves room for the rule.
+inline constexpr size_t kTableBytes = 3584;
+
+// The weights of one tensor: the fp32 master in two halves...
+struct SplitWeight {
+  const BFloat16* old_weight;
+  const int16_t* old_remainder;
+  BFloat16* new_weight;
+  int16_t* new_remainder;
+
+  explicit SplitWeight(const CudaTensor& t)
+      : old_weight(t.old_arrays.bfloat16),
+        old_remainder(t.old_arrays.remainder),
+        new_weight(t.new_arrays.bfloat16),
+        new_remainder(t.new_arrays.remainder) {}
+};
+// ... or whole, with the value that training uses beside it unless Working is void.
+template <typename Working>
+struct MasterWeight {
+  const float* old_weight;
+  float* new_weight;
+  Working* working = nullptr;
+
+  explicit MasterWeight(const CudaTensor& t)
+      : old_weight(t.old_arrays.master), new_weight(t.new_arrays.master) {
+    if constexpr (std::is_same_v<Working, BFloat16>) working = t.new_arrays.bfloat16;
+    if constexpr (std::is_same_v<Working, Float16>) working = t.new_arrays.float16;
+  }
+};
+
+__device__ inline void LoadMaster(const SplitWeight& from, size_t at, bool words, unsigned count,
+                                  Pack<float>* master) {
+  Pack<BFloat16> weight = {};
+  Pack<int16_t> remainder = {};
+  LoadPack(from.old_weight + at, words, count, &weight);
+  LoadPack(from.old_remainder + at, words, count, &remainder);
+#pragma unroll
+  for (unsigned i = 0; i < kVector; ++i) {
+    master->element[i] =
+        std::bit_cast<float>(JoinMasterBits({weight.element[i], remainder.element[i]}));
+  }
+}
+template <typename Working>
+__device__ void LoadMaster(const MasterWeight<Working>& from, size_t at, bool words, unsigned count,
+                           Pack<float>* master) {
+  LoadPack(from.old_weight + at, words, count, master);
+}
+
+__device__ inline void StoreMaster(const Pack<float>& master, size_t at, bool words, unsigned count,
+                                   const SplitWeight& to) {
+  Pack<BFloat16> weight;
+  Pack<int16_t> remainder;
+#pragma unroll
+  for (unsigned i = 0; i < kVector; ++i) {
+    const SplitFloat split = SplitMasterBits(std::bit_cast<uint32_t>(master.element[i]));
+    weight.element[i] = split.weight;
+    remainder.element[i] = split.remainder;
+  }
+  StorePack(weight, words, count, to.new_weight + at);
+  StorePack(remainder, words, count, to.new_remainder + at);
+}
+template <typename Working>
+__device__ void StoreMaster(const Pack<float>& master, size_t at, bool words, unsigned count,
+                            const MasterWeight<Working>& to) {
+  StorePack(master, words, count, to.new_weight + at);
+  if constexpr (!std::is_void_v<Working>) {
+    Pack<Working> rounded;
+#pragma unroll
+    for (unsigned i = 0; i < kVector; ++i) {
+      rounded.element[i] = Working::FromFloat(master.element[i]);
+    }
+    StorePack(rounded, words, count, to.working + at);
+  }
+}
+
+inline bool LiesOnWord(const void* array) {
+  return reinterpret_cast<uintptr_t>(array) % kWordBytes == 0;  // null does
+}
+
+// A rule that needs to know of an element what it reads and nothing else.
+template <class Rule>
+struct PlainRule {
+  static constexpr int kStates = Rule::kStates;
+
+  __device__ void operator()(size_t /* at */, Element<float>& e) const { rule(e); }
+
+  Rule rule;
+};
+
+// One tensor of a launch, with its rule.
+template <class Rule, class Weight, typename Gradient>
+struct Tensor {
+  static constexpr int kStates = Rule::kStates;
+  static constexpr int kArrays = kStates == 0 ? 1 : kStates;  // there is no array of none
+  Rule rule;
+  Weight weight;
+  const Gradient* gradient;
+  const float* old_state[kArrays];
+  float* new_state[kArrays];
+  uint64_t count;
+  bool words;  // every array lies on 16 bytes
+
+  Tensor(const Rule& its_rule, const CudaTensor& t)
+      : rule(its_rule),
+        weight(t),
+        gradient(static_cast<const Gradient*>(t.gradient.data)),
+        count(t.count),
+        words(LiesOnWord(t.gradient.data) && WeightsLieOnWords(t)) {
+    for (int s = 0; s < kStates; ++s) {
+      old_state[s] = t.old_arrays.state[s];
+      new_state[s] = t.new_arrays.state[s];
+      words = words && LiesOnWord(old_state[s]) && LiesOnWord(new_state[s]);
+    }
+  }
+
+  static bool WeightsLieOnWords(const CudaTensor& t) {
+    const auto all = [](const auto& a) {
+      return LiesOnWord(a.master) && LiesOnWord(a.bfloat16) && LiesOnWord(a.float16) &&
+             LiesOnWord(a.remainder);
+    };
+    return all(t.old_arrays) && all(t.new_arrays);
+  }
+};
+
+// The tensors of one launch, in its parameters.
+template <class T>
+struct Table {
+  static constexpr unsigned kCapacity = kTableBytes / (sizeof(T) + sizeof(unsigned));
+  alignas(T) unsigned char tensors[kCapacity * sizeof(T)];
+  unsigned end_block[kCapacity];  // blocks of this tensor and of those before it
+
+  __host__ __device__ const T& tensor(unsigned index) const {
+    return reinterpret_cast<const T*>(tensors)[index];
+  }
+};
+
+// Eight parameters, or the `count` that are left, from `at` on.
+template <class Rule, class Weight, typename Gradient>
+__device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t at,
+                           unsigned count) {
+  constexpr int kStates = Rule::kStates;
+  const bool words = tensor.words;
+  Pack<Gradient> gradient = {};
+  Pack<float> weight = {};
+  Pack<float> state[Tensor<Rule, Weight, Gradient>::kArrays] = {};
+  LoadPack(tensor.gradient + at, words, count, &gradient);
+  LoadMaster(tensor.weight, at, words, count, &weight);
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) LoadPack(tensor.old_state[s] + at, words, count, &state[s]);
+#pragma unroll
+  for (unsigned i = 0; i < kVector; ++i) {
+    Element<float> e = {};
+    e.gradient = Widen(gradient.element[i]);
+    e.weight = weight.element[i];
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) e.state[s] = state[s].element[i];
+    if (i < count) tensor.rule(at + i, e);
+    weight.element[i] = e.weight;
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) state[s].element[i] = e.state[s];
+  }
+  StoreMaster(weight, at, words, count, tensor.weight);
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) StorePack(state[s], words, count, tensor.new_state[s] + at);
+}
+
+template <class Rule, class Weight, typename Gradient>
+__global__ void __launch_bounds__(kThreads)
+    UpdateTensors(const __grid_constant__ Table<Tensor<Rule, Weight, Gradient>> table) {
+  unsigned t = 0;
+  while (blockIdx.x >= table.end_block[t]) ++t;
+  const auto& tensor = table.tensor(t);
+  const unsigned block = blockIdx.x - (t == 0 ? 0 : table.end_block[t - 1]);
+  for (unsigned v = 0; v < kVectorsPerThread; ++v) {
+    const size_t at = static_cast<size_t>(block) * kBlockElements +
+                      static_cast<size_t>(v * kThreads + threadIdx.x) * kVector;
+    if (at >= tensor.count) return;
+    const size_t left = tensor.count - at;
+    UpdatePack(tensor, at, left < kVector ? static_cast<unsigned>(left) : kVector);
+  }
+}
+
+template <class Weight, typename Gradient, class RuleOf>
+Status Launch(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, CudaStream stream) {
+  using OneTensor = Tensor<decltype(rule_of(0)), Weight, Gradient>;
+  for (size_t next = 0; next < count;) {
+    Table<OneTensor> table;
+    unsigned blocks = 0;
+    unsigned used = 0;
+    for (; next < count && used < Table<OneTensor>::kCapacity; ++next) {
+      if (tensors[next].count == 0) continue;
+      blocks += static_cast<unsigned>((tensors[next].count + kBlockElements - 1) / kBlockElements);
+      new (table.tensors + used * sizeof(OneTensor)) OneTensor(rule_of(next), tensors[next]);
+      table.end_block[used++] = blocks;
+    }
+    if (blocks == 0) continue;
+    const Status status = LaunchKernel(UpdateTensors<decltype(rule_of(0)), Weight, Gradient>,
+                                       blocks, kThreads, stream, table);
+    if (status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
+template <class Weight, class RuleOf>
+Status LaunchWithWeight(const RuleOf& rule_of, const CudaTensor* tensors, size_t count,
+                        CudaStream stream) {
+  switch (tensors[0].gradient.type) {
+    case GradientType::kFloat:
+      return Launch<Weight, float>(rule_of, tensors, count, stream);
+    case GradientType::kBFloat16:
+      return Launch<Weight, BFloat16>(rule_of, tensors, count, stream);
+    case GradientType::kFloat16:
+      return Launch<Weight, Float16>(rule_of, tensors, count, stream);
+  }
+  return Status::kInvalidShape;
+}
+
+inline Status CheckTensors(const CudaTensor* tensors, size_t count, int state_arrays) {
+  if (tensors == nullptr) return count == 0 ? Status::kOk : Status::kNullPointer;
+  for (size_t i = 0; i < count; ++i) {
+    const CudaTensor& t = tensors[i];
+    const Status status =
+        CheckStepArrays(t.old_arrays, t.gradient, t.count, state_arrays, t.new_arrays);
+    if (status != Status::kOk) return status;
+    if (t.new_arrays.form != tensors[0].new_arrays.form ||
+        t.gradient.type != tensors[0].gradient.type) {
+      return Status::kInvalidShape;
+    }
+  }
+  return Status::kOk;
+}
+
+// For every element of tensors[t], which have passed CheckTensors: rule(index, element), where the
+// rule is rule_of(t). kUnsupported if CUDA refuses a launch.
+template <class RuleOf>
+Status Update(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, CudaStream stream) {
+  if (count == 0) return Status::kOk;
+  switch (tensors[0].new_arrays.form) {
+    case WeightForm::kFloat:
+      return LaunchWithWeight<MasterWeight<void>>(rule_of, tensors, count, stream);
+    case WeightForm::kSplit:
+      return LaunchWithWeight<SplitWeight>(rule_of, tensors, count, stream);
+    case WeightForm::kFloatAndBFloat16:
+      return LaunchWithWeight<MasterWeight<BFloat16>>(rule_of, tensors, count, stream);
+    case WeightForm::kFloatAndFloat16:
+      return LaunchWithWeight<MasterWeight<Float16>>(rule_of, tensors, count, stream);
+  }
+  return Status::kInvalidShape;
+}
+
+// One rule for all tensors.
+template <class Rule>
+Status CheckAndUpdate(const Rule& rule, const CudaTensor* tensors, size_t count,
+                      CudaStream stream) {
+  const Status status = CheckTensors(tensors, count, Rule::kStates);
+  if (status != Status::kOk) return status;
+  return Update([&rule](size_t /* tensor */) { return PlainRule<Rule>{rule}; }, tensors, count,
+                stream);
+}
+
+// A step of an optimizer whose rule has no number of a tensor's own.
+template <class Rule, class Options>
+Status Step(const Options& options, const CudaTensor* tensors, size_t count, CudaStream stream) {
+  Rule rule;
+  const Status status = MakeRule(options, &rule);
+  return status == Status::kOk ? CheckAndUpdate(rule, tensors, count, stream) : status;
+}
+
+// A step of one whose rule depends on the tensor's norms; norms[t] is of tensors[t].
+template <class Rule, class Options, class Norms>
+Status StepWithNorms(const Options& options, const Norms* norms, const CudaTensor* tensors,
+                     size_t count, CudaStream stream) {
+  if (norms == nullptr && count != 0) return Status::kNullPointer;
+  Status status = CheckTensors(tensors, count, Rule::kStates);
+  Rule rule;
+  for (size_t t = 0; t < count && status == Status::kOk; ++t) {
+    status = MakeRule(options, norms[t], &rule);
+  }
+  if (status != Status::kOk) return status;
+  const auto rule_of = [&](size_t tensor) {
+    PlainRule<Rule> its_rule;
+    static_cast<void>(MakeRule(options, norms[tensor], &its_rule.rule));  // it was made above
+    return its_rule;
+  };
+  return Update(rule_of, tensors, count, stream);
+}
+
+}  // namespace geminid::kernels::cuda
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_

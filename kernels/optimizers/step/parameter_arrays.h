@@ -1,0 +1,84 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_PARAMETER_ARRAYS_H_
+#define GEMINID_KERNELS_OPTIMIZERS_STEP_PARAMETER_ARRAYS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/float16.h"
+#include "kernels/runtime/common/status.h"
+
+// The arrays that an optimizer reads and writes, in every form that the library trains in.
+namespace geminid::kernels {
+
+// How `count` weights are stored. The master is fp32 in every form.
+enum class WeightForm : uint8_t {
+  kFloat,             // master
+  kSplit,             // bfloat16 and remainder, which make the master: kernels/numeric/split_master
+  kFloatAndBFloat16,  // master, and bfloat16, its value rounded to nearest even
+  kFloatAndFloat16,   // master, and float16, its value rounded to nearest even
+};
+
+// The most full-size fp32 arrays of state that an optimizer has.
+inline constexpr int kMaxStateArrays = 2;
+
+// Only the arrays of the form and the state arrays that the optimizer has are read; the rest may
+// be null. Each optimizer's header names its state arrays; all zero is the state before step 1.
+struct ConstParameterArrays {
+  WeightForm form = WeightForm::kFloat;
+  const float* master = nullptr;
+  const BFloat16* bfloat16 = nullptr;
+  const Float16* float16 = nullptr;
+  const int16_t* remainder = nullptr;
+  const float* state[kMaxStateArrays] = {};
+};
+struct ParameterArrays {
+  WeightForm form = WeightForm::kFloat;
+  float* master = nullptr;
+  BFloat16* bfloat16 = nullptr;
+  Float16* float16 = nullptr;
+  int16_t* remainder = nullptr;
+  float* state[kMaxStateArrays] = {};
+
+  ConstParameterArrays View() const {
+    return {form, master, bfloat16, float16, remainder, {state[0], state[1]}};
+  }
+};
+
+// Both from element `offset` on.
+ConstParameterArrays Advance(const ConstParameterArrays& arrays, size_t offset);
+ParameterArrays Advance(const ParameterArrays& arrays, size_t offset);
+
+enum class GradientType : uint8_t { kFloat, kBFloat16, kFloat16 };
+
+// Gradients of any type; all are exact in fp32.
+struct GradientArray {
+  GradientType type = GradientType::kFloat;
+  const void* data = nullptr;
+
+  GradientArray() = default;
+  GradientArray(const float* values) : data(values) {}  // NOLINT(google-explicit-constructor)
+  GradientArray(const BFloat16* values)                 // NOLINT(google-explicit-constructor)
+      : type(GradientType::kBFloat16), data(values) {}
+  GradientArray(const Float16* values)  // NOLINT(google-explicit-constructor)
+      : type(GradientType::kFloat16), data(values) {}
+};
+
+GradientArray Advance(const GradientArray& gradient, size_t offset);
+
+// What every step checks of its arrays before it writes: that the old and the new form are the
+// same (else kInvalidShape), and pointers, alignment, size. Either every array of the new state is
+// that of the old one (in place), or the new ones are disjoint from all others (kOverlap).
+Status CheckStepArrays(const ConstParameterArrays& old_arrays, const GradientArray& gradient,
+                       size_t count, int state_arrays, const ParameterArrays& new_arrays);
+// The same of a step's reading half.
+Status CheckReadArrays(const ConstParameterArrays& arrays, const GradientArray& gradient,
+                       size_t count, int state_arrays);
+
+// old -> new without a change: for parameters that a step leaves alone. Checked as a step.
+Status CopyParameters(const ConstParameterArrays& old_arrays, size_t count, int state_arrays,
+                      const ParameterArrays& new_arrays);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_STEP_PARAMETER_ARRAYS_H_

@@ -1,0 +1,29 @@
+#ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_STAGING_H_
+#define GEMINID_KERNELS_OPTIMIZERS_STEP_STAGING_H_
+
+#include <cstddef>
+
+#include "kernels/optimizers/step/parameter_arrays.h"
+
+// One block of parameters between the forms in which they are stored and fp32 in the cache.
+// Internal to this folder: nothing is checked.
+namespace geminid::kernels {
+
+// `count` gradients as fp32: in `space`, or where they are if they are fp32.
+const float* StageGradient(const GradientArray& gradient, size_t count, float* space);
+
+// `count` masters: in `space` if the form is kSplit, else where they are.
+const float* StageWeights(const ConstParameterArrays& arrays, size_t count, float* space);
+
+// Stores masters that lie in the cache in a form other than kFloat; with `stream`, all arrays of
+// the form are aligned to 64 bytes and stored past the cache.
+void StoreWeights(const float* masters, size_t count, bool stream, const ParameterArrays& arrays);
+
+// The sum of squares of at most kSumBlock values: 16 lanes, folded as in kernels/numeric/norm.
+double BlockSquares(const float* values, size_t count);
+// columns[i] += values[i]^2.
+void AddColumnSquares(const float* values, size_t count, double* columns);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_OPTIMIZERS_STEP_STAGING_H_

@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/optimizers/step/staging.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/optimizers/step/staging_host.cc"
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/numeric/norm/norm.h"
+#include "kernels/numeric/split_master/split_master.h"
+#include "kernels/optimizers/step/elementwise.h"
+#include "kernels/runtime/simd/half_lanes-inl.h"
+#include "kernels/runtime/simd/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <typename T>
+HWY_INLINE void Widen(const T* from, size_t count, float* to) {
+  const hn::ScalableTag<float> d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    hwy::Prefetch(from + i + kPrefetchElements);
+    hn::StoreU(LoadFloats(d, from + i), d, to + i);
+  }
+  const hn::CappedTag<float, 1> d1;
+  for (; i < count; ++i) hn::StoreU(LoadFloats(d1, from + i), d1, to + i);
+}
+void WidenBFloat16(const BFloat16* from, size_t count, float* to) { Widen(from, count, to); }
+void WidenFloat16(const Float16* from, size_t count, float* to) { Widen(from, count, to); }
+
+void Join(const BFloat16* weight, const int16_t* remainder, size_t count, float* to) {
+  const hn::ScalableTag<float> d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    hwy::Prefetch(weight + i + kPrefetchElements);
+    hwy::Prefetch(remainder + i + kPrefetchElements);
+    hn::StoreU(LoadMaster(d, weight + i, remainder + i), d, to + i);
+  }
+  const hn::CappedTag<float, 1> d1;
+  for (; i < count; ++i) hn::StoreU(LoadMaster(d1, weight + i, remainder + i), d1, to + i);
+}
+
+// What becomes of a vector of masters: 16 bits each.
+struct ToSplitWeight {
+  template <class D>
+  HWY_INLINE auto operator()(D /* tag */, hn::Vec<D> v) const {
+    const hn::RebindToUnsigned<D> du32;
+    return RoundedUpperHalves(du32, hn::BitCast(du32, v));
+  }
+};
+struct ToRemainder {
+  template <class D>
+  HWY_INLINE auto operator()(D /* tag */, hn::Vec<D> v) const {
+    const hn::RebindToUnsigned<D> du32;
+    const hn::Rebind<uint16_t, D> du16;
+    return hn::BitCast(du16, LowerHalves(du32, hn::BitCast(du32, v)));
+  }
+};
+template <typename T>
+struct ToNearest {
+  template <class D>
+  HWY_INLINE auto operator()(D d, hn::Vec<D> v) const {
+    return Narrowed(d, v, T());
+  }
+};
+
+// Two vectors at a time past the cache: a vector of 16-bit halves is the least that can be.
+template <class Convert>
+HWY_INLINE void StoreHalves(Convert convert, const float* from, size_t count, bool stream,
+                            uint16_t* to) {
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<uint16_t, decltype(d)> du16;
+  const size_t n = hn::Lanes(d);
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::Repartition<uint16_t, decltype(d)> full;
+  for (; stream && i + 2 * n <= count; i += 2 * n) {
+    const auto lower = convert(d, hn::LoadU(d, from + i));
+    const auto upper = convert(d, hn::LoadU(d, from + i + n));
+    hn::Stream(hn::Combine(full, upper, lower), full, to + i);
+  }
+#else
+  (void)stream;
+#endif
+  for (; i + n <= count; i += n) hn::StoreU(convert(d, hn::LoadU(d, from + i)), du16, to + i);
+  const hn::CappedTag<float, 1> d1;
+  const hn::Rebind<uint16_t, decltype(d1)> half1;
+  for (; i < count; ++i) hn::StoreU(convert(d1, hn::LoadU(d1, from + i)), half1, to + i);
+}
+
+void StoreSplit(const float* from, size_t count, bool stream, BFloat16* weight,
+                int16_t* remainder) {
+  StoreHalves(ToSplitWeight(), from, count, stream, Bits(weight));
+  StoreHalves(ToRemainder(), from, count, stream, reinterpret_cast<uint16_t*>(remainder));
+}
+void StoreBFloat16(const float* from, size_t count, bool stream, BFloat16* to) {
+  StoreHalves(ToNearest<BFloat16>(), from, count, stream, Bits(to));
+}
+void StoreFloat16(const float* from, size_t count, bool stream, Float16* to) {
+  StoreHalves(ToNearest<Float16>(), from, count, stream, Bits(to));
+}
+
+void StoreFloat(const float* from, size_t count, bool stream, float* to) {
+  const hn::ScalableTag<float> d;
+  size_t i = 0;
+  for (; stream && i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  }
+  std::copy(from + i, from + count, to + i);
+}
+
+double LaneSquares(const float* values, size_t count) {
+  const hn::CappedTag<double, kNormLanes / 2> d;
+  const hn::Rebind<float, decltype(d)> df;
+  const size_t n = hn::Lanes(d);
+  alignas(64) double lanes[kNormLanes] = {};
+  const auto add = [&](const float* row) {
+    for (size_t lane = 0; lane < kNormLanes; lane += n) {
+      const auto x = hn::PromoteTo(d, hn::LoadU(df, row + lane));
+      hn::Store(hn::Add(hn::Load(d, lanes + lane), hn::Mul(x, x)), d, lanes + lane);
+    }
+  };
+  size_t i = 0;
+  for (; i + kNormLanes <= count; i += kNormLanes) add(values + i);
+  if (i < count) {
+    float rest[kNormLanes] = {};  // adding zeros changes nothing: no lane is ever -0
+    std::copy(values + i, values + count, rest);
+    add(rest);
+  }
+  for (size_t half = kNormLanes / 2; half != 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+void ColumnSquares(const float* values, size_t count, double* columns) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> df;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    const auto x = hn::PromoteTo(d, hn::LoadU(df, values + i));
+    hn::StoreU(hn::Add(hn::LoadU(d, columns + i), hn::Mul(x, x)), d, columns + i);
+  }
+  for (; i < count; ++i) {
+    const double x = values[i];
+    columns[i] += x * x;
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+
+HWY_EXPORT(WidenBFloat16);
+HWY_EXPORT(WidenFloat16);
+HWY_EXPORT(Join);
+HWY_EXPORT(StoreSplit);
+HWY_EXPORT(StoreBFloat16);
+HWY_EXPORT(StoreFloat16);
+HWY_EXPORT(StoreFloat);
+HWY_EXPORT(LaneSquares);
+HWY_EXPORT(ColumnSquares);
+
+// The block after this one, of an array that is used where it is.
+static const float* PrefetchNext(const float* values, size_t count) {
+  constexpr size_t kLineFloats = 64 / sizeof(float);
+  for (size_t i = 0; i < count; i += kLineFloats) hwy::Prefetch(values + i + kPrefetchElements);
+  return values;
+}
+
+const float* StageGradient(const GradientArray& gradient, size_t count, float* space) {
+  switch (gradient.type) {
+    case GradientType::kFloat:
+      return PrefetchNext(static_cast<const float*>(gradient.data), count);
+    case GradientType::kBFloat16:
+      HWY_DYNAMIC_DISPATCH(WidenBFloat16)
+      (static_cast<const BFloat16*>(gradient.data), count, space);
+      break;
+    case GradientType::kFloat16:
+      HWY_DYNAMIC_DISPATCH(WidenFloat16)
+      (static_cast<const Float16*>(gradient.data), count, space);
+      break;
+  }
+  return space;
+}
+
+const float* StageWeights(const ConstParameterArrays& arrays, size_t count, float* space) {
+  if (arrays.form != WeightForm::kSplit) return PrefetchNext(arrays.master, count);
+  HWY_DYNAMIC_DISPATCH(Join)(arrays.bfloat16, arrays.remainder, count, space);
+  return space;
+}
+
+void StoreWeights(const float* masters, size_t count, bool stream, const ParameterArrays& arrays) {
+  switch (arrays.form) {
+    case WeightForm::kFloat:
+      break;
+    case WeightForm::kSplit:
+      HWY_DYNAMIC_DISPATCH(StoreSplit)
+      (masters, count, stream, arrays.bfloat16, arrays.remainder);
+      return;
+    case WeightForm::kFloatAndBFloat16:
+      HWY_DYNAMIC_DISPATCH(StoreBFloat16)(masters, count, stream, arrays.bfloat16);
+      break;
+    case WeightForm::kFloatAndFloat16:
+      HWY_DYNAMIC_DISPATCH(StoreFloat16)(masters, count, stream, arrays.float16);
+      break;
+  }
+  HWY_DYNAMIC_DISPATCH(StoreFloat)(masters, count, stream, arrays.master);
+}
+
+double BlockSquares(const float* values, size_t count) {
+  return HWY_DYNAMIC_DISPATCH(LaneSquares)(values, count);
+}
+
+void AddColumnSquares(const float* values, size_t count, double* columns) {
+  HWY_DYNAMIC_DISPATCH(ColumnSquares)(values, count, columns);
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

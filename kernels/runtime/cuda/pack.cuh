@@ -1,0 +1,54 @@
+// Arrays in words of 16 bytes, of any type, and what is left over one element at a time. Device
+// code; included by the *_cuda.cu files alone.
+#ifndef GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_
+#define GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_
+
+#include <cstddef>
+
+#include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/float16.h"
+#include "kernels/runtime/cuda/launch.cuh"
+
+namespace geminid::kernels::cuda {
+
+inline constexpr unsigned kThreads = 256;
+inline constexpr unsigned kVector = 8;
+inline constexpr size_t kWordBytes = 16;
+
+__device__ inline float Widen(float value) { return value; }
+__device__ inline float Widen(BFloat16 value) { return value.ToFloat(); }
+__device__ inline float Widen(Float16 value) { return value.ToFloat(); }
+
+// kVector elements in registers. `words`: the array lies on 16 bytes; `count`: what is left of it.
+template <typename T>
+struct alignas(kWordBytes) Pack {
+  T element[kVector];
+};
+
+template <typename T>
+__device__ void LoadPack(const T* from, bool words, unsigned count, Pack<T>* pack) {
+  if (words && count == kVector) {
+    *pack = *reinterpret_cast<const Pack<T>*>(from);
+    return;
+  }
+#pragma unroll
+  for (unsigned i = 0; i < kVector; ++i) {
+    if (i < count) pack->element[i] = from[i];
+  }
+}
+
+template <typename T>
+__device__ void StorePack(const Pack<T>& pack, bool words, unsigned count, T* to) {
+  if (words && count == kVector) {
+    *reinterpret_cast<Pack<T>*>(to) = pack;
+    return;
+  }
+#pragma unroll
+  for (unsigned i = 0; i < kVector; ++i) {
+    if (i < count) to[i] = pack.element[i];
+  }
+}
+
+}  // namespace geminid::kernels::cuda
+
+#endif  // GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_

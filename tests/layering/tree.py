@@ -1,0 +1,36 @@
+"""The folders of the project and what the files in them include: what the checks here read."""
+
+import pathlib
+import re
+
+FOLDERS = ("base", "proto", "kernels", "collectives", "client", "daemon", "tools")
+SOURCES = {".h", ".cc", ".cu", ".cuh", ".c"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def read_sources(root):
+    """The text of each source file outside tests, by its path relative to the root."""
+    return {
+        file.relative_to(root).as_posix(): file.read_text()
+        for folder in FOLDERS for file in sorted((root / folder).rglob("*"))
+        if file.suffix in SOURCES
+    }
+
+
+def includes_of(texts):
+    """Each (file, included file) of the project. Public headers are included as geminid/x.h and lie
+    in an include/ folder."""
+    public = {path.split("/include/", 1)[1]: path for path in texts if "/include/" in path}
+    found = []
+    for path, text in texts.items():
+        for _, name in INCLUDE.findall(text):
+            included = name if name in texts else public.get(name)
+            if included is not None:
+                found.append((path, included))
+    return found
+
+
+def parents_of(path):
+    """"" and then each folder above `path`, outermost first."""
+    parts = pathlib.PurePosixPath(path).parts[:-1]
+    return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]

@@ -15,7 +15,7 @@ kernels::OptimizerOptions ToKernel(const Optimizer& optimizer);
 // each, and the factors. 0 for optimizers that need no sums over tensors.
 uint64_t TensorStateBytes(const kernels::OptimizerOptions& options, uint64_t tensors,
                           uint64_t factors);
-// The sums that a step finds of each tensor; kernels/optimizers/optimizer/sharded_step.h.
+// The sums that a step finds of each tensor; kernels/optimizers/sharded_step.h.
 inline constexpr uint64_t kSumsPerTensor = 2;
 
 }  // namespace geminid::zero

@@ -8,9 +8,9 @@
 
 #include "base/json.h"
 #include "geminid/session.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/tools/trainer/command.h"
-#include "tests/tools/trainer/temporary_folder.h"
 #include "tools/geminictl/run.h"
 
 namespace geminid {
@@ -52,7 +52,7 @@ JsonValue Parse(const std::string& text) {
 JsonValue Train(const std::string& devices, const std::vector<std::string>& more = {}) {
   testing::DaemonEnv env;
   EXPECT_TRUE(env.Start({.device = devices}).ok());
-  const trainer::TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i % 10) + " of the text. ";
   const std::string report = folder / "report.json";

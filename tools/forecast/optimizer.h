@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/optimizers/optimizer/optimizer.h"
+#include "kernels/optimizers/optimizer.h"
 #include "tools/forecast/model.h"
 
 namespace geminid::forecast {

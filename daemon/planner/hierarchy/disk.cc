@@ -226,6 +226,19 @@ void FillDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
   disk.disk_bytes = tier.peak;
 }
 
+// Each update uses its objects. What a step neither reads nor writes is in memory at all moments,
+// also when the rest of the host is fullest; what does not fit there is read and written.
+void FillLeastDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
+  DiskPlan& disk = plan.disk;
+  std::uint64_t updated = 0;
+  for (const DiskObject& object : disk.objects) {
+    if (prepared.updated(object.chunk)) updated += BytesOf(prepared.problem, object);
+  }
+  const std::uint64_t least = updated - std::min(updated, disk.cache_bytes);
+  disk.least_read_bytes = least;
+  disk.least_written_bytes = least;
+}
+
 void FillHostLedger(const Occupancy& occupancy, const HostFixed& fixed, HierarchyPlan& plan) {
   TierBytes& tier = plan.tiers[static_cast<std::size_t>(Tier::kHost)];
   std::array<std::vector<std::uint64_t>, kNumOwners> bytes;
@@ -272,8 +285,11 @@ absl::Status PlanCache(const PlannerOptions& options, DiskPlan& disk) {
     absl::StatusOr<Plan> smaller = MakePlan(trace, options);
     if (!smaller.ok()) break;  // the objects of one moment no longer fit
     if (smaller->predicted_step_seconds >= best->predicted_step_seconds) continue;
+    // It is a plan for all of the memory, and what bounds it is what bounds those.
+    smaller->trace_hash = best->trace_hash;
+    smaller->lower_bound_bytes = best->lower_bound_bytes;
+    smaller->step_lower_bound_seconds = best->step_lower_bound_seconds;
     best = *std::move(smaller);
-    disk.trace.arena_bytes = trace.arena_bytes;
   }
   disk.plan = *std::move(best);
   return absl::OkStatus();
@@ -304,6 +320,7 @@ absl::Status PlanDisk(const Prepared& prepared, const Occupancy& occupancy, cons
   plan.traffic.host_memory += plan.traffic.disk_read + plan.traffic.disk_written;
   disk.cache_bytes = machine.host_bytes - fixed.gradients - fixed.spare - fixed.write_buffers -
                      fixed.largest_activations;
+  FillLeastDiskTraffic(prepared, plan);
   plan.seconds.disk = disk.plan.predicted_step_seconds - disk.plan.compute_seconds;
   plan.seconds.step += plan.seconds.disk;
   if (disk.disk_bytes > machine.disk_bytes) {

@@ -138,15 +138,27 @@ void FillTraffic(const Prepared& prepared, const Decisions& decisions,
   traffic.host_memory = kernel + traffic.up() + traffic.down();
 }
 
-// `weights_up`: the plan's, or its lower bound.
+// What is moved where the decisions leave a choice to the device plan and the disk plan set to the
+// least that any of those moves.
+StepTraffic LeastTraffic(const HierarchyPlan& plan) {
+  StepTraffic least = plan.traffic;
+  least.weights_up = plan.device_plan.lower_bound_bytes;
+  least.disk_read = plan.disk.least_read_bytes;
+  least.disk_written = plan.disk.least_written_bytes;
+  const auto all = [](const StepTraffic& traffic) {
+    return traffic.weights_up + traffic.disk_read + traffic.disk_written;
+  };
+  least.host_memory -= all(plan.traffic) - all(least);
+  return least;
+}
+
 ResourceSeconds BusySeconds(const Prepared& prepared, const Decisions& decisions,
-                            const HierarchyPlan& plan, std::uint64_t weights_up) {
+                            const HierarchyPlan& plan, const StepTraffic& traffic) {
   const HierarchyProblem& problem = prepared.problem;
   const Machine& machine = problem.machine;
-  const StepTraffic& traffic = plan.traffic;
   ResourceSeconds busy = {};
-  const std::uint64_t up = traffic.up() - traffic.weights_up + weights_up;
-  AddTransfer(machine, static_cast<double>(up), static_cast<double>(traffic.down()), busy);
+  AddTransfer(machine, static_cast<double>(traffic.up()), static_cast<double>(traffic.down()),
+              busy);
   const auto ranks = static_cast<double>(machine.ranks_on_node);
   const std::uint64_t other = traffic.host_memory - traffic.up() - traffic.down();
   busy[static_cast<std::size_t>(Resource::kHostMemory)] +=
@@ -189,9 +201,8 @@ void FillSeconds(const Prepared& prepared, const Decisions& decisions, const Occ
 
 // A step lasts as long as its busiest resource at least.
 void FinishSeconds(const Prepared& prepared, const Decisions& decisions, HierarchyPlan& plan) {
-  plan.busy_seconds = BusySeconds(prepared, decisions, plan, plan.device_plan.h2d_bytes);
-  const ResourceSeconds least =
-      BusySeconds(prepared, decisions, plan, plan.device_plan.lower_bound_bytes);
+  plan.busy_seconds = BusySeconds(prepared, decisions, plan, plan.traffic);
+  const ResourceSeconds least = BusySeconds(prepared, decisions, plan, LeastTraffic(plan));
   plan.step_lower_bound_seconds = *std::max_element(least.begin(), least.end());
   const auto busiest = std::max_element(plan.busy_seconds.begin(), plan.busy_seconds.end());
   plan.bottleneck = static_cast<Resource>(busiest - plan.busy_seconds.begin());

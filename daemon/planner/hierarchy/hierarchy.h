@@ -173,6 +173,9 @@ struct DiskPlan {
   bool used = false;
   std::uint64_t disk_bytes = 0;   // on disk, of this rank
   std::uint64_t cache_bytes = 0;  // of host memory, to cache it
+  // No plan for these decisions reads or writes less in a step, whatever the device plan loads.
+  std::uint64_t least_read_bytes = 0;
+  std::uint64_t least_written_bytes = 0;
   // The trace planned and its plan: chunk i of it is objects[i], moment t is moments[t].
   std::vector<DiskObject> objects;
   std::vector<DiskMoment> moments;

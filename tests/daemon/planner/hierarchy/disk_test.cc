@@ -55,6 +55,34 @@ TEST(Disk, HostTooSmall_CachesWhatFitsAndMovesTheRestOncePerStep) {
   EXPECT_GT(plan.seconds.step, AllHostPlan(OnDisk(kGiB)).seconds.step);
 }
 
+// 8 x 12 MiB are updated, of objects of 2 and 10 MiB. The plan holds whole objects and also reads
+// weights again for the device; another plan need not. The bound knows nothing of either.
+TEST(Disk, StepLowerBound_CountsOnlyWhatNoPlanCanHold) {
+  HierarchyProblem problem = OnDisk(101 * kMiB);
+  problem.machine.disk_read_bytes_per_second = 1e6;  // the bottleneck
+  problem.machine.disk_write_bytes_per_second = 1e9;
+  const HierarchyPlan plan = AllHostPlan(problem);
+  ASSERT_TRUE(plan.disk.used);
+  const std::uint64_t least = 8 * 12 * kMiB - plan.disk.cache_bytes;
+  EXPECT_EQ(plan.disk.least_read_bytes, least);
+  EXPECT_EQ(plan.disk.least_written_bytes, least);
+  EXPECT_GT(plan.traffic.disk_read, least);
+  EXPECT_DOUBLE_EQ(plan.step_lower_bound_seconds, static_cast<double>(least) / 1e6);
+  EXPECT_LE(plan.step_lower_bound_seconds, plan.seconds.step);
+}
+
+// Also where a plan for less memory is faster, its bounds are those of all the memory.
+TEST(Disk, AnyHostMemory_PlanIsBoundedByAllOfIt) {
+  for (std::uint64_t host = 76; host <= 120; host += 4) {
+    const HierarchyPlan plan = AllHostPlan(OnDisk(host * kMiB));
+    ASSERT_TRUE(plan.disk.used) << host;
+    EXPECT_EQ(plan.disk.trace.arena_bytes, host * kMiB);
+    const absl::Status valid = CheckPlan(plan.disk.trace, plan.disk.plan);
+    EXPECT_TRUE(valid.ok()) << host << ": " << valid;
+    EXPECT_LE(plan.disk.least_read_bytes, plan.disk.plan.lower_bound_bytes) << host;
+  }
+}
+
 TEST(Disk, Moments_FollowTheDevicePlanAndUpdateEachChunkOnce) {
   const HierarchyPlan plan = AllHostPlan(OnDisk(100 * kMiB));
   ASSERT_TRUE(plan.disk.used);

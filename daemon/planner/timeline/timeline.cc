@@ -1,6 +1,7 @@
 #include "daemon/planner/timeline/timeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 
@@ -117,7 +118,7 @@ void ScheduleLoads(const Trace& trace, const PlannerOptions& options, const Prob
   const IdealClock clock(trace);
   const std::vector<std::uint32_t> order = LoadOrder(drafts);
   const std::vector<double> latest = LatestStarts(trace, problem, clock, drafts, order);
-  FreeBytes free_bytes(FreeBytesForGaps(problem, problem.capacity_bytes, 0));
+  FreeBytes free_bytes(FreeBytesForGaps(problem));
   if (!unlimited_space) {
     for (const ResidencyDraft& draft : drafts) {
       const std::int64_t bytes = problem.items[draft.item].extent_bytes;
@@ -154,6 +155,8 @@ constexpr double kLeastStallSeconds = 1e-9;
 // Iterations run at most while the time of one still changes: only transfers over the boundary can
 // make them differ.
 constexpr int kMaxIterations = 4;
+// Two iterations that differ by less take the same time: the sums behind them round differently.
+constexpr double kSameTime = 1e-9;
 
 // The discrete events of one iteration, and their execution on the link model.
 class StepSimulation {
@@ -258,16 +261,17 @@ void StepSimulation::RunIteration() {
 StepPrediction PredictStep(const Trace& trace, const Problem& problem,
                            const std::vector<ResidencyDraft>& drafts) {
   StepSimulation simulation(trace, problem, drafts);
-  double before = -2;
-  double step = -1;
+  double step = 0;
   double start = 0;
-  for (int i = 0; i < kMaxIterations && step != before; ++i) {
-    before = step;
+  int iterations = 0;
+  for (bool settled = false; iterations < kMaxIterations && !settled; ++iterations) {
+    const double before = step;
     simulation.RunIteration();
     step = simulation.now() - start;
     start = simulation.now();
+    settled = iterations > 0 && std::abs(step - before) <= kSameTime * step;
   }
-  return {.step_seconds = step, .stalls = simulation.stalls()};
+  return {.step_seconds = step, .iterations = iterations, .stalls = simulation.stalls()};
 }
 
 }  // namespace geminid::planner

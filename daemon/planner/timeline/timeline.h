@@ -27,6 +27,7 @@ std::vector<std::uint32_t> LoadOrder(const std::vector<ResidencyDraft>& drafts);
 
 struct StepPrediction {
   double step_seconds = 0;
+  int iterations = 0;  // that were run until their time repeated
   std::vector<Stall> stalls;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/planner/make_plan.h"
+#include "daemon/planner/retention/residency_draft.h"
 #include "gtest/gtest.h"
 #include "tests/daemon/planner/traces.h"
 
@@ -133,6 +134,16 @@ TEST(Schedule, Loads_AreIssuedByDeadline) {
     EXPECT_TRUE(std::is_sorted(step.loads.begin(), step.loads.end(),
                                [](const Load& a, const Load& b) { return a.order < b.order; }));
   }
+}
+
+// A third of a second is no binary fraction: the sums of two equal iterations round differently.
+TEST(PredictStep, IterationsThatDifferOnlyByRounding_EndAfterTwo) {
+  const Trace trace = Stream(7, 2, 0.1 / 3, 1.0 / 3);
+  const absl::StatusOr<Problem> problem = BuildProblem(trace, TestOptions());
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  std::vector<ResidencyDraft> drafts = BuildDrafts(*problem, RetainAdjacent(*problem));
+  ScheduleLoads(trace, TestOptions(), *problem, /*unlimited_space=*/false, drafts);
+  EXPECT_EQ(PredictStep(trace, *problem, drafts).iterations, 2);
 }
 
 }  // namespace

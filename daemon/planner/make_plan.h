@@ -4,6 +4,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/planner/contract/plan.h"
 #include "daemon/planner/contract/trace.h"
+#include "daemon/planner/problem/stage.h"
 
 namespace geminid::planner {
 
@@ -24,8 +25,10 @@ namespace geminid::planner {
 //
 // Cost: O((uses + moments) log) for each of at most some fifty candidate plans, usually one to
 // three, and no further one once a budget of counted operations is spent: 10,000 chunks and 20,000
-// uses take less than a second in any order (tools/bench/planner_bench.cc).
-absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options);
+// uses take about a second in the worst order (tools/bench/planner_bench.cc).
+// `without`: parts left out, to measure what they are worth.
+absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options,
+                              const StageSet& without = {});
 
 }  // namespace geminid::planner
 

@@ -99,7 +99,7 @@ std::uint64_t ExactCost(const Loss& loss, const Ratio& ratio) {
 std::uint64_t LowerBoundBytes(const Problem& problem) {
   const std::uint64_t forced_bytes = ForcedBytes(problem);
   const std::vector<Ratio> levels = Levels(problem);
-  const std::vector<std::int64_t> free_bytes = FreeBytesForGaps(problem, problem.capacity_bytes, 0);
+  const std::vector<std::int64_t> free_bytes = FreeBytesForGaps(problem);
   double cost = 0;
   double below = 0;
   for (const Ratio& level : levels) {

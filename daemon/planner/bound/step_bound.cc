@@ -188,7 +188,7 @@ double EarliestEnd(const Trace& trace, const PlannerOptions& options, const Prob
 
 std::vector<double> EarliestStarts(const Trace& trace, const PlannerOptions& options,
                                    const Problem& problem) {
-  const std::vector<std::int64_t> free_bytes = FreeBytesForGaps(problem, problem.capacity_bytes, 0);
+  const std::vector<std::int64_t> free_bytes = FreeBytesForGaps(problem);
   const std::vector<double> waits = WaitsBetweenMoments(trace, problem, free_bytes);
   std::vector<double> earliest = waits;
   for (const std::int64_t start : WindowStarts(problem)) {

@@ -12,9 +12,6 @@
 namespace geminid::planner {
 namespace {
 
-// Of the sums of many durations.
-constexpr double kRounding = 1e-9;
-
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
   return absl::InternalError(absl::StrCat("invalid plan: ", parts...));

@@ -20,6 +20,9 @@
 
 namespace geminid::planner {
 
+// Two sums of many durations that differ by less are equal.
+inline constexpr double kRounding = 1e-9;
+
 enum class Policy {
   kDevice,  // every chunk keeps its own place on the device; an error if they do not fit together
   kCpu,     // a chunk leaves after each moment unless the next one uses it

@@ -2,60 +2,146 @@
 #define GEMINID_DAEMON_PLANNER_DEMAND_DEMAND_CACHE_H_
 
 #include <cstdint>
-#include <optional>
+#include <map>
+#include <utility>
 #include <vector>
 
-#include "daemon/planner/contract/plan.h"
 #include "daemon/planner/contract/trace.h"
 #include "daemon/planner/problem/problem.h"
-#include "daemon/planner/retention/residency_draft.h"
-#include "daemon/planner/retention/retention.h"
-
-// What a cache that is filled on demand would do: a way to choose what stays and where at once.
-// Choosing first and placing later (retention.h, assign_offsets.h) is better where chunks are
-// equal; where they are not, or copies stay valid over the boundary, this sometimes is.
 
 namespace geminid::planner {
 
-struct DemandRule {
+struct CacheRule {
+  // What leaves to make space.
   enum class Leaves {
     kLeastRecent,  // the chunk used last the longest ago, until there is a hole
     kLastNeeded,   // the chunk used last in the rest of the iteration, until there is a hole
-    // All that lies in the window that is cheapest to clear. A chunk costs what it takes to load it
-    // again, divided by a power of the moments until that; what will be stale leaves at once.
+    // All that lies in the window that is cheapest to clear; what will be stale leaves at once. A
+    // chunk costs what it takes to load it again, divided by the moments until that, or not.
     kCheapestWindow,
+    kCheapestReload,
   };
-  Leaves leaves = Leaves::kCheapestWindow;
-  int power = 1;
+  // Where chunks may lie.
+  enum class Memory {
+    kArena,  // each at one offset while it is there, first fit, below the workspace
+    kIdeal,  // in memory that never fragments: better than any allocator
+  };
+  Leaves leaves = Leaves::kLeastRecent;
+  Memory memory = Memory::kArena;
   // By item: never leaves while its copy is valid, and has a place of its own. Empty: none.
   std::vector<bool> pinned = {};
   // What is not pinned leaves after each use, unless the next moment uses it too.
   bool drops_after_use = false;
 };
 
-struct DemandResult {
-  Retention retained;
-  std::vector<ResidencyDraft> drafts;  // placed; each begins at its first use
+// What happens at one moment. Items, not chunks.
+struct CacheMoment {
+  std::vector<std::uint32_t> evicted;                          // before the loads, to make space
+  std::vector<std::pair<std::uint32_t, std::int64_t>> loaded;  // with their offsets, in this order
+  std::vector<std::uint32_t> dropped;                          // after the moment
 };
 
-// Moves the begins of placed drafts back, to where ScheduleLoads would issue the loads or as near
-// as their places are free. O(S * S) for S drafts.
-void LoadAheadInPlace(const Trace& trace, const PlannerOptions& options, const Problem& problem,
-                      std::vector<ResidencyDraft>& drafts, std::int64_t& work);
+// A cache of chunks that is filled on demand: a chunk is loaded when it is used, never before.
+// Knows that weights change, and uses no stale one.
+class DemandCache {
+ public:
+  // Items that are there and their offsets, the least recently used first: all that the next
+  // iteration depends on.
+  using State = std::vector<std::pair<std::uint32_t, std::int64_t>>;
 
-// Runs the cache until an iteration ends in the state that it began with. If that does not come,
-// what two iterations agree on is carried over the boundary and the rest is given up there.
-// Nothing if gradients that drain leave no place for what is used, or if `work`, to which the
-// operations are added, exceeds `work_limit`. At most the extents in the arena for each load, in
-// each of at most some twenty iterations.
-std::optional<DemandResult> RunOnDemand(const Trace& trace, const Problem& problem,
-                                        const DemandRule& rule, std::int64_t work_limit,
-                                        std::int64_t& work);
+  // The arguments must outlive this.
+  DemandCache(const Trace& trace, const Problem& problem, const CacheRule& rule);
 
-// The items to pin, in the order of their first use: each that fits beside what every moment uses,
-// or none after the first that does not.
-enum class Pins { kAllThatFit, kUntilOneDoesNot };
-std::vector<bool> PinInOrder(const Problem& problem, Pins pins);
+  // Runs one iteration. False if the chunks of some moment find no place beside what must stay, or
+  // if work() exceeds the limit. At most the extents that are there for each load.
+  bool RunIteration(const State& start, std::int64_t work_limit);
+
+  // Of the last iteration.
+  const State& end() const { return end_; }
+  const std::vector<CacheMoment>& moments() const { return moments_; }
+  // By use, numbered as the gap behind it.
+  bool is_loaded(std::size_t use) const { return loaded_[use] != 0; }
+  std::int64_t offset_bytes(std::size_t use) const { return offset_of_use_[use]; }
+
+  // Bytes of all items side by side, the pinned ones first: the offsets of ideal memory.
+  std::int64_t address_space_bytes() const { return address_space_bytes_; }
+  // Operations so far, for a budget that does not depend on time.
+  std::int64_t work() const { return work_; }
+
+ private:
+  struct ItemState {
+    bool present = false;
+    std::int64_t offset = 0;
+    std::int64_t last_used = 0;
+    std::int64_t loaded_at = -1;  // by the clock
+    std::uint32_t use = 0;        // the last one
+  };
+  struct Extent {
+    std::int64_t end = 0;
+    std::uint32_t item = 0;
+    std::int64_t drains_until = 0;  // 0: a weight
+  };
+  struct MomentUse {
+    std::uint32_t item = 0;
+    std::uint32_t use = 0;
+  };
+
+  bool is_ideal() const { return rule_.memory == CacheRule::Memory::kIdeal; }
+  bool clears_windows() const {
+    return rule_.leaves == CacheRule::Leaves::kCheapestWindow ||
+           rule_.leaves == CacheRule::Leaves::kCheapestReload;
+  }
+  std::int64_t Bytes(std::uint32_t i) const { return problem_.items[i].extent_bytes; }
+  bool IsPinned(std::uint32_t i) const { return !rule_.pinned.empty() && rule_.pinned[i]; }
+  bool HasPlaceOfItsOwn(std::uint32_t i) const { return is_ideal() || IsPinned(i); }
+  bool IsLoadedNow(std::uint32_t i) const { return items_[i].loaded_at == clock_; }
+  bool IsUsed(std::uint32_t i, std::int64_t t) const;
+  const Gap& GapOf(std::uint32_t i) const {
+    return problem_.gaps[problem_.items[i].first_gap + items_[i].use];
+  }
+  std::int64_t NextUse(std::uint32_t i, std::int64_t t) const;
+  CacheMoment& now(std::int64_t t) { return moments_[static_cast<std::size_t>(t)]; }
+  std::int64_t CapacityBytes(std::int64_t t) const {
+    return problem_.capacity_bytes[static_cast<std::size_t>(t)];
+  }
+
+  void StartFrom(const State& state);
+  void SetEnd();
+  void Remove(std::uint32_t i);
+  void Evict(std::uint32_t i, std::int64_t t);
+  void Put(std::uint32_t i, std::int64_t offset);
+  void Load(std::uint32_t i, std::int64_t offset, std::int64_t t);
+  std::int64_t LowestHole(std::uint32_t i, std::int64_t t);
+  bool EvictOne(std::int64_t t);
+  bool EvictFor(std::int64_t needed_bytes, std::int64_t t);
+  std::int64_t ClearWindow(std::uint32_t i, std::int64_t t);
+  bool Place(std::uint32_t i, std::int64_t t);
+  bool PlaceAllAnew(std::int64_t t);
+  bool FreeWhatIsOver(std::int64_t t);
+  bool LoadAll(std::int64_t t);
+  void Leave(std::int64_t t);
+
+  const Problem& problem_;
+  const CacheRule& rule_;
+  std::vector<std::vector<MomentUse>> uses_;  // by moment
+  std::vector<std::int64_t> own_offset_;      // in ideal memory, and of pinned items
+  std::int64_t pinned_bytes_ = 0;
+  std::int64_t address_space_bytes_ = 0;
+  double most_transfer_bytes_ = 1;
+  std::int64_t work_ = 0;
+
+  std::vector<ItemState> items_;
+  std::map<std::int64_t, Extent> extents_;  // by offset; without the pinned ones
+  std::int64_t occupied_bytes_ = 0;         // of items
+  std::int64_t clock_ = 0;                  // counts moments
+  State end_;
+  std::vector<CacheMoment> moments_;
+  std::vector<std::uint8_t> loaded_;
+  std::vector<std::int64_t> offset_of_use_;
+};
+
+// The items to pin: in the order of their first use each that fits beside what every moment uses.
+std::vector<bool> PinAllThatFit(const Problem& problem);
 
 }  // namespace geminid::planner
 

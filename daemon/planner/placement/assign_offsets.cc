@@ -80,10 +80,12 @@ void RelaxFailed(const Problem& problem, Attempt& attempt) {
 void AssignOffsets(const Problem& problem, std::int64_t work_limit,
                    std::vector<ResidencyDraft>& drafts, std::int64_t& work) {
   std::vector<Setting> settings = {{FreeSpace::Prefer::kHighest, 0}};
-  if (const std::int64_t peak = PeakMoment(problem); peak != 0) {
+  if (const std::int64_t peak = PeakMoment(problem);
+      peak != 0 && !problem.without.Has(Stage::kBeginAtPeak)) {
     settings.push_back({FreeSpace::Prefer::kHighest, peak});
   }
-  if (!problem.equal_sizes) settings.push_back({FreeSpace::Prefer::kLowest, 0});
+  if (!problem.equal_sizes && !problem.without.Has(Stage::kLowOffsets))
+    settings.push_back({FreeSpace::Prefer::kLowest, 0});
   const std::uint64_t whole_bytes = LoadBytes(problem, drafts);
   const auto key = [](const Attempt& a) { return std::make_pair(a.failed.size(), a.load_bytes); };
   Setting setting = settings[0];

@@ -69,6 +69,7 @@ std::int64_t FirstBelow(const LeastCapacity& least, std::int64_t begin, std::int
 
 void ExtendDrains(const PlannerOptions& options, const Problem& problem,
                   std::vector<ResidencyDraft>& drafts) {
+  if (problem.without.Has(Stage::kExtendDrains)) return;
   const std::int64_t n = problem.num_moments;
   const std::vector<std::int64_t>& capacity = problem.capacity_bytes;
   const LeastCapacity least(capacity);

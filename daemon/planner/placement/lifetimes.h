@@ -36,6 +36,7 @@ class Lifetimes {
   // Least capacity over the lifetime.
   std::int64_t Ceiling(std::uint32_t i) const { return ceilings_[i]; }
 
+  const Problem& problem() const { return problem_; }
   bool IsAliveAt(std::uint32_t i, std::int64_t moment) const;
   bool Crosses(std::uint32_t i) const { return lifetimes_[i].begin < 0 || lifetimes_[i].end > n_; }
   // A draft over the boundary is alive before its EarlyEnd and again from its LateBegin.

@@ -131,7 +131,8 @@ void OneWayPlacer::Meet(std::uint32_t i, std::int64_t moment) {
     lifetimes_.BeginAt(i, lifetimes_[i].first_use);
     offset = Find(i);
   }
-  if (offset == FreeSpace::kNowhere) offset = ClearFor(i, moment);
+  if (offset == FreeSpace::kNowhere && !lifetimes_.problem().without.Has(Stage::kClearWindows))
+    offset = ClearFor(i, moment);
   if (offset == FreeSpace::kNowhere) {
     drafts_[i].offset_bytes = offset;
   } else {

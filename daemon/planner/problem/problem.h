@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/planner/contract/plan.h"
 #include "daemon/planner/contract/trace.h"
+#include "daemon/planner/problem/stage.h"
 
 // The trace in the form the planner's stages share: chunks numbered by their first use ("items"),
 // so that nothing depends on how the caller numbered them, sizes rounded to what an extent takes,
@@ -60,6 +61,7 @@ struct Problem {
   std::int64_t granule_bytes = 1;
   // A gap over the iteration boundary has a value, so the problem is truly cyclic.
   bool cyclic = false;
+  StageSet without = {};  // parts of the planner left out
 };
 
 // Validates both arguments and refuses a trace of which some moment cannot fit. O(size).

@@ -65,13 +65,11 @@ void TakeBack(const Problem& problem, const std::vector<std::int64_t>& free_byte
 
 }  // namespace
 
-std::vector<std::int64_t> FreeBytesForGaps(const Problem& problem,
-                                           const std::vector<std::int64_t>& capacity_bytes,
-                                           std::int64_t reserve_bytes) {
-  std::vector<std::int64_t> remaining(capacity_bytes.size());
+std::vector<std::int64_t> FreeBytesForGaps(const Problem& problem, std::int64_t reserve_bytes) {
+  std::vector<std::int64_t> remaining(problem.capacity_bytes);
   for (std::size_t t = 0; t < remaining.size(); ++t) {
     remaining[t] =
-        std::max<std::int64_t>(0, capacity_bytes[t] - problem.required_bytes[t] - reserve_bytes);
+        std::max<std::int64_t>(0, remaining[t] - problem.required_bytes[t] - reserve_bytes);
   }
   return remaining;
 }
@@ -86,7 +84,7 @@ Retention ChooseRetention(const Problem& problem, const std::vector<std::int64_t
     eviction.RunIteration();
     for (std::size_t g = 0; g < retained.size(); ++g) retained[g] = eviction.kept_bytes()[g] > 0;
   }
-  TakeBack(problem, free_bytes, retained);
+  if (!problem.without.Has(Stage::kTakeBack)) TakeBack(problem, free_bytes, retained);
   return retained;
 }
 

@@ -14,11 +14,9 @@ namespace geminid::planner {
 // always are.
 using Retention = std::vector<std::uint8_t>;
 
-// The bytes that gaps may take at each moment: what `capacity_bytes` leaves beside the requirements
-// and `reserve_bytes` more, never negative.
-std::vector<std::int64_t> FreeBytesForGaps(const Problem& problem,
-                                           const std::vector<std::int64_t>& capacity_bytes,
-                                           std::int64_t reserve_bytes);
+// The bytes that gaps may take at each moment: what the capacity leaves beside the requirements and
+// `reserve_bytes` more, never negative.
+std::vector<std::int64_t> FreeBytesForGaps(const Problem& problem, std::int64_t reserve_bytes = 0);
 
 // Chooses the gaps to keep so that at each moment they fit in `free_bytes` together.
 //

@@ -2,19 +2,28 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/planner/demand/demand_cache.h"
 #include "daemon/planner/make_plan.h"
+#include "daemon/planner/problem/problem.h"
 #include "proto/shm/lease.h"
-#include "tools/sim/policies/demand_cache.h"
 
 namespace geminid::sim {
 namespace {
 
-using planner::ChunkIndex;
+using planner::CacheRule;
+using planner::DemandCache;
+using planner::PlannerOptions;
 using planner::Trace;
+
+// A state that has not repeated by then is not waited for.
+constexpr size_t kMaxIterations = 32;
 
 constexpr char kStaticPrefix[] = "static:";
 constexpr char kIdealSuffix[] = "@ideal";
@@ -31,79 +40,106 @@ absl::StatusOr<Schedule> Planned(const Trace& trace, planner::Policy policy,
   return FromPlan(*plan);
 }
 
-std::vector<ChunkIndex> FirstUseOrder(const Trace& trace) {
-  std::vector<bool> seen(trace.chunks.size(), false);
-  std::vector<ChunkIndex> order;
-  for (const planner::MomentTrace& moment : trace.moments) {
-    for (const planner::Use& use : moment.uses) {
-      if (seen[use.chunk]) continue;
-      seen[use.chunk] = true;
-      order.push_back(use.chunk);
-    }
-  }
-  return order;
+// Rivals know nothing of gradients that drain: their space is free at once.
+absl::StatusOr<planner::Problem> RivalProblem(const Trace& trace) {
+  PlannerOptions options = SimulatedPlannerOptions();
+  options.drain_moments = 0;
+  return BuildProblem(trace, options);
 }
 
-// Whether the pinned chunks and, at each moment, those it uses fit together.
-bool PinsFit(const Trace& trace, const std::vector<bool>& pinned, uint64_t pinned_bytes) {
-  for (size_t t = 0; t < trace.moments.size(); ++t) {
-    uint64_t needed = pinned_bytes;
-    for (const planner::Use& use : trace.moments[t].uses) {
-      if (!pinned[use.chunk]) needed += ExtentBytes(trace.chunks[use.chunk].size_bytes);
-    }
-    if (needed > CapacityBytes(trace, t)) return false;
-  }
-  return true;
-}
-
-absl::StatusOr<Schedule> Pinned(const Trace& trace, double fraction, Memory memory) {
-  uint64_t model_bytes = 0;
-  for (const planner::Chunk& chunk : trace.chunks) model_bytes += ExtentBytes(chunk.size_bytes);
-  DemandRules rules;
-  rules.pinned.assign(trace.chunks.size(), false);
-  rules.drops_after_use = true;
-  rules.memory = memory;
-  rules.leaves_before = [](const CachedChunk& a, const CachedChunk& b) {
-    return a.last_used < b.last_used;
-  };
-  const bool as_much_as_fits = fraction > 1;
+// In order of first use, as much as fits or until `fraction` of the model is pinned.
+std::vector<bool> PinnedItems(const planner::Problem& problem, double fraction) {
+  if (fraction > 1) return PinAllThatFit(problem);
+  int64_t model_bytes = 0;
+  for (const planner::Item& item : problem.items) model_bytes += item.extent_bytes;
   const double wanted = fraction * static_cast<double>(model_bytes);
-  uint64_t pinned_bytes = 0;
-  for (const ChunkIndex chunk : FirstUseOrder(trace)) {
-    if (static_cast<double>(pinned_bytes) >= wanted) break;
-    rules.pinned[chunk] = true;
-    pinned_bytes += ExtentBytes(trace.chunks[chunk].size_bytes);
-    if (as_much_as_fits && !PinsFit(trace, rules.pinned, pinned_bytes)) {
-      rules.pinned[chunk] = false;
-      pinned_bytes -= ExtentBytes(trace.chunks[chunk].size_bytes);
+  std::vector<bool> pinned(problem.items.size(), false);
+  int64_t pinned_bytes = 0;
+  for (size_t i = 0; i < pinned.size() && static_cast<double>(pinned_bytes) < wanted; ++i) {
+    pinned[i] = true;
+    pinned_bytes += problem.items[i].extent_bytes;
+  }
+  return pinned;
+}
+
+void Append(const planner::Problem& problem, const DemandCache& cache, bool copies_back,
+            Schedule& schedule) {
+  for (const planner::CacheMoment& moment : cache.moments()) {
+    ScheduledMoment scheduled;
+    for (const uint32_t i : moment.evicted) {
+      scheduled.evictions.push_back({problem.items[i].chunk, copies_back});
     }
+    for (const auto& [i, offset] : moment.loaded) {
+      scheduled.loads.push_back(
+          {problem.items[i].chunk, static_cast<uint64_t>(offset), /*prefetch=*/false});
+    }
+    for (const uint32_t i : moment.dropped) scheduled.drops.push_back(problem.items[i].chunk);
+    schedule.moments.push_back(std::move(scheduled));
   }
-  if (!PinsFit(trace, rules.pinned, pinned_bytes)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(pinned_bytes, " pinned bytes leave too little for the operators; pin less"));
-  }
-  return RunDemandCache(trace, rules);
 }
 
-absl::StatusOr<Schedule> Lru(const Trace& trace, Memory memory) {
-  DemandRules rules;
-  rules.memory = memory;
-  rules.leaves_before = [](const CachedChunk& a, const CachedChunk& b) {
-    return a.last_used < b.last_used;
+// Runs the cache until its state repeats, and returns what repeats; if that takes too long, the
+// cache is emptied at the end of each iteration.
+absl::StatusOr<Schedule> OnDemand(const Trace& trace, const planner::Problem& problem,
+                                  const CacheRule& rule, bool copies_back) {
+  DemandCache cache(trace, problem, rule);
+  Schedule schedule;
+  schedule.counts_bytes_only = rule.memory == CacheRule::Memory::kIdeal;
+  schedule.address_space_bytes = static_cast<uint64_t>(cache.address_space_bytes());
+  const auto run = [&](const DemandCache::State& start) {
+    if (!cache.RunIteration(start, std::numeric_limits<int64_t>::max())) return false;
+    Append(problem, cache, copies_back, schedule);
+    return true;
   };
-  return RunDemandCache(trace, rules);
+  std::vector<DemandCache::State> states = {{}};
+  const size_t n = trace.moments.size();
+  while (states.size() <= kMaxIterations) {
+    if (!run(states.back())) {
+      return absl::ResourceExhaustedError(
+          "what must stay leaves too little for the chunks of some operator; pin less");
+    }
+    const auto same = std::find(states.begin(), states.end(), cache.end());
+    if (same == states.end()) {
+      states.push_back(cache.end());
+      continue;
+    }
+    const auto first = static_cast<size_t>(same - states.begin());
+    schedule.iterations = states.size() - first;
+    schedule.moments.erase(schedule.moments.begin(),
+                           schedule.moments.begin() + static_cast<std::ptrdiff_t>(first * n));
+    for (const auto& [i, offset] : *same) {
+      schedule.resident_at_start.push_back({problem.items[i].chunk, static_cast<uint64_t>(offset)});
+    }
+    return schedule;
+  }
+  schedule.moments.resize(n);  // of the first iteration, which began with nothing
+  run({});
+  schedule.moments.erase(schedule.moments.begin(),
+                         schedule.moments.begin() + static_cast<std::ptrdiff_t>(n));
+  for (const auto& [i, offset] : cache.end()) {
+    schedule.moments.back().drops.push_back(problem.items[i].chunk);
+  }
+  return schedule;
 }
 
-// AutoPlacementPolicy in its steady state: victims by the next use that warm-up recorded, farthest
-// first, looking to the end of the iteration only; they are moved to the host, not dropped.
-absl::StatusOr<Schedule> Gemini(const Trace& trace, Memory memory) {
-  DemandRules rules;
-  rules.memory = memory;
-  rules.copies_back = true;
-  rules.leaves_before = [](const CachedChunk& a, const CachedChunk& b) {
-    return a.next_use > b.next_use;
-  };
-  return RunDemandCache(trace, rules);
+absl::StatusOr<Schedule> Rival(const Trace& trace, const PolicySpec& policy) {
+  const absl::StatusOr<planner::Problem> problem = RivalProblem(trace);
+  if (!problem.ok()) return problem.status();
+  CacheRule rule{.memory = policy.memory};
+  switch (policy.kind) {
+    case PolicyKind::kStatic:
+      rule.pinned = PinnedItems(*problem, policy.fraction);
+      rule.drops_after_use = true;
+      break;
+    case PolicyKind::kGemini:
+      // AutoPlacementPolicy in its steady state: victims by the next use that warm-up recorded,
+      // farthest first, looking to the end of the iteration only; they are moved to the host.
+      rule.leaves = CacheRule::Leaves::kLastNeeded;
+      break;
+    default:
+      rule.leaves = CacheRule::Leaves::kLeastRecent;
+  }
+  return OnDemand(trace, *problem, rule, /*copies_back=*/policy.kind == PolicyKind::kGemini);
 }
 
 absl::StatusOr<Schedule> Make(const Trace& trace, const PolicySpec& policy,
@@ -122,11 +158,9 @@ absl::StatusOr<Schedule> Make(const Trace& trace, const PolicySpec& policy,
     case PolicyKind::kDevice:
       return Planned(trace, planner::Policy::kDevice, options);
     case PolicyKind::kStatic:
-      return Pinned(trace, policy.fraction, policy.memory);
     case PolicyKind::kLru:
-      return Lru(trace, policy.memory);
     case PolicyKind::kGemini:
-      return Gemini(trace, policy.memory);
+      return Rival(trace, policy);
   }
   return absl::InvalidArgumentError("no such policy");
 }

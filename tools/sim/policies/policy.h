@@ -8,10 +8,12 @@
 #include "absl/status/statusor.h"
 #include "daemon/planner/contract/plan.h"
 #include "daemon/planner/contract/trace.h"
-#include "tools/sim/policies/demand_cache.h"
+#include "daemon/planner/demand/demand_cache.h"
 #include "tools/sim/policies/schedule.h"
 
 namespace geminid::sim {
+
+using Memory = planner::CacheRule::Memory;
 
 enum class PolicyKind {
   kAuto,    // the planner's plan, for the least time

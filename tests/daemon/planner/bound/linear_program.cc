@@ -42,7 +42,7 @@ class Program {
 
  private:
   void AddMoments() {
-    const std::vector<std::int64_t> room = FreeBytesForGaps(problem_, problem_.capacity_bytes, 0);
+    const std::vector<std::int64_t> room = FreeBytesForGaps(problem_);
     glp_add_rows(program_, static_cast<int>(room.size()));
     for (std::size_t t = 0; t < room.size(); ++t) {
       glp_set_row_bnds(program_, static_cast<int>(t) + 1, GLP_UP, 0,

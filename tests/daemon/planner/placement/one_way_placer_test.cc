@@ -150,9 +150,8 @@ TEST(AttemptPlacement, AnyTrace_PlacesWithoutOverlapAndLosesNoUse) {
     ASSERT_TRUE(problem.ok()) << problem.status();
     if (problem->items.empty()) continue;
     const std::int64_t n = problem->num_moments;
-    std::vector<ResidencyDraft> drafts = BuildDrafts(
-        *problem,
-        ChooseRetention(*problem, FreeBytesForGaps(*problem, problem->capacity_bytes, 0)));
+    std::vector<ResidencyDraft> drafts =
+        BuildDrafts(*problem, ChooseRetention(*problem, FreeBytesForGaps(*problem)));
     ScheduleLoads(trace, options, *problem, /*unlimited_space=*/false, drafts);
     const std::size_t before = drafts.size();
     std::int64_t work = 0;

@@ -16,8 +16,7 @@ namespace {
 constexpr int kInstances = 3000;
 
 std::uint64_t DecidedBytes(const Problem& problem) {
-  return LoadBytes(problem,
-                   ChooseRetention(problem, FreeBytesForGaps(problem, problem.capacity_bytes, 0)));
+  return LoadBytes(problem, ChooseRetention(problem, FreeBytesForGaps(problem)));
 }
 
 TEST(ChooseRetention, EqualSizesAnyCapacity_EqualsExhaustiveSearchAndBound) {

@@ -1,0 +1,44 @@
+#ifndef GEMINID_DAEMON_PLANNER_PROBLEM_STAGE_H_
+#define GEMINID_DAEMON_PLANNER_PROBLEM_STAGE_H_
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+
+namespace geminid::planner {
+
+// The parts of the planner that can be left out one at a time, to measure what each is worth: the
+// table in docs/planner.md. Plans are valid without any of them.
+enum class Stage : std::uint8_t {
+  kTakeBack,
+  kReserves,
+  kNothingRetained,
+  kCheapestWindow,
+  kCheapestReload,
+  kLastNeeded,
+  kPinned,
+  kCachesWithoutDrains,
+  kCachesLoadAhead,
+  kBeginAtPeak,
+  kLowOffsets,
+  kClearWindows,
+  kExtendDrains,
+};
+inline constexpr std::size_t kNumStages = 13;
+
+class StageSet {
+ public:
+  StageSet() = default;
+  explicit StageSet(Stage only) { Add(only); }
+  void Add(Stage stage) { bits_.set(static_cast<std::size_t>(stage)); }
+  bool Has(Stage stage) const { return bits_.test(static_cast<std::size_t>(stage)); }
+
+ private:
+  std::bitset<kNumStages> bits_;
+};
+
+const char* StageName(Stage stage);
+
+}  // namespace geminid::planner
+
+#endif  // GEMINID_DAEMON_PLANNER_PROBLEM_STAGE_H_

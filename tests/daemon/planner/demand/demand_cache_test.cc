@@ -1,0 +1,104 @@
+#include "daemon/planner/demand/demand_cache.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/planner/demand/cache_candidate.h"
+#include "gtest/gtest.h"
+#include "tests/daemon/planner/traces.h"
+
+namespace geminid::planner {
+namespace {
+
+using Leaves = CacheRule::Leaves;
+using Memory = CacheRule::Memory;
+
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+PlannerOptions WithoutDrains() {
+  PlannerOptions options = TestOptions();
+  options.drain_moments = 0;
+  return options;
+}
+
+std::size_t NumLoads(const DemandCache& cache) {
+  std::size_t loads = 0;
+  for (const CacheMoment& moment : cache.moments()) loads += moment.loaded.size();
+  return loads;
+}
+
+// A chain of L equal chunks with room for C, the last backward use of each gives its gradient: the
+// last C of the forward pass are still there, so 2 L - C are loaded, whatever leaves.
+TEST(DemandCache, ChainWithConstantRoom_LoadsTwiceTheLengthLessTheRoom) {
+  const Trace trace = ChainTrace(12, 8, 5, 5, /*trained=*/true);
+  const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  for (const Leaves leaves : {Leaves::kLeastRecent, Leaves::kLastNeeded}) {
+    for (const Memory memory : {Memory::kArena, Memory::kIdeal}) {
+      const CacheRule rule{.leaves = leaves, .memory = memory};
+      DemandCache cache(trace, *problem, rule);
+      ASSERT_TRUE(cache.RunIteration({}, kNoLimit));
+      EXPECT_EQ(NumLoads(cache), 2u * 12 - 5);
+      EXPECT_TRUE(cache.end().empty());  // the optimizer changes everything
+    }
+  }
+}
+
+TEST(DemandCache, PinnedItems_StayAndTheOthersLeaveAfterEachUse) {
+  const Trace trace = ChainTrace(12, 8, 5, 5, /*trained=*/false);
+  PlannerOptions options = WithoutDrains();
+  options.weights_change_between_iterations = false;
+  const absl::StatusOr<Problem> problem = BuildProblem(trace, options);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  const CacheRule rule{.pinned = PinAllThatFit(*problem), .drops_after_use = true};
+  DemandCache cache(trace, *problem, rule);
+  ASSERT_TRUE(cache.RunIteration({}, kNoLimit));
+  const DemandCache::State end = cache.end();
+  EXPECT_EQ(end.size(), 4u);  // and the fifth place is for what is used
+  ASSERT_TRUE(cache.RunIteration(end, kNoLimit));
+  EXPECT_EQ(NumLoads(cache), 2u * 8 - 1);  // what is used at the turn is used twice in a row
+  EXPECT_EQ(cache.end(), end);
+}
+
+TEST(DemandCache, WorkLimitReached_GivesUp) {
+  const Trace trace = ChainTrace(12, 8, 5, 5, /*trained=*/true);
+  const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  const CacheRule rule;
+  EXPECT_FALSE(DemandCache(trace, *problem, rule).RunIteration({}, 3));
+}
+
+// One byte less than the chunks of a moment and what is pinned need.
+TEST(DemandCache, PinsThatLeaveTooLittle_AreRefused) {
+  const Trace trace = ChainTrace(4, 8, 3, 3, /*trained=*/false);
+  const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  const CacheRule rule{.pinned = {true, true, true, false}};
+  EXPECT_FALSE(DemandCache(trace, *problem, rule).RunIteration({}, kNoLimit));
+}
+
+TEST(RunOnDemand, AnyRandomTrace_RetainsWhatItDoesNotLoad) {
+  std::mt19937_64 random(71);
+  for (int i = 0; i < 100; ++i) {
+    const Trace trace = RandomTrace(
+        {.num_chunks = 12, .num_moments = 24, .max_size_bytes = 9, .freeze = true}, random);
+    const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
+    ASSERT_TRUE(problem.ok()) << problem.status();
+    for (const Leaves leaves : {Leaves::kLeastRecent, Leaves::kLastNeeded, Leaves::kCheapestWindow,
+                                Leaves::kCheapestReload}) {
+      std::int64_t work = 0;
+      const CacheRule rule{.leaves = leaves};
+      const auto candidate = RunOnDemand(trace, *problem, rule, kNoLimit, work);
+      ASSERT_TRUE(candidate.has_value());
+      EXPECT_GT(work, 0);
+      EXPECT_EQ(LoadBytes(*problem, candidate->retained), LoadBytes(*problem, candidate->drafts));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace geminid::planner

@@ -1,4 +1,4 @@
-#include "collectives/communicator.h"
+#include "geminid/communicator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "collectives/communicator_backend.h"
 #include "collectives/reduce.h"
 
 namespace geminid::collectives {
@@ -57,21 +58,27 @@ absl::Status CheckReduction(const Operation& operation) {
 
 }  // namespace
 
-Communicator::Communicator(int rank, int world_size, absl::Duration timeout)
-    : rank_(rank),
-      world_size_(world_size),
-      timeout_(timeout),
-      traffic_(static_cast<size_t>(world_size)) {}
+Communicator::Communicator(std::unique_ptr<CommunicatorBackend> backend)
+    : backend_(std::move(backend)) {}
+Communicator::~Communicator() = default;
+
+int Communicator::Rank() const { return backend_->Rank(); }
+int Communicator::WorldSize() const { return backend_->WorldSize(); }
+const char* Communicator::BackendName() const { return backend_->BackendName(); }
+void Communicator::SetTimeout(absl::Duration timeout) { backend_->SetTimeout(timeout); }
+absl::Duration Communicator::timeout() const { return backend_->timeout(); }
+absl::Status Communicator::health() const { return backend_->health(); }
+CommunicatorStats Communicator::Stats() const { return backend_->Stats(); }
 
 absl::Status Communicator::AllGather(ConstBuffer in, Buffer out) {
   const Operation operation{.kind = OpKind::kAllGather, .dtype = in.dtype, .count = in.count};
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
-  GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "out", out.count, in.count, world_size_));
-  const std::byte* own = out.data + static_cast<size_t>(rank_) * in.bytes();
+  GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "out", out.count, in.count, WorldSize()));
+  const std::byte* own = out.data + static_cast<size_t>(Rank()) * in.bytes();
   GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, own));
-  return Finish(operation.kind,
-                DoAllGather(operation, in.data, out.data, Partition(out.count, world_size_)));
+  return Finish(operation.kind, backend_->DoAllGather(operation, in.data, out.data,
+                                                      Partition(out.count, WorldSize())));
 }
 
 absl::Status Communicator::ReduceScatter(ConstBuffer in, Buffer out, ReduceOp op,
@@ -84,11 +91,11 @@ absl::Status Communicator::ReduceScatter(ConstBuffer in, Buffer out, ReduceOp op
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
-  GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "in", in.count, out.count, world_size_));
-  const std::byte* own = in.data + static_cast<size_t>(rank_) * out.bytes();
+  GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "in", in.count, out.count, WorldSize()));
+  const std::byte* own = in.data + static_cast<size_t>(Rank()) * out.bytes();
   GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, in, out, own));
-  return Finish(operation.kind,
-                DoReduceScatter(operation, in.data, out.data, Partition(in.count, world_size_)));
+  return Finish(operation.kind, backend_->DoReduceScatter(operation, in.data, out.data,
+                                                          Partition(in.count, WorldSize())));
 }
 
 absl::Status Communicator::AllReduce(ConstBuffer in, Buffer out, ReduceOp op,
@@ -114,10 +121,10 @@ absl::Status Communicator::AllReduce(ConstBuffer in, Buffer out, ReduceOp op,
 absl::Status Communicator::AllReduceDirect(const Operation& operation, const std::byte* in,
                                            std::byte* out) {
   const size_t bytes = operation.count * SizeOf(operation.dtype);
-  const auto ranks = static_cast<size_t>(world_size_);
+  const auto ranks = static_cast<size_t>(WorldSize());
   if (scratch_.size() < bytes * ranks) scratch_.resize(bytes * ranks);
-  const Partition parts(operation.count * ranks, world_size_);
-  GEMINID_RETURN_IF_ERROR(DoAllGather(operation, in, scratch_.data(), parts));
+  const Partition parts(operation.count * ranks, WorldSize());
+  GEMINID_RETURN_IF_ERROR(backend_->DoAllGather(operation, in, scratch_.data(), parts));
   std::vector<const std::byte*> inputs(ranks);
   for (size_t r = 0; r < ranks; ++r) inputs[r] = scratch_.data() + r * bytes;
   ReduceInOrder(inputs, out, operation.count, operation.dtype, operation.reduce, operation.scale);
@@ -126,10 +133,10 @@ absl::Status Communicator::AllReduceDirect(const Operation& operation, const std
 
 absl::Status Communicator::AllReduceSliced(const Operation& operation, const std::byte* in,
                                            std::byte* out) {
-  const Partition parts(operation.count, world_size_);
-  std::byte* own = out + parts.Begin(rank_) * SizeOf(operation.dtype);
-  GEMINID_RETURN_IF_ERROR(DoReduceScatter(operation, in, own, parts));
-  return DoAllGather(operation, own, out, parts);
+  const Partition parts(operation.count, WorldSize());
+  std::byte* own = out + parts.Begin(Rank()) * SizeOf(operation.dtype);
+  GEMINID_RETURN_IF_ERROR(backend_->DoReduceScatter(operation, in, own, parts));
+  return backend_->DoAllGather(operation, own, out, parts);
 }
 
 absl::Status Communicator::Broadcast(Buffer inout, int root) {
@@ -138,11 +145,11 @@ absl::Status Communicator::Broadcast(Buffer inout, int root) {
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, inout, inout));
   GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Broadcast: root"));
-  return Finish(operation.kind, DoBroadcast(operation, inout.data));
+  return Finish(operation.kind, backend_->DoBroadcast(operation, inout.data));
 }
 
 absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
-  const auto ranks = static_cast<size_t>(world_size_);
+  const auto ranks = static_cast<size_t>(WorldSize());
   const Operation operation{
       .kind = OpKind::kAllToAll, .dtype = in.dtype, .count = in.count / ranks};
   GEMINID_RETURN_IF_ERROR(health());
@@ -150,49 +157,49 @@ absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
   if (in.count != out.count || in.count % ranks != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "AllToAll: in has %d elements and out %d; give the same count, divisible by %d ranks",
-        in.count, out.count, world_size_));
+        in.count, out.count, WorldSize()));
   }
   GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, nullptr));
-  return Finish(operation.kind, DoAllToAll(operation, in.data, out.data));
+  return Finish(operation.kind, backend_->DoAllToAll(operation, in.data, out.data));
 }
 
 absl::Status Communicator::Barrier() {
   GEMINID_RETURN_IF_ERROR(health());
   const Operation operation{.kind = OpKind::kBarrier};
-  return Finish(operation.kind, DoBarrier(operation));
+  return Finish(operation.kind, backend_->DoBarrier(operation));
 }
 
 absl::Status Communicator::Send(ConstBuffer in, int peer, int tag) {
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kSend, in, in));
   GEMINID_RETURN_IF_ERROR(CheckPeer(peer, "Send: peer"));
-  if (peer == rank_) {
+  if (peer == Rank()) {
     return absl::InvalidArgumentError("Send: peer is this rank; use SendReceive for a self copy");
   }
-  const Message message{.operation = {.kind = OpKind::kSend,
-                                      .dtype = in.dtype,
-                                      .root_or_tag = tag,
-                                      .count = in.count},
-                        .peer = peer,
-                        .in = in.data};
-  return Finish(OpKind::kSend, DoSendReceive(&message, nullptr));
+  const CommunicatorBackend::Message message{.operation = {.kind = OpKind::kSend,
+                                                           .dtype = in.dtype,
+                                                           .root_or_tag = tag,
+                                                           .count = in.count},
+                                             .peer = peer,
+                                             .in = in.data};
+  return Finish(OpKind::kSend, backend_->DoSendReceive(&message, nullptr));
 }
 
 absl::Status Communicator::Receive(Buffer out, int peer, int tag) {
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kReceive, out, out));
   GEMINID_RETURN_IF_ERROR(CheckPeer(peer, "Receive: peer"));
-  if (peer == rank_) {
+  if (peer == Rank()) {
     return absl::InvalidArgumentError(
         "Receive: peer is this rank; use SendReceive for a self copy");
   }
-  const Message message{.operation = {.kind = OpKind::kSend,
-                                      .dtype = out.dtype,
-                                      .root_or_tag = tag,
-                                      .count = out.count},
-                        .peer = peer,
-                        .out = out.data};
-  return Finish(OpKind::kReceive, DoSendReceive(nullptr, &message));
+  const CommunicatorBackend::Message message{.operation = {.kind = OpKind::kSend,
+                                                           .dtype = out.dtype,
+                                                           .root_or_tag = tag,
+                                                           .count = out.count},
+                                             .peer = peer,
+                                             .out = out.data};
+  return Finish(OpKind::kReceive, backend_->DoSendReceive(nullptr, &message));
 }
 
 absl::Status Communicator::SendReceive(ConstBuffer in, int send_peer, Buffer out, int receive_peer,
@@ -203,33 +210,33 @@ absl::Status Communicator::SendReceive(ConstBuffer in, int send_peer, Buffer out
   GEMINID_RETURN_IF_ERROR(CheckPeer(send_peer, "SendReceive: send_peer"));
   GEMINID_RETURN_IF_ERROR(CheckPeer(receive_peer, "SendReceive: receive_peer"));
   GEMINID_RETURN_IF_ERROR(CheckOverlap(OpKind::kSend, out, in, nullptr));
-  if ((send_peer == rank_) != (receive_peer == rank_)) {
+  if ((send_peer == Rank()) != (receive_peer == Rank())) {
     return absl::InvalidArgumentError(
         "SendReceive: only one of the two peers is this rank; a self copy needs both");
   }
-  if (send_peer == rank_) {
+  if (send_peer == Rank()) {
     if (in.count != out.count || in.dtype != out.dtype) {
       return absl::InvalidArgumentError("SendReceive to this rank: in and out differ in size");
     }
     if (in.bytes() > 0) std::memcpy(out.data, in.data, in.bytes());
-    operations_[static_cast<size_t>(OpKind::kSend)].fetch_add(1, std::memory_order_relaxed);
+    backend_->CountCompleted(OpKind::kSend);
     return Finish(OpKind::kReceive, absl::OkStatus());
   }
-  Message send{.operation = {.kind = OpKind::kSend,
-                             .dtype = in.dtype,
-                             .root_or_tag = tag,
-                             .count = in.count},
-               .peer = send_peer,
-               .in = in.data};
-  Message receive = send;
+  CommunicatorBackend::Message send{.operation = {.kind = OpKind::kSend,
+                                                  .dtype = in.dtype,
+                                                  .root_or_tag = tag,
+                                                  .count = in.count},
+                                    .peer = send_peer,
+                                    .in = in.data};
+  CommunicatorBackend::Message receive = send;
   receive.operation.dtype = out.dtype;
   receive.operation.count = out.count;
   receive.peer = receive_peer;
   receive.in = nullptr;
   receive.out = out.data;
-  const absl::Status status = DoSendReceive(&send, &receive);
+  const absl::Status status = backend_->DoSendReceive(&send, &receive);
   if (status.ok()) {
-    operations_[static_cast<size_t>(OpKind::kSend)].fetch_add(1, std::memory_order_relaxed);
+    backend_->CountCompleted(OpKind::kSend);
   }
   return Finish(OpKind::kReceive, status);
 }
@@ -237,49 +244,13 @@ absl::Status Communicator::SendReceive(ConstBuffer in, int send_peer, Buffer out
 void Communicator::Abort(const std::string& reason) {
   constexpr size_t kMaxReasonBytes = 400;  // fits every backend's failure record
   const absl::Status status = absl::AbortedError(absl::StrCat(
-      "rank ", rank_, " aborted the communicator: ", reason.substr(0, kMaxReasonBytes)));
-  {
-    std::lock_guard lock(failure_mutex_);
-    if (failed_.load(std::memory_order_relaxed)) return;
-    failure_ = status;
-    failed_.store(true, std::memory_order_release);
-  }
-  DoAbort(status);
-}
-
-absl::Status Communicator::health() const {
-  if (failed_.load(std::memory_order_acquire)) {
-    std::lock_guard lock(failure_mutex_);
-    return failure_;
-  }
-  absl::Status status = DoCheckHealth();
-  return status.ok() ? status : Poison(status);
-}
-
-absl::Status Communicator::Poison(const absl::Status& status) const {
-  std::lock_guard lock(failure_mutex_);
-  if (!failed_.load(std::memory_order_relaxed)) {
-    failure_ = status;
-    failed_.store(true, std::memory_order_release);
-  }
-  return failure_;
-}
-
-CommunicatorStats Communicator::Stats() const {
-  CommunicatorStats stats;
-  for (const AtomicTraffic& peer : traffic_) {
-    stats.peers.push_back({.bytes_sent = peer.sent.load(std::memory_order_relaxed),
-                           .bytes_received = peer.received.load(std::memory_order_relaxed)});
-  }
-  for (size_t i = 0; i < operations_.size(); ++i) {
-    stats.operations[i] = operations_[i].load(std::memory_order_relaxed);
-  }
-  return stats;
+      "rank ", Rank(), " aborted the communicator: ", reason.substr(0, kMaxReasonBytes)));
+  backend_->Abort(status);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Duplicate(const std::string& name) {
-  std::vector<int> ranks(static_cast<size_t>(world_size_));
-  for (int r = 0; r < world_size_; ++r) ranks[static_cast<size_t>(r)] = r;
+  std::vector<int> ranks(static_cast<size_t>(WorldSize()));
+  for (int r = 0; r < WorldSize(); ++r) ranks[static_cast<size_t>(r)] = r;
   return Subset(name, ranks);
 }
 
@@ -289,11 +260,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
   std::vector<int> sorted(ranks.begin(), ranks.end());
   std::sort(sorted.begin(), sorted.end());
   const bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
-  const bool in_range = !sorted.empty() && sorted.front() >= 0 && sorted.back() < world_size_;
-  if (!distinct || !in_range || !std::binary_search(sorted.begin(), sorted.end(), rank_)) {
+  const bool in_range = !sorted.empty() && sorted.front() >= 0 && sorted.back() < WorldSize();
+  if (!distinct || !in_range || !std::binary_search(sorted.begin(), sorted.end(), Rank())) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "Subset \"%s\": ranks {%s} must be distinct, in [0, %d) and contain this rank %d", name,
-        absl::StrJoin(ranks, ", "), world_size_, rank_));
+        absl::StrJoin(ranks, ", "), WorldSize(), Rank()));
   }
   // The members make the same subsets in the same order, so a count tells two uses apart.
   const std::string base = absl::StrCat(name, "/", absl::StrJoin(ranks, "."));
@@ -301,21 +272,21 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
                            [&](const auto& entry) { return entry.first == base; });
   if (used == names_.end()) used = names_.insert(names_.end(), {base, 0});
   const std::string key = absl::StrCat(base, "/", used->second++);
-  auto subset = DoSubset(key, ranks);
-  if (subset.ok()) (*subset)->SetTimeout(timeout_);
+  auto subset = backend_->DoSubset(key, ranks);
+  if (subset.ok()) (*subset)->SetTimeout(timeout());
   return subset;
 }
 
 absl::Status Communicator::Finish(OpKind kind, absl::Status status) {
-  if (!status.ok()) return Poison(status);
-  operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
+  if (!status.ok()) return backend_->Poison(status);
+  backend_->CountCompleted(kind);
   return status;
 }
 
 absl::Status Communicator::CheckPeer(int peer, const char* what) const {
-  if (peer >= 0 && peer < world_size_) return absl::OkStatus();
+  if (peer >= 0 && peer < WorldSize()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrFormat("%s is %d; ranks are 0 to %d", what, peer, world_size_ - 1));
+      absl::StrFormat("%s is %d; ranks are 0 to %d", what, peer, WorldSize() - 1));
 }
 
 }  // namespace geminid::collectives

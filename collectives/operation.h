@@ -6,23 +6,10 @@
 #include <cstdint>
 #include <string>
 
-#include "collectives/types.h"
+#include "geminid/buffer.h"
+#include "geminid/communicator.h"
 
 namespace geminid::collectives {
-
-enum class OpKind : uint8_t {
-  kAllGather = 0,
-  kReduceScatter,
-  kAllReduce,
-  kBroadcast,
-  kAllToAll,
-  kSend,
-  kReceive,
-  kBarrier,
-};
-inline constexpr int kOpKindCount = 8;
-
-const char* Name(OpKind kind);
 
 // Travels between processes as it lies in memory (ranks of one job run one build of the library).
 // Equal on all ranks of a collective; a receiver compares count, dtype and tag of a message.

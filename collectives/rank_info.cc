@@ -1,4 +1,4 @@
-#include "collectives/rank_info.h"
+#include "geminid/rank_info.h"
 
 #include <cstdlib>
 #include <limits>

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "collectives/types.h"
+#include "geminid/buffer.h"
 
 namespace geminid::collectives {
 

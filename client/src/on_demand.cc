@@ -131,7 +131,7 @@ std::optional<ChunkId> OnDemand::TakeOldestDirty() {
   for (auto at = dirty_.begin(); at != dirty_.end(); ++at) {
     const auto releasing = releasing_.find(*at);
     const uint32_t returned = releasing == releasing_.end() ? 0 : releasing->second;
-    if (session_->impl().Holds(*at) > returned) continue;
+    if (SessionImpl::Of(*session_).Holds(*at) > returned) continue;
     const ChunkId chunk = *at;
     dirty_.erase(at);
     return chunk;

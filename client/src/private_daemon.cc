@@ -1,5 +1,6 @@
 #include "geminid/private_daemon.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -57,7 +58,11 @@ absl::StatusOr<std::string> FindBinary(const std::string& chosen) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
   if (!self.empty()) {
     candidates.push_back((self.parent_path() / kBinaryName).string());
-    candidates.push_back((self.parent_path().parent_path() / "daemon" / kBinaryName).string());
+  }
+  Dl_info library = {};
+  if (dladdr(&kBinaryVariable, &library) != 0 && library.dli_fname != nullptr) {
+    const std::filesystem::path folder = std::filesystem::path(library.dli_fname).parent_path();
+    candidates.push_back((folder / GEMINID_DAEMON_FROM_LIBRARY).lexically_normal().string());
   }
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);

@@ -13,7 +13,7 @@
 namespace geminid {
 namespace {
 
-shm::StateWord StateOf(const Session::Impl& impl, ChunkId chunk) {
+shm::StateWord StateOf(const SessionImpl& impl, ChunkId chunk) {
   if (impl.fork_guard->in_child() || impl.chunks.Find(chunk) == nullptr) return {};
   return shm::StateWord::Decode(
       impl.segments.state()->state[Index(chunk)].load(std::memory_order_acquire));
@@ -25,13 +25,15 @@ bool HasExtent(const shm::StateWord& word) {
 
 }  // namespace
 
-Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+Session::Session(std::unique_ptr<SessionImpl> impl) : impl_(std::move(impl)) {
   impl_->on_demand = std::make_unique<OnDemand>(this, impl_->transfers.get());
 }
 
-std::unique_ptr<Session> Session::Make(std::unique_ptr<Impl> impl) {
+std::unique_ptr<Session> SessionImpl::MakeSession(std::unique_ptr<SessionImpl> impl) {
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
+
+SessionImpl& SessionImpl::Of(const Session& session) { return *session.impl_; }
 
 Session::~Session() {
   // A forked child has neither the mappings nor the threads that taking it apart would need.
@@ -73,7 +75,7 @@ std::byte* Session::Device(ChunkId chunk) const {
   return offset == kAnyOffset ? nullptr : impl_->arena + offset;
 }
 
-absl::Status Session::Impl::CheckUsable() const {
+absl::Status SessionImpl::CheckUsable() const {
   if (!fork_guard->in_child()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "this session belongs to the parent process; connect anew in the forked child");
@@ -103,6 +105,8 @@ void Session::SetWorkspace(uint64_t bytes) {
 
 TransferTotals Session::Totals() const { return impl_->transfers->totals(); }
 
-shm::CommitSegment* CommitSegmentOf(Session& session) { return session.impl().segments.commit(); }
+shm::CommitSegment* CommitSegmentOf(Session& session) {
+  return SessionImpl::Of(session).segments.commit();
+}
 
 }  // namespace geminid

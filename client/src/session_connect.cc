@@ -80,14 +80,14 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options
   return ConnectWithDevice(std::move(options), device::MakeHostDevice(device_options));
 }
 
-absl::Status Session::Impl::Open() {
+absl::Status SessionImpl::Open() {
   absl::Status status = ResolveSocket();
   if (status.ok()) status = Attach();
   if (status.ok() && options.device_memory_bytes > 0) status = MakeArena();
   return status;
 }
 
-absl::Status Session::Impl::ResolveSocket() {
+absl::Status SessionImpl::ResolveSocket() {
   const char* const from_environment = std::getenv(kSocketVariable);
   struct stat file = {};
   if (!options.socket.empty()) {
@@ -105,7 +105,7 @@ absl::Status Session::Impl::ResolveSocket() {
   return absl::OkStatus();
 }
 
-absl::Status Session::Impl::Attach() {
+absl::Status SessionImpl::Attach() {
   const absl::StatusOr<shm::Hello> hello = MakeHello(options);
   if (!hello.ok()) return hello.status();
   absl::StatusOr<AttachSocket> connected = AttachSocket::Connect(socket, options.timeout);
@@ -135,7 +135,7 @@ absl::Status Session::Impl::Attach() {
   return absl::OkStatus();
 }
 
-absl::Status Session::Impl::MakeArena() {
+absl::Status SessionImpl::MakeArena() {
   const absl::StatusOr<Control::Arena> created = control->CreateArena(options.device_memory_bytes);
   if (!created.ok()) return created.status();
   if (absl::Status status = device->ReserveArena(created->bytes); !status.ok()) return status;
@@ -158,7 +158,7 @@ absl::Status Session::Impl::MakeArena() {
 }
 
 // First no new copies, then the running ones, then the daemon's leave; only then the mappings.
-void Session::Impl::Close() {
+void SessionImpl::Close() {
   if (transfers != nullptr) {
     device->compute_stream().Synchronize();  // it may hand leases back
     transfers->StopCopying();
@@ -175,12 +175,12 @@ void Session::Impl::Close() {
 
 absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
                                                            std::unique_ptr<device::Device> device) {
-  auto impl = std::make_unique<Session::Impl>(std::move(options), std::move(device));
+  auto impl = std::make_unique<SessionImpl>(std::move(options), std::move(device));
   if (absl::Status status = impl->Open(); !status.ok()) {
     impl->Close();
     return status;
   }
-  return Session::Make(std::move(impl));
+  return SessionImpl::MakeSession(std::move(impl));
 }
 
 }  // namespace geminid

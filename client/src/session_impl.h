@@ -22,10 +22,13 @@
 
 namespace geminid {
 
-class Session::Impl {
+class SessionImpl {
  public:
-  Impl(ConnectOptions connect_options, std::unique_ptr<device::Device> session_device)
+  SessionImpl(ConnectOptions connect_options, std::unique_ptr<device::Device> session_device)
       : options(std::move(connect_options)), device(std::move(session_device)) {}
+
+  static std::unique_ptr<Session> MakeSession(std::unique_ptr<SessionImpl> impl);
+  static SessionImpl& Of(const Session& session);
 
   // The whole of Connect; blocks.
   absl::Status Open();

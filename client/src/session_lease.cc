@@ -27,7 +27,7 @@ absl::StatusOr<Lease> Session::Use(ChunkId chunk, absl::Duration timeout) {
   return impl_->on_demand->Use(chunk, timeout);
 }
 
-uint32_t Session::Impl::Holds(ChunkId chunk) const {
+uint32_t SessionImpl::Holds(ChunkId chunk) const {
   const uint64_t word = segments.client()->lease[Index(chunk)].load(std::memory_order_acquire);
   return shm::LeaseWord::Decode(word).count;
 }
@@ -43,7 +43,7 @@ void Session::ReleaseHold(ChunkId chunk, bool dirty) {
 
 // Were the hold given back first, the daemon could take the copy for clean and drop it. The answer
 // itself gives it back, ahead of the answer to anything that is asked later.
-void Session::Impl::ReleaseDirtyHold(ChunkId chunk) {
+void SessionImpl::ReleaseDirtyHold(ChunkId chunk) {
   on_demand->NoteDirtyRelease(chunk);
   shm::Request request = MakeRequest(shm::RequestOp::kTransition, chunk);
   request.argument = static_cast<uint64_t>(ChunkState::kHold) | shm::kDirtyBit;

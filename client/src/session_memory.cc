@@ -9,7 +9,7 @@ namespace geminid {
 namespace {
 
 // The pool's descriptor came over the attach socket before the call returned.
-absl::StatusOr<std::byte*> MapPool(Session::Impl& impl, const Control::Allocation& allocation) {
+absl::StatusOr<std::byte*> MapPool(SessionImpl& impl, const Control::Allocation& allocation) {
   for (;;) {
     absl::StatusOr<ReceivedMemory> memory = impl.attach.ReceiveMemory();
     if (!memory.ok()) return memory.status();

@@ -6,7 +6,7 @@
 #include "proto/shm/chunk_state.h"
 
 namespace geminid {
-Pending Session::Impl::Ask(const shm::Request& request, std::string doing) {
+Pending SessionImpl::Ask(const shm::Request& request, std::string doing) {
   if (absl::Status usable = CheckUsable(); !usable.ok()) return Pending(std::move(usable));
   auto outcome = std::make_shared<Pending::State>(port.get());
   port->Submit(request, [outcome, doing = std::move(doing),

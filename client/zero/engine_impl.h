@@ -23,7 +23,7 @@
 #include "client/zero/tensor_states.h"
 #include "client/zero/updater.h"
 #include "client/zero/workspace.h"
-#include "collectives/communicator.h"
+#include "geminid/communicator.h"
 #include "geminid/loss_scaler.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
-#include "collectives/communicator.h"
+#include "geminid/communicator.h"
 #include "geminid/zero.h"
 #include "kernels/optimizers/sharded_step.h"
 #include "kernels/runtime/parallel/thread_pool.h"

@@ -29,7 +29,7 @@
 #include "client/zero/arena_meter.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
-#include "collectives/communicator.h"
+#include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 

@@ -1,4 +1,4 @@
-#include "collectives/connect/connect.h"
+#include "geminid/connect.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "collectives/communicator_backend.h"
 #include "collectives/gloo/gloo_links.h"
 #include "collectives/gloo/member.h"
 #include "collectives/gloo/sigpipe_guard.h"
@@ -24,11 +25,11 @@ constexpr size_t kScratchBytes = 64 * 1024 * 1024;
 
 // Everything is composed of messages, not of gloo's own collectives: those have no reduce-scatter,
 // do not say which rank is missing, and add in an order of their own.
-class GlooCommunicator final : public Communicator {
+class GlooBackend final : public CommunicatorBackend {
  public:
-  GlooCommunicator(std::unique_ptr<GlooLinks> links, absl::Duration timeout)
-      : Communicator(links->options().rank, static_cast<int>(links->options().world_ranks.size()),
-                     timeout),
+  GlooBackend(std::unique_ptr<GlooLinks> links, absl::Duration timeout)
+      : CommunicatorBackend(links->options().rank,
+                            static_cast<int>(links->options().world_ranks.size()), timeout),
         links_(std::move(links)) {}
 
   const char* BackendName() const override { return "gloo"; }
@@ -122,7 +123,8 @@ class GlooCommunicator final : public Communicator {
     }
     auto links = GlooLinks::Connect(std::move(options));
     if (!links.ok()) return links.status();
-    return std::make_unique<GlooCommunicator>(*std::move(links), timeout());
+    return std::make_unique<Communicator>(
+        std::make_unique<GlooBackend>(*std::move(links), timeout()));
   }
 
  private:
@@ -215,7 +217,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(int rank, int world_si
                                    .rank = rank,
                                    .connect_timeout = options.connect_timeout});
   if (!links.ok()) return links.status();
-  return std::make_unique<GlooCommunicator>(*std::move(links), options.timeout);
+  return std::make_unique<Communicator>(
+      std::make_unique<GlooBackend>(*std::move(links), options.timeout));
 }
 
 }  // namespace geminid::collectives

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "collectives/communicator_backend.h"
 #include "collectives/failure.h"
 #include "collectives/local/local_group.h"
 #include "collectives/reduce.h"
@@ -11,12 +12,11 @@
 namespace geminid::collectives {
 namespace {
 
-class LocalCommunicator final : public Communicator {
+class LocalBackend final : public CommunicatorBackend {
  public:
-  LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank, int world_size,
-                    absl::Duration timeout)
-      : Communicator(rank, world_size, timeout), group_(std::move(group)) {}
-  ~LocalCommunicator() override { group_->Leave(Rank()); }
+  LocalBackend(std::shared_ptr<LocalGroup> group, int rank, int world_size, absl::Duration timeout)
+      : CommunicatorBackend(rank, world_size, timeout), group_(std::move(group)) {}
+  ~LocalBackend() override { group_->Leave(Rank()); }
 
   const char* BackendName() const override { return "local"; }
 
@@ -104,7 +104,8 @@ class LocalCommunicator final : public Communicator {
     const int size = static_cast<int>(ranks.size());
     int rank = 0;
     while (ranks[static_cast<size_t>(rank)] != Rank()) ++rank;
-    return std::make_unique<LocalCommunicator>(group_->Subset(key, size), rank, size, timeout());
+    return std::make_unique<Communicator>(
+        std::make_unique<LocalBackend>(group_->Subset(key, size), rank, size, timeout()));
   }
 
  private:
@@ -165,7 +166,8 @@ std::vector<std::unique_ptr<Communicator>> MakeLocalCommunicators(int world_size
   auto group = std::make_shared<LocalGroup>(world_size);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int r = 0; r < world_size; ++r) {
-    communicators.push_back(std::make_unique<LocalCommunicator>(group, r, world_size, timeout));
+    communicators.push_back(std::make_unique<Communicator>(
+        std::make_unique<LocalBackend>(group, r, world_size, timeout)));
   }
   return communicators;
 }

@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "collectives/communicator_backend.h"
 #include "collectives/failure.h"
 #include "collectives/reduce.h"
 #include "collectives/shm/rendezvous.h"
@@ -33,11 +34,11 @@ uint32_t PiecesOf(size_t total, size_t limit) {
 // lays a piece out in its slot and publishes it, waits for the peers' pieces, reads them, and says
 // that it has consumed the round. A slot is reused when all have consumed what was in it, so a rank
 // runs ahead of the slowest by as many rounds as there are slots.
-class ShmCommunicator final : public Communicator {
+class ShmBackend final : public CommunicatorBackend {
  public:
-  ShmCommunicator(std::string name, const ShmOptions& options, Segment segment,
-                  std::vector<base::UniqueFd> processes, int rank, int world_size)
-      : Communicator(rank, world_size, options.timeout),
+  ShmBackend(std::string name, const ShmOptions& options, Segment segment,
+             std::vector<base::UniqueFd> processes, int rank, int world_size)
+      : CommunicatorBackend(rank, world_size, options.timeout),
         name_(std::move(name)),
         options_(options),
         group_(std::move(segment), std::move(processes), rank, options.spin_limit),
@@ -245,8 +246,8 @@ class ShmCommunicator final : public Communicator {
 };
 
 template <class Fill, class Take>
-absl::Status ShmCommunicator::RunRounds(const Operation& operation, uint32_t rounds, int source,
-                                        Fill fill, Take take) {
+absl::Status ShmBackend::RunRounds(const Operation& operation, uint32_t rounds, int source,
+                                   Fill fill, Take take) {
   const ShmGroup::Context context{operation, timeout(), base::Deadline::In(timeout())};
   RankControl& own = segment_.control(Rank());
   uint32_t filled = 0;
@@ -274,7 +275,7 @@ absl::Status ShmCommunicator::RunRounds(const Operation& operation, uint32_t rou
   return absl::OkStatus();
 }
 
-absl::Status ShmCommunicator::DoSendReceive(const Message* send, const Message* receive) {
+absl::Status ShmBackend::DoSendReceive(const Message* send, const Message* receive) {
   const Operation& operation = send != nullptr ? send->operation : receive->operation;
   const ShmGroup::Context context{operation, timeout(), base::Deadline::In(timeout())};
   std::optional<MessageSender> sender;
@@ -330,8 +331,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const std::string& name
     if (!opened.ok()) return opened.status();
     segment.emplace(*std::move(opened));
   }
-  return std::make_unique<ShmCommunicator>(name, options, *std::move(segment),
-                                           std::move(meeting->processes), rank, world_size);
+  return std::make_unique<Communicator>(std::make_unique<ShmBackend>(
+      name, options, *std::move(segment), std::move(meeting->processes), rank, world_size));
 }
 
 }  // namespace geminid::collectives

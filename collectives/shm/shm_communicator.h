@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "collectives/communicator.h"
+#include "geminid/communicator.h"
 
 namespace geminid::collectives {
 

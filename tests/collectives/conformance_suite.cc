@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/communicator.h"
+#include "geminid/communicator.h"
 #include "tests/collectives/elements.h"
 #include "tests/collectives/world.h"
 

@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
-#include "collectives/connect/connect.h"
 #include "collectives/gloo/gloo_communicator.h"
 #include "collectives/gloo/tcp.h"
 #include "collectives/shm/shm_communicator.h"
+#include "geminid/connect.h"
 #include "tests/collectives/forked_ranks.h"
 #include "tests/collectives/world.h"
 

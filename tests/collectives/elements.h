@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/types.h"
+#include "geminid/buffer.h"
 
 namespace geminid::collectives {
 

@@ -6,10 +6,10 @@
 #include <future>
 
 #include "base/unique_fd.h"
-#include "collectives/connect/connect.h"
 #include "collectives/shm/segment.h"
 #include "collectives/shm/seqpacket.h"
 #include "collectives/shm/shm_communicator.h"
+#include "geminid/connect.h"
 #include "tests/collectives/world.h"
 
 namespace geminid::collectives {

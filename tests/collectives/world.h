@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "collectives/communicator.h"
+#include "geminid/communicator.h"
 
 namespace geminid::collectives {
 

@@ -19,8 +19,8 @@ def read_sources(root):
 
 def includes_of(texts):
     """Each (file, included file) of the project. Public headers are included as geminid/x.h and lie
-    in an include/ folder."""
-    public = {path.split("/include/", 1)[1]: path for path in texts if "/include/" in path}
+    in include/."""
+    public = {path[len("include/"):]: path for path in texts if path.startswith("include/")}
     found = []
     for path, text in texts.items():
         for _, name in INCLUDE.findall(text):

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/communicator.h"
 #include "collectives/gloo/gloo_communicator.h"
 #include "collectives/gloo/tcp.h"
 #include "collectives/local/local_communicator.h"
 #include "collectives/reduce.h"
 #include "collectives/shm/shm_communicator.h"
+#include "geminid/communicator.h"
 
 namespace geminid::collectives {
 namespace {

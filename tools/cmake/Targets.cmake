@@ -1,12 +1,13 @@
 # geminid_library(NAME SOURCES... LIBS... [PRIVATE_LIBS...] [PRECOMPILED name]): a static library
-# whose headers are included by their path from the root of the repository.
+# whose headers are included by their path from the root of the repository, the public ones as
+# "geminid/x.h".
 function(geminid_library name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "SOURCES;LIBS;PRIVATE_LIBS" ${ARGN})
   if(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED base)
   endif()
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   geminid_use_precompiled(${name} ${ARG_PRECOMPILED})
 endfunction()

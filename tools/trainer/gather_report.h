@@ -3,7 +3,7 @@
 #define GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
 
 #include "absl/status/status.h"
-#include "collectives/communicator.h"
+#include "geminid/communicator.h"
 #include "geminid/zero.h"
 #include "tools/trainer/report.h"
 

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "collectives/rank_info.h"
+#include "geminid/rank_info.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/daemon_choice.h"
 #include "tools/trainer/exit_code.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "collectives/rank_info.h"
+#include "geminid/rank_info.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/progress.h"
 

@@ -4,7 +4,7 @@
 //   std::vector<float> norm = {...};
 //   absl::Status status = comm->AllReduce(norm, norm, ReduceOp::kSum);
 //
-// Contract of every implementation (in-process, shared memory, TCP):
+// Contract of every backend (in-process, shared memory, TCP):
 //  * Operations block until this rank's part is done. All ranks call the same collectives in the
 //    same order with the same sizes; Send and Receive are matched in order per pair of ranks. Ranks
 //    that disagree get INVALID_ARGUMENT saying who called what.
@@ -20,27 +20,42 @@
 //    sent (INVALID_ARGUMENT naming the parameter) do not poison.
 //  * Buffers are host memory. Destroying a communicator while a peer still waits for it counts as
 //    leaving: the peer gets UNAVAILABLE.
-#ifndef GEMINID_COLLECTIVES_COMMUNICATOR_H_
-#define GEMINID_COLLECTIVES_COMMUNICATOR_H_
+#ifndef GEMINID_COMMUNICATOR_H_
+#define GEMINID_COMMUNICATOR_H_
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "collectives/operation.h"
-#include "collectives/partition.h"
-#include "collectives/types.h"
+#include "geminid/buffer.h"
+#include "geminid/export.h"
 
 namespace geminid::collectives {
+
+class CommunicatorBackend;  // of the library
+struct Operation;           // of the library
+
+enum class OpKind : uint8_t {
+  kAllGather = 0,
+  kReduceScatter,
+  kAllReduce,
+  kBroadcast,
+  kAllToAll,
+  kSend,
+  kReceive,
+  kBarrier,
+};
+inline constexpr int kOpKindCount = 8;
+
+GEMINID_EXPORT const char* Name(OpKind kind);
 
 // Longest wait for a peer inside one operation, unless SetTimeout() says otherwise.
 inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
@@ -76,16 +91,17 @@ struct CommunicatorStats {
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
 };
 
-class Communicator {
+class GEMINID_EXPORT Communicator {
  public:
-  virtual ~Communicator() = default;
+  explicit Communicator(std::unique_ptr<CommunicatorBackend> backend);
+  ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int Rank() const { return rank_; }
-  int WorldSize() const { return world_size_; }
+  int Rank() const;
+  int WorldSize() const;
   // "shm", "gloo" or "local".
-  virtual const char* BackendName() const = 0;
+  const char* BackendName() const;
 
   // out = in of rank 0, in of rank 1, ... `out.count` is P times `in.count`. `in` may be this
   // rank's own slice of `out`; otherwise they must not overlap.
@@ -129,8 +145,8 @@ class Communicator {
   CommunicatorStats Stats() const;
 
   // Holds from the next operation on. Only between operations.
-  void SetTimeout(absl::Duration timeout) { timeout_ = timeout; }
-  absl::Duration timeout() const { return timeout_; }
+  void SetTimeout(absl::Duration timeout);
+  absl::Duration timeout() const;
 
   // A second, independent communicator of the same ranks, for another thread. A collective: all
   // ranks call it with the same name.
@@ -142,73 +158,20 @@ class Communicator {
   absl::StatusOr<std::unique_ptr<Communicator>> Subset(const std::string& name,
                                                        std::span<const int> ranks);
 
- protected:
-  Communicator(int rank, int world_size, absl::Duration timeout);
-
-  // What a backend provides. Arguments are checked, counts are elements, and slices follow the
-  // partition; `in` of DoAllGather is this rank's slice, `out` of DoReduceScatter too. A backend
-  // returns a failure that concerns the group through Poison(), and counts traffic as it moves it.
-  virtual absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
-                                   const Partition& parts) = 0;
-  virtual absl::Status DoReduceScatter(const Operation& operation, const std::byte* in,
-                                       std::byte* out, const Partition& parts) = 0;
-  virtual absl::Status DoBroadcast(const Operation& operation, std::byte* inout) = 0;
-  virtual absl::Status DoAllToAll(const Operation& operation, const std::byte* in,
-                                  std::byte* out) = 0;
-  virtual absl::Status DoBarrier(const Operation& operation) = 0;
-  // Either half may be absent (null); peers are never this rank.
-  struct Message {
-    Operation operation;
-    int peer = -1;
-    const std::byte* in = nullptr;  // of a send
-    std::byte* out = nullptr;       // of a receive
-    size_t bytes() const { return operation.count * SizeOf(operation.dtype); }
-  };
-  virtual absl::Status DoSendReceive(const Message* send, const Message* receive) = 0;
-  // Tells the peers. Called at most once, from any thread, with the status already recorded here.
-  virtual void DoAbort(const absl::Status& status) = 0;
-  // The failure that the group agreed on, if this rank has not noticed it yet.
-  virtual absl::Status DoCheckHealth() const { return absl::OkStatus(); }
-  // `key` is unique among the subsets made from this communicator and the same on all members.
-  virtual absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                                 std::span<const int> ranks) = 0;
-
-  // Records the first failure and returns the recorded one.
-  absl::Status Poison(const absl::Status& status) const;
-
-  void CountSent(int peer, size_t bytes) {
-    traffic_[static_cast<size_t>(peer)].sent.fetch_add(bytes, std::memory_order_relaxed);
-  }
-  void CountReceived(int peer, size_t bytes) {
-    traffic_[static_cast<size_t>(peer)].received.fetch_add(bytes, std::memory_order_relaxed);
-  }
-
  private:
-  struct AtomicTraffic {
-    std::atomic<uint64_t> sent{0};
-    std::atomic<uint64_t> received{0};
-  };
-
   absl::Status Finish(OpKind kind, absl::Status status);
   absl::Status CheckPeer(int peer, const char* what) const;
   absl::Status AllReduceDirect(const Operation& operation, const std::byte* in, std::byte* out);
   absl::Status AllReduceSliced(const Operation& operation, const std::byte* in, std::byte* out);
 
-  const int rank_;
-  const int world_size_;
-  absl::Duration timeout_;
-  std::vector<AtomicTraffic> traffic_;
-  std::array<std::atomic<uint64_t>, kOpKindCount> operations_ = {};
+  const std::unique_ptr<CommunicatorBackend> backend_;
   std::vector<std::byte> scratch_;                  // of AllReduceDirect, P times its limit at most
   std::vector<std::pair<std::string, int>> names_;  // subsets made so far, by key
-  mutable std::mutex failure_mutex_;
-  mutable absl::Status failure_;
-  mutable std::atomic<bool> failed_{false};
 };
 
 // The communicator of a job with one process.
-std::unique_ptr<Communicator> MakeSelfCommunicator();
+GEMINID_EXPORT std::unique_ptr<Communicator> MakeSelfCommunicator();
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_COLLECTIVES_COMMUNICATOR_H_
+#endif  // GEMINID_COMMUNICATOR_H_

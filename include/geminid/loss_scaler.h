@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "geminid/export.h"
 
 namespace geminid {
 
@@ -26,13 +27,13 @@ struct LossScalerOptions {
 };
 
 // A scale that never changes.
-LossScalerOptions FixedLossScale(double scale);
+GEMINID_EXPORT LossScalerOptions FixedLossScale(double scale);
 
 // INVALID_ARGUMENT naming the option: scales finite, 0 < min <= initial <= max, factors in range,
 // counts at least 1.
-absl::Status CheckLossScaler(const LossScalerOptions& options);
+GEMINID_EXPORT absl::Status CheckLossScaler(const LossScalerOptions& options);
 
-class LossScaler {
+class GEMINID_EXPORT LossScaler {
  public:
   // What must survive for a run to go on exactly as it would have.
   struct State {

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "geminid/export.h"
 
 namespace geminid::zero {
 
@@ -104,10 +105,10 @@ using Optimizer = std::variant<AdamWOptions, AdamOptions, LambOptions, LarsOptio
 
 // "adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", in the order of
 // the variant.
-const char* Name(const Optimizer& optimizer);
+GEMINID_EXPORT const char* Name(const Optimizer& optimizer);
 
 // INVALID_ARGUMENT naming the optimizer if a hyperparameter is out of its range.
-absl::Status CheckOptimizer(const Optimizer& optimizer);
+GEMINID_EXPORT absl::Status CheckOptimizer(const Optimizer& optimizer);
 
 }  // namespace geminid::zero
 

@@ -2,16 +2,17 @@
 //
 //   auto info = collectives::FromEnvironment();
 //   auto comm = collectives::Connect(*info);
-#ifndef GEMINID_COLLECTIVES_CONNECT_CONNECT_H_
-#define GEMINID_COLLECTIVES_CONNECT_CONNECT_H_
+#ifndef GEMINID_CONNECT_H_
+#define GEMINID_CONNECT_H_
 
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "collectives/communicator.h"
-#include "collectives/rank_info.h"
+#include "geminid/communicator.h"
+#include "geminid/export.h"
+#include "geminid/rank_info.h"
 
 namespace geminid::collectives {
 
@@ -34,9 +35,9 @@ struct ConnectOptions {
 // Blocks until all ranks of the job have called it. All must use the same options. Several hosts
 // need MASTER_ADDR. An id of the job is needed only when one user runs two jobs with the same
 // MASTER_ADDR and MASTER_PORT at once.
-absl::StatusOr<std::unique_ptr<Communicator>> Connect(const RankInfo& info,
-                                                      const ConnectOptions& options = {});
+GEMINID_EXPORT absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+    const RankInfo& info, const ConnectOptions& options = {});
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_COLLECTIVES_CONNECT_CONNECT_H_
+#endif  // GEMINID_CONNECT_H_

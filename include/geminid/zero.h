@@ -41,6 +41,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/export.h"
 #include "geminid/loss_scaler.h"
 #include "geminid/optimizer.h"
 
@@ -79,8 +80,8 @@ enum class DataType { kBFloat16, kFloat32 };
 constexpr size_t SizeOf(DataType type) { return type == DataType::kBFloat16 ? 2 : 4; }
 
 struct Parameter {
-  std::string name;
-  std::vector<int64_t> shape;
+  std::string name{};
+  std::vector<int64_t> shape{};
   bool trainable = true;
   bool decay = true;                                  // subject to weight decay
   std::optional<double> weight_decay = std::nullopt;  // in place of the optimizer's
@@ -96,9 +97,9 @@ struct Options {
   Placement placement = Placement::kAuto;
   double clip_norm = 1.0;  // 0: gradients are not clipped
   int accumulate = 1;      // micro-batches per step
-  Optimizer optimizer;     // AdamW unless another one is given
+  Optimizer optimizer{};   // AdamW unless another one is given
   // Gradients arrive multiplied by loss_scale() and are divided by it in the update.
-  std::optional<LossScalerOptions> loss_scale;
+  std::optional<LossScalerOptions> loss_scale{};
   StatePlacement state_placement = StatePlacement::kAuto;
   // kShare: 0 to 1, of what the arena has beyond its fullest moment in the sample.
   double state_share = 0;
@@ -107,12 +108,12 @@ struct Options {
   int update_threads = 1;  // that the update runs on; changes no bit
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called by the engine's
   // one thread.
-  std::function<absl::Time()> clock;
+  std::function<absl::Time()> clock{};
 };
 
 // The parameters of one operator, on the device while this lives. Move-only. Pointers are to whole
 // row-major tensors of the engine's data type, aligned to 64 bytes, valid until Finish.
-class Operation {
+class GEMINID_EXPORT Operation {
  public:
   Operation(Operation&&) noexcept;
   Operation& operator=(Operation&&) noexcept;
@@ -141,7 +142,7 @@ class Operation {
 
 // Device memory that is not model data: activations and scratch. The blocks come from the top of
 // the rank's arena, chunks from the bottom; the sampler sees every byte, so the plan is exact.
-class Workspace {
+class GEMINID_EXPORT Workspace {
  public:
   // Move-only; returns its bytes when destroyed.
   class Block {
@@ -211,7 +212,7 @@ struct Statistics {
   std::string plan_explanation;
 };
 
-class Engine {
+class GEMINID_EXPORT Engine {
  public:
   // Packs the parameters, allocates their state through the session, and zeroes it. `session` must
   // have an arena and, like `communicator`, outlive the engine. Errors: RESOURCE_EXHAUSTED with the

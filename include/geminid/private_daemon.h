@@ -10,20 +10,21 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/export.h"
 
 namespace geminid {
 
 struct PrivateDaemonOptions {
-  // Empty: $GEMINID_DAEMON, else `geminid` beside this program, else in ../daemon relative to it,
-  // else on $PATH.
-  std::string binary;
-  std::vector<std::string> arguments;  // further flags, such as {"--host-memory", "8GiB"}
+  // Empty: $GEMINID_DAEMON, else `geminid` beside this program, else the one installed with the
+  // library, else on $PATH.
+  std::string binary{};
+  std::vector<std::string> arguments{};  // further flags, such as {"--host-memory", "8GiB"}
   absl::Duration timeout = absl::Seconds(10);
 };
 
 // Runs until this is destroyed or this process ends, however it ends. Move it to where it shall
 // live and export socket() as $GEMINID_SOCKET to the processes that shall share it.
-class PrivateDaemon {
+class GEMINID_EXPORT PrivateDaemon {
  public:
   // Starts it and waits until it serves. On failure the message ends with the last lines of its
   // log.

@@ -7,12 +7,13 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "geminid/export.h"
 
 namespace geminid {
 
 // Move-only. May be dropped at any time: the request goes on. May outlive its session, whose end
 // completes it. Thread-safe apart from moving.
-class Pending {
+class GEMINID_EXPORT Pending {
  public:
   // Complete from the start, with OK or with `status`.
   Pending() = default;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "geminid/export.h"
 #include "geminid/stream.h"
 #include "geminid/types.h"
 
@@ -14,7 +15,7 @@ namespace geminid {
 class Session;
 
 // Move-only; released when destroyed. Must not outlive its session. One thread at a time.
-class Lease {
+class GEMINID_EXPORT Lease {
  public:
   Lease() = default;  // holds nothing
   Lease(Lease&& other) noexcept

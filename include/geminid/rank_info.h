@@ -1,16 +1,17 @@
 // Which rank of which job this process is, as its launcher says.
-#ifndef GEMINID_COLLECTIVES_RANK_INFO_H_
-#define GEMINID_COLLECTIVES_RANK_INFO_H_
+#ifndef GEMINID_RANK_INFO_H_
+#define GEMINID_RANK_INFO_H_
 
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "geminid/export.h"
 
 namespace geminid::collectives {
 
-struct RankInfo {
+struct GEMINID_EXPORT RankInfo {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;            // among the ranks of this host; also the number of its GPU
@@ -36,9 +37,9 @@ using Environment = std::function<const char*(const char*)>;
 // MASTER_PORT + 1. The job is GEMINID_JOB_ID, or else the launcher's own id.
 // Nothing set: a job of one process. Half set, not a number or contradictory: INVALID_ARGUMENT that
 // names the variable.
-absl::StatusOr<RankInfo> RankInfoFrom(const Environment& environment);
-absl::StatusOr<RankInfo> FromEnvironment();
+GEMINID_EXPORT absl::StatusOr<RankInfo> RankInfoFrom(const Environment& environment);
+GEMINID_EXPORT absl::StatusOr<RankInfo> FromEnvironment();
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_COLLECTIVES_RANK_INFO_H_
+#endif  // GEMINID_RANK_INFO_H_

@@ -1,11 +1,13 @@
 // Element types, reductions and buffers of the collectives.
-#ifndef GEMINID_COLLECTIVES_TYPES_H_
-#define GEMINID_COLLECTIVES_TYPES_H_
+#ifndef GEMINID_BUFFER_H_
+#define GEMINID_BUFFER_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <ranges>
 #include <type_traits>
+
+#include "geminid/export.h"
 
 namespace geminid::collectives {
 
@@ -56,8 +58,8 @@ constexpr bool IsFloating(DType dtype) {
 }
 
 // "bfloat16" and so on, for messages.
-const char* Name(DType dtype);
-const char* Name(ReduceOp op);
+GEMINID_EXPORT const char* Name(DType dtype);
+GEMINID_EXPORT const char* Name(ReduceOp op);
 
 template <class T>
 struct DTypeOfElement;
@@ -122,4 +124,4 @@ struct Buffer {
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_COLLECTIVES_TYPES_H_
+#endif  // GEMINID_BUFFER_H_

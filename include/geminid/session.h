@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/export.h"
 #include "geminid/lease.h"
 #include "geminid/pending.h"
 #include "geminid/plan.h"
@@ -29,10 +30,12 @@
 
 namespace geminid {
 
+class SessionImpl;  // of the library
+
 struct ConnectOptions {
   // Empty: $GEMINID_SOCKET, else /run/geminid/geminid.sock if it is there, else a private daemon is
   // started for this process; it ends with the last session that uses it.
-  std::string socket;
+  std::string socket{};
   std::string job = "default";  // [a-z0-9-], at most 63 characters
   int rank = 0;
   int world_size = 1;
@@ -40,9 +43,9 @@ struct ConnectOptions {
   int local_world_size = 0;  // ranks of the job on this node; 0: unknown
   // None: $GEMINID_DEVICE, else the daemon spreads the ranks over its devices by local rank, in
   // turn: of two devices, ranks 0, 1, 2, 3 get 0, 1, 0, 1.
-  std::optional<DeviceIndex> device;
+  std::optional<DeviceIndex> device{};
   bool keep_on_death = false;        // if this process dies, its memory is kept for a successor
-  std::string client_name;           // for people; empty: the program's name
+  std::string client_name{};         // for people; empty: the program's name
   uint64_t device_memory_bytes = 0;  // capacity of the arena, at most kMaxArenaBytes; 0: none
   // Host device only: each direction is paced to this; 0: as fast as memcpy.
   double copy_bytes_per_second = 0;
@@ -52,7 +55,7 @@ struct ConnectOptions {
 };
 
 struct ChunkSpec {
-  std::string name;  // for people; at most 128 characters
+  std::string name{};  // for people; at most 128 characters
   ChunkKind kind = ChunkKind::kGeneric;
   uint64_t bytes = 0;
   bool has_home = true;  // false: lives on the device only
@@ -101,7 +104,7 @@ struct MemoryUse {
 
 // Thread-safe. After fork() the child must not use it: requests fail, leases are not given, and
 // nothing it does, not even destroying it, touches the parent's session.
-class Session {
+class GEMINID_EXPORT Session {
  public:
   // Blocks for milliseconds; with a private daemon or a large arena longer (about 0.5 s/GiB).
   // UNAVAILABLE: no daemon there. FAILED_PRECONDITION: it speaks another version.
@@ -192,17 +195,14 @@ class Session {
   // UNAVAILABLE once the daemon has ended, in words that say what still works.
   absl::Status Healthy() const;
 
-  class Impl;  // of the library
-  static std::unique_ptr<Session> Make(std::unique_ptr<Impl> impl);
-  Impl& impl() const { return *impl_; }
-
  private:
   friend class Lease;
-  explicit Session(std::unique_ptr<Impl> impl);
+  friend class SessionImpl;
+  explicit Session(std::unique_ptr<SessionImpl> impl);
 
   void ReleaseHold(ChunkId chunk, bool dirty);
 
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<SessionImpl> impl_;
 };
 
 }  // namespace geminid

@@ -6,11 +6,12 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "geminid/export.h"
 
 namespace geminid {
 
 // A point in a stream. Thread-safe.
-class Event {
+class GEMINID_EXPORT Event {
  public:
   virtual ~Event() = default;
   // Everything queued before the point is complete.
@@ -21,7 +22,7 @@ class Event {
 
 // Work runs one after another in the order it was queued. Thread-safe. Destroying a stream waits
 // for all of its work.
-class Stream {
+class GEMINID_EXPORT Stream {
  public:
   virtual ~Stream() = default;
 

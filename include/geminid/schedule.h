@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "geminid/export.h"
 
 namespace geminid {
 
@@ -23,7 +24,7 @@ enum class ScheduleShape { kConstant, kLinear, kCosine, kPolynomial, kOneCycle, 
 //
 // During the warm-up: peak (step + 1) / W; one cycle (Smith and Topin, arXiv 1708.07120):
 // peak (1 - (1 - first) (1 + cos(pi step / W)) / 2). A run no longer than its warm-up stays in it.
-struct Schedule {
+struct GEMINID_EXPORT Schedule {
   ScheduleShape shape = ScheduleShape::kConstant;
   double peak = 0;
   uint64_t warmup_steps = 0;
@@ -41,9 +42,9 @@ struct Schedule {
 
 // INVALID_ARGUMENT naming the field: rates and shares finite and in range (peak >= 0, shares 0 to
 // 1, power > 0, decay in (0, 1]), steps >= 1, milestones ascending and at least one for multi-step.
-absl::Status CheckSchedule(const Schedule& schedule);
+GEMINID_EXPORT absl::Status CheckSchedule(const Schedule& schedule);
 
-const char* Name(ScheduleShape shape);
+GEMINID_EXPORT const char* Name(ScheduleShape shape);
 
 }  // namespace geminid
 

@@ -1,0 +1,105 @@
+// What moves a communicator's bytes: one implementation per way of reaching the other ranks.
+#ifndef GEMINID_COLLECTIVES_COMMUNICATOR_BACKEND_H_
+#define GEMINID_COLLECTIVES_COMMUNICATOR_BACKEND_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/operation.h"
+#include "collectives/partition.h"
+#include "geminid/communicator.h"
+
+namespace geminid::collectives {
+
+// Arguments are checked by the Communicator, counts are elements, and slices follow the partition;
+// `in` of AllGather is this rank's slice, `out` of ReduceScatter too. A backend returns a failure
+// that concerns the group through Poison(), and counts traffic as it moves it.
+class CommunicatorBackend {
+ public:
+  virtual ~CommunicatorBackend() = default;
+  CommunicatorBackend(const CommunicatorBackend&) = delete;
+  CommunicatorBackend& operator=(const CommunicatorBackend&) = delete;
+
+  int Rank() const { return rank_; }
+  int WorldSize() const { return world_size_; }
+  absl::Duration timeout() const { return timeout_; }
+  void SetTimeout(absl::Duration timeout) { timeout_ = timeout; }
+  virtual const char* BackendName() const = 0;
+
+  virtual absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
+                                   const Partition& parts) = 0;
+  virtual absl::Status DoReduceScatter(const Operation& operation, const std::byte* in,
+                                       std::byte* out, const Partition& parts) = 0;
+  virtual absl::Status DoBroadcast(const Operation& operation, std::byte* inout) = 0;
+  virtual absl::Status DoAllToAll(const Operation& operation, const std::byte* in,
+                                  std::byte* out) = 0;
+  virtual absl::Status DoBarrier(const Operation& operation) = 0;
+  // Either half may be absent (null); peers are never this rank.
+  struct Message {
+    Operation operation;
+    int peer = -1;
+    const std::byte* in = nullptr;  // of a send
+    std::byte* out = nullptr;       // of a receive
+    size_t bytes() const { return operation.count * SizeOf(operation.dtype); }
+  };
+  virtual absl::Status DoSendReceive(const Message* send, const Message* receive) = 0;
+  // `key` is unique among the subsets made from this communicator and the same on all members.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
+                                                                 std::span<const int> ranks) = 0;
+
+  // Fails this and all later operations, here and at the peers, unless something has failed before.
+  void Abort(const absl::Status& status);
+  // Records the first failure and returns the recorded one.
+  absl::Status Poison(const absl::Status& status) const;
+  // OK, or the recorded failure.
+  absl::Status health() const;
+
+  void CountCompleted(OpKind kind) {
+    operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
+  }
+  CommunicatorStats Stats() const;
+
+ protected:
+  CommunicatorBackend(int rank, int world_size, absl::Duration timeout);
+
+  // Tells the peers. Called at most once, from any thread, with the status already recorded here.
+  virtual void DoAbort(const absl::Status& status) = 0;
+  // The failure that the group agreed on, if this rank has not noticed it yet.
+  virtual absl::Status DoCheckHealth() const { return absl::OkStatus(); }
+
+  void CountSent(int peer, size_t bytes) {
+    traffic_[static_cast<size_t>(peer)].sent.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void CountReceived(int peer, size_t bytes) {
+    traffic_[static_cast<size_t>(peer)].received.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+ private:
+  struct AtomicTraffic {
+    std::atomic<uint64_t> sent{0};
+    std::atomic<uint64_t> received{0};
+  };
+
+  const int rank_;
+  const int world_size_;
+  absl::Duration timeout_;
+  std::vector<AtomicTraffic> traffic_;
+  std::array<std::atomic<uint64_t>, kOpKindCount> operations_ = {};
+  mutable std::mutex failure_mutex_;
+  mutable absl::Status failure_;
+  mutable std::atomic<bool> failed_{false};
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_COMMUNICATOR_BACKEND_H_

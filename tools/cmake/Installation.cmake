@@ -1,0 +1,41 @@
+# What `cmake --install` puts where. Components: daemon, tools, client (the library at run time) and
+# dev (headers, CMake package, pkg-config).
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS geminid_library EXPORT geminid
+  RUNTIME COMPONENT client
+  LIBRARY COMPONENT client NAMELINK_COMPONENT dev
+  ARCHIVE COMPONENT dev
+  FILE_SET HEADERS COMPONENT dev)
+if(GEMINID_HAS_DAEMON)
+  install(TARGETS geminid RUNTIME COMPONENT daemon)
+endif()
+if(GEMINID_HAS_TOOLS)
+  install(TARGETS geminictl geminid-train geminid-sim geminid-gpu-verify RUNTIME COMPONENT tools)
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT client)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/geminid)
+set(templates ${PROJECT_SOURCE_DIR}/tools/cmake/package)
+install(EXPORT geminid NAMESPACE geminid:: FILE geminidTargets.cmake
+  DESTINATION ${package_folder} COMPONENT dev)
+configure_package_config_file(${templates}/geminidConfig.cmake.in geminidConfig.cmake
+  INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
+# Before 1.0.0 a minor version may change any interface.
+write_basic_package_version_file(geminidConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/geminidConfig.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/geminidConfigVersion.cmake
+  DESTINATION ${package_folder} COMPONENT dev)
+
+# Its folders are relative to the file, so that the prefix can be moved.
+set(pkgconfig_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH prefix_from_pkgconfig
+  ${CMAKE_INSTALL_PREFIX}/${pkgconfig_folder} ${CMAKE_INSTALL_PREFIX})
+if(BUILD_SHARED_LIBS)
+  set(pkgconfig_private "")
+else()
+  set(pkgconfig_private "grpc++ protobuf libhwy")
+endif()
+configure_file(${templates}/geminid.pc.in geminid.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/geminid.pc DESTINATION ${pkgconfig_folder} COMPONENT dev)

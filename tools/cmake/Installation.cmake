@@ -34,8 +34,10 @@ file(RELATIVE_PATH prefix_from_pkgconfig
   ${CMAKE_INSTALL_PREFIX}/${pkgconfig_folder} ${CMAKE_INSTALL_PREFIX})
 if(BUILD_SHARED_LIBS)
   set(pkgconfig_private "")
+  set(pkgconfig_libs_private "")
 else()
   set(pkgconfig_private "grpc++ protobuf libhwy")
+  set(pkgconfig_libs_private "-lgloo -ldnnl")  # they come without a .pc file
 endif()
 configure_file(${templates}/geminid.pc.in geminid.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/geminid.pc DESTINATION ${pkgconfig_folder} COMPONENT dev)

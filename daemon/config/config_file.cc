@@ -1,6 +1,5 @@
 #include "daemon/config/config_file.h"
 
-#include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/suggest.h"
+#include "proto/messages/text_errors.h"
 
 namespace geminid::config {
 namespace {
@@ -24,7 +24,9 @@ using ::google::protobuf::TextFormat;
 
 std::vector<std::string> FieldNames(const Descriptor* descriptor) {
   std::vector<std::string> names;
-  for (int i = 0; i < descriptor->field_count(); ++i) names.push_back(descriptor->field(i)->name());
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    names.emplace_back(descriptor->field(i)->name());
+  }
   return names;
 }
 
@@ -51,14 +53,15 @@ class Problems {
 // --- textproto ---------------------------------------------------------------------------------
 
 // Rewrites protobuf's words for the one mistake that people make most.
-class TextErrors : public google::protobuf::io::ErrorCollector {
+class TextErrors : public messages::TextErrors {
  public:
   explicit TextErrors(Problems* problems) : problems_(problems) {}
-  void AddError(int line, int column, const std::string& message) override {
-    problems_->Add({line + 1, column + 1}, Reword(message));
-  }
 
  private:
+  void OnError(int line, int column, const std::string& message) override {
+    problems_->Add({line, column}, Reword(message));
+  }
+
   static std::string Reword(const std::string& message) {
     // Message type "geminid.v1.Config" has no field named "sokcet".
     const std::vector<std::string> parts = absl::StrSplit(message, '"');
@@ -118,12 +121,12 @@ class JsonReader {
       if (field == nullptr) field = descriptor->FindFieldByCamelcaseName(member.key);
       if (field == nullptr) {
         problems_->Add(member.position, UnknownKey(member.key, descriptor));
-      } else if (file_->positions.count(prefix + field->name()) > 0) {
+      } else if (file_->positions.count(absl::StrCat(prefix, field->name())) > 0) {
         problems_->Add(member.position, absl::StrCat(member.key, ": given twice"));
       } else if (field->is_repeated()) {
-        ReadArray(member.value, prefix + field->name(), field, message);
+        ReadArray(member.value, absl::StrCat(prefix, field->name()), field, message);
       } else {
-        file_->positions[prefix + field->name()] = member.position;
+        file_->positions[absl::StrCat(prefix, field->name())] = member.position;
         ReadScalar(member.value, field, message);
       }
     }

@@ -71,7 +71,7 @@ class Merger {
     const auto* reflection = config_.GetReflection();
     for (int i = 0; i < descriptor->field_count(); ++i) {
       const FieldDescriptor* field = descriptor->field(i);
-      const auto at = file.positions.find(field->name());
+      const auto at = file.positions.find(std::string(field->name()));
       if (field->is_repeated() || at == file.positions.end()) continue;
       switch (field->cpp_type()) {
         case FieldDescriptor::CPPTYPE_STRING:
@@ -135,7 +135,8 @@ class Merger {
     for (int i = 0; i < descriptor->field_count(); ++i) {
       const FieldDescriptor* field = descriptor->field(i);
       if (field->is_repeated()) continue;
-      origins.push_back({field->name(), ValueText(field), PlaceOf(field->name()).origin});
+      const std::string name(field->name());
+      origins.push_back({name, ValueText(field), PlaceOf(name).origin});
     }
     for (int i = 0; i < config_.quotas_size(); ++i) {
       const std::string key = absl::StrCat("quotas[", i, "]");

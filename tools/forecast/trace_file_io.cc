@@ -3,9 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status_macros.h"
-#include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
+#include "proto/messages/text_errors.h"
 #include "tools/forecast/trace_file.h"
 
 namespace geminid::forecast {
@@ -22,16 +22,16 @@ absl::StatusOr<Format> FormatOf(const std::string& path) {
 }
 
 // The first complaint of the text parser.
-class FirstError : public google::protobuf::io::ErrorCollector {
+class FirstError : public messages::TextErrors {
  public:
-  void AddError(int line, google::protobuf::io::ColumnNumber column,
-                const std::string& message) override {
-    if (!text_.empty()) return;
-    text_ = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ", message);
-  }
   const std::string& text() const { return text_; }
 
  private:
+  void OnError(int line, int column, const std::string& message) override {
+    if (!text_.empty()) return;
+    text_ = absl::StrCat("line ", line, ", column ", column, ": ", message);
+  }
+
   std::string text_;
 };
 

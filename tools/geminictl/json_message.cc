@@ -17,7 +17,7 @@ using google::protobuf::Reflection;
 std::string Word(const EnumValueDescriptor& value) {
   size_t prefix = 0;
   for (const char c : value.type()->name()) prefix += absl::ascii_isupper(c) ? 2 : 1;
-  const std::string& name = value.name();
+  const std::string name(value.name());
   return absl::AsciiStrToLower(prefix < name.size() ? name.substr(prefix) : name);
 }
 
@@ -95,7 +95,7 @@ void WriteFields(const Message& message, JsonWriter* json) {
   const auto* descriptor = message.GetDescriptor();
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const FieldDescriptor* field = descriptor->field(i);
-    json->Key(field->name());
+    json->Key(std::string(field->name()));
     if (field->is_map()) {
       WriteMap(message, field, json);
     } else if (field->is_repeated()) {

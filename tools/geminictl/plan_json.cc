@@ -39,22 +39,32 @@ void WriteModel(const forecast::Model& m, base::JsonWriter* json) {
   json->EndObject();
 }
 
-void WriteHardware(const forecast::Hardware& h, base::JsonWriter* json) {
+// Numbers of the flags in `missing` are null: what stands for them is of no machine.
+void WriteHardware(const forecast::Hardware& h, const std::vector<std::string>& missing,
+                   base::JsonWriter* json) {
+  const auto write = [&](const char* key, const char* flag, double value) {
+    json->Key(key);
+    if (std::find(missing.begin(), missing.end(), flag) == missing.end()) {
+      json->Value(value);
+    } else {
+      json->Null();
+    }
+  };
   json->BeginObject();
   json->Key("name").Value(h.name);
   json->Key("device_bytes").Value(h.device_bytes);
   json->Key("usable_bytes").Value(h.usable_bytes());
-  json->Key("operations_per_second").Value(h.flops);
-  json->Key("achieved_share").Value(h.achieved_share);
-  json->Key("device_memory_bytes_per_second").Value(h.device_memory_bytes_per_second);
-  json->Key("up_bytes_per_second").Value(h.up_bytes_per_second);
-  json->Key("down_bytes_per_second").Value(h.down_bytes_per_second);
-  json->Key("both_bytes_per_second").Value(h.both_bytes_per_second);
-  json->Key("node_link_bytes_per_second").Value(h.node_link_bytes_per_second);
-  json->Key("copy_latency_seconds").Value(h.copy_latency_seconds);
-  json->Key("peer_bytes_per_second").Value(h.peer_bytes_per_second);
-  json->Key("network_bytes_per_second").Value(h.network_bytes_per_second);
-  json->Key("host_memory_bytes_per_second").Value(h.host_memory_bytes_per_second);
+  write("operations_per_second", "--compute", h.flops);
+  write("achieved_share", "--achieved", h.achieved_share);
+  write("device_memory_bytes_per_second", "--device-bandwidth", h.device_memory_bytes_per_second);
+  write("up_bytes_per_second", "--link-up", h.up_bytes_per_second);
+  write("down_bytes_per_second", "--link-down", h.down_bytes_per_second);
+  write("both_bytes_per_second", "--link-both", h.both_bytes_per_second);
+  write("node_link_bytes_per_second", "--uplink", h.node_link_bytes_per_second);
+  write("copy_latency_seconds", "--link-latency", h.copy_latency_seconds);
+  write("peer_bytes_per_second", "--peer", h.peer_bytes_per_second);
+  write("network_bytes_per_second", "--network", h.network_bytes_per_second);
+  write("host_memory_bytes_per_second", "--dram", h.host_memory_bytes_per_second);
   json->EndObject();
 }
 
@@ -62,7 +72,7 @@ void WriteJob(const PlanAnswer& answer, base::JsonWriter* json) {
   const forecast::Job& job = answer.job;
   json->BeginObject();
   json->Key("hardware");
-  WriteHardware(job.hardware, json);
+  WriteHardware(job.hardware, answer.missing_rates, json);
   json->Key("ranks").Value(uint64_t{job.ranks});
   json->Key("nodes").Value(uint64_t{job.nodes});
   json->Key("host_bytes");
@@ -252,7 +262,7 @@ std::string HardwareListJson() {
   Begin(&json);
   json.Key("hardware").BeginArray();
   for (const forecast::Hardware& hardware : forecast::HardwareTable()) {
-    WriteHardware(hardware, &json);
+    WriteHardware(hardware, {}, &json);
   }
   json.EndArray();
   return End(&json);

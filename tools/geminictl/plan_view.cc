@@ -106,6 +106,7 @@ std::string TierTable(const PlanAnswer& answer, const Style& style) {
 
 std::string LeastHost(const PlanAnswer& answer) {
   if (!answer.least_host_bytes.has_value()) return "";
+  if (*answer.least_host_bytes == 0) return "It needs no host memory.\n";
   return absl::StrCat("It would fit with as little as ",
                       base::FormatBytes(*answer.least_host_bytes),
                       " of host memory in each node.\n");

@@ -313,6 +313,8 @@ TEST(Plan, MemoryAloneWithoutHardware_AnswersWhetherItFitsAndNoTime) {
   EXPECT_FALSE(At(json, "fits").boolean);
   EXPECT_EQ(At(json, "step").type, JsonValue::Type::kNull);
   EXPECT_FALSE(At(json, "missing_rates").items.empty());
+  const JsonValue& hardware = At(At(json, "job"), "hardware");
+  EXPECT_EQ(At(hardware, "operations_per_second").type, JsonValue::Type::kNull);
 }
 
 // 14 bytes of each of 65 billion parameters are more than 24 and 256 GiB.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/partition.h"
 #include "geminid/communicator.h"
 #include "tests/collectives/elements.h"
 #include "tests/collectives/world.h"

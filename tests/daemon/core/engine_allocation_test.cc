@@ -167,7 +167,7 @@ TEST_F(EngineAllocation, Arena_OncePerSessionAndOfWholePages) {
 }
 
 TEST_F(EngineAllocation, WidestArena_IsUsedToItsLastSlot) {
-  options_.device_capacity_bytes = 2 * shm::kMaxArenaBytes;
+  options_.devices.front().capacity_bytes = 2 * shm::kMaxArenaBytes;
   Start();
   const SessionId session = Open();
   ASSERT_EQ(*engine_->CreateArena(session, shm::kMaxArenaBytes), shm::kMaxArenaBytes);
@@ -185,7 +185,8 @@ TEST_F(EngineAllocation, WidestArena_IsUsedToItsLastSlot) {
               shm::ErrorReason::kArenaFull);
   ASSERT_EQ(Do(session, shm::RequestOp::kDrop, last).op, shm::ResponseOp::kDone);
   MakeResident(session, none);
-  EXPECT_EQ(engine_->ledger().Totals(Tier::kDevice).in_use_bytes, shm::kMaxArenaBytes);
+  EXPECT_EQ(engine_->ledger().Totals(DeviceAccount(DeviceIndex{0})).in_use_bytes,
+            shm::kMaxArenaBytes);
 }
 
 TEST_F(EngineAllocation, ArenaInUse_IsNotDestroyed) {

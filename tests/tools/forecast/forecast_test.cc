@@ -62,7 +62,7 @@ TEST(MakeForecast, TiersOfAFittingPlan_AreWithinTheirLimits) {
 TEST(MakeForecast, FasterLink_IsNotSlower) {
   const Model model = Small();
   double last = 1e30;
-  for (const double rate : {3e9, 6e9, 12e9, 24e9, 48e9}) {
+  for (const double rate : {3e9, 12e9, 48e9}) {
     Job job = Cramped();
     job.hardware.up_bytes_per_second = rate;
     job.hardware.down_bytes_per_second = rate;

@@ -56,7 +56,7 @@ TEST(ParsePlanFlags, NoHardwareAndNoMemoryWithoutAccelerator_TakesAHostDevice) {
   const PlanRequest request = Parsed(Gpt2(), kLaptop);
   EXPECT_EQ(request.job.hardware.usable_bytes(), 8 * kGiB);
   EXPECT_EQ(request.job.host_bytes, 8 * kGiB);
-  EXPECT_THAT(request.notes, ElementsAre(HasSubstr("half of its 16 GiB")));
+  EXPECT_THAT(request.notes, ElementsAre(HasSubstr("half of its 16.0 GiB")));
   EXPECT_FALSE(request.missing_rates.empty());
 }
 

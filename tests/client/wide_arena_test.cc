@@ -55,8 +55,9 @@ class WideArena : public ::testing::TestWithParam<Width> {
     if (session_ == nullptr) return;
     const absl::Status books =
         env_.daemon().hub().Inspect([](const core::Engine& engine, const auto&) -> absl::Status {
-          EXPECT_EQ(engine.ledger().Totals(core::DeviceAccount(shm::DeviceIndex{0})).reserved_bytes,
-                    GetParam().bytes);
+          const core::AccountTotals totals =
+              engine.ledger().Totals(core::DeviceAccount(shm::DeviceIndex{0}));
+          EXPECT_EQ(totals.in_use_bytes + totals.reserved_bytes, GetParam().bytes);
           return engine.Check();
         });
     EXPECT_TRUE(books.ok()) << books;

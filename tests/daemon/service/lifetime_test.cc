@@ -87,13 +87,7 @@ TEST(Lifetime, TwoHundredKilledClients_LeaveNothing) {
   DaemonEnv env;
   ASSERT_TRUE(env.Start().ok());
   const std::string attach_socket = absl::StrCat(env.socket(), shm::kAttachSuffix);
-  AttachInAChildAndKill(attach_socket, true);
-  ASSERT_TRUE(Eventually([&] { return EverythingFree(&env); }));
-  int before = 0;
-  ASSERT_TRUE(Eventually([&] {
-    const int now = CountFds();
-    return std::exchange(before, now) == now;
-  }));
+  const int before = CountFds();  // nobody has come yet, so nothing is about to be closed
   for (int i = 0; i < 200; ++i) AttachInAChildAndKill(attach_socket, i % 2 == 0);
   EXPECT_TRUE(Eventually([&] { return EverythingFree(&env); }));
   EXPECT_TRUE(Eventually([&] { return CountFds() == before; }))

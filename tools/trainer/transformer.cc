@@ -203,10 +203,16 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
       3 * std::min<uint64_t>(tiling.tokens, tokens) * config.intermediate * element;
   const uint64_t mlp_backward = 4 * tokens * tiling.mlp_columns * element;
   const uint64_t output = tokens * config.vocabulary * (element + sizeof(float));
-  // Where the CPU cannot multiply T, the matrix product works on fp32 copies of its operands.
-  const uint64_t product =
-      sizeof(float) * (2 * tokens * std::max(config.hidden, config.vocabulary) +
-                       std::max(config.hidden * config.hidden, config.hidden * config.vocabulary));
+  // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,
+  // each of which has two of the product's three dimensions.
+  const auto copies = [](uint64_t a, uint64_t b, uint64_t c) {
+    return sizeof(float) * (a * b + b * c + a * c);
+  };
+  const uint64_t product = std::max(
+      {copies(tokens, config.hidden, std::max(head_columns, config.hidden)),
+       copies(std::min<uint64_t>(tiling.tokens, tokens), config.hidden, config.intermediate),
+       copies(tokens, config.hidden, std::min(tiling.mlp_columns, config.intermediate)),
+       copies(tokens, config.hidden, config.vocabulary)});
   return (2 * config.layers + 2) * stream + 2 * stream + tokens * config.hidden * sizeof(float) +
          std::max({attention, mlp_forward, mlp_backward, output}) + product;
 }

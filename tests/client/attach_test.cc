@@ -119,6 +119,20 @@ TEST(Attach, OtherVersion_IsNamedWithOurs) {
                     HasSubstr("the client is old")));
 }
 
+// Were it not refused, the client would misread what such a daemon writes.
+TEST(Attach, OlderOrNewerDaemonThatWelcomesUs_IsRefused) {
+  for (const uint32_t version : {shm::kProtocolVersion - 1, shm::kProtocolVersion + 1}) {
+    FakeListener listener([version](int connection) {
+      shm::Welcome welcome = GoodWelcome();
+      welcome.protocol_version = version;
+      const base::UniqueFd fd = testing::MakeMemoryFile(4096);
+      Send(connection, &welcome, sizeof welcome, std::vector<int>(5, fd.get()));
+    });
+    const absl::Status status = Attach(listener.socket()).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << version << ": " << status;
+  }
+}
+
 TEST(Attach, Refusal_KeepsTheDaemonsCodeAndWords) {
   FakeListener listener([](int connection) {
     shm::Welcome welcome = GoodWelcome();

@@ -1,10 +1,16 @@
 #include "collectives/shm/rendezvous.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <future>
 
+#include "base/pages.h"
 #include "base/unique_fd.h"
 #include "collectives/shm/segment.h"
 #include "collectives/shm/seqpacket.h"
@@ -78,6 +84,37 @@ TEST(Segment, ForeignMemory_IsRefused) {
     ASSERT_EQ(::pwrite(segment->fd(), damaged.data(), damaged.size(), 0), 64);
     EXPECT_FALSE(Segment::Open(again(), 2).ok()) << "byte " << i;
   }
+}
+
+// A rank that shrank it would kill the others with SIGBUS; one that grew it would take memory that
+// nobody accounts for.
+TEST(Segment, ItsSize_CannotBeChangedByAnybody) {
+  auto segment = Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4096});
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  struct stat file = {};
+  ASSERT_EQ(::fstat(segment->fd(), &file), 0);
+  EXPECT_EQ(::ftruncate(segment->fd(), file.st_size - base::kPageBytes), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::ftruncate(segment->fd(), file.st_size + base::kPageBytes), -1);
+  EXPECT_EQ(errno, EPERM);
+  const int seals = ::fcntl(segment->fd(), F_GET_SEALS);
+  EXPECT_EQ(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+            F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+TEST(Segment, UnsealedMemory_IsRefused) {
+  auto segment = Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4096});
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  struct stat file = {};
+  ASSERT_EQ(::fstat(segment->fd(), &file), 0);
+  std::vector<char> content(static_cast<size_t>(file.st_size));
+  ASSERT_EQ(::pread(segment->fd(), content.data(), content.size(), 0), file.st_size);
+  base::UniqueFd unsealed(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::write(unsealed.get(), content.data(), content.size()), file.st_size);
+  EXPECT_EQ(Segment::Open(base::UniqueFd(::dup(unsealed.get())), 2).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(::fcntl(unsealed.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  EXPECT_TRUE(Segment::Open(base::UniqueFd(::dup(unsealed.get())), 2).ok());
 }
 
 TEST(Segment, UnreasonableShape_IsRefused) {

@@ -1,5 +1,6 @@
 #include "tests/client/zero/synthetic_training.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -20,6 +21,7 @@ namespace {
 using kernels::BFloat16;
 
 constexpr double kLearningRate = 0.01;
+constexpr double kClipEpsilon = 1e-6;
 
 uint64_t ElementsOf(const Parameter& parameter) {
   uint64_t elements = 1;
@@ -244,8 +246,9 @@ struct DenseState {
 
 // AdamW by its own kernel.
 void UpdateByAdamW(const AdamWOptions& adamw, const Parameter& parameter, int updates,
-                   const std::vector<float>& gradient, DenseState* state) {
+                   double grad_scale, const std::vector<float>& gradient, DenseState* state) {
   kernels::AdamWOptions options;
+  options.grad_scale = grad_scale;
   options.learning_rate = kLearningRate * parameter.learning_rate_scale;
   options.beta1 = adamw.beta1;
   options.beta2 = adamw.beta2;
@@ -258,11 +261,46 @@ void UpdateByAdamW(const AdamWOptions& adamw, const Parameter& parameter, int up
   if (status != kernels::Status::kOk) std::abort();
 }
 
+DenseState InitialState(const SyntheticRun& run, uint32_t parameter) {
+  DenseState state;
+  state.master.resize(ElementsOf(run.model.parameters[parameter]));
+  for (std::vector<float>& array : state.arrays) array.resize(state.master.size());
+  for (uint64_t i = 0; i < state.master.size(); ++i) state.master[i] = InitialValue(parameter, i);
+  return state;
+}
+
+// Of all micro-batches of the step; zeros of a parameter that no operator uses or that is frozen.
+std::vector<float> StepGradient(const SyntheticRun& run, uint32_t parameter,
+                                const std::vector<float>& master, int step) {
+  std::vector<float> gradient(master.size(), 0.0f);
+  bool used = false;
+  for (const auto& parameters : run.model.operators) {
+    used |= std::find(parameters.begin(), parameters.end(), parameter) != parameters.end();
+  }
+  if (!used || !run.model.parameters[parameter].trainable) return gradient;
+  const float scale = 1.0f / static_cast<float>(run.options.accumulate);
+  for (int micro = 0; micro < run.options.accumulate; ++micro) {
+    const std::vector<float> mean =
+        run.options.data_type == DataType::kBFloat16
+            ? MeanGradient<BFloat16>(run, parameter, master, step, micro)
+            : MeanGradient<float>(run, parameter, master, step, micro);
+    for (uint64_t i = 0; i < gradient.size(); ++i) {
+      if (run.options.accumulate == 1) {
+        gradient[i] = mean[i];
+      } else {
+        const float scaled = scale * mean[i];
+        gradient[i] += scaled;
+      }
+    }
+  }
+  return gradient;
+}
+
 // A whole tensor as one segment of one rank.
 void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int updates,
-                   const std::vector<float>& gradient, DenseState* state) {
+                   double grad_scale, const std::vector<float>& gradient, DenseState* state) {
   if (const auto* adamw = std::get_if<AdamWOptions>(&run.options.optimizer)) {
-    return UpdateByAdamW(*adamw, parameter, updates, gradient, state);
+    return UpdateByAdamW(*adamw, parameter, updates, grad_scale, gradient, state);
   }
   kernels::TensorOptions tensor;
   tensor.shape.cols = static_cast<uint64_t>(parameter.shape.back());
@@ -282,6 +320,7 @@ void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int upda
   kernels::StepScalars scalars;
   scalars.step = static_cast<uint64_t>(updates) + 1;
   scalars.learning_rate = kLearningRate;
+  scalars.grad_scale = grad_scale;
   const auto alone = [](std::span<double>) { return true; };
   kernels::Status status = step.Prepare(scalars, std::span(&segment, 1), state->factors.data(),
                                         alone, state->factors.data());
@@ -345,47 +384,47 @@ absl::StatusOr<SyntheticResult> Train(const SyntheticRun& run) {
   return result;
 }
 
-std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run) {
-  std::vector<std::vector<float>> weights;
-  const float scale = 1.0f / static_cast<float>(run.options.accumulate);
-  for (uint32_t p = 0; p < run.model.parameters.size(); ++p) {
-    const Parameter& parameter = run.model.parameters[p];
-    DenseState state;
-    state.master.resize(ElementsOf(parameter));
-    for (std::vector<float>& array : state.arrays) array.resize(state.master.size());
-    for (uint64_t i = 0; i < state.master.size(); ++i) state.master[i] = InitialValue(p, i);
-    bool used = false;
-    for (const auto& parameters : run.model.operators) {
-      used |= std::find(parameters.begin(), parameters.end(), p) != parameters.end();
+DenseResult RunDensely(const SyntheticRun& run) {
+  const size_t parameters = run.model.parameters.size();
+  DenseResult result;
+  std::vector<DenseState> states;
+  for (uint32_t p = 0; p < parameters; ++p) states.push_back(InitialState(run, p));
+  int updates = 0;
+  for (int step = 0; step < run.steps; ++step) {
+    if (step == run.overflow_step) {
+      result.gradient_norms.push_back(std::numeric_limits<double>::infinity());
+      continue;
     }
-    int updates = 0;
-    for (int step = 0; parameter.trainable && step < run.steps; ++step) {
-      if (step == run.overflow_step) continue;
-      std::vector<float> gradient(state.master.size(), 0.0f);
-      for (int micro = 0; used && micro < run.options.accumulate; ++micro) {
-        const std::vector<float> mean =
-            run.options.data_type == DataType::kBFloat16
-                ? MeanGradient<BFloat16>(run, p, state.master, step, micro)
-                : MeanGradient<float>(run, p, state.master, step, micro);
-        for (uint64_t i = 0; i < gradient.size(); ++i) {
-          if (run.options.accumulate == 1) {
-            gradient[i] = mean[i];
-          } else {
-            const float scaled = scale * mean[i];
-            gradient[i] += scaled;
-          }
-        }
-      }
-      UpdateDensely(run, parameter, updates++, gradient, &state);
+    std::vector<std::vector<float>> gradients(parameters);
+    double squares = 0;
+    for (uint32_t p = 0; p < parameters; ++p) {
+      gradients[p] = StepGradient(run, p, states[p].master, step);
+      for (float value : gradients[p]) squares += double{value} * double{value};
     }
-    if (!parameter.trainable && run.options.data_type == DataType::kBFloat16) {
-      for (float& value : state.master) {
+    const double norm = std::sqrt(squares);
+    result.gradient_norms.push_back(norm);
+    const double limit = run.options.clip_norm;
+    const double clip = limit > 0 ? std::min(1.0, limit / (norm + kClipEpsilon)) : 1.0;
+    for (uint32_t p = 0; p < parameters; ++p) {
+      const Parameter& parameter = run.model.parameters[p];
+      if (!parameter.trainable) continue;
+      UpdateDensely(run, parameter, updates, clip, gradients[p], &states[p]);
+    }
+    ++updates;
+  }
+  for (uint32_t p = 0; p < parameters; ++p) {
+    if (!run.model.parameters[p].trainable && run.options.data_type == DataType::kBFloat16) {
+      for (float& value : states[p].master) {
         value = kernels::SplitMasterBits(std::bit_cast<uint32_t>(value)).weight.ToFloat();
       }
     }
-    weights.push_back(std::move(state.master));
+    result.weights.push_back(std::move(states[p].master));
   }
-  return weights;
+  return result;
+}
+
+std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run) {
+  return RunDensely(run).weights;
 }
 
 }  // namespace geminid::zero

@@ -54,8 +54,13 @@ absl::StatusOr<SyntheticResult> Train(const SyntheticRun& run);
 // The same with each rank's own outcome.
 std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result);
 
-// What the weights must be, computed densely. Only without clipping.
-std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run);
+// What the weights and the norms must be, computed densely: no ranks, chunks or granules.
+struct DenseResult {
+  std::vector<std::vector<float>> weights;
+  std::vector<double> gradient_norms;  // by step, before clipping, added up in float64
+};
+DenseResult RunDensely(const SyntheticRun& run);
+std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run);  // the weights alone
 
 }  // namespace geminid::zero
 

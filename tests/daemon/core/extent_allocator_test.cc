@@ -140,6 +140,20 @@ TEST(ExtentAllocator, Victims_TakesOnlyWhatLiesInTheHole) {
   EXPECT_TRUE(arena.Victims(100, {}).has_value());
 }
 
+// Room appears in one piece that is larger than asked for: what lies above its first bytes stays.
+TEST(ExtentAllocator, Victims_AboveTheHoleThatIsNeeded_Stay) {
+  ExtentAllocator arena(400, 1);
+  for (uint64_t i = 0; i < 4; ++i) {
+    ASSERT_TRUE(arena.AllocateAt(i * 100, 100, ChunkId{static_cast<uint32_t>(i)}).ok());
+  }
+  const std::vector<Extent> all = arena.Extents();
+  const auto victims = arena.Victims(200, {all[3], all[1], all[2]});
+  ASSERT_TRUE(victims.has_value());
+  ASSERT_EQ(victims->size(), 2u);
+  EXPECT_EQ((*victims)[0].owner, ChunkId{1});
+  EXPECT_EQ((*victims)[1].owner, ChunkId{2});
+}
+
 TEST(ExtentAllocator, RoundUp_SaturatesInsteadOfOverflowing) {
   const ExtentAllocator arena(1 << 20, 4096);
   EXPECT_EQ(arena.RoundUp(1), 4096u);

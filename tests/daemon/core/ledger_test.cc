@@ -67,6 +67,16 @@ TEST(Ledger, WhatWouldBreakTheSum_IsRefused) {
   EXPECT_TRUE(ledger.Check().ok());
 }
 
+TEST(Ledger, ExactFit_IsGrantedInEveryDirection) {
+  Ledger ledger({0}, 100, 0);
+  EXPECT_TRUE(ledger.HandOut(kHostAccount, 100).ok());
+  EXPECT_TRUE(ledger.Occupy(kHostAccount, kA, ChunkKind::kWeight, 100).ok());
+  EXPECT_EQ(ledger.Totals(kHostAccount).reserved_bytes, 0u);
+  EXPECT_TRUE(ledger.Vacate(kHostAccount, kA, ChunkKind::kWeight, 100).ok());
+  EXPECT_TRUE(ledger.TakeBack(kHostAccount, 100).ok());
+  EXPECT_EQ(ledger.Totals(kHostAccount).free_bytes, 100u);
+}
+
 TEST(Ledger, SeveralDevices_AreAccountsOfTheirOwn) {
   Ledger ledger({100, 200}, 300, 0);
   const Account first = DeviceAccount(DeviceIndex{0});

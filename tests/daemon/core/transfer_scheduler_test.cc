@@ -254,6 +254,24 @@ TEST(TransferScheduler, RemoveSession_ReturnsEverythingAndItsCredits) {
   EXPECT_TRUE(scheduler.RemoveSession(kA).empty());
 }
 
+// While another's ticket is in flight, what a dead session leaves on the link would stay.
+TEST(TransferScheduler, RemoveSession_LeavesOnTheLinkWhatOthersHaveInFlight) {
+  TransferLimits limits;
+  limits.link_bytes_in_flight = 2 * kMiB;
+  TransferScheduler scheduler(limits);
+  scheduler.AddSession(kA, kDevice, 1);
+  scheduler.AddSession(kB, kDevice, 1);
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1), At(0)));
+  ASSERT_TRUE(scheduler.Enqueue(kB, Load(2, 1), At(0)));
+  ASSERT_EQ(scheduler.Grant(At(0)).size(), 2u);
+  EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kHostToDevice).bytes, 2 * kMiB);
+  EXPECT_EQ(scheduler.RemoveSession(kA).size(), 1u);
+  EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kHostToDevice).bytes, kMiB);
+  EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kHostToDevice).tickets, 1u);
+  ASSERT_TRUE(scheduler.Enqueue(kB, Load(3, 2), At(0)));
+  EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{3});
+}
+
 // Both always have work; the link carries one at a time; weights 3 and 1.
 TEST(TransferScheduler, SharedLink_IsDividedByWeight) {
   TransferLimits limits;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -151,6 +152,16 @@ TEST(SplitMaster, EveryTailLengthAndAlignment_EqualsReferenceAndStaysInside) {
                 Status::kOk);
       ASSERT_EQ(weight, expected_weight);
       ASSERT_EQ(remainder, expected_remainder);
+      const float untouched = 12345.0f;
+      std::vector<float> joined(kMost + 8, untouched);
+      ASSERT_EQ(
+          JoinMaster(weight.data() + shift, remainder.data() + shift, count, joined.data() + shift),
+          Status::kOk);
+      ASSERT_EQ(std::memcmp(joined.data() + shift, master.data() + shift, count * sizeof(float)),
+                0);
+      ASSERT_EQ(std::count(joined.begin(), joined.begin() + shift, untouched), shift);
+      ASSERT_EQ(std::count(joined.begin() + shift + count, joined.end(), untouched),
+                joined.size() - shift - count);
     }
   });
 }

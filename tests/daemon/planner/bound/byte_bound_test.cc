@@ -31,6 +31,23 @@ TEST(LowerBoundBytes, TransferIsAShareOfTheSize_CountsTransfers) {
   EXPECT_EQ(LowerBoundBytes(*problem), 2u * (2 * 20 - 5));
 }
 
+// Chunks of 2 and 4 bytes cost half their size. At moment 1 one byte of the first has no room: half
+// a byte of transfer by the relaxation, and so a whole one in any plan.
+TEST(LowerBoundBytes, PartOfAByte_IsRoundedUp) {
+  Trace trace;
+  trace.arena_bytes = 6;
+  trace.link = {.h2d_bytes_per_second = 1e9, .d2h_bytes_per_second = 1e9, .latency_seconds = 0};
+  trace.chunks = {{.id = 0, .size_bytes = 2, .transfer_bytes = 1},
+                  {.id = 1, .size_bytes = 4, .transfer_bytes = 2}};
+  trace.moments = {{.uses = {{.chunk = 0}}, .compute_seconds = 1e-3},
+                   {.uses = {{.chunk = 1}}, .workspace_bytes = 1, .compute_seconds = 1e-3},
+                   {.uses = {{.chunk = 0}}, .compute_seconds = 1e-3}};
+  PlannerOptions options = TestOptions();
+  const absl::StatusOr<Problem> problem = BuildProblem(trace, options);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  EXPECT_EQ(LowerBoundBytes(*problem), 1u + 2u + 1u);
+}
+
 TEST(BuildProblem, DrainsThatDoNotFit_GiveWayOldestFirst) {
   // Backward of chunks 2, 1, 0 at moments 3, 4, 5, two slots: moment 4 has room for the gradient of
   // chunk 2, moment 5 only for that of chunk 1.

@@ -14,6 +14,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/command_line.h"
+#include "base/exit_status.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "daemon/config/settings.h"
@@ -24,33 +26,6 @@
 
 namespace geminid {
 namespace {
-
-// sysexits.h, which systemd shows by name.
-constexpr int kExitUsage = 64;
-constexpr int kExitUnavailable = 69;
-constexpr int kExitInternal = 70;
-constexpr int kExitOs = 71;
-constexpr int kExitPermission = 77;
-constexpr int kExitConfig = 78;
-
-int ExitCodeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return EXIT_SUCCESS;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kNotFound:
-      return kExitConfig;
-    case absl::StatusCode::kUnavailable:
-      return kExitUnavailable;
-    case absl::StatusCode::kPermissionDenied:
-      return kExitPermission;
-    case absl::StatusCode::kResourceExhausted:
-      return kExitOs;
-    default:
-      return kExitInternal;
-  }
-}
 
 struct CommandLine {
   std::string config;
@@ -77,10 +52,22 @@ constexpr SettingFlag kSettingFlags[] = {
     {"--log-format", "log_format", "text or json"},
 };
 
+int Fail(const std::string& message, int exit_code) {
+  std::cerr << "geminid: " << message << std::endl;
+  return exit_code;
+}
+
+// Ends a run that only printed something.
+int Finish(base::DaemonExitCode code) {
+  const absl::Status printed = base::FinishOutput(std::cout);
+  if (printed.ok()) return code;
+  return Fail(std::string(printed.message()), base::DaemonExitCodeOf(printed.code()));
+}
+
 // The exit code, when there is nothing to run.
 std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
-  CLI::App app(
-      "geminid: makes one node's GPU memory, host memory and disk one memory for training");
+  CLI::App app("geminid: makes one node's GPU memory, host memory and disk one memory for training",
+               "geminid");
   app.set_version_flag("--version", absl::StrCat("geminid ", service::kVersion));
   app.add_option("--config", line->config, "Configuration file, .textproto or .json");
   app.add_flag("--check-config", line->check_config,
@@ -105,7 +92,11 @@ std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EXIT_SUCCESS : kExitUsage;
+    if (error.get_exit_code() != 0) {
+      return Fail(base::DescribeParseError(app, error), base::kDaemonExitUsage);
+    }
+    app.exit(error);  // prints the help or the version
+    return Finish(base::kDaemonExitOk);
   }
   for (const SettingFlag& setting : kSettingFlags) {
     if (app.count(setting.flag) > 0) line->settings[setting.key] = values[setting.key];
@@ -118,11 +109,6 @@ std::optional<std::string> Environment(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   if (value == nullptr) return std::nullopt;
   return std::string(value);
-}
-
-int Fail(const std::string& message, int exit_code) {
-  std::cerr << "geminid: " << message << std::endl;
-  return exit_code;
 }
 
 // So that no socket of ours ever gets the number of a standard stream.
@@ -162,16 +148,18 @@ int Serve(const config::Settings& settings, pid_t parent_pid, int ready_fd) {
   service::DaemonOptions options;
   options.parent_pid = parent_pid;
   absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT});
-  if (!signals.ok()) return Fail(std::string(signals.status().message()), kExitOs);
+  if (!signals.ok())
+    return Fail(std::string(signals.status().message()), base::kDaemonExitResources);
   options.signal_fd = *std::move(signals);
   absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
       service::Daemon::Start(settings, std::move(options));
   if (!daemon.ok()) {
-    return Fail(std::string(daemon.status().message()), ExitCodeOf(daemon.status()));
+    return Fail(std::string(daemon.status().message()),
+                base::DaemonExitCodeOf(daemon.status().code()));
   }
   SayReady(**daemon, settings.log_format, ready_fd);
   (*daemon)->Run();
-  return EXIT_SUCCESS;
+  return base::kDaemonExitOk;
 }
 
 int Main(int argc, char** argv) {
@@ -180,16 +168,17 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> exit_code = Parse(argc, argv, &line)) return *exit_code;
   absl::StatusOr<config::Settings> settings = config::ResolveSettings(
       {.config_path = line.config, .flags = line.settings, .environment = Environment});
-  if (!settings.ok()) return Fail(std::string(settings.status().message()), kExitConfig);
+  if (!settings.ok())
+    return Fail(std::string(settings.status().message()), base::kDaemonExitConfig);
   if (line.check_config) {
-    std::cout << "the configuration is good" << std::endl;
-    return EXIT_SUCCESS;
+    std::cout << "the configuration is good\n";
+    return Finish(base::kDaemonExitOk);
   }
   int ready_fd = -1;
   if (!line.ready_fd.empty() && (!absl::SimpleAtoi(line.ready_fd, &ready_fd) ||
                                  ::fcntl(ready_fd, F_SETFD, FD_CLOEXEC) != 0)) {
     return Fail(absl::StrCat("--ready-fd: '", line.ready_fd, "' is no open descriptor"),
-                kExitUsage);
+                base::kDaemonExitUsage);
   }
   pid_t parent_pid = 0;
   if (line.is_private) {
@@ -197,12 +186,12 @@ int Main(int argc, char** argv) {
     if (!line.parent_pid.empty() &&
         (!absl::SimpleAtoi(line.parent_pid, &parent_pid) || parent_pid <= 0)) {
       return Fail(absl::StrCat("--parent-pid: '", line.parent_pid, "' is no process number"),
-                  kExitUsage);
+                  base::kDaemonExitUsage);
     }
     // An interrupt typed at the terminal is for the program; the daemon ends when that has ended.
     ::setsid();
   } else if (!line.parent_pid.empty()) {
-    return Fail("--parent-pid needs --private", kExitUsage);
+    return Fail("--parent-pid needs --private", base::kDaemonExitUsage);
   }
   os::ConfigureLog(settings->log_level, settings->log_format);
   ::signal(SIGPIPE, SIG_IGN);

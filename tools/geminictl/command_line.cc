@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/command_line.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "daemon/service/operator_services.h"
@@ -90,12 +91,7 @@ class Parser {
     } catch (const CLI::CallForHelp&) {
       line_.text = app_.help();
     } catch (const CLI::Error& error) {
-      // CLI11 says that a subcommand is missing even where there was a wrong one.
-      const std::vector<std::string> unknown = app_.remaining(/*recurse=*/true);
-      const std::string problem =
-          unknown.empty() ? error.what() : absl::StrCat("'", unknown.front(), "' is not known");
-      return absl::InvalidArgumentError(
-          absl::StrCat(problem, "; 'geminictl --help' lists what there is"));
+      return absl::InvalidArgumentError(base::DescribeParseError(app_, error));
     }
     if (!line_.text.empty()) {
       line_.subcommand.reset();

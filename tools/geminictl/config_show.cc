@@ -1,8 +1,8 @@
 #include "tools/geminictl/config_show.h"
 
+#include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/geminictl/daemon_client.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
 
@@ -29,7 +29,7 @@ absl::StatusOr<int> RunConfigShow(const Context& context, bool with_origins) {
   GEMINID_ASSIGN_OR_RETURN(const v1::ShowConfigResponse response, client->ShowConfig());
   *context.out << (context.json ? JsonDocument({&response})
                                 : Values(response, with_origins, context.style));
-  return kExitOk;
+  return base::kExitOk;
 }
 
 }  // namespace geminid::ctl

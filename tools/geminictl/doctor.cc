@@ -3,9 +3,9 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/exit_code.h"
 #include "daemon/service/version.h"
 #include "tools/geminictl/checks.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 
@@ -87,7 +87,7 @@ absl::StatusOr<int> RunDoctor(const Context& context) {
   for (const Check& check : checks) ++counts[check.verdict];
   *context.out << (context.json ? Document(checks, counts, context.socket)
                                 : Describe(checks, counts, context.style));
-  return counts[Verdict::kFail] > 0 ? kExitUnhealthy : kExitOk;
+  return counts[Verdict::kFail] > 0 ? base::kExitUnhealthy : base::kExitOk;
 }
 
 }  // namespace geminid::ctl

@@ -1,9 +1,9 @@
 #include "tools/geminictl/explain.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/geminictl/daemon_client.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 
@@ -42,10 +42,10 @@ absl::StatusOr<int> RunExplain(const Context& context, const ChunkName& name) {
   if (!response.ok()) return response.status();
   if (context.json) {
     *context.out << JsonDocument({&*response});
-    return kExitOk;
+    return base::kExitOk;
   }
   for (const std::string& line : response->lines()) *context.out << Printable(line) << "\n";
-  return kExitOk;
+  return base::kExitOk;
 }
 
 }  // namespace geminid::ctl

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "proto/shm/types.h"
 #include "tools/geminictl/account.h"
 #include "tools/geminictl/daemon_client.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
@@ -103,7 +103,7 @@ absl::StatusOr<int> RunListSessions(const Context& context) {
                            DaemonClient::Connect(context.socket, context.timeout));
   GEMINID_ASSIGN_OR_RETURN(const v1::ListSessionsResponse response, client->ListSessions());
   *context.out << (context.json ? JsonDocument({&response}) : Sessions(response, context.style));
-  return kExitOk;
+  return base::kExitOk;
 }
 
 absl::StatusOr<int> RunListPools(const Context& context) {
@@ -111,7 +111,7 @@ absl::StatusOr<int> RunListPools(const Context& context) {
                            DaemonClient::Connect(context.socket, context.timeout));
   GEMINID_ASSIGN_OR_RETURN(const v1::ListPoolsResponse response, client->ListPools());
   *context.out << (context.json ? JsonDocument({&response}) : Pools(response, context.style));
-  return kExitOk;
+  return base::kExitOk;
 }
 
 absl::StatusOr<int> RunListChunks(const Context& context, const ListChunksOptions& options) {
@@ -128,7 +128,7 @@ absl::StatusOr<int> RunListChunks(const Context& context, const ListChunksOption
     *context.err << "geminictl: these are " << shown << " of " << response.total()
                  << " chunks; --limit shows more, --session only those of one session\n";
   }
-  return kExitOk;
+  return base::kExitOk;
 }
 
 }  // namespace geminid::ctl

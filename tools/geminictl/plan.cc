@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/plan_json.h"
 #include "tools/geminictl/plan_view.h"
 #include "tools/geminictl/this_machine.h"
@@ -75,11 +75,11 @@ absl::Status SaveTrace(const PlanAnswer& answer, const std::string& path) {
 absl::StatusOr<int> RunPlan(const Context& context, const PlanFlags& flags) {
   if (flags.list_models) {
     *context.out << (context.json ? ModelListJson() : ModelList(context.style));
-    return kExitOk;
+    return base::kExitOk;
   }
   if (flags.list_hardware) {
     *context.out << (context.json ? HardwareListJson() : HardwareList(context.style));
-    return kExitOk;
+    return base::kExitOk;
   }
   GEMINID_ASSIGN_OR_RETURN(const PlanRequest request, ParsePlanFlags(flags, ReadThisMachine()));
   GEMINID_ASSIGN_OR_RETURN(const PlanAnswer answer, AnswerTo(request));
@@ -87,7 +87,7 @@ absl::StatusOr<int> RunPlan(const Context& context, const PlanFlags& flags) {
     if (absl::Status status = SaveTrace(answer, flags.save_trace); !status.ok()) return status;
   }
   *context.out << (context.json ? PlanJson(answer) : PlanText(answer, context.style));
-  return answer.forecast.fits() ? kExitOk : kExitResourceExhausted;
+  return answer.forecast.fits() ? base::kExitOk : base::kExitResourceExhausted;
 }
 
 }  // namespace geminid::ctl

@@ -7,7 +7,7 @@
 
 namespace geminid::ctl {
 
-// kExitOk if it fits, kExitResourceExhausted if not.
+// base::kExitOk if it fits, base::kExitResourceExhausted if not.
 absl::StatusOr<int> RunPlan(const Context& context, const PlanFlags& flags);
 
 }  // namespace geminid::ctl

@@ -1,10 +1,10 @@
 #include "tools/geminictl/run.h"
 
+#include "base/exit_status.h"
 #include "base/status_macros.h"
 #include "tools/geminictl/command_line.h"
 #include "tools/geminictl/config_show.h"
 #include "tools/geminictl/doctor.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/explain.h"
 #include "tools/geminictl/list.h"
 #include "tools/geminictl/plan.h"
@@ -60,7 +60,7 @@ absl::StatusOr<int> ParseAndDispatch(const std::vector<std::string>& arguments,
   GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
   if (!line.subcommand.has_value()) {
     *environment.out << line.text;
-    return kExitOk;
+    return base::kExitOk;
   }
   Context context;
   context.out = environment.out;
@@ -76,11 +76,13 @@ absl::StatusOr<int> ParseAndDispatch(const std::vector<std::string>& arguments,
 }  // namespace
 
 int RunGeminictl(const std::vector<std::string>& arguments, const Environment& environment) {
-  const absl::StatusOr<int> code = ParseAndDispatch(arguments, environment);
-  environment.out->flush();
+  absl::StatusOr<int> code = ParseAndDispatch(arguments, environment);
+  if (const absl::Status lost = base::FinishOutput(*environment.out); code.ok() && !lost.ok()) {
+    code = lost;
+  }
   if (code.ok()) return *code;
   *environment.err << "geminictl: " << code.status().message() << std::endl;
-  return ExitCodeOf(code.status().code());
+  return base::ExitCodeOf(code.status().code());
 }
 
 }  // namespace geminid::ctl

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "proto/shm/types.h"
 #include "tools/geminictl/account.h"
 #include "tools/geminictl/daemon_client.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
@@ -118,14 +118,14 @@ absl::StatusOr<int> RunStatus(const Context& context) {
     *context.err
         << "geminictl: for some tier in use + reserved + free is not the capacity: this is "
            "a defect of the daemon; keep its log and restart it when the ranks allow\n";
-    return kExitUnhealthy;
+    return base::kExitUnhealthy;
   }
   if (status.phase() != "serving") {
     *context.err << "geminictl: the daemon is " << Printable(status.phase())
                  << " and takes no new sessions; wait for it to end, then start it again\n";
-    return kExitUnhealthy;
+    return base::kExitUnhealthy;
   }
-  return kExitOk;
+  return base::kExitOk;
 }
 
 }  // namespace geminid::ctl

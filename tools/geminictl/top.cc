@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "tools/geminictl/daemon_client.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/terminal.h"
@@ -38,7 +38,7 @@ int Once(const Context& context, const Reading& reading, TopOrder order) {
     *context.out << DrawTop(reading, nullptr, order, {.width = kUnbrokenWidth, .height = 0},
                             context.style);
   }
-  return kExitOk;
+  return base::kExitOk;
 }
 
 // The readings of a live view: the latest two of one daemon, or why there is none now.
@@ -80,7 +80,7 @@ absl::StatusOr<int> Live(const Context& context, const TopOptions& options, cons
     }
     terminal->Show(Draw(readings, order, terminal->Size(), style));
     const char key = terminal->WaitForKey(std::max(due - absl::Now(), absl::ZeroDuration()));
-    if (key == Terminal::kQuitKey) return kExitOk;
+    if (key == Terminal::kQuitKey) return base::kExitOk;
     if (key == 's') order = TopOrder::kStall;
     if (key == 'b') order = TopOrder::kBytes;
   }

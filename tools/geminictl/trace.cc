@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
+#include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/forecast/trace_file.h"
 #include "tools/geminictl/daemon_client.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
@@ -107,7 +107,7 @@ absl::StatusOr<int> RunTraceSave(const Context& context, const TraceOptions& opt
     return status;
   }
   *context.err << "saved the trace of session " << session << " to " << options.file << "\n";
-  return kExitOk;
+  return base::kExitOk;
 }
 
 absl::StatusOr<int> RunTraceShow(const Context& context, const TraceOptions& options) {
@@ -122,7 +122,7 @@ absl::StatusOr<int> RunTraceShow(const Context& context, const TraceOptions& opt
   } else {
     *context.out << Summary(*recorded, context.style);
   }
-  return kExitOk;
+  return base::kExitOk;
 }
 
 }  // namespace geminid::ctl

@@ -1,9 +1,9 @@
 #include "tools/geminictl/version.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/exit_code.h"
 #include "daemon/service/version.h"
 #include "proto/shm/attach_messages.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/json_message.h"
 
 namespace geminid::ctl {
@@ -15,7 +15,7 @@ std::string VersionLine() {
 absl::StatusOr<int> RunVersion(const Context& context) {
   if (!context.json) {
     *context.out << VersionLine() << "\n";
-    return kExitOk;
+    return base::kExitOk;
   }
   base::JsonWriter json;
   json.BeginObject();
@@ -24,7 +24,7 @@ absl::StatusOr<int> RunVersion(const Context& context) {
   json.Key("protocol_version").Value(uint64_t{shm::kProtocolVersion});
   json.EndObject();
   *context.out << json.text() << "\n";
-  return kExitOk;
+  return base::kExitOk;
 }
 
 }  // namespace geminid::ctl

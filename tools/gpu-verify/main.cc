@@ -1,39 +1,54 @@
 // geminid-gpu-verify: see options.cc for the usage, docs/gpu-verification.md for the questions.
+#include <cerrno>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "base/exit_code.h"
 #include "tools/gpu-verify/driver.h"
 #include "tools/gpu-verify/options.h"
 #include "tools/gpu-verify/run.h"
 
-int main(int argc, char** argv) {
-  using namespace geminid::gpu_verify;  // NOLINT: this file is the program
+namespace geminid::gpu_verify {
+namespace {
+
+int Main(const std::vector<std::string>& arguments) {
   Options options;
   std::string error;
-  if (!ParseOptions({argv + 1, argv + argc}, Catalogue(), &options, &error)) {
+  if (!ParseOptions(arguments, Catalogue(), &options, &error)) {
     std::cerr << "geminid-gpu-verify: " << error << "\n" << Usage();
-    return kExitUsage;
+    return base::kExitUsage;
   }
   if (options.help) {
     std::cout << Usage();
-    return 0;
+    return base::kExitOk;
   }
   if (options.list) {
     for (const Probe& probe : options.probes) {
       std::cout << probe.id << "\t" << probe.question << "\n";
     }
-    return 0;
+    return base::kExitOk;
   }
   Driver driver;
   Machine machine;
   if (!LoadDriver(&driver, &error) || !DescribeMachine(driver, options.device, &machine, &error)) {
     std::cerr << "geminid-gpu-verify: " << error << "\n";
-    return kExitNoDriver;
+    return base::kExitUnavailable;
   }
   machine.quick = options.quick;
   std::cerr << machine.gpu << ", " << Bytes(static_cast<double>(machine.device_bytes))
             << ", driver " << (machine.driver.empty() ? "unknown" : machine.driver) << "\n";
   return RunProbes(driver, options, options.quick ? QuickEffort() : FullEffort(), machine,
                    std::cout, std::cerr);
+}
+
+}  // namespace
+}  // namespace geminid::gpu_verify
+
+int main(int argc, char** argv) {
+  const int code = geminid::gpu_verify::Main({argv + 1, argv + argc});
+  if (std::cout.flush()) return code;
+  const int error = errno;
+  std::cerr << "geminid-gpu-verify: standard output: some of it got lost\n";
+  return error == ENOSPC ? geminid::base::kExitResourceExhausted : geminid::base::kExitFailed;
 }

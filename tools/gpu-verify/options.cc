@@ -99,7 +99,7 @@ question: the figure, and pass, fail or not applicable. Without an ID it answers
   --limit SECONDS  end of the whole run; questions left then fail as not run
   --help           print this and end
 
-Exit status: 0 nothing failed, 1 something failed, 2 usage, 69 no usable driver or GPU.
+Exit status: 0 nothing failed, 8 something failed, 2 usage, 3 no usable driver or GPU.
 It takes most of the GPU's free memory, kills processes it has started, and changes no settings:
 run it on a GPU that nobody uses.
 )";

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/exit_code.h"
 #include "tools/gpu-verify/device.h"
 #include "tools/gpu-verify/isolate.h"
 #include "tools/gpu-verify/nvml.h"
@@ -114,7 +115,7 @@ int RunProbes(const Driver& driver, const Options& options, const Effort& effort
   bool failed = false;
   if (!WriteJson(options.json_path, Json(machine, reports))) {
     log << "cannot write " << options.json_path << "; choose another file\n";
-    return kExitFailed;
+    return base::kExitFailed;
   }
   for (const Probe& probe : options.probes) {
     const double begin = Now();
@@ -144,7 +145,7 @@ int RunProbes(const Driver& driver, const Options& options, const Effort& effort
       failed = true;
     }
   }
-  return failed ? kExitFailed : 0;
+  return failed ? base::kExitUnhealthy : base::kExitOk;
 }
 
 }  // namespace geminid::gpu_verify

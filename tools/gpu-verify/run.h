@@ -11,17 +11,12 @@
 
 namespace geminid::gpu_verify {
 
-// Exit statuses; that of a missing driver is EX_UNAVAILABLE of sysexits.h.
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitNoDriver = 69;
-
 // Asks the driver in a process of its own, within a time limit. False with `error` set if it does
 // not start or has no such device.
 bool DescribeMachine(const Driver& driver, int device, Machine* machine, std::string* error);
 
 // Runs options.probes in turn, each isolated: lines to `out`, progress to `log`, JSON to the file
-// after each. Returns the exit status.
+// after each. Returns the exit code.
 int RunProbes(const Driver& driver, const Options& options, const Effort& effort,
               const Machine& machine, std::ostream& out, std::ostream& log);
 

@@ -1,21 +1,18 @@
 // geminid-kernel-check: holds every CUDA kernel against its twin on the host, bit for bit, and says
 // how much of the device's copy bandwidth it reaches.
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/exit_code.h"
 #include "kernels/runtime/cuda/device.h"
 #include "tools/kernel-check/norm_check.h"
 #include "tools/kernel-check/step_check.h"
 
 namespace geminid::kernel_check {
 namespace {
-
-constexpr int kExitOk = 0;
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitNoDevice = 69;  // EX_UNAVAILABLE of sysexits.h
 
 constexpr size_t kTimedCount = size_t{64} << 20;  // parameters: far more than any cache holds
 constexpr size_t kCopyBytes = size_t{1} << 30;
@@ -31,7 +28,7 @@ constexpr const char* kHelp =
     "  --no-timing   compare only\n"
     "  --list        name the checks and exit\n"
     "\n"
-    "Exit status: 0 all agree, 1 some differ, 2 usage, 69 there is no CUDA device.\n";
+    "Exit status: 0 all agree, 8 some differ, 2 usage, 3 there is no CUDA device.\n";
 
 struct Flags {
   bool json = false;
@@ -98,12 +95,12 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
       flags->list = true;
     } else if (std::strcmp(argv[i], "--help") == 0) {
       std::fputs(kHelp, stdout);
-      *exit_code = kExitOk;
+      *exit_code = base::kExitOk;
       return false;
     } else {
       std::fprintf(stderr, "geminid-kernel-check: unknown argument '%s'; --help lists all\n",
                    argv[i]);
-      *exit_code = kExitUsage;
+      *exit_code = base::kExitUsage;
       return false;
     }
   }
@@ -113,7 +110,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
 int List() {
   std::printf("sum of squares, fp32\nsum of squares, bf16\nsum of squares, fp16\n");
   for (const StepCase& one : AllStepCases()) std::printf("%s\n", one.name.c_str());
-  return kExitOk;
+  return base::kExitOk;
 }
 
 int Run(const Flags& flags) {
@@ -124,7 +121,7 @@ int Run(const Flags& flags) {
                  "geminid-kernel-check: there is no CUDA device here: %s. Run it on a machine with "
                  "a GPU and its driver.\n",
                  reason.c_str());
-    return kExitNoDevice;
+    return base::kExitUnavailable;
   }
   const double copy = flags.timing ? CopyBandwidth() : 0;
   if (!flags.json) {
@@ -142,16 +139,20 @@ int Run(const Flags& flags) {
   }
   if (flags.json) PrintJson(info, findings, copy);
   for (const Finding& finding : findings) {
-    if (!finding.passed) return kExitFailed;
+    if (!finding.passed) return base::kExitUnhealthy;
   }
-  return kExitOk;
+  return base::kExitOk;
 }
 
 int Main(int argc, char** argv) {
   Flags flags;
-  int exit_code = kExitOk;
-  if (!ParseFlags(argc, argv, &flags, &exit_code)) return exit_code;
-  return flags.list ? List() : Run(flags);
+  int exit_code = base::kExitOk;
+  const bool parsed = ParseFlags(argc, argv, &flags, &exit_code);
+  if (parsed) exit_code = flags.list ? List() : Run(flags);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  const int error = errno;
+  std::fprintf(stderr, "geminid-kernel-check: standard output: some of it got lost\n");
+  return error == ENOSPC ? base::kExitResourceExhausted : base::kExitFailed;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/command_line.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 
@@ -194,7 +195,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     help.text = chosen.empty() ? app.help() : chosen.front()->help();
     return help;
   } catch (const CLI::Error& error) {
-    return absl::InvalidArgumentError(error.what());
+    return absl::InvalidArgumentError(base::DescribeParseError(app, error));
   }
   CommandLine line;
   line.subcommand = *run ? Subcommand::kRun : Subcommand::kCompare;

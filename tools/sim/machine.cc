@@ -77,7 +77,7 @@ absl::Status SetField(const std::string& name, double value, Machine* machine) {
     field.set(machine, value);
     return absl::OkStatus();
   }
-  return absl::NotFoundError(absl::StrCat("a machine has no '", name, "'; it has: ", known));
+  return absl::InvalidArgumentError(absl::StrCat("a machine has no '", name, "'; it has: ", known));
 }
 
 void TakeLinks(const planner::LinkModel& links, Machine* machine) {

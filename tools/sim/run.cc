@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
+#include "base/exit_status.h"
 #include "base/files.h"
 #include "base/json_writer.h"
 #include "base/status_macros.h"
@@ -21,8 +22,6 @@
 namespace geminid::sim {
 namespace {
 
-// As the other tools have them.
-constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2, kExitResourceExhausted = 7;
 constexpr size_t kBarColumns = 30;
 
 absl::StatusOr<Input> MakeInput(const JobOptions& options) {
@@ -179,11 +178,6 @@ absl::Status RunCompare(const CommandLine& line, std::ostream& out) {
   return absl::OkStatus();
 }
 
-int ExitCodeOf(const absl::Status& status) {
-  if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) return kExitUsage;
-  return absl::IsResourceExhausted(status) ? kExitResourceExhausted : kExitFailed;
-}
-
 }  // namespace
 
 int RunGeminidSim(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
@@ -191,14 +185,13 @@ int RunGeminidSim(const std::vector<std::string>& arguments, std::ostream& out, 
   absl::Status status = line.status();
   if (status.ok() && !line->subcommand.has_value()) {
     out << line->text;
-    return kExitOk;
-  }
-  if (status.ok()) {
+  } else if (status.ok()) {
     status = *line->subcommand == Subcommand::kRun ? Run(*line, out) : RunCompare(*line, out);
   }
-  if (status.ok()) return kExitOk;
+  if (status.ok()) status = base::FinishOutput(out);
+  if (status.ok()) return base::kExitOk;
   err << "geminid-sim: " << std::string(status.message()) << "\n";
-  return ExitCodeOf(status);
+  return base::ExitCodeOf(status.code());
 }
 
 }  // namespace geminid::sim

@@ -16,8 +16,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/exit_code.h"
 #include "base/status_macros.h"
-#include "tools/trainer/exit_code.h"
 #include "tools/trainer/rank_process.h"
 
 extern char** environ;
@@ -71,7 +71,9 @@ std::string Indented(const std::string& words) {
 int Guilt(const RankProcess& process) {
   const int status = *process.wait_status();
   if (WIFSIGNALED(status)) return 0;
-  return WEXITSTATUS(status) == kExitAborted || WEXITSTATUS(status) == kExitUnavailable ? 2 : 1;
+  return WEXITSTATUS(status) == base::kExitAborted || WEXITSTATUS(status) == base::kExitUnavailable
+             ? 2
+             : 1;
 }
 
 class Launcher {
@@ -165,8 +167,8 @@ class Launcher {
   }
 
   int Judge() {
-    if (!failed_) return kExitOk;
-    if (signal_ != 0) return kExitSignalBase + signal_;
+    if (!failed_) return base::kExitOk;
+    if (signal_ != 0) return base::kExitSignalBase + signal_;
     const RankProcess& culprit =
         **std::min_element(ended_badly_.begin(), ended_badly_.end(),
                            [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
@@ -179,7 +181,7 @@ class Launcher {
     }
     options_.write_stderr(words);
     const int status = *culprit.wait_status();
-    return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : base::kExitFailed;
   }
 
   const LaunchOptions& options_;

@@ -2,16 +2,17 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <iostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/exit_status.h"
 #include "base/status_macros.h"
 #include "geminid/rank_info.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/daemon_choice.h"
-#include "tools/trainer/exit_code.h"
 #include "tools/trainer/launcher.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/report.h"
@@ -55,7 +56,7 @@ absl::StatusOr<int> RunAsRank(const TrainOptions& options, const collectives::Ra
                                                     .write_stderr = WriteStderr,
                                                     .stderr_is_terminal = StderrIsTerminal()});
   if (!status.ok()) return status;
-  return kExitOk;
+  return base::kExitOk;
 }
 
 absl::StatusOr<int> RunLauncher(const TrainOptions& options,
@@ -76,8 +77,9 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options,
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
   if (!line.options) {
-    (void)!write(STDOUT_FILENO, line.text.data(), line.text.size());
-    return kExitOk;
+    std::cout << line.text;
+    GEMINID_RETURN_IF_ERROR(base::FinishOutput(std::cout));
+    return base::kExitOk;
   }
   const TrainOptions& options = *line.options;
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
@@ -97,7 +99,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
 }  // namespace geminid::trainer
 
 int main(int argc, char** argv) {
-  using geminid::trainer::ExitCodeOf;
+  using geminid::base::ExitCodeOf;
   const absl::StatusOr<int> code = geminid::trainer::Run({argv + 1, argv + argc});
   if (code.ok()) return *code;
   geminid::trainer::WriteStderr(

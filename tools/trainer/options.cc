@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
+#include "base/command_line.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "tools/trainer/flags.h"
@@ -293,7 +294,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   } catch (const CLI::CallForHelp&) {
     return CommandLine{.options = std::nullopt, .text = app.help()};
   } catch (const CLI::Error& error) {
-    return absl::InvalidArgumentError(error.what());
+    return absl::InvalidArgumentError(base::DescribeParseError(app, error));
   }
   TrainOptions options;
   GEMINID_RETURN_IF_ERROR(ParseRun(flags, &options));

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/exit_code.h"
 #include "base/json.h"
-#include "tools/geminictl/exit_code.h"
 #include "tools/geminictl/run.h"
 
 namespace geminid::ctl {
@@ -86,7 +86,7 @@ std::vector<std::string> With(std::vector<std::string> arguments,
 
 TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
   const Outcome outcome = Plan(With(kGpt2In1GiB, {"--host-memory", "4GiB"}));
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("It fits."), HasSubstr("0.124 billion"),
                                  HasSubstr("tokens/s"), HasSubstr("TIER"), HasSubstr("device"),
                                  HasSubstr("as little as"), Not(HasSubstr("\x1b"))));
@@ -95,21 +95,21 @@ TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
 
 TEST(Plan, HalfTheHostMemory_DoesNotFitAndExitsWith7) {
   const Outcome outcome = Plan(With(kGpt2In1GiB, {"--host-memory", "512MiB"}));
-  EXPECT_EQ(outcome.code, kExitResourceExhausted) << outcome.err;
+  EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("It does not fit."), HasSubstr("host of a node lacks"),
                                  HasSubstr("of host memory to each node"), HasSubstr("a disk of")));
 }
 
 TEST(Plan, WithoutHostMemory_SaysHowMuchItTakes) {
   const Outcome outcome = Plan(kGpt2In1GiB);
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("as much host memory as it takes"), HasSubstr("as little as")));
 }
 
 TEST(Plan, Json_AddsUpByOwner) {
   const Outcome outcome = Plan(With(kGpt2In1GiB, {"--host-memory", "4GiB", "--json"}));
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   const JsonValue value = Parse(outcome);
   EXPECT_TRUE(At(value, "fits").boolean);
   EXPECT_EQ(At(value, "parameters").text, "124439808");
@@ -139,14 +139,14 @@ TEST(Plan, FamilyByShapeAndBySize_IsPlanned) {
 TEST(Plan, Largest_FindsAMember) {
   const Outcome outcome = Plan({"--model", "gpt2-like", "--largest", "--hardware", "rtx-2060-6gb",
                                 "--host-memory", "24GiB"});
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("gpt2-like-"), HasSubstr("It fits.")));
 }
 
 TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
   const auto error = [](const std::vector<std::string>& arguments) {
     const Outcome outcome = Plan(arguments);
-    EXPECT_EQ(outcome.code, kExitUsage) << outcome.err;
+    EXPECT_EQ(outcome.code, base::kExitUsage) << outcome.err;
     EXPECT_EQ(outcome.out, "");
     return outcome.err;
   };
@@ -186,7 +186,7 @@ TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
 
 TEST(Plan, Lists_HoldEveryNameInBothForms) {
   const Outcome models = Plan({"--list-models"});
-  EXPECT_EQ(models.code, kExitOk);
+  EXPECT_EQ(models.code, base::kExitOk);
   EXPECT_THAT(models.out, AllOf(HasSubstr("65285660672"), HasSubstr("gpt2-like")));
   EXPECT_GE(At(Parse(Plan({"--list-models", "--json"})), "models").items.size(), 21u);
   EXPECT_THAT(Plan({"--list-hardware"}).out, AllOf(HasSubstr("gh200"), HasSubstr("420GB/s")));
@@ -200,7 +200,7 @@ TEST_F(PlanFiles, HuggingFaceConfig_IsPlannedAndItsErrorsNameTheFile) {
               HasSubstr("0.124 billion"));
   std::ofstream(Path("bad.json")) << R"({"model_type": "gpt2", "n_embd": 768, "n_head": 12})";
   const Outcome bad = Plan({"--config", Path("bad.json"), "--hardware", "h200"});
-  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_EQ(bad.code, base::kExitUsage);
   EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.json"), HasSubstr("'n_layer'")));
 }
 
@@ -218,14 +218,15 @@ TEST_F(PlanFiles, WhatIsNoConfiguration_IsRefusedWithItsName) {
                            "deep.json", "none.json"}) {
     for (const char* flag : {"--config", "--trace"}) {
       const Outcome outcome = Plan({flag, Path(name), "--hardware", "h200"});
-      EXPECT_NE(outcome.code, kExitOk) << flag << " " << name;
+      EXPECT_NE(outcome.code, base::kExitOk) << flag << " " << name;
       EXPECT_EQ(outcome.out, "");
       EXPECT_THAT(outcome.err, HasSubstr(name)) << flag;
     }
   }
   EXPECT_NE(Plan({"--model", "gpt2", "--hardware", "h200", "--save-trace", Path("no/x.pb")}).code,
-            kExitOk);
-  EXPECT_NE(Plan({"--model", "gpt2", "--hardware", "h200", "--save-trace", folder_}).code, kExitOk);
+            base::kExitOk);
+  EXPECT_NE(Plan({"--model", "gpt2", "--hardware", "h200", "--save-trace", folder_}).code,
+            base::kExitOk);
 }
 
 // Mixtral and T5 as published: planned, and their kind of shape is in the answer.
@@ -234,7 +235,7 @@ TEST_F(PlanFiles, PublishedConfigOfEveryFamily_IsPlanned) {
     const Outcome outcome =
         Plan({"--config", std::string(GEMINID_FORECAST_DATA "/") + name + ".json", "--hardware",
               "h200", "--host-memory", "64GiB"});
-    EXPECT_EQ(outcome.code, kExitOk) << name << outcome.err;
+    EXPECT_EQ(outcome.code, base::kExitOk) << name << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("It fits.")) << name;
   }
 }
@@ -245,11 +246,11 @@ TEST_F(PlanFiles, MeasuredLink_IsUsedAndFlagsComeFirst) {
                   "--device-memory", "2GiB", "--link-both", "20GB/s", "--link-latency", "40us",
                   "--uplink", "9GB/s", "--save-trace", file})
                 .code,
-            kExitOk);
+            base::kExitOk);
   const auto hardware = [&](const std::vector<std::string>& more) {
     const Outcome outcome = Plan(
         With({"--trace", file, "--hardware", "h200", "--host-memory", "32GiB", "--json"}, more));
-    EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+    EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
     return At(At(Parse(outcome), "job"), "hardware");
   };
   const JsonValue measured = hardware({});
@@ -278,11 +279,11 @@ TEST_F(PlanFiles, MeasuredLink_IsUsedAndFlagsComeFirst) {
 TEST(Plan, HeadsThatNobodyChose_DivideAndAreSaid) {
   const Outcome outcome =
       Plan({"--model", "gpt2-like", "--layers", "2", "--hidden", "200", "--hardware", "h200"});
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("Attention has 2 heads of 100 columns; --heads chooses."));
   const Outcome wrong = Plan({"--model", "gpt2-like", "--layers", "2", "--hidden", "200", "--heads",
                               "3", "--hardware", "h200"});
-  EXPECT_EQ(wrong.code, kExitUsage);
+  EXPECT_EQ(wrong.code, base::kExitUsage);
   EXPECT_THAT(wrong.err, HasSubstr("heads (3) must divide"));
 }
 
@@ -304,7 +305,7 @@ TEST(Plan, LongestSequenceOfAModel_IsALimitAndNotAChoice) {
 TEST(Plan, MemoryAloneWithoutHardware_AnswersWhetherItFitsAndNoTime) {
   const Outcome outcome =
       Plan({"--model", "gpt2", "--device-memory", "1GiB", "--host-memory", "32GiB"});
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("It fits."), HasSubstr("rates are unknown"), HasSubstr("--compute"),
                     Not(HasSubstr("tokens/s")), HasSubstr("as little as")));
@@ -321,7 +322,7 @@ TEST(Plan, MemoryAloneWithoutHardware_AnswersWhetherItFitsAndNoTime) {
 TEST(Plan, Llama65bIn24And256GiB_IsAnsweredWithNo) {
   const Outcome outcome =
       Plan({"--model", "llama-65b", "--device-memory", "24GiB", "--host-memory", "256GiB"});
-  EXPECT_EQ(outcome.code, kExitResourceExhausted) << outcome.err;
+  EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("It does not fit. The host of a node lacks"));
 }
 
@@ -330,23 +331,23 @@ TEST_F(PlanFiles, SavedTrace_GivesTheSameAnswer) {
   const std::string file = Path("gpt2.pb");
   const Outcome model =
       Plan(With(kGpt2In1GiB, {"--host-memory", "4GiB", "--json", "--save-trace", file}));
-  ASSERT_EQ(model.code, kExitOk) << model.err;
+  ASSERT_EQ(model.code, base::kExitOk) << model.err;
   const Outcome trace =
       Plan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "4GiB", "--json"});
-  ASSERT_EQ(trace.code, kExitOk) << trace.err;
+  ASSERT_EQ(trace.code, base::kExitOk) << trace.err;
   EXPECT_EQ(At(At(Parse(trace), "step"), "seconds").text,
             At(At(Parse(model), "step"), "seconds").text);
-  EXPECT_EQ(Plan({"--trace", file, "--hardware", "h200", "--ranks", "2"}).code, kExitUsage);
+  EXPECT_EQ(Plan({"--trace", file, "--hardware", "h200", "--ranks", "2"}).code, base::kExitUsage);
   // Less memory than it was recorded with.
   EXPECT_EQ(Plan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "256MiB"}).code,
-            kExitResourceExhausted);
+            base::kExitResourceExhausted);
 }
 
 TEST_F(PlanFiles, TraceShow_SumsUpAndRefusesGarbage) {
   const std::string file = Path("gpt2.json");
-  ASSERT_EQ(Plan(With(kGpt2In1GiB, {"--save-trace", file})).code, kExitOk);
+  ASSERT_EQ(Plan(With(kGpt2In1GiB, {"--save-trace", file})).code, base::kExitOk);
   const Outcome shown = RunWith({"trace", "show", file});
-  EXPECT_EQ(shown.code, kExitOk) << shown.err;
+  EXPECT_EQ(shown.code, base::kExitOk) << shown.err;
   EXPECT_THAT(shown.out, AllOf(HasSubstr("gpt2, 1 x 1024 tokens"), HasSubstr("moments"),
                                HasSubstr("51"), HasSubstr("recorded")));
   EXPECT_EQ(
@@ -354,9 +355,9 @@ TEST_F(PlanFiles, TraceShow_SumsUpAndRefusesGarbage) {
       51u);
   std::ofstream(Path("bad.json")) << "{}";
   const Outcome bad = RunWith({"trace", "show", Path("bad.json")});
-  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_EQ(bad.code, base::kExitUsage);
   EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.json"), HasSubstr("format_version")));
-  EXPECT_EQ(RunWith({"trace", "show", Path("none.json")}).code, kExitNotFound);
+  EXPECT_EQ(RunWith({"trace", "show", Path("none.json")}).code, base::kExitNotFound);
 }
 
 }  // namespace

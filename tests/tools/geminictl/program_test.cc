@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/exit_code.h"
 #include "base/unique_fd.h"
 #include "tests/daemon_env/daemon_env.h"
-#include "tools/geminictl/exit_code.h"
 
 namespace geminid::ctl {
 namespace {
@@ -103,7 +103,7 @@ TEST_F(OnTerminal, Top_DrawsUntilQ) {
   EXPECT_THAT(seen_, AllOf(HasSubstr("\x1b[?1049h"), HasSubstr("serving"), HasSubstr("·"),
                            Not(HasSubstr(kLeaveScreen))));
   Type('q');
-  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_EQ(Wait(), base::kExitOk);
   EXPECT_THAT(seen_, HasSubstr(kLeaveScreen));
 }
 
@@ -111,7 +111,7 @@ TEST_F(OnTerminal, Top_GivesTheTerminalBackAfterASignal) {
   Start({"top", "--interval", "3600"}, {});
   ASSERT_TRUE(ReadUntil("serving")) << seen_;
   ::kill(pid_, SIGTERM);
-  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_EQ(Wait(), base::kExitOk);
   EXPECT_THAT(seen_, HasSubstr(kLeaveScreen));
 }
 
@@ -124,23 +124,23 @@ TEST_F(OnTerminal, Top_OutlivesTheDaemon) {
   ASSERT_TRUE(env_.Start().ok());
   ASSERT_TRUE(ReadUntil("serving")) << seen_;
   Type('q');
-  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_EQ(Wait(), base::kExitOk);
 }
 
 TEST_F(OnTerminal, TopWithoutDaemon_IsUnavailable) {
   env_.Stop();
   Start({"top"}, {});
-  EXPECT_EQ(Wait(), kExitUnavailable);
+  EXPECT_EQ(Wait(), base::kExitUnavailable);
   EXPECT_THAT(seen_, HasSubstr("no daemon"));
 }
 
 TEST_F(OnTerminal, Colors_FollowNoColor) {
   Start({"status"}, {});
-  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_EQ(Wait(), base::kExitOk);
   EXPECT_THAT(seen_, AllOf(HasSubstr("\x1b[1m"), HasSubstr("1.0 GiB")));
   seen_.clear();
   Start({"status"}, {"NO_COLOR=1"});
-  EXPECT_EQ(Wait(), kExitOk);
+  EXPECT_EQ(Wait(), base::kExitOk);
   EXPECT_THAT(seen_, AllOf(Not(HasSubstr("\x1b")), HasSubstr("1.0 GiB")));
 }
 

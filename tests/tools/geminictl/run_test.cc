@@ -15,12 +15,12 @@
 #include <set>
 #include <sstream>
 
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "base/unique_fd.h"
 #include "daemon/service/version.h"
 #include "geminid/session.h"
 #include "tests/daemon_env/daemon_env.h"
-#include "tools/geminictl/exit_code.h"
 
 namespace geminid::ctl {
 namespace {
@@ -117,7 +117,7 @@ class Geminictl : public ::testing::Test {
 TEST_F(Geminictl, Status_ShowsTheLedgerAndItsHolders) {
   const auto session = AttachWithChunks();
   const Outcome outcome = RunHere({"status"});
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("serving"), HasSubstr(env_.socket()), HasSubstr("sessions  1"),
                     HasSubstr("The ledger adds up"), HasSubstr("exp_avg"), HasSubstr("demo"),
@@ -128,7 +128,7 @@ TEST_F(Geminictl, Status_ShowsTheLedgerAndItsHolders) {
 TEST_F(Geminictl, StatusJson_HasRawBytesThatAddUp) {
   const auto session = AttachWithChunks();
   const Outcome outcome = RunHere({"status", "--json"});
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   const JsonValue value = Parse(outcome);
   EXPECT_EQ(At(value, "version").text, service::kVersion);
   const JsonValue& tiers = At(At(value, "ledger"), "tiers");
@@ -150,7 +150,7 @@ TEST_F(Geminictl, ListSessions_HasOneLineEach) {
   const auto session = AttachWithChunks();
   const auto other = Attach("other");
   const Outcome outcome = RunHere({"ls", "sessions"});
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_EQ(Lines(outcome.out), 3u);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("SESSION"), HasSubstr("demo"), HasSubstr("other"),
                                  HasSubstr("attached")));
@@ -162,7 +162,7 @@ TEST_F(Geminictl, ListSessions_HasOneLineEach) {
 TEST_F(Geminictl, ListChunks_ShowsStatesAndHidesControlCharacters) {
   const auto session = AttachWithChunks();
   const Outcome outcome = RunHere({"ls", "chunks"});
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_EQ(Lines(outcome.out), 4u);
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("layer1"), HasSubstr("exp_avg"), HasSubstr("resident"),
@@ -173,7 +173,7 @@ TEST_F(Geminictl, ListChunks_ShowsStatesAndHidesControlCharacters) {
 TEST_F(Geminictl, ListChunks_SaysWhatTheLimitHides) {
   const auto session = AttachWithChunks();
   const Outcome outcome = RunHere({"ls", "chunks", "--limit", "2"});
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_EQ(Lines(outcome.out), 3u);
   EXPECT_THAT(outcome.err, HasSubstr("2 of 3"));
   const JsonValue value = Parse(RunHere({"ls", "chunks", "--limit", "2", "--json"}));
@@ -185,10 +185,10 @@ TEST_F(Geminictl, ListChunks_OfOneSession) {
   const auto session = AttachWithChunks();
   const auto other = Attach("other");
   const Outcome empty = RunHere({"ls", "chunks", "--session", std::to_string(other->id())});
-  EXPECT_EQ(empty.code, kExitOk);
+  EXPECT_EQ(empty.code, base::kExitOk);
   EXPECT_EQ(Lines(empty.out), 1u);
   const Outcome missing = RunHere({"ls", "chunks", "--session", "4711"});
-  EXPECT_EQ(missing.code, kExitNotFound);
+  EXPECT_EQ(missing.code, base::kExitNotFound);
   EXPECT_THAT(missing.out, IsEmpty());
   EXPECT_THAT(missing.err, HasSubstr("4711"));
 }
@@ -196,7 +196,7 @@ TEST_F(Geminictl, ListChunks_OfOneSession) {
 TEST_F(Geminictl, ListPools_ShowsPoolAndArena) {
   const auto session = AttachWithChunks();
   const Outcome outcome = RunHere({"ls", "pools"});
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_EQ(Lines(outcome.out), 3u);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("host"), HasSubstr("device"), HasSubstr("4.0MiB")));
   EXPECT_EQ(At(Parse(RunHere({"ls", "pools", "--json"})), "pools").items.size(), 2u);
@@ -207,7 +207,7 @@ TEST_F(Geminictl, Explain_SaysWhereAndWhatWouldEvictIt) {
   const std::string first = std::to_string(session->id()) + "/0";
   for (const std::string& name : {first, std::string("0")}) {
     const Outcome outcome = RunHere({"explain", name});
-    EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+    EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
     EXPECT_THAT(outcome.out, AllOf(HasSubstr("layer0"), HasSubstr("resident on device 0"),
                                    HasSubstr("evicted")));
   }
@@ -217,25 +217,25 @@ TEST_F(Geminictl, Explain_SaysWhereAndWhatWouldEvictIt) {
 }
 
 TEST_F(Geminictl, Explain_OfWhatIsNotThere_IsNotFound) {
-  EXPECT_EQ(RunHere({"explain", "0"}).code, kExitNotFound);  // no session at all
+  EXPECT_EQ(RunHere({"explain", "0"}).code, base::kExitNotFound);  // no session at all
   const auto session = AttachWithChunks();
   const Outcome chunk = RunHere({"explain", "4711"});
-  EXPECT_EQ(chunk.code, kExitNotFound);
+  EXPECT_EQ(chunk.code, base::kExitNotFound);
   EXPECT_THAT(chunk.err, AllOf(HasSubstr("4711"), HasSubstr("ls chunks")));
-  EXPECT_EQ(RunHere({"explain", "4711/0"}).code, kExitNotFound);
+  EXPECT_EQ(RunHere({"explain", "4711/0"}).code, base::kExitNotFound);
 }
 
 TEST_F(Geminictl, Explain_AmongSeveralSessions_AsksForOne) {
   const auto session = AttachWithChunks();
   const auto other = Attach("other");
   const Outcome outcome = RunHere({"explain", "0"});
-  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_EQ(outcome.code, base::kExitUsage);
   EXPECT_THAT(outcome.err, HasSubstr(std::to_string(session->id()) + "/0"));
 }
 
 TEST_F(Geminictl, ConfigShow_HasValuesAndOrigins) {
   const Outcome plain = RunHere({"config", "show"});
-  EXPECT_EQ(plain.code, kExitOk);
+  EXPECT_EQ(plain.code, base::kExitOk);
   EXPECT_THAT(plain.out, AllOf(HasSubstr("host_memory"), HasSubstr("1GiB"),
                                Not(HasSubstr("flag --host-memory"))));
   EXPECT_THAT(RunHere({"config", "show", "--origin"}).out,
@@ -249,7 +249,7 @@ TEST_F(Geminictl, TopOnce_DrawsBarsAndRanks) {
   const auto session = AttachWithChunks();
   session->AddStall(StallCause::kCopy, absl::Seconds(1));
   const Outcome outcome = RunHere({"top", "--once"});
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("#"), HasSubstr("arena of"), HasSubstr("copy"),
                                  HasSubstr("in use"), Not(HasSubstr("\x1b"))));
   const JsonValue value = Parse(RunHere({"top", "--json"}));
@@ -271,7 +271,7 @@ TEST_F(Geminictl, Doctor_ChecksTheDaemonToo) {
 
 TEST_F(Geminictl, SocketFlag_BeatsTheEnvironment) {
   EXPECT_EQ(RunWith({"status", "--socket", env_.socket()}, {{"GEMINID_SOCKET", "/nowhere"}}).code,
-            kExitOk);
+            base::kExitOk);
 }
 
 TEST(GeminictlAlone, Doctor_HasEveryCheckAndNeedsNoDaemon) {
@@ -291,14 +291,14 @@ TEST(GeminictlAlone, Doctor_HasEveryCheckAndNeedsNoDaemon) {
                        "cgroup_memory_limit", "numa_nodes", "huge_pages", "dev_shm", "cpu_features",
                        "nvidia_driver", "temporary_space", "socket", "attach_socket",
                        "daemon_version", "daemon_ledger", "daemon_devices", "daemon_capacity"));
-  EXPECT_EQ(outcome.code, At(value, "fail").text == "0" ? kExitOk : kExitUnhealthy);
+  EXPECT_EQ(outcome.code, At(value, "fail").text == "0" ? base::kExitOk : base::kExitUnhealthy);
 }
 
 TEST(GeminictlAlone, Doctor_FailureIsUnhealthy) {
   const geminid::testing::TemporaryFolder folder;
   std::ofstream(folder.path() + "/s") << "no socket";
   const Outcome outcome = RunWith({"doctor", "--socket", folder.path() + "/s"});
-  EXPECT_EQ(outcome.code, kExitUnhealthy);
+  EXPECT_EQ(outcome.code, base::kExitUnhealthy);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("is not a socket"), HasSubstr("fail  socket")));
 }
 
@@ -315,7 +315,7 @@ TEST(GeminictlAlone, NoDaemon_IsUnavailableWithAdvice) {
     std::vector<std::string> arguments = command;
     arguments.insert(arguments.end(), {"--socket", socket});
     const Outcome outcome = RunWith(arguments);
-    EXPECT_EQ(outcome.code, kExitUnavailable) << command[0];
+    EXPECT_EQ(outcome.code, base::kExitUnavailable) << command[0];
     EXPECT_THAT(outcome.out, IsEmpty());
     EXPECT_THAT(outcome.err, AllOf(HasSubstr(socket), HasSubstr("--socket"), HasSubstr("doctor")));
   }
@@ -338,7 +338,7 @@ TEST(GeminictlAlone, SocketOfADeadDaemon_IsUnavailable) {
   const geminid::testing::TemporaryFolder folder;
   const base::UniqueFd dead = Bind(folder.path() + "/s", false);
   const Outcome outcome = RunWith({"status", "--socket", folder.path() + "/s"});
-  EXPECT_EQ(outcome.code, kExitUnavailable);
+  EXPECT_EQ(outcome.code, base::kExitUnavailable);
   EXPECT_THAT(outcome.err, HasSubstr("has ended"));
 }
 
@@ -346,7 +346,7 @@ TEST(GeminictlAlone, DaemonThatDoesNotAnswer_IsADeadline) {
   const geminid::testing::TemporaryFolder folder;
   const base::UniqueFd silent = Bind(folder.path() + "/s", true);
   const Outcome outcome = RunWith({"status", "--timeout", "0.2", "--socket", folder.path() + "/s"});
-  EXPECT_EQ(outcome.code, kExitDeadline);
+  EXPECT_EQ(outcome.code, base::kExitDeadline);
   EXPECT_THAT(outcome.err, HasSubstr("--timeout"));
 }
 
@@ -366,40 +366,27 @@ TEST_F(Geminictl, SocketOfOthers_IsAPermissionAndTheDoctorSaysSo) {
   ASSERT_EQ(::chmod(env_.socket().c_str(), 0), 0);
   const AsNobody nobody;
   const Outcome status = RunHere({"status"});
-  EXPECT_EQ(status.code, kExitPermission);
+  EXPECT_EQ(status.code, base::kExitPermission);
   EXPECT_THAT(status.out, IsEmpty());
   EXPECT_THAT(status.err, AllOf(HasSubstr(env_.socket()), HasSubstr("group")));
   const Outcome doctor = RunHere({"doctor"});
-  EXPECT_EQ(doctor.code, kExitUnhealthy);
+  EXPECT_EQ(doctor.code, base::kExitUnhealthy);
   EXPECT_THAT(doctor.out, HasSubstr("you may not connect"));
 }
 
 TEST(GeminictlAlone, WrongUse_IsUsage) {
   const Outcome outcome = RunWith({"frobnicate"});
-  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_EQ(outcome.code, base::kExitUsage);
   EXPECT_THAT(outcome.out, IsEmpty());
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("frobnicate"), HasSubstr("--help")));
-  EXPECT_EQ(RunWith({"explain", "first"}).code, kExitUsage);
-  EXPECT_EQ(RunWith({"status", "--socket", std::string(200, 'x')}).code, kExitUsage);
+  EXPECT_EQ(RunWith({"explain", "first"}).code, base::kExitUsage);
+  EXPECT_EQ(RunWith({"status", "--socket", std::string(200, 'x')}).code, base::kExitUsage);
 }
 
 TEST(GeminictlAlone, Version_NeedsNoDaemon) {
   EXPECT_THAT(RunWith({"version"}).out, HasSubstr(service::kVersion));
   EXPECT_EQ(RunWith({"--version"}).out, RunWith({"version"}).out);
   EXPECT_EQ(At(Parse(RunWith({"version", "--json"})), "version").text, service::kVersion);
-}
-
-TEST(ExitCodeOf, EveryCode_HasItsPlace) {
-  using absl::StatusCode;
-  EXPECT_EQ(ExitCodeOf(StatusCode::kOk), 0);
-  EXPECT_EQ(ExitCodeOf(StatusCode::kInternal), 1);
-  EXPECT_EQ(ExitCodeOf(StatusCode::kInvalidArgument), 2);
-  EXPECT_EQ(ExitCodeOf(StatusCode::kUnavailable), 3);
-  EXPECT_EQ(ExitCodeOf(StatusCode::kNotFound), 4);
-  EXPECT_EQ(ExitCodeOf(StatusCode::kPermissionDenied), 5);
-  EXPECT_EQ(ExitCodeOf(StatusCode::kUnauthenticated), 5);
-  EXPECT_EQ(ExitCodeOf(StatusCode::kDeadlineExceeded), 6);
-  EXPECT_EQ(ExitCodeOf(StatusCode::kResourceExhausted), 7);
 }
 
 // A plan for one chunk, as an engine asks for it.
@@ -422,22 +409,22 @@ TEST_F(Geminictl, TraceSave_WritesWhatTheSessionsPlanWasMadeFrom) {
   const auto chunks = session->Allocate({{"layer0", ChunkKind::kGeneric, kMiB}});
   ASSERT_TRUE(chunks.ok());
   // No plan yet.
-  EXPECT_EQ(RunHere({"trace", "save", "-o", file}).code, kExitNotFound);
+  EXPECT_EQ(RunHere({"trace", "save", "-o", file}).code, base::kExitNotFound);
   MakePlanFor(session.get(), (*chunks)[0].id);
   const auto other = Attach("other");
   const Outcome several = RunHere({"trace", "save", "-o", file});
-  EXPECT_EQ(several.code, kExitUsage);
+  EXPECT_EQ(several.code, base::kExitUsage);
   EXPECT_THAT(several.err, HasSubstr("several"));
   const Outcome saved = RunHere({"trace", "save", "demo/0", "-o", file});
-  ASSERT_EQ(saved.code, kExitOk) << saved.err;
+  ASSERT_EQ(saved.code, base::kExitOk) << saved.err;
   const Outcome shown = RunWith({"trace", "show", file});
-  EXPECT_EQ(shown.code, kExitOk) << shown.err;
+  EXPECT_EQ(shown.code, base::kExitOk) << shown.err;
   EXPECT_THAT(shown.out, AllOf(HasSubstr("job demo, rank 0 of 1"),
                                HasSubstr("1.0 MiB on the device"), HasSubstr("0.003 s")));
   const Outcome planned = RunWith({"plan", "--trace", file, "--hardware", "h200"});
-  EXPECT_EQ(planned.code, kExitOk) << planned.err;
-  EXPECT_EQ(RunHere({"trace", "save", "demo/7", "-o", file}).code, kExitNotFound);
-  EXPECT_EQ(RunHere({"trace", "save", "demo/0", "-o", "trace.xls"}).code, kExitUsage);
+  EXPECT_EQ(planned.code, base::kExitOk) << planned.err;
+  EXPECT_EQ(RunHere({"trace", "save", "demo/7", "-o", file}).code, base::kExitNotFound);
+  EXPECT_EQ(RunHere({"trace", "save", "demo/0", "-o", "trace.xls"}).code, base::kExitUsage);
   std::remove(file.c_str());
 }
 

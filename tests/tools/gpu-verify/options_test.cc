@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exit_code.h"
 #include "tools/gpu-verify/driver.h"
 #include "tools/gpu-verify/run.h"
 
@@ -97,7 +98,7 @@ TEST(Program, NoDriver_IsUnavailable) {
   std::string error;
   if (LoadDriver(&driver, &error)) GTEST_SKIP() << "this machine has a CUDA driver";
   EXPECT_THAT(error, HasSubstr("libcuda.so.1"));
-  EXPECT_EQ(StatusOf("G1"), kExitNoDriver);
+  EXPECT_EQ(StatusOf("G1"), base::kExitUnavailable);
 }
 
 }  // namespace

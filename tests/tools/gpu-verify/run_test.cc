@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/exit_code.h"
 #include "tests/tools/gpu-verify/fake_driver.h"
 
 namespace geminid::gpu_verify {
@@ -63,19 +64,22 @@ TEST_F(RunProbesTest, NothingFails_EndsWithZero) {
   EXPECT_THAT(log_.str(), HasSubstr("[1/2] A first"));
 }
 
-TEST_F(RunProbesTest, OneFails_EndsWithOneAndGoesOn) {
-  EXPECT_EQ(RunThese({{"A", "first", 1, 1, Bad}, {"B", "second", 1, 1, Good}}), kExitFailed);
+TEST_F(RunProbesTest, OneFails_EndsAsUnhealthyAndGoesOn) {
+  EXPECT_EQ(RunThese({{"A", "first", 1, 1, Bad}, {"B", "second", 1, 1, Good}}),
+            base::kExitUnhealthy);
   EXPECT_EQ(out_.str(), "A first: ill, fail (a reason)\nB second: well, pass\n");
 }
 
 TEST_F(RunProbesTest, OneCrashes_TheNextStillRuns) {
-  EXPECT_EQ(RunThese({{"A", "first", 1, 1, Crashing}, {"B", "second", 1, 1, Good}}), kExitFailed);
+  EXPECT_EQ(RunThese({{"A", "first", 1, 1, Crashing}, {"B", "second", 1, 1, Good}}),
+            base::kExitUnhealthy);
   EXPECT_THAT(out_.str(), HasSubstr("fail (the probe crashed: Killed)\nB second: well, pass\n"));
 }
 
 TEST_F(RunProbesTest, OneHangs_TheRunEndsAtItsLimit) {
   options_.limit_seconds = 0.2;
-  EXPECT_EQ(RunThese({{"A", "first", 1, 1, Hanging}, {"B", "second", 1, 1, Good}}), kExitFailed);
+  EXPECT_EQ(RunThese({{"A", "first", 1, 1, Hanging}, {"B", "second", 1, 1, Good}}),
+            base::kExitUnhealthy);
   EXPECT_THAT(out_.str(), HasSubstr("A first: fail (no answer within 0.2 s)"));
   EXPECT_THAT(out_.str(), HasSubstr("B second: fail (not run: the time limit was reached)"));
 }
@@ -89,7 +93,7 @@ TEST_F(RunProbesTest, Json_HoldsEveryProbe) {
 
 TEST_F(RunProbesTest, FileThatCannotBeWritten_IsSaidBeforeAnythingRuns) {
   options_.json_path = folder_ + "/missing/results.json";
-  EXPECT_EQ(RunThese({{"A", "first", 1, 1, Good}}), kExitFailed);
+  EXPECT_EQ(RunThese({{"A", "first", 1, 1, Good}}), base::kExitFailed);
   EXPECT_EQ(out_.str(), "");
   EXPECT_THAT(log_.str(), HasSubstr("cannot write"));
 }

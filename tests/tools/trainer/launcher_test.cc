@@ -10,8 +10,8 @@
 #include <string>
 
 #include "absl/time/clock.h"
+#include "base/exit_code.h"
 #include "tests/base/temporary_folder.h"
-#include "tools/trainer/exit_code.h"
 
 namespace geminid::trainer {
 namespace {
@@ -49,7 +49,7 @@ TEST(Launcher, OfRanksThatSucceed_ReturnsZeroAndGivesEachItsPlace) {
                    "echo $WORLD_SIZE/$LOCAL_WORLD_SIZE/$LOCAL_RANK/$LAUNCHER_TEST/"
                    "$GEMINID_JOB_ID > " +
                        (folder / "$RANK"));
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.text;
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
   EXPECT_EQ(outcome.text, "");
   std::string job;
   for (int rank = 0; rank < 3; ++rank) {
@@ -68,7 +68,7 @@ TEST(Launcher, OfARankThatFails_StopsTheOthersAndShowsItsLastWords) {
   const absl::Time began = absl::Now();
   const Outcome outcome =
       LaunchScript(3, "[ $RANK = 1 ] && { echo the disk is on fire >&2; exit 7; }; exec sleep 60");
-  EXPECT_EQ(outcome.code, kExitResourceExhausted);
+  EXPECT_EQ(outcome.code, base::kExitResourceExhausted);
   EXPECT_THAT(outcome.text, HasSubstr("rank 1 (pid "));
   EXPECT_THAT(outcome.text, HasSubstr("exited with code 7; the other ranks were stopped"));
   EXPECT_THAT(outcome.text, HasSubstr("Its last words:\n  the disk is on fire\n"));
@@ -78,15 +78,16 @@ TEST(Launcher, OfARankThatFails_StopsTheOthersAndShowsItsLastWords) {
 
 TEST(Launcher, OfARankThatIsKilled_NamesTheSignal) {
   const Outcome outcome = LaunchScript(
-      2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.05; exit " + std::to_string(kExitUnavailable));
-  EXPECT_EQ(outcome.code, kExitFailed);
+      2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.05; exit " + std::to_string(base::kExitUnavailable));
+  EXPECT_EQ(outcome.code, base::kExitFailed);
   EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
   EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed)"));
 }
 
 TEST(Launcher, OfARankStoppedByAnother_BlamesTheOther) {
-  const Outcome outcome = LaunchScript(2, "[ $RANK = 0 ] && exit " + std::to_string(kExitAborted) +
-                                              "; sleep 0.1; echo it was me >&2; exit 5");
+  const Outcome outcome =
+      LaunchScript(2, "[ $RANK = 0 ] && exit " + std::to_string(base::kExitAborted) +
+                          "; sleep 0.1; echo it was me >&2; exit 5");
   EXPECT_EQ(outcome.code, 5);
   EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
   EXPECT_THAT(outcome.text, HasSubstr("it was me"));
@@ -95,13 +96,13 @@ TEST(Launcher, OfARankStoppedByAnother_BlamesTheOther) {
 TEST(Launcher, OfRanksThatIgnoreSigterm_KillsThem) {
   const Outcome outcome =
       LaunchScript(2, "[ $RANK = 0 ] && exit 1; trap '' TERM; while :; do sleep 0.05; done");
-  EXPECT_EQ(outcome.code, kExitFailed);
+  EXPECT_EQ(outcome.code, base::kExitFailed);
   EXPECT_TRUE(NoChildrenLeft());
 }
 
 TEST(Launcher, OfRankZerosWords_PassesThemOnAsTheyAre) {
   const Outcome outcome = LaunchScript(2, "printf '\\rstep %s' $RANK >&2");
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_EQ(outcome.text, "\rstep 0");
 }
 
@@ -113,10 +114,10 @@ TEST(Launcher, GivenASignal_PassesItOnAndReturnsItsCode) {
       2, "trap 'exit 0' TERM; if [ $RANK = 1 ]; then : > " + ready + "; else while [ ! -e " +
              ready + " ]; do sleep 0.01; done; kill -TERM $PPID; fi; while :; do sleep 0.05; done");
   // Their traps make them exit with 0: then all is well.
-  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.code, base::kExitOk);
   const Outcome untrapped =
       LaunchScript(2, "[ $RANK = 0 ] && kill -TERM $PPID; while :; do sleep 0.05; done");
-  EXPECT_EQ(untrapped.code, kExitSignalBase + SIGTERM);
+  EXPECT_EQ(untrapped.code, base::kExitSignalBase + SIGTERM);
   EXPECT_THAT(untrapped.text, Not(HasSubstr("rank")));
   EXPECT_TRUE(NoChildrenLeft());
 }
@@ -142,14 +143,6 @@ TEST(WithoutOptions, RemovesBothFormsAndTheirValues) {
   EXPECT_THAT(WithoutOptions({"--a", "1", "--b=2", "--c", "--b", "3", "--bb", "4"}, {"--b", "--c"}),
               testing::ElementsAre("--a", "1", "3", "--bb", "4"));
   EXPECT_THAT(WithoutOptions({"--a", "1", "--b"}, {"--b"}), testing::ElementsAre("--a", "1"));
-}
-
-TEST(ExitCodeOf, TellsWhatCanBeDoneApart) {
-  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kOk), 0);
-  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kInternal), 1);
-  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kInvalidArgument), 2);
-  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kUnavailable), 3);
-  EXPECT_EQ(ExitCodeOf(absl::StatusCode::kResourceExhausted), 7);
 }
 
 }  // namespace

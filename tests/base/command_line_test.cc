@@ -1,0 +1,64 @@
+#include "base/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace geminid::base {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What a program with subcommands, one of them in a group, says.
+std::string Problem(std::vector<std::string> arguments) {
+  CLI::App app("", "tool");
+  std::string steps;
+  app.require_subcommand(1);
+  app.add_option("--steps", steps);
+  CLI::App* const list = app.add_subcommand("ls");
+  list->require_subcommand(1)->fallthrough();
+  CLI::App* const chunks = list->add_subcommand("chunks")->fallthrough();
+  std::string limit;
+  chunks->add_option("--limit", limit);
+  list->add_subcommand("pools");
+  std::string name;
+  app.add_subcommand("explain")->add_option("chunk", name)->required();
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(arguments);
+  } catch (const CLI::Error& error) {
+    return DescribeParseError(app, error);
+  }
+  return "";
+}
+
+TEST(DescribeParseError, UnknownFlag_IsNamedBeforeWhatFollowsIt) {
+  EXPECT_THAT(Problem({"--stepz", "3", "explain", "1"}),
+              HasSubstr("'--stepz' is not known; did you mean '--steps'?"));
+  EXPECT_THAT(Problem({"--stepz=3", "explain", "1"}), HasSubstr("'--stepz' is not known"));
+  EXPECT_THAT(Problem({"ls", "chunks", "--limt", "3"}), HasSubstr("did you mean '--limit'?"));
+  EXPECT_THAT(Problem({"ls", "chunks", "--stes", "3"}), HasSubstr("did you mean '--steps'?"));
+  EXPECT_THAT(Problem({"ls", "chunks", "--zzzzzzzzz"}),
+              HasSubstr("not known; 'tool ls chunks --help' lists"));
+}
+
+TEST(DescribeParseError, UnknownSubcommand_IsNamed) {
+  EXPECT_THAT(Problem({"explan"}), HasSubstr("'explan' is not known; did you mean 'explain'?"));
+  EXPECT_THAT(Problem({"ls", "chunk"}), HasSubstr("did you mean 'chunks'?"));
+}
+
+TEST(DescribeParseError, MissingSubcommand_NamesThoseThereAre) {
+  EXPECT_THAT(Problem({"ls"}), HasSubstr("'tool ls' needs one of chunks, pools;"));
+  EXPECT_THAT(Problem({}), HasSubstr("'tool' needs one of ls, explain;"));
+}
+
+TEST(DescribeParseError, OtherErrors_KeepTheirWords) {
+  EXPECT_THAT(Problem({"explain"}), HasSubstr("chunk"));
+  EXPECT_THAT(Problem({"explain"}), Not(HasSubstr("needs one of")));
+  EXPECT_EQ(Problem({"explain", "1"}), "");
+}
+
+}  // namespace
+}  // namespace geminid::base

@@ -67,6 +67,15 @@ TEST(Ledger, WhatWouldBreakTheSum_IsRefused) {
   EXPECT_TRUE(ledger.Check().ok());
 }
 
+TEST(Ledger, Peak_IsOfAllTimesNotOfThePresent) {
+  Ledger ledger({0}, 100, 0);
+  ASSERT_TRUE(ledger.HandOut(kHostAccount, 100).ok());
+  ASSERT_TRUE(ledger.Occupy(kHostAccount, kA, ChunkKind::kWeight, 80).ok());
+  ASSERT_TRUE(ledger.Vacate(kHostAccount, kA, ChunkKind::kWeight, 80).ok());
+  ASSERT_TRUE(ledger.Occupy(kHostAccount, kA, ChunkKind::kWeight, 30).ok());
+  EXPECT_EQ(ledger.Totals(kHostAccount).peak_in_use_bytes, 80u);
+}
+
 TEST(Ledger, ExactFit_IsGrantedInEveryDirection) {
   Ledger ledger({0}, 100, 0);
   EXPECT_TRUE(ledger.HandOut(kHostAccount, 100).ok());

@@ -94,9 +94,9 @@ TEST_F(ManifestTest, Add_IsReadBack) {
   EXPECT_EQ(manifest.Status(index).generation, 77u);
   manifest.CountLoad(index);
   manifest.CountLoad(index);
-  manifest.CountDrop(index);
+  for (int i = 0; i < 3; ++i) manifest.CountDrop(index);
   EXPECT_EQ(manifest.Loads(index), 2u);
-  EXPECT_EQ(manifest.Drops(index), 1u);
+  EXPECT_EQ(manifest.Drops(index), 3u);
 }
 
 TEST_F(ManifestTest, AllRecordsTaken_IsRefusedUntilOneIsRemoved) {
@@ -173,6 +173,34 @@ TEST_F(ManifestTest, SenselessRecord_IsClearedAndCounted) {
   EXPECT_EQ(reopened->lost_records(), 1u);
   ASSERT_EQ(reopened->Used().size(), 1u);
   EXPECT_EQ(reopened->Identity(reopened->Used()[0]).chunk, ChunkId{2});
+}
+
+TEST_F(ManifestTest, RecordThatContradictsItself_IsLost) {
+  const auto is_lost = [this](const ChunkIdentity& identity, const ChunkStatus& status) {
+    {
+      Manifest manifest = *Manifest::Create(memory(), 1);
+      EXPECT_TRUE(manifest.Add(identity, status).ok());
+    }
+    return Manifest::Open(memory())->lost_records() == 1;
+  };
+  ChunkIdentity no_home = Identity(1);
+  no_home.pool = kNoPool;
+  EXPECT_FALSE(is_lost(no_home, {.valid = ValidLocation::kDevice}));
+  EXPECT_TRUE(is_lost(no_home, {.valid = ValidLocation::kHome}));
+  EXPECT_TRUE(is_lost(no_home, {.valid = ValidLocation::kDevice, .dirty = true}));
+  ChunkIdentity no_bytes = Identity(1);
+  no_bytes.bytes = 0;
+  EXPECT_TRUE(is_lost(no_bytes, {}));
+  EXPECT_FALSE(is_lost(Identity(shm::kMaxChunks - 1), {}));
+  EXPECT_TRUE(is_lost(Identity(shm::kMaxChunks), {}));
+}
+
+TEST_F(ManifestTest, MemoryThatWasCutOff_IsDataLoss) {
+  ASSERT_TRUE(Manifest::Create(memory(), 1).ok());
+  const size_t bytes = memory().size();
+  EXPECT_TRUE(Manifest::Open(memory().subspan(0, bytes)).ok());
+  EXPECT_EQ(Manifest::Open(memory().subspan(0, bytes - 64)).status().code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST_F(ManifestTest, BadMemory_IsRefused) {

@@ -246,10 +246,11 @@ TEST(TransferScheduler, RemoveSession_ReturnsEverythingAndItsCredits) {
   scheduler.AddSession(kB, kDevice, 1);
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1), At(0)));
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(2, 2), At(0)));
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(4, 2), At(0)));  // waits behind the one before
   ASSERT_EQ(scheduler.Grant(At(0)).size(), 1u);
   ASSERT_TRUE(scheduler.Enqueue(kB, Load(3, 1), At(0)));
   EXPECT_TRUE(scheduler.Grant(At(0)).empty());  // the link is full
-  EXPECT_EQ(scheduler.RemoveSession(kA).size(), 2u);
+  EXPECT_EQ(scheduler.RemoveSession(kA).size(), 3u);
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{3});
   EXPECT_TRUE(scheduler.RemoveSession(kA).empty());
 }
@@ -396,6 +397,7 @@ TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
   for (const SessionId session : sessions) scheduler.AddSession(session, kDevice, 1 + random() % 4);
   std::vector<Ticket> in_flight;
   std::map<std::pair<SessionId, ChunkId>, uint64_t> last_of_destination;
+  std::map<SessionId, std::set<uint16_t>> indices_in_flight;
   uint64_t asked = 0;
   uint64_t granted = 0;
   for (int step = 0; step < 20000 || granted < asked; ++step) {
@@ -412,6 +414,8 @@ TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
       uint64_t& last = last_of_destination[{ticket.session, ticket.request.destination}];
       ASSERT_GT(ticket.request.request_id, last);
       last = ticket.request.request_id;
+      ASSERT_LT(ticket.completion_index, shm::kCompletionWords);
+      ASSERT_TRUE(indices_in_flight[ticket.session].insert(ticket.completion_index).second);
       in_flight.push_back(ticket);
       ++granted;
     }
@@ -427,6 +431,7 @@ TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
     if (!in_flight.empty() && random() % 2 == 0) {
       const size_t k = random() % in_flight.size();
       ASSERT_TRUE(scheduler.Complete(in_flight[k].session, in_flight[k].id));
+      indices_in_flight[in_flight[k].session].erase(in_flight[k].completion_index);
       in_flight.erase(in_flight.begin() + k);
     }
   }

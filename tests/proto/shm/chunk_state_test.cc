@@ -32,5 +32,11 @@ TEST(ChunkState, AllPairs_ExactlyTheNineOfGeminiAreLegal) {
   }
 }
 
+TEST(ChunkState, OnlyTheFive_AreValid) {
+  for (int state = 0; state < 256; ++state) {
+    EXPECT_EQ(IsValid(static_cast<ChunkState>(state)), state < 5) << state;
+  }
+}
+
 }  // namespace
 }  // namespace geminid::shm

@@ -1,6 +1,8 @@
 #include "proto/shm/lease.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace geminid::shm {
 namespace {
@@ -48,6 +50,43 @@ TEST(Lease, ChunkThatIsNotResident_IsNotHeldAndLeavesNoTrace) {
     EXPECT_FALSE(TryAcquireLease(state, lease, &held)) << Name(residency);
     EXPECT_EQ(lease.load(), 0u);
   }
+}
+
+// A thread that failed on the generation before has not withdrawn its hold yet.
+TEST(Lease, HoldOnAnOlderGeneration_IsNotJoined) {
+  const uint64_t older = LeaseWord{6, 1, 0}.Encode();
+  std::atomic<uint64_t> state{StateWord{Residency::kResident, 7, 0}.Encode()};
+  std::atomic<uint64_t> lease{older};
+  StateWord held;
+  EXPECT_FALSE(TryAcquireLease(state, lease, &held));
+  EXPECT_EQ(lease.load(), older);
+}
+
+TEST(Lease, AsManyHoldsAsTheWordCounts_AreTheMost) {
+  std::atomic<uint64_t> state{StateWord{Residency::kResident, 7, 0}.Encode()};
+  std::atomic<uint64_t> lease{0};
+  StateWord held;
+  for (uint32_t i = 0; i < kMaxLeaseCount; ++i) ASSERT_TRUE(TryAcquireLease(state, lease, &held));
+  EXPECT_FALSE(TryAcquireLease(state, lease, &held));
+  EXPECT_TRUE(IsHeld(lease.load(), 7));
+}
+
+TEST(Lease, ReleaseWithoutAHold_ChangesNothing) {
+  std::atomic<uint64_t> lease{0};
+  ReleaseLease(lease);
+  EXPECT_EQ(lease.load(), 0u);
+}
+
+// Its words are read alone: a chunk that is away costs no store, and stops nobody for a moment.
+TEST(Lease, ChunkThatIsNotResident_IsNotEvenTried) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const std::atomic<uint64_t> state{StateWord{Residency::kAbsent, 7, 0}.Encode()};
+  StateWord held;
+  // A store would end the program.
+  EXPECT_FALSE(TryAcquireLease(state, *static_cast<std::atomic<uint64_t>*>(memory), &held));
+  munmap(memory, page);
 }
 
 TEST(Lease, WordOfAnotherGeneration_IsNoHold) {

@@ -461,6 +461,15 @@ TEST_P(ConformanceWithPeers, RankThatLeft_IsNamed) {
   });
 }
 
+TEST_P(ConformanceWithPeers, SenderThatLeft_IsNamed) {
+  Communicators group = Connect(absl::InfiniteDuration());
+  group[1].reset();
+  std::vector<float> values(10);
+  const absl::Status status = group[0]->Receive(values, 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_NE(status.message().find("rank 1 left"), absl::string_view::npos) << status;
+}
+
 TEST_P(Conformance, LeavingAfterTheLastOperation_DisturbsNobody) {
   for (int trial = 0; trial < 20; ++trial) {
     Communicators group = Connect(absl::InfiniteDuration());

@@ -7,14 +7,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <future>
+#include <tuple>
 
 #include "base/pages.h"
 #include "base/unique_fd.h"
 #include "collectives/shm/segment.h"
 #include "collectives/shm/seqpacket.h"
 #include "collectives/shm/shm_communicator.h"
+#include "collectives/shm/shm_group.h"
 #include "geminid/connect.h"
 #include "tests/collectives/world.h"
 
@@ -53,6 +56,43 @@ TEST(Rendezvous, StrangersAreRefused_AndTheGroupStillMeets) {
   EXPECT_TRUE(one.ok()) << one.status();
   auto first = zero.get();
   EXPECT_TRUE(first.ok()) << first.status();
+}
+
+TEST(Rendezvous, SecondOfARank_IsRefusedAndTheFirstStays) {
+  const std::string name = UniqueName();
+  const auto connect = [&name](int rank) {
+    return std::async(std::launch::async, [&name, rank] {
+      return ConnectShm(name, rank, 3, {.connect_timeout = kLong}).status();
+    });
+  };
+  auto zero = connect(0);
+  auto one = connect(1);
+  auto another = connect(1);
+  // Whichever came second is refused; the other waits for rank 2.
+  while (one.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready &&
+         another.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+  }
+  auto two = connect(2);
+  const absl::Status statuses[] = {one.get(), another.get()};
+  const absl::Status& refused = statuses[statuses[0].ok() ? 1 : 0];
+  EXPECT_TRUE(statuses[0].ok() || statuses[1].ok());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  EXPECT_NE(refused.message().find("rank 1 is already here"), absl::string_view::npos) << refused;
+  EXPECT_EQ(zero.get(), absl::OkStatus());
+  EXPECT_EQ(two.get(), absl::OkStatus());
+}
+
+TEST(Rendezvous, RankThatIsNone_IsRefusedByRankZero) {
+  const std::string name = UniqueName();
+  auto zero = std::async(std::launch::async, [&name] {
+    return ConnectShm(name, 0, 2, {.connect_timeout = kLong}).status();
+  });
+  const auto status = MeetOnHost(name, 2, 2, -1, kLong).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("rank 2 is not one of the 1 others"), absl::string_view::npos)
+      << status;
+  EXPECT_TRUE(ConnectShm(name, 1, 2, {.connect_timeout = kLong}).ok());
+  EXPECT_EQ(zero.get(), absl::OkStatus());
 }
 
 TEST(Rendezvous, SecondRankZero_IsToldWhy) {
@@ -123,6 +163,35 @@ TEST(Segment, UnreasonableShape_IsRefused) {
   EXPECT_FALSE(Segment::Create({.world_size = 2, .slots = 1, .piece_bytes = 4096}).ok());
   EXPECT_FALSE(Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4097}).ok());
   EXPECT_FALSE(Segment::Create({.world_size = 128, .slots = 2, .piece_bytes = 4096}).ok());
+}
+
+// Its writer was killed in the middle, or is no friend.
+TEST(ShmGroup, FailureRecordThatMakesNoSense_IsAFailureWithoutItsWords) {
+  for (const auto& [state, code, length] : {std::tuple<uint32_t, int32_t, uint32_t>{2, 1, 1u << 30},
+                                            {2, 0, 3},
+                                            {2, -1, 3},
+                                            {3, 1, 3}}) {
+    auto segment = Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4096});
+    ASSERT_TRUE(segment.ok()) << segment.status();
+    const ShmGroup group(*std::move(segment), {}, 0, absl::ZeroDuration());
+    FailureRecord& record = group.segment().failure();
+    record.code = code;
+    record.length = length;
+    record.state.store(state);
+    const absl::Status status = group.failure();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << state << " " << code;
+    EXPECT_EQ(status.message(), "a rank failed and died before it could say why");
+  }
+}
+
+TEST(ShmGroup, FirstFailure_IsTheOnlyOne) {
+  auto segment = Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4096});
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  ShmGroup group(*std::move(segment), {}, 0, absl::ZeroDuration());
+  const absl::Status first = absl::AbortedError("the cause");
+  EXPECT_EQ(group.Fail(first), first);
+  EXPECT_EQ(group.Fail(absl::DeadlineExceededError("its echo")), first);
+  EXPECT_EQ(group.failure(), first);
 }
 
 TEST(Connect, OneProcess_NeedsNobody) {

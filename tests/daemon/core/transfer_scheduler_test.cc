@@ -238,6 +238,19 @@ TEST(TransferScheduler, Timeout_MarksSlowUntilTheTicketEnds) {
   EXPECT_FALSE(scheduler.IsSlow(kA));
 }
 
+TEST(TransferScheduler, NextTimeout_IsOfTheOldestTicketInFlight) {
+  TransferScheduler scheduler({});
+  scheduler.AddSession(kA, kDevice, 1);
+  scheduler.AddSession(kB, kDevice, 1);
+  ASSERT_TRUE(scheduler.Enqueue(kB, Load(1, 1), At(0)));
+  ASSERT_EQ(scheduler.Grant(At(100)).size(), 1u);
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(2, 2), At(200)));
+  ASSERT_EQ(scheduler.Grant(At(200)).size(), 1u);
+  EXPECT_EQ(*scheduler.NextTimeout(), At(5100));
+  EXPECT_EQ(scheduler.MarkOverdue(At(5100)), 1u);
+  EXPECT_EQ(*scheduler.NextTimeout(), At(5200));
+}
+
 TEST(TransferScheduler, RemoveSession_ReturnsEverythingAndItsCredits) {
   TransferLimits limits = OneAtATime();
   limits.link_bytes_in_flight = kMiB;
@@ -342,6 +355,7 @@ TEST(TransferScheduler, SharedLink_LargeRequestIsNotStarved) {
       served = served || ticket.session == kB;
       in_flight.push_back(ticket);
     }
+    ASSERT_LE(scheduler.FlightOf(kDevice, Direction::kHostToDevice).bytes, 4 * kMiB);
     if (in_flight.empty()) continue;
     ASSERT_TRUE(scheduler.Complete(in_flight.front().session, in_flight.front().id));
     in_flight.erase(in_flight.begin());

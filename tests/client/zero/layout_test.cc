@@ -58,11 +58,12 @@ TEST(Layout, RandomTensors_AreSoundForEveryWorldSize) {
 }
 
 TEST(Layout, TensorsThatFillAChunkExactly_WasteNothing) {
-  // Four tensors of 2^19 elements: two chunks of one size hold them without a gap.
+  // Four tensors of 2^19 elements: chunks of one, and chunks of two, hold them without a gap.
   const std::vector<TensorShape> tensors = Trainable({1 << 19, 1 << 19, 1 << 19, 1 << 19});
   absl::StatusOr<Layout> layout = MakeLayout(tensors, {.world_size = 2});
   ASSERT_TRUE(layout.ok()) << layout.status();
   EXPECT_EQ(layout->padding_elements, 0u);
+  EXPECT_EQ(layout->chunk_elements, uint64_t{1} << 19);  // of equals the smallest
 }
 
 TEST(Layout, TensorLargerThanAChunk_HasAChunkOfItsOwn) {

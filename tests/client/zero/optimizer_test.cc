@@ -133,8 +133,12 @@ TEST_F(OptimizerTest, LambLimitsTheNormOfAllGradients_AsClippingThemDoes) {
   run_.options.optimizer = LambOptions{.max_grad_norm = 0};
   const std::vector<std::vector<float>> unlimited = MustTrain().weights;
   run_.options.clip_norm = 0.5;
-  ExpectClose(limited, MustTrain().weights, 1e-4);
+  const std::vector<std::vector<float>> clipped = MustTrain().weights;
+  ExpectClose(limited, clipped, 1e-4);
   EXPECT_NE(limited, unlimited);
+  // What was clipped is within the limit already.
+  run_.options.optimizer = LambOptions{.max_grad_norm = 0.5};
+  ExpectSameBits(MustTrain().weights, clipped);
 }
 
 TEST_F(OptimizerTest, HyperparameterOutOfRange_IsRefusedWithTheOptimizersName) {

@@ -39,6 +39,14 @@ TEST_F(ArenaWorkspaceTest, BlocksFreedInReverseOrder_LeaveNoHoles) {
   EXPECT_EQ(meter_.Read().workspace_bytes, 0u);
 }
 
+TEST_F(ArenaWorkspaceTest, Peak_StaysWhenLaterBlocksAreFewer) {
+  auto first = workspace_.Allocate(256);
+  *first = Workspace::Block();
+  auto second = workspace_.Allocate(64);
+  EXPECT_EQ(workspace_.TakePeakExtent(), 256u);
+  EXPECT_EQ(workspace_.TakePeakExtent(), 64u);  // what is still there
+}
+
 TEST_F(ArenaWorkspaceTest, HoleThatFits_IsUsedBeforeGrowing) {
   auto first = workspace_.Allocate(256);
   auto second = workspace_.Allocate(64);

@@ -1,5 +1,6 @@
 #include "daemon/planner/make_plan.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <random>
 #include <string>
@@ -167,6 +168,27 @@ TEST(MakePlan, BadOptions_AreRefused) {
   options = PlannerOptions();
   options.slack_seconds = -1;
   EXPECT_EQ(MakePlan(trace, options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Of what a moment loads, first what this iteration needs.
+TEST(MakePlan, LoadsOfTheNextIteration_AreTheLastOfTheirMoment) {
+  std::mt19937_64 random(31);
+  int mixed = 0;
+  for (int i = 0; i < 300; ++i) {
+    const RandomShape shape{.num_chunks = static_cast<int>(Draw(random, 3, 10)),
+                            .num_moments = static_cast<int>(Draw(random, 3, 12)),
+                            .max_size_bytes = 5,
+                            .max_uses_per_moment = 3};
+    const Plan plan = Planned(RandomTrace(shape, random), Steady());
+    for (std::size_t t = 0; t < plan.steps.size(); ++t) {
+      const std::vector<Load>& loads = plan.steps[t].loads;
+      const auto now = [t](const Load& load) { return load.deadline_moment >= t; };
+      EXPECT_TRUE(std::is_partitioned(loads.begin(), loads.end(), now)) << i << " " << t;
+      mixed += std::any_of(loads.begin(), loads.end(), now) &&
+               !std::all_of(loads.begin(), loads.end(), now);
+    }
+  }
+  EXPECT_GT(mixed, 10);
 }
 
 TEST(MakePlan, NoUsesAtAll_IsAnEmptyPlan) {

@@ -61,5 +61,28 @@ TEST(BuildProblem, DrainsThatDoNotFit_GiveWayOldestFirst) {
   EXPECT_EQ(problem->items[1].uses[1].free_moment, 6);
 }
 
+// With room for all, a gradient stays as long as asked, but not past the optimizer.
+TEST(BuildProblem, Drains_EndWithTheIterationThatNeedsThem) {
+  PlannerOptions options = TestOptions();
+  options.drain_moments = 10;
+  const absl::StatusOr<Problem> problem =
+      BuildProblem(ChainTrace(3, 1, 3, 3, /*trained=*/true), options);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  for (const Item& item : problem->items) EXPECT_EQ(item.uses[1].free_moment, 6);
+}
+
+// Where weights do not change, nor past the chunk's own next use, in the next iteration.
+TEST(BuildProblem, Drains_EndBeforeTheChunksNextUse) {
+  PlannerOptions options = TestOptions();
+  options.drain_moments = 10;
+  options.weights_change_between_iterations = false;
+  const absl::StatusOr<Problem> problem =
+      BuildProblem(ChainTrace(3, 1, 3, 3, /*trained=*/true), options);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(problem->items[i].uses[1].free_moment, 6 + static_cast<std::int64_t>(i));
+  }
+}
+
 }  // namespace
 }  // namespace geminid::planner

@@ -76,6 +76,21 @@ TEST_F(CheckPlanTest, OffsetAboveTheCapacity_IsRefused) {
                 "past the capacity");
 }
 
+TEST_F(CheckPlanTest, OneByteAboveTheCapacity_IsRefused) {
+  ExpectRefused(
+      [](Plan& plan) {
+        plan.options.alignment_bytes = 1;
+        Load* highest = nullptr;
+        for (Step& step : plan.steps) {
+          for (Load& load : step.loads) {
+            if (highest == nullptr || load.device_offset > highest->device_offset) highest = &load;
+          }
+        }
+        highest->device_offset += 1;
+      },
+      "past the capacity");
+}
+
 TEST_F(CheckPlanTest, OffsetThatWouldOverflow_IsRefused) {
   ExpectRefused([&](Plan& plan) { LoadOf(plan, 3).device_offset = UINT64_MAX - 511; },
                 "outside the arena");

@@ -239,6 +239,16 @@ TEST_F(ClippedEngineTest, NormAndClippedWeights_AreThoseOfDenseTraining) {
   }
 }
 
+TEST_F(ClippedEngineTest, NormBelowTheLimit_ScalesNothing) {
+  run_.world_size = 2;
+  run_.options.optimizer = SgdOptions{};
+  const std::vector<std::vector<float>> expected = TrainDensely(run_);
+  run_.options.clip_norm = 1e6;
+  const SyntheticResult result = MustTrain();
+  for (const StepResult& step : result.steps) EXPECT_EQ(step.clip_coefficient, 1.0);
+  ExpectSameBits(result.weights, expected);
+}
+
 TEST_F(EngineTest, TightArena_StaysBelowItsCapacityAndAboveTheBound) {
   run_.world_size = 2;
   run_.steps = 8;

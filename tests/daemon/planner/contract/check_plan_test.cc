@@ -195,6 +195,20 @@ TEST_F(CheckPlanTest, AlignmentZero_IsRefused) {
   ExpectRefused([](Plan& plan) { plan.options.alignment_bytes = 0; }, "alignment");
 }
 
+// The first iteration looks right, and leaves a gradient where the second loads.
+TEST(CheckPlan, GradientInTheWayOfTheNextIteration_IsRefused) {
+  const Trace trace = ChainTrace(3, 1024, 2, 2, /*trained=*/true);
+  PlannerOptions options = TestOptions();
+  options.weights_change_between_iterations = false;
+  absl::StatusOr<Plan> plan = MakePlan(trace, options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_TRUE(CheckPlan(trace, *plan).ok());
+  ASSERT_EQ(plan->steps[5].drops.size(), 1u);
+  ASSERT_TRUE(plan->steps[5].drops[0].becomes_gradient);
+  plan->steps[5].drops[0].free_moment = 2;  // of the next iteration, whose first use it is
+  EXPECT_THAT(std::string(CheckPlan(trace, *plan).message()), HasSubstr("at moment 6"));
+}
+
 TEST(CheckPlan, FrozenChunkElsewhereAtTheEnd_IsRefused) {
   Trace trace = ChainTrace(4, 1, 2, 2, /*trained=*/false);
   PlannerOptions options = TestOptions();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -79,6 +80,44 @@ TEST(DemandCache, PinsThatLeaveTooLittle_AreRefused) {
   ASSERT_TRUE(problem.ok()) << problem.status();
   const CacheRule rule{.pinned = {true, true, true, false}};
   EXPECT_FALSE(DemandCache(trace, *problem, rule).RunIteration({}, kNoLimit));
+}
+
+// Follows what the cache says that it did in an iteration that began with nothing.
+void ExpectEachUseFindsItsChunk(const Trace& trace, const Problem& problem,
+                                const DemandCache& cache) {
+  std::set<ChunkIndex> there;
+  const auto chunk_of = [&problem](std::uint32_t item) { return problem.items[item].chunk; };
+  for (std::size_t t = 0; t < trace.moments.size(); ++t) {
+    const CacheMoment& moment = cache.moments()[t];
+    for (const std::uint32_t item : moment.evicted) EXPECT_EQ(there.erase(chunk_of(item)), 1u) << t;
+    for (const auto& [item, offset] : moment.loaded) {
+      EXPECT_TRUE(there.insert(chunk_of(item)).second) << t;
+    }
+    for (const Use& use : trace.moments[t].uses) {
+      EXPECT_TRUE(there.contains(use.chunk)) << "chunk " << use.chunk << " at moment " << t;
+      if (use.invalidates) there.erase(use.chunk);
+    }
+    for (const std::uint32_t item : moment.dropped) there.erase(chunk_of(item));
+  }
+}
+
+TEST(DemandCache, AnyRandomTrace_HasEachChunkWhereItIsUsed) {
+  std::mt19937_64 random(72);
+  for (int i = 0; i < 200; ++i) {
+    const Trace trace = RandomTrace(
+        {.num_chunks = 8, .num_moments = 16, .max_size_bytes = 5, .max_uses_per_moment = 4},
+        random);
+    const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
+    ASSERT_TRUE(problem.ok()) << problem.status();
+    for (const Leaves leaves : {Leaves::kLeastRecent, Leaves::kLastNeeded, Leaves::kCheapestWindow,
+                                Leaves::kCheapestReload}) {
+      const CacheRule rule{.leaves = leaves};
+      DemandCache cache(trace, *problem, rule);
+      if (!cache.RunIteration({}, kNoLimit)) continue;
+      ExpectEachUseFindsItsChunk(trace, *problem, cache);
+      if (HasFailure()) FAIL() << "instance " << i;
+    }
+  }
 }
 
 TEST(RunOnDemand, AnyRandomTrace_RetainsWhatItDoesNotLoad) {

@@ -1,10 +1,10 @@
 // The program geminid: parses, wires, runs. Everything else is in daemon/service.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -16,11 +16,16 @@
 #include "absl/strings/str_join.h"
 #include "base/command_line.h"
 #include "base/exit_status.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
+#include "daemon/config/memory_defaults.h"
 #include "daemon/config/settings.h"
 #include "daemon/os/event.h"
+#include "daemon/os/limits.h"
 #include "daemon/os/log.h"
+#include "daemon/os/machine.h"
+#include "daemon/os/terminal.h"
 #include "daemon/service/daemon.h"
 #include "daemon/service/version.h"
 
@@ -31,6 +36,7 @@ struct CommandLine {
   std::string config;
   bool check_config = false;
   bool is_private = false;
+  bool outlive_terminal = false;
   std::string parent_pid;
   std::string ready_fd;
   std::map<std::string, std::string> settings;  // by key of the configuration
@@ -83,6 +89,8 @@ std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
       ->allow_extra_args(false);
   app.add_flag("--private", line->is_private,
                "Serve one process tree: end once the parent has ended and no session is attached");
+  app.add_flag("--outlive-terminal", line->outlive_terminal,
+               "Go on when the terminal that it was started in is closed; otherwise it ends then");
   app.add_option("--parent-pid", line->parent_pid,
                  "The parent of --private; by default, who "
                  "started this program");
@@ -120,14 +128,6 @@ void FillStandardStreams() {
   }
 }
 
-// A session costs about eight descriptors; the soft limit of 1024 is for select(2), not for us.
-void RaiseDescriptorLimit() {
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 void SayReady(const service::Daemon& daemon, os::LogFormat format, int ready_fd) {
   std::string line = absl::StrCat("geminid ready: socket ", daemon.socket());
   if (!daemon.metrics_address().empty()) {
@@ -144,32 +144,88 @@ void SayReady(const service::Daemon& daemon, os::LogFormat format, int ready_fd)
   ::close(ready_fd);
 }
 
-int Serve(const config::Settings& settings, pid_t parent_pid, int ready_fd) {
+int Fail(const absl::Status& status) {
+  return Fail(std::string(status.message()), base::DaemonExitCodeOf(status.code()));
+}
+
+// The configuration, with what the machine decides where nobody else does.
+absl::StatusOr<config::Settings> ReadSettings(const CommandLine& line) {
+  GEMINID_ASSIGN_OR_RETURN(
+      config::Settings settings,
+      config::ResolveSettings(
+          {.config_path = line.config, .flags = line.settings, .environment = Environment}));
+  GEMINID_RETURN_IF_ERROR(config::FillInMemory(
+      {.total_bytes = os::TotalMemoryBytes(), .available_bytes = os::AvailableMemoryBytes()},
+      &settings));
+  return settings;
+}
+
+absl::Status PrepareProcess(const config::Settings& settings) {
+  os::ConfigureLog(settings.log_level, settings.log_format);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of the call then
+  uint64_t largest = *settings.host_bytes;
+  uint64_t total = *settings.host_bytes;
+  for (const config::DeviceSetting& device : settings.devices) {
+    largest = std::max(largest, device.bytes);
+    total += device.bytes;
+  }
+  return os::CheckLimits(os::RaiseLimits(), largest, total);
+}
+
+// What a shared daemon does besides: nobody else ends it.
+void PrepareShared(const CommandLine& line, service::DaemonOptions* options) {
+  options->read_settings = [line] {
+    return config::ResolveSettings(
+        {.config_path = line.config, .flags = line.settings, .environment = Environment});
+  };
+  struct sigaction hangup = {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  // nohup asks to go on too, but leaves SIGHUP ignored, which then could not ask for a reload.
+  const bool asked = line.outlive_terminal || hangup.sa_handler == SIG_IGN;
+  ::signal(SIGHUP, SIG_DFL);
+  if (!asked) options->terminal = os::OpenControllingTerminal();
+}
+
+int Serve(const CommandLine& line, const config::Settings& settings, pid_t parent_pid,
+          int ready_fd) {
   service::DaemonOptions options;
   options.parent_pid = parent_pid;
-  absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT});
-  if (!signals.ok())
-    return Fail(std::string(signals.status().message()), base::kDaemonExitResources);
+  if (parent_pid == 0) PrepareShared(line, &options);
+  absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT, SIGHUP});
+  if (!signals.ok()) return Fail(signals.status());
   options.signal_fd = *std::move(signals);
   absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
       service::Daemon::Start(settings, std::move(options));
-  if (!daemon.ok()) {
-    return Fail(std::string(daemon.status().message()),
-                base::DaemonExitCodeOf(daemon.status().code()));
-  }
+  if (!daemon.ok()) return Fail(daemon.status());
   SayReady(**daemon, settings.log_format, ready_fd);
   (*daemon)->Run();
   return base::kDaemonExitOk;
+}
+
+// The parent of a private daemon; 0: it is shared.
+absl::StatusOr<pid_t> FindParent(const CommandLine& line) {
+  if (!line.is_private) {
+    if (line.parent_pid.empty()) return 0;
+    return absl::InvalidArgumentError("--parent-pid needs --private");
+  }
+  pid_t parent_pid = ::getppid();
+  if (!line.parent_pid.empty() &&
+      (!absl::SimpleAtoi(line.parent_pid, &parent_pid) || parent_pid <= 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--parent-pid: '", line.parent_pid, "' is no process number"));
+  }
+  // An interrupt typed at the terminal is for the program; the daemon ends when that has ended.
+  ::setsid();
+  return parent_pid;
 }
 
 int Main(int argc, char** argv) {
   FillStandardStreams();
   CommandLine line;
   if (const std::optional<int> exit_code = Parse(argc, argv, &line)) return *exit_code;
-  absl::StatusOr<config::Settings> settings = config::ResolveSettings(
-      {.config_path = line.config, .flags = line.settings, .environment = Environment});
-  if (!settings.ok())
-    return Fail(std::string(settings.status().message()), base::kDaemonExitConfig);
+  const absl::StatusOr<config::Settings> settings = ReadSettings(line);
+  if (!settings.ok()) return Fail(settings.status());
   if (line.check_config) {
     std::cout << "the configuration is good\n";
     return Finish(base::kDaemonExitOk);
@@ -180,23 +236,12 @@ int Main(int argc, char** argv) {
     return Fail(absl::StrCat("--ready-fd: '", line.ready_fd, "' is no open descriptor"),
                 base::kDaemonExitUsage);
   }
-  pid_t parent_pid = 0;
-  if (line.is_private) {
-    parent_pid = ::getppid();
-    if (!line.parent_pid.empty() &&
-        (!absl::SimpleAtoi(line.parent_pid, &parent_pid) || parent_pid <= 0)) {
-      return Fail(absl::StrCat("--parent-pid: '", line.parent_pid, "' is no process number"),
-                  base::kDaemonExitUsage);
-    }
-    // An interrupt typed at the terminal is for the program; the daemon ends when that has ended.
-    ::setsid();
-  } else if (!line.parent_pid.empty()) {
-    return Fail("--parent-pid needs --private", base::kDaemonExitUsage);
+  const absl::StatusOr<pid_t> parent_pid = FindParent(line);
+  if (!parent_pid.ok()) {
+    return Fail(std::string(parent_pid.status().message()), base::kDaemonExitUsage);
   }
-  os::ConfigureLog(settings->log_level, settings->log_format);
-  ::signal(SIGPIPE, SIG_IGN);
-  RaiseDescriptorLimit();
-  return Serve(*settings, parent_pid, ready_fd);
+  if (absl::Status status = PrepareProcess(*settings); !status.ok()) return Fail(status);
+  return Serve(line, *settings, *parent_pid, ready_fd);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -93,13 +94,34 @@ void CollectPositions(const Message& message, TextFormat::ParseInfoTree* tree,
   }
 }
 
+// People write permissions as a number, `socket_mode: 0660`, of which protobuf keeps no octal
+// digits: they get their quotes here. Same line; what follows on it moves by two columns.
+std::string WithModeInQuotes(const std::string& text) {
+  const std::string mode_key = "socket_mode";
+  const auto skip_blanks = [&text](size_t at) {
+    at = text.find_first_not_of(" \t", at);
+    return at == std::string::npos ? text.size() : at;
+  };
+  for (size_t key = text.find(mode_key); key != std::string::npos;
+       key = text.find(mode_key, key + 1)) {
+    const size_t colon = skip_blanks(key + mode_key.size());
+    if (colon == text.size() || text[colon] != ':') continue;
+    const size_t begin = skip_blanks(colon + 1);
+    const size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());
+    if (begin == end) continue;
+    return absl::StrCat(text.substr(0, begin), "\"", text.substr(begin, end - begin), "\"",
+                        text.substr(end));
+  }
+  return text;
+}
+
 void ParseText(const std::string& text, ConfigFile* file, Problems* problems) {
   TextErrors errors(problems);
   TextFormat::ParseInfoTree tree;
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   parser.WriteLocationsTo(&tree);
-  if (!parser.ParseFromString(text, &file->config)) return;
+  if (!parser.ParseFromString(WithModeInQuotes(text), &file->config)) return;
   CollectPositions(file->config, &tree, "", &file->positions);
 }
 

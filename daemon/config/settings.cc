@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/suggest.h"
 #include "daemon/config/config_file.h"
+#include "daemon/config/mode.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/limits.h"
@@ -24,7 +25,6 @@ namespace {
 using ::google::protobuf::FieldDescriptor;
 
 constexpr uint32_t kConfigVersion = 1;
-constexpr uint32_t kMaxSocketMode = 0777;
 constexpr size_t kMaxQuotas = 4096;
 
 struct EnvironmentKey {
@@ -44,7 +44,7 @@ v1::Config BuiltIn() {
   v1::Config config;
   config.set_config_version(kConfigVersion);
   config.set_socket("/run/geminid/geminid.sock");
-  config.set_socket_mode(0660);
+  config.set_socket_mode("0660");
   config.set_keep_time("10m");
   config.set_log_level("info");
   config.set_log_format("text");
@@ -136,6 +136,8 @@ class Merger {
       const FieldDescriptor* field = descriptor->field(i);
       if (field->is_repeated()) continue;
       const std::string name(field->name());
+      // Short for what is listed below.
+      if (name == "device_memory" && config_.device_size() > 0) continue;
       origins.push_back({name, ValueText(field), PlaceOf(name).origin});
     }
     for (int i = 0; i < config_.quotas_size(); ++i) {
@@ -263,12 +265,9 @@ class Checker {
               absl::StrCat("the path has ", settings->socket.size(), " characters; at most ",
                            longest, " leave room for '.attach' in a socket address"));
     }
-    settings->socket_mode = static_cast<mode_t>(config_.socket_mode());
-    if (config_.socket_mode() > kMaxSocketMode) {
-      Problem("socket_mode", absl::StrCat(config_.socket_mode(),
-                                          " is not a permission; write the "
-                                          "octal mode as a decimal number: 432 is 0660"));
-    }
+    const absl::StatusOr<mode_t> mode = ParseMode(config_.socket_mode());
+    if (!mode.ok()) Problem("socket_mode", std::string(mode.status().message()));
+    settings->socket_mode = mode.value_or(0);
   }
 
   void CheckMetricsListen(Settings* settings) {

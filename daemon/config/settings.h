@@ -29,6 +29,9 @@ struct TenantQuota {
   std::map<uint32_t, uint64_t> bytes_by_device;
 };
 
+// The origin of a value that was computed from what the machine has.
+inline constexpr char kFromMachine[] = "built-in, from the memory of this machine";
+
 struct Origin {
   std::string key;
   std::string value;

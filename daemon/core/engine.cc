@@ -1,6 +1,7 @@
 #include "daemon/core/engine.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/engine_state.h"
@@ -74,6 +75,30 @@ void Engine::SetStatus(const Session& session, const Chunk& chunk, const ChunkSt
   }
 }
 
+void Engine::SetLimits(const std::vector<TenantLimits>& tenants, Duration keep_time) {
+  quota_.SetLimits(tenants);
+  options_.keep_time = keep_time;
+}
+
+// The ranks of one job are spread by local rank. A session that is alone gets the device with most
+// free bytes; of equal ones that with the fewest sessions, which may not have their arenas yet.
+DeviceIndex Engine::DeviceFor(const SessionSpec& spec) const {
+  const int32_t ranks = spec.local_world_size > 0 ? spec.local_world_size : spec.world_size;
+  if (spec.device != shm::kAnyDevice || ranks > 1) return spec.device;
+  DeviceIndex best = shm::kAnyDevice;
+  std::pair<uint64_t, int64_t> most = {0, std::numeric_limits<int64_t>::min()};
+  for (const DeviceDescription& device : options_.devices) {
+    int64_t sessions = 0;
+    for (const auto& [id, session] : sessions_) sessions += session->device == device.index ? 1 : 0;
+    const uint64_t free_bytes = ledger_.Totals(DeviceAccount(device.index)).free_bytes;
+    const std::pair<uint64_t, int64_t> room = {free_bytes, -sessions};
+    if (room <= most) continue;
+    most = room;
+    best = device.index;
+  }
+  return best;
+}
+
 absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now) {
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
   if (sessions_.size() >= options_.max_sessions) {
@@ -83,7 +108,7 @@ absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now)
                      "for dead clients included; end one, or wait until a kept one expires"));
   }
   const absl::StatusOr<DeviceIndex> device =
-      ChooseDevice(options_.devices, spec.device, spec.local_rank);
+      ChooseDevice(options_.devices, DeviceFor(spec), spec.local_rank);
   if (!device.ok()) return device.status();
   auto session = std::make_unique<Session>();
   session->id = manifest_.NewSessionId();

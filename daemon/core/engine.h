@@ -110,6 +110,8 @@ enum class CloseReason {
   kProtocolError,  // broke the wire contract: its death policy decides
 };
 
+struct EvictionPlace;  // explanation.h
+
 enum class SessionState { kAttached, kKept };
 const char* Name(SessionState state);
 
@@ -247,6 +249,8 @@ class Engine {
   std::vector<PoolSnapshot> Pools() const;
   const Ledger& ledger() const { return ledger_; }
   const Quota& quota() const { return quota_; }
+  // For what is asked from now on, and for sessions that end from now on.
+  void SetLimits(const std::vector<TenantLimits>& tenants, Duration keep_time);
   const TransferScheduler& transfers() const { return scheduler_; }
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
@@ -267,6 +271,8 @@ class Engine {
   absl::StatusOr<Session*> FindAttached(SessionId session) const;
   void EndSession(Session* session, Releases* releases);
   void KeepSession(Session* session, Time now);
+
+  DeviceIndex DeviceFor(const SessionSpec& spec) const;
 
   // engine_allocation.cc
   absl::Status CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const;
@@ -327,8 +333,7 @@ class Engine {
 
   // engine_snapshots.cc, engine_explain.cc, engine_check.cc
   ChunkSnapshot Snapshot(const Session& session, const Chunk& chunk) const;
-  std::string ExplainUse(const Session& session, const Chunk& chunk) const;
-  std::string ExplainEviction(const Session& session, const Chunk& chunk) const;
+  EvictionPlace PlaceInEvictionOrder(const Session& session, const Chunk& chunk) const;
   absl::Status CheckChunk(const Session& session, const Chunk& chunk) const;
   absl::Status CheckExtents(const Session& session) const;
   absl::Status CheckSession(const Session& session) const;

@@ -24,11 +24,12 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
     return absl::InvalidArgumentError(
         absl::StrCat(which,
                      " is a gathered weight and asks for a home; it lives on the device "
-                     "only: leave has_home unset"));
+                     "only: ask for none"));
   }
   if (spec.bytes == 0 || spec.bytes > shm::kMaxChunkBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(which, " has ", spec.bytes, " bytes; 1 to ",
-                                                   shm::kMaxChunkBytes, " are allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(which, " has ", base::FormatBytes(spec.bytes),
+                                                   "; a chunk has up to ",
+                                                   base::FormatBytes(shm::kMaxChunkBytes)));
   }
   return absl::OkStatus();
 }
@@ -127,8 +128,9 @@ absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
                      " bytes already; it gets one, sized at the start"));
   }
   if (bytes == 0 || bytes > shm::kMaxArenaBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an arena of ", bytes, " bytes; 1 to ", shm::kMaxArenaBytes, " are possible"));
+    return absl::InvalidArgumentError(absl::StrCat("device memory of ", base::FormatBytes(bytes),
+                                                   "; a session can have up to ",
+                                                   base::FormatBytes(shm::kMaxArenaBytes)));
   }
   const DeviceDescription& device = options_.devices[shm::Value((*session)->device)];
   const uint64_t rounded = base::RoundUp(bytes, device.granularity_bytes);

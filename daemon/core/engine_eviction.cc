@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "daemon/core/engine.h"
 #include "daemon/core/engine_state.h"
 
@@ -38,7 +39,8 @@ std::string Engine::WhyNotEvictable(const Session& session, const Chunk& chunk) 
   if (status.state != ChunkState::kHold && status.state != ChunkState::kFree) {
     return absl::StrCat("it is ", shm::Name(status.state), ", and only HOLD and FREE may leave");
   }
-  if (status.dirty) return "its device copy is newer than its home";
+  if (status.dirty && chunk.has_home()) return "its device copy is newer than its home";
+  if (status.dirty) return "its device copy was written and is the only one";
   if (!chunk.has_home() && chunk.kind != ChunkKind::kGatheredWeight &&
       status.state != ChunkState::kFree) {
     return "its device copy is the only one";
@@ -72,7 +74,8 @@ std::vector<Extent> Engine::EvictionOrder(const Session& session) const {
 Engine::Failure Engine::PlaceExtent(Session* session, Chunk* chunk, uint64_t offset,
                                     bool may_evict) {
   if (!session->arena.has_value()) {
-    return {absl::FailedPreconditionError("the session has no arena; call CreateArena first"),
+    return {absl::FailedPreconditionError(
+                "the session has no device memory; ask for some when it attaches"),
             shm::ErrorReason::kArenaFull};
   }
   if (StatusOf(*chunk).residency != shm::Residency::kAbsent) {
@@ -132,7 +135,7 @@ absl::StatusOr<uint64_t> Engine::PlaceAnywhere(Session* session, Chunk* chunk, b
   if (placed.ok()) return placed;
   return absl::ResourceExhaustedError(absl::StrCat(
       "chunk \"", chunk->name, "\": ", std::string(placed.status().message()), "; ",
-      arena.top_bytes(), " bytes are workspace; ",
+      base::FormatBytes(arena.top_bytes()), " are workspace; ",
       may_evict ? "nothing that may leave makes enough room: release or write back a chunk"
                 : "drop a chunk, or allow eviction"));
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "daemon/core/engine.h"
 #include "daemon/core/engine_state.h"
 
@@ -111,7 +112,7 @@ Engine::Failure Engine::Publish(Session* session, const shm::Request& request) {
   }
   if (residency != Residency::kFilling) {
     return {absl::FailedPreconditionError(absl::StrCat(
-                "chunk \"", chunk->name, "\" has no device extent; allocate one first")),
+                "chunk \"", chunk->name, "\" has no place on the device; give it one first")),
             ErrorReason::kNotResident};
   }
   if (chunk->inbound > 0) {
@@ -216,7 +217,8 @@ Engine::Failure Engine::Transition(Session* session, const shm::Request& request
 Engine::Failure Engine::ReserveWorkspace(Session* session, const shm::Request& request,
                                          shm::Response* done) {
   if (!session->arena.has_value()) {
-    return {absl::FailedPreconditionError("the session has no arena; call CreateArena first"),
+    return {absl::FailedPreconditionError(
+                "the session has no device memory; ask for some when it attaches"),
             ErrorReason::kArenaFull};
   }
   ExtentAllocator& arena = *session->arena;
@@ -227,10 +229,12 @@ Engine::Failure Engine::ReserveWorkspace(Session* session, const shm::Request& r
     if (MakeRoom(session, limit, arena.size_bytes())) status = arena.ReserveTop(request.bytes);
   }
   if (!status.ok()) {
-    return {absl::ResourceExhaustedError(absl::StrCat(
-                "workspace of ", request.bytes, " bytes: ", std::string(status.message()),
-                "; chunks hold ", arena.used_bytes(), " of ", arena.size_bytes())),
-            ErrorReason::kArenaFull};
+    return {
+        absl::ResourceExhaustedError(absl::StrCat(
+            "workspace of ", base::FormatBytes(request.bytes), ": ", std::string(status.message()),
+            "; chunks hold ", base::FormatBytes(arena.used_bytes()), " of ",
+            base::FormatBytes(arena.size_bytes()))),
+        ErrorReason::kArenaFull};
   }
   done->device_offset = arena.limit_bytes();
   done->bytes = arena.top_bytes();

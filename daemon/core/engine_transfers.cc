@@ -68,16 +68,17 @@ Engine::Failure Engine::CheckLoad(const Chunk& source, const Chunk& destination,
   }
   const bool allocate = Has(request, shm::kAllocateDestination);
   if (status.residency == Residency::kAbsent && !allocate) {
-    return {absl::FailedPreconditionError(
-                absl::StrCat("chunk \"", destination.name, "\" has no device extent; ask for one")),
+    return {absl::FailedPreconditionError(absl::StrCat(
+                "chunk \"", destination.name, "\" has no place on the device; ask for one")),
             ErrorReason::kNotResident};
   }
   // A later piece of the same load may ask again, for the same place.
   if (status.residency == Residency::kFilling && allocate &&
       request.device_offset != shm::kAnyOffset && request.device_offset != status.device_offset()) {
-    return {absl::FailedPreconditionError(absl::StrCat(
-                "chunk \"", destination.name, "\" has its extent at ", status.device_offset())),
-            ErrorReason::kExtentBusy};
+    return {
+        absl::FailedPreconditionError(absl::StrCat(
+            "chunk \"", destination.name, "\" has its place at offset ", status.device_offset())),
+        ErrorReason::kExtentBusy};
   }
   return Failure::None();
 }

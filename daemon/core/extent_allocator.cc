@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 
 namespace geminid::core {
 
@@ -37,7 +38,7 @@ ExtentAllocator::Holes::iterator ExtentAllocator::AddHole(Holes* holes, uint64_t
 }
 
 absl::StatusOr<uint64_t> ExtentAllocator::AllocateLowest(uint64_t bytes, ChunkId owner) {
-  if (bytes == 0) return absl::InvalidArgumentError("an extent of zero bytes");
+  if (bytes == 0) return absl::InvalidArgumentError("zero bytes need no place");
   const uint64_t rounded = RoundUp(bytes);
   for (const auto& [begin, end] : holes_) {
     if (end - begin < rounded) continue;
@@ -46,8 +47,9 @@ absl::StatusOr<uint64_t> ExtentAllocator::AllocateLowest(uint64_t bytes, ChunkId
     return offset;
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("asked for ", rounded, " bytes; the largest hole has ", largest_hole_bytes(),
-                   " and all holes together have ", free_bytes()));
+      absl::StrCat("asked for ", base::FormatBytes(rounded), "; the largest hole has ",
+                   base::FormatBytes(largest_hole_bytes()), " and all holes together have ",
+                   base::FormatBytes(free_bytes())));
 }
 
 absl::Status ExtentAllocator::AllocateAt(uint64_t offset, uint64_t bytes, ChunkId owner) {
@@ -55,7 +57,8 @@ absl::Status ExtentAllocator::AllocateAt(uint64_t offset, uint64_t bytes, ChunkI
   if (bytes == 0 || offset % alignment_bytes_ != 0 || offset > size_bytes_ ||
       rounded > size_bytes_ - offset) {
     return absl::InvalidArgumentError(
-        absl::StrCat("no extent of ", bytes, " bytes can begin at ", offset, " of ", size_bytes_));
+        absl::StrCat("nothing of ", base::FormatBytes(bytes), " can begin at offset ", offset,
+                     " of an arena of ", base::FormatBytes(size_bytes_)));
   }
   auto hole = holes_.upper_bound(offset);
   if (hole != holes_.begin()) --hole;
@@ -88,8 +91,8 @@ absl::Status ExtentAllocator::Free(uint64_t offset) {
 
 absl::Status ExtentAllocator::ReserveTop(uint64_t bytes) {
   if (bytes > size_bytes_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("asked for the top ", bytes, " bytes of ", size_bytes_));
+    return absl::ResourceExhaustedError(absl::StrCat("asked for the top ", base::FormatBytes(bytes),
+                                                     " of ", base::FormatBytes(size_bytes_)));
   }
   const uint64_t limit = size_bytes_ - RoundUp(bytes);
   if (limit >= limit_bytes_) {
@@ -99,8 +102,8 @@ absl::Status ExtentAllocator::ReserveTop(uint64_t bytes) {
   }
   const auto last = holes_.empty() ? holes_.end() : std::prev(holes_.end());
   if (last == holes_.end() || last->second != limit_bytes_ || last->first > limit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("an extent lies in [", limit, ", ", limit_bytes_, ")"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a chunk lies in the ", base::FormatBytes(limit_bytes_ - limit), " that it needs"));
   }
   if (last->first == limit) {
     holes_.erase(last);

@@ -20,7 +20,10 @@ absl::Status ToStatus(const Refusal& refusal) {
   return absl::ResourceExhaustedError(absl::StrCat(text, "; ", refusal.advice));
 }
 
-Quota::Quota(const std::vector<TenantLimits>& limits) {
+Quota::Quota(const std::vector<TenantLimits>& limits) { SetLimits(limits); }
+
+void Quota::SetLimits(const std::vector<TenantLimits>& limits) {
+  limits_.clear();
   for (const TenantLimits& line : limits) limits_[line.tenant] = line;
 }
 

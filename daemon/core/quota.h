@@ -52,6 +52,8 @@ class Quota {
  public:
   explicit Quota(const std::vector<TenantLimits>& limits);
 
+  // What is charged already stays, even above a new limit.
+  void SetLimits(const std::vector<TenantLimits>& limits);
   uint64_t LimitBytes(const std::string& tenant, Account account) const;
   uint64_t ChargedBytes(const std::string& tenant, Account account) const;
   // What the tenant may still ask for; kUnlimited without a limit.

@@ -118,48 +118,44 @@ void AddTransfers(const Reading& reading, std::vector<MetricFamily>* families) {
   families->insert(families->end(), {bytes, count, in_flight, overdue});
 }
 
-struct WorkloadSums {
-  std::array<double, shm::kStallCauses> stall_seconds{};
-  double plan_bytes = 0;
-  double plan_bound_bytes = 0;
-};
-
-// The first pairs by name, so that the choice does not change from scrape to scrape.
-std::map<std::pair<std::string, std::string>, WorkloadSums> SumWorkloads(const Reading& reading) {
-  std::map<std::pair<std::string, std::string>, WorkloadSums> sums;
-  for (const SessionReading& session : reading.sessions) {
-    std::pair<std::string, std::string> key = {session.workload, absl::StrCat(session.rank)};
-    if (sums.count(key) == 0 && sums.size() >= kMaxWorkloadRanks) key = {"other", "other"};
-    WorkloadSums& sum = sums[key];
-    for (size_t i = 0; i < sum.stall_seconds.size(); ++i) {
-      sum.stall_seconds[i] +=
-          static_cast<double>(session.stall_nanoseconds[i]) * kSecondsPerNanosecond;
-    }
-    sum.plan_bytes += static_cast<double>(session.plan_transfer_bytes);
-    sum.plan_bound_bytes += static_cast<double>(session.plan_transfer_bytes_lower_bound);
-  }
-  return sums;
+Labels LabelsOf(const SessionLabels& session) {
+  return {{"tenant", session.tenant},
+          {"job", session.job},
+          {"rank", session.rank},
+          {"session", session.session}};
 }
 
-void AddWorkloads(const Reading& reading, std::vector<MetricFamily>* families) {
-  MetricFamily stall =
-      NewFamily("geminid_client_stall_seconds_total",
-                "Time a rank's computation waited, as the client counts it.", MetricType::Counter);
+void AddSessions(const Reading& reading, std::vector<MetricFamily>* families) {
+  MetricFamily stall = NewFamily(
+      "geminid_client_stall_seconds_total",
+      "Time a rank's computation waited, as the client counts it; kept after its session.",
+      MetricType::Counter);
+  for (const SessionCounters::Series& series : reading.series) {
+    for (size_t i = 0; i < series.stalls.size(); ++i) {
+      Add(&stall,
+          With(LabelsOf(series.labels), "cause", shm::Name(static_cast<shm::StallCause>(i))),
+          static_cast<double>(series.stalls[i]) * kSecondsPerNanosecond);
+    }
+  }
   MetricFamily plan =
       NewFamily("geminid_plan_transfer_bytes",
                 "Host-to-device bytes per iteration by the rank's plan.", MetricType::Gauge);
   MetricFamily bound =
       NewFamily("geminid_plan_transfer_bytes_lower_bound",
                 "What no plan for the same trace can go below.", MetricType::Gauge);
-  for (const auto& [key, sum] : SumWorkloads(reading)) {
-    const Labels labels = {{"workload", key.first}, {"rank", key.second}};
-    for (size_t i = 0; i < sum.stall_seconds.size(); ++i) {
-      Labels with_cause = labels;
-      with_cause.push_back({"cause", shm::Name(static_cast<shm::StallCause>(i))});
-      Add(&stall, std::move(with_cause), sum.stall_seconds[i]);
-    }
-    Add(&plan, labels, sum.plan_bytes);
-    Add(&bound, labels, sum.plan_bound_bytes);
+  struct PlanSums {
+    uint64_t bytes = 0;
+    uint64_t bound_bytes = 0;
+  };
+  std::map<SessionLabels, PlanSums> plans;  // several sessions may be "other"
+  for (const SessionReading& session : reading.sessions) {
+    PlanSums& sums = plans[session.labels];
+    sums.bytes += session.plan_transfer_bytes;
+    sums.bound_bytes += session.plan_transfer_bytes_lower_bound;
+  }
+  for (const auto& [labels, sums] : plans) {
+    Add(&plan, LabelsOf(labels), static_cast<double>(sums.bytes));
+    Add(&bound, LabelsOf(labels), static_cast<double>(sums.bound_bytes));
   }
   MetricFamily sessions =
       NewFamily("geminid_sessions", "Sessions: attached clients, and kept memory of dead ones.",
@@ -219,7 +215,7 @@ std::vector<MetricFamily> Families(const Reading& reading) {
   families.push_back(build);
   AddTiers(reading, &families);
   AddTransfers(reading, &families);
-  AddWorkloads(reading, &families);
+  AddSessions(reading, &families);
   AddCounters(reading, &families);
   AddProcess(reading.process, &families);
   return families;

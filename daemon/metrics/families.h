@@ -10,17 +10,13 @@
 #include <vector>
 
 #include "daemon/core/engine.h"
+#include "daemon/metrics/session_counters.h"
 
 namespace geminid::metrics {
 
-// Each pair of workload and rank is a label value; the pairs after these count as "other".
-inline constexpr size_t kMaxWorkloadRanks = 32;
-
 struct SessionReading {
-  std::string workload;  // the job's name
-  int32_t rank = 0;
+  SessionLabels labels;
   core::SessionState state = core::SessionState::kAttached;
-  std::array<uint64_t, shm::kStallCauses> stall_nanoseconds{};
   uint64_t plan_transfer_bytes = 0;
   uint64_t plan_transfer_bytes_lower_bound = 0;
 };
@@ -49,7 +45,8 @@ struct Reading {
   std::vector<AccountReading> accounts;
   std::vector<DeviceReading> devices;  // by index
   std::vector<core::LedgerLine> lines;
-  std::vector<SessionReading> sessions;  // in the order of their attachment
+  std::vector<SessionReading> sessions;         // in the order of their attachment
+  std::vector<SessionCounters::Series> series;  // those of ended sessions too
   core::EngineCounters counters;
   uint64_t invariant_violations = 0;
   ProcessReading process;

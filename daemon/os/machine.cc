@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 
 #include "absl/strings/numbers.h"
@@ -26,35 +25,39 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return number;
 }
 
+// The names of one version of the memory controller.
 struct CgroupFiles {
-  std::string limit;
-  std::string usage;
+  const char* limit;
+  const char* usage;
+  const char* inactive;  // key within memory.stat
 };
+constexpr CgroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                   "total_inactive_file"};
+constexpr CgroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file"};
 
-// This process's memory controller: version 2 where it has one, else version 1.
-std::optional<CgroupFiles> FindCgroup() {
-  const std::string text = base::ReadKernelFile("/proc/self/cgroup");
-  std::optional<CgroupFiles> found;
+// The number after `key` and a space, at the beginning of a line.
+uint64_t StatField(const std::string& text, const std::string& key) {
   for (const auto& line : absl::StrSplit(text, '\n')) {
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    if (parts[0] == "0") {
-      const std::string folder = absl::StrCat("/sys/fs/cgroup", parts[2]);
-      const CgroupFiles files = {folder + "/memory.max", folder + "/memory.current"};
-      if (std::ifstream(files.limit).good()) return files;
-    } else if (parts[1] == "memory") {
-      for (const std::string& folder : {absl::StrCat("/sys/fs/cgroup/memory", parts[2]),
-                                        std::string("/sys/fs/cgroup/memory")}) {
-        const CgroupFiles files = {folder + "/memory.limit_in_bytes",
-                                   folder + "/memory.usage_in_bytes"};
-        if (std::ifstream(files.limit).good()) {
-          found = files;
-          break;
-        }
-      }
-    }
+    absl::string_view rest = line;
+    uint64_t number;
+    if (absl::ConsumePrefix(&rest, key + " ") && absl::SimpleAtoi(rest, &number)) return number;
   }
-  return found;
+  return 0;
+}
+
+void Lower(std::optional<uint64_t>* value, uint64_t other) {
+  *value = std::min(value->value_or(other), other);
+}
+
+void AddCgroup(const std::string& folder, const CgroupFiles& files, CgroupMemory* memory) {
+  const std::optional<uint64_t> limit = ReadNumber(absl::StrCat(folder, "/", files.limit));
+  if (!limit.has_value()) return;  // "max", or no such file
+  Lower(&memory->limit_bytes, *limit);
+  const std::optional<uint64_t> usage = ReadNumber(absl::StrCat(folder, "/", files.usage));
+  if (!usage.has_value()) return;
+  const uint64_t cache = StatField(base::ReadKernelFile(folder + "/memory.stat"), files.inactive);
+  const uint64_t used = *usage - std::min(*usage, cache);
+  Lower(&memory->available_bytes, *limit - std::min(*limit, used));
 }
 
 HugePages ReadHugePages(const std::string& meminfo) {
@@ -114,13 +117,38 @@ std::string BracketedWord(const std::string& text) {
   return text.substr(begin + 1, end - begin - 1);
 }
 
+CgroupMemory ReadCgroupMemory(const std::string& membership, const std::string& root) {
+  CgroupMemory memory;
+  for (const auto& line : absl::StrSplit(membership, '\n')) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3 || (parts[0] != "0" && parts[1] != "memory")) continue;
+    const bool version2 = parts[0] == "0";
+    const std::string mount = version2 ? root : root + "/memory";
+    // From this process's own to the root; without a trailing slash, the root is "".
+    std::string path = parts[2] == "/" ? "" : parts[2];
+    while (true) {
+      AddCgroup(mount + path, version2 ? kVersion2 : kVersion1, &memory);
+      if (path.empty()) break;
+      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    }
+  }
+  return memory;
+}
+
+uint64_t TotalMemoryBytes() {
+  const uint64_t ram =
+      KilobytesField(base::ReadKernelFile("/proc/meminfo"), "MemTotal").value_or(kUnlimited);
+  const CgroupMemory cgroup = ReadCgroupMemory(base::ReadKernelFile("/proc/self/cgroup"));
+  return std::min(ram, cgroup.limit_bytes.value_or(ram));
+}
+
 Machine ReadMachine(const Numa& numa) {
   const std::string meminfo = base::ReadKernelFile("/proc/meminfo");
   Machine machine;
   machine.ram_bytes = KilobytesField(meminfo, "MemTotal").value_or(0);
-  if (const std::optional<CgroupFiles> cgroup = FindCgroup()) {
-    const std::optional<uint64_t> limit = ReadNumber(cgroup->limit);
-    if (limit.has_value() && *limit < machine.ram_bytes) machine.cgroup_limit_bytes = limit;
+  const CgroupMemory cgroup = ReadCgroupMemory(base::ReadKernelFile("/proc/self/cgroup"));
+  if (cgroup.limit_bytes.value_or(kUnlimited) < machine.ram_bytes) {
+    machine.cgroup_limit_bytes = cgroup.limit_bytes;
   }
   machine.nodes = numa.Nodes();
   machine.id = std::string(absl::StripAsciiWhitespace(base::ReadKernelFile("/etc/machine-id")));
@@ -133,16 +161,10 @@ Machine ReadMachine(const Numa& numa) {
 }
 
 uint64_t AvailableMemoryBytes() {
-  uint64_t available =
+  const uint64_t available =
       KilobytesField(base::ReadKernelFile("/proc/meminfo"), "MemAvailable").value_or(kUnlimited);
-  if (const std::optional<CgroupFiles> cgroup = FindCgroup()) {
-    const std::optional<uint64_t> limit = ReadNumber(cgroup->limit);
-    const std::optional<uint64_t> usage = ReadNumber(cgroup->usage);
-    if (limit.has_value() && usage.has_value()) {
-      available = std::min(available, *limit > *usage ? *limit - *usage : 0);
-    }
-  }
-  return available;
+  const CgroupMemory cgroup = ReadCgroupMemory(base::ReadKernelFile("/proc/self/cgroup"));
+  return std::min(available, cgroup.available_bytes.value_or(available));
 }
 
 std::vector<MachineFact> Facts(const Machine& machine, bool use_huge_pages) {

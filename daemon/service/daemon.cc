@@ -1,5 +1,7 @@
 #include "daemon/service/daemon.h"
 
+#include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
@@ -12,30 +14,23 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
-#include "base/pages.h"
 #include "base/system_error.h"
+#include "daemon/config/memory_defaults.h"
+#include "daemon/config/reload.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
+#include "daemon/os/terminal.h"
 #include "daemon/service/devices.h"
 #include "daemon/service/version.h"
 
 namespace geminid::service {
 namespace {
 
-// What a daemon without configured limits hands out: the rest of the RAM is the programs'.
-constexpr uint64_t kHostPercent = 80;
-constexpr uint64_t kDevicePercent = 50;
-
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 // How soon to look again at a client that does not read its responses.
 constexpr int64_t kBlockedNanoseconds = kNanosecondsPerMillisecond;
 constexpr absl::Duration kShutdownPatience = absl::Milliseconds(100);
 constexpr mode_t kFolderMode = 0755;
-
-uint64_t PercentOfMemory(const os::Machine& machine, uint64_t percent) {
-  const uint64_t bytes = machine.cgroup_limit_bytes.value_or(machine.ram_bytes);
-  return bytes / 100 * percent / base::kPageBytes * base::kPageBytes;
-}
 
 core::TenantLimits LimitsOf(const config::TenantQuota& quota) {
   core::TenantLimits limits = {.tenant = quota.tenant,
@@ -47,6 +42,22 @@ core::TenantLimits LimitsOf(const config::TenantQuota& quota) {
   return limits;
 }
 
+std::vector<core::TenantLimits> TenantsOf(const config::Settings& settings) {
+  std::vector<core::TenantLimits> tenants;
+  for (const config::TenantQuota& quota : settings.quotas) tenants.push_back(LimitsOf(quota));
+  return tenants;
+}
+
+core::Duration KeepTimeOf(const config::Settings& settings) {
+  return core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.keep_time));
+}
+
+// The machine's, unless what is handed out is memory in name only.
+config::MachineMemory MemoryOf(memory::Backing backing) {
+  if (backing == memory::Backing::kSparse) return {};
+  return {.total_bytes = os::TotalMemoryBytes(), .available_bytes = os::AvailableMemoryBytes()};
+}
+
 absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const os::Numa& numa,
                                         uint64_t daemon_epoch) {
   HubOptions options;
@@ -55,18 +66,15 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const 
   options.huge_pages = settings.huge_pages;
   options.daemon_epoch = daemon_epoch;
   core::EngineOptions& engine = options.engine;
-  engine.host_capacity_bytes =
-      settings.host_bytes.value_or(PercentOfMemory(options.machine, kHostPercent));
+  engine.host_capacity_bytes = *settings.host_bytes;
   absl::StatusOr<std::vector<core::DeviceDescription>> devices =
-      DescribeDevices(settings, options.machine, PercentOfMemory(options.machine, kDevicePercent));
+      DescribeDevices(settings, options.machine);
   if (!devices.ok()) return devices.status();
   engine.devices = *std::move(devices);
-  for (const config::TenantQuota& quota : settings.quotas) {
-    engine.tenants.push_back(LimitsOf(quota));
-  }
+  engine.tenants = TenantsOf(settings);
   engine.transfers.tickets_in_flight = settings.tickets_in_flight;
   engine.transfers.bytes_in_flight = settings.bytes_in_flight;
-  engine.keep_time = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.keep_time));
+  engine.keep_time = KeepTimeOf(settings);
   return options;
 }
 
@@ -83,8 +91,11 @@ absl::Status MakeFolder(const std::string& socket) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& settings,
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& wanted,
                                                       DaemonOptions options) {
+  config::Settings settings = wanted;
+  absl::Status memory = config::FillInMemory(MemoryOf(options.arena_backing), &settings);
+  if (!memory.ok()) return memory;
   if (absl::Status status = MakeFolder(settings.socket); !status.ok()) return status;
   // Before anything is bound: a second gRPC server would take the socket over without a word.
   absl::StatusOr<os::FileLock> lock =
@@ -100,7 +111,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& se
 }
 
 Daemon::Daemon(const config::Settings& settings, DaemonOptions options, os::FileLock lock)
-    : settings_(settings), options_(std::move(options)), lock_(std::move(lock)) {}
+    : settings_(settings),
+      in_force_(settings),
+      options_(std::move(options)),
+      lock_(std::move(lock)) {}
 
 Daemon::~Daemon() { Close(); }
 
@@ -118,6 +132,7 @@ absl::Status Daemon::Open() {
   monitor_ = std::make_unique<Monitor>(hub_.get(), kVersion);
   if (absl::Status status = OpenMetrics(); !status.ok()) return status;
   if (absl::Status status = WatchSignals(); !status.ok()) return status;
+  if (absl::Status status = WatchTerminal(); !status.ok()) return status;
   if (absl::Status status = WatchParent(); !status.ok()) return status;
 
   DaemonFacts facts;
@@ -131,7 +146,7 @@ absl::Status Daemon::Open() {
     loop_->Post([this, id] { sessions_->Remove(id); });
   };
   absl::StatusOr<std::unique_ptr<RpcServer>> rpc =
-      RpcServer::Start(settings_, facts, hub_.get(), on_detached);
+      RpcServer::Start(&in_force_, facts, hub_.get(), on_detached);
   if (!rpc.ok()) return rpc.status();
   rpc_ = *std::move(rpc);
   // Last: who can attach can do everything.
@@ -168,11 +183,65 @@ absl::Status Daemon::WatchSignals() {
       ->Watch(options_.signal_fd.get(), EPOLLIN,
               [this](uint32_t) {
                 const int signal = os::NextSignal(options_.signal_fd);
-                if (signal == 0) return;
-                os::Log(os::LogLevel::kInfo, "stopping", {{"signal", absl::StrCat(signal)}});
-                draining_.store(true);
+                if (signal != 0) OnSignal(signal);
               })
       .status();
+}
+
+void Daemon::OnSignal(int signal) {
+  if (signal != SIGHUP) {
+    os::Log(os::LogLevel::kInfo, "stopping", {{"signal", ::strsignal(signal)}});
+    draining_.store(true);
+  } else if (options_.terminal.valid() && os::HasHungUp(options_.terminal)) {
+    StopWithTerminal();
+  } else {
+    Reload();
+  }
+}
+
+void Daemon::StopWithTerminal() {
+  os::Log(os::LogLevel::kInfo, "stopping: its terminal was closed",
+          {{"advice", "--outlive-terminal keeps the daemon"}});
+  draining_.store(true);
+}
+
+// Edges only: a terminal is readable whenever somebody typed.
+absl::Status Daemon::WatchTerminal() {
+  if (!options_.terminal.valid()) return absl::OkStatus();
+  return loop_
+      ->Watch(options_.terminal.get(), EPOLLIN | EPOLLET,
+              [this](uint32_t) {
+                if (!draining_.load() && os::HasHungUp(options_.terminal)) StopWithTerminal();
+              })
+      .status();
+}
+
+void Daemon::Reload() {
+  if (!options_.read_settings) {
+    os::Log(os::LogLevel::kInfo, "SIGHUP: a private daemon has nothing to read again");
+    return;
+  }
+  const absl::StatusOr<config::Settings> read = options_.read_settings();
+  if (!read.ok()) {
+    os::Log(os::LogLevel::kError, "SIGHUP: the configuration is wrong; all stays as it was",
+            {{"error", std::string(read.status().message())}});
+    return;
+  }
+  const config::Settings before = in_force_.Get();
+  config::Reload reload = config::MergeReload(before, *read);
+  const os::LogLevel level = reload.settings.log_level;
+  const os::LogFormat format = reload.settings.log_format;
+  hub_->SetLimits(TenantsOf(reload.settings), KeepTimeOf(reload.settings));
+  in_force_.Set(std::move(reload.settings));
+  const auto listed = [](const std::vector<std::string>& changes) {
+    return changes.empty() ? "nothing" : absl::StrJoin(changes, "; ");
+  };
+  // By the old level or the new one: the one who sent the signal looks for it.
+  os::ConfigureLog(std::min(before.log_level, level), format);
+  os::Log(reload.needs_restart.empty() ? os::LogLevel::kInfo : os::LogLevel::kWarning,
+          "SIGHUP: configuration read again",
+          {{"changed", listed(reload.changed)}, {"needs_restart", listed(reload.needs_restart)}});
+  os::ConfigureLog(level, format);
 }
 
 absl::Status Daemon::WatchParent() {

@@ -19,6 +19,7 @@
 #include "daemon/service/monitor.h"
 #include "daemon/service/rpc_server.h"
 #include "daemon/service/session_loop.h"
+#include "daemon/service/settings_in_force.h"
 
 namespace geminid::service {
 
@@ -26,8 +27,13 @@ struct DaemonOptions {
   // A private daemon belongs to this process: once it has ended and no session is attached, the
   // daemon ends too, and removes the socket's folder. 0: not private.
   pid_t parent_pid = 0;
-  // Receives the signals that stop the daemon; invalid: none. See os::CreateSignalFd.
+  // Receives SIGTERM and SIGINT, which stop the daemon, and SIGHUP, for which it reads its settings
+  // again; invalid: none. See os::CreateSignalFd.
   base::UniqueFd signal_fd;
+  // Reads them; empty: there is nothing to read again.
+  std::function<absl::StatusOr<config::Settings>()> read_settings;
+  // The daemon ends with this terminal; invalid: with none.
+  base::UniqueFd terminal;
   // What the daemon takes for this machine's NUMA nodes; outlives it.
   const os::Numa* numa = &os::SystemNuma();
   // Sparse arenas may be larger than the machine, whose caps then mean nothing: for tests.
@@ -59,6 +65,10 @@ class Daemon {
   absl::Status Open();
   absl::Status OpenMetrics();
   absl::Status WatchSignals();
+  absl::Status WatchTerminal();
+  void OnSignal(int signal);
+  void StopWithTerminal();
+  void Reload();
   absl::Status WatchParent();
   void Step();
   int Timeout() const;
@@ -66,7 +76,8 @@ class Daemon {
   void Close();
   void RemoveFiles();
 
-  const config::Settings settings_;
+  const config::Settings settings_;  // as it was started
+  SettingsInForce in_force_;
   DaemonOptions options_;
   std::optional<os::FileLock> lock_;
   std::atomic<bool> draining_{false};

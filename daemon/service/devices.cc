@@ -54,11 +54,9 @@ absl::Status CheckNodes(const std::vector<core::DeviceDescription>& devices,
 }  // namespace
 
 absl::StatusOr<std::vector<core::DeviceDescription>> DescribeDevices(
-    const config::Settings& settings, const os::Machine& machine, uint64_t default_bytes) {
-  std::vector<config::DeviceSetting> configured = settings.devices;
-  if (configured.empty()) configured.push_back({.bytes = default_bytes});
+    const config::Settings& settings, const os::Machine& machine) {
   std::vector<core::DeviceDescription> devices;
-  for (const config::DeviceSetting& setting : configured) {
+  for (const config::DeviceSetting& setting : settings.devices) {
     const auto index = static_cast<uint32_t>(devices.size());
     core::DeviceDescription device = core::HostDevice(shm::DeviceIndex{index}, setting.bytes);
     device.kind = setting.kind;

@@ -12,11 +12,11 @@
 
 namespace geminid::service {
 
-// Without a configured one: a host device of `default_bytes`. A host device's UUID follows from the
-// machine, the daemon's socket and its index. FAILED_PRECONDITION for a device on a NUMA node that
-// is not there or has less memory in all than the devices on it, with the numbers of each node.
+// A host device's UUID follows from the machine, the daemon's socket and its index.
+// FAILED_PRECONDITION for a device on a NUMA node that is not there or has less memory in all than
+// the devices on it, with the numbers of each node.
 absl::StatusOr<std::vector<core::DeviceDescription>> DescribeDevices(
-    const config::Settings& settings, const os::Machine& machine, uint64_t default_bytes);
+    const config::Settings& settings, const os::Machine& machine);
 
 }  // namespace geminid::service
 

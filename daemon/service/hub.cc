@@ -157,6 +157,8 @@ void Hub::Collect(const core::Releases& releases, const SessionPtr& session, Gar
   for (const shm::SessionId id : releases.sessions) {
     const auto found = tables_.sessions.find(id);
     if (found == tables_.sessions.end()) continue;
+    Count(*found->second);
+    counters_.End(id);
     garbage->push_back(found->second);
     tables_.sessions.erase(found);
   }
@@ -190,6 +192,27 @@ size_t Hub::AttachedSessions() {
   size_t attached = 0;
   for (const auto& [id, session] : tables_.sessions) attached += session->ended ? 0 : 1;
   return attached;
+}
+
+void Hub::SetLimits(const std::vector<core::TenantLimits>& tenants, core::Duration keep_time) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  engine_->SetLimits(tenants, keep_time);
+}
+
+void Hub::Count(const ClientSession& session) {
+  const core::SessionSpec& spec = session.spec();
+  counters_.Update(session.id(),
+                   {.tenant = spec.tenant,
+                    .job = spec.job,
+                    .rank = absl::StrCat(spec.rank),
+                    .session = absl::StrCat(shm::Value(session.id()))},
+                   session.ReadNumbers().stall_nanoseconds);
+}
+
+metrics::SessionCounters Hub::CountedSessions() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, session] : tables_.sessions) Count(*session);
+  return counters_;
 }
 
 // --- Hub: the fast path --------------------------------------------------------------------------

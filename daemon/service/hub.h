@@ -20,6 +20,7 @@
 #include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "daemon/core/engine.h"
+#include "daemon/metrics/session_counters.h"
 #include "daemon/os/machine.h"
 #include "daemon/service/client_session.h"
 
@@ -123,6 +124,11 @@ class Hub {
     return read(static_cast<const core::Engine&>(*engine_), tables_.sessions);
   }
 
+  // See core::Engine::SetLimits.
+  void SetLimits(const std::vector<core::TenantLimits>& tenants, core::Duration keep_time);
+  // What was counted of every session so far, the ended ones included.
+  metrics::SessionCounters CountedSessions();
+
   const os::Machine& machine() const { return options_.machine; }
   bool huge_pages() const { return options_.huge_pages; }
   uint64_t daemon_epoch() const { return options_.daemon_epoch; }
@@ -134,6 +140,7 @@ class Hub {
   // All under the mutex.
   void Deliver(const std::vector<core::Outgoing>& out);
   void Collect(const core::Releases& releases, const SessionPtr& session, Garbage* garbage);
+  void Count(const ClientSession& session);
   // What made memory for a session finds out here whether it was in time.
   absl::Status StillOpen(const SessionPtr& session) const;
 
@@ -151,6 +158,7 @@ class Hub {
   std::mutex mutex_;
   SharedTables tables_;                   // guarded by mutex_
   std::unique_ptr<core::Engine> engine_;  // guarded by mutex_
+  metrics::SessionCounters counters_;     // guarded by mutex_
 };
 
 // The time the engine is handed.

@@ -12,6 +12,7 @@ metrics::Reading Monitor::Read() const {
   metrics::Reading reading;
   reading.version = version_;
   reading.process = metrics::ReadProcess();
+  std::vector<shm::SessionId> ids;
   hub_->Inspect([&](const core::Engine& engine, const auto& sessions) {
     CheckInvariants(engine);
     for (const core::Account& account : engine.ledger().Accounts()) {
@@ -20,11 +21,9 @@ metrics::Reading Monitor::Read() const {
     reading.lines = engine.ledger().Lines();
     for (const core::SessionSnapshot& snapshot : engine.Sessions()) {
       metrics::SessionReading session;
-      session.workload = snapshot.spec.job;
-      session.rank = snapshot.spec.rank;
+      ids.push_back(snapshot.id);
       session.state = snapshot.state;
       if (const auto found = sessions.find(snapshot.id); found != sessions.end()) {
-        session.stall_nanoseconds = found->second->ReadNumbers().stall_nanoseconds;
         session.plan_transfer_bytes = found->second->plan.transfer_bytes;
         session.plan_transfer_bytes_lower_bound = found->second->plan.transfer_bytes_lower_bound;
       }
@@ -42,6 +41,9 @@ metrics::Reading Monitor::Read() const {
     }
     reading.counters = engine.counters();
   });
+  const metrics::SessionCounters counted = hub_->CountedSessions();
+  reading.series = counted.Read();
+  for (size_t i = 0; i < ids.size(); ++i) reading.sessions[i].labels = counted.LabelsOf(ids[i]);
   reading.invariant_violations = violations_;
   return reading;
 }

@@ -143,8 +143,9 @@ grpc::Status AdminRpc::GetTrace(grpc::ServerContext*, const v1::GetTraceRequest*
 
 grpc::Status ConfigRpc::Show(grpc::ServerContext*, const v1::ShowConfigRequest*,
                              v1::ShowConfigResponse* response) {
-  *response->mutable_effective() = settings_.effective;
-  for (const config::Origin& origin : settings_.origins) {
+  const config::Settings settings = settings_->Get();
+  *response->mutable_effective() = settings.effective;
+  for (const config::Origin& origin : settings.origins) {
     v1::ConfigOrigin* to = response->add_origins();
     to->set_key(origin.key);
     to->set_value(origin.value);

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <string>
 
-#include "daemon/config/settings.h"
 #include "daemon/service/hub.h"
+#include "daemon/service/settings_in_force.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/config.grpc.pb.h"
 #include "geminid/v1/memory.grpc.pb.h"
@@ -60,12 +60,12 @@ class AdminRpc : public v1::AdminService::Service {
 
 class ConfigRpc : public v1::ConfigService::Service {
  public:
-  explicit ConfigRpc(const config::Settings& settings) : settings_(settings) {}
+  explicit ConfigRpc(const SettingsInForce* settings) : settings_(settings) {}
   grpc::Status Show(grpc::ServerContext* context, const v1::ShowConfigRequest* request,
                     v1::ShowConfigResponse* response) override;
 
  private:
-  const config::Settings settings_;
+  const SettingsInForce* const settings_;
 };
 
 }  // namespace geminid::service

@@ -44,7 +44,7 @@ std::string GrpcAddress(const std::string& path) {
   return address;
 }
 
-RpcServer::RpcServer(const config::Settings& settings, const DaemonFacts& facts, Hub* hub,
+RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
                      std::function<void(shm::SessionId)> on_detached)
     : session_(hub, std::move(on_detached)),
       chunk_(hub),
@@ -54,7 +54,7 @@ RpcServer::RpcServer(const config::Settings& settings, const DaemonFacts& facts,
       config_(settings) {}
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
-    const config::Settings& settings, const DaemonFacts& facts, Hub* hub,
+    const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
     std::function<void(shm::SessionId)> on_detached) {
   EnablePluginsOnce();
   std::unique_ptr<RpcServer> rpc(new RpcServer(settings, facts, hub, std::move(on_detached)));
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   if (rpc->server_ == nullptr) {
     return absl::InternalError(absl::StrCat("gRPC cannot listen on ", facts.socket));
   }
-  if (::chmod(facts.socket.c_str(), settings.socket_mode) != 0) {
+  if (::chmod(facts.socket.c_str(), settings->Get().socket_mode) != 0) {
     return base::SystemError(errno, "chmod", facts.socket);
   }
   return rpc;

@@ -20,9 +20,10 @@ namespace geminid::service {
 
 class RpcServer {
  public:
-  // Binds `facts.socket`, whose path must be free (gRPC would take it over without a word).
+  // `settings` outlive it. Binds `facts.socket`, whose path must be free (gRPC would take it over
+  // without a word).
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
-      const config::Settings& settings, const DaemonFacts& facts, Hub* hub,
+      const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
       std::function<void(shm::SessionId)> on_detached);
   ~RpcServer();
 
@@ -32,7 +33,7 @@ class RpcServer {
   void Shutdown(absl::Duration patience);
 
  private:
-  RpcServer(const config::Settings& settings, const DaemonFacts& facts, Hub* hub,
+  RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
             std::function<void(shm::SessionId)> on_detached);
 
   SessionRpc session_;

@@ -184,7 +184,7 @@ Check JudgeSocket(const SocketFindings& socket) {
   if (socket.reached.ok()) {
     if ((socket.mode & kOthersMayWrite) == 0) return {"socket", Verdict::kPass, where, ""};
     return {"socket", Verdict::kWarn, where + ": everybody on this machine may hold memory",
-            "set socket_mode to 432, which is 0660, and give the trainers the socket's group"};
+            "set socket_mode to 0660 and give the trainers the socket's group"};
   }
   if (absl::IsUnavailable(socket.reached) && (!socket.exists || socket.is_socket)) {
     return {"socket", Verdict::kWarn,

@@ -31,8 +31,8 @@ TEST(ConfigFile, TextProto_UnknownKeyInAQuota_NamesTheKeysOfAQuota) {
 }
 
 TEST(ConfigFile, TextProto_WrongType_SaysWhere) {
-  EXPECT_THAT(ErrorOf("g.textproto", "\n\nsocket_mode: \"0660\"\n"),
-              StartsWith("g.textproto:3:14: "));
+  EXPECT_THAT(ErrorOf("g.textproto", "\n\nhuge_pages: \"true\"\n"),
+              StartsWith("g.textproto:3:13: "));
 }
 
 TEST(ConfigFile, TextProto_Good_HasValuesAndPositions) {
@@ -59,8 +59,8 @@ TEST(ConfigFile, Json_UnknownKeys_AreAllReported) {
 TEST(ConfigFile, Json_WrongTypes_SayWhatIsExpected) {
   EXPECT_EQ(ErrorOf("g.json", "{\"socket\": 1}"),
             "g.json:1:12: socket: expected a string in double quotes");
-  EXPECT_EQ(ErrorOf("g.json", "{\"socket_mode\": -1}"),
-            "g.json:1:17: socket_mode: expected a whole number from 0 to 4294967295");
+  EXPECT_EQ(ErrorOf("g.json", "{\"tickets_in_flight\": -1}"),
+            "g.json:1:23: tickets_in_flight: expected a whole number from 0 to 4294967295");
   EXPECT_EQ(ErrorOf("g.json", "{\"huge_pages\": \"true\"}"),
             "g.json:1:16: huge_pages: expected true or false");
   EXPECT_EQ(ErrorOf("g.json", "{\"quotas\": {}}"),

@@ -97,7 +97,7 @@ TEST_F(SettingsTest, BadValuesInAFile_AreAllReportedWithTheirPlaces) {
   EXPECT_THAT(error, HasSubstr(path + ":3:3: keep_time: '-1s' is not a time"));
   EXPECT_THAT(error, HasSubstr(path + ":4:1: log_level: 'inof' is not debug"));
   EXPECT_THAT(error, HasSubstr("did you mean 'info'?"));
-  EXPECT_THAT(error, HasSubstr(path + ":5:1: socket_mode: 660 is not a permission"));
+  EXPECT_THAT(error, HasSubstr(path + ":5:1: socket_mode: '660' is no permission"));
   EXPECT_THAT(error, HasSubstr(path + ":6:1: metrics_listen: 'localhost' is not ADDRESS:PORT"));
   EXPECT_THAT(error, HasSubstr(path + ":7:1: tickets_in_flight: 33 is not from 1 to 32"));
   EXPECT_THAT(error, HasSubstr(path + ":9:3: quotas[0].tenant: tenant 'bob' is not uid:NUMBER"));
@@ -208,7 +208,7 @@ TEST_F(SettingsTest, DeviceOfAHigherSource_OverridesTheOthersDeviceMemory) {
   ASSERT_EQ(settings->devices.size(), 1u);
   EXPECT_EQ(settings->devices[0].bytes, 8 * kGiB);
   EXPECT_EQ(OriginOf(*settings, "device_memory").value, "");
-  EXPECT_EQ(OriginOf(*settings, "device_memory").origin, "built-in");
+  EXPECT_EQ(OriginOf(*settings, "device_memory").origin, "") << "it is in no force";
   environment_ = {{"GEMINID_DEVICES", "host:0=1GiB,host:1=1GiB"}};
   sources_.flags = {{"device_memory", "3GiB"}};
   settings = ResolveSettings(sources_);

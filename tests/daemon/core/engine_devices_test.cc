@@ -53,6 +53,30 @@ class EngineDevices : public EngineTest {
   }
 };
 
+TEST_F(EngineDevices, SessionsThatAreAlone_GetTheEmptiestDevice) {
+  SessionSpec spec = Spec();
+  spec.world_size = 1;
+  const SessionId first = Open(spec);
+  EXPECT_EQ(engine_->DeviceOf(first)->index, kSecond);  // twice as large
+  ASSERT_TRUE(engine_->CreateArena(first, kDeviceBytes + kSlot).ok());
+  const SessionId second = Open(spec);
+  EXPECT_EQ(engine_->DeviceOf(second)->index, kFirst);
+  ASSERT_TRUE(engine_->CreateArena(second, 2 * kSlot).ok());
+  EXPECT_EQ(engine_->DeviceOf(Open(spec))->index, kSecond);
+  spec.device = kFirst;
+  EXPECT_EQ(engine_->DeviceOf(Open(spec))->index, kFirst);
+}
+
+TEST_F(EngineDevices, EqualDevices_AreTakenInTurnBySessionsThatAreAlone) {
+  options_.devices = {HostDevice(kFirst, kDeviceBytes), HostDevice(kSecond, kDeviceBytes)};
+  Start();
+  SessionSpec spec = Spec();
+  spec.world_size = 1;
+  std::vector<DeviceIndex> given;
+  for (int i = 0; i < 4; ++i) given.push_back(engine_->DeviceOf(Open(spec))->index);
+  EXPECT_THAT(given, ElementsAre(kFirst, kSecond, kFirst, kSecond));
+}
+
 TEST_F(EngineDevices, LocalRanks_AreSpreadUnlessTheyAskForOne) {
   SessionSpec spec = Spec(5);
   spec.local_rank = 1;

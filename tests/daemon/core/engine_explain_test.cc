@@ -41,7 +41,7 @@ TEST_F(EngineExplain, ResidentChunk_SaysWhenItLeaves) {
   EXPECT_THAT(Explain(session, b), HasSubstr("as number 2 of 2, after 4.0 KiB of others"));
   ASSERT_TRUE(engine_->SetPlan(session, {.moments = 8, .chunks = {{a, {3}}, {b, {}}}}).ok());
   EXPECT_THAT(Explain(session, a), HasSubstr("uses it next in 3 moments (now is moment 0 of 8"));
-  EXPECT_THAT(Explain(session, b), HasSubstr("does not use it again"));
+  EXPECT_THAT(Explain(session, b), HasSubstr("The plan does not use it (now is moment 0 of 8); "));
   EXPECT_THAT(Explain(session, b), HasSubstr("as number 1 of 2"));
 }
 
@@ -50,10 +50,10 @@ TEST_F(EngineExplain, WhatStays_SaysWhy) {
   const ChunkId a = Add(session, ChunkKind::kGeneric, kSlot);
   MakeResident(session, a);
   tables_.Lease(session, a);
-  EXPECT_THAT(Explain(session, a), HasSubstr("cannot be evicted: it is leased"));
+  EXPECT_THAT(Explain(session, a), HasSubstr("cannot be evicted now: it is leased"));
   tables_.Release(session, a);
   ASSERT_EQ(Move(session, a, ChunkState::kHold, true).op, ResponseOp::kDone);
-  EXPECT_THAT(Explain(session, a), HasSubstr("cannot be evicted: its device copy is newer"));
+  EXPECT_THAT(Explain(session, a), HasSubstr("cannot be evicted now: its device copy is newer"));
   EXPECT_THAT(Explain(session, a), HasSubstr("which is stale"));
   const ChunkId b = Add(session, ChunkKind::kGatheredWeight, kSlot);
   Ask(session, MakeTransfer(a, b, 1, shm::kAllocateDestination));

@@ -33,27 +33,28 @@ TEST(Families, Names_AreUniqueAndDocumented) {
   }
 }
 
-TEST(Families, Workloads_AreBounded) {
+TEST(Families, SessionsWithoutASeriesOfTheirOwn_AreSummed) {
   Reading reading;
-  for (int rank = 0; rank < 100; ++rank) {
-    SessionReading session;
-    session.workload = "demo";
-    session.rank = rank;
-    session.stall_nanoseconds[0] = 1'000'000'000;
-    session.plan_transfer_bytes = 10;
-    reading.sessions.push_back(session);
+  for (const SessionLabels& labels :
+       {SessionLabels{"uid:1", "demo", "0", "1"}, OtherSessions(), OtherSessions()}) {
+    reading.sessions.push_back({.labels = labels, .plan_transfer_bytes = 10});
   }
   const auto families = Families(reading);
   const prometheus::MetricFamily& plan = Find(families, "geminid_plan_transfer_bytes");
-  EXPECT_EQ(plan.metric.size(), kMaxWorkloadRanks + 1);
-  double sum = 0;
-  double other = 0;
-  for (const prometheus::ClientMetric& metric : plan.metric) {
-    sum += metric.gauge.value;
-    if (metric.label[0].value == "other") other = metric.gauge.value;
-  }
-  EXPECT_EQ(sum, 1000);
-  EXPECT_EQ(other, 10.0 * (100 - kMaxWorkloadRanks));
+  ASSERT_EQ(plan.metric.size(), 2u);
+  EXPECT_EQ(plan.metric[0].label[1].value, "other");
+  EXPECT_EQ(plan.metric[0].gauge.value, 20);
+  EXPECT_EQ(plan.metric[1].label[1].value, "demo");
+  EXPECT_EQ(plan.metric[1].gauge.value, 10);
+}
+
+TEST(Families, Stall_HasASeriesPerSessionAndCause) {
+  Reading reading;
+  reading.series = {{.labels = {"uid:1", "demo", "0", "7"}, .stalls = {2'000'000'000}}};
+  EXPECT_THAT(TextPage(Families(reading)),
+              HasSubstr(absl::StrCat("geminid_client_stall_seconds_total{tenant=\"uid:1\",job="
+                                     "\"demo\",rank=\"0\",session=\"7\",cause=\"",
+                                     shm::Name(shm::StallCause{}), "\"} 2\n")));
 }
 
 TEST(Families, Page_HasExactLargeNumbers) {

@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "tests/daemon_env/daemon_env.h"
+
 namespace geminid::os {
 namespace {
 
@@ -28,6 +33,54 @@ TEST(Machine, Read_AgreesWithSysconf) {
   EXPECT_EQ(machine.ram_bytes, expected);
   EXPECT_FALSE(machine.nodes.empty());
   EXPECT_LE(AvailableMemoryBytes(), machine.ram_bytes);
+}
+
+// A tree of cgroups: files by path below a temporary folder.
+class Cgroups : public ::testing::Test {
+ protected:
+  void Write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = folder_.path() + "/" + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  geminid::testing::TemporaryFolder folder_;
+};
+
+TEST_F(Cgroups, LimitOfAnAncestor_Counts) {
+  Write("a/b/memory.max", "max\n");
+  Write("a/b/memory.current", "100\n");
+  Write("a/memory.max", "1000\n");
+  Write("a/memory.current", "700\n");
+  Write("a/memory.stat", "anon 300\ninactive_file 150\n");
+  const CgroupMemory memory = ReadCgroupMemory("0::/a/b\n", folder_.path());
+  EXPECT_EQ(memory.limit_bytes, 1000u);
+  EXPECT_EQ(memory.available_bytes, 450u);  // page cache may go
+}
+
+TEST_F(Cgroups, LowestOfSeveral_Counts) {
+  Write("a/b/memory.max", "500\n");
+  Write("a/b/memory.current", "100\n");
+  Write("a/memory.max", "1000\n");
+  Write("a/memory.current", "950\n");
+  const CgroupMemory memory = ReadCgroupMemory("0::/a/b\n", folder_.path());
+  EXPECT_EQ(memory.limit_bytes, 500u);
+  EXPECT_EQ(memory.available_bytes, 50u);
+}
+
+TEST_F(Cgroups, Version1_IsReadToo) {
+  Write("memory/a/memory.limit_in_bytes", "2000\n");
+  Write("memory/a/memory.usage_in_bytes", "500\n");
+  Write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("memory/memory.usage_in_bytes", "5000\n");
+  const CgroupMemory memory = ReadCgroupMemory("5:cpu:/a\n4:memory:/a\n0::/a\n", folder_.path());
+  EXPECT_EQ(memory.limit_bytes, 2000u);
+  EXPECT_EQ(memory.available_bytes, 1500u);
+}
+
+TEST_F(Cgroups, WithoutALimit_SayNothing) {
+  EXPECT_FALSE(ReadCgroupMemory("0::/a/b\n", folder_.path()).limit_bytes.has_value());
+  EXPECT_FALSE(ReadCgroupMemory("", folder_.path()).limit_bytes.has_value());
+  EXPECT_FALSE(ReadCgroupMemory("0::/\n", folder_.path()).available_bytes.has_value());
 }
 
 TEST(Machine, Facts_SayWhyNot) {

@@ -42,8 +42,8 @@ os::Machine TwoNodes() {
   return machine;
 }
 
-TEST(DescribeDevices, NothingConfigured_IsOneHostDevice) {
-  const auto devices = DescribeDevices(SettingsWith({}), TwoNodes(), 7 * kMiB);
+TEST(DescribeDevices, HostDevice_HasWhatWasConfigured) {
+  const auto devices = DescribeDevices(SettingsWith({{.bytes = 7 * kMiB}}), TwoNodes());
   ASSERT_TRUE(devices.ok()) << devices.status();
   ASSERT_EQ(devices->size(), 1u);
   EXPECT_EQ(devices->front().capacity_bytes, 7 * kMiB);
@@ -60,8 +60,8 @@ TEST(DescribeDevices, Uuids_AreStableAndDifferByDeviceSocketAndMachine) {
   other.id = "other";
   std::set<shm::Uuid> uuids;
   for (const auto& devices :
-       {*DescribeDevices(two, TwoNodes(), 0), *DescribeDevices(elsewhere, TwoNodes(), 0),
-        *DescribeDevices(two, other, 0), *DescribeDevices(two, TwoNodes(), 0)}) {
+       {*DescribeDevices(two, TwoNodes()), *DescribeDevices(elsewhere, TwoNodes()),
+        *DescribeDevices(two, other), *DescribeDevices(two, TwoNodes())}) {
     for (const core::DeviceDescription& device : devices) uuids.insert(device.uuid);
   }
   EXPECT_EQ(uuids.size(), 6u);
@@ -69,7 +69,7 @@ TEST(DescribeDevices, Uuids_AreStableAndDifferByDeviceSocketAndMachine) {
 
 TEST(DescribeDevices, NodeThatIsMissingOrTooSmall_IsRefusedWithNumbers) {
   const absl::Status missing =
-      DescribeDevices(SettingsWith({{.bytes = kMiB, .numa_node = 2}}), TwoNodes(), 0).status();
+      DescribeDevices(SettingsWith({{.bytes = kMiB, .numa_node = 2}}), TwoNodes()).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(missing.message()),
               AllOf(HasSubstr("device 0 (host, 1.0 MiB) is to lie on NUMA node 2"),
@@ -77,7 +77,7 @@ TEST(DescribeDevices, NodeThatIsMissingOrTooSmall_IsRefusedWithNumbers) {
   const absl::Status full =
       DescribeDevices(
           SettingsWith({{.bytes = kGiB, .numa_node = 1}, {.bytes = kGiB + kMiB, .numa_node = 1}}),
-          TwoNodes(), 0)
+          TwoNodes())
           .status();
   EXPECT_THAT(std::string(full.message()),
               AllOf(HasSubstr("NUMA node 1"), HasSubstr("device 1"), HasSubstr("node 1: 2.0 GiB")));

@@ -5,8 +5,11 @@
 
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "daemon/service/monitor.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
@@ -82,11 +85,63 @@ TEST(MetricsPage, WithMemoryInUse_AddsUp) {
   EXPECT_EQ(series["geminid_in_use_bytes{tier=\"host\",kind=\"exp_avg\"}"], 100001);
   EXPECT_EQ(series["geminid_tier_bytes{tier=\"device\",device=\"0\",state=\"reserved\"}"], 1 << 20);
   EXPECT_EQ(series["geminid_sessions{state=\"attached\"}"], 1);
-  EXPECT_EQ(series["geminid_client_stall_seconds_total{workload=\"demo\",rank=\"0\",cause="
-                   "\"gather\"}"],
+  const core::SessionSpec& spec = env.daemon().hub().AllSessions()[0]->spec();
+  EXPECT_EQ(series[absl::StrCat("geminid_client_stall_seconds_total{tenant=\"", spec.tenant,
+                                "\",job=\"demo\",rank=\"0\",session=\"1\",cause=\"gather\"}")],
             2.5);
   EXPECT_EQ(series["geminid_invariant_violations_total"], 0);
   EXPECT_GT(series["process_resident_memory_bytes"], 0);
+}
+
+// The counters of a page: of each series, and of each family in all.
+std::map<std::string, double> CountersOf(const std::string& page) {
+  std::map<std::string, double> counters;
+  for (const auto& [name, value] : ParsePage(page)) {
+    const std::string family = name.substr(0, name.find('{'));
+    if (!absl::EndsWith(family, "_total")) continue;
+    counters[name] = value;
+    counters["all of " + family] += value;
+  }
+  return counters;
+}
+
+TEST(MetricsPage, OverTheLivesOfJobs_NoCounterFalls) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  Monitor monitor(&env.daemon().hub(), "1");
+  std::map<std::string, double> before;
+  const auto scrape = [&] {
+    const std::map<std::string, double> now = CountersOf(monitor.Handle("/metrics").body);
+    for (const auto& [name, value] : before) {
+      const auto found = now.find(name);
+      ASSERT_NE(found, now.end()) << name << " is gone";
+      ASSERT_GE(found->second, value) << name;
+    }
+    before = now;
+  };
+  const auto attached_are = [&](size_t count) {
+    const auto deadline = absl::Now() + absl::Seconds(30);
+    while (env.daemon().hub().AttachedSessions() != count && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return env.daemon().hub().AttachedSessions() == count;
+  };
+  for (int life = 0; life < 3; ++life) {
+    // Two jobs of one name; the one that waited more ends first.
+    absl::StatusOr<std::unique_ptr<RawClient>> first = RawClient::Attach(env.socket());
+    absl::StatusOr<std::unique_ptr<RawClient>> second = RawClient::Attach(env.socket());
+    ASSERT_TRUE(first.ok() && second.ok());
+    (*first)->client()->counters.stall_nanoseconds[1].store(44'200'000'000);
+    (*second)->client()->counters.stall_nanoseconds[1].store(27'200'000'000);
+    ASSERT_NO_FATAL_FAILURE(scrape());
+    first->reset();
+    ASSERT_TRUE(attached_are(1));
+    ASSERT_NO_FATAL_FAILURE(scrape());
+    second->reset();
+    ASSERT_TRUE(attached_are(0));
+    ASSERT_NO_FATAL_FAILURE(scrape());
+    EXPECT_NEAR(before["all of geminid_client_stall_seconds_total"], 71.4 * (life + 1), 1e-6);
+  }
 }
 
 TEST(MetricsPage, OtherPaths_AreNotFound) {

@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -10,10 +12,12 @@
 
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/unique_fd.h"
 #include "daemon/os/unix_socket.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"
@@ -44,8 +48,8 @@ class Program : public ::testing::Test {
     return text.str();
   }
 
-  // Starts the program with both output streams in LogPath().
-  void Start(std::vector<std::string> arguments) {
+  // Starts the program with both output streams in LogPath(). `prepare` runs in the child.
+  void Start(std::vector<std::string> arguments, const std::function<void()>& prepare = {}) {
     arguments.insert(arguments.begin(), GEMINID_PROGRAM);
     pid_ = ::fork();
     ASSERT_GE(pid_, 0);
@@ -53,6 +57,7 @@ class Program : public ::testing::Test {
     const int log = ::open(LogPath().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
+    if (prepare) prepare();
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -77,9 +82,11 @@ class Program : public ::testing::Test {
     return Wait();
   }
 
-  void WaitUntilReady() {
+  void WaitUntilReady() { WaitUntilItSays("geminid ready: socket"); }
+
+  void WaitUntilItSays(const std::string& words) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (Output().find("geminid ready: socket") == std::string::npos) {
+    while (Output().find(words) == std::string::npos) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << Output();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -118,11 +125,11 @@ TEST_F(Program, ConfigErrors_Exit78) {
 }
 
 TEST_F(Program, DeviceFlags_AddUpAndAreChecked) {
-  EXPECT_EQ(Run({"--check-config", "--device", "host:1=1GiB", "--device", "host:0=1GiB"}), 0);
-  EXPECT_EQ(Run({"--check-config", "--device", "host:0=1GiB,hots:1=1GiB"}), 78);
+  EXPECT_EQ(Run({"--check-config", "--device", "host:1=1MiB", "--device", "host:0=1MiB"}), 0);
+  EXPECT_EQ(Run({"--check-config", "--device", "host:0=1MiB,hots:1=1MiB"}), 78);
   EXPECT_THAT(Output(), HasSubstr("flag --device: character 13: 'hots' is no kind of device"));
   EXPECT_THAT(Output(), HasSubstr("did you mean 'host'?"));
-  EXPECT_EQ(Run({"--check-config", "--device", "host:0=1GiB", "--device-memory", "1GiB"}), 78);
+  EXPECT_EQ(Run({"--check-config", "--device", "host:0=1MiB", "--device-memory", "1MiB"}), 78);
   EXPECT_THAT(Output(), HasSubstr("device and device_memory are both given"));
 }
 
@@ -151,6 +158,112 @@ TEST_F(Program, Sigterm_RemovesTheSocketsAndExits0Quickly) {
   EXPECT_NE(::access(Socket().c_str(), F_OK), 0);
   EXPECT_NE(::access((Socket() + ".attach").c_str(), F_OK), 0);
   EXPECT_EQ((*client)->state()->header.phase.load(), static_cast<uint32_t>(shm::Phase::kGone));
+}
+
+TEST_F(Program, Sighup_ReadsTheConfigurationAgainAndSaysWhatChanged) {
+  const std::string config = folder_.path() + "/g.textproto";
+  std::ofstream(config) << "config_version: 1 keep_time: \"10m\" host_memory: \"64MiB\"";
+  Start({"--socket", Socket(), "--device-memory", "64MiB", "--config", config});
+  WaitUntilReady();
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(Socket());
+  ASSERT_TRUE(client.ok()) << client.status();
+  std::ofstream(config) << "config_version: 1 keep_time: \"1h\" host_memory: \"32MiB\" log_level: "
+                           "\"warning\"\nquotas { tenant: \"*\" host_memory: \"1MiB\" }";
+  ::kill(pid_, SIGHUP);
+  WaitUntilItSays("configuration read again");
+  EXPECT_THAT(Output(), HasSubstr("keep_time: 10m -> 1h; log_level: info -> warning; quotas[0]"));
+  EXPECT_THAT(Output(), HasSubstr("needs_restart=\"host_memory: 64MiB -> 32MiB\""));
+  std::ofstream(config) << "config_version: 1 keep_tme: \"1h\"";
+  ::kill(pid_, SIGHUP);
+  WaitUntilItSays("all stays as it was");
+  EXPECT_THAT(Output(), HasSubstr("did you mean 'keep_time'?"));
+  EXPECT_EQ((*client)->state()->header.phase.load(), static_cast<uint32_t>(shm::Phase::kServing));
+  ::kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), 0);
+}
+
+TEST_F(Program, Sighup_DoesNotEndAPrivateDaemon) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB", "--private", "--parent-pid",
+         absl::StrCat(::getpid())});
+  WaitUntilReady();
+  ::kill(pid_, SIGHUP);
+  WaitUntilItSays("nothing to read again");
+  EXPECT_TRUE(RawClient::Attach(Socket()).ok());
+}
+
+// In a terminal of its own, as a person starts it; `terminal` is the person's end.
+class InTerminal : public Program {
+ protected:
+  void StartInTerminal(std::vector<std::string> arguments,
+                       const std::function<void()>& prepare = {}) {
+    int slave = -1;
+    int master = -1;
+    ASSERT_EQ(::openpty(&master, &slave, nullptr, nullptr, nullptr), 0);
+    terminal_ = base::UniqueFd(master);
+    ::fcntl(master, F_SETFD, FD_CLOEXEC);
+    Start(std::move(arguments), [slave, prepare] {
+      ::setsid();
+      ::ioctl(slave, TIOCSCTTY, 0);
+      ::close(slave);
+      if (prepare) prepare();
+    });
+    ::close(slave);
+    WaitUntilReady();
+  }
+  void CloseTerminal() { terminal_ = base::UniqueFd(); }
+
+  base::UniqueFd terminal_;
+};
+
+TEST_F(InTerminal, Closed_EndsTheDaemonInOrder) {
+  StartInTerminal({"--socket", Socket(), "--host-memory", "64MiB"});
+  CloseTerminal();
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_THAT(Output(), HasSubstr("its terminal was closed"));
+  EXPECT_THAT(Output(), HasSubstr("--outlive-terminal"));
+  EXPECT_NE(::access(Socket().c_str(), F_OK), 0);
+}
+
+TEST_F(InTerminal, Sighup_IsAReloadWhileTheTerminalIsOpen) {
+  StartInTerminal({"--socket", Socket(), "--host-memory", "64MiB"});
+  ::kill(pid_, SIGHUP);
+  WaitUntilItSays("configuration read again");
+  EXPECT_TRUE(RawClient::Attach(Socket()).ok());
+}
+
+TEST_F(InTerminal, Closed_DoesNotEndADaemonThatWasAskedToGoOn) {
+  StartInTerminal({"--socket", Socket(), "--host-memory", "64MiB", "--outlive-terminal"});
+  CloseTerminal();
+  WaitUntilItSays("configuration read again");  // the hangup's signal
+  EXPECT_TRUE(RawClient::Attach(Socket()).ok());
+}
+
+TEST_F(InTerminal, Closed_DoesNotEndADaemonUnderNohup) {
+  StartInTerminal({"--socket", Socket(), "--host-memory", "64MiB"},
+                  [] { ::signal(SIGHUP, SIG_IGN); });
+  CloseTerminal();
+  WaitUntilItSays("configuration read again");
+  EXPECT_TRUE(RawClient::Attach(Socket()).ok());
+}
+
+void Limit(int resource, rlim_t bytes) {
+  const rlimit limit = {bytes, bytes};
+  ::setrlimit(static_cast<__rlimit_resource>(resource), &limit);
+}
+
+TEST_F(Program, LimitsOfTheShell_AreNamedWithNumbers) {
+  Start({"--socket", Socket()}, [] { Limit(RLIMIT_FSIZE, 10240); });
+  EXPECT_EQ(Wait(), 71);
+  EXPECT_THAT(Output(), HasSubstr("the limit on the size of a file is 10.0 KiB"));
+  Start({"--socket", Socket()}, [] { Limit(RLIMIT_AS, rlim_t{500000} * 1024); });
+  EXPECT_EQ(Wait(), 71);
+  EXPECT_THAT(Output(), HasSubstr("the limit on address space is 488 MiB"));
+}
+
+TEST_F(Program, MoreMemoryThanTheMachineHas_Exits78WithNumbers) {
+  EXPECT_EQ(Run({"--socket", Socket(), "--host-memory", "100TiB", "--device-memory", "1MiB"}), 78);
+  EXPECT_THAT(Output(), HasSubstr("host_memory (100 TiB)"));
+  EXPECT_EQ(Run({"--check-config", "--host-memory", "100TiB", "--device-memory", "1MiB"}), 78);
 }
 
 TEST_F(Program, Sigkill_LeavesNothingThatStopsTheNextOne) {

@@ -1,0 +1,77 @@
+#include "daemon/config/memory_defaults.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+
+namespace geminid::config {
+namespace {
+
+constexpr uint64_t kBudgetFifths = 4;  // the rest is the programs'
+constexpr uint64_t kDeviceEighths = 3;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+uint64_t WholeMiB(uint64_t bytes) { return bytes / kMiB * kMiB; }
+
+uint64_t Minus(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
+
+uint64_t DeviceBytes(const Settings& settings) {
+  uint64_t sum = 0;
+  for (const DeviceSetting& device : settings.devices) {
+    // Saturates: nobody has more than this, and the sum is compared with what there is.
+    sum = device.bytes > ~sum ? ~uint64_t{0} : sum + device.bytes;
+  }
+  return sum;
+}
+
+// The key shows this size, with the machine as its origin.
+void SetText(const std::string& key, uint64_t bytes, Settings* settings) {
+  const std::string text = absl::StrCat(bytes / kMiB, "MiB");
+  if (key == "host_memory") settings->effective.set_host_memory(text);
+  if (key == "device_memory") settings->effective.set_device_memory(text);
+  for (Origin& origin : settings->origins) {
+    if (origin.key == key) origin = {key, text, kFromMachine};
+  }
+}
+
+absl::Status NothingLeft(const char* key, uint64_t budget, uint64_t taken, const char* taker) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " is not given, and nothing is left for it: by default at most ",
+                   base::FormatBytes(budget), " are handed out, and ", taker, " has ",
+                   base::FormatBytes(taken), "; give ", key, ", or lower ", taker));
+}
+
+}  // namespace
+
+absl::Status FillInMemory(const MachineMemory& machine, Settings* settings) {
+  const uint64_t budget =
+      WholeMiB(std::min(machine.total_bytes / 5 * kBudgetFifths, machine.available_bytes));
+  const uint64_t device_share = WholeMiB(budget / 8 * kDeviceEighths);
+  if (settings->devices.empty()) {
+    const uint64_t host = settings->host_bytes.value_or(budget - device_share);
+    const uint64_t bytes = WholeMiB(std::min(device_share, Minus(budget, host)));
+    if (bytes == 0) return NothingLeft("device_memory", budget, host, "host_memory");
+    settings->devices = {{.bytes = bytes}};
+    SetText("device_memory", bytes, settings);
+  }
+  const uint64_t devices = DeviceBytes(*settings);
+  if (!settings->host_bytes.has_value()) {
+    const uint64_t bytes = WholeMiB(Minus(budget, devices));
+    if (bytes == 0) return NothingLeft("host_memory", budget, devices, "the device memory");
+    settings->host_bytes = bytes;
+    SetText("host_memory", bytes, settings);
+  }
+  if (*settings->host_bytes <= machine.total_bytes &&
+      devices <= machine.total_bytes - *settings->host_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "host_memory (", base::FormatBytes(*settings->host_bytes), ") and the device memory (",
+      base::FormatBytes(devices),
+      ") are more than this machine, or the cgroup of this process, "
+      "has: ",
+      base::FormatBytes(machine.total_bytes), "; lower them, or leave them out to get what fits"));
+}
+
+}  // namespace geminid::config

@@ -31,6 +31,19 @@ bool WriteAll(int fd, const std::string& text) {
   return true;
 }
 
+// A device or a pipe is written to: a file in its place would be somebody else's surprise.
+absl::Status WriteIntoDevice(const std::string& path, mode_t mode, const std::string& text) {
+  if (S_ISDIR(mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a folder; name a file in it"));
+  }
+  // A pipe that nobody reads is an error and no reason to wait.
+  const UniqueFd fd(RetryOnEintr(
+      [&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }));
+  if (!fd.valid()) return SystemError(errno, "open", path);
+  if (::fcntl(fd.get(), F_SETFL, 0) != 0) return SystemError(errno, "fcntl", path);
+  return WriteAll(fd.get(), text) ? absl::OkStatus() : SystemError(errno, "write", path);
+}
+
 absl::Status TooLarge(const std::string& path, size_t max_bytes) {
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": larger than the ", max_bytes, " bytes that are read"));
@@ -78,6 +91,10 @@ std::string ReadKernelFile(const std::string& path) {
 }
 
 absl::Status ReplaceFile(const std::string& path, const std::string& text) {
+  struct stat there = {};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return WriteIntoDevice(path, there.st_mode, text);
+  }
   std::string temporary = absl::StrCat(path, ".XXXXXX");
   const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd.valid()) return SystemError(errno, "creating a file beside it", path);

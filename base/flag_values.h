@@ -19,6 +19,10 @@ absl::StatusOr<double> ParseReal(const std::string& flag, const std::string& tex
                                  double max);
 absl::StatusOr<bool> ParseSwitch(const std::string& flag, const std::string& text);  // on or off
 
+// A size to the byte, as base::ParseBytes takes it: "4.0625MiB", "4100B". For what people are told
+// to ask for.
+std::string ExactBytes(uint64_t bytes);
+
 // One of a few words.
 template <typename Value, size_t kCount>
 absl::StatusOr<Value> ParseWord(const std::string& flag, const std::string& text,

@@ -10,8 +10,25 @@ namespace {
 // Longer words are not compared: they come from a file, and the cost grows with the product.
 constexpr size_t kMaxWord = 64;
 
+// A beginning shorter than this says nothing, and neither does one of more words than this.
+constexpr size_t kLeastBeginning = 3;
+constexpr size_t kMostLonger = 4;
+
 // A third of the letters may differ.
 int Tolerance(const std::string& word) { return static_cast<int>(word.size() + 2) / 3; }
+
+// Known words of which `word` is the beginning, unless most would do.
+std::string LongerWords(const std::string& word, const std::vector<std::string>& known) {
+  if (word.size() < kLeastBeginning) return "";
+  std::string text;
+  size_t count = 0;
+  for (const std::string& candidate : known) {
+    if (candidate.size() <= word.size() || !candidate.starts_with(word)) continue;
+    absl::StrAppend(&text, text.empty() ? "; did you mean '" : " or '", candidate, "'");
+    if (++count > kMostLonger) return "";
+  }
+  return text.empty() ? "" : absl::StrCat(text, "?");
+}
 
 }  // namespace
 
@@ -33,6 +50,7 @@ int EditDistance(const std::string& a, const std::string& b) {
 
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& known) {
   if (word.size() > kMaxWord) return "";
+  if (std::string longer = LongerWords(word, known); !longer.empty()) return longer;
   const std::string* nearest = nullptr;
   int nearest_distance = Tolerance(word) + 1;
   for (const std::string& candidate : known) {

@@ -10,7 +10,8 @@ namespace geminid::base {
 // Insertions, deletions, substitutions and swaps of neighbours that make `a` into `b`.
 int EditDistance(const std::string& a, const std::string& b);
 
-// "; did you mean 'socket'?" when a word of `known` is near enough to be meant, else nothing.
+// "; did you mean 'socket'?" when a word of `known` is near enough to be meant: those few of which
+// `word` is the beginning, or the nearest. Else nothing.
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace geminid::base

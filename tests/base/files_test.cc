@@ -1,11 +1,14 @@
 #include "base/files.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
+#include "base/unique_fd.h"
 #include "tests/base/temporary_folder.h"
 
 namespace geminid::base {
@@ -57,6 +60,24 @@ TEST(ReplaceFile, OverAFile_ReplacesItAndLeavesNothingElse) {
   struct stat facts = {};
   ASSERT_EQ(::stat(path.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777u, 0644u);
+}
+
+// Root may rename a file over a pipe, or over /dev/null.
+TEST(ReplaceFile, APipe_IsWrittenToAndStays) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_FALSE(ReplaceFile(path, "nobody reads").ok());
+  const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
+  ASSERT_TRUE(reader.valid());
+  EXPECT_TRUE(ReplaceFile(path, "new").ok());
+  char text[8] = {};
+  EXPECT_EQ(::read(reader.get(), text, sizeof(text)), 3);
+  EXPECT_STREQ(text, "new");
+  struct stat facts = {};
+  ASSERT_EQ(::stat(path.c_str(), &facts), 0);
+  EXPECT_TRUE(S_ISFIFO(facts.st_mode));
+  EXPECT_EQ(folder.Entries(), 1u);
 }
 
 TEST(ReplaceFile, WhereNoneCanBe_NamesTheFileAndLeavesNothing) {

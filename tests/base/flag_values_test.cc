@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bytes.h"
+
 namespace geminid::base {
 namespace {
 
@@ -28,6 +30,19 @@ TEST(ParseWord, OfAnotherWord_NamesThoseAllowed) {
   EXPECT_FALSE(*ParseSwitch("--s", "off"));
   EXPECT_EQ(ParseSwitch("--s", "yes").status().message(),
             "--s is 'yes'; it must be one of: on, off");
+}
+
+// What people are told to ask for is not a byte less than what is needed, and can be typed.
+TEST(ExactBytes, AnyNumber_ComesBack) {
+  EXPECT_EQ(ExactBytes(0), "0B");
+  EXPECT_EQ(ExactBytes((uint64_t{4} << 20) + (uint64_t{64} << 10)), "4.0625MiB");
+  EXPECT_EQ(ExactBytes(uint64_t{25} << 28), "6.25GiB");
+  EXPECT_EQ(ExactBytes(4100), "4100B");
+  for (uint64_t bytes = 1; bytes < uint64_t{1} << 46; bytes = bytes * 5 / 3 + 1) {
+    for (const uint64_t unit : {uint64_t{1}, uint64_t{64}, uint64_t{4096}}) {
+      EXPECT_EQ(*ParseBytes(ExactBytes(bytes / unit * unit)), bytes / unit * unit);
+    }
+  }
 }
 
 }  // namespace

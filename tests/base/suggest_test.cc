@@ -17,6 +17,10 @@ TEST(Suggest, DidYouMean_OnlyWhenNear) {
   EXPECT_EQ(DidYouMean("sokcet", known), "; did you mean 'socket'?");
   EXPECT_EQ(DidYouMean("loglevel", known), "; did you mean 'log_level'?");
   EXPECT_EQ(DidYouMean("banana", known), "");
+  EXPECT_EQ(DidYouMean("log", known), "; did you mean 'log_level'?");
+  EXPECT_EQ(DidYouMean("a100", {"a100-40gb", "a100-80gb", "h100-80gb"}),
+            "; did you mean 'a100-40gb' or 'a100-80gb'?");
+  EXPECT_EQ(DidYouMean("lo", known), "");
   EXPECT_EQ(DidYouMean(std::string(100000, 'x'), known), "");
 }
 

@@ -59,6 +59,10 @@ struct LargeBatchCurve {
   LargeBatchResult result;
 };
 
+// Between two numbers, those that a person would write on an axis: the multiples of 1, 2 or 5 times
+// a power of ten, at most seven.
+std::vector<double> NiceTicks(double least, double most);
+
 // The curves over the samples seen, with the floor, as a picture.
 std::string LargeBatchSvg(const std::vector<LargeBatchCurve>& curves, double floor);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 
 #include "tools/bench/large_batch_experiment.h"
 
@@ -44,12 +45,12 @@ std::string Text(double x, double y, const char* anchor, const std::string& text
 std::string Axes(const Frame& f, double floor) {
   std::string svg = Format("<path d=\"M%.1f %.1fV%.1fH%.1f\" fill=\"none\" stroke=\"#444\"/>\n",
                            kLeft, kTop, kHeight - kBottom, kWidth - kRight);
-  constexpr int kTicks = 5;
-  for (int i = 0; i <= kTicks; ++i) {
-    const double loss = f.least + (f.most - f.least) * i / kTicks;
-    const double samples = f.samples * i / kTicks;
-    svg += Text(kLeft - 8, f.Y(loss) + 4, "end", Format("%.3f", loss));
-    svg += Text(f.X(samples), kHeight - kBottom + 18, "middle", Format("%.2fM", samples / 1e6));
+  for (const double loss : NiceTicks(f.least, f.most)) {
+    svg += Text(kLeft - 8, f.Y(loss) + 4, "end", Format("%g", loss));
+  }
+  for (const double millions : NiceTicks(0, f.samples / 1e6)) {
+    svg += Text(f.X(millions * 1e6), kHeight - kBottom + 18, "middle",
+                Format(millions == 0 ? "%g" : "%gM", millions));
   }
   svg += Text(kWidth / 2, kHeight - 18, "middle", "samples seen");
   svg += Format(
@@ -69,6 +70,25 @@ std::string Line(const Frame& f, const LargeBatchResult& result, const char* col
 }
 
 }  // namespace
+
+std::vector<double> NiceTicks(double least, double most) {
+  constexpr int kMostTicks = 7;
+  if (!(most > least)) return {least};
+  const double rough = (most - least) / (kMostTicks - 1);
+  // Divided rather than multiplied by a power of ten below 1, which no double is.
+  const int power = static_cast<int>(std::floor(std::log10(rough)));
+  const double ten = std::pow(10.0, std::abs(power));
+  for (const int digit : {1, 2, 5, 10}) {
+    const auto value = [&](double n) { return power < 0 ? n * digit / ten : n * digit * ten; };
+    if (value(1) < rough * (1 - 1e-9)) continue;
+    std::vector<double> ticks;
+    for (double n = std::ceil(least / value(1) - 1e-9) + 0.0; value(n) <= most * (1 + 1e-9); ++n) {
+      ticks.push_back(value(n));
+    }
+    return ticks;
+  }
+  return {};
+}
 
 std::string LargeBatchSvg(const std::vector<LargeBatchCurve>& curves, double floor) {
   Frame f = {1, floor, floor};

@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/suggest.h"
 
 namespace geminid::forecast {
 namespace {
@@ -16,6 +18,8 @@ constexpr char kOptSource[] = "arXiv:2205.01068, table 1; checkpoints facebook/o
 constexpr char kLlamaSource[] = "arXiv:2302.13971, table 2; widths of the MLP from its checkpoints";
 constexpr char kGpt3Source[] = "arXiv:2005.14165, table 2.1";
 constexpr char kPalmSource[] = "arXiv:2204.02311, table 1 and section 2";
+
+constexpr char kTrainerSource[] = "geminid-train --model: the vocabulary is the 256 bytes";
 
 struct Shape {
   std::uint64_t layers, hidden, heads;
@@ -105,7 +109,42 @@ Model Palm(std::string name, Shape shape) {
   return model;
 }
 
-std::vector<CatalogueEntry> MakeCatalogue() {
+// A model of geminid-train: shapes of GPT-2 and LLaMA over bytes.
+Model OverBytes(Model model, std::uint64_t context) {
+  model.vocabulary = 256;
+  model.context = context;
+  if (model.position_rows > 0) model.position_rows = context;
+  return model;
+}
+
+Model OverBytes(Model model, std::uint64_t kv_heads, std::uint64_t intermediate,
+                std::uint64_t context) {
+  model.kv_heads = kv_heads;
+  model.intermediate = intermediate;
+  return OverBytes(std::move(model), context);
+}
+
+// Those of tools/trainer/model_config.cc; a test compares them.
+const std::vector<Model>& ModelsOfTrainer() {
+  static const std::vector<Model>* const kModels = new std::vector<Model>{
+      OverBytes(Gpt2("gpt2-tiny", {2, 64, 4}), 64),
+      OverBytes(Gpt2("gpt2-3m", {4, 256, 4}), 128),
+      OverBytes(Gpt2("gpt2-20m", {12, 384, 6}), 256),
+      OverBytes(Gpt2("gpt2-small", {12, 768, 12}), 1024),
+      OverBytes(Gpt2("gpt2-medium", {24, 1024, 16}), 1024),
+      OverBytes(Gpt2("gpt2-large", {36, 1280, 20}), 1024),
+      OverBytes(Gpt2("gpt2-xl", {48, 1600, 25}), 1024),
+      OverBytes(Llama("llama-tiny", {2, 64, 4}), 2, 192, 64),
+      OverBytes(Llama("llama-3m", {4, 256, 4}), 4, 704, 128),
+      OverBytes(Llama("llama-20m", {12, 384, 6}), 6, 1024, 256),
+      OverBytes(Llama("llama-125m", {12, 768, 12}), 12, 2048, 1024),
+      OverBytes(Llama("llama-1b", {22, 2048, 32}), 4, 5632, 2048),
+      OverBytes(Llama("llama-7b", {32, 4096, 32}), 32, 11008, 2048),
+  };
+  return *kModels;
+}
+
+std::vector<CatalogueEntry> PublishedModels() {
   return {
       {Gpt2("gpt2", {12, 768, 12}), kGpt2Source},
       {Gpt2("gpt2-medium", {24, 1024, 16}), kGpt2Source},
@@ -131,6 +170,17 @@ std::vector<CatalogueEntry> MakeCatalogue() {
   };
 }
 
+std::vector<CatalogueEntry> MakeCatalogue() {
+  std::vector<CatalogueEntry> entries = PublishedModels();
+  const std::size_t published = entries.size();
+  for (const Model& model : ModelsOfTrainer()) {
+    bool known = false;
+    for (std::size_t i = 0; i < published; ++i) known |= entries[i].model.name == model.name;
+    if (!known) entries.push_back({model, kTrainerSource});
+  }
+  return entries;
+}
+
 const std::vector<Family>& AllFamilies() {
   static const std::vector<Family>* const kFamilies = new std::vector<Family>{
       {"gpt2-like", Gpt2("gpt2-like", {1, 64, 1}), "GPT-2 of any size: vocabulary 50257, tied"},
@@ -150,14 +200,22 @@ std::span<const CatalogueEntry> Catalogue() {
 }
 
 absl::StatusOr<Model> FindModel(const std::string& name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const CatalogueEntry& entry : Catalogue()) {
     if (entry.model.name == name) return entry.model;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", entry.model.name);
+    names.push_back(entry.model.name);
   }
-  for (const Family& family : Families()) absl::StrAppend(&names, ", ", family.name);
-  return absl::NotFoundError(
-      absl::StrCat("there is no model '", name, "'; the models are: ", names));
+  for (const Family& family : Families()) names.push_back(family.name);
+  return absl::NotFoundError(absl::StrCat("there is no model '", name,
+                                          "'; the models are: ", absl::StrJoin(names, ", "),
+                                          base::DidYouMean(name, names)));
+}
+
+const Model* TrainersOwn(const std::string& name) {
+  for (const Model& model : ModelsOfTrainer()) {
+    if (model.name == name) return &model;
+  }
+  return nullptr;
 }
 
 std::span<const Family> Families() { return AllFamilies(); }

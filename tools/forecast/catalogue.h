@@ -16,11 +16,16 @@ struct CatalogueEntry {
   const char* source;  // where the numbers are from
 };
 
-// gpt2, opt, llama, gpt3 and palm, each from small to large.
+// gpt2, opt, llama, gpt3 and palm, each from small to large; then those of geminid-train that have
+// names of their own.
 std::span<const CatalogueEntry> Catalogue();
 
 // NOT_FOUND listing the names.
 absl::StatusOr<Model> FindModel(const std::string& name);
+
+// What geminid-train trains by this name: some of its names are those of published models, whose
+// shape they have with another vocabulary. nullptr if it knows none.
+const Model* TrainersOwn(const std::string& name);
 
 // Members differ in depth and width alone.
 struct Family {

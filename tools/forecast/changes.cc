@@ -1,12 +1,14 @@
-// What would make it fit: candidates, each tried.
+// What would make it fit: the smallest change of each kind, each tried.
 #include <algorithm>
-#include <optional>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/flag_values.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
+#include "geminid/types.h"
 #include "tools/forecast/forecast.h"
 
 namespace geminid::forecast {
@@ -14,71 +16,111 @@ namespace {
 
 using planner::Tier;
 
+constexpr std::uint64_t kKiB = std::uint64_t{1} << 10;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 // What somebody who tries a disk would have: any NVMe drive.
 constexpr double kDiskBytesPerSecond = 2e9;
-// Sequences are shortened in steps of this, and not below it.
-constexpr std::uint64_t kTokensStep = 64;
 constexpr std::uint32_t kNodesMax = 1024;
 
-// Up to something one can ask for: whole GiB, or MiB below one.
-std::uint64_t RoundUpForPeople(std::uint64_t bytes) {
-  const std::uint64_t unit = bytes >= kGiB ? kGiB : kMiB;
-  return base::RoundUp(bytes, unit);
-}
+using ProblemOf = std::function<absl::StatusOr<planner::HierarchyProblem>(const Job&)>;
 
 class Search {
  public:
-  Search(const Model& model, const Job& job, const Forecast& forecast)
-      : model_(model), job_(job), forecast_(forecast) {}
+  Search(ProblemOf problem_of, const Job& job) : problem_of_(std::move(problem_of)), job_(job) {}
 
-  absl::StatusOr<std::vector<Change>> Run() {
-    for (const planner::Remedy& remedy : forecast_.plan.remedies) {
-      GEMINID_RETURN_IF_ERROR(TryMemory(remedy));
-    }
-    GEMINID_RETURN_IF_ERROR(TrySequences());
-    GEMINID_RETURN_IF_ERROR(TrySequenceLength());
-    GEMINID_RETURN_IF_ERROR(TryNodes());
-    return std::move(changes_);
+  absl::Status TryMemory() {
+    GEMINID_RETURN_IF_ERROR(TryDevice());
+    GEMINID_RETURN_IF_ERROR(TryHost());
+    return job_.only_executable ? absl::OkStatus() : TryDisk();
   }
 
+  absl::Status TryBatchAndNodes(const Model& model) {
+    GEMINID_RETURN_IF_ERROR(TrySequences());
+    const bool image = model.patch_elements > 0;  // whose sequence is no choice
+    if (!image) GEMINID_RETURN_IF_ERROR(TrySequenceLength());
+    return TryNodes();
+  }
+
+  std::vector<Change> TakeChanges() { return std::move(changes_); }
+
  private:
-  absl::StatusOr<bool> Fits(const Job& job) const { return forecast::Fits(model_, job); }
+  absl::StatusOr<bool> Fits(const Job& job) const {
+    const absl::StatusOr<planner::HierarchyProblem> problem = problem_of_(job);
+    if (absl::IsResourceExhausted(problem.status())) return false;
+    if (!problem.ok()) return problem.status();
+    return forecast::Fits(*problem, job);
+  }
 
   void Add(Change::Kind kind, std::uint64_t value, std::string text) {
     changes_.push_back({.kind = kind, .value = value, .text = std::move(text)});
   }
 
-  absl::Status TryMemory(const planner::Remedy& remedy) {
+  // Doubling, and then by bisection in whole steps.
+  absl::Status TryDevice() {
+    const std::uint64_t now = job_.hardware.usable_bytes();
     Job changed = job_;
-    const bool device = remedy.tier == Tier::kDevice;
-    // The remedy is one rank's; a node has its ranks' together, a rank its device alone.
-    const std::uint64_t more =
-        RoundUpForPeople(remedy.more_bytes * (device ? 1 : job_.ranks_per_node()));
-    std::uint64_t* const bytes = remedy.tier == Tier::kHost ? &changed.host_bytes
-                                 : device                   ? &changed.hardware.device_bytes
-                                                            : &changed.disk_bytes;
-    *bytes += more;
-    if (remedy.tier == Tier::kDisk && job_.disk_bytes == 0) {
-      changed.disk_read_bytes_per_second = kDiskBytesPerSecond;
-      changed.disk_write_bytes_per_second = kDiskBytesPerSecond;
+    changed.hardware.reserved_bytes = 0;
+    std::uint64_t& bytes = changed.hardware.device_bytes;
+    bytes = now;
+    for (bool fits = false; !fits;) {
+      if (bytes >= kMaxArenaBytes) return absl::OkStatus();
+      bytes = std::min(2 * bytes, kMaxArenaBytes);
+      GEMINID_ASSIGN_OR_RETURN(fits, Fits(changed));
     }
-    GEMINID_ASSIGN_OR_RETURN(const bool fits, Fits(changed));
-    if (!fits) return absl::OkStatus();
-    const std::string size = base::FormatBytes(more);
-    const std::string all = base::FormatBytes(*bytes);
-    if (device) {
-      Add(Change::Kind::kDeviceBytes, *bytes,
-          absl::StrCat("a device with ", size, " more, ", all, " in all"));
-    } else if (remedy.tier == Tier::kHost) {
-      Add(Change::Kind::kHostBytes, *bytes,
-          absl::StrCat("add ", size, " of host memory to each node, ", all, " in all"));
-    } else {
-      Add(Change::Kind::kDiskBytes, *bytes,
-          job_.disk_bytes == 0
-              ? absl::StrCat("a disk of ", all, " in each node")
-              : absl::StrCat("add ", size, " of disk to each node, ", all, " in all"));
+    const std::uint64_t step = MemoryStep(std::max(now, bytes / 2));
+    std::uint64_t low = now / step;
+    std::uint64_t high = base::RoundUp(bytes, step) / step;
+    while (low + 1 < high) {
+      const std::uint64_t middle = (low + high) / 2;
+      bytes = middle * step;
+      GEMINID_ASSIGN_OR_RETURN(const bool fits, Fits(changed));
+      (fits ? high : low) = middle;
+    }
+    bytes = high * step;
+    Add(Change::Kind::kDeviceBytes, bytes,
+        absl::StrCat("--device-memory ", base::ExactBytes(bytes), ": ",
+                     base::FormatBytes(bytes - now), " more on each device"));
+    return absl::OkStatus();
+  }
+
+  absl::Status TryHost() {
+    absl::StatusOr<planner::HierarchyProblem> problem = problem_of_(job_);
+    if (absl::IsResourceExhausted(problem.status())) return absl::OkStatus();
+    if (!problem.ok()) return problem.status();
+    const absl::StatusOr<std::uint64_t> least = LeastHostBytes(*std::move(problem), job_);
+    if (absl::IsResourceExhausted(least.status())) return absl::OkStatus();
+    if (!least.ok()) return least.status();
+    const std::uint64_t bytes = base::RoundUp(*least, MemoryStep(*least));
+    if (bytes <= job_.host_bytes) return absl::OkStatus();
+    Add(Change::Kind::kHostBytes, bytes,
+        absl::StrCat("--host-memory ", base::ExactBytes(bytes), ": ",
+                     base::FormatBytes(bytes - job_.host_bytes), " more in each node"));
+    return absl::OkStatus();
+  }
+
+  // As much as the planner says is lacking.
+  absl::Status TryDisk() {
+    const absl::StatusOr<planner::HierarchyProblem> problem = problem_of_(job_);
+    if (absl::IsResourceExhausted(problem.status())) return absl::OkStatus();
+    if (!problem.ok()) return problem.status();
+    GEMINID_ASSIGN_OR_RETURN(const planner::HierarchyPlan plan,
+                             planner::MakeFirstFittingPlan(*problem));
+    for (const planner::Remedy& remedy : plan.remedies) {
+      if (remedy.tier != Tier::kDisk) continue;
+      Job changed = job_;
+      const std::uint64_t least = job_.disk_bytes + remedy.more_bytes * job_.ranks_per_node();
+      changed.disk_bytes = base::RoundUp(least, MemoryStep(least));
+      if (job_.disk_bytes == 0) {
+        changed.disk_read_bytes_per_second = kDiskBytesPerSecond;
+        changed.disk_write_bytes_per_second = kDiskBytesPerSecond;
+      }
+      GEMINID_ASSIGN_OR_RETURN(const bool fits, Fits(changed));
+      if (!fits) continue;
+      Add(Change::Kind::kDiskBytes, changed.disk_bytes,
+          absl::StrCat("--disk ", base::ExactBytes(changed.disk_bytes), ": ",
+                       base::FormatBytes(changed.disk_bytes - job_.disk_bytes),
+                       job_.disk_bytes == 0 ? " in each node" : " more in each node"));
     }
     return absl::OkStatus();
   }
@@ -107,7 +149,7 @@ class Search {
                              MostThatFits(job_.batch.sequences, [](std::uint64_t n, Job* job) {
                                job->batch.sequences = n;
                              }));
-    if (most > 0) Add(Change::Kind::kSequences, most, absl::StrCat("a batch of ", most));
+    if (most > 0) Add(Change::Kind::kSequences, most, absl::StrCat("--batch ", most));
     return absl::OkStatus();
   }
 
@@ -119,7 +161,7 @@ class Search {
                              }));
     if (most > 0) {
       Add(Change::Kind::kSequenceLength, most * kTokensStep,
-          absl::StrCat("sequences of ", most * kTokensStep, " tokens"));
+          absl::StrCat("--sequence ", most * kTokensStep));
     }
     return absl::OkStatus();
   }
@@ -138,14 +180,14 @@ class Search {
     }
     if (high > 0) {
       Add(Change::Kind::kNodes, high,
-          absl::StrCat(high, " such nodes, ", high * job_.ranks_per_node(), " ranks in all"));
+          absl::StrCat("--nodes ", high, " --ranks ", high * job_.ranks_per_node(),
+                       ": more such nodes"));
     }
     return absl::OkStatus();
   }
 
-  const Model& model_;
+  const ProblemOf problem_of_;
   const Job& job_;
-  const Forecast& forecast_;
   std::vector<Change> changes_;
 };
 
@@ -169,10 +211,23 @@ const char* Name(Change::Kind kind) {
   return "?";
 }
 
-absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job,
-                                                 const Forecast& forecast) {
-  if (forecast.fits()) return std::vector<Change>{};
-  return Search(model, job, forecast).Run();
+std::uint64_t MemoryStep(std::uint64_t bytes) {
+  if (bytes < 16 * kMiB) return 64 * kKiB;
+  if (bytes < kGiB) return kMiB;
+  return bytes < 16 * kGiB ? kGiB / 4 : kGiB;
+}
+
+absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job) {
+  Search search([&](const Job& changed) { return MakeProblem(model, changed); }, job);
+  GEMINID_RETURN_IF_ERROR(search.TryMemory());
+  GEMINID_RETURN_IF_ERROR(search.TryBatchAndNodes(model));
+  return search.TakeChanges();
+}
+
+absl::StatusOr<std::vector<Change>> WhatWouldFit(const RecordedTrace& trace, const Job& job) {
+  Search search([&](const Job& changed) { return MakeProblem(trace, changed); }, job);
+  GEMINID_RETURN_IF_ERROR(search.TryMemory());
+  return search.TakeChanges();
 }
 
 }  // namespace geminid::forecast

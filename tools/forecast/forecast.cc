@@ -49,11 +49,24 @@ std::uint64_t ParametersOf(const HierarchyProblem& problem, std::uint32_t ranks)
   return shard * ranks;
 }
 
+// The mode is only meant where plans are restricted to what the engine executes.
+absl::StatusOr<ExecutablePlan> MakePlan(const HierarchyProblem& problem, const Job& job,
+                                        Effort effort) {
+  if (job.only_executable) return MakeExecutablePlan(problem);
+  ExecutablePlan made;
+  GEMINID_ASSIGN_OR_RETURN(made.plan, effort == Effort::kFastest
+                                          ? planner::MakeHierarchyPlan(problem)
+                                          : planner::MakeFirstFittingPlan(problem));
+  return made;
+}
+
 // The least host memory of one rank, in whole extents.
 class HostSearch {
  public:
-  HostSearch(HierarchyProblem problem, std::uint64_t most_bytes)
-      : problem_(std::move(problem)), most_(RoundDownToExtent(most_bytes)) {}
+  HostSearch(HierarchyProblem problem, const Job& job)
+      : problem_(std::move(problem)),
+        job_(job),
+        most_(RoundDownToExtent(kMostHostBytes / job.ranks_per_node())) {}
 
   // More than `most_bytes` if that does not fit.
   absl::StatusOr<std::uint64_t> Run() {
@@ -82,7 +95,9 @@ class HostSearch {
 
   absl::StatusOr<bool> Fits(std::uint64_t bytes) {
     problem_.machine.host_bytes = bytes;
-    GEMINID_ASSIGN_OR_RETURN(const HierarchyPlan plan, planner::MakeFirstFittingPlan(problem_));
+    GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made,
+                             MakePlan(problem_, job_, Effort::kFirstFit));
+    const HierarchyPlan& plan = made.plan;
     if (plan.fits) {
       fits_ = bytes;
       return true;
@@ -97,6 +112,7 @@ class HostSearch {
   }
 
   HierarchyProblem problem_;
+  const Job& job_;
   const std::uint64_t most_;
   std::uint64_t fails_ = 0, fits_ = 0;  // the most that does not fit, the least that does
   std::uint64_t predicted_ = 0;
@@ -109,9 +125,9 @@ absl::StatusOr<Forecast> MakeForecast(HierarchyProblem problem, const Job& job,
                                       std::uint64_t tokens, Effort effort) {
   GEMINID_RETURN_IF_ERROR(Validate(job));
   Forecast forecast;
-  GEMINID_ASSIGN_OR_RETURN(forecast.plan, effort == Effort::kFastest
-                                              ? planner::MakeHierarchyPlan(problem)
-                                              : planner::MakeFirstFittingPlan(problem));
+  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job, effort));
+  if (job.only_executable) forecast.state_mode = made.mode;
+  forecast.plan = std::move(made.plan);
   forecast.problem = std::move(problem);
   forecast.parameters = ParametersOf(forecast.problem, job.ranks);
   if (!forecast.fits()) return forecast;
@@ -132,10 +148,16 @@ absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job, Effort
   return forecast;
 }
 
+absl::StatusOr<bool> Fits(const HierarchyProblem& problem, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made, MakePlan(problem, job, Effort::kFirstFit));
+  return made.plan.fits;
+}
+
 absl::StatusOr<bool> Fits(const Model& model, const Job& job) {
-  GEMINID_ASSIGN_OR_RETURN(const HierarchyProblem problem, MakeProblem(model, job));
-  GEMINID_ASSIGN_OR_RETURN(const HierarchyPlan plan, planner::MakeFirstFittingPlan(problem));
-  return plan.fits;
+  const absl::StatusOr<HierarchyProblem> problem = MakeProblem(model, job);
+  if (absl::IsResourceExhausted(problem.status())) return false;
+  if (!problem.ok()) return problem.status();
+  return Fits(*problem, job);
 }
 
 double BytesPerParameter(const Forecast& forecast, const Job& job, Tier tier) {
@@ -144,16 +166,27 @@ double BytesPerParameter(const Forecast& forecast, const Job& job, Tier tier) {
          static_cast<double>(forecast.parameters);
 }
 
-absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job) {
-  GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
-  GEMINID_ASSIGN_OR_RETURN(
-      const std::uint64_t bytes,
-      HostSearch(std::move(problem), kMostHostBytes / job.ranks_per_node()).Run());
+std::uint64_t UpdatedWeightBytes(const Forecast& forecast) {
+  const std::vector<planner::OptimizerPlace>& places = forecast.plan.decisions.optimizer;
+  std::uint64_t bytes = 0;
+  for (std::size_t c = 0; c < places.size(); ++c) {
+    if (places[c] != planner::OptimizerPlace::kDevice) continue;
+    bytes += forecast.problem.optimizer[c].weight_bytes;
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::uint64_t> LeastHostBytes(HierarchyProblem problem, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(const std::uint64_t bytes, HostSearch(std::move(problem), job).Run());
   if (bytes > kMostHostBytes / job.ranks_per_node()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(model.name, " does not fit however much host memory there is"));
+    return absl::ResourceExhaustedError("it does not fit however much host memory there is");
   }
   return bytes * job.ranks_per_node();
+}
+
+absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
+  return LeastHostBytes(std::move(problem), job);
 }
 
 absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job) {

@@ -4,14 +4,17 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "daemon/planner/hierarchy/hierarchy.h"
 #include "tools/forecast/catalogue.h"
+#include "tools/forecast/executable.h"
 #include "tools/forecast/model.h"
 #include "tools/forecast/problem.h"
+#include "tools/forecast/trace_file.h"
 
 namespace geminid::forecast {
 
@@ -24,6 +27,8 @@ struct Forecast {
   // (P - 1) / P for each, a ring's. They run beside computation, so they bound the step from below.
   double collective_seconds = 0;
   bool bound_by_collectives = false;
+  // How the engine would place the optimizer's state; none: not restricted to what it executes.
+  std::optional<StateMode> state_mode;
   // The longer of the planner's step and the collectives.
   double step_seconds = 0;
   double tokens_per_second = 0;  // of all ranks
@@ -45,11 +50,17 @@ absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const J
                                       std::uint64_t tokens, Effort effort = Effort::kFastest);
 
 absl::StatusOr<bool> Fits(const Model& model, const Job& job);
+absl::StatusOr<bool> Fits(const planner::HierarchyProblem& problem, const Job& job);
 
 // Bytes per parameter of a tier, all ranks together.
 double BytesPerParameter(const Forecast& forecast, const Job& job, planner::Tier tier);
 
-// One change after which it fits: `value` is what the number would then be, of one node.
+// Of one rank's weights on the device, those of the state that is updated there; the others are
+// gathered for the operators.
+std::uint64_t UpdatedWeightBytes(const Forecast& forecast);
+
+// One change after which it fits: `value` is what the number would then be, of one node; of a
+// device what is usable.
 struct Change {
   enum class Kind : std::uint8_t {
     kDeviceBytes,
@@ -61,15 +72,22 @@ struct Change {
   };
   Kind kind = Kind::kHostBytes;
   std::uint64_t value = 0;
-  std::string text;  // "add 12 GiB of host memory to each node, 76 GiB in all"
+  std::string
+      text;  // flags, then what they mean: "--host-memory 76GiB: 12.0 GiB more in each node"
 };
 const char* Name(Change::Kind kind);
 
-// The smallest change of each kind after which a forecast that does not fit would: more of what the
-// planner says is lacking, or a smaller batch, a shorter sequence, more nodes. Each was tried.
-// Empty if none helps alone.
-absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job,
-                                                 const Forecast& forecast);
+// The steps in which memory of about this size is sought, so that people can ask for it.
+std::uint64_t MemoryStep(std::uint64_t bytes);
+// The steps in which sequences are shortened.
+inline constexpr std::uint64_t kTokensStep = 64;
+
+// The smallest change of each kind after which a forecast that does not fit would: memory of the
+// device and of the host in whole MemoryStep, a disk where one may be planned; of a model also the
+// largest batch, the longest sequence and the fewest nodes. Each was tried, and so was one step
+// less. Empty if none helps alone.
+absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job);
+absl::StatusOr<std::vector<Change>> WhatWouldFit(const RecordedTrace& trace, const Job& job);
 
 // More host memory than any node has.
 inline constexpr std::uint64_t kMostHostBytes = std::uint64_t{1} << 49;
@@ -78,6 +96,7 @@ inline constexpr std::uint64_t kMostHostBytes = std::uint64_t{1} << 49;
 // fits without. Planned and found to fit, while one extent (4 KiB) less of each rank was planned
 // and found not to. RESOURCE_EXHAUSTED if no amount helps.
 absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job);
+absl::StatusOr<std::uint64_t> LeastHostBytes(planner::HierarchyProblem problem, const Job& job);
 
 // The largest member of `family`, by steps of its size, that fits; NOT_FOUND if none does. Tries a
 // dozen.

@@ -5,6 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/suggest.h"
 
 namespace geminid::forecast {
 namespace {
@@ -158,13 +160,14 @@ std::span<const Hardware> HardwareTable() {
 }
 
 absl::StatusOr<Hardware> FindHardware(const std::string& name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Hardware& hardware : HardwareTable()) {
     if (hardware.name == name) return hardware;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", hardware.name);
+    names.push_back(hardware.name);
   }
-  return absl::NotFoundError(
-      absl::StrCat("there is no hardware '", name, "'; the table has: ", names));
+  return absl::NotFoundError(absl::StrCat("there is no hardware '", name,
+                                          "'; the table has: ", absl::StrJoin(names, ", "),
+                                          base::DidYouMean(name, names)));
 }
 
 const Hardware* HardwareOfDriverName(const std::string& name) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
 #include "client/zero/layout.h"
@@ -57,6 +58,7 @@ class Builder {
     AddChunks();
     AddMoments();
     Finish();
+    GEMINID_RETURN_IF_ERROR(CheckSizes());
     return std::move(problem_);
   }
 
@@ -132,7 +134,7 @@ class Builder {
     std::uint64_t workspace = WorkspaceBytes(model_, op, turn, job_.batch);
     double seconds = Seconds(op, turn);
     if (IsPartOfLayer(op)) {
-      if (job_.activations == Activations::kRecompute) {
+      if (job_.recomputes()) {
         // The part computes all but its input in either turn.
         workspace += SavedBytes(model_, op, job_.batch).rest_bytes;
         if (turn == Turn::kBackward) seconds += Seconds(op, Turn::kForward);
@@ -156,7 +158,7 @@ class Builder {
   // What forward of a part makes for its backward: its input, which nothing can replace, and the
   // rest, which can be computed from it.
   void Keep(Operator part, std::uint64_t layer, Turn turn) {
-    const bool planned = job_.activations == Activations::kPlanned;
+    const bool planned = !job_.recomputes();
     std::vector<planner::ActivationItem>& items = problem_.activations;
     if (turn == Turn::kBackward) {
       const std::size_t first = kept_[{part, layer}];
@@ -217,6 +219,32 @@ class Builder {
     problem_.trace.arena_bytes = RoundDownToExtent(job_.hardware.usable_bytes());
     problem_.trace.link = LinkOf(problem_.machine);
     problem_.options.planner = EnginePlannerOptions();
+    if (!job_.only_executable) return;
+    // Of the engine's spare extent, the parts in whole units.
+    const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
+    for (const std::uint64_t bytes : {kElementBytes, kRemainderBytes, moments}) {
+      problem_.options.device_spare_bytes +=
+          base::RoundUp(layout_.granule_elements * bytes, kExtentAlignmentBytes);
+    }
+  }
+
+  // What no plan could name.
+  absl::Status CheckSizes() const {
+    std::uint64_t most = 0;
+    for (const planner::ActivationItem& item : problem_.activations) {
+      most = std::max(most, item.bytes);
+    }
+    std::uint64_t workspace = 0;
+    for (const planner::MomentTrace& moment : problem_.trace.moments) {
+      workspace = std::max(workspace, moment.workspace_bytes);
+    }
+    if (most <= planner::kMaxChunkBytes && workspace <= kMaxArenaBytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "it does not fit any device: with ", job_.batch.sequences, " x ",
+        job_.batch.sequence_length, " tokens one part of a layer keeps ", base::FormatBytes(most),
+        " of activations and works in ", base::FormatBytes(workspace), ", of which at most ",
+        base::FormatBytes(planner::kMaxChunkBytes), " and ", base::FormatBytes(kMaxArenaBytes),
+        " are possible; take a smaller batch or shorter sequences"));
   }
 
   const Model& model_;
@@ -260,13 +288,14 @@ absl::Status Validate(const Job& job) {
   const Hardware& hardware = job.hardware;
   if (hardware.reserved_bytes + kExtentAlignmentBytes > hardware.device_bytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the device has ", hardware.device_bytes, " bytes, of which ",
-                     hardware.reserved_bytes, " are reserved for its driver; nothing is left"));
+        absl::StrCat("the device has ", base::FormatBytes(hardware.device_bytes), ", of which ",
+                     base::FormatBytes(hardware.reserved_bytes),
+                     " are reserved for its driver; nothing is left"));
   }
   if (hardware.usable_bytes() > kMaxArenaBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the device has ", hardware.device_bytes,
-                                                   " bytes; one arena holds at most ",
-                                                   kMaxArenaBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the device has ", base::FormatBytes(hardware.device_bytes),
+                     "; one arena holds at most ", base::FormatBytes(kMaxArenaBytes)));
   }
   GEMINID_RETURN_IF_ERROR(CheckRanks(job));
   struct Rate {

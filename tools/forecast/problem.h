@@ -33,8 +33,11 @@ struct Job {
   Batch batch;                      // of one rank
   Optimizer optimizer = {};
   Activations activations = Activations::kPlanned;
+  // Only plans that today's engine carries out (executable.h): activations are then recomputed.
+  bool only_executable = false;
 
   std::uint32_t ranks_per_node() const { return ranks / nodes; }
+  bool recomputes() const { return only_executable || activations == Activations::kRecompute; }
 };
 
 // INVALID_ARGUMENT naming what is wrong.
@@ -46,6 +49,7 @@ absl::Status Validate(const Job& job);
 // turns are one moment, as in the reference trainer. Moments last as long as their operations at
 // the achieved rate or their traffic at the rate of device memory, whichever is more. Each part of
 // a layer gives two activations: its input, and the rest, which can be computed from it.
+// RESOURCE_EXHAUSTED if one operator alone needs more than any arena has.
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
 
 // How the engine has its plans made: gradients leave during one moment, extents are whole units.

@@ -1,5 +1,6 @@
 #include "tools/forecast/trace_file.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -203,6 +204,13 @@ planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& 
   }
   problem.activations = recorded.activations;
   problem.options.planner = EnginePlannerOptions();
+  if (job.only_executable) {
+    // How small the engine's parts of a chunk were is not recorded: none is larger than a chunk.
+    for (const planner::OptimizerItem& item : problem.optimizer) {
+      problem.options.device_spare_bytes =
+          std::max(problem.options.device_spare_bytes, item.state_bytes());
+    }
+  }
   // The planner is asked for state on the host; where a run kept it on the device, no transfers
   // were recorded.
   for (std::size_t i = 0; i < problem.trace.chunks.size(); ++i) {

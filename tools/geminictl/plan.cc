@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
 #include "tools/geminictl/plan_json.h"
+#include "tools/geminictl/plan_rules.h"
 #include "tools/geminictl/plan_view.h"
 #include "tools/geminictl/this_machine.h"
 
@@ -20,7 +21,26 @@ absl::StatusOr<PlanAnswer> AnswerForTrace(const PlanRequest& request) {
   GEMINID_ASSIGN_OR_RETURN(
       answer.forecast,
       forecast::MakeForecast(forecast::MakeProblem(trace, request.job), request.job, trace.tokens));
+  if (answer.forecast.fits()) {
+    GEMINID_ASSIGN_OR_RETURN(
+        answer.least_host_bytes,
+        forecast::LeastHostBytes(forecast::MakeProblem(trace, request.job), request.job));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(answer.changes, forecast::WhatWouldFit(trace, request.job));
+  }
   return answer;
+}
+
+// So far from fitting that there are no numbers to show, but for what would fit.
+absl::Status WithChanges(const absl::Status& status, const PlanRequest& request) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<forecast::Change> changes,
+                           forecast::WhatWouldFit(*request.model, request.job));
+  std::string text(status.message());
+  for (const forecast::Change& change : changes) {
+    absl::StrAppend(&text, &change == &changes.front() ? "; it fits with " : ", or with ",
+                    change.text);
+  }
+  return absl::ResourceExhaustedError(text);
 }
 
 absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
@@ -31,12 +51,15 @@ absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
   }
   const forecast::Model& model = *request.model;
   answer.subject = model.name;
-  GEMINID_ASSIGN_OR_RETURN(answer.forecast, forecast::MakeForecast(model, request.job));
+  absl::StatusOr<forecast::Forecast> made = forecast::MakeForecast(model, request.job);
+  if (absl::IsResourceExhausted(made.status())) return WithChanges(made.status(), request);
+  if (!made.ok()) return made.status();
+  answer.forecast = *std::move(made);
   if (answer.forecast.fits()) {
     GEMINID_ASSIGN_OR_RETURN(answer.least_host_bytes, forecast::LeastHostBytes(model, request.job));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(answer.changes, forecast::WhatWouldFit(model, request.job));
   }
-  GEMINID_ASSIGN_OR_RETURN(answer.changes,
-                           forecast::WhatWouldFit(model, request.job, answer.forecast));
   answer.model = model;
   return answer;
 }
@@ -73,6 +96,7 @@ absl::Status SaveTrace(const PlanAnswer& answer, const std::string& path) {
 }  // namespace
 
 absl::StatusOr<int> RunPlan(const Context& context, const PlanFlags& flags) {
+  GEMINID_RETURN_IF_ERROR(CheckFlagsCombine(flags));
   if (flags.list_models) {
     *context.out << (context.json ? ModelListJson() : ModelList(context.style));
     return base::kExitOk;

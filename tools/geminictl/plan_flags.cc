@@ -13,7 +13,8 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
     app->add_option(name, *value, help);
   };
   add("--model", &flags->model, "A published model, or a family; see --list-models");
-  add("--config", &flags->config, "Instead: a Hugging Face config.json");
+  add("--config", &flags->config,
+      "Instead: a Hugging Face config.json, or the folder that it is in");
   add("--trace", &flags->trace, "Instead: a file of 'geminictl trace save'");
   add("--parameters", &flags->parameters, "Of a family: the member nearest to, as in 18e9");
   add("--layers", &flags->layers, "Of a family: the member with so many layers ...");
@@ -27,14 +28,18 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
   add("--nodes", &flags->nodes, "Hosts that they are in; otherwise 1");
   add("--device-memory", &flags->device_memory, "Usable on each accelerator, as in 22GiB");
   add("--host-memory", &flags->host_memory, "For training on each node; otherwise unlimited");
-  add("--disk", &flags->disk, "For training on each node; otherwise none");
+  add("--disk", &flags->disk, "With --as-planned. For training on each node; otherwise none");
   add("--batch", &flags->batch, "Sequences per rank and step; otherwise 1");
   add("--sequence", &flags->sequence,
       "Tokens per sequence; otherwise the most that the model takes, but 4096 at most");
   add("--optimizer", &flags->optimizer, optimizers.c_str());
   app->add_flag("--momentum", flags->momentum, "sgd and adafactor keep a momentum");
+  app->add_flag("--as-planned", flags->as_planned,
+                "Plans with all that the planner knows, also with what today's engine does not "
+                "do: state streamed through the device, activations kept and offloaded, a disk");
   add("--activations", &flags->activations,
-      "planned (otherwise): kept, offloaded or recomputed as it pays; recompute: always");
+      "With --as-planned. planned (otherwise): kept, offloaded or recomputed as it pays; "
+      "recompute: always");
   add("--link-up", &flags->link_up, "Host to device, as in 26GB/s");
   add("--link-down", &flags->link_down, "Device to host");
   add("--link-both", &flags->link_both, "Both directions together");

@@ -48,7 +48,7 @@ absl::Status TakeHostDevice(const PlanFlags& flags, const ThisMachine& machine,
         "names");
   }
   Hardware& hardware = request->job.hardware;
-  hardware.name = "host device";
+  hardware.name = kHostDeviceName;
   hardware.device_bytes = machine.memory_bytes / 2;
   request->job.host_bytes = machine.memory_bytes - hardware.device_bytes;
   request->host_is_given = true;

@@ -8,6 +8,9 @@
 
 namespace geminid::ctl {
 
+// Of a device in this machine's own memory.
+inline constexpr char kHostDeviceName[] = "host device";
+
 // Fills the job's hardware and memory of `request`, whose trace, if any, and ranks are there
 // already, with its missing rates and its notes. Flags come before the trace, the trace before
 // --hardware; without any of them and without memory it is `machine`. INVALID_ARGUMENT naming the

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/geminictl/json_message.h"
+#include "tools/geminictl/plan_engine.h"
 
 namespace geminid::ctl {
 namespace {
@@ -85,6 +86,31 @@ void WriteJob(const PlanAnswer& answer, base::JsonWriter* json) {
   json->Key("sequences").Value(job.batch.sequences);
   json->Key("sequence_length").Value(job.batch.sequence_length);
   json->Key("optimizer").Value(job.optimizer.name());
+  json->Key("only_executable").Value(job.only_executable);
+  json->EndObject();
+}
+
+// Part by part what today's engine carries out; null of what does not fit.
+void WriteEngine(const PlanAnswer& answer, base::JsonWriter* json) {
+  const forecast::Forecast& f = answer.forecast;
+  if (!f.fits()) {
+    json->Null();
+    return;
+  }
+  json->BeginObject();
+  bool all = true;
+  json->Key("parts").BeginArray();
+  for (const EnginePart& part : EngineParts(f, answer.job.hardware)) {
+    json->BeginObject();
+    json->Key("part").Value(part.part);
+    json->Key("planned").Value(part.planned);
+    json->Key("executed").Value(part.executed);
+    json->Key("today").Value(part.today);
+    json->EndObject();
+    all = all && part.executed;
+  }
+  json->EndArray();
+  json->Key("executes_all").Value(all);
   json->EndObject();
 }
 
@@ -225,6 +251,8 @@ std::string PlanJson(const PlanAnswer& answer) {
   }
   json.Key("job");
   WriteJob(answer, &json);
+  json.Key("engine");
+  WriteEngine(answer, &json);
   json.Key("tiers");
   WriteTiers(answer, &json);
   json.Key("notes");

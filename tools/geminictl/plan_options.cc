@@ -1,14 +1,18 @@
 #include "tools/geminictl/plan_options.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "tools/forecast/hf_config.h"
 #include "tools/geminictl/plan_hardware.h"
 #include "tools/geminictl/plan_numbers.h"
+#include "tools/geminictl/plan_rules.h"
 
 namespace geminid::ctl {
 namespace {
@@ -47,12 +51,41 @@ absl::StatusOr<forecast::Model> Member(const forecast::Family& family, const Pla
 }
 
 absl::Status ReadConfig(const std::string& path, PlanRequest* request) {
-  const absl::StatusOr<std::string> json = base::ReadFile(path, kConfigBytesMax);
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error);
+  const std::string file = folder ? absl::StrCat(path, "/config.json") : path;
+  const absl::StatusOr<std::string> json = base::ReadFile(file, kConfigBytesMax);
   if (!json.ok()) return NamedFlag("--config", json.status());
   absl::StatusOr<forecast::Model> model = forecast::ModelFromHuggingFace(*json);
-  if (!model.ok()) return NamedFlag(absl::StrCat("--config ", path), model.status());
+  if (!model.ok()) return NamedFlag(absl::StrCat("--config ", file), model.status());
   request->model = *std::move(model);
   return absl::OkStatus();
+}
+
+// A published model has the shape that was published.
+absl::Status CheckNoShape(const PlanFlags& flags) {
+  struct Flag {
+    const char* name;
+    const std::string& text;
+  };
+  for (const Flag& flag : {Flag{"--parameters", flags.parameters}, Flag{"--layers", flags.layers},
+                           Flag{"--hidden", flags.hidden}, Flag{"--heads", flags.heads}}) {
+    if (flag.text.empty()) continue;
+    return WrongFlag(flag.name, flag.text,
+                     absl::StrCat("the shape of ", flags.model,
+                                  " is given; leave it out, or name a family, as in llama-like"));
+  }
+  return absl::OkStatus();
+}
+
+// A published model of which geminid-train has one with another vocabulary.
+void NoteTrainersOwn(const forecast::Model& model, std::vector<std::string>* notes) {
+  const forecast::Model* const own = forecast::TrainersOwn(model.name);
+  if (own == nullptr || own->vocabulary == model.vocabulary) return;
+  notes->push_back(absl::StrFormat(
+      "This is the published model; geminid-train's %s has its shape with a vocabulary of %d, "
+      "%.3g billion parameters.",
+      model.name, own->vocabulary, static_cast<double>(forecast::CountParameters(*own)) * 1e-9));
 }
 
 absl::Status ReadModel(const PlanFlags& flags, PlanRequest* request) {
@@ -70,7 +103,9 @@ absl::Status ReadModel(const PlanFlags& flags, PlanRequest* request) {
                                               ? Member(*family, flags, &request->notes)
                                               : forecast::FindModel(flags.model);
   if (!model.ok()) return absl::InvalidArgumentError(std::string(model.status().message()));
+  if (family == nullptr) GEMINID_RETURN_IF_ERROR(CheckNoShape(flags));
   request->model = *std::move(model);
+  NoteTrainersOwn(*request->model, &request->notes);
   return absl::OkStatus();
 }
 
@@ -127,22 +162,15 @@ absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
   return absl::OkStatus();
 }
 
-// What a trace says already cannot be said again.
 absl::Status ReadTrace(const PlanFlags& flags, PlanRequest* request) {
-  struct Flag {
-    const char* name;
-    const std::string& text;
-  };
-  for (const Flag& flag :
-       {Flag{"--ranks", flags.ranks}, Flag{"--nodes", flags.nodes}, Flag{"--batch", flags.batch},
-        Flag{"--sequence", flags.sequence}, Flag{"--activations", flags.activations},
-        Flag{"--compute", flags.compute}, Flag{"--achieved", flags.achieved}}) {
-    if (!flag.text.empty())
-      return WrongFlag(flag.name, flag.text, "the trace says it; leave it out");
-  }
   GEMINID_ASSIGN_OR_RETURN(const v1::TraceFile file, forecast::LoadTraceFile(flags.trace));
   absl::StatusOr<forecast::RecordedTrace> trace = forecast::FromMessage(file);
   if (!trace.ok()) return NamedFlag(flags.trace, trace.status());
+  if (!trace->optimizer.empty() && (!flags.optimizer.empty() || flags.momentum)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flags.momentum ? "--momentum" : "--optimizer",
+        " and this --trace do not go together: its state was recorded; leave the flag out"));
+  }
   if (trace->world_size % trace->ranks_on_node != 0) {
     return WrongFlag("--trace", flags.trace, "its nodes have different numbers of ranks");
   }
@@ -157,9 +185,8 @@ absl::Status ReadTrace(const PlanFlags& flags, PlanRequest* request) {
 }  // namespace
 
 absl::StatusOr<PlanRequest> ParsePlanFlags(const PlanFlags& flags, const ThisMachine& machine) {
-  const int subjects = (flags.model.empty() ? 0 : 1) + (flags.config.empty() ? 0 : 1) +
-                       (flags.trace.empty() ? 0 : 1);
-  if (subjects != 1) {
+  GEMINID_RETURN_IF_ERROR(CheckFlagsCombine(flags));
+  if (flags.model.empty() && flags.config.empty() && flags.trace.empty()) {
     return absl::InvalidArgumentError(
         "say what to plan by one of --model, --config and --trace; 'geminictl plan --list-models' "
         "lists the models");
@@ -171,6 +198,7 @@ absl::StatusOr<PlanRequest> ParsePlanFlags(const PlanFlags& flags, const ThisMac
   } else {
     GEMINID_RETURN_IF_ERROR(ReadTrace(flags, &request));
   }
+  request.job.only_executable = !flags.as_planned;
   GEMINID_RETURN_IF_ERROR(ReadOptimizer(flags, &request.job));
   GEMINID_RETURN_IF_ERROR(ReadPlanHardware(flags, machine, &request));
   GEMINID_RETURN_IF_ERROR(forecast::Validate(request.job));

@@ -30,6 +30,7 @@ struct PlanFlags {
   std::string compute, achieved, device_bandwidth, dram, cpu_update_share;
   std::string disk_read, disk_write, disk_endurance;
   std::string save_trace;
+  bool as_planned = false;
   bool momentum = false;
   bool largest = false;
   bool list_models = false;

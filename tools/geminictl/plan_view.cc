@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/geminictl/format.h"
+#include "tools/geminictl/plan_engine.h"
 #include "tools/geminictl/table.h"
 
 namespace geminid::ctl {
@@ -22,6 +23,12 @@ constexpr Tier kTiers[] = {Tier::kDevice, Tier::kHost, Tier::kDisk};
 // Steps take from milliseconds to minutes.
 std::string Seconds(double seconds) { return absl::StrFormat("%.3g s", seconds); }
 
+std::string Parameters(std::uint64_t count) {
+  const double number = static_cast<double>(count);
+  return number < 1e8 ? absl::StrFormat("%.3g million", number * 1e-6)
+                      : absl::StrFormat("%.3g billion", number * 1e-9);
+}
+
 // A device belongs to one rank, host and disk to all of a node.
 std::uint64_t RanksBehind(const PlanAnswer& answer, Tier tier) {
   return tier == Tier::kDevice ? 1 : answer.job.ranks_per_node();
@@ -29,8 +36,8 @@ std::uint64_t RanksBehind(const PlanAnswer& answer, Tier tier) {
 
 std::string Heading(const PlanAnswer& answer) {
   const forecast::Job& job = answer.job;
-  std::string text = absl::StrFormat("%s: %.3g billion parameters", Printable(answer.subject),
-                                     static_cast<double>(answer.forecast.parameters) * 1e-9);
+  std::string text = absl::StrCat(Printable(answer.subject), ": ",
+                                  Parameters(answer.forecast.parameters), " parameters");
   absl::StrAppend(&text, "\n", job.ranks, " x ", job.hardware.name, " with ",
                   base::FormatBytes(job.hardware.usable_bytes()), " usable in ", job.nodes,
                   job.nodes == 1 ? " node" : " nodes", ", each with ");
@@ -49,29 +56,66 @@ std::string Heading(const PlanAnswer& answer) {
   return absl::StrCat(text, "\n\n");
 }
 
-std::string Verdict(const PlanAnswer& answer) {
-  const forecast::Forecast& f = answer.forecast;
-  if (f.fits() && !answer.rates_are_known()) {
-    return absl::StrCat("It fits. How long a step takes is not said: rates are unknown without ",
-                        "--hardware, or ", absl::StrJoin(answer.missing_rates, ", "), ".\n");
-  }
-  if (f.fits()) {
-    std::string text = absl::StrCat("It fits. A step takes ", Seconds(f.step_seconds));
-    if (f.tokens_per_second > 0) {
-      absl::StrAppendFormat(&text, ": %.0f tokens/s", f.tokens_per_second);
-    }
-    absl::StrAppend(&text, ".\n");
-    return text;
-  }
-  std::string text = "It does not fit.";
+std::string Lacks(const PlanAnswer& answer) {
+  std::string text;
   for (const Tier tier : kTiers) {
-    const std::uint64_t lacking = f.plan.lacking[static_cast<std::size_t>(tier)];
+    const std::uint64_t lacking = answer.forecast.plan.lacking[static_cast<std::size_t>(tier)];
     if (lacking == 0) continue;
     absl::StrAppend(&text, " The ", planner::TierName(tier),
                     tier == Tier::kDevice ? "" : " of a node", " lacks ",
                     base::FormatBytes(lacking * RanksBehind(answer, tier)), ".");
   }
-  return absl::StrCat(text, "\n");
+  return text;
+}
+
+// A plan that nobody can run does not just fit.
+std::string FitsOn(const PlanAnswer& answer) {
+  const forecast::Job& job = answer.job;
+  const std::vector<EnginePart> parts = EngineParts(answer.forecast, job.hardware);
+  const auto waits = std::count_if(parts.begin(), parts.end(),
+                                   [](const EnginePart& part) { return !part.executed; });
+  if (waits == 0) return "It fits.";
+  if (job.only_executable) {
+    return absl::StrCat("It fits a host device of ", base::FormatBytes(job.hardware.usable_bytes()),
+                        ", which today's engine runs on. It has no CUDA yet.");
+  }
+  return "As planned it fits, but today's engine does not do all of it.";
+}
+
+std::string Verdict(const PlanAnswer& answer) {
+  const forecast::Forecast& f = answer.forecast;
+  if (!f.fits()) return absl::StrCat("It does not fit.", Lacks(answer), "\n");
+  std::string text = FitsOn(answer);
+  if (!answer.rates_are_known()) {
+    return absl::StrCat(text, " How long a step takes is not said: rates are unknown without ",
+                        "--hardware, or ", absl::StrJoin(answer.missing_rates, ", "), ".\n");
+  }
+  const bool runs = EngineRunsOn(answer.job.hardware);
+  absl::StrAppend(&text, runs ? " A step takes " : " A step on this hardware would take ",
+                  Seconds(f.step_seconds));
+  if (f.tokens_per_second > 0) absl::StrAppendFormat(&text, ": %.0f tokens/s", f.tokens_per_second);
+  return absl::StrCat(text, ".\n");
+}
+
+// Part by part, whether it can be run.
+std::string EngineTable(const PlanAnswer& answer, const Style& style) {
+  Table table({{"PART"}, {"PLAN"}, {"TODAY"}});
+  for (const EnginePart& part : EngineParts(answer.forecast, answer.job.hardware)) {
+    table.AddRow(
+        {part.part, part.planned,
+         absl::StrCat(part.executed ? "yes" : "no", part.today.empty() ? "" : ": ", part.today)});
+  }
+  return absl::StrCat(table.Render(style), "\n");
+}
+
+// Weights on a device that updates them there are twice what one expects.
+std::string TwoCopies(const PlanAnswer& answer) {
+  const std::uint64_t updated = forecast::UpdatedWeightBytes(answer.forecast);
+  const std::uint64_t all = answer.forecast.plan.tier(Tier::kDevice).of(planner::Owner::kWeights);
+  if (updated == 0 || updated >= all) return "";
+  return absl::StrCat("Of the weights on the device ", base::FormatBytes(all - updated),
+                      " are gathered for the operators, in chunks with their padding, and ",
+                      base::FormatBytes(updated), " belong to the state that is updated there.\n");
 }
 
 std::string TierTable(const PlanAnswer& answer, const Style& style) {
@@ -79,7 +123,7 @@ std::string TierTable(const PlanAnswer& answer, const Style& style) {
                {"OF"},
                {"PEAK", Align::kRight},
                {"LIMIT", Align::kRight},
-               {"B_PER_PARAMETER", Align::kRight},
+               {"BYTES/PARAMETER", Align::kRight},
                {"WEIGHTS", Align::kRight},
                {"OPTIMIZER", Align::kRight},
                {"GRADIENTS", Align::kRight},
@@ -101,7 +145,7 @@ std::string TierTable(const PlanAnswer& answer, const Style& style) {
     }
     table.AddRow(std::move(row));
   }
-  return table.Render(style);
+  return absl::StrCat(table.Render(style), TwoCopies(answer));
 }
 
 std::string LeastHost(const PlanAnswer& answer) {
@@ -133,7 +177,7 @@ std::string Movement(const PlanAnswer& answer) {
 
 std::string Changes(const PlanAnswer& answer) {
   if (answer.changes.empty()) return "No single change makes it fit.\n";
-  std::string text = "Any one of these makes it fit:\n";
+  std::string text = "Any one of these makes it fit, each the least that does:\n";
   for (const forecast::Change& change : answer.changes) {
     absl::StrAppend(&text, "  ", change.text, "\n");
   }
@@ -146,11 +190,11 @@ std::string PlanText(const PlanAnswer& answer, const Style& style) {
   const forecast::Forecast& f = answer.forecast;
   const std::string what =
       absl::StrCat(Heading(answer), Verdict(answer), "\n", TierTable(answer, style), "\n");
-  // Where there is a model, its changes have been tried, and say more than the planner's words.
-  if (!f.fits() && answer.model.has_value()) return absl::StrCat(what, Changes(answer));
+  if (!f.fits()) return absl::StrCat(what, Changes(answer));
+  const std::string today = absl::StrCat(what, EngineTable(answer, style));
   // What the planner chose among the plans that fit rests on rates.
-  if (f.fits() && !answer.rates_are_known()) return absl::StrCat(what, LeastHost(answer));
-  return absl::StrCat(what, Movement(answer), LeastHost(answer),
+  if (!answer.rates_are_known()) return absl::StrCat(today, LeastHost(answer));
+  return absl::StrCat(today, Movement(answer), LeastHost(answer),
                       planner::ExplainHierarchyPlan(f.problem, f.plan));
 }
 

@@ -74,6 +74,41 @@ void AddRunFlags(CLI::App* app, Flags* flags) {
   app->add_option("--title", flags->title, "Of the picture");
 }
 
+// A flag that would be passed over without, or with, another.
+absl::Status CheckFlagsCombine(const CLI::App& command) {
+  const auto given = [&](const char* flag) {
+    const CLI::Option* const option = command.get_option_no_throw(flag);
+    return option != nullptr && option->count() > 0;
+  };
+  struct Pair {
+    const char* flag;
+    const char* other;
+  };
+  constexpr Pair kNeeding[] = {{"--hardware", "--model"},      {"--model", "--hardware"},
+                               {"--ranks", "--model"},         {"--nodes", "--model"},
+                               {"--batch", "--model"},         {"--sequence", "--model"},
+                               {"--title", "--memory-picture"}};
+  for (const Pair& pair : kNeeding) {
+    if (!given(pair.flag) || given(pair.other)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(pair.flag, " says nothing without ", pair.other, "; give both or neither"));
+  }
+  constexpr Pair kExcluding[] = {{"--trace", "--random"},  {"--trace", "--model"},
+                                 {"--random", "--model"},  {"--traces", "--trace"},
+                                 {"--traces", "--random"}, {"--traces", "--model"}};
+  for (const Pair& pair : kExcluding) {
+    if (!given(pair.flag) || !given(pair.other)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        pair.flag, " and ", pair.other, " do not go together: each says what is simulated"));
+  }
+  for (const char* flag : {"--detect", "--restart"}) {
+    if (!given(flag) || given("--kill-rank") || given("--kill-daemon")) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " says nothing without --kill-rank or --kill-daemon"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job) {
   *job = flags.job;
   constexpr uint64_t kMany = uint64_t{1} << 20;
@@ -104,12 +139,9 @@ absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job
     }
     job->fields.emplace_back(text.substr(0, equals), value);
   }
-  const int sources = !job->trace.empty() + !job->random.empty() + !job->model.empty();
-  if (sources > 1 || (sources == 0 && subcommand == Subcommand::kRun)) {
+  const bool no_job = job->trace.empty() && job->random.empty() && job->model.empty();
+  if (no_job && subcommand == Subcommand::kRun) {
     return absl::InvalidArgumentError("give one of --trace, --random and --model");
-  }
-  if (job->model.empty() != job->hardware.empty()) {
-    return absl::InvalidArgumentError("--model and --hardware go together");
   }
   return absl::OkStatus();
 }
@@ -199,6 +231,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   }
   CommandLine line;
   line.subcommand = *run ? Subcommand::kRun : Subcommand::kCompare;
+  GEMINID_RETURN_IF_ERROR(CheckFlagsCombine(*app.get_subcommands().front()));
   GEMINID_RETURN_IF_ERROR(ParseJob(flags, *line.subcommand, &line.job));
   GEMINID_RETURN_IF_ERROR(ParseSimulation(flags, &line));
   return line;

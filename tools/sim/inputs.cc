@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "proto/shm/lease.h"
 #include "tools/sim/compare.h"
 
@@ -71,7 +72,7 @@ std::string Lacking(const planner::HierarchyPlan& plan) {
   for (size_t tier = 0; tier < plan.lacking.size(); ++tier) {
     if (plan.lacking[tier] == 0) continue;
     absl::StrAppend(&text, " ", TierName(static_cast<planner::Tier>(tier)), " lacks ",
-                    plan.lacking[tier], " bytes per rank;");
+                    base::FormatBytes(plan.lacking[tier]), " per rank;");
   }
   return text + " geminictl plan says what would help";
 }

@@ -52,30 +52,14 @@ std::string ExplainPlaces(const HierarchyProblem& problem, const HierarchyPlan& 
       "Optimizer state of %d chunks: %d updated on the host, %d on the device, %d streamed through "
       "it.\n",
       problem.optimizer.size(), optimizer[0], optimizer[1], optimizer[2]);
-  if (!problem.activations.empty()) {
+  const bool choice = std::any_of(
+      problem.activations.begin(), problem.activations.end(),
+      [](const ActivationItem& item) { return item.can_recompute || item.can_offload; });
+  if (choice) {
     const auto activations = Count<ActivationPlace, 3>(plan.decisions.activations);
     absl::StrAppendFormat(
         &text, "Activations of %d blocks: %d kept, %d offloaded, %d recomputed.\n",
         problem.activations.size(), activations[0], activations[1], activations[2]);
-  }
-  return text;
-}
-
-std::string ExplainTiers(const HierarchyPlan& plan) {
-  std::string text;
-  for (std::size_t t = 0; t < kNumTiers; ++t) {
-    const TierBytes& tier = plan.tiers[t];
-    if (tier.peak == 0) continue;
-    absl::StrAppend(&text, TierName(static_cast<Tier>(t)), ": at most ", FormatBytes(tier.peak),
-                    " of ", FormatBytes(tier.limit));
-    const char* separator = " (";
-    for (std::size_t o = 0; o < kNumOwners; ++o) {
-      if (tier.by_owner[o] == 0) continue;
-      absl::StrAppend(&text, separator, OwnerName(static_cast<Owner>(o)), " ",
-                      FormatBytes(tier.by_owner[o]));
-      separator = ", ";
-    }
-    absl::StrAppend(&text, ").\n");
   }
   return text;
 }
@@ -96,11 +80,13 @@ std::string ExplainTime(const HierarchyPlan& plan) {
   }
   absl::StrAppend(&text, ". Busiest is ", ResourceName(plan.bottleneck), " with ",
                   Seconds(plan.busy(plan.bottleneck)),
-                  "; no schedule of these decisions takes less "
-                  "than ",
-                  Seconds(plan.step_lower_bound_seconds), ", no decisions less than ",
-                  Seconds(plan.any_decisions_lower_bound_seconds), ".\n");
-  return text;
+                  "; no schedule of these decisions takes less than ",
+                  Seconds(plan.step_lower_bound_seconds));
+  if (plan.any_decisions_lower_bound_seconds > 0) {
+    absl::StrAppend(&text, ", no decisions less than ",
+                    Seconds(plan.any_decisions_lower_bound_seconds));
+  }
+  return text + ".\n";
 }
 
 std::string ExplainDisk(const HierarchyPlan& plan) {
@@ -135,9 +121,9 @@ std::string ExplainHierarchyPlan(const HierarchyProblem& problem, const Hierarch
   } else {
     text = ExplainPlaces(problem, plan);
     absl::StrAppend(&text, "A step moves ", FormatBytes(plan.traffic.up()), " up and ",
-                    FormatBytes(plan.traffic.down()), " down.\n");
+                    FormatBytes(plan.traffic.down()), " down, for each rank.\n");
   }
-  return absl::StrCat(text, ExplainTiers(plan), ExplainTime(plan), ExplainDisk(plan));
+  return absl::StrCat(text, ExplainTime(plan), ExplainDisk(plan));
 }
 
 std::uint64_t HierarchyPlanHash(const HierarchyPlan& plan) {

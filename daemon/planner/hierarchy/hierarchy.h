@@ -61,6 +61,8 @@ struct HierarchyOptions {
   // Updates may start as soon as a chunk's gradient arrives, because nothing waits for the global
   // norm. False is exact with clipping: all updates after backward, in order of next use.
   bool update_during_backward = false;
+  // Device memory that updates there take once, beside any state that is updated there.
+  std::uint64_t device_spare_bytes = 0;
 };
 
 struct HierarchyProblem {
@@ -258,8 +260,8 @@ absl::StatusOr<HierarchyPlan> EvaluateDecisions(const HierarchyProblem& problem,
 // All on the host, all kept: the decisions to start from when comparing.
 Decisions AllHost(const HierarchyProblem& problem);
 
-// A few lines in plain words: what fits, where state and activations are, what moves, how long a
-// step takes and what bounds it, what goes to disk and how long the disks last; or what is missing.
+// A few lines in plain words: where state and activations are, what moves, how long a step takes
+// and what bounds it, what goes to disk and how long the disks last; or what is missing.
 std::string ExplainHierarchyPlan(const HierarchyProblem& problem, const HierarchyPlan& plan);
 
 // Over decisions, plans and predictions: equal on all ranks and machines for equal problems.

@@ -146,6 +146,9 @@ Occupancy ComputeOccupancy(const HierarchyProblem& problem, const Decisions& dec
     }
   }
   occupancy.device_staging = kStreamBuffers * largest_streamed;
+  if (occupancy.device_gradients > 0) {
+    occupancy.device_staging += problem.options.device_spare_bytes;
+  }
   return occupancy;
 }
 

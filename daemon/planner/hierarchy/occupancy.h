@@ -54,7 +54,7 @@ struct Occupancy {
   // The same at all moments.
   std::uint64_t device_state = 0;      // weights' home, remainder, moments
   std::uint64_t device_gradients = 0;  // of chunks updated on the device
-  std::uint64_t device_staging = 0;    // of streamed state
+  std::uint64_t device_staging = 0;    // of streamed state, spares
   double late_seconds = 0;             // the worst of all windows
 
   std::uint64_t device_constant() const { return device_state + device_gradients + device_staging; }

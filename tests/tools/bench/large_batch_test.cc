@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
 
 #include "tools/bench/large_batch_experiment.h"
 
@@ -54,6 +57,36 @@ TEST(LargeBatch, AbsurdRate_Diverges) {
   run.optimizer.lars.learning_rate = 1e30;
   const LargeBatchResult result = Train(Problem(), run);
   EXPECT_TRUE(result.curve.empty() || !(result.last_loss < result.first_loss));
+}
+
+// Whatever the range: each a multiple of 1, 2 or 5 times a power of ten, and neither few nor many.
+TEST(NiceTicks, AnyRange_AreNumbersThatAPersonWouldChoose) {
+  const auto texts = [](double least, double most) {
+    std::string text;
+    for (const double tick : NiceTicks(least, most)) {
+      char one[32];
+      std::snprintf(one, sizeof(one), "%g ", tick);
+      text += one;
+    }
+    return text;
+  };
+  EXPECT_EQ(texts(0.464, 0.663), "0.5 0.55 0.6 0.65 ");
+  EXPECT_EQ(texts(0, 2.62), "0 0.5 1 1.5 2 2.5 ");
+  EXPECT_EQ(texts(0, 1), "0 0.2 0.4 0.6 0.8 1 ");
+  EXPECT_EQ(texts(-3, 4), "-2 0 2 4 ");
+  EXPECT_EQ(texts(2, 2), "2 ");
+  for (double width = 1e-6; width < 1e9; width *= 1.37) {
+    const std::vector<double> ticks = NiceTicks(width / 3, width * 4 / 3);
+    ASSERT_GE(ticks.size(), 2u) << width;
+    ASSERT_LE(ticks.size(), 7u) << width;
+    EXPECT_GE(ticks.front(), width / 3 * (1 - 1e-6));
+    EXPECT_LE(ticks.back(), width * 4 / 3 * (1 + 1e-6));
+    const double step = ticks[1] - ticks[0];
+    const double digit = step / std::pow(10.0, std::floor(std::log10(step) + 1e-6));
+    EXPECT_TRUE(std::abs(digit - 1) < 1e-6 || std::abs(digit - 2) < 1e-6 ||
+                std::abs(digit - 5) < 1e-6)
+        << width << ": " << step;
+  }
 }
 
 TEST(LargeBatch, Picture_HasEveryCurve) {

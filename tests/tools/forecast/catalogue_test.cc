@@ -7,6 +7,9 @@
 #include <set>
 #include <string>
 
+#include "tools/forecast/hardware.h"
+#include "tools/trainer/model_config.h"
+
 namespace geminid::forecast {
 namespace {
 
@@ -153,6 +156,34 @@ TEST(Model, NumbersOutOfRange_AreNamed) {
   model = *FindModel("gpt2");
   model.kv_heads = 5;
   EXPECT_THAT(std::string(Validate(model).message()), HasSubstr("must divide"));
+}
+
+// What geminid-train calls its models, under the same names and with as many parameters.
+TEST(Catalogue, ModelsOfTheTrainer_AreKnownByTheirNames) {
+  for (const trainer::Preset& preset : trainer::Presets()) {
+    EXPECT_TRUE(FindModel(preset.name).ok()) << preset.name;
+    const Model* const own = TrainersOwn(preset.name);
+    ASSERT_NE(own, nullptr) << preset.name;
+    EXPECT_EQ(CountParameters(*own), trainer::CountParameters(preset.config)) << preset.name;
+    EXPECT_EQ(own->context, preset.config.context) << preset.name;
+    EXPECT_EQ(own->kv_heads, preset.config.kv_heads) << preset.name;
+    EXPECT_TRUE(Validate(*own).ok()) << preset.name;
+  }
+  EXPECT_EQ(FindModel("gpt2-tiny")->vocabulary, 256u);
+  EXPECT_EQ(FindModel("llama-7b")->vocabulary, 32000u);  // as published
+  EXPECT_EQ(TrainersOwn("opt-13b"), nullptr);
+}
+
+TEST(Names, NearlyRight_AreSuggested) {
+  const auto model = [](const char* name) {
+    return std::string(FindModel(name).status().message());
+  };
+  const auto hardware = [](const char* name) {
+    return std::string(FindHardware(name).status().message());
+  };
+  EXPECT_THAT(model("lama-7b"), HasSubstr("did you mean 'llama-7b'?"));
+  EXPECT_THAT(hardware("a100"), HasSubstr("did you mean 'a100-40gb' or 'a100-80gb'?"));
+  EXPECT_THAT(hardware("h100"), HasSubstr("did you mean 'h100-80gb'?"));
 }
 
 }  // namespace

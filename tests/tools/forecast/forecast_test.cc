@@ -105,58 +105,172 @@ TEST(MakeForecast, Collectives_TakeAtLeastARingsTime) {
   EXPECT_EQ(across.step_seconds, across.collective_seconds);
 }
 
-TEST(WhatWouldFit, EachChange_IsTheSmallestThatFits) {
-  const Model model = *FindModel("opt-6.7b");
-  Job job = On("rtx-3090-24gb", 16);
-  const Forecast forecast = Of(model, job);
-  ASSERT_FALSE(forecast.fits());
-  const absl::StatusOr<std::vector<Change>> changes = WhatWouldFit(model, job, forecast);
-  ASSERT_TRUE(changes.ok()) << changes.status();
+// `job` with one number of it changed.
+Job With(Job job, Change::Kind kind, std::uint64_t value) {
+  switch (kind) {
+    case Change::Kind::kDeviceBytes:
+      job.hardware.device_bytes = value;
+      job.hardware.reserved_bytes = 0;
+      break;
+    case Change::Kind::kHostBytes:
+      job.host_bytes = value;
+      break;
+    case Change::Kind::kDiskBytes:
+      job.disk_bytes = value;
+      job.disk_read_bytes_per_second = job.disk_write_bytes_per_second = 2e9;
+      break;
+    case Change::Kind::kSequences:
+      job.batch.sequences = value;
+      break;
+    case Change::Kind::kSequenceLength:
+      job.batch.sequence_length = value;
+      break;
+    case Change::Kind::kNodes:
+      job.ranks = static_cast<std::uint32_t>(value) * job.ranks_per_node();
+      job.nodes = static_cast<std::uint32_t>(value);
+      break;
+  }
+  return job;
+}
+
+// One step that asks for less, or for sequences one that asks for more.
+std::uint64_t OneStepLess(Change::Kind kind, std::uint64_t value) {
+  switch (kind) {
+    case Change::Kind::kSequences:
+      return value + 1;
+    case Change::Kind::kSequenceLength:
+      return value + kTokensStep;
+    case Change::Kind::kNodes:
+      return value - 1;
+    default:
+      return value - MemoryStep(value);
+  }
+}
+
+// Asks again with each value that is suggested, and with one step less. Returns the kinds.
+std::set<Change::Kind> CheckChanges(const Model& model, const Job& job) {
   std::set<Change::Kind> kinds;
+  EXPECT_FALSE(FitsWith(model, job));
+  const absl::StatusOr<std::vector<Change>> changes = WhatWouldFit(model, job);
+  EXPECT_TRUE(changes.ok()) << changes.status();
+  if (!changes.ok()) return kinds;
   for (const Change& change : *changes) {
     kinds.insert(change.kind);
-    Job changed = job;
-    if (change.kind == Change::Kind::kHostBytes) {
-      changed.host_bytes = change.value;
-      EXPECT_TRUE(FitsWith(model, changed));
-      changed.host_bytes -= 2 * kGiB;  // it was rounded up to a whole GiB
-      EXPECT_FALSE(FitsWith(model, changed));
-    }
-    if (change.kind == Change::Kind::kNodes) {
-      changed.nodes = changed.ranks = static_cast<std::uint32_t>(change.value);
-      EXPECT_TRUE(FitsWith(model, changed));
-      changed.nodes = changed.ranks = static_cast<std::uint32_t>(change.value - 1);
-      EXPECT_FALSE(FitsWith(model, changed));
-    }
+    EXPECT_TRUE(FitsWith(model, With(job, change.kind, change.value))) << change.text;
+    EXPECT_FALSE(FitsWith(model, With(job, change.kind, OneStepLess(change.kind, change.value))))
+        << change.text;
   }
-  EXPECT_TRUE(kinds.contains(Change::Kind::kHostBytes));
-  EXPECT_TRUE(kinds.contains(Change::Kind::kDiskBytes));
-  EXPECT_TRUE(kinds.contains(Change::Kind::kNodes));
+  return kinds;
+}
+
+TEST(WhatWouldFit, EachChange_IsTheSmallestThatFits) {
+  using Kind = Change::Kind;
+  const Job job = On("rtx-3090-24gb", 16);
+  EXPECT_THAT(CheckChanges(*FindModel("opt-6.7b"), job),
+              ::testing::IsSupersetOf(
+                  {Kind::kDeviceBytes, Kind::kHostBytes, Kind::kDiskBytes, Kind::kNodes}));
+}
+
+TEST(WhatWouldFit, OfTodaysEngine_EachChangeIsTheSmallestThatFits) {
+  using Kind = Change::Kind;
+  Job host_is_short = On("rtx-3090-24gb", 16);
+  host_is_short.only_executable = true;
+  EXPECT_THAT(CheckChanges(*FindModel("opt-6.7b"), host_is_short),
+              ::testing::UnorderedElementsAre(Kind::kDeviceBytes, Kind::kHostBytes, Kind::kNodes));
+  Job device_is_short = On("rtx-2060-6gb", 64);
+  device_is_short.only_executable = true;
+  device_is_short.batch = {.sequences = 64, .sequence_length = 4096};
+  EXPECT_THAT(
+      CheckChanges(*FindModel("gpt2-xl"), device_is_short),
+      ::testing::UnorderedElementsAre(Kind::kDeviceBytes, Kind::kSequences, Kind::kSequenceLength));
+  // A small arena is sought in small steps.
+  Job tiny = On("rtx-2060-6gb", 64);
+  tiny.only_executable = true;
+  tiny.hardware.reserved_bytes = 0;
+  tiny.hardware.device_bytes = 64 << 10;
+  tiny.batch = {.sequences = 2, .sequence_length = 64};
+  EXPECT_THAT(CheckChanges(*FindModel("gpt2-tiny"), tiny), ::testing::Contains(Kind::kDeviceBytes));
 }
 
 TEST(WhatWouldFit, TooLongASequence_IsShortened) {
-  const Model model = *FindModel("gpt2-xl");
   Job job = On("rtx-2060-6gb", 64);
   job.batch = {.sequences = 1, .sequence_length = 1 << 20};
-  const Forecast forecast = Of(model, job);
-  ASSERT_FALSE(forecast.fits());
-  std::uint64_t length = 0;
-  const absl::StatusOr<std::vector<Change>> changes = WhatWouldFit(model, job, forecast);
-  ASSERT_TRUE(changes.ok()) << changes.status();
-  for (const Change& change : *changes) {
-    if (change.kind == Change::Kind::kSequenceLength) length = change.value;
-  }
-  ASSERT_GT(length, 0u);
-  job.batch.sequence_length = length;
-  EXPECT_TRUE(FitsWith(model, job));
-  job.batch.sequence_length = length + 64;
-  EXPECT_FALSE(FitsWith(model, job));
+  EXPECT_THAT(CheckChanges(*FindModel("gpt2-xl"), job),
+              ::testing::Contains(Change::Kind::kSequenceLength));
 }
 
-TEST(WhatWouldFit, WhatFits_NeedsNothing) {
-  const Model model = *FindModel("gpt2");
-  const Job job = On("h100-80gb", 64);
-  EXPECT_TRUE(WhatWouldFit(model, job, Of(model, job))->empty());
+// Far beyond anything that a plan can name.
+TEST(WhatWouldFit, AnyBatch_IsAnsweredWithTheLargestThatFits) {
+  const Model model = *FindModel("llama-7b");
+  Job job = On("a100-80gb", 512);
+  for (const bool only_executable : {false, true}) {
+    job.only_executable = only_executable;
+    job.batch = {.sequences = 100'000, .sequence_length = 2048};
+    const absl::Status status = MakeForecast(model, job).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("smaller batch"));
+    EXPECT_THAT(CheckChanges(model, job), ::testing::Contains(Change::Kind::kSequences));
+  }
+}
+
+// --- what today's engine executes ---
+
+TEST(OnlyExecutable, NoDecision_IsOneThatTheEngineDoesNotCarryOut) {
+  for (const std::uint64_t mib : {512, 1024, 2048, 4096}) {
+    Job job = On("rtx-2060-6gb", 16);
+    job.hardware.device_bytes = job.hardware.reserved_bytes + (mib << 20);
+    job.disk_bytes = 1000 * kGiB;
+    job.disk_read_bytes_per_second = job.disk_write_bytes_per_second = 3e9;
+    job.only_executable = true;
+    const Forecast forecast = Of(*FindModel("gpt2"), job);
+    ASSERT_TRUE(forecast.fits()) << mib;
+    EXPECT_TRUE(forecast.state_mode.has_value());
+    EXPECT_FALSE(forecast.plan.disk.used);
+    EXPECT_EQ(forecast.plan.traffic.activations_down, 0u);
+    EXPECT_EQ(forecast.plan.traffic.state_up, 0u);
+    bool on_host = false;
+    for (const planner::OptimizerPlace place : forecast.plan.decisions.optimizer) {
+      EXPECT_NE(place, planner::OptimizerPlace::kStreamed);
+      // The chunks are in the order of first use here: those on the device come first.
+      if (place == planner::OptimizerPlace::kHost) on_host = true;
+      EXPECT_FALSE(on_host && place == planner::OptimizerPlace::kDevice) << mib;
+    }
+    for (const planner::ActivationPlace place : forecast.plan.decisions.activations) {
+      EXPECT_NE(place, planner::ActivationPlace::kOffload);
+    }
+  }
+}
+
+// State that moves to the device keeps its place on the host, unless all starts there.
+TEST(OnlyExecutable, StateOnTheDevice_LeavesNoRoomOnTheHost) {
+  Job job = On("rtx-2060-6gb", 16);
+  job.only_executable = true;
+  const Model model = *FindModel("gpt2-medium");
+  job.hardware.device_bytes = job.hardware.reserved_bytes + 3 * kGiB;
+  const Forecast some = Of(model, job);
+  ASSERT_TRUE(some.fits());
+  EXPECT_EQ(some.state_mode, StateMode::kAuto);
+  EXPECT_GT(UpdatedWeightBytes(some), 0u);
+  EXPECT_GE(some.plan.tier(Tier::kHost).peak, 14 * some.parameters);
+  job.hardware.device_bytes = job.hardware.reserved_bytes + 12 * kGiB;
+  job.host_bytes = 0;
+  const Forecast all = Of(model, job);
+  ASSERT_TRUE(all.fits());
+  EXPECT_EQ(all.state_mode, StateMode::kDevice);
+  EXPECT_EQ(all.plan.tier(Tier::kHost).peak, 0u);
+}
+
+// What the engine does is among what the planner knows.
+TEST(OnlyExecutable, WhatFits_AlsoFitsAsPlannedAndIsNotFaster) {
+  for (const std::uint64_t mib : {512, 1024, 3072}) {
+    Job job = On("rtx-2060-6gb", 8);
+    job.hardware.device_bytes = job.hardware.reserved_bytes + (mib << 20);
+    const Forecast planned = Of(Small(), job);
+    job.only_executable = true;
+    const Forecast today = Of(Small(), job);
+    ASSERT_TRUE(today.fits() && planned.fits()) << mib;
+    EXPECT_GE(today.step_seconds, planned.step_seconds * 0.99) << mib;
+  }
 }
 
 // On one rank and on two, on a device that holds a part and on one that holds next to nothing.

@@ -99,7 +99,8 @@ TEST(ParsePlanFlags, PositionsBeyondALearnedTable_AreRefused) {
   EXPECT_THAT(ErrorOf(flags), HasSubstr("ends at 1024"));
   flags.model = "llama-7b";
   flags.sequence = "4000";
-  EXPECT_THAT(Parsed(flags).notes, ElementsAre(HasSubstr("longer than")));
+  EXPECT_THAT(Parsed(flags).notes,
+              ElementsAre(HasSubstr("geminid-train's llama-7b"), HasSubstr("longer than")));
 }
 
 TEST(ParsePlanFlags, SequenceOfImages_IsNoChoice) {

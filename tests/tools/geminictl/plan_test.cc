@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "base/exit_code.h"
@@ -87,9 +88,10 @@ std::vector<std::string> With(std::vector<std::string> arguments,
 TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
   const Outcome outcome = Plan(With(kGpt2In1GiB, {"--host-memory", "4GiB"}));
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("It fits."), HasSubstr("0.124 billion"),
-                                 HasSubstr("tokens/s"), HasSubstr("TIER"), HasSubstr("device"),
-                                 HasSubstr("as little as"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("It fits a host device of 1.0 GiB"), HasSubstr("no CUDA yet"),
+                    HasSubstr("0.124 billion"), HasSubstr("tokens/s"), HasSubstr("TIER"),
+                    HasSubstr("device"), HasSubstr("as little as"), Not(HasSubstr("\x1b"))));
   EXPECT_EQ(outcome.err, "");
 }
 
@@ -97,7 +99,54 @@ TEST(Plan, HalfTheHostMemory_DoesNotFitAndExitsWith7) {
   const Outcome outcome = Plan(With(kGpt2In1GiB, {"--host-memory", "512MiB"}));
   EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("It does not fit."), HasSubstr("host of a node lacks"),
-                                 HasSubstr("of host memory to each node"), HasSubstr("a disk of")));
+                                 HasSubstr("--host-memory "), HasSubstr("more in each node"),
+                                 HasSubstr("--device-memory "), Not(HasSubstr("--disk"))));
+  EXPECT_THAT(Plan(With(kGpt2In1GiB, {"--host-memory", "512MiB", "--as-planned"})).out,
+              AllOf(HasSubstr("It does not fit."), HasSubstr("--disk ")));
+}
+
+// By default every part but the accelerator is what today's engine does; else it says what is not.
+TEST(Plan, Engine_ExecutesWhatIsPlannedUnlessAskedForMore) {
+  const auto executed = [](const Outcome& outcome) {
+    std::map<std::string, bool> parts;
+    const JsonValue value = Parse(outcome);
+    for (const JsonValue& part : At(At(value, "engine"), "parts").items) {
+      parts[At(part, "part").text] = At(part, "executed").boolean;
+    }
+    return parts;
+  };
+  const std::vector<std::string> job = With(kGpt2In1GiB, {"--host-memory", "4GiB", "--json"});
+  EXPECT_EQ(
+      executed(Plan(job)),
+      (std::map<std::string, bool>{
+          {"weights", true}, {"optimizer state", true}, {"activations", true}, {"device", false}}));
+  EXPECT_FALSE(executed(Plan(With(job, {"--as-planned"}))).at("activations"));
+  const Outcome disk = Plan({"--model", "gpt2", "--hardware", "rtx-2060-6gb", "--device-memory",
+                             "1GiB", "--host-memory", "1GiB", "--as-planned", "--disk", "8GiB",
+                             "--disk-read", "3GB/s", "--disk-write", "2GB/s"});
+  EXPECT_EQ(disk.code, base::kExitOk) << disk.err;
+  EXPECT_THAT(disk.out, AllOf(HasSubstr("today's engine does not do all of it"),
+                              HasSubstr("no: the engine has no disk"), Not(HasSubstr("It fits."))));
+  EXPECT_THAT(Plan(kGpt2In1GiB).out, HasSubstr("yes: --optimizer-state auto"));
+  const Outcome all = Plan({"--model", "gpt2", "--device-memory", "8GiB", "--host-memory", "0"});
+  EXPECT_THAT(all.out, HasSubstr("yes: --optimizer-state device"));
+}
+
+TEST(Plan, BatchBeyondAnyDevice_IsAnsweredWithOneThatFits) {
+  const Outcome outcome =
+      Plan({"--model", "llama-7b", "--hardware", "a100-80gb", "--batch", "100000"});
+  EXPECT_EQ(outcome.code, base::kExitResourceExhausted);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("100000 x 2048 tokens"), HasSubstr("TiB"),
+                                 HasSubstr("it fits with --batch "), Not(HasSubstr("["))));
+}
+
+// A device is one rank's, host memory a node's, wherever it is said; and weights are said apart.
+TEST(Plan, Bytes_AreStatedOnceAndWithWhatTheyConsistOf) {
+  const Outcome outcome = Plan({"--model", "gpt2", "--hardware", "a100-40gb", "--ranks", "4"});
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("Of the weights on the device"), HasSubstr("for the operators"),
+                    Not(HasSubstr("at most")), Not(HasSubstr("B_PER_PARAMETER"))));
 }
 
 TEST(Plan, WithoutHostMemory_SaysHowMuchItTakes) {
@@ -133,14 +182,14 @@ TEST(Plan, FamilyByShapeAndBySize_IsPlanned) {
               HasSubstr("gpt2-like-12x768: 0.124 billion"));
   EXPECT_THAT(
       Plan({"--model", "gpt2-like", "--parameters", "1.5e9", "--hardware", "a100-80gb"}).out,
-      HasSubstr("It fits."));
+      HasSubstr("It fits "));
 }
 
 TEST(Plan, Largest_FindsAMember) {
   const Outcome outcome = Plan({"--model", "gpt2-like", "--largest", "--hardware", "rtx-2060-6gb",
                                 "--host-memory", "24GiB"});
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("gpt2-like-"), HasSubstr("It fits.")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("gpt2-like-"), HasSubstr("It fits ")));
 }
 
 TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
@@ -151,8 +200,6 @@ TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
     return outcome.err;
   };
   EXPECT_THAT(error({}), HasSubstr("--model, --config and --trace"));
-  EXPECT_THAT(error({"--model", "gpt2", "--trace", "x.pb", "--hardware", "h200"}),
-              HasSubstr("one of"));
   EXPECT_THAT(error({"--model", "gpt9", "--hardware", "h200"}), HasSubstr("opt-125m"));
   EXPECT_THAT(error({"--model", "gpt2", "--hardware", "h300"}), HasSubstr("gh200"));
   EXPECT_THAT(error({"--model", "gpt2-like", "--hardware", "h200"}), HasSubstr("--parameters"));
@@ -176,12 +223,79 @@ TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
                                                         {"--link-latency", "10"},
                                                         {"--sequence", "2048"},
                                                         {"--activations", "maybe"},
-                                                        {"--disk", "1TB"},
                                                         {"--config", "also"}}) {
     error({"--model", "gpt2", "--hardware", "h200", flag, value});
   }
   EXPECT_THAT(error({"--model", "gpt2", "--hardware", "h200", "--link-up", "26GB"}),
               HasSubstr("--link-up"));
+}
+
+// One of two flags would be passed over: both are named, whatever else is said.
+TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
+  struct Case {
+    std::vector<std::string> arguments;
+    const char *one, *other;
+  };
+  const std::vector<Case> cases = {
+      {{"--model", "gpt2", "--config", "x"}, "--model", "--config"},
+      {{"--model", "gpt2", "--trace", "x"}, "--model", "--trace"},
+      {{"--config", "x", "--trace", "x"}, "--config", "--trace"},
+      {{"--config", "x", "--parameters", "1e9"}, "--config", "--parameters"},
+      {{"--config", "x", "--layers", "4"}, "--config", "--layers"},
+      {{"--config", "x", "--hidden", "64"}, "--config", "--hidden"},
+      {{"--config", "x", "--heads", "4"}, "--config", "--heads"},
+      {{"--config", "x", "--largest"}, "--config", "--largest"},
+      {{"--trace", "x", "--parameters", "1e9"}, "--trace", "--parameters"},
+      {{"--trace", "x", "--layers", "4"}, "--trace", "--layers"},
+      {{"--trace", "x", "--hidden", "64"}, "--trace", "--hidden"},
+      {{"--trace", "x", "--heads", "4"}, "--trace", "--heads"},
+      {{"--trace", "x", "--largest"}, "--trace", "--largest"},
+      {{"--trace", "x", "--ranks", "2"}, "--trace", "--ranks"},
+      {{"--trace", "x", "--nodes", "2"}, "--trace", "--nodes"},
+      {{"--trace", "x", "--batch", "2"}, "--trace", "--batch"},
+      {{"--trace", "x", "--sequence", "2"}, "--trace", "--sequence"},
+      {{"--trace", "x", "--as-planned", "--activations", "recompute"}, "--trace", "--activations"},
+      {{"--trace", "x", "--compute", "1e12"}, "--trace", "--compute"},
+      {{"--trace", "x", "--achieved", "0.5"}, "--trace", "--achieved"},
+      {{"--trace", "x", "--save-trace", "y"}, "--trace", "--save-trace"},
+      {{"--model", "llama-7b", "--parameters", "3e9"}, "--parameters", "llama-7b"},
+      {{"--model", "llama-7b", "--layers", "4"}, "--layers", "llama-7b"},
+      {{"--model", "llama-7b", "--hidden", "64"}, "--hidden", "llama-7b"},
+      {{"--model", "llama-7b", "--heads", "4"}, "--heads", "llama-7b"},
+      {{"--model", "llama-7b", "--largest"}, "--largest", "family"},
+      {{"--model", "llama-like", "--parameters", "3e9", "--layers", "4"},
+       "--parameters",
+       "--layers"},
+      {{"--model", "llama-like", "--parameters", "3e9", "--hidden", "4"},
+       "--parameters",
+       "--hidden"},
+      {{"--model", "llama-like", "--parameters", "3e9", "--heads", "4"}, "--parameters", "--heads"},
+      {{"--model", "llama-like", "--parameters", "3e9", "--largest"}, "--parameters", "--largest"},
+      {{"--model", "llama-like", "--largest", "--layers", "4"}, "--largest", "--layers"},
+      {{"--model", "llama-like", "--largest", "--hidden", "4"}, "--largest", "--hidden"},
+      {{"--model", "llama-like", "--largest", "--heads", "4"}, "--largest", "--heads"},
+      {{"--model", "gpt2", "--disk", "1TB"}, "--disk", "--as-planned"},
+      {{"--model", "gpt2", "--as-planned", "--disk", "1TB"}, "--disk", "--disk-read"},
+      {{"--model", "gpt2", "--as-planned", "--disk-read", "1GB/s"}, "--disk-read", "--disk"},
+      {{"--model", "gpt2", "--as-planned", "--disk-write", "1GB/s"}, "--disk-write", "--disk"},
+      {{"--model", "gpt2", "--as-planned", "--disk-endurance", "1TB"},
+       "--disk-endurance",
+       "--disk"},
+      {{"--model", "gpt2", "--activations", "recompute"}, "--activations", "--as-planned"},
+      {{"--model", "gpt2", "--momentum"}, "momentum", "adamw"},
+      {{"--list-models", "--list-hardware"}, "--list-models", "--list-hardware"},
+      {{"--list-models", "--model", "gpt2"}, "--list-models", "--model"},
+      {{"--list-hardware", "--ranks", "2"}, "--list-hardware", "--ranks"},
+  };
+  for (const Case& one : cases) {
+    const bool list = one.arguments.front().starts_with("--list");
+    const std::vector<std::string> more =
+        list ? std::vector<std::string>{} : std::vector<std::string>{"--hardware", "h200"};
+    const Outcome outcome = Plan(With(one.arguments, more));
+    EXPECT_EQ(outcome.code, base::kExitUsage) << one.one << " " << one.other;
+    EXPECT_EQ(outcome.out, "") << one.one << " " << one.other;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(one.one), HasSubstr(one.other)));
+  }
 }
 
 TEST(Plan, Lists_HoldEveryNameInBothForms) {
@@ -198,6 +312,8 @@ TEST_F(PlanFiles, HuggingFaceConfig_IsPlannedAndItsErrorsNameTheFile) {
       << R"({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12})";
   EXPECT_THAT(Plan({"--config", Path("config.json"), "--hardware", "h200"}).out,
               HasSubstr("0.124 billion"));
+  // The usual layout is a folder.
+  EXPECT_THAT(Plan({"--config", folder_, "--hardware", "h200"}).out, HasSubstr("0.124 billion"));
   std::ofstream(Path("bad.json")) << R"({"model_type": "gpt2", "n_embd": 768, "n_head": 12})";
   const Outcome bad = Plan({"--config", Path("bad.json"), "--hardware", "h200"});
   EXPECT_EQ(bad.code, base::kExitUsage);
@@ -236,7 +352,7 @@ TEST_F(PlanFiles, PublishedConfigOfEveryFamily_IsPlanned) {
         Plan({"--config", std::string(GEMINID_FORECAST_DATA "/") + name + ".json", "--hardware",
               "h200", "--host-memory", "64GiB"});
     EXPECT_EQ(outcome.code, base::kExitOk) << name << outcome.err;
-    EXPECT_THAT(outcome.out, HasSubstr("It fits.")) << name;
+    EXPECT_THAT(outcome.out, HasSubstr("It fits ")) << name;
   }
 }
 
@@ -274,6 +390,10 @@ TEST_F(PlanFiles, MeasuredLink_IsUsedAndFlagsComeFirst) {
   };
   EXPECT_GT(seconds({}),
             seconds({"--link-latency", "1us", "--uplink", "100GB/s", "--link-both", "100GB/s"}));
+  // What was recorded of the state cannot be said again.
+  const Outcome optimizer = Plan({"--trace", file, "--hardware", "h200", "--optimizer", "lion"});
+  EXPECT_EQ(optimizer.code, base::kExitUsage);
+  EXPECT_THAT(optimizer.err, AllOf(HasSubstr("--optimizer"), HasSubstr("--trace")));
 }
 
 TEST(Plan, HeadsThatNobodyChose_DivideAndAreSaid) {
@@ -307,8 +427,8 @@ TEST(Plan, MemoryAloneWithoutHardware_AnswersWhetherItFitsAndNoTime) {
       Plan({"--model", "gpt2", "--device-memory", "1GiB", "--host-memory", "32GiB"});
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("It fits."), HasSubstr("rates are unknown"), HasSubstr("--compute"),
-                    Not(HasSubstr("tokens/s")), HasSubstr("as little as")));
+              AllOf(HasSubstr("It fits a host device"), HasSubstr("rates are unknown"),
+                    HasSubstr("--compute"), Not(HasSubstr("tokens/s")), HasSubstr("as little as")));
   const JsonValue json = Parse(
       Plan({"--model", "gpt2", "--device-memory", "1GiB", "--host-memory", "256MiB", "--json"}));
   EXPECT_FALSE(At(json, "fits").boolean);

@@ -1,0 +1,142 @@
+#include "tools/geminictl/plan_rules.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace geminid::ctl {
+namespace {
+
+// Every flag, and whether it is given.
+struct Flag {
+  absl::string_view name;
+  bool given;
+};
+
+std::vector<Flag> FlagsOf(const PlanFlags& f) {
+  const auto said = [](const std::string& text) { return !text.empty(); };
+  return {{"--model", said(f.model)},
+          {"--config", said(f.config)},
+          {"--trace", said(f.trace)},
+          {"--parameters", said(f.parameters)},
+          {"--layers", said(f.layers)},
+          {"--hidden", said(f.hidden)},
+          {"--heads", said(f.heads)},
+          {"--largest", f.largest},
+          {"--hardware", said(f.hardware)},
+          {"--ranks", said(f.ranks)},
+          {"--nodes", said(f.nodes)},
+          {"--batch", said(f.batch)},
+          {"--sequence", said(f.sequence)},
+          {"--optimizer", said(f.optimizer)},
+          {"--momentum", f.momentum},
+          {"--as-planned", f.as_planned},
+          {"--activations", said(f.activations)},
+          {"--device-memory", said(f.device_memory)},
+          {"--host-memory", said(f.host_memory)},
+          {"--disk", said(f.disk)},
+          {"--disk-read", said(f.disk_read)},
+          {"--disk-write", said(f.disk_write)},
+          {"--disk-endurance", said(f.disk_endurance)},
+          {"--link-up", said(f.link_up)},
+          {"--link-down", said(f.link_down)},
+          {"--link-both", said(f.link_both)},
+          {"--link-latency", said(f.link_latency)},
+          {"--uplink", said(f.uplink)},
+          {"--peer", said(f.peer)},
+          {"--network", said(f.network)},
+          {"--compute", said(f.compute)},
+          {"--achieved", said(f.achieved)},
+          {"--device-bandwidth", said(f.device_bandwidth)},
+          {"--dram", said(f.dram)},
+          {"--cpu-update-share", said(f.cpu_update_share)},
+          {"--save-trace", said(f.save_trace)},
+          {"--list-models", f.list_models},
+          {"--list-hardware", f.list_hardware}};
+}
+
+// Of two flags, of which one would be passed over.
+struct Pair {
+  absl::string_view flag;
+  absl::string_view other;
+  absl::string_view why;
+};
+
+constexpr absl::string_view kOneSubject = "one of them says what is planned";
+constexpr absl::string_view kShapeIsGiven = "the shape is in the file";
+constexpr absl::string_view kOneMember = "each says by itself which member of the family";
+constexpr absl::string_view kTraceSays = "the trace says it";
+
+constexpr Pair kExcluding[] = {
+    {"--model", "--config", kOneSubject},
+    {"--model", "--trace", kOneSubject},
+    {"--config", "--trace", kOneSubject},
+    {"--config", "--parameters", kShapeIsGiven},
+    {"--config", "--layers", kShapeIsGiven},
+    {"--config", "--hidden", kShapeIsGiven},
+    {"--config", "--heads", kShapeIsGiven},
+    {"--config", "--largest", kShapeIsGiven},
+    {"--trace", "--parameters", kTraceSays},
+    {"--trace", "--layers", kTraceSays},
+    {"--trace", "--hidden", kTraceSays},
+    {"--trace", "--heads", kTraceSays},
+    {"--trace", "--largest", kTraceSays},
+    {"--trace", "--ranks", kTraceSays},
+    {"--trace", "--nodes", kTraceSays},
+    {"--trace", "--batch", kTraceSays},
+    {"--trace", "--sequence", kTraceSays},
+    {"--trace", "--activations", kTraceSays},
+    {"--trace", "--compute", kTraceSays},
+    {"--trace", "--achieved", kTraceSays},
+    {"--trace", "--save-trace", "there is a file already"},
+    {"--parameters", "--layers", kOneMember},
+    {"--parameters", "--hidden", kOneMember},
+    {"--parameters", "--heads", kOneMember},
+    {"--parameters", "--largest", kOneMember},
+    {"--largest", "--layers", kOneMember},
+    {"--largest", "--hidden", kOneMember},
+    {"--largest", "--heads", kOneMember},
+};
+
+// `flag` says nothing without `other`.
+constexpr Pair kNeeding[] = {
+    {"--disk-read", "--disk", "it is the disk's rate"},
+    {"--disk-write", "--disk", "it is the disk's rate"},
+    {"--disk-endurance", "--disk", "it is the disk's"},
+    {"--disk", "--as-planned", "today's engine has no disk"},
+    {"--activations", "--as-planned", "today's engine leaves no choice: they are recomputed"},
+};
+
+}  // namespace
+
+absl::Status CheckFlagsCombine(const PlanFlags& flags) {
+  const std::vector<Flag> all = FlagsOf(flags);
+  const auto given = [&](absl::string_view name) {
+    for (const Flag& flag : all) {
+      if (flag.name == name) return flag.given;
+    }
+    return false;
+  };
+  for (const absl::string_view list : {"--list-models", "--list-hardware"}) {
+    for (const Flag& flag : all) {
+      if (!given(list) || !flag.given || flag.name == list) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(list, " prints a table and ends; leave out ", flag.name));
+    }
+  }
+  for (const Pair& pair : kExcluding) {
+    if (!given(pair.flag) || !given(pair.other)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(pair.flag, " and ", pair.other,
+                                                   " do not go together: ", pair.why,
+                                                   "; leave one of them out"));
+  }
+  for (const Pair& pair : kNeeding) {
+    if (!given(pair.flag) || given(pair.other)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(pair.flag, " needs ", pair.other, ": ", pair.why));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::ctl

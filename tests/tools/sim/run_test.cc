@@ -80,7 +80,7 @@ TEST(RunGeminidSim, WrongArguments_ExitWithTwoAndNameTheFlag) {
   };
   for (const auto& [arguments, words] : cases) {
     const Outcome outcome = RunSim(arguments);
-    const int code = arguments[1] == "--trace" ? base::kExitNotFound : base::kExitUsage;
+    const int code = words == "trace.pb" ? base::kExitNotFound : base::kExitUsage;
     EXPECT_EQ(outcome.exit_code, code) << words << ": " << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(words));
   }

@@ -19,6 +19,7 @@ enum ExitCode : int {
   kExitUnhealthy = 8,          // what was looked at answered, and something is wrong with it
   kExitAborted = 9,            // stopped because another rank failed
   kExitPrecondition = 10,      // the versions or states of two parts do not go together
+  kExitDiverged = 11,          // the loss was not finite, and training was to stop then
   kExitSignalBase = 128,       // plus the number of the signal that ended it
 };
 

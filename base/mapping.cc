@@ -7,7 +7,9 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/memfd.h"
+#include "base/memory_limits.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
@@ -44,8 +46,12 @@ absl::Status TryMap(const UniqueFd& fd, const MappingOptions& options, const Pla
     construct(Mappable{fd.get()}, mode, bip::offset_t{0}, place.bytes, place.address,
               bip::map_options_t{place.flags});
   } catch (const bip::interprocess_exception& error) {
-    return SystemError(error.get_native_error(), "mmap",
-                       absl::StrCat(place.bytes, " bytes of shared memory"));
+    const absl::Status status =
+        SystemError(error.get_native_error(), "mmap",
+                    absl::StrCat(FormatBytes(place.bytes), " of shared memory"));
+    const std::string limits = DescribeMemoryLimits();
+    if (!absl::IsResourceExhausted(status) || limits.empty()) return status;
+    return absl::ResourceExhaustedError(absl::StrCat(status.message(), "; ", limits));
   }
   return absl::OkStatus();
 }

@@ -27,15 +27,15 @@ absl::Duration TimeToPopulate(uint64_t bytes) {
   return kPerGiB * (static_cast<double>(bytes) / (uint64_t{1} << 30));
 }
 
-absl::Status FromGrpc(const grpc::Status& status, const char* call, const std::string& socket) {
+absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::string& socket) {
   if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   if (code == absl::StatusCode::kUnavailable) {
-    return absl::UnavailableError(absl::StrCat(call, ": the daemon at ", socket,
+    return absl::UnavailableError(absl::StrCat(doing, ": the daemon at ", socket,
                                                " does not answer (", status.error_message(),
                                                "); mapped memory and leases still work"));
   }
-  return absl::Status(code, absl::StrCat(call, ": ", status.error_message()));
+  return absl::Status(code, absl::StrCat(doing, ": ", status.error_message()));
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
@@ -98,7 +98,7 @@ absl::StatusOr<Control::Arena> Control::CreateArena(uint64_t bytes) {
   request.set_bytes(bytes);
   v1::CreateArenaResponse response;
   absl::Status status = FromGrpc(stubs_->session->CreateArena(call.context(), request, &response),
-                                 "CreateArena", socket_);
+                                 "device memory", socket_);
   if (!status.ok()) return status;
   return Arena{response.bytes(), response.slabs()};
 }
@@ -116,12 +116,12 @@ absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpe
   }
   Call call(token_, timeout_ + TimeToPopulate(home_bytes));
   v1::AllocateChunksResponse response;
-  absl::Status status =
-      FromGrpc(stubs_->chunk->Allocate(call.context(), request, &response), "Allocate", socket_);
+  absl::Status status = FromGrpc(stubs_->chunk->Allocate(call.context(), request, &response),
+                                 "allocating memory", socket_);
   if (!status.ok()) return status;
   const int count = static_cast<int>(specs.size());
   if (response.chunk_size() != count || response.pool_offset_size() != count) {
-    return absl::InternalError(absl::StrCat("Allocate: the daemon answered for ",
+    return absl::InternalError(absl::StrCat("allocating memory: the daemon answered for ",
                                             response.chunk_size(), " chunks, not ", count));
   }
   Allocation allocation;
@@ -137,7 +137,8 @@ absl::Status Control::Free(std::span<const ChunkId> chunks) {
   v1::FreeChunksRequest request;
   for (const ChunkId chunk : chunks) request.add_chunk(static_cast<uint32_t>(chunk));
   v1::FreeChunksResponse response;
-  return FromGrpc(stubs_->chunk->Free(call.context(), request, &response), "Free", socket_);
+  return FromGrpc(stubs_->chunk->Free(call.context(), request, &response), "freeing memory",
+                  socket_);
 }
 
 absl::StatusOr<Plan> Control::MakePlan(const Trace& trace, const PlanRequest& request) {
@@ -145,7 +146,7 @@ absl::StatusOr<Plan> Control::MakePlan(const Trace& trace, const PlanRequest& re
   const v1::MakePlanRequest message = ToMessage(trace, request);
   v1::MakePlanResponse response;
   absl::Status status =
-      FromGrpc(stubs_->plan->MakePlan(call.context(), message, &response), "MakePlan", socket_);
+      FromGrpc(stubs_->plan->MakePlan(call.context(), message, &response), "planning", socket_);
   if (!status.ok()) return status;
   return FromMessage(response.plan(), trace);
 }
@@ -155,7 +156,7 @@ absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
   v1::Ledger ledger;
   absl::Status status =
       FromGrpc(stubs_->memory->GetLedger(call.context(), v1::GetLedgerRequest(), &ledger),
-               "GetLedger", socket_);
+               "asking for the memory in use", socket_);
   if (!status.ok()) return status;
   MemoryUse use;
   for (const v1::LedgerEntry& entry : ledger.entries()) {
@@ -174,8 +175,8 @@ absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
 absl::Status Control::Detach() {
   Call call(token_, timeout_);
   v1::DetachResponse response;
-  return FromGrpc(stubs_->session->Detach(call.context(), v1::DetachRequest(), &response), "Detach",
-                  socket_);
+  return FromGrpc(stubs_->session->Detach(call.context(), v1::DetachRequest(), &response),
+                  "detaching", socket_);
 }
 
 }  // namespace geminid

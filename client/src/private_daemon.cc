@@ -16,11 +16,13 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/deadline.h"
+#include "base/memory_limits.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 
@@ -79,16 +81,32 @@ absl::StatusOr<std::string> FindBinary(const std::string& chosen) {
 
 // Private to the user by its mode.
 absl::StatusOr<std::string> MakeFolder() {
-  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   std::vector<std::string> parents;
-  if (runtime != nullptr && *runtime != '\0') parents.push_back(runtime);
-  parents.push_back("/tmp");
-  for (const std::string& parent : parents) {
-    std::string name = absl::StrCat(parent, "/geminid-XXXXXX");
-    if (name.size() + sizeof "/geminid.sock" > kMaxSocketPath) continue;
-    if (mkdtemp(name.data()) != nullptr) return name;
+  for (const char* const variable : {"XDG_RUNTIME_DIR", "TMPDIR"}) {
+    const char* const parent = std::getenv(variable);
+    if (parent != nullptr && *parent != '\0') parents.push_back(parent);
   }
-  return base::SystemError(errno, "mkdtemp", "/tmp/geminid-XXXXXX");
+  parents.push_back("/tmp");
+  const std::string own_name = "/geminid-XXXXXX";
+  const size_t max_parent = kMaxSocketPath - own_name.size() - sizeof "/geminid.sock" + 1;
+  std::string tried;
+  int error = 0;
+  for (const std::string& parent : parents) {
+    absl::StrAppend(&tried, tried.empty() ? "" : ", ", parent);
+    if (parent.size() > max_parent) {
+      absl::StrAppend(&tried, " (longer than the ", max_parent, " characters a socket leaves)");
+      continue;
+    }
+    std::string name = absl::StrCat(parent, own_name);
+    if (mkdtemp(name.data()) != nullptr) return name;
+    error = errno;
+    absl::StrAppend(&tried, " (", std::generic_category().message(error), ")");
+  }
+  return absl::Status(
+      base::SystemError(error, "mkdtemp", "").code(),
+      absl::StrCat("no folder for the socket of a private daemon: tried ", tried,
+                   "; set TMPDIR to a folder that you can write to, or GEMINID_SOCKET to a running "
+                   "daemon"));
 }
 
 // posix_spawn's two argument objects.
@@ -185,12 +203,32 @@ bool WaitEnd(pid_t pid, absl::Duration timeout) {
   return true;
 }
 
-void EndProcess(pid_t pid) {
+// How it ended, as waitpid has it.
+int EndProcess(pid_t pid) {
   kill(pid, SIGTERM);
   if (!WaitEnd(pid, kEndTimeout)) kill(pid, SIGKILL);
-  int status;
+  int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
+  return status;
+}
+
+// A daemon that a signal ended had no time for words of its own; what libraries say then is of no
+// use where the reason is known.
+absl::Status StartError(const absl::Status& error, int wait_status, const std::string& binary,
+                        const std::string& log_tail) {
+  const std::string limit = base::DescribeMemoryLimits();
+  if (!WIFSIGNALED(wait_status) || !absl::IsUnavailable(error)) {
+    return absl::Status(error.code(), absl::StrCat(error.message(), " (", binary,
+                                                   "); its last words:\n", log_tail));
+  }
+  const int signal = WTERMSIG(wait_status);
+  const std::string ended = absl::StrCat("the private daemon (", binary, ") was ended by signal ",
+                                         signal, " (", strsignal(signal), ") while starting");
+  if (limit.empty()) {
+    return absl::UnavailableError(absl::StrCat(ended, "; its last words:\n", log_tail));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(ended, "; ", limit));
 }
 
 }  // namespace
@@ -227,8 +265,8 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   write_end.Reset();
   absl::Status ready = WaitReady(read_end, base::Deadline::In(options.timeout));
   if (!ready.ok()) {
-    return absl::Status(ready.code(), absl::StrCat(ready.message(), " (", *binary,
-                                                   "); its last words:\n", daemon->LogTail()));
+    const int wait_status = EndProcess(std::exchange(daemon->pid_, -1));
+    return StartError(ready, wait_status, *binary, daemon->LogTail());
   }
   return daemon;
 }

@@ -93,6 +93,17 @@ void Session::AddStall(StallCause cause, absl::Duration waited) {
       nanoseconds, std::memory_order_relaxed);
 }
 
+std::array<absl::Duration, kStallCauses> Session::Stalls() const {
+  std::array<absl::Duration, kStallCauses> stalls;
+  if (impl_->fork_guard->in_child()) return stalls;
+  for (size_t cause = 0; cause < stalls.size(); ++cause) {
+    stalls[cause] = absl::Nanoseconds(
+        static_cast<int64_t>(impl_->segments.client()->counters.stall_nanoseconds[cause].load(
+            std::memory_order_relaxed)));
+  }
+  return stalls;
+}
+
 void Session::SetStep(uint64_t step) {
   if (impl_->fork_guard->in_child()) return;
   impl_->segments.client()->counters.step.store(step, std::memory_order_relaxed);
@@ -104,6 +115,12 @@ void Session::SetWorkspace(uint64_t bytes) {
 }
 
 TransferTotals Session::Totals() const { return impl_->transfers->totals(); }
+
+RequestPace RequestPaceOf(const Session& session) {
+  const SessionImpl& impl = SessionImpl::Of(session);
+  return {impl.segments.client()->cursor.requests_written.load(std::memory_order_relaxed),
+          impl.segments.state()->cursor.requests_read.load(std::memory_order_relaxed)};
+}
 
 shm::CommitSegment* CommitSegmentOf(Session& session) {
   return SessionImpl::Of(session).segments.commit();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "client/device/host/host_device.h"
 #include "client/src/device_choice.h"
 #include "client/src/session_impl.h"
@@ -37,11 +38,9 @@ absl::Status CheckOptions(const ConnectOptions& options) {
         "copy speed, copy latency and timeout must not be negative, nor the timeout zero");
   }
   if (options.device_memory_bytes > kMaxArenaBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("device_memory_bytes is ",
-                                                   options.device_memory_bytes,
-                                                   "; an arena has at "
-                                                   "most ",
-                                                   kMaxArenaBytes, " (16 TiB)"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "asked for ", base::FormatBytes(options.device_memory_bytes),
+        " of device memory; one rank can have at most ", base::FormatBytes(kMaxArenaBytes)));
   }
   return absl::OkStatus();
 }

@@ -10,6 +10,13 @@ namespace geminid {
 // Mapped for as long as the session lives. See commit_layout.h for who may write what.
 shm::CommitSegment* CommitSegmentOf(Session& session);
 
+// How many requests the daemon was sent, and how many of them it has taken.
+struct RequestPace {
+  uint64_t sent = 0;
+  uint64_t taken = 0;
+};
+RequestPace RequestPaceOf(const Session& session);
+
 }  // namespace geminid
 
 #endif  // GEMINID_CLIENT_SRC_SESSION_INTERNAL_H_

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "client/src/session_impl.h"
 #include "client/src/wire.h"
 #include "proto/shm/chunk_state.h"
@@ -26,8 +27,9 @@ Pending Session::AllocateExtent(ChunkId chunk, uint64_t device_offset, bool may_
   shm::Request request = MakeRequest(shm::RequestOp::kAllocateExtent, chunk);
   request.device_offset = device_offset;
   if (may_evict) request.flags |= shm::kMayEvict;
-  return impl_->Ask(request, absl::StrCat("giving chunk ", Index(chunk), " of ", Bytes(chunk),
-                                          " bytes a place on the device"));
+  return impl_->Ask(
+      request, absl::StrCat("giving chunk ", Index(chunk), " of ", base::FormatBytes(Bytes(chunk)),
+                            " a place on the device"));
 }
 
 Pending Session::Publish(ChunkId chunk) {
@@ -51,7 +53,7 @@ Pending Session::ReserveWorkspace(uint64_t bytes, bool may_evict) {
   shm::Request request = MakeRequest(shm::RequestOp::kReserveWorkspace);
   request.bytes = bytes;
   if (may_evict) request.flags |= shm::kMayEvict;
-  return impl_->Ask(request, absl::StrCat("reserving a workspace of ", bytes, " bytes"));
+  return impl_->Ask(request, absl::StrCat("reserving a workspace of ", base::FormatBytes(bytes)));
 }
 
 void Session::BeginMoment(uint64_t moment) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "client/src/wire.h"
 
 namespace geminid {
@@ -56,8 +57,8 @@ class Transfers::Active : public std::enable_shared_from_this<Active> {
 };
 
 std::string Transfers::Active::Describe() const {
-  return absl::StrCat("copying ", spec_.bytes, " bytes from chunk ", Index(spec_.source),
-                      " to chunk ", Index(spec_.destination));
+  return absl::StrCat("copying ", base::FormatBytes(spec_.bytes), " from chunk ",
+                      Index(spec_.source), " to chunk ", Index(spec_.destination));
 }
 
 Transfers::Active::Piece Transfers::Active::NextPiece() const {

@@ -1,6 +1,7 @@
 #include "client/src/wire.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "proto/shm/chunk_state.h"
 #include "proto/shm/lease.h"
 
@@ -45,6 +46,9 @@ static_assert(Same(StallCause::kGather, shm::StallCause::kGather));
 static_assert(Same(StallCause::kUpdate, shm::StallCause::kUpdate));
 static_assert(Same(StallCause::kReduce, shm::StallCause::kReduce));
 static_assert(Same(StallCause::kSpace, shm::StallCause::kSpace));
+static_assert(Same(StallCause::kDaemon, shm::StallCause::kDaemon));
+static_assert(Same(StallCause::kCollective, shm::StallCause::kCollective));
+static_assert(Same(StallCause::kData, shm::StallCause::kData));
 static_assert(kStallCauses == shm::kStallCauses);
 static_assert(kAnyOffset == shm::kAnyOffset);
 static_assert(kNoDeadline == shm::kNoDeadline);
@@ -74,7 +78,7 @@ absl::Status Explain(const absl::Status& status, const std::string& doing,
   const char* hint = "";
   std::string room;
   if (status.code() == absl::StatusCode::kResourceExhausted) {
-    room = absl::StrCat(" (the arena has ", memory.imported_bytes, " bytes)");
+    room = absl::StrCat(" (the arena has ", base::FormatBytes(memory.imported_bytes), ")");
     hint = "; drop chunks, release leases, or connect with more device memory";
   }
   return absl::Status(status.code(), absl::StrCat(doing, ": ", status.message(), room, hint));

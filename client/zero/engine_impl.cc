@@ -169,7 +169,15 @@ absl::Status EngineImpl::Start() {
   updater_ =
       std::make_unique<Updater>(layout_, *optimizer_, store_.get(), std::move(pool),
                                 [this](const absl::Status& status) { mover_->Notify(status); });
-  return absl::OkStatus();
+  return ReadHostBytes();
+}
+
+// When memory was allocated or freed, and not for every look at the statistics: those must not wait
+// for the daemon.
+absl::Status EngineImpl::ReadHostBytes() {
+  absl::StatusOr<uint64_t> bytes = session_->HostBytes();
+  if (bytes.ok()) host_bytes_ = *bytes;
+  return bytes.status();
 }
 
 absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
@@ -334,9 +342,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   for (uint32_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
     statistics.state_chunks_on_device += store_->on_device(chunk) ? 1 : 0;
   }
-  absl::StatusOr<uint64_t> host_bytes = session_->HostBytes();
-  if (!host_bytes.ok()) return host_bytes.status();
-  statistics.host_bytes = *host_bytes;
+  statistics.host_bytes = host_bytes_;
   statistics.arena_bytes = session_->arena_bytes();
   statistics.model_bytes = reading.model_bytes;
   statistics.workspace_bytes = reading.workspace_bytes;
@@ -363,7 +369,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
     statistics.transfer_bytes_lower_bound +=
         unplanned_micro_batches_ * plan_->transfer_bytes_lower_bound;
   }
-  const std::array<absl::Duration, kStallCauses> stalls = mover_->Stalls();
+  const std::array<absl::Duration, kStallCauses> stalls = session_->Stalls();
   for (int cause = 0; cause < kStallCauses; ++cause) {
     const double seconds = absl::ToDoubleSeconds(stalls[cause]);
     statistics.stall_seconds += seconds;

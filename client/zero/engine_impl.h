@@ -69,6 +69,15 @@ class EngineImpl final : public Engine {
     bool reduced = false;         // in this micro-batch
   };
 
+  // Does what the trainer's thread waits for, and counts the wait.
+  template <typename Work>
+  auto Waited(StallCause cause, const Work& work) {
+    const absl::Time began = clock_();
+    auto result = work();
+    session_->AddStall(cause, clock_() - began);
+    return result;
+  }
+
   // engine_impl.cc: creation, and parameters as values
   absl::Status CheckArguments() const;
   absl::Status MakeLayoutAndGatheredChunks();
@@ -76,6 +85,7 @@ class EngineImpl final : public Engine {
   absl::Status Remember(const absl::Status& status);
   void AbortRanks(const std::string& reason);
   absl::Status Health();
+  absl::Status ReadHostBytes();
   void StoreParameter(uint32_t tensor, std::span<const float> values);
   void LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
 
@@ -186,7 +196,8 @@ class EngineImpl final : public Engine {
   absl::Time moment_began_;
   absl::Time moment_ended_;
   uint64_t reserved_bytes_ = 0;
-  int micro_batch_ = 0;  // within the step: complete ones
+  uint64_t host_bytes_ = 0;  // as the daemon's ledger had it after the last change
+  int micro_batch_ = 0;      // within the step: complete ones
   uint64_t micro_batches_run_ = 0;
   uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far
   uint64_t unplanned_micro_batches_ = 0;

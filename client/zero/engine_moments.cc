@@ -248,7 +248,11 @@ absl::Status EngineImpl::SetReservation(uint64_t extent_bytes) {
   if (wanted == reserved_bytes_) return absl::OkStatus();
   if (wanted > reserved_bytes_) {
     absl::Status status = mover_->WaitBelow(session_->arena_bytes() - wanted);
-    if (status.ok()) status = session_->ReserveWorkspace(wanted, /*may_evict=*/false).Wait();
+    if (status.ok()) {
+      status = Waited(StallCause::kDaemon, [&] {
+        return session_->ReserveWorkspace(wanted, /*may_evict=*/false).Wait();
+      });
+    }
     if (!status.ok()) return status;
   } else {
     // In the ring before any request for what it frees; shrinking cannot fail.

@@ -180,7 +180,7 @@ absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace) {
   request.policy = ToPolicy(options_.placement);
   request.drain_moments = kDrainMoments;
   request.max_lookahead_moments = static_cast<uint32_t>(options_.max_lookahead_moments);
-  return session_->MakePlan(trace, request);
+  return Waited(StallCause::kDaemon, [&] { return session_->MakePlan(trace, request); });
 }
 
 absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
@@ -189,7 +189,7 @@ absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
   GEMINID_RETURN_IF_ERROR(store_->MoveToDevice(chunks));
   plan_base_bytes_ = store_->device_bytes();
   meter_.AddModel(static_cast<int64_t>(plan_base_bytes_));
-  return absl::OkStatus();
+  return ReadHostBytes();
 }
 
 // Decided on what all ranks agreed on, so all decide alike: a plan is a pure function of the trace.
@@ -241,7 +241,7 @@ absl::StatusOr<Plan> EngineImpl::RequestPlanWithMargin(Trace* trace) {
 absl::Status EngineImpl::MakePlanFromSample() {
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   Trace trace = MakeTrace();
-  GEMINID_RETURN_IF_ERROR(AgreeOnTrace(&trace));
+  GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective, [&] { return AgreeOnTrace(&trace); }));
   GEMINID_RETURN_IF_ERROR(PlaceState(&trace));
   if (first_workspace_bytes_.size() != trace.moments.size() ||
       resampled_for_ == ReplanCause::kAccessOrder) {
@@ -260,7 +260,8 @@ absl::Status EngineImpl::MakePlanFromSample() {
 
 // Between micro-batches. What the plan before left where this one wants it stays.
 absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
-  GEMINID_RETURN_IF_ERROR(CheckSameOnAllRanks(plan.plan_hash, "the plan"));
+  GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective,
+                                 [&] { return CheckSameOnAllRanks(plan.plan_hash, "the plan"); }));
   planned_moments_ = trace.moments;
   planned_chunks_.clear();
   for (const TraceMoment& moment : trace.moments) {

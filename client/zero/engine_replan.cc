@@ -22,7 +22,7 @@ void EngineImpl::BeginMeasuring() {
   }
   order_changed_ = false;
   workspace_grew_ = false;
-  update_stall_ = mover_->Stalls()[static_cast<size_t>(shm::StallCause::kUpdate)];
+  update_stall_ = session_->Stalls()[static_cast<size_t>(shm::StallCause::kUpdate)];
   micro_batch_began_ = clock_();
   moment_ended_ = micro_batch_began_;
 }
@@ -35,7 +35,7 @@ void EngineImpl::EndMeasuring() {
     return;
   }
   const absl::Duration update_stall =
-      mover_->Stalls()[static_cast<size_t>(shm::StallCause::kUpdate)] - update_stall_;
+      session_->Stalls()[static_cast<size_t>(shm::StallCause::kUpdate)] - update_stall_;
   planned_seconds_ += absl::ToDoubleSeconds(moment_ended_ - micro_batch_began_ - update_stall);
   ++planned_micro_batches_;
 }
@@ -65,7 +65,9 @@ absl::StatusOr<ReplanCause> EngineImpl::JudgePlan() {
   const uint64_t excess_bytes = workspace_grew_ && !order_changed_ ? PeakExcessBytes() : 0;
   std::vector<double> worst = {order_changed_ ? 1.0 : 0.0, workspace_grew_ ? 1.0 : 0.0,
                                static_cast<double>(excess_bytes), seconds};
-  absl::Status status = control_communicator_->AllReduce(worst, worst, collectives::ReduceOp::kMax);
+  absl::Status status = Waited(StallCause::kCollective, [&] {
+    return control_communicator_->AllReduce(worst, worst, collectives::ReduceOp::kMax);
+  });
   if (!status.ok()) return status;
   if (!controller_.has_value()) return ReplanCause::kNone;
   const bool order_changed = worst[0] > 0;
@@ -100,7 +102,7 @@ absl::Status EngineImpl::PlanFromRecording() {
   for (size_t m = 0; m < trace.moments.size(); ++m) {
     trace.moments[m].uses = planned_moments_[m].uses;  // an operator may use less than planned
   }
-  GEMINID_RETURN_IF_ERROR(AgreeOnTrace(&trace));
+  GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective, [&] { return AgreeOnTrace(&trace); }));
   absl::StatusOr<Plan> plan = RequestPlanWithMargin(&trace);
   if (!plan.ok()) return plan.status();
   GEMINID_RETURN_IF_ERROR(PutInForce(trace, *std::move(plan)));

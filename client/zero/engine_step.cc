@@ -96,8 +96,9 @@ absl::Status EngineImpl::ReduceUnusedParameters() {
 // The commit barrier: a rank that passes it knows that every rank holds all its reduced gradients.
 absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
   std::vector<double> squares = {mover_->GradientSquares()};
-  absl::Status status =
-      control_communicator_->AllReduce(squares, squares, collectives::ReduceOp::kSum);
+  absl::Status status = Waited(StallCause::kCollective, [&] {
+    return control_communicator_->AllReduce(squares, squares, collectives::ReduceOp::kSum);
+  });
   if (!status.ok()) return status;
   return std::sqrt(squares[0]) / loss_scaler_.scale();
 }
@@ -115,7 +116,8 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   }
   if (absl::Status status = EndMicroBatch(); !status.ok()) return Remember(status);
   if (absl::Status status = mover_->WaitIdle(); !status.ok()) return Remember(status);
-  if (absl::Status status = updater_->WaitIdle(); !status.ok()) return Remember(status);
+  absl::Status updated = Waited(StallCause::kUpdate, [&] { return updater_->WaitIdle(); });
+  if (!updated.ok()) return Remember(updated);
   absl::StatusOr<double> norm = GlobalGradientNorm();
   if (!norm.ok()) return Remember(norm.status());
 

@@ -1,12 +1,21 @@
 #include "client/zero/mover.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "client/src/session_internal.h"
 #include "client/zero/extent.h"
 
 namespace geminid::zero {
+namespace {
+
+// How often a wait is asked for its cause again.
+constexpr std::chrono::milliseconds kStallSlice{20};
+
+}  // namespace
+
 Mover::Mover(MoverContext context) : context_(std::move(context)) {
   const Layout& layout = *context_.layout;
   chunks_.resize(layout.chunks.size());
@@ -76,48 +85,40 @@ StallCause Mover::CauseOfWait(uint32_t chunk) const {
   }
 }
 
-void Mover::AddStallLocked(StallCause cause, absl::Duration waited) {
-  stalls_[static_cast<size_t>(cause)] += waited;
-  context_.session->AddStall(cause, waited);
-}
-
-std::array<absl::Duration, kStallCauses> Mover::Stalls() const {
-  std::lock_guard lock(mutex_);
-  return stalls_;
-}
-
-absl::Status Mover::WaitResident(uint32_t chunk) {
+// The trainer's thread waits until `done`. What it waits for may change meanwhile, and a daemon
+// that takes no requests at all is the cause of whatever does not come.
+absl::Status Mover::Wait(const std::function<bool()>& done,
+                         const std::function<StallCause()>& cause) {
   Lock lock(mutex_);
   absl::Time since = context_.clock();
-  while (status_.ok() && chunks_[chunk].where != Where::kResident) {
-    const StallCause cause = CauseOfWait(chunk);
-    changed_.wait(lock);
+  while (status_.ok() && !done()) {
+    const StallCause expected = cause();
+    const RequestPace before = RequestPaceOf(*context_.session);
+    changed_.wait_for(lock, kStallSlice);
     const absl::Time now = context_.clock();
-    AddStallLocked(cause, now - since);
+    const bool daemon_stands =
+        before.taken != before.sent && RequestPaceOf(*context_.session).taken == before.taken;
+    context_.session->AddStall(daemon_stands ? StallCause::kDaemon : expected, now - since);
     since = now;
   }
   return status_;
 }
 
+absl::Status Mover::WaitResident(uint32_t chunk) {
+  return Wait([&] { return chunks_[chunk].where == Where::kResident; },
+              [&] { return CauseOfWait(chunk); });
+}
+
 absl::Status Mover::WaitIdle() {
-  Lock lock(mutex_);
-  const absl::Time since = context_.clock();
-  changed_.wait(lock, [this] { return !status_.ok() || in_motion_ == 0; });
-  AddStallLocked(StallCause::kReduce, context_.clock() - since);
-  return status_;
+  return Wait([&] { return in_motion_ == 0; }, [] { return StallCause::kReduce; });
 }
 
 absl::Status Mover::WaitBelow(uint64_t limit_bytes) {
-  Lock lock(mutex_);
-  const absl::Time since = context_.clock();
-  changed_.wait(lock, [this, limit_bytes] {
-    return !status_.ok() ||
-           std::none_of(chunks_.begin(), chunks_.end(), [limit_bytes](const Motion& chunk) {
-             return chunk.leaving && chunk.device_offset + chunk.bytes > limit_bytes;
-           });
-  });
-  AddStallLocked(StallCause::kSpace, context_.clock() - since);
-  return status_;
+  const auto leaves_above = [&](const Motion& chunk) {
+    return chunk.leaving && chunk.device_offset + chunk.bytes > limit_bytes;
+  };
+  return Wait([&] { return std::none_of(chunks_.begin(), chunks_.end(), leaves_above); },
+              [] { return StallCause::kSpace; });
 }
 
 bool Mover::NeedsGather(uint32_t chunk) const {

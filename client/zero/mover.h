@@ -12,7 +12,6 @@
 #ifndef GEMINID_CLIENT_ZERO_MOVER_H_
 #define GEMINID_CLIENT_ZERO_MOVER_H_
 
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -87,9 +86,6 @@ class Mover {
   // engine aborts the communicators, in words that explain more than a failed copy can.
   void Fail(const absl::Status& status);
 
-  // What the trainer's thread has waited for, by cause.
-  std::array<absl::Duration, kStallCauses> Stalls() const;
-
   // OK, or what made it fail.
   absl::Status status() const;
 
@@ -143,8 +139,8 @@ class Mover {
   absl::Status AccumulateStaged(const Task& task);
   void ReleaseExtent(uint32_t chunk);
 
+  absl::Status Wait(const std::function<bool()>& done, const std::function<StallCause()>& cause);
   StallCause CauseOfWait(uint32_t chunk) const;
-  void AddStallLocked(StallCause cause, absl::Duration waited);
   uint64_t ShardOffset(uint32_t chunk) const;
   std::byte* Extent(uint32_t chunk) const;
   std::byte* Shard(uint32_t chunk) const;
@@ -163,7 +159,6 @@ class Mover {
   std::vector<double> squares_;  // by granule
   uint32_t in_motion_ = 0;       // tasks not finished, extents not yet taken back
   uint32_t callbacks_pending_ = 0;
-  std::array<absl::Duration, kStallCauses> stalls_ = {};
   uint64_t copied_bytes_ = 0;
   absl::Duration copying_time_;
   absl::Status status_;

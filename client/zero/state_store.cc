@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/extent.h"
@@ -34,8 +35,8 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   }
   // One version word for each granule, and one for the tensor state.
   if (layout.granules >= shm::kMaxChunks) {
-    return absl::InvalidArgumentError(absl::StrCat("the model has ", layout.granules,
-                                                   " granules, more than the ", shm::kMaxChunks,
+    return absl::InvalidArgumentError(absl::StrCat("the model is cut into ", layout.granules,
+                                                   " pieces, more than the ", shm::kMaxChunks,
                                                    " a session can track; use larger chunks"));
   }
   GEMINID_RETURN_IF_ERROR(store->Allocate(layout));
@@ -102,7 +103,7 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     const ChunkShape& chunk = layout.chunks[c];
     most_granules = std::max(most_granules, chunk.granules);
     for (uint32_t g = 0; g < chunk.granules; ++g) {
-      const std::string name = absl::StrCat("chunk ", c, " granule ", g);
+      const std::string name = absl::StrCat("chunk ", c, " part ", g);
       slots.push_back(AddExtent(chunk.trainable, /*spare=*/false, has_home, name, &specs));
       if (!chunk.trainable) continue;
       gradient_slots[chunk.first_granule + g] = specs.size();
@@ -164,9 +165,10 @@ absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
     if (!status.ok()) {
       return absl::Status(
           status.code(),
-          absl::StrCat("the model state does not fit the device arena of ", session_->arena_bytes(),
-                       " bytes after ", device_bytes_,
-                       " bytes of it; use a larger --device-memory, or placement auto with the "
+          absl::StrCat("the model state does not fit the device arena of ",
+                       base::FormatBytes(session_->arena_bytes()), " after ",
+                       base::FormatBytes(device_bytes_),
+                       " of it; use a larger --device-memory, or placement auto with the "
                        "optimizer state on the host: ",
                        std::string(status.message())));
     }

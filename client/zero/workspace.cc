@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/status_macros.h"
 
 namespace geminid::zero {
@@ -62,9 +63,10 @@ absl::StatusOr<Workspace::Block> ArenaWorkspace::Allocate(uint64_t bytes) {
     const uint64_t offset = bytes > arena_bytes_ ? kNoPlace : PlaceLocked(rounded);
     if (offset == kNoPlace) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "the device arena of ", arena_bytes_, " bytes has no room for a workspace block of ",
-          bytes, " bytes: ", in_use_bytes_,
-          " bytes of workspace are in use; use a smaller batch or context, or a larger arena"));
+          "the device arena of ", base::FormatBytes(arena_bytes_),
+          " has no room for a workspace block of ", base::FormatBytes(bytes), ": ",
+          base::FormatBytes(in_use_bytes_),
+          " of workspace are in use; use a smaller batch or context, or a larger arena"));
     }
     const uint64_t extent = arena_bytes_ - offset;
     if (extent <= reserved_bytes_) {
@@ -112,9 +114,10 @@ absl::Status ArenaWorkspace::Report(uint64_t bytes) {
   {
     std::lock_guard lock(mutex_);
     if (bytes > arena_bytes_) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "the trainer uses ", bytes, " bytes of non-model memory, more than the arena's ",
-          arena_bytes_, "; use a smaller batch or a larger arena"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the trainer uses ", base::FormatBytes(bytes),
+                       " of non-model memory, more than the arena's ",
+                       base::FormatBytes(arena_bytes_), "; use a smaller batch or a larger arena"));
     }
     if (bytes <= reserved_bytes_) {
       peak_extent_ = std::max(peak_extent_, bytes);

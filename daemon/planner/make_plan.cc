@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "daemon/planner/bound/byte_bound.h"
 #include "daemon/planner/bound/step_bound.h"
 #include "daemon/planner/candidates.h"
@@ -24,11 +25,14 @@ absl::Status DoesNotFit(const Trace& trace, std::int64_t total_bytes, std::int64
     largest_workspace = std::max(largest_workspace, moment.workspace_bytes);
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "placement policy device keeps all chunks on the device, ", total_bytes,
-      " bytes, but beside the largest workspace of ", largest_workspace, " bytes the arena of ",
-      trace.arena_bytes, " bytes leaves ", least_bytes, "; the smallest arena that would do is ",
-      static_cast<std::uint64_t>(total_bytes) + largest_workspace,
-      " bytes. Raise the memory cap, or use policy auto"));
+      "placement policy device keeps all chunks on the device, ",
+      base::FormatBytes(static_cast<std::uint64_t>(total_bytes)),
+      ", but beside the largest workspace of ", base::FormatBytes(largest_workspace),
+      " the arena of ", base::FormatBytes(trace.arena_bytes), " leaves ",
+      base::FormatBytes(static_cast<std::uint64_t>(std::max<std::int64_t>(least_bytes, 0))),
+      "; the smallest arena that would do is ",
+      base::FormatBytes(static_cast<std::uint64_t>(total_bytes) + largest_workspace),
+      ". Raise the memory cap, or use policy auto"));
 }
 
 void FillResidencies(const Problem& problem, const std::vector<ResidencyDraft>& drafts,

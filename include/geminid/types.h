@@ -56,9 +56,18 @@ enum class TransferCause : uint8_t {
 
 enum class Priority : uint8_t { kUrgent = 0, kNormal = 1, kBackground = 2 };
 
-// What a rank waited for.
-enum class StallCause : uint8_t { kCopy = 0, kGather = 1, kUpdate = 2, kReduce = 3, kSpace = 4 };
-inline constexpr int kStallCauses = 5;
+// What a rank waited for; a label of the daemon's metrics.
+enum class StallCause : uint8_t {
+  kCopy = 0,        // bytes between the host and the device
+  kGather = 1,      // the other ranks' shards of a chunk
+  kUpdate = 2,      // the optimizer's update of a chunk
+  kReduce = 3,      // gradients on their way home
+  kSpace = 4,       // room on the device
+  kDaemon = 5,      // an answer of the daemon
+  kCollective = 6,  // the other ranks, to agree with them: norm, loss, plan
+  kData = 7,        // what to train on
+};
+inline constexpr int kStallCauses = 8;
 
 // A device of this node, counted from 0 without gaps.
 enum class DeviceIndex : uint32_t {};

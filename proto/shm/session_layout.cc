@@ -64,6 +64,12 @@ const char* Name(StallCause cause) {
       return "reduce";
     case StallCause::kSpace:
       return "space";
+    case StallCause::kDaemon:
+      return "daemon";
+    case StallCause::kCollective:
+      return "collective";
+    case StallCause::kData:
+      return "data";
   }
   return "unknown";
 }

@@ -29,7 +29,7 @@ namespace geminid::shm {
 
 inline constexpr uint32_t kStateMagic = 0x41545347;   // "GSTA"
 inline constexpr uint32_t kClientMagic = 0x494c4347;  // "GCLI"
-inline constexpr uint32_t kLayoutVersion = 2;         // 2: slot numbers of 32 bits
+inline constexpr uint32_t kLayoutVersion = 3;         // 3: eight causes of stalls
 inline constexpr uint32_t kRingEntries = 1024;        // a power of two
 inline constexpr uint32_t kCompletionWords = 64;
 inline constexpr uint32_t kMaxTicketsInFlight = kCompletionWords;
@@ -186,8 +186,17 @@ struct alignas(64) ClientCursor {
 static_assert(sizeof(ClientCursor) == 64);
 
 // Causes of waiting, as metrics name them.
-enum class StallCause : uint8_t { kCopy = 0, kGather = 1, kUpdate = 2, kReduce = 3, kSpace = 4 };
-inline constexpr int kStallCauses = 5;
+enum class StallCause : uint8_t {
+  kCopy = 0,
+  kGather = 1,
+  kUpdate = 2,
+  kReduce = 3,
+  kSpace = 4,
+  kDaemon = 5,
+  kCollective = 6,
+  kData = 7,
+};
+inline constexpr int kStallCauses = 8;
 const char* Name(StallCause cause);
 
 // Numbers only the client knows. All only grow, except where said.
@@ -199,7 +208,7 @@ struct alignas(64) ClientCounters {
   std::atomic<uint64_t> heartbeat;        // changes while the client's transfer thread lives
   std::atomic<uint64_t> leases_acquired;
   std::atomic<uint64_t> lease_misses;
-  std::atomic<uint64_t> reserved[21];
+  std::atomic<uint64_t> reserved[18];
 };
 static_assert(sizeof(ClientCounters) == 256);
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""readme_snippet.py README EXAMPLE: the README's C++ block is part of the example, word for word."""
+"""readme_snippet.py README EXAMPLE: the README's C++ block is the example, whole and short enough to read."""
 
 import pathlib
 import re
 import sys
+
+LINES_MAX = 40
 
 
 def problem_of(readme, example):
@@ -11,8 +13,11 @@ def problem_of(readme, example):
     blocks = re.findall(r"```cpp\n(.*?)```", readme, re.DOTALL)
     if len(blocks) != 1:
         return f"README has {len(blocks)} C++ blocks; expected one"
-    if blocks[0] not in example:
-        return "README's C++ block is not in the example; copy it from there"
+    if blocks[0] != example:
+        return "README's C++ block is not the example as a whole; copy it from there"
+    lines = example.count("\n")
+    if lines > LINES_MAX:
+        return f"the example has {lines} lines; README has room for {LINES_MAX}"
     return None
 
 

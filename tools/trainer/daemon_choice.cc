@@ -1,12 +1,15 @@
 #include "tools/trainer/daemon_choice.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/status_macros.h"
+#include "tools/trainer/train.h"
 
 namespace geminid::trainer {
 namespace {
@@ -15,9 +18,38 @@ namespace {
 constexpr char kSocketVariable[] = "GEMINID_SOCKET";
 constexpr char kInstalledSocket[] = "/run/geminid/geminid.sock";
 
+// The host device hands out arenas in such pieces, or smaller ones.
+constexpr uint64_t kArenaGranularityBytes = uint64_t{2} << 20;
+
+uint64_t MachineBytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Of all ranks together.
+absl::StatusOr<uint64_t> NeededDeviceBytes(const TrainOptions& options, int ranks) {
+  const uint64_t bytes = options.device_memory_bytes.value_or(UnlimitedDeviceBytes(options, ranks));
+  // What a daemon hands out by default, before anything is host memory.
+  const uint64_t budget = MachineBytes() / 5 * 4;
+  if (bytes > budget / static_cast<uint64_t>(ranks)) {
+    const std::string whose = ranks == 1 ? "the rank" : absl::StrCat("each of ", ranks, " ranks");
+    return absl::ResourceExhaustedError(absl::StrCat(
+        options.device_memory_bytes
+            ? absl::StrCat("--device-memory asks for ", base::FormatBytes(bytes), " for ", whose)
+            : absl::StrCat("without --device-memory nothing leaves the device, for which ", whose,
+                           " takes ", base::FormatBytes(bytes)),
+        ", but this machine has ", base::FormatBytes(MachineBytes()),
+        " in all, of which a run can have ", base::FormatBytes(budget),
+        "; give --device-memory a smaller size: what does not fit there lives in host memory "
+        "(`geminictl plan` says how small it can be)"));
+  }
+  const uint64_t pieces = bytes / kArenaGranularityBytes + 1;
+  return pieces * kArenaGranularityBytes * static_cast<uint64_t>(ranks);
+}
+
 }  // namespace
 
-absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options) {
+absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks) {
   DaemonChoice choice;
   const char* const environment = std::getenv(kSocketVariable);
   const bool named = environment != nullptr && *environment != '\0';
@@ -40,8 +72,11 @@ absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options) {
     return choice;
   }
   PrivateDaemonOptions daemon;
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t device_bytes, NeededDeviceBytes(options, ranks));
+  daemon.arguments = {"--device-memory", absl::StrCat(device_bytes)};
   if (options.host_memory_bytes) {
-    daemon.arguments = {"--host-memory", absl::StrCat(*options.host_memory_bytes)};
+    daemon.arguments.insert(daemon.arguments.end(),
+                            {"--host-memory", absl::StrCat(*options.host_memory_bytes)});
   }
   GEMINID_ASSIGN_OR_RETURN(choice.own, PrivateDaemon::Start(daemon));
   choice.socket = choice.own->socket();

@@ -18,8 +18,9 @@ struct DaemonChoice {
 
 // The first of: options.socket, $GEMINID_SOCKET, the installed daemon, a new private one. A limit
 // of host memory is only for a private one: with it the installed daemon is passed over, and a
-// named one is INVALID_ARGUMENT.
-absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options);
+// named one is INVALID_ARGUMENT. A private one hands out the device memory that `ranks` ranks ask
+// for; RESOURCE_EXHAUSTED if this machine does not have so much.
+absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks);
 
 }  // namespace geminid::trainer
 

@@ -30,7 +30,7 @@ struct Flags {
   std::string relative_step, warmup_init, scale_parameter;
   std::string update_threads = "1", timeout = "60", socket, job = "geminid-train", report,
               progress = "auto";
-  bool quiet = false;
+  bool quiet = false, stop_on_nan = false;
 };
 
 struct FlagSpec {

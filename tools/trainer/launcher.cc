@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <random>
 #include <set>
@@ -19,6 +20,7 @@
 #include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/trainer/rank_process.h"
+#include "tools/trainer/stop_signals.h"
 
 extern char** environ;
 
@@ -26,7 +28,8 @@ namespace geminid::trainer {
 namespace {
 
 constexpr char kProgramName[] = "geminid-train";
-constexpr int kForwardedSignals[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr char kLauncherVariable[] = "GEMINID_LAUNCHER_PID";
+constexpr size_t kProcessNameMax = 15;  // of the kernel
 constexpr int kLastWordsLines = 20;
 
 // Names are what distinguishes two jobs of one user on one host.
@@ -43,7 +46,8 @@ std::vector<std::string> EnvironmentOf(const LaunchOptions& options, int rank,
                              {"LOCAL_RANK", absl::StrCat(rank)},
                              {"LOCAL_WORLD_SIZE", absl::StrCat(options.ranks)},
                              {"MASTER_ADDR", "127.0.0.1"},
-                             {"GEMINID_JOB_ID", job_id}});
+                             {"GEMINID_JOB_ID", job_id},
+                             {kLauncherVariable, absl::StrCat(getpid())}});
   std::set<std::string> names;
   std::vector<std::string> environment;
   for (const auto& [name, value] : added) {
@@ -68,12 +72,24 @@ std::string Indented(const std::string& words) {
 }
 
 // Lower is more likely to be the reason why the job failed.
+constexpr int kStoppedGuilt = 2;
 int Guilt(const RankProcess& process) {
   const int status = *process.wait_status();
   if (WIFSIGNALED(status)) return 0;
   return WEXITSTATUS(status) == base::kExitAborted || WEXITSTATUS(status) == base::kExitUnavailable
-             ? 2
+             ? kStoppedGuilt
              : 1;
+}
+
+// The code of an end that is no failure of this rank's own: all ranks end like this together.
+std::optional<int> AgreedEnd(int wait_status) {
+  if (!WIFEXITED(wait_status)) return std::nullopt;
+  const int code = WEXITSTATUS(wait_status);
+  if (code == base::kExitDiverged) return code;
+  for (const int signal : kStopSignals) {
+    if (code == base::kExitSignalBase + signal) return code;
+  }
+  return std::nullopt;
 }
 
 class Launcher {
@@ -83,10 +99,11 @@ class Launcher {
 
   absl::Status Start(const sigset_t& signal_mask) {
     const std::string job_id = RandomJobId();
-    std::vector<std::string> arguments = {kProgramName};
+    std::vector<std::string> arguments = {""};
     arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
     processes_.reserve(static_cast<size_t>(options_.ranks));
     for (int rank = 0; rank < options_.ranks; ++rank) {
+      arguments[0] = RankName(rank);
       GEMINID_ASSIGN_OR_RETURN(
           RankProcess process,
           RankProcess::Start(rank, options_.program, arguments,
@@ -97,11 +114,18 @@ class Launcher {
   }
 
   int Run() {
-    PollUntil([&] { return Over() || failed_ || signal_ != 0; }, absl::InfiniteFuture());
+    PollUntil([&] { return Over() || failed_ || policy_.first() != 0; }, absl::InfiniteFuture());
     // A failure spreads: whoever notices it ends with words of its own, or the signal that ended
     // one rank was for all of us.
-    PollUntil([&] { return Over() || signal_ != 0; }, absl::Now() + options_.settle_time);
-    if (!Over()) Stop(signal_ != 0 ? signal_ : SIGTERM);
+    if (failed_) {
+      PollUntil([&] { return Over() || policy_.first() != 0; }, absl::Now() + options_.settle_time);
+    }
+    if (policy_.first() != 0 && !Over()) {
+      for (const RankProcess& process : processes_) process.Signal(policy_.first());
+      PollUntil([&] { return Over() || failed_ || at_once_; }, absl::InfiniteFuture());
+      PollUntil([&] { return Over() || at_once_; }, absl::Now() + options_.settle_time);
+    }
+    if (!Over()) Stop();
     for (RankProcess& process : processes_) Listen(process);
     ReadSignals();
     return Judge();
@@ -146,7 +170,16 @@ class Launcher {
   }
 
   void NoteEnd(const RankProcess& process) {
-    if (*process.wait_status() == 0) return;
+    const int status = *process.wait_status();
+    if (status == 0) return;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == policy_.first()) {  // it was for all of us
+      agreed_end_ = base::kExitSignalBase + policy_.first();
+      return;
+    }
+    if (const std::optional<int> code = AgreedEnd(status)) {
+      agreed_end_ = *code;
+      return;
+    }
     failed_ = true;
     if (!stopping_) ended_badly_.push_back(&process);
   }
@@ -154,24 +187,32 @@ class Launcher {
   void ReadSignals() {
     signalfd_siginfo info = {};
     while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
-      signal_ = static_cast<int>(info.ssi_signo);
+      const auto signal = static_cast<int>(info.ssi_signo);
+      if (policy_.OnSignal(signal, absl::Now()) != StopAction::kEndAtOnce || at_once_) continue;
+      at_once_ = true;
+      options_.write_stderr(
+          absl::StrCat(kProgramName, ": ended at once by a second ", SignalName(signal), "\n"));
     }
   }
 
-  void Stop(int signal) {
+  void Stop() {
     stopping_ = true;
-    for (const RankProcess& process : processes_) process.Signal(signal);
-    PollUntil([&] { return Over(); }, absl::Now() + options_.grace_time);
+    if (!at_once_) {
+      for (const RankProcess& process : processes_) process.Signal(SIGTERM);
+      PollUntil([&] { return Over() || at_once_; }, absl::Now() + options_.grace_time);
+    }
     for (const RankProcess& process : processes_) process.Signal(SIGKILL);
     PollUntil([&] { return Over(); }, absl::InfiniteFuture());
   }
 
   int Judge() {
-    if (!failed_) return base::kExitOk;
-    if (signal_ != 0) return base::kExitSignalBase + signal_;
+    if (at_once_) return base::kExitSignalBase + policy_.first();
+    if (ended_badly_.empty()) return agreed_end_;
     const RankProcess& culprit =
         **std::min_element(ended_badly_.begin(), ended_badly_.end(),
                            [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
+    // Those that the signal killed are missed by the others.
+    if (agreed_end_ != base::kExitOk && Guilt(culprit) == kStoppedGuilt) return agreed_end_;
     std::string words =
         absl::StrCat(kProgramName, ": rank ", culprit.rank(), " (pid ", culprit.pid(), ") ",
                      culprit.DescribeEnd(), "; the other ranks were stopped\n");
@@ -190,7 +231,9 @@ class Launcher {
   std::vector<const RankProcess*> ended_badly_;  // before they were told to stop, in order
   bool failed_ = false;
   bool stopping_ = false;
-  int signal_ = 0;  // passed on
+  StopPolicy policy_;     // its first signal was passed on
+  bool at_once_ = false;  // a second one came
+  int agreed_end_ = base::kExitOk;
 };
 
 }  // namespace
@@ -198,7 +241,7 @@ class Launcher {
 absl::StatusOr<int> Launch(const LaunchOptions& options) {
   sigset_t forwarded, before;
   sigemptyset(&forwarded);
-  for (const int signal : kForwardedSignals) sigaddset(&forwarded, signal);
+  for (const int signal : kStopSignals) sigaddset(&forwarded, signal);
   sigprocmask(SIG_BLOCK, &forwarded, &before);
   const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
   const int signal_fd = signalfd(-1, &forwarded, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -207,6 +250,18 @@ absl::StatusOr<int> Launch(const LaunchOptions& options) {
   Launcher launcher(options, signal_fd);
   GEMINID_RETURN_IF_ERROR(launcher.Start(before));
   return launcher.Run();
+}
+
+bool IsLaunched() {
+  const char* const launcher = std::getenv(kLauncherVariable);
+  return launcher != nullptr && absl::StrCat(getppid()) == launcher;
+}
+
+std::string RankName(int rank) { return absl::StrCat(kProgramName, ": rank ", rank); }
+
+std::string ShortRankName(int rank) {
+  std::string name = absl::StrCat("geminid-rank ", rank);
+  return name.size() <= kProcessNameMax ? name : absl::StrCat("geminid-rk ", rank);
 }
 
 std::vector<std::string> WithoutOptions(const std::vector<std::string>& arguments,

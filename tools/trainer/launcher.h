@@ -28,15 +28,25 @@ struct LaunchOptions {
 // Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and an id of
 // the job, and waits for all of them. Rank 0's stderr is passed on as it comes; of the other ranks
 // the last words are kept, and shown if they are the reason of a failure. SIGINT, SIGTERM and
-// SIGHUP are passed on to the ranks. If this process dies, the ranks are killed.
+// SIGHUP are passed on to the ranks, which may take their time to end; a second one kills them. If
+// this process dies, the ranks are killed.
 //
-// Returns the exit code for this process: 0 if all ranks returned 0; 128 plus the signal if one was
-// passed on; else that of the rank that failed first, 1 if a signal killed it. A rank that was
-// killed counts as the reason before one that returned an error, and one that says it was only
-// stopped (kExitAborted) counts last. No process is left when this returns.
+// Returns the exit code for this process: 0 if all ranks returned 0; the code of an end that all
+// ranks agree on (128 plus a signal of those three, kExitDiverged); 128 plus the signal that was
+// passed on, if it killed them; else that of the rank that failed first, 1 if a signal killed it. A
+// rank that was killed counts as the reason before one that returned an error, and one that says it
+// was only stopped (kExitAborted) counts last. No process is left when this returns.
 //
 // Blocks. Call it from the main thread, before other threads exist: it blocks those signals.
 absl::StatusOr<int> Launch(const LaunchOptions& options);
+
+// Whether this process is a rank that Launch started, and its launcher still lives.
+bool IsLaunched();
+
+// What ps and top show of a rank: as its command line, "geminid-train: rank 1"; and as its name,
+// which has 15 characters at most, "geminid-rank 1".
+std::string RankName(int rank);
+std::string ShortRankName(int rank);
 
 // `arguments` without any of the options `names` (each of which takes a value).
 std::vector<std::string> WithoutOptions(const std::vector<std::string>& arguments,

@@ -1,8 +1,11 @@
 // geminid-train: starts the ranks of a run, or is one of them.
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,8 @@
 #include "tools/trainer/launcher.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/report.h"
+#include "tools/trainer/stop_signals.h"
+#include "tools/trainer/terminal.h"
 #include "tools/trainer/text.h"
 #include "tools/trainer/train.h"
 
@@ -41,27 +46,51 @@ absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
   return info;
 }
 
+absl::StatusOr<std::unique_ptr<StopSignals>> WatchSignals(const TrainOptions& options,
+                                                          const collectives::RankInfo& info) {
+  StopSignals::Options watch;
+  watch.second_is_parents = IsLaunched();
+  if (info.rank == 0) {
+    const bool line_is_open =
+        options.progress ? *options.progress == ProgressMode::kTerminal : StderrIsTerminal();
+    watch.write_stderr = [line_is_open](const std::string& text) {
+      WriteStderr(line_is_open ? absl::StrCat("\n", text) : text);
+    };
+  }
+  return StopSignals::Watch(std::move(watch));
+}
+
+int ExitCodeOf(const TrainEnd& end) {
+  if (end.signal != 0) return base::kExitSignalBase + end.signal;
+  return end.diverged ? base::kExitDiverged : base::kExitOk;
+}
+
 absl::StatusOr<int> RunAsRank(const TrainOptions& options, const collectives::RankInfo& info,
                               std::vector<uint8_t> text) {
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options));
+  if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<StopSignals> signals, WatchSignals(options, info));
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, info.world_size));
   if (info.world_size > 1 && daemon.own != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ranks of a host share one daemon, but none is named: start geminid and "
                      "set ",
                      kSocketVariable, " or --socket, or let --ranks start the ranks"));
   }
-  const absl::Status status = TrainAsRank(options, {.info = info,
-                                                    .socket = daemon.socket,
-                                                    .text = std::move(text),
-                                                    .write_stderr = WriteStderr,
-                                                    .stderr_is_terminal = StderrIsTerminal()});
-  if (!status.ok()) return status;
-  return base::kExitOk;
+  GEMINID_ASSIGN_OR_RETURN(
+      const TrainEnd end,
+      TrainAsRank(options, {.info = info,
+                            .socket = daemon.socket,
+                            .text = std::move(text),
+                            .write_stderr = WriteStderr,
+                            .stderr_is_terminal = StderrIsTerminal(),
+                            .terminal_width = TerminalColumns,
+                            .stop_signal = [&signals] { return signals->first(); }}));
+  return ExitCodeOf(end);
 }
 
 absl::StatusOr<int> RunLauncher(const TrainOptions& options,
                                 const std::vector<std::string>& arguments) {
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options));
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, *options.ranks));
   LaunchOptions launch;
   launch.ranks = *options.ranks;
   launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket"});
@@ -99,10 +128,11 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
 }  // namespace geminid::trainer
 
 int main(int argc, char** argv) {
-  using geminid::base::ExitCodeOf;
+  // A report too large for `ulimit -f` is an error with words.
+  std::signal(SIGXFSZ, SIG_IGN);
   const absl::StatusOr<int> code = geminid::trainer::Run({argv + 1, argv + argc});
   if (code.ok()) return *code;
   geminid::trainer::WriteStderr(
       absl::StrCat("geminid-train: ", std::string(code.status().message()), "\n"));
-  return ExitCodeOf(code.status().code());
+  return geminid::base::ExitCodeOf(code.status().code());
 }

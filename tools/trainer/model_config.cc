@@ -131,6 +131,19 @@ absl::Status Validate(const ModelConfig& config) {
   return absl::OkStatus();
 }
 
+double FlopsPerToken(const ModelConfig& config) {
+  constexpr double kPerWeight = 6;
+  constexpr double kPerScore = 12;
+  const uint64_t kv_width = config.kv_heads * config.head_dim();
+  const uint64_t attention = config.hidden * (2 * config.hidden + 2 * kv_width);
+  const uint64_t mlp =
+      config.hidden * config.intermediate * (config.family == Family::kLlama ? 3 : 2);
+  const uint64_t weights =
+      config.layers * (attention + mlp) + config.hidden * config.vocabulary;  // and the output
+  const uint64_t scores = config.layers * config.hidden * config.context;
+  return kPerWeight * static_cast<double>(weights) + kPerScore * static_cast<double>(scores);
+}
+
 uint64_t CountParameters(const ModelConfig& config) {
   uint64_t count = 0;
   for (const ParameterSpec& spec : MakeParameters(config).specs) count += spec.elements();

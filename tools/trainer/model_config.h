@@ -41,6 +41,11 @@ absl::Status Validate(const ModelConfig& config);
 
 uint64_t CountParameters(const ModelConfig& config);
 
+// The floating-point operations that training on one token takes: 6 for each weight of a matrix
+// product (2 forward, 4 backward) and 12 layers * hidden * context for the attention. As is usual,
+// what is computed a second time to save memory does not count (arXiv:2204.02311, appendix B).
+double FlopsPerToken(const ModelConfig& config);
+
 // A shape with a name. Vocabulary and tokens are bytes whatever the original used, so a preset
 // named after a published model has its shape but fewer parameters.
 struct Preset {

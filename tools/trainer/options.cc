@@ -99,6 +99,9 @@ void AddFlags(CLI::App* app, Flags* flags) {
   for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
   add("Memory", kMemoryFlags);
   add("Run", kRunFlags);
+  app->add_flag("--stop-on-nan", flags->stop_on_nan,
+                "End after the first step whose loss is not finite, with exit code 11")
+      ->group("Run");
   app->add_flag("--quiet", flags->quiet, "The same as --progress none")->group("Run");
   std::string models = "Models and their parameters (with a vocabulary of bytes):\n";
   for (const Preset& preset : Presets()) {
@@ -252,6 +255,7 @@ absl::Status ParseRun(const Flags& flags, TrainOptions* options) {
   options->socket = flags.socket;
   options->job = flags.job;
   options->report = flags.report;
+  options->stop_on_nan = flags.stop_on_nan;
   using Mode = std::optional<ProgressMode>;
   GEMINID_ASSIGN_OR_RETURN(
       options->progress,

@@ -35,6 +35,7 @@ struct TrainOptions {
   std::string socket;
   std::string job;
   std::string report;
+  bool stop_on_nan = false;
   std::optional<ProgressMode> progress;  // unset: as suits stderr
 };
 

@@ -1,5 +1,9 @@
 #include "tools/trainer/progress.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
@@ -9,32 +13,95 @@ namespace {
 
 constexpr absl::Duration kTerminalInterval = absl::Milliseconds(200);
 constexpr absl::Duration kLineInterval = absl::Seconds(5);
-// Returns to the start of the line and erases it; a line that is too long for the terminal is cut
-// off and not wrapped, so that the next one can take its place.
-constexpr char kRewrite[] = "\r\x1b[K\x1b[?7l";
-constexpr char kWrapAgain[] = "\x1b[?7h";
+constexpr size_t kUsualColumns = 80;
+// Returns to the start of the line and erases it.
+constexpr char kErase[] = "\r\x1b[K";
 
 std::string FormatRemaining(absl::Duration remaining) {
   if (remaining < absl::Seconds(1)) return "0s";
   return absl::FormatDuration(absl::Trunc(remaining, absl::Seconds(1)));
 }
 
+std::string FormatDevice(const ProgressSample& sample, bool in_detail) {
+  std::string text = absl::StrCat("device ", base::FormatBytes(sample.peak_total_bytes), " of ",
+                                  base::FormatBytes(sample.device_bytes_limit));
+  if (in_detail) {
+    absl::StrAppend(&text, " (model ", base::FormatBytes(sample.peak_model_bytes), ", other ",
+                    base::FormatBytes(sample.peak_workspace_bytes), ")");
+  }
+  return text;
+}
+
+std::string FormatStall(const ProgressSample& sample, bool in_detail) {
+  std::string text = absl::StrFormat("stall %.0f%%", 100 * sample.stall_share);
+  if (in_detail && !sample.longest_stall.empty() && sample.stall_share > 0) {
+    absl::StrAppend(&text, " (", sample.longest_stall, ")");
+  }
+  return text;
+}
+
+// A piece of the line. Those of the highest rank leave first when it is too long.
+struct Piece {
+  int rank = 0;
+  std::string text;
+};
+
+std::string Join(const std::vector<Piece>& pieces, int highest_rank) {
+  std::string line;
+  for (const Piece& piece : pieces) {
+    if (piece.rank > highest_rank || piece.text.empty()) continue;
+    absl::StrAppend(&line, line.empty() ? "" : "  ", piece.text);
+  }
+  return line;
+}
+
 }  // namespace
 
-std::string FormatProgress(const ProgressSample& sample) {
-  return absl::StrCat(absl::StrFormat("step %d/%d  loss %.4f  %.0f tokens/s", sample.step,
-                                      sample.steps, sample.loss, sample.tokens_per_second),
-                      "  device ", base::FormatBytes(sample.peak_total_bytes), " of ",
-                      base::FormatBytes(sample.device_bytes_limit), " (model ",
-                      base::FormatBytes(sample.peak_model_bytes), ", other ",
-                      base::FormatBytes(sample.peak_workspace_bytes), ")  host ",
-                      base::FormatBytes(sample.host_bytes),
-                      absl::StrFormat("  stall %.0f%%  ETA ", 100 * sample.stall_share),
-                      FormatRemaining(sample.remaining));
+std::string FormatFlops(double per_second) {
+  constexpr std::array kUnits = {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"};
+  constexpr double kStep = 1000;
+  size_t unit = 0;
+  while (per_second >= kStep && unit + 1 < kUnits.size()) {
+    per_second /= kStep;
+    ++unit;
+  }
+  return absl::StrFormat("%.3g %s", per_second, kUnits[unit]);
+}
+
+std::string FormatProgress(const ProgressSample& sample, size_t columns) {
+  const std::string flops = FormatFlops(sample.flops_per_second);
+  std::vector<Piece> pieces = {
+      {0, absl::StrFormat("step %d/%d", sample.step, sample.steps)},
+      {0, absl::StrFormat("loss %.4f", sample.loss)},
+      {1,
+       sample.non_finite_losses == 0 ? "" : absl::StrCat("not finite ", sample.non_finite_losses)},
+      {3, absl::StrFormat("%.0f tokens/s", sample.tokens_per_second)},
+      {7, absl::StrCat(flops, sample.arithmetic.empty() ? "" : " ", sample.arithmetic)},
+      {5, FormatDevice(sample, false)},
+      {6, absl::StrCat("host ", base::FormatBytes(sample.host_bytes))},
+      {4, FormatStall(sample, false)},
+      {2, absl::StrCat("ETA ", FormatRemaining(sample.remaining))}};
+  constexpr int kAll = 7;
+  const std::string all = Join(pieces, kAll);
+  pieces[5].text = FormatDevice(sample, true);
+  pieces[7].text = FormatStall(sample, true);
+  if (std::string in_detail = Join(pieces, kAll); in_detail.size() <= columns) return in_detail;
+  if (all.size() <= columns) return all;
+  pieces[5].text = FormatDevice(sample, false);
+  pieces[7].text = FormatStall(sample, false);
+  for (int rank = kAll - 1; rank >= 0; --rank) {
+    if (std::string line = Join(pieces, rank); line.size() <= columns) return line;
+  }
+  return Join(pieces, 0).substr(0, columns);
 }
 
 void Progress::Announce(const std::string& line) const {
   if (mode_ != ProgressMode::kNone) write_(line + "\n");
+}
+
+void Progress::Warn(const std::string& line) {
+  write_(absl::StrCat(line_open_ ? kErase : "", line, "\n"));
+  line_open_ = false;
 }
 
 bool Progress::Due(uint64_t step, uint64_t steps, absl::Time now) const {
@@ -46,7 +113,9 @@ bool Progress::Due(uint64_t step, uint64_t steps, absl::Time now) const {
 void Progress::Show(const ProgressSample& sample, absl::Time now) {
   last_ = now;
   if (mode_ == ProgressMode::kTerminal) {
-    write_(absl::StrCat(kRewrite, FormatProgress(sample), kWrapAgain));
+    const size_t columns = width_ ? width_() : kUsualColumns;
+    // The last column stays free: a terminal may wrap as soon as it is written.
+    write_(absl::StrCat(kErase, FormatProgress(sample, std::max<size_t>(columns, 2) - 1)));
     line_open_ = true;
   } else if (mode_ == ProgressMode::kLines) {
     write_(absl::StrCat(FormatProgress(sample), "\n"));

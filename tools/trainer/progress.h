@@ -2,9 +2,11 @@
 #ifndef GEMINID_TOOLS_TRAINER_PROGRESS_H_
 #define GEMINID_TOOLS_TRAINER_PROGRESS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -18,26 +20,40 @@ struct ProgressSample {
   uint64_t step = 0;  // done
   uint64_t steps = 0;
   double loss = 0;
+  uint64_t non_finite_losses = 0;
   double tokens_per_second = 0;
+  double flops_per_second = 0;
+  std::string arithmetic{};  // how the products are computed: "bf16 native"
   uint64_t peak_model_bytes = 0;
   uint64_t peak_workspace_bytes = 0;
   uint64_t peak_total_bytes = 0;
   uint64_t device_bytes_limit = 0;
   uint64_t host_bytes = 0;
-  double stall_share = 0;  // of the time so far
+  double stall_share = 0;       // of the time so far
+  std::string longest_stall{};  // what was waited for longest: "daemon 60%"
   absl::Duration remaining = absl::ZeroDuration();
 };
 
-std::string FormatProgress(const ProgressSample& sample);
+inline constexpr size_t kAnyColumns = ~size_t{0};
+
+// At most `columns` characters: what matters least leaves first. 39 are enough for step, loss and
+// usually the time that is left.
+std::string FormatProgress(const ProgressSample& sample, size_t columns = kAnyColumns);
+
+std::string FormatFlops(double per_second);  // "31.2 GFLOP/s"
 
 // Decides when to speak. One thread; no clock of its own.
 class Progress {
  public:
   using Write = std::function<void(const std::string& text)>;
-  Progress(ProgressMode mode, Write write) : mode_(mode), write_(std::move(write)) {}
+  using Width = std::function<size_t()>;  // of the terminal, in columns; asked for every line
+  Progress(ProgressMode mode, Write write, Width width = nullptr)
+      : mode_(mode), write_(std::move(write)), width_(std::move(width)) {}
 
   // One line before the first step.
   void Announce(const std::string& line) const;
+  // A line that is said in every mode.
+  void Warn(const std::string& line);
   // True when Show would write: ask before gathering the numbers. The first and the last step are
   // always due.
   bool Due(uint64_t step, uint64_t steps, absl::Time now) const;
@@ -48,6 +64,7 @@ class Progress {
  private:
   const ProgressMode mode_;
   const Write write_;
+  const Width width_;
   absl::Time last_ = absl::InfinitePast();
   bool line_open_ = false;
 };

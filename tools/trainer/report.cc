@@ -71,10 +71,22 @@ void WriteResults(base::JsonWriter& json, const Report& report) {
   json.EndArray();
   WriteNumbers(json, "gradient_norm", report.gradient_norms);
   json.Key("overflowed_steps").Value(report.overflowed_steps);
+  json.Key("non_finite_losses").Value(report.non_finite_losses);
+  json.Key("first_non_finite_step");
+  if (report.first_non_finite_step > 0) {
+    json.Value(report.first_non_finite_step);
+  } else {
+    json.Null();
+  }
+  json.Key("steps_done").Value(static_cast<uint64_t>(report.losses.size()));
+  json.Key("ended_by").Value(report.ended_by);
   json.Key("weights_sha256").Value(report.weights_sha256);
   WriteNumbers(json, "step_seconds", report.step_seconds);
   json.Key("tokens_per_step").Value(report.tokens_per_step);
   json.Key("tokens_per_second").Value(TokensPerSecond(report));
+  json.Key("flops_per_token").Value(report.flops_per_token);
+  json.Key("flops_per_second").Value(FlopsPerSecond(report));
+  json.Key("dtype_is_native").Value(report.native_data_type);
 }
 
 void WriteMemory(base::JsonWriter& json, const Report& report) {
@@ -145,6 +157,10 @@ double TokensPerSecond(const Report& report) {
       std::accumulate(all.begin() + static_cast<ptrdiff_t>(first), all.end(), 0.0);
   const double tokens = static_cast<double>((all.size() - first) * report.tokens_per_step);
   return seconds > 0 ? tokens / seconds : 0;
+}
+
+double FlopsPerSecond(const Report& report) {
+  return report.flops_per_token * TokensPerSecond(report);
 }
 
 std::string ToJson(const Report& report) {

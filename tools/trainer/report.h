@@ -38,6 +38,11 @@ struct Report {
   std::vector<double> gradient_norms;  // one per step, before clipping
   std::vector<double> step_seconds;    // one per step, of rank 0
   uint64_t overflowed_steps = 0;
+  uint64_t non_finite_losses = 0;
+  uint64_t first_non_finite_step = 0;  // counted from 1; 0: none
+  std::string ended_by = "steps";      // or the signal that asked for it, or "nan"
+  double flops_per_token = 0;          // as FlopsPerToken has it
+  bool native_data_type = true;        // the processor multiplies the data type itself
   double final_loss_scale = 1;
   uint64_t tokens_per_step = 0;
   std::vector<RankReport> ranks;
@@ -53,6 +58,7 @@ struct Report {
 
 // Tokens per second over all ranks, without the first step, which samples and plans.
 double TokensPerSecond(const Report& report);
+double FlopsPerSecond(const Report& report);
 
 std::string ToJson(const Report& report);
 

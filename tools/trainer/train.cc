@@ -1,25 +1,31 @@
 #include "tools/trainer/train.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/bytes.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "geminid/communicator.h"
 #include "geminid/connect.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "kernels/model/matmul/matmul.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/sha256.h"
+#include "tools/trainer/stop_signals.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -55,10 +61,10 @@ class RankTrainer {
                   : options.progress ? *options.progress
                                      : (context.stderr_is_terminal ? ProgressMode::kTerminal
                                                                    : ProgressMode::kLines),
-                  context.write_stderr),
+                  context.write_stderr, context.terminal_width),
         model_(MakeTransformer(options.model, options.zero.data_type)) {}
 
-  absl::Status Run() {
+  absl::StatusOr<TrainEnd> Run() {
     collectives::ConnectOptions connect;
     connect.timeout = options_.timeout;
     connect.connect_timeout = options_.timeout;
@@ -68,28 +74,96 @@ class RankTrainer {
     if (!status.ok()) {
       communicator_->Abort(absl::StrCat("rank ", rank(), ": ", std::string(status.message())));
     }
-    return status;
+    if (!status.ok()) return status;
+    return end_;
   }
 
  private:
   int rank() const { return context_.info.rank; }
+  bool ends() const { return end_.signal != 0 || end_.diverged; }
   uint64_t steps() const { return options_.schedule.steps; }
 
   absl::Status RunConnected() {
     GEMINID_RETURN_IF_ERROR(Prepare());
     report_.options = options_;
     report_.tokens_per_step = batches_->tokens_per_step();
-    progress_.Announce(absl::StrCat(
-        CountParameters(options_.model), " parameters, ", context_.info.world_size, " rank",
-        context_.info.world_size == 1 ? "" : "s", ", ", Name(options_.zero.data_type), ", ",
-        Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement), ", ",
-        batches_->tokens_per_step(), " tokens per step"));
+    report_.flops_per_token = FlopsPerToken(options_.model);
+    report_.native_data_type =
+        options_.zero.data_type == zero::DataType::kFloat32 || kernels::HasNativeBFloat16();
+    progress_.Announce(
+        absl::StrCat(CountParameters(options_.model), " parameters, ", context_.info.world_size,
+                     " rank", context_.info.world_size == 1 ? "" : "s", ", ", Arithmetic(), ", ",
+                     Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
+                     ", ", batches_->tokens_per_step(), " tokens per step"));
     training_began_ = SteadyClock::now();
-    for (uint64_t step = 0; step < steps(); ++step) {
+    absl::StatusOr<double> none = AddOverRanks(0);  // and agree on a stop before the first step
+    if (!none.ok()) return none.status();
+    for (uint64_t step = 0; step < steps() && !ends(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
+      NoteLoss(step + 1);
       GEMINID_RETURN_IF_ERROR(ShowProgress(step + 1));
     }
-    return FinishReport();
+    GEMINID_RETURN_IF_ERROR(FinishReport());
+    SayEnd();
+    return absl::OkStatus();
+  }
+
+  // "bf16 native", "bf16 emulated", "fp32".
+  std::string Arithmetic() const {
+    const char* const type = Name(options_.zero.data_type);
+    if (options_.zero.data_type == zero::DataType::kFloat32) return type;
+    return absl::StrCat(type, report_.native_data_type ? " native" : " emulated");
+  }
+
+  // The sum of the ranks' losses. The signals that asked for an end travel with it, so that all
+  // ranks end after the same step.
+  absl::StatusOr<double> AddOverRanks(double loss) {
+    const int signal = context_.stop_signal ? context_.stop_signal() : 0;
+    std::vector<double> sums = {loss};
+    for (const int stop : kStopSignals) sums.push_back(signal == stop ? 1 : 0);
+    const auto began = absl::Now();
+    GEMINID_RETURN_IF_ERROR(loss_communicator_->AllReduce(sums, sums, collectives::ReduceOp::kSum));
+    session_->AddStall(StallCause::kCollective, absl::Now() - began);
+    for (size_t i = 0; i < std::size(kStopSignals) && end_.signal == 0; ++i) {
+      if (sums[i + 1] > 0) end_.signal = kStopSignals[i];
+    }
+    return sums[0];
+  }
+
+  void NoteLoss(uint64_t step) {
+    if (std::isfinite(report_.losses.back())) return;
+    if (++report_.non_finite_losses == 1) {
+      report_.first_non_finite_step = step;
+      if (rank() == 0) {
+        progress_.Warn(
+            absl::StrCat("geminid-train: the loss of step ", step,
+                         " is not finite: training diverges; lower "
+                         "--lr, lengthen --warmup-steps or check the text",
+                         options_.stop_on_nan ? "" : " (--stop-on-nan ends such a run)"));
+      }
+    }
+    end_.diverged = options_.stop_on_nan && end_.signal == 0;
+  }
+
+  void SayEnd() {
+    if (rank() != 0) return;
+    progress_.Finish();
+    const uint64_t done = report_.losses.size();
+    std::string words;
+    if (end_.signal != 0) {
+      words =
+          absl::StrCat("stopped at step ", done, " of ", steps(), " by ", SignalName(end_.signal));
+    } else if (end_.diverged) {
+      words = absl::StrCat("stopped at step ", done, " of ", steps(), " by --stop-on-nan");
+    } else if (report_.non_finite_losses > 0) {
+      words =
+          absl::StrCat("the loss of ", report_.non_finite_losses, " of ", steps(),
+                       " steps was not finite, first that of step ", report_.first_non_finite_step);
+    } else {
+      return;
+    }
+    if (!options_.report.empty()) absl::StrAppend(&words, "; the report is ", options_.report);
+    progress_.Warn(absl::StrCat("geminid-train: ", words));
   }
 
   absl::Status Prepare() {
@@ -114,7 +188,15 @@ class RankTrainer {
     connect.device_memory_bytes = options_.device_memory_bytes.value_or(
         UnlimitedDeviceBytes(options_, context_.info.world_size));
     connect.copy_bytes_per_second = static_cast<double>(options_.copy_bytes_per_second);
-    GEMINID_ASSIGN_OR_RETURN(session_, Session::Connect(connect));
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
+    if (absl::IsResourceExhausted(session.status()) && !options_.device_memory_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "without --device-memory nothing leaves the device, for which each rank takes ",
+          base::FormatBytes(connect.device_memory_bytes),
+          "; give --device-memory a size: ", std::string(session.status().message())));
+    }
+    if (!session.ok()) return session.status();
+    session_ = *std::move(session);
     GEMINID_ASSIGN_OR_RETURN(
         engine_, zero::Engine::Create(session_.get(), communicator_.get(),
                                       ZeroParameters(model_->parameters()), options_.zero));
@@ -129,21 +211,22 @@ class RankTrainer {
     // The engine takes the mean of the gradients over micro-batches and ranks.
     const float gradient_scale = static_cast<float>(engine_->loss_scale()) /
                                  static_cast<float>(batches_->tokens_per_micro_batch());
-    std::vector<double> loss_sum = {0.0};
+    double my_loss = 0;
     for (int i = 0; i < options_.zero.accumulate; ++i) {
+      const auto waits = absl::Now();
       const MicroBatch batch = batches_->Get(step, static_cast<uint64_t>(i));
+      session_->AddStall(StallCause::kData, absl::Now() - waits);
       GEMINID_ASSIGN_OR_RETURN(const double loss,
                                model_->TrainMicroBatch(*source_, batch, gradient_scale));
-      loss_sum[0] += loss;
+      my_loss += loss;
     }
-    GEMINID_RETURN_IF_ERROR(
-        loss_communicator_->AllReduce(loss_sum, loss_sum, collectives::ReduceOp::kSum));
+    GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(my_loss));
     const uint64_t next_sample = batches_->FirstSample(step + 1);
     GEMINID_ASSIGN_OR_RETURN(const zero::StepResult result,
                              engine_->Step({.learning_rate = options_.schedule.At(step),
                                             .data_position = next_sample,
                                             .random_state = {options_.seed, next_sample, 0, 0}}));
-    report_.losses.push_back(loss_sum[0] / static_cast<double>(batches_->tokens_per_step()));
+    report_.losses.push_back(loss_sum / static_cast<double>(batches_->tokens_per_step()));
     report_.gradient_norms.push_back(result.gradient_norm);
     report_.overflowed_steps += result.overflow ? 1 : 0;
     report_.step_seconds.push_back(SecondsSince(began));
@@ -164,20 +247,34 @@ class RankTrainer {
     if (!progress_.Due(done, steps(), now)) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
     const double step_seconds = RecentStepSeconds();
-    progress_.Show(
-        {.step = done,
-         .steps = steps(),
-         .loss = report_.losses.back(),
-         .tokens_per_second = static_cast<double>(report_.tokens_per_step) / step_seconds,
-         .peak_model_bytes = statistics.peak_model_bytes,
-         .peak_workspace_bytes = statistics.peak_workspace_bytes,
-         .peak_total_bytes = statistics.peak_total_bytes,
-         .device_bytes_limit = statistics.arena_bytes,
-         .host_bytes = statistics.host_bytes,
-         .stall_share = statistics.stall_seconds / SecondsSince(training_began_),
-         .remaining = absl::Seconds(step_seconds * static_cast<double>(steps() - done))},
-        now);
+    const double tokens_per_second = static_cast<double>(report_.tokens_per_step) / step_seconds;
+    const double seconds = SecondsSince(training_began_);
+    progress_.Show({.step = done,
+                    .steps = steps(),
+                    .loss = report_.losses.back(),
+                    .non_finite_losses = report_.non_finite_losses,
+                    .tokens_per_second = tokens_per_second,
+                    .flops_per_second = tokens_per_second * report_.flops_per_token,
+                    .arithmetic = Arithmetic(),
+                    .peak_model_bytes = statistics.peak_model_bytes,
+                    .peak_workspace_bytes = statistics.peak_workspace_bytes,
+                    .peak_total_bytes = statistics.peak_total_bytes,
+                    .device_bytes_limit = statistics.arena_bytes,
+                    .host_bytes = statistics.host_bytes,
+                    .stall_share = statistics.stall_seconds / seconds,
+                    .longest_stall = LongestStall(statistics, seconds),
+                    .remaining = absl::Seconds(step_seconds * static_cast<double>(steps() - done))},
+                   now);
     return absl::OkStatus();
+  }
+
+  static std::string LongestStall(const zero::Statistics& statistics, double seconds) {
+    const auto& causes = statistics.stall_seconds_by_cause;
+    const auto longest =
+        std::max_element(causes.begin(), causes.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (longest == causes.end()) return "";
+    return absl::StrFormat("%s %.0f%%", longest->first, 100 * longest->second / seconds);
   }
 
   // All ranks take part; rank 0 writes.
@@ -193,6 +290,7 @@ class RankTrainer {
                                              session_->device_description().index, &report_));
     if (rank() != 0 || options_.report.empty()) return absl::OkStatus();
     report_.final_loss_scale = engine_->loss_scale();
+    if (ends()) report_.ended_by = end_.signal != 0 ? SignalName(end_.signal) : "nan";
     report_.weights_sha256 = hash.Finish();
     return base::ReplaceFile(options_.report, ToJson(report_));
   }
@@ -209,12 +307,13 @@ class RankTrainer {
   std::unique_ptr<ParameterSource> source_;
   std::optional<Batches> batches_;
   Report report_;
+  TrainEnd end_;
   SteadyClock::time_point training_began_;
 };
 
 }  // namespace
 
-absl::Status TrainAsRank(const TrainOptions& options, const RankContext& context) {
+absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankContext& context) {
   return RankTrainer(options, context).Run();
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/pages.h"
 
 namespace geminid::planner {
@@ -104,10 +105,13 @@ absl::Status RequireUses(const Trace& trace, Problem& problem) {
   if (fits) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       "moment ", worst, " uses ", trace.moments[worst].uses.size(), " chunks of together ",
-      problem.required_bytes[worst], " bytes beside ", trace.moments[worst].workspace_bytes,
-      " bytes of workspace, but the arena has ", trace.arena_bytes, " bytes, which leaves ",
-      problem.capacity_bytes[worst], " for chunks; the smallest arena that would do is ",
-      smallest_arena, " bytes. Raise the memory cap, or use a smaller batch or smaller chunks"));
+      base::FormatBytes(problem.required_bytes[worst]), " beside ",
+      base::FormatBytes(trace.moments[worst].workspace_bytes), " of workspace, but the arena has ",
+      base::FormatBytes(trace.arena_bytes), ", which leaves ",
+      base::FormatBytes(
+          static_cast<std::uint64_t>(std::max<std::int64_t>(problem.capacity_bytes[worst], 0))),
+      " for chunks; the smallest arena that would do is ", base::FormatBytes(smallest_arena),
+      ". Raise the memory cap, or use a smaller batch or smaller chunks"));
 }
 
 // How long each invalidated extent stays taken: as long as asked, but not past the chunk's own next

@@ -51,6 +51,10 @@ template <typename In, typename Out>
 Status Matmul(const MatmulShape& shape, const In* a, const In* b, const Out* bias, Out* c,
               void* workspace, size_t workspace_bytes, MatmulPath path = MatmulPath::kAuto);
 
+// Whether this processor has instructions that multiply bf16; where not, kAuto multiplies fp32
+// copies.
+bool HasNativeBFloat16();
+
 }  // namespace geminid::kernels
 
 #endif  // GEMINID_KERNELS_MODEL_MATMUL_MATMUL_H_

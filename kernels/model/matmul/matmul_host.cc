@@ -128,6 +128,8 @@ void RunWide(const MatmulShape& shape, const In* a, const In* b, const Out* bias
   NarrowMatrix(wide_c, StorageC(shape), c);
 }
 
+}  // namespace
+
 // Whether this processor has instructions that multiply bf16. Where it has AVX-512 without them,
 // oneDNN emulates them at a third of the speed of its fp32 product.
 bool HasNativeBFloat16() {
@@ -142,6 +144,8 @@ bool HasNativeBFloat16() {
   }();
   return has;
 }
+
+namespace {
 
 template <typename In>
 bool UseNative(MatmulPath path) {

@@ -136,7 +136,7 @@ TEST(MakePlan, DevicePolicyThatDoesNotFit_SaysTheSmallestArena) {
   const Trace trace = ChainTrace(8, 1024, 8, 7, true);
   const absl::Status status = MakePlan(trace, options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("smallest arena that would do is 9216"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("smallest arena that would do is 9.0 KiB"));
   Trace larger = trace;
   larger.arena_bytes = 9216;
   EXPECT_TRUE(MakePlan(larger, options).ok());
@@ -152,8 +152,8 @@ TEST(MakePlan, MomentThatDoesNotFit_SaysWhichAndTheSmallestArena) {
   const absl::Status status = MakePlan(trace, TestOptions()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("moment 5 uses 3 chunks of together 3072 bytes beside 2048"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("smallest arena that would do is 5120"));
+              HasSubstr("moment 5 uses 3 chunks of together 3.0 KiB beside 2.0 KiB"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("smallest arena that would do is 5.0 KiB"));
   trace.arena_bytes = 5120;
   EXPECT_TRUE(MakePlan(trace, TestOptions()).ok());
   trace.arena_bytes -= 1;

@@ -9,17 +9,22 @@ namespace geminid::trainer {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class Cli : public testing::Test {
  protected:
-  CommandResult Run(const std::vector<std::string>& more) {
+  std::vector<std::string> Arguments(const std::vector<std::string>& more) const {
     std::vector<std::string> arguments = {"--model", "gpt2-tiny", "--text", text_, "--steps", "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return RunTrainer(arguments);
+    return arguments;
+  }
+  CommandResult Run(const std::vector<std::string>& more,
+                    const std::vector<std::string>& environment = {}) const {
+    return RunTrainer(Arguments(more), environment);
   }
 
   const base::TemporaryFolder folder_;
-  const std::string text_ = folder_.Write("text", std::string(1000, 'x'));
+  const std::string text_ = folder_.Write("text", std::string(5000, 'x'));
 };
 
 TEST_F(Cli, AskedForHelp_PrintsItAndSucceeds) {
@@ -43,6 +48,50 @@ TEST_F(Cli, GivenWrongFlags_ExitsWithTwoAndSaysWhy) {
   EXPECT_THAT(batch.err, HasSubstr("a batch of 4 sequences cannot be divided among 3 ranks"));
 }
 
+TEST_F(Cli, GivenAnUnknownFlag_NamesItAndTheNearest) {
+  const CommandResult typo = Run({"--stepz", "3"});
+  EXPECT_EQ(typo.code, 2);
+  EXPECT_THAT(typo.err, HasSubstr("'--stepz' is not known; did you mean '--steps'?"));
+  EXPECT_THAT(typo.err, Not(HasSubstr("3 --stepz")));
+}
+
+TEST_F(Cli, GivenMoreDeviceMemoryThanThereIs_ExitsWithSevenAndSizes) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{"--device-memory", "15TiB"},
+                                             {"--device-memory", "20TiB"},
+                                             {"--device-memory", "15TiB", "--ranks", "2"},
+                                             {"--model", "llama-7b", "--batch", "64"}}) {
+    const CommandResult result = Run(flags);
+    EXPECT_EQ(result.code, 7) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("but this machine has "));
+    EXPECT_THAT(result.err, HasSubstr("--device-memory a smaller size"));
+    EXPECT_THAT(result.err, Not(testing::ContainsRegex("[0-9]{7}"))) << "raw bytes";
+    EXPECT_THAT(result.err, Not(HasSubstr("daemon's configuration")));
+    EXPECT_THAT(result.err, Not(HasSubstr("CreateArena")));
+  }
+}
+
+TEST_F(Cli, InALimitedShell_NamesTheLimitAndHowToLiftIt) {
+  const CommandResult space = RunTrainerUnder("ulimit -v 500000", Arguments({}));
+  EXPECT_EQ(space.code, 7) << space.err;
+  EXPECT_THAT(space.err, HasSubstr("ulimit -v unlimited"));
+  EXPECT_THAT(space.err, Not(HasSubstr("assertion")));
+  const CommandResult file = RunTrainerUnder("ulimit -f 10", Arguments({}));
+  EXPECT_EQ(file.code, 7) << file.err;
+  EXPECT_THAT(file.err, HasSubstr("is limited to 5.0 KiB"));
+  EXPECT_THAT(file.err, HasSubstr("ulimit -f unlimited"));
+  EXPECT_THAT(file.err, Not(HasSubstr("wrote nothing")));
+}
+
+TEST_F(Cli, WithTmpdir_PutsThePrivateDaemonThere) {
+  const base::TemporaryFolder own;
+  ASSERT_EQ(Run({}, {"XDG_RUNTIME_DIR=", "TMPDIR=" + own.path()}).code, 0);
+  EXPECT_EQ(own.Entries(), 0);
+  // One that is no folder, or leaves no room for a socket's name, is passed over.
+  EXPECT_EQ(Run({}, {"XDG_RUNTIME_DIR=", "TMPDIR=" + own.Write("file", "")}).code, 0);
+  EXPECT_EQ(Run({}, {"XDG_RUNTIME_DIR=", "TMPDIR=/" + std::string(200, 'x')}).code, 0);
+}
+
 TEST_F(Cli, GivenATextThatCannotBeUsed_NamesIt) {
   const CommandResult missing = RunTrainer({"--model", "gpt2-tiny", "--text", folder_ / "missing"});
   EXPECT_EQ(missing.code, 4);
@@ -55,7 +104,7 @@ TEST_F(Cli, GivenATextThatCannotBeUsed_NamesIt) {
 
 TEST_F(Cli, GivenAReportThatCannotBeWritten_SaysSoBeforeItTrains) {
   const CommandResult result = Run({"--report", folder_ / "no/report.json"});
-  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.code, 4);
   EXPECT_THAT(result.err, HasSubstr("cannot write the report"));
   EXPECT_THAT(result.err, HasSubstr("no/report.json"));
 }

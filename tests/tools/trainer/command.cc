@@ -20,22 +20,34 @@ std::string ReadFile(const std::string& path) {
 
 }  // namespace
 
-CommandResult RunTrainer(const std::vector<std::string>& arguments,
-                         const std::vector<std::string>& environment) {
-  const base::TemporaryFolder folder;
-  const std::string out = folder / "out";
-  const std::string err = folder / "err";
-  // env(1) cleans the environment; the shell's only task is to send the streams to files.
-  std::vector<std::string> words = {"/bin/sh", "-c", "exec \"$@\" >'" + out + "' 2>'" + err + "'",
-                                    "sh", "env"};
+std::vector<std::string> TrainerCommand(const std::vector<std::string>& arguments,
+                                        const std::vector<std::string>& environment) {
+  std::vector<std::string> words = {"/usr/bin/env"};
   for (const char* variable : {"RANK", "WORLD_SIZE", "GEMINID_SOCKET", "GEMINID_DEVICE",
                                "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     words.insert(words.end(), {"-u", variable});
   }
-  words.push_back("GEMINID_DAEMON=" GEMINID_DAEMON_BINARY);
+  words.insert(words.end(), "GEMINID_DAEMON=" GEMINID_DAEMON_BINARY);
   words.insert(words.end(), environment.begin(), environment.end());
-  words.push_back(GEMINID_TRAIN_BINARY);
+  words.insert(words.end(), GEMINID_TRAIN_BINARY);
   words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+CommandResult RunTrainer(const std::vector<std::string>& arguments,
+                         const std::vector<std::string>& environment) {
+  return RunTrainerUnder("true", arguments, environment);
+}
+
+CommandResult RunTrainerUnder(const std::string& setup, const std::vector<std::string>& arguments,
+                              const std::vector<std::string>& environment) {
+  const base::TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const std::string err = folder / "err";
+  std::vector<std::string> words = {"/bin/sh", "-c",
+                                    setup + "; exec \"$@\" >'" + out + "' 2>'" + err + "'", "sh"};
+  const std::vector<std::string> command = TrainerCommand(arguments, environment);
+  words.insert(words.end(), command.begin(), command.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

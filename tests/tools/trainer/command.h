@@ -14,10 +14,19 @@ struct CommandResult {
   std::string err;
 };
 
+// The words of a command that runs the program with the variables of launchers and of Geminid
+// removed from the environment and `environment` ("NAME=value") added.
+std::vector<std::string> TrainerCommand(const std::vector<std::string>& arguments,
+                                        const std::vector<std::string>& environment);
+
 // Runs the program with the variables of launchers and of Geminid removed from the environment and
 // `environment` ("NAME=value") added; waits for it.
 CommandResult RunTrainer(const std::vector<std::string>& arguments,
                          const std::vector<std::string>& environment = {});
+
+// The same after `setup`, a line for the shell.
+CommandResult RunTrainerUnder(const std::string& setup, const std::vector<std::string>& arguments,
+                              const std::vector<std::string>& environment = {});
 
 }  // namespace geminid::trainer
 

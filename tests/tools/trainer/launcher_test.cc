@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "absl/time/clock.h"
@@ -120,6 +121,51 @@ TEST(Launcher, GivenASignal_PassesItOnAndReturnsItsCode) {
   EXPECT_EQ(untrapped.code, base::kExitSignalBase + SIGTERM);
   EXPECT_THAT(untrapped.text, Not(HasSubstr("rank")));
   EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfRanksThatAgreeOnAnEnd_ReturnsItsCodeWithoutBlame) {
+  for (const int code : {int{base::kExitDiverged}, base::kExitSignalBase + SIGTERM}) {
+    const Outcome outcome = LaunchScript(2, "exit " + std::to_string(code));
+    EXPECT_EQ(outcome.code, code);
+    EXPECT_EQ(outcome.text, "");
+  }
+}
+
+TEST(Launcher, GivenASignalThatRanksHandleSlowly_WaitsForThemWithoutALimit) {
+  // Longer than both times after which a failed job is killed.
+  const std::string handle =
+      "trap 'sleep 1; exit " + std::to_string(base::kExitSignalBase + SIGINT) + "' INT; ";
+  const Outcome outcome =
+      LaunchScript(2, handle + "[ $RANK = 0 ] && kill -INT $PPID; while :; do sleep 0.05; done");
+  EXPECT_EQ(outcome.code, base::kExitSignalBase + SIGINT) << outcome.text;
+}
+
+TEST(Launcher, OfARankThatFailsAfterASignal_BlamesIt) {
+  const Outcome outcome =
+      LaunchScript(2,
+                   "trap 'echo no disk >&2; exit 7' TERM; [ $RANK = 0 ] && kill -TERM $PPID; "
+                   "while :; do sleep 0.05; done");
+  EXPECT_EQ(outcome.code, base::kExitResourceExhausted);
+  EXPECT_THAT(outcome.text, HasSubstr("exited with code 7"));
+}
+
+TEST(Launcher, OfRanks_NamesEachOne) {
+  const base::TemporaryFolder folder;
+  LaunchScript(2, "tr '\\0' ' ' < /proc/$$/cmdline > " + (folder / "$RANK"));
+  for (const char* rank : {"0", "1"}) {
+    std::string line;
+    std::getline(std::ifstream(folder / rank), line);
+    EXPECT_THAT(line, testing::StartsWith(std::string("geminid-train: rank ") + rank + " -c "));
+  }
+}
+
+TEST(ShortRankName, OfAnyRank_FitsTheKernelsFifteenCharacters) {
+  std::set<std::string> names;
+  for (int rank = 0; rank < 1024; ++rank) {
+    EXPECT_LE(ShortRankName(rank).size(), 15);
+    names.insert(ShortRankName(rank));
+  }
+  EXPECT_EQ(names.size(), 1024);
 }
 
 TEST(Launcher, ThatIsKilled_TakesItsRanksWithIt) {

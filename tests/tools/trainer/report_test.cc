@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "tests/base/temporary_folder.h"
-#include "tools/trainer/progress.h"
 #include "tools/trainer/sha256.h"
 
 namespace geminid::trainer {
@@ -47,6 +46,11 @@ Report TwoRanks() {
   report.replans_by_cause = {{"slower", 3}};
   report.plan_explanation = "all \"fits\"";
   report.weights_sha256 = "00";
+  report.flops_per_token = 100;
+  report.native_data_type = false;
+  report.non_finite_losses = 1;
+  report.first_non_finite_step = 2;
+  report.ended_by = "SIGINT";
   return report;
 }
 
@@ -71,6 +75,12 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"everything_fits\": false",
                             "\"plan_explanation\": \"all \\\"fits\\\"\"",
                             "\"weights_sha256\": \"00\"",
+                            "\"flops_per_second\": 2000",
+                            "\"dtype_is_native\": false",
+                            "\"non_finite_losses\": 1",
+                            "\"first_non_finite_step\": 2",
+                            "\"steps_done\": 3",
+                            "\"ended_by\": \"SIGINT\"",
                             "\"tokens_per_second\": 20",
                             "\"placement\": \"auto\"",
                             "\"dtype\": \"bf16\"",
@@ -99,42 +109,6 @@ TEST(CheckWritable, OfAPathThatCannotBe_NamesIt) {
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("no/r.json"));
   EXPECT_EQ(CheckWritable(folder.path()).code(), absl::StatusCode::kInvalidArgument);
-}
-
-class ProgressTest : public testing::Test {
- protected:
-  Progress Make(ProgressMode mode) {
-    return Progress(mode, [this](const std::string& text) { written_ += text; });
-  }
-  std::string written_;
-  const absl::Time start_ = absl::UnixEpoch();
-};
-
-TEST_F(ProgressTest, InLines_SpeaksFirstLastAndEveryFewSeconds) {
-  Progress progress = Make(ProgressMode::kLines);
-  EXPECT_TRUE(progress.Due(1, 100, start_));
-  progress.Show({.step = 1, .steps = 100, .loss = 5.25}, start_);
-  EXPECT_FALSE(progress.Due(2, 100, start_ + absl::Seconds(4)));
-  EXPECT_TRUE(progress.Due(3, 100, start_ + absl::Seconds(5)));
-  EXPECT_TRUE(progress.Due(100, 100, start_));
-  progress.Finish();
-  EXPECT_THAT(written_, testing::StartsWith("step 1/100  loss 5.2500"));
-  EXPECT_EQ(std::count(written_.begin(), written_.end(), '\n'), 1);
-}
-
-TEST_F(ProgressTest, OnATerminal_RewritesOneLineAndEndsIt) {
-  Progress progress = Make(ProgressMode::kTerminal);
-  progress.Show({.step = 1, .steps = 9}, start_);
-  progress.Show({.step = 2, .steps = 9}, start_ + absl::Seconds(1));
-  EXPECT_EQ(std::count(written_.begin(), written_.end(), '\r'), 2);
-  EXPECT_EQ(std::count(written_.begin(), written_.end(), '\n'), 0);
-  progress.Finish();
-  progress.Finish();
-  EXPECT_EQ(std::count(written_.begin(), written_.end(), '\n'), 1);
-}
-
-TEST_F(ProgressTest, WhenQuiet_IsNeverDue) {
-  EXPECT_FALSE(Make(ProgressMode::kNone).Due(1, 1, start_));
 }
 
 }  // namespace

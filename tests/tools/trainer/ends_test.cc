@@ -1,0 +1,202 @@
+// How runs end before their last step, and what is said meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/time/clock.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/trainer_process.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr int kWide = 200;
+constexpr char kForever[] = "1000000";
+
+class Ends : public testing::Test {
+ protected:
+  std::vector<std::string> Arguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"--text",  text_,    "--model",  "gpt2-tiny",
+                                          "--steps", kForever, "--report", folder_ / "report.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  nlohmann::json Report() const {
+    return nlohmann::json::parse(std::ifstream(folder_ / "report.json"), nullptr, false);
+  }
+
+  const base::TemporaryFolder folder_;
+  const std::string text_ = folder_.Write("text", std::string(5000, 'x'));
+};
+
+TEST_F(Ends, AskedToByASignal_FinishesTheStepAndWritesTheReport) {
+  for (const char* ranks : {"1", "2"}) {
+    for (const auto& [signal, name] :
+         {std::pair{SIGINT, "SIGINT"}, std::pair{SIGTERM, "SIGTERM"}}) {
+      TrainerProcess trainer(Arguments({"--ranks", ranks}), kWide);
+      ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+      trainer.Signal(signal);
+      EXPECT_EQ(trainer.Wait(), 128 + signal) << trainer.output();
+      const nlohmann::json report = Report();
+      const std::string steps = std::to_string(report["steps_done"].get<int>());
+      EXPECT_THAT(trainer.output(),
+                  HasSubstr("stopped at step " + steps + " of 1000000 by " + name));
+      EXPECT_EQ(report["ended_by"], name);
+      EXPECT_EQ(report["loss"].size(), report["steps_done"]);
+      EXPECT_EQ(report["world_size"], std::stoi(ranks));
+    }
+  }
+}
+
+TEST_F(Ends, AskedToAtTheTerminal_EndsAllRanksOnceAndAlike) {
+  TrainerProcess trainer(Arguments({"--ranks", "2"}), kWide);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  trainer.Type("\x03");
+  EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr("by SIGINT; the report is "));
+  EXPECT_THAT(trainer.output(), testing::Not(HasSubstr("at once by")));
+}
+
+TEST_F(Ends, AskedToByASignalForOneRank_EndsAllOfThem) {
+  TrainerProcess trainer(Arguments({"--ranks", "2"}), kWide);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  const std::vector<pid_t> ranks = trainer.Children("geminid-train: rank 1");
+  ASSERT_EQ(ranks.size(), 1);
+  kill(ranks[0], SIGTERM);
+  EXPECT_EQ(trainer.Wait(), 128 + SIGTERM) << trainer.output();
+  EXPECT_EQ(Report()["ended_by"], "SIGTERM");
+}
+
+TEST_F(Ends, AskedToTwice_EndsAtOnceAndLeavesNothing) {
+  for (const char* ranks : {"1", "2"}) {
+    const base::TemporaryFolder runtime;
+    // A step of so many micro-batches takes longer than anybody waits.
+    TrainerProcess trainer(
+        Arguments({"--ranks", ranks, "--accumulate", "65536", "--host-memory", "1GiB"}), kWide,
+        {"XDG_RUNTIME_DIR=" + runtime.path()});
+    ASSERT_TRUE(trainer.WaitFor("tokens per step")) << trainer.output();
+    ASSERT_EQ(runtime.Entries(), 1);
+    trainer.Signal(SIGINT);
+    ASSERT_TRUE(trainer.WaitFor("ends after this step; once more to end at once"));
+    // A second wish is one that comes a while after the first.
+    const absl::Time began = absl::Now();
+    while (absl::Now() - began < absl::Seconds(1)) absl::SleepFor(absl::Milliseconds(10));
+    trainer.Signal(SIGINT);
+    EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
+    EXPECT_THAT(trainer.output(), HasSubstr("ended at once by a second SIGINT"));
+    // The daemon of a process that is gone cleans up in its own time.
+    const absl::Time give_up = absl::Now() + absl::Seconds(30);
+    while (runtime.Entries() > 0 && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(10));
+    EXPECT_EQ(runtime.Entries(), 0);
+    EXPECT_TRUE(Report().is_discarded());
+  }
+}
+
+TEST_F(Ends, OfRanks_AreKnownByName) {
+  TrainerProcess trainer(Arguments({"--ranks", "2"}), kWide);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  for (const char* rank : {"0", "1"}) {
+    const std::vector<pid_t> named =
+        trainer.Children(std::string("geminid-train: rank ") + rank + " --text ");
+    ASSERT_EQ(named.size(), 1) << rank;
+    EXPECT_EQ(ShortNameOf(named[0]), std::string("geminid-rank ") + rank);
+  }
+}
+
+TEST_F(Ends, WhenTheLossIsNotFinite_WarnsOnceAndCounts) {
+  const CommandResult result = RunTrainer(Arguments({"--steps", "12", "--lr", "1000"}));
+  EXPECT_EQ(result.code, 0) << result.err;
+  const nlohmann::json report = Report();
+  const std::string first = report["first_non_finite_step"].dump();
+  const std::string count = report["non_finite_losses"].dump();
+  EXPECT_GE(report["non_finite_losses"], 2);
+  EXPECT_EQ(report["ended_by"], "steps");
+  const std::string warning = "the loss of step " + first + " is not finite";
+  EXPECT_THAT(result.err, HasSubstr(warning));
+  EXPECT_EQ(result.err.find(warning), result.err.rfind("is not finite") - warning.find("is not"));
+  EXPECT_THAT(result.err, HasSubstr("not finite " + count));
+  EXPECT_THAT(result.err, HasSubstr("the loss of " + count + " of 12 steps was not finite"));
+}
+
+TEST_F(Ends, WhenTheLossIsNotFinite_StopOnNanEndsAllRanksWithACodeOfItsOwn) {
+  for (const char* ranks : {"1", "2"}) {
+    const CommandResult result =
+        RunTrainer(Arguments({"--stop-on-nan", "--lr", "1000", "--ranks", ranks}));
+    EXPECT_EQ(result.code, 11) << result.err;
+    const nlohmann::json report = Report();
+    EXPECT_EQ(report["ended_by"], "nan");
+    EXPECT_EQ(report["non_finite_losses"], 1);
+    EXPECT_EQ(report["first_non_finite_step"], report["steps_done"]);
+    EXPECT_THAT(result.err, HasSubstr("by --stop-on-nan"));
+  }
+}
+
+TEST_F(Ends, WithAFrozenDaemon_CountsTheWaitAsTheDaemons) {
+  TrainerProcess trainer(Arguments({"--host-memory", "1GiB"}), kWide);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  const std::vector<pid_t> daemons = trainer.Children(GEMINID_DAEMON_BINARY);
+  ASSERT_EQ(daemons.size(), 1);
+  kill(daemons[0], SIGSTOP);
+  const absl::Time began = absl::Now();
+  while (absl::Now() - began < absl::Seconds(2)) absl::SleepFor(absl::Milliseconds(10));
+  kill(daemons[0], SIGCONT);
+  trainer.Signal(SIGINT);
+  EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
+  const nlohmann::json report = Report();
+  EXPECT_TRUE(report["everything_fits"]);
+  EXPECT_GT(report["stall_seconds_by_cause"]["daemon"], 1.5);
+  EXPECT_LT(report["stall_seconds_by_cause"]["daemon"], 10);
+}
+
+// Frames of a line that is rewritten, without what comes before and after.
+std::vector<std::string> Frames(const std::string& output) {
+  constexpr char kErase[] = "\r\x1b[K";
+  std::vector<std::string> frames;
+  for (size_t at = output.find(kErase); at != std::string::npos;) {
+    at += sizeof(kErase) - 1;
+    const size_t next = output.find(kErase, at);
+    frames.push_back(output.substr(at, std::min(output.find_first_of("\r\n", at), next) - at));
+    at = next;
+  }
+  return frames;
+}
+
+TEST_F(Ends, OnATerminalOfAnyWidth_ShowProgressOnOneLine) {
+  for (const int columns : {40, 60, 80, 132, 200}) {
+    for (const char* ranks : {"1", "2"}) {
+      TrainerProcess trainer(Arguments({"--steps", "3", "--ranks", ranks}), columns);
+      EXPECT_EQ(trainer.Wait(), 0) << trainer.output();
+      const std::vector<std::string> frames = Frames(trainer.output());
+      ASSERT_GE(frames.size(), 2) << trainer.output();
+      EXPECT_THAT(frames.back(), StartsWith("step 3/3  loss "));
+      for (const std::string& frame : frames) {
+        EXPECT_LT(frame.size(), columns) << frame;
+        EXPECT_GT(frame.size(), std::min(columns, 100) / 2) << "leaves room unused: " << frame;
+      }
+    }
+  }
+}
+
+TEST_F(Ends, OfTrainingAsAWhole_SayHowFastItWasAndOnWhichPath) {
+  const CommandResult result = RunTrainer(Arguments({"--steps", "3"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json report = Report();
+  const double tokens = report["tokens_per_second"], flops = report["flops_per_second"];
+  // gpt2-tiny: 2 layers of 12 * 64 * 64 weights, an output of 64 * 256, a context of 64.
+  const double per_token = 6.0 * (2 * 12 * 64 * 64 + 64 * 256) + 12.0 * 2 * 64 * 64;
+  EXPECT_EQ(report["flops_per_token"], per_token);
+  EXPECT_DOUBLE_EQ(flops, per_token * tokens);
+  const std::string path = report["dtype_is_native"].get<bool>() ? "bf16 native" : "bf16 emulated";
+  EXPECT_THAT(result.err, HasSubstr("FLOP/s " + path));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

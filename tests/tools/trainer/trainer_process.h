@@ -1,0 +1,53 @@
+// geminid-train while it runs: what it says, and signals to it.
+#ifndef GEMINID_TESTS_TOOLS_TRAINER_TRAINER_PROCESS_H_
+#define GEMINID_TESTS_TOOLS_TRAINER_TRAINER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/unique_fd.h"
+
+namespace geminid::trainer {
+
+// Destroying it kills the process, if it still runs.
+class TrainerProcess {
+ public:
+  // Its standard streams are a terminal of that width, which controls it.
+  TrainerProcess(const std::vector<std::string>& arguments, int columns,
+                 const std::vector<std::string>& environment = {});
+  ~TrainerProcess();
+  TrainerProcess(const TrainerProcess&) = delete;
+  TrainerProcess& operator=(const TrainerProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void Signal(int signal) const;
+  void Type(const std::string& keys) const;
+
+  // True when it has said `text`; false when it ends, or is silent for too long, before.
+  bool WaitFor(const std::string& text);
+  // Its exit code, 128 plus the signal if one ended it; -1 if it does not end.
+  int Wait();
+
+  // Everything said so far.
+  const std::string& output() const { return output_; }
+
+  // The processes it has started, by the beginning of their command line.
+  std::vector<pid_t> Children(const std::string& command) const;
+
+ private:
+  bool Read(absl::Time deadline);
+
+  pid_t pid_ = -1;
+  base::UniqueFd terminal_;
+  std::string output_;
+};
+
+std::string CommandLineOf(pid_t pid);  // arguments end with a blank
+std::string ShortNameOf(pid_t pid);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TESTS_TOOLS_TRAINER_TRAINER_PROCESS_H_

@@ -1,0 +1,90 @@
+#include "tools/trainer/stop_signals.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/exit_code.h"
+
+namespace geminid::trainer {
+
+static_assert(kStopSignals[0] == SIGHUP && kStopSignals[1] == SIGINT && kStopSignals[2] == SIGTERM);
+
+std::string SignalName(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
+}
+
+StopAction StopPolicy::OnSignal(int signal, absl::Time now) {
+  if (first_ != 0) {
+    return now - first_came_ < kSameWish ? StopAction::kNone : StopAction::kEndAtOnce;
+  }
+  first_ = signal;
+  first_came_ = now;
+  return StopAction::kAskToStop;
+}
+
+absl::StatusOr<std::unique_ptr<StopSignals>> StopSignals::Watch(Options options) {
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int signal : kStopSignals) sigaddset(&watched, signal);
+  pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+  base::UniqueFd signals(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+  base::UniqueFd wake(eventfd(0, EFD_CLOEXEC));
+  if (!signals.valid() || !wake.valid()) {
+    return absl::ErrnoToStatus(errno, "cannot watch signals");
+  }
+  return std::unique_ptr<StopSignals>(
+      new StopSignals(std::move(options), std::move(signals), std::move(wake)));
+}
+
+StopSignals::StopSignals(Options options, base::UniqueFd signals, base::UniqueFd wake)
+    : options_(std::move(options)),
+      signals_(std::move(signals)),
+      wake_(std::move(wake)),
+      thread_([this] { Loop(); }) {}
+
+StopSignals::~StopSignals() {
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+void StopSignals::Loop() {
+  for (;;) {
+    pollfd waiting[] = {{signals_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    if (poll(waiting, std::size(waiting), -1) < 0) continue;
+    if (waiting[1].revents != 0) return;
+    signalfd_siginfo info = {};
+    while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+      OnSignal(static_cast<int>(info.ssi_signo));
+    }
+  }
+}
+
+void StopSignals::OnSignal(int signal) {
+  const auto say = [&](const std::string& words) {
+    if (options_.write_stderr) options_.write_stderr(words);
+  };
+  switch (policy_.OnSignal(signal, absl::Now())) {
+    case StopAction::kNone:
+      return;
+    case StopAction::kAskToStop:
+      say(absl::StrCat("geminid-train: ", SignalName(signal),
+                       ": ends after this step; once more to end at once\n"));
+      first_ = signal;
+      return;
+    case StopAction::kEndAtOnce:
+      if (options_.second_is_parents) return;
+      say(absl::StrCat("geminid-train: ended at once by a second ", SignalName(signal), "\n"));
+      _exit(base::kExitSignalBase + signal);
+  }
+}
+
+}  // namespace geminid::trainer

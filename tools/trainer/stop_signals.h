@@ -1,0 +1,73 @@
+// SIGINT, SIGTERM and SIGHUP as a wish to end: the first asks for an end after the step that runs,
+// a second one ends the process.
+#ifndef GEMINID_TOOLS_TRAINER_STOP_SIGNALS_H_
+#define GEMINID_TOOLS_TRAINER_STOP_SIGNALS_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/unique_fd.h"
+
+namespace geminid::trainer {
+
+inline constexpr int kStopSignals[] = {1, 2, 15};  // SIGHUP, SIGINT, SIGTERM
+
+std::string SignalName(int signal);  // "SIGINT"
+
+enum class StopAction { kNone, kAskToStop, kEndAtOnce };
+
+// What to do at each signal.
+class StopPolicy {
+ public:
+  // One wish often comes more than once: timeout(1) signals a process and then its group, a service
+  // manager all processes of a service, and a launcher passes on what its ranks got themselves.
+  static constexpr absl::Duration kSameWish = absl::Milliseconds(500);
+
+  StopAction OnSignal(int signal, absl::Time now);
+  int first() const { return first_; }  // 0: none yet
+
+ private:
+  int first_ = 0;
+  absl::Time first_came_;
+};
+
+// Watches the signals on a thread of its own, so that no system call of another is interrupted.
+class StopSignals {
+ public:
+  struct Options {
+    // A second one is left to the parent, which ends this process then. What a terminal sends comes
+    // to both, and what the parent passes on may come at any time after.
+    bool second_is_parents = false;
+    std::function<void(const std::string&)> write_stderr;  // null: says nothing
+  };
+
+  // Blocks the signals for this thread and for those it makes from now on. Call it before there are
+  // others.
+  static absl::StatusOr<std::unique_ptr<StopSignals>> Watch(Options options);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  int first() const { return first_; }  // 0: none yet
+
+ private:
+  StopSignals(Options options, base::UniqueFd signals, base::UniqueFd wake);
+  void Loop();
+  void OnSignal(int signal);
+
+  const Options options_;
+  const base::UniqueFd signals_;
+  const base::UniqueFd wake_;
+  StopPolicy policy_;
+  std::atomic<int> first_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_STOP_SIGNALS_H_

@@ -134,6 +134,7 @@ absl::StatusOr<bool> DecisionSearch::MoveIfBetter(Decisions decisions, Candidate
 
 absl::StatusOr<bool> DecisionSearch::ChangeOne(Candidate& current) {
   bool moved = false;
+  if (prepared_.without.Has(Part::kChangeOne)) return false;
   for (std::size_t i = 0; i < num_items() && budget_ >= WorkOfOne(); ++i) {
     for (std::size_t k = 0; k < kPlaces; ++k) {
       if (Get(current.decisions, i) == k) continue;
@@ -149,6 +150,7 @@ absl::StatusOr<bool> DecisionSearch::ChangeOne(Candidate& current) {
 
 // Two items take new options at once: swaps of room among others.
 absl::StatusOr<bool> DecisionSearch::ChangeTwo(Candidate& current) {
+  if (prepared_.without.Has(Part::kChangeTwo)) return false;
   for (std::size_t i = 0; i < num_items(); ++i) {
     for (std::size_t j = i + 1; j < num_items() && budget_ >= WorkOfOne(); ++j) {
       for (std::size_t k = 0; k < kPlaces * kPlaces; ++k) {
@@ -183,9 +185,11 @@ absl::Status DecisionSearch::Improve(double bound_seconds) {
     return status;
   }
   for (const Candidate& start : starts_) {
+    if (prepared_.without.Has(Part::kOtherStarts)) break;
     if (absl::Status status = Descend(start, bound_seconds); !status.ok()) return status;
   }
   Random random;
+  if (prepared_.without.Has(Part::kRestarts)) return absl::OkStatus();
   for (int start = 0; start < kRestarts && !Done(bound_seconds); ++start) {
     Decisions decisions = best_->decisions;
     const std::size_t changes = kLeastChanges + random.Below(kMoreChanges);

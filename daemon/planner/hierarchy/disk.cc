@@ -273,13 +273,13 @@ void FillHostLedger(const Occupancy& occupancy, const HostFixed& fixed, Hierarch
 
 // A plan for less memory is one for more, and the planner, a heuristic where sizes differ, at times
 // finds a faster one for less. So where planning is cheap, less by a few of the smallest is tried.
-absl::Status PlanCache(const PlannerOptions& options, DiskPlan& disk) {
+absl::Status PlanCache(const PlannerOptions& options, bool smaller_too, DiskPlan& disk) {
   absl::StatusOr<Plan> best = MakePlan(disk.trace, options);
   if (!best.ok()) return best.status();
   Trace trace = disk.trace;
   std::uint64_t smallest = trace.arena_bytes;
   for (const Chunk& chunk : trace.chunks) smallest = std::min(smallest, chunk.size_bytes);
-  const bool cheap = trace.chunks.size() <= kFewDiskObjects;
+  const bool cheap = smaller_too && trace.chunks.size() <= kFewDiskObjects;
   for (int less = 1; cheap && less <= kSmallerCaches && trace.arena_bytes > smallest; ++less) {
     trace.arena_bytes -= smallest;
     absl::StatusOr<Plan> smaller = MakePlan(trace, options);
@@ -315,7 +315,9 @@ absl::Status PlanDisk(const Prepared& prepared, const Occupancy& occupancy, cons
   // The disk is far slower than memory: least bytes are nearly always least time, and found at
   // once.
   options.objective = Objective::kBytes;
-  if (absl::Status status = PlanCache(options, disk); !status.ok()) return status;
+  if (absl::Status status = PlanCache(options, !prepared.without.Has(Part::kSmallerCaches), disk);
+      !status.ok())
+    return status;
   FillDiskTraffic(prepared, plan);
   plan.traffic.host_memory += plan.traffic.disk_read + plan.traffic.disk_written;
   disk.cache_bytes = machine.host_bytes - fixed.gradients - fixed.spare - fixed.write_buffers -

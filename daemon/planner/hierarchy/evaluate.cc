@@ -238,8 +238,9 @@ void Refuse(HierarchyPlan& plan) {
 
 }  // namespace
 
-Prepared::Prepared(const HierarchyProblem& problem_in)
+Prepared::Prepared(const HierarchyProblem& problem_in, const PartSet& without_in)
     : problem(problem_in),
+      without(without_in),
       used_bytes(UsedBytes(problem_in)),
       required_bytes(used_bytes),
       first_use(problem_in.trace.chunks.size(), kNoMoment),

@@ -19,9 +19,10 @@ inline constexpr Moment kNoMoment = UINT32_MAX;
 
 // What every evaluation of a problem needs, computed once. The problem is valid and outlives it.
 struct Prepared {
-  explicit Prepared(const HierarchyProblem& problem_in);
+  explicit Prepared(const HierarchyProblem& problem_in, const PartSet& without_in = {});
 
   const HierarchyProblem& problem;
+  const PartSet without;                  // parts left out
   std::vector<std::uint64_t> used_bytes;  // per moment, of the chunks it uses
   // The room that chunks must have: used_bytes, or under the policy kDevice all chunks.
   std::vector<std::uint64_t> required_bytes;

@@ -129,6 +129,7 @@ class Planner {
 
  private:
   absl::Status Try(const Decisions& decisions) { return search_.TryStart(decisions); }
+  bool Without(Part part) const { return prepared_.without.Has(part); }
 
   // What needs no prices; with activations kept, and as they fit.
   absl::Status TrySimple() {
@@ -138,7 +139,9 @@ class Planner {
       if (absl::Status status = Try(AllAt(prepared_, place)); !status.ok()) return status;
     }
     if (search_.best().everything_on_device) return absl::OkStatus();
-    if (absl::Status status = Try(fitted_.decisions); !status.ok()) return status;
+    if (!Without(Part::kFitted)) {
+      if (absl::Status status = Try(fitted_.decisions); !status.ok()) return status;
+    }
     if (search_.best().fits) return absl::OkStatus();
     for (const OptimizerPlace place : places) {
       const Decisions decisions = WithActivations(AllAt(prepared_, place), fitted_.decisions);
@@ -167,7 +170,8 @@ class Planner {
 
   // From the resources that are critical for the fitted decisions.
   DualResult Bound() const {
-    DualResult dual = MaximizeDual(model_, WeightsOf(fitted_.seconds), TargetSeconds());
+    DualResult dual = MaximizeDual(model_, WeightsOf(fitted_.seconds), TargetSeconds(),
+                                   Without(Part::kDual) ? 1 : kDualIterations);
     // Every step does what no decision changes.
     dual.bound = std::max(dual.bound, Largest(model_.base));
     return dual;
@@ -175,14 +179,15 @@ class Planner {
 
   absl::Status TryPriced(const Prices& prices) {
     std::vector<Rounded> rounded;
-    rounded.push_back(Round(prepared_, model_, prices, kNotStreamed));
-    rounded.push_back(Round(prepared_, model_, Greedy(model_, prices.resource), kNotStreamed));
-    rounded.push_back(Round(prepared_, model_, prices, {}));
-    rounded.push_back(Round(prepared_, model_, prices, {.allow_device = false}));
-    for (const double level : kPriceLevels) {
-      rounded.push_back(
-          Round(prepared_, model_, Level(model_, prices, level * TargetSeconds()), {}));
-    }
+    const auto add = [&](Part part, const Prices& at, const RoundOptions& options) {
+      if (!Without(part)) rounded.push_back(Round(prepared_, model_, at, options));
+    };
+    add(Part::kPricedRounding, prices, kNotStreamed);
+    add(Part::kGreedyRounding, Greedy(model_, prices.resource), kNotStreamed);
+    add(Part::kStreamedRounding, prices, {});
+    add(Part::kRoundingWithoutDevice, prices, {.allow_device = false});
+    add(Part::kLowLevel, Level(model_, prices, kPriceLevels[0] * TargetSeconds()), {});
+    add(Part::kHighLevel, Level(model_, prices, kPriceLevels[1] * TargetSeconds()), {});
     std::stable_sort(rounded.begin(), rounded.end(), [](const Rounded& a, const Rounded& b) {
       return Largest(a.seconds) < Largest(b.seconds);
     });
@@ -195,6 +200,7 @@ class Planner {
 
   // If updates are waited for, keeps the state of those that are waited for on the device.
   absl::Status TryTail(const Prices& prices) {
+    if (Without(Part::kTail)) return absl::OkStatus();
     if (!search_.best().fits || search_.best().seconds.optimizer <= 0) return absl::OkStatus();
     RoundOptions options;
     options.pinned = DeviceTail(prepared_, search_.best());
@@ -249,9 +255,10 @@ absl::Status AddDiskRemedy(const HierarchyProblem& problem, HierarchyPlan& plan)
   return absl::OkStatus();
 }
 
-absl::StatusOr<HierarchyPlan> MakePlanOrRemedies(const HierarchyProblem& problem, bool first) {
+absl::StatusOr<HierarchyPlan> MakePlanOrRemedies(const HierarchyProblem& problem, bool first,
+                                                 const PartSet& without) {
   if (absl::Status status = ValidateHierarchyProblem(problem); !status.ok()) return status;
-  const Prepared prepared(problem);
+  const Prepared prepared(problem, without);
   absl::StatusOr<HierarchyPlan> plan = Planner(prepared).Run(first);
   if (!plan.ok() || plan->fits) return plan;
   if (absl::Status status = AddDiskRemedy(problem, *plan); !status.ok()) return status;
@@ -267,12 +274,13 @@ Decisions AllHost(const HierarchyProblem& problem) {
   return decisions;
 }
 
-absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem) {
-  return MakePlanOrRemedies(problem, /*first=*/false);
+absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem,
+                                                const PartSet& without) {
+  return MakePlanOrRemedies(problem, /*first=*/false, without);
 }
 
 absl::StatusOr<HierarchyPlan> MakeFirstFittingPlan(const HierarchyProblem& problem) {
-  return MakePlanOrRemedies(problem, /*first=*/true);
+  return MakePlanOrRemedies(problem, /*first=*/true, {});
 }
 
 absl::StatusOr<HierarchyPlan> EvaluateDecisions(const HierarchyProblem& problem,

@@ -12,6 +12,7 @@
 #include "daemon/planner/contract/plan.h"
 #include "daemon/planner/contract/trace.h"
 #include "daemon/planner/hierarchy/machine.h"
+#include "daemon/planner/hierarchy/part.h"
 
 // One step of training over three tiers: where the optimizer of each chunk runs and its state
 // lives, what happens to each activation between forward and backward, which weights stay on the
@@ -246,7 +247,9 @@ struct HierarchyPlan {
 // Not fitting is an answer, not an error: see HierarchyPlan::fits. Errors: INVALID_ARGUMENT for a
 // malformed problem.
 // Cost: well below a second for 10^4 chunks and activations together.
-absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem);
+// `without`: parts left out, to measure what they are worth.
+absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem,
+                                                const PartSet& without = {});
 
 // The first decisions that fit, without the search for the fastest, at a fraction of its cost. Fits
 // exactly where MakeHierarchyPlan does, and is the same where neither does.

@@ -7,7 +7,6 @@
 namespace geminid::planner {
 namespace {
 
-constexpr int kIterations = 100;
 // Without a better bound for so many iterations the step length is halved.
 constexpr int kPatience = 8;
 constexpr double kFirstStep = 1.5;
@@ -192,7 +191,7 @@ double Weighted(const PricedSeconds& weights, const PricedSeconds& seconds) {
 }
 
 DualResult MaximizeDual(const PriceModel& model, const PricedSeconds& first_weights,
-                        double step_seconds) {
+                        double step_seconds, int iterations) {
   Dual dual(model);
   DualResult result;
   Prices prices;
@@ -203,7 +202,7 @@ DualResult MaximizeDual(const PriceModel& model, const PricedSeconds& first_weig
   Selection selection;
   double relax = kFirstStep;
   int since_better = 0;
-  for (int k = 0; k < kIterations && relax > kLeastStep; ++k) {
+  for (int k = 0; k < iterations && relax > kLeastStep; ++k) {
     const double bound = dual.Evaluate(prices, selection, demand);
     if (bound > result.bound) {
       result = {bound, prices, selection};

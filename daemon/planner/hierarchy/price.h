@@ -120,10 +120,10 @@ struct DualResult {
   Selection selection;
 };
 // Starts from the weights, which sum to 1, and no prices of bytes. `step_seconds`: of any feasible
-// decisions, the target of the step length. A fixed number of
-// iterations, each O(items + gaps + moments).
+// decisions, the target of the step length. Each iteration takes O(items + gaps + moments).
+inline constexpr int kDualIterations = 100;
 DualResult MaximizeDual(const PriceModel& model, const PricedSeconds& first_weights,
-                        double step_seconds);
+                        double step_seconds, int iterations);
 
 }  // namespace geminid::planner
 

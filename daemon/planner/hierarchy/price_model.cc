@@ -77,7 +77,7 @@ class Builder {
   // Chunks at even distances in the order of their first use, the last among them.
   void FindCheckpoints() {
     order_.assign(problem_.optimizer.size(), 0);
-    if (problem_.options.update_during_backward) return;
+    if (problem_.options.update_during_backward || prepared_.without.Has(Part::kChains)) return;
     std::vector<ChunkIndex> chunks;
     for (ChunkIndex c = 0; c < problem_.optimizer.size(); ++c) {
       if (prepared_.updated(c)) chunks.push_back(c);

@@ -17,9 +17,11 @@ namespace {
 struct RoundingPass {
   int squarings;
   bool priced;
+  Part part = Part::kSoftPass;
 };
 constexpr RoundingPass kByPrice = {0, true};
-constexpr RoundingPass kPasses[] = {{4, true}, {7, true}, {7, false}};
+constexpr RoundingPass kPasses[] = {
+    {4, true, Part::kSoftPass}, {7, true, Part::kHardPass}, {7, false, Part::kUnpricedPass}};
 constexpr std::uint8_t kDevicePlace = static_cast<std::uint8_t>(OptimizerPlace::kDevice);
 constexpr std::uint8_t kStreamedPlace = static_cast<std::uint8_t>(OptimizerPlace::kStreamed);
 
@@ -106,6 +108,7 @@ class Rounding {
     const std::vector<std::size_t> order = ByDensity();
     for (const std::size_t i : order) TakeBest(i, kByPrice);
     for (const RoundingPass& pass : kPasses) {
+      if (prepared_.without.Has(pass.part)) continue;
       for (const std::size_t i : order) TakeBest(i, pass);
     }
     return {Result(), seconds_};
@@ -170,7 +173,7 @@ class Rounding {
   // Items that save most per byte and moment first, by the prices of the resources. All of them
   // count a little, so that what is not critical is still better saved than not.
   std::vector<std::size_t> ByDensity() const {
-    constexpr double kEvenPart = 0.02;
+    const double kEvenPart = prepared_.without.Has(Part::kEvenPart) ? 0 : 0.02;
     PricedSeconds weights = prices_.resource;
     for (double& weight : weights) {
       weight = (1 - kEvenPart) * weight + kEvenPart / static_cast<double>(kNumPriced);
@@ -337,7 +340,7 @@ Rounded Round(const Prepared& prepared, const PriceModel& model, const Prices& p
   constexpr int kRounds = 3;
   RoundOptions reserving = options;
   Rounded rounded = Rounding(prepared, model, prices, reserving).Run();
-  for (int round = 1; round < kRounds; ++round) {
+  for (int round = 1; round < kRounds && !prepared.without.Has(Part::kReserves); ++round) {
     if (!ReserveExcess(prepared, rounded.decisions, reserving.reserved)) break;
     rounded = Rounding(prepared, model, prices, reserving).Run();
   }

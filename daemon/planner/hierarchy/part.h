@@ -1,0 +1,50 @@
+#ifndef GEMINID_DAEMON_PLANNER_HIERARCHY_PART_H_
+#define GEMINID_DAEMON_PLANNER_HIERARCHY_PART_H_
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+
+namespace geminid::planner {
+
+// The parts of the planner over the hierarchy that can be left out one at a time, to measure what
+// each is worth: the table in docs/planner_hierarchy.md. Plans are valid without any of them.
+enum class Part : std::uint8_t {
+  kFitted,
+  kDual,
+  kChains,
+  kPricedRounding,
+  kGreedyRounding,
+  kStreamedRounding,
+  kRoundingWithoutDevice,
+  kLowLevel,
+  kHighLevel,
+  kTail,
+  kSoftPass,
+  kHardPass,
+  kUnpricedPass,
+  kReserves,
+  kEvenPart,
+  kChangeOne,
+  kChangeTwo,
+  kOtherStarts,
+  kRestarts,
+  kSmallerCaches,
+};
+inline constexpr std::size_t kNumParts = 20;
+
+class PartSet {
+ public:
+  PartSet() = default;
+  explicit PartSet(Part only) { bits_.set(static_cast<std::size_t>(only)); }
+  bool Has(Part part) const { return bits_.test(static_cast<std::size_t>(part)); }
+
+ private:
+  std::bitset<kNumParts> bits_;
+};
+
+const char* PartName(Part part);
+
+}  // namespace geminid::planner
+
+#endif  // GEMINID_DAEMON_PLANNER_HIERARCHY_PART_H_

@@ -1,6 +1,9 @@
 #include "tools/geminictl/status.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -16,8 +19,8 @@
 namespace geminid::ctl {
 namespace {
 
-// More holders than this do not help to see who holds the memory; JSON has them all.
-constexpr size_t kHoldersShown = 12;
+// More jobs than this do not help to see who holds the memory.
+constexpr size_t kJobsShown = 12;
 
 std::string Tiers(const v1::Ledger& ledger, const Style& style) {
   Table table({{"TIER"},
@@ -53,32 +56,73 @@ std::string Devices(const v1::Status& status, const Style& style) {
   return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
 }
 
-std::string Holders(const v1::Ledger& ledger, const Style& style) {
-  std::vector<const v1::LedgerEntry*> entries;
-  for (const v1::LedgerEntry& entry : ledger.entries()) entries.push_back(&entry);
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const v1::LedgerEntry* left, const v1::LedgerEntry* right) {
-                     return left->bytes() > right->bytes();
-                   });
-  Table table({{"TIER"},
-               {"KIND"},
+struct JobTotals {
+  uint64_t ranks = 0;
+  uint64_t kept = 0;
+  uint64_t chunks = 0;
+  uint64_t host_bytes = 0;
+  uint64_t device_bytes = 0;
+  uint64_t bytes() const { return host_bytes + device_bytes; }
+};
+
+// Who holds the memory: a job is all of one name of one tenant. The largest first.
+std::string Jobs(const v1::ListSessionsResponse& sessions, const Style& style) {
+  std::map<std::pair<std::string, std::string>, JobTotals> totals;
+  for (const v1::SessionInfo& session : sessions.sessions()) {
+    JobTotals& job = totals[{session.tenant(), session.job()}];
+    job.ranks += 1;
+    job.kept += session.state() == "attached" ? 0 : 1;
+    job.chunks += session.chunks();
+    job.host_bytes += session.host_bytes();
+    job.device_bytes += session.device_bytes();
+  }
+  std::vector<std::pair<std::pair<std::string, std::string>, JobTotals>> jobs(totals.begin(),
+                                                                              totals.end());
+  std::stable_sort(jobs.begin(), jobs.end(), [](const auto& left, const auto& right) {
+    return left.second.bytes() > right.second.bytes();
+  });
+  Table table({{"TENANT"},
                {"JOB"},
-               {"RANK", Align::kRight},
-               {"SESSION", Align::kRight},
+               {"RANKS", Align::kRight},
+               {"KEPT", Align::kRight},
                {"CHUNKS", Align::kRight},
-               {"BYTES", Align::kRight}});
-  for (size_t i = 0; i < std::min(entries.size(), kHoldersShown); ++i) {
-    const v1::LedgerEntry& entry = *entries[i];
-    table.AddRow({AccountName(entry), shm::Name(static_cast<shm::ChunkKind>(entry.kind())),
-                  entry.job(), absl::StrCat(entry.rank()), absl::StrCat(entry.session()),
-                  absl::StrCat(entry.chunks()), base::FormatBytes(entry.bytes())});
+               {"HOST", Align::kRight},
+               {"DEVICE", Align::kRight}});
+  for (size_t i = 0; i < std::min(jobs.size(), kJobsShown); ++i) {
+    const auto& [name, job] = jobs[i];
+    table.AddRow({name.first, name.second, absl::StrCat(job.ranks), absl::StrCat(job.kept),
+                  absl::StrCat(job.chunks), base::FormatBytes(job.host_bytes),
+                  base::FormatBytes(job.device_bytes)});
   }
   if (table.empty()) return "";
   std::string shown = absl::StrCat("\n", table.Render(style));
-  if (entries.size() > kHoldersShown) {
-    absl::StrAppend(&shown, "and ", entries.size() - kHoldersShown, " smaller; --json has all\n");
+  if (jobs.size() > kJobsShown) {
+    absl::StrAppend(&shown, "and ", jobs.size() - kJobsShown,
+                    " smaller; 'geminictl ls sessions' has all\n");
   }
   return shown;
+}
+
+// What is in it, all jobs together.
+std::string Kinds(const v1::Ledger& ledger, const Style& style) {
+  struct Totals {
+    uint64_t chunks = 0;
+    uint64_t host_bytes = 0;
+    uint64_t device_bytes = 0;
+  };
+  std::map<int, Totals> kinds;
+  for (const v1::LedgerEntry& entry : ledger.entries()) {
+    Totals& kind = kinds[entry.kind()];
+    (entry.has_device() ? kind.device_bytes : kind.host_bytes) += entry.bytes();
+    kind.chunks += entry.has_device() ? 0 : entry.chunks();
+  }
+  Table table(
+      {{"KIND"}, {"HOMES", Align::kRight}, {"HOST", Align::kRight}, {"DEVICE", Align::kRight}});
+  for (const auto& [kind, totals] : kinds) {
+    table.AddRow({shm::Name(static_cast<shm::ChunkKind>(kind)), absl::StrCat(totals.chunks),
+                  base::FormatBytes(totals.host_bytes), base::FormatBytes(totals.device_bytes)});
+  }
+  return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
 }
 
 std::string Facts(const v1::Status& status, const Style& style) {
@@ -91,7 +135,10 @@ std::string Facts(const v1::Status& status, const Style& style) {
   return absl::StrCat("\n", table.Render(style));
 }
 
-std::string Describe(const v1::Status& status, const Style& style) {
+}  // namespace
+
+std::string DescribeStatus(const v1::Status& status, const v1::ListSessionsResponse& sessions,
+                           const Style& style) {
   const std::string title = absl::StrCat("geminid ", status.version(), ", ", status.phase(),
                                          ", up ", FormatDuration(status.uptime_seconds()));
   return absl::StrCat(
@@ -104,16 +151,20 @@ std::string Describe(const v1::Status& status, const Style& style) {
       status.sessions(), "\n\n", Tiers(status.ledger(), style),
       status.ledger().adds_up() ? "The ledger adds up.\n"
                                 : Paint("The ledger does NOT add up.\n", Color::kRed, style),
-      Devices(status, style), Holders(status.ledger(), style), Facts(status, style));
+      Jobs(sessions, style), Kinds(status.ledger(), style), Devices(status, style),
+      Facts(status, style));
 }
-
-}  // namespace
 
 absl::StatusOr<int> RunStatus(const Context& context) {
   GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<DaemonClient> client,
                            DaemonClient::Connect(context.socket, context.timeout));
   GEMINID_ASSIGN_OR_RETURN(const v1::Status status, client->GetStatus());
-  *context.out << (context.json ? JsonDocument({&status}) : Describe(status, context.style));
+  if (context.json) {
+    *context.out << JsonDocument({&status});
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(const v1::ListSessionsResponse sessions, client->ListSessions());
+    *context.out << DescribeStatus(status, sessions, context.style);
+  }
   if (!status.ledger().adds_up()) {
     *context.err
         << "geminictl: for some tier in use + reserved + free is not the capacity: this is "

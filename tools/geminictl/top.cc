@@ -19,6 +19,7 @@ namespace {
 
 // Without a terminal, lines may be as long as they are.
 constexpr size_t kUnbrokenWidth = 200;
+constexpr char kKeys[] = "q quit  s by stall  b by bytes";
 
 absl::StatusOr<Reading> Read(const Context& context) {
   // A new connection each time: the daemon may have been restarted in between.
@@ -60,8 +61,7 @@ struct Readings {
 std::string Draw(const Readings& readings, TopOrder order, const Screen& screen,
                  const Style& style) {
   if (!readings.failure.ok()) {
-    return absl::StrCat(Paint("waiting for the daemon; q quits", Color::kYellow, style), "\n",
-                        Printable(std::string(readings.failure.message())), "\n");
+    return DrawWaiting(std::string(readings.failure.message()), screen, style);
   }
   return DrawTop(*readings.now, readings.before.has_value() ? &*readings.before : nullptr, order,
                  screen, style);
@@ -78,7 +78,9 @@ absl::StatusOr<int> Live(const Context& context, const TopOptions& options, cons
       if (!readings.now.has_value()) return readings.failure;
       due = absl::Now() + options.interval;
     }
-    terminal->Show(Draw(readings, order, terminal->Size(), style));
+    Screen screen = terminal->Size();
+    screen.keys = kKeys;
+    terminal->Show(Draw(readings, order, screen, style));
     const char key = terminal->WaitForKey(std::max(due - absl::Now(), absl::ZeroDuration()));
     if (key == Terminal::kQuitKey) return base::kExitOk;
     if (key == 's') order = TopOrder::kStall;

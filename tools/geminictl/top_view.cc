@@ -1,11 +1,13 @@
 #include "tools/geminictl/top_view.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/bytes.h"
+#include "proto/shm/attach_messages.h"
 #include "proto/shm/types.h"
 #include "tools/geminictl/account.h"
 #include "tools/geminictl/format.h"
@@ -15,9 +17,13 @@ namespace geminid::ctl {
 namespace {
 
 constexpr size_t kLabelWidth = 14;
-constexpr size_t kBarMin = 10;
+constexpr size_t kNarrowLabelWidth = 9;  // "device 63"
+constexpr size_t kNarrow = 60;           // screens of fewer columns
+constexpr size_t kBarMin = 8;
 constexpr size_t kBarMax = 50;
-constexpr size_t kNumbersWidth = 22;  // " 100.0 % of 61.4 GiB"
+constexpr size_t kNumbersWidth = 21;  // "100.0 % of 1023.9 GiB"
+constexpr size_t kJobMin = 8;         // characters of a job's name that always stay
+constexpr size_t kRanksMin = 3;       // lines of ranks that no bar takes away
 
 // Values of keys that begin with `prefix`, summed.
 template <typename Map>
@@ -68,66 +74,138 @@ uint64_t BytesOf(const v1::SessionInfo& session) {
   return session.host_bytes() + session.device_bytes();
 }
 
+size_t LabelWidth(size_t width) { return width < kNarrow ? kNarrowLabelWidth : kLabelWidth; }
+
 std::string BarLine(const std::string& label, const BarParts& parts, size_t width,
                     const Style& style) {
-  const size_t fixed = kLabelWidth + kNumbersWidth + 2 * 2;
+  const size_t label_width = LabelWidth(width);
+  const size_t fixed = label_width + kNumbersWidth + 2;
   const size_t bar = std::clamp(width > fixed ? width - fixed : 0, kBarMin, kBarMax);
-  std::string name = Printable(label).substr(0, kLabelWidth);
-  name.resize(kLabelWidth, ' ');
+  std::string name = Printable(label).substr(0, label_width);
+  name.resize(label_width, ' ');
   const double share = parts.capacity_bytes == 0
                            ? 0
                            : static_cast<double>(parts.in_use_bytes + parts.reserved_bytes) /
                                  static_cast<double>(parts.capacity_bytes);
   return absl::StrCat(name, " ", Bar(parts, bar, style), " ", FormatShare(share), " of ",
-                      base::FormatBytes(parts.capacity_bytes), "\n");
+                      base::FormatBytes(parts.capacity_bytes));
 }
 
-std::string Bars(const Reading& now, size_t width, const Style& style) {
-  std::string text;
+std::vector<std::string> TierBars(const Reading& now, size_t width, const Style& style) {
+  std::vector<std::string> lines;
   for (const v1::TierLedger& tier : now.status.ledger().tiers()) {
     if (tier.capacity_bytes() == 0) continue;
-    absl::StrAppend(
-        &text,
-        BarLine(AccountName(tier),
-                {tier.in_use_bytes(), tier.reserved_bytes(), tier.capacity_bytes()}, width, style));
+    lines.push_back(BarLine(AccountName(tier),
+                            {tier.in_use_bytes(), tier.reserved_bytes(), tier.capacity_bytes()},
+                            width, style));
   }
-  for (const v1::SessionInfo& session : now.sessions.sessions()) {
-    if (session.device_bytes() == 0) continue;
-    absl::StrAppend(&text, BarLine(absl::StrCat(" arena of ", session.session()),
-                                   {session.device_in_use_bytes(), session.device_workspace_bytes(),
-                                    session.device_bytes()},
-                                   width, style));
-  }
-  return text;
+  return lines;
 }
 
-std::string Ranks(const std::vector<RankRates>& ranks, const Style& style) {
-  Table table({{"SESSION", Align::kRight},
-               {"JOB"},
-               {"RANK", Align::kRight},
-               {"STATE"},
-               {"STALL", Align::kRight},
-               {"BY"},
-               {"TO_DEVICE", Align::kRight},
-               {"TO_HOST", Align::kRight},
-               {"HOST", Align::kRight},
-               {"DEVICE", Align::kRight},
-               {"ARENA", Align::kRight},
-               {"STEP", Align::kRight},
-               {"MOMENT", Align::kRight},
-               {"PID", Align::kRight}});
-  for (const RankRates& rank : ranks) {
-    const v1::SessionInfo& session = *rank.session;
-    table.AddRow({absl::StrCat(session.session()), session.job(),
-                  absl::StrCat(session.rank(), "/", session.world_size()), session.state(),
-                  FormatShare(rank.stall_share), rank.stall_cause,
-                  FormatRate(rank.to_device_bytes_per_second),
-                  FormatRate(rank.to_host_bytes_per_second),
-                  base::FormatBytes(session.host_bytes()), absl::StrCat(session.device()),
-                  base::FormatBytes(session.device_bytes()), absl::StrCat(session.step()),
-                  absl::StrCat(session.moment()), absl::StrCat(session.pid())});
+std::vector<std::string> ArenaBars(const Reading& now, size_t width, const Style& style) {
+  std::vector<std::string> lines;
+  for (const v1::SessionInfo& session : now.sessions.sessions()) {
+    if (session.device_bytes() == 0) continue;
+    lines.push_back(BarLine(
+        absl::StrCat(width < kNarrow ? " of " : " arena of ", session.session()),
+        {session.device_in_use_bytes(), session.device_workspace_bytes(), session.device_bytes()},
+        width, style));
   }
-  return table.empty() ? "no session is attached\n" : table.Render(style);
+  return lines;
+}
+
+// A column of the ranks, and what is in it.
+struct RankColumn {
+  Column column;
+  int order;  // the highest goes first where there is no room
+  std::function<std::string(const RankRates&)> cell;
+};
+
+std::vector<RankColumn> RankColumns() {
+  const auto info = [](auto cell) {
+    return [cell](const RankRates& rank) { return std::string(cell(*rank.session)); };
+  };
+  using Info = v1::SessionInfo;
+  const Align right = Align::kRight;
+  return {
+      {{"SESSION", right}, 0, info([](const Info& i) { return absl::StrCat(i.session()); })},
+      {{"JOB"}, 0, info([](const Info& i) { return i.job(); })},
+      {{"RANK", right}, 0, info([](const Info& i) {
+         return absl::StrCat(i.rank(), "/", i.world_size());
+       })},
+      {{"STATE"}, 9, info([](const Info& i) { return i.state(); })},
+      {{"STALL", right}, 0, [](const RankRates& r) { return FormatShare(r.stall_share); }},
+      {{"BY"}, 1, [](const RankRates& r) { return r.stall_cause; }},
+      {{"TO_DEVICE", right},
+       5,
+       [](const RankRates& r) { return FormatRate(r.to_device_bytes_per_second); }},
+      {{"TO_HOST", right},
+       6,
+       [](const RankRates& r) { return FormatRate(r.to_host_bytes_per_second); }},
+      {{"HOST", right}, 3, info([](const Info& i) { return base::FormatBytes(i.host_bytes()); })},
+      {{"DEVICE", right}, 7, info([](const Info& i) { return absl::StrCat(i.device()); })},
+      {{"ARENA", right}, 2, info([](const Info& i) {
+         return base::FormatBytes(i.device_bytes());
+       })},
+      {{"STEP", right}, 4, info([](const Info& i) { return absl::StrCat(i.step()); })},
+      {{"MOMENT", right}, 8, info([](const Info& i) { return absl::StrCat(i.moment()); })},
+      {{"PID", right}, 10, info([](const Info& i) { return absl::StrCat(i.pid()); })}};
+}
+
+size_t WidthOf(const std::vector<std::string>& lines) {
+  size_t width = 0;
+  for (const std::string& line : lines) width = std::max(width, DisplayWidth(line));
+  return width;
+}
+
+// The header and one line each, without newlines: the columns up to `order`, and names of jobs of
+// at most so many characters.
+std::vector<std::string> RankLines(const std::vector<RankRates>& ranks, int order, size_t job,
+                                   const Style& style) {
+  std::vector<RankColumn> columns = RankColumns();
+  std::erase_if(columns, [order](const RankColumn& column) { return column.order > order; });
+  std::vector<Column> heads;
+  for (const RankColumn& column : columns) heads.push_back(column.column);
+  Table table(heads);
+  for (const RankRates& rank : ranks) {
+    std::vector<std::string> cells;
+    for (const RankColumn& column : columns) {
+      std::string cell = column.cell(rank);
+      if (column.column.name == "JOB" && cell.size() > job) cell = cell.substr(0, job - 1) + "~";
+      cells.push_back(std::move(cell));
+    }
+    table.AddRow(cells);
+  }
+  std::vector<std::string> lines = absl::StrSplit(table.Render(style), '\n');
+  lines.pop_back();  // what follows the last newline: nothing
+  return lines;
+}
+
+// As many columns as there is room for; whole names where there is, too.
+std::vector<std::string> FitRanks(const std::vector<RankRates>& ranks, size_t width,
+                                  const Style& style) {
+  if (ranks.empty()) return {"no session is attached"};
+  constexpr int kAllColumns = 10;
+  Style plain = style;
+  plain.color = false;
+  for (int order = kAllColumns; order > 0; --order) {
+    if (WidthOf(RankLines(ranks, order, shm::kNameBytes, plain)) <= width) {
+      return RankLines(ranks, order, shm::kNameBytes, style);
+    }
+    if (WidthOf(RankLines(ranks, order, kJobMin, plain)) > width) continue;
+    size_t job = kJobMin;
+    while (WidthOf(RankLines(ranks, order, job + 1, plain)) <= width) ++job;
+    return RankLines(ranks, order, job, style);
+  }
+  return RankLines(ranks, 0, kJobMin, style);
+}
+
+// The first `lines` of them; the last says how many are left out.
+void Keep(size_t count, const char* what, std::vector<std::string>* lines) {
+  if (lines->size() <= count) return;
+  const size_t left_out = lines->size() - count + 1;
+  lines->resize(count);
+  if (count > 0) lines->back() = absl::StrCat("... and ", left_out, " ", what, " more");
 }
 
 // The first `width` characters of a line; escape sequences, "\x1b[...m", take none and all stay.
@@ -147,17 +225,33 @@ std::string Cut(const std::string& line, size_t width) {
   return cut;
 }
 
-std::string Fit(const std::string& text, const Screen& screen) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  lines.pop_back();  // what follows the last newline: nothing
-  if (screen.height > 0 && lines.size() > screen.height) {
-    const size_t hidden = lines.size() - screen.height + 1;
-    lines.resize(screen.height);
-    lines.back() = absl::StrCat("... and ", hidden, " lines more");
+void Append(std::vector<std::string> from, std::vector<std::string>* to) {
+  for (std::string& line : from) to->push_back(std::move(line));
+}
+
+std::vector<std::string> Title(const Reading& now, const Reading* before, const Screen& screen,
+                               const Style& style) {
+  const v1::Status& status = now.status;
+  const std::string daemon =
+      absl::StrCat("geminid ", Printable(status.version()), ", ", Printable(status.phase()),
+                   ", up ", FormatDuration(status.uptime_seconds()));
+  const std::string rates = absl::StrCat(
+      status.sessions(), " sessions; rates ",
+      before == nullptr ? "since each rank attached"
+                        : absl::StrCat("of the last ",
+                                       FormatDuration(now.taken_seconds - before->taken_seconds)));
+  const std::string one_line = absl::StrCat(daemon, ", ", rates);
+  std::vector<std::string> lines;
+  if (DisplayWidth(one_line) <= screen.width) {
+    lines = {one_line};
+  } else {
+    lines = {daemon, rates};
   }
-  std::string fitted;
-  for (const std::string& line : lines) absl::StrAppend(&fitted, Cut(line, screen.width), "\n");
-  return fitted;
+  for (std::string& line : lines) line = Paint(line, Color::kBold, style);
+  if (!status.ledger().adds_up()) {
+    lines.push_back(Paint("The ledger does NOT add up.", Color::kRed, style));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -176,22 +270,55 @@ std::vector<RankRates> RankByRank(const Reading& now, const Reading* before, Top
   return ranks;
 }
 
+std::string DrawWaiting(const std::string& problem, const Screen& screen, const Style& style) {
+  std::string text = Paint("waiting for the daemon; q quits", Color::kYellow, style) + "\n";
+  size_t column = 0;
+  for (const auto& word : absl::StrSplit(Printable(problem), ' ', absl::SkipEmpty())) {
+    const size_t width = DisplayWidth(std::string(word));
+    const bool fits = column > 0 && column + 1 + width <= screen.width;
+    if (column > 0) absl::StrAppend(&text, fits ? " " : "\n");
+    column = fits ? column + 1 + width : width;
+    absl::StrAppend(&text, Cut(std::string(word), screen.width));
+  }
+  return text + "\n";
+}
+
 std::string DrawTop(const Reading& now, const Reading* before, TopOrder order, const Screen& screen,
                     const Style& style) {
-  const v1::Status& status = now.status;
-  std::string title = absl::StrCat(
-      "geminid ", Printable(status.version()), ", ", Printable(status.phase()), ", up ",
-      FormatDuration(status.uptime_seconds()), ", ", status.sessions(), " sessions; rates ",
-      before == nullptr ? "since each rank attached"
-                        : absl::StrCat("of the last ",
-                                       FormatDuration(now.taken_seconds - before->taken_seconds)));
-  std::string text = absl::StrCat(Paint(title, Color::kBold, style), "\n");
-  if (!status.ledger().adds_up()) {
-    absl::StrAppend(&text, Paint("The ledger does NOT add up.", Color::kRed, style), "\n");
+  std::vector<std::string> lines = Title(now, before, screen, style);
+  std::vector<std::string> tiers = TierBars(now, screen.width, style);
+  std::vector<std::string> arenas = ArenaBars(now, screen.width, style);
+  std::vector<std::string> ranks = FitRanks(RankByRank(now, before, order), screen.width, style);
+  const size_t header = now.sessions.sessions_size() > 0 ? 1 : 0;
+  bool spacious = true;
+  if (screen.height > 0) {
+    // First the ranks that no bar takes away, then the tiers, the other ranks, the arenas; empty
+    // lines and the legend where all of that fits.
+    const size_t taken = lines.size() + (screen.keys.empty() ? 0 : 1);
+    size_t room = screen.height > taken ? screen.height - taken : 0;
+    const size_t least = std::min({ranks.size(), header + kRanksMin, room});
+    Keep(room - least, "tiers", &tiers);
+    room -= tiers.size();
+    Keep(room, "ranks", &ranks);
+    room -= ranks.size();
+    spacious = room >= arenas.size() + 3;
+    if (!spacious) Keep(room, "arenas", &arenas);
   }
-  absl::StrAppend(&text, "\n", Bars(now, screen.width, style), std::string(kLabelWidth + 1, ' '),
-                  BarLegend(style), "\n\n", Ranks(RankByRank(now, before, order), style));
-  return Fit(text, screen);
+  if (spacious) lines.push_back("");
+  Append(std::move(tiers), &lines);
+  Append(std::move(arenas), &lines);
+  if (spacious) {
+    lines.push_back(std::string(LabelWidth(screen.width) + 1, ' ') + BarLegend(style));
+    lines.push_back("");
+  }
+  Append(std::move(ranks), &lines);
+  if (!screen.keys.empty()) {
+    while (lines.size() + 1 < screen.height) lines.push_back("");
+    lines.push_back(Paint(screen.keys, Color::kDim, style));
+  }
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, Cut(line, screen.width), "\n");
+  return text;
 }
 
 }  // namespace geminid::ctl

@@ -20,7 +20,8 @@ struct Reading {
 
 struct Screen {
   size_t width = 80;
-  size_t height = 0;  // 0: as many lines as there are
+  size_t height = 0;   // 0: as many lines as there are
+  std::string keys{};  // what may be typed, for the last line; empty: no such line
 };
 
 // What one rank did: since `before` where it was attached then, else since it attached.
@@ -35,9 +36,13 @@ struct RankRates {
 // Sorted: the most stalled, or the largest, first.
 std::vector<RankRates> RankByRank(const Reading& now, const Reading* before, TopOrder order);
 
-// Bars of the tiers and arenas, then the ranks; no line is wider than the screen.
+// Bars of the tiers and arenas, then the ranks. Fits any screen; one of 40 columns and 10 lines
+// shows ranks and keys beside a bar. What is left out is counted.
 std::string DrawTop(const Reading& now, const Reading* before, TopOrder order, const Screen& screen,
                     const Style& style);
+
+// While there is no daemon to read.
+std::string DrawWaiting(const std::string& problem, const Screen& screen, const Style& style);
 
 }  // namespace geminid::ctl
 

@@ -112,20 +112,78 @@ TEST(DrawTop, NoSession_IsSaid) {
               HasSubstr("no session is attached"));
 }
 
-TEST(DrawTop, SmallScreen_IsNotExceeded) {
+Reading ManyRanks(uint64_t ranks, const std::string& job) {
   Reading now = Example(0);
-  for (uint64_t i = 1; i <= 30; ++i) *now.sessions.add_sessions() = Session(i, 10, 1);
-  const Style style = {.terminal = true, .color = false, .unicode = true};
-  std::istringstream text(
-      DrawTop(now, nullptr, TopOrder::kStall, {.width = 60, .height = 12}, style));
-  size_t lines = 0;
-  std::string last;
-  for (std::string line; std::getline(text, line); ++lines) {
-    EXPECT_LE(DisplayWidth(line), 60u) << line;
-    last = line;
+  for (const int device : {2, 3}) {
+    *now.status.mutable_ledger()->add_tiers() = now.status.ledger().tiers(0);
+    now.status.mutable_ledger()->mutable_tiers()->rbegin()->set_device(
+        static_cast<uint32_t>(device));
   }
-  EXPECT_EQ(lines, 12u);
-  EXPECT_THAT(last, HasSubstr("lines more"));
+  for (uint64_t i = 1; i <= ranks; ++i) {
+    *now.sessions.add_sessions() = Session(i, 10, 1);
+    now.sessions.mutable_sessions()->rbegin()->set_job(job);
+  }
+  return now;
+}
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// From 40 columns and 10 lines on: nothing is wider or longer, ranks and keys are there.
+TEST(DrawTop, EveryScreen_IsFilledAndNotExceeded) {
+  const Style style = {.terminal = true, .color = false, .unicode = true};
+  for (const uint64_t ranks : {0, 1, 4, 30}) {
+    for (const char* job :
+         {"a", "a-job-with-a-name-that-is-as-long-as-a-name-may-be-in-all-of-it"}) {
+      const Reading now = ManyRanks(ranks, job);
+      for (size_t width = 40; width <= 210; width += width < 80 ? 4 : 43) {
+        for (size_t height = 10; height <= 60; height += height < 20 ? 3 : 19) {
+          const Screen screen = {.width = width, .height = height, .keys = "q quit"};
+          const std::string text = DrawTop(now, nullptr, TopOrder::kStall, screen, style);
+          const std::vector<std::string> lines = LinesOf(text);
+          ASSERT_EQ(lines.size(), height);
+          for (const std::string& line : lines) ASSERT_LE(DisplayWidth(line), width) << line;
+          ASSERT_EQ(lines.back(), "q quit");
+          ASSERT_THAT(text, HasSubstr("% of 8.0 MiB"));
+          ASSERT_THAT(text, HasSubstr(ranks == 0 ? "no session is attached" : "SESSION  JOB"));
+          if (ranks > 0) {
+            ASSERT_THAT(text, HasSubstr("10.0 %"));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DrawTop, WhatIsLeftOut_IsCounted) {
+  const Screen screen = {.width = 80, .height = 12, .keys = "q quit"};
+  const std::string text =
+      DrawTop(ManyRanks(30, "demo"), nullptr, TopOrder::kStall, screen, kPlain);
+  EXPECT_THAT(text, HasSubstr("ranks more"));
+  EXPECT_THAT(DrawTop(ManyRanks(30, "demo"), nullptr, TopOrder::kStall, kWide, kPlain),
+              Not(HasSubstr("more")));
+}
+
+TEST(DrawTop, NarrowScreen_KeepsWhatMattersMost) {
+  const std::string text =
+      DrawTop(ManyRanks(1, "demo"), nullptr, TopOrder::kStall, {.width = 50, .height = 24}, kPlain);
+  EXPECT_THAT(text, HasSubstr("STALL"));
+  EXPECT_THAT(text, Not(HasSubstr("PID")));
+  EXPECT_THAT(DrawTop(ManyRanks(1, "demo"), nullptr, TopOrder::kStall, kWide, kPlain),
+              HasSubstr("PID"));
+}
+
+TEST(DrawWaiting, LongWords_AreBroken) {
+  const std::string text =
+      DrawWaiting("there is no daemon at " + std::string(90, 'x') + "; start it",
+                  {.width = 40, .height = 10}, kPlain);
+  for (const std::string& line : LinesOf(text)) EXPECT_LE(DisplayWidth(line), 40u);
+  EXPECT_THAT(text, HasSubstr("q quits"));
+  EXPECT_THAT(text, HasSubstr("start it"));
 }
 
 }  // namespace

@@ -64,6 +64,9 @@ TEST(Layout, TensorsThatFillAChunkExactly_WasteNothing) {
   ASSERT_TRUE(layout.ok()) << layout.status();
   EXPECT_EQ(layout->padding_elements, 0u);
   EXPECT_EQ(layout->chunk_elements, uint64_t{1} << 19);  // of equals the smallest
+  layout = MakeLayout(tensors, {.world_size = 2, .chunk_elements = 1 << 20});
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->chunks.size(), 2u);
 }
 
 TEST(Layout, TensorLargerThanAChunk_HasAChunkOfItsOwn) {

@@ -106,5 +106,17 @@ TEST_F(StateStoreTest, ChunkMovedToTheDevice_KeepsItsBytesAndFlipsAmongDeviceExt
   EXPECT_FALSE(InArena(store->Gradient(2)));
 }
 
+// The home is the older copy from then on, and must not be taken for the newer one.
+TEST_F(StateStoreTest, ChunkMovedToTheDevice_CannotBeDroppedForItsHome) {
+  std::unique_ptr<StateStore> store = Make({});
+  const std::vector<uint32_t> moved = {1};
+  ASSERT_TRUE(store->MoveToDevice(moved).ok());
+  const ChunkId weight = store->WeightChunk(1);
+  store.reset();  // and with it the leases
+  const absl::Status status = session_->Drop(weight).Wait();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(status.message().find("leased"), absl::string_view::npos) << status;
+}
+
 }  // namespace
 }  // namespace geminid::zero

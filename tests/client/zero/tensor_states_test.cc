@@ -20,6 +20,9 @@ TEST(TensorStates, TrainingStep_PassesThroughEveryPredicate) {
   EXPECT_FALSE(states.CanReduce());
   ASSERT_TRUE(states.Move(1, ChunkState::kReadyForReduce, "w").ok());
   EXPECT_TRUE(states.CanReduce());
+  ASSERT_TRUE(states.Move(0, ChunkState::kHold, "w").ok());
+  EXPECT_FALSE(states.CanReduce());
+  EXPECT_EQ(states.Count(ChunkState::kReadyForReduce), 1u);
 }
 
 TEST(TensorStates, IllegalStep_NamesParameterAndStatesAndChangesNothing) {

@@ -39,6 +39,17 @@ TEST_F(ArenaWorkspaceTest, BlocksFreedInReverseOrder_LeaveNoHoles) {
   EXPECT_EQ(meter_.Read().workspace_bytes, 0u);
 }
 
+TEST_F(ArenaWorkspaceTest, HoleOfJustTheSize_IsUsed) {
+  auto first = workspace_.Allocate(256);
+  auto second = workspace_.Allocate(64);
+  auto third = workspace_.Allocate(64);
+  *second = Workspace::Block();
+  auto fourth = workspace_.Allocate(64);
+  ASSERT_TRUE(fourth.ok());
+  EXPECT_EQ(fourth->data(), arena_.data() + kArenaBytes - 256 - 64);
+  EXPECT_EQ(workspace_.extent_bytes(), 256u + 64u + 64u);
+}
+
 TEST_F(ArenaWorkspaceTest, Peak_StaysWhenLaterBlocksAreFewer) {
   auto first = workspace_.Allocate(256);
   *first = Workspace::Block();
@@ -74,7 +85,7 @@ TEST_F(ArenaWorkspaceTest, ReservedBytes_AreNotAskedForAgain) {
 TEST_F(ArenaWorkspaceTest, LargerThanTheArena_SaysTheNumbers) {
   auto block = workspace_.Allocate(kArenaBytes + 1);
   EXPECT_EQ(block.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(block.status().message()), HasSubstr("65536"));
+  EXPECT_THAT(std::string(block.status().message()), HasSubstr("64.0 KiB"));
   EXPECT_EQ(workspace_.Allocate(~uint64_t{0}).status().code(),
             absl::StatusCode::kResourceExhausted);
 }

@@ -1,8 +1,11 @@
 #include "proto/shm/ring.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <memory>
 #include <thread>
@@ -63,36 +66,44 @@ TEST_F(RingTest, TwoThreads_DeliverEveryEntryOnceInOrder) {
   EXPECT_TRUE(reader_.Empty());
 }
 
-// Entries so large, in a ring of one, that the writer is at the next one while a reader that gave
-// the place back too early would still be copying.
-struct WideEntry {
+// An entry whose last page cannot be read at first: the fault shows how far the reader was.
+struct alignas(4096) WideEntry {
   uint64_t sequence;
-  uint64_t words[8191];
+  uint64_t words[2 * 512 - 1];
 };
-TEST(Ring, WideEntries_AreCopiedOutBeforeTheirPlaceIsGivenBack) {
-  constexpr uint64_t kEntries = 2000;
-  auto shared = std::make_unique<WideEntry>();
-  std::atomic<uint64_t> written{0};
+struct Fault {
   std::atomic<uint64_t> read{0};
-  std::thread producer([&] {
-    RingWriter<WideEntry, 1> writer(shared.get(), &written, &read);
-    auto entry = std::make_unique<WideEntry>();
-    for (uint64_t i = 0; i < kEntries; ++i) {
-      std::fill(std::begin(entry->words), std::end(entry->words), i);
-      while (!writer.TryPush(*entry)) std::this_thread::yield();
-    }
-  });
-  RingReader<WideEntry, 1> reader(shared.get(), &written, &read);
-  auto entry = std::make_unique<WideEntry>();
-  uint64_t torn = 0;
-  for (uint64_t i = 0; i < kEntries; ++i) {
-    while (reader.TryPop(entry.get()) == RingReader<WideEntry, 1>::Result::kEmpty) {
-      std::this_thread::yield();
-    }
-    torn += entry->words[0] != i || entry->words[8190] != i ? 1 : 0;
-  }
-  producer.join();
-  EXPECT_EQ(torn, 0u);
+  std::byte* page = nullptr;
+  uint64_t read_at_fault = ~uint64_t{0};
+};
+Fault* current_fault = nullptr;
+void OnFault(int) {
+  current_fault->read_at_fault = current_fault->read.load();
+  mprotect(current_fault->page, 4096, PROT_READ | PROT_WRITE);
+}
+
+TEST(Ring, Entry_IsCopiedOutBeforeItsPlaceIsGivenBack) {
+  static_assert(sizeof(WideEntry) == 2 * 4096);
+  const auto shared = std::make_unique<WideEntry>();
+  const auto entry = std::make_unique<WideEntry>();
+  std::atomic<uint64_t> written{0};
+  Fault fault;
+  fault.page = reinterpret_cast<std::byte*>(shared.get()) + 4096;
+  current_fault = &fault;
+  std::fill(std::begin(entry->words), std::end(entry->words), 7);
+  RingWriter<WideEntry, 1> writer(shared.get(), &written, &fault.read);
+  ASSERT_TRUE(writer.TryPush(*entry));
+  struct sigaction handler = {};
+  struct sigaction before = {};
+  handler.sa_handler = OnFault;
+  sigaction(SIGSEGV, &handler, &before);
+  ASSERT_EQ(mprotect(fault.page, 4096, PROT_NONE), 0);
+  RingReader<WideEntry, 1> reader(shared.get(), &written, &fault.read);
+  const auto result = reader.TryPop(entry.get());
+  sigaction(SIGSEGV, &before, nullptr);
+  EXPECT_EQ(result, (RingReader<WideEntry, 1>::Result::kEntry));
+  EXPECT_EQ(fault.read_at_fault, 0u);
+  EXPECT_EQ(fault.read.load(), 1u);
 }
 
 TEST_F(RingTest, WriterThatLies_IsFoundOut) {

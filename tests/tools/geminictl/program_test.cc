@@ -9,12 +9,16 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/exit_code.h"
 #include "base/unique_fd.h"
 #include "tests/daemon_env/daemon_env.h"
+#include "tests/daemon_env/raw_client.h"
+#include "tools/geminictl/format.h"
 
 namespace geminid::ctl {
 namespace {
@@ -37,7 +41,8 @@ class OnTerminal : public ::testing::Test {
   }
 
   // Everything that the child needs is made before the fork: other threads run here.
-  void Start(std::vector<std::string> arguments, std::vector<std::string> variables) {
+  void Start(std::vector<std::string> arguments, std::vector<std::string> variables,
+             uint16_t columns = 100, uint16_t rows = 24) {
     arguments.insert(arguments.begin(), GEMINICTL_PROGRAM);
     variables.push_back("GEMINID_SOCKET=" + env_.socket());
     variables.push_back("TERM=xterm");
@@ -48,8 +53,8 @@ class OnTerminal : public ::testing::Test {
     for (std::string& variable : variables) environment.push_back(variable.data());
     environment.push_back(nullptr);
     winsize size = {};
-    size.ws_row = 24;
-    size.ws_col = 100;
+    size.ws_row = rows;
+    size.ws_col = columns;
     int terminal = -1;
     pid_ = ::forkpty(&terminal, nullptr, nullptr, &size);
     ASSERT_GE(pid_, 0);
@@ -105,6 +110,49 @@ TEST_F(OnTerminal, Top_DrawsUntilQ) {
   Type('q');
   EXPECT_EQ(Wait(), base::kExitOk);
   EXPECT_THAT(seen_, HasSubstr(kLeaveScreen));
+}
+
+// What is on the screen after the last whole picture, without escape sequences.
+std::vector<std::string> LastPicture(const std::string& seen) {
+  const size_t end = seen.rfind("\x1b[J");
+  const size_t begin = seen.rfind("\x1b[H", end);
+  std::vector<std::string> lines(1);
+  for (size_t i = begin; i < end; ++i) {
+    if (seen[i] == '\x1b') {
+      i = seen.find_first_not_of("[?0123456789;", i + 1);
+    } else if (seen[i] == '\n') {
+      lines.emplace_back();
+    } else if (seen[i] != '\r') {
+      lines.back() += seen[i];
+    }
+  }
+  return lines;
+}
+
+TEST_F(OnTerminal, Top_FitsEveryWindow) {
+  std::vector<std::unique_ptr<geminid::testing::RawClient>> clients;
+  for (int i = 0; i < 6; ++i) {
+    auto client = geminid::testing::RawClient::Attach(env_.socket());
+    ASSERT_TRUE(client.ok()) << client.status();
+    clients.push_back(*std::move(client));
+  }
+  constexpr std::pair<uint16_t, uint16_t> kWindows[] = {{40, 10}, {60, 10}, {60, 24}, {80, 24}};
+  for (const auto& [columns, rows] : kWindows) {
+    seen_.clear();
+    Start({"top", "--interval", "0.1"}, {"LANG=C.UTF-8"}, columns, rows);
+    ASSERT_TRUE(ReadUntil("rates of the last")) << seen_;
+    ASSERT_TRUE(ReadUntil("q quit")) << seen_;
+    Type('q');
+    EXPECT_EQ(Wait(), base::kExitOk);
+    const std::vector<std::string> lines = LastPicture(seen_);
+    EXPECT_LE(lines.size(), rows);
+    std::string all;
+    for (const std::string& line : lines) {
+      EXPECT_LE(DisplayWidth(line), columns) << line;
+      all += line + "\n";
+    }
+    EXPECT_THAT(all, AllOf(HasSubstr("SESSION"), HasSubstr("demo"), HasSubstr("q quit")));
+  }
 }
 
 TEST_F(OnTerminal, Top_GivesTheTerminalBackAfterASignal) {

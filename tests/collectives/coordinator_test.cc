@@ -133,11 +133,13 @@ TEST(FrameReader, BytesOneByOne_GiveTheFrames) {
 }
 
 TEST(FrameReader, FieldsBeyondTheLimit_AreRefusedBeforeTheyArrive) {
-  std::string bytes = Encode({.type = FrameType::kSet});
-  bytes[9 + 3] = 1;  // the key's length, 16 MiB
-  FrameReader reader;
-  reader.Append(bytes.data(), bytes.size());
-  EXPECT_EQ(reader.Next().status().code(), absl::StatusCode::kInvalidArgument);
+  for (const size_t length : {size_t{9}, size_t{13}}) {  // of the key, of the value
+    std::string bytes = Encode({.type = FrameType::kSet});
+    bytes[length + 3] = 1;  // 16 MiB
+    FrameReader reader;
+    reader.Append(bytes.data(), bytes.size());
+    EXPECT_EQ(reader.Next().status().code(), absl::StatusCode::kInvalidArgument) << length;
+  }
 }
 
 TEST(FrameReader, Noise_NeverHoldsMoreThanAFrame) {

@@ -1,7 +1,6 @@
 #include "client/zero/engine_impl.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -9,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/numeric/split_master/split_master.h"
 
 namespace geminid::zero {
 namespace {
@@ -21,10 +19,6 @@ uint64_t ElementsOf(const Parameter& parameter) {
     elements *= static_cast<uint64_t>(dimension);
   }
   return elements;
-}
-
-kernels::BFloat16* AsBFloat16(std::byte* bytes) {
-  return reinterpret_cast<kernels::BFloat16*>(bytes);
 }
 
 }  // namespace
@@ -58,6 +52,7 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
 EngineImpl::~EngineImpl() {
   // The mover may be waiting for ranks that would wait for this one.
   if (in_micro_batch_ && status_.ok()) AbortRanks("stopped in the middle of a step");
+  if (snapshotter_ != nullptr) snapshotter_->Stop();
   updater_.reset();
   for (ChunkUse& chunk : chunks_) chunk.lease.reset();
   mover_.reset();
@@ -166,9 +161,12 @@ absl::Status EngineImpl::Start() {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the system gives no ", options_.update_threads, " threads; use fewer update_threads"));
   }
-  updater_ =
-      std::make_unique<Updater>(layout_, *optimizer_, store_.get(), std::move(pool),
-                                [this](const absl::Status& status) { mover_->Notify(status); });
+  snapshotter_ = std::make_unique<Snapshotter>(layout_, elements_, communicator_->Rank(), *store_,
+                                               options_.data_type);
+  updater_ = std::make_unique<Updater>(
+      layout_, *optimizer_, store_.get(), std::move(pool),
+      [this](const absl::Status& status) { mover_->Notify(status); },
+      [this](uint32_t granule, uint64_t epoch) { snapshotter_->BeforeUpdate(granule, epoch); });
   return ReadHostBytes();
 }
 
@@ -183,7 +181,8 @@ absl::Status EngineImpl::ReadHostBytes() {
 absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
   std::vector<TensorShape> shapes;
   for (const Parameter& parameter : parameters_) {
-    shapes.push_back({ElementsOf(parameter), parameter.trainable});
+    elements_.push_back(ElementsOf(parameter));
+    shapes.push_back({elements_.back(), parameter.trainable});
   }
   absl::StatusOr<Layout> layout = MakeLayout(shapes, {.world_size = communicator_->WorldSize(),
                                                       .element_bytes = element_bytes(),
@@ -260,58 +259,19 @@ absl::Status EngineImpl::Initialize(const Fill& fill) {
   return absl::OkStatus();
 }
 
-// Calls visit(granule, offset in it, offset in the tensor, count) for each part of the tensor that
-// this rank's shard holds.
-template <typename Visit>
-static void ForEachPart(const Layout& layout, uint32_t tensor, uint64_t elements, int rank,
-                        const Visit& visit) {
-  const TensorPlace& place = layout.tensors[tensor];
-  const ChunkShape& chunk = layout.chunks[place.chunk];
-  const uint64_t shard_elements = chunk.granules * layout.granule_elements;
-  for (uint32_t g = 0; g < chunk.granules; ++g) {
-    const uint64_t granule_begin =
-        static_cast<uint64_t>(rank) * shard_elements + g * layout.granule_elements;
-    const uint64_t begin = std::max(granule_begin, place.offset);
-    const uint64_t end = std::min(granule_begin + layout.granule_elements, place.offset + elements);
-    if (begin < end) {
-      visit(chunk.first_granule + g, begin - granule_begin, begin - place.offset, end - begin);
-    }
+void EngineImpl::StoreParameter(uint32_t tensor, std::span<const float> values) {
+  for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
+    snapshotter_->Write(part, StateKind::kMaster, values.subspan(part.tensor_offset, part.elements));
   }
 }
 
-void EngineImpl::StoreParameter(uint32_t tensor, std::span<const float> values) {
-  ForEachPart(layout_, tensor, values.size(), communicator_->Rank(),
-              [&](uint32_t granule, uint64_t at, uint64_t from, uint64_t count) {
-                const StateStore::View view = store_->Current(granule);
-                if (options_.data_type == DataType::kFloat32) {
-                  std::memcpy(reinterpret_cast<float*>(view.weight) + at, &values[from],
-                              count * sizeof(float));
-                  return;
-                }
-                for (uint64_t i = 0; i < count; ++i) {
-                  const kernels::SplitFloat split =
-                      kernels::SplitMasterBits(std::bit_cast<uint32_t>(values[from + i]));
-                  AsBFloat16(view.weight)[at + i] = split.weight;
-                  if (view.remainder != nullptr) view.remainder[at + i] = split.remainder;
-                }
-              });
-}
-
 void EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {
-  ForEachPart(
-      layout_, tensor, bits.size(), communicator_->Rank(),
-      [&](uint32_t granule, uint64_t at, uint64_t to, uint64_t count) {
-        const StateStore::View view = store_->Current(granule);
-        if (options_.data_type == DataType::kFloat32) {
-          std::memcpy(&bits[to], reinterpret_cast<float*>(view.weight) + at, count * sizeof(float));
-          return;
-        }
-        for (uint64_t i = 0; i < count; ++i) {
-          const int16_t remainder = view.remainder == nullptr ? int16_t{0} : view.remainder[at + i];
-          bits[to + i] = static_cast<int32_t>(
-              kernels::JoinMasterBits({AsBFloat16(view.weight)[at + i], remainder}));
-        }
-      });
+  std::vector<float> values;
+  for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
+    values.resize(part.elements);
+    snapshotter_->Read(part, StateKind::kMaster, values);
+    std::memcpy(&bits[part.tensor_offset], values.data(), part.elements * sizeof(float));
+  }
 }
 
 absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {

@@ -18,6 +18,8 @@
 #include "client/zero/mover.h"
 #include "client/zero/recorder.h"
 #include "client/zero/replan.h"
+#include "client/zero/shard_parts.h"
+#include "client/zero/snapshotter.h"
 #include "client/zero/state_placement.h"
 #include "client/zero/state_store.h"
 #include "client/zero/tensor_states.h"
@@ -47,6 +49,14 @@ class EngineImpl final : public Engine {
   absl::StatusOr<StepResult> Step(const StepInput& input) override;
   double loss_scale() const override { return loss_scaler_.scale(); }
   absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override;
+  std::vector<ShardRange> ShardOf(ParameterId id) const override;
+  bool HasState(ParameterId id, StateKind kind) const override;
+  absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,
+                          std::span<const float> values) override;
+  absl::Status Restore(const Progress& progress) override;
+  absl::StatusOr<Progress> GetProgress() override;
+  absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) override;
+  absl::Status WaitSnapshot() override;
   absl::StatusOr<Statistics> GetStatistics() override;
 
   // For Operation.
@@ -88,6 +98,11 @@ class EngineImpl final : public Engine {
   absl::Status ReadHostBytes();
   void StoreParameter(uint32_t tensor, std::span<const float> values);
   void LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
+
+  // engine_shards.cc: state in and out
+  std::vector<ShardPart> PartsOf(ParameterId id) const;
+  absl::Status CheckNotStarted(const char* call);
+  absl::Status CheckBetweenSteps(const char* call);
 
   // engine_moments.cc: operators, and what happens between them
   absl::Status EnterMoment(Pass pass, const std::vector<uint32_t>& chunks);
@@ -150,6 +165,7 @@ class EngineImpl final : public Engine {
   const Options options_;
   const std::function<absl::Time()> clock_;
   Layout layout_;
+  std::vector<uint64_t> elements_;  // by tensor
   ArenaMeter meter_;
   std::vector<ChunkId> gathered_;
   std::unique_ptr<collectives::Communicator> mover_communicator_;
@@ -157,6 +173,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<GranuleOptimizer> optimizer_;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<Mover> mover_;  // destroyed after updater_, which notifies it
+  std::unique_ptr<Snapshotter> snapshotter_;  // destroyed after updater_, which calls it
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<ArenaWorkspace> workspace_;
   LossScaler loss_scaler_;
@@ -202,6 +219,7 @@ class EngineImpl final : public Engine {
   uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far
   uint64_t unplanned_micro_batches_ = 0;
   uint64_t step_ = 0;
+  uint64_t epoch_ = 0;    // of the last commit
   uint64_t updates_ = 0;  // steps that changed the weights
 };
 

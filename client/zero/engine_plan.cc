@@ -186,6 +186,8 @@ absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace) {
 absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
   if (chunks.empty()) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(updater_->WaitIdle());
+  // It reads the state where it is; what became of it is said by WaitSnapshot.
+  (void)snapshotter_->Wait();
   GEMINID_RETURN_IF_ERROR(store_->MoveToDevice(chunks));
   plan_base_bytes_ = store_->device_bytes();
   meter_.AddModel(static_cast<int64_t>(plan_base_bytes_));

@@ -166,10 +166,10 @@ void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   record.good_steps = loss_scaler_.state().good_steps;
   record.overflows = loss_scaler_.state().overflows;
   record.overflow = result.overflow ? 1 : 0;
-  const uint64_t epoch = shm::WriteRecord(CommitSegmentOf(*session_), record);
+  epoch_ = shm::WriteRecord(CommitSegmentOf(*session_), record);
   if (result.overflow) return;
-  store_->FlipTensorState(epoch);
-  updater_->Start(epoch, update_order_);
+  store_->FlipTensorState(epoch_);
+  updater_->Start(epoch_, update_order_);
 }
 
 }  // namespace geminid::zero

@@ -5,12 +5,14 @@
 namespace geminid::zero {
 Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
                  std::unique_ptr<kernels::ThreadPool> pool,
-                 std::function<void(absl::Status)> on_chunk_updated)
+                 std::function<void(absl::Status)> on_chunk_updated,
+                 std::function<void(uint32_t granule, uint64_t epoch)> before_update)
     : layout_(layout),
       optimizer_(optimizer),
       store_(store),
       pool_(std::move(pool)),
       on_chunk_updated_(std::move(on_chunk_updated)),
+      before_update_(std::move(before_update)),
       current_(layout.chunks.size(), true) {
   thread_ = std::thread([this] { Loop(); });
 }
@@ -46,6 +48,12 @@ absl::Status Updater::WaitIdle() {
   return status_;
 }
 
+absl::Status Updater::WaitCurrent(uint32_t chunk) {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [this, chunk] { return current_[chunk] || !status_.ok(); });
+  return status_;
+}
+
 void Updater::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -70,6 +78,7 @@ absl::Status Updater::UpdateChunk(uint32_t chunk, uint64_t epoch) {
   const ChunkShape& shape = layout_.chunks[chunk];
   for (uint32_t g = 0; g < shape.granules; ++g) {
     const uint32_t granule = shape.first_granule + g;
+    before_update_(granule, epoch);
     absl::Status status = optimizer_.Update(granule, *store_, pool_.get());
     if (!status.ok()) return status;
     store_->Flip(granule, epoch);

@@ -21,10 +21,12 @@ namespace geminid::zero {
 class Updater {
  public:
   // `on_chunk_updated` is called on the updater's thread after a chunk's last granule, and once
-  // with an error if a step fails. The rest outlives it.
+  // with an error if a step fails; `before_update` there before each granule's new version is made.
+  // The rest outlives it.
   Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
           std::unique_ptr<kernels::ThreadPool> pool,
-          std::function<void(absl::Status)> on_chunk_updated);
+          std::function<void(absl::Status)> on_chunk_updated,
+          std::function<void(uint32_t granule, uint64_t epoch)> before_update);
   ~Updater();  // finishes the step in progress
   Updater(const Updater&) = delete;
   Updater& operator=(const Updater&) = delete;
@@ -38,6 +40,8 @@ class Updater {
 
   // Waits for the step in progress.
   absl::Status WaitIdle();
+  // Waits until the chunk's newest weights are there.
+  absl::Status WaitCurrent(uint32_t chunk);
 
  private:
   void Loop();
@@ -48,6 +52,7 @@ class Updater {
   StateStore* const store_;
   const std::unique_ptr<kernels::ThreadPool> pool_;
   const std::function<void(absl::Status)> on_chunk_updated_;
+  const std::function<void(uint32_t granule, uint64_t epoch)> before_update_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;

@@ -79,6 +79,12 @@ enum class StatePlacement {
 enum class DataType { kBFloat16, kFloat32 };
 constexpr size_t SizeOf(DataType type) { return type == DataType::kBFloat16 ? 2 : 4; }
 
+// What training keeps of each parameter, in fp32: the value itself and the optimizer's arrays, of
+// which an optimizer may have none or one.
+enum class StateKind : uint8_t { kMaster, kExpAvg, kExpAvgSq };
+inline constexpr std::array kStateKinds = {StateKind::kMaster, StateKind::kExpAvg,
+                                           StateKind::kExpAvgSq};
+
 struct Parameter {
   std::string name{};
   std::vector<int64_t> shape{};
@@ -212,6 +218,30 @@ struct Statistics {
   std::string plan_explanation;
 };
 
+// Consecutive elements of a parameter.
+struct ShardRange {
+  uint64_t offset = 0;
+  uint64_t elements = 0;
+};
+
+// What a run needs, beside the arrays of its parameters, to go on as if it had never stopped.
+struct Progress {
+  uint64_t step = 0;     // committed
+  uint64_t updates = 0;  // of them those that changed the weights
+  LossScaler::State loss_scaler{};
+  std::vector<std::byte> tensor_state{};  // the optimizer's numbers per tensor, if it has any
+};
+
+// Receives a snapshot: this rank's parts of every parameter and kind of state, each once, in any
+// order, from two threads at a time, neither of them the caller's. Must not call the engine.
+class GEMINID_EXPORT SnapshotSink {
+ public:
+  virtual ~SnapshotSink() = default;
+  // An error ends the snapshot. Training waits while this runs, but never for more than one granule.
+  virtual absl::Status Write(ParameterId id, StateKind kind, uint64_t offset,
+                             std::span<const float> values) = 0;
+};
+
 class GEMINID_EXPORT Engine {
  public:
   // Packs the parameters, allocates their state through the session, and zeroes it. `session` must
@@ -255,6 +285,28 @@ class GEMINID_EXPORT Engine {
 
   // The fp32 master of one parameter, the same on all ranks. All ranks must call it, between steps.
   virtual absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) = 0;
+
+  // --- state in and out, by shards: what checkpoints are made of ---
+
+  // The parts of a parameter that this rank keeps, in order. Its other ranks keep the rest.
+  virtual std::vector<ShardRange> ShardOf(ParameterId id) const = 0;
+  // Whether a parameter has this kind of state; frozen ones have their value alone.
+  virtual bool HasState(ParameterId id, StateKind kind) const = 0;
+
+  // Sets elements of this rank's shard. Before the first micro-batch. INVALID_ARGUMENT for a range
+  // that is not wholly in one part of the shard.
+  virtual absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,
+                                  std::span<const float> values) = 0;
+  // Goes on from there. Before the first micro-batch, the same on all ranks.
+  virtual absl::Status Restore(const Progress& progress) = 0;
+  // As of the last Step. Between steps.
+  virtual absl::StatusOr<Progress> GetProgress() = 0;
+
+  // Begins to hand the state of the last Step to `sink`, while training goes on. Between steps; one
+  // snapshot at a time. WaitSnapshot returns when the last part was handed out; at once when none
+  // was begun. Its error is the sink's or the engine's.
+  virtual absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) = 0;
+  virtual absl::Status WaitSnapshot() = 0;
 
   virtual absl::StatusOr<Statistics> GetStatistics() = 0;
 

@@ -174,12 +174,14 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(session->get(), communicator, run.model.parameters, options);
   if (!engine.ok()) return engine.status();
-  absl::Status status = (*engine)->Initialize([](ParameterId id, std::span<float> values) {
+  const auto fill = [](ParameterId id, std::span<float> values) {
     for (uint64_t i = 0; i < values.size(); ++i) {
       values[i] = InitialValue(static_cast<uint32_t>(id), i);
     }
-  });
-  for (int step = 0; status.ok() && step < run.steps; ++step) {
+  };
+  absl::Status status = run.prepare ? run.prepare(engine->get(), communicator, rank)
+                                    : (*engine)->Initialize(fill);
+  for (int step = run.first_step; status.ok() && step < run.steps; ++step) {
     if (run.before_step) status = run.before_step(rank, step);
     for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
       const float loss_scale = static_cast<float>((*engine)->loss_scale());
@@ -191,6 +193,7 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
     if (rank == 0) result->steps.push_back(*outcome);
     if (run.between_steps) run.between_steps(engine->get(), rank, step);
   }
+  if (status.ok() && run.before_end) status = run.before_end(rank);
   if (!status.ok()) {
     communicator->Abort("rank " + std::to_string(rank) +
                         " stopped: " + std::string(status.message()));

@@ -27,13 +27,16 @@ struct SyntheticRun {
   SyntheticModel model = SmallModel();
   std::string socket;
   int world_size = 1;
-  int steps = 4;
+  int first_step = 0;  // of a run that goes on
+  int steps = 4;       // up to here
   uint64_t arena_bytes = 8 << 20;
   uint64_t activation_bytes = 4096;  // per operator, from forward to backward
   double copy_bytes_per_second = 0;
   int overflow_step = -1;  // in this step the first rank writes an infinite gradient
   Options options;
-  // Called on each rank's thread.
+  // In place of initial values. Called on each rank's thread, as all of these.
+  std::function<absl::Status(Engine*, collectives::Communicator*, int rank)> prepare;
+  std::function<absl::Status(int rank)> before_end;  // the engine still lives
   std::function<void(Engine*, int rank, int step)> between_steps;
   std::function<uint64_t(int rank, int step, uint64_t planned)> activation_bytes_at;
   std::function<std::vector<std::vector<uint32_t>>(int step)> operators_at;

@@ -1,0 +1,56 @@
+// What every byte of a checkpoint's files was when it was written, piece by piece.
+#ifndef GEMINID_CLIENT_CHECKPOINT_CHECKSUMS_H_
+#define GEMINID_CLIENT_CHECKPOINT_CHECKSUMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace geminid::checkpoint {
+
+// Consecutive bytes of a file.
+struct Piece {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  uint32_t file = 0;  // by its place in the list of files
+  uint32_t crc32c = 0;
+};
+
+// Collects the pieces that one rank writes. Any thread.
+class Checksums {
+ public:
+  void Add(uint32_t file, uint64_t offset, std::span<const std::byte> bytes);
+  std::vector<Piece> Take();
+
+ private:
+  std::mutex mutex_;
+  std::vector<Piece> pieces_;
+};
+
+// "checksums-00000-of-00002.safetensors".
+std::string ChecksumsName(int rank, int ranks);
+
+// Writes the pieces, which name `files`, and syncs.
+absl::Status WriteChecksums(const std::string& path, const std::vector<std::string>& files,
+                            const std::vector<Piece>& pieces);
+
+struct ReadPieces {
+  std::vector<std::string> files;
+  std::vector<Piece> pieces;
+};
+absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path);
+
+// Compares every `ranks`-th piece, from the `rank`-th on, with the files in `folder`; the first
+// rank checks too that the pieces cover all files. DATA_LOSS names the file and the bytes.
+absl::Status Verify(const std::string& folder, const std::vector<std::string>& files,
+                    std::vector<Piece> pieces, int rank, int ranks);
+
+}  // namespace geminid::checkpoint
+
+#endif  // GEMINID_CLIENT_CHECKPOINT_CHECKSUMS_H_

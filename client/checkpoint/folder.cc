@@ -1,0 +1,150 @@
+#include "client/checkpoint/folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "base/system_error.h"
+#include "base/unique_fd.h"
+
+namespace geminid::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using base::SystemError;
+
+constexpr char kPrefix[] = "step-";
+constexpr char kUnfinished[] = ".unfinished";
+constexpr char kRemoved[] = ".removed";
+// Longer than any step has digits, so that names sort as numbers.
+constexpr size_t kDigits = 9;
+
+std::string Join(const std::string& folder, const std::string& name) {
+  return absl::StrCat(folder, "/", name);
+}
+
+bool IsFinished(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(sizeof(kPrefix) - 1);
+  return name.size() >= kDigits &&
+         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// A rename or removal in the folder is on the disk.
+absl::Status SyncFolder(const std::string& path) {
+  const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return SystemError(errno, "open", path);
+  if (::fsync(fd.get()) != 0) return SystemError(errno, "sync", path);
+  return absl::OkStatus();
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) return SystemError(errno, "rename", from);
+  return absl::OkStatus();
+}
+
+absl::Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? SystemError(error.value(), "remove", path) : absl::OkStatus();
+}
+
+// A removal that is interrupted must not leave a checkpoint with half of its files.
+absl::Status RemoveCheckpoint(const std::string& path) {
+  const std::string aside = path + kRemoved;
+  GEMINID_RETURN_IF_ERROR(RemoveAll(aside));
+  GEMINID_RETURN_IF_ERROR(Rename(path, aside));
+  return RemoveAll(aside);
+}
+
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename());
+  }
+  if (error) return SystemError(error.value(), "read the folder", folder);
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(a.size(), a) < std::pair(b.size(), b);
+  });
+  return names;
+}
+
+}  // namespace
+
+std::string NameOfStep(uint64_t step) {
+  return absl::StrFormat("%s%0*d", kPrefix, static_cast<int>(kDigits), step);
+}
+
+std::string UnfinishedNameOfStep(uint64_t step) { return NameOfStep(step) + kUnfinished; }
+
+absl::Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return SystemError(error.value(), "make the folder", path);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> FinishedIn(const std::string& folder) {
+  GEMINID_ASSIGN_OR_RETURN(std::vector<std::string> names, NamesIn(folder));
+  std::erase_if(names, [](const std::string& name) { return !IsFinished(name); });
+  return names;
+}
+
+absl::Status BeginStep(const std::string& folder, uint64_t step) {
+  const std::string path = Join(folder, UnfinishedNameOfStep(step));
+  GEMINID_RETURN_IF_ERROR(RemoveAll(path));
+  return MakeFolder(path);
+}
+
+absl::Status FinishStep(const std::string& folder, uint64_t step) {
+  const std::string unfinished = Join(folder, UnfinishedNameOfStep(step));
+  const std::string finished = Join(folder, NameOfStep(step));
+  GEMINID_RETURN_IF_ERROR(SyncFolder(unfinished));
+  if (::access(finished.c_str(), F_OK) == 0) {
+    // Linux exchanges two folders in one instant, where the file system can.
+    const int exchanged =
+        ::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, finished.c_str(), RENAME_EXCHANGE);
+    if (exchanged == 0) {
+      GEMINID_RETURN_IF_ERROR(SyncFolder(folder));
+      return RemoveAll(unfinished);
+    }
+    GEMINID_RETURN_IF_ERROR(RemoveCheckpoint(finished));
+  }
+  GEMINID_RETURN_IF_ERROR(Rename(unfinished, finished));
+  return SyncFolder(folder);
+}
+
+void AbandonStep(const std::string& folder, uint64_t step) {
+  (void)RemoveAll(Join(folder, UnfinishedNameOfStep(step)));
+}
+
+absl::Status Prune(const std::string& folder, uint64_t keep) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
+  for (const std::string& name : names) {
+    if (name.ends_with(kRemoved) && name.starts_with(kPrefix)) {
+      GEMINID_RETURN_IF_ERROR(RemoveAll(Join(folder, name)));
+    }
+  }
+  GEMINID_ASSIGN_OR_RETURN(std::vector<std::string> finished, FinishedIn(folder));
+  if (keep == 0 || finished.size() <= keep) return absl::OkStatus();
+  finished.resize(finished.size() - keep);
+  for (const std::string& name : finished) {
+    GEMINID_RETURN_IF_ERROR(RemoveCheckpoint(Join(folder, name)));
+  }
+  return SyncFolder(folder);
+}
+
+}  // namespace geminid::checkpoint

@@ -1,0 +1,39 @@
+// A saver's folder: checkpoints by step, and how one appears and goes in one instant.
+#ifndef GEMINID_CLIENT_CHECKPOINT_FOLDER_H_
+#define GEMINID_CLIENT_CHECKPOINT_FOLDER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace geminid::checkpoint {
+
+// "step-000000020", and where it is written before it has that name.
+std::string NameOfStep(uint64_t step);
+std::string UnfinishedNameOfStep(uint64_t step);
+
+// Makes the folder and those above it.
+absl::Status MakeFolder(const std::string& path);
+
+// The names of the finished checkpoints, the newest last.
+absl::StatusOr<std::vector<std::string>> FinishedIn(const std::string& folder);
+
+// An empty folder for the step, in place of what an interrupted save may have left.
+absl::Status BeginStep(const std::string& folder, uint64_t step);
+
+// Gives the unfinished checkpoint its name, in place of one of the same step, when everything in it
+// is synced. After it the old or the new one is there, whole.
+absl::Status FinishStep(const std::string& folder, uint64_t step);
+
+// Removes what BeginStep made.
+void AbandonStep(const std::string& folder, uint64_t step);
+
+// Removes all but the newest `keep` checkpoints, and what interrupted removals left.
+absl::Status Prune(const std::string& folder, uint64_t keep);
+
+}  // namespace geminid::checkpoint
+
+#endif  // GEMINID_CLIENT_CHECKPOINT_FOLDER_H_

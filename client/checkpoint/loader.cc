@@ -1,0 +1,239 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "client/checkpoint/agreement.h"
+#include "client/checkpoint/checksums.h"
+#include "client/checkpoint/contents.h"
+#include "client/checkpoint/folder.h"
+#include "client/checkpoint/run_record.h"
+#include "client/checkpoint/tensor_file.h"
+#include "geminid/checkpoint.h"
+#include "geminid/communicator.h"
+
+namespace geminid::checkpoint {
+namespace {
+
+constexpr size_t kMaxTextBytes = size_t{256} << 20;  // an index of a million tensors
+constexpr uint64_t kBlockElements = uint64_t{1} << 20;
+constexpr uint64_t kMaxRanks = 65536;
+
+bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+absl::Status Named(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("'", path, "': ", std::string(status.message())));
+}
+
+// The tensors of one prefix in a folder, in one file or several; files are opened as needed.
+class TensorSet {
+ public:
+  static absl::StatusOr<TensorSet> Open(const std::string& folder, const std::string& prefix) {
+    TensorSet set(folder);
+    const std::string index = absl::StrCat(folder, "/", prefix, ".safetensors.index.json");
+    if (!Exists(index)) {
+      const std::string only = absl::StrCat(prefix, ".safetensors");
+      GEMINID_RETURN_IF_ERROR(set.OpenFile(only));
+      for (const TensorEntry& tensor : set.files_.at(only).header().tensors) {
+        set.file_of_[tensor.name] = only;
+      }
+      return set;
+    }
+    GEMINID_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(index, kMaxTextBytes));
+    absl::StatusOr<std::map<std::string, std::string>> files = ReadIndex(text);
+    if (!files.ok()) return Named(index, files.status());
+    set.file_of_ = *std::move(files);
+    for (const auto& [tensor, file] : set.file_of_) {
+      if (!set.files_.contains(file)) GEMINID_RETURN_IF_ERROR(set.OpenFile(file));
+    }
+    return set;
+  }
+
+  struct Found {
+    const TensorFile* file = nullptr;
+    const TensorEntry* tensor = nullptr;
+  };
+
+  // DATA_LOSS when it is not there, naming tensors that are.
+  absl::StatusOr<Found> Find(const std::string& name) const {
+    const auto in = file_of_.find(name);
+    const TensorFile* file = in == file_of_.end() ? nullptr : &files_.at(in->second);
+    const auto& entries = entries_;
+    const auto entry = file == nullptr ? entries.end() : entries.find({in->second, name});
+    if (entry != entries.end()) return Found{file, entry->second};
+    constexpr size_t kExamples = 3;
+    std::vector<std::string> examples;
+    for (const auto& [known, unused] : file_of_) {
+      if (examples.size() < kExamples) examples.push_back(absl::StrCat("'", known, "'"));
+    }
+    return absl::DataLossError(absl::StrCat("'", folder_, "' has no tensor '", name, "'; it has ",
+                                            file_of_.size(), ", among them ",
+                                            absl::StrJoin(examples, ", ")));
+  }
+
+ private:
+  explicit TensorSet(std::string folder) : folder_(std::move(folder)) {}
+
+  absl::Status OpenFile(const std::string& name) {
+    absl::StatusOr<TensorFile> file = TensorFile::OpenToRead(absl::StrCat(folder_, "/", name));
+    if (!file.ok()) return file.status();
+    const TensorFile& kept = files_.emplace(name, *std::move(file)).first->second;
+    for (const TensorEntry& tensor : kept.header().tensors) {
+      entries_[{name, tensor.name}] = &tensor;
+    }
+    return absl::OkStatus();
+  }
+
+  std::string folder_;
+  std::map<std::string, TensorFile> files_;
+  std::map<std::pair<std::string, std::string>, const TensorEntry*> entries_;
+  std::map<std::string, std::string> file_of_;
+};
+
+std::string ShapeText(std::span<const uint64_t> shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::StatusOr<TensorSet::Found> FindOfShape(const TensorSet& set, const std::string& name,
+                                             const zero::Parameter& parameter) {
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, set.Find(name));
+  const std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
+  if (found.tensor->shape == shape) return found;
+  return absl::DataLossError(absl::StrCat("'", found.file->path(), "': tensor '", name,
+                                          "' has the shape ", ShapeText(found.tensor->shape),
+                                          "; the model's is ", ShapeText(shape)));
+}
+
+// This rank's shard of one kind of state.
+absl::Status LoadTensor(const TensorSet& set, const std::string& name,
+                        const zero::Parameter& parameter, zero::ParameterId id,
+                        zero::StateKind kind, zero::Engine* engine) {
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, FindOfShape(set, name, parameter));
+  std::vector<float> values;
+  for (const zero::ShardRange& range : engine->ShardOf(id)) {
+    for (uint64_t at = 0; at < range.elements; at += kBlockElements) {
+      values.resize(std::min(kBlockElements, range.elements - at));
+      GEMINID_RETURN_IF_ERROR(found.file->ReadFloats(*found.tensor, range.offset + at, values));
+      GEMINID_RETURN_IF_ERROR(engine->WriteShard(id, kind, range.offset + at, values));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunRecord> ReadRecordOf(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kRecordName);
+  GEMINID_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, kMaxTextBytes));
+  absl::StatusOr<RunRecord> record = ReadRecord(text);
+  if (!record.ok()) return Named(path, record.status());
+  if (record->ranks == 0 || record->ranks > kMaxRanks) {
+    return absl::DataLossError(
+        absl::StrCat("'", path, "': it was saved by ", record->ranks, " ranks, which cannot be"));
+  }
+  return record;
+}
+
+absl::Status VerifyAll(const std::string& folder, const RunRecord& record, int rank, int ranks) {
+  std::vector<std::string> files;
+  std::vector<Piece> pieces;
+  for (uint64_t writer = 0; writer < record.ranks; ++writer) {
+    const std::string name =
+        ChecksumsName(static_cast<int>(writer), static_cast<int>(record.ranks));
+    GEMINID_ASSIGN_OR_RETURN(ReadPieces read, ReadChecksums(absl::StrCat(folder, "/", name)));
+    // The first rank alone wrote the small files, and so names more.
+    if (read.files.size() > files.size()) files = std::move(read.files);
+    pieces.insert(pieces.end(), read.pieces.begin(), read.pieces.end());
+  }
+  return Verify(folder, files, std::move(pieces), rank, ranks);
+}
+
+absl::StatusOr<zero::Progress> LoadState(const std::string& folder, const RunRecord& record,
+                                         zero::Engine* engine,
+                                         const std::vector<zero::Parameter>& parameters) {
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(folder, kModelPrefix));
+  GEMINID_ASSIGN_OR_RETURN(zero::Progress progress, engine->GetProgress());
+  std::optional<TensorSet> optimizer;
+  const auto set_of = [&](zero::StateKind kind) -> absl::StatusOr<const TensorSet*> {
+    if (kind == zero::StateKind::kMaster) return &model;
+    if (!optimizer.has_value()) {
+      absl::StatusOr<TensorSet> opened = TensorSet::Open(folder, kOptimizerPrefix);
+      if (!opened.ok()) return opened.status();
+      optimizer = *std::move(opened);
+    }
+    return &*optimizer;
+  };
+  for (uint32_t i = 0; i < parameters.size(); ++i) {
+    for (zero::StateKind kind : zero::kStateKinds) {
+      const zero::ParameterId id{i};
+      if (!engine->HasState(id, kind)) continue;
+      GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, set_of(kind));
+      GEMINID_RETURN_IF_ERROR(
+          LoadTensor(*set, TensorName(parameters[i].name, kind), parameters[i], id, kind, engine));
+    }
+  }
+  progress.step = record.step;
+  progress.updates = record.updates;
+  progress.loss_scaler = record.loss_scaler;
+  if (!progress.tensor_state.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, set_of(zero::StateKind::kExpAvg));
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, set->Find(kTensorStateName));
+    if (found.tensor->bytes != progress.tensor_state.size()) {
+      return absl::DataLossError(
+          absl::StrCat("'", found.file->path(), "' was saved by another optimizer"));
+    }
+    GEMINID_RETURN_IF_ERROR(
+        found.file->Read(found.file->PlaceOf(*found.tensor, 0), progress.tensor_state));
+  }
+  return progress;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Newest(const std::string& folder) {
+  if (Exists(absl::StrCat(folder, "/", kRecordName))) return folder;
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, FinishedIn(folder));
+  if (names.empty()) {
+    return absl::NotFoundError(absl::StrCat("'", folder, "' holds no checkpoint: it has neither ",
+                                            kRecordName, " nor folders called ", NameOfStep(0)));
+  }
+  return absl::StrCat(folder, "/", names.back());
+}
+
+absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
+                            collectives::Communicator* communicator,
+                            const std::vector<zero::Parameter>& parameters) {
+  Loaded loaded;
+  const auto load = [&]() -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(loaded.folder, Newest(folder));
+    GEMINID_ASSIGN_OR_RETURN(const RunRecord record, ReadRecordOf(loaded.folder));
+    GEMINID_RETURN_IF_ERROR(
+        VerifyAll(loaded.folder, record, communicator->Rank(), communicator->WorldSize()));
+    GEMINID_ASSIGN_OR_RETURN(loaded.progress, LoadState(loaded.folder, record, engine, parameters));
+    loaded.run = record.run;
+    return absl::OkStatus();
+  };
+  const absl::Status status = Agree(communicator, load(), "to load the checkpoint");
+  if (!status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(engine->Restore(loaded.progress));
+  return loaded;
+}
+
+absl::Status LoadValues(const std::string& folder, zero::Engine* engine,
+                        const std::vector<zero::Parameter>& parameters,
+                        const std::function<std::string(const zero::Parameter&)>& name_of) {
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(folder, kModelPrefix));
+  for (uint32_t i = 0; i < parameters.size(); ++i) {
+    GEMINID_RETURN_IF_ERROR(LoadTensor(model, name_of(parameters[i]), parameters[i],
+                                       zero::ParameterId{i}, zero::StateKind::kMaster, engine));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::checkpoint

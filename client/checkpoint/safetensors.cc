@@ -1,0 +1,235 @@
+#include "client/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/json.h"
+#include "base/json_writer.h"
+#include "base/status_macros.h"
+
+namespace geminid::checkpoint {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+using base::JsonValue;
+
+constexpr uint64_t kDataAlignment = 64;
+constexpr char kMetadataKey[] = "__metadata__";
+
+struct TypeRow {
+  ElementType type;
+  const char* name;
+  size_t bytes;
+};
+constexpr std::array kTypes = {
+    TypeRow{ElementType::kFloat32, "F32", 4}, TypeRow{ElementType::kBFloat16, "BF16", 2},
+    TypeRow{ElementType::kFloat16, "F16", 2}, TypeRow{ElementType::kUint64, "U64", 8},
+    TypeRow{ElementType::kUint32, "U32", 4},  TypeRow{ElementType::kUint8, "U8", 1},
+};
+
+const TypeRow& RowOf(ElementType type) { return kTypes[static_cast<size_t>(type)]; }
+
+std::string ToJson(const Header& header) {
+  base::JsonWriter json;
+  json.BeginObject();
+  json.Key(kMetadataKey).BeginObject();
+  for (const auto& [key, value] : header.metadata) json.Key(key).Value(value);
+  json.EndObject();
+  for (const TensorEntry& tensor : header.tensors) {
+    json.Key(tensor.name).BeginObject();
+    json.Key("dtype").Value(Name(tensor.type));
+    json.Key("shape").BeginArray();
+    for (uint64_t dimension : tensor.shape) json.Value(dimension);
+    json.EndArray();
+    json.Key("data_offsets").BeginArray();
+    json.Value(tensor.offset).Value(tensor.offset + tensor.bytes).EndArray();
+    json.EndObject();
+  }
+  json.EndObject();
+  return json.text();
+}
+
+absl::Status Bad(const std::string& tensor, const std::string& problem) {
+  return absl::DataLossError(absl::StrCat("tensor '", tensor, "' ", problem));
+}
+
+const JsonValue* Member(const JsonValue& object, const std::string& key) {
+  for (const JsonValue::Member& member : object.members) {
+    if (member.key == key) return &member.value;
+  }
+  return nullptr;
+}
+
+// An array of whole numbers, or false.
+bool ReadNumbers(const JsonValue* value, std::vector<uint64_t>* numbers) {
+  if (value == nullptr || value->type != JsonValue::Type::kArray) return false;
+  for (const JsonValue& item : value->items) {
+    uint64_t number = 0;
+    const bool whole =
+        item.type == JsonValue::Type::kNumber && absl::SimpleAtoi(item.text, &number);
+    if (!whole) return false;
+    numbers->push_back(number);
+  }
+  return true;
+}
+
+// Bytes of a tensor of this shape, or false when they do not fit 64 bits.
+bool ShapeBytes(const std::vector<uint64_t>& shape, ElementType type, uint64_t* bytes) {
+  *bytes = SizeOf(type);
+  for (uint64_t dimension : shape) {
+    if (__builtin_mul_overflow(*bytes, dimension, bytes)) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<TensorEntry> ReadTensor(const std::string& name, const JsonValue& value) {
+  TensorEntry tensor;
+  tensor.name = name;
+  const JsonValue* type = Member(value, "dtype");
+  if (value.type != JsonValue::Type::kObject || type == nullptr) {
+    return Bad(name, "has no dtype");
+  }
+  const auto row = std::find_if(kTypes.begin(), kTypes.end(),
+                                [&](const TypeRow& known) { return type->text == known.name; });
+  if (row == kTypes.end()) {
+    return Bad(name, absl::StrCat("has the unsupported dtype '", type->text.substr(0, 16), "'"));
+  }
+  tensor.type = row->type;
+  std::vector<uint64_t> offsets;
+  const bool read = ReadNumbers(Member(value, "shape"), &tensor.shape) &&
+                    ReadNumbers(Member(value, "data_offsets"), &offsets);
+  if (!read || offsets.size() != 2 || offsets[1] < offsets[0]) {
+    return Bad(name, "has no shape and data_offsets of whole numbers");
+  }
+  tensor.offset = offsets[0];
+  tensor.bytes = offsets[1] - offsets[0];
+  uint64_t expected = 0;
+  if (!ShapeBytes(tensor.shape, tensor.type, &expected) || expected != tensor.bytes) {
+    return Bad(name, absl::StrCat("has ", base::FormatBytes(tensor.bytes),
+                                  " of data, which is not what its shape and dtype say"));
+  }
+  return tensor;
+}
+
+// Tensors lie one after another from 0 to the end of the file.
+absl::Status CheckPlaces(const Header& header, uint64_t file_bytes) {
+  uint64_t at = 0;
+  for (const TensorEntry& tensor : header.tensors) {
+    if (tensor.offset != at) {
+      return Bad(tensor.name, absl::StrCat("begins at byte ", tensor.offset,
+                                           " of the data; the one before ends at ", at));
+    }
+    at += tensor.bytes;
+  }
+  const uint64_t expected = header.data_begin + at;
+  if (expected != file_bytes) {
+    return absl::DataLossError(absl::StrCat("it has ", file_bytes, " bytes; its header describes ",
+                                            expected,
+                                            file_bytes < expected ? ": it was cut short" : ""));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+size_t SizeOf(ElementType type) { return RowOf(type).bytes; }
+
+const char* Name(ElementType type) { return RowOf(type).name; }
+
+const TensorEntry* Header::Find(const std::string& name) const {
+  for (const TensorEntry& tensor : tensors) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Header> LayOut(std::vector<TensorEntry> tensors,
+                              std::map<std::string, std::string> metadata) {
+  Header header;
+  header.metadata = std::move(metadata);
+  std::set<std::string> names = {kMetadataKey};
+  for (TensorEntry& tensor : tensors) {
+    if (!names.insert(tensor.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two tensors of one file are called '", tensor.name, "'"));
+    }
+    if (!ShapeBytes(tensor.shape, tensor.type, &tensor.bytes)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor.name, "' is larger than a file can be"));
+    }
+    tensor.offset = header.data_bytes;
+    header.data_bytes += tensor.bytes;
+  }
+  header.tensors = std::move(tensors);
+  const uint64_t used = kLengthBytes + ToJson(header).size();
+  header.data_begin = (used + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
+  return header;
+}
+
+std::string Encode(const Header& header) {
+  std::string json = ToJson(header);
+  json.resize(header.data_begin - kLengthBytes, ' ');
+  const uint64_t length = json.size();
+  std::string bytes(kLengthBytes, '\0');
+  std::memcpy(bytes.data(), &length, kLengthBytes);
+  return bytes + json;
+}
+
+absl::StatusOr<uint64_t> HeaderLength(const std::string& first_bytes, uint64_t file_bytes) {
+  uint64_t length = 0;
+  if (first_bytes.size() < kLengthBytes) {
+    return absl::DataLossError("it is too short for a safetensors file");
+  }
+  std::memcpy(&length, first_bytes.data(), kLengthBytes);
+  if (length > kMaxHeaderBytes || length > file_bytes - kLengthBytes) {
+    return absl::DataLossError(
+        absl::StrCat("it is no safetensors file, or was cut short: its first bytes announce a "
+                     "header of ",
+                     length, " bytes"));
+  }
+  return length;
+}
+
+absl::StatusOr<Header> Decode(const std::string& json, uint64_t file_bytes) {
+  JsonValue root;
+  base::JsonError error;
+  if (!base::ParseJson(json, &root, &error)) {
+    return absl::DataLossError(absl::StrCat("its header is no JSON: line ", error.position.line,
+                                            ", column ", error.position.column, ": ",
+                                            error.problem));
+  }
+  if (root.type != JsonValue::Type::kObject) {
+    return absl::DataLossError("its header is no JSON object");
+  }
+  Header header;
+  header.data_begin = kLengthBytes + json.size();
+  for (const JsonValue::Member& member : root.members) {
+    if (member.key == kMetadataKey) {
+      for (const JsonValue::Member& entry : member.value.members) {
+        header.metadata[entry.key] = entry.value.text;
+      }
+      continue;
+    }
+    absl::StatusOr<TensorEntry> tensor = ReadTensor(member.key, member.value);
+    if (!tensor.ok()) return tensor.status();
+    header.tensors.push_back(*std::move(tensor));
+  }
+  std::stable_sort(header.tensors.begin(), header.tensors.end(),
+                   [](const TensorEntry& a, const TensorEntry& b) {
+                     return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
+                   });
+  GEMINID_RETURN_IF_ERROR(CheckPlaces(header, file_bytes));
+  for (const TensorEntry& tensor : header.tensors) header.data_bytes += tensor.bytes;
+  return header;
+}
+
+}  // namespace geminid::checkpoint

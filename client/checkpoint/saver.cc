@@ -1,0 +1,224 @@
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "client/checkpoint/agreement.h"
+#include "client/checkpoint/checksums.h"
+#include "client/checkpoint/contents.h"
+#include "client/checkpoint/folder.h"
+#include "client/checkpoint/run_record.h"
+#include "client/checkpoint/tensor_file.h"
+#include "geminid/checkpoint.h"
+#include "geminid/communicator.h"
+
+namespace geminid::checkpoint {
+namespace {
+
+// Ranks wait for each other's disks, which may be slow and unlike.
+constexpr absl::Duration kDiskTimeout = absl::Hours(1);
+
+// One checkpoint being written by one rank: takes the parts of a snapshot to their places.
+class Writing final : public zero::SnapshotSink {
+ public:
+  Writing(const Contents& contents, const std::vector<zero::Parameter>& parameters,
+          std::string folder)
+      : contents_(contents), parameters_(parameters), folder_(std::move(folder)) {}
+
+  // On one rank, before the others open: every file, with its header.
+  absl::Status CreateFiles() {
+    for (const PlannedFile& planned : contents_.files) {
+      absl::StatusOr<TensorFile> file = TensorFile::Create(PathOf(planned.name), planned.header);
+      if (!file.ok()) return file.status();
+      const std::string header = Encode(planned.header);
+      checksums_.Add(static_cast<uint32_t>(files_.size()), 0, std::as_bytes(std::span(header)));
+      files_.push_back(*std::move(file));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenFiles() {
+    for (const PlannedFile& planned : contents_.files) {
+      absl::StatusOr<TensorFile> file =
+          TensorFile::OpenToWrite(PathOf(planned.name), planned.header);
+      if (!file.ok()) return file.status();
+      files_.push_back(*std::move(file));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Write(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
+                     std::span<const float> values) override {
+    return WriteAt(TensorName(parameters_[static_cast<uint32_t>(id)].name, kind), offset,
+                   std::as_bytes(values));
+  }
+
+  // Bytes of a tensor from its `element`-th on.
+  absl::Status WriteAt(const std::string& tensor, uint64_t element,
+                       std::span<const std::byte> bytes) {
+    const TensorPlace place = contents_.places.at(tensor);
+    const TensorFile& file = files_[place.file];
+    const uint64_t offset = file.PlaceOf(file.header().tensors[place.entry], element);
+    checksums_.Add(place.file, offset, bytes);
+    return file.Write(offset, bytes);
+  }
+
+  // A small file beside the tensors.
+  absl::Status WriteText(const std::string& name, const std::string& text) {
+    checksums_.Add(static_cast<uint32_t>(contents_.files.size() + texts_.size()), 0,
+                   std::as_bytes(std::span(text)));
+    texts_.push_back(name);
+    return base::ReplaceFile(PathOf(name), text);
+  }
+
+  // What this rank wrote is on the disk, and so are its checksums.
+  absl::Status Finish(int rank, int ranks) {
+    for (const TensorFile& file : files_) GEMINID_RETURN_IF_ERROR(file.Sync());
+    files_.clear();
+    std::vector<std::string> names;
+    for (const PlannedFile& planned : contents_.files) names.push_back(planned.name);
+    names.insert(names.end(), texts_.begin(), texts_.end());
+    return WriteChecksums(PathOf(ChecksumsName(rank, ranks)), names, checksums_.Take());
+  }
+
+ private:
+  std::string PathOf(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+
+  const Contents& contents_;
+  const std::vector<zero::Parameter>& parameters_;
+  const std::string folder_;
+  std::vector<TensorFile> files_;
+  std::vector<std::string> texts_;
+  Checksums checksums_;
+};
+
+}  // namespace
+
+class Saver::Impl {
+ public:
+  Impl(zero::Engine* engine, std::vector<zero::Parameter> parameters, SaverOptions options)
+      : engine_(engine), parameters_(std::move(parameters)), options_(std::move(options)) {}
+  ~Impl() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::Status Start(collectives::Communicator* communicator) {
+    if (options_.folder.empty() || options_.max_file_bytes == 0) {
+      return absl::InvalidArgumentError("a saver needs a folder, and files of at least one byte");
+    }
+    GEMINID_ASSIGN_OR_RETURN(communicator_, communicator->Duplicate("geminid-checkpoint"));
+    communicator_->SetTimeout(kDiskTimeout);
+    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, engine_->GetProgress());
+    GEMINID_ASSIGN_OR_RETURN(contents_, PlanContents(
+                                            parameters_,
+                                            [this](zero::ParameterId id, zero::StateKind kind) {
+                                              return engine_->HasState(id, kind);
+                                            },
+                                            progress.tensor_state.size(), options_.max_file_bytes));
+    const absl::Status made = leads() ? MakeFolder(options_.folder) : absl::OkStatus();
+    return Agree(communicator_.get(), made, "to make the folder of the checkpoints");
+  }
+
+  absl::Status Save(const RunState& run) {
+    if (absl::StatusOr<std::string> last = Wait(); !last.ok()) return last.status();
+    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, engine_->GetProgress());
+    const uint64_t step = progress.step;
+    auto writing = std::make_shared<Writing>(
+        contents_, parameters_, absl::StrCat(options_.folder, "/", UnfinishedNameOfStep(step)));
+    absl::Status begun =
+        Agree(communicator_.get(), leads() ? Lead(progress, run, writing.get()) : absl::OkStatus(),
+              "to begin a checkpoint");
+    if (begun.ok()) {
+      begun = Agree(communicator_.get(), leads() ? absl::OkStatus() : writing->OpenFiles(),
+                    "to open the files of a checkpoint");
+    }
+    if (begun.ok()) begun = engine_->StartSnapshot(writing);
+    if (!begun.ok()) {
+      if (leads()) AbandonStep(options_.folder, step);
+      return begun;
+    }
+    thread_ = std::thread([this, step, writing] { result_ = Finish(step, writing.get()); });
+    return absl::OkStatus();
+  }
+
+  // An error is said once; the next save starts anew.
+  absl::StatusOr<std::string> Wait() {
+    if (thread_.joinable()) thread_.join();
+    if (!result_.ok()) return std::exchange(result_, last_);
+    last_ = *result_;
+    return result_;
+  }
+
+ private:
+  bool leads() const { return communicator_->Rank() == 0; }
+
+  // What only one rank does: the folder, the files, and everything small.
+  absl::Status Lead(const zero::Progress& progress, const RunState& run, Writing* writing) {
+    GEMINID_RETURN_IF_ERROR(BeginStep(options_.folder, progress.step));
+    GEMINID_RETURN_IF_ERROR(writing->CreateFiles());
+    if (!progress.tensor_state.empty()) {
+      GEMINID_RETURN_IF_ERROR(writing->WriteAt(kTensorStateName, 0, progress.tensor_state));
+    }
+    RunRecord record;
+    record.step = progress.step;
+    record.updates = progress.updates;
+    record.loss_scaler = progress.loss_scaler;
+    record.run = run;
+    record.ranks = static_cast<uint64_t>(communicator_->WorldSize());
+    GEMINID_RETURN_IF_ERROR(writing->WriteText(kRecordName, ToText(record)));
+    for (const auto& [name, text] : options_.texts) {
+      GEMINID_RETURN_IF_ERROR(writing->WriteText(name, text));
+    }
+    for (const char* prefix : {kModelPrefix, kOptimizerPrefix}) {
+      const std::string index = IndexText(contents_, prefix);
+      if (index.empty()) continue;
+      GEMINID_RETURN_IF_ERROR(
+          writing->WriteText(absl::StrCat(prefix, ".safetensors.index.json"), index));
+    }
+    return absl::OkStatus();
+  }
+
+  // On a thread of its own: when all ranks have all on the disk, it gets its name.
+  absl::StatusOr<std::string> Finish(uint64_t step, Writing* writing) {
+    absl::Status status = engine_->WaitSnapshot();
+    if (status.ok()) status = writing->Finish(communicator_->Rank(), communicator_->WorldSize());
+    status = Agree(communicator_.get(), status, "to write its part of the checkpoint");
+    if (leads() && status.ok()) status = FinishStep(options_.folder, step);
+    if (leads() && !status.ok()) AbandonStep(options_.folder, step);
+    if (leads() && status.ok()) status = Prune(options_.folder, options_.keep);
+    status = Agree(communicator_.get(), status, "to finish the checkpoint");
+    if (!status.ok()) return status;
+    return absl::StrCat(options_.folder, "/", NameOfStep(step));
+  }
+
+  zero::Engine* const engine_;
+  const std::vector<zero::Parameter> parameters_;
+  const SaverOptions options_;
+  std::unique_ptr<collectives::Communicator> communicator_;
+  Contents contents_;
+  std::thread thread_;
+  absl::StatusOr<std::string> result_ = std::string();  // of the thread, when it has ended
+  std::string last_;
+};
+
+Saver::Saver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Saver::~Saver() = default;
+
+absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(zero::Engine* engine,
+                                                     collectives::Communicator* communicator,
+                                                     std::vector<zero::Parameter> parameters,
+                                                     SaverOptions options) {
+  auto impl = std::make_unique<Impl>(engine, std::move(parameters), std::move(options));
+  GEMINID_RETURN_IF_ERROR(impl->Start(communicator));
+  return std::unique_ptr<Saver>(new Saver(std::move(impl)));
+}
+
+absl::Status Saver::Save(const RunState& run) { return impl_->Save(run); }
+
+absl::StatusOr<std::string> Saver::Wait() { return impl_->Wait(); }
+
+}  // namespace geminid::checkpoint

@@ -1,0 +1,127 @@
+// State in and out by shards: what checkpoints are made of.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/zero/engine_impl.h"
+
+namespace geminid::zero {
+
+std::vector<ShardPart> EngineImpl::PartsOf(ParameterId id) const {
+  const auto tensor = static_cast<uint32_t>(id);
+  return PartsOfTensor(layout_, tensor, elements_[tensor], communicator_->Rank());
+}
+
+std::vector<ShardRange> EngineImpl::ShardOf(ParameterId id) const {
+  std::vector<ShardRange> ranges;
+  if (static_cast<uint32_t>(id) >= parameters_.size()) return ranges;
+  for (const ShardPart& part : PartsOf(id)) {
+    const bool goes_on =
+        !ranges.empty() && ranges.back().offset + ranges.back().elements == part.tensor_offset;
+    if (goes_on) {
+      ranges.back().elements += part.elements;
+    } else {
+      ranges.push_back({part.tensor_offset, part.elements});
+    }
+  }
+  return ranges;
+}
+
+bool EngineImpl::HasState(ParameterId id, StateKind kind) const {
+  if (static_cast<uint32_t>(id) >= parameters_.size()) return false;
+  const ChunkShape& chunk = layout_.chunks[ChunkOf(id)];
+  return snapshotter_->Has(chunk.first_granule, kind);
+}
+
+absl::Status EngineImpl::CheckNotStarted(const char* call) {
+  GEMINID_RETURN_IF_ERROR(Health());
+  if (micro_batches_run_ == 0 && !in_micro_batch_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, " must come before the first micro-batch"));
+}
+
+absl::Status EngineImpl::CheckBetweenSteps(const char* call) {
+  GEMINID_RETURN_IF_ERROR(Health());
+  if (!in_micro_batch_ && micro_batch_ == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, " is for between steps: after Step, before BeginMicroBatch"));
+}
+
+absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t offset,
+                                    std::span<const float> values) {
+  GEMINID_RETURN_IF_ERROR(CheckNotStarted("WriteShard"));
+  if (!HasState(id, kind)) {
+    return absl::InvalidArgumentError(absl::StrCat("parameter ", static_cast<uint32_t>(id),
+                                                   " does not exist or has no such state"));
+  }
+  uint64_t written = 0;
+  for (const ShardPart& part : PartsOf(id)) {
+    const uint64_t begin = std::max(offset, part.tensor_offset);
+    const uint64_t end = std::min(offset + values.size(), part.tensor_offset + part.elements);
+    if (begin >= end) continue;
+    ShardPart piece = part;
+    piece.tensor_offset = begin;
+    piece.granule_offset += begin - part.tensor_offset;
+    piece.elements = end - begin;
+    snapshotter_->Write(piece, kind, values.subspan(begin - offset, piece.elements));
+    written += piece.elements;
+  }
+  if (written == values.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "elements ", offset, " to ", offset + values.size(), " of '",
+      parameters_[static_cast<uint32_t>(id)].name, "' are not all in this rank's shard"));
+}
+
+absl::Status EngineImpl::Restore(const Progress& progress) {
+  GEMINID_RETURN_IF_ERROR(CheckNotStarted("Restore"));
+  const uint64_t bytes = optimizer_->tensor_state_bytes();
+  if (progress.tensor_state.size() != bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the optimizer's numbers per tensor are ", progress.tensor_state.size(),
+                     " bytes; this model and optimizer have ", bytes));
+  }
+  const double scale = progress.loss_scaler.scale;
+  if (!std::isfinite(scale) || scale <= 0 || progress.updates > progress.step) {
+    return absl::InvalidArgumentError(absl::StrCat("a run cannot stand at step ", progress.step,
+                                                   " with ", progress.updates,
+                                                   " updates and the loss scale ", scale));
+  }
+  loss_scaler_.Restore(progress.loss_scaler);
+  if (bytes > 0) std::memcpy(store_->TensorState(), progress.tensor_state.data(), bytes);
+  step_ = progress.step;
+  updates_ = progress.updates;
+  session_->SetStep(step_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Progress> EngineImpl::GetProgress() {
+  GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("GetProgress"));
+  Progress progress;
+  progress.step = step_;
+  progress.updates = updates_;
+  progress.loss_scaler = loss_scaler_.state();
+  const uint64_t bytes = optimizer_->tensor_state_bytes();
+  if (bytes > 0) {
+    progress.tensor_state.assign(store_->TensorState(), store_->TensorState() + bytes);
+  }
+  return progress;
+}
+
+absl::Status EngineImpl::StartSnapshot(std::shared_ptr<SnapshotSink> sink) {
+  GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("StartSnapshot"));
+  // First what is updated first, so that the updater seldom comes before.
+  std::vector<uint32_t> order = update_order_;
+  std::vector<bool> listed(layout_.chunks.size(), false);
+  for (uint32_t chunk : order) listed[chunk] = true;
+  for (uint32_t chunk = 0; chunk < listed.size(); ++chunk) {
+    if (!listed[chunk]) order.push_back(chunk);
+  }
+  return snapshotter_->Start(epoch_, std::move(order), updater_.get(), std::move(sink));
+}
+
+absl::Status EngineImpl::WaitSnapshot() { return snapshotter_->Wait(); }
+
+}  // namespace geminid::zero

@@ -1,0 +1,80 @@
+// Hands out this rank's state as one step left it, while the steps after it go on.
+//
+// A granule is handed out once its update of that step is done and before its next one begins: by a
+// thread of its own, or by the updater when it comes first. So training never waits longer than for
+// the granule in hand, and no second copy of the state is held.
+#ifndef GEMINID_CLIENT_ZERO_SNAPSHOTTER_H_
+#define GEMINID_CLIENT_ZERO_SNAPSHOTTER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/zero/layout.h"
+#include "client/zero/shard_parts.h"
+#include "client/zero/state_store.h"
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+class Updater;
+
+class Snapshotter {
+ public:
+  // `elements` by tensor. The rest outlives it.
+  Snapshotter(const Layout& layout, const std::vector<uint64_t>& elements, int rank,
+              const StateStore& store, DataType data_type);
+  ~Snapshotter();
+  Snapshotter(const Snapshotter&) = delete;
+  Snapshotter& operator=(const Snapshotter&) = delete;
+
+  // Begins to hand out the state of `epoch`, whose update `updater` is making or has made, chunks
+  // in this order. FAILED_PRECONDITION while one is in progress.
+  absl::Status Start(uint64_t epoch, std::vector<uint32_t> order, Updater* updater,
+                     std::shared_ptr<SnapshotSink> sink);
+
+  // Ends a snapshot in progress unfinished; none can be started any more.
+  void Stop();
+
+  // Waits for the end; the first error of the sink or of the update. OK when there was none.
+  absl::Status Wait();
+
+  // By the updater, before it makes a granule's version of `epoch`.
+  void BeforeUpdate(uint32_t granule, uint64_t epoch);
+
+  // One kind of state of a part, in fp32. What it has none of is zero.
+  void Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
+  void Write(const ShardPart& part, StateKind kind, std::span<const float> values);
+  bool Has(uint32_t granule, StateKind kind) const;
+
+ private:
+  enum class Turn : uint8_t { kPending, kInHand, kDone };
+
+  void Run(std::vector<uint32_t> order, Updater* updater);
+  void HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock);
+  absl::Status Give(uint32_t granule);
+
+  const Layout& layout_;
+  const StateStore& store_;
+  const DataType data_type_;
+  std::vector<std::vector<ShardPart>> parts_;  // by granule
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Turn> turns_;  // by granule
+  uint64_t epoch_ = 0;
+  bool running_ = false;
+  bool stop_ = false;
+  std::shared_ptr<SnapshotSink> sink_;
+  absl::Status status_;
+  std::thread thread_;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_SNAPSHOTTER_H_

@@ -1,0 +1,109 @@
+// Checkpoints: a training run on disk, saved while it goes on.
+//
+//   auto saver = checkpoint::Saver::Create(engine, communicator, parameters, {.folder = "run"});
+//   ... engine->Step(...);  saver->Save(run);        // begins; training goes on
+//   checkpoint::Load("run", engine, communicator, parameters);   // in a new process
+//
+// A checkpoint is a folder "step-000000020" in the saver's folder:
+//
+//   model.safetensors              the fp32 values by name, as Hugging Face's tools read them; or
+//   model-00001-of-00003...        several files and model.safetensors.index.json
+//   optimizer.safetensors          "exp_avg.NAME", "exp_avg_sq.NAME" of what is trained
+//   state.json                     step, loss scale, random state, data position
+//   checksums-00000-of-00002...    of every byte of the other files, by the rank that wrote it
+//
+// All ranks write into the same files, each its shards, so the folder must be on a file system that
+// all of them see. The folder appears under its name in one instant, when everything in it is on
+// the disk: a kill at any time leaves the one before. It can be loaded by any number of ranks, with
+// any chunk size and placement.
+//
+// Threads: one thread at a time. All ranks make the same calls, between steps.
+#ifndef GEMINID_CHECKPOINT_H_
+#define GEMINID_CHECKPOINT_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "geminid/export.h"
+#include "geminid/zero.h"
+
+namespace geminid::checkpoint {
+
+// What a trainer must know to go on, beside what the engine does.
+struct RunState {
+  uint64_t data_position = 0;
+  std::array<uint64_t, 4> random_state = {};
+  friend bool operator==(const RunState&, const RunState&) = default;
+};
+
+// As Hugging Face's tools cut models.
+inline constexpr uint64_t kDefaultFileBytes = 5'000'000'000;
+
+struct SaverOptions {
+  std::string folder{};  // made if need be
+  uint64_t keep = 2;     // newest checkpoints; older ones are removed. 0: all
+  uint64_t max_file_bytes = kDefaultFileBytes;  // of tensors; a larger tensor has its own file
+  // Small files to put beside them, by name, such as the model's "config.json".
+  std::map<std::string, std::string> texts{};
+};
+
+class GEMINID_EXPORT Saver {
+ public:
+  // `parameters` are the engine's. Engine and communicator outlive it. INVALID_ARGUMENT for a name
+  // that a file cannot hold; else what making the folder gives.
+  static absl::StatusOr<std::unique_ptr<Saver>> Create(zero::Engine* engine,
+                                                       collectives::Communicator* communicator,
+                                                       std::vector<zero::Parameter> parameters,
+                                                       SaverOptions options);
+  ~Saver();  // waits for the save in progress
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  // Begins to save the state of the last Step. Waits for the save before, whose error it returns,
+  // on all ranks alike. An error of saving leaves the engine and the checkpoints before unharmed;
+  // RESOURCE_EXHAUSTED when the disk is full.
+  absl::Status Save(const RunState& run);
+
+  // Waits until the last save is on the disk. Its folder; empty when nothing was saved.
+  absl::StatusOr<std::string> Wait();
+
+ private:
+  class Impl;
+  explicit Saver(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+struct Loaded {
+  std::string folder;  // of the checkpoint
+  zero::Progress progress;
+  RunState run;
+};
+
+// Loads a checkpoint, or the newest in a saver's folder, into an engine before its first
+// micro-batch: from then on its steps have the bits that the saved run's would have had, with the
+// same number of ranks; with another one the same start. NOT_FOUND when there is none; DATA_LOSS
+// names the file and the tensor, and what is wrong: cut short, altered, missing, of another shape.
+GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
+                                           collectives::Communicator* communicator,
+                                           const std::vector<zero::Parameter>& parameters);
+
+// The values alone, from a folder with model.safetensors or model.safetensors.index.json: fp32,
+// bf16 or fp16. `name_of` says what a parameter is called there. Tensors that no parameter asks for
+// are left alone. Errors as of Load.
+GEMINID_EXPORT absl::Status LoadValues(
+    const std::string& folder, zero::Engine* engine, const std::vector<zero::Parameter>& parameters,
+    const std::function<std::string(const zero::Parameter&)>& name_of);
+
+// The newest checkpoint in a saver's folder, or the folder itself when it is one. NOT_FOUND.
+GEMINID_EXPORT absl::StatusOr<std::string> Newest(const std::string& folder);
+
+}  // namespace geminid::checkpoint
+
+#endif  // GEMINID_CHECKPOINT_H_

@@ -1,0 +1,314 @@
+// Saving and going on, with the real engine and daemon, against runs that never stopped.
+#include "geminid/checkpoint.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/checkpoint/folder.h"
+#include "client/checkpoint/safetensors.h"
+#include "client/checkpoint/tensor_file.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/client/zero/engine_fixture.h"
+
+namespace geminid::zero {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Loaded;
+using checkpoint::RunState;
+using checkpoint::Saver;
+using checkpoint::SaverOptions;
+
+constexpr char kFolderVariable[] = "GEMINID_TEST_CHECKPOINT_FOLDER";
+constexpr RunState kRun = {.data_position = 12345, .random_state = {1, 2, 3, 4}};
+
+class CheckpointTest : public EngineTest {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    run_.world_size = 2;
+    run_.steps = 6;
+    run_.arena_bytes = kTightArena;
+    run_.options.clip_norm = 1;
+    run_.options.loss_scale = LossScalerOptions{.initial_scale = 1024, .growth_interval = 3};
+  }
+
+  // The run, saved after every step in `steps`; what Save and Wait say goes to `first_error_`.
+  SyntheticRun Saving(SyntheticRun run, SaverOptions options, std::vector<int> steps) {
+    const auto savers =
+        std::make_shared<std::vector<std::unique_ptr<Saver>>>(static_cast<size_t>(run.world_size));
+    const SyntheticModel model = run.model;
+    const auto initialise = [](ParameterId id, std::span<float> values) {
+      for (uint64_t i = 0; i < values.size(); ++i) {
+        values[i] = 0.01F * static_cast<float>((i * 7 + static_cast<uint32_t>(id)) % 23) - 0.1F;
+      }
+    };
+    run.prepare = [=](Engine* engine, collectives::Communicator* communicator, int rank) {
+      absl::StatusOr<std::unique_ptr<Saver>> saver =
+          Saver::Create(engine, communicator, model.parameters, options);
+      if (!saver.ok()) return saver.status();
+      (*savers)[static_cast<size_t>(rank)] = *std::move(saver);
+      return engine->Initialize(initialise);
+    };
+    run.between_steps = [this, savers, steps](Engine*, int rank, int step) {
+      if (std::find(steps.begin(), steps.end(), step) == steps.end()) return;
+      Note((*savers)[static_cast<size_t>(rank)]->Save(kRun));
+    };
+    run.before_end = [this, savers](int rank) {
+      Note((*savers)[static_cast<size_t>(rank)]->Wait().status());
+      (*savers)[static_cast<size_t>(rank)].reset();
+      return absl::OkStatus();
+    };
+    return run;
+  }
+
+  // The run from the newest checkpoint on.
+  SyntheticRun Resuming(SyntheticRun run, const std::string& folder, int first_step) {
+    const SyntheticModel model = run.model;
+    run.first_step = first_step;
+    run.prepare = [=, this](Engine* engine, collectives::Communicator* communicator, int rank) {
+      absl::StatusOr<Loaded> loaded =
+          checkpoint::Load(folder, engine, communicator, model.parameters);
+      if (!loaded.ok()) return loaded.status();
+      if (rank == 0) loaded_ = *loaded;
+      return absl::OkStatus();
+    };
+    return run;
+  }
+
+  void Note(const absl::Status& status) {
+    std::lock_guard lock(mutex_);
+    first_error_.Update(status);
+  }
+
+  SyntheticResult MustRun(const SyntheticRun& run) {
+    absl::StatusOr<SyntheticResult> result = Train(run);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *std::move(result) : SyntheticResult{};
+  }
+
+  // Trains through, saving at `steps`; returns what an undisturbed run ends with.
+  SyntheticResult TrainAndSave(std::vector<int> steps, uint64_t keep = 0) {
+    SyntheticResult result =
+        MustRun(Saving(run_, {.folder = folder_, .keep = keep}, std::move(steps)));
+    EXPECT_TRUE(first_error_.ok()) << first_error_;
+    return result;
+  }
+
+  void ExpectResumesTo(const SyntheticResult& whole, const SyntheticRun& run) {
+    ExpectSameBits(MustRun(run).weights, whole.weights);
+  }
+
+  std::string LoadError() {
+    SyntheticRun run = Resuming(run_, folder_, 3);
+    return std::string(Train(run).status().message());
+  }
+
+  base::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_ / "run";
+  std::mutex mutex_;
+  absl::Status first_error_;
+  Loaded loaded_;
+};
+
+TEST_F(CheckpointTest, ResumedRun_HasTheBitsOfTheUndisturbedOne) {
+  const SyntheticResult whole = TrainAndSave({2});
+  ExpectResumesTo(whole, Resuming(run_, folder_, 3));
+  EXPECT_EQ(loaded_.progress.step, 3u);
+  EXPECT_EQ(loaded_.run, kRun);
+  EXPECT_EQ(loaded_.folder, folder_ + "/step-000000003");
+}
+
+TEST_F(CheckpointTest, Saving_ChangesNoBitOfTheRun) {
+  const SyntheticResult saved = TrainAndSave({0, 1, 2, 3, 4, 5});
+  const SyntheticResult unsaved = MustRun(Saving(run_, {.folder = folder_}, {}));
+  ExpectSameBits(saved.weights, unsaved.weights);
+}
+
+// The step after the save begins at once, so the updater meets granules not yet handed out.
+TEST_F(CheckpointTest, EveryStepOfARunWithSlowDisk_IsSavedAsItWas) {
+  const SyntheticResult whole = TrainAndSave({0, 1, 2, 3, 4});
+  for (int step = 0; step < 5; ++step) {
+    SyntheticRun run =
+        Resuming(run_, folder_ + "/" + "step-00000000" + std::to_string(step + 1), step + 1);
+    ExpectResumesTo(whole, run);
+  }
+}
+
+TEST_F(CheckpointTest, OtherChunkSizeAndPlacement_HaveTheSameBits) {
+  const SyntheticResult whole = TrainAndSave({2});
+  SyntheticRun other = Resuming(run_, folder_, 3);
+  other.options.chunk_elements = 65536;
+  other.arena_bytes = kAmpleArena;
+  other.options.placement = Placement::kDevice;
+  ExpectResumesTo(whole, other);
+}
+
+TEST_F(CheckpointTest, Float32AndOptimizersWithOtherState_HaveTheSameBits) {
+  for (const Optimizer& optimizer :
+       {Optimizer(LambOptions{}), Optimizer(AdafactorOptions{}), Optimizer(SgdOptions{})}) {
+    SCOPED_TRACE(optimizer.index());
+    fs::remove_all(folder_);
+    run_.options.optimizer = optimizer;
+    run_.options.data_type = DataType::kFloat32;
+    run_.arena_bytes = kAmpleArena;
+    const SyntheticResult whole = TrainAndSave({2});
+    ExpectResumesTo(whole, Resuming(run_, folder_, 3));
+  }
+}
+
+// Another number of ranks starts from the same bits.
+TEST_F(CheckpointTest, OtherNumberOfRanks_StartsFromTheSameValues) {
+  TrainAndSave({2});
+  SyntheticRun same = Resuming(run_, folder_, 3);
+  same.steps = 3;
+  const SyntheticResult two = MustRun(same);
+  for (int ranks : {1, 3, 4}) {
+    same.world_size = ranks;
+    ExpectSameBits(MustRun(same).weights, two.weights);
+  }
+}
+
+TEST_F(CheckpointTest, ModelFile_HoldsTheValuesByName) {
+  TrainAndSave({2});
+  SyntheticRun still = Resuming(run_, folder_, 3);
+  still.steps = 3;
+  const SyntheticResult loaded = MustRun(still);
+  const auto file =
+      checkpoint::TensorFile::OpenToRead(folder_ + "/step-000000003/model.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (size_t p = 0; p < run_.model.parameters.size(); ++p) {
+    const checkpoint::TensorEntry* tensor = file->header().Find(run_.model.parameters[p].name);
+    ASSERT_NE(tensor, nullptr);
+    std::vector<float> values(tensor->elements());
+    ASSERT_TRUE(file->ReadFloats(*tensor, 0, values).ok());
+    EXPECT_EQ(values, loaded.weights[p]) << tensor->name;
+  }
+}
+
+TEST_F(CheckpointTest, Keep_LeavesTheNewest) {
+  TrainAndSave({0, 1, 2, 3}, /*keep=*/2);
+  EXPECT_FALSE(fs::exists(folder_ + "/step-000000002"));
+  EXPECT_TRUE(fs::exists(folder_ + "/step-000000003"));
+  EXPECT_TRUE(fs::exists(folder_ + "/step-000000004"));
+}
+
+TEST_F(CheckpointTest, AlteredByteOfAnyFile_IsNamed) {
+  TrainAndSave({2});
+  for (const auto& entry : fs::directory_iterator(folder_ + "/step-000000003")) {
+    const std::string path = entry.path();
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    const auto middle = static_cast<std::streamoff>(fs::file_size(path) / 2);
+    file.seekg(middle);
+    const int before = file.get();
+    file.seekp(middle);
+    file.put(static_cast<char>(before ^ 1));
+    file.flush();
+    EXPECT_NE(LoadError(), "") << path;
+    file.seekp(middle);
+    file.put(static_cast<char>(before));
+  }
+  EXPECT_EQ(LoadError(), "");
+}
+
+TEST_F(CheckpointTest, FileCutShort_IsNamed) {
+  TrainAndSave({2});
+  const std::string path = folder_ + "/step-000000003/optimizer.safetensors";
+  fs::resize_file(path, fs::file_size(path) - 1);
+  EXPECT_NE(LoadError().find("optimizer.safetensors"), std::string::npos) << LoadError();
+}
+
+TEST_F(CheckpointTest, OtherModel_IsNamedWithBothShapes) {
+  TrainAndSave({2});
+  run_.model.parameters[0].shape[0] += 1;
+  EXPECT_NE(LoadError().find("shape"), std::string::npos) << LoadError();
+  run_.model.parameters[0].name = "another";
+  EXPECT_NE(LoadError().find("no tensor 'another'"), std::string::npos) << LoadError();
+}
+
+TEST_F(CheckpointTest, FolderWithoutCheckpoint_SaysSo) {
+  fs::create_directories(folder_);
+  EXPECT_NE(LoadError().find("holds no checkpoint"), std::string::npos) << LoadError();
+}
+
+TEST_F(CheckpointTest, FolderThatCannotBeWritten_IsAnErrorAndTrainingGoesOn) {
+  const SyntheticResult whole = MustRun(Saving(run_, {.folder = folder_}, {}));
+  SyntheticRun run = Saving(run_, {.folder = folder_}, {2, 3});
+  const auto between = run.between_steps;
+  run.between_steps = [&](Engine* engine, int rank, int step) {
+    if (step == 2 && rank == 0) {
+      fs::remove_all(folder_);
+      std::ofstream(folder_) << "a file where the folder was";
+    }
+    between(engine, rank, step);
+  };
+  ExpectSameBits(MustRun(run).weights, whole.weights);
+  EXPECT_FALSE(first_error_.ok());
+}
+
+// What the next test starts in a process of its own.
+TEST_F(CheckpointTest, DISABLED_SavesEveryStepUntilKilled) {
+  run_.world_size = 1;
+  run_.steps = 100000;
+  std::vector<int> all(static_cast<size_t>(run_.steps));
+  std::iota(all.begin(), all.end(), 0);
+  MustRun(Saving(run_, {.folder = ::getenv(kFolderVariable), .keep = 2}, all));
+}
+
+pid_t StartSaving(const std::string& folder) {
+  ::setenv(kFolderVariable, folder.c_str(), 1);
+  const char* const arguments[] = {"test", "--gtest_also_run_disabled_tests",
+                                   "--gtest_filter=*DISABLED_SavesEveryStepUntilKilled", nullptr};
+  pid_t child = -1;
+  EXPECT_EQ(::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr,
+                          const_cast<char* const*>(arguments), environ),
+            0);
+  return child;
+}
+
+// How far the save in progress has come when the process is killed differs from time to time.
+TEST_F(CheckpointTest, KilledWhileSaving_TheLastFinishedOneLoads) {
+  run_.world_size = 1;
+  for (const char* until : {"state.json", "optimizer.safetensors",
+                            "checksums-00000-of-00001.safetensors", "model.safetensors"}) {
+    fs::remove_all(folder_);
+    const pid_t child = StartSaving(folder_);
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    const auto seen = [&] {
+      const absl::StatusOr<std::string> newest = checkpoint::Newest(folder_);
+      if (!newest.ok()) return false;
+      for (int step = 2; step < 1000; ++step) {
+        const std::string path = absl::StrCat(
+            folder_, "/", checkpoint::UnfinishedNameOfStep(static_cast<uint64_t>(step)));
+        if (fs::exists(absl::StrCat(path, "/", until))) return true;
+      }
+      return false;
+    };
+    while (!seen() && absl::Now() < deadline) std::this_thread::yield();
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    ASSERT_LT(absl::Now(), deadline);
+    SyntheticRun resumed = Resuming(run_, folder_, 1);
+    resumed.steps = 2;
+    MustRun(resumed);
+    EXPECT_GE(loaded_.progress.step, 1u);
+  }
+}
+
+}  // namespace
+}  // namespace geminid::zero

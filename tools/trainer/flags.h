@@ -30,7 +30,8 @@ struct Flags {
   std::string relative_step, warmup_init, scale_parameter;
   std::string update_threads = "1", timeout = "60", socket, job = "geminid-train", report,
               progress = "auto";
-  bool quiet = false, stop_on_nan = false;
+  std::string save, save_every, keep = "2", load;
+  bool quiet = false, stop_on_nan = false, resume = false;
 };
 
 struct FlagSpec {

@@ -70,6 +70,13 @@ constexpr FlagSpec kMemoryFlags[] = {
     {"--copy-bandwidth", &Flags::copy_bandwidth, "SIZE/s",
      "Speed of the simulated link, such as 10GB/s, or unlimited"},
 };
+constexpr FlagSpec kCheckpointFlags[] = {
+    {"--save", &Flags::save, "DIR", "Save checkpoints in this folder: at the end, and at a signal"},
+    {"--save-every", &Flags::save_every, "N", "Save every N steps too, while training goes on"},
+    {"--keep", &Flags::keep, "N", "Newest checkpoints to keep; 0: all"},
+    {"--load", &Flags::load, "DIR",
+     "Begin with the values of a checkpoint or a Hugging Face folder of this model"},
+};
 constexpr FlagSpec kRunFlags[] = {
     {"--update-threads", &Flags::update_threads, "N", "Of each rank, for the optimizer's update"},
     {"--ranks", &Flags::ranks, "N", "Processes to train with; this program starts them"},
@@ -98,6 +105,10 @@ void AddFlags(CLI::App* app, Flags* flags) {
   add("Schedule", ScheduleFlags());
   for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
   add("Memory", kMemoryFlags);
+  add("Checkpoints", kCheckpointFlags);
+  app->add_flag("--resume", flags->resume,
+                "Go on from the newest checkpoint in --save DIR; begin anew if there is none")
+      ->group("Checkpoints");
   add("Run", kRunFlags);
   app->add_flag("--stop-on-nan", flags->stop_on_nan,
                 "End after the first step whose loss is not finite, with exit code 11")
@@ -238,6 +249,22 @@ absl::Status CheckJob(const std::string& job) {
       absl::StrCat("--job is '", job, "'; it must be 1 to ", kJobNameMax, " of a-z, 0-9 and -"));
 }
 
+absl::Status ParseCheckpoints(const Flags& flags, TrainOptions* options) {
+  constexpr uint64_t kMost = 1'000'000'000;  // as many steps as a folder's name has digits for
+  if (flags.save.empty() && (flags.resume || !flags.save_every.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(flags.resume ? "--resume" : "--save-every",
+                                                   " needs --save DIR, where checkpoints are"));
+  }
+  options->save = flags.save;
+  options->load = flags.load;
+  options->resume = flags.resume;
+  GEMINID_ASSIGN_OR_RETURN(options->keep, base::ParseCount("--keep", flags.keep, 0, kMost));
+  if (flags.save_every.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(options->save_every,
+                           base::ParseCount("--save-every", flags.save_every, 1, kMost));
+  return absl::OkStatus();
+}
+
 absl::Status ParseRun(const Flags& flags, TrainOptions* options) {
   if (flags.text.empty()) {
     return absl::InvalidArgumentError("no text: give --text a file or a directory to learn");
@@ -305,6 +332,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   GEMINID_ASSIGN_OR_RETURN(options.model, ParseModel(flags));
   GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
   return CommandLine{.options = std::move(options), .text = ""};
 }
 

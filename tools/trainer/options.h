@@ -36,6 +36,11 @@ struct TrainOptions {
   std::string job;
   std::string report;
   bool stop_on_nan = false;
+  std::string save;         // folder of checkpoints; empty: none
+  uint64_t save_every = 0;  // steps; 0: at the end alone
+  uint64_t keep = 0;        // newest checkpoints
+  bool resume = false;      // from the newest in `save`, if there is one
+  std::string load;         // folder of first values; empty: random ones
   std::optional<ProgressMode> progress;  // unset: as suits stderr
 };
 

@@ -78,7 +78,8 @@ void WriteResults(base::JsonWriter& json, const Report& report) {
   } else {
     json.Null();
   }
-  json.Key("steps_done").Value(static_cast<uint64_t>(report.losses.size()));
+  json.Key("first_step").Value(report.first_step);
+  json.Key("steps_done").Value(report.first_step + report.losses.size());
   json.Key("ended_by").Value(report.ended_by);
   json.Key("weights_sha256").Value(report.weights_sha256);
   WriteNumbers(json, "step_seconds", report.step_seconds);

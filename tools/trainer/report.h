@@ -34,7 +34,8 @@ struct RankReport {
 struct Report {
   TrainOptions options;
   uint64_t parameters = 0;
-  std::vector<double> losses;          // one per step: the mean over its tokens
+  uint64_t first_step = 0;     // steps that were done before, by the run that this one goes on
+  std::vector<double> losses;  // one per step: the mean over its tokens
   std::vector<double> gradient_norms;  // one per step, before clipping
   std::vector<double> step_seconds;    // one per step, of rank 0
   uint64_t overflowed_steps = 0;

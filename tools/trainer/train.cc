@@ -20,6 +20,7 @@
 #include "geminid/zero.h"
 #include "kernels/model/matmul/matmul.h"
 #include "tools/trainer/batches.h"
+#include "tools/trainer/checkpoints.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/parameter_source.h"
@@ -98,11 +99,13 @@ class RankTrainer {
     training_began_ = SteadyClock::now();
     absl::StatusOr<double> none = AddOverRanks(0);  // and agree on a stop before the first step
     if (!none.ok()) return none.status();
-    for (uint64_t step = 0; step < steps() && !ends(); ++step) {
+    for (uint64_t step = report_.first_step; step < steps() && !ends(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
       NoteLoss(step + 1);
       GEMINID_RETURN_IF_ERROR(ShowProgress(step + 1));
+      GEMINID_RETURN_IF_ERROR(Save(step + 1));
     }
+    GEMINID_ASSIGN_OR_RETURN(saved_in_, checkpoints_->Finish());
     GEMINID_RETURN_IF_ERROR(FinishReport());
     SayEnd();
     return absl::OkStatus();
@@ -113,6 +116,23 @@ class RankTrainer {
     const char* const type = Name(options_.zero.data_type);
     if (options_.zero.data_type == zero::DataType::kFloat32) return type;
     return absl::StrCat(type, report_.native_data_type ? " native" : " emulated");
+  }
+
+  // A save that fails while training goes on is said and not the end; the last one is.
+  absl::Status Save(uint64_t done) {
+    const bool last = done == steps() || ends();
+    const absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done));
+    if (status.ok() || last) return status;
+    if (rank() == 0) {
+      progress_.Warn(absl::StrCat("geminid-train: a checkpoint before step ", done,
+                                  " could not be saved: ", std::string(status.message())));
+    }
+    return absl::OkStatus();
+  }
+
+  checkpoint::RunState RunStateAt(uint64_t step) const {
+    const uint64_t next_sample = batches_->FirstSample(step);
+    return {.data_position = next_sample, .random_state = {options_.seed, next_sample, 0, 0}};
   }
 
   // The sum of the ranks' losses. The signals that asked for an end travel with it, so that all
@@ -148,7 +168,7 @@ class RankTrainer {
   void SayEnd() {
     if (rank() != 0) return;
     progress_.Finish();
-    const uint64_t done = report_.losses.size();
+    const uint64_t done = report_.first_step + report_.losses.size();
     std::string words;
     if (end_.signal != 0) {
       words =
@@ -159,9 +179,12 @@ class RankTrainer {
       words =
           absl::StrCat("the loss of ", report_.non_finite_losses, " of ", steps(),
                        " steps was not finite, first that of step ", report_.first_non_finite_step);
+    } else if (!saved_in_.empty()) {
+      words = "done";
     } else {
       return;
     }
+    if (!saved_in_.empty()) absl::StrAppend(&words, "; saved in ", saved_in_);
     if (!options_.report.empty()) absl::StrAppend(&words, "; the report is ", options_.report);
     progress_.Warn(absl::StrCat("geminid-train: ", words));
   }
@@ -201,9 +224,26 @@ class RankTrainer {
         engine_, zero::Engine::Create(session_.get(), communicator_.get(),
                                       ZeroParameters(model_->parameters()), options_.zero));
     source_ = MakeEngineSource(engine_.get());
-    return engine_->Initialize([&](zero::ParameterId id, std::span<float> values) {
-      Fill(model_->parameters().specs[static_cast<size_t>(id)], options_.seed, 0, values);
-    });
+    GEMINID_ASSIGN_OR_RETURN(checkpoints_,
+                             Checkpoints::Create(options_, engine_.get(), communicator_.get(),
+                                                 ZeroParameters(model_->parameters())));
+    return BeginValues();
+  }
+
+  absl::Status BeginValues() {
+    GEMINID_ASSIGN_OR_RETURN(const Checkpoints::Beginning beginning,
+                             checkpoints_->Begin(
+                                 [&](zero::ParameterId id, std::span<float> values) {
+                                   Fill(model_->parameters().specs[static_cast<size_t>(id)],
+                                        options_.seed, 0, values);
+                                 },
+                                 [this](uint64_t step) { return RunStateAt(step); }));
+    report_.first_step = beginning.step;
+    if (!beginning.from.empty()) {
+      progress_.Announce(
+          absl::StrCat(beginning.step > 0 ? "goes on from " : "begins with ", beginning.from));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status TrainStep(uint64_t step) {
@@ -221,11 +261,11 @@ class RankTrainer {
       my_loss += loss;
     }
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(my_loss));
-    const uint64_t next_sample = batches_->FirstSample(step + 1);
+    const checkpoint::RunState run = RunStateAt(step + 1);
     GEMINID_ASSIGN_OR_RETURN(const zero::StepResult result,
                              engine_->Step({.learning_rate = options_.schedule.At(step),
-                                            .data_position = next_sample,
-                                            .random_state = {options_.seed, next_sample, 0, 0}}));
+                                            .data_position = run.data_position,
+                                            .random_state = run.random_state}));
     report_.losses.push_back(loss_sum / static_cast<double>(batches_->tokens_per_step()));
     report_.gradient_norms.push_back(result.gradient_norm);
     report_.overflowed_steps += result.overflow ? 1 : 0;
@@ -304,10 +344,12 @@ class RankTrainer {
   std::unique_ptr<collectives::Communicator> loss_communicator_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<zero::Engine> engine_;
+  std::unique_ptr<Checkpoints> checkpoints_;
   std::unique_ptr<ParameterSource> source_;
   std::optional<Batches> batches_;
   Report report_;
   TrainEnd end_;
+  std::string saved_in_;
   SteadyClock::time_point training_began_;
 };
 

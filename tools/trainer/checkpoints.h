@@ -1,0 +1,60 @@
+// Where a run's first values come from, and where it is kept: --load, --resume and --save.
+#ifndef GEMINID_TOOLS_TRAINER_CHECKPOINTS_H_
+#define GEMINID_TOOLS_TRAINER_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "geminid/checkpoint.h"
+#include "geminid/communicator.h"
+#include "geminid/zero.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+
+// Of one rank; all ranks make the same calls. The engine outlives it.
+class Checkpoints {
+ public:
+  static absl::StatusOr<std::unique_ptr<Checkpoints>> Create(
+      const TrainOptions& options, zero::Engine* engine, collectives::Communicator* communicator,
+      std::vector<zero::Parameter> parameters);
+
+  struct Beginning {
+    uint64_t step = 0;  // steps that are done
+    std::string from;   // what was loaded; empty: nothing
+  };
+  // Sets all values: from the newest checkpoint with --resume, if there is one; else from --load;
+  // else by `fill`. `run_at` says how a run like this one stands after a number of steps: a
+  // checkpoint that stands elsewhere was made with another --seed or --batch, and is refused.
+  absl::StatusOr<Beginning> Begin(const zero::Engine::Fill& fill,
+                                  const std::function<checkpoint::RunState(uint64_t)>& run_at);
+
+  // After a step: saves when --save-every says so, or when the step is the last.
+  absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run);
+
+  // Waits for the last save. Its folder; empty without --save.
+  absl::StatusOr<std::string> Finish();
+
+ private:
+  Checkpoints(const TrainOptions& options, zero::Engine* engine,
+              collectives::Communicator* communicator, std::vector<zero::Parameter> parameters);
+  absl::Status LoadValues();
+
+  const TrainOptions& options_;
+  zero::Engine* const engine_;
+  collectives::Communicator* const communicator_;
+  const std::vector<zero::Parameter> parameters_;
+  std::unique_ptr<checkpoint::Saver> saver_;
+};
+
+// "config.json" of a checkpoint, so that Hugging Face's tools know the model.
+std::string HuggingFaceConfig(const ModelConfig& model);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_CHECKPOINTS_H_

@@ -41,6 +41,7 @@ absl::Status TryMap(const UniqueFd& fd, const MappingOptions& options, const Pla
   // Boost.Interprocess takes 0 for the whole file.
   if (place.bytes == 0) return absl::InvalidArgumentError("a mapping of 0 bytes");
   if (options.foreign) GEMINID_RETURN_IF_ERROR(CheckSealed(fd, place.bytes));
+  if (options.revocable) GEMINID_RETURN_IF_ERROR(CheckRevocable(fd, place.bytes));
   const bip::mode_t mode = options.access == Access::kRead ? bip::read_only : bip::read_write;
   try {
     construct(Mappable{fd.get()}, mode, bip::offset_t{0}, place.bytes, place.address,

@@ -29,6 +29,8 @@ struct MappingOptions {
   // content with it.
   bool foreign = false;
   bool inherited = false;  // forked children have it too
+  // As `foreign`, but its maker may take the memory back: only the size must be right now.
+  bool revocable = false;
 };
 
 // A shared mapping, unmapped at the end of its life. It outlives the descriptor it was made from.

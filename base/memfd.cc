@@ -19,10 +19,8 @@ int NewMemfd(const std::string& name, unsigned flags) {
   return ::memfd_create(name.c_str(), flags);
 }
 
-}  // namespace
-
-absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t bytes,
-                                           bool huge_pages) {
+absl::StatusOr<UniqueFd> Create(const std::string& name, uint64_t bytes, bool huge_pages,
+                                int seals) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge_pages ? MFD_HUGETLB : 0u);
   UniqueFd fd(NewMemfd(name, flags));
   if (!fd.valid()) return SystemError(errno, "memfd_create", name);
@@ -30,10 +28,43 @@ absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t byt
   if (RetryOnEintr([&] { return ::ftruncate(fd.get(), static_cast<off_t>(bytes)); }) != 0) {
     return SystemError(errno, "ftruncate", absl::StrCat(name, " of ", bytes, " bytes"));
   }
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+  if (::fcntl(fd.get(), F_ADD_SEALS, seals) != 0) {
     return SystemError(errno, "fcntl(F_ADD_SEALS)", name);
   }
   return fd;
+}
+
+absl::Status CheckSeal(const UniqueFd& fd, uint64_t bytes, int seal, const char* against) {
+  struct stat file = {};
+  if (::fstat(fd.get(), &file) != 0) return SystemError(errno, "fstat", "shared memory");
+  if (bytes == 0 || static_cast<uint64_t>(file.st_size) < bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory of ", file.st_size, " bytes where ", bytes, " were announced"));
+  }
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & seal) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory that is not sealed against ", against));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t bytes,
+                                           bool huge_pages) {
+  return Create(name, bytes, huge_pages, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+absl::StatusOr<UniqueFd> CreateRevocableMemfd(const std::string& name, uint64_t bytes,
+                                              bool huge_pages) {
+  return Create(name, bytes, huge_pages, F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+absl::Status Revoke(const UniqueFd& memfd) {
+  // The kernel lowers the size before it drops the pages: a fault in between finds no file there.
+  if (RetryOnEintr([&] { return ::ftruncate(memfd.get(), 0); }) == 0) return absl::OkStatus();
+  return SystemError(errno, "ftruncate", "taking shared memory back");
 }
 
 absl::StatusOr<UniqueFd> ReopenReadOnly(const UniqueFd& memfd) {
@@ -44,17 +75,11 @@ absl::StatusOr<UniqueFd> ReopenReadOnly(const UniqueFd& memfd) {
 }
 
 absl::Status CheckSealed(const UniqueFd& fd, uint64_t bytes) {
-  struct stat file = {};
-  if (::fstat(fd.get(), &file) != 0) return SystemError(errno, "fstat", "shared memory");
-  if (bytes == 0 || static_cast<uint64_t>(file.st_size) < bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shared memory of ", file.st_size, " bytes where ", bytes, " were announced"));
-  }
-  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    return absl::InvalidArgumentError("shared memory that is not sealed against shrinking");
-  }
-  return absl::OkStatus();
+  return CheckSeal(fd, bytes, F_SEAL_SHRINK, "shrinking");
+}
+
+absl::Status CheckRevocable(const UniqueFd& fd, uint64_t bytes) {
+  return CheckSeal(fd, bytes, F_SEAL_GROW, "growing");
 }
 
 }  // namespace geminid::base

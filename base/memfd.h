@@ -18,12 +18,24 @@ namespace geminid::base {
 absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t bytes,
                                            bool huge_pages = false);
 
+// The same, but not sealed against shrinking: Revoke() can take the memory back from everybody who
+// has a descriptor or a mapping of it, and nobody can ever make it larger again. Whoever maps it
+// must expect SIGBUS after that.
+absl::StatusOr<UniqueFd> CreateRevocableMemfd(const std::string& name, uint64_t bytes,
+                                              bool huge_pages = false);
+
+// Gives every page of a revocable memfd back to the kernel. From the return on, no write, fault or
+// fallocate by anybody can bring one back. Takes about 50 ms/GiB.
+absl::Status Revoke(const UniqueFd& memfd);
+
 // Another descriptor for the same memory, which cannot be mapped writable.
 absl::StatusOr<UniqueFd> ReopenReadOnly(const UniqueFd& memfd);
 
 // OK when the file behind `fd`, which may be another process's, holds `bytes` and can never hold
 // fewer: a mapping of anything else could kill this process. INVALID_ARGUMENT otherwise.
 absl::Status CheckSealed(const UniqueFd& fd, uint64_t bytes);
+// OK when it holds `bytes` and can never hold more.
+absl::Status CheckRevocable(const UniqueFd& fd, uint64_t bytes);
 
 }  // namespace geminid::base
 

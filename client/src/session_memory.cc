@@ -21,7 +21,7 @@ absl::StatusOr<std::byte*> MapPool(SessionImpl& impl, const Control::Allocation&
     }
     GEMINID_ASSIGN_OR_RETURN(
         base::Mapping mapping,
-        base::Mapping::Map(memory->fd, allocation.pool_bytes, {.populate = true, .foreign = true}));
+        base::Mapping::Map(memory->fd, allocation.pool_bytes, {.populate = true, .revocable = true}));
     GEMINID_RETURN_IF_ERROR(impl.device->RegisterHost(std::span(mapping.data(), mapping.bytes())));
     return impl.chunks.AddPool(allocation.pool, std::move(mapping));
   }

@@ -39,6 +39,8 @@ constexpr std::array<EnvironmentKey, 5> kEnvironment = {{
     {"GEMINID_LOG_LEVEL", "log_level"},
 }};
 constexpr char kConfigVariable[] = "GEMINID_CONFIG";
+constexpr uint32_t kMostSessions = 4096;
+constexpr uint32_t kMostChunks = uint32_t{1} << 24;  // 1 GiB of records
 
 v1::Config BuiltIn() {
   v1::Config config;
@@ -51,6 +53,8 @@ v1::Config BuiltIn() {
   config.set_tickets_in_flight(2);
   config.set_bytes_in_flight("64MiB");
   config.set_huge_pages(true);
+  config.set_sessions(512);
+  config.set_chunks(4 * shm::kMaxChunks);
   return config;
 }
 
@@ -216,6 +220,7 @@ class Checker {
     settings.keep_time = Time("keep_time", config_.keep_time());
     CheckLog(&settings);
     CheckTransfers(&settings);
+    CheckLimits(&settings);
     CheckQuotas(&settings);
     settings.huge_pages = config_.huge_pages();
     settings.effective = config_;
@@ -301,6 +306,17 @@ class Checker {
       Problem("log_format", absl::StrCat("'", config_.log_format(), "' is not text or json",
                                          base::DidYouMean(config_.log_format(), {"text", "json"})));
     }
+  }
+
+  void CheckLimits(Settings* settings) {
+    const auto check = [this](const char* key, uint32_t value, uint32_t least, uint32_t most) {
+      if (value >= least && value <= most) return value;
+      Problem(key, absl::StrCat(value, " is not from ", least, " to ", most));
+      return least;
+    };
+    // A tenant gets at most half, so two are one session.
+    settings->sessions = check("sessions", config_.sessions(), 2, kMostSessions);
+    settings->chunks = check("chunks", config_.chunks(), 2, kMostChunks);
   }
 
   void CheckTransfers(Settings* settings) {

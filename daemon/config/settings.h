@@ -51,6 +51,8 @@ struct Settings {
   os::LogFormat log_format = os::LogFormat::kText;
   uint32_t tickets_in_flight = 0;
   uint64_t bytes_in_flight = 0;
+  uint32_t sessions = 0;  // of all tenants
+  uint32_t chunks = 0;
   std::vector<TenantQuota> quotas;
   bool huge_pages = false;
 

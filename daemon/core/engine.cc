@@ -50,6 +50,8 @@ Engine::Engine(const EngineOptions& options, Tables* tables, Manifest manifest)
       manifest_(std::move(manifest)),
       ledger_(CapacitiesOf(options.devices), options.host_capacity_bytes, 0),
       quota_(options.tenants),
+      session_limit_("sessions", options.max_sessions),
+      chunk_limit_("chunks", manifest_.record_count()),
       scheduler_(options.transfers, static_cast<uint32_t>(options.devices.size())) {}
 
 Engine::~Engine() = default;
@@ -67,12 +69,24 @@ absl::StatusOr<Engine::Session*> Engine::FindAttached(SessionId id) const {
 
 ChunkStatus Engine::StatusOf(const Chunk& chunk) const { return manifest_.Status(chunk.record); }
 
-void Engine::SetStatus(const Session& session, const Chunk& chunk, const ChunkStatus& status) {
-  const uint64_t before = StatusOf(chunk).Published();
-  manifest_.SetStatus(chunk.record, status);
+ValidLocation Engine::ValidOf(const Chunk& chunk, const ChunkStatus& status) {
+  const bool on_device = status.residency == shm::Residency::kResident ||
+                         status.residency == shm::Residency::kEvictPending ||
+                         status.residency == shm::Residency::kEvicting;
+  const bool home_is_valid =
+      chunk.has_home() && !status.dirty && !chunk.home_lost && chunk.home_writes == 0;
+  if (home_is_valid) return ValidLocation::kHome;
+  return on_device ? ValidLocation::kDevice : ValidLocation::kNowhere;
+}
+
+void Engine::SetStatus(Session* session, Chunk* chunk, ChunkStatus status) {
+  status.valid = ValidOf(*chunk, status);
+  const uint64_t before = StatusOf(*chunk).Published();
+  manifest_.SetStatus(chunk->record, status);
   if (status.Published() != before) {
-    tables_->PublishState(session.id, chunk.id, status.Published());
+    tables_->PublishState(session->id, chunk->id, status.Published());
   }
+  UpdateDeparture(session, chunk);
 }
 
 void Engine::SetLimits(const std::vector<TenantLimits>& tenants, Duration keep_time) {
@@ -101,15 +115,11 @@ DeviceIndex Engine::DeviceFor(const SessionSpec& spec) const {
 
 absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now) {
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
-  if (sessions_.size() >= options_.max_sessions) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", options_.max_sessions,
-                     " sessions of the daemon are taken, those kept "
-                     "for dead clients included; end one, or wait until a kept one expires"));
-  }
   const absl::StatusOr<DeviceIndex> device =
       ChooseDevice(options_.devices, DeviceFor(spec), spec.local_rank);
   if (!device.ok()) return device.status();
+  absl::Status admitted = session_limit_.Take(spec.tenant, 1);
+  if (!admitted.ok()) return admitted;
   auto session = std::make_unique<Session>();
   session->id = manifest_.NewSessionId();
   session->spec = spec;
@@ -154,6 +164,7 @@ absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time n
   }
   session->spec = spec;
   session->state = SessionState::kAttached;
+  kept_.erase({session->keep_until, id});
   session->opened_at = now;
   scheduler_.AddSession(id, session->device, spec.weight);
   for (const auto& chunk : session->chunks) {
@@ -175,6 +186,7 @@ absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, 
                                                 reason == CloseReason::kDetached);
   if (!may_close) return NoSuchSession(id);
   scheduler_.RemoveSession(id);
+  VoidPromises(*session);
   grants_are_due_ = true;
   Releases releases;
   const bool keep = reason != CloseReason::kDetached &&
@@ -193,32 +205,42 @@ void Engine::EndSession(Session* session, Releases* releases) {
     if (chunk != nullptr) FreeChunk(session, chunk->id, releases);
   }
   if (session->arena.has_value()) {
-    ReturnMemory(*session, session->device_account(), session->arena_bytes());
+    ReleaseMemory(*session, session->device_account(), session->arena_bytes(), releases);
     releases->arenas.push_back(session->id);
   }
   releases->sessions.push_back(session->id);
+  session_limit_.Give(session->spec.tenant, 1);
+  kept_.erase({session->keep_until, session->id});
   sessions_.erase(session->id);
 }
 
-// Nobody computes, copies or holds a lease any more. A copy that was under way is not complete, and
-// a gathered weight may be half a gradient: both go. What is whole stays where it is.
+// Nobody computes, copies or holds a lease any more. What was being written is not whole: a device
+// copy that was being filled, was leased or in COMPUTE, and a home that a ticket was copying to. A
+// gathered weight may be half a gradient. Such copies go; what is whole stays where it is.
+void Engine::KeepChunk(Session* session, Chunk* chunk) {
+  ChunkStatus status = StatusOf(*chunk);
+  const bool resident = status.residency == shm::Residency::kResident;
+  const bool changing = status.state == ChunkState::kCompute || IsLeased(*session, *chunk);
+  const bool whole = resident && !changing && chunk->kind != ChunkKind::kGatheredWeight;
+  const bool home_torn = chunk->has_home() && chunk->home_writes > 0;
+  chunk->pins = chunk->inbound = chunk->home_uses = chunk->tickets_into = chunk->home_writes = 0;
+  chunk->publish_when_idle = chunk->drop_when_idle = false;
+  chunk->written_back.Clear();
+  manifest_.SetTransfer(chunk->record, kNoTicket);
+  chunk->home_lost = chunk->home_lost || (!whole && (home_torn || status.dirty));
+  if (whole && home_torn) status.dirty = true;
+  if (status.state != ChunkState::kFree) status.state = ChunkState::kHold;
+  SetStatus(session, chunk, status);
+  if (status.residency != shm::Residency::kAbsent && !whole) RemoveExtent(session, chunk);
+}
+
 void Engine::KeepSession(Session* session, Time now) {
   session->state = SessionState::kKept;
   session->keep_until = now + options_.keep_time;
+  kept_.emplace(session->keep_until, session->id);
   ++counters_.sessions_kept;
   for (const auto& chunk : session->chunks) {
-    if (chunk == nullptr) continue;
-    chunk->pins = chunk->inbound = chunk->home_uses = chunk->tickets_into = 0;
-    chunk->publish_when_idle = chunk->drop_when_idle = false;
-    chunk->written_back.Clear();
-    manifest_.SetTransfer(chunk->record, kNoTicket);
-    ChunkStatus status = StatusOf(*chunk);
-    if (status.state != ChunkState::kFree) status.state = ChunkState::kHold;
-    SetStatus(*session, *chunk, status);
-    const bool incomplete = status.residency == shm::Residency::kFilling;
-    const bool rebuildable =
-        status.residency == shm::Residency::kResident && chunk->kind == ChunkKind::kGatheredWeight;
-    if (incomplete || rebuildable) RemoveExtent(session, chunk.get());
+    if (chunk != nullptr) KeepChunk(session, chunk.get());
   }
   if (session->arena.has_value()) session->arena->ReserveTop(0).IgnoreError();  // cannot fail
 }
@@ -226,14 +248,8 @@ void Engine::KeepSession(Session* session, Time now) {
 Releases Engine::Tick(Time now, std::vector<Outgoing>* out) {
   scheduler_.MarkOverdue(now);
   Releases releases;
-  std::vector<Session*> expired;
-  for (const auto& [id, session] : sessions_) {
-    if (session->state == SessionState::kKept && session->keep_until <= now) {
-      expired.push_back(session.get());
-    }
-  }
-  for (Session* session : expired) {
-    EndSession(session, &releases);
+  while (!kept_.empty() && kept_.begin()->first <= now) {
+    EndSession(Find(kept_.begin()->second), &releases);
     ++counters_.sessions_expired;
   }
   GrantTransfers(now, out);
@@ -244,10 +260,7 @@ Releases Engine::Tick(Time now, std::vector<Outgoing>* out) {
 std::optional<Time> Engine::NextTick() const {
   if (grants_are_due_) return Time();
   std::optional<Time> next = scheduler_.NextTimeout();
-  for (const auto& [id, session] : sessions_) {
-    if (session->state != SessionState::kKept) continue;
-    if (!next.has_value() || session->keep_until < *next) next = session->keep_until;
-  }
+  if (!kept_.empty()) next = std::min(next.value_or(kept_.begin()->first), kept_.begin()->first);
   return next;
 }
 
@@ -271,6 +284,9 @@ absl::Status Engine::SetPlan(SessionId id, const NextUseTable& table) {
   }
   (*session)->plan_moments = table.moments;
   (*session)->plan_uses = std::move(uses);
+  for (const auto& chunk : (*session)->chunks) {
+    if (chunk != nullptr && chunk->departure.has_value()) UpdateDeparture(*session, chunk.get());
+  }
   return absl::OkStatus();
 }
 

@@ -7,9 +7,11 @@
 //
 // Order of things for the shell:
 //   OpenSession -> map the session's segments so that Tables can reach them -> everything else.
-//   Allocate / CreateArena do the accounting first; the shell then makes the memory and, should
-//   that fail, undoes them with Free / DestroyArena.
-//   Whatever Releases names is no longer known to the engine: close and unmap it.
+//   BeginAllocation / BeginArena charge the memory; the shell makes it; FinishAllocation /
+//   FinishArena give it to the session, and only then can anybody use or free it. Should one of
+//   these fail, the shell destroys what it made and calls GiveBack.
+//   Whatever Releases names is no longer known to the engine: destroy it, then GiveBack its charge.
+//   So the ledger shows at every moment what the kernel holds.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_H_
 #define GEMINID_DAEMON_CORE_ENGINE_H_
 
@@ -18,7 +20,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +34,7 @@
 #include "daemon/core/ledger.h"
 #include "daemon/core/manifest.h"
 #include "daemon/core/quota.h"
+#include "daemon/core/shared_limit.h"
 #include "daemon/core/time.h"
 #include "daemon/core/transfer_scheduler.h"
 #include "proto/shm/attach_messages.h"
@@ -56,7 +61,7 @@ struct EngineOptions {
   std::vector<DeviceDescription> devices;  // by index; at least one
   std::vector<TenantLimits> tenants;
   TransferLimits transfers;
-  uint32_t max_sessions = 256;  // kept ones included
+  uint32_t max_sessions = 512;  // of all tenants, kept ones included: see SharedLimit
   // How long the memory of a session that died with DeathPolicy::kKeep is kept.
   Duration keep_time = Duration::Seconds(600);
 };
@@ -90,11 +95,26 @@ struct Allocation {
   uint64_t pool_bytes = 0;             // exact, whole pages
 };
 
+// A charge for memory that is no session's: it is being made, or being destroyed.
+enum class ChargeId : uint64_t {};
+
+// Memory to be made for a session.
+struct Promise {
+  ChargeId charge{};
+  PoolId pool = kNoPool;  // of an allocation with homes
+  uint64_t bytes = 0;     // exact, whole pages; 0: there is nothing to make
+};
+
 // Memory the shell must give back to the system.
 struct Releases {
-  std::vector<PoolId> pools;
+  struct OfPool {
+    SessionId session{};
+    PoolId pool = kNoPool;
+  };
+  std::vector<OfPool> pools;
   std::vector<SessionId> arenas;    // the arena of this session
   std::vector<SessionId> sessions;  // ended for good: its segments too
+  std::vector<ChargeId> charges;    // for all of them: to be given back once they are destroyed
 };
 
 // One response for a session's ring. `error` is for the daemon's log: empty unless kError.
@@ -161,6 +181,12 @@ struct ChunkSnapshot {
   uint32_t drops = 0;
 };
 
+// The order of listings.
+struct ChunkPlace {
+  SessionId session{};
+  ChunkId chunk{};
+};
+
 // A device arena is listed as a pool of its device, with pool id kNoPool.
 struct PoolSnapshot {
   PoolId pool = kNoPool;
@@ -191,7 +217,7 @@ class Engine {
 
   // --- sessions ----------------------------------------------------------------------------------
   // The session belongs to one device for its life: the one it asks for, or that of its local rank.
-  // RESOURCE_EXHAUSTED at max_sessions; INVALID_ARGUMENT for a spec that makes no sense, or a
+  // RESOURCE_EXHAUSTED at the tenant's share; INVALID_ARGUMENT for a spec that makes no sense, or a
   // device that is not there, with those that are.
   absl::StatusOr<SessionId> OpenSession(const SessionSpec& spec, Time now);
   // The kept session of this tenant, job and rank, the youngest if there are several.
@@ -211,11 +237,17 @@ class Engine {
   const std::vector<DeviceDescription>& devices() const { return options_.devices; }
 
   // --- memory ------------------------------------------------------------------------------------
-  // Once per session. Returns the bytes rounded up to the device's granularity.
-  absl::StatusOr<uint64_t> CreateArena(SessionId session, uint64_t bytes);
-  // Undoes CreateArena. FAILED_PRECONDITION while a chunk or a workspace is in it.
-  absl::Status DestroyArena(SessionId session);
+  // Once per session; the bytes are rounded up to the device's granularity.
+  absl::StatusOr<Promise> BeginArena(SessionId session, uint64_t bytes);
+  absl::Status FinishArena(ChargeId charge);
   // All or nothing. RESOURCE_EXHAUSTED says asked, free, top holder and what to do.
+  absl::StatusOr<Promise> BeginAllocation(SessionId session, std::vector<ChunkSpec> specs);
+  // Both Finish: ABORTED when the session was closed meanwhile, whether it is kept or not.
+  absl::StatusOr<Allocation> FinishAllocation(ChargeId charge);
+  // Ends a charge, of a promise that is not finished or of Releases; another one is ignored.
+  void GiveBack(ChargeId charge);
+  // Begin and Finish in one, where the memory needs no making.
+  absl::StatusOr<uint64_t> CreateArena(SessionId session, uint64_t bytes);
   absl::StatusOr<Allocation> Allocate(SessionId session, const std::vector<ChunkSpec>& specs);
   // All or nothing. FAILED_PRECONDITION names a chunk that is leased or in a transfer.
   absl::StatusOr<Releases> Free(SessionId session, const std::vector<ChunkId>& chunks);
@@ -243,8 +275,10 @@ class Engine {
 
   // --- for the operator --------------------------------------------------------------------------
   std::vector<SessionSnapshot> Sessions() const;
-  // kNoSession: of all sessions. Ordered by session and chunk; at most `limit`.
-  std::vector<ChunkSnapshot> Chunks(SessionId session, size_t limit) const;
+  // kNoSession: of all sessions. Ordered by session and chunk, beginning with `from`; at most
+  // `limit`.
+  std::vector<ChunkSnapshot> Chunks(SessionId session, size_t limit, ChunkPlace from = {}) const;
+  std::optional<ChunkSnapshot> FindChunk(SessionId session, ChunkId chunk) const;
   uint64_t ChunkCount(SessionId session) const;
   std::vector<PoolSnapshot> Pools() const;
   const Ledger& ledger() const { return ledger_; }
@@ -254,6 +288,8 @@ class Engine {
   const TransferScheduler& transfers() const { return scheduler_; }
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
+  const SharedLimit& session_limit() const { return session_limit_; }
+  const SharedLimit& chunk_limit() const { return chunk_limit_; }
   // Where the chunk is, why, and what would evict it: sentences.
   absl::StatusOr<std::vector<std::string>> Explain(SessionId session, ChunkId chunk) const;
   // Recomputes everything that can be recomputed and compares: ledger, quotas, extents, pins,
@@ -264,6 +300,7 @@ class Engine {
   struct Chunk;
   struct Pool;
   struct Session;
+  struct Charge;
   struct Failure;
 
   // engine.cc
@@ -271,13 +308,18 @@ class Engine {
   absl::StatusOr<Session*> FindAttached(SessionId session) const;
   void EndSession(Session* session, Releases* releases);
   void KeepSession(Session* session, Time now);
+  void KeepChunk(Session* session, Chunk* chunk);
+  void VoidPromises(const Session& session);
 
   DeviceIndex DeviceFor(const SessionSpec& spec) const;
 
   // engine_allocation.cc
   absl::Status CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const;
   absl::Status ChargeMemory(const Session& session, Account account, uint64_t bytes);
-  void ReturnMemory(const Session& session, Account account, uint64_t bytes);
+  ChargeId AddCharge(Charge charge);
+  absl::StatusOr<Charge*> FindPromise(ChargeId id);
+  void Void(Charge* charge);
+  void ReleaseMemory(const Session& session, Account account, uint64_t bytes, Releases* releases);
   absl::Status Refuse(const Session& session, Account account, uint64_t bytes) const;
   std::string AdviseOtherDevice(Account account, uint64_t bytes) const;
   Holder TopHolder(Account account) const;
@@ -309,7 +351,8 @@ class Engine {
                      const shm::Request& request) const;
   void Count(Session* session, const TransferRequest& request, int by);
   Failure Settle(Session* session, const TransferRequest& request);
-  void SettleWriteBack(Session* session, Chunk* chunk, const TransferRequest& request);
+  void CountHomeWrite(Session* session, Chunk* chunk, int by);
+  void SettleHomeWrite(Session* session, Chunk* chunk, const TransferRequest& request);
   Failure SettleIdle(Session* session, Chunk* chunk);
   void GrantTransfers(Time now, std::vector<Outgoing>* out);
   shm::Response Describe(const Session& session, const Ticket& ticket) const;
@@ -319,17 +362,25 @@ class Engine {
   Failure PlaceAt(Session* session, Chunk* chunk, uint64_t offset, bool may_evict);
   absl::StatusOr<uint64_t> PlaceAnywhere(Session* session, Chunk* chunk, bool may_evict);
   bool MakeRoom(Session* session, uint64_t begin, uint64_t end);
-  std::vector<Extent> EvictionOrder(const Session& session) const;
-  uint64_t NextUse(const Session& session, const Chunk& chunk) const;
+  std::vector<Extent> FindVictims(Session* session, uint64_t bytes);
+  bool EvictAll(Session* session, const std::vector<Extent>& extents);
+  // The moment of the next use; Departures::kNever: not in the plan, or its payload is gone.
+  uint32_t NextUse(const Session& session, const Chunk& chunk) const;
   std::string WhyNotEvictable(const Session& session, const Chunk& chunk) const;
+  bool MayLeave(const Chunk& chunk, const ChunkStatus& status) const;
+  bool IsLeased(const Session& session, const Chunk& chunk) const;
+  void UpdateDeparture(Session* session, Chunk* chunk);
+  void Touch(Session* session, Chunk* chunk);
   bool TryEvict(Session* session, Chunk* chunk);
   bool BeginEvict(Session* session, Chunk* chunk);
   void CancelEvict(Session* session, Chunk* chunk);
   void RemoveExtent(Session* session, Chunk* chunk);
 
-  // A chunk's status: read from the manifest, written there first and then published.
+  // A chunk's status: read from the manifest, written there first and then published. What is valid
+  // follows from the rest.
   ChunkStatus StatusOf(const Chunk& chunk) const;
-  void SetStatus(const Session& session, const Chunk& chunk, const ChunkStatus& status);
+  void SetStatus(Session* session, Chunk* chunk, ChunkStatus status);
+  static ValidLocation ValidOf(const Chunk& chunk, const ChunkStatus& status);
 
   // engine_snapshots.cc, engine_explain.cc, engine_check.cc
   ChunkSnapshot Snapshot(const Session& session, const Chunk& chunk) const;
@@ -343,10 +394,15 @@ class Engine {
   Manifest manifest_;
   Ledger ledger_;
   Quota quota_;
+  SharedLimit session_limit_;
+  SharedLimit chunk_limit_;  // of the manifest's records
   TransferScheduler scheduler_;
   EngineCounters counters_;
   bool grants_are_due_ = false;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
+  std::set<std::pair<Time, SessionId>> kept_;  // by the end of their time
+  std::map<ChargeId, Charge> charges_;
+  uint64_t last_charge_ = 0;
 };
 
 }  // namespace geminid::core

@@ -38,16 +38,11 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
 
 absl::Status Engine::CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const {
   if (specs.empty()) return absl::InvalidArgumentError("the request names no chunk");
-  if (specs.size() > shm::kMaxChunks - session.chunk_count) {
+  const uint64_t there = session.chunk_count + session.promised_chunks;
+  if (specs.size() > shm::kMaxChunks - there) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("asked for ", specs.size(), " chunks; the session has ", session.chunk_count,
-                     " of at most ", shm::kMaxChunks, "; use larger chunks"));
-  }
-  const uint32_t free_records = manifest_.record_count() - manifest_.used_records();
-  if (specs.size() > free_records) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("asked for ", specs.size(), " chunks; the daemon has room for ", free_records,
-                     " more of its ", manifest_.record_count(), "; use larger chunks"));
+        absl::StrCat("asked for ", specs.size(), " chunks; the session has ", there, " of at most ",
+                     shm::kMaxChunks, "; use larger chunks"));
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     if (absl::Status status = CheckChunkSpec(specs[i], i); !status.ok()) return status;
@@ -60,7 +55,7 @@ Holder Engine::TopHolder(Account account) const {
   for (const auto& [id, session] : sessions_) {
     if (account.tier == Tier::kDevice && session->device != account.device) continue;
     const uint64_t bytes =
-        account.tier == Tier::kHost ? session->pool_bytes() : session->arena_bytes();
+        account.tier == Tier::kHost ? session->pool_bytes : session->arena_bytes();
     if (bytes <= top.bytes) continue;
     top = {session->spec.job, session->spec.rank, bytes};
   }
@@ -113,49 +108,99 @@ absl::Status Engine::ChargeMemory(const Session& session, Account account, uint6
   return Refuse(session, account, bytes);
 }
 
-// Of bytes charged before; Check() would show a refusal as a sum that is wrong.
-void Engine::ReturnMemory(const Session& session, Account account, uint64_t bytes) {
-  ledger_.TakeBack(account, bytes).IgnoreError();
-  quota_.Return(session.spec.tenant, account, bytes).IgnoreError();
+ChargeId Engine::AddCharge(Charge charge) {
+  const ChargeId id{++last_charge_};
+  charges_.emplace(id, std::move(charge));
+  return id;
 }
 
-absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
-  absl::StatusOr<Session*> session = FindAttached(id);
-  if (!session.ok()) return session.status();
-  if ((*session)->arena.has_value()) {
+// The session has it no longer; its tenant stays charged until the shell gives it back.
+void Engine::ReleaseMemory(const Session& session, Account account, uint64_t bytes,
+                           Releases* releases) {
+  releases->charges.push_back(
+      AddCharge({.tenant = session.spec.tenant, .account = account, .bytes = bytes}));
+}
+
+// Of bytes charged before; Check() would show a refusal as a sum that is wrong.
+void Engine::GiveBack(ChargeId id) {
+  const auto found = charges_.find(id);
+  if (found == charges_.end()) return;
+  Charge& charge = found->second;
+  Void(&charge);
+  ledger_.TakeBack(charge.account, charge.bytes).IgnoreError();
+  quota_.Return(charge.tenant, charge.account, charge.bytes).IgnoreError();
+  charges_.erase(found);
+}
+
+// Nobody waits for it any more.
+void Engine::Void(Charge* charge) {
+  if (charge->session == kNoSession) return;
+  chunk_limit_.Give(charge->tenant, charge->specs.size());
+  if (Session* session = Find(charge->session); session != nullptr) {
+    session->promised_chunks -= charge->specs.size();
+    if (charge->account.tier == Tier::kDevice) session->arena_promised = false;
+  }
+  charge->session = kNoSession;
+  charge->specs.clear();
+}
+
+void Engine::VoidPromises(const Session& session) {
+  for (auto& [id, charge] : charges_) {
+    if (charge.session == session.id) Void(&charge);
+  }
+}
+
+absl::StatusOr<Engine::Charge*> Engine::FindPromise(ChargeId id) {
+  const auto found = charges_.find(id);
+  if (found != charges_.end() && found->second.session != kNoSession) return &found->second;
+  return absl::AbortedError("the session ended during the call");
+}
+
+absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
+  absl::StatusOr<Session*> found = FindAttached(id);
+  if (!found.ok()) return found.status();
+  Session* session = *found;
+  if (session->arena.has_value() || session->arena_promised) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the session has an arena of ", (*session)->arena_bytes(),
-                     " bytes already; it gets one, sized at the start"));
+        absl::StrCat("the session has an arena of ", session->arena_bytes(),
+                     " bytes already, or is getting one; it gets one, sized at the start"));
   }
   if (bytes == 0 || bytes > shm::kMaxArenaBytes) {
     return absl::InvalidArgumentError(absl::StrCat("device memory of ", base::FormatBytes(bytes),
                                                    "; a session can have up to ",
                                                    base::FormatBytes(shm::kMaxArenaBytes)));
   }
-  const DeviceDescription& device = options_.devices[shm::Value((*session)->device)];
+  const DeviceDescription& device = options_.devices[shm::Value(session->device)];
   const uint64_t rounded = base::RoundUp(bytes, device.granularity_bytes);
-  absl::Status status = ChargeMemory(**session, (*session)->device_account(), rounded);
+  absl::Status status = ChargeMemory(*session, session->device_account(), rounded);
   if (!status.ok()) return status;
-  (*session)->arena.emplace(rounded, shm::kSlotBytes);
-  return rounded;
+  session->arena_promised = true;
+  return Promise{.charge = AddCharge({.tenant = session->spec.tenant,
+                                      .account = session->device_account(),
+                                      .bytes = rounded,
+                                      .session = id}),
+                 .bytes = rounded};
 }
 
-absl::Status Engine::DestroyArena(SessionId id) {
-  absl::StatusOr<Session*> session = FindAttached(id);
-  if (!session.ok()) return session.status();
-  std::optional<ExtentAllocator>& arena = (*session)->arena;
-  if (!arena.has_value()) return absl::NotFoundError("the session has no arena");
-  if (arena->used_bytes() > 0 || arena->top_bytes() > 0) {
-    return absl::FailedPreconditionError(absl::StrCat("the arena is in use: ", arena->used_bytes(),
-                                                      " bytes of chunks and ", arena->top_bytes(),
-                                                      " of workspace; drop them first"));
-  }
-  ReturnMemory(**session, (*session)->device_account(), arena->size_bytes());
-  arena.reset();
+absl::Status Engine::FinishArena(ChargeId id) {
+  absl::StatusOr<Charge*> charge = FindPromise(id);
+  if (!charge.ok()) return charge.status();
+  Session* session = Find((*charge)->session);
+  session->arena.emplace((*charge)->bytes, shm::kSlotBytes);
+  session->arena_promised = false;
+  charges_.erase(id);
   return absl::OkStatus();
 }
 
-absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<ChunkSpec>& specs) {
+absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
+  absl::StatusOr<Promise> promise = BeginArena(id, bytes);
+  if (!promise.ok()) return promise.status();
+  absl::Status status = FinishArena(promise->charge);
+  if (!status.ok()) return status;
+  return promise->bytes;
+}
+
+absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkSpec> specs) {
   absl::StatusOr<Session*> found = FindAttached(id);
   if (!found.ok()) return found.status();
   Session* session = *found;
@@ -169,17 +214,51 @@ absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<Chun
     if (spec.has_home) end += base::RoundUp(spec.bytes, kHomeAlignmentBytes);
   }
   allocation.pool_bytes = base::RoundUpToPage(end);
+  absl::Status admitted = chunk_limit_.Take(session->spec.tenant, specs.size());
+  if (!admitted.ok()) return admitted;
   if (end > 0) {
     absl::Status status = ChargeMemory(*session, kHostAccount, allocation.pool_bytes);
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      chunk_limit_.Give(session->spec.tenant, specs.size());
+      return status;
+    }
     allocation.pool = manifest_.NewPoolId();
+  }
+  session->promised_chunks += specs.size();
+  Promise promise{.pool = allocation.pool, .bytes = allocation.pool_bytes};
+  promise.charge = AddCharge({.tenant = session->spec.tenant,
+                              .account = kHostAccount,
+                              .bytes = allocation.pool_bytes,
+                              .session = id,
+                              .specs = std::move(specs),
+                              .allocation = std::move(allocation)});
+  return promise;
+}
+
+absl::StatusOr<Allocation> Engine::FinishAllocation(ChargeId id) {
+  absl::StatusOr<Charge*> found = FindPromise(id);
+  if (!found.ok()) return found.status();
+  Charge& charge = **found;
+  Session* session = Find(charge.session);
+  const std::vector<ChunkSpec> specs = std::move(charge.specs);
+  Allocation allocation = std::move(charge.allocation);
+  charges_.erase(id);  // its bytes and records are the session's now
+  session->promised_chunks -= specs.size();
+  if (allocation.pool != kNoPool) {
     session->pools[allocation.pool].bytes = allocation.pool_bytes;
+    session->pool_bytes += allocation.pool_bytes;
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     const PoolId pool = specs[i].has_home ? allocation.pool : kNoPool;
     allocation.chunks.push_back(AddChunk(session, specs[i], pool, allocation.home_offsets[i]));
   }
   return allocation;
+}
+
+absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<ChunkSpec>& specs) {
+  absl::StatusOr<Promise> promise = BeginAllocation(id, specs);
+  if (!promise.ok()) return promise.status();
+  return FinishAllocation(promise->charge);
 }
 
 ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset) {
@@ -202,7 +281,7 @@ ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, u
   const ChunkStatus status{
       .valid = chunk->has_home() ? ValidLocation::kHome : ValidLocation::kNowhere,
       .generation = session->generations[number]};
-  // CheckSpecs saw that a record is free.
+  // The limit of chunks is the number of records.
   chunk->record = *manifest_.Add({.session = session->id,
                                   .chunk = chunk->id,
                                   .kind = chunk->kind,
@@ -216,7 +295,7 @@ ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, u
     home.chunks += 1;
     ledger_.Occupy(kHostAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
   }
-  session->Touch(chunk.get());
+  Touch(session, chunk.get());
   session->chunks[number] = std::move(chunk);
   session->chunk_count += 1;
   tables_->PublishState(session->id, ChunkId{number}, status.Published());
@@ -273,14 +352,16 @@ void Engine::FreeChunk(Session* session, ChunkId id, Releases* releases) {
   const uint32_t generation = StatusOf(*chunk).generation;
   tables_->PublishState(session->id, id, shm::StateWord{.generation = generation}.Encode());
   manifest_.Remove(chunk->record);
+  chunk_limit_.Give(session->spec.tenant, 1);
   if (chunk->has_home()) {
     ledger_.Vacate(kHostAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
     const auto pool = session->pools.find(chunk->pool);
     pool->second.in_use_bytes -= chunk->bytes;
     pool->second.chunks -= 1;
     if (pool->second.chunks == 0) {
-      ReturnMemory(*session, kHostAccount, pool->second.bytes);
-      releases->pools.push_back(pool->first);
+      ReleaseMemory(*session, kHostAccount, pool->second.bytes, releases);
+      session->pool_bytes -= pool->second.bytes;
+      releases->pools.push_back({session->id, pool->first});
       session->pools.erase(pool);
     }
   }

@@ -32,8 +32,7 @@ absl::Status Engine::CheckChunk(const Session& session, const Chunk& chunk) cons
       status.residency != Residency::kFilling) {
     return Wrong(session.id, absl::StrCat(name, "rests in ", shm::Name(status.residency)));
   }
-  ValidLocation expected = resident ? ValidLocation::kDevice : ValidLocation::kNowhere;
-  if (chunk.has_home() && !status.dirty) expected = ValidLocation::kHome;
+  const ValidLocation expected = ValidOf(chunk, status);
   if (status.valid != expected) {
     return Wrong(session.id,
                  absl::StrCat(name, "is valid ", Name(status.valid), ", not ", Name(expected)));
@@ -46,6 +45,14 @@ absl::Status Engine::CheckChunk(const Session& session, const Chunk& chunk) cons
   }
   if (chunk.inbound > chunk.pins || (chunk.inbound > 0 && resident)) {
     return Wrong(session.id, name + "is written while it can be leased");
+  }
+  if (chunk.home_writes > chunk.home_uses || chunk.home_writes > chunk.tickets_into) {
+    return Wrong(session.id, name + "has a home that nobody is writing");
+  }
+  const bool departs = chunk.departure.has_value();
+  if (departs != MayLeave(chunk, status) ||
+      (departs && !session.departures.Contains(*chunk.departure))) {
+    return Wrong(session.id, name + "waits to leave and may not, or the reverse");
   }
   if ((manifest_.Transfer(chunk.record) != kNoTicket) != (chunk.tickets_into > 0)) {
     return Wrong(session.id, name + "and its record disagree about a ticket");
@@ -87,12 +94,14 @@ absl::Status Engine::CheckExtents(const Session& session) const {
 absl::Status Engine::CheckSession(const Session& session) const {
   uint64_t chunks = 0;
   uint64_t touches = 0;
+  uint64_t departures = 0;
   std::map<PoolId, Pool> pools;
   std::map<std::pair<Account, ChunkKind>, uint64_t> lines;
   for (const auto& chunk : session.chunks) {
     if (chunk == nullptr) continue;
     if (absl::Status status = CheckChunk(session, *chunk); !status.ok()) return status;
     chunks += 1;
+    departures += chunk->departure.has_value() ? 1 : 0;
     touches += chunk->pins + chunk->home_uses;
     if (chunk->has_home()) {
       pools[chunk->pool].in_use_bytes += chunk->bytes;
@@ -104,6 +113,10 @@ absl::Status Engine::CheckSession(const Session& session) const {
     }
   }
   if (chunks != session.chunk_count) return Wrong(session.id, "the chunk count is wrong");
+  uint64_t pool_bytes = 0;
+  for (const auto& [id, pool] : session.pools) pool_bytes += pool.bytes;
+  if (pool_bytes != session.pool_bytes) return Wrong(session.id, "the pools do not add up");
+  if (departures != session.departures.size()) return Wrong(session.id, "a chunk left twice");
   // Each transfer touches one device copy and one home.
   uint64_t transfers = scheduler_.QueuedCount(session.id);
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
@@ -133,15 +146,27 @@ absl::Status Engine::Check() const {
   uint64_t chunks = 0;
   std::map<Account, uint64_t> handed_out;
   std::map<std::pair<std::string, Account>, uint64_t> charged;
+  uint64_t promised = 0;
+  uint64_t promised_to = 0;
+  for (const auto& [id, charge] : charges_) {
+    handed_out[charge.account] += charge.bytes;
+    charged[{charge.tenant, charge.account}] += charge.bytes;
+    promised += charge.specs.size();
+  }
   for (const auto& [id, session] : sessions_) {
     if (absl::Status status = CheckSession(*session); !status.ok()) return status;
     chunks += session->chunk_count;
+    promised_to += session->promised_chunks;
     const std::string& tenant = session->spec.tenant;
     const Account device = session->device_account();
-    handed_out[kHostAccount] += session->pool_bytes();
+    handed_out[kHostAccount] += session->pool_bytes;
     handed_out[device] += session->arena_bytes();
-    charged[{tenant, kHostAccount}] += session->pool_bytes();
+    charged[{tenant, kHostAccount}] += session->pool_bytes;
     charged[{tenant, device}] += session->arena_bytes();
+  }
+  if (promised != promised_to || chunk_limit_.used() != chunks + promised ||
+      session_limit_.used() != sessions_.size()) {
+    return absl::InternalError("the limits of sessions and chunks do not add up");
   }
   if (chunks != manifest_.used_records()) {
     return absl::InternalError("the manifest's records are not the chunks");

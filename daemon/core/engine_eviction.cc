@@ -1,7 +1,5 @@
 // Places in the arena: who gets one, and who leaves to make room.
 #include <algorithm>
-#include <limits>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -11,23 +9,19 @@
 namespace geminid::core {
 namespace {
 
-constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 // A client that takes leases as fast as they are looked at only hurts itself.
 constexpr int kEvictionRounds = 4;
-
 }  // namespace
 
-// Moments until the plan uses the chunk next; kNever: not in the plan, or its payload is gone.
-uint64_t Engine::NextUse(const Session& session, const Chunk& chunk) const {
-  if (StatusOf(chunk).state == ChunkState::kFree) return kNever;
+uint32_t Engine::NextUse(const Session& session, const Chunk& chunk) const {
+  if (StatusOf(chunk).state == ChunkState::kFree) return Departures::kNever;
   const auto uses = session.plan_uses.find(chunk.id);
   if (session.plan_moments == 0 || uses == session.plan_uses.end() || uses->second.empty()) {
-    return kNever;
+    return Departures::kNever;
   }
-  const uint64_t now = session.moment % session.plan_moments;
-  const auto next = std::lower_bound(uses->second.begin(), uses->second.end(), now);
-  if (next != uses->second.end()) return *next - now;
-  return uses->second.front() + session.plan_moments - now;
+  const auto next =
+      std::lower_bound(uses->second.begin(), uses->second.end(), session.plan_moment());
+  return next != uses->second.end() ? *next : uses->second.front();
 }
 
 // Empty: the device copy may go as far as the daemon's own books show; leases are another matter.
@@ -41,34 +35,52 @@ std::string Engine::WhyNotEvictable(const Session& session, const Chunk& chunk) 
   }
   if (status.dirty && chunk.has_home()) return "its device copy is newer than its home";
   if (status.dirty) return "its device copy was written and is the only one";
-  if (!chunk.has_home() && chunk.kind != ChunkKind::kGatheredWeight &&
-      status.state != ChunkState::kFree) {
-    return "its device copy is the only one";
-  }
-  const uint64_t lease = tables_->ReadLease(session.id, chunk.id);
-  return shm::IsHeld(lease, status.generation) ? "it is leased" : "";
+  if (!MayLeave(chunk, status)) return "its device copy is the only one";
+  return IsLeased(session, chunk) ? "it is leased" : "";
 }
 
-// The first to go first: farthest next use by the plan, then least recently used.
-std::vector<Extent> Engine::EvictionOrder(const Session& session) const {
-  struct Candidate {
-    uint64_t next_use;
-    uint64_t touched;
-    Extent extent;
-  };
-  std::vector<Candidate> candidates;
-  for (const Extent& extent : session.arena->Extents()) {
-    const Chunk& chunk = *session.Find(extent.owner);
-    if (!WhyNotEvictable(session, chunk).empty()) continue;
-    candidates.push_back({NextUse(session, chunk), chunk.touched, extent});
+bool Engine::MayLeave(const Chunk& chunk, const ChunkStatus& status) const {
+  return status.residency == shm::Residency::kResident && chunk.pins == 0 && !status.dirty &&
+         (status.state == ChunkState::kFree ||
+          (status.state == ChunkState::kHold &&
+           (chunk.has_home() || chunk.kind == ChunkKind::kGatheredWeight)));
+}
+
+bool Engine::IsLeased(const Session& session, const Chunk& chunk) const {
+  return shm::IsHeld(tables_->ReadLease(session.id, chunk.id), StatusOf(chunk).generation);
+}
+
+// To be called whenever something has changed that decides whether, or after whom, it may leave.
+void Engine::UpdateDeparture(Session* session, Chunk* chunk) {
+  std::optional<Departures::Place> place;
+  if (MayLeave(*chunk, StatusOf(*chunk))) {
+    place = {NextUse(*session, *chunk), chunk->touched, chunk->id};
   }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(b.next_use, a.touched) < std::tie(a.next_use, b.touched);
-  });
-  std::vector<Extent> order;
-  order.reserve(candidates.size());
-  for (const Candidate& candidate : candidates) order.push_back(candidate.extent);
-  return order;
+  if (place == chunk->departure) return;
+  if (chunk->departure.has_value()) session->departures.Erase(*chunk->departure);
+  if (place.has_value()) session->departures.Insert(*place);
+  chunk->departure = place;
+}
+
+void Engine::Touch(Session* session, Chunk* chunk) {
+  chunk->touched = ++session->touch_clock;
+  UpdateDeparture(session, chunk);
+}
+
+// Those that must leave, and may, so that `bytes` fit in one piece; none: there is no such choice.
+std::vector<Extent> Engine::FindVictims(Session* session, uint64_t bytes) {
+  ExtentAllocator::VictimSearch search(&*session->arena, bytes);
+  bool found = false;
+  session->departures.Walk(
+      session->plan_moment(), kMostLookedAt, [&](const Departures::Place& place) {
+        Chunk* chunk = session->Find(place.chunk);
+        UpdateDeparture(session, chunk);
+        if (chunk->departure != place) return Departures::Visited::kMoved;
+        if (IsLeased(*session, *chunk)) return Departures::Visited::kOn;
+        found = search.Add(*session->arena->Find(StatusOf(*chunk).device_offset()));
+        return found ? Departures::Visited::kStop : Departures::Visited::kOn;
+      });
+  return found ? search.Victims() : std::vector<Extent>{};
 }
 
 Engine::Failure Engine::PlaceExtent(Session* session, Chunk* chunk, uint64_t offset,
@@ -94,8 +106,8 @@ Engine::Failure Engine::PlaceExtent(Session* session, Chunk* chunk, uint64_t off
   ChunkStatus status = StatusOf(*chunk);
   status.residency = shm::Residency::kFilling;
   status.slot = shm::SlotOf(offset);
-  SetStatus(*session, *chunk, status);
-  session->Touch(chunk);
+  SetStatus(session, chunk, status);
+  Touch(session, chunk);
   return Failure::None();
 }
 
@@ -110,8 +122,9 @@ Engine::Failure Engine::PlaceAt(Session* session, Chunk* chunk, uint64_t offset,
   if (absl::IsInvalidArgument(status)) {
     return {absl::OutOfRangeError(std::string(status.message())), shm::ErrorReason::kOutOfRange};
   }
-  if (!status.ok() && may_evict &&
-      MakeRoom(session, offset, offset + arena.RoundUp(chunk->bytes))) {
+  // Nobody leaves for a place that the workspace takes.
+  const uint64_t end = offset + arena.RoundUp(chunk->bytes);
+  if (!status.ok() && may_evict && end <= arena.limit_bytes() && MakeRoom(session, offset, end)) {
     status = arena.AllocateAt(offset, chunk->bytes, chunk->id);
   }
   if (status.ok()) return Failure::None();
@@ -125,12 +138,9 @@ absl::StatusOr<uint64_t> Engine::PlaceAnywhere(Session* session, Chunk* chunk, b
   absl::StatusOr<uint64_t> placed = arena.AllocateLowest(chunk->bytes, chunk->id);
   // A further round follows only when a victim was leased at the last moment: no candidate then.
   for (int round = 0; round < kEvictionRounds && !placed.ok() && may_evict; ++round) {
-    const auto victims = arena.Victims(chunk->bytes, EvictionOrder(*session));
-    if (!victims.has_value()) break;
-    for (const Extent& extent : *victims) {
-      if (!TryEvict(session, session->Find(extent.owner))) break;
-    }
-    placed = arena.AllocateLowest(chunk->bytes, chunk->id);
+    const std::vector<Extent> victims = FindVictims(session, chunk->bytes);
+    if (victims.empty()) break;
+    if (EvictAll(session, victims)) placed = arena.AllocateLowest(chunk->bytes, chunk->id);
   }
   if (placed.ok()) return placed;
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -140,17 +150,28 @@ absl::StatusOr<uint64_t> Engine::PlaceAnywhere(Session* session, Chunk* chunk, b
                 : "drop a chunk, or allow eviction"));
 }
 
-// Empties [begin, end) of extents if all of them may leave; else none does, short of a lease taken
-// in this very moment.
+// Empties [begin, end) of extents if all of them may leave; else none does.
 bool Engine::MakeRoom(Session* session, uint64_t begin, uint64_t end) {
   if (end > session->arena->size_bytes()) return false;
-  const std::vector<Extent> in_the_way = session->arena->InRange(begin, end);
+  const std::vector<Extent> in_the_way = session->arena->InRange(begin, end, kMostLookedAt + 1);
+  if (in_the_way.size() > kMostLookedAt) return false;
   for (const Extent& extent : in_the_way) {
-    if (!WhyNotEvictable(*session, *session->Find(extent.owner)).empty()) return false;
+    const Chunk& chunk = *session->Find(extent.owner);
+    if (!MayLeave(chunk, StatusOf(chunk)) || IsLeased(*session, chunk)) return false;
   }
-  for (const Extent& extent : in_the_way) {
-    if (!TryEvict(session, session->Find(extent.owner))) return false;
+  return EvictAll(session, in_the_way);
+}
+
+// All or none. No lease can be taken on any of them before the first of them goes.
+bool Engine::EvictAll(Session* session, const std::vector<Extent>& extents) {
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (BeginEvict(session, session->Find(extents[i].owner))) continue;
+    for (size_t k = 0; k < i; ++k) CancelEvict(session, session->Find(extents[k].owner));
+    return false;
   }
+  for (const Extent& extent : extents) RemoveExtent(session, session->Find(extent.owner));
+  session->evictions += extents.size();
+  counters_.evictions += extents.size();
   return true;
 }
 
@@ -159,8 +180,8 @@ bool Engine::MakeRoom(Session* session, uint64_t begin, uint64_t end) {
 bool Engine::BeginEvict(Session* session, Chunk* chunk) {
   ChunkStatus status = StatusOf(*chunk);
   status.residency = shm::Residency::kEvictPending;
-  SetStatus(*session, *chunk, status);
-  if (!shm::IsHeld(tables_->ReadLease(session->id, chunk->id), status.generation)) return true;
+  SetStatus(session, chunk, status);
+  if (!IsLeased(*session, *chunk)) return true;
   CancelEvict(session, chunk);
   ++session->evictions_refused_by_lease;
   ++counters_.evictions_refused_by_lease;
@@ -170,7 +191,7 @@ bool Engine::BeginEvict(Session* session, Chunk* chunk) {
 void Engine::CancelEvict(Session* session, Chunk* chunk) {
   ChunkStatus status = StatusOf(*chunk);
   status.residency = shm::Residency::kResident;
-  SetStatus(*session, *chunk, status);
+  SetStatus(session, chunk, status);
 }
 
 bool Engine::TryEvict(Session* session, Chunk* chunk) {
@@ -187,15 +208,14 @@ void Engine::RemoveExtent(Session* session, Chunk* chunk) {
   const uint64_t offset = status.device_offset();
   if (status.residency == shm::Residency::kEvictPending) {
     status.residency = shm::Residency::kEvicting;
-    SetStatus(*session, *chunk, status);
+    SetStatus(session, chunk, status);
   }
   if (status.residency != shm::Residency::kFilling) manifest_.CountDrop(chunk->record);
   status.residency = shm::Residency::kAbsent;
   status.generation = (status.generation + 1) & shm::kGenerationMask;
   status.slot = 0;
   status.dirty = false;
-  status.valid = chunk->has_home() ? ValidLocation::kHome : ValidLocation::kNowhere;
-  SetStatus(*session, *chunk, status);
+  SetStatus(session, chunk, status);
   chunk->publish_when_idle = false;
   chunk->drop_when_idle = false;
   chunk->written_back.Clear();

@@ -1,6 +1,6 @@
 // What is known of a chunk, for the sentences of explanation.h.
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/engine.h"
@@ -10,15 +10,25 @@
 namespace geminid::core {
 
 EvictionPlace Engine::PlaceInEvictionOrder(const Session& session, const Chunk& chunk) const {
-  const std::vector<Extent> order = EvictionOrder(session);
+  // The places may be behind the time: what counts is the order of what is true.
+  const auto turn = [&](const Chunk& of) {
+    return std::pair(~session.Until(NextUse(session, of)), of.touched);
+  };
   EvictionPlace place;
-  place.of = order.size();
+  place.of = 0;
+  place.is_complete = session.departures.size() <= kMostLookedAt;
   place.largest_hole_bytes = session.arena->largest_hole_bytes();
-  for (const Extent& extent : order) {
-    if (extent.owner == chunk.id) break;
-    ++place.number;
-    place.before_bytes += extent.bytes;
-  }
+  session.departures.Walk(session.plan_moment(), kMostLookedAt,
+                          [&](const Departures::Place& departure) {
+                            const Chunk& other = *session.Find(departure.chunk);
+                            if (IsLeased(session, other)) return Departures::Visited::kOn;
+                            place.of += 1;
+                            if (turn(other) < turn(chunk)) {
+                              place.number += 1;
+                              place.before_bytes += session.arena->RoundUp(other.bytes);
+                            }
+                            return Departures::Visited::kOn;
+                          });
   return place;
 }
 
@@ -50,8 +60,9 @@ absl::StatusOr<std::vector<std::string>> Engine::Explain(SessionId id, ChunkId c
   facts.client_died = session->state == SessionState::kKept;
   facts.plan_moments = session->plan_moments;
   if (session->plan_moments > 0) facts.moment = session->moment % session->plan_moments;
-  const uint64_t next_use = NextUse(*session, *chunk);
-  if (next_use != std::numeric_limits<uint64_t>::max()) facts.next_use = next_use;
+  facts.home_is_torn = chunk->home_writes > 0 || chunk->home_lost;
+  const uint32_t next_use = session->Until(NextUse(*session, *chunk));
+  if (next_use != Departures::kNever) facts.next_use = next_use;
   facts.why_not_evictable = WhyNotEvictable(*session, *chunk);
   if (facts.why_not_evictable.empty()) facts.place = PlaceInEvictionOrder(*session, *chunk);
   return core::Explain(facts);

@@ -128,11 +128,16 @@ Engine::Failure Engine::Publish(Session* session, const shm::Request& request) {
 void Engine::PublishChunk(Session* session, Chunk* chunk) {
   ChunkStatus status = StatusOf(*chunk);
   status.residency = Residency::kResident;
-  if (!chunk->has_home()) status.valid = ValidLocation::kDevice;
+  // Of a chunk whose home is lost, this is the only copy.
+  if (chunk->home_lost && !status.dirty) {
+    status.dirty = true;
+    chunk->dirty_epoch += 1;
+    chunk->written_back.Clear();
+  }
   chunk->publish_when_idle = false;
   manifest_.CountLoad(chunk->record);
-  SetStatus(*session, *chunk, status);
-  session->Touch(chunk);
+  SetStatus(session, chunk, status);
+  Touch(session, chunk);
 }
 
 Engine::Failure Engine::Drop(Session* session, const shm::Request& request) {
@@ -201,16 +206,15 @@ Engine::Failure Engine::Transition(Session* session, const shm::Request& request
   // The device copy of a chunk without a home is the only one, dirty or not.
   if (dirty && chunk->has_home()) {
     status.dirty = true;
-    status.valid = ValidLocation::kDevice;
     chunk->dirty_epoch += 1;
     chunk->written_back.Clear();
   }
-  if (to == ChunkState::kFree && status.dirty) {  // nothing is left to be written back
+  if (to == ChunkState::kFree) {  // nothing is left to be written back, or to be lost
     status.dirty = false;
-    status.valid = ValidLocation::kHome;
+    chunk->home_lost = false;
   }
-  SetStatus(*session, *chunk, status);
-  session->Touch(chunk);
+  SetStatus(session, chunk, status);
+  Touch(session, chunk);
   return Failure::None();
 }
 

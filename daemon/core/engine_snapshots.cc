@@ -16,7 +16,7 @@ std::vector<SessionSnapshot> Engine::Sessions() const {
         .state = session->state,
         .slow = scheduler_.IsSlow(id),
         .opened_at = session->opened_at,
-        .host_bytes = session->pool_bytes(),
+        .host_bytes = session->pool_bytes,
         .arena_bytes = session->arena_bytes(),
         .device_in_use_bytes = ledger_.InUseBytes(session->device_account(), id),
         .chunks = session->chunk_count,
@@ -53,16 +53,27 @@ ChunkSnapshot Engine::Snapshot(const Session& session, const Chunk& chunk) const
           .drops = manifest_.Drops(chunk.record)};
 }
 
-std::vector<ChunkSnapshot> Engine::Chunks(SessionId id, size_t limit) const {
+std::vector<ChunkSnapshot> Engine::Chunks(SessionId id, size_t limit, ChunkPlace from) const {
   std::vector<ChunkSnapshot> snapshots;
-  for (const auto& [session_id, session] : sessions_) {
-    if (id != kNoSession && id != session_id) continue;
-    for (const auto& chunk : session->chunks) {
+  if (id != kNoSession && from.session < id) from = {.session = id};
+  for (auto it = sessions_.lower_bound(from.session); it != sessions_.end(); ++it) {
+    const Session& session = *it->second;
+    if (id != kNoSession && session.id != id) break;
+    if (session.chunk_count == 0) continue;
+    const size_t first = session.id == from.session ? shm::Index(from.chunk) : 0;
+    for (size_t i = first; i < session.chunks.size(); ++i) {
       if (snapshots.size() >= limit) return snapshots;
-      if (chunk != nullptr) snapshots.push_back(Snapshot(*session, *chunk));
+      if (session.chunks[i] != nullptr) snapshots.push_back(Snapshot(session, *session.chunks[i]));
     }
   }
   return snapshots;
+}
+
+std::optional<ChunkSnapshot> Engine::FindChunk(SessionId id, ChunkId chunk_id) const {
+  const Session* session = Find(id);
+  const Chunk* chunk = session == nullptr ? nullptr : session->Find(chunk_id);
+  if (chunk == nullptr) return std::nullopt;
+  return Snapshot(*session, *chunk);
 }
 
 uint64_t Engine::ChunkCount(SessionId id) const {

@@ -166,9 +166,14 @@ Engine::Failure Engine::Transfer(Session* session, const shm::Request& request, 
                                  .flags = request.flags,
                                  .dirty_epoch = source->dirty_epoch};
   scheduler_.Enqueue(session->id, transfer, now);  // CheckTransfer saw that there is room
+  if (direction == Direction::kHostToDevice && source->home_lost) {
+    // The client has its commit record, and says by this that it knows what is there.
+    source->home_lost = false;
+    SetStatus(session, source, StatusOf(*source));
+  }
   Count(session, transfer, 1);
-  session->Touch(source);
-  session->Touch(destination);
+  Touch(session, source);
+  Touch(session, destination);
   return Failure::None();
 }
 
@@ -182,15 +187,26 @@ void Engine::Count(Session* session, const TransferRequest& request, int by) {
   on_device->pins += by;
   at_home->home_uses += by;
   if (load) destination->inbound += by;
+  UpdateDeparture(session, on_device);
+}
+
+// A home that is being written is not valid.
+void Engine::CountHomeWrite(Session* session, Chunk* chunk, int by) {
+  chunk->home_writes += by;
+  SetStatus(session, chunk, StatusOf(*chunk));
 }
 
 void Engine::GrantTransfers(Time now, std::vector<Outgoing>* out) {
   for (const Ticket& ticket : scheduler_.Grant(now)) {
-    const Session& session = *Find(ticket.session);
-    Chunk* destination = session.Find(ticket.request.destination);
+    Session* session = Find(ticket.session);
+    Chunk* destination = session->Find(ticket.request.destination);
     destination->tickets_into += 1;
     manifest_.SetTransfer(destination->record, ticket.id);
-    out->push_back({.session = ticket.session, .response = Describe(session, ticket), .error = {}});
+    if (ticket.request.direction == Direction::kDeviceToHost) {
+      CountHomeWrite(session, destination, 1);
+    }
+    out->push_back(
+        {.session = ticket.session, .response = Describe(*session, ticket), .error = {}});
   }
 }
 
@@ -239,25 +255,30 @@ Engine::Failure Engine::Settle(Session* session, const TransferRequest& transfer
   Count(session, transfer, -1);
   destination->tickets_into -= 1;
   if (destination->tickets_into == 0) manifest_.SetTransfer(destination->record, kNoTicket);
+  if (transfer.direction == Direction::kDeviceToHost)
+    SettleHomeWrite(session, destination, transfer);
   if ((transfer.flags & shm::kPublishWhenDone) != 0) destination->publish_when_idle = true;
   if ((transfer.flags & shm::kDropSourceWhenDone) != 0) source->drop_when_idle = true;
-  if (source == destination && transfer.direction == Direction::kDeviceToHost) {
-    SettleWriteBack(session, source, transfer);
-  }
   Failure failure = SettleIdle(session, destination);
   return failure.ok() && source != destination ? SettleIdle(session, source) : failure;
 }
 
-// A chunk is clean again when each of its bytes was written back since it last became dirty.
-void Engine::SettleWriteBack(Session* session, Chunk* chunk, const TransferRequest& transfer) {
+// A chunk is clean again when each of its bytes was written back since it last became dirty, and a
+// lost home is found when each of its bytes was written.
+void Engine::SettleHomeWrite(Session* session, Chunk* chunk, const TransferRequest& transfer) {
+  CountHomeWrite(session, chunk, -1);
   ChunkStatus status = StatusOf(*chunk);
-  if (!status.dirty || transfer.dirty_epoch != chunk->dirty_epoch) return;
-  chunk->written_back.Add(transfer.source_offset, transfer.source_offset + transfer.bytes);
+  const bool back = transfer.source == transfer.destination;
+  const bool counts =
+      back ? status.dirty && transfer.dirty_epoch == chunk->dirty_epoch : chunk->home_lost;
+  if (!counts) return;
+  const uint64_t begin = transfer.destination_offset;
+  chunk->written_back.Add(begin, begin + transfer.bytes);
   if (!chunk->written_back.Covers(0, chunk->bytes)) return;
   chunk->written_back.Clear();
   status.dirty = false;
-  status.valid = ValidLocation::kHome;
-  SetStatus(*session, *chunk, status);
+  chunk->home_lost = false;
+  SetStatus(session, chunk, status);
 }
 
 Engine::Failure Engine::SettleIdle(Session* session, Chunk* chunk) {

@@ -21,12 +21,13 @@ std::string Where(const ChunkFacts& facts) {
                         device, "; it gets a place there when it is needed.");
   }
   const bool stale = status.dirty && status.residency == Residency::kResident;
-  const std::string home =
-      identity.has_home()
-          ? absl::StrCat("Its home is in pool ", shm::Value(identity.pool), " at offset ",
-                         identity.home_offset,
-                         stale ? ", which is stale: the device copy is newer." : ".")
-          : "It has no home in host memory: it lives on the device only.";
+  const char* what = stale                ? ", which is stale: the device copy is newer."
+                     : facts.home_is_torn ? ", which is being written, or was when its client died."
+                                          : ".";
+  const std::string home = identity.has_home()
+                               ? absl::StrCat("Its home is in pool ", shm::Value(identity.pool),
+                                              " at offset ", identity.home_offset, what)
+                               : "It has no home in host memory: it lives on the device only.";
   const std::string at = absl::StrCat(" on ", device, " at arena offset ", status.device_offset());
   switch (status.residency) {
     case Residency::kNone:
@@ -70,8 +71,9 @@ std::string Eviction(const ChunkFacts& facts) {
     return absl::StrCat("It cannot be evicted now: ", facts.why_not_evictable, ".");
   }
   const EvictionPlace& place = facts.place;
+  const char* least = place.is_complete ? "" : "at least ";
   return absl::StrCat(
-      "It would be evicted as number ", place.number, " of ", place.of, ", after ",
+      "It would be evicted as number ", least, place.number, " of ", least, place.of, ", after ",
       base::FormatBytes(place.before_bytes),
       " of others, by a request that allows eviction and finds no hole (the largest has ",
       base::FormatBytes(place.largest_hole_bytes), ").");

@@ -18,6 +18,7 @@ struct EvictionPlace {
   uint64_t of = 1;
   uint64_t before_bytes = 0;  // of those that leave earlier
   uint64_t largest_hole_bytes = 0;
+  bool is_complete = true;  // false: the first two are at least that
 };
 
 struct ChunkFacts {
@@ -30,6 +31,7 @@ struct ChunkFacts {
   TicketId ticket = kNoTicket;
   uint32_t other_transfers = 0;  // queued or under way, `ticket` not counted
   bool client_died = false;
+  bool home_is_torn = false;         // it is being written, or was when the client died
   uint32_t plan_moments = 0;         // 0: no plan
   uint64_t moment = 0;               // within the plan
   std::optional<uint64_t> next_use;  // in moments; none: the plan does not use it

@@ -11,7 +11,7 @@ ExtentAllocator::ExtentAllocator(uint64_t size_bytes, uint64_t alignment_bytes)
     : alignment_bytes_(alignment_bytes),
       size_bytes_(size_bytes & ~(alignment_bytes - 1)),
       limit_bytes_(size_bytes_) {
-  if (size_bytes_ > 0) holes_[0] = size_bytes_;
+  if (size_bytes_ > 0) AddHole(0, size_bytes_);
 }
 
 uint64_t ExtentAllocator::RoundUp(uint64_t bytes) const {
@@ -20,27 +20,32 @@ uint64_t ExtentAllocator::RoundUp(uint64_t bytes) const {
 }
 
 // Joins [begin, end), which touches no hole's inside, with its neighbours.
-ExtentAllocator::Holes::iterator ExtentAllocator::AddHole(Holes* holes, uint64_t begin,
-                                                          uint64_t end) {
-  auto next = holes->lower_bound(begin);
-  if (next != holes->end() && next->first == end) {
+ExtentAllocator::Holes::iterator ExtentAllocator::AddHole(uint64_t begin, uint64_t end) {
+  auto next = holes_.lower_bound(begin);
+  if (next != holes_.end() && next->first == end) {
     end = next->second;
-    next = holes->erase(next);
+    RemoveSize(*next);
+    next = holes_.erase(next);
   }
-  if (next != holes->begin()) {
+  if (next != holes_.begin()) {
     const auto previous = std::prev(next);
     if (previous->second == begin) {
+      RemoveSize(*previous);
       previous->second = end;
+      AddSize(*previous);
       return previous;
     }
   }
-  return holes->emplace_hint(next, begin, end);
+  const auto added = holes_.emplace_hint(next, begin, end);
+  AddSize(*added);
+  return added;
 }
 
 absl::StatusOr<uint64_t> ExtentAllocator::AllocateLowest(uint64_t bytes, ChunkId owner) {
   if (bytes == 0) return absl::InvalidArgumentError("zero bytes need no place");
   const uint64_t rounded = RoundUp(bytes);
   for (const auto& [begin, end] : holes_) {
+    if (rounded > largest_hole_bytes()) break;
     if (end - begin < rounded) continue;
     const uint64_t offset = begin;
     if (absl::Status status = AllocateAt(offset, bytes, owner); !status.ok()) return status;
@@ -67,12 +72,14 @@ absl::Status ExtentAllocator::AllocateAt(uint64_t offset, uint64_t bytes, ChunkI
         absl::StrCat("something is in the way in [", offset, ", ", offset + rounded, ")"));
   }
   const uint64_t end = hole->second;
+  RemoveSize(*hole);
   if (hole->first == offset) {
     holes_.erase(hole);
   } else {
     hole->second = offset;
+    AddSize(*hole);
   }
-  if (offset + rounded < end) holes_[offset + rounded] = end;
+  if (offset + rounded < end) AddSize(*holes_.emplace(offset + rounded, end).first);
   extents_[offset] = {offset, rounded, owner};
   used_bytes_ += rounded;
   return absl::OkStatus();
@@ -83,7 +90,7 @@ absl::Status ExtentAllocator::Free(uint64_t offset) {
   if (found == extents_.end()) {
     return absl::NotFoundError(absl::StrCat("no extent begins at ", offset));
   }
-  AddHole(&holes_, offset, found->second.end());
+  AddHole(offset, found->second.end());
   used_bytes_ -= found->second.bytes;
   extents_.erase(found);
   return absl::OkStatus();
@@ -96,7 +103,7 @@ absl::Status ExtentAllocator::ReserveTop(uint64_t bytes) {
   }
   const uint64_t limit = size_bytes_ - RoundUp(bytes);
   if (limit >= limit_bytes_) {
-    if (limit > limit_bytes_) AddHole(&holes_, limit_bytes_, limit);
+    if (limit > limit_bytes_) AddHole(limit_bytes_, limit);
     limit_bytes_ = limit;
     return absl::OkStatus();
   }
@@ -105,19 +112,15 @@ absl::Status ExtentAllocator::ReserveTop(uint64_t bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "a chunk lies in the ", base::FormatBytes(limit_bytes_ - limit), " that it needs"));
   }
+  RemoveSize(*last);
   if (last->first == limit) {
     holes_.erase(last);
   } else {
     last->second = limit;
+    AddSize(*last);
   }
   limit_bytes_ = limit;
   return absl::OkStatus();
-}
-
-uint64_t ExtentAllocator::largest_hole_bytes() const {
-  uint64_t largest = 0;
-  for (const auto& [begin, end] : holes_) largest = std::max(largest, end - begin);
-  return largest;
 }
 
 double ExtentAllocator::Fragmentation() const {
@@ -125,34 +128,61 @@ double ExtentAllocator::Fragmentation() const {
   return 1.0 - static_cast<double>(largest_hole_bytes()) / static_cast<double>(free_bytes());
 }
 
-std::vector<Extent> ExtentAllocator::InRange(uint64_t begin, uint64_t end) const {
+std::vector<Extent> ExtentAllocator::InRange(uint64_t begin, uint64_t end, size_t limit) const {
   std::vector<Extent> found;
   if (begin >= end) return found;
   auto it = extents_.upper_bound(begin);
   if (it != extents_.begin() && std::prev(it)->second.end() > begin) --it;
-  for (; it != extents_.end() && it->first < end; ++it) found.push_back(it->second);
+  for (; it != extents_.end() && it->first < end && found.size() < limit; ++it) {
+    found.push_back(it->second);
+  }
   return found;
 }
 
-std::optional<std::vector<Extent>> ExtentAllocator::Victims(
-    uint64_t bytes, const std::vector<Extent>& candidates) const {
-  const uint64_t rounded = RoundUp(bytes);
-  if (rounded <= largest_hole_bytes()) return std::vector<Extent>{};
-  Holes holes = holes_;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const auto hole = AddHole(&holes, candidates[i].offset, candidates[i].end());
-    if (hole->second - hole->first < rounded) continue;
-    // The last one taken lies within: without it the hole was too small.
-    std::vector<Extent> victims;
-    for (size_t k = 0; k <= i; ++k) {
-      const Extent& extent = candidates[k];
-      if (extent.offset < hole->first + rounded && extent.end() > hole->first) {
-        victims.push_back(extent);
-      }
+const Extent* ExtentAllocator::Find(uint64_t offset) const {
+  const auto found = extents_.find(offset);
+  return found == extents_.end() ? nullptr : &found->second;
+}
+
+ExtentAllocator::VictimSearch::VictimSearch(const ExtentAllocator* arena, uint64_t bytes)
+    : arena_(arena), bytes_(arena->RoundUp(bytes)) {}
+
+// Each of the joined ranges has taken in the holes at both of its ends, so at most one thing lies
+// at each end of the extent: a joined range, or else a hole.
+bool ExtentAllocator::VictimSearch::Add(const Extent& extent) {
+  candidates_.push_back(extent);
+  uint64_t begin = extent.offset;
+  uint64_t end = extent.end();
+  const auto join = [&begin, &end](const auto& ranges, auto at) {
+    if (at != ranges.end() && at->first == end) {
+      end = at->second;
+      return true;
     }
-    return victims;
+    return false;
+  };
+  if (const auto next = joined_.lower_bound(end); join(joined_, next)) {
+    joined_.erase(next);
+  } else {
+    join(arena_->holes_, arena_->holes_.lower_bound(end));
   }
-  return std::nullopt;
+  const auto before = [&begin](const auto& ranges) {
+    const auto next = ranges.lower_bound(begin);
+    const bool touches = next != ranges.begin() && std::prev(next)->second == begin;
+    return touches ? std::prev(next)->first : begin;
+  };
+  const uint64_t joined_begin = before(joined_);
+  begin = joined_begin < begin ? joined_begin : before(arena_->holes_);
+  joined_[begin] = end;
+  begin_ = begin;
+  return end - begin >= bytes_;
+}
+
+std::vector<Extent> ExtentAllocator::VictimSearch::Victims() const {
+  std::vector<Extent> victims;
+  for (const Extent& extent : candidates_) {
+    if (extent.offset < begin_ + bytes_ && extent.end() > begin_) victims.push_back(extent);
+  }
+  return victims;
 }
 
 }  // namespace geminid::core

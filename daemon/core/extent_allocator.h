@@ -10,7 +10,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,25 +50,46 @@ class ExtentAllocator {
   uint64_t top_bytes() const { return size_bytes_ - limit_bytes_; }
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t free_bytes() const { return limit_bytes_ - used_bytes_; }
-  uint64_t largest_hole_bytes() const;  // linear in the number of holes
+  uint64_t largest_hole_bytes() const { return sizes_.empty() ? 0 : *sizes_.rbegin(); }
   // The part of the free bytes that the largest hole does not have: 0 whole, towards 1 in
   // splinters.
   double Fragmentation() const;
   uint64_t RoundUp(uint64_t bytes) const;  // saturates at the largest multiple
 
-  // Extents that touch [begin, end), in order.
-  std::vector<Extent> InRange(uint64_t begin, uint64_t end) const;
+  // Extents that touch [begin, end), in order; at most `limit`.
+  std::vector<Extent> InRange(uint64_t begin, uint64_t end, size_t limit = ~size_t{0}) const;
   std::vector<Extent> Extents() const { return InRange(0, size_bytes_); }
 
-  // Which of `candidates` (extents of this arena, the first to go first) must leave so that `bytes`
-  // fit in one piece; nothing when even all of them do not suffice. Takes from the front of the
-  // list until a hole is large enough, then only those that lie in the hole's first `bytes`.
-  std::optional<std::vector<Extent>> Victims(uint64_t bytes,
-                                             const std::vector<Extent>& candidates) const;
+  // The extent that begins at `offset`; null: none does.
+  const Extent* Find(uint64_t offset) const;
+
+  // Finds out which extents must leave so that `bytes` fit in one piece: it is shown candidates,
+  // the first to go first, until a hole is large enough. The victims are then those candidates that
+  // lie in the hole's first `bytes`. Cost: logarithmic for each candidate.
+  class VictimSearch {
+   public:
+    // `arena` must not change meanwhile.
+    VictimSearch(const ExtentAllocator* arena, uint64_t bytes);
+    // True: enough. `extent` is one of the arena's.
+    bool Add(const Extent& extent);
+    // After Add said true.
+    std::vector<Extent> Victims() const;
+
+   private:
+    const ExtentAllocator* arena_;
+    const uint64_t bytes_;                 // rounded up
+    std::map<uint64_t, uint64_t> joined_;  // holes and candidates side by side: offset to end
+    std::vector<Extent> candidates_;
+    uint64_t begin_ = 0;  // of the hole that is large enough
+  };
 
  private:
   using Holes = std::map<uint64_t, uint64_t>;  // offset to end
-  static Holes::iterator AddHole(Holes* holes, uint64_t begin, uint64_t end);
+  Holes::iterator AddHole(uint64_t begin, uint64_t end);
+  void AddSize(const Holes::value_type& hole) { sizes_.insert(hole.second - hole.first); }
+  void RemoveSize(const Holes::value_type& hole) {
+    sizes_.extract(hole.second - hole.first);  // one of those that are equal
+  }
 
   uint64_t alignment_bytes_;
   uint64_t size_bytes_;
@@ -76,6 +97,7 @@ class ExtentAllocator {
   uint64_t used_bytes_ = 0;
   std::map<uint64_t, Extent> extents_;  // by offset
   Holes holes_;                         // below the limit, coalesced
+  std::multiset<uint64_t> sizes_;       // of the holes
 };
 
 }  // namespace geminid::core

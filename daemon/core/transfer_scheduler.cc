@@ -1,7 +1,7 @@
 #include "daemon/core/transfer_scheduler.h"
 
 #include <algorithm>
-#include <tuple>
+#include <compare>
 
 namespace geminid::core {
 namespace {
@@ -20,6 +20,25 @@ struct TransferScheduler::Waiting {
   uint64_t arrival = 0;
 };
 
+// The first that waits for its destination, in the order of `level`; within one level, deadlines
+// come in the order of moments, and those without one after them.
+struct TransferScheduler::Head {
+  int64_t level = 0;
+  uint32_t deadline_moment = 0;
+  uint64_t arrival = 0;
+  ChunkId destination{};
+  auto operator<=>(const Head&) const = default;
+};
+
+// A session's requests of one direction.
+struct TransferScheduler::Lane {
+  uint64_t queued = 0;
+  std::set<Head> heads;
+  InFlight flight;
+  double virtual_time = 0;        // bytes granted per weight
+  std::optional<double> turn_at;  // under which the link has it among those that are ready
+};
+
 struct TransferScheduler::Session {
   DeviceIndex device{};
   Link* link = nullptr;  // the device's
@@ -28,9 +47,7 @@ struct TransferScheduler::Session {
   uint64_t queued = 0;
   // By destination, in order of arrival: only the first of each may be granted. No empty queues.
   std::map<ChunkId, std::deque<Waiting>> queues;
-  std::array<InFlight, kDirections> flight{};
-  std::array<uint64_t, kDirections> queued_by_direction{};
-  std::array<double, kDirections> virtual_time{};  // bytes granted per weight
+  std::array<Lane, kDirections> lanes{};
   std::map<TicketId, Ticket> tickets;
   std::vector<uint16_t> free_indices;
   uint32_t overdue = 0;
@@ -69,7 +86,12 @@ std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id) {
     InFlight& link = session->link->flight[Index(ticket.request.direction)];
     link.tickets -= 1;
     link.bytes -= ticket.request.bytes;
+    running_.erase({ticket.granted_at, ticket_id});
     forgotten.push_back(ticket.request);
+  }
+  for (int i = 0; i < kDirections; ++i) {
+    const std::optional<double>& turn_at = session->lanes[i].turn_at;
+    if (turn_at.has_value()) session->link->ready[i].erase({*turn_at, id});
   }
   for (const auto& [destination, queue] : session->queues) {
     for (const Waiting& waiting : queue) forgotten.push_back(waiting.request);
@@ -79,44 +101,49 @@ std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id) {
 }
 
 void TransferScheduler::SetMoment(SessionId id, uint16_t moment) {
-  if (Session* session = FindSession(id); session != nullptr) session->moment = moment;
+  Session* session = FindSession(id);
+  if (session == nullptr) return;
+  session->moment = moment;
+  for (int i = 0; i < kDirections; ++i) UpdateTurn(id, session, DirectionAt(i));
+}
+
+TransferScheduler::Head TransferScheduler::HeadOf(const Waiting& waiting) const {
+  const int64_t age_begins = waiting.since.nanoseconds() / limits_.ageing.nanoseconds();
+  return {.level = static_cast<int64_t>(waiting.request.priority) + age_begins,
+          .deadline_moment = waiting.request.deadline_moment,
+          .arrival = waiting.arrival,
+          .destination = waiting.request.destination};
 }
 
 bool TransferScheduler::Enqueue(SessionId id, const TransferRequest& request, Time now) {
   Session* session = FindSession(id);
   if (session == nullptr || session->queued >= limits_.queued_per_session) return false;
   const int direction = Index(request.direction);
-  if (session->queued_by_direction[direction] == 0) {
+  Lane& lane = session->lanes[direction];
+  if (lane.queued == 0) {
     // A session that was idle has saved up no credit.
-    session->virtual_time[direction] =
-        std::max(session->virtual_time[direction], session->link->virtual_time[direction]);
+    lane.virtual_time = std::max(lane.virtual_time, session->link->virtual_time[direction]);
   }
-  session->queues[request.destination].push_back({request, now, next_arrival_++});
+  std::deque<Waiting>& queue = session->queues[request.destination];
+  queue.push_back({request, now, next_arrival_++});
+  if (queue.size() == 1) lane.heads.insert(HeadOf(queue.front()));
   session->queued += 1;
-  session->queued_by_direction[direction] += 1;
+  lane.queued += 1;
+  UpdateTurn(id, session, request.direction);
   return true;
 }
 
+// Moments wrap around: a deadline that lies behind belongs to the next iteration.
 const TransferScheduler::Waiting* TransferScheduler::Best(const Session& session,
-                                                          Direction direction, Time now) const {
-  const Waiting* best = nullptr;
-  std::tuple<int64_t, uint32_t, uint64_t> best_key;
-  for (const auto& [destination, queue] : session.queues) {
-    const Waiting& head = queue.front();
-    if (head.request.direction != direction) continue;
-    const int64_t level =
-        static_cast<int64_t>(head.request.priority) - (now - head.since) / limits_.ageing;
-    // Moments wrap around: one that lies behind belongs to the next iteration.
-    const uint32_t distance =
-        head.request.deadline_moment == kNoDeadline
-            ? uint32_t{kNoDeadline} + 1
-            : static_cast<uint16_t>(head.request.deadline_moment - session.moment);
-    const auto key = std::make_tuple(level, distance, head.arrival);
-    if (best != nullptr && key >= best_key) continue;
-    best = &head;
-    best_key = key;
+                                                          Direction direction) {
+  const std::set<Head>& heads = session.lanes[Index(direction)].heads;
+  if (heads.empty()) return nullptr;
+  const int64_t level = heads.begin()->level;
+  auto best = heads.lower_bound({.level = level, .deadline_moment = session.moment});
+  if (best == heads.end() || best->level != level || best->deadline_moment == kNoDeadline) {
+    best = heads.begin();
   }
-  return best;
+  return &session.queues.find(best->destination)->second.front();
 }
 
 bool TransferScheduler::Fits(const InFlight& flight, uint64_t bytes, uint64_t limit_bytes) {
@@ -124,25 +151,18 @@ bool TransferScheduler::Fits(const InFlight& flight, uint64_t bytes, uint64_t li
   return flight.bytes <= limit_bytes && bytes <= limit_bytes - flight.bytes;
 }
 
-// The device's backlogged session of the least virtual time that its own limits let start
-// something.
-TransferScheduler::Candidate TransferScheduler::Next(DeviceIndex device, Direction direction,
-                                                     Time now) const {
-  const int index = Index(direction);
-  Candidate next;
-  for (const auto& [id, session] : sessions_) {
-    const InFlight& flight = session->flight[index];
-    if (session->device != device || session->queued_by_direction[index] == 0) continue;
-    if (flight.tickets >= limits_.tickets_in_flight) continue;
-    if (next.session != nullptr &&
-        session->virtual_time[index] >= next.session->virtual_time[index]) {
-      continue;
-    }
-    const Waiting* best = Best(*session, direction, now);
-    if (best == nullptr || !Fits(flight, best->request.bytes, limits_.bytes_in_flight)) continue;
-    next = {id, session.get(), best};
-  }
-  return next;
+void TransferScheduler::UpdateTurn(SessionId id, Session* session, Direction direction) {
+  Lane& lane = session->lanes[Index(direction)];
+  const Waiting* best = Best(*session, direction);
+  const bool ready = best != nullptr && lane.flight.tickets < limits_.tickets_in_flight &&
+                     Fits(lane.flight, best->request.bytes, limits_.bytes_in_flight);
+  if (lane.turn_at.has_value() == ready && (!ready || *lane.turn_at == lane.virtual_time)) return;
+  std::set<Turn>& turns = session->link->ready[Index(direction)];
+  if (lane.turn_at.has_value()) turns.erase({*lane.turn_at, id});
+  lane.turn_at.reset();
+  if (!ready) return;
+  turns.insert({lane.virtual_time, id});
+  lane.turn_at = lane.virtual_time;
 }
 
 Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& chosen, Time now) {
@@ -152,45 +172,54 @@ Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& c
                 .granted_at = now,
                 .request = chosen.request};
   session->free_indices.pop_back();
-  const auto queue = session->queues.find(ticket.request.destination);
-  queue->second.pop_front();  // `chosen` is gone
-  if (queue->second.empty()) session->queues.erase(queue);
   const int direction = Index(ticket.request.direction);
+  Lane& lane = session->lanes[direction];
+  const auto queue = session->queues.find(ticket.request.destination);
+  lane.heads.erase(HeadOf(chosen));
+  queue->second.pop_front();  // `chosen` is gone
+  if (queue->second.empty()) {
+    session->queues.erase(queue);
+  } else {
+    const Waiting& next = queue->second.front();
+    session->lanes[Index(next.request.direction)].heads.insert(HeadOf(next));
+  }
   session->queued -= 1;
-  session->queued_by_direction[direction] -= 1;
-  for (InFlight* flight : {&session->flight[direction], &session->link->flight[direction]}) {
+  lane.queued -= 1;
+  for (InFlight* flight : {&lane.flight, &session->link->flight[direction]}) {
     flight->tickets += 1;
     flight->bytes += ticket.request.bytes;
   }
   double& link_time = session->link->virtual_time[direction];
-  link_time = std::max(link_time, session->virtual_time[direction]);
-  session->virtual_time[direction] +=
+  link_time = std::max(link_time, lane.virtual_time);
+  lane.virtual_time +=
       static_cast<double>(ticket.request.bytes) / static_cast<double>(session->weight);
   session->tickets.emplace(ticket.id, ticket);
+  running_.emplace(std::pair(now, ticket.id), id);
+  for (int i = 0; i < kDirections; ++i) UpdateTurn(id, session, DirectionAt(i));
   return ticket;
 }
 
-void TransferScheduler::GrantOnLink(DeviceIndex device, Direction direction, Time now,
+void TransferScheduler::GrantOnLink(Link* link, Direction direction, Time now,
                                     std::vector<Ticket>* granted) {
-  for (;;) {
-    const Candidate next = Next(device, direction, now);
-    if (next.session == nullptr) return;
+  const std::set<Turn>& turns = link->ready[Index(direction)];
+  while (!turns.empty()) {
+    const SessionId id = turns.begin()->second;
+    Session* session = FindSession(id);
+    const Waiting& next = *Best(*session, direction);
     // Whoever is next waits for room on the link; others must not take it meanwhile.
     const bool link_is_shared = limits_.link_bytes_in_flight > 0;
-    if (link_is_shared && !Fits(LinkOf(device).flight[Index(direction)],
-                                next.waiting->request.bytes, limits_.link_bytes_in_flight)) {
+    if (link_is_shared &&
+        !Fits(link->flight[Index(direction)], next.request.bytes, limits_.link_bytes_in_flight)) {
       return;
     }
-    granted->push_back(Start(next.id, next.session, *next.waiting, now));
+    granted->push_back(Start(id, session, next, now));
   }
 }
 
 std::vector<Ticket> TransferScheduler::Grant(Time now) {
   std::vector<Ticket> granted;
-  for (uint32_t device = 0; device < links_.size(); ++device) {
-    for (int i = 0; i < kDirections; ++i) {
-      GrantOnLink(DeviceIndex{device}, DirectionAt(i), now, &granted);
-    }
+  for (Link& link : links_) {
+    for (int i = 0; i < kDirections; ++i) GrantOnLink(&link, DirectionAt(i), now, &granted);
   }
   return granted;
 }
@@ -209,7 +238,7 @@ bool TransferScheduler::Complete(SessionId id, TicketId ticket) {
   if (found == session->tickets.end()) return false;
   const TransferRequest& request = found->second.request;
   const int direction = Index(request.direction);
-  for (InFlight* flight : {&session->flight[direction], &session->link->flight[direction]}) {
+  for (InFlight* flight : {&session->lanes[direction].flight, &session->link->flight[direction]}) {
     flight->tickets -= 1;
     flight->bytes -= request.bytes;
   }
@@ -219,35 +248,31 @@ bool TransferScheduler::Complete(SessionId id, TicketId ticket) {
     count.transfers += 1;
   }
   if (found->second.overdue) session->overdue -= 1;
+  running_.erase({found->second.granted_at, ticket});
   session->free_indices.push_back(found->second.completion_index);
+  const Direction freed = request.direction;
   session->tickets.erase(found);
+  UpdateTurn(id, session, freed);
   return true;
 }
 
 uint64_t TransferScheduler::MarkOverdue(Time now) {
   uint64_t marked = 0;
-  for (const auto& [id, session] : sessions_) {
-    for (auto& [ticket_id, ticket] : session->tickets) {
-      if (ticket.overdue || now - ticket.granted_at < limits_.ticket_timeout) continue;
-      ticket.overdue = true;
-      session->overdue += 1;
-      session->link->overdue_tickets += 1;
-      marked += 1;
-    }
+  for (; !running_.empty(); running_.erase(running_.begin())) {
+    const auto& [oldest, id] = *running_.begin();
+    if (now - oldest.first < limits_.ticket_timeout) break;
+    Session* session = FindSession(id);
+    session->tickets.find(oldest.second)->second.overdue = true;
+    session->overdue += 1;
+    session->link->overdue_tickets += 1;
+    marked += 1;
   }
   return marked;
 }
 
 std::optional<Time> TransferScheduler::NextTimeout() const {
-  std::optional<Time> next;
-  for (const auto& [id, session] : sessions_) {
-    for (const auto& [ticket_id, ticket] : session->tickets) {
-      if (ticket.overdue) continue;
-      const Time due = ticket.granted_at + limits_.ticket_timeout;
-      if (!next.has_value() || due < *next) next = due;
-    }
-  }
-  return next;
+  if (running_.empty()) return std::nullopt;
+  return running_.begin()->first.first + limits_.ticket_timeout;
 }
 
 bool TransferScheduler::IsSlow(SessionId id) const {
@@ -257,7 +282,7 @@ bool TransferScheduler::IsSlow(SessionId id) const {
 
 InFlight TransferScheduler::FlightOf(SessionId id, Direction direction) const {
   const Session* session = FindSession(id);
-  return session == nullptr ? InFlight{} : session->flight[Index(direction)];
+  return session == nullptr ? InFlight{} : session->lanes[Index(direction)].flight;
 }
 
 InFlight TransferScheduler::FlightOf(DeviceIndex device, Direction direction) const {

@@ -2,14 +2,19 @@
 //
 // Per session and direction a bounded number of tickets and bytes is in flight; the rest waits
 // here. Next is the request of the lowest level; within a level the one whose deadline is the
-// fewest moments away; then the oldest. The level is the priority, less one for each `ageing` of
-// waiting, without a floor: whatever others ask for, everything is granted in time. The best
-// request is never bypassed by a smaller one. Requests of one session with the same destination are
-// granted in order.
+// fewest moments away; then the oldest. The level is the priority, less one for each multiple of
+// `ageing` that time has passed since the request came, without a floor: whatever others ask for,
+// everything is granted in time. The best request is never bypassed by a smaller one. Requests of
+// one session with the same destination are granted in order.
 //
 // Each device has a link of its own in each direction. Between the sessions of one device a shared
 // link limit, where one is set, is divided by weight: the session that has been granted the fewest
 // bytes per weight is next (start-time fair queueing, Goyal et al., 1996).
+//
+// Every call costs time logarithmic in what is there: a session that queues all it may, or a node
+// full of sessions, makes nobody else's requests dearer. So what orders requests never changes with
+// time: of two that wait, both age alike, and the priority plus the multiple of `ageing` at which a
+// request came orders them for good.
 #ifndef GEMINID_DAEMON_CORE_TRANSFER_SCHEDULER_H_
 #define GEMINID_DAEMON_CORE_TRANSFER_SCHEDULER_H_
 
@@ -19,6 +24,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/ids.h"
@@ -90,7 +97,7 @@ struct InFlight {
   uint64_t bytes = 0;
 };
 
-// Not thread-safe. A grant costs time linear in the destinations that wait in one session.
+// Not thread-safe.
 class TransferScheduler {
  public:
   explicit TransferScheduler(const TransferLimits& limits, uint32_t devices = 1);
@@ -132,32 +139,38 @@ class TransferScheduler {
 
  private:
   struct Waiting;
+  struct Head;
+  struct Lane;
   struct Session;
+  // Bytes granted per weight so far: the least is next.
+  using Turn = std::pair<double, SessionId>;
 
   // One device's, in both directions.
   struct Link {
     std::array<InFlight, kDirections> flight{};
     std::array<double, kDirections> virtual_time{};
+    // The sessions that their own limits let start something.
+    std::array<std::set<Turn>, kDirections> ready{};
     TransferTotals totals;
     uint64_t overdue_tickets = 0;
   };
 
   Session* FindSession(SessionId session) const;
   const Link& LinkOf(DeviceIndex device) const { return links_[shm::Value(device)]; }
-  struct Candidate {
-    SessionId id{};
-    Session* session = nullptr;
-    const Waiting* waiting = nullptr;
-  };
   static bool Fits(const InFlight& flight, uint64_t bytes, uint64_t limit_bytes);
-  const Waiting* Best(const Session& session, Direction direction, Time now) const;
-  Candidate Next(DeviceIndex device, Direction direction, Time now) const;
-  void GrantOnLink(DeviceIndex device, Direction direction, Time now, std::vector<Ticket>* granted);
+  // Null: nothing waits in that direction.
+  static const Waiting* Best(const Session& session, Direction direction);
+  Head HeadOf(const Waiting& waiting) const;
+  // Whether it is the session's turn in a direction, after anything that decides it has changed.
+  void UpdateTurn(SessionId id, Session* session, Direction direction);
+  void GrantOnLink(Link* link, Direction direction, Time now, std::vector<Ticket>* granted);
   Ticket Start(SessionId id, Session* session, const Waiting& chosen, Time now);
 
   TransferLimits limits_;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
   std::vector<Link> links_;  // by device
+  // In flight and not overdue, the oldest first.
+  std::map<std::pair<Time, TicketId>, SessionId> running_;
   uint64_t next_arrival_ = 0;
   // Over all sessions, so that not even a session that was reopened sees one twice.
   uint64_t next_ticket_ = 1;

@@ -35,4 +35,10 @@ absl::StatusOr<DeviceArena> DeviceArena::Create(const PoolOptions& options,
   return arena;
 }
 
+absl::Status DeviceArena::Revoke() const {
+  absl::Status status;
+  for (const HostPool& slab : slabs_) status.Update(slab.Revoke());
+  return status;
+}
+
 }  // namespace geminid::memory

@@ -28,6 +28,9 @@ class DeviceArena {
   // backed by memory as HostPool's are, with the same errors.
   static absl::StatusOr<DeviceArena> Create(const PoolOptions& options, const os::Machine& machine);
 
+  // As HostPool's: of all slabs, whatever the first error is.
+  absl::Status Revoke() const;
+
   const std::vector<HostPool>& slabs() const { return slabs_; }
   uint64_t bytes() const { return bytes_; }
 

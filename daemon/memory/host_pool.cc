@@ -34,13 +34,21 @@ std::string ByNode(const std::vector<os::NodeMemory>& nodes) {
   return nodes.size() > 1 ? absl::StrCat(" (", os::AvailableText(nodes), ")") : "";
 }
 
-absl::Status CheckAvailable(const PoolOptions& options, const std::vector<os::NodeMemory>& nodes) {
-  const uint64_t available = os::AvailableMemoryBytes();
-  if (HasRoom(available, options.bytes)) return absl::OkStatus();
+absl::StatusOr<Admission::Hold> Admit(const PoolOptions& options, Admission* admission,
+                                      const std::vector<os::NodeMemory>& nodes) {
+  uint64_t available = 0;
+  Admission::Hold hold = admission->Admit(options.bytes, kHeadroomBytes, [&available] {
+    return available = os::AvailableMemoryBytes();
+  });
+  if (hold) return hold;
+  const uint64_t promised = admission->promised_bytes();
+  const std::string others = promised == 0 ? ""
+                                           : absl::StrCat(", of which others are being given ",
+                                                          base::FormatBytes(promised));
   return absl::ResourceExhaustedError(
       absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
                    " bytes) but the machine has only ", base::FormatBytes(available), " available",
-                   ByNode(nodes), "; end other programs, or ask for less"));
+                   ByNode(nodes), others, "; end other programs, or ask for less"));
 }
 
 // The node that the pool is bound to: the one asked for if it has room, else none.
@@ -82,11 +90,13 @@ absl::Status PopulatePiece(std::byte* begin, uint64_t bytes) {
 }
 
 struct PopulateWork {
-  PopulateWork(const base::Mapping& memory, const std::atomic<bool>* stop)
-      : mapping(memory), cancelled(stop) {}
+  PopulateWork(const base::Mapping& memory, const std::atomic<bool>* stop,
+               Admission::Hold* promised)
+      : mapping(memory), cancelled(stop), hold(promised) {}
 
   const base::Mapping& mapping;
   const std::atomic<bool>* cancelled;
+  Admission::Hold* hold;
   std::atomic<uint64_t> next{0};
   std::atomic<bool> failed{false};
   std::mutex mutex;
@@ -97,20 +107,23 @@ void PopulateUntilDone(PopulateWork* work) {
   while (!work->failed.load()) {
     const uint64_t begin = work->next.fetch_add(kPopulatePieceBytes);
     if (begin >= work->mapping.bytes()) return;
-    absl::Status status =
-        work->cancelled != nullptr && work->cancelled->load()
-            ? absl::CancelledError("the daemon is shutting down")
-            : PopulatePiece(work->mapping.data() + begin,
-                            std::min(kPopulatePieceBytes, work->mapping.bytes() - begin));
-    if (status.ok()) continue;
+    const uint64_t bytes = std::min(kPopulatePieceBytes, work->mapping.bytes() - begin);
+    absl::Status status = work->cancelled != nullptr && work->cancelled->load()
+                              ? absl::CancelledError("the daemon is shutting down")
+                              : PopulatePiece(work->mapping.data() + begin, bytes);
+    if (status.ok()) {
+      work->hold->Made(bytes);
+      continue;
+    }
     std::lock_guard<std::mutex> lock(work->mutex);
     work->status.Update(status);
     work->failed.store(true);
   }
 }
 
-absl::Status Populate(const base::Mapping& mapping, const std::atomic<bool>* cancelled) {
-  PopulateWork work{mapping, cancelled};
+absl::Status Populate(const base::Mapping& mapping, const std::atomic<bool>* cancelled,
+                      Admission::Hold hold) {
+  PopulateWork work{mapping, cancelled, &hold};
   const uint64_t pieces = (mapping.bytes() + kPopulatePieceBytes - 1) / kPopulatePieceBytes;
   const uint64_t helpers =
       std::min<uint64_t>(pieces,
@@ -146,12 +159,15 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   const std::vector<os::NodeMemory> nodes = options.numa->Nodes();
   const bool reserved = options.huge_pages && FitsHugePages(options.bytes, machine.huge_pages);
   const bool populate = options.backing == Backing::kPopulated;
+  Admission alone;
+  Admission::Hold hold;
   if (populate && !reserved) {
-    GEMINID_RETURN_IF_ERROR(CheckAvailable(options, nodes));
+    Admission* admission = options.admission == nullptr ? &alone : options.admission;
+    GEMINID_ASSIGN_OR_RETURN(hold, Admit(options, admission, nodes));
   }
   GEMINID_ASSIGN_OR_RETURN(const int node, NodeFor(options, nodes));
   absl::StatusOr<base::UniqueFd> fd =
-      base::CreateSealedMemfd(options.name, options.bytes, reserved);
+      base::CreateRevocableMemfd(options.name, options.bytes, reserved);
   if (!fd.ok()) return fd.status();
   absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(*fd, options.bytes);
   // The free huge pages were counted when the daemon started; others may have taken them.
@@ -172,7 +188,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
     pool.numa_node_ = node;
   }
   const int64_t begin = os::MonotonicNanoseconds();
-  if (populate) GEMINID_RETURN_IF_ERROR(Populate(*mapping, options.cancelled));
+  if (populate) GEMINID_RETURN_IF_ERROR(Populate(*mapping, options.cancelled, std::move(hold)));
   pool.populate_seconds_ = static_cast<double>(os::MonotonicNanoseconds() - begin) * 1e-9;
   pool.fd_ = *std::move(fd);
   pool.bytes_ = options.bytes;

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/memfd.h"
 #include "base/unique_fd.h"
+#include "daemon/memory/admission.h"
 #include "daemon/os/machine.h"
 #include "daemon/os/numa.h"
 #include "proto/shm/device.h"
@@ -30,13 +32,14 @@ struct PoolOptions {
   bool huge_pages = false;
   Backing backing = Backing::kPopulated;
   const std::atomic<bool>* cancelled = nullptr;  // may be null; true ends Create early
+  Admission* admission = nullptr;  // of all that make memory on this machine; null: none else does
 };
 
-// A sealed memfd of exactly the bytes asked for. Unless it is sparse, all of them are backed by
-// zeroed pages before Create returns: memory that was promised is there, and training never waits
-// for a first touch. Nothing
-// of it is mapped here afterwards. Never used for another session: a forked child of a dead client
-// may still write to it, so pools are dropped and made anew.
+// A memfd of exactly the bytes asked for, which can only ever become smaller. Unless it is sparse,
+// all of them are backed by zeroed pages before Create returns: memory that was promised is there,
+// and training never waits for a first touch. Nothing of it is mapped here afterwards, so a client
+// that shrinks it hurts nobody else. Never used for another session: a forked child of a dead
+// client may still write to it, so pools are revoked and made anew.
 class HostPool {
  public:
   // Populates with as many threads as pay (0.2 to 0.5 s/GiB with one). RESOURCE_EXHAUSTED when the
@@ -44,6 +47,10 @@ class HostPool {
   // touched: memory that the kernel merely promises ends in the OOM killer. The message has the
   // numbers of each node. CANCELLED when *cancelled became true.
   static absl::StatusOr<HostPool> Create(const PoolOptions& options, const os::Machine& machine);
+
+  // Gives the memory back to the kernel, whoever still has a descriptor or a mapping of it: see
+  // base::Revoke. Dropping the pool without it leaves the memory to those.
+  absl::Status Revoke() const { return base::Revoke(fd_); }
 
   const base::UniqueFd& fd() const { return fd_; }
   uint64_t bytes() const { return bytes_; }

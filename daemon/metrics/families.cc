@@ -187,6 +187,22 @@ void AddCounters(const Reading& reading, std::vector<MetricFamily>* families) {
       reading.invariant_violations);
 }
 
+void AddLimits(const Reading& reading, std::vector<MetricFamily>* families) {
+  MetricFamily total =
+      NewFamily("geminid_limit", "What all tenants together may have.", MetricType::Gauge);
+  MetricFamily used = NewFamily("geminid_limit_used", "What they have of it.", MetricType::Gauge);
+  MetricFamily refused =
+      NewFamily("geminid_limit_refused_total", "Times a tenant asked for more than its share.",
+                MetricType::Counter);
+  for (const Reading::LimitReading& limit : reading.limits) {
+    const Labels labels = {{"limit", limit.name}};
+    Add(&total, labels, static_cast<double>(limit.total));
+    Add(&used, labels, static_cast<double>(limit.used));
+    Add(&refused, labels, static_cast<double>(limit.refused));
+  }
+  families->insert(families->end(), {total, used, refused});
+}
+
 void AddProcess(const ProcessReading& process, std::vector<MetricFamily>* families) {
   const auto gauge = [&](const char* name, const char* help, double value) {
     families->push_back(Single(name, help, MetricType::Gauge, value));
@@ -217,6 +233,7 @@ std::vector<MetricFamily> Families(const Reading& reading) {
   AddTransfers(reading, &families);
   AddSessions(reading, &families);
   AddCounters(reading, &families);
+  AddLimits(reading, &families);
   AddProcess(reading.process, &families);
   return families;
 }

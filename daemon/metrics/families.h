@@ -47,6 +47,13 @@ struct Reading {
   std::vector<core::LedgerLine> lines;
   std::vector<SessionReading> sessions;         // in the order of their attachment
   std::vector<SessionCounters::Series> series;  // those of ended sessions too
+  struct LimitReading {
+    std::string name;  // as in the configuration
+    uint64_t total = 0;
+    uint64_t used = 0;
+    uint64_t refused = 0;
+  };
+  std::vector<LimitReading> limits;
   core::EngineCounters counters;
   uint64_t invariant_violations = 0;
   ProcessReading process;

@@ -55,8 +55,9 @@ grpc::Status SessionRpc::Detach(grpc::ServerContext* context, const v1::DetachRe
                                 v1::DetachResponse*) {
   absl::StatusOr<SessionPtr> session = CallerOf(*context, hub_);
   if (!session.ok()) return ToGrpc(session.status());
-  // Destroyed here, so that the memory is free when the client is told so.
-  const Hub::Closed closed = hub_->Close((*session)->id(), core::CloseReason::kDetached);
+  Hub::Closed closed = hub_->Close((*session)->id(), core::CloseReason::kDetached);
+  // Here, so that the memory is free when the client is told so.
+  hub_->Destroy(std::move(closed.garbage));
   if (!closed.now) return grpc::Status::OK;  // two calls at once
   os::Log(os::LogLevel::kInfo, "session detached",
           {{"session", absl::StrCat(shm::Value((*session)->id()))},

@@ -81,8 +81,10 @@ absl::Status ClientSession::SendMemory(const shm::Memory& message, const base::U
   return status;
 }
 
-void ClientSession::PushResponse(const shm::Response& response) {
-  if (!waiting_.empty() || !responses_.TryPush(response)) waiting_.push_back(response);
+bool ClientSession::PushResponse(const shm::Response& response) {
+  if (waiting_.empty() && responses_.TryPush(response)) return true;
+  waiting_.push_back(response);
+  return false;
 }
 
 bool ClientSession::FlushResponses() {

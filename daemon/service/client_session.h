@@ -63,8 +63,8 @@ class ClientSession {
   // --- under the hub's mutex ---------------------------------------------------------------------
   using Popped = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
   Popped PopRequest(shm::Request* request) { return requests_.TryPop(request); }
-  // Puts `response` into the ring, or behind those that wait for space in it.
-  void PushResponse(const shm::Response& response);
+  // Puts `response` into the ring, or, with false, behind those that wait for space in it.
+  bool PushResponse(const shm::Response& response);
   // Moves what waits into the ring. True when nothing waits any more.
   bool FlushResponses();
   // Writes the client's event if the client said that it sleeps.

@@ -74,6 +74,8 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const 
   engine.tenants = TenantsOf(settings);
   engine.transfers.tickets_in_flight = settings.tickets_in_flight;
   engine.transfers.bytes_in_flight = settings.bytes_in_flight;
+  engine.max_sessions = settings.sessions;
+  options.chunk_records = settings.chunks;
   engine.keep_time = KeepTimeOf(settings);
   return options;
 }

@@ -1,5 +1,6 @@
 #include "daemon/service/hub.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,10 +13,12 @@
 namespace geminid::service {
 namespace {
 
-// Chunks of all sessions together: 64 bytes each, in memory that no client sees.
-constexpr uint32_t kManifestRecords = 131072;
 // So that one session cannot keep the others waiting.
 constexpr int kRequestsPerPump = 64;
+constexpr core::Duration kLongestPump = core::Duration::Nanoseconds(500'000);
+// How soon to look again whether a client has read its ring; the longer it takes, the rarer.
+constexpr core::Duration kShortestFlushPause = core::Duration::Milliseconds(1);
+constexpr core::Duration kLongestFlushPause = core::Duration::Seconds(1);
 
 }  // namespace
 
@@ -46,7 +49,8 @@ uint64_t SharedTables::ReadCompletion(shm::SessionId session, uint16_t index) {
 
 // --- Reaper --------------------------------------------------------------------------------------
 
-Reaper::Reaper() : thread_([this] { Run(); }) {}
+Reaper::Reaper(std::function<void(Garbage)> destroy)
+    : destroy_(std::move(destroy)), thread_([this] { Run(); }) {}
 
 Reaper::~Reaper() {
   {
@@ -57,11 +61,11 @@ Reaper::~Reaper() {
   thread_.join();
 }
 
-void Reaper::Destroy(Hub::Garbage garbage) {
+void Reaper::Destroy(Garbage garbage) {
   if (garbage.empty()) return;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (std::shared_ptr<void>& item : garbage) garbage_.push_back(std::move(item));
+    garbage_.push_back(std::move(garbage));
   }
   changed_.notify_one();
 }
@@ -70,8 +74,9 @@ void Reaper::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopping_ || !garbage_.empty()) {
     changed_.wait(lock, [this] { return stopping_ || !garbage_.empty(); });
-    Hub::Garbage mine = std::exchange(garbage_, {});
+    std::vector<Garbage> mine = std::exchange(garbage_, {});
     lock.unlock();
+    for (Garbage& garbage : mine) destroy_(std::move(garbage));
     mine.clear();
     lock.lock();
   }
@@ -80,7 +85,7 @@ void Reaper::Run() {
 // --- Hub: sessions -------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
-  const size_t bytes = core::Manifest::BytesFor(kManifestRecords);
+  const size_t bytes = core::Manifest::BytesFor(options.chunk_records);
   const uint64_t rounded = base::RoundUpToPage(bytes);
   absl::StatusOr<base::UniqueFd> fd = base::CreateSealedMemfd("geminid-manifest", rounded);
   if (!fd.ok()) return fd.status();
@@ -95,7 +100,8 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
 Hub::Hub(const HubOptions& options, base::Mapping manifest_memory, core::Manifest manifest)
     : options_(options),
       manifest_memory_(std::move(manifest_memory)),
-      engine_(std::make_unique<core::Engine>(options.engine, &tables_, std::move(manifest))) {}
+      engine_(std::make_unique<core::Engine>(options.engine, &tables_, std::move(manifest))),
+      reaper_([this](Garbage garbage) { Destroy(std::move(garbage)); }) {}
 
 absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer,
                                      base::UniqueFd socket) {
@@ -130,38 +136,48 @@ Hub::Closed Hub::Close(shm::SessionId id, core::CloseReason reason) {
              {"error", std::string(releases.status().message())}});
     return closed;
   }
-  Collect(*releases, session, &closed.garbage);
+  Collect(*releases, &closed.garbage);
   return closed;
 }
 
-void Hub::Collect(const core::Releases& releases, const SessionPtr& session, Garbage* garbage) {
-  const auto take_pool = [&](ClientSession* owner, shm::PoolId pool) {
-    const auto found = owner->pools.find(pool);
-    if (found == owner->pools.end()) return;
-    garbage->push_back(std::make_shared<memory::HostPool>(std::move(found->second)));
-    owner->pools.erase(found);
-  };
-  for (const shm::PoolId pool : releases.pools) {
-    if (session != nullptr) {
-      take_pool(session.get(), pool);
-      continue;
-    }
-    for (const auto& [id, owner] : tables_.sessions) take_pool(owner.get(), pool);
+void Hub::Collect(const core::Releases& releases, Garbage* garbage) {
+  for (const auto& [id, pool] : releases.pools) {
+    const auto session = tables_.sessions.find(id);
+    if (session == tables_.sessions.end()) continue;
+    auto node = session->second->pools.extract(pool);
+    if (!node.empty()) garbage->pools.push_back(std::move(node.mapped()));
   }
   for (const shm::SessionId id : releases.arenas) {
     const auto found = tables_.sessions.find(id);
     if (found == tables_.sessions.end() || !found->second->arena.has_value()) continue;
-    garbage->push_back(
-        std::make_shared<memory::DeviceArena>(*std::exchange(found->second->arena, {})));
+    garbage->arenas.push_back(*std::exchange(found->second->arena, {}));
   }
   for (const shm::SessionId id : releases.sessions) {
     const auto found = tables_.sessions.find(id);
     if (found == tables_.sessions.end()) continue;
     Count(*found->second);
     counters_.End(id);
-    garbage->push_back(found->second);
+    garbage->sessions.push_back(found->second);
     tables_.sessions.erase(found);
   }
+  garbage->charges = releases.charges;
+}
+
+void Hub::Destroy(Garbage garbage) {
+  absl::Status revoked;
+  for (const memory::HostPool& pool : garbage.pools) revoked.Update(pool.Revoke());
+  for (const memory::DeviceArena& arena : garbage.arenas) revoked.Update(arena.Revoke());
+  if (!revoked.ok()) {
+    // The clients may hold it as long as they like: it stays charged.
+    os::Log(os::LogLevel::kError, "memory could not be taken back",
+            {{"error", std::string(revoked.message())}});
+    return;
+  }
+  garbage.pools.clear();
+  garbage.arenas.clear();
+  garbage.sessions.clear();
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const core::ChargeId charge : garbage.charges) engine_->GiveBack(charge);
 }
 
 absl::StatusOr<SessionPtr> Hub::Authenticate(const std::string& token_hex) {
@@ -222,7 +238,7 @@ void Hub::Deliver(const std::vector<core::Outgoing>& out) {
   for (const core::Outgoing& outgoing : out) {
     const auto found = tables_.sessions.find(outgoing.session);
     if (found == tables_.sessions.end() || found->second->ended) continue;
-    found->second->PushResponse(outgoing.response);
+    if (!found->second->PushResponse(outgoing.response)) unflushed_.insert(outgoing.session);
     if (served.empty() || served.back() != found->second.get()) {
       served.push_back(found->second.get());
     }
@@ -233,6 +249,21 @@ void Hub::Deliver(const std::vector<core::Outgoing>& out) {
              {"error", outgoing.error}});
   }
   for (const ClientSession* session : served) session->WakeClient();
+}
+
+void Hub::FlushOthers(core::Time now) {
+  if (unflushed_.empty() || now < flush_at_) return;
+  const size_t flushed = std::erase_if(unflushed_, [this](shm::SessionId id) {
+    const auto found = tables_.sessions.find(id);
+    if (found == tables_.sessions.end() || found->second->ended) return true;
+    const bool done = found->second->FlushResponses();
+    found->second->WakeClient();
+    return done;
+  });
+  flush_pause_ = flushed > 0 ? kShortestFlushPause
+                             : std::clamp(flush_pause_ + flush_pause_, kShortestFlushPause,
+                                          kLongestFlushPause);
+  flush_at_ = now + flush_pause_;
 }
 
 Hub::Pumped Hub::Pump(const SessionPtr& session) {
@@ -246,6 +277,7 @@ Hub::Pumped Hub::Pump(const SessionPtr& session) {
   const core::Time now = Now();
   bool drained = false;
   for (int i = 0; i < kRequestsPerPump && !drained; ++i) {
+    if (i > 0 && Now() - now > kLongestPump) break;
     shm::Request request;
     switch (session->PopRequest(&request)) {
       case ClientSession::Popped::kCorrupt:
@@ -260,6 +292,7 @@ Hub::Pumped Hub::Pump(const SessionPtr& session) {
     }
   }
   Deliver(out);
+  unflushed_.erase(session->id());  // its own requests see to it
   if (!drained) return Pumped::kMore;
   if (!session->FlushResponses()) return Pumped::kBlocked;
   return session->TryArm() ? Pumped::kArmed : Pumped::kMore;
@@ -270,19 +303,21 @@ void Hub::Tick() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const core::Time now = Now();
+    FlushOthers(now);
     const std::optional<core::Time> due = engine_->NextTick();
     if (!due.has_value() || *due > now) return;
     std::vector<core::Outgoing> out;
     const core::Releases releases = engine_->Tick(now, &out);
     Deliver(out);
-    Collect(releases, nullptr, &garbage);
+    Collect(releases, &garbage);
   }
-  reaper_.Destroy(std::move(garbage));
+  DestroyLater(std::move(garbage));
 }
 
 std::optional<int64_t> Hub::NextTick() {
   std::lock_guard<std::mutex> lock(mutex_);
-  const std::optional<core::Time> due = engine_->NextTick();
+  std::optional<core::Time> due = engine_->NextTick();
+  if (!unflushed_.empty()) due = std::min(due.value_or(flush_at_), flush_at_);
   if (!due.has_value()) return std::nullopt;
   return due->nanoseconds();
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,27 +39,40 @@ class SharedTables : public core::Tables {
   std::map<shm::SessionId, SessionPtr> sessions;  // the kept ones included
 };
 
+// What nobody may use any more, and the charges that end when it is destroyed.
+struct Garbage {
+  std::vector<memory::HostPool> pools;
+  std::vector<memory::DeviceArena> arenas;
+  std::vector<SessionPtr> sessions;
+  std::vector<core::ChargeId> charges;
+  bool empty() const {
+    return pools.empty() && arenas.empty() && sessions.empty() && charges.empty();
+  }
+};
+
 // Destroys memory on a thread of its own: giving back tens of gigabytes takes seconds.
 class Reaper {
  public:
-  Reaper();
+  explicit Reaper(std::function<void(Garbage)> destroy);
   ~Reaper();  // destroys what is left
-  void Destroy(std::vector<std::shared_ptr<void>> garbage);
+  void Destroy(Garbage garbage);
 
  private:
   void Run();
 
+  const std::function<void(Garbage)> destroy_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::shared_ptr<void>> garbage_;  // guarded by mutex_
-  bool stopping_ = false;                       // guarded by mutex_
+  std::vector<Garbage> garbage_;  // guarded by mutex_
+  bool stopping_ = false;         // guarded by mutex_
   std::thread thread_;
 };
 
 struct HubOptions {
   core::EngineOptions engine;
   os::Machine machine;
-  const os::Numa* numa = &os::SystemNuma();  // outlives the hub
+  const os::Numa* numa = &os::SystemNuma();      // outlives the hub
+  uint32_t chunk_records = 4 * shm::kMaxChunks;  // of all sessions: 64 bytes each
   bool huge_pages = false;
   memory::Backing arena_backing = memory::Backing::kPopulated;
   uint64_t daemon_epoch = 0;
@@ -66,8 +80,6 @@ struct HubOptions {
 
 class Hub {
  public:
-  using Garbage = std::vector<std::shared_ptr<void>>;
-
   static absl::StatusOr<std::unique_ptr<Hub>> Create(const HubOptions& options);
 
   // --- sessions ----------------------------------------------------------------------------------
@@ -76,7 +88,7 @@ class Hub {
                                   base::UniqueFd socket);
   struct Closed {
     bool now = false;  // false: it had ended before
-    Garbage garbage;   // for the caller to destroy, without the mutex
+    Garbage garbage;   // for the caller to Destroy, now or later
   };
   [[nodiscard]] Closed Close(shm::SessionId session, core::CloseReason reason);
   // The session with this token in hexadecimal; UNAUTHENTICATED if there is none.
@@ -84,8 +96,12 @@ class Hub {
   std::vector<SessionPtr> AllSessions();
   size_t AttachedSessions();
 
-  // --- memory: for gRPC threads; may take as long as it takes to populate the memory
-  // --------------
+  // Takes the memory back from whoever still holds it, and only then ends its charges: about 50
+  // ms/GiB, so the event loop leaves it to the reaper's thread.
+  void Destroy(Garbage garbage);
+  void DestroyLater(Garbage garbage) { reaper_.Destroy(std::move(garbage)); }
+
+  // --- memory: for gRPC threads; as long as it takes to populate the memory ----------------------
   absl::StatusOr<core::Allocation> Allocate(const SessionPtr& session,
                                             const std::vector<core::ChunkSpec>& specs);
   absl::Status Free(const SessionPtr& session, const std::vector<shm::ChunkId>& chunks);
@@ -107,7 +123,7 @@ class Hub {
     kCorrupt,  // the ring contradicts itself: the session must be closed
     kEnded,
   };
-  // Carries out at most 64 requests of the session.
+  // Carries out requests of the session: at most 64, and no further one after half a millisecond.
   Pumped Pump(const SessionPtr& session);
   // Lets the engine do what has become due.
   void Tick();
@@ -132,33 +148,40 @@ class Hub {
   const os::Machine& machine() const { return options_.machine; }
   bool huge_pages() const { return options_.huge_pages; }
   uint64_t daemon_epoch() const { return options_.daemon_epoch; }
-  Reaper& reaper() { return reaper_; }
 
  private:
   Hub(const HubOptions& options, base::Mapping manifest_memory, core::Manifest manifest);
 
   // All under the mutex.
   void Deliver(const std::vector<core::Outgoing>& out);
-  void Collect(const core::Releases& releases, const SessionPtr& session, Garbage* garbage);
+  void FlushOthers(core::Time now);
+  void Collect(const core::Releases& releases, Garbage* garbage);
   void Count(const ClientSession& session);
-  // What made memory for a session finds out here whether it was in time.
-  absl::Status StillOpen(const SessionPtr& session) const;
-
   // What the session's pools and slabs have in common: a name to be continued, and the NUMA node.
-  memory::PoolOptions PoolOptionsOf(const ClientSession& session) const;
-  // Takes back the chunks of an allocation whose memory could not be made or passed.
-  void UndoAllocation(const SessionPtr& session, const core::Allocation& allocation);
-  absl::Status PassPool(const SessionPtr& session, const core::Allocation& allocation);
-  absl::Status PassArena(const SessionPtr& session, memory::DeviceArena arena);
+  memory::PoolOptions PoolOptionsOf(const ClientSession& session);
+  // Make, pass and enter what was promised. On failure *made holds what exists already.
+  absl::StatusOr<core::Allocation> MakePool(const SessionPtr& session, const core::Promise& promise,
+                                            Garbage* made);
+  absl::StatusOr<ArenaMade> MakeArena(const SessionPtr& session, const core::Promise& promise,
+                                      Garbage* made);
+  void Abandon(const core::Promise& promise, Garbage garbage);
+  absl::Status PassPool(const ClientSession& session, shm::PoolId id, const memory::HostPool& pool);
+  absl::Status PassArena(const ClientSession& session, const memory::DeviceArena& arena);
 
   const HubOptions options_;
   const base::Mapping manifest_memory_;
   std::atomic<bool> cancelled_{false};
-  Reaper reaper_;
+  memory::Admission admission_;
   std::mutex mutex_;
-  SharedTables tables_;                   // guarded by mutex_
+  SharedTables tables_;  // guarded by mutex_
+  // Sessions whose rings were full when another's request brought them a response: they may have no
+  // request of their own that would make room. Looked at again at this time.
+  std::set<shm::SessionId> unflushed_;    // guarded by mutex_
+  core::Time flush_at_;                   // guarded by mutex_
+  core::Duration flush_pause_;            // guarded by mutex_
   std::unique_ptr<core::Engine> engine_;  // guarded by mutex_
   metrics::SessionCounters counters_;     // guarded by mutex_
+  Reaper reaper_;                         // last: its thread uses the others
 };
 
 // The time the engine is handed.

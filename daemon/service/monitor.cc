@@ -39,6 +39,9 @@ metrics::Reading Monitor::Read() const {
             engine.transfers().FlightOf(device.index, direction).tickets;
       }
     }
+    for (const core::SharedLimit* limit : {&engine.session_limit(), &engine.chunk_limit()}) {
+      reading.limits.push_back({limit->name(), limit->total(), limit->used(), limit->refused()});
+    }
     reading.counters = engine.counters();
   });
   const metrics::SessionCounters counted = hub_->CountedSessions();

@@ -103,9 +103,8 @@ grpc::Status AdminRpc::ExplainChunk(grpc::ServerContext*, const v1::ExplainChunk
     absl::StatusOr<std::vector<std::string>> lines = engine.Explain(session, chunk);
     if (!lines.ok()) return lines.status();
     for (std::string& line : *lines) response->add_lines(std::move(line));
-    for (const core::ChunkSnapshot& candidate : engine.Chunks(session, kMaxChunkLimit)) {
-      if (candidate.identity.chunk == chunk) *response->mutable_chunk() = ChunkMessage(candidate);
-    }
+    const std::optional<core::ChunkSnapshot> found = engine.FindChunk(session, chunk);
+    if (found.has_value()) *response->mutable_chunk() = ChunkMessage(*found);
     return absl::OkStatus();
   }));
 }

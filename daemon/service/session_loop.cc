@@ -44,7 +44,9 @@ void SessionLoop::Remove(shm::SessionId id) {
   const auto found = watched_.find(id);
   if (found == watched_.end()) return;
   for (const os::EventLoop::WatchId watch : found->second.watches) loop_->Unwatch(watch);
-  hub_->reaper().Destroy({std::move(found->second.session)});
+  Garbage garbage;
+  garbage.sessions.push_back(std::move(found->second.session));
+  hub_->DestroyLater(std::move(garbage));
   watched_.erase(found);
   busy_.erase(id);
   blocked_.erase(id);
@@ -68,7 +70,7 @@ void SessionLoop::End(const SessionPtr& session, core::CloseReason reason, const
   // A callback of this session may be running: its copy of the pointer keeps it alive.
   const SessionPtr keep = session;
   Hub::Closed closed = hub_->Close(keep->id(), reason);
-  hub_->reaper().Destroy(std::move(closed.garbage));
+  hub_->DestroyLater(std::move(closed.garbage));
   Remove(keep->id());
   if (!closed.now) return;  // it detached, and has been logged
   os::Log(os::LogLevel::kInfo, "session ended",

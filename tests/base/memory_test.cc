@@ -7,6 +7,7 @@
 
 #include <csignal>
 
+#include "absl/strings/str_cat.h"
 #include "base/mapping.h"
 #include "base/memfd.h"
 #include "base/pages.h"
@@ -74,6 +75,37 @@ TEST(Memfd, CheckSealed_RefusesWhatIsOrCouldBecomeTooSmall) {
   ASSERT_EQ(::ftruncate(unsealed.get(), kBytes), 0);
   EXPECT_EQ(CheckSealed(unsealed, kBytes).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(CheckSealed(UniqueFd(), kBytes).ok());
+}
+
+TEST(Memfd, Revoked_HoldsNoPageAndNobodyCanBringOneBack) {
+  absl::StatusOr<UniqueFd> fd = CreateRevocableMemfd("test", kBytes);
+  ASSERT_TRUE(fd.ok()) << fd.status();
+  absl::StatusOr<Mapping> mapping = Mapping::Map(*fd, kBytes, {.inherited = true, .revocable = true});
+  ASSERT_TRUE(mapping.ok()) << mapping.status();
+  mapping->data()[0] = std::byte{1};
+  const UniqueFd other(::open(absl::StrCat("/proc/self/fd/", fd->get()).c_str(), O_RDWR));
+  ASSERT_EQ(Revoke(*fd), absl::OkStatus());
+  for (const UniqueFd* const end : {&*fd, &other}) {
+    EXPECT_EQ(::ftruncate(end->get(), kBytes), -1);
+    EXPECT_EQ(::pwrite(end->get(), "x", 1, 0), -1);
+    EXPECT_NE(::posix_fallocate(end->get(), 0, kBytes), 0);
+  }
+  EXPECT_EXIT({ *const_cast<volatile std::byte*>(mapping->data()) = std::byte{1}; },
+              ::testing::KilledBySignal(SIGBUS), "");
+  struct stat facts;
+  ASSERT_EQ(::fstat(fd->get(), &facts), 0);
+  EXPECT_EQ(facts.st_blocks, 0);
+}
+
+TEST(Memfd, CheckRevocable_WantsTheSizeAndThatItCannotGrow) {
+  absl::StatusOr<UniqueFd> fd = CreateRevocableMemfd("test", kBytes);
+  ASSERT_TRUE(fd.ok()) << fd.status();
+  EXPECT_TRUE(CheckRevocable(*fd, kBytes).ok());
+  EXPECT_EQ(CheckRevocable(*fd, kBytes + 1).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CheckSealed(*fd, kBytes).code(), absl::StatusCode::kInvalidArgument);
+  const UniqueFd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(unsealed.get(), kBytes), 0);
+  EXPECT_EQ(CheckRevocable(unsealed, kBytes).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Mapping, Moved_LeavesNothingBehind) {

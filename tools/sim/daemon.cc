@@ -10,7 +10,7 @@ using core::SessionId;
 
 Daemon::Daemon(EventQueue* events, const DaemonOptions& options)
     : events_(events), request_seconds_(options.request_seconds) {
-  blocks_.resize(core::Manifest::BytesFor(options.chunk_records) / sizeof(Block) + 1);
+  blocks_.resize(core::Manifest::BytesFor(2 * options.chunk_records) / sizeof(Block) + 1);
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(EventQueue* events,
@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(EventQueue* events,
   core::EngineOptions engine;
   engine.host_capacity_bytes = options.host_bytes;
   engine.devices = {core::HostDevice(core::DeviceIndex{0}, options.device_bytes)};
-  engine.max_sessions = options.sessions;
+  engine.max_sessions = 2 * options.sessions;  // one tenant has half of them
   engine.transfers = options.transfers;
   core::Tables* tables = daemon.get();
   daemon->engine_ = std::make_unique<core::Engine>(engine, tables, *std::move(manifest));
@@ -44,11 +44,18 @@ absl::StatusOr<core::Allocation> Daemon::Allocate(SessionId session,
   return engine_->Allocate(session, specs);
 }
 
+void Daemon::GiveBack(const core::Releases& releases) {
+  for (const core::ChargeId charge : releases.charges) engine_->GiveBack(charge);
+}
+
 absl::Status Daemon::Kill(SessionId session) {
   Client& client = clients_[session];
   ++client.incarnation;
   client.leases.clear();
-  return engine_->CloseSession(session, core::CloseReason::kDied, events_->now()).status();
+  const absl::StatusOr<core::Releases> releases =
+      engine_->CloseSession(session, core::CloseReason::kDied, events_->now());
+  if (releases.ok()) GiveBack(*releases);
+  return releases.status();
 }
 
 absl::Status Daemon::Reopen(SessionId session, const core::SessionSpec& spec, Receive receive) {
@@ -129,7 +136,7 @@ void Daemon::ScheduleTick() {
     if (tick_at_ != at || !running_) return;
     tick_at_.reset();
     std::vector<core::Outgoing> out;
-    engine_->Tick(events_->now(), &out);
+    GiveBack(engine_->Tick(events_->now(), &out));
     Deliver(out);
     ScheduleTick();
   });

@@ -79,6 +79,7 @@ class Daemon final : private core::Tables {
   uint64_t ReadCompletion(core::SessionId session, uint16_t index) override;
   void Handle(const Arrived& arrived);
   void Deliver(const std::vector<core::Outgoing>& out);
+  void GiveBack(const core::Releases& releases);
   void ScheduleTick();
   uint64_t IncarnationOf(core::SessionId session) { return clients_[session].incarnation; }
 

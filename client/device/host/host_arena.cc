@@ -56,7 +56,7 @@ absl::Status HostArena::CheckRange(uint64_t offset, uint64_t bytes) const {
 absl::Status HostArena::Import(const base::UniqueFd& slab, uint64_t offset, uint64_t bytes) {
   GEMINID_RETURN_IF_ERROR(CheckRange(offset, bytes));
   GEMINID_RETURN_IF_ERROR(
-      reserved_.MapAt(offset, slab, bytes, {.populate = IsBacked(slab, bytes), .foreign = true}));
+      reserved_.MapAt(offset, slab, bytes, {.populate = IsBacked(slab, bytes), .revocable = true}));
   slabs_[offset] = bytes;
   imported_bytes_ += bytes;
   return absl::OkStatus();

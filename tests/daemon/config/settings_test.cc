@@ -53,6 +53,8 @@ TEST_F(SettingsTest, Nothing_GivesTheBuiltIn) {
   EXPECT_FALSE(settings->host_bytes.has_value());
   EXPECT_EQ(settings->metrics_host, "");
   EXPECT_EQ(settings->bytes_in_flight, uint64_t{64} << 20);
+  EXPECT_EQ(settings->sessions, 512u);
+  EXPECT_EQ(settings->chunks, 262144u);
   EXPECT_EQ(OriginOf(*settings, "socket").origin, "built-in");
 }
 
@@ -101,6 +103,13 @@ TEST_F(SettingsTest, BadValuesInAFile_AreAllReportedWithTheirPlaces) {
   EXPECT_THAT(error, HasSubstr(path + ":6:1: metrics_listen: 'localhost' is not ADDRESS:PORT"));
   EXPECT_THAT(error, HasSubstr(path + ":7:1: tickets_in_flight: 33 is not from 1 to 32"));
   EXPECT_THAT(error, HasSubstr(path + ":9:3: quotas[0].tenant: tenant 'bob' is not uid:NUMBER"));
+}
+
+TEST_F(SettingsTest, LimitsOfAllTenants_HaveBounds) {
+  const std::string path = WriteFile("config_version: 1\nsessions: 1\nchunks: 20000000\n");
+  const std::string error = Error();
+  EXPECT_THAT(error, HasSubstr(path + ":2:1: sessions: 1 is not from 2 to 4096"));
+  EXPECT_THAT(error, HasSubstr(path + ":3:1: chunks: 20000000 is not from 2 to 16777216"));
 }
 
 TEST_F(SettingsTest, MoreDeviceMemoryThanAnArenaCanHave_IsRefused) {

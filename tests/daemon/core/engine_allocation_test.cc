@@ -89,7 +89,8 @@ TEST_F(EngineAllocation, TenantLimit_BindsBeforeTheDaemons) {
 
 TEST_F(EngineAllocation, ChunkTable_HasALimit) {
   const SessionId session = Open();
-  const std::vector<ChunkSpec> all(kRecords, {"g", ChunkKind::kGatheredWeight, 1, false});
+  // One tenant leaves half to the others.
+  const std::vector<ChunkSpec> all(kRecords / 2, {"g", ChunkKind::kGatheredWeight, 1, false});
   ASSERT_TRUE(engine_->Allocate(session, all).ok());
   EXPECT_EQ(engine_->Allocate(session, {all[0]}).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -105,9 +106,42 @@ TEST_F(EngineAllocation, Free_ReleasesThePoolWithItsLastChunk) {
   EXPECT_THAT(engine_->Free(session, {allocation->chunks[0]})->pools, IsEmpty());
   EXPECT_EQ(engine_->Check(), absl::OkStatus());
   EXPECT_EQ(ResidencyOf(session, allocation->chunks[0]), shm::Residency::kNone);
-  EXPECT_THAT(engine_->Free(session, {allocation->chunks[1]})->pools,
-              ElementsAre(allocation->pool));
+  const auto releases = engine_->Free(session, {allocation->chunks[1]});
+  ASSERT_TRUE(releases.ok());
+  ASSERT_THAT(releases->pools, SizeIs(1));
+  EXPECT_EQ(releases->pools[0].session, session);
+  EXPECT_EQ(releases->pools[0].pool, allocation->pool);
+  // The client can still write to it.
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).reserved_bytes, allocation->pool_bytes);
+  GiveBack(*releases);
   EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
+}
+
+TEST_F(EngineAllocation, MemoryInTheMaking_IsChargedAndNobodyCanFreeIt) {
+  const SessionId session = Open();
+  const auto promise = engine_->BeginAllocation(
+      session, {{"a", ChunkKind::kWeight, 100, true}, {"b", ChunkKind::kWeight, 100, true}});
+  ASSERT_TRUE(promise.ok());
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).reserved_bytes, promise->bytes);
+  EXPECT_EQ(engine_->Check(), absl::OkStatus());
+  EXPECT_EQ(engine_->Free(session, {ChunkId{0}}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ResidencyOf(session, ChunkId{0}), shm::Residency::kNone);
+  const auto allocation = engine_->FinishAllocation(promise->charge);
+  ASSERT_TRUE(allocation.ok());
+  EXPECT_EQ(allocation->pool, promise->pool);
+  EXPECT_EQ(engine_->FinishAllocation(promise->charge).status().code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(engine_->Free(session, allocation->chunks).ok());
+}
+
+TEST_F(EngineAllocation, ChunksInTheMaking_CountAsChunks) {
+  const SessionId session = Open();
+  const ChunkSpec spec{"c", ChunkKind::kWeight, 1, true};
+  const auto promise = engine_->BeginAllocation(session, std::vector(kRecords / 2 - 1, spec));
+  ASSERT_TRUE(promise.ok());
+  EXPECT_EQ(engine_->Allocate(session, {spec, spec}).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  engine_->GiveBack(promise->charge);
+  EXPECT_TRUE(engine_->Allocate(session, std::vector(kRecords / 2, spec)).ok());
 }
 
 TEST_F(EngineAllocation, Free_IsAllOrNothing) {
@@ -157,8 +191,26 @@ TEST_F(EngineAllocation, Arena_OncePerSessionAndOfWholePages) {
   EXPECT_EQ(engine_->CreateArena(session, 1).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(engine_->ledger().Totals(DeviceAccount(DeviceIndex{0})).reserved_bytes, 8192u);
-  EXPECT_TRUE(engine_->DestroyArena(session).ok());
-  EXPECT_EQ(engine_->DestroyArena(session).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(EngineAllocation, ArenaInTheMaking_IsNoPhantomWhenItFails) {
+  const SessionId session = Open();
+  const auto promise = engine_->BeginArena(session, 4096);
+  ASSERT_TRUE(promise.ok());
+  EXPECT_EQ(engine_->CreateArena(session, 4096).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  shm::Request workspace = Make(shm::RequestOp::kReserveWorkspace, shm::kNoChunk);
+  workspace.bytes = 4096;
+  ExpectError(Ask(session, workspace), absl::StatusCode::kFailedPrecondition,
+              shm::ErrorReason::kArenaFull);
+  engine_->GiveBack(promise->charge);
+  EXPECT_EQ(engine_->FinishArena(promise->charge).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(engine_->ledger().Totals(DeviceAccount(DeviceIndex{0})).reserved_bytes, 0u);
+  EXPECT_EQ(*engine_->CreateArena(session, 4096), 4096u);
+}
+
+TEST_F(EngineAllocation, ArenaOfNoPossibleSize_IsRefused) {
+  const SessionId session = Open();
   EXPECT_EQ(engine_->CreateArena(session, 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(engine_->CreateArena(session, shm::kMaxArenaBytes + 1).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -189,13 +241,6 @@ TEST_F(EngineAllocation, WidestArena_IsUsedToItsLastSlot) {
             shm::kMaxArenaBytes);
 }
 
-TEST_F(EngineAllocation, ArenaInUse_IsNotDestroyed) {
-  const SessionId session = OpenWithArena(4);
-  const ChunkId chunk = Add(session, ChunkKind::kGatheredWeight, 1);
-  MakeResident(session, chunk);
-  EXPECT_EQ(engine_->DestroyArena(session).code(), absl::StatusCode::kFailedPrecondition);
-}
-
 TEST_F(EngineAllocation, ThousandTimes_LeavesNothing) {
   const SessionId session = Open();
   for (int i = 0; i < 1000; ++i) {
@@ -203,7 +248,9 @@ TEST_F(EngineAllocation, ThousandTimes_LeavesNothing) {
         session, {{"a", ChunkKind::kWeight, 1000, true}, {"b", ChunkKind::kExpAvg, 2000, true}});
     ASSERT_TRUE(allocation.ok());
     ASSERT_EQ(allocation->chunks[0], ChunkId{0});
-    ASSERT_TRUE(engine_->Free(session, allocation->chunks).ok());
+    const auto releases = engine_->Free(session, allocation->chunks);
+    ASSERT_TRUE(releases.ok());
+    GiveBack(*releases);
   }
   EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }

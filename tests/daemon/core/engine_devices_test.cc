@@ -99,7 +99,9 @@ TEST_F(EngineDevices, Chunks_AreChargedToTheirSessionsDevice) {
   EXPECT_EQ(Totals(kSecond).free_bytes, 20 * kSlot);
   EXPECT_EQ(engine_->Sessions()[1].device, kSecond);
   EXPECT_EQ(engine_->Sessions()[1].device_in_use_bytes, 5 * kSlot);
-  ASSERT_TRUE(engine_->CloseSession(first, CloseReason::kDied, now_).ok());
+  const auto releases = engine_->CloseSession(first, CloseReason::kDied, now_);
+  ASSERT_TRUE(releases.ok());
+  GiveBack(*releases);
   EXPECT_EQ(Totals(kFirst).free_bytes, kDeviceBytes);
   EXPECT_EQ(Totals(kSecond).in_use_bytes, 5 * kSlot);
 }

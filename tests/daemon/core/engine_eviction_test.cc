@@ -141,6 +141,34 @@ TEST_F(EngineEviction, LeaseTakenAtTheLastMoment_AnotherGoes) {
 }
 
 // A client that takes a lease on whatever is looked at, and gives it back at once.
+// What is refused has changed nothing: not even those leave that could have.
+TEST_F(EngineEviction, LastVictimIsLeasedAtTheLastMoment_TheOthersStay) {
+  const ChunkId wide = Add(session_, ChunkKind::kGatheredWeight, 4 * kSlot);
+  tables_.on_publish = [this](SessionId session, ChunkId chunk, shm::StateWord word) {
+    if (chunk == chunks_[3] && word.residency == Residency::kEvictPending) {
+      tables_.Lease(session, chunk);
+    }
+  };
+  ExpectError(Place(session_, wide, shm::kAnyOffset, shm::kMayEvict),
+              StatusCode::kResourceExhausted, ErrorReason::kArenaFull);
+  EXPECT_EQ(Residents(), "abcd");
+  tables_.Release(session_, chunks_[3]);
+  ExpectError(Place(session_, wide, 0, shm::kMayEvict), StatusCode::kResourceExhausted,
+              ErrorReason::kExtentBusy);
+  EXPECT_EQ(Residents(), "abcd");
+}
+
+TEST_F(EngineEviction, PlaceThatReachesIntoTheWorkspace_NobodyLeavesForIt) {
+  ASSERT_EQ(Do(session_, RequestOp::kDrop, chunks_[3]).op, ResponseOp::kDone);
+  shm::Request workspace = Make(RequestOp::kReserveWorkspace, shm::kNoChunk);
+  workspace.bytes = kSlot;
+  ASSERT_EQ(Ask(session_, workspace).op, ResponseOp::kDone);
+  const ChunkId wide = Add(session_, ChunkKind::kGatheredWeight, 2 * kSlot);
+  ExpectError(Place(session_, wide, 2 * kSlot, shm::kMayEvict), StatusCode::kResourceExhausted,
+              ErrorReason::kExtentBusy);
+  EXPECT_EQ(Residents(), "abc");
+}
+
 TEST_F(EngineEviction, LeasesWithoutEnd_AreGivenUpOn) {
   tables_.on_publish = [this](SessionId of, ChunkId chunk, shm::StateWord word) {
     if (word.residency == Residency::kEvictPending) {

@@ -106,6 +106,11 @@ class EngineTest : public ::testing::Test {
     return allocation.ok() ? allocation->chunks[0] : shm::kNoChunk;
   }
 
+  // What the shell does once it has destroyed what was released.
+  void GiveBack(const Releases& releases) {
+    for (const ChargeId charge : releases.charges) engine_->GiveBack(charge);
+  }
+
   shm::Request Make(shm::RequestOp op, ChunkId chunk, uint16_t flags = 0, uint64_t argument = 0) {
     shm::Request request{};
     request.request_id = ++request_ids_;

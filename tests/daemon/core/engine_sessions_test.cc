@@ -49,14 +49,24 @@ TEST_F(EngineSessions, BadSpec_IsRefused) {
   EXPECT_TRUE(refused([](SessionSpec* spec) { spec->job.clear(); }));
 }
 
-TEST_F(EngineSessions, TooMany_AreRefused) {
-  options_.max_sessions = 2;
+TEST_F(EngineSessions, TooMany_AreRefusedAndOthersStillGetSome) {
+  options_.max_sessions = 4;
   Start();
-  Open();
+  const SessionId first = Open(Keeping());
+  Add(first, ChunkKind::kWeight, 100);
+  // A kept session counts as well, but only against its tenant.
+  ASSERT_TRUE(engine_->CloseSession(first, CloseReason::kDied, now_).ok());
   Open();
   const absl::Status status = engine_->OpenSession(Spec(), now_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("all 2 sessions"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tenant uid:1000 holds 2"));
+  SessionSpec other = Spec();
+  other.tenant = "uid:2000";
+  EXPECT_TRUE(engine_->OpenSession(other, now_).ok());
+  EXPECT_EQ(engine_->session_limit().refused(), 1u);
+  const auto releases = engine_->CloseSession(first, CloseReason::kDetached, now_);
+  ASSERT_TRUE(releases.ok());
+  EXPECT_EQ(engine_->session_limit().UsedBy("uid:1000"), 1u);
 }
 
 TEST_F(EngineSessions, Close_GivesEverythingBack) {
@@ -70,9 +80,67 @@ TEST_F(EngineSessions, Close_GivesEverythingBack) {
   EXPECT_THAT(releases->pools, SizeIs(1));
   EXPECT_THAT(releases->arenas, ElementsAre(session));
   EXPECT_THAT(releases->sessions, ElementsAre(session));
+  GiveBack(*releases);
   ExpectEmpty();
   EXPECT_EQ(engine_->CloseSession(session, CloseReason::kDied, now_).status().code(),
             absl::StatusCode::kNotFound);
+}
+
+TEST_F(EngineSessions, ClosedSession_StaysChargedUntilItsMemoryIsGone) {
+  const SessionId session = OpenWithArena(16);
+  Add(session, ChunkKind::kWeight, 5000);
+  const auto releases = engine_->CloseSession(session, CloseReason::kDetached, now_);
+  ASSERT_TRUE(releases.ok());
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).reserved_bytes, 8192u);
+  EXPECT_EQ(engine_->quota().ChargedBytes("uid:1000", kHostAccount), 8192u);
+  EXPECT_EQ(engine_->quota().ChargedBytes("uid:1000", DeviceAccount(DeviceIndex{0})), 16 * kSlot);
+  EXPECT_EQ(engine_->Check(), absl::OkStatus());
+  GiveBack(*releases);
+  GiveBack(*releases);  // once is enough
+  ExpectEmpty();
+}
+
+TEST_F(EngineSessions, MemoryInTheMaking_OutlivesItsSessionInTheBooks) {
+  const SessionId session = OpenWithArena(4, Keeping());
+  Add(session, ChunkKind::kWeight, 100);
+  const auto promise =
+      engine_->BeginAllocation(session, {{"late", ChunkKind::kWeight, 8192, true}});
+  ASSERT_TRUE(promise.ok());
+  const auto releases = engine_->CloseSession(session, CloseReason::kDied, now_);
+  ASSERT_TRUE(releases.ok());
+  ASSERT_THAT(releases->sessions, IsEmpty());  // it is kept
+  EXPECT_EQ(engine_->Check(), absl::OkStatus());
+  // Not even for the next client: nobody there knows of it.
+  ASSERT_TRUE(engine_->ReopenSession(session, Keeping(), now_).ok());
+  EXPECT_EQ(engine_->FinishAllocation(promise->charge).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(engine_->ChunkCount(session), 1u);
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).reserved_bytes, 8192u + 4096 - 100);
+  engine_->GiveBack(promise->charge);
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).reserved_bytes, 4096u - 100);
+}
+
+TEST_F(EngineSessions, Chunks_AreListedInPages) {
+  const SessionId first = Open();
+  const SessionId second = Open();
+  for (int i = 0; i < 3; ++i) Add(first, ChunkKind::kWeight, 100);
+  for (int i = 0; i < 3; ++i) Add(second, ChunkKind::kWeight, 100);
+  ASSERT_TRUE(engine_->Free(first, {ChunkId{1}}).ok());
+  std::vector<std::pair<SessionId, ChunkId>> seen;
+  ChunkPlace from;
+  for (;;) {
+    const std::vector<ChunkSnapshot> page = engine_->Chunks(kNoSession, 2, from);
+    for (const ChunkSnapshot& chunk : page) {
+      seen.emplace_back(chunk.identity.session, chunk.identity.chunk);
+    }
+    if (page.size() < 2) break;
+    from = {seen.back().first, ChunkId{shm::Index(seen.back().second) + 1}};
+  }
+  EXPECT_THAT(seen, ElementsAre(std::pair(first, ChunkId{0}), std::pair(first, ChunkId{2}),
+                                std::pair(second, ChunkId{0}), std::pair(second, ChunkId{1}),
+                                std::pair(second, ChunkId{2})));
+  EXPECT_THAT(engine_->Chunks(second, 100), SizeIs(3));
+  EXPECT_FALSE(engine_->FindChunk(first, ChunkId{1}).has_value());
+  EXPECT_EQ(engine_->FindChunk(first, ChunkId{2})->identity.chunk, ChunkId{2});
 }
 
 TEST_F(EngineSessions, UnknownSession_IsRefusedEverywhere) {
@@ -93,14 +161,12 @@ TEST_F(EngineSessions, DeathOfAKeeper_KeepsWholeCopiesOnly) {
   const ChunkId gathered = Add(session, ChunkKind::kGatheredWeight, 4096);
   MakeResident(session, dirty);
   ASSERT_EQ(Move(session, dirty, ChunkState::kHold, true).op, shm::ResponseOp::kDone);
-  ASSERT_EQ(Move(session, dirty, ChunkState::kCompute).op, shm::ResponseOp::kDone);
   MakeResident(session, gathered);
   ASSERT_EQ(Ask(session, MakeTransfer(filling, filling, 100, shm::kAllocateDestination)).op,
             shm::ResponseOp::kTicket);
   shm::Request workspace = Make(shm::RequestOp::kReserveWorkspace, shm::kNoChunk);
   workspace.bytes = 8 * kSlot;
   ASSERT_EQ(Ask(session, workspace).op, shm::ResponseOp::kDone);
-  tables_.Lease(session, dirty);
 
   const auto releases = engine_->CloseSession(session, CloseReason::kDied, now_);
   ASSERT_TRUE(releases.ok());
@@ -119,6 +185,59 @@ TEST_F(EngineSessions, DeathOfAKeeper_KeepsWholeCopiesOnly) {
   EXPECT_THAT(Send(session, Make(shm::RequestOp::kDrop, dirty)), IsEmpty());
 }
 
+// The client may have been half way through a change that it had not announced.
+TEST_F(EngineSessions, Kept_CopiesThatWereInUseAreNotTakenAsWhole) {
+  const SessionId session = OpenWithArena(32, Keeping());
+  const ChunkId leased = Add(session, ChunkKind::kWeight, 100);
+  const ChunkId computing = Add(session, ChunkKind::kWeight, 100);
+  const ChunkId dirty = Add(session, ChunkKind::kWeight, 100);
+  const ChunkId idle = Add(session, ChunkKind::kWeight, 100);
+  for (const ChunkId chunk : {leased, computing, dirty, idle}) MakeResident(session, chunk);
+  ASSERT_EQ(Move(session, computing, ChunkState::kCompute).op, shm::ResponseOp::kDone);
+  ASSERT_EQ(Move(session, dirty, ChunkState::kHold, true).op, shm::ResponseOp::kDone);
+  tables_.Lease(session, leased);
+  tables_.Lease(session, dirty);
+  ASSERT_TRUE(engine_->CloseSession(session, CloseReason::kDied, now_).ok());
+  EXPECT_EQ(SnapshotOf(session, idle).status.residency, shm::Residency::kResident);
+  for (const ChunkId chunk : {leased, computing, dirty}) {
+    EXPECT_EQ(SnapshotOf(session, chunk).status.residency, shm::Residency::kAbsent);
+  }
+  EXPECT_EQ(SnapshotOf(session, leased).status.valid, ValidLocation::kHome);
+  EXPECT_EQ(SnapshotOf(session, computing).status.valid, ValidLocation::kHome);
+  // Its home is older than what the client had made of it.
+  EXPECT_EQ(SnapshotOf(session, dirty).status.valid, ValidLocation::kNowhere);
+
+  tables_.sessions.erase(session);
+  ASSERT_TRUE(engine_->ReopenSession(session, Keeping(), now_).ok());
+  MakeResident(session, dirty);  // filled anew
+  EXPECT_EQ(SnapshotOf(session, dirty).status.valid, ValidLocation::kDevice);
+  Finish(session, Ask(session, MakeTransfer(dirty, dirty, 100, 0)));
+  EXPECT_EQ(SnapshotOf(session, dirty).status.valid, ValidLocation::kHome);
+}
+
+TEST_F(EngineSessions, Kept_HomesThatWereBeingWrittenAreNotValid) {
+  const SessionId session = OpenWithArena(32, Keeping());
+  const ChunkId clean = Add(session, ChunkKind::kWeight, 100);
+  const ChunkId target = Add(session, ChunkKind::kExpAvg, 100);
+  const ChunkId gradient = Add(session, ChunkKind::kGatheredWeight, 100);
+  MakeResident(session, clean);
+  MakeResident(session, gradient);
+  EXPECT_EQ(Ask(session, MakeTransfer(clean, clean, 100, 0)).op, shm::ResponseOp::kTicket);
+  EXPECT_EQ(Ask(session, MakeTransfer(gradient, target, 100, 0)).op, shm::ResponseOp::kTicket);
+  // Never names a place that is being written.
+  EXPECT_EQ(SnapshotOf(session, clean).status.valid, ValidLocation::kDevice);
+  EXPECT_EQ(SnapshotOf(session, target).status.valid, ValidLocation::kNowhere);
+  ASSERT_TRUE(engine_->CloseSession(session, CloseReason::kDied, now_).ok());
+  EXPECT_EQ(SnapshotOf(session, clean).status.valid, ValidLocation::kDevice);
+  EXPECT_EQ(SnapshotOf(session, target).status.valid, ValidLocation::kNowhere);
+  // The next client may know better.
+  tables_.sessions.erase(session);
+  ASSERT_TRUE(engine_->ReopenSession(session, Keeping(), now_).ok());
+  EXPECT_EQ(Ask(session, MakeTransfer(target, target, 100, shm::kAllocateDestination)).op,
+            shm::ResponseOp::kTicket);
+  EXPECT_EQ(SnapshotOf(session, target).status.valid, ValidLocation::kHome);
+}
+
 TEST_F(EngineSessions, Kept_ExpiresInTick) {
   options_.keep_time = Duration::Seconds(10);
   Start();
@@ -135,13 +254,17 @@ TEST_F(EngineSessions, Kept_ExpiresInTick) {
   EXPECT_THAT(releases.arenas, ElementsAre(session));
   EXPECT_THAT(releases.pools, SizeIs(1));
   EXPECT_EQ(engine_->NextTick(), std::nullopt);
+  GiveBack(releases);
   ExpectEmpty();
 }
 
 TEST_F(EngineSessions, Detach_FreesEvenForAKeeper) {
   const SessionId session = OpenWithArena(4, Keeping());
   Add(session, ChunkKind::kWeight, 100);
-  EXPECT_THAT(engine_->CloseSession(session, CloseReason::kDetached, now_)->sessions, SizeIs(1));
+  const auto releases = engine_->CloseSession(session, CloseReason::kDetached, now_);
+  ASSERT_TRUE(releases.ok());
+  EXPECT_THAT(releases->sessions, SizeIs(1));
+  GiveBack(*releases);
   ExpectEmpty();
 }
 
@@ -150,13 +273,19 @@ TEST_F(EngineSessions, KeptSession_CanBeEndedByTheOperator) {
   Add(session, ChunkKind::kWeight, 100);
   ASSERT_TRUE(engine_->CloseSession(session, CloseReason::kProtocolError, now_).ok());
   EXPECT_FALSE(engine_->CloseSession(session, CloseReason::kDied, now_).ok());
-  EXPECT_THAT(engine_->CloseSession(session, CloseReason::kDetached, now_)->sessions, SizeIs(1));
+  const auto releases = engine_->CloseSession(session, CloseReason::kDetached, now_);
+  ASSERT_TRUE(releases.ok());
+  EXPECT_THAT(releases->sessions, SizeIs(1));
+  GiveBack(*releases);
   ExpectEmpty();
 }
 
 TEST_F(EngineSessions, KeeperWithoutChunks_IsNotKept) {
   const SessionId session = OpenWithArena(4, Keeping());
-  EXPECT_THAT(engine_->CloseSession(session, CloseReason::kDied, now_)->sessions, SizeIs(1));
+  const auto releases = engine_->CloseSession(session, CloseReason::kDied, now_);
+  ASSERT_TRUE(releases.ok());
+  EXPECT_THAT(releases->sessions, SizeIs(1));
+  GiveBack(*releases);
   ExpectEmpty();
 }
 

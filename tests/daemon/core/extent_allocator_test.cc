@@ -129,15 +129,55 @@ TEST(ExtentAllocator, Victims_TakesOnlyWhatLiesInTheHole) {
   }
   const std::vector<Extent> all = arena.Extents();
   // 0 goes first by preference but is of no use: 2 and 3 make the room.
-  const auto victims = arena.Victims(200, {all[0], all[2], all[3]});
-  ASSERT_TRUE(victims.has_value());
-  ASSERT_EQ(victims->size(), 2u);
-  EXPECT_EQ((*victims)[0].owner, ChunkId{2});
-  EXPECT_EQ((*victims)[1].owner, ChunkId{3});
-  EXPECT_FALSE(arena.Victims(200, {all[0], all[2]}).has_value());
-  EXPECT_FALSE(arena.Victims(401, all).has_value());
-  ASSERT_TRUE(arena.Free(0).ok());
-  EXPECT_TRUE(arena.Victims(100, {}).has_value());
+  ExtentAllocator::VictimSearch search(&arena, 200);
+  EXPECT_FALSE(search.Add(all[0]));
+  EXPECT_FALSE(search.Add(all[2]));
+  ASSERT_TRUE(search.Add(all[3]));
+  const std::vector<Extent> victims = search.Victims();
+  ASSERT_EQ(victims.size(), 2u);
+  EXPECT_EQ(victims[0].owner, ChunkId{2});
+  EXPECT_EQ(victims[1].owner, ChunkId{3});
+  ExtentAllocator::VictimSearch too_much(&arena, 401);
+  for (const Extent& extent : all) EXPECT_FALSE(too_much.Add(extent));
+}
+
+// In random order, with holes between: as soon as a run of free bytes is long enough, and not
+// before.
+TEST(ExtentAllocator, VictimSearch_FindsTheFirstHoleThatIsLargeEnough) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    constexpr uint64_t kSize = 64;
+    ExtentAllocator arena(kSize, 1);
+    std::vector<bool> taken(kSize);
+    for (uint64_t offset = 0; offset < kSize;) {
+      const uint64_t bytes = std::min<uint64_t>(1 + random() % 4, kSize - offset);
+      if (random() % 3 != 0) {
+        ASSERT_TRUE(arena.AllocateAt(offset, bytes, ChunkId{0}).ok());
+        std::fill_n(taken.begin() + static_cast<int64_t>(offset), bytes, true);
+      }
+      offset += bytes;
+    }
+    const auto longest_run = [&taken] {
+      uint64_t longest = 0;
+      uint64_t run = 0;
+      for (const bool byte : taken) longest = std::max(longest, run = byte ? 0 : run + 1);
+      return longest;
+    };
+    ASSERT_EQ(arena.largest_hole_bytes(), longest_run());
+    const uint64_t wanted = longest_run() + 1 + random() % 20;
+    std::vector<Extent> candidates = arena.Extents();
+    std::shuffle(candidates.begin(), candidates.end(), random);
+    ExtentAllocator::VictimSearch search(&arena, wanted);
+    for (const Extent& extent : candidates) {
+      std::fill_n(taken.begin() + static_cast<int64_t>(extent.offset), extent.bytes, false);
+      const bool enough = search.Add(extent);
+      ASSERT_EQ(enough, longest_run() >= wanted);
+      if (!enough) continue;
+      for (const Extent& victim : search.Victims()) ASSERT_TRUE(arena.Free(victim.offset).ok());
+      EXPECT_TRUE(arena.AllocateLowest(wanted, ChunkId{1}).ok());
+      break;
+    }
+  }
 }
 
 // Room appears in one piece that is larger than asked for: what lies above its first bytes stays.
@@ -147,11 +187,14 @@ TEST(ExtentAllocator, Victims_AboveTheHoleThatIsNeeded_Stay) {
     ASSERT_TRUE(arena.AllocateAt(i * 100, 100, ChunkId{static_cast<uint32_t>(i)}).ok());
   }
   const std::vector<Extent> all = arena.Extents();
-  const auto victims = arena.Victims(200, {all[3], all[1], all[2]});
-  ASSERT_TRUE(victims.has_value());
-  ASSERT_EQ(victims->size(), 2u);
-  EXPECT_EQ((*victims)[0].owner, ChunkId{1});
-  EXPECT_EQ((*victims)[1].owner, ChunkId{2});
+  ExtentAllocator::VictimSearch search(&arena, 200);
+  EXPECT_FALSE(search.Add(all[3]));
+  EXPECT_FALSE(search.Add(all[1]));
+  ASSERT_TRUE(search.Add(all[2]));
+  const std::vector<Extent> victims = search.Victims();
+  ASSERT_EQ(victims.size(), 2u);
+  EXPECT_EQ(victims[0].owner, ChunkId{1});
+  EXPECT_EQ(victims[1].owner, ChunkId{2});
 }
 
 TEST(ExtentAllocator, RoundUp_SaturatesInsteadOfOverflowing) {

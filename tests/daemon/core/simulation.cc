@@ -29,7 +29,7 @@ Simulation::Simulation(uint32_t seed) : random_(seed), blocks_(kRecords + 2) {
   for (uint32_t i = 0; i < devices; ++i) {
     options_.devices.push_back(HostDevice(DeviceIndex{i}, (1 + Pick(kMaxSessions)) * kArenaBytes));
   }
-  options_.max_sessions = kMaxSessions;
+  options_.max_sessions = 2 * kMaxSessions;
   options_.keep_time = Duration::Seconds(1);
   options_.tenants = {{"small", kHostBytes / 8, kMaxSessions * kArenaBytes}};
   options_.transfers.tickets_in_flight = 1 + Pick(4);
@@ -76,6 +76,12 @@ void Simulation::PublishState(SessionId id, ChunkId chunk_id, uint64_t word) {
   chunk.word = next;
   if (next.residency == Residency::kFilling) CheckExtents(session->second);
   if (next.residency == Residency::kAbsent) chunk.dirty = false;
+  // It is the only copy.
+  if (next.residency == Residency::kResident && chunk.lost && !chunk.dirty) {
+    chunk.dirty = true;
+    chunk.dirty_epoch += 1;
+    chunk.saved.reset();
+  }
   // A client that saw RESIDENT stores its lease just now. It looks again before it relies on it,
   // sees that the chunk is leaving, and withdraws later.
   if (next.residency == Residency::kEvictPending && chunk.lease == 0 && Chance(10)) {
@@ -118,6 +124,26 @@ bool Simulation::IsLegalStep(const shm::StateWord& from, const shm::StateWord& t
   return false;
 }
 
+bool Simulation::IsChanging(const ChunkModel& chunk) {
+  return chunk.state == ChunkState::kCompute || shm::IsHeld(chunk.lease, chunk.word.generation);
+}
+
+// What a death does to the content of each chunk: a copy that was being written is worth nothing.
+void Simulation::Judge(SessionModel* session) {
+  for (ChunkModel& chunk : session->chunks) chunk.home_torn = false;
+  for (const auto& [request_id, transfer] : session->transfers) {
+    const bool writes = transfer.granted && transfer.direction == Direction::kDeviceToHost;
+    if (writes) FindChunk(session, transfer.request.destination)->home_torn = true;
+  }
+  for (ChunkModel& chunk : session->chunks) {
+    const bool whole = chunk.word.residency == Residency::kResident && !IsChanging(chunk) &&
+                       chunk.kind != ChunkKind::kGatheredWeight;
+    if (!whole) chunk.lost = chunk.lost || chunk.home_torn || chunk.dirty;
+    if (whole && chunk.home_torn) chunk.dirty = true;
+    if (chunk.lost) ++counts_.lost;
+  }
+}
+
 // Is `next` a legal successor of what was published, and does nobody lose by it?
 void Simulation::CheckStep(const ChunkModel& chunk, const shm::StateWord& next, Leaving leaving) {
   const bool republished = next.Encode() == chunk.word.Encode();  // a session was reopened
@@ -131,7 +157,8 @@ void Simulation::CheckStep(const ChunkModel& chunk, const shm::StateWord& next, 
   if (!leaves) return;
   if (!ended && chunk.held) Violate("a leased chunk left");
   if (!ended && chunk.device_pins > 0) Violate("a chunk in a transfer left");
-  if (leaving != Leaving::kAll && leaving != Leaving::kFreed && chunk.dirty) {
+  const bool torn = leaving == Leaving::kUnused && IsChanging(chunk);
+  if (leaving != Leaving::kAll && leaving != Leaving::kFreed && chunk.dirty && !torn) {
     Violate("the only copy of a chunk left");
   }
 }
@@ -214,7 +241,7 @@ void Simulation::CheckLedger() {
       Violate(absl::StrCat("the ledger of ", Name(account), " is not what clients hold"));
     }
   };
-  check(kHostAccount, host, pools, kHostBytes);
+  check(kHostAccount, host, pools + ChargedBytes(kHostAccount), kHostBytes);
   for (const DeviceDescription& device : options_.devices) {
     check(DeviceAccount(device.index), on_device[shm::Value(device.index)],
           ArenaBytesOn(device.index), device.capacity_bytes);
@@ -246,7 +273,8 @@ void Simulation::OpenSession() {
   if (engine_->CreateArena(*id, kArenaBytes).ok() != fits) Violate("a full device, or not");
   if (!fits) {
     ++counts_.arenas_refused;
-    if (!engine_->CloseSession(*id, CloseReason::kDetached, now_).ok()) Violate("it stays");
+    const auto releases = engine_->CloseSession(*id, CloseReason::kDetached, now_);
+    if (!releases.ok() || !releases->charges.empty()) Violate("it stays");
     return;
   }
   SessionModel& session = sessions_[*id];
@@ -264,12 +292,21 @@ DeviceIndex Simulation::GivenDevice(const SessionSpec& spec) const {
 uint64_t Simulation::ArenaBytesOn(DeviceIndex device) const {
   uint64_t bytes = 0;
   for (const auto& [id, session] : sessions_) bytes += session.device == device ? kArenaBytes : 0;
+  return bytes + ChargedBytes(DeviceAccount(device));
+}
+
+uint64_t Simulation::ChargedBytes(Account account) const {
+  uint64_t bytes = 0;
+  for (const auto& [id, charge] : charges_) bytes += charge.account == account ? charge.bytes : 0;
   return bytes;
 }
 
 void Simulation::Allocate(SessionModel* session) {
-  const uint64_t there = std::count_if(session->chunks.begin(), session->chunks.end(),
-                                       [](const ChunkModel& chunk) { return chunk.exists; });
+  uint64_t there = std::count_if(session->chunks.begin(), session->chunks.end(),
+                                 [](const ChunkModel& chunk) { return chunk.exists; });
+  for (const auto& [id, charge] : charges_) {
+    there += charge.session == session->id ? charge.specs.size() : 0;
+  }
   const uint64_t count = 1 + Pick(3);
   if (there + count > kMaxChunks) return;
   std::vector<ChunkSpec> specs;
@@ -279,23 +316,58 @@ void Simulation::Allocate(SessionModel* session) {
     // A whole number of cells, so that write-backs in cells are tracked exactly.
     specs.push_back({"c", kind, kCells * (1 + Pick(1000)), has_home});
   }
-  const absl::StatusOr<Allocation> allocation = engine_->Allocate(session->id, specs);
-  if (!allocation.ok()) return;
-  if (allocation->pool != kNoPool) session->pools[allocation->pool] = allocation->pool_bytes;
-  for (uint64_t i = 0; i < count; ++i) {
-    ChunkModel& chunk = session->chunks[shm::Index(allocation->chunks[i])];
+  const absl::StatusOr<Promise> promise = engine_->BeginAllocation(session->id, specs);
+  if (!promise.ok()) return;
+  charges_[promise->charge] = {kHostAccount, promise->bytes, session->id, specs, true};
+  if (Chance(60)) EndMaking();
+}
+
+// Some memory has been made, or could not be.
+void Simulation::EndMaking() {
+  for (auto it = charges_.begin(); it != charges_.end();) {
+    const auto [id, charge] = *it++;
+    if (!charge.is_promise || Chance(30)) continue;
+    const auto session = sessions_.find(charge.session);
+    const bool wanted = session != sessions_.end() && !session->second.kept;
+    if (wanted && Chance(80)) {
+      charges_.erase(id);
+      const absl::StatusOr<Allocation> allocation = engine_->FinishAllocation(id);
+      if (!allocation.ok()) return Violate("what was promised was not given");
+      Enter(&session->second, *allocation, charge.specs);
+      continue;
+    }
+    if (!wanted && engine_->FinishAllocation(id).ok()) Violate("memory was given to nobody");
+    engine_->GiveBack(id);
+    charges_.erase(id);
+  }
+}
+
+void Simulation::GiveBack() {
+  for (auto it = charges_.begin(); it != charges_.end();) {
+    const auto [id, charge] = *it++;
+    if (charge.is_promise || Chance(50)) continue;
+    engine_->GiveBack(id);
+    charges_.erase(id);
+  }
+}
+
+void Simulation::Enter(SessionModel* session, const Allocation& allocation,
+                       const std::vector<ChunkSpec>& specs) {
+  if (allocation.pool != kNoPool) session->pools[allocation.pool] = allocation.pool_bytes;
+  for (uint64_t i = 0; i < specs.size(); ++i) {
+    ChunkModel& chunk = session->chunks[shm::Index(allocation.chunks[i])];
     if (chunk.exists) Violate("a chunk number is used twice");
     const uint64_t lease = chunk.lease;
     chunk = {.exists = true,
              .has_home = specs[i].has_home,
              .kind = specs[i].kind,
              .bytes = specs[i].bytes,
-             .pool = specs[i].has_home ? allocation->pool : kNoPool,
-             .home_offset = allocation->home_offsets[i],
+             .pool = specs[i].has_home ? allocation.pool : kNoPool,
+             .home_offset = allocation.home_offsets[i],
              .word = chunk.word,
              .saved = {},
              .lease = lease};
-    if (chunk.has_home && chunk.home_offset + chunk.bytes > allocation->pool_bytes) {
+    if (chunk.has_home && chunk.home_offset + chunk.bytes > allocation.pool_bytes) {
       Violate("a home lies outside its pool");
     }
   }
@@ -319,14 +391,27 @@ void Simulation::Free(SessionModel* session) {
 }
 
 void Simulation::Collect(const Releases& releases) {
-  for (const PoolId pool : releases.pools) {
-    size_t owners = 0;
-    for (auto& [id, session] : sessions_) owners += session.pools.erase(pool);
-    if (owners != 1) Violate("a pool was released that nobody had, or twice");
-  }
+  size_t charges = 0;
+  const auto charge = [&](Account account, uint64_t bytes) {
+    if (charges >= releases.charges.size()) return Violate("memory was released without a charge");
+    charges_[releases.charges[charges++]] = {.account = account, .bytes = bytes};
+  };
+  size_t pools = 0;
+  const auto take_pools_of = [&](SessionId id) {
+    for (; pools < releases.pools.size() && releases.pools[pools].session == id; ++pools) {
+      const auto session = sessions_.find(id);
+      const PoolId pool = releases.pools[pools].pool;
+      if (session == sessions_.end() || !session->second.pools.contains(pool)) {
+        return Violate("a pool was released that nobody had, or twice");
+      }
+      charge(kHostAccount, session->second.pools.extract(pool).mapped());
+    }
+  };
   for (const SessionId id : releases.sessions) {
+    take_pools_of(id);
     const auto session = sessions_.find(id);
     if (session == sessions_.end()) return Violate("a session ended twice");
+    charge(DeviceAccount(session->second.device), kArenaBytes);
     if (!session->second.pools.empty()) Violate("a session ended and left a pool");
     for (const auto& [request_id, transfer] : session->second.transfers) {
       unanswered_.erase(request_id);
@@ -334,6 +419,9 @@ void Simulation::Collect(const Releases& releases) {
     sessions_.erase(session);
   }
   if (releases.arenas.size() != releases.sessions.size()) Violate("an arena was not released");
+  if (pools < releases.pools.size()) take_pools_of(releases.pools[pools].session);
+  if (pools != releases.pools.size()) Violate("a pool was released out of turn");
+  if (charges != releases.charges.size()) Violate("a charge was released without memory");
 }
 
 void Simulation::Close(SessionModel* session) {
@@ -344,6 +432,7 @@ void Simulation::Close(SessionModel* session) {
   const bool keep = reason != CloseReason::kDetached && has_chunks &&
                     session->spec.death_policy == shm::DeathPolicy::kKeep;
   session->leaving = keep ? Leaving::kUnused : Leaving::kAll;
+  if (keep) Judge(session);
   const absl::StatusOr<Releases> releases = engine_->CloseSession(session->id, reason, now_);
   if (!releases.ok()) return Violate("a session could not be closed");
   if (releases->sessions.empty() != keep) Violate("the death policy was not followed");
@@ -354,6 +443,9 @@ void Simulation::Close(SessionModel* session) {
 void Simulation::Keep(SessionModel* session) {
   ++counts_.kept;
   session->kept = true;
+  for (auto& [id, charge] : charges_) {
+    if (charge.session == session->id) charge.session = kNoSession;
+  }
   session->workspace_bytes = 0;
   for (const auto& [request_id, transfer] : session->transfers) unanswered_.erase(request_id);
   session->transfers.clear();
@@ -628,6 +720,7 @@ void Simulation::Accept(SessionModel* session, uint64_t request_id) {
       source == destination ? Has(transfer.request, shm::kAllocateDestination) : source->has_home;
   transfer.direction = load ? Direction::kHostToDevice : Direction::kDeviceToHost;
   (load ? destination : source)->device_pins += 1;
+  if (load) source->lost = false;  // the client says that it knows what is there
 }
 
 void Simulation::TakeTicket(SessionModel* session, const shm::Response& response) {
@@ -669,6 +762,10 @@ void Simulation::Settle(SessionModel* session, uint64_t ticket) {
   device->device_pins -= 1;
   // A drop that another copy holds up is due when that one is done, and may then be refused.
   late_drops_ = late_drops_ || Has(request, shm::kDropSourceWhenDone);
+  // Some of a lost home is written anew. All of it? The engine may say so.
+  if (!load && request.source != request.destination) {
+    FindChunk(session, request.destination)->lost = false;
+  }
   const bool saves = request.source == request.destination && !load && device->dirty &&
                      transfer.dirty_epoch == device->dirty_epoch;
   if (!saves) return;
@@ -679,6 +776,7 @@ void Simulation::Settle(SessionModel* session, uint64_t ticket) {
   }
   if (!device->saved.all()) return;
   device->dirty = false;
+  device->lost = false;
   ++counts_.write_backs;
 }
 
@@ -694,7 +792,7 @@ void Simulation::ApplyTransition(ChunkModel* chunk, uint64_t argument) {
     chunk->dirty_epoch += 1;
     chunk->saved.reset();
   }
-  if (to == ChunkState::kFree) chunk->dirty = false;
+  if (to == ChunkState::kFree) chunk->dirty = chunk->lost = false;
 }
 
 // The request was carried out.
@@ -739,6 +837,10 @@ void Simulation::Step() {
     Free(session);
   } else if (action < 8) {
     AdvanceTime();
+  } else if (action < 9) {
+    EndMaking();
+  } else if (action < 10) {
+    GiveBack();
   } else if (action < 20) {
     TakeOrReleaseLease(session);
   } else if (action < 21) {
@@ -777,6 +879,8 @@ void Simulation::Finish() {
     if (!releases.ok()) return Violate("a session could not be ended");
     Collect(*releases);
   }
+  for (const auto& [id, charge] : charges_) engine_->GiveBack(id);
+  charges_.clear();
   CheckLedger();
   if (!engine_->ledger().Lines().empty() || engine_->manifest().used_records() != 0 ||
       !engine_->Check().ok()) {

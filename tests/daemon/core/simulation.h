@@ -29,6 +29,7 @@ struct SimulationCounts {
   uint64_t kills = 0;
   uint64_t kept = 0;
   uint64_t reopened = 0;
+  uint64_t lost = 0;         // chunks whose client died while it changed the only copy
   uint64_t write_backs = 0;  // after which a dirty chunk was clean
 };
 
@@ -68,7 +69,9 @@ class Simulation : private Tables {
     std::bitset<kCells> saved;  // over-approximated where a piece is not a whole number of cells
     int device_pins = 0;
     uint64_t lease = 0;
-    bool held = false;  // the client got the lease, and relies on it
+    bool held = false;       // the client got the lease, and relies on it
+    bool home_torn = false;  // was being written when its client died
+    bool lost = false;       // no copy holds what its client meant it to hold
   };
   struct TransferModel {
     shm::Request request;
@@ -108,6 +111,8 @@ class Simulation : private Tables {
   DeviceIndex GivenDevice(const SessionSpec& spec) const;
   uint64_t ArenaBytesOn(DeviceIndex device) const;
   void Allocate(SessionModel* session);
+  void Enter(SessionModel* session, const Allocation& allocation,
+             const std::vector<ChunkSpec>& specs);
   void Free(SessionModel* session);
   void Close(SessionModel* session);
   void Keep(SessionModel* session);
@@ -133,8 +138,13 @@ class Simulation : private Tables {
   void Apply(SessionModel* session, const shm::Request& request);
   void ApplyTransition(ChunkModel* chunk, uint64_t argument);
   void Collect(const Releases& releases);
+  void GiveBack();
+  void EndMaking();
+  uint64_t ChargedBytes(Account account) const;
 
   // Invariants.
+  static bool IsChanging(const ChunkModel& chunk);
+  void Judge(SessionModel* session);
   static bool IsLegalStep(const shm::StateWord& from, const shm::StateWord& to, bool ended);
   void CheckStep(const ChunkModel& chunk, const shm::StateWord& next, Leaving leaving);
   void CheckExtents(const SessionModel& session);
@@ -159,6 +169,15 @@ class Simulation : private Tables {
   std::map<SessionId, SessionModel> sessions_;
   Time now_ = Time::FromNanoseconds(1);
   uint64_t next_request_ = 1;
+  // Memory that is being made or destroyed: charged to nobody's session.
+  struct ChargeModel {
+    Account account;
+    uint64_t bytes = 0;
+    SessionId session = kNoSession;  // it is in the making for this one
+    std::vector<ChunkSpec> specs{};
+    bool is_promise = false;
+  };
+  std::map<ChargeId, ChargeModel> charges_;
   std::set<uint64_t> unanswered_;
   std::set<uint64_t> ticket_ids_;
   bool late_drops_ = false;  // some transfer asked for a drop that may still be due

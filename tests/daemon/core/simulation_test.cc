@@ -27,6 +27,7 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
     total.kills += counts.kills;
     total.kept += counts.kept;
     total.reopened += counts.reopened;
+    total.lost += counts.lost;
     total.write_backs += counts.write_backs;
     total.arenas_refused += counts.arenas_refused;
     total.sessions_beside += counts.sessions_beside;
@@ -39,6 +40,7 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
   EXPECT_GT(total.kills, 1'000u);
   EXPECT_GT(total.kept, 200u);
   EXPECT_GT(total.reopened, 50u);
+  EXPECT_GT(total.lost, 20u);
   EXPECT_GT(total.write_backs, 100u);
   EXPECT_GT(total.arenas_refused, 500u);
   EXPECT_GT(total.sessions_beside, 500u);

@@ -39,13 +39,24 @@ TEST(HostPool, Create_IsExactSealedBackedAndZero) {
   EXPECT_EQ(static_cast<uint64_t>(facts.st_size), bytes);
   // Backed to the last page, and no page more.
   EXPECT_EQ(static_cast<uint64_t>(facts.st_blocks) * 512, bytes);
-  EXPECT_EQ(::fcntl(pool->fd().get(), F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW),
-            F_SEAL_SHRINK | F_SEAL_GROW);
+  EXPECT_EQ(::fcntl(pool->fd().get(), F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+            F_SEAL_GROW | F_SEAL_SEAL);
   absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(pool->fd(), bytes);
   ASSERT_TRUE(mapping.ok());
   uint64_t sum = 0;
   for (uint64_t i = 0; i < bytes; ++i) sum += std::to_integer<uint64_t>(mapping->data()[i]);
   EXPECT_EQ(sum, 0u);
+}
+
+TEST(HostPool, Revoked_HoldsNothingWhoeverHasADescriptor) {
+  absl::StatusOr<HostPool> pool = HostPool::Create(Options(kMiB), os::ReadMachine());
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  const base::UniqueFd clients(::dup(pool->fd().get()));
+  ASSERT_EQ(pool->Revoke(), absl::OkStatus());
+  EXPECT_NE(::posix_fallocate(clients.get(), 0, static_cast<off_t>(kMiB)), 0);
+  struct stat facts;
+  ASSERT_EQ(::fstat(clients.get(), &facts), 0);
+  EXPECT_EQ(facts.st_blocks, 0);
 }
 
 TEST(HostPool, Create_OfPartOfAPage_IsRefused) {

@@ -93,6 +93,15 @@ TEST(Families, Devices_HaveLabelsOfTheirOwn) {
   }
 }
 
+TEST(Families, Limits_SayHowFullTheyAreAndHowOftenTheyRefused) {
+  Reading reading;
+  reading.limits = {{"sessions", 512, 7, 3}};
+  const std::string page = TextPage(Families(reading));
+  EXPECT_THAT(page, HasSubstr("geminid_limit{limit=\"sessions\"} 512\n"));
+  EXPECT_THAT(page, HasSubstr("geminid_limit_used{limit=\"sessions\"} 7\n"));
+  EXPECT_THAT(page, HasSubstr("geminid_limit_refused_total{limit=\"sessions\"} 3\n"));
+}
+
 TEST(Process, Read_IsPlausible) {
   const ProcessReading reading = ReadProcess();
   EXPECT_GT(reading.resident_bytes, uint64_t{1} << 20);

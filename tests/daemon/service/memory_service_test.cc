@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "base/mapping.h"
 #include "geminid/v1/chunk.grpc.pb.h"
@@ -119,7 +121,7 @@ TEST_F(MemoryService, Allocate_PassesOneExactSealedPool) {
   struct stat facts;
   ASSERT_EQ(::fstat(message.fds[0].get(), &facts), 0);
   EXPECT_EQ(static_cast<uint64_t>(facts.st_size), memory.bytes);
-  EXPECT_EQ(::ftruncate(message.fds[0].get(), 0), -1);
+  EXPECT_EQ(::ftruncate(message.fds[0].get(), static_cast<off_t>(2 * memory.bytes)), -1);
   ASSERT_EQ(response.chunk_size(), 2);
   EXPECT_EQ(response.pool_offset(0) % 64, 0u);
   EXPECT_EQ(response.pool_offset(1) % 64, 0u);
@@ -209,6 +211,70 @@ TEST_F(MemoryService, Detach_FreesAtOnceAndEndsTheToken) {
   client_->Authenticate(&context);
   EXPECT_EQ(stub->Detach(&context, v1::DetachRequest(), &response).error_code(),
             grpc::StatusCode::UNAUTHENTICATED);
+}
+
+// What the kernel holds for the file behind a descriptor that the client kept.
+uint64_t BytesHeld(const RawMessage& message) {
+  struct stat facts = {};
+  EXPECT_EQ(::fstat(message.fds[0].get(), &facts), 0);
+  return static_cast<uint64_t>(facts.st_blocks) * 512;
+}
+
+TEST_F(MemoryService, FreedPool_CannotBeKeptByItsClient) {
+  v1::AllocateChunksResponse response;
+  ASSERT_TRUE(Allocate({kMiB}, &response).ok());
+  RawMessage message;
+  NextMemory(&message);
+  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(message.fds[0], kMiB);
+  ASSERT_TRUE(mapping.ok());
+  EXPECT_EQ(BytesHeld(message), kMiB);
+  ASSERT_TRUE(Free({response.chunk(0)}).ok());
+  EXPECT_EQ(Tier(v1::TIER_HOST).free_bytes(), 64 * kMiB);
+  EXPECT_EQ(BytesHeld(message), 0u);
+  EXPECT_EQ(::pwrite(message.fds[0].get(), "x", 1, 0), -1);
+  EXPECT_NE(::posix_fallocate(message.fds[0].get(), 0, kMiB), 0);
+  EXPECT_EQ(BytesHeld(message), 0u);
+}
+
+TEST_F(MemoryService, DetachedSession_KeepsNothingThatItHadNotReceived) {
+  v1::AllocateChunksResponse allocated;
+  ASSERT_TRUE(Allocate({kMiB}, &allocated).ok());
+  v1::CreateArenaResponse arena;
+  ASSERT_TRUE(CreateArena(kMiB, &arena).ok());
+  {
+    grpc::ClientContext context;
+    client_->Authenticate(&context);
+    v1::DetachResponse response;
+    ASSERT_TRUE(v1::SessionService::NewStub(client_->channel())
+                    ->Detach(&context, v1::DetachRequest(), &response)
+                    .ok());
+  }
+  EXPECT_EQ(Tier(v1::TIER_DEVICE).free_bytes(), 64 * kMiB);
+  for (int i = 0; i < 2; ++i) {
+    RawMessage message;
+    NextMemory(&message);
+    ASSERT_EQ(message.fds.size(), 1u);
+    EXPECT_EQ(BytesHeld(message), 0u);
+  }
+}
+
+// The numbers of chunks are easily guessed.
+TEST_F(MemoryService, FreeDuringAllocate_NeverFreesWhatIsNotYetThere) {
+  std::atomic<bool> done{false};
+  std::thread freer([&] {
+    while (!done.load()) Free({0});
+  });
+  for (int i = 0; i < 20; ++i) {
+    v1::AllocateChunksResponse response;
+    ASSERT_TRUE(Allocate({16 * kMiB}, &response).ok());
+    RawMessage message;
+    NextMemory(&message);
+    // Whatever the order was: what the kernel holds, the ledger shows.
+    while (Tier(v1::TIER_HOST).free_bytes() != 64 * kMiB) std::this_thread::yield();
+    EXPECT_EQ(BytesHeld(message), 0u) << i;
+  }
+  done.store(true);
+  freer.join();
 }
 
 TEST_F(MemoryService, UnknownKind_IsRefused) {

@@ -61,6 +61,18 @@ TEST_F(CommitRecordTest, CorruptRecord_IsNotTaken) {
   EXPECT_EQ(NewestRecord(*segment_)->step, 1u);
 }
 
+TEST_F(CommitRecordTest, AnyByteThatChanged_MakesTheRecordInvalid) {
+  WriteRecord(segment_.get(), Step(1));
+  WriteRecord(segment_.get(), Step(2));
+  auto* const bytes =
+      reinterpret_cast<unsigned char*>(const_cast<CommitRecord*>(NewestRecord(*segment_)));
+  for (size_t i = 0; i < offsetof(CommitRecord, crc32c) + sizeof(uint32_t); ++i) {
+    bytes[i] ^= 0x10;
+    EXPECT_EQ(NewestRecord(*segment_)->step, 1u) << "byte " << i;
+    bytes[i] ^= 0x10;
+  }
+}
+
 TEST(ChunkVersion, EpochAndExtent_SurviveEncoding) {
   const ChunkVersion version = ChunkVersion::Decode(ChunkVersion{123456789012, 54321}.Encode());
   EXPECT_EQ(version.epoch, 123456789012u & ((uint64_t{1} << 40) - 1));

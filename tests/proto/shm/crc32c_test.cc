@@ -25,6 +25,8 @@ TEST(Crc32c, AnyLengthAndCut_PortableAndFastFormsAgree) {
     EXPECT_EQ(Crc32c(data.data(), size), whole);
     const size_t cut = size == 0 ? 0 : random() % size;
     EXPECT_EQ(Crc32c(data.data() + cut, size - cut, Crc32c(data.data(), cut)), whole);
+    EXPECT_EQ(Crc32cPortable(data.data() + cut, size - cut, Crc32cPortable(data.data(), cut)),
+              whole);
   }
 }
 

@@ -77,6 +77,7 @@ TEST(ChunkVersion, EpochAndExtent_SurviveEncoding) {
   const ChunkVersion version = ChunkVersion::Decode(ChunkVersion{123456789012, 54321}.Encode());
   EXPECT_EQ(version.epoch, 123456789012u & ((uint64_t{1} << 40) - 1));
   EXPECT_EQ(version.extent, 54321u);
+  EXPECT_EQ(ChunkVersion::Decode(ChunkVersion{1, 0xfedcba}.Encode()).extent, 0xfedcbau);
 }
 
 }  // namespace

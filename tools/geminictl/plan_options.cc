@@ -55,7 +55,9 @@ absl::Status ReadConfig(const std::string& path, PlanRequest* request) {
   const bool folder = std::filesystem::is_directory(path, error);
   const std::string file = folder ? absl::StrCat(path, "/config.json") : path;
   const absl::StatusOr<std::string> json = base::ReadFile(file, kConfigBytesMax);
-  if (!json.ok()) return NamedFlag("--config", json.status());
+  if (!json.ok()) {
+    return absl::Status(json.status().code(), absl::StrCat("--config: ", json.status().message()));
+  }
   absl::StatusOr<forecast::Model> model = forecast::ModelFromHuggingFace(*json);
   if (!model.ok()) return NamedFlag(absl::StrCat("--config ", file), model.status());
   request->model = *std::move(model);

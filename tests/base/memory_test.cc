@@ -85,10 +85,10 @@ TEST(Memfd, Revoked_HoldsNoPageAndNobodyCanBringOneBack) {
   mapping->data()[0] = std::byte{1};
   const UniqueFd other(::open(absl::StrCat("/proc/self/fd/", fd->get()).c_str(), O_RDWR));
   ASSERT_EQ(Revoke(*fd), absl::OkStatus());
-  for (const UniqueFd* const end : {&*fd, &other}) {
-    EXPECT_EQ(::ftruncate(end->get(), kBytes), -1);
-    EXPECT_EQ(::pwrite(end->get(), "x", 1, 0), -1);
-    EXPECT_NE(::posix_fallocate(end->get(), 0, kBytes), 0);
+  for (const int end : {fd->get(), other.get()}) {
+    EXPECT_EQ(::ftruncate(end, kBytes), -1);
+    EXPECT_EQ(::pwrite(end, "x", 1, 0), -1);
+    EXPECT_NE(::posix_fallocate(end, 0, kBytes), 0);
   }
   EXPECT_EXIT({ *const_cast<volatile std::byte*>(mapping->data()) = std::byte{1}; },
               ::testing::KilledBySignal(SIGBUS), "");

@@ -65,7 +65,7 @@ TEST(Hello, OtherLayout_NamesBoth) {
   shm::Hello hello = GoodHello();
   hello.layout_version = 9;
   EXPECT_THAT(std::string(CheckHello(Bytes(hello)).status().message()),
-              HasSubstr("layout 2, the client layout 9"));
+              HasSubstr("layout 3, the client layout 9"));
 }
 
 TEST(Hello, LayoutOfTheNarrowArenas_IsRefusedWithAdvice) {
@@ -74,7 +74,7 @@ TEST(Hello, LayoutOfTheNarrowArenas_IsRefusedWithAdvice) {
   const absl::Status status = CheckHello(Bytes(hello)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("layout 2, the client layout 1; install the same release of both"));
+              HasSubstr("layout 3, the client layout 1; install the same release of both"));
 }
 
 TEST(Hello, BadFields_AreRefused) {

@@ -70,8 +70,19 @@ absl::Duration Communicator::timeout() const { return backend_->timeout(); }
 absl::Status Communicator::health() const { return backend_->health(); }
 CommunicatorStats Communicator::Stats() const { return backend_->Stats(); }
 
+void Communicator::SetLabel(std::string_view label) {
+  label_ = {};
+  std::copy_n(label.begin(), std::min(label.size(), label_.size()), label_.begin());
+}
+
+Operation Communicator::Labelled(Operation operation) const {
+  operation.label = label_;
+  return operation;
+}
+
 absl::Status Communicator::AllGather(ConstBuffer in, Buffer out) {
-  const Operation operation{.kind = OpKind::kAllGather, .dtype = in.dtype, .count = in.count};
+  const Operation operation =
+      Labelled({.kind = OpKind::kAllGather, .dtype = in.dtype, .count = in.count});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "out", out.count, in.count, WorldSize()));
@@ -83,11 +94,11 @@ absl::Status Communicator::AllGather(ConstBuffer in, Buffer out) {
 
 absl::Status Communicator::ReduceScatter(ConstBuffer in, Buffer out, ReduceOp op,
                                          ReduceOptions options) {
-  const Operation operation{.kind = OpKind::kReduceScatter,
-                            .dtype = in.dtype,
-                            .reduce = op,
-                            .count = in.count,
-                            .scale = options.scale};
+  const Operation operation = Labelled({.kind = OpKind::kReduceScatter,
+                                        .dtype = in.dtype,
+                                        .reduce = op,
+                                        .count = in.count,
+                                        .scale = options.scale});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
@@ -100,11 +111,11 @@ absl::Status Communicator::ReduceScatter(ConstBuffer in, Buffer out, ReduceOp op
 
 absl::Status Communicator::AllReduce(ConstBuffer in, Buffer out, ReduceOp op,
                                      ReduceOptions options) {
-  const Operation operation{.kind = OpKind::kAllReduce,
-                            .dtype = in.dtype,
-                            .reduce = op,
-                            .count = in.count,
-                            .scale = options.scale};
+  const Operation operation = Labelled({.kind = OpKind::kAllReduce,
+                                        .dtype = in.dtype,
+                                        .reduce = op,
+                                        .count = in.count,
+                                        .scale = options.scale});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
@@ -140,8 +151,10 @@ absl::Status Communicator::AllReduceSliced(const Operation& operation, const std
 }
 
 absl::Status Communicator::Broadcast(Buffer inout, int root) {
-  const Operation operation{
-      .kind = OpKind::kBroadcast, .dtype = inout.dtype, .root_or_tag = root, .count = inout.count};
+  const Operation operation = Labelled({.kind = OpKind::kBroadcast,
+                                        .dtype = inout.dtype,
+                                        .root_or_tag = root,
+                                        .count = inout.count});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, inout, inout));
   GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Broadcast: root"));
@@ -150,8 +163,8 @@ absl::Status Communicator::Broadcast(Buffer inout, int root) {
 
 absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
   const auto ranks = static_cast<size_t>(WorldSize());
-  const Operation operation{
-      .kind = OpKind::kAllToAll, .dtype = in.dtype, .count = in.count / ranks};
+  const Operation operation =
+      Labelled({.kind = OpKind::kAllToAll, .dtype = in.dtype, .count = in.count / ranks});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   if (in.count != out.count || in.count % ranks != 0) {
@@ -165,7 +178,7 @@ absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
 
 absl::Status Communicator::Barrier() {
   GEMINID_RETURN_IF_ERROR(health());
-  const Operation operation{.kind = OpKind::kBarrier};
+  const Operation operation = Labelled({.kind = OpKind::kBarrier});
   return Finish(operation.kind, backend_->DoBarrier(operation));
 }
 

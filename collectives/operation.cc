@@ -1,5 +1,7 @@
 #include "collectives/operation.h"
 
+#include <string.h>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -59,7 +61,9 @@ const char* Name(OpKind kind) {
   return "unknown operation";
 }
 
-std::string Describe(const Operation& operation) {
+namespace {
+
+std::string DescribeKind(const Operation& operation) {
   if (operation.kind == OpKind::kBarrier) return "Barrier";
   std::string text =
       absl::StrFormat("%s of %d %s", Name(operation.kind), operation.count, Name(operation.dtype));
@@ -83,6 +87,16 @@ std::string Describe(const Operation& operation) {
       break;
   }
   return text;
+}
+
+}  // namespace
+
+// The label may come from another process.
+std::string Describe(const Operation& operation) {
+  const std::string label(operation.label.data(),
+                          strnlen(operation.label.data(), operation.label.size()));
+  return label.empty() ? DescribeKind(operation)
+                       : absl::StrCat(DescribeKind(operation), " for ", label);
 }
 
 }  // namespace geminid::collectives

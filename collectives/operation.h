@@ -2,6 +2,7 @@
 #ifndef GEMINID_COLLECTIVES_OPERATION_H_
 #define GEMINID_COLLECTIVES_OPERATION_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,12 +22,14 @@ struct Operation {
   int32_t root_or_tag = 0;
   uint64_t count = 0;  // elements: per rank for all-gather and all-to-all, in all for the others
   double scale = 1.0;
+  std::array<char, kMaxLabelBytes> label = {};  // text, zeros behind it
 
   friend bool operator==(const Operation&, const Operation&) = default;
 };
-static_assert(sizeof(Operation) == 24, "Operation has no padding and crosses processes");
+static_assert(sizeof(Operation) == 24 + kMaxLabelBytes,
+              "Operation has no padding and crosses processes");
 
-// "AllReduce of 12 float32, op sum, scale 0.25".
+// "AllReduce of 12 float32, op sum, scale 0.25", and " for " its label if it has one.
 std::string Describe(const Operation& operation);
 
 }  // namespace geminid::collectives

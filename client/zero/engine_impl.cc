@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/zero/core/extent.h"
 
 namespace geminid::zero {
 namespace {
@@ -47,14 +47,18 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
       parameters_(std::move(parameters)),
       options_(options),
       clock_(options.clock ? options.clock : [] { return absl::Now(); }),
+      self_(std::make_shared<EngineImpl*>(this)),
       loss_scaler_(options.loss_scale.value_or(FixedLossScale(1))) {}
 
 EngineImpl::~EngineImpl() {
+  const Lock lock(mutex_);
+  *self_ = nullptr;
   // The mover may be waiting for ranks that would wait for this one.
-  if (in_micro_batch_ && status_.ok()) AbortRanks("stopped in the middle of a step");
+  const bool unfinished = director_ != nullptr && director_->in_micro_batch();
+  if (unfinished && status_.ok()) AbortRanks("stopped in the middle of a step");
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   updater_.reset();
-  for (ChunkUse& chunk : chunks_) chunk.lease.reset();
+  for (Told& told : told_) told.lease.reset();
   mover_.reset();
 }
 
@@ -62,6 +66,9 @@ absl::Status EngineImpl::CheckArguments() const {
   if (session_->arena_bytes() == 0) {
     return absl::InvalidArgumentError(
         "the session has no device arena; connect with device_memory_bytes");
+  }
+  if (options_.timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("timeout must be positive");
   }
   if (options_.accumulate < 1) {
     return absl::InvalidArgumentError(
@@ -107,9 +114,9 @@ absl::Status EngineImpl::CheckArguments() const {
                        "' needs a learning_rate_scale and weight_decay that are finite and not "
                        "negative"));
     }
-    if (parameter.backward_uses < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", parameter.name, "' must have at least one backward use"));
+    if (parameter.backward_uses < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter '", parameter.name, "' has negative backward_uses; 0 stands for any number"));
     }
   }
   return absl::OkStatus();
@@ -119,7 +126,18 @@ absl::Status EngineImpl::Start() {
   GEMINID_RETURN_IF_ERROR(CheckArguments());
   GEMINID_RETURN_IF_ERROR(MakeLayoutAndGatheredChunks());
   GEMINID_RETURN_IF_ERROR(MakeCommunicators());
+  GEMINID_RETURN_IF_ERROR(MakeStateStore());
+  workspace_ = std::make_unique<ArenaWorkspace>(
+      session_->arena(), session_->arena_bytes(), &meter_,
+      [this](uint64_t extent_bytes) { return GrowWorkspace(extent_bytes); },
+      ArenaWorkspace::Holes{[this](uint64_t bytes) { return AllocateInHole(bytes); },
+                            [self = self_](std::byte* data) {
+                              if (*self != nullptr) (*self)->FreeInHole(data);
+                            }});
+  return MakeThreads();
+}
 
+absl::Status EngineImpl::MakeStateStore() {
   optimizer_ =
       std::make_unique<GranuleOptimizer>(layout_, parameters_, communicator_->Rank(), options_);
   GEMINID_RETURN_IF_ERROR(optimizer_->status());
@@ -130,16 +148,16 @@ absl::Status EngineImpl::Start() {
                           .on_device = options_.placement == Placement::kDevice ||
                                        options_.state_placement == StatePlacement::kDevice,
                           .state_arrays = optimizer_->state_arrays(),
-                          .tensor_state_bytes = optimizer_->tensor_state_bytes()});
+                          .tensor_state_bytes = optimizer_->tensor_state_bytes(),
+                          .timeout = options_.timeout});
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
-  plan_base_bytes_ = store_->device_bytes();
+  placer_->SetFloor(store_->device_bytes());
   meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));
+  return absl::OkStatus();
+}
 
-  workspace_ = std::make_unique<ArenaWorkspace>(
-      session_->arena(), session_->arena_bytes(), &meter_,
-      [this](uint64_t extent_bytes) { return GrowWorkspace(extent_bytes); });
-
+absl::Status EngineImpl::MakeThreads() {
   MoverContext context;
   context.session = session_;
   context.layout = &layout_;
@@ -149,10 +167,13 @@ absl::Status EngineImpl::Start() {
   context.accumulate = options_.accumulate;
   context.meter = &meter_;
   context.gathered = gathered_;
+  context.owners = book_->owners();
   context.weights_current = [this](uint32_t chunk) {
     return updater_ == nullptr || updater_->IsCurrent(chunk);
   };
+  context.on_reserved = [this](uint64_t bytes) { workspace_->SetReserved(bytes); };
   context.clock = clock_;
+  context.timeout = options_.timeout;
   mover_ = std::make_unique<Mover>(std::move(context));
 
   std::unique_ptr<kernels::ThreadPool> pool;
@@ -167,6 +188,7 @@ absl::Status EngineImpl::Start() {
       layout_, *optimizer_, store_.get(), std::move(pool),
       [this](const absl::Status& status) { mover_->Notify(status); },
       [this](uint32_t granule, uint64_t epoch) { snapshotter_->BeforeUpdate(granule, epoch); });
+  SetUpdateOrder();
   return ReadHostBytes();
 }
 
@@ -190,21 +212,29 @@ absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
                                                       .extent_bytes = kExtentAlignmentBytes});
   if (!layout.ok()) return layout.status();
   layout_ = *std::move(layout);
-  slot_in_chunk_.resize(parameters_.size());
-  std::vector<ChunkSpec> specs;
-  for (size_t c = 0; c < layout_.chunks.size(); ++c) {
-    const ChunkShape& chunk = layout_.chunks[c];
-    for (size_t slot = 0; slot < chunk.tensors.size(); ++slot) {
-      slot_in_chunk_[chunk.tensors[slot]] = slot;
-    }
-    chunks_.emplace_back(chunk.tensors.size());
-    for (size_t slot = 0; slot < chunk.tensors.size(); ++slot) {
-      absl::Status status = MoveTensor(chunk.tensors[slot], shm::ChunkState::kHold);
-      if (!status.ok()) return status;
-    }
-    specs.push_back({absl::StrCat("chunk ", c, " gathered"), ChunkKind::kGatheredWeight,
-                     chunk.elements * element_bytes(), /*has_home=*/false});
+  std::vector<GradientBook::Tensor> tensors;
+  for (uint32_t t = 0; t < parameters_.size(); ++t) {
+    tensors.push_back({parameters_[t].name, layout_.tensors[t].chunk, parameters_[t].trainable,
+                       parameters_[t].backward_uses, parameters_[t].separate_gradient});
   }
+  const uint32_t chunks = static_cast<uint32_t>(layout_.chunks.size());
+  book_ = std::make_unique<GradientBook>(std::move(tensors), chunks);
+
+  std::vector<Director::Chunk> directed;
+  std::vector<uint64_t> bytes;
+  std::vector<ChunkSpec> specs;
+  for (uint32_t i = 0; i < book_->owners().size(); ++i) {
+    const uint32_t owner = book_->owners()[i];
+    const uint64_t chunk_bytes = layout_.chunks[owner].elements * element_bytes();
+    bytes.push_back(RoundUpToExtent(chunk_bytes));
+    directed.push_back({bytes.back(), /*is_gradient=*/i != owner});
+    specs.push_back({absl::StrCat("chunk ", owner, i == owner ? " gathered" : " gradient"),
+                     ChunkKind::kGatheredWeight, chunk_bytes, /*has_home=*/false});
+  }
+  director_ = std::make_unique<Director>(std::move(directed));
+  placer_ =
+      std::make_unique<Placer>(session_->arena_bytes(), kExtentAlignmentBytes, std::move(bytes));
+  told_.resize(specs.size());
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
   if (!handles.ok()) return handles.status();
   for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);
@@ -219,6 +249,11 @@ absl::Status EngineImpl::MakeCommunicators() {
     if (!duplicate.ok()) return duplicate.status();
     *target = *std::move(duplicate);
   }
+  // While one rank plans, the others wait for it here.
+  if (control_communicator_->timeout() < options_.timeout) {
+    control_communicator_->SetTimeout(options_.timeout);
+  }
+  agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
   return absl::OkStatus();
 }
 
@@ -242,57 +277,8 @@ absl::Status EngineImpl::Health() {
   return Remember(mover_->status());
 }
 
-// --- parameters as values ------------------------------------------------------------------------
-
-absl::Status EngineImpl::Initialize(const Fill& fill) {
-  GEMINID_RETURN_IF_ERROR(Health());
-  if (micro_batches_run_ > 0 || in_micro_batch_) {
-    return Remember(
-        absl::FailedPreconditionError("Initialize must come before the first micro-batch"));
-  }
-  std::vector<float> values;
-  for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
-    values.assign(ElementsOf(parameters_[tensor]), 0.0f);
-    fill(ParameterId{tensor}, values);
-    StoreParameter(tensor, values);
-  }
-  return absl::OkStatus();
-}
-
-void EngineImpl::StoreParameter(uint32_t tensor, std::span<const float> values) {
-  for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
-    snapshotter_->Write(part, StateKind::kMaster, values.subspan(part.tensor_offset, part.elements));
-  }
-}
-
-void EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {
-  std::vector<float> values;
-  for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
-    values.resize(part.elements);
-    snapshotter_->Read(part, StateKind::kMaster, values);
-    std::memcpy(&bits[part.tensor_offset], values.data(), part.elements * sizeof(float));
-  }
-}
-
-absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
-  GEMINID_RETURN_IF_ERROR(Health());
-  if (in_micro_batch_) {
-    return Remember(absl::FailedPreconditionError("ReadParameter is for between steps"));
-  }
-  if (absl::Status status = updater_->WaitIdle(); !status.ok()) return Remember(status);
-  const uint32_t tensor = static_cast<uint32_t>(id);
-  // Each element is in one rank's shard and zero elsewhere, so adding bit patterns as integers
-  // brings every one, negative zero and NaN included, to all ranks unchanged.
-  std::vector<int32_t> bits(ElementsOf(parameters_[tensor]), 0);
-  LoadShard(tensor, bits);
-  absl::Status status = control_communicator_->AllReduce(bits, bits, collectives::ReduceOp::kSum);
-  if (!status.ok()) return Remember(status);
-  std::vector<float> values(bits.size());
-  std::memcpy(values.data(), bits.data(), bits.size() * sizeof(float));
-  return values;
-}
-
 absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
+  const Lock lock(mutex_);
   const ArenaMeter::Reading reading = meter_.Read();
   const TransferTotals totals = session_->Totals();
   Statistics statistics;
@@ -322,12 +308,12 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
                                              replans_[static_cast<size_t>(cause)]);
   }
   statistics.transfer_bytes_lower_bound = bound_bytes_;
-  if (plan_.has_value()) {
-    statistics.planned_transfer_bytes = plan_->transfer_bytes;
-    statistics.everything_fits = plan_->everything_fits;
-    statistics.plan_explanation = plan_->explanation;
+  if (plan() != nullptr) {
+    statistics.planned_transfer_bytes = plan()->transfer_bytes;
+    statistics.everything_fits = plan()->everything_fits;
+    statistics.plan_explanation = plan()->explanation;
     statistics.transfer_bytes_lower_bound +=
-        unplanned_micro_batches_ * plan_->transfer_bytes_lower_bound;
+        unplanned_micro_batches_ * plan()->transfer_bytes_lower_bound;
   }
   const std::array<absl::Duration, kStallCauses> stalls = session_->Stalls();
   for (int cause = 0; cause < kStallCauses; ++cause) {

@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/hash.h"
 #include "base/status_macros.h"
+#include "client/zero/core/extent.h"
 #include "client/zero/engine_impl.h"
-#include "client/zero/extent.h"
 
 namespace geminid::zero {
 namespace {
@@ -30,50 +29,28 @@ PlacementPolicy ToPolicy(Placement placement) {
   return PlacementPolicy::kNone;
 }
 
-bool SameLoad(const PlannedLoad& a, const PlannedLoad& b) {
-  return a.index == b.index && a.device_offset == b.device_offset &&
-         a.deadline_moment == b.deadline_moment;
-}
-
-bool SameDrop(const PlannedDrop& a, const PlannedDrop& b) {
-  return a.index == b.index && a.becomes_gradient == b.becomes_gradient;
-}
-
-bool SameMoment(const PlannedMoment& a, const PlannedMoment& b) {
-  return std::ranges::equal(a.loads, b.loads, SameLoad) &&
-         std::ranges::equal(a.drops, b.drops, SameDrop);
-}
-
-bool SamePlacement(const PlannedPlacement& a, const PlannedPlacement& b) {
-  return a.index == b.index && a.device_offset == b.device_offset;
-}
-
-// Whether the plans differ in nothing but predictions: their hashes cover those too.
-bool SameMoves(const Plan& a, const Plan& b) {
-  return std::ranges::equal(a.moments, b.moments, SameMoment) &&
-         std::ranges::equal(a.resident_at_start, b.resident_at_start, SamePlacement);
-}
-
 }  // namespace
 
-Trace EngineImpl::MakeTrace() const {
+Trace EngineImpl::MakeTrace(const std::vector<Moment>& moments) const {
   Trace trace;
   // Whole extents only: a plan's offsets are aligned, the arena's end need not be.
-  trace.arena_bytes =
-      (session_->arena_bytes() - plan_base_bytes_) / kExtentAlignmentBytes * kExtentAlignmentBytes;
+  trace.arena_bytes = (session_->arena_bytes() - store_->device_bytes()) / kExtentAlignmentBytes *
+                      kExtentAlignmentBytes;
   const uint64_t world = static_cast<uint64_t>(communicator_->WorldSize());
-  for (uint32_t c = 0; c < layout_.chunks.size(); ++c) {
-    const ChunkShape& chunk = layout_.chunks[c];
+  for (uint32_t i = 0; i < gathered_.size(); ++i) {
+    const uint32_t owner = book_->owners()[i];
+    const ChunkShape& chunk = layout_.chunks[owner];
     TraceChunk traced;
-    traced.chunk = gathered_[c];
+    traced.chunk = gathered_[i];
     traced.device_bytes = RoundUpToExtent(chunk.elements * element_bytes());
-    const uint64_t shard_bytes = chunk.elements / world * element_bytes();
-    traced.transfer_bytes = store_->on_device(c) ? 0 : shard_bytes;
-    traced.gradient_bytes = store_->on_device(c) || !chunk.trainable ? 0 : shard_bytes;
+    const uint64_t shard_bytes =
+        store_->on_device(owner) ? 0 : chunk.elements / world * element_bytes();
+    traced.transfer_bytes = i == owner ? shard_bytes : 0;
+    traced.gradient_bytes = chunk.trainable ? shard_bytes : 0;
     traced.frozen = !chunk.trainable;
     trace.chunks.push_back(traced);
   }
-  for (const Moment& moment : recorder_.Moments()) {
+  for (const Moment& moment : moments) {
     TraceMoment traced;
     traced.workspace_bytes = RoundUpToExtent(moment.workspace_bytes);
     traced.compute_seconds = moment.compute_seconds;
@@ -88,63 +65,14 @@ Trace EngineImpl::MakeTrace() const {
   return trace;
 }
 
-absl::Status EngineImpl::CheckSameOnAllRanks(uint64_t value, const char* what) {
-  std::vector<int64_t> least = {static_cast<int64_t>(value)};
-  std::vector<int64_t> most = least;
-  absl::Status status = control_communicator_->AllReduce(least, least, collectives::ReduceOp::kMin);
-  if (status.ok()) {
-    status = control_communicator_->AllReduce(most, most, collectives::ReduceOp::kMax);
-  }
-  if (status.ok() && least != most) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the ranks disagree about ", what,
-                     "; all ranks must run the same operators in the same order"));
-  }
-  return status;
-}
-
-// What differs between ranks becomes the worst of all: the smallest arena, the largest workspace,
-// the slowest link and operator.
-absl::Status EngineImpl::AgreeOnTrace(Trace* trace) {
-  base::Fnv1a structure;
-  for (const TraceMoment& moment : trace->moments) {
-    structure.Add(moment.uses.size());
-    for (const TraceUse& use : moment.uses) {
-      structure.Add(uint64_t{use.index} << 1 | use.invalidates);
-    }
-  }
-  absl::Status status = CheckSameOnAllRanks(structure.value(), "the order of operators");
-  if (!status.ok()) return status;
-  std::vector<int64_t> least = {static_cast<int64_t>(trace->arena_bytes)};
-  std::vector<double> speed = {trace->link.host_to_device_bytes_per_second};
-  std::vector<int64_t> workspace;
-  std::vector<double> seconds;
-  for (const TraceMoment& moment : trace->moments) {
-    workspace.push_back(static_cast<int64_t>(moment.workspace_bytes));
-    seconds.push_back(moment.compute_seconds);
-  }
-  using collectives::ReduceOp;
-  collectives::Communicator& ranks = *control_communicator_;
-  if (status = ranks.AllReduce(least, least, ReduceOp::kMin); !status.ok()) return status;
-  if (status = ranks.AllReduce(speed, speed, ReduceOp::kMin); !status.ok()) return status;
-  if (status = ranks.AllReduce(workspace, workspace, ReduceOp::kMax); !status.ok()) return status;
-  if (status = ranks.AllReduce(seconds, seconds, ReduceOp::kMax); !status.ok()) return status;
-  trace->arena_bytes = static_cast<uint64_t>(least[0]);
-  trace->link.host_to_device_bytes_per_second = speed[0];
-  trace->link.device_to_host_bytes_per_second = speed[0];
-  for (size_t m = 0; m < trace->moments.size(); ++m) {
-    trace->moments[m].workspace_bytes = static_cast<uint64_t>(workspace[m]);
-    trace->moments[m].compute_seconds = seconds[m];
-  }
-  return absl::OkStatus();
-}
-
 // The order of the next forward pass, then what no operator uses.
 std::vector<uint32_t> EngineImpl::FirstUseOrder() const {
-  std::vector<uint32_t> order = recorder_.FirstUseOrder();
-  std::vector<bool> listed(chunks_.size(), false);
+  std::vector<uint32_t> order = director_->training_recorder().FirstUseOrder();
+  const size_t chunks = layout_.chunks.size();
+  std::erase_if(order, [chunks](uint32_t chunk) { return chunk >= chunks; });
+  std::vector<bool> listed(chunks, false);
   for (uint32_t chunk : order) listed[chunk] = true;
-  for (uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+  for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
     if (!listed[chunk]) order.push_back(chunk);
   }
   return order;
@@ -161,8 +89,9 @@ StatePlacementProblem EngineImpl::MakeStatePlacementProblem(const Trace& trace) 
   StatePlacementProblem problem;
   problem.trace = trace;
   problem.order = FirstUseOrder();
-  for (uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+  for (uint32_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
     problem.state_bytes.push_back(store_->device_bytes_of(chunk));
+    problem.gradients.push_back(book_->StorageOf(chunk));
   }
   problem.spare_bytes = store_->device_spare_bytes();
   return problem;
@@ -175,8 +104,9 @@ uint64_t EngineImpl::StateBudgetBytes(const StatePlacementProblem& problem) cons
   return static_cast<uint64_t>(share * static_cast<double>(margin));
 }
 
-absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace) {
+absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace, bool weights_change) {
   PlanRequest request;
+  request.weights_change_between_iterations = weights_change;
   request.policy = ToPolicy(options_.placement);
   request.drain_moments = kDrainMoments;
   request.max_lookahead_moments = static_cast<uint32_t>(options_.max_lookahead_moments);
@@ -185,12 +115,12 @@ absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace) {
 
 absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
   if (chunks.empty()) return absl::OkStatus();
-  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle());
+  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(options_.timeout));
   // It reads the state where it is; what became of it is said by WaitSnapshot.
   (void)snapshotter_->Wait();
   GEMINID_RETURN_IF_ERROR(store_->MoveToDevice(chunks));
-  plan_base_bytes_ = store_->device_bytes();
-  meter_.AddModel(static_cast<int64_t>(plan_base_bytes_));
+  placer_->SetFloor(store_->device_bytes());
+  meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));
   return ReadHostBytes();
 }
 
@@ -218,6 +148,10 @@ absl::Status EngineImpl::PlaceState(Trace* trace) {
                        options_.state_placement != StatePlacement::kHost &&
                        !store_->any_on_device();
   if (std::exchange(state_placed_, true) || !movable) return absl::OkStatus();
+  // It goes to the arena's bottom, where blocks of workspace may lie that found no other place.
+  std::vector<double> in_the_way = {placer_->used_bytes() > 0 ? 1.0 : 0.0};
+  GEMINID_RETURN_IF_ERROR(agreement_->Worst(&in_the_way));
+  if (in_the_way[0] > 0) return absl::OkStatus();
   const StatePlacementProblem problem = MakeStatePlacementProblem(*trace);
   absl::StatusOr<size_t> count = CountStateOnDevice(problem);
   if (!count.ok()) return count.status();
@@ -240,58 +174,78 @@ absl::StatusOr<Plan> EngineImpl::RequestPlanWithMargin(Trace* trace) {
   return plan;
 }
 
-absl::Status EngineImpl::MakePlanFromSample() {
+// Of the last micro-batch. Its operators are the plan's if it followed one: an operator may have
+// used less than planned.
+absl::Status EngineImpl::MakePlanFromRecording() {
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
-  Trace trace = MakeTrace();
-  GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective, [&] { return AgreeOnTrace(&trace); }));
-  GEMINID_RETURN_IF_ERROR(PlaceState(&trace));
-  if (first_workspace_bytes_.size() != trace.moments.size() ||
-      resampled_for_ == ReplanCause::kAccessOrder) {
+  Trace trace = MakeTrace(director_->training_recorder().Moments());
+  const bool followed = director_->outcome() == Director::Outcome::kFollowed;
+  for (size_t m = 0; followed && m < trace.moments.size(); ++m) {
+    trace.moments[m].uses = planned_moments_[m].uses;
+  }
+  GEMINID_RETURN_IF_ERROR(
+      Waited(StallCause::kCollective, [&] { return agreement_->AgreeOnTrace(&trace); }));
+  absl::Status placed = PlaceState(&trace);
+  if (placed.ok() && (!followed || first_workspace_bytes_.size() != trace.moments.size())) {
     first_workspace_bytes_.clear();
     for (const TraceMoment& moment : trace.moments) {
       first_workspace_bytes_.push_back(moment.workspace_bytes);
     }
   }
-  absl::StatusOr<Plan> plan = RequestPlanWithMargin(&trace);
+  absl::StatusOr<Plan> plan = placed.ok() ? RequestPlanWithMargin(&trace) : placed;
+  if (absl::IsResourceExhausted(plan.status()) && options_.placement != Placement::kDevice) {
+    // On demand it went, since what must stay can wait in host memory: so it will again.
+    director_->PlanRefused();
+    return director_->training_plan() == nullptr ? absl::OkStatus() : TellController();
+  }
   if (!plan.ok()) return plan.status();
-  SetUpdateOrder();
+  if (!followed) SetUpdateOrder();
   GEMINID_RETURN_IF_ERROR(PutInForce(trace, *std::move(plan)));
-  ++replans_[static_cast<size_t>(std::exchange(resampled_for_, ReplanCause::kNone))];
   return TellController();
 }
 
 // Between micro-batches. What the plan before left where this one wants it stays.
 absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
-  GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective,
-                                 [&] { return CheckSameOnAllRanks(plan.plan_hash, "the plan"); }));
+  GEMINID_RETURN_IF_ERROR(Waited(
+      StallCause::kCollective, [&] { return agreement_->CheckSame(plan.plan_hash, "the plan"); }));
   planned_moments_ = trace.moments;
-  planned_chunks_.clear();
-  for (const TraceMoment& moment : trace.moments) {
-    std::vector<uint32_t> chunks;
-    for (const TraceUse& use : moment.uses) chunks.push_back(use.index);
-    planned_chunks_.push_back(std::move(chunks));
-  }
-  const bool same = plan_.has_value() && SameMoves(*plan_, plan);
-  plan_ = std::move(plan);
-  if (same) return absl::OkStatus();
-  ++plans_made_;
-  resident_at_start_.assign(chunks_.size(), false);
-  for (const PlannedPlacement& placement : plan_->resident_at_start) {
-    resident_at_start_[placement.index] = session_->DeviceOffset(gathered_[placement.index]) ==
-                                          plan_base_bytes_ + placement.device_offset;
-  }
-  DropIdleChunks();
-  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
+  planned_trace_ = trace;
+  PlannedRun run(std::move(plan), trace.moments, store_->device_bytes());
+  const PlannedRun* const before = director_->training_plan();
+  const auto same_workspace = [](const TraceMoment& a, const TraceMoment& b) {
+    return a.workspace_bytes == b.workspace_bytes;
+  };
+  const bool same = before != nullptr && before->SameMoves(run) &&
+                    std::ranges::equal(before->moments(), run.moments(), same_workspace);
+  if (!same) ++plans_made_;
+  const Moves moves = director_->PutInForce(std::move(run));
+  const auto loads =
+      std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
+  GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
   // As at the end of every planned micro-batch: what stays and the next first allocation fit.
-  const uint64_t reserved =
-      std::max(workspace_->extent_bytes(), planned_moments_.back().workspace_bytes);
-  GEMINID_RETURN_IF_ERROR(SetReservation(reserved));
-  for (const PlannedPlacement& placement : plan_->resident_at_start) {
-    resident_at_start_[placement.index] = true;
-    if (!mover_->NeedsGather(placement.index)) continue;
-    mover_->Gather(placement.index, plan_base_bytes_ + placement.device_offset,
-                   TransferCause::kPrefetch);
-  }
+  const absl::StatusOr<Steps> reserve =
+      placer_->Reserve(workspace_->extent_bytes(), planned_moments_.back().workspace_bytes, Held());
+  if (!reserve.ok()) return reserve.status();
+  GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
+  return Carry(Moves(loads, moves.end()));
+}
+
+// --- evaluation ----------------------------------------------------------------------------------
+
+// A plan of its own, beside training's. Without one evaluation goes on demand.
+absl::Status EngineImpl::PlanEvaluation(bool end) {
+  const std::vector<Moment> sample = director_->TakeEvaluationSample(end);
+  if (sample.empty()) return absl::OkStatus();
+  Trace trace = MakeTrace(sample);
+  GEMINID_RETURN_IF_ERROR(agreement_->CheckSameOperators(trace.moments));
+  GEMINID_RETURN_IF_ERROR(agreement_->AgreeOnTrace(&trace));
+  absl::StatusOr<Plan> plan = RequestPlan(trace, /*weights_change=*/false);
+  if (absl::IsResourceExhausted(plan.status())) return absl::OkStatus();
+  if (!plan.ok()) return plan.status();
+  GEMINID_RETURN_IF_ERROR(agreement_->CheckSame(plan->plan_hash, "the plan of evaluation"));
+  director_->SetEvaluationPlan(PlannedRun(*std::move(plan), trace.moments, store_->device_bytes()));
+  // The daemon explains the plan that it made last: let that be training's.
+  if (director_->training_plan() != nullptr) return RequestPlan(planned_trace_).status();
   return absl::OkStatus();
 }
 

@@ -38,20 +38,24 @@ bool EngineImpl::HasState(ParameterId id, StateKind kind) const {
 
 absl::Status EngineImpl::CheckNotStarted(const char* call) {
   GEMINID_RETURN_IF_ERROR(Health());
-  if (micro_batches_run_ == 0 && !in_micro_batch_) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(call, " must come before the first micro-batch"));
+  if (micro_batches_run_ > 0 || director_->in_micro_batch()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(call, " must come before the first micro-batch"));
+  }
+  GEMINID_RETURN_IF_ERROR(CheckNothingOpen(call));
+  return Remember(Carry(director_->DropAll()));
 }
 
 absl::Status EngineImpl::CheckBetweenSteps(const char* call) {
   GEMINID_RETURN_IF_ERROR(Health());
-  if (!in_micro_batch_ && micro_batch_ == 0) return absl::OkStatus();
+  if (!director_->in_micro_batch() && micro_batch_ == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(call, " is for between steps: after Step, before BeginMicroBatch"));
 }
 
 absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t offset,
                                     std::span<const float> values) {
+  const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNotStarted("WriteShard"));
   if (!HasState(id, kind)) {
     return absl::InvalidArgumentError(absl::StrCat("parameter ", static_cast<uint32_t>(id),
@@ -76,6 +80,7 @@ absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t off
 }
 
 absl::Status EngineImpl::Restore(const Progress& progress) {
+  const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNotStarted("Restore"));
   const uint64_t bytes = optimizer_->tensor_state_bytes();
   if (progress.tensor_state.size() != bytes) {
@@ -98,6 +103,7 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
 }
 
 absl::StatusOr<Progress> EngineImpl::GetProgress() {
+  const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("GetProgress"));
   Progress progress;
   progress.step = step_;
@@ -111,6 +117,7 @@ absl::StatusOr<Progress> EngineImpl::GetProgress() {
 }
 
 absl::Status EngineImpl::StartSnapshot(std::shared_ptr<SnapshotSink> sink) {
+  const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("StartSnapshot"));
   // First what is updated first, so that the updater seldom comes before.
   std::vector<uint32_t> order = update_order_;

@@ -18,78 +18,81 @@ constexpr double kClipEpsilon = 1e-6;
 
 }  // namespace
 
+absl::Status EngineImpl::CheckNothingOpen(const char* call) const {
+  if (!director_->AnythingHeld()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, " while an Operation is open; finish all of them first"));
+}
+
 absl::Status EngineImpl::BeginMicroBatch() {
+  const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Health());
-  if (in_micro_batch_) {
-    if (absl::Status status = EndMicroBatch(); !status.ok()) return Remember(status);
+  GEMINID_RETURN_IF_ERROR(CheckNothingOpen("BeginMicroBatch"));
+  const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
+  if (norm_.has_value() || (options_.accumulate == 1 && begun == 1)) {
+    return absl::FailedPreconditionError(
+        "the step's micro-batches are done; call Step, or say with Options::accumulate that a step "
+        "has several");
   }
-  if (absl::Status status = LeaveMoment(); !status.ok()) return Remember(status);
-  if (micro_batch_ == options_.accumulate) {
-    return Remember(absl::FailedPreconditionError(absl::StrCat(
-        "all ", options_.accumulate, " micro-batches of the step are done; call Step")));
+  if (director_->in_micro_batch()) {
+    if (absl::Status status = EndMicroBatch(false); !status.ok()) return Remember(status);
   }
-  sampling_ = !plan_.has_value();
-  following_plan_ = plan_.has_value();
-  recorder_.Clear();
-  moment_ = 0;
-  in_micro_batch_ = true;
+  Measure();
+  absl::Status status = PlanEvaluation(/*end=*/true);
+  if (status.ok()) status = Carry(director_->BeginMicroBatch());
+  if (!status.ok()) return Remember(status);
+  book_->BeginMicroBatch();
+  operation_ = 0;
   BeginMeasuring();
   return absl::OkStatus();
 }
 
-absl::Status EngineImpl::EndMicroBatch() {
-  GEMINID_RETURN_IF_ERROR(LeaveMoment());
+absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
+  Measure();
+  GEMINID_RETURN_IF_ERROR(Carry(director_->EndOperators()));
   EndMeasuring();
-  GEMINID_RETURN_IF_ERROR(ReduceUnusedParameters());
-  for (ChunkUse& use : chunks_) use.reduced = false;
-  in_micro_batch_ = false;
+  GEMINID_RETURN_IF_ERROR(ReduceIncomplete());
+  GEMINID_RETURN_IF_ERROR(Carry(director_->EndMicroBatch()));
   ++micro_batch_;
   ++micro_batches_run_;
-  if (following_plan_) {
-    bound_bytes_ += plan_->transfer_bytes_lower_bound;
+  if (director_->outcome() == Director::Outcome::kFollowed) {
+    bound_bytes_ += plan()->transfer_bytes_lower_bound;
   } else {
     ++unplanned_micro_batches_;
   }
-  if (sampling_ && !recorder_.empty()) {
-    sampling_ = false;
-    return MakePlanFromSample();
-  }
-  absl::StatusOr<ReplanCause> cause = JudgePlan();
-  if (!cause.ok()) return cause.status();
-  return *cause == ReplanCause::kNone ? absl::OkStatus() : PlanAgain(*cause);
+  return PlanIfNeeded(step_ends);
 }
 
 // A trained parameter that no operator gave a gradient has a gradient of zeros: all ranks reduce
 // all chunks, whatever each of them used.
-absl::Status EngineImpl::ReduceUnusedParameters() {
-  for (uint32_t c = 0; c < chunks_.size(); ++c) {
-    ChunkUse& use = chunks_[c];
-    if (use.reduced || !layout_.chunks[c].trainable) continue;
-    following_plan_ = false;
-    const std::vector<uint32_t> chunk = {c};
-    GEMINID_RETURN_IF_ERROR(GatherOnDemand(chunk));
-    GEMINID_RETURN_IF_ERROR(HoldChunks(chunk));
+absl::Status EngineImpl::ReduceIncomplete() {
+  for (uint32_t c = 0; c < layout_.chunks.size(); ++c) {
+    if (book_->IsReduced(c) || !layout_.chunks[c].trainable) continue;
+    GEMINID_RETURN_IF_ERROR(OpenGradient(c, /*planned=*/false));
     for (uint32_t tensor : layout_.chunks[c].tensors) {
-      const ParameterId id{tensor};
-      const shm::ChunkState state = use.states.state(SlotOf(id));
-      if (state == shm::ChunkState::kReadyForReduce) continue;
-      if (use.gradients_written[SlotOf(id)] == 0) {
-        uint64_t elements = 1;
-        for (int64_t dimension : parameters_[tensor].shape) {
-          elements *= static_cast<uint64_t>(dimension);
-        }
-        std::memset(const_cast<std::byte*>(AddressOf(id)), 0, elements * element_bytes());
-      }
-      absl::Status status;
-      if (state == shm::ChunkState::kHold) {
-        status.Update(MoveTensor(tensor, shm::ChunkState::kCompute));
-        status.Update(MoveTensor(tensor, shm::ChunkState::kHoldAfterBackward));
-      }
-      status.Update(MoveTensor(tensor, shm::ChunkState::kReadyForReduce));
-      if (!status.ok()) return status;
+      if (book_->written(tensor) > 0) continue;
+      std::memset(Address(book_->StorageOf(c), tensor), 0,
+                  ElementsOfTensor(tensor) * element_bytes());
     }
-    GEMINID_RETURN_IF_ERROR(ReleaseChunk(Pass::kBackward, c));
+    GEMINID_RETURN_IF_ERROR(Reduce(c));
   }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::CancelMicroBatch() {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(CheckNothingOpen("CancelMicroBatch"));
+  if (!director_->in_micro_batch() && micro_batch_ == 0) return absl::OkStatus();
+  Measure();
+  absl::Status status;
+  if (director_->in_micro_batch()) status = Carry(director_->CancelMicroBatch());
+  if (status.ok()) status = mover_->WaitIdle();
+  if (!status.ok()) return Remember(status);
+  mover_->ClearGradientSquares();
+  book_->BeginStep();
+  norm_.reset();
+  micro_batch_ = 0;
   return absl::OkStatus();
 }
 
@@ -100,25 +103,67 @@ absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
     return control_communicator_->AllReduce(squares, squares, collectives::ReduceOp::kSum);
   });
   if (!status.ok()) return status;
-  return std::sqrt(squares[0]) / loss_scaler_.scale();
+  return GradientFactor() * (std::sqrt(squares[0]) / loss_scaler_.scale());
+}
+
+// Ends the last micro-batch, if that has not been done.
+absl::StatusOr<double> EngineImpl::NormOfStep() {
+  if (norm_.has_value()) return *norm_;
+  GEMINID_RETURN_IF_ERROR(EndMicroBatch(true));
+  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
+  GEMINID_RETURN_IF_ERROR(
+      Waited(StallCause::kUpdate, [&] { return updater_->WaitIdle(options_.timeout); }));
+  GEMINID_RETURN_IF_ERROR(mover_->FreeSpareBuffers());
+  if (options_.accumulate > 1 && micro_batch_ != options_.accumulate) {
+    GEMINID_RETURN_IF_ERROR(mover_->MeasureSums());
+  }
+  absl::StatusOr<double> norm = GlobalGradientNorm();
+  if (norm.ok()) norm_ = *norm;
+  return norm;
+}
+
+absl::StatusOr<double> EngineImpl::GradientNorm() {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(CheckStep("GradientNorm"));
+  absl::StatusOr<double> norm = NormOfStep();
+  if (!norm.ok()) return Remember(norm.status());
+  return norm;
+}
+
+absl::Status EngineImpl::CheckStep(const char* call) const {
+  if (!norm_.has_value() && !director_->in_micro_batch()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(call, " without a micro-batch; call BeginMicroBatch first"));
+  }
+  return CheckNothingOpen(call);
+}
+
+absl::Status EngineImpl::CheckRates(const StepInput& input) const {
+  const auto bad = [](double value) { return !std::isfinite(value) || value < 0; };
+  bool any_bad = bad(input.learning_rate);
+  for (const GroupInput& group : input.groups) {
+    any_bad |= bad(group.learning_rate) || bad(group.weight_decay.value_or(0));
+  }
+  if (any_bad) {
+    return absl::InvalidArgumentError(
+        "learning rates and weight decays must be finite and not negative");
+  }
+  for (const Parameter& parameter : parameters_) {
+    if (input.groups.empty() || parameter.group < input.groups.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter.name, "' is of group ",
+                                                   parameter.group, "; Step has ",
+                                                   input.groups.size(), " groups"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
+  const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Health());
-  if (!in_micro_batch_ || micro_batch_ + 1 != options_.accumulate) {
-    return Remember(absl::FailedPreconditionError(
-        absl::StrCat("Step needs ", options_.accumulate, " micro-batches; ",
-                     micro_batch_ + (in_micro_batch_ ? 1 : 0), " were begun")));
-  }
-  if (!std::isfinite(input.learning_rate) || input.learning_rate < 0) {
-    return Remember(
-        absl::InvalidArgumentError("the learning rate must be finite and not negative"));
-  }
-  if (absl::Status status = EndMicroBatch(); !status.ok()) return Remember(status);
-  if (absl::Status status = mover_->WaitIdle(); !status.ok()) return Remember(status);
-  absl::Status updated = Waited(StallCause::kUpdate, [&] { return updater_->WaitIdle(); });
-  if (!updated.ok()) return Remember(updated);
-  absl::StatusOr<double> norm = GlobalGradientNorm();
+  GEMINID_RETURN_IF_ERROR(CheckStep("Step"));
+  GEMINID_RETURN_IF_ERROR(CheckRates(input));
+  const absl::StatusOr<double> norm = NormOfStep();
   if (!norm.ok()) return Remember(norm.status());
 
   StepResult result;
@@ -133,21 +178,58 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
     ++updates_;
     if (absl::Status status = PrepareUpdate(input, result); !status.ok()) return Remember(status);
   }
+  if (absl::Status status = Carry(director_->ChangeWeights()); !status.ok()) {
+    return Remember(status);
+  }
   loss_scaler_.OnStep(result.overflow);
   Commit(input, result);
   session_->SetStep(step_);
   mover_->ClearGradientSquares();
+  book_->BeginStep();
+  norm_.reset();
   micro_batch_ = 0;
   return result;
 }
 
+// What sums over micro-batches are multiplied by: each was added with 1 / accumulate.
+double EngineImpl::GradientFactor() const {
+  if (options_.accumulate == 1) return 1;
+  const double expected = options_.accumulate;
+  return options_.gradient_scale == GradientScale::kSum ? expected : expected / micro_batch_;
+}
+
 absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult& result) {
+  std::vector<TensorRates> rates;
+  for (const Parameter& parameter : parameters_) {
+    TensorRates rate;
+    if (!input.groups.empty()) {
+      rate.learning_rate = input.groups[parameter.group].learning_rate;
+      rate.weight_decay = input.groups[parameter.group].weight_decay;
+    }
+    rates.push_back(rate);
+  }
+  GEMINID_RETURN_IF_ERROR(LeaveOutUnwritten(&rates));
   kernels::StepScalars scalars;
   scalars.step = updates_;
   scalars.learning_rate = input.learning_rate;
-  scalars.grad_scale = result.clip_coefficient / result.loss_scale;
+  scalars.grad_scale = GradientFactor() * (result.clip_coefficient / result.loss_scale);
   scalars.gradient_norm = result.clip_coefficient * result.gradient_norm;
-  return optimizer_->Prepare(scalars, *store_, control_communicator_.get());
+  return optimizer_->Prepare(scalars, rates, *store_, control_communicator_.get());
+}
+
+// Parameters that no rank gave a gradient stay as they are, where that was asked for.
+absl::Status EngineImpl::LeaveOutUnwritten(std::vector<TensorRates>* rates) {
+  std::vector<uint32_t> asked;
+  std::vector<double> written;
+  for (uint32_t t = 0; t < parameters_.size(); ++t) {
+    if (parameters_[t].update_without_gradient || !parameters_[t].trainable) continue;
+    asked.push_back(t);
+    written.push_back(book_->written_in_step(t) ? 1.0 : 0.0);
+  }
+  if (asked.empty()) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(agreement_->Worst(&written));
+  for (size_t i = 0; i < asked.size(); ++i) (*rates)[asked[i]].skip = written[i] == 0;
+  return absl::OkStatus();
 }
 
 // The record first, then the granules: a crash in between leaves the scalars that the remaining

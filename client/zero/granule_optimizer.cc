@@ -68,7 +68,8 @@ GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Param
       needs_sums_(kernels::NeedsSums(options_.kind)),
       state_arrays_(static_cast<size_t>(kernels::StateArrays(options_))),
       tensors_(parameters.size()),
-      step_(options_, TensorsOf(parameters)) {
+      tensor_options_(TensorsOf(parameters)),
+      step_(options_, tensor_options_) {
   MakeRuns(parameters, rank);
 }
 
@@ -132,9 +133,29 @@ std::vector<kernels::Segment> GranuleOptimizer::AllSegments(const StateStore& st
   return segments;
 }
 
+// The step's own rate: 1 if tensors have theirs, which their scales are multiplied by then.
+double GranuleOptimizer::SetRates(const kernels::StepScalars& scalars,
+                                  std::span<const TensorRates> rates) {
+  const bool of_tensors = std::ranges::any_of(
+      rates, [](const TensorRates& rate) { return rate.learning_rate.has_value(); });
+  for (size_t t = 0; t < tensor_options_.size(); ++t) {
+    const kernels::TensorOptions& own = tensor_options_[t];
+    double scale = own.learning_rate_scale;
+    if (of_tensors) scale *= rates[t].learning_rate.value_or(scalars.learning_rate);
+    std::optional<double> decay = own.weight_decay;
+    // A tensor that is not subject to decay stays so.
+    if (rates[t].weight_decay.has_value() && decay != 0.0) decay = rates[t].weight_decay;
+    step_.SetTensor(t, scale, decay, own.frozen || rates[t].skip);
+  }
+  return of_tensors ? 1 : scalars.learning_rate;
+}
+
 // The tensor state: the sums of every tensor, then all factors.
-absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& scalars, const StateStore& store,
+absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
+                                       std::span<const TensorRates> rates, const StateStore& store,
                                        collectives::Communicator* communicator) {
+  kernels::StepScalars scalars = step_scalars;
+  scalars.learning_rate = SetRates(scalars, rates);
   std::vector<kernels::Segment> segments;
   if (needs_sums_) segments = AllSegments(store);
   const uint64_t sums_bytes = needs_sums_ ? kSumsPerTensor * tensors_ * sizeof(double) : 0;

@@ -4,6 +4,8 @@
 #define GEMINID_CLIENT_ZERO_GRANULE_OPTIMIZER_H_
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +17,13 @@
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::zero {
+
+// What a step updates one tensor with.
+struct TensorRates {
+  std::optional<double> learning_rate = {};  // in place of the step's
+  std::optional<double> weight_decay = {};   // in place of the tensor's own
+  bool skip = false;                         // weights and state stay as they are
+};
 
 class GranuleOptimizer {
  public:
@@ -30,8 +39,9 @@ class GranuleOptimizer {
 
   // All ranks together, when all gradients are reduced and no update is in progress: sums over
   // whole tensors, for the optimizers that need any. Writes the store's spare tensor state.
-  absl::Status Prepare(const kernels::StepScalars& scalars, const StateStore& store,
-                       collectives::Communicator* communicator);
+  // `rates`: by tensor.
+  absl::Status Prepare(const kernels::StepScalars& scalars, std::span<const TensorRates> rates,
+                       const StateStore& store, collectives::Communicator* communicator);
 
   // Writes the granule's next version to its spare, on the pool's threads if there are several. The
   // bits do not depend on how many.
@@ -46,6 +56,7 @@ class GranuleOptimizer {
     uint64_t elements = 0;
   };
 
+  double SetRates(const kernels::StepScalars& scalars, std::span<const TensorRates> rates);
   void MakeRuns(const std::vector<Parameter>& parameters, int rank);
   kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
   kernels::Status Apply(const Run& run, uint32_t granule, const StateStore& store) const;
@@ -58,6 +69,7 @@ class GranuleOptimizer {
   const bool needs_sums_;
   const size_t state_arrays_;
   const size_t tensors_;
+  const std::vector<kernels::TensorOptions> tensor_options_;  // as given at the start
   kernels::ShardedStep step_;
   std::vector<std::vector<Run>> runs_;  // by granule; frozen granules have none
 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "base/deadline.h"
+#include "base/status_macros.h"
 #include "client/src/session_internal.h"
-#include "client/zero/extent.h"
+#include "client/zero/core/extent.h"
 
 namespace geminid::zero {
 namespace {
@@ -14,15 +16,26 @@ namespace {
 // How often a wait is asked for its cause again.
 constexpr std::chrono::milliseconds kStallSlice{20};
 
+std::vector<uint64_t> ExtentBytes(const MoverContext& context) {
+  std::vector<uint64_t> bytes;
+  for (uint32_t owner : context.owners) {
+    bytes.push_back(
+        RoundUpToExtent(context.layout->chunks[owner].elements * SizeOf(context.data_type)));
+  }
+  return bytes;
+}
+
 }  // namespace
 
-Mover::Mover(MoverContext context) : context_(std::move(context)) {
-  const Layout& layout = *context_.layout;
-  chunks_.resize(layout.chunks.size());
-  for (size_t i = 0; i < chunks_.size(); ++i) {
-    chunks_[i].bytes = RoundUpToExtent(layout.chunks[i].elements * element_bytes());
-  }
-  squares_.resize(layout.granules);
+Mover::Mover(MoverContext context)
+    : context_(std::move(context)),
+      buffers_(context_.session),
+      queue_(ExtentBytes(context_)),
+      kept_(context_.gathered.size()),
+      copies_pending_(context_.gathered.size()),
+      squares_(context_.layout->granules),
+      guard_(std::make_shared<Guard>()) {
+  guard_->mover = this;
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -33,33 +46,86 @@ Mover::~Mover() {
   }
   changed_.notify_all();
   thread_.join();
-  // Callbacks of requests still under way use this object.
-  Lock lock(mutex_);
-  changed_.wait(lock, [this] { return callbacks_pending_ == 0; });
+  const std::lock_guard lock(guard_->mutex);
+  guard_->mover = nullptr;
 }
 
-// --- asking --------------------------------------------------------------------------------------
+std::function<void(const absl::Status&)> Mover::Later(
+    std::function<void(const absl::Status&)> act) {
+  return [guard = guard_, act = std::move(act)](const absl::Status& status) {
+    const std::lock_guard lock(guard->mutex);
+    if (guard->mover == nullptr) return;
+    if (!status.ok()) guard->mover->Fail(status);
+    act(status);
+    guard->mover->Changed();
+  };
+}
 
-void Mover::Gather(uint32_t chunk, std::optional<uint64_t> device_offset, TransferCause cause) {
+void Mover::Changed() {
   {
     std::lock_guard lock(mutex_);
-    chunks_[chunk].where = Where::kQueued;
-    queue_.push_back({Task::Kind::kGather, chunk, device_offset, cause});
-    ++in_motion_;
+    ++changes_;
   }
   changed_.notify_all();
 }
 
-void Mover::Reduce(uint32_t chunk, bool first, bool last) {
+// --- asking --------------------------------------------------------------------------------------
+
+absl::Status Mover::Run(const Steps& steps, uint64_t operation, MicroBatchPosition position) {
+  for (const Step& step : steps) {
+    GEMINID_RETURN_IF_ERROR(RunStep(step, operation, position));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mover::RunStep(const Step& step, uint64_t operation, MicroBatchPosition position) {
+  switch (step.kind) {
+    case Step::Kind::kGather:
+      Ask(Task::Kind::kGather, step, operation, position);
+      return absl::OkStatus();
+    case Step::Kind::kGatherToHost: {
+      const uint64_t bytes = context_.session->Bytes(context_.gathered[step.chunk]);
+      const absl::StatusOr<ChunkHandle> buffer = buffers_.Take(step.chunk, bytes);
+      if (!buffer.ok()) return buffer.status();
+      {
+        std::lock_guard lock(mutex_);
+        kept_[step.chunk] = buffer->home;
+      }
+      Ask(Task::Kind::kGatherToHost, step, operation, position);
+      return absl::OkStatus();
+    }
+    case Step::Kind::kOpen:
+      Ask(Task::Kind::kOpen, step, operation, position);
+      return absl::OkStatus();
+    case Step::Kind::kReduce:
+      Ask(Task::Kind::kReduce, step, operation, position);
+      return absl::OkStatus();
+    case Step::Kind::kDrop:
+      Drop(step.chunk);
+      return absl::OkStatus();
+    case Step::Kind::kToHost:
+      return ToHost(step.chunk);
+    case Step::Kind::kToDevice:
+      return ToDevice(step);
+    case Step::Kind::kForget:
+      return Forget(step.chunk);
+    case Step::Kind::kReserve:
+      return Reserve(step.offset);
+  }
+  return absl::InternalError("a step of no kind");
+}
+
+void Mover::Ask(Task::Kind kind, const Step& step, uint64_t operation,
+                MicroBatchPosition position) {
   {
     std::lock_guard lock(mutex_);
-    chunks_[chunk].where = Where::kReducing;
-    chunks_[chunk].leaving = true;
-    Task task{Task::Kind::kReduce, chunk, std::nullopt, TransferCause::kWriteBack};
-    task.first = first;
-    task.last = last;
-    queue_.push_back(task);
-    ++in_motion_;
+    queue_.Add({.kind = kind,
+                .chunk = step.chunk,
+                .offset = step.offset,
+                .ahead = step.ahead,
+                .operation = operation,
+                .first = position.first,
+                .last = position.last});
   }
   changed_.notify_all();
 }
@@ -67,68 +133,106 @@ void Mover::Reduce(uint32_t chunk, bool first, bool last) {
 void Mover::Drop(uint32_t chunk) {
   {
     std::lock_guard lock(mutex_);
-    ++in_motion_;
+    if (!queue_.Drop(chunk)) {
+      changed_.notify_all();
+      return;
+    }
   }
   ReleaseExtent(chunk);
 }
 
+// Growing waits for what is on its way out; shrinking cannot fail, and is in the ring before any
+// request for what it frees.
+absl::Status Mover::Reserve(uint64_t bytes) {
+  const bool grows = bytes > reserved_bytes_;
+  if (grows) {
+    const uint64_t end =
+        context_.session->arena_bytes() / kExtentAlignmentBytes * kExtentAlignmentBytes;
+    GEMINID_RETURN_IF_ERROR(WaitClear(end - bytes, end));
+  }
+  Pending reserved = context_.session->ReserveWorkspace(bytes, /*may_evict=*/false);
+  if (grows) {
+    const absl::Time began = context_.clock();
+    GEMINID_RETURN_IF_ERROR(reserved.Wait(context_.timeout));
+    context_.session->AddStall(StallCause::kDaemon, context_.clock() - began);
+  }
+  reserved_bytes_ = bytes;
+  context_.on_reserved(bytes);
+  return absl::OkStatus();
+}
+
 // --- waiting -------------------------------------------------------------------------------------
 
+std::string Mover::Describe(uint32_t chunk) const {
+  const bool gradient = chunk != LayoutChunk(chunk);
+  return absl::StrCat(gradient ? "the gradient of chunk " : "chunk ", LayoutChunk(chunk));
+}
+
 StallCause Mover::CauseOfWait(uint32_t chunk) const {
-  switch (chunks_[chunk].where) {
-    case Where::kQueued:
-      return context_.weights_current(chunk) ? StallCause::kSpace : StallCause::kUpdate;
-    case Where::kCopying:
+  switch (queue_.stage(chunk)) {
+    case MoveQueue::Stage::kNone:
+      return context_.weights_current(LayoutChunk(chunk)) ? StallCause::kSpace
+                                                          : StallCause::kUpdate;
+    case MoveQueue::Stage::kCopying:
       return StallCause::kCopy;
     default:
       return StallCause::kGather;
   }
 }
 
-// The trainer's thread waits until `done`. What it waits for may change meanwhile, and a daemon
-// that takes no requests at all is the cause of whatever does not come.
-absl::Status Mover::Wait(const std::function<bool()>& done,
-                         const std::function<StallCause()>& cause) {
-  Lock lock(mutex_);
+// The trainer's thread waits until it is `ready`. What it waits for may change meanwhile, and a
+// daemon that takes no requests at all is the cause of whatever does not come. The deadline is of
+// standstill: whatever goes on may take its time.
+absl::Status Mover::Await(Lock* lock, const std::function<bool()>& ready, const std::string& what,
+                          const std::function<StallCause()>& cause) {
   absl::Time since = context_.clock();
-  while (status_.ok() && !done()) {
+  uint64_t seen = changes_;
+  base::Deadline deadline = base::Deadline::In(context_.timeout);
+  while (status_.ok() && !ready()) {
     const StallCause expected = cause();
     const RequestPace before = RequestPaceOf(*context_.session);
-    changed_.wait_for(lock, kStallSlice);
+    changed_.wait_for(*lock, std::min<std::chrono::nanoseconds>(kStallSlice, deadline.Left()));
     const absl::Time now = context_.clock();
     const bool daemon_stands =
         before.taken != before.sent && RequestPaceOf(*context_.session).taken == before.taken;
-    context_.session->AddStall(daemon_stands ? StallCause::kDaemon : expected, now - since);
+    const StallCause stalled_by = daemon_stands ? StallCause::kDaemon : expected;
+    context_.session->AddStall(stalled_by, now - since);
     since = now;
+    if (changes_ != seen) {
+      seen = changes_;
+      deadline = base::Deadline::In(context_.timeout);
+    } else if (deadline.Passed() && status_.ok() && !ready()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("nothing has happened for ", absl::FormatDuration(context_.timeout),
+                       " while this rank waited for ", what, " (",
+                       shm::Name(static_cast<shm::StallCause>(stalled_by)),
+                       "); see whether the daemon and the device still answer"));
+    }
   }
   return status_;
 }
 
 absl::Status Mover::WaitResident(uint32_t chunk) {
-  return Wait([&] { return chunks_[chunk].where == Where::kResident; },
-              [&] { return CauseOfWait(chunk); });
+  Lock lock(mutex_);
+  if (status_.ok() && queue_.Settled(chunk)) return absl::OkStatus();
+  return Await(
+      &lock, [&] { return queue_.Settled(chunk); }, Describe(chunk) + " on the device",
+      [&] { return CauseOfWait(chunk); });
 }
 
 absl::Status Mover::WaitIdle() {
-  return Wait([&] { return in_motion_ == 0; }, [] { return StallCause::kReduce; });
+  Lock lock(mutex_);
+  return Await(
+      &lock, [this] { return queue_.Idle() && adding_ == 0; }, "gathers and reductions under way",
+      [] { return StallCause::kReduce; });
 }
 
-absl::Status Mover::WaitBelow(uint64_t limit_bytes) {
-  const auto leaves_above = [&](const Motion& chunk) {
-    return chunk.leaving && chunk.device_offset + chunk.bytes > limit_bytes;
-  };
-  return Wait([&] { return std::none_of(chunks_.begin(), chunks_.end(), leaves_above); },
-              [] { return StallCause::kSpace; });
-}
-
-bool Mover::NeedsGather(uint32_t chunk) const {
-  std::lock_guard lock(mutex_);
-  return chunks_[chunk].where == Where::kAway || chunks_[chunk].where == Where::kReducing;
-}
-
-bool Mover::IsResident(uint32_t chunk) const {
-  std::lock_guard lock(mutex_);
-  return chunks_[chunk].where == Where::kResident;
+absl::Status Mover::WaitClear(uint64_t begin, uint64_t end) {
+  Lock lock(mutex_);
+  return Await(
+      &lock, [&] { return queue_.Clear(begin, end); },
+      absl::StrCat("chunks to leave bytes ", begin, " to ", end, " of the arena"),
+      [] { return StallCause::kSpace; });
 }
 
 double Mover::GradientSquares() const {
@@ -145,14 +249,12 @@ void Mover::ClearGradientSquares() {
 
 double Mover::HostToDeviceBytesPerSecond() const {
   std::lock_guard lock(mutex_);
-  const double seconds = absl::ToDoubleSeconds(copying_time_);
-  return seconds > 0 ? static_cast<double>(copied_bytes_) / seconds : 0;
+  return link_.BytesPerSecond();
 }
 
 void Mover::Notify(const absl::Status& status) {
   if (!status.ok()) return Fail(status);
-  { std::lock_guard lock(mutex_); }  // a waiter is either before its check or asleep, not between
-  changed_.notify_all();
+  Changed();
 }
 
 void Mover::Fail(const absl::Status& status) {
@@ -172,181 +274,64 @@ absl::Status Mover::status() const {
 
 void Mover::Loop() {
   Lock lock(mutex_);
-  for (;;) {
-    if (stop_ || !status_.ok()) return;
-    StartReadyGathers(lock);
-    if (queue_.empty()) {
-      changed_.wait(lock, [this] { return stop_ || !status_.ok() || !queue_.empty(); });
-      continue;
-    }
-    const Task task = queue_.front();
-    if (task.kind == Task::Kind::kGather && chunks_[task.chunk].where != Where::kCopied) {
-      // Nothing was ready a moment ago, and the lock was not given up since.
-      if (NextReadyGather() == nullptr) changed_.wait(lock);
-      continue;
-    }
-    queue_.pop_front();
-    const absl::Status status =
-        task.kind == Task::Kind::kGather ? FinishGather(task, lock) : RunReduce(task, lock);
-    if (!status.ok()) {
+  while (!stop_ && status_.ok()) {
+    if (const auto started = queue_.TakeStart(context_.weights_current)) {
       lock.unlock();
-      Fail(status);
-      return;
+      StartGather(*started);
+      lock.lock();
+      continue;
     }
-  }
-}
-
-Mover::Task* Mover::NextReadyGather() {
-  for (Task& task : queue_) {
-    if (task.kind != Task::Kind::kGather || task.started) continue;
-    // Later ones wait for this one: copies are granted in the order in which they are needed.
-    return CanStart(task) ? &task : nullptr;
-  }
-  return nullptr;
-}
-
-bool Mover::CanStart(const Task& task) const {
-  const Motion& mine = chunks_[task.chunk];
-  if (mine.holds_extent || !context_.weights_current(task.chunk)) return false;
-  if (!task.device_offset.has_value()) return true;
-  return std::none_of(chunks_.begin(), chunks_.end(), [&](const Motion& other) {
-    return other.holds_extent && other.device_offset < *task.device_offset + mine.bytes &&
-           *task.device_offset < other.device_offset + other.bytes;
-  });
-}
-
-void Mover::StartReadyGathers(Lock& lock) {
-  for (Task* ready = NextReadyGather(); ready != nullptr; ready = NextReadyGather()) {
-    ready->started = true;
-    const Task task = *ready;
-    Motion& chunk = chunks_[task.chunk];
-    chunk.where = Where::kCopying;
-    chunk.holds_extent = true;
-    chunk.device_offset = task.device_offset.value_or(0);
-    chunk.copies_pending =
-        context_.store->on_device(task.chunk) ? 1 : context_.layout->chunks[task.chunk].granules;
-    callbacks_pending_ += chunk.copies_pending;
-    chunk.copies_began = absl::Now();
-    context_.meter->AddModel(static_cast<int64_t>(chunk.bytes));
+    const std::optional<Task> task = queue_.TakeFront();
+    if (!task.has_value()) {
+      // Nothing was ready a moment ago, and the lock was not given up since.
+      changed_.wait(lock);
+      continue;
+    }
     lock.unlock();
-    StartCopies(task);
+    const absl::Status status = CarryOut(*task);
+    if (!status.ok()) Fail(status);
     lock.lock();
   }
 }
 
-void Mover::StartCopies(const Task& task) {
-  const auto done = [this, chunk = task.chunk](const absl::Status& status) {
-    CopyDone(chunk, status);
-  };
-  const uint64_t offset = task.device_offset.value_or(kAnyOffset);
-  const ChunkId destination = context_.gathered[task.chunk];
-  if (context_.store->on_device(task.chunk)) {
-    context_.session->AllocateExtent(destination, offset, /*may_evict=*/false).Then(done);
-    return;
+absl::Status Mover::CarryOut(const Task& task) {
+  switch (task.kind) {
+    case Task::Kind::kGather:
+      return FinishGather(task);
+    case Task::Kind::kGatherToHost:
+      return GatherToHost(task);
+    case Task::Kind::kOpen:
+      return FinishOpen(task);
+    case Task::Kind::kReduce:
+      return RunReduce(task);
+    case Task::Kind::kDrop:
+      ReleaseExtent(task.chunk);
+      return absl::OkStatus();
   }
-  const ChunkShape& shape = context_.layout->chunks[task.chunk];
-  for (uint32_t g = 0; g < shape.granules; ++g) {
-    TransferSpec spec;
-    spec.source = context_.store->WeightChunk(shape.first_granule + g);
-    spec.destination = destination;
-    spec.destination_offset = ShardOffset(task.chunk) + g * granule_bytes();
-    spec.bytes = granule_bytes();
-    spec.allocate_destination = g == 0;
-    spec.device_offset = offset;
-    spec.cause = task.cause;
-    spec.priority = task.cause == TransferCause::kDemand ? Priority::kUrgent : Priority::kNormal;
-    context_.session->Transfer(spec).Then(done);
-  }
+  return absl::InternalError("a task of no kind");
 }
 
-void Mover::CopyDone(uint32_t chunk, const absl::Status& status) {
-  if (!status.ok()) Fail(status);
-  std::lock_guard lock(mutex_);
-  Motion& state = chunks_[chunk];
-  if (--state.copies_pending == 0 && status.ok()) {
-    state.device_offset = context_.session->DeviceOffset(context_.gathered[chunk]);
-    if (state.where == Where::kCopying) state.where = Where::kCopied;
-    if (!context_.store->on_device(chunk)) {
-      copied_bytes_ += context_.layout->chunks[chunk].granules * granule_bytes();
-      copying_time_ += absl::Now() - state.copies_began;
-    }
-  }
-  --callbacks_pending_;
-  changed_.notify_all();
-}
-
-absl::Status Mover::FinishGather(const Task& task, Lock& lock) {
-  ++callbacks_pending_;
-  lock.unlock();
-  absl::Status status =
-      context_.store->on_device(task.chunk) ? CopyShardOnDevice(task.chunk) : absl::OkStatus();
-  if (status.ok()) status = AllGather(task.chunk);
-  if (status.ok()) {
-    context_.session->Publish(context_.gathered[task.chunk])
-        .Then([this, chunk = task.chunk](const absl::Status& published) {
-          if (!published.ok()) Fail(published);
-          std::lock_guard guard(mutex_);
-          chunks_[chunk].where = Where::kResident;
-          --in_motion_;
-          --callbacks_pending_;
-          changed_.notify_all();
-        });
-  }
-  lock.lock();
-  if (!status.ok()) --callbacks_pending_;
-  return status;
-}
-
-absl::Status Mover::CopyShardOnDevice(uint32_t chunk) {
-  const ChunkShape& shape = context_.layout->chunks[chunk];
-  for (uint32_t g = 0; g < shape.granules; ++g) {
-    std::memcpy(Shard(chunk) + g * granule_bytes(),
-                context_.store->Current(shape.first_granule + g).weight, granule_bytes());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Mover::AllGather(uint32_t chunk) {
-  if (context_.communicator->WorldSize() == 1) return absl::OkStatus();
-  const collectives::DType type = collective_type();
-  const uint64_t elements = context_.layout->chunks[chunk].elements;
-  const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
-  return context_.communicator->AllGather({Shard(chunk), shard, type},
-                                          {Extent(chunk), elements, type});
-}
-
+// The extent is LEAVING.
 void Mover::ReleaseExtent(uint32_t chunk) {
-  {
-    std::lock_guard lock(mutex_);
-    Motion& motion = chunks_[chunk];
-    if (motion.where != Where::kQueued) motion.where = Where::kAway;
-    motion.leaving = true;
-    ++callbacks_pending_;
-  }
-  context_.session->Drop(context_.gathered[chunk]).Then([this, chunk](const absl::Status& status) {
-    if (!status.ok()) Fail(status);
-    std::lock_guard lock(mutex_);
-    chunks_[chunk].holds_extent = false;
-    chunks_[chunk].leaving = false;
-    context_.meter->AddModel(-static_cast<int64_t>(chunks_[chunk].bytes));
-    --in_motion_;
-    --callbacks_pending_;
-    changed_.notify_all();
-  });
+  context_.session->Drop(context_.gathered[chunk])
+      .Then(Later([this, chunk](const absl::Status& status) {
+        if (!status.ok()) return;
+        std::lock_guard lock(mutex_);
+        queue_.Left(chunk);
+        context_.meter->AddModel(-static_cast<int64_t>(queue_.bytes(chunk)));
+      }));
 }
 
 // --- places --------------------------------------------------------------------------------------
 
 uint64_t Mover::ShardOffset(uint32_t chunk) const {
-  return static_cast<uint64_t>(context_.communicator->Rank()) *
-         context_.layout->chunks[chunk].granules * granule_bytes();
+  return static_cast<uint64_t>(context_.communicator->Rank()) * Shape(chunk).granules *
+         granule_bytes();
 }
 
 std::byte* Mover::Extent(uint32_t chunk) const {
   std::lock_guard lock(mutex_);
-  return context_.session->arena() + chunks_[chunk].device_offset;
+  return context_.session->arena() + queue_.offset(chunk);
 }
-
-std::byte* Mover::Shard(uint32_t chunk) const { return Extent(chunk) + ShardOffset(chunk); }
 
 }  // namespace geminid::zero

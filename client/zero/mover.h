@@ -2,23 +2,16 @@
 //
 // A gather copies this rank's shard to its place in the chunk's extent under tickets, then
 // all-gathers the chunk in place. A reduction reduce-scatters the gradient in the same storage,
-// then copies this rank's shard home and frees the extent. One thread carries both out strictly in
-// the order they were asked for, which is the same on all ranks, so that the collectives meet;
-// copies of gathers further back in the queue run ahead of it.
-//
-//   AWAY --Gather--> QUEUED --copies--> COPYING --> COPIED --all-gather--> RESIDENT --Drop--> AWAY
-//                                                                 RESIDENT --Reduce--> REDUCING -->
-//                                                                 AWAY
+// then copies this rank's shard home and frees the extent. One thread carries both out in the order
+// of core/move_queue.h; the daemon's answers and the ends of copies come on the session's thread.
 #ifndef GEMINID_CLIENT_ZERO_MOVER_H_
 #define GEMINID_CLIENT_ZERO_MOVER_H_
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +19,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/zero/arena_meter.h"
+#include "client/zero/core/link_meter.h"
+#include "client/zero/core/move_queue.h"
+#include "client/zero/core/placer.h"
+#include "client/zero/host_buffers.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
 #include "geminid/communicator.h"
@@ -43,9 +40,19 @@ struct MoverContext {
   DataType data_type = DataType::kBFloat16;
   int accumulate = 1;
   ArenaMeter* meter = nullptr;
-  std::vector<ChunkId> gathered;  // the session's chunk of each layout chunk
+  // The session's chunk of each layout chunk, then of separate gradients; and whose those are.
+  std::vector<ChunkId> gathered;
+  std::vector<uint32_t> owners;
   std::function<bool(uint32_t chunk)> weights_current;
+  std::function<void(uint64_t bytes)> on_reserved;  // the workspace has this much of the arena
   std::function<absl::Time()> clock;  // that stalls are measured by, on the waiting thread
+  absl::Duration timeout;             // for which nothing may happen while something is waited for
+};
+
+// How far into the step this is, for reductions.
+struct MicroBatchPosition {
+  bool first = true;  // of the step's micro-batches
+  bool last = true;
 };
 
 class Mover {
@@ -55,30 +62,29 @@ class Mover {
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
-  // Asks for the chunk, at a given place or wherever there is room (then nothing may be in motion).
-  void Gather(uint32_t chunk, std::optional<uint64_t> device_offset, TransferCause cause);
+  // Asks for what the queue carries out, and carries out the rest. `operation`: what it is for, in
+  // messages. Blocks for those steps that must make room.
+  absl::Status Run(const Steps& steps, uint64_t operation, MicroBatchPosition position);
 
-  // Takes the chunk's gradient off the device. `first`: of this step's micro-batches.
-  void Reduce(uint32_t chunk, bool first, bool last);
-
-  // Gives up the device copy. Must be resident and without a lease.
-  void Drop(uint32_t chunk);
+  // A failure of the request is the mover's.
+  void Watch(Pending request) { request.Then(Later()); }
 
   // Waits until the chunk can be leased; adds what it waited for to the session's stalls.
   absl::Status WaitResident(uint32_t chunk);
   // Waits until nothing is queued or in motion.
   absl::Status WaitIdle();
-  // Waits until no extent reaches beyond `limit_bytes`, which must be on its way to becoming true.
-  absl::Status WaitBelow(uint64_t limit_bytes);
+  // Waits until nothing lies in [begin, end), which must be on its way to becoming true.
+  absl::Status WaitClear(uint64_t begin, uint64_t end);
 
-  // It is neither on the device nor asked for; a gradient still on its way home does not count.
-  bool NeedsGather(uint32_t chunk) const;
-  bool IsResident(uint32_t chunk) const;
+  // Host memory that nobody needs any more goes back to the daemon. When idle.
+  absl::Status FreeSpareBuffers() { return buffers_.FreeSpare(); }
 
   // Sum of squares of this rank's reduced gradients, over granules in order. Valid when idle after
   // the step's last reductions.
   double GradientSquares() const;
   void ClearGradientSquares();
+  // For steps of fewer micro-batches than were expected: measures what was not the last.
+  absl::Status MeasureSums();
 
   // Something the queue may wait for has changed (weights were updated), or failed.
   void Notify(const absl::Status& status);
@@ -89,61 +95,71 @@ class Mover {
   // OK, or what made it fail.
   absl::Status status() const;
 
-  // Bytes per second of the copies of gathers so far, waiting for tickets included; 0 before any.
+  // Of the copies of gathers so far, waiting for tickets included; 0 before any.
   double HostToDeviceBytesPerSecond() const;
 
  private:
-  enum class Where { kAway, kQueued, kCopying, kCopied, kResident, kReducing };
-
-  struct Motion {
-    Where where = Where::kAway;
-    bool holds_extent = false;  // from the request for it until the daemon has taken it back
-    bool leaving = false;       // the extent will be given up; a new gather may be queued already
-    uint64_t device_offset = 0;
-    uint64_t bytes = 0;
-    uint32_t copies_pending = 0;
-    absl::Time copies_began;
-  };
-
-  struct Task {
-    enum class Kind { kGather, kReduce } kind = Kind::kGather;
-    uint32_t chunk = 0;
-    std::optional<uint64_t> device_offset;
-    TransferCause cause = TransferCause::kDemand;
-    bool started = false;
-    bool first = true;
-    bool last = true;
-  };
-
+  using Task = MoveQueue::Task;
   using Lock = std::unique_lock<std::mutex>;
 
-  void Loop();
-  Task* NextReadyGather();
-  bool CanStart(const Task& task) const;
-  void StartReadyGathers(Lock& lock);
-  void StartCopies(const Task& task);
-  void CopyDone(uint32_t chunk, const absl::Status& status);
-  absl::Status FinishGather(const Task& task, Lock& lock);
-  absl::Status CopyShardOnDevice(uint32_t chunk);
-  absl::Status AllGather(uint32_t chunk);
+  // Outlives the mover in callbacks that come late, or never.
+  struct Guard {
+    std::recursive_mutex mutex;
+    Mover* mover = nullptr;  // null: it has ended
+  };
+  // `act`, on the session's thread, unless the mover has ended. Its error is the mover's.
+  std::function<void(const absl::Status&)> Later(std::function<void(const absl::Status&)> act =
+                                                     [](const absl::Status&) {});
 
-  absl::Status RunReduce(const Task& task, Lock& lock);
-  absl::Status ReduceScatter(uint32_t chunk);
+  // mover.cc: asking, waiting, and the queue
+  absl::Status RunStep(const Step& step, uint64_t operation, MicroBatchPosition position);
+  void Ask(MoveQueue::Task::Kind kind, const Step& step, uint64_t operation,
+           MicroBatchPosition position);
+  void Drop(uint32_t chunk);
+  absl::Status Reserve(uint64_t bytes);
+  absl::Status Await(Lock* lock, const std::function<bool()>& ready, const std::string& what,
+                     const std::function<StallCause()>& cause);
+  std::string Describe(uint32_t chunk) const;
+  void Loop();
+  absl::Status CarryOut(const Task& task);
+  StallCause CauseOfWait(uint32_t chunk) const;
+  void ReleaseExtent(uint32_t chunk);
+  void Changed();
+
+  // mover_gathers.cc
+  void StartGather(const Task& task);
+  void CopyDone(uint32_t chunk, bool counted, uint64_t bytes);
+  absl::Status FinishGather(const Task& task);
+  absl::Status FinishOpen(const Task& task);
+  absl::Status GatherToHost(const Task& task);
+  void LabelCollective(const Task& task);
+  absl::Status AllGather(const Task& task, std::byte* chunk);
+  void Publish(uint32_t chunk);
+  void ShardTo(uint32_t chunk, std::byte* shard) const;
+  absl::Status ToHost(uint32_t chunk);
+  absl::Status ToDevice(const Step& step);
+  absl::Status Forget(uint32_t chunk);
+
+  // mover_gradients.cc
+  absl::Status RunReduce(const Task& task);
+  absl::Status ReduceScatter(const Task& task);
   absl::Status MeasureShard(uint32_t chunk);
   absl::Status Measure(uint32_t granule, const std::byte* gradient, bool is_float);
   absl::Status KeepGradient(const Task& task,
                             const std::function<const std::byte*(uint32_t)>& source);
   absl::Status AccumulateGranule(uint32_t granule, const std::byte* gradient, bool first);
   void StartGradientCopies(const Task& task);
-  void GradientCopyDone(uint32_t chunk, bool release, const absl::Status& status);
+  void GradientCopyDone(uint32_t chunk);
   absl::Status AccumulateStaged(const Task& task);
-  void ReleaseExtent(uint32_t chunk);
 
-  absl::Status Wait(const std::function<bool()>& done, const std::function<StallCause()>& cause);
-  StallCause CauseOfWait(uint32_t chunk) const;
+  // The layout's chunk, of a separate gradient too.
+  uint32_t LayoutChunk(uint32_t chunk) const { return context_.owners[chunk]; }
+  const ChunkShape& Shape(uint32_t chunk) const {
+    return context_.layout->chunks[LayoutChunk(chunk)];
+  }
   uint64_t ShardOffset(uint32_t chunk) const;
   std::byte* Extent(uint32_t chunk) const;
-  std::byte* Shard(uint32_t chunk) const;
+  std::byte* Shard(uint32_t chunk) const { return Extent(chunk) + ShardOffset(chunk); }
   collectives::DType collective_type() const {
     return context_.data_type == DataType::kBFloat16 ? collectives::DType::kBFloat16
                                                      : collectives::DType::kFloat32;
@@ -152,17 +168,20 @@ class Mover {
   uint64_t granule_bytes() const { return context_.layout->granule_elements * element_bytes(); }
 
   MoverContext context_;
+  HostBuffers buffers_;  // of the trainer's thread
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Motion> chunks_;
-  std::deque<Task> queue_;
-  std::vector<double> squares_;  // by granule
-  uint32_t in_motion_ = 0;       // tasks not finished, extents not yet taken back
-  uint32_t callbacks_pending_ = 0;
-  uint64_t copied_bytes_ = 0;
-  absl::Duration copying_time_;
+  MoveQueue queue_;
+  std::vector<std::byte*> kept_;          // by chunk: where it is gathered to host memory
+  std::vector<uint32_t> copies_pending_;  // by chunk
+  std::vector<double> squares_;           // by granule
+  uint32_t adding_ = 0;                   // gradients that left their extents and are not added yet
+  LinkMeter link_;
+  uint64_t reserved_bytes_ = 0;
+  uint64_t changes_ = 0;  // of anything that may be waited for
   absl::Status status_;
   bool stop_ = false;
+  const std::shared_ptr<Guard> guard_;
   std::thread thread_;
 };
 

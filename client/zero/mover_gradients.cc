@@ -1,6 +1,7 @@
 // Gradients on their way from the device to where the update reads them.
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "client/zero/mover.h"
 #include "kernels/numeric/accumulate/accumulate.h"
 #include "kernels/numeric/norm/norm.h"
@@ -8,38 +9,38 @@
 
 namespace geminid::zero {
 
-absl::Status Mover::RunReduce(const Task& task, Lock& lock) {
-  lock.unlock();
-  absl::Status status = ReduceScatter(task.chunk);
-  if (status.ok() && context_.accumulate == 1) status = MeasureShard(task.chunk);
-  if (status.ok()) {
-    if (context_.store->on_device(task.chunk)) {
-      status =
-          KeepGradient(task, [&](uint32_t g) { return Shard(task.chunk) + g * granule_bytes(); });
-      if (status.ok()) ReleaseExtent(task.chunk);
-    } else {
-      StartGradientCopies(task);
-      if (context_.accumulate > 1) status = AccumulateStaged(task);
-    }
+absl::Status Mover::RunReduce(const Task& task) {
+  GEMINID_RETURN_IF_ERROR(ReduceScatter(task));
+  if (context_.accumulate == 1) GEMINID_RETURN_IF_ERROR(MeasureShard(task.chunk));
+  if (!context_.store->on_device(LayoutChunk(task.chunk))) {
+    StartGradientCopies(task);
+    return context_.accumulate > 1 ? AccumulateStaged(task) : absl::OkStatus();
   }
-  lock.lock();
-  return status;
+  GEMINID_RETURN_IF_ERROR(
+      KeepGradient(task, [&](uint32_t g) { return Shard(task.chunk) + g * granule_bytes(); }));
+  {
+    std::lock_guard lock(mutex_);
+    queue_.Leaving(task.chunk);
+  }
+  ReleaseExtent(task.chunk);
+  return absl::OkStatus();
 }
 
 // The mean over the ranks, formed in fp32 and rounded once.
-absl::Status Mover::ReduceScatter(uint32_t chunk) {
+absl::Status Mover::ReduceScatter(const Task& task) {
   const int world_size = context_.communicator->WorldSize();
   if (world_size == 1) return absl::OkStatus();
+  LabelCollective(task);
   const collectives::DType type = collective_type();
-  const uint64_t elements = context_.layout->chunks[chunk].elements;
+  const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(world_size);
-  return context_.communicator->ReduceScatter({Extent(chunk), elements, type},
-                                              {Shard(chunk), shard, type},
+  return context_.communicator->ReduceScatter({Extent(task.chunk), elements, type},
+                                              {Shard(task.chunk), shard, type},
                                               collectives::ReduceOp::kSum, {1.0 / world_size});
 }
 
 absl::Status Mover::MeasureShard(uint32_t chunk) {
-  const ChunkShape& shape = context_.layout->chunks[chunk];
+  const ChunkShape& shape = Shape(chunk);
   for (uint32_t g = 0; g < shape.granules; ++g) {
     absl::Status status = Measure(shape.first_granule + g, Shard(chunk) + g * granule_bytes(),
                                   context_.data_type == DataType::kFloat32);
@@ -63,7 +64,7 @@ absl::Status Mover::Measure(uint32_t granule, const std::byte* gradient, bool is
 // Where the gradient stays until the update: on the device, or added to the fp32 sum on the host.
 absl::Status Mover::KeepGradient(const Task& task,
                                  const std::function<const std::byte*(uint32_t)>& source) {
-  const ChunkShape& shape = context_.layout->chunks[task.chunk];
+  const ChunkShape& shape = Shape(task.chunk);
   for (uint32_t g = 0; g < shape.granules; ++g) {
     const uint32_t granule = shape.first_granule + g;
     if (context_.accumulate == 1) {
@@ -93,12 +94,12 @@ absl::Status Mover::AccumulateGranule(uint32_t granule, const std::byte* gradien
 }
 
 void Mover::StartGradientCopies(const Task& task) {
-  const ChunkShape& shape = context_.layout->chunks[task.chunk];
+  const ChunkShape& shape = Shape(task.chunk);
   const bool staged = context_.accumulate > 1;
   {
     std::lock_guard lock(mutex_);
-    chunks_[task.chunk].copies_pending = shape.granules;
-    callbacks_pending_ += shape.granules;
+    copies_pending_[task.chunk] = shape.granules;
+    if (staged) ++adding_;
   }
   for (uint32_t g = 0; g < shape.granules; ++g) {
     TransferSpec spec;
@@ -109,41 +110,48 @@ void Mover::StartGradientCopies(const Task& task) {
     spec.bytes = granule_bytes();
     spec.cause = TransferCause::kWriteBack;
     spec.priority = Priority::kNormal;
-    context_.session->Transfer(spec).Then([this, task, staged](const absl::Status& status) {
-      GradientCopyDone(task.chunk, /*release=*/!staged, status);
-    });
+    context_.session->Transfer(spec).Then(
+        Later([this, chunk = task.chunk](const absl::Status& status) {
+          if (status.ok()) GradientCopyDone(chunk);
+        }));
   }
 }
 
-void Mover::GradientCopyDone(uint32_t chunk, bool release, const absl::Status& status) {
-  if (!status.ok()) Fail(status);
-  bool last = false;
+void Mover::GradientCopyDone(uint32_t chunk) {
   {
     std::lock_guard lock(mutex_);
-    last = --chunks_[chunk].copies_pending == 0;
+    if (--copies_pending_[chunk] > 0) return;
+    queue_.Leaving(chunk);
   }
-  if (last && release && status.ok()) ReleaseExtent(chunk);
-  std::lock_guard lock(mutex_);
-  --callbacks_pending_;
-  changed_.notify_all();
+  ReleaseExtent(chunk);
 }
 
 absl::Status Mover::AccumulateStaged(const Task& task) {
   {
     Lock lock(mutex_);
-    changed_.wait(lock, [&] { return !status_.ok() || chunks_[task.chunk].copies_pending == 0; });
+    changed_.wait(lock, [&] { return stop_ || !status_.ok() || copies_pending_[task.chunk] == 0; });
     if (!status_.ok()) return status_;
-    ++in_motion_;  // the addition below, which outlives the extent
+    if (copies_pending_[task.chunk] > 0) return absl::CancelledError("the engine ended");
   }
-  ReleaseExtent(task.chunk);
   const absl::Status status =
       KeepGradient(task, [this](uint32_t g) { return context_.store->Staging(g); });
   {
     std::lock_guard lock(mutex_);
-    --in_motion_;
+    --adding_;
   }
-  changed_.notify_all();
+  Changed();
   return status;
+}
+
+// Of fp32 sums: what Measure found before may have been another micro-batch's.
+absl::Status Mover::MeasureSums() {
+  for (const ChunkShape& shape : context_.layout->chunks) {
+    if (!shape.trainable) continue;
+    for (uint32_t g = shape.first_granule; g < shape.first_granule + shape.granules; ++g) {
+      GEMINID_RETURN_IF_ERROR(Measure(g, context_.store->Gradient(g), /*is_float=*/true));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace geminid::zero

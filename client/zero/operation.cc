@@ -1,8 +1,13 @@
+#include <algorithm>
 #include <utility>
 
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
+
+bool Operation::State::Has(ParameterId id) const {
+  return std::ranges::find(parameters, id) != parameters.end();
+}
 
 Operation::Operation(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Operation::Operation(Operation&&) noexcept = default;
@@ -14,27 +19,54 @@ Operation& Operation::operator=(Operation&& other) noexcept {
 
 Operation::~Operation() {
   // The engine remembers an error and returns it from its next call.
-  if (state_ != nullptr) (void)Finish();
+  if (state_ != nullptr && state_->Open()) (void)Finish();
 }
 
-const std::byte* Operation::Weight(ParameterId id) const { return state_->engine->AddressOf(id); }
+const std::byte* Operation::Weight(ParameterId id) const {
+  if (state_ == nullptr || !state_->Open() || !state_->Has(id)) return nullptr;
+  return (*state_->engine)->WeightOf(id);
+}
 
 std::byte* Operation::Gradient(ParameterId id) {
-  return const_cast<std::byte*>(state_->engine->AddressOf(id));
+  if (state_ == nullptr || !state_->Open() || !state_->Has(id)) return nullptr;
+  return state_->pass == Pass::kBackward ? (*state_->engine)->GradientOf(id) : nullptr;
 }
 
 bool Operation::GradientAccumulates(ParameterId id) const {
-  return state_->engine->GradientAccumulates(id);
+  if (state_ == nullptr || !state_->Open() || !state_->Has(id)) return false;
+  return (*state_->engine)->GradientAccumulates(id);
 }
 
 absl::Status Operation::GradientWritten(ParameterId id) {
-  return state_->engine->GradientWritten(state_->pass, id);
+  if (state_ == nullptr || !state_->Open()) {
+    return absl::FailedPreconditionError(
+        "GradientWritten on an operation that has finished; call it before Finish");
+  }
+  if (!state_->Has(id)) {
+    return absl::InvalidArgumentError("GradientWritten for a parameter that the operation lacks");
+  }
+  if (state_->pass != Pass::kBackward) {
+    return absl::FailedPreconditionError("GradientWritten in an operation that is not kBackward");
+  }
+  if (std::ranges::find(state_->written, id) != state_->written.end()) {
+    return absl::FailedPreconditionError(
+        "GradientWritten twice for one parameter of an operation; once says that all is written");
+  }
+  absl::Status status = (*state_->engine)->GradientWritten(id);
+  if (status.ok()) state_->written.push_back(id);
+  return status;
 }
 
 absl::Status Operation::Finish() {
+  if (state_ == nullptr) {
+    return absl::FailedPreconditionError("Finish on an operation that was moved from");
+  }
+  if (*state_->engine == nullptr && !state_->finished) {
+    return absl::FailedPreconditionError("Finish on an operation whose engine has ended");
+  }
   if (state_->finished) return absl::OkStatus();
   state_->finished = true;
-  return state_->engine->FinishOperation(state_->pass, state_->parameters, state_->chunks);
+  return (*state_->engine)->FinishOperation(state_->chunks);
 }
 
 }  // namespace geminid::zero

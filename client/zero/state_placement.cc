@@ -61,8 +61,10 @@ Trace WithStateOnDevice(const StatePlacementProblem& problem, size_t count) {
   Trace trace = problem.trace;
   trace.arena_bytes -= StateBytes(problem, count);
   for (size_t i = 0; i < count; ++i) {
-    trace.chunks[problem.order[i]].transfer_bytes = 0;
-    trace.chunks[problem.order[i]].gradient_bytes = 0;
+    const uint32_t chunk = problem.order[i];
+    trace.chunks[chunk].transfer_bytes = 0;
+    trace.chunks[chunk].gradient_bytes = 0;
+    if (!problem.gradients.empty()) trace.chunks[problem.gradients[chunk]].gradient_bytes = 0;
   }
   return trace;
 }

@@ -16,6 +16,7 @@ struct StatePlacementProblem {
   Trace trace;                        // with all state on the host
   std::vector<uint32_t> order;        // every chunk once, the first needed first
   std::vector<uint64_t> state_bytes;  // by chunk: what its state takes of the arena
+  std::vector<uint32_t> gradients{};  // by chunk: which one its gradient is in; empty: itself
   uint64_t spare_bytes = 0;           // taken once, beside any state that is trained
 };
 

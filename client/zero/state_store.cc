@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
-#include "client/zero/extent.h"
+#include "client/zero/core/extent.h"
 
 namespace geminid::zero {
 namespace {
@@ -157,10 +157,11 @@ absl::Status StateStore::Allocate(const Layout& layout) {
 
 absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
   for (ChunkId chunk : chunks) {
-    absl::Status status = session_->AllocateExtent(chunk, kAnyOffset, /*may_evict=*/false).Wait();
+    absl::Status status =
+        session_->AllocateExtent(chunk, kAnyOffset, /*may_evict=*/false).Wait(options_.timeout);
     if (status.ok()) {
       std::fill_n(session_->Device(chunk), session_->Bytes(chunk), std::byte{0});
-      status = session_->Publish(chunk).Wait();
+      status = session_->Publish(chunk).Wait(options_.timeout);
     }
     if (!status.ok()) {
       return absl::Status(
@@ -245,7 +246,7 @@ absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
     copies.push_back(session_->Transfer(spec));
   }
   for (const Pending& copy : copies) {
-    GEMINID_RETURN_IF_ERROR(copy.Wait());
+    GEMINID_RETURN_IF_ERROR(copy.Wait(options_.timeout));
   }
   for (ChunkId chunk : moved) {
     GEMINID_RETURN_IF_ERROR(HoldOnDevice(chunk));

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/zero/layout.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
@@ -32,7 +33,8 @@ struct StateStoreOptions {
   bool on_device = false;   // no host homes: everything lives in the arena
   // Full-size fp32 arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
   size_t state_arrays = 2;
-  uint64_t tensor_state_bytes = 0;  // numbers per tensor, which every rank keeps whole
+  uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
+  absl::Duration timeout = absl::Minutes(5);  // for each answer of the daemon
 };
 
 // Threads: Flip by the updating thread; everything else by any, for granules not being updated.

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "base/deadline.h"
+
 namespace geminid::zero {
 Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
                  std::unique_ptr<kernels::ThreadPool> pool,
@@ -42,9 +45,18 @@ bool Updater::IsCurrent(uint32_t chunk) const {
   return current_[chunk];
 }
 
-absl::Status Updater::WaitIdle() {
+absl::Status Updater::WaitIdle(absl::Duration timeout) {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [this] { return next_ == queue_.size() || !status_.ok(); });
+  while (next_ < queue_.size() && status_.ok()) {
+    const size_t before = next_;
+    const auto deadline = base::Deadline::In(timeout);
+    wake_.wait_until(lock, deadline.time(), [&] { return next_ != before || !status_.ok(); });
+    if (next_ == before && status_.ok()) {
+      return absl::DeadlineExceededError(absl::StrCat("the update of chunk ", queue_[next_],
+                                                      " has not ended within ",
+                                                      absl::FormatDuration(timeout)));
+    }
+  }
   return status_;
 }
 

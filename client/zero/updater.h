@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "client/zero/granule_optimizer.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
@@ -38,8 +39,8 @@ class Updater {
   // The chunk's newest weights are there.
   bool IsCurrent(uint32_t chunk) const;
 
-  // Waits for the step in progress.
-  absl::Status WaitIdle();
+  // Waits for the step in progress. DEADLINE_EXCEEDED when no chunk is finished for so long.
+  absl::Status WaitIdle(absl::Duration timeout);
   // Waits until the chunk's newest weights are there.
   absl::Status WaitCurrent(uint32_t chunk);
 

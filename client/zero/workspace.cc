@@ -39,8 +39,13 @@ Workspace::Block Workspace::MakeBlock(Workspace* owner, std::byte* data, uint64_
   return block;
 }
 
-ArenaWorkspace::ArenaWorkspace(std::byte* arena, uint64_t arena_bytes, ArenaMeter* meter, Grow grow)
-    : arena_(arena), arena_bytes_(arena_bytes), meter_(meter), grow_(std::move(grow)) {}
+ArenaWorkspace::ArenaWorkspace(std::byte* arena, uint64_t arena_bytes, ArenaMeter* meter, Grow grow,
+                               Holes holes)
+    : arena_(arena),
+      arena_bytes_(arena_bytes),
+      meter_(meter),
+      grow_(std::move(grow)),
+      holes_(std::move(holes)) {}
 
 uint64_t ArenaWorkspace::PlaceLocked(uint64_t bytes) const {
   uint64_t top = arena_bytes_;
@@ -73,21 +78,46 @@ absl::StatusOr<Workspace::Block> ArenaWorkspace::Allocate(uint64_t bytes) {
       blocks_.emplace(offset, rounded);
       in_use_bytes_ += rounded;
       meter_->AddWorkspace(static_cast<int64_t>(rounded));
-      peak_extent_ = std::max(peak_extent_, extent);
+      NotePeakLocked(extent);
       return MakeBlock(this, arena_ + offset, rounded);
     }
     lock.unlock();
-    GEMINID_RETURN_IF_ERROR(grow_(extent));
+    const absl::Status grown = grow_(extent);
+    if (absl::IsResourceExhausted(grown) && holes_.allocate) return AllocateInHole(rounded, grown);
+    GEMINID_RETURN_IF_ERROR(grown);
     lock.lock();
     reserved_bytes_ = std::max(reserved_bytes_, extent);
   }
 }
 
-void ArenaWorkspace::Free(std::byte* data, uint64_t bytes) {
+absl::StatusOr<Workspace::Block> ArenaWorkspace::AllocateInHole(uint64_t bytes,
+                                                                const absl::Status& why) {
+  const absl::StatusOr<std::byte*> data = holes_.allocate(bytes);
+  if (absl::IsResourceExhausted(data.status())) return why;
+  if (!data.ok()) return data.status();
   std::lock_guard lock(mutex_);
-  blocks_.erase(static_cast<uint64_t>(data - arena_));
-  in_use_bytes_ -= bytes;
-  meter_->AddWorkspace(-static_cast<int64_t>(bytes));
+  in_holes_.insert(*data);
+  hole_bytes_ += bytes;
+  in_use_bytes_ += bytes;
+  meter_->AddWorkspace(static_cast<int64_t>(bytes));
+  NotePeakLocked(ExtentLocked());
+  return MakeBlock(this, *data, bytes);
+}
+
+void ArenaWorkspace::Free(std::byte* data, uint64_t bytes) {
+  bool in_hole = false;
+  {
+    std::lock_guard lock(mutex_);
+    in_hole = in_holes_.erase(data) > 0;
+    if (in_hole) {
+      hole_bytes_ -= bytes;
+    } else {
+      blocks_.erase(static_cast<uint64_t>(data - arena_));
+    }
+    in_use_bytes_ -= bytes;
+    meter_->AddWorkspace(-static_cast<int64_t>(bytes));
+  }
+  if (in_hole) holes_.free(data);
 }
 
 void ArenaWorkspace::SetReserved(uint64_t extent_bytes) {
@@ -107,7 +137,7 @@ uint64_t ArenaWorkspace::in_use_bytes() const {
 
 uint64_t ArenaWorkspace::TakePeakExtent() {
   std::lock_guard lock(mutex_);
-  return std::exchange(peak_extent_, ExtentLocked());
+  return std::exchange(peak_extent_, ExtentLocked() + hole_bytes_);
 }
 
 absl::Status ArenaWorkspace::Report(uint64_t bytes) {
@@ -120,14 +150,14 @@ absl::Status ArenaWorkspace::Report(uint64_t bytes) {
                        base::FormatBytes(arena_bytes_), "; use a smaller batch or a larger arena"));
     }
     if (bytes <= reserved_bytes_) {
-      peak_extent_ = std::max(peak_extent_, bytes);
+      NotePeakLocked(bytes);
       return absl::OkStatus();
     }
   }
   GEMINID_RETURN_IF_ERROR(grow_(bytes));
   std::lock_guard lock(mutex_);
   reserved_bytes_ = std::max(reserved_bytes_, bytes);
-  peak_extent_ = std::max(peak_extent_, bytes);
+  NotePeakLocked(bytes);
   return absl::OkStatus();
 }
 

@@ -2,12 +2,15 @@
 #ifndef GEMINID_CLIENT_ZERO_WORKSPACE_H_
 #define GEMINID_CLIENT_ZERO_WORKSPACE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/zero/arena_meter.h"
 #include "geminid/zero.h"
 
@@ -21,17 +24,24 @@ class ArenaWorkspace final : public Workspace {
   // must reserve the top `extent_bytes` of the arena or say why not.
   using Grow = std::function<absl::Status(uint64_t extent_bytes)>;
 
-  ArenaWorkspace(std::byte* arena, uint64_t arena_bytes, ArenaMeter* meter, Grow grow);
+  // For blocks that the reservation cannot grow for: anywhere else in the arena.
+  struct Holes {
+    std::function<absl::StatusOr<std::byte*>(uint64_t bytes)> allocate;
+    std::function<void(std::byte* data)> free;
+  };
+
+  ArenaWorkspace(std::byte* arena, uint64_t arena_bytes, ArenaMeter* meter, Grow grow,
+                 Holes holes = {});
 
   absl::StatusOr<Block> Allocate(uint64_t bytes) override;
 
   // The owner of the reservation says what is reserved now.
   void SetReserved(uint64_t extent_bytes);
 
-  // From the lowest byte in use to the top.
+  // From the lowest byte in use to the top, without what lies in holes.
   uint64_t extent_bytes() const;
   uint64_t in_use_bytes() const;
-  // The largest extent since the last call.
+  // The largest extent since the last call, with what lay in holes as if it had been there too.
   uint64_t TakePeakExtent();
   // A framework with an allocator of its own counts as an extent of this size until the next call
   // of TakePeakExtent.
@@ -43,13 +53,20 @@ class ArenaWorkspace final : public Workspace {
  private:
   uint64_t PlaceLocked(uint64_t bytes) const;
   uint64_t ExtentLocked() const;
+  absl::StatusOr<Block> AllocateInHole(uint64_t bytes, const absl::Status& why);
+  void NotePeakLocked(uint64_t extent) {
+    peak_extent_ = std::max(peak_extent_, extent + hole_bytes_);
+  }
 
   std::byte* const arena_;
   const uint64_t arena_bytes_;
   ArenaMeter* const meter_;
   const Grow grow_;
+  const Holes holes_;
   mutable std::mutex mutex_;
   std::map<uint64_t, uint64_t, std::greater<>> blocks_;  // offset to bytes, highest first
+  std::set<std::byte*> in_holes_;
+  uint64_t hole_bytes_ = 0;
   uint64_t reserved_bytes_ = 0;
   uint64_t in_use_bytes_ = 0;
   uint64_t peak_extent_ = 0;

@@ -29,6 +29,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,9 @@ GEMINID_EXPORT const char* Name(OpKind kind);
 
 // Longest wait for a peer inside one operation, unless SetTimeout() says otherwise.
 inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
+
+// Longest label of an operation.
+inline constexpr size_t kMaxLabelBytes = 40;
 
 // AllReduce of at most this many bytes sends the whole buffer to every peer (one exchange instead
 // of two); beyond it, it is a reduce-scatter followed by an all-gather. The same on all backends,
@@ -135,6 +139,10 @@ class GEMINID_EXPORT Communicator {
   // Returns when all ranks have called it.
   absl::Status Barrier();
 
+  // What the collectives from now on are about, such as "chunk 3": ranks with different labels
+  // disagree, and the message has both. Cut to kMaxLabelBytes. Only between operations.
+  void SetLabel(std::string_view label);
+
   // Makes the pending and all later operations of all ranks fail with ABORTED and `reason`.
   // Any thread; returns at once; the first abort or failure wins.
   void Abort(const std::string& reason);
@@ -164,7 +172,10 @@ class GEMINID_EXPORT Communicator {
   absl::Status AllReduceDirect(const Operation& operation, const std::byte* in, std::byte* out);
   absl::Status AllReduceSliced(const Operation& operation, const std::byte* in, std::byte* out);
 
+  Operation Labelled(Operation operation) const;
+
   const std::unique_ptr<CommunicatorBackend> backend_;
+  std::array<char, kMaxLabelBytes> label_ = {};
   std::vector<std::byte> scratch_;                  // of AllReduceDirect, P times its limit at most
   std::vector<std::pair<std::string, int>> names_;  // subsets made so far, by key
 };

@@ -18,12 +18,23 @@
 //                  op.GradientWritten(w); }
 //   engine->Step(learning_rate);   // clips, commits; the update itself overlaps the next forward
 //
-// The gradient of a step is the mean over the ranks and over its micro-batches of what was written;
-// a trained parameter that no operator gave a gradient has one of zeros.
+// The gradient of a step is the mean over the ranks, and the mean or the sum over its
+// micro-batches, of what was written; a trained parameter that no operator gave a gradient has one
+// of zeros.
 //
-// Threads: one thread calls an Engine. Blocking: Use waits until the parameters are on the device,
-// Step until every gradient of the step is reduced. All ranks must make the same calls in the same
-// order. After an error the engine stays failed: every later call returns the same status.
+// Operators may overlap: Use may be called while Operations of before are still open, also on the
+// same parameters. Evaluation may come at any time, within a micro-batch too, though not of weights
+// whose gradients are in their place.
+//
+// Threads: any thread may call; calls are carried out one after the other. Blocking: Use waits
+// until the parameters are on the device, Step until every gradient of the step is reduced; when
+// nothing happens for Options::timeout they give DEADLINE_EXCEEDED and say what they waited for.
+// All ranks must make the same calls in the same order: ranks that do not get INVALID_ARGUMENT
+// saying who did what, before a weight changes.
+//
+// Errors: a call that is refused for what it was given (INVALID_ARGUMENT, FAILED_PRECONDITION)
+// changes nothing, and the engine goes on. After any other error it stays failed: every later call
+// returns the same status, on all ranks.
 #ifndef GEMINID_ZERO_H_
 #define GEMINID_ZERO_H_
 
@@ -76,6 +87,9 @@ enum class StatePlacement {
   kShare,   // as many as fit Options::state_share of the margin
 };
 
+// Of a step's gradient over its micro-batches.
+enum class GradientScale { kMean, kSum };
+
 enum class DataType { kBFloat16, kFloat32 };
 constexpr size_t SizeOf(DataType type) { return type == DataType::kBFloat16 ? 2 : 4; }
 
@@ -92,8 +106,17 @@ struct Parameter {
   bool decay = true;                                  // subject to weight decay
   std::optional<double> weight_decay = std::nullopt;  // in place of the optimizer's
   double learning_rate_scale = 1;
-  int backward_uses =
-      1;  // operators that add to its gradient in one backward (2 for a tied weight)
+  // How often it is given a gradient in one micro-batch: after so many times that is complete. 0:
+  // any number of times, complete when the micro-batch ends.
+  int backward_uses = 1;
+  // The gradient takes the place of the weight, which no operator may read after it in this
+  // micro-batch; those that add to it may still be begun. True, or no backward_uses: it has a place
+  // of its own beside it, as have those of all parameters in the chunk.
+  bool separate_gradient = false;
+  // A step in which no rank gave it a gradient changes it as a gradient of zeros would. False: it,
+  // and its state, stay as they are.
+  bool update_without_gradient = true;
+  size_t group = 0;  // of StepInput::groups
 };
 
 inline constexpr int kMaxUpdateThreads = 1024;
@@ -102,8 +125,11 @@ struct Options {
   DataType data_type = DataType::kBFloat16;
   Placement placement = Placement::kAuto;
   double clip_norm = 1.0;  // 0: gradients are not clipped
-  int accumulate = 1;      // micro-batches per step
-  Optimizer optimizer{};   // AdamW unless another one is given
+  // Micro-batches per step as a rule; Step may come earlier or later. 1: always one, and gradients
+  // are not summed in fp32.
+  int accumulate = 1;
+  GradientScale gradient_scale = GradientScale::kMean;
+  Optimizer optimizer{};  // AdamW unless another one is given
   // Gradients arrive multiplied by loss_scale() and are divided by it in the update.
   std::optional<LossScalerOptions> loss_scale{};
   StatePlacement state_placement = StatePlacement::kAuto;
@@ -112,27 +138,32 @@ struct Options {
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   int max_lookahead_moments = 8;
   int update_threads = 1;  // that the update runs on; changes no bit
-  // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called by the engine's
-  // one thread.
+  // What steps are timed by, to judge plans and stalls; absl::Now if empty. Not called twice at
+  // once.
   std::function<absl::Time()> clock{};
+  // A call fails when nothing it waits for has gone on for so long. Longer than planning takes.
+  absl::Duration timeout = absl::Minutes(5);
 };
 
 // The parameters of one operator, on the device while this lives. Move-only. Pointers are to whole
-// row-major tensors of the engine's data type, aligned to 64 bytes, valid until Finish.
+// row-major tensors of the engine's data type, aligned to 64 bytes, valid until Finish. Once it has
+// finished, been moved from, or its engine has ended, pointers are null and calls fail.
 class GEMINID_EXPORT Operation {
  public:
   Operation(Operation&&) noexcept;
   Operation& operator=(Operation&&) noexcept;
   ~Operation();  // finishes; an error is returned by the engine's next call
 
+  // Null for a parameter that the operator does not have, or whose gradient is in its place.
   const std::byte* Weight(ParameterId id) const;
 
-  // Where the gradient goes: the weight's own storage, so read the weight first. Kernels must add
-  // to what is there when GradientAccumulates says so, and overwrite it otherwise. kBackward only.
+  // Where the gradient goes: the weight's own storage, so read the weight first, or one of its own
+  // (Parameter::separate_gradient). Kernels must add to what is there when GradientAccumulates says
+  // so, and overwrite it otherwise. Null but for trained parameters in kBackward.
   std::byte* Gradient(ParameterId id);
   bool GradientAccumulates(ParameterId id) const;
 
-  // The gradient of one use is complete. Must be called for each trainable parameter in kBackward.
+  // The gradient of one use is complete: call it once for each parameter that was given one here.
   absl::Status GradientWritten(ParameterId id);
 
   // Gives the parameters back. Work that uses them must be complete.
@@ -257,11 +288,25 @@ class GEMINID_EXPORT Engine {
   // to write. Every rank must write the same values. Before the first micro-batch.
   using Fill = std::function<void(ParameterId id, std::span<float> values)>;
   virtual absl::Status Initialize(const Fill& fill) = 0;
+  // The same, but `fill` is called for those elements alone that this rank keeps: `values` are
+  // those from `first` on. No more memory is taken than one call's values.
+  using FillRange = std::function<void(ParameterId id, uint64_t first, std::span<float> values)>;
+  virtual absl::Status InitializeShards(const FillRange& fill) = 0;
 
+  // Ends the micro-batch before, if there is one. No Operation may be open.
   virtual absl::Status BeginMicroBatch() = 0;
+  // Gives up the step's micro-batches so far, as after an exception in one: their gradients are
+  // lost, and the step begins again with the next one. No Operation may be open. All ranks must.
+  virtual absl::Status CancelMicroBatch() = 0;
 
   // The next operator. Waits until its parameters are on the device.
   virtual absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters) = 0;
+
+  // Adds to the gradient of a parameter that has a place of its own for it, as a GradientWritten
+  // would: the whole tensor, copied before this returns. In a micro-batch, within an Operation or
+  // not. In bf16 each sum is rounded, as kernels round theirs.
+  virtual absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient,
+                                   DataType type) = 0;
 
   virtual Workspace& workspace() = 0;
 
@@ -269,15 +314,26 @@ class GEMINID_EXPORT Engine {
   // the last call of Use. Must be called before they are used.
   virtual absl::Status ReportWorkspace(uint64_t bytes) = 0;
 
+  // What one group of parameters is updated with.
+  struct GroupInput {
+    double learning_rate = 0;
+    std::optional<double> weight_decay = std::nullopt;  // in place of the parameters' own
+  };
   // Ends the step: waits for the gradients, agrees with the other ranks on norm and overflow,
   // commits, and starts the update, which the next forward waits for chunk by chunk.
   // `data_position` and `random_state` are recorded with the commit.
   struct StepInput {
     double learning_rate = 0;
+    // By Parameter::group, in place of learning_rate; empty: that one for all.
+    std::vector<GroupInput> groups{};
     uint64_t data_position = 0;
     std::array<uint64_t, 4> random_state = {};
   };
   virtual absl::StatusOr<StepResult> Step(const StepInput& input) = 0;
+
+  // The norm that Step would return now, before clipping: ends the step's last micro-batch and
+  // waits for its gradients. Between it and Step only evaluation may come.
+  virtual absl::StatusOr<double> GradientNorm() = 0;
 
   // What the trainer must multiply the gradient of its loss by, until the next Step; 1 without loss
   // scaling. The same on all ranks.

@@ -97,6 +97,13 @@ Status ShardedStep::CheckTensor(const TensorOptions& tensor) const {
   return CheckOptimizerOptions(OptionsOf(tensor));
 }
 
+void ShardedStep::SetTensor(size_t tensor, double learning_rate_scale,
+                            std::optional<double> weight_decay, bool frozen) {
+  tensors_[tensor].learning_rate_scale = learning_rate_scale;
+  tensors_[tensor].weight_decay = weight_decay;
+  tensors_[tensor].frozen = frozen;
+}
+
 __attribute__((noinline)) OptimizerOptions ShardedStep::OptionsOf(
     const TensorOptions& tensor) const {
   OptimizerOptions options = options_;
@@ -280,6 +287,10 @@ Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment>
     status = CheckBuffer(Buffer::Of(old_factors, factor_total_));
   }
   if (status == Status::kOk) status = CheckBuffer(Buffer::Of(new_factors, factor_total_));
+  // Those of tensors frozen for this step stay.
+  if (status == Status::kOk && old_factors != new_factors) {
+    std::copy_n(old_factors, factor_total_, new_factors);
+  }
   if (status == Status::kOk && NeedsSums(options_.kind)) {
     status = SumOverRanks(segments, /*factors=*/true, reduce,
                           [this](const Segment& s) { return AddFirstSums(s); });

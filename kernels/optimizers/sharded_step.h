@@ -72,6 +72,11 @@ class ShardedStep {
   // Factors of all tensors, one after the other. The arrays given to Prepare have so many.
   uint64_t FactorTotal() const { return factor_total_; }
 
+  // What a tensor has of its own, from the next Prepare on; the shape stays. Frozen for a step: its
+  // weights, state and factors stay as they are. A tensor frozen from the start stays frozen.
+  void SetTensor(size_t tensor, double learning_rate_scale, std::optional<double> weight_decay,
+                 bool frozen);
+
   // `old_factors` and `new_factors` may be the same array: then a failed Prepare may leave it
   // changed. Elementwise optimizers may be given no segments. kCallbackFailed if `reduce` failed.
   // A rank whose segments are bad still reduces, so that the others fail with it and none hangs.

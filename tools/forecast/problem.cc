@@ -9,8 +9,8 @@
 #include "base/bytes.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
+#include "client/zero/core/recorder.h"
 #include "client/zero/layout.h"
-#include "client/zero/recorder.h"
 #include "geminid/types.h"
 
 namespace geminid::forecast {

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "client/zero/replan.h"
+#include "client/zero/core/replan.h"
 #include "tests/client/zero/engine_fixture.h"
 
 namespace geminid::zero {

@@ -83,15 +83,17 @@ T Store(float value) {
   }
 }
 
-// Writes or adds one use's gradient over the weight, as a kernel would. The second use of a weight
-// finds the gradient where the weight was, so both uses take the weight's part from the first.
+// Writes or adds one use's gradient, as a kernel would; it may be where the weight is. The first
+// use takes the weight's part.
 template <typename T>
-void WriteGradient(uint32_t parameter, T* storage, uint64_t elements, bool accumulate,
-                   const Sample& sample) {
+void WriteGradient(uint32_t parameter, const std::byte* weight, std::byte* gradient,
+                   uint64_t elements, bool accumulate, const Sample& sample) {
+  const T* from = reinterpret_cast<const T*>(weight);
+  T* to = reinterpret_cast<T*>(gradient);
   for (uint64_t i = 0; i < elements; ++i) {
-    const float value = Load(&storage[i]);
-    storage[i] = Store<T>(accumulate ? value + sample.loss_scale * Noise(parameter, i, 99, 1)
-                                     : sample.loss_scale * GradientOf(parameter, i, value, sample));
+    to[i] = accumulate
+                ? Store<T>(Load(&to[i]) + sample.loss_scale * Noise(parameter, i, 99, 1))
+                : Store<T>(sample.loss_scale * GradientOf(parameter, i, Load(&from[i]), sample));
   }
 }
 
@@ -107,11 +109,15 @@ absl::Status Backward(Engine* engine, const SyntheticRun& run,
     const ParameterId id{parameter};
     const uint64_t elements = ElementsOf(run.model.parameters[parameter]);
     const bool accumulate = operation->GradientAccumulates(id);
+    const std::byte* weight = operation->Weight(id);
     std::byte* gradient = operation->Gradient(id);
+    if (gradient == nullptr || (weight == nullptr) != accumulate) {
+      return absl::InternalError("a weight or gradient is not where it should be");
+    }
     if (run.options.data_type == DataType::kBFloat16) {
-      WriteGradient(parameter, reinterpret_cast<BFloat16*>(gradient), elements, accumulate, sample);
+      WriteGradient<BFloat16>(parameter, weight, gradient, elements, accumulate, sample);
     } else {
-      WriteGradient(parameter, reinterpret_cast<float*>(gradient), elements, accumulate, sample);
+      WriteGradient<float>(parameter, weight, gradient, elements, accumulate, sample);
     }
     if (sample.step == run.overflow_step && sample.rank == 0 && parameter == 0) {
       std::memcpy(gradient, &kInfinity, sizeof(kInfinity));

@@ -1,6 +1,6 @@
 // What one micro-batch did, operator by operator: the sample that the plan is made from. Pure.
-#ifndef GEMINID_CLIENT_ZERO_RECORDER_H_
-#define GEMINID_CLIENT_ZERO_RECORDER_H_
+#ifndef GEMINID_CLIENT_ZERO_CORE_RECORDER_H_
+#define GEMINID_CLIENT_ZERO_CORE_RECORDER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +27,8 @@ class Recorder {
 
   // A new moment uses these chunks.
   void BeginMoment(std::vector<uint32_t> chunks);
+  // The current moment uses this chunk too.
+  void NoteUse(uint32_t chunk);
   // Of the current moment.
   void NoteWorkspace(uint64_t extent_bytes);
   void NoteCompute(double seconds);
@@ -57,4 +59,4 @@ class Recorder {
 
 }  // namespace geminid::zero
 
-#endif  // GEMINID_CLIENT_ZERO_RECORDER_H_
+#endif  // GEMINID_CLIENT_ZERO_CORE_RECORDER_H_

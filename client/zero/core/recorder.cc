@@ -1,4 +1,4 @@
-#include "client/zero/recorder.h"
+#include "client/zero/core/recorder.h"
 
 #include <algorithm>
 #include <set>
@@ -11,6 +11,13 @@ void Recorder::BeginMoment(std::vector<uint32_t> chunks) {
   chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
   events_.emplace_back();
   events_.back().chunks = std::move(chunks);
+}
+
+void Recorder::NoteUse(uint32_t chunk) {
+  if (events_.empty()) return;
+  std::vector<uint32_t>& chunks = events_.back().chunks;
+  const auto at = std::lower_bound(chunks.begin(), chunks.end(), chunk);
+  if (at == chunks.end() || *at != chunk) chunks.insert(at, chunk);
 }
 
 void Recorder::NoteWorkspace(uint64_t extent_bytes) {

@@ -1,4 +1,4 @@
-#include "client/zero/recorder.h"
+#include "client/zero/core/recorder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

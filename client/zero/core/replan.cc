@@ -1,4 +1,4 @@
-#include "client/zero/replan.h"
+#include "client/zero/core/replan.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
-#ifndef GEMINID_CLIENT_ZERO_REPLAN_H_
-#define GEMINID_CLIENT_ZERO_REPLAN_H_
+#ifndef GEMINID_CLIENT_ZERO_CORE_REPLAN_H_
+#define GEMINID_CLIENT_ZERO_CORE_REPLAN_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -102,4 +102,4 @@ const char* ReplanCauseName(ReplanCause cause);
 
 }  // namespace geminid::zero
 
-#endif  // GEMINID_CLIENT_ZERO_REPLAN_H_
+#endif  // GEMINID_CLIENT_ZERO_CORE_REPLAN_H_

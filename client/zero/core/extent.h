@@ -1,6 +1,6 @@
 // Device extents are whole units: what the daemon hands out and what plans are aligned to.
-#ifndef GEMINID_CLIENT_ZERO_EXTENT_H_
-#define GEMINID_CLIENT_ZERO_EXTENT_H_
+#ifndef GEMINID_CLIENT_ZERO_CORE_EXTENT_H_
+#define GEMINID_CLIENT_ZERO_CORE_EXTENT_H_
 
 #include <cstdint>
 
@@ -15,4 +15,4 @@ constexpr uint64_t RoundUpToExtent(uint64_t bytes) {
 
 }  // namespace geminid::zero
 
-#endif  // GEMINID_CLIENT_ZERO_EXTENT_H_
+#endif  // GEMINID_CLIENT_ZERO_CORE_EXTENT_H_

@@ -1,0 +1,394 @@
+#include "client/zero/core/director.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace geminid::zero {
+namespace {
+
+// Operators of one evaluation that are remembered in search of its period.
+constexpr size_t kMostEvaluated = 4096;
+
+// A plan for every micro-batch would cost more than it saves when each differs from the one before.
+constexpr uint32_t kMostUnplannedToBear = 64;
+constexpr uint32_t kCalmMicroBatches = 8;
+
+}  // namespace
+
+Director::Director(std::vector<Chunk> chunks)
+    : chunks_(std::move(chunks)), places_(chunks_.size()) {}
+
+// --- single chunks -------------------------------------------------------------------------------
+
+bool Director::AnythingHeld() const {
+  return std::ranges::any_of(places_, [](const Place& place) { return place.holders > 0; });
+}
+
+// What an operator needs is what it names and what others hold: none of that may leave.
+std::vector<uint32_t> Director::Required(std::span<const uint32_t> chunks) const {
+  std::vector<uint32_t> required(chunks.begin(), chunks.end());
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    if (places_[chunk].holders > 0) required.push_back(chunk);
+  }
+  std::sort(required.begin(), required.end());
+  required.erase(std::unique(required.begin(), required.end()), required.end());
+  return required;
+}
+
+void Director::Hold(std::span<const uint32_t> chunks) {
+  for (uint32_t chunk : chunks) ++places_[chunk].holders;
+}
+
+void Director::Release(uint32_t chunk) { --places_[chunk].holders; }
+
+void Director::Load(uint32_t chunk, std::optional<uint64_t> offset, bool ahead, Moves* moves) {
+  Place& place = places_[chunk];
+  if (place.on_device) return;
+  place.on_device = true;
+  place.offset = offset;
+  const Move::Kind kind = std::exchange(place.parked, false) ? Move::Kind::kReturn
+                          : chunks_[chunk].is_gradient       ? Move::Kind::kOpen
+                                                             : Move::Kind::kGather;
+  moves->push_back({kind, chunk, offset, ahead});
+}
+
+void Director::Drop(uint32_t chunk, Moves* moves) {
+  places_[chunk].on_device = false;
+  places_[chunk].offset.reset();
+  moves->push_back({Move::Kind::kDrop, chunk});
+}
+
+void Director::DropIdle(Moves* moves) {
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    if (places_[chunk].idle()) Drop(chunk, moves);
+  }
+}
+
+Moves Director::DropAll() {
+  Moves moves;
+  DropIdle(&moves);
+  return moves;
+}
+
+Moves Director::OpenGradient(uint32_t chunk, bool planned) {
+  Moves moves;
+  if (places_[chunk].parked) {
+    Load(chunk, std::nullopt, /*ahead=*/false, &moves);
+  } else if (!places_[chunk].on_device) {
+    places_[chunk].on_device = true;
+    moves.push_back({Move::Kind::kOpen, chunk});
+  }
+  if (planned) recorder_.NoteUse(chunk);
+  return moves;
+}
+
+void Director::NoteGradient(uint32_t chunk) {
+  places_[chunk].holds_gradient = true;
+  recorder_.NoteGradient(chunk);
+}
+
+Moves Director::Reduce(uint32_t chunk) {
+  Place& place = places_[chunk];
+  place.on_device = false;
+  place.offset.reset();
+  place.holds_gradient = false;
+  recorder_.NoteReduced(chunk);
+  return {{Move::Kind::kReduce, chunk}};
+}
+
+// --- on demand -----------------------------------------------------------------------------------
+
+void Director::OnDemand(const std::vector<uint32_t>& required, Moves* moves) {
+  const bool all_there =
+      std::ranges::all_of(required, [this](uint32_t chunk) { return places_[chunk].on_device; });
+  // What a plan keeps on the device serves evaluation too.
+  if (all_there && evaluating()) return;
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    if (places_[chunk].idle() && !std::ranges::binary_search(required, chunk)) Drop(chunk, moves);
+  }
+  for (uint32_t chunk : required) Load(chunk, std::nullopt, /*ahead=*/false, moves);
+}
+
+// --- by plan -------------------------------------------------------------------------------------
+
+// Of chunks that lie where no plan put them nothing is known.
+bool Director::PlaceIsFree(uint64_t begin, uint64_t bytes) const {
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    const Place& place = places_[chunk];
+    if (!place.on_device) continue;
+    if (!place.offset.has_value()) return false;
+    if (*place.offset < begin + bytes && begin < *place.offset + chunks_[chunk].bytes) return false;
+  }
+  return true;
+}
+
+bool Director::CanFollow(const PlannedRun& run, size_t moment,
+                         const std::vector<uint32_t>& required) const {
+  if (moment >= run.size() || !std::ranges::includes(run.uses(moment), required)) return false;
+  std::vector<uint32_t> loaded;
+  for (const PlannedLoad& load : run.moment(moment).loads) {
+    loaded.push_back(load.index);
+    if (places_[load.index].on_device) continue;
+    if (!PlaceIsFree(run.OffsetOf(load), chunks_[load.index].bytes)) return false;
+  }
+  return std::ranges::all_of(required, [&](uint32_t chunk) {
+    return places_[chunk].on_device || std::ranges::find(loaded, chunk) != loaded.end();
+  });
+}
+
+void Director::IssueLoads(const PlannedRun& run, size_t moment, Moves* moves) {
+  for (const PlannedLoad& load : run.moment(moment).loads) {
+    Load(load.index, run.OffsetOf(load), load.deadline_moment != moment, moves);
+  }
+}
+
+// What was to become a gradient and did not is dropped too: the plan gives its place away. Of part
+// of a gradient the plan knows only that it is used: it may want it elsewhere.
+void Director::DropPlanned(const PlannedRun& run, size_t moment, Moves* moves) {
+  for (const PlannedDrop& drop : run.moment(moment).drops) {
+    Place& place = places_[drop.index];
+    if (place.idle()) {
+      Drop(drop.index, moves);
+    } else if (place.on_device && place.holders == 0 && !drop.becomes_gradient) {
+      place.on_device = false;
+      place.offset.reset();
+      place.parked = true;
+      moves->push_back({Move::Kind::kPark, drop.index});
+    }
+  }
+}
+
+// What cannot move must not lie where the plan wants something else.
+bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    const Place& place = places_[chunk];
+    if (!place.on_device || place.idle()) continue;
+    if (!place.offset.has_value()) return false;
+    for (const auto& [other, offset] : wanted) {
+      if (other != chunk && *place.offset < offset + chunks_[other].bytes &&
+          offset < *place.offset + chunks_[chunk].bytes) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void Director::Restore(const std::map<uint32_t, uint64_t>& wanted, Moves* moves) {
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    const auto found = wanted.find(chunk);
+    const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
+    if (places_[chunk].idle() && !in_place) Drop(chunk, moves);
+  }
+  for (const auto& [chunk, offset] : wanted) Load(chunk, offset, /*ahead=*/true, moves);
+}
+
+// Between micro-batches the weights may change: nothing stays but what the plan keeps.
+void Director::KeepForNext(Moves* moves) {
+  const std::map<uint32_t, uint64_t> wanted =
+      training_ ? training_->ResidentBefore(0) : std::map<uint32_t, uint64_t>();
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    const auto found = wanted.find(chunk);
+    const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
+    if (places_[chunk].idle() && !in_place) Drop(chunk, moves);
+  }
+}
+
+Moves Director::PutInForce(PlannedRun run) {
+  Moves moves;
+  training_.emplace(std::move(run));
+  Restore(training_->ResidentBefore(0), &moves);
+  return moves;
+}
+
+// --- micro-batches -------------------------------------------------------------------------------
+
+Moves Director::BeginMicroBatch() {
+  Moves moves;
+  if (evaluating()) EndEvaluation(/*resume=*/false, &moves);
+  recorder_.Clear();
+  moment_ = 0;
+  in_moment_ = false;
+  state_ = training_ ? State::kFollowing : State::kSampling;
+  if (training_) Restore(training_->ResidentBefore(0), &moves);
+  return moves;
+}
+
+Moves Director::BeginOperator(bool evaluate, std::span<const uint32_t> chunks) {
+  Moves moves;
+  const std::vector<uint32_t> required = Required(chunks);
+  if (evaluate) {
+    if (evaluating()) {
+      GoOnEvaluating(required, &moves);
+    } else {
+      BeginEvaluation(required, &moves);
+    }
+    Hold(chunks);
+    return moves;
+  }
+  if (evaluating()) EndEvaluation(/*resume=*/true, &moves);
+  LeaveMoment(&moves);
+  in_moment_ = true;
+  recorder_.BeginMoment(required);
+  if (state_ == State::kFollowing && !CanFollow(*training_, moment_, required)) {
+    state_ = State::kDeviated;
+  }
+  if (state_ == State::kFollowing) {
+    IssueLoads(*training_, moment_, &moves);
+  } else {
+    OnDemand(required, &moves);
+  }
+  Hold(chunks);
+  return moves;
+}
+
+void Director::LeaveMoment(Moves* moves) {
+  if (!std::exchange(in_moment_, false)) return;
+  if (state_ == State::kFollowing) DropPlanned(*training_, moment_, moves);
+  ++moment_;
+}
+
+Moves Director::EndOperators() {
+  Moves moves;
+  if (evaluating()) EndEvaluation(/*resume=*/false, &moves);
+  LeaveMoment(&moves);
+  // Shorter than planned: what was gathered for the rest must go.
+  if (state_ == State::kFollowing && moment_ < training_->size()) state_ = State::kDeviated;
+  return moves;
+}
+
+Moves Director::EndMicroBatch() {
+  Moves moves;
+  outcome_ = state_ == State::kSampling    ? Outcome::kSampled
+             : state_ == State::kFollowing ? Outcome::kFollowed
+                                           : Outcome::kDeviated;
+  state_ = State::kIdle;
+  JudgeOutcome();
+  KeepForNext(&moves);
+  return moves;
+}
+
+void Director::JudgeOutcome() {
+  if (outcome_ == Outcome::kFollowed) {
+    wants_plan_ = false;
+    if (++followed_in_a_row_ >= kCalmMicroBatches) unplanned_to_bear_ = 1;
+    return;
+  }
+  followed_in_a_row_ = 0;
+  wants_plan_ = !recorder_.empty() && ++unplanned_ >= unplanned_to_bear_;
+  if (wants_plan_) unplanned_ = 0;
+  if (wants_plan_ && outcome_ == Outcome::kDeviated) BearMore();
+}
+
+void Director::BearMore() {
+  unplanned_to_bear_ = std::min(2 * unplanned_to_bear_, kMostUnplannedToBear);
+}
+
+Moves Director::ChangeWeights() {
+  Moves moves;
+  if (evaluating()) EndEvaluation(/*resume=*/false, &moves);
+  KeepForNext(&moves);
+  return moves;
+}
+
+Moves Director::CancelMicroBatch() {
+  Moves moves = EndOperators();
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    places_[chunk].holds_gradient = false;
+    if (std::exchange(places_[chunk].parked, false)) Drop(chunk, &moves);
+  }
+  outcome_ = Outcome::kDeviated;
+  wants_plan_ = false;
+  state_ = State::kIdle;
+  KeepForNext(&moves);
+  return moves;
+}
+
+// --- evaluation ----------------------------------------------------------------------------------
+
+void Director::BeginEvaluation(const std::vector<uint32_t>& required, Moves* moves) {
+  LeaveMoment(moves);
+  interrupted_ = state_;
+  state_ = State::kEvaluating;
+  at_start_ = true;
+  ForgetEvaluated();
+  GoOnEvaluating(required, moves);
+}
+
+void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* moves) {
+  if (by_evaluation_plan()) {
+    DropPlanned(*evaluation_, evaluation_moment_, moves);
+    evaluation_moment_ = (evaluation_moment_ + 1) % evaluation_->size();
+    if (!CanFollow(*evaluation_, evaluation_moment_, required)) {
+      state_ = State::kEvaluating;
+      ForgetEvaluated();
+    }
+  } else if (std::exchange(at_start_, false) && interrupted_ == State::kIdle && evaluation_ &&
+             std::ranges::includes(evaluation_->uses(0), required)) {
+    const std::map<uint32_t, uint64_t> wanted = evaluation_->ResidentBefore(0);
+    if (CanRestore(wanted)) {
+      Restore(wanted, moves);
+      evaluation_moment_ = 0;
+      if (CanFollow(*evaluation_, 0, required)) state_ = State::kEvaluatingByPlan;
+    }
+  }
+  RecordEvaluated(required);
+  if (by_evaluation_plan()) {
+    IssueLoads(*evaluation_, evaluation_moment_, moves);
+  } else {
+    OnDemand(required, moves);
+  }
+}
+
+// The shortest period of the operators so far is their number less the longest border.
+void Director::RecordEvaluated(const std::vector<uint32_t>& required) {
+  // By a plan it is nobody's sample; and what never comes round must not fill memory.
+  if (by_evaluation_plan() || evaluated_.size() == kMostEvaluated) ForgetEvaluated();
+  evaluation_recorder_.BeginMoment(required);
+  if (by_evaluation_plan()) return;
+  evaluated_.push_back(required);
+  size_t border = borders_.empty() ? 0 : borders_.back();
+  while (border > 0 && evaluated_[border] != required) border = borders_[border - 1];
+  if (evaluated_.size() > 1 && evaluated_[border] == required) ++border;
+  borders_.push_back(border);
+}
+
+std::vector<Moment> Director::TakeEvaluationSample(bool end) {
+  const size_t operators = evaluated_.size();
+  if (state_ != State::kEvaluating || interrupted_ != State::kIdle || operators < 2) return {};
+  const size_t period = operators - borders_.back();
+  const bool came_round = operators == 2 * period;
+  if (!came_round && !end) return {};
+  std::vector<Moment> moments = evaluation_recorder_.Moments();
+  if (came_round) moments.erase(moments.begin(), moments.begin() + static_cast<int64_t>(period));
+  ForgetEvaluated();
+  if (rounds_++ < patience_) return {};
+  rounds_ = 0;
+  patience_ = std::max<uint64_t>(1, 2 * patience_);
+  return moments;
+}
+
+void Director::ForgetEvaluated() {
+  evaluation_recorder_.Clear();
+  evaluated_.clear();
+  borders_.clear();
+}
+
+void Director::SetEvaluationPlan(PlannedRun run) {
+  evaluation_.emplace(std::move(run));
+  at_start_ = true;
+}
+
+void Director::EndEvaluation(bool resume, Moves* moves) {
+  state_ = interrupted_;
+  ForgetEvaluated();
+  if (!resume || state_ != State::kFollowing) return;
+  const std::map<uint32_t, uint64_t> wanted = training_->ResidentBefore(moment_);
+  if (CanRestore(wanted)) {
+    Restore(wanted, moves);
+  } else {
+    state_ = State::kDeviated;
+  }
+}
+
+}  // namespace geminid::zero

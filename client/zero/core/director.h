@@ -1,0 +1,184 @@
+// The engine's decisions: which chunks to gather, reduce and drop, operator by operator. Pure: it
+// is told what the program does and answers with moves. Nothing that differs between ranks enters,
+// so that all of them decide alike: no time, no place that a rank chose for itself, no workspace.
+//
+//                    +----------------- End ------------------+
+//                    v                                        |
+//   IDLE --Begin--> SAMPLING (no plan) --------------------->-+
+//     |   \-Begin-> FOLLOWING (a plan) --operators differ--> DEVIATED
+//     |
+//     +--Evaluate--> EVALUATING_BY_PLAN --operators differ--> EVALUATING
+//
+// Evaluation may begin in any state, and leads back to it. A micro-batch without a plan is carried
+// out on demand: what an operator needs is gathered when it begins, what nobody needs is dropped.
+// A plan is followed while each operator needs no more than the plan has there, and all places that
+// the plan is about to fill are free. So no move ever waits for an operator that is still open.
+#ifndef GEMINID_CLIENT_ZERO_CORE_DIRECTOR_H_
+#define GEMINID_CLIENT_ZERO_CORE_DIRECTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "client/zero/core/move.h"
+#include "client/zero/core/planned_run.h"
+#include "client/zero/core/recorder.h"
+
+namespace geminid::zero {
+
+class Director {
+ public:
+  enum class State {
+    kIdle,              // between micro-batches
+    kSampling,          // in a micro-batch without a plan
+    kFollowing,         // in one by the plan
+    kDeviated,          // in one that left the plan
+    kEvaluating,        // on demand
+    kEvaluatingByPlan,  // by evaluation's own plan
+  };
+
+  struct Chunk {
+    uint64_t bytes = 0;        // of its extent
+    bool is_gradient = false;  // the separate gradient of another chunk: opened, not gathered
+  };
+
+  explicit Director(std::vector<Chunk> chunks);
+
+  State state() const { return state_; }
+  // Evaluation within a micro-batch included.
+  bool in_micro_batch() const { return Training() != State::kIdle; }
+  bool evaluating() const { return state_ == State::kEvaluating || by_evaluation_plan(); }
+  bool following() const { return state_ == State::kFollowing || by_evaluation_plan(); }
+  // The plan that is being followed. Its current moment is planned_moment().
+  const PlannedRun& followed() const { return by_evaluation_plan() ? *evaluation_ : *training_; }
+  size_t planned_moment() const { return by_evaluation_plan() ? evaluation_moment_ : moment_; }
+  const PlannedRun* training_plan() const { return training_ ? &*training_ : nullptr; }
+  const PlannedRun* evaluation_plan() const { return evaluation_ ? &*evaluation_ : nullptr; }
+
+  // --- what the program does
+  // ----------------------------------------------------------------------- kIdle, or evaluating
+  // from there.
+  Moves BeginMicroBatch();
+  // An operator begins, and holds the chunks. The one before it need not have ended.
+  Moves BeginOperator(bool evaluate, std::span<const uint32_t> chunks);
+  // No more operators in this micro-batch: the last moment is over.
+  Moves EndOperators();
+  // Once for each BeginOperator and chunk.
+  void Release(uint32_t chunk);
+  // A gradient is about to be written outside any operator: an extent of zeros, unless the chunk is
+  // there already. `planned`: plans shall have it there, as what the current operator uses.
+  Moves OpenGradient(uint32_t chunk, bool planned);
+  // The chunk holds part of a gradient: it stays until Reduce.
+  void NoteGradient(uint32_t chunk);
+  // Its gradient is complete.
+  Moves Reduce(uint32_t chunk);
+  // The micro-batch is over, all reductions included. Nothing may be held.
+  Moves EndMicroBatch();
+  // Between micro-batches: device copies of trained weights are about to be of no use.
+  Moves ChangeWeights();
+  // All gradients of the micro-batch are given up.
+  Moves CancelMicroBatch();
+
+  // --- plans
+  // --------------------------------------------------------------------------------------- How the
+  // last micro-batch was, once it ended.
+  enum class Outcome { kSampled, kFollowed, kDeviated };
+  Outcome outcome() const { return outcome_; }
+  // Whether the last micro-batch should become a plan. The operators having changed is a reason the
+  // less, the more often plans made for it were left again.
+  bool wants_plan() const { return wants_plan_; }
+  // What the last micro-batch recorded, or the current one so far.
+  Recorder& recorder() { return evaluating() ? evaluation_recorder_ : recorder_; }
+  const Recorder& training_recorder() const { return recorder_; }
+
+  // Between micro-batches. What the plan before left where this one wants it stays.
+  Moves PutInForce(PlannedRun run);
+  // There is no plan for what was recorded: the one there is stays.
+  void PlanRefused() { BearMore(); }
+
+  // After an operator of an evaluation on demand, or at its `end`: one round of its operators, once
+  // they have come round, to make a plan from. Empty if there is nothing new; the more often it was
+  // something, the more rounds must have passed.
+  std::vector<Moment> TakeEvaluationSample(bool end);
+  // Followed from the next operator on, if that is the first of the plan, else from the next
+  // evaluation on.
+  void SetEvaluationPlan(PlannedRun run);
+  // The values of weights have changed: no device copy is of use.
+  Moves DropAll();
+
+  // --- what is where, as all ranks know it
+  // ---------------------------------------------------------
+  bool OnDevice(uint32_t chunk) const { return places_[chunk].on_device; }
+  int holders(uint32_t chunk) const { return places_[chunk].holders; }
+  bool HoldsGradient(uint32_t chunk) const { return places_[chunk].holds_gradient; }
+  bool AnythingHeld() const;
+
+ private:
+  struct Place {
+    bool on_device = false;               // or on its way there
+    std::optional<uint64_t> offset = {};  // where the plan put it
+    int holders = 0;
+    bool holds_gradient = false;
+    bool parked = false;  // not on the device, but its contents are kept
+    bool idle() const { return on_device && holders == 0 && !holds_gradient; }
+  };
+
+  bool by_evaluation_plan() const { return state_ == State::kEvaluatingByPlan; }
+  State Training() const { return evaluating() ? interrupted_ : state_; }
+
+  std::vector<uint32_t> Required(std::span<const uint32_t> chunks) const;
+  void Hold(std::span<const uint32_t> chunks);
+  void Load(uint32_t chunk, std::optional<uint64_t> offset, bool ahead, Moves* moves);
+  void JudgeOutcome();
+  void BearMore();
+  void Drop(uint32_t chunk, Moves* moves);
+  void DropIdle(Moves* moves);
+  void OnDemand(const std::vector<uint32_t>& required, Moves* moves);
+
+  bool PlaceIsFree(uint64_t begin, uint64_t bytes) const;
+  bool CanFollow(const PlannedRun& run, size_t moment, const std::vector<uint32_t>& required) const;
+  void IssueLoads(const PlannedRun& run, size_t moment, Moves* moves);
+  void DropPlanned(const PlannedRun& run, size_t moment, Moves* moves);
+  bool CanRestore(const std::map<uint32_t, uint64_t>& wanted) const;
+  void Restore(const std::map<uint32_t, uint64_t>& wanted, Moves* moves);
+  void KeepForNext(Moves* moves);
+
+  void LeaveMoment(Moves* moves);
+  void BeginEvaluation(const std::vector<uint32_t>& required, Moves* moves);
+  void GoOnEvaluating(const std::vector<uint32_t>& required, Moves* moves);
+  void EndEvaluation(bool resume, Moves* moves);
+  void ForgetEvaluated();
+  void RecordEvaluated(const std::vector<uint32_t>& required);
+
+  const std::vector<Chunk> chunks_;
+  std::vector<Place> places_;
+  State state_ = State::kIdle;
+  Outcome outcome_ = Outcome::kSampled;
+  bool wants_plan_ = false;
+  uint32_t unplanned_ = 0;          // micro-batches since a plan was wanted
+  uint32_t unplanned_to_bear_ = 1;  // before the next one
+  uint32_t followed_in_a_row_ = 0;
+
+  std::optional<PlannedRun> training_;
+  Recorder recorder_;
+  bool in_moment_ = false;
+  size_t moment_ = 0;  // of the micro-batch: the current one, or the next one between moments
+
+  // Evaluation.
+  State interrupted_ = State::kIdle;  // where it began
+  std::optional<PlannedRun> evaluation_;
+  size_t evaluation_moment_ = 0;
+  Recorder evaluation_recorder_;
+  std::vector<std::vector<uint32_t>> evaluated_;  // the operators since evaluation is on demand
+  std::vector<size_t> borders_;  // of each beginning of evaluated_: the longest proper border
+  bool at_start_ = false;        // the next operator may be the evaluation plan's first
+  uint64_t rounds_ = 0;          // that ended without becoming a sample
+  uint64_t patience_ = 0;        // rounds to let pass before the next sample
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_CORE_DIRECTOR_H_

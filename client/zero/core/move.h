@@ -1,0 +1,34 @@
+// What the engine's decisions come to: chunks that are to move, in this order.
+#ifndef GEMINID_CLIENT_ZERO_CORE_MOVE_H_
+#define GEMINID_CLIENT_ZERO_CORE_MOVE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace geminid::zero {
+
+struct Move {
+  enum class Kind {
+    kGather,  // onto the device; a collective
+    kOpen,    // an extent of zeros, for a gradient
+    kReduce,  // its gradient leaves; a collective
+    kDrop,    // the device copy is given up
+    kPark,    // a gradient that is not complete makes way, its contents kept
+    kReturn,  // and comes back
+  };
+  Kind kind = Kind::kGather;
+  uint32_t chunk = 0;
+  std::optional<uint64_t> offset = {};  // where the plan wants it; none: wherever there is room
+  bool ahead = false;                   // nothing waits for it yet
+
+  bool makes_room() const { return kind == Kind::kDrop || kind == Kind::kPark; }
+
+  friend bool operator==(const Move&, const Move&) = default;
+};
+
+using Moves = std::vector<Move>;
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_CORE_MOVE_H_

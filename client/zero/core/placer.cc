@@ -1,0 +1,153 @@
+#include "client/zero/core/placer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::zero {
+namespace {
+
+bool Nothing(uint32_t) { return false; }
+
+}  // namespace
+
+Placer::Placer(uint64_t arena_bytes, uint64_t alignment_bytes, std::vector<uint64_t> chunk_bytes)
+    : alignment_bytes_(alignment_bytes),
+      bytes_(std::move(chunk_bytes)),
+      map_(arena_bytes / alignment_bytes * alignment_bytes, 0),
+      where_(bytes_.size(), Where::kAway) {}
+
+absl::Status Placer::NoRoom(uint64_t bytes) const {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no room for ", bytes, " bytes: ", map_.used_bytes(),
+                   " bytes of chunks and blocks lie beside ", map_.workspace_bytes(),
+                   " bytes of workspace in ", map_.size_bytes()));
+}
+
+Steps Placer::Place(const Moves& moves) {
+  Steps steps;
+  for (const Move& move : moves) {
+    Where& where = where_[move.chunk];
+    if (move.kind == Move::Kind::kDrop || move.kind == Move::Kind::kReduce) {
+      if (move.kind == Move::Kind::kReduce) {
+        steps.push_back({Step::Kind::kReduce, move.chunk});
+      } else if (where == Where::kDevice) {
+        steps.push_back({Step::Kind::kDrop, move.chunk});
+      } else if (where == Where::kHost) {
+        steps.push_back({Step::Kind::kForget, move.chunk});
+      }
+      map_.Remove(move.chunk);
+      where = Where::kAway;
+      continue;
+    }
+    if (move.kind == Move::Kind::kPark) {
+      if (where == Where::kDevice) ToHost(move.chunk, &steps);
+      continue;
+    }
+    if (move.kind == Move::Kind::kReturn) {
+      if (where != Where::kDevice) Return(move, &steps);
+      continue;
+    }
+    const bool opens = move.kind == Move::Kind::kOpen;
+    if (const auto room = map_.FindRoom(bytes_[move.chunk], move.offset, Nothing)) {
+      map_.Put(move.chunk, room->offset, bytes_[move.chunk]);
+      where = Where::kDevice;
+      steps.push_back(
+          {opens ? Step::Kind::kOpen : Step::Kind::kGather, move.chunk, room->offset, move.ahead});
+    } else if (opens) {
+      where = Where::kUnopened;  // zeros can wait
+    } else {
+      where = Where::kHost;
+      steps.push_back({Step::Kind::kGatherToHost, move.chunk, 0, move.ahead});
+    }
+  }
+  return steps;
+}
+
+void Placer::ToHost(uint32_t chunk, Steps* steps) {
+  map_.Remove(chunk);
+  where_[chunk] = Where::kHost;
+  steps->push_back({Step::Kind::kToHost, chunk});
+}
+
+// Where there is no room for it, it waits until it is needed.
+void Placer::Return(const Move& move, Steps* steps) {
+  const auto room = map_.FindRoom(bytes_[move.chunk], move.offset, Nothing);
+  if (!room.has_value()) return;
+  map_.Put(move.chunk, room->offset, bytes_[move.chunk]);
+  const bool unopened = where_[move.chunk] == Where::kUnopened;
+  steps->push_back(
+      {unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, move.chunk, room->offset});
+  where_[move.chunk] = Where::kDevice;
+}
+
+bool Placer::BringOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps) {
+  const auto room = map_.FindRoom(bytes_[chunk], std::nullopt, movable);
+  if (!room.has_value()) return false;
+  for (uint32_t other : room->evict) ToHost(other, steps);
+  map_.Put(chunk, room->offset, bytes_[chunk]);
+  const bool unopened = where_[chunk] == Where::kUnopened;
+  steps->push_back({unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, chunk, room->offset});
+  where_[chunk] = Where::kDevice;
+  return true;
+}
+
+bool Placer::BringAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps) {
+  const ArenaMap::Movable movable = [&](uint32_t owner) {
+    return owner < bytes_.size() && !held(owner) &&
+           std::ranges::find(chunks, owner) == chunks.end();
+  };
+  return std::ranges::all_of(chunks, [&](uint32_t chunk) {
+    return where_[chunk] == Where::kDevice || BringOne(chunk, movable, steps);
+  });
+}
+
+absl::StatusOr<Steps> Placer::Bring(std::span<const uint32_t> chunks, const Held& held) {
+  Steps steps;
+  if (BringAll(chunks, held, &steps)) return steps;
+  // Room that is only wanted for workspace, and then room between the chunks themselves.
+  if (needed_workspace_bytes_ < map_.workspace_bytes()) {
+    map_.SetWorkspace(needed_workspace_bytes_);
+    steps.push_back({Step::Kind::kReserve, 0, needed_workspace_bytes_});
+    if (BringAll(chunks, held, &steps)) return steps;
+  }
+  uint64_t bytes = 0;
+  for (uint32_t chunk : chunks) {
+    bytes += bytes_[chunk];
+    if (where_[chunk] == Where::kDevice && !held(chunk)) ToHost(chunk, &steps);
+  }
+  if (BringAll(chunks, held, &steps)) return steps;
+  return NoRoom(bytes);
+}
+
+absl::StatusOr<Steps> Placer::Reserve(uint64_t bytes, uint64_t wanted, const Held& held) {
+  Steps steps;
+  const uint64_t needed = RoundUp(bytes);
+  const uint64_t most = map_.MostWorkspace();
+  const uint64_t target = std::max(needed, std::min(RoundUp(wanted), most));
+  if (needed > most) {
+    const auto in_the_way = map_.InTheWay(
+        needed, [&](uint32_t owner) { return owner < bytes_.size() && !held(owner); });
+    if (!in_the_way.has_value()) return NoRoom(needed);
+    for (uint32_t chunk : *in_the_way) ToHost(chunk, &steps);
+  }
+  needed_workspace_bytes_ = needed;
+  if (target == map_.workspace_bytes()) return steps;
+  map_.SetWorkspace(target);
+  steps.push_back({Step::Kind::kReserve, 0, target});
+  return steps;
+}
+
+absl::StatusOr<Placer::Block> Placer::PlaceBlock(uint32_t block, uint64_t bytes, const Held& held) {
+  const auto room = map_.FindRoom(RoundUp(bytes), std::nullopt, [&](uint32_t owner) {
+    return owner < bytes_.size() && !held(owner);
+  });
+  if (!room.has_value()) return NoRoom(bytes);
+  Block placed{room->offset, {}};
+  for (uint32_t other : room->evict) ToHost(other, &placed.steps);
+  map_.Put(OwnerOf(block), room->offset, RoundUp(bytes));
+  return placed;
+}
+
+}  // namespace geminid::zero

@@ -1,0 +1,102 @@
+// Where the Director's moves go on this rank. All ranks make the same moves; this one alone knows
+// how much workspace its trainer takes, and finds room. What finds none, and what must make room,
+// stays in host memory meanwhile: so no move that other ranks take part in ever waits for room.
+// Pure: steps to carry out one after the other.
+#ifndef GEMINID_CLIENT_ZERO_CORE_PLACER_H_
+#define GEMINID_CLIENT_ZERO_CORE_PLACER_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/zero/core/arena_map.h"
+#include "client/zero/core/move.h"
+
+namespace geminid::zero {
+
+struct Step {
+  enum class Kind {
+    // Asked of the queue, which carries them out in order.
+    kGather,
+    kGatherToHost,
+    kOpen,
+    kReduce,
+    kDrop,
+    // Carried out here and now, once nothing of the chunk is under way.
+    kToHost,    // off the device, contents kept
+    kToDevice,  // back, to `offset`
+    kForget,    // what is kept of it is given up
+    kReserve,   // `offset` bytes at the top, once nothing lies there
+  };
+  Kind kind = Kind::kGather;
+  uint32_t chunk = 0;
+  uint64_t offset = 0;
+  bool ahead = false;
+
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+using Steps = std::vector<Step>;
+
+class Placer {
+ public:
+  // Extents are multiples of `alignment_bytes`.
+  Placer(uint64_t arena_bytes, uint64_t alignment_bytes, std::vector<uint64_t> chunk_bytes);
+
+  // The state takes this much of the arena's bottom.
+  void SetFloor(uint64_t bytes) { map_.SetFloor(bytes); }
+
+  // Chunks that `held` names stay where they are; it is asked at once only.
+  using Held = std::function<bool(uint32_t chunk)>;
+
+  // Nothing makes way here: what finds no room waits in host memory until it is needed. What is
+  // reduced must be on the device.
+  Steps Place(const Moves& moves);
+  // What an operator needs, all of which is somewhere, comes to the device together; others make
+  // way. RESOURCE_EXHAUSTED if that does not do.
+  absl::StatusOr<Steps> Bring(std::span<const uint32_t> chunks, const Held& held);
+
+  // The top `bytes` become workspace. `wanted`: more, as far as nothing must make way for it.
+  // RESOURCE_EXHAUSTED if something is held there.
+  absl::StatusOr<Steps> Reserve(uint64_t bytes, uint64_t wanted, const Held& held);
+  uint64_t reserved_bytes() const { return map_.workspace_bytes(); }
+
+  // A block of workspace in a hole, when the top cannot grow. `block`: any number that no other
+  // block has now.
+  struct Block {
+    uint64_t offset = 0;
+    Steps steps;
+  };
+  absl::StatusOr<Block> PlaceBlock(uint32_t block, uint64_t bytes, const Held& held);
+  void FreeBlock(uint32_t block) { map_.Remove(OwnerOf(block)); }
+
+  bool OnDevice(uint32_t chunk) const { return where_[chunk] == Where::kDevice; }
+  uint64_t used_bytes() const { return map_.used_bytes(); }
+
+ private:
+  enum class Where { kAway, kDevice, kHost, kUnopened };
+
+  uint32_t OwnerOf(uint32_t block) const { return static_cast<uint32_t>(bytes_.size()) + block; }
+  uint64_t RoundUp(uint64_t bytes) const {
+    return (bytes + alignment_bytes_ - 1) / alignment_bytes_ * alignment_bytes_;
+  }
+  void ToHost(uint32_t chunk, Steps* steps);
+  void Return(const Move& move, Steps* steps);
+  bool BringOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps);
+  bool BringAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps);
+  absl::Status NoRoom(uint64_t bytes) const;
+
+  const uint64_t alignment_bytes_;
+  const std::vector<uint64_t> bytes_;  // by chunk
+  ArenaMap map_;
+  std::vector<Where> where_;
+  uint64_t needed_workspace_bytes_ = 0;  // of what is reserved: the rest is wanted only
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_CORE_PLACER_H_

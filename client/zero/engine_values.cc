@@ -1,0 +1,69 @@
+// Parameters as values: from the trainer to this rank's shard, and back.
+#include <cstring>
+
+#include "base/status_macros.h"
+#include "client/zero/engine_impl.h"
+
+namespace geminid::zero {
+
+absl::Status EngineImpl::Initialize(const Fill& fill) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckNotStarted("Initialize"));
+  std::vector<float> values;
+  for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
+    values.assign(elements_[tensor], 0.0f);
+    fill(ParameterId{tensor}, values);
+    for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
+      snapshotter_->Write(part, StateKind::kMaster,
+                          std::span(values).subspan(part.tensor_offset, part.elements));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckNotStarted("InitializeShards"));
+  std::vector<float> values;
+  for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
+    for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
+      values.assign(part.elements, 0.0f);
+      fill(ParameterId{tensor}, part.tensor_offset, values);
+      snapshotter_->Write(part, StateKind::kMaster, values);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {
+  std::vector<float> values;
+  for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
+    values.resize(part.elements);
+    snapshotter_->Read(part, StateKind::kMaster, values);
+    std::memcpy(&bits[part.tensor_offset], values.data(), part.elements * sizeof(float));
+  }
+}
+
+absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(CheckId(id));
+  if (director_->in_micro_batch() || norm_.has_value()) {
+    return absl::FailedPreconditionError("ReadParameter is for between steps");
+  }
+  if (absl::Status status = updater_->WaitIdle(options_.timeout); !status.ok()) {
+    return Remember(status);
+  }
+  const uint32_t tensor = static_cast<uint32_t>(id);
+  // Each element is in one rank's shard and zero elsewhere, so adding bit patterns as integers
+  // brings every one, negative zero and NaN included, to all ranks unchanged.
+  std::vector<int32_t> bits(elements_[tensor], 0);
+  LoadShard(tensor, bits);
+  absl::Status status = control_communicator_->AllReduce(bits, bits, collectives::ReduceOp::kSum);
+  if (!status.ok()) return Remember(status);
+  std::vector<float> values(bits.size());
+  std::memcpy(values.data(), bits.data(), bits.size() * sizeof(float));
+  return values;
+}
+
+}  // namespace geminid::zero

@@ -1,0 +1,74 @@
+// Workspace that grows beyond what is reserved: chunks make way for it, or it lies between them.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
+#include "client/zero/core/extent.h"
+#include "client/zero/engine_impl.h"
+
+namespace geminid::zero {
+
+// While sampling that is how the sample is taken; under a plan it means that the sample was too
+// small, so that this micro-batch is the next one.
+absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Health());
+  if (director_->following() && !director_->evaluating() &&
+      extent_bytes > director_->followed().workspace_bytes(director_->planned_moment())) {
+    workspace_grew_ = true;
+  }
+  const absl::StatusOr<Steps> steps =
+      placer_->Reserve(extent_bytes, placer_->reserved_bytes(), Held());
+  if (!steps.ok()) {
+    return DoesNotFit(absl::StrCat(base::FormatBytes(extent_bytes), " of activations at the top"));
+  }
+  return Remember(mover_->Run(*steps, operation_, {}));
+}
+
+absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Health());
+  uint32_t number = 0;
+  while (hole_blocks_.contains(number)) ++number;
+  const absl::StatusOr<Placer::Block> block = placer_->PlaceBlock(number, bytes, Held());
+  if (!block.ok()) {
+    return DoesNotFit(absl::StrCat(base::FormatBytes(bytes), " more of activations"));
+  }
+  if (director_->following() && !director_->evaluating()) workspace_grew_ = true;
+  HoleBlock made;
+  const uint64_t extent = RoundUpToExtent(bytes);
+  absl::Status status = mover_->Run(block->steps, operation_, {});
+  if (status.ok()) status = mover_->WaitClear(block->offset, block->offset + extent);
+  if (!status.ok()) return Remember(status);
+  const absl::StatusOr<std::vector<ChunkHandle>> chunk =
+      session_->Allocate({{"workspace", ChunkKind::kGeneric, extent, /*has_home=*/false}});
+  if (!chunk.ok()) return Remember(chunk.status());
+  made.chunk = chunk->front().id;
+  status = session_->AllocateExtent(made.chunk, block->offset, /*may_evict=*/false)
+               .Wait(options_.timeout);
+  if (status.ok()) status = session_->Publish(made.chunk).Wait(options_.timeout);
+  if (!status.ok()) return Remember(status);
+  made.lease = session_->TryLease(made.chunk);
+  made.data = session_->arena() + block->offset;
+  std::byte* const data = made.data;
+  hole_blocks_.emplace(number, std::move(made));
+  return data;
+}
+
+void EngineImpl::FreeInHole(std::byte* data) {
+  const Lock lock(mutex_);
+  for (auto at = hole_blocks_.begin(); at != hole_blocks_.end(); ++at) {
+    if (at->second.data != data) continue;
+    at->second.lease.reset();
+    const ChunkId chunk = at->second.chunk;
+    absl::Status status = session_->Drop(chunk).Wait(options_.timeout);
+    if (status.ok()) status = session_->Free(std::vector<ChunkId>{chunk});
+    placer_->FreeBlock(at->first);
+    hole_blocks_.erase(at);
+    (void)Remember(status);
+    return;
+  }
+}
+
+}  // namespace geminid::zero

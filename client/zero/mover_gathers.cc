@@ -1,0 +1,173 @@
+// Weights on their way to the device, and chunks that make way for others.
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/zero/mover.h"
+
+namespace geminid::zero {
+
+void Mover::StartGather(const Task& task) {
+  context_.meter->AddModel(static_cast<int64_t>(queue_.bytes(task.chunk)));
+  const ChunkId destination = context_.gathered[task.chunk];
+  const bool local = task.kind == Task::Kind::kOpen || context_.store->on_device(task.chunk);
+  const uint32_t copies = local ? 1 : Shape(task.chunk).granules;
+  {
+    std::lock_guard lock(mutex_);
+    copies_pending_[task.chunk] = copies;
+    if (!local) link_.Begin(absl::Now());
+  }
+  const uint64_t bytes = local ? 0 : copies * granule_bytes();
+  const auto done = [&] {
+    return Later([this, chunk = task.chunk, local, bytes](const absl::Status& status) {
+      if (status.ok()) CopyDone(chunk, !local, bytes);
+    });
+  };
+  if (local) {
+    context_.session->AllocateExtent(destination, task.offset, /*may_evict=*/false).Then(done());
+    return;
+  }
+  for (uint32_t g = 0; g < copies; ++g) {
+    TransferSpec spec;
+    spec.source = context_.store->WeightChunk(Shape(task.chunk).first_granule + g);
+    spec.destination = destination;
+    spec.destination_offset = ShardOffset(task.chunk) + g * granule_bytes();
+    spec.bytes = granule_bytes();
+    spec.allocate_destination = g == 0;
+    spec.device_offset = task.offset;
+    spec.cause = task.ahead ? TransferCause::kPrefetch : TransferCause::kDemand;
+    spec.priority = task.ahead ? Priority::kNormal : Priority::kUrgent;
+    context_.session->Transfer(spec).Then(done());
+  }
+}
+
+void Mover::CopyDone(uint32_t chunk, bool counted, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (--copies_pending_[chunk] > 0) return;
+  queue_.Copied(chunk);
+  if (counted) link_.End(absl::Now(), bytes);
+}
+
+absl::Status Mover::FinishGather(const Task& task) {
+  if (context_.store->on_device(task.chunk)) ShardTo(task.chunk, Shard(task.chunk));
+  GEMINID_RETURN_IF_ERROR(AllGather(task, Extent(task.chunk)));
+  Publish(task.chunk);
+  return absl::OkStatus();
+}
+
+absl::Status Mover::FinishOpen(const Task& task) {
+  std::memset(Extent(task.chunk), 0, Shape(task.chunk).elements * element_bytes());
+  Publish(task.chunk);
+  return absl::OkStatus();
+}
+
+void Mover::Publish(uint32_t chunk) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.Publishing(chunk);
+  }
+  context_.session->Publish(context_.gathered[chunk])
+      .Then(Later([this, chunk](const absl::Status& status) {
+        if (!status.ok()) return;
+        std::lock_guard lock(mutex_);
+        queue_.Published(chunk);
+      }));
+}
+
+absl::Status Mover::GatherToHost(const Task& task) {
+  std::byte* chunk = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    chunk = kept_[task.chunk];
+  }
+  ShardTo(task.chunk, chunk + ShardOffset(task.chunk));
+  GEMINID_RETURN_IF_ERROR(AllGather(task, chunk));
+  {
+    std::lock_guard lock(mutex_);
+    queue_.GatheredToHost(task.chunk);
+  }
+  Changed();
+  return absl::OkStatus();
+}
+
+void Mover::ShardTo(uint32_t chunk, std::byte* shard) const {
+  const ChunkShape& shape = Shape(chunk);
+  for (uint32_t g = 0; g < shape.granules; ++g) {
+    std::memcpy(shard + g * granule_bytes(),
+                context_.store->Current(shape.first_granule + g).weight, granule_bytes());
+  }
+}
+
+// So that ranks that went apart never take one chunk for another of the same size.
+void Mover::LabelCollective(const Task& task) {
+  context_.communicator->SetLabel(absl::StrCat("chunk ", LayoutChunk(task.chunk), " in operator ",
+                                               task.operation, ", move ", task.number));
+}
+
+absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
+  if (context_.communicator->WorldSize() == 1) return absl::OkStatus();
+  LabelCollective(task);
+  const collectives::DType type = collective_type();
+  const uint64_t elements = Shape(task.chunk).elements;
+  const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
+  return context_.communicator->AllGather({chunk + ShardOffset(task.chunk), shard, type},
+                                          {chunk, elements, type});
+}
+
+// --- making way ----------------------------------------------------------------------------------
+
+absl::Status Mover::ToHost(uint32_t chunk) {
+  GEMINID_RETURN_IF_ERROR(WaitResident(chunk));
+  const uint64_t bytes = context_.session->Bytes(context_.gathered[chunk]);
+  const absl::StatusOr<ChunkHandle> buffer = buffers_.Take(chunk, bytes);
+  if (!buffer.ok()) return buffer.status();
+  TransferSpec spec;
+  spec.source = context_.gathered[chunk];
+  spec.destination = buffer->id;
+  spec.bytes = bytes;
+  spec.cause = TransferCause::kWriteBack;
+  spec.priority = Priority::kUrgent;
+  GEMINID_RETURN_IF_ERROR(context_.session->Transfer(spec).Wait(context_.timeout));
+  Drop(chunk);
+  return absl::OkStatus();
+}
+
+absl::Status Mover::ToDevice(const Step& step) {
+  const uint32_t chunk = step.chunk;
+  {
+    Lock lock(mutex_);
+    GEMINID_RETURN_IF_ERROR(Await(
+        &lock,
+        [&] {
+          return queue_.NoTask(chunk) &&
+                 queue_.Clear(step.offset, step.offset + queue_.bytes(chunk));
+        },
+        "room for " + Describe(chunk), [] { return StallCause::kSpace; }));
+    queue_.Occupy(chunk, step.offset);
+  }
+  context_.meter->AddModel(static_cast<int64_t>(queue_.bytes(chunk)));
+  TransferSpec spec;
+  spec.source = buffers_.Of(chunk).id;
+  spec.destination = context_.gathered[chunk];
+  spec.bytes = context_.session->Bytes(spec.destination);
+  spec.cause = TransferCause::kDemand;
+  spec.priority = Priority::kUrgent;
+  spec.allocate_destination = true;
+  spec.device_offset = step.offset;
+  GEMINID_RETURN_IF_ERROR(context_.session->Transfer(spec).Wait(context_.timeout));
+  buffers_.GiveBack(chunk);
+  Publish(chunk);
+  return absl::OkStatus();
+}
+
+absl::Status Mover::Forget(uint32_t chunk) {
+  Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Await(
+      &lock, [&] { return queue_.NoTask(chunk); }, Describe(chunk),
+      [] { return StallCause::kGather; }));
+  buffers_.GiveBack(chunk);
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::zero

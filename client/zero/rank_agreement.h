@@ -1,0 +1,42 @@
+// What the ranks tell each other about a micro-batch: whether they ran the same operators, and the
+// worst that any of them measured, so that all decide alike.
+#ifndef GEMINID_CLIENT_ZERO_RANK_AGREEMENT_H_
+#define GEMINID_CLIENT_ZERO_RANK_AGREEMENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "geminid/communicator.h"
+#include "geminid/plan.h"
+
+namespace geminid::zero {
+
+class RankAgreement {
+ public:
+  // `ranks` outlives this.
+  explicit RankAgreement(collectives::Communicator* ranks) : ranks_(ranks) {}
+
+  // FAILED_PRECONDITION naming `what`.
+  absl::Status CheckSame(uint64_t value, const char* what);
+
+  // INVALID_ARGUMENT naming the first operator of the moments in which ranks differ, and who used
+  // which chunks there.
+  absl::Status CheckSameOperators(const std::vector<TraceMoment>& moments);
+
+  // What differs between ranks becomes the worst of all: the smallest arena, the largest workspace,
+  // the slowest link and operator. The moments' operators must be the same.
+  absl::Status AgreeOnTrace(Trace* trace);
+
+  // The greatest of all ranks, each; not negative.
+  absl::Status Worst(std::vector<double>* values);
+
+ private:
+  absl::Status NameUses(const std::vector<TraceMoment>& moments, size_t moment);
+
+  collectives::Communicator* const ranks_;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_RANK_AGREEMENT_H_

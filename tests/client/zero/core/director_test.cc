@@ -1,0 +1,250 @@
+#include "client/zero/core/director.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Outcome = Director::Outcome;
+using State = Director::State;
+
+constexpr uint64_t kBytes = 10;
+
+Move GatherOf(uint32_t chunk) { return {Move::Kind::kGather, chunk}; }
+Move PlannedGather(uint32_t chunk, uint64_t offset, bool ahead = false) {
+  return {Move::Kind::kGather, chunk, offset, ahead};
+}
+Move DropOf(uint32_t chunk) { return {Move::Kind::kDrop, chunk}; }
+Move ReduceOf(uint32_t chunk) { return {Move::Kind::kReduce, chunk}; }
+
+// Operators 0, 1, 1 again with gradient, 0 with gradient; 0 is kept, 1 comes ahead.
+PlannedRun TwoLayers() {
+  std::vector<TraceMoment> moments(4);
+  moments[0].uses = {{0}};
+  moments[1].uses = {{1}};
+  moments[2].uses = {{1, true}};
+  moments[3].uses = {{0, true}};
+  Plan plan;
+  plan.moments.resize(4);
+  plan.moments[0].loads = {{0, 0, 0}, {1, 10, 1}};
+  plan.moments[2].drops = {{1, true, 3}};
+  plan.moments[3].drops = {{0, true, 0}};
+  return PlannedRun(plan, moments, 0);
+}
+
+class DirectorTest : public ::testing::Test {
+ protected:
+  Moves Use(std::vector<uint32_t> chunks, bool evaluate = false) {
+    const Moves moves = director_.BeginOperator(evaluate, chunks);
+    for (uint32_t chunk : chunks) director_.Release(chunk);
+    return moves;
+  }
+  Moves Reduce(uint32_t chunk) {
+    director_.NoteGradient(chunk);
+    return director_.Reduce(chunk);
+  }
+  void RunAsPlanned() {
+    (void)director_.BeginMicroBatch();
+    (void)Use({0});
+    (void)Use({1});
+    (void)Use({1});
+    (void)Reduce(1);
+    (void)Use({0});
+    (void)Reduce(0);
+    (void)director_.EndOperators();
+    (void)director_.EndMicroBatch();
+  }
+
+  Director director_{{{kBytes}, {kBytes}, {kBytes}}};
+};
+
+TEST_F(DirectorTest, WithoutAPlan_GathersWhatIsNeededAndDropsWhatIsNot) {
+  EXPECT_THAT(director_.BeginMicroBatch(), IsEmpty());
+  EXPECT_EQ(director_.state(), State::kSampling);
+  EXPECT_THAT(Use({0, 1}), ElementsAre(GatherOf(0), GatherOf(1)));
+  EXPECT_THAT(Use({1, 2}), ElementsAre(DropOf(0), GatherOf(2)));
+  EXPECT_THAT(Reduce(2), ElementsAre(ReduceOf(2)));
+  EXPECT_THAT(director_.EndOperators(), IsEmpty());
+  EXPECT_THAT(director_.EndMicroBatch(), ElementsAre(DropOf(1)));
+  EXPECT_EQ(director_.outcome(), Outcome::kSampled);
+  EXPECT_TRUE(director_.wants_plan());
+}
+
+TEST_F(DirectorTest, HeldChunk_IsNeededByEveryOperatorMeanwhile) {
+  (void)director_.BeginMicroBatch();
+  (void)director_.BeginOperator(false, std::vector<uint32_t>{0});
+  EXPECT_THAT(Use({1}), ElementsAre(GatherOf(1)));
+  EXPECT_THAT(Use({2}), ElementsAre(DropOf(1), GatherOf(2)));
+  director_.Release(0);
+  EXPECT_THAT(Use({2}), ElementsAre(DropOf(0)));
+  const std::vector<Moment> moments = director_.training_recorder().Moments();
+  EXPECT_EQ(moments[1].uses.size(), 2u);
+  EXPECT_EQ(moments[3].uses.size(), 1u);
+}
+
+TEST_F(DirectorTest, Plan_IsFollowedOverAndOver) {
+  (void)director_.PutInForce(TwoLayers());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(director_.BeginMicroBatch(), IsEmpty());
+    EXPECT_EQ(director_.state(), State::kFollowing);
+    EXPECT_THAT(Use({0}), ElementsAre(PlannedGather(0, 0), PlannedGather(1, 10, true)));
+    EXPECT_THAT(Use({1}), IsEmpty());
+    EXPECT_THAT(Use({1}), IsEmpty());
+    EXPECT_THAT(Reduce(1), ElementsAre(ReduceOf(1)));
+    EXPECT_THAT(Use({0}), IsEmpty());
+    EXPECT_THAT(Reduce(0), ElementsAre(ReduceOf(0)));
+    EXPECT_THAT(director_.EndOperators(), IsEmpty());
+    EXPECT_THAT(director_.EndMicroBatch(), IsEmpty());
+    EXPECT_EQ(director_.outcome(), Outcome::kFollowed);
+    EXPECT_FALSE(director_.wants_plan());
+  }
+}
+
+TEST_F(DirectorTest, OperatorsThatUseLessThanPlanned_LeaveNothingInTheWay) {
+  (void)director_.PutInForce(TwoLayers());
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  (void)Use({1});
+  (void)Use({});
+  // It was to become a gradient here, and the plan gives its place away.
+  EXPECT_THAT(Use({0}), ElementsAre(DropOf(1)));
+  (void)Reduce(0);
+  (void)director_.EndOperators();
+  (void)director_.EndMicroBatch();
+  EXPECT_EQ(director_.outcome(), Outcome::kFollowed);
+}
+
+TEST_F(DirectorTest, OtherOperatorsThanPlanned_AreCarriedOutOnDemandAndKeepThePlan) {
+  (void)director_.PutInForce(TwoLayers());
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  EXPECT_THAT(Use({2}), ElementsAre(DropOf(0), DropOf(1), GatherOf(2)));
+  EXPECT_EQ(director_.state(), State::kDeviated);
+  (void)director_.EndOperators();
+  EXPECT_THAT(director_.EndMicroBatch(), ElementsAre(DropOf(2)));
+  EXPECT_EQ(director_.outcome(), Outcome::kDeviated);
+  RunAsPlanned();
+  EXPECT_EQ(director_.outcome(), Outcome::kFollowed);
+}
+
+TEST_F(DirectorTest, FewerOperatorsThanPlanned_AreADeviation) {
+  (void)director_.PutInForce(TwoLayers());
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  (void)director_.EndOperators();
+  EXPECT_THAT(director_.EndMicroBatch(), ElementsAre(DropOf(0), DropOf(1)));
+  EXPECT_EQ(director_.outcome(), Outcome::kDeviated);
+}
+
+TEST_F(DirectorTest, PlaceThatAHeldChunkHasNotGivenUp_IsNotGivenToAnother) {
+  std::vector<TraceMoment> moments(2);
+  moments[0].uses = {{0}};
+  moments[1].uses = {{0}, {1}};
+  Plan plan;
+  plan.moments.resize(2);
+  plan.moments[0].loads = {{0, 0, 0}};
+  plan.moments[0].drops = {{0, false, 1}};
+  plan.moments[1].loads = {{1, 0, 1}};
+  (void)director_.PutInForce(PlannedRun(plan, moments, 0));
+  (void)director_.BeginMicroBatch();
+  (void)director_.BeginOperator(false, std::vector<uint32_t>{0});
+  EXPECT_THAT(Use({1}), ElementsAre(GatherOf(1))) << "wherever there is room";
+  EXPECT_EQ(director_.state(), State::kDeviated);
+}
+
+TEST_F(DirectorTest, EvaluationWithinAMicroBatch_LeadsBackIntoThePlan) {
+  (void)director_.PutInForce(TwoLayers());
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  EXPECT_THAT(Use({2}, true), ElementsAre(DropOf(0), DropOf(1), GatherOf(2)));
+  EXPECT_TRUE(director_.in_micro_batch());
+  EXPECT_THAT(Use({1}),
+              ElementsAre(DropOf(2), PlannedGather(0, 0, true), PlannedGather(1, 10, true)));
+  EXPECT_EQ(director_.state(), State::kFollowing);
+}
+
+TEST_F(DirectorTest, EvaluationOfWhatIsThere_MovesNothing) {
+  (void)director_.PutInForce(TwoLayers());
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  EXPECT_THAT(Use({1}, true), IsEmpty());
+  EXPECT_THAT(Use({1}), IsEmpty());
+  EXPECT_EQ(director_.state(), State::kFollowing);
+}
+
+TEST_F(DirectorTest, EvaluationThatComesRound_IsASampleOfOneRound) {
+  for (int round = 0; round < 2; ++round) {
+    for (uint32_t chunk : {0, 1, 0, 2}) {
+      EXPECT_THAT(director_.TakeEvaluationSample(false), IsEmpty());
+      (void)Use({chunk}, true);
+    }
+  }
+  const std::vector<Moment> sample = director_.TakeEvaluationSample(false);
+  ASSERT_EQ(sample.size(), 4u);
+  EXPECT_THAT(sample[3].uses, ElementsAre(Moment::Use{2, false}));
+}
+
+TEST_F(DirectorTest, EvaluationPlan_LivesBesideTraining) {
+  std::vector<TraceMoment> moments(2);
+  moments[0].uses = {{1}};
+  moments[1].uses = {{2}};
+  Plan plan;
+  plan.moments.resize(2);
+  plan.resident_at_start = {{1, 0}, {2, 10}};
+  (void)director_.PutInForce(TwoLayers());
+  director_.SetEvaluationPlan(PlannedRun(plan, moments, 0));
+  EXPECT_THAT(Use({1}, true), ElementsAre(PlannedGather(1, 0, true), PlannedGather(2, 10, true)));
+  EXPECT_EQ(director_.state(), State::kEvaluatingByPlan);
+  EXPECT_THAT(Use({2}, true), IsEmpty());
+  EXPECT_THAT(Use({1}, true), IsEmpty());
+  RunAsPlanned();
+  EXPECT_EQ(director_.outcome(), Outcome::kFollowed);
+  EXPECT_THAT(director_.EndMicroBatch(), IsEmpty());
+}
+
+TEST_F(DirectorTest, ChangedWeights_LeaveNothingOfAnEvaluation) {
+  (void)Use({1}, true);
+  EXPECT_THAT(director_.ChangeWeights(), ElementsAre(DropOf(1)));
+  EXPECT_THAT(Use({1}, true), ElementsAre(GatherOf(1)));
+}
+
+TEST_F(DirectorTest, OperatorsThatChangeEveryTime_ArePlannedForEverMoreRarely) {
+  (void)director_.PutInForce(TwoLayers());
+  int plans = 0;
+  for (int i = 0; i < 100; ++i) {
+    (void)director_.BeginMicroBatch();
+    (void)Use({2});
+    (void)director_.EndOperators();
+    (void)director_.EndMicroBatch();
+    plans += director_.wants_plan() ? 1 : 0;
+  }
+  EXPECT_GE(plans, 2);
+  EXPECT_LE(plans, 8);
+}
+
+TEST_F(DirectorTest, CancelledMicroBatch_GivesUpItsGradients) {
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  director_.NoteGradient(0);
+  EXPECT_THAT(director_.CancelMicroBatch(), ElementsAre(DropOf(0)));
+  EXPECT_EQ(director_.state(), State::kIdle);
+  EXPECT_THAT(director_.BeginMicroBatch(), IsEmpty());
+}
+
+TEST(DirectorWithGradients, SeparateGradient_IsOpenedAndNotGathered) {
+  Director director({{kBytes}, {kBytes, true}});
+  (void)director.BeginMicroBatch();
+  EXPECT_THAT(director.BeginOperator(false, std::vector<uint32_t>{0, 1}),
+              ElementsAre(GatherOf(0), Move{Move::Kind::kOpen, 1}));
+  director.NoteGradient(1);
+  director.Release(0);
+  director.Release(1);
+  EXPECT_THAT(director.OpenGradient(1, true), IsEmpty()) << "it stays until it is reduced";
+  EXPECT_THAT(director.Reduce(1), ElementsAre(ReduceOf(1)));
+}
+
+}  // namespace
+}  // namespace geminid::zero

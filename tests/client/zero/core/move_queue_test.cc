@@ -1,0 +1,95 @@
+#include "client/zero/core/move_queue.h"
+
+#include <gtest/gtest.h>
+
+namespace geminid::zero {
+namespace {
+
+using Kind = MoveQueue::Task::Kind;
+
+bool Current(uint32_t) { return true; }
+
+class MoveQueueTest : public ::testing::Test {
+ protected:
+  void Gather(uint32_t chunk, uint64_t offset) {
+    queue_.Add({.kind = Kind::kGather, .chunk = chunk, .offset = offset});
+  }
+  // To the end, nothing being in its way.
+  void Settle(uint32_t chunk, uint64_t offset) {
+    Gather(chunk, offset);
+    ASSERT_TRUE(queue_.TakeStart(Current).has_value());
+    queue_.Copied(chunk);
+    ASSERT_TRUE(queue_.TakeFront().has_value());
+    queue_.Publishing(chunk);
+    queue_.Published(chunk);
+    ASSERT_TRUE(queue_.Settled(chunk));
+  }
+
+  MoveQueue queue_{{10, 10, 10, 10}};
+};
+
+TEST_F(MoveQueueTest, GatherOntoAnExtentThatIsLeaving_WaitsUntilItHasLeft) {
+  Settle(0, 0);
+  EXPECT_TRUE(queue_.Drop(0));
+  Gather(1, 5);
+  EXPECT_FALSE(queue_.TakeStart(Current).has_value());
+  queue_.Left(0);
+  EXPECT_EQ(queue_.TakeStart(Current)->chunk, 1u);
+}
+
+TEST_F(MoveQueueTest, CopiesOfLaterGathers_RunAheadInOrder) {
+  Gather(0, 0);
+  Gather(1, 10);
+  EXPECT_EQ(queue_.TakeStart(Current)->chunk, 0u);
+  EXPECT_EQ(queue_.TakeStart(Current)->chunk, 1u);
+  queue_.Copied(1);
+  EXPECT_FALSE(queue_.TakeFront().has_value());
+  queue_.Copied(0);
+  EXPECT_EQ(queue_.TakeFront()->chunk, 0u);
+  EXPECT_EQ(queue_.TakeFront()->chunk, 1u);
+}
+
+TEST_F(MoveQueueTest, WeightsThatAreBeingUpdated_AreNotGathered) {
+  Gather(0, 0);
+  EXPECT_FALSE(queue_.TakeStart([](uint32_t) { return false; }).has_value());
+  EXPECT_TRUE(queue_.TakeStart(Current).has_value());
+}
+
+TEST_F(MoveQueueTest, DropOfWhatIsStillComing_WaitsItsTurn) {
+  Gather(0, 0);
+  EXPECT_FALSE(queue_.Drop(0));
+  Gather(0, 20);
+  ASSERT_TRUE(queue_.TakeStart(Current).has_value());
+  EXPECT_FALSE(queue_.TakeStart(Current).has_value()) << "one chunk has one extent";
+  queue_.Copied(0);
+  EXPECT_EQ(queue_.TakeFront()->kind, Kind::kGather);
+  queue_.Publishing(0);
+  EXPECT_FALSE(queue_.TakeFront().has_value());
+  queue_.Published(0);
+  EXPECT_FALSE(queue_.Settled(0)) << "it is about to leave";
+  EXPECT_EQ(queue_.TakeFront()->kind, Kind::kDrop);
+  queue_.Left(0);
+  EXPECT_EQ(queue_.TakeStart(Current)->offset, 20u);
+}
+
+TEST_F(MoveQueueTest, Range_IsClearOnceNothingLiesThereOrIsStillToCome) {
+  Gather(0, 20);
+  EXPECT_FALSE(queue_.Clear(25, 40));
+  EXPECT_TRUE(queue_.Clear(30, 40));
+  ASSERT_TRUE(queue_.TakeStart(Current).has_value());
+  EXPECT_FALSE(queue_.Clear(0, 21));
+}
+
+TEST_F(MoveQueueTest, MovesThatRanksMakeTogether_AreNumberedAlikeWhateverElseARankDoes) {
+  Settle(3, 30);
+  queue_.Drop(3);
+  queue_.Add({.kind = Kind::kOpen, .chunk = 2, .offset = 0});
+  queue_.Add({.kind = Kind::kGatherToHost, .chunk = 1});
+  ASSERT_TRUE(queue_.TakeStart(Current).has_value());
+  queue_.Copied(2);
+  EXPECT_EQ(queue_.TakeFront()->chunk, 2u);
+  EXPECT_EQ(queue_.TakeFront()->number, 1u);
+}
+
+}  // namespace
+}  // namespace geminid::zero

@@ -1,0 +1,97 @@
+#include "client/zero/core/placer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+bool Free(uint32_t) { return false; }
+
+Move GatherOf(uint32_t chunk, std::optional<uint64_t> offset = {}) {
+  return {Move::Kind::kGather, chunk, offset};
+}
+
+class PlacerTest : public ::testing::Test {
+ protected:
+  Placer placer_{100, 10, {40, 40, 40, 20}};
+};
+
+TEST_F(PlacerTest, Gathers_GoWhereThePlanWantsThemOrWhereThereIsRoom) {
+  EXPECT_THAT(placer_.Place({GatherOf(0, 60), GatherOf(1)}),
+              ElementsAre(Step{Step::Kind::kGather, 0, 60}, Step{Step::Kind::kGather, 1, 0}));
+}
+
+TEST_F(PlacerTest, GatherThatFindsNoRoom_GoesToHostMemorySoThatOtherRanksNeedNotWait) {
+  (void)placer_.Place({GatherOf(0), GatherOf(1)});
+  EXPECT_THAT(placer_.Place({GatherOf(2)}), ElementsAre(Step{Step::Kind::kGatherToHost, 2, 0}));
+  EXPECT_FALSE(placer_.OnDevice(2));
+}
+
+TEST_F(PlacerTest, ChunkThatIsNeeded_MakesOthersMakeWay) {
+  (void)placer_.Place({GatherOf(0), GatherOf(1), GatherOf(2)});
+  const auto steps = placer_.Bring(std::vector<uint32_t>{2}, [](uint32_t c) { return c == 0; });
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_THAT(*steps,
+              ElementsAre(Step{Step::Kind::kToHost, 1}, Step{Step::Kind::kToDevice, 2, 40}));
+}
+
+TEST_F(PlacerTest, ChunksNeededTogether_ArePackedAnewIfThatIsWhatItTakes) {
+  (void)placer_.Place({GatherOf(0, 30), GatherOf(1)});
+  const auto steps = placer_.Bring(std::vector<uint32_t>{0, 1}, Free);
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_TRUE(placer_.OnDevice(0));
+  EXPECT_TRUE(placer_.OnDevice(1));
+}
+
+TEST_F(PlacerTest, WhatHeldChunksLeaveNoRoomFor_IsRefusedWithNumbers) {
+  (void)placer_.Place({GatherOf(0), GatherOf(1), GatherOf(2)});
+  const auto steps = placer_.Bring(std::vector<uint32_t>{2}, [](uint32_t c) { return c != 2; });
+  EXPECT_TRUE(absl::IsResourceExhausted(steps.status())) << steps.status();
+}
+
+TEST_F(PlacerTest, GradientThatFindsNoRoom_IsOpenedWhenItIsNeeded) {
+  (void)placer_.Place({GatherOf(0), GatherOf(1)});
+  EXPECT_THAT(placer_.Place({{Move::Kind::kOpen, 2}}), IsEmpty());
+  const auto steps = placer_.Bring(std::vector<uint32_t>{2}, Free);
+  ASSERT_TRUE(steps.ok());
+  EXPECT_EQ(steps->back(), (Step{Step::Kind::kOpen, 2, 0}));
+}
+
+TEST_F(PlacerTest, GrowingWorkspace_SendsAwayWhatIsInItsWayButNothingHeld) {
+  (void)placer_.Place({GatherOf(0), GatherOf(1, 60)});
+  EXPECT_THAT(*placer_.Reserve(20, 0, Free),
+              ElementsAre(Step{Step::Kind::kToHost, 1}, Step{Step::Kind::kReserve, 0, 20}));
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(placer_.Reserve(70, 0, [](uint32_t) { return true; }).status()));
+  EXPECT_EQ(placer_.reserved_bytes(), 20u);
+}
+
+TEST_F(PlacerTest, WantedWorkspace_IsTakenAsFarAsNothingMustLeave) {
+  (void)placer_.Place({GatherOf(0)});
+  EXPECT_THAT(*placer_.Reserve(5, 90, Free), ElementsAre(Step{Step::Kind::kReserve, 0, 60}));
+  // And given back to chunks that need it.
+  (void)placer_.Place({GatherOf(1)});
+  const auto steps = placer_.Bring(std::vector<uint32_t>{1}, [](uint32_t c) { return c == 0; });
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_THAT(*steps,
+              ElementsAre(Step{Step::Kind::kReserve, 0, 10}, Step{Step::Kind::kToDevice, 1, 40}));
+}
+
+TEST_F(PlacerTest, BlockBesideAHeldChunkAtTheTop_LiesInAHole) {
+  (void)placer_.Place({GatherOf(0, 60)});
+  const auto held = [](uint32_t) { return true; };
+  EXPECT_FALSE(placer_.Reserve(10, 0, held).ok());
+  const auto block = placer_.PlaceBlock(0, 15, held);
+  ASSERT_TRUE(block.ok());
+  EXPECT_EQ(block->offset, 0u);
+  EXPECT_EQ(placer_.used_bytes(), 60u);
+  placer_.FreeBlock(0);
+  EXPECT_EQ(placer_.used_bytes(), 40u);
+}
+
+}  // namespace
+}  // namespace geminid::zero

@@ -1,0 +1,522 @@
+// What the engine's calls promise, one by one, driven as a trainer of one's own would.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "client/device/faulty/faulty_device.h"
+#include "client/device/host/host_device.h"
+#include "client/src/session_impl.h"
+#include "collectives/local/local_communicator.h"
+#include "geminid/private_daemon.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kElements = 2048;
+constexpr ParameterId kA{0}, kB{1}, kC{2};
+
+std::vector<Parameter> ThreeParameters() {
+  return {{.name = "a", .shape = {kElements}},
+          {.name = "b", .shape = {kElements}},
+          {.name = "c", .shape = {kElements}}};
+}
+
+Options SmallChunks() {
+  Options options;
+  options.data_type = DataType::kFloat32;
+  options.clip_norm = 0;
+  options.chunk_elements = kElements;
+  options.state_placement = StatePlacement::kHost;
+  options.timeout = absl::Seconds(30);
+  return options;
+}
+
+std::vector<float> Ones(float value = 1) { return std::vector<float>(kElements, value); }
+
+// One rank with its session.
+struct Rank {
+  std::unique_ptr<collectives::Communicator> communicator;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Engine> engine;
+};
+
+class EngineCallsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+
+  static ConnectOptions Connection(const std::string& socket, uint64_t arena_bytes) {
+    ConnectOptions connect;
+    connect.socket = socket;
+    connect.device_memory_bytes = arena_bytes;
+    connect.timeout = absl::Seconds(5);
+    return connect;
+  }
+
+  void Make(std::vector<Parameter> parameters, const Options& options,
+            uint64_t arena_bytes = 256 << 10) {
+    rank_ = {};
+    rank_.communicator = collectives::MakeSelfCommunicator();
+    auto session = Session::Connect(Connection(env_.socket(), arena_bytes));
+    ASSERT_TRUE(session.ok()) << session.status();
+    rank_.session = *std::move(session);
+    MakeEngine(std::move(parameters), options);
+  }
+
+  void MakeEngine(std::vector<Parameter> parameters, const Options& options) {
+    auto engine =
+        Engine::Create(rank_.session.get(), rank_.communicator.get(), parameters, options);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    rank_.engine = *std::move(engine);
+    ASSERT_TRUE(engine_()
+                    .Initialize([](ParameterId id, std::span<float> values) {
+                      std::ranges::fill(values, 1 + static_cast<float>(id));
+                    })
+                    .ok());
+  }
+
+  Engine& engine_() { return *rank_.engine; }
+
+  static absl::Status Forward(Engine& engine, std::vector<ParameterId> ids) {
+    return engine.Use(Pass::kForward, ids).status();
+  }
+  static absl::Status Backward(Engine& engine, ParameterId id, float value = 1) {
+    auto operation = engine.Use(Pass::kBackward, std::vector<ParameterId>{id});
+    if (!operation.ok()) return operation.status();
+    float* gradient = reinterpret_cast<float*>(operation->Gradient(id));
+    const bool accumulates = operation->GradientAccumulates(id);
+    for (int64_t i = 0; i < kElements; ++i) {
+      gradient[i] = accumulates ? gradient[i] + value : value;
+    }
+    if (absl::Status status = operation->GradientWritten(id); !status.ok()) return status;
+    return operation->Finish();
+  }
+  // Forward and backward of all three.
+  static absl::Status MicroBatch(Engine& engine, float value = 1) {
+    absl::Status status = engine.BeginMicroBatch();
+    for (ParameterId id : {kA, kB, kC}) {
+      if (status.ok()) status = Forward(engine, {id});
+    }
+    for (ParameterId id : {kC, kB, kA}) {
+      if (status.ok()) status = Backward(engine, id, value);
+    }
+    return status;
+  }
+  void MustStep(float value = 1) {
+    ASSERT_TRUE(MicroBatch(engine_(), value).ok());
+    const auto step = engine_().Step({.learning_rate = 0.1});
+    ASSERT_TRUE(step.ok()) << step.status();
+  }
+  float First(ParameterId id) {
+    const auto values = engine_().ReadParameter(id);
+    EXPECT_TRUE(values.ok()) << values.status();
+    return values.ok() ? values->front() : NAN;
+  }
+
+  geminid::testing::DaemonEnv env_;
+  Rank rank_;
+};
+
+// --- operations ----------------------------------------------------------------------------------
+
+TEST_F(EngineCallsTest, OperationHeldOverOthers_TrainsStepAfterStepInATightArena) {
+  // Room for two chunks and a little more.
+  for (Placement placement : {Placement::kAuto, Placement::kCpu}) {
+    Options options = SmallChunks();
+    options.placement = placement;
+    Make(ThreeParameters(), options, 20 << 10);
+    for (int step = 0; step < 5; ++step) {
+      ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+      {
+        auto outer = engine_().Use(Pass::kForward, std::vector<ParameterId>{kA});
+        ASSERT_TRUE(outer.ok()) << outer.status();
+        const float* weight = reinterpret_cast<const float*>(outer->Weight(kA));
+        const float before = weight[7];
+        for (ParameterId id : {kB, kC, kB}) {
+          const absl::Status status = Forward(engine_(), {id});
+          ASSERT_TRUE(status.ok()) << "step " << step << ": " << status;
+        }
+        EXPECT_EQ(weight[7], before);
+        EXPECT_EQ(reinterpret_cast<const float*>(outer->Weight(kA)), weight);
+      }
+      for (ParameterId id : {kC, kB, kA}) ASSERT_TRUE(Backward(engine_(), id).ok());
+      ASSERT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
+    }
+    EXPECT_EQ(engine_().GetStatistics()->plans_made, 1u);
+  }
+}
+
+TEST_F(EngineCallsTest, SameParameterInTwoOperationsAtOnce_IsThereUntilBothHaveFinished) {
+  Make(ThreeParameters(), SmallChunks());
+  ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+  auto first = engine_().Use(Pass::kForward, std::vector<ParameterId>{kA});
+  auto second = engine_().Use(Pass::kForward, std::vector<ParameterId>{kA, kB});
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_TRUE(first->Finish().ok());
+  EXPECT_EQ(*reinterpret_cast<const float*>(second->Weight(kA)), 1);
+  EXPECT_TRUE(second->Finish().ok());
+}
+
+TEST_F(EngineCallsTest, ParameterGivenGradientsAnyNumberOfTimes_GetsTheirSum) {
+  std::vector<Parameter> parameters = ThreeParameters();
+  parameters[1].backward_uses = 0;
+  Options options = SmallChunks();
+  options.optimizer = SgdOptions{};
+  Make(parameters, options);
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+    ASSERT_TRUE(Forward(engine_(), {kB}).ok());
+    ASSERT_TRUE(Backward(engine_(), kB, 1).ok());
+    ASSERT_TRUE(Forward(engine_(), {kB, kC}).ok()) << "its weight is still there";
+    ASSERT_TRUE(Backward(engine_(), kB, 2).ok());
+    const std::vector<float> more = Ones(4);
+    ASSERT_TRUE(engine_().AddGradient(kB, std::as_bytes(std::span(more)), DataType::kFloat32).ok());
+    const std::vector<uint16_t> half(kElements, 0x4100);  // 8 in bf16
+    ASSERT_TRUE(
+        engine_().AddGradient(kB, std::as_bytes(std::span(half)), DataType::kBFloat16).ok());
+    ASSERT_TRUE(engine_().Step({.learning_rate = 0.125}).ok());
+  }
+  EXPECT_FLOAT_EQ(First(kB), 2 - 3 * 0.125f * 15);
+  EXPECT_EQ(First(kA), 1);
+}
+
+// --- what is refused -----------------------------------------------------------------------------
+
+TEST_F(EngineCallsTest, Misuse_IsAnErrorAndTheEngineGoesOn) {
+  Make(ThreeParameters(), SmallChunks());
+  Engine& engine = engine_();
+  EXPECT_TRUE(absl::IsFailedPrecondition(engine.Step({.learning_rate = 0.1}).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(engine.GradientNorm().status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Forward(engine, {kA})));
+  EXPECT_TRUE(absl::IsInvalidArgument(engine.ReadParameter(ParameterId{3}).status()));
+  ASSERT_TRUE(engine.BeginMicroBatch().ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(Forward(engine, {kA, ParameterId{3}})));
+  {
+    auto operation = engine.Use(Pass::kForward, std::vector<ParameterId>{kA});
+    EXPECT_EQ(operation->Gradient(kA), nullptr);
+    EXPECT_EQ(operation->Weight(kB), nullptr);
+    EXPECT_TRUE(absl::IsFailedPrecondition(operation->GradientWritten(kA)));
+    EXPECT_TRUE(absl::IsInvalidArgument(operation->GradientWritten(kB)));
+    EXPECT_THAT(std::string(engine.BeginMicroBatch().message()), HasSubstr("open"));
+    EXPECT_THAT(std::string(engine.Step({.learning_rate = 0.1}).status().message()),
+                HasSubstr("open"));
+    ASSERT_TRUE(operation->Finish().ok());
+    EXPECT_TRUE(operation->Finish().ok());
+    EXPECT_EQ(operation->Weight(kA), nullptr);
+    EXPECT_TRUE(absl::IsFailedPrecondition(operation->GradientWritten(kA)));
+  }
+  ASSERT_TRUE(Backward(engine, kA).ok());
+  ASSERT_TRUE(Backward(engine, kB).ok());
+  const std::vector<float> ones = Ones();
+  const auto bytes = std::as_bytes(std::span(ones));
+  EXPECT_THAT(std::string(engine.AddGradient(kC, bytes, DataType::kFloat32).message()),
+              HasSubstr("separate_gradient"));
+  EXPECT_TRUE(absl::IsInvalidArgument(engine.AddGradient(kC, bytes, DataType::kBFloat16)));
+  ASSERT_TRUE(Backward(engine, kC).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(engine.Step({.learning_rate = NAN}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      engine.Step({.learning_rate = 1, .groups = {{.learning_rate = -1}}}).status()));
+  EXPECT_TRUE(engine.Step({.learning_rate = 0.1}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(engine.Initialize([](ParameterId, std::span<float>) {})));
+  MustStep();
+}
+
+TEST_F(EngineCallsTest, WeightUnderItsGradient_IsRefusedUntilThatHasLeft) {
+  std::vector<Parameter> parameters = ThreeParameters();
+  parameters[0].shape = parameters[1].shape = {kElements / 2};
+  Make(parameters, SmallChunks());
+  ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+  {
+    auto operation = engine_().Use(Pass::kBackward, std::vector<ParameterId>{kA});
+    std::memset(operation->Gradient(kA), 0, kElements / 2 * sizeof(float));
+    ASSERT_TRUE(operation->GradientWritten(kA).ok());
+    EXPECT_TRUE(absl::IsFailedPrecondition(operation->GradientWritten(kA)));
+  }
+  const absl::Status status = Forward(engine_(), {kA});
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("'a'"), HasSubstr("separate_gradient")));
+  EXPECT_TRUE(Forward(engine_(), {kB}).ok());
+  EXPECT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
+}
+
+TEST_F(EngineCallsTest, OperationThatOutlivesItsEngine_DoesNothing) {
+  Make(ThreeParameters(), SmallChunks());
+  ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+  auto operation = engine_().Use(Pass::kForward, std::vector<ParameterId>{kA});
+  ASSERT_TRUE(operation.ok());
+  Operation taken = *std::move(operation);
+  EXPECT_EQ(operation->Weight(kA), nullptr);
+  EXPECT_FALSE(operation->Finish().ok());
+  rank_.engine.reset();
+  EXPECT_EQ(taken.Weight(kA), nullptr);
+  EXPECT_TRUE(absl::IsFailedPrecondition(taken.Finish()));
+}
+
+// --- steps ---------------------------------------------------------------------------------------
+
+TEST_F(EngineCallsTest, CancelledMicroBatch_IsAsIfItHadNotBeen) {
+  for (int accumulate : {1, 2}) {
+    Options options = SmallChunks();
+    options.accumulate = accumulate;
+    Make(ThreeParameters(), options);
+    MustStep();
+    const float undisturbed = First(kA);
+    Make(ThreeParameters(), options);
+    ASSERT_TRUE(MicroBatch(engine_(), 5).ok());
+    ASSERT_TRUE(engine_().CancelMicroBatch().ok());
+    ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+    ASSERT_TRUE(Backward(engine_(), kB, 9).ok());
+    ASSERT_TRUE(engine_().CancelMicroBatch().ok());
+    MustStep();
+    EXPECT_EQ(First(kA), undisturbed);
+  }
+}
+
+TEST_F(EngineCallsTest, GradientNorm_IsWhatTheStepReturnsAndMayBeLookedAtFirst) {
+  Make(ThreeParameters(), SmallChunks());
+  ASSERT_TRUE(MicroBatch(engine_(), 2).ok());
+  const auto norm = engine_().GradientNorm();
+  ASSERT_TRUE(norm.ok()) << norm.status();
+  EXPECT_DOUBLE_EQ(*norm, 2 * std::sqrt(3.0 * kElements));
+  EXPECT_EQ(*engine_().GradientNorm(), *norm);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Forward(engine_(), {kA})));
+  EXPECT_EQ(engine_().Step({.learning_rate = 0.1})->gradient_norm, *norm);
+  MustStep();
+}
+
+TEST_F(EngineCallsTest, StepOfAnyNumberOfMicroBatches_TakesTheirMeanOrTheirSum) {
+  for (auto [scale, factor] :
+       {std::pair{GradientScale::kMean, 1.0 / 3}, std::pair{GradientScale::kSum, 1.0}}) {
+    Options options = SmallChunks();
+    options.accumulate = 2;
+    options.gradient_scale = scale;
+    Make(ThreeParameters(), options);
+    MustStep();  // of one
+    for (float value : {1.0f, 2.0f, 6.0f}) ASSERT_TRUE(MicroBatch(engine_(), value).ok());
+    const auto norm = engine_().GradientNorm();
+    ASSERT_TRUE(norm.ok()) << norm.status();
+    EXPECT_NEAR(*norm, 9 * factor * std::sqrt(3.0 * kElements), 1e-3);
+    ASSERT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
+  }
+}
+
+TEST_F(EngineCallsTest, GroupsOfAStep_HaveRatesAndDecaysOfTheirOwn) {
+  std::vector<Parameter> parameters = ThreeParameters();
+  parameters[1].group = 1;
+  parameters[2].group = 2;
+  Options options = SmallChunks();
+  options.optimizer = SgdOptions{};
+  Make(parameters, options);
+  ASSERT_TRUE(MicroBatch(engine_()).ok());
+  Engine::StepInput input;
+  input.groups = {
+      {.learning_rate = 0.5}, {.learning_rate = 0}, {.learning_rate = 0.25, .weight_decay = 1.0}};
+  ASSERT_TRUE(engine_().Step(input).ok());
+  EXPECT_FLOAT_EQ(First(kA), 1 - 0.5f);
+  EXPECT_FLOAT_EQ(First(kB), 2);
+  EXPECT_FLOAT_EQ(First(kC), 3 - 0.25f * (1 + 3));
+  MustStep();
+  EXPECT_FLOAT_EQ(First(kB), 2 - 0.1f);
+}
+
+TEST_F(EngineCallsTest, ParameterWithoutGradient_StaysAsItIsWhereThatWasAskedFor) {
+  std::vector<Parameter> parameters = ThreeParameters();
+  parameters[1].update_without_gradient = false;
+  for (const Optimizer& optimizer :
+       {Optimizer(AdamWOptions{}), Optimizer(AdafactorOptions{}), Optimizer(LambOptions{})}) {
+    Options options = SmallChunks();
+    options.optimizer = optimizer;
+    Make(parameters, options);
+    MustStep();
+    const float before = First(kB);
+    ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+    ASSERT_TRUE(Forward(engine_(), {kA}).ok());
+    ASSERT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
+    EXPECT_EQ(First(kB), before) << Name(optimizer);
+    MustStep();
+    EXPECT_NE(First(kB), before) << Name(optimizer);
+  }
+}
+
+TEST_F(EngineCallsTest, ShardsGivenAtTheStart_AreAskedForByRange) {
+  Make(ThreeParameters(), SmallChunks());
+  uint64_t asked = 0;
+  ASSERT_TRUE(engine_()
+                  .InitializeShards([&](ParameterId id, uint64_t first, std::span<float> values) {
+                    asked += values.size();
+                    for (size_t i = 0; i < values.size(); ++i) {
+                      values[i] = static_cast<float>(first + i) + 0.5f * static_cast<float>(id);
+                    }
+                  })
+                  .ok());
+  EXPECT_EQ(asked, 3u * kElements);
+  const auto values = engine_().ReadParameter(kB);
+  EXPECT_EQ((*values)[5], 5.5f);
+  EXPECT_EQ(values->back(), kElements - 1 + 0.5f);
+}
+
+// --- evaluation ----------------------------------------------------------------------------------
+
+TEST_F(EngineCallsTest, EvaluationAnywhere_ChangesNoBitAndKeepsTheOnePlan) {
+  Make(ThreeParameters(), SmallChunks(), 24 << 10);
+  for (int step = 0; step < 6; ++step) MustStep();
+  const float undisturbed = First(kB);
+  Make(ThreeParameters(), SmallChunks(), 24 << 10);
+  const auto evaluate = [&] {
+    for (int round = 0; round < 3; ++round) {
+      for (ParameterId id : {kA, kC, kB}) {
+        const auto status = engine_().Use(Pass::kEvaluate, std::vector<ParameterId>{id}).status();
+        ASSERT_TRUE(status.ok()) << status;
+      }
+    }
+  };
+  for (int step = 0; step < 6; ++step) {
+    ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+    for (ParameterId id : {kA, kB, kC}) ASSERT_TRUE(Forward(engine_(), {id}).ok());
+    evaluate();
+    for (ParameterId id : {kC, kB, kA}) {
+      ASSERT_TRUE(Backward(engine_(), id).ok());
+      if (id == kB) evaluate();
+    }
+    ASSERT_TRUE(engine_().GradientNorm().ok());
+    evaluate();
+    ASSERT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
+    evaluate();
+  }
+  EXPECT_EQ(First(kB), undisturbed);
+  EXPECT_EQ(engine_().GetStatistics()->plans_made, 1u);
+}
+
+// --- ranks and daemons that go wrong -------------------------------------------------------------
+
+TEST_F(EngineCallsTest, RanksThatUseDifferentParameters_AreNamedWithBothChunks) {
+  auto communicators = collectives::MakeLocalCommunicators(2);
+  std::vector<absl::Status> statuses(2);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      ConnectOptions connect = Connection(env_.socket(), 64 << 10);
+      connect.rank = connect.local_rank = static_cast<int>(rank);
+      connect.world_size = 2;
+      auto session = Session::Connect(connect);
+      auto engine = Engine::Create(session->get(), communicators[rank].get(), ThreeParameters(),
+                                   SmallChunks());
+      ASSERT_TRUE(engine.ok()) << engine.status();
+      absl::Status& status = statuses[rank];
+      for (int step = 0; step < 3 && status.ok(); ++step) {
+        status = (*engine)->BeginMicroBatch();
+        std::vector<ParameterId> order = {kA, kB, kC};
+        if (step == 2) std::swap(order[0], order[1 + rank]);
+        for (ParameterId id : order) {
+          if (status.ok()) status = Forward(**engine, {id});
+        }
+        for (ParameterId id : {kC, kB, kA}) {
+          if (status.ok()) status = Backward(**engine, id);
+        }
+        if (status.ok()) status = (*engine)->Step({.learning_rate = 0.1}).status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("chunk 1"), HasSubstr("chunk 2"), HasSubstr("rank 0"),
+                      HasSubstr("rank 1"), HasSubstr("operator")))
+        << status;
+    EXPECT_TRUE(absl::IsInvalidArgument(status) || absl::IsAborted(status)) << status;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(statuses[0]) || absl::IsInvalidArgument(statuses[1]));
+}
+
+TEST_F(EngineCallsTest, DeviceThatDoesNotAnswer_IsADeadlineAndSaysWhatWasWaitedFor) {
+  device::FaultPlan fault;
+  fault.point = device::FaultPoint::kCopy;
+  fault.nth = 2;
+  fault.action = device::FaultAction::kDelay;
+  fault.delay = absl::Seconds(4);
+  rank_.communicator = collectives::MakeSelfCommunicator();
+  auto session = ConnectWithDevice(Connection(env_.socket(), 256 << 10),
+                                   device::MakeFaultyDevice(device::MakeHostDevice({}), fault));
+  ASSERT_TRUE(session.ok()) << session.status();
+  rank_.session = *std::move(session);
+  Options options = SmallChunks();
+  options.timeout = absl::Milliseconds(300);
+  MakeEngine(ThreeParameters(), options);
+  ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+  ASSERT_TRUE(Forward(engine_(), {kA}).ok());
+  const absl::Status status = Forward(engine_(), {kB});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chunk 1 on the device"));
+  EXPECT_EQ(engine_().Step({.learning_rate = 0.1}).status(), status);
+}
+
+class StoppedDaemonTest : public EngineCallsTest {
+ protected:
+  void SetUp() override {
+    auto daemon = PrivateDaemon::Start({});
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    daemon_ = *std::move(daemon);
+    rank_.communicator = collectives::MakeSelfCommunicator();
+    ConnectOptions connect = Connection(daemon_->socket(), 20 << 10);
+    connect.timeout = absl::Seconds(1);
+    auto session = Session::Connect(connect);
+    ASSERT_TRUE(session.ok()) << session.status();
+    rank_.session = *std::move(session);
+    Options options = SmallChunks();
+    options.timeout = absl::Milliseconds(500);
+    MakeEngine(ThreeParameters(), options);
+    MustStep();
+    ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+    ASSERT_TRUE(Forward(engine_(), {kA}).ok());
+  }
+  void TearDown() override {
+    kill(daemon_->pid(), SIGCONT);
+    rank_ = {};
+  }
+
+  std::unique_ptr<PrivateDaemon> daemon_;
+};
+
+TEST_F(StoppedDaemonTest, EveryCall_EndsWithWhatItWaitedFor) {
+  kill(daemon_->pid(), SIGSTOP);
+  absl::Status status;
+  for (ParameterId id : {kB, kC, kA}) {
+    if (status.ok()) status = Forward(engine_(), {id});
+  }
+  EXPECT_THAT(status.code(),
+              AnyOf(absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(status.message()), AnyOf(HasSubstr("waited"), HasSubstr("within")));
+  // Later ones at once, and the same.
+  EXPECT_EQ(engine_().BeginMicroBatch(), status);
+  EXPECT_EQ(engine_().ReadParameter(kA).status(), status);
+}
+
+TEST_F(StoppedDaemonTest, Step_EndsWithWhatItWaitedFor) {
+  kill(daemon_->pid(), SIGSTOP);
+  const absl::Status status = engine_().Step({.learning_rate = 0.1}).status();
+  EXPECT_THAT(status.code(),
+              AnyOf(absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable));
+}
+
+TEST_F(StoppedDaemonTest, CancelMicroBatch_EndsWithWhatItWaitedFor) {
+  kill(daemon_->pid(), SIGSTOP);
+  const absl::Status status = engine_().CancelMicroBatch();
+  EXPECT_THAT(status.code(),
+              AnyOf(absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable));
+}
+
+}  // namespace
+}  // namespace geminid::zero

@@ -200,7 +200,9 @@ int Serve(const CommandLine& line, const config::Settings& settings, pid_t paren
   if (!daemon.ok()) return Fail(daemon.status());
   SayReady(**daemon, settings.log_format, ready_fd);
   (*daemon)->Run();
-  return base::kDaemonExitOk;
+  // The sockets are gone and the sessions told. A plan that is being made still, or memory that is
+  // being given back, is not waited for.
+  std::_Exit(base::kDaemonExitOk);
 }
 
 // The parent of a private daemon; 0: it is shared.

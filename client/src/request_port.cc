@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -36,9 +37,10 @@ void WriteEvent(const base::UniqueFd& event) {
   (void)eventfd_write(event.get(), 1);
 }
 
+// An eventfd's count, or the bytes of the daemon's wake-ups.
 void ClearEvent(const base::UniqueFd& event) {
-  eventfd_t count;
-  (void)eventfd_read(event.get(), &count);
+  char bytes[64];
+  (void)!read(event.get(), bytes, sizeof bytes);
 }
 
 }  // namespace
@@ -288,9 +290,9 @@ void RequestPort::Sleep() {
     if (CanFlushLocked()) milliseconds = kBacklogMilliseconds;
   }
   if (!awake) {
-    pollfd waiting[] = {{descriptors_.client_event.get(), POLLIN, 0},
+    // A negative descriptor is not looked at: gone once is gone.
+    pollfd waiting[] = {{daemon_gone_ ? -1 : descriptors_.client_event.get(), POLLIN, 0},
                         {wake_.get(), POLLIN, 0},
-                        // A negative descriptor is not looked at: gone once is gone.
                         {daemon_gone_ ? -1 : descriptors_.attach_socket, POLLRDHUP, 0}};
     (void)poll(waiting, std::size(waiting), milliseconds);
     if (waiting[0].revents != 0) ClearEvent(descriptors_.client_event);

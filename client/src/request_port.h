@@ -37,8 +37,8 @@ class RequestPort final : public Executor {
   using Handler = std::function<void(const Answer&)>;
 
   struct Descriptors {
-    base::UniqueFd daemon_event;  // wakes the daemon
-    base::UniqueFd client_event;  // wakes this side
+    base::UniqueFd daemon_event;  // an eventfd: written, it wakes the daemon
+    base::UniqueFd client_event;  // non-blocking; readable, it wakes this side
     int attach_socket = -1;       // its end is the daemon's; not owned
   };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -130,7 +131,11 @@ absl::Status Populate(const base::Mapping& mapping, const std::atomic<bool>* can
                          std::clamp(std::thread::hardware_concurrency(), 1u, kMaxPopulateThreads)) -
       1;
   std::vector<std::thread> threads;
-  for (uint64_t i = 0; i < helpers; ++i) threads.emplace_back(PopulateUntilDone, &work);
+  try {
+    for (uint64_t i = 0; i < helpers; ++i) threads.emplace_back(PopulateUntilDone, &work);
+  } catch (const std::system_error&) {
+    // The limit of processes is reached: it takes longer with fewer.
+  }
   PopulateUntilDone(&work);
   for (std::thread& thread : threads) thread.join();
   return work.status;

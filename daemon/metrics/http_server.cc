@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -13,7 +14,6 @@
 #include "absl/strings/str_split.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
-#include "daemon/os/log.h"
 
 namespace geminid::metrics {
 namespace {
@@ -101,31 +101,20 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string
   absl::StatusOr<base::UniqueFd> listener = Listen(host, port);
   if (!listener.ok()) return listener.status();
   const std::string address = AddressText(*listener);
-  std::unique_ptr<HttpServer> server(
-      new HttpServer(*std::move(listener), address, loop, std::move(handler)));
-  absl::StatusOr<os::EventLoop::WatchId> watch = loop->Watch(
-      server->listener_.get(), EPOLLIN, [raw = server.get()](uint32_t) { raw->Accept(); });
-  if (!watch.ok()) return watch.status();
-  server->listener_watch_ = *watch;
+  std::unique_ptr<HttpServer> server(new HttpServer(address, loop, std::move(handler)));
+  absl::StatusOr<std::unique_ptr<os::Acceptor>> acceptor = os::Acceptor::Create(
+      *std::move(listener), "the metrics port", loop,
+      [raw = server.get()](base::UniqueFd fd) { raw->OnConnection(std::move(fd)); });
+  if (!acceptor.ok()) return acceptor.status();
+  server->acceptor_ = *std::move(acceptor);
   return server;
 }
 
 HttpServer::~HttpServer() {
-  loop_->Unwatch(listener_watch_);
   while (!connections_.empty()) Close(connections_.begin()->first);
 }
 
-void HttpServer::Accept() {
-  base::UniqueFd fd(base::RetryOnEintr(
-      [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
-  if (!fd.valid()) {
-    // Out of descriptors: the metrics are the last that should insist.
-    if (errno == EMFILE || errno == ENFILE) {
-      os::Log(os::LogLevel::kError, "no more metrics are served: out of descriptors");
-      loop_->Unwatch(listener_watch_);
-    }
-    return;
-  }
+void HttpServer::OnConnection(base::UniqueFd fd) {
   // The oldest has had its chance.
   if (connections_.size() >= kMaxConnections) Close(connections_.begin()->first);
   const uint64_t id = next_connection_++;
@@ -185,14 +174,17 @@ void HttpServer::Close(uint64_t id) {
 }
 
 void HttpServer::Expire(int64_t now_nanoseconds) {
+  acceptor_->Expire(now_nanoseconds);
   while (!connections_.empty() && connections_.begin()->second.deadline <= now_nanoseconds) {
     Close(connections_.begin()->first);
   }
 }
 
 std::optional<int64_t> HttpServer::NextDeadline() const {
-  if (connections_.empty()) return std::nullopt;
-  return connections_.begin()->second.deadline;
+  std::optional<int64_t> next = acceptor_->NextDeadline();
+  if (connections_.empty()) return next;
+  const int64_t first = connections_.begin()->second.deadline;
+  return std::min(next.value_or(first), first);
 }
 
 }  // namespace geminid::metrics

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "daemon/os/acceptor.h"
 #include "daemon/os/event_loop.h"
 
 namespace geminid::metrics {
@@ -45,7 +46,7 @@ class HttpServer {
   // Where it listens, as "127.0.0.1:9464".
   const std::string& address() const { return address_; }
 
-  // Closes connections that took too long.
+  // Closes connections that took too long, and accepts again after the descriptors had run out.
   void Expire(int64_t now_nanoseconds);
   std::optional<int64_t> NextDeadline() const;
 
@@ -59,22 +60,18 @@ class HttpServer {
     size_t sent = 0;
   };
 
-  HttpServer(base::UniqueFd listener, std::string address, os::EventLoop* loop, Handler handler)
-      : listener_(std::move(listener)),
-        address_(std::move(address)),
-        loop_(loop),
-        handler_(std::move(handler)) {}
-  void Accept();
+  HttpServer(std::string address, os::EventLoop* loop, Handler handler)
+      : address_(std::move(address)), loop_(loop), handler_(std::move(handler)) {}
+  void OnConnection(base::UniqueFd fd);
   void OnEvent(uint64_t id);
   bool Read(Connection* connection);  // false: close
   bool Write(Connection* connection);
   void Close(uint64_t id);
 
-  base::UniqueFd listener_;
   const std::string address_;
   os::EventLoop* const loop_;
   const Handler handler_;
-  os::EventLoop::WatchId listener_watch_ = 0;
+  std::unique_ptr<os::Acceptor> acceptor_;
   uint64_t next_connection_ = 1;
   std::map<uint64_t, Connection> connections_;  // in the order of their deadlines
 };

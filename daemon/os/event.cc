@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -32,6 +33,28 @@ void Signal(const base::UniqueFd& event) {
 void Clear(const base::UniqueFd& event) {
   uint64_t count;
   (void)!base::RetryOnEintr([&] { return ::read(event.get(), &count, sizeof(count)); });
+}
+
+absl::StatusOr<WakeUp> CreateWakeUp() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    return base::SystemError(errno, "socketpair", "a wake-up");
+  }
+  WakeUp wake_up = {base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
+  // The kernel takes its least: a few unread wake-ups are as good as one.
+  const int least = 1;
+  if (::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)) != 0 ||
+      ::shutdown(ends[0], SHUT_RD) != 0) {
+    return base::SystemError(errno, "setsockopt", "a wake-up");
+  }
+  return wake_up;
+}
+
+void Wake(const base::UniqueFd& ours) {
+  const char byte = 1;
+  // EAGAIN leaves the other end readable; without another end there is nobody to wake.
+  (void)!base::RetryOnEintr(
+      [&] { return ::send(ours.get(), &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL); });
 }
 
 absl::StatusOr<base::UniqueFd> CreateSignalFd(std::initializer_list<int> signals) {

@@ -19,6 +19,18 @@ void Signal(const base::UniqueFd& event);
 // Makes `event` unreadable again until the next Signal.
 void Clear(const base::UniqueFd& event);
 
+// Two ends of a one-way wake-up between processes that do not trust each other. Each end has flags
+// of its own. An eventfd has not: whoever holds it can make the other's write block. A pipe is no
+// better: its lock is held while the kernel reads the writer's memory, which may be slow.
+struct WakeUp {
+  base::UniqueFd ours;    // see Wake
+  base::UniqueFd theirs;  // readable after Wake; non-blocking; nothing can be sent back over it
+};
+absl::StatusOr<WakeUp> CreateWakeUp();
+// Makes the other end readable, if it is not so already. Any thread; never blocks, whatever the
+// other side does.
+void Wake(const base::UniqueFd& ours);
+
 // Blocks `signals` for the calling thread, and so for the threads it starts later, and returns a
 // descriptor that receives them instead. Call before any other thread exists.
 absl::StatusOr<base::UniqueFd> CreateSignalFd(std::initializer_list<int> signals);

@@ -14,7 +14,8 @@
 namespace geminid::os {
 namespace {
 
-constexpr mode_t kLockMode = 0644;  // anyone may read who holds it
+// Whoever can open the file can lock it, even for reading only, and keep the next daemon out.
+constexpr mode_t kLockMode = 0600;
 constexpr size_t kTextBytes = 64;
 
 struct Holder {
@@ -57,6 +58,9 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
                      " is not a regular file; remove it or choose another "
                      "socket"));
   }
+  // One that an older release left open to others is closed to them; it fails on a foreign file,
+  // which was openable all the same.
+  if ((facts.st_mode & 07777) != kLockMode) (void)::fchmod(fd.get(), kLockMode);
   if (base::RetryOnEintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
     if (errno != EWOULDBLOCK) return base::SystemError(errno, "flock", path);
     const Holder holder = ReadHolder(fd);

@@ -1,5 +1,6 @@
 #include "daemon/os/log.h"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -20,6 +22,8 @@ std::atomic<LogFormat> log_format{LogFormat::kText};
 
 constexpr int64_t kNanosecondsPerSecond = 1000000000;
 constexpr int64_t kNanosecondsPerMillisecond = 1000000;
+// What a pipe that polls as writable takes without blocking (PIPE_BUF).
+constexpr size_t kMostBytes = 4096;
 
 const char* LowerName(LogLevel level) {
   switch (level) {
@@ -125,6 +129,32 @@ bool StderrIsJournal() {
          ::fstat(STDERR_FILENO, &facts) == 0 && facts.st_dev == device && facts.st_ino == inode;
 }
 
+int64_t UnixNanoseconds() {
+  timespec now;
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec;
+}
+
+std::string Line(LogLevel level, const std::string& message, const std::vector<LogField>& fields) {
+  static const bool journal = StderrIsJournal();
+  std::string line = FormatLogLine(level, log_format.load(std::memory_order_relaxed), journal,
+                                   UnixNanoseconds(), message, fields);
+  if (line.size() > kMostBytes) {
+    line.resize(kMostBytes);
+    line.back() = '\n';
+  }
+  return line;
+}
+
+// False where it would block.
+bool TryWrite(const std::string& line) {
+  pollfd room = {STDERR_FILENO, POLLOUT, 0};
+  if (base::RetryOnEintr([&] { return ::poll(&room, 1, 0); }) == 0) return false;
+  // Nobody to tell when the log itself cannot be written.
+  (void)!base::RetryOnEintr([&] { return ::write(STDERR_FILENO, line.data(), line.size()); });
+  return true;
+}
+
 }  // namespace
 
 bool ParseLogLevel(const std::string& text, LogLevel* level) {
@@ -170,14 +200,20 @@ std::string FormatLogLine(LogLevel level, LogFormat format, bool journal, int64_
 
 void Log(LogLevel level, const std::string& message, const std::vector<LogField>& fields) {
   if (level < least_level.load(std::memory_order_relaxed)) return;
-  static const bool journal = StderrIsJournal();
-  timespec now;
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  const std::string line = FormatLogLine(
-      level, log_format.load(std::memory_order_relaxed), journal,
-      static_cast<int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec, message, fields);
-  // Nobody to tell when the log itself cannot be written.
-  (void)!base::RetryOnEintr([&] { return ::write(STDERR_FILENO, line.data(), line.size()); });
+  const std::string line = Line(level, message, fields);
+  // So that the room which poll() saw is there still.
+  static std::mutex mutex;
+  static uint64_t lost = 0;  // guarded by mutex
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (lost > 0) {
+    if (!TryWrite(Line(LogLevel::kWarning, "the log's reader is slow",
+                       {{"lines_lost", absl::StrCat(lost)}}))) {
+      ++lost;
+      return;
+    }
+    lost = 0;
+  }
+  if (!TryWrite(line)) ++lost;
 }
 
 }  // namespace geminid::os

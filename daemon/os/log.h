@@ -30,8 +30,10 @@ struct LogField {
 // Sets what the process logs from now on. Any thread.
 void ConfigureLog(LogLevel least, LogFormat format);
 
-// Writes one line if `level` is enabled. Any thread; lines of at most a page are not torn. What the
-// values contain cannot forge a line: control characters are escaped.
+// Writes one line if `level` is enabled. Any thread; lines longer than a page are cut. Never waits
+// for a reader of the log that is slow: lines that find no room are counted, and the next one that
+// does is preceded by their number. What the values contain cannot forge a line: control characters
+// are escaped.
 void Log(LogLevel level, const std::string& message, const std::vector<LogField>& fields = {});
 
 // The line that Log writes, with its newline; `unix_nanoseconds` is the time.

@@ -13,8 +13,9 @@
 namespace geminid::os {
 namespace {
 
-// asm-generic/socket.h of Linux 6.5.
+// asm-generic/socket.h of Linux 6.5 and 6.16.
 constexpr int kSoPeerPidfd = 77;
+constexpr int kSoPassRights = 83;
 // The kernel's own bound on descriptors in one message (SCM_MAX_FD).
 constexpr size_t kMaxFdsPerMessage = 253;
 constexpr mode_t kNobodyElse = 0177;
@@ -38,13 +39,18 @@ absl::StatusOr<base::UniqueFd> NewSocket(int type) {
   return fd;
 }
 
-}  // namespace
+// Connections inherit it from their listener.
+bool RefuseDescriptors(const base::UniqueFd& socket) {
+  const int off = 0;
+  return ::setsockopt(socket.get(), SOL_SOCKET, kSoPassRights, &off, sizeof(off)) == 0;
+}
 
-absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog) {
+absl::StatusOr<base::UniqueFd> Listen(int type, const std::string& path, mode_t mode, int backlog) {
   absl::StatusOr<sockaddr_un> address = AddressOf(path);
   if (!address.ok()) return address.status();
-  absl::StatusOr<base::UniqueFd> fd = NewSocket(SOCK_SEQPACKET | SOCK_NONBLOCK);
+  absl::StatusOr<base::UniqueFd> fd = NewSocket(type | SOCK_NONBLOCK);
   if (!fd.ok()) return fd;
+  (void)RefuseDescriptors(*fd);  // older kernels cannot; see RefusesDescriptors
   const mode_t old_mask = ::umask(kNobodyElse);
   const int bound =
       ::bind(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
@@ -54,6 +60,21 @@ absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t m
   if (::chmod(path.c_str(), mode) != 0) return base::SystemError(errno, "chmod", path);
   if (::listen(fd->get(), backlog) != 0) return base::SystemError(errno, "listen", path);
   return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog) {
+  return Listen(SOCK_SEQPACKET, path, mode, backlog);
+}
+
+absl::StatusOr<base::UniqueFd> ListenStream(const std::string& path, mode_t mode, int backlog) {
+  return Listen(SOCK_STREAM, path, mode, backlog);
+}
+
+bool RefusesDescriptors() {
+  const absl::StatusOr<base::UniqueFd> socket = NewSocket(SOCK_STREAM);
+  return socket.ok() && RefuseDescriptors(*socket);
 }
 
 absl::Status RemoveStaleSocket(const std::string& path) {
@@ -89,9 +110,13 @@ absl::Status RemoveStaleSocket(const std::string& path) {
 }
 
 absl::StatusOr<base::UniqueFd> ConnectSeqpacket(const std::string& path) {
+  return ConnectUnix(SOCK_SEQPACKET, path);
+}
+
+absl::StatusOr<base::UniqueFd> ConnectUnix(int type, const std::string& path) {
   absl::StatusOr<sockaddr_un> address = AddressOf(path);
   if (!address.ok()) return address.status();
-  absl::StatusOr<base::UniqueFd> fd = NewSocket(SOCK_SEQPACKET);
+  absl::StatusOr<base::UniqueFd> fd = NewSocket(type);
   if (!fd.ok()) return fd;
   if (base::RetryOnEintr([&] {
         return ::connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
@@ -106,7 +131,7 @@ absl::StatusOr<base::UniqueFd> Accept(const base::UniqueFd& listener) {
       [&] { return ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
   if (fd >= 0) return base::UniqueFd(fd);
   if (errno == EAGAIN || errno == ECONNABORTED) return base::UniqueFd();
-  return base::SystemError(errno, "accept4", "the attach socket");
+  return base::SystemError(errno, "accept4", "a connection");
 }
 
 absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection) {

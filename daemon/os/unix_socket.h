@@ -18,8 +18,13 @@ namespace geminid::os {
 inline constexpr size_t kMaxSocketPath = 107;
 
 // A non-blocking listener at `path`, whose file gets exactly `mode`; it is never more open than
-// that, not even for a moment. The path must be free.
+// that, not even for a moment. The path must be free. Descriptors cannot be sent to its connections
+// (EPERM) where RefusesDescriptors().
 absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog);
+absl::StatusOr<base::UniqueFd> ListenStream(const std::string& path, mode_t mode, int backlog);
+// Linux 6.16 or later. Who receives a descriptor must close it, and closing one, a socket that
+// lingers, may take as long as its sender likes.
+bool RefusesDescriptors();
 
 // Makes `path` free for a listener. OK when nothing is there, or a socket on which nobody listens,
 // which is removed. UNAVAILABLE when somebody does; FAILED_PRECONDITION for any other kind of file.
@@ -27,9 +32,10 @@ absl::Status RemoveStaleSocket(const std::string& path);
 
 // A blocking connection to a listener at `path`.
 absl::StatusOr<base::UniqueFd> ConnectSeqpacket(const std::string& path);
+absl::StatusOr<base::UniqueFd> ConnectUnix(int type, const std::string& path);
 
 // The next connection, non-blocking. An invalid base::UniqueFd when there is none; errors are those
-// of accept.
+// of accept, out of descriptors above all.
 absl::StatusOr<base::UniqueFd> Accept(const base::UniqueFd& listener);
 
 struct Peer {

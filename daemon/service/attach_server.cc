@@ -1,5 +1,6 @@
 #include "daemon/service/attach_server.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -10,88 +11,100 @@
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/service/hello.h"
+#include "daemon/service/tenant.h"
 
 namespace geminid::service {
 namespace {
 
 constexpr int kBacklog = 128;
-// When no descriptor is left for a connection, asking again at once would only spin.
-constexpr int64_t kAcceptPauseNanoseconds = 1'000'000'000;
-constexpr int kAcceptsPerEvent = 16;
-
-void Refuse(const base::UniqueFd& connection, const absl::Status& status) {
-  shm::Welcome welcome = {};
-  welcome.magic = shm::kWelcomeMagic;
-  welcome.protocol_version = shm::kProtocolVersion;
-  welcome.status = static_cast<uint32_t>(status.code());
-  const std::string text(status.message());
-  std::memcpy(welcome.error, text.data(), std::min(text.size(), sizeof(welcome.error) - 1));
-  // It may have gone already.
-  (void)os::SendMessage(connection, std::as_bytes(std::span(&welcome, 1)), {});
-  os::Log(os::LogLevel::kWarning, "attach refused", {{"error", text}});
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Create(const std::string& path,
                                                                    mode_t mode, os::EventLoop* loop,
-                                                                   Hub* hub,
+                                                                   Hub* hub, TenantLog* log,
                                                                    OnAttached on_attached) {
   absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(path, mode, kBacklog);
   if (!listener.ok()) return listener.status();
-  std::unique_ptr<AttachServer> server(
-      new AttachServer(*std::move(listener), loop, hub, std::move(on_attached)));
-  if (absl::Status status = server->WatchListener(); !status.ok()) return status;
+  std::unique_ptr<AttachServer> server(new AttachServer(loop, hub, log, std::move(on_attached)));
+  absl::StatusOr<std::unique_ptr<os::Acceptor>> acceptor = os::Acceptor::Create(
+      *std::move(listener), "the attach socket", loop,
+      [raw = server.get()](base::UniqueFd fd) { raw->OnConnection(std::move(fd)); });
+  if (!acceptor.ok()) return acceptor.status();
+  server->acceptor_ = *std::move(acceptor);
   return server;
 }
 
 AttachServer::~AttachServer() {
-  loop_->Unwatch(listener_watch_);
   for (const auto& [id, handshake] : handshakes_) loop_->Unwatch(handshake.watch);
 }
 
-absl::Status AttachServer::WatchListener() {
+void AttachServer::Refuse(const base::UniqueFd& connection, const std::string& tenant,
+                          const absl::Status& why) {
+  shm::Welcome welcome = {};
+  welcome.magic = shm::kWelcomeMagic;
+  welcome.protocol_version = shm::kProtocolVersion;
+  welcome.status = static_cast<uint32_t>(why.code());
+  const std::string text(why.message());
+  std::memcpy(welcome.error, text.data(), std::min(text.size(), sizeof(welcome.error) - 1));
+  // It may have gone already.
+  (void)os::SendMessage(connection, std::as_bytes(std::span(&welcome, 1)), {});
+  log_->Write(tenant, os::LogLevel::kWarning, "attach refused",
+              {{"tenant", tenant}, {"error", text}});
+}
+
+void AttachServer::OnConnection(base::UniqueFd connection) {
+  absl::StatusOr<os::Peer> peer = os::PeerOf(connection);
+  if (!peer.ok()) return Refuse(connection, "unknown", peer.status());
+  const std::string tenant = TenantOf(*peer);
+  if (absl::Status status = StartHandshake(&connection, &*peer, tenant); !status.ok()) {
+    Refuse(connection, tenant, status);
+  }
+}
+
+absl::Status AttachServer::StartHandshake(base::UniqueFd* connection, os::Peer* peer,
+                                          const std::string& tenant) {
+  if (os::IsFromReserve(*connection)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the daemon has no descriptors left for another client, of its ", os::MaxDescriptors(),
+        "; raise its limit of open files (LimitNOFILE=) and start it again"));
+  }
+  MakeRoom(tenant);
+  const uint64_t id = next_handshake_++;
   absl::StatusOr<os::EventLoop::WatchId> watch =
-      loop_->Watch(listener_.get(), EPOLLIN, [this](uint32_t) { AcceptAll(); });
+      loop_->Watch(connection->get(), EPOLLIN, [this, id](uint32_t) { OnReadable(id); });
   if (!watch.ok()) return watch.status();
-  listener_watch_ = *watch;
+  handshakes_.emplace(id,
+                      Handshake{.connection = std::move(*connection),
+                                .peer = std::move(*peer),
+                                .tenant = tenant,
+                                .watch = *watch,
+                                .deadline = os::MonotonicNanoseconds() + kHandshakeNanoseconds});
+  ++handshakes_of_[tenant];
   return absl::OkStatus();
 }
 
-void AttachServer::AcceptAll() {
-  for (int i = 0; i < kAcceptsPerEvent; ++i) {
-    absl::StatusOr<base::UniqueFd> connection = os::Accept(listener_);
-    if (!connection.ok()) {
-      os::Log(os::LogLevel::kError, "no connections are accepted for a second",
-              {{"error", std::string(connection.status().message())}});
-      loop_->Unwatch(listener_watch_);
-      listener_watch_ = 0;
-      accept_again_at_ = os::MonotonicNanoseconds() + kAcceptPauseNanoseconds;
-      return;
-    }
-    if (!connection->valid()) return;
-    StartHandshake(*std::move(connection));
+void AttachServer::MakeRoom(const std::string& tenant) {
+  std::string whose = tenant;
+  if (handshakes_of_[tenant] < kMaxHandshakesPerTenant) {
+    if (handshakes_.size() < kMaxHandshakes) return;
+    whose = std::max_element(handshakes_of_.begin(), handshakes_of_.end(),
+                             [](const auto& a, const auto& b) { return a.second < b.second; })
+                ->first;
   }
+  const auto oldest = std::find_if(handshakes_.begin(), handshakes_.end(),
+                                   [&](const auto& entry) { return entry.second.tenant == whose; });
+  Drop(oldest, absl::ResourceExhaustedError(
+                   absl::StrCat("no hello came, and ", whose, " has begun to attach ",
+                                handshakes_of_[whose] - 1, " times since; say hello at once")));
 }
 
-void AttachServer::StartHandshake(base::UniqueFd connection) {
-  if (handshakes_.size() >= kMaxHandshakes) {
-    Refuse(connection, absl::UnavailableError(absl::StrCat(
-                           kMaxHandshakes, " other clients are attaching just now; try again")));
-    return;
-  }
-  const uint64_t id = next_handshake_++;
-  Handshake handshake;
-  handshake.deadline = os::MonotonicNanoseconds() + kHandshakeNanoseconds;
-  absl::StatusOr<os::EventLoop::WatchId> watch =
-      loop_->Watch(connection.get(), EPOLLIN, [this, id](uint32_t) { OnReadable(id); });
-  if (!watch.ok()) {
-    Refuse(connection, watch.status());
-    return;
-  }
-  handshake.watch = *watch;
-  handshake.connection = std::move(connection);
-  handshakes_.emplace(id, std::move(handshake));
+void AttachServer::Drop(Handshakes::iterator handshake, const absl::Status& why) {
+  Refuse(handshake->second.connection, handshake->second.tenant, why);
+  loop_->Unwatch(handshake->second.watch);
+  const auto count = handshakes_of_.find(handshake->second.tenant);
+  if (--count->second == 0) handshakes_of_.erase(count);
+  handshakes_.erase(handshake);
 }
 
 void AttachServer::OnReadable(uint64_t id) {
@@ -100,71 +113,75 @@ void AttachServer::OnReadable(uint64_t id) {
   std::array<std::byte, sizeof(shm::Hello)> buffer;
   const os::Received received = os::ReceiveMessage(found->second.connection, buffer);
   if (received.result == os::Received::Result::kNothing) return;
-  base::UniqueFd connection = std::move(found->second.connection);
   loop_->Unwatch(found->second.watch);
+  Handshake handshake = std::move(found->second);
   handshakes_.erase(found);
+  const auto count = handshakes_of_.find(handshake.tenant);
+  if (--count->second == 0) handshakes_of_.erase(count);
   if (received.result == os::Received::Result::kEnd) return;
   if (received.had_fds) {
-    Refuse(connection, absl::InvalidArgumentError("a hello carries no descriptors"));
-    return;
+    return Refuse(handshake.connection, handshake.tenant,
+                  absl::InvalidArgumentError("a hello carries no descriptors"));
   }
   if (received.truncated && received.bytes > buffer.size()) {
     // Its version may explain its size: that is the better message.
     const absl::Status status = CheckHello(buffer).status();
-    Refuse(connection,
-           absl::IsFailedPrecondition(status)
-               ? status
-               : absl::InvalidArgumentError(absl::StrCat("a hello of ", received.bytes,
-                                                         " bytes; expected ", sizeof(shm::Hello))));
-    return;
+    return Refuse(
+        handshake.connection, handshake.tenant,
+        absl::IsFailedPrecondition(status)
+            ? status
+            : absl::InvalidArgumentError(absl::StrCat("a hello of ", received.bytes,
+                                                      " bytes; expected ", sizeof(shm::Hello))));
   }
-  Finish(std::move(connection), std::span(buffer).first(received.bytes));
+  Finish(std::move(handshake), std::span(buffer).first(received.bytes));
 }
 
-void AttachServer::Finish(base::UniqueFd connection, std::span<const std::byte> hello) {
+void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello) {
+  // Not before the hello is read: a connection closed with something unread loses its last words.
+  if (!attaches_.Take(handshake.tenant, Now())) {
+    const absl::Status status = absl::ResourceExhaustedError(
+        absl::StrCat(handshake.tenant, " attaches more often than ", kAttachRate.per_second,
+                     " times a second, as often as a tenant may; try again in a moment"));
+    return Refuse(handshake.connection, handshake.tenant, status);
+  }
   absl::StatusOr<core::SessionSpec> spec = CheckHello(hello);
-  if (!spec.ok()) return Refuse(connection, spec.status());
-  absl::StatusOr<os::Peer> peer = os::PeerOf(connection);
-  if (!peer.ok()) return Refuse(connection, peer.status());
-  spec->uid = peer->uid;
-  spec->pid = peer->pid;
-  spec->tenant = absl::StrCat("uid:", peer->uid);
+  if (!spec.ok()) return Refuse(handshake.connection, handshake.tenant, spec.status());
+  spec->uid = handshake.peer.uid;
+  spec->pid = handshake.peer.pid;
+  spec->tenant = handshake.tenant;
   // The session takes the connection; a refusal needs another descriptor of it.
-  base::UniqueFd copy(::dup(connection.get()));
-  absl::StatusOr<SessionPtr> session = hub_->Open(*spec, *std::move(peer), std::move(connection));
-  if (!session.ok()) return Refuse(copy, session.status());
-  copy.Reset();
+  base::UniqueFd copy(::fcntl(handshake.connection.get(), F_DUPFD_CLOEXEC, 0));
+  absl::StatusOr<SessionPtr> session =
+      hub_->Open(*spec, std::move(handshake.peer), std::move(handshake.connection));
+  if (!session.ok()) return Refuse(copy, spec->tenant, session.status());
   on_attached_(*session);
   absl::Status sent = (*session)->SendWelcome(hub_->daemon_epoch());
-  os::Log(sent.ok() ? os::LogLevel::kInfo : os::LogLevel::kWarning,
-          sent.ok() ? "session attached" : "a client left while it attached",
-          {{"session", absl::StrCat(shm::Value((*session)->id()))},
-           {"job", spec->job},
-           {"rank", absl::StrCat(spec->rank)},
-           {"device", absl::StrCat(shm::Value((*session)->device().index))},
-           {"tenant", spec->tenant},
-           {"pid", absl::StrCat(spec->pid)},
-           {"client", spec->client}});
+  if (absl::IsResourceExhausted(sent)) Refuse(copy, spec->tenant, sent);
+  log_->Write(spec->tenant, sent.ok() ? os::LogLevel::kInfo : os::LogLevel::kWarning,
+              sent.ok() ? "session attached" : "a client left while it attached",
+              {{"session", absl::StrCat(shm::Value((*session)->id()))},
+               {"job", spec->job},
+               {"rank", absl::StrCat(spec->rank)},
+               {"device", absl::StrCat(shm::Value((*session)->device().index))},
+               {"tenant", spec->tenant},
+               {"pid", absl::StrCat(spec->pid)},
+               {"client", spec->client}});
   // A client that could not be told has gone, or will be seen going by the event loop.
   if (!sent.ok()) (*session)->Disconnect();
 }
 
 void AttachServer::Expire(int64_t now_nanoseconds) {
+  acceptor_->Expire(now_nanoseconds);
   while (!handshakes_.empty() && handshakes_.begin()->second.deadline <= now_nanoseconds) {
-    const auto first = handshakes_.begin();
-    Refuse(first->second.connection, absl::DeadlineExceededError("no hello came in time"));
-    loop_->Unwatch(first->second.watch);
-    handshakes_.erase(first);
+    Drop(handshakes_.begin(), absl::DeadlineExceededError("no hello came in time"));
   }
-  if (accept_again_at_ == 0 || accept_again_at_ > now_nanoseconds) return;
-  accept_again_at_ = WatchListener().ok() ? 0 : now_nanoseconds + kAcceptPauseNanoseconds;
 }
 
 std::optional<int64_t> AttachServer::NextDeadline() const {
-  std::optional<int64_t> next;
-  if (!handshakes_.empty()) next = handshakes_.begin()->second.deadline;
-  if (accept_again_at_ != 0) next = std::min(next.value_or(accept_again_at_), accept_again_at_);
-  return next;
+  std::optional<int64_t> next = acceptor_->NextDeadline();
+  if (handshakes_.empty()) return next;
+  const int64_t first = handshakes_.begin()->second.deadline;
+  return std::min(next.value_or(first), first);
 }
 
 }  // namespace geminid::service

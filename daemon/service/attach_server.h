@@ -12,15 +12,22 @@
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "daemon/core/token_bucket.h"
+#include "daemon/os/acceptor.h"
 #include "daemon/os/event_loop.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/hub.h"
+#include "daemon/service/tenant_log.h"
 
 namespace geminid::service {
 
-// Connections that have not said Hello yet, and for how long they may take.
-inline constexpr size_t kMaxHandshakes = 64;
+// Connections that have not said Hello yet, of all and of one tenant, and for how long they may
+// take. Where there are more, the oldest of whoever has most is closed: it has had its chance.
+inline constexpr size_t kMaxHandshakes = 256;
+inline constexpr size_t kMaxHandshakesPerTenant = 64;
 inline constexpr int64_t kHandshakeNanoseconds = 5'000'000'000;
+// Of one tenant.
+inline constexpr core::Rate kAttachRate = {.per_second = 100, .burst = 1024};
 
 // Belongs to the event loop's thread. Never waits for a client: one that is slow only keeps its own
 // connection waiting, and only for kHandshakeNanoseconds.
@@ -28,9 +35,10 @@ class AttachServer {
  public:
   using OnAttached = std::function<void(const SessionPtr&)>;
 
-  // Listens at `path`, which must be free. `loop` and `hub` outlive the server.
+  // Listens at `path`, which must be free. `loop`, `hub` and `log` outlive the server.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Create(const std::string& path, mode_t mode,
                                                               os::EventLoop* loop, Hub* hub,
+                                                              TenantLog* log,
                                                               OnAttached on_attached);
   ~AttachServer();
 
@@ -42,26 +50,34 @@ class AttachServer {
  private:
   struct Handshake {
     base::UniqueFd connection;
+    os::Peer peer;
+    std::string tenant;
     os::EventLoop::WatchId watch = 0;
     int64_t deadline = 0;
   };
+  using Handshakes = std::map<uint64_t, Handshake>;
 
-  AttachServer(base::UniqueFd listener, os::EventLoop* loop, Hub* hub, OnAttached on_attached)
-      : listener_(std::move(listener)), loop_(loop), hub_(hub), on_attached_(on_attached) {}
-  absl::Status WatchListener();
-  void AcceptAll();
-  void StartHandshake(base::UniqueFd connection);
+  AttachServer(os::EventLoop* loop, Hub* hub, TenantLog* log, OnAttached on_attached)
+      : loop_(loop), hub_(hub), log_(log), on_attached_(std::move(on_attached)) {}
+  void OnConnection(base::UniqueFd connection);
+  absl::Status StartHandshake(base::UniqueFd* connection, os::Peer* peer,
+                              const std::string& tenant);
+  void MakeRoom(const std::string& tenant);
   void OnReadable(uint64_t handshake);
-  void Finish(base::UniqueFd connection, std::span<const std::byte> hello);
+  void Finish(Handshake handshake, std::span<const std::byte> hello);
+  // Ends it without a session.
+  void Drop(Handshakes::iterator handshake, const absl::Status& why);
+  void Refuse(const base::UniqueFd& connection, const std::string& tenant, const absl::Status& why);
 
-  base::UniqueFd listener_;
   os::EventLoop* const loop_;
   Hub* const hub_;
+  TenantLog* const log_;
   const OnAttached on_attached_;
-  os::EventLoop::WatchId listener_watch_ = 0;
-  int64_t accept_again_at_ = 0;  // 0: accepting
+  core::TenantRates attaches_{kAttachRate};
   uint64_t next_handshake_ = 1;
-  std::map<uint64_t, Handshake> handshakes_;  // in the order of their deadlines
+  Handshakes handshakes_;                        // in the order of their deadlines
+  std::map<std::string, size_t> handshakes_of_;  // by tenant
+  std::unique_ptr<os::Acceptor> acceptor_;
 };
 
 }  // namespace geminid::service

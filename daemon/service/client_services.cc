@@ -4,17 +4,19 @@
 #include "daemon/os/log.h"
 #include "daemon/planner/make_plan.h"
 #include "daemon/service/plan_messages.h"
-#include "daemon/service/rpc_status.h"
 #include "proto/messages/trace_messages.h"
 
 namespace geminid::service {
 namespace {
 
-absl::StatusOr<SessionPtr> CallerOf(const grpc::ServerContext& context, Hub* hub) {
-  const auto& metadata = context.client_metadata();
-  const auto found = metadata.find(shm::kTokenMetadataKey);
-  if (found == metadata.end()) return hub->Authenticate("");
-  return hub->Authenticate(std::string(found->second.data(), found->second.size()));
+// All of them need a token and may take long.
+RpcMethod Method(const char* path, const RpcBounds& bounds = {}) {
+  RpcMethod method;
+  method.path = path;
+  method.needs_token = true;
+  method.is_long = true;
+  method.bounds = bounds;
+  return method;
 }
 
 absl::StatusOr<std::vector<core::ChunkSpec>> SpecsOf(const v1::AllocateChunksRequest& request) {
@@ -39,81 +41,105 @@ absl::StatusOr<std::vector<core::ChunkSpec>> SpecsOf(const v1::AllocateChunksReq
 
 }  // namespace
 
-grpc::Status SessionRpc::CreateArena(grpc::ServerContext* context,
-                                     const v1::CreateArenaRequest* request,
+void SessionRpc::AddTo(std::vector<RpcMethod>* methods) {
+  RpcMethod create = Method("/geminid.v1.SessionService/CreateArena");
+  ServeWith<v1::CreateArenaRequest, v1::CreateArenaResponse>(
+      &create, [this](const Caller& caller, const auto& request, auto* response) {
+        return CreateArena(caller, request, response);
+      });
+  methods->push_back(std::move(create));
+  RpcMethod detach = Method("/geminid.v1.SessionService/Detach");
+  ServeWith<v1::DetachRequest, v1::DetachResponse>(
+      &detach, [this](const Caller& caller, const auto&, auto*) { return Detach(caller); });
+  methods->push_back(std::move(detach));
+}
+
+absl::Status SessionRpc::CreateArena(const Caller& caller, const v1::CreateArenaRequest& request,
                                      v1::CreateArenaResponse* response) {
-  absl::StatusOr<SessionPtr> session = CallerOf(*context, hub_);
-  if (!session.ok()) return ToGrpc(session.status());
-  absl::StatusOr<Hub::ArenaMade> made = hub_->CreateArena(*session, request->bytes());
-  if (!made.ok()) return ToGrpc(made.status());
+  absl::StatusOr<Hub::ArenaMade> made = hub_->CreateArena(caller.session, request.bytes());
+  if (!made.ok()) return made.status();
   response->set_bytes(made->bytes);
   response->set_slabs(made->slabs);
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
-grpc::Status SessionRpc::Detach(grpc::ServerContext* context, const v1::DetachRequest*,
-                                v1::DetachResponse*) {
-  absl::StatusOr<SessionPtr> session = CallerOf(*context, hub_);
-  if (!session.ok()) return ToGrpc(session.status());
-  Hub::Closed closed = hub_->Close((*session)->id(), core::CloseReason::kDetached);
+absl::Status SessionRpc::Detach(const Caller& caller) {
+  const SessionPtr& session = caller.session;
+  Hub::Closed closed = hub_->Close(session->id(), core::CloseReason::kDetached);
   // Here, so that the memory is free when the client is told so.
   hub_->Destroy(std::move(closed.garbage));
-  if (!closed.now) return grpc::Status::OK;  // two calls at once
-  os::Log(os::LogLevel::kInfo, "session detached",
-          {{"session", absl::StrCat(shm::Value((*session)->id()))},
-           {"job", (*session)->spec().job},
-           {"rank", absl::StrCat((*session)->spec().rank)}});
-  on_detached_((*session)->id());
-  return grpc::Status::OK;
+  if (!closed.now) return absl::OkStatus();  // two calls at once
+  log_->Write(session->spec().tenant, os::LogLevel::kInfo, "session detached",
+              {{"session", absl::StrCat(shm::Value(session->id()))},
+               {"job", session->spec().job},
+               {"rank", absl::StrCat(session->spec().rank)}});
+  on_detached_(session->id());
+  return absl::OkStatus();
 }
 
-grpc::Status ChunkRpc::Allocate(grpc::ServerContext* context,
-                                const v1::AllocateChunksRequest* request,
+void ChunkRpc::AddTo(std::vector<RpcMethod>* methods) {
+  RpcMethod allocate = Method("/geminid.v1.ChunkService/Allocate", kAllocateBounds);
+  ServeWith<v1::AllocateChunksRequest, v1::AllocateChunksResponse>(
+      &allocate, [this](const Caller& caller, const auto& request, auto* response) {
+        return Allocate(caller, request, response);
+      });
+  methods->push_back(std::move(allocate));
+  RpcMethod free = Method("/geminid.v1.ChunkService/Free", kFreeBounds);
+  ServeWith<v1::FreeChunksRequest, v1::FreeChunksResponse>(
+      &free,
+      [this](const Caller& caller, const auto& request, auto*) { return Free(caller, request); });
+  methods->push_back(std::move(free));
+}
+
+absl::Status ChunkRpc::Allocate(const Caller& caller, const v1::AllocateChunksRequest& request,
                                 v1::AllocateChunksResponse* response) {
-  absl::StatusOr<SessionPtr> session = CallerOf(*context, hub_);
-  if (!session.ok()) return ToGrpc(session.status());
-  absl::StatusOr<std::vector<core::ChunkSpec>> specs = SpecsOf(*request);
-  if (!specs.ok()) return ToGrpc(specs.status());
-  absl::StatusOr<core::Allocation> allocation = hub_->Allocate(*session, *specs);
-  if (!allocation.ok()) return ToGrpc(allocation.status());
+  absl::StatusOr<std::vector<core::ChunkSpec>> specs = SpecsOf(request);
+  if (!specs.ok()) return specs.status();
+  absl::StatusOr<core::Allocation> allocation = hub_->Allocate(caller.session, *specs);
+  if (!allocation.ok()) return allocation.status();
   for (const shm::ChunkId chunk : allocation->chunks) response->add_chunk(shm::Index(chunk));
   for (const uint64_t offset : allocation->home_offsets) response->add_pool_offset(offset);
   response->set_pool(shm::Value(allocation->pool));
   response->set_pool_bytes(allocation->pool_bytes);
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
-grpc::Status ChunkRpc::Free(grpc::ServerContext* context, const v1::FreeChunksRequest* request,
-                            v1::FreeChunksResponse*) {
-  absl::StatusOr<SessionPtr> session = CallerOf(*context, hub_);
-  if (!session.ok()) return ToGrpc(session.status());
+absl::Status ChunkRpc::Free(const Caller& caller, const v1::FreeChunksRequest& request) {
   std::vector<shm::ChunkId> chunks;
-  for (const uint32_t chunk : request->chunk()) chunks.push_back(shm::ChunkId{chunk});
-  return ToGrpc(hub_->Free(*session, chunks));
+  for (const uint32_t chunk : request.chunk()) chunks.push_back(shm::ChunkId{chunk});
+  return hub_->Free(caller.session, chunks);
 }
 
-grpc::Status PlanRpc::MakePlan(grpc::ServerContext* context, const v1::MakePlanRequest* request,
+void PlanRpc::AddTo(std::vector<RpcMethod>* methods) {
+  RpcMethod make = Method("/geminid.v1.PlanService/MakePlan", kPlanBounds);
+  ServeWith<v1::MakePlanRequest, v1::MakePlanResponse>(
+      &make, [this](const Caller& caller, const auto& request, auto* response) {
+        return MakePlan(caller, request, response);
+      });
+  methods->push_back(std::move(make));
+}
+
+absl::Status PlanRpc::MakePlan(const Caller& caller, const v1::MakePlanRequest& request,
                                v1::MakePlanResponse* response) {
-  absl::StatusOr<SessionPtr> session = CallerOf(*context, hub_);
-  if (!session.ok()) return ToGrpc(session.status());
-  absl::StatusOr<planner::PlannerOptions> options = OptionsOf(*request);
-  if (!options.ok()) return ToGrpc(options.status());
-  const auto trace = messages::TraceFromMessage<planner::Trace>(request->trace());
+  absl::StatusOr<planner::PlannerOptions> options = OptionsOf(request);
+  if (!options.ok()) return options.status();
+  const auto trace = messages::TraceFromMessage<planner::Trace>(request.trace());
   absl::StatusOr<planner::Plan> plan = planner::MakePlan(trace, *options);
-  if (!plan.ok()) return ToGrpc(plan.status());
+  if (!plan.ok()) return plan.status();
   // The planner is not trusted with other people's memory either.
-  if (absl::Status status = planner::CheckPlan(trace, *plan); !status.ok()) return ToGrpc(status);
+  if (absl::Status status = planner::CheckPlan(trace, *plan); !status.ok()) return status;
   const PlanNumbers numbers = {plan->h2d_bytes, plan->lower_bound_bytes};
   std::shared_ptr<const v1::Trace> kept;
-  if (request->trace().ByteSizeLong() <= kMaxKeptTraceBytes) {
-    kept = std::make_shared<const v1::Trace>(request->trace());
+  if (request.trace().ByteSizeLong() <= kMaxKeptTraceBytes) {
+    kept = std::make_shared<const v1::Trace>(request.trace());
   }
-  if (absl::Status status = hub_->SetPlan(*session, NextUses(trace), numbers, std::move(kept));
+  if (absl::Status status =
+          hub_->SetPlan(caller.session, NextUses(trace), numbers, std::move(kept));
       !status.ok()) {
-    return ToGrpc(status);
+    return status;
   }
   *response->mutable_plan() = ToMessage(trace, *plan);
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
 }  // namespace geminid::service

@@ -1,53 +1,66 @@
-// The gRPC services of attached clients. Every call carries its session's token.
+// The methods of attached clients. Every call carries its session's token.
 #ifndef GEMINID_DAEMON_SERVICE_CLIENT_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_CLIENT_SERVICES_H_
 
 #include <functional>
+#include <vector>
 
 #include "daemon/service/hub.h"
-#include "geminid/v1/chunk.grpc.pb.h"
-#include "geminid/v1/plan.grpc.pb.h"
-#include "geminid/v1/session.grpc.pb.h"
+#include "daemon/service/rpc_method.h"
+#include "daemon/service/tenant_log.h"
+#include "geminid/v1/chunk.pb.h"
+#include "geminid/v1/plan.pb.h"
+#include "geminid/v1/session.pb.h"
 
 namespace geminid::service {
 
 // At most this many chunks in one call: more come in several.
 inline constexpr int kMaxChunksPerCall = 65536;
+// Each with a name of 128 characters; and of numbers only.
+inline constexpr RpcBounds kAllocateBounds = {.bytes = 12 << 20, .items = 2 * kMaxChunksPerCall};
+inline constexpr RpcBounds kFreeBounds = {.bytes = 512 << 10, .items = 0};
+// A trace of a million uses is about 10 MiB, and some 50 MiB in memory.
+inline constexpr RpcBounds kPlanBounds = {.bytes = 32 << 20, .items = 2'000'000};
 
-class SessionRpc : public v1::SessionService::Service {
+class SessionRpc {
  public:
-  // `on_detached` is called on the gRPC thread after a session has ended.
-  SessionRpc(Hub* hub, std::function<void(shm::SessionId)> on_detached)
-      : hub_(hub), on_detached_(std::move(on_detached)) {}
-  grpc::Status CreateArena(grpc::ServerContext* context, const v1::CreateArenaRequest* request,
-                           v1::CreateArenaResponse* response) override;
-  grpc::Status Detach(grpc::ServerContext* context, const v1::DetachRequest* request,
-                      v1::DetachResponse* response) override;
+  // `on_detached` is called on the worker's thread after a session has ended.
+  SessionRpc(Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_detached)
+      : hub_(hub), log_(log), on_detached_(std::move(on_detached)) {}
+  void AddTo(std::vector<RpcMethod>* methods);
 
  private:
+  absl::Status CreateArena(const Caller& caller, const v1::CreateArenaRequest& request,
+                           v1::CreateArenaResponse* response);
+  absl::Status Detach(const Caller& caller);
+
   Hub* const hub_;
+  TenantLog* const log_;
   const std::function<void(shm::SessionId)> on_detached_;
 };
 
-class ChunkRpc : public v1::ChunkService::Service {
+class ChunkRpc {
  public:
   explicit ChunkRpc(Hub* hub) : hub_(hub) {}
-  grpc::Status Allocate(grpc::ServerContext* context, const v1::AllocateChunksRequest* request,
-                        v1::AllocateChunksResponse* response) override;
-  grpc::Status Free(grpc::ServerContext* context, const v1::FreeChunksRequest* request,
-                    v1::FreeChunksResponse* response) override;
+  void AddTo(std::vector<RpcMethod>* methods);
 
  private:
+  absl::Status Allocate(const Caller& caller, const v1::AllocateChunksRequest& request,
+                        v1::AllocateChunksResponse* response);
+  absl::Status Free(const Caller& caller, const v1::FreeChunksRequest& request);
+
   Hub* const hub_;
 };
 
-class PlanRpc : public v1::PlanService::Service {
+class PlanRpc {
  public:
   explicit PlanRpc(Hub* hub) : hub_(hub) {}
-  grpc::Status MakePlan(grpc::ServerContext* context, const v1::MakePlanRequest* request,
-                        v1::MakePlanResponse* response) override;
+  void AddTo(std::vector<RpcMethod>* methods);
 
  private:
+  absl::Status MakePlan(const Caller& caller, const v1::MakePlanRequest& request,
+                        v1::MakePlanResponse* response);
+
   Hub* const hub_;
 };
 

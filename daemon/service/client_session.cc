@@ -1,6 +1,5 @@
 #include "daemon/service/client_session.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <cstring>
@@ -9,47 +8,46 @@
 #include "daemon/os/event.h"
 
 namespace geminid::service {
-namespace {
-
-// How long a call waits for its client to read the attach socket. The client library always reads.
-constexpr int kSlowReaderMilliseconds = 5000;
-
-}  // namespace
-
 absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
     shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
-    const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket) {
+    const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
+    InFlight* in_flight) {
   absl::StatusOr<memory::SessionSegments> segments =
       memory::SessionSegments::Create(id, daemon_epoch);
   if (!segments.ok()) return segments.status();
   absl::StatusOr<base::UniqueFd> daemon_event = os::CreateEvent();
   if (!daemon_event.ok()) return daemon_event.status();
-  absl::StatusOr<base::UniqueFd> client_event = os::CreateEvent();
+  absl::StatusOr<os::WakeUp> client_event = os::CreateWakeUp();
   if (!client_event.ok()) return client_event.status();
   absl::StatusOr<Token> token = NewToken();
   if (!token.ok()) return token.status();
-  return std::shared_ptr<ClientSession>(
-      new ClientSession(id, spec, device, *token, std::move(peer), std::move(socket),
-                        *std::move(daemon_event), *std::move(client_event), *std::move(segments)));
+  return std::shared_ptr<ClientSession>(new ClientSession(
+      id, spec, device, *token, std::move(peer), std::move(socket), *std::move(daemon_event),
+      *std::move(client_event), *std::move(segments), in_flight));
 }
 
 ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,
                              const core::DeviceDescription& device, const Token& token,
                              os::Peer peer, base::UniqueFd socket, base::UniqueFd daemon_event,
-                             base::UniqueFd client_event, memory::SessionSegments segments)
+                             os::WakeUp client_event, memory::SessionSegments segments,
+                             InFlight* in_flight)
     : id_(id),
       spec_(spec),
       device_(device),
       token_(token),
       peer_(std::move(peer)),
-      socket_(std::move(socket)),
+      socket_(std::make_shared<const base::UniqueFd>(std::move(socket))),
       daemon_event_(std::move(daemon_event)),
       client_event_(std::move(client_event)),
       segments_(std::move(segments)),
+      in_flight_(in_flight),
       requests_(segments_.client()->requests, &segments_.client()->cursor.requests_written,
                 &segments_.state()->cursor.requests_read),
       responses_(segments_.state()->responses, &segments_.state()->cursor.responses_written,
                  &segments_.client()->cursor.responses_read) {}
+
+// What the client has taken is counted no more, and its socket closes.
+ClientSession::~ClientSession() { (void)in_flight_->Count(spec_.tenant); }
 
 absl::Status ClientSession::SendWelcome(uint64_t daemon_epoch) const {
   shm::Welcome welcome = {};
@@ -61,24 +59,13 @@ absl::Status ClientSession::SendWelcome(uint64_t daemon_epoch) const {
   std::memcpy(welcome.token, token_.data(), token_.size());
   const std::array<int, shm::kWelcomeFds> fds = {
       segments_.state_fd().get(), segments_.client_fd().get(), segments_.commit_fd().get(),
-      daemon_event_.get(), client_event_.get()};
-  return os::SendMessage(socket_, std::as_bytes(std::span(&welcome, 1)), fds);
+      daemon_event_.get(), client_event_.theirs.get()};
+  return in_flight_->Send(spec_.tenant, socket_, std::as_bytes(std::span(&welcome, 1)), fds);
 }
 
 absl::Status ClientSession::SendMemory(const shm::Memory& message, const base::UniqueFd& fd) const {
   const std::array<int, 1> fds = {fd.get()};
-  const auto send = [&] {
-    return os::SendMessage(socket_, std::as_bytes(std::span(&message, 1)), fds);
-  };
-  absl::Status status = send();
-  const int64_t deadline =
-      os::MonotonicNanoseconds() + int64_t{kSlowReaderMilliseconds} * 1'000'000;
-  while (absl::IsUnavailable(status) && os::MonotonicNanoseconds() < deadline) {
-    pollfd wait = {socket_.get(), POLLOUT, 0};
-    base::RetryOnEintr([&] { return ::poll(&wait, 1, kSlowReaderMilliseconds); });
-    status = send();
-  }
-  return status;
+  return in_flight_->Send(spec_.tenant, socket_, std::as_bytes(std::span(&message, 1)), fds);
 }
 
 bool ClientSession::PushResponse(const shm::Response& response) {
@@ -94,7 +81,7 @@ bool ClientSession::FlushResponses() {
 
 void ClientSession::WakeClient() const {
   if (segments_.client()->cursor.asleep.load(std::memory_order_seq_cst) != 0) {
-    os::Signal(client_event_);
+    os::Wake(client_event_.ours);
   }
 }
 
@@ -111,10 +98,10 @@ void ClientSession::Disarm() {
 
 void ClientSession::SetPhase(shm::Phase phase) {
   segments_.state()->header.phase.store(static_cast<uint32_t>(phase), std::memory_order_seq_cst);
-  os::Signal(client_event_);
+  os::Wake(client_event_.ours);
 }
 
-void ClientSession::Disconnect() { ::shutdown(socket_.get(), SHUT_RDWR); }
+void ClientSession::Disconnect() { ::shutdown(socket_->get(), SHUT_RDWR); }
 
 ClientNumbers ClientSession::ReadNumbers() const {
   const shm::ClientCounters& counters = segments_.client()->counters;

@@ -16,7 +16,9 @@
 #include "daemon/memory/device_arena.h"
 #include "daemon/memory/host_pool.h"
 #include "daemon/memory/session_segments.h"
+#include "daemon/os/event.h"
 #include "daemon/os/unix_socket.h"
+#include "daemon/service/in_flight.h"
 #include "daemon/service/token.h"
 #include "geminid/v1/trace.pb.h"
 #include "proto/shm/ring.h"
@@ -40,24 +42,29 @@ struct PlanNumbers {
 // What is marked so is guarded by the hub's mutex; the rest never changes.
 class ClientSession {
  public:
-  // `socket` is the attach connection. Creates the segments, the two events and the token.
+  // `socket` is the attach connection, `in_flight` outlives the session. Creates the segments, the
+  // two events and the token.
   static absl::StatusOr<std::shared_ptr<ClientSession>> Create(
       shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
-      const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket);
+      const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
+      InFlight* in_flight);
+  ~ClientSession();
 
   shm::SessionId id() const { return id_; }
   const core::SessionSpec& spec() const { return spec_; }
   const core::DeviceDescription& device() const { return device_; }
   const Token& token() const { return token_; }
-  const base::UniqueFd& socket() const { return socket_; }
+  const base::UniqueFd& socket() const { return *socket_; }
   const base::UniqueFd& pidfd() const { return peer_.pidfd; }
+  // Its flags are the client's as well as ours, so it is never read or written here: watched for
+  // its edges, each write of the client is one.
   const base::UniqueFd& daemon_event() const { return daemon_event_; }
   const memory::SessionSegments& segments() const { return segments_; }
 
   // Sends the Welcome with its descriptors.
   absl::Status SendWelcome(uint64_t daemon_epoch) const;
-  // Sends one Memory message, waiting a moment for a client that is slow to read. Not to be called
-  // under the hub's mutex.
+  // Sends one Memory message. Both never wait: RESOURCE_EXHAUSTED when the tenant's clients, and
+  // UNAVAILABLE when this one, have too much to read already.
   absl::Status SendMemory(const shm::Memory& message, const base::UniqueFd& fd) const;
 
   // --- under the hub's mutex ---------------------------------------------------------------------
@@ -67,7 +74,7 @@ class ClientSession {
   bool PushResponse(const shm::Response& response);
   // Moves what waits into the ring. True when nothing waits any more.
   bool FlushResponses();
-  // Writes the client's event if the client said that it sleeps.
+  // Wakes the client if it said that it sleeps.
   void WakeClient() const;
   // Asks the client to write the daemon's event from now on. False when a request is there already,
   // and the daemon stays awake.
@@ -90,18 +97,19 @@ class ClientSession {
  private:
   ClientSession(shm::SessionId id, const core::SessionSpec& spec,
                 const core::DeviceDescription& device, const Token& token, os::Peer peer,
-                base::UniqueFd socket, base::UniqueFd daemon_event, base::UniqueFd client_event,
-                memory::SessionSegments segments);
+                base::UniqueFd socket, base::UniqueFd daemon_event, os::WakeUp client_event,
+                memory::SessionSegments segments, InFlight* in_flight);
 
   const shm::SessionId id_;
   const core::SessionSpec spec_;
   const core::DeviceDescription device_;
   const Token token_;
   const os::Peer peer_;
-  const base::UniqueFd socket_;
+  const InFlight::Socket socket_;
   const base::UniqueFd daemon_event_;
-  const base::UniqueFd client_event_;
+  const os::WakeUp client_event_;
   const memory::SessionSegments segments_;
+  InFlight* const in_flight_;
   shm::RingReader<shm::Request, shm::kRingEntries> requests_;
   shm::RingWriter<shm::Response, shm::kRingEntries> responses_;
   // Bounded by what the engine lets a session have outstanding, because no request is read while

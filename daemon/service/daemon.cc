@@ -27,10 +27,10 @@ namespace geminid::service {
 namespace {
 
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
-// How soon to look again at a client that does not read its responses.
-constexpr int64_t kBlockedNanoseconds = kNanosecondsPerMillisecond;
 constexpr absl::Duration kShutdownPatience = absl::Milliseconds(100);
 constexpr mode_t kFolderMode = 0755;
+// What the client library calls it.
+constexpr char kStarterLog[] = "geminid.log";
 
 core::TenantLimits LimitsOf(const config::TenantQuota& quota) {
   core::TenantLimits limits = {.tenant = quota.tenant,
@@ -130,7 +130,7 @@ absl::Status Daemon::Open() {
   absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(*options);
   if (!hub.ok()) return hub.status();
   hub_ = *std::move(hub);
-  sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get());
+  sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get(), &log_);
   monitor_ = std::make_unique<Monitor>(hub_.get(), kVersion);
   if (absl::Status status = OpenMetrics(); !status.ok()) return status;
   if (absl::Status status = WatchSignals(); !status.ok()) return status;
@@ -148,13 +148,13 @@ absl::Status Daemon::Open() {
     loop_->Post([this, id] { sessions_->Remove(id); });
   };
   absl::StatusOr<std::unique_ptr<RpcServer>> rpc =
-      RpcServer::Start(&in_force_, facts, hub_.get(), on_detached);
+      RpcServer::Start(&in_force_, facts, loop_.get(), hub_.get(), &log_, on_detached);
   if (!rpc.ok()) return rpc.status();
   rpc_ = *std::move(rpc);
   // Last: who can attach can do everything.
   absl::StatusOr<std::unique_ptr<AttachServer>> attach = AttachServer::Create(
       absl::StrCat(settings_.socket, shm::kAttachSuffix), settings_.socket_mode, loop_.get(),
-      hub_.get(), [this](const SessionPtr& session) { sessions_->Add(session); });
+      hub_.get(), &log_, [this](const SessionPtr& session) { sessions_->Add(session); });
   if (!attach.ok()) return attach.status();
   attach_ = *std::move(attach);
   os::Log(os::LogLevel::kInfo, "listening",
@@ -287,6 +287,7 @@ void Daemon::Step() {
   hub_->Tick();
   const int64_t now = os::MonotonicNanoseconds();
   attach_->Expire(now);
+  rpc_->Expire(now);
   if (http_ != nullptr) http_->Expire(now);
   if (watchdog_nanoseconds_ > 0 && now >= next_watchdog_) {
     ::sd_notify(0, "WATCHDOG=1");
@@ -302,9 +303,10 @@ int Daemon::Timeout() const {
     if (other.has_value()) next = std::min(next.value_or(*other), *other);
   };
   consider(attach_->NextDeadline());
+  consider(rpc_->NextDeadline());
   if (http_ != nullptr) consider(http_->NextDeadline());
+  consider(sessions_->NextDeadline());
   const int64_t now = os::MonotonicNanoseconds();
-  if (sessions_->blocked()) consider(now + kBlockedNanoseconds);
   if (watchdog_nanoseconds_ > 0) consider(next_watchdog_);
   if (!next.has_value()) return -1;
   const int64_t wait = std::max<int64_t>(0, *next - now);
@@ -348,12 +350,23 @@ void Daemon::RemoveFiles() {
   std::filesystem::remove(absl::StrCat(settings_.socket, shm::kAttachSuffix), ignored);
   if (options_.parent_pid == 0) return;
   // The lock file of a shared socket stays: removing it would let two daemons lock two files of one
-  // name. A private one's folder goes with everything its starter put there.
-  const std::filesystem::path folder = std::filesystem::path(settings_.socket).parent_path();
+  // name.
   std::filesystem::remove(absl::StrCat(settings_.socket, shm::kLockSuffix), ignored);
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".log") std::filesystem::remove(entry.path(), ignored);
+  RemoveStartersFolder();
+}
+
+// Nothing else is removed of a folder that somebody named on the command line.
+void Daemon::RemoveStartersFolder() {
+  const std::filesystem::path folder = std::filesystem::path(settings_.socket).parent_path();
+  const std::filesystem::path log = folder / kStarterLog;
+  struct stat file = {};
+  struct stat output = {};
+  if (::lstat(log.c_str(), &file) != 0 || ::fstat(STDERR_FILENO, &output) != 0 ||
+      file.st_dev != output.st_dev || file.st_ino != output.st_ino) {
+    return;
   }
+  std::error_code ignored;
+  std::filesystem::remove(log, ignored);
   std::filesystem::remove(folder, ignored);  // only if it is empty
 }
 

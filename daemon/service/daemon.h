@@ -20,12 +20,14 @@
 #include "daemon/service/rpc_server.h"
 #include "daemon/service/session_loop.h"
 #include "daemon/service/settings_in_force.h"
+#include "daemon/service/tenant_log.h"
 
 namespace geminid::service {
 
 struct DaemonOptions {
   // A private daemon belongs to this process: once it has ended and no session is attached, the
-  // daemon ends too, and removes the socket's folder. 0: not private.
+  // daemon ends too. If its output is in the file kStarterLog beside the socket, the folder is its
+  // starter's, and is removed. 0: not private.
   pid_t parent_pid = 0;
   // Receives SIGTERM and SIGINT, which stop the daemon, and SIGHUP, for which it reads its settings
   // again; invalid: none. See os::CreateSignalFd.
@@ -75,6 +77,7 @@ class Daemon {
   bool Finished() const;
   void Close();
   void RemoveFiles();
+  void RemoveStartersFolder();
 
   const config::Settings settings_;  // as it was started
   SettingsInForce in_force_;
@@ -85,6 +88,8 @@ class Daemon {
   base::UniqueFd parent_pidfd_;
   int64_t watchdog_nanoseconds_ = 0;  // 0: systemd does not watch
   int64_t next_watchdog_ = 0;
+
+  TenantLog log_;
 
   // In the order of their making; destroyed in the reverse.
   std::unique_ptr<os::EventLoop> loop_;

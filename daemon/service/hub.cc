@@ -110,7 +110,7 @@ absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer pee
   if (!id.ok()) return id.status();
   absl::StatusOr<SessionPtr> session =
       ClientSession::Create(*id, options_.daemon_epoch, spec, *engine_->DeviceOf(*id),
-                            std::move(peer), std::move(socket));
+                            std::move(peer), std::move(socket), &in_flight_);
   if (!session.ok()) {
     (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
     return session.status();

@@ -170,6 +170,7 @@ class Hub {
 
   const HubOptions options_;
   const base::Mapping manifest_memory_;
+  InFlight in_flight_{InFlight::ShareOfATenant()};
   std::atomic<bool> cancelled_{false};
   memory::Admission admission_;
   std::mutex mutex_;

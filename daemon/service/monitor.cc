@@ -66,7 +66,8 @@ metrics::HttpResponse Monitor::Handle(const std::string& path) const {
   metrics::HttpResponse response;
   if (path == "/metrics") {
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    response.body = metrics::TextPage(Collect());
+    if (page_.empty() || pages_.Take(Now())) page_ = metrics::TextPage(Collect());
+    response.body = page_;
   } else if (path == "/healthz") {
     response.body = "ok\n";
   } else {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "daemon/core/token_bucket.h"
 #include "daemon/metrics/families.h"
 #include "daemon/metrics/http_server.h"
 #include "daemon/service/hub.h"
@@ -21,7 +22,8 @@ class Monitor : public prometheus::Collectable {
   // One reading, at the time of the call.
   std::vector<prometheus::MetricFamily> Collect() const override;
 
-  // "/metrics" and "/healthz".
+  // "/metrics" and "/healthz". Whoever asks more than a few times a second gets the last page
+  // again.
   metrics::HttpResponse Handle(const std::string& path) const;
 
  private:
@@ -35,6 +37,8 @@ class Monitor : public prometheus::Collectable {
   const std::string version_;
   mutable int64_t next_check_ = 0;
   mutable uint64_t violations_ = 0;
+  mutable core::TokenBucket pages_{{.per_second = 10, .burst = 50}, Now()};
+  mutable std::string page_;
 };
 
 }  // namespace geminid::service

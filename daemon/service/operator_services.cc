@@ -3,11 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/os/event.h"
 #include "daemon/service/plan_messages.h"
-#include "daemon/service/rpc_status.h"
 #include "daemon/service/snapshot_messages.h"
 #include "proto/messages/trace_messages.h"
 
@@ -21,17 +22,66 @@ const ClientSession* Find(const Sessions& sessions, shm::SessionId id) {
   return found == sessions.end() ? nullptr : found->second.get();
 }
 
-}  // namespace
+// A listing builds many messages under the hub's mutex.
+constexpr double kListingCost = 10;
 
-grpc::Status MemoryRpc::GetLedger(grpc::ServerContext*, const v1::GetLedgerRequest*,
-                                  v1::Ledger* response) {
-  *response = hub_->Inspect(
-      [](const core::Engine& engine, const Sessions&) { return LedgerMessage(engine); });
-  return grpc::Status::OK;
+// A method whose answer depends on nothing that is asked, or on all of it.
+template <typename Request, typename Response, typename Serve>
+void Add(std::vector<RpcMethod>* methods, const char* path, double cost, Serve serve) {
+  RpcMethod method;
+  method.path = path;
+  method.cost = cost;
+  ServeWith<Request, Response>(&method,
+                               [serve](const Caller&, const Request& request, Response* response) {
+                                 if constexpr (std::is_invocable_v<Serve, Response*>) {
+                                   return serve(response);
+                                 } else {
+                                   return serve(request, response);
+                                 }
+                               });
+  methods->push_back(std::move(method));
 }
 
-grpc::Status AdminRpc::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
-                                 v1::Status* response) {
+}  // namespace
+
+void MemoryRpc::AddTo(std::vector<RpcMethod>* methods) {
+  Add<v1::GetLedgerRequest, v1::Ledger>(methods, "/geminid.v1.MemoryService/GetLedger", 1,
+                                        [this](v1::Ledger* answer) { return GetLedger(answer); });
+}
+
+void AdminRpc::AddTo(std::vector<RpcMethod>* methods) {
+  Add<v1::GetStatusRequest, v1::Status>(methods, "/geminid.v1.AdminService/GetStatus", 1,
+                                        [this](v1::Status* answer) { return GetStatus(answer); });
+  Add<v1::ListSessionsRequest, v1::ListSessionsResponse>(
+      methods, "/geminid.v1.AdminService/ListSessions", kListingCost,
+      [this](v1::ListSessionsResponse* answer) { return ListSessions(answer); });
+  Add<v1::ListPoolsRequest, v1::ListPoolsResponse>(
+      methods, "/geminid.v1.AdminService/ListPools", kListingCost,
+      [this](v1::ListPoolsResponse* answer) { return ListPools(answer); });
+  Add<v1::ListChunksRequest, v1::ListChunksResponse>(
+      methods, "/geminid.v1.AdminService/ListChunks", kListingCost,
+      [this](const auto& request, auto* answer) { return ListChunks(request, answer); });
+  Add<v1::ExplainChunkRequest, v1::ExplainChunkResponse>(
+      methods, "/geminid.v1.AdminService/ExplainChunk", kListingCost,
+      [this](const auto& request, auto* answer) { return ExplainChunk(request, answer); });
+  Add<v1::GetTraceRequest, v1::TraceFile>(
+      methods, "/geminid.v1.AdminService/GetTrace", kListingCost,
+      [this](const auto& request, auto* answer) { return GetTrace(request, answer); });
+}
+
+void ConfigRpc::AddTo(std::vector<RpcMethod>* methods) {
+  Add<v1::ShowConfigRequest, v1::ShowConfigResponse>(
+      methods, "/geminid.v1.ConfigService/Show", 1,
+      [this](v1::ShowConfigResponse* answer) { return Show(answer); });
+}
+
+absl::Status MemoryRpc::GetLedger(v1::Ledger* response) {
+  *response = hub_->Inspect(
+      [](const core::Engine& engine, const Sessions&) { return LedgerMessage(engine); });
+  return absl::OkStatus();
+}
+
+absl::Status AdminRpc::GetStatus(v1::Status* response) {
   response->set_version(facts_.version);
   response->set_daemon_epoch(hub_->daemon_epoch());
   response->set_phase(facts_.draining->load() ? "draining" : "serving");
@@ -55,11 +105,10 @@ grpc::Status AdminRpc::GetStatus(grpc::ServerContext*, const v1::GetStatusReques
     to->set_in_use(fact.in_use);
     to->set_why_not(fact.why_not);
   }
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
-grpc::Status AdminRpc::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
-                                    v1::ListSessionsResponse* response) {
+absl::Status AdminRpc::ListSessions(v1::ListSessionsResponse* response) {
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
     for (const core::SessionSnapshot& snapshot : engine.Sessions()) {
       const ClientSession* session = Find(sessions, snapshot.id);
@@ -68,58 +117,56 @@ grpc::Status AdminRpc::ListSessions(grpc::ServerContext*, const v1::ListSessions
                          session == nullptr ? PlanNumbers{} : session->plan, Now());
     }
   });
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
-grpc::Status AdminRpc::ListPools(grpc::ServerContext*, const v1::ListPoolsRequest*,
-                                 v1::ListPoolsResponse* response) {
+absl::Status AdminRpc::ListPools(v1::ListPoolsResponse* response) {
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
     for (const core::PoolSnapshot& snapshot : engine.Pools()) {
       *response->add_pools() = PoolMessage(snapshot, Find(sessions, snapshot.session));
     }
   });
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
-grpc::Status AdminRpc::ListChunks(grpc::ServerContext*, const v1::ListChunksRequest* request,
+absl::Status AdminRpc::ListChunks(const v1::ListChunksRequest& request,
                                   v1::ListChunksResponse* response) {
   const uint32_t limit =
-      std::min(request->limit() == 0 ? kDefaultChunkLimit : request->limit(), kMaxChunkLimit);
-  const shm::SessionId session{request->session()};
+      std::min(request.limit() == 0 ? kDefaultChunkLimit : request.limit(), kMaxChunkLimit);
+  const shm::SessionId session{request.session()};
   hub_->Inspect([&](const core::Engine& engine, const Sessions&) {
     for (const core::ChunkSnapshot& chunk : engine.Chunks(session, limit)) {
       *response->add_chunks() = ChunkMessage(chunk);
     }
     response->set_total(engine.ChunkCount(session));
   });
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
-grpc::Status AdminRpc::ExplainChunk(grpc::ServerContext*, const v1::ExplainChunkRequest* request,
+absl::Status AdminRpc::ExplainChunk(const v1::ExplainChunkRequest& request,
                                     v1::ExplainChunkResponse* response) {
-  const shm::SessionId session{request->session()};
-  const shm::ChunkId chunk{request->chunk()};
-  return ToGrpc(hub_->Inspect([&](const core::Engine& engine, const Sessions&) -> absl::Status {
+  const shm::SessionId session{request.session()};
+  const shm::ChunkId chunk{request.chunk()};
+  return hub_->Inspect([&](const core::Engine& engine, const Sessions&) -> absl::Status {
     absl::StatusOr<std::vector<std::string>> lines = engine.Explain(session, chunk);
     if (!lines.ok()) return lines.status();
     for (std::string& line : *lines) response->add_lines(std::move(line));
     const std::optional<core::ChunkSnapshot> found = engine.FindChunk(session, chunk);
     if (found.has_value()) *response->mutable_chunk() = ChunkMessage(*found);
     return absl::OkStatus();
-  }));
+  });
 }
 
-grpc::Status AdminRpc::GetTrace(grpc::ServerContext*, const v1::GetTraceRequest* request,
-                                v1::TraceFile* response) {
+absl::Status AdminRpc::GetTrace(const v1::GetTraceRequest& request, v1::TraceFile* response) {
   std::shared_ptr<const v1::Trace> trace;  // copied into the answer without the hub's mutex
   const absl::Status status = hub_->Inspect([&](const core::Engine&,
                                                 const Sessions& sessions) -> absl::Status {
-    const ClientSession* session = Find(sessions, shm::SessionId{request->session()});
+    const ClientSession* session = Find(sessions, shm::SessionId{request.session()});
     if (session == nullptr) {
-      return absl::NotFoundError(absl::StrCat("there is no session ", request->session()));
+      return absl::NotFoundError(absl::StrCat("there is no session ", request.session()));
     }
     if (session->trace == nullptr) {
-      return absl::NotFoundError(absl::StrCat("session ", request->session(),
+      return absl::NotFoundError(absl::StrCat("session ", request.session(),
                                               " has no trace to give: no plan was made for it yet, "
                                               "or its trace has more than ",
                                               kMaxKeptTraceBytes, " bytes"));
@@ -134,14 +181,13 @@ grpc::Status AdminRpc::GetTrace(grpc::ServerContext*, const v1::GetTraceRequest*
     response->set_ranks_on_node(std::min(of_job, response->world_size()));
     return absl::OkStatus();
   });
-  if (!status.ok()) return ToGrpc(status);
+  if (!status.ok()) return status;
   response->set_format_version(messages::kTraceFileVersion);
   *response->mutable_trace() = *trace;
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
-grpc::Status ConfigRpc::Show(grpc::ServerContext*, const v1::ShowConfigRequest*,
-                             v1::ShowConfigResponse* response) {
+absl::Status ConfigRpc::Show(v1::ShowConfigResponse* response) {
   const config::Settings settings = settings_->Get();
   *response->mutable_effective() = settings.effective;
   for (const config::Origin& origin : settings.origins) {
@@ -150,7 +196,7 @@ grpc::Status ConfigRpc::Show(grpc::ServerContext*, const v1::ShowConfigRequest*,
     to->set_value(origin.value);
     to->set_origin(origin.origin);
   }
-  return grpc::Status::OK;
+  return absl::OkStatus();
 }
 
 }  // namespace geminid::service

@@ -1,15 +1,17 @@
-// The gRPC services of the operator: what is, who holds it, and why. They change nothing.
+// The methods of the operator: what is, who holds it, and why. They change nothing.
 #ifndef GEMINID_DAEMON_SERVICE_OPERATOR_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_OPERATOR_SERVICES_H_
 
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "daemon/service/hub.h"
+#include "daemon/service/rpc_method.h"
 #include "daemon/service/settings_in_force.h"
-#include "geminid/v1/admin.grpc.pb.h"
-#include "geminid/v1/config.grpc.pb.h"
-#include "geminid/v1/memory.grpc.pb.h"
+#include "geminid/v1/admin.pb.h"
+#include "geminid/v1/config.pb.h"
+#include "geminid/v1/memory.pb.h"
 
 namespace geminid::service {
 
@@ -27,44 +29,43 @@ struct DaemonFacts {
 inline constexpr uint32_t kDefaultChunkLimit = 1000;
 inline constexpr uint32_t kMaxChunkLimit = 65536;
 
-class MemoryRpc : public v1::MemoryService::Service {
+class MemoryRpc {
  public:
   explicit MemoryRpc(Hub* hub) : hub_(hub) {}
-  grpc::Status GetLedger(grpc::ServerContext* context, const v1::GetLedgerRequest* request,
-                         v1::Ledger* response) override;
+  void AddTo(std::vector<RpcMethod>* methods);
 
  private:
+  absl::Status GetLedger(v1::Ledger* response);
+
   Hub* const hub_;
 };
 
-class AdminRpc : public v1::AdminService::Service {
+class AdminRpc {
  public:
   AdminRpc(Hub* hub, DaemonFacts facts) : hub_(hub), facts_(std::move(facts)) {}
-  grpc::Status GetStatus(grpc::ServerContext* context, const v1::GetStatusRequest* request,
-                         v1::Status* response) override;
-  grpc::Status ListSessions(grpc::ServerContext* context, const v1::ListSessionsRequest* request,
-                            v1::ListSessionsResponse* response) override;
-  grpc::Status ListPools(grpc::ServerContext* context, const v1::ListPoolsRequest* request,
-                         v1::ListPoolsResponse* response) override;
-  grpc::Status ListChunks(grpc::ServerContext* context, const v1::ListChunksRequest* request,
-                          v1::ListChunksResponse* response) override;
-  grpc::Status ExplainChunk(grpc::ServerContext* context, const v1::ExplainChunkRequest* request,
-                            v1::ExplainChunkResponse* response) override;
-  grpc::Status GetTrace(grpc::ServerContext* context, const v1::GetTraceRequest* request,
-                        v1::TraceFile* response) override;
+  void AddTo(std::vector<RpcMethod>* methods);
 
  private:
+  absl::Status GetStatus(v1::Status* response);
+  absl::Status ListSessions(v1::ListSessionsResponse* response);
+  absl::Status ListPools(v1::ListPoolsResponse* response);
+  absl::Status ListChunks(const v1::ListChunksRequest& request, v1::ListChunksResponse* response);
+  absl::Status ExplainChunk(const v1::ExplainChunkRequest& request,
+                            v1::ExplainChunkResponse* response);
+  absl::Status GetTrace(const v1::GetTraceRequest& request, v1::TraceFile* response);
+
   Hub* const hub_;
   const DaemonFacts facts_;
 };
 
-class ConfigRpc : public v1::ConfigService::Service {
+class ConfigRpc {
  public:
   explicit ConfigRpc(const SettingsInForce* settings) : settings_(settings) {}
-  grpc::Status Show(grpc::ServerContext* context, const v1::ShowConfigRequest* request,
-                    v1::ShowConfigResponse* response) override;
+  void AddTo(std::vector<RpcMethod>* methods);
 
  private:
+  absl::Status Show(v1::ShowConfigResponse* response);
+
   const SettingsInForce* const settings_;
 };
 

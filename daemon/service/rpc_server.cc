@@ -1,32 +1,60 @@
 #include "daemon/service/rpc_server.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <google/protobuf/stubs/logging.h>
+#include <google/protobuf/wrappers.pb.h>
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_posix.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/system_error.h"
+#include "daemon/os/event.h"
+#include "daemon/os/log.h"
+#include "daemon/os/unix_socket.h"
+#include "daemon/service/tenant.h"
 
 namespace geminid::service {
 namespace {
 
-// A trace of a million uses is about 10 MiB.
-constexpr int kMaxMessageBytes = 64 << 20;
-constexpr int kMaxThreads = 64;
-constexpr mode_t kNobodyElse = 0177;
+constexpr int kBacklog = 128;
+// The longest request, MakePlan's, and room for gRPC's own words.
+constexpr int kMaxReceivedBytes = static_cast<int>(kPlanBounds.bytes) + 4096;
+constexpr int kMaxSentBytes = 64 << 20;
+constexpr int kMaxStreamsPerConnection = 16;
+constexpr int kMaxMetadataBytes = 8192;
+constexpr int kMaxWorkers = 16;
+constexpr size_t kMaxTenants = 256;
+constexpr int64_t kTickNanoseconds = 20'000'000;
+// How soon a tenant without a connection is forgotten.
+constexpr int64_t kIdleTickNanoseconds = 10'000'000'000;
 
-void EnablePluginsOnce() {
-  static const bool enabled = [] {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+// What gRPC has to say is for its developers, and a client can make it say it: few lines of it.
+void LogForGrpc(gpr_log_func_args* args) {
+  static TenantLog* const log = new TenantLog;  // gRPC's threads may outlive static objects
+  log->Write("grpc", os::LogLevel::kDebug, "gRPC",
+             {{"message", args->message}, {"file", args->file}});
+}
+
+void QuietGrpcOnce() {
+  static const bool done = [] {
+    gpr_set_log_function(&LogForGrpc);
+    // A text that is not UTF-8 is refused like any other bad request, not complained of.
+    google::protobuf::SetLogHandler(nullptr);
     return true;
   }();
-  (void)enabled;
+  (void)done;
+}
+
+// The same socket has the same inode as long as it is open, and no other has it.
+uint64_t InodeOf(int fd) {
+  struct stat facts = {};
+  return ::fstat(fd, &facts) == 0 && S_ISSOCK(facts.st_mode) ? facts.st_ino : 0;
 }
 
 }  // namespace
@@ -44,56 +72,203 @@ std::string GrpcAddress(const std::string& path) {
   return address;
 }
 
-RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
-                     std::function<void(shm::SessionId)> on_detached)
-    : session_(hub, std::move(on_detached)),
+// One tenant's gRPC server, and the connections that it was given.
+class RpcServer::Tenant : public grpc::CallbackGenericService {
+ public:
+  Tenant(const std::string& name, CallShared* shared)
+      : calls_(std::make_shared<TenantCalls>(name, shared)) {
+    grpc::ServerBuilder builder;
+    builder.RegisterCallbackGenericService(this);
+    builder.SetMaxReceiveMessageSize(kMaxReceivedBytes);
+    builder.SetMaxSendMessageSize(kMaxSentBytes);
+    // A few bytes could become any number: what is compressed is refused.
+    for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+      builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+    }
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+    // The window of a stream that nobody reads stays at 64 KiB.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    server_ = builder.BuildAndStart();
+  }
+
+  bool started() const { return server_ != nullptr; }
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    return calls_->Begin(context);
+  }
+
+  void Take(base::UniqueFd connection) {
+    connections_.push_back({connection.get(), InodeOf(connection.get())});
+    grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
+  }
+  // gRPC closes them without a word.
+  size_t CountConnections() {
+    std::erase_if(connections_, [](const Connection& c) { return InodeOf(c.fd) != c.inode; });
+    return connections_.size();
+  }
+  TenantCalls& calls() { return *calls_; }
+  void Shutdown(std::chrono::system_clock::time_point deadline) { server_->Shutdown(deadline); }
+
+ private:
+  struct Connection {
+    int fd;
+    uint64_t inode;
+  };
+
+  const std::shared_ptr<TenantCalls> calls_;
+  std::vector<Connection> connections_;
+  std::unique_ptr<grpc::Server> server_;  // last: it uses the others until it is destroyed
+};
+
+RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop,
+                     Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_detached)
+    : session_(hub, log, std::move(on_detached)),
       chunk_(hub),
       plan_(hub),
       memory_(hub),
       admin_(hub, facts),
-      config_(settings) {}
+      config_(settings),
+      loop_(loop),
+      log_(log) {
+  shared_.hub = hub;
+  shared_.on_first_call = [this] { loop_->Post([] {}); };  // so that the loop looks at the clock
+}
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
-    const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
-    std::function<void(shm::SessionId)> on_detached) {
-  EnablePluginsOnce();
-  std::unique_ptr<RpcServer> rpc(new RpcServer(settings, facts, hub, std::move(on_detached)));
-  grpc::ServerBuilder builder;
-  grpc::ResourceQuota quota("geminid");
-  quota.SetMaxThreads(kMaxThreads);
-  builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  // The path's own permissions are the protection.
-  builder.AddListeningPort(GrpcAddress(facts.socket), grpc::InsecureServerCredentials());
-  for (grpc::Service* service : std::initializer_list<grpc::Service*>{
-           &rpc->session_, &rpc->chunk_, &rpc->plan_, &rpc->memory_, &rpc->admin_, &rpc->config_}) {
-    builder.RegisterService(service);
-  }
-  const mode_t old_mask = ::umask(kNobodyElse);
-  rpc->server_ = builder.BuildAndStart();
-  ::umask(old_mask);
-  if (rpc->server_ == nullptr) {
-    return absl::InternalError(absl::StrCat("gRPC cannot listen on ", facts.socket));
-  }
-  if (::chmod(facts.socket.c_str(), settings->Get().socket_mode) != 0) {
-    return base::SystemError(errno, "chmod", facts.socket);
-  }
+    const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop, Hub* hub,
+    TenantLog* log, std::function<void(shm::SessionId)> on_detached) {
+  QuietGrpcOnce();
+  std::unique_ptr<RpcServer> rpc(
+      new RpcServer(settings, facts, loop, hub, log, std::move(on_detached)));
+  const int threads =
+      std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 4, kMaxWorkers);
+  // The others of a tenant wait; those of other tenants need not.
+  absl::StatusOr<std::unique_ptr<FairWorkers>> workers =
+      FairWorkers::Create(threads, threads - threads / 4);
+  if (!workers.ok()) return workers.status();
+  rpc->workers_ = *std::move(workers);
+  rpc->shared_.workers = rpc->workers_.get();
+  rpc->shared_.long_calls_per_tenant = static_cast<size_t>(threads);
+  rpc->AddMethods();
+  absl::StatusOr<base::UniqueFd> listener =
+      os::ListenStream(facts.socket, settings->Get().socket_mode, kBacklog);
+  if (!listener.ok()) return listener.status();
+  absl::StatusOr<std::unique_ptr<os::Acceptor>> acceptor = os::Acceptor::Create(
+      *std::move(listener), "the control socket", loop,
+      [raw = rpc.get()](base::UniqueFd connection) { raw->OnConnection(std::move(connection)); });
+  if (!acceptor.ok()) return acceptor.status();
+  rpc->acceptor_ = *std::move(acceptor);
   return rpc;
 }
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
-void RpcServer::Drain() {
-  if (server_ != nullptr) server_->GetHealthCheckService()->SetServingStatus(false);
+void RpcServer::AddMethods() {
+  std::vector<RpcMethod> methods;
+  session_.AddTo(&methods);
+  chunk_.AddTo(&methods);
+  plan_.AddTo(&methods);
+  memory_.AddTo(&methods);
+  admin_.AddTo(&methods);
+  config_.AddTo(&methods);
+  for (RpcMethod& method : methods) shared_.methods[method.path] = std::move(method);
+  AddHealth();
+}
+
+// grpc.health.v1: its request is a text, its answer a number, each the first field of its message,
+// as the well-known wrappers are.
+void RpcServer::AddHealth() {
+  constexpr int kServing = 1;
+  constexpr int kNotServing = 2;
+  RpcMethod method;
+  method.path = "/grpc.health.v1.Health/Check";
+  ServeWith<google::protobuf::StringValue, google::protobuf::Int32Value>(
+      &method, [this](const Caller&, const google::protobuf::StringValue& service,
+                      google::protobuf::Int32Value* status) {
+        if (!service.value().empty()) {
+          return absl::NotFoundError("health is that of the whole daemon: name no service");
+        }
+        status->set_value(draining_.load() ? kNotServing : kServing);
+        return absl::OkStatus();
+      });
+  shared_.methods[method.path] = std::move(method);
+}
+
+absl::Status RpcServer::CheckLimits(const base::UniqueFd& newest, Tenant* tenant) const {
+  if (os::IsFromReserve(newest)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the daemon has no descriptor left for it of its ", os::MaxDescriptors(),
+        "; raise the limit of open files (ulimit -n, LimitNOFILE=) and start it again"));
+  }
+  if (tenant == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("connections of ", kMaxTenants, " tenants are open, as many as may be"));
+  }
+  // No tenant may have more than a quarter of the descriptors.
+  const size_t most =
+      std::min<size_t>(kMaxConnectionsPerTenant,
+                       static_cast<size_t>(os::MaxDescriptors() - os::ReservedDescriptors()) / 4);
+  if (tenant->CountConnections() < most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the tenant has ", most,
+                   " connections, as many as it may; close some, or raise "
+                   "the limit of open files (LimitNOFILE=)"));
+}
+
+void RpcServer::OnConnection(base::UniqueFd connection) {
+  absl::StatusOr<os::Peer> peer = os::PeerOf(connection);
+  if (!peer.ok()) return;  // it has gone
+  const std::string name = TenantOf(*peer);
+  auto found = tenants_.find(name);
+  if (found == tenants_.end() && tenants_.size() < kMaxTenants) {
+    found = tenants_.emplace(name, std::make_unique<Tenant>(name, &shared_)).first;
+    if (!found->second->started()) {
+      tenants_.erase(found);
+      found = tenants_.end();
+    }
+  }
+  Tenant* const tenant = found == tenants_.end() ? nullptr : found->second.get();
+  if (absl::Status status = CheckLimits(connection, tenant); !status.ok()) {
+    log_->Write(name, os::LogLevel::kWarning, "connection refused",
+                {{"tenant", name}, {"error", std::string(status.message())}});
+    return;
+  }
+  tenant->Take(std::move(connection));
+}
+
+int64_t RpcServer::NextTick() const {
+  return last_tick_ + (shared_.calls.load() > 0 ? kTickNanoseconds : kIdleTickNanoseconds);
+}
+
+void RpcServer::Expire(int64_t now_nanoseconds) {
+  acceptor_->Expire(now_nanoseconds);
+  if (tenants_.empty() || now_nanoseconds < NextTick()) return;
+  last_tick_ = now_nanoseconds;
+  for (auto i = tenants_.begin(); i != tenants_.end();) {
+    i->second->calls().Expire(now_nanoseconds);
+    if (shared_.calls.load() > 0 || i->second->CountConnections() > 0) {
+      ++i;
+      continue;
+    }
+    // To destroy a server may take a moment; there is nothing left in it that could be waited for.
+    workers_->Submit("", [gone = std::shared_ptr<Tenant>(std::move(i->second))] {});
+    i = tenants_.erase(i);
+  }
+}
+
+std::optional<int64_t> RpcServer::NextDeadline() const {
+  const std::optional<int64_t> next = acceptor_->NextDeadline();
+  if (tenants_.empty()) return next;
+  return std::min(next.value_or(NextTick()), NextTick());
 }
 
 void RpcServer::Shutdown(absl::Duration patience) {
-  if (server_ == nullptr) return;
-  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(patience));
-  server_->Wait();
-  server_.reset();
+  acceptor_.reset();
+  const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(patience);
+  for (const auto& [name, tenant] : tenants_) tenant->Shutdown(deadline);
+  tenants_.clear();
 }
 
 }  // namespace geminid::service

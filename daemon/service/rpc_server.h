@@ -1,4 +1,9 @@
-// The gRPC server on the Unix socket: all services, health and reflection.
+// The control plane: gRPC on the Unix socket, for tenants who do not trust each other.
+//
+// gRPC neither asks the kernel who has connected nor reads a message in part. So connections are
+// accepted here, where the kernel's answer is at hand, and each tenant has a gRPC server of its own
+// that takes them over; calls are asynchronous and their messages bytes until the caller has shown
+// its token. No thread waits for a client.
 #ifndef GEMINID_DAEMON_SERVICE_RPC_SERVER_H_
 #define GEMINID_DAEMON_SERVICE_RPC_SERVER_H_
 
@@ -6,35 +11,58 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/config/settings.h"
+#include "daemon/os/acceptor.h"
 #include "daemon/service/client_services.h"
 #include "daemon/service/hub.h"
 #include "daemon/service/operator_services.h"
+#include "daemon/service/tenant_calls.h"
+#include "daemon/service/tenant_log.h"
 
 namespace geminid::service {
 
+// Each rank has one, and so has each geminictl.
+inline constexpr size_t kMaxConnectionsPerTenant = 512;
+
+// Belongs to the event loop's thread.
 class RpcServer {
  public:
-  // `settings` outlive it. Binds `facts.socket`, whose path must be free (gRPC would take it over
-  // without a word).
+  // Listens at `facts.socket`, which must be free. All that is pointed to outlives the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
-      const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
-      std::function<void(shm::SessionId)> on_detached);
+      const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop, Hub* hub,
+      TenantLog* log, std::function<void(shm::SessionId)> on_detached);
   ~RpcServer();
 
   // Health checks answer NOT_SERVING from now on.
-  void Drain();
-  // Ends calls that are still running after `patience`, waits for them and removes the socket.
+  void Drain() { draining_.store(true); }
+  // Takes no more connections, ends calls that are still running after `patience`, and gives up
+  // those whose work goes on. That work is waited for by the destructor.
   void Shutdown(absl::Duration patience);
 
+  // Lets calls go on whose turn has come, cancels those that take too long, forgets tenants who
+  // have gone.
+  void Expire(int64_t now_nanoseconds);
+  std::optional<int64_t> NextDeadline() const;
+
  private:
-  RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
-            std::function<void(shm::SessionId)> on_detached);
+  class Tenant;
+
+  RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop,
+            Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_detached);
+  void AddMethods();
+  void AddHealth();
+  int64_t NextTick() const;
+  void OnConnection(base::UniqueFd connection);
+  // Why the newest connection of `tenant` cannot be served; OK where it can.
+  absl::Status CheckLimits(const base::UniqueFd& newest, Tenant* tenant) const;
 
   SessionRpc session_;
   ChunkRpc chunk_;
@@ -42,7 +70,14 @@ class RpcServer {
   MemoryRpc memory_;
   AdminRpc admin_;
   ConfigRpc config_;
-  std::unique_ptr<grpc::Server> server_;
+  os::EventLoop* const loop_;
+  TenantLog* const log_;
+  std::atomic<bool> draining_{false};
+  CallShared shared_;
+  std::unique_ptr<FairWorkers> workers_;
+  std::map<std::string, std::unique_ptr<Tenant>> tenants_;
+  std::unique_ptr<os::Acceptor> acceptor_;
+  int64_t last_tick_ = 0;
 };
 
 // gRPC's address of a Unix socket: a URI, in which some characters need escapes.

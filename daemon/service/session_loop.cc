@@ -2,13 +2,19 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/os/event.h"
-#include "daemon/os/log.h"
 
 namespace geminid::service {
+namespace {
+
+constexpr int64_t kShortestPauseNanoseconds = 1'000'000;
+constexpr int64_t kLongestPauseNanoseconds = 1'000'000'000;
+
+}  // namespace
 
 SessionLoop::~SessionLoop() {
   while (!watched_.empty()) Remove(watched_.begin()->first);
@@ -17,19 +23,21 @@ SessionLoop::~SessionLoop() {
 void SessionLoop::Add(const SessionPtr& session) {
   Watched& watched = watched_[session->id()];
   watched.session = session;
-  const auto watch = [&](size_t slot, int fd, os::EventLoop::Callback callback) {
-    absl::StatusOr<os::EventLoop::WatchId> id = loop_->Watch(fd, EPOLLIN, std::move(callback));
+  const auto watch = [&](size_t slot, int fd, os::EventLoop::Callback callback,
+                         uint32_t events = EPOLLIN) {
+    absl::StatusOr<os::EventLoop::WatchId> id = loop_->Watch(fd, events, std::move(callback));
     if (id.ok()) watched.watches[slot] = *id;
     return id.ok();
   };
   const bool complete =
       watch(0, session->socket().get(), [this, session](uint32_t) { OnSocket(session); }) &&
-      watch(1, session->daemon_event().get(),
-            [this, session](uint32_t) {
-              os::Clear(session->daemon_event());
-              session->Disarm();
-              busy_.insert(session->id());
-            }) &&
+      watch(
+          1, session->daemon_event().get(),
+          [this, session](uint32_t) {
+            session->Disarm();
+            busy_.insert(session->id());
+          },
+          EPOLLIN | EPOLLET) &&
       (!session->pidfd().valid() || watch(2, session->pidfd().get(), [this, session](uint32_t) {
         End(session, core::CloseReason::kDied, "its process ended");
       }));
@@ -73,36 +81,47 @@ void SessionLoop::End(const SessionPtr& session, core::CloseReason reason, const
   hub_->DestroyLater(std::move(closed.garbage));
   Remove(keep->id());
   if (!closed.now) return;  // it detached, and has been logged
-  os::Log(os::LogLevel::kInfo, "session ended",
-          {{"session", absl::StrCat(shm::Value(keep->id()))},
-           {"job", keep->spec().job},
-           {"rank", absl::StrCat(keep->spec().rank)},
-           {"why", why}});
+  log_->Write(keep->spec().tenant, os::LogLevel::kInfo, "session ended",
+              {{"session", absl::StrCat(shm::Value(keep->id()))},
+               {"job", keep->spec().job},
+               {"rank", absl::StrCat(keep->spec().rank)},
+               {"why", why}});
 }
 
 void SessionLoop::PumpAll() {
+  const int64_t now = os::MonotonicNanoseconds();
   std::set<shm::SessionId> round = std::exchange(busy_, {});
-  round.merge(blocked_);
-  blocked_.clear();
+  for (const auto& [id, blocked] : blocked_) {
+    if (blocked.due <= now) round.insert(id);
+  }
   for (const shm::SessionId id : round) {
     const auto found = watched_.find(id);
-    if (found == watched_.end()) continue;
-    const SessionPtr session = found->second.session;
-    switch (hub_->Pump(session)) {
-      case Hub::Pumped::kMore:
-        busy_.insert(id);
-        break;
-      case Hub::Pumped::kBlocked:
-        blocked_.insert(id);
-        break;
-      case Hub::Pumped::kCorrupt:
-        End(session, core::CloseReason::kProtocolError, "its request ring contradicts itself");
-        break;
-      case Hub::Pumped::kArmed:
-      case Hub::Pumped::kEnded:
-        break;
-    }
+    if (found != watched_.end()) Pump(SessionPtr(found->second.session), now);
   }
+}
+
+void SessionLoop::Pump(const SessionPtr& session, int64_t now) {
+  const Hub::Pumped pumped = hub_->Pump(session);
+  if (pumped == Hub::Pumped::kBlocked) {
+    Blocked& blocked = blocked_[session->id()];
+    blocked.pause =
+        std::clamp(2 * blocked.pause, kShortestPauseNanoseconds, kLongestPauseNanoseconds);
+    blocked.due = now + blocked.pause;
+    return;
+  }
+  blocked_.erase(session->id());
+  if (pumped == Hub::Pumped::kMore) busy_.insert(session->id());
+  if (pumped == Hub::Pumped::kCorrupt) {
+    End(session, core::CloseReason::kProtocolError, "its request ring contradicts itself");
+  }
+}
+
+std::optional<int64_t> SessionLoop::NextDeadline() const {
+  std::optional<int64_t> next;
+  for (const auto& [id, blocked] : blocked_) {
+    next = std::min(next.value_or(blocked.due), blocked.due);
+  }
+  return next;
 }
 
 }  // namespace geminid::service

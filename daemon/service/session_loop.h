@@ -4,18 +4,20 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "daemon/os/event_loop.h"
 #include "daemon/service/hub.h"
+#include "daemon/service/tenant_log.h"
 
 namespace geminid::service {
 
 // Belongs to the event loop's thread.
 class SessionLoop {
  public:
-  // Both outlive it.
-  SessionLoop(os::EventLoop* loop, Hub* hub) : loop_(loop), hub_(hub) {}
+  // All outlive it.
+  SessionLoop(os::EventLoop* loop, Hub* hub, TenantLog* log) : loop_(loop), hub_(hub), log_(log) {}
   ~SessionLoop();
 
   // Watches a session that has just attached.
@@ -27,8 +29,8 @@ class SessionLoop {
   void PumpAll();
   // Some session has requests left: do not sleep.
   bool busy() const { return !busy_.empty(); }
-  // Some client does not read its responses: look again in a while.
-  bool blocked() const { return !blocked_.empty(); }
+  // When to look again at a client that does not read its responses.
+  std::optional<int64_t> NextDeadline() const;
 
  private:
   struct Watched {
@@ -36,14 +38,23 @@ class SessionLoop {
     std::array<os::EventLoop::WatchId, 3> watches{};
   };
 
+  // Whose client does not read its responses. The library's always does: the longer it takes, the
+  // rarer is the look.
+  struct Blocked {
+    int64_t due = 0;
+    int64_t pause = 0;
+  };
+
   void OnSocket(const SessionPtr& session);
+  void Pump(const SessionPtr& session, int64_t now);
   void End(const SessionPtr& session, core::CloseReason reason, const char* why);
 
   os::EventLoop* const loop_;
   Hub* const hub_;
+  TenantLog* const log_;
   std::map<shm::SessionId, Watched> watched_;
   std::set<shm::SessionId> busy_;
-  std::set<shm::SessionId> blocked_;
+  std::map<shm::SessionId, Blocked> blocked_;
 };
 
 }  // namespace geminid::service

@@ -52,8 +52,8 @@ enum class WelcomeFd : int {
   kStateSegment = 0,   // map read-only
   kClientSegment = 1,  // map read-write
   kCommitSegment = 2,  // map read-write
-  kDaemonEvent = 3,    // write to wake the daemon
-  kClientEvent = 4,    // wait here for responses
+  kDaemonEvent = 3,    // an eventfd: write to wake the daemon, which never reads it
+  kClientEvent = 4,    // a stream of bytes that mean nothing: wait here for responses
 };
 inline constexpr int kWelcomeFds = 5;
 

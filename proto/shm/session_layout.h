@@ -13,8 +13,7 @@
 //
 // Each ring has one producer and one consumer. The producer's index and the entries lie in the
 // producer's segment, the consumer's index in the consumer's. Wake-up: a consumer sets its `asleep`
-// word, looks once more, then waits on its eventfd; a producer that sees `asleep` writes the
-// eventfd.
+// word, looks once more, then waits on its event; a producer that sees `asleep` writes the event.
 #ifndef GEMINID_PROTO_SHM_SESSION_LAYOUT_H_
 #define GEMINID_PROTO_SHM_SESSION_LAYOUT_H_
 
@@ -159,7 +158,7 @@ static_assert(sizeof(StateHeader) == 64);
 struct alignas(64) DaemonCursor {
   std::atomic<uint64_t> responses_written;
   std::atomic<uint64_t> requests_read;
-  std::atomic<uint32_t> asleep;  // 1: write the daemon's eventfd after a request
+  std::atomic<uint32_t> asleep;  // 1: write the daemon's event after a request
 };
 static_assert(sizeof(DaemonCursor) == 64);
 
@@ -181,7 +180,7 @@ static_assert(sizeof(ClientHeader) == 64);
 struct alignas(64) ClientCursor {
   std::atomic<uint64_t> requests_written;
   std::atomic<uint64_t> responses_read;
-  std::atomic<uint32_t> asleep;  // 1: write the client's eventfd after a response
+  std::atomic<uint32_t> asleep;  // 1: write the client's event after a response
 };
 static_assert(sizeof(ClientCursor) == 64);
 

@@ -1,6 +1,7 @@
 #include "tests/daemon_env/raw_client.h"
 
 #include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -55,6 +56,7 @@ RawMessage Receive(const base::UniqueFd& connection) {
   header.msg_controllen = sizeof(control);
   const ssize_t got = ::recvmsg(connection.get(), &header, MSG_CMSG_CLOEXEC);
   message.end = got <= 0;
+  if (message.end) return {.end = true, .bytes = {}, .fds = {}};
   message.bytes.resize(got > 0 ? static_cast<size_t>(got) : 0);
   for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
     const size_t count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -112,6 +114,27 @@ void RawClient::Authenticate(grpc::ClientContext* context) const {
   service::Token token;
   std::memcpy(token.data(), welcome_.token, token.size());
   context->AddMetadata(shm::kTokenMetadataKey, service::ToHex(token));
+}
+
+base::UniqueFd SocketThatLingers(int seconds) {
+  const base::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size);
+  ::listen(listener.get(), 1);
+  ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size);
+  // Never read, and never closed: until the test's process ends.
+  (void)::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC);
+  const linger wait = {1, seconds};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof(wait));
+  const std::vector<char> data(1 << 16);
+  while (::send(fd.get(), data.data(), data.size(), MSG_DONTWAIT) > 0) {
+  }
+  return fd;
 }
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& socket) {

@@ -66,6 +66,9 @@ class RawClient {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
+// A TCP socket whose last close(2) waits up to `seconds` for a peer that never reads.
+base::UniqueFd SocketThatLingers(int seconds);
+
 // A channel of its own: gRPC would share one between all that name the same address.
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& socket);
 

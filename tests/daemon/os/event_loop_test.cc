@@ -1,7 +1,10 @@
 #include "daemon/os/event_loop.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -30,6 +33,21 @@ TEST(EventLoop, Watch_CallsWhenReadable) {
   (*loop)->RunOnce(0);
   (*loop)->RunOnce(0);
   EXPECT_EQ(calls, 1);
+}
+
+TEST(WakeUp, OurEnd_NeverBlocksAndTheirsIsReadableOnce) {
+  absl::StatusOr<WakeUp> wake_up = CreateWakeUp();
+  ASSERT_TRUE(wake_up.ok());
+  // The flags of their end are theirs.
+  ASSERT_EQ(::fcntl(wake_up->theirs.get(), F_SETFL, 0), 0);
+  for (int i = 0; i < 100000; ++i) Wake(wake_up->ours);
+  char bytes[64];
+  EXPECT_GT(::read(wake_up->theirs.get(), bytes, sizeof(bytes)), 0);
+  EXPECT_EQ(::recv(wake_up->theirs.get(), bytes, sizeof(bytes), MSG_DONTWAIT), -1);
+  Wake(wake_up->ours);
+  EXPECT_EQ(::read(wake_up->theirs.get(), bytes, sizeof(bytes)), 1);
+  wake_up->theirs.Reset();
+  Wake(wake_up->ours);
 }
 
 TEST(EventLoop, Unwatch_WithinAnotherCallbackOfTheSameRound_IsNotCalled) {

@@ -28,6 +28,18 @@ TEST_F(FileLockTest, Acquire_Twice_NamesTheHolder) {
   EXPECT_THAT(std::string(second.message()), HasSubstr(absl::StrCat("pid ", ::getpid())));
 }
 
+// Who can open the file can wait for a shared lock on it, and has it when the daemon ends.
+TEST_F(FileLockTest, File_IsClosedToOthers_AlsoWhereAnOlderReleaseLeftItOpen) {
+  struct stat facts = {};
+  ASSERT_TRUE(FileLock::Acquire(Path()).ok());
+  ASSERT_EQ(::stat(Path().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777u, 0600u);
+  ASSERT_EQ(::chmod(Path().c_str(), 0644), 0);
+  ASSERT_TRUE(FileLock::Acquire(Path()).ok());
+  ASSERT_EQ(::stat(Path().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777u, 0600u);
+}
+
 TEST_F(FileLockTest, Acquire_AfterRelease_CountsTheEpoch) {
   for (uint64_t epoch = 1; epoch <= 12; ++epoch) {
     absl::StatusOr<FileLock> lock = FileLock::Acquire(Path());

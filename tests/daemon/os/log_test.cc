@@ -1,6 +1,10 @@
 #include "daemon/os/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/unique_fd.h"
 
 namespace geminid::os {
 namespace {
@@ -31,6 +35,31 @@ TEST(Log, ValueWithNewline_CannotForgeALine) {
                                          {{"client", "x\n2026 ERROR forged\x1b[2J"}});
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   EXPECT_EQ(line.find('\x1b'), std::string::npos);
+}
+
+// A log that is a full pipe, as that of a service whose reader has stopped.
+TEST(Log, ReaderThatIsSlow_IsNotWaitedForAndToldWhatItMissed) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const base::UniqueFd reader(ends[0]);
+  base::UniqueFd writer(ends[1]);
+  const base::UniqueFd saved(::dup(STDERR_FILENO));
+  ConfigureLog(LogLevel::kInfo, LogFormat::kText);
+  ASSERT_EQ(::dup2(writer.get(), STDERR_FILENO), STDERR_FILENO);
+  const std::string page(4096, 'x');
+  for (int i = 0; i < 100; ++i) Log(LogLevel::kInfo, page);
+  char buffer[4096];
+  ASSERT_EQ(::read(reader.get(), buffer, sizeof(buffer)), 4096);
+  ASSERT_EQ(::read(reader.get(), buffer, sizeof(buffer)), 4096);
+  Log(LogLevel::kInfo, "there is room again");
+  ::dup2(saved.get(), STDERR_FILENO);
+  writer.Reset();
+  std::string rest;
+  for (ssize_t got; (got = ::read(reader.get(), buffer, sizeof(buffer))) > 0;) {
+    rest.append(buffer, static_cast<size_t>(got));
+  }
+  EXPECT_NE(rest.find("lines_lost="), std::string::npos);
+  EXPECT_NE(rest.find("there is room again"), std::string::npos);
 }
 
 TEST(Log, ParseLevel_KnowsItsNamesOnly) {

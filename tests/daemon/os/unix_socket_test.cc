@@ -129,8 +129,17 @@ TEST_F(UnixSocket, Receive_LongerThanTheBuffer_SaysSo) {
   EXPECT_EQ(received.bytes, 16u);
 }
 
-TEST_F(UnixSocket, Receive_Descriptors_ClosesThem) {
+TEST_F(UnixSocket, ConnectionOfAListener_TakesNoDescriptorsWhereTheKernelCanRefuseThem) {
   Pair pair = Connected();
+  const std::array<std::byte, 1> one = {};
+  const std::array<int, 1> sent = {0};
+  EXPECT_EQ(SendMessage(pair.client, one, sent).ok(), !RefusesDescriptors());
+}
+
+TEST_F(UnixSocket, Receive_Descriptors_ClosesThem) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  Pair pair = {base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
   std::array<int, 2> pipe_fds;
   ASSERT_EQ(::pipe2(pipe_fds.data(), O_CLOEXEC | O_NONBLOCK), 0);
   base::UniqueFd read_end(pipe_fds[0]);

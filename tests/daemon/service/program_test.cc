@@ -1,12 +1,16 @@
 // The program itself: exit codes, signals, the private daemon, and how little it does when idle.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +23,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "daemon/os/unix_socket.h"
+#include "geminid/v1/admin.grpc.pb.h"
+#include "geminid/v1/chunk.grpc.pb.h"
+#include "proto/shm/ring.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"
 
@@ -39,7 +46,7 @@ class Program : public ::testing::Test {
   }
 
   std::string Socket() const { return folder_.path() + "/s"; }
-  std::string LogPath() const { return folder_.path() + "/stderr"; }
+  std::string LogPath() const { return log_path_; }
 
   std::string Output() const {
     std::ifstream file(LogPath());
@@ -92,7 +99,41 @@ class Program : public ::testing::Test {
     }
   }
 
+  grpc::Status GetStatus() {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    v1::Status status;
+    return v1::AdminService::NewStub(geminid::testing::NewChannel(Socket()))
+        ->GetStatus(&context, v1::GetStatusRequest(), &status);
+  }
+
+  // The answer of the metrics port, whose address is in the log.
+  std::string Fetch(const std::string& path) {
+    const std::string log = Output();
+    const std::string mark = "metrics http://127.0.0.1:";
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port =
+        htons(static_cast<uint16_t>(std::stoi(log.substr(log.find(mark) + mark.size()))));
+    const base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval patience = {10, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+      return "";
+    }
+    const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\n\r\n");
+    (void)!::write(fd.get(), request.data(), request.size());
+    std::string answer;
+    char buffer[4096];
+    for (ssize_t got; (got = ::read(fd.get(), buffer, sizeof(buffer))) > 0;) {
+      answer.append(buffer, static_cast<size_t>(got));
+    }
+    return answer;
+  }
+
   geminid::testing::TemporaryFolder folder_;
+  std::string log_path_ = folder_.path() + "/stderr";
   pid_t pid_ = 0;
 };
 
@@ -312,7 +353,7 @@ TEST_F(Program, Private_EndsAfterItsParentAndItsLastSession) {
   const std::string inner = folder_.path() + "/private";
   ASSERT_EQ(::mkdir(inner.c_str(), 0700), 0);
   const std::string socket = inner + "/s";
-  std::ofstream(inner + "/daemon.log") << "what the starter put there";
+  log_path_ = inner + "/geminid.log";  // as the client library has it
   Start({"--socket", socket, "--host-memory", "64MiB", "--private", "--parent-pid",
          absl::StrCat(parent)});
   WaitUntilReady();
@@ -327,6 +368,135 @@ TEST_F(Program, Private_EndsAfterItsParentAndItsLastSession) {
   second->reset();
   EXPECT_EQ(Wait(), 0);
   EXPECT_NE(::access(inner.c_str(), F_OK), 0) << "the private folder is left";
+}
+
+TEST_F(Program, PrivateInAFolderOfSomebodyElse_RemovesNothingOfIt) {
+  const pid_t parent = ::fork();
+  ASSERT_GE(parent, 0);
+  if (parent == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
+  const std::string inner = folder_.path() + "/precious";
+  ASSERT_EQ(::mkdir(inner.c_str(), 0700), 0);
+  for (const char* name : {"/results.log", "/geminid.log"}) std::ofstream(inner + name) << "words";
+  EXPECT_EQ(Run({"--socket", inner + "/x", "--host-memory", "64MiB", "--private", "--parent-pid",
+                 absl::StrCat(parent)}),
+            0);
+  EXPECT_EQ(::access((inner + "/results.log").c_str(), F_OK), 0);
+  EXPECT_EQ(::access((inner + "/geminid.log").c_str(), F_OK), 0);
+}
+
+// How often the daemon's own thread has slept.
+long Sleeps(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
+  std::string word;
+  long sleeps = -1;
+  while (file >> word && word != "voluntary_ctxt_switches:") {
+  }
+  file >> sleeps;
+  return sleeps;
+}
+
+TEST_F(Program, ClientThatReadsNoResponses_DoesNotKeepTheDaemonAwake) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB"});
+  WaitUntilReady();
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(Socket());
+  ASSERT_TRUE(client.ok());
+  shm::ClientSegment* segment = (*client)->client();
+  shm::RingWriter<shm::Request, shm::kRingEntries> requests(
+      segment->requests, &segment->cursor.requests_written,
+      &(*client)->state()->cursor.requests_read);
+  shm::Request request = {};
+  request.op = shm::RequestOp::kDrop;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (uint32_t sent = 0; sent < 3 * shm::kRingEntries / 2;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    sent += requests.TryPush(request) ? 1 : 0;
+    (*client)->Wake();
+  }
+  // What is measured is a second of nothing, after the looks have become rare.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const long before = Sleeps(pid_);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_LE(Sleeps(pid_) - before, 20);
+}
+
+TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB", "--metrics-listen", "127.0.0.1:0"}, [] {
+    const rlimit limit = {40, 40};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  });
+  WaitUntilReady();
+  {
+    std::vector<base::UniqueFd> held;
+    for (int i = 0; i < 100; ++i) {
+      for (const auto& [type, suffix] :
+           {std::pair(SOCK_STREAM, ""), std::pair(SOCK_SEQPACKET, shm::kAttachSuffix)}) {
+        const base::UniqueFd probe(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        sockaddr_un address = {};
+        address.sun_family = AF_UNIX;
+        const std::string path = Socket() + suffix;
+        path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+        if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==
+            0) {
+          held.emplace_back(::dup(probe.get()));
+        }
+      }
+    }
+    // The page is still served: descriptors are kept for it.
+    EXPECT_THAT(Fetch("/healthz"), HasSubstr("200 OK"));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!RawClient::Attach(Socket()).ok() || !GetStatus().ok()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << Output();
+  }
+  EXPECT_THAT(Fetch("/metrics"), HasSubstr("200 OK"));
+}
+
+TEST_F(Program, RefusedHellos_AreCountedInTheLogInsteadOfFillingIt) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB"});
+  WaitUntilReady();
+  shm::Hello bad = geminid::testing::GoodHello();
+  bad.rank = -1;
+  for (int i = 0; i < 3000; ++i) {
+    const absl::StatusOr<base::UniqueFd> fd = os::ConnectSeqpacket(Socket() + shm::kAttachSuffix);
+    ASSERT_TRUE(fd.ok());
+    (void)os::SendMessage(*fd, geminid::testing::Bytes(bad), {});
+    (void)geminid::testing::Receive(*fd);
+  }
+  const std::string log = Output();
+  EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 2000);
+}
+
+// What memory the daemon has ever used, in KiB.
+long PeakKiB(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
+  std::string word;
+  long kib = -1;
+  while (file >> word && word != "VmHWM:") {
+  }
+  file >> kib;
+  return kib;
+}
+
+TEST_F(Program, RequestsWithoutAToken_TakeNoMemory) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB"});
+  WaitUntilReady();
+  ASSERT_TRUE(GetStatus().ok());
+  const long before = PeakKiB(pid_);
+  v1::AllocateChunksRequest request;  // 4 MiB of specs of two bytes
+  for (int i = 0; i < 2 << 20; ++i) request.add_chunks();
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 8; ++i) {
+    callers.emplace_back([&] {
+      const auto stub = v1::ChunkService::NewStub(geminid::testing::NewChannel(Socket()));
+      grpc::ClientContext context;
+      v1::AllocateChunksResponse response;
+      EXPECT_EQ(stub->Allocate(&context, request, &response).error_code(),
+                grpc::StatusCode::UNAUTHENTICATED);
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_LT(PeakKiB(pid_) - before, 64 << 10);
 }
 
 TEST_F(Program, Idle_UsesNoProcessor) {

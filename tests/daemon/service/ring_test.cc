@@ -1,8 +1,11 @@
 // Requests and tickets through shared memory.
 #include "proto/shm/ring.h"
 
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <thread>
@@ -22,6 +25,7 @@ using ::geminid::testing::Receive;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr auto kPatience = std::chrono::seconds(20);
+constexpr int kPatienceMilliseconds = 20000;
 
 class Ring : public ::testing::Test {
  protected:
@@ -90,6 +94,8 @@ class Ring : public ::testing::Test {
         v1::ChunkService::NewStub(client_->channel())->Allocate(&context, request, &response).ok());
     return response.chunk_size() == 1 ? response.chunk(0) : 0;
   }
+
+  int Fd(shm::WelcomeFd which) const { return client_->fds()[static_cast<int>(which)].get(); }
 
   shm::StateWord StateOf(uint32_t chunk) const {
     return shm::StateWord::Decode(client_->state()->state[chunk].load());
@@ -204,14 +210,48 @@ TEST_F(Ring, SleepingClient_IsWoken) {
   request.source = request.destination = shm::ChunkId{12345};
   Push(request);
   Pop();
-  uint64_t count = 0;
-  const int event = client_->fds()[static_cast<int>(shm::WelcomeFd::kClientEvent)].get();
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (::read(event, &count, sizeof(count)) != sizeof(count)) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    std::this_thread::yield();
+  pollfd event = {Fd(shm::WelcomeFd::kClientEvent), POLLIN, 0};
+  EXPECT_EQ(::poll(&event, 1, kPatienceMilliseconds), 1);
+}
+
+// Of a descriptor that both sides hold, each sees the flags that the other sets.
+TEST_F(Ring, ClientThatMakesItsEventsBlockAndFillsThem_HangsNobody) {
+  for (const shm::WelcomeFd which : {shm::WelcomeFd::kDaemonEvent, shm::WelcomeFd::kClientEvent}) {
+    ASSERT_EQ(::fcntl(Fd(which), F_SETFL, 0), 0);
+    const uint64_t most = ~uint64_t{0} - 1;
+    (void)!::write(Fd(which), &most, sizeof(most));
   }
-  EXPECT_GE(count, 1u);
+  client_->client()->cursor.asleep.store(1);
+  shm::Request request = {};
+  request.op = shm::RequestOp::kDrop;
+  request.source = request.destination = shm::ChunkId{12345};
+  ASSERT_TRUE(requests_->TryPush(request));
+  EXPECT_TRUE(RawClient::Attach(env_.socket()).ok()) << "the daemon waits for a client";
+  client_.reset();
+  EXPECT_TRUE(RawClient::Attach(env_.socket()).ok()) << "the daemon waits for a dead client";
+}
+
+// What cannot come cannot be held: neither bytes nor descriptors.
+TEST_F(Ring, ClientEvent_TakesNothingFromTheClient) {
+  const int event = Fd(shm::WelcomeFd::kClientEvent);
+  EXPECT_EQ(::send(event, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT), -1);
+  EXPECT_EQ(errno, EPIPE);
+}
+
+TEST_F(Ring, RequestsOfASleepingDaemon_AreEachServedThoughTheEventIsNeverCleared) {
+  for (uint64_t id = 1; id <= 1000; ++id) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (client_->state()->cursor.asleep.load() == 0) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+      std::this_thread::yield();
+    }
+    shm::Request request = {};
+    request.request_id = id;
+    request.op = shm::RequestOp::kDrop;
+    request.source = request.destination = shm::ChunkId{12345};
+    Push(request);
+    ASSERT_EQ(Pop().request_id, id);
+  }
 }
 
 TEST_F(Ring, ContradictoryRing_EndsTheSessionOnly) {

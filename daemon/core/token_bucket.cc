@@ -1,0 +1,37 @@
+#include "daemon/core/token_bucket.h"
+
+#include <algorithm>
+
+namespace geminid::core {
+
+void TokenBucket::Fill(Time now) {
+  if (now <= filled_at_) return;
+  tokens_ = std::min(rate_.burst, tokens_ + (now - filled_at_).seconds() * rate_.per_second);
+  filled_at_ = now;
+}
+
+bool TokenBucket::Take(Time now, double tokens) {
+  Fill(now);
+  if (tokens_ < tokens) return false;
+  tokens_ -= tokens;
+  return true;
+}
+
+bool TokenBucket::Full(Time now) const {
+  TokenBucket later = *this;
+  later.Fill(now);
+  return later.tokens_ >= rate_.burst;
+}
+
+bool TenantRates::Take(const std::string& tenant, Time now, double tokens) {
+  if (buckets_.size() >= forget_at_) Forget(now);
+  return buckets_.try_emplace(tenant, rate_, now).first->second.Take(now, tokens);
+}
+
+void TenantRates::Forget(Time now) {
+  std::erase_if(buckets_, [now](const auto& entry) { return entry.second.Full(now); });
+  // A look at all of them is paid for by as many newcomers.
+  forget_at_ = std::max<size_t>(64, 2 * buckets_.size());
+}
+
+}  // namespace geminid::core

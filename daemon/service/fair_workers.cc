@@ -1,0 +1,77 @@
+#include "daemon/service/fair_workers.h"
+
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::service {
+
+absl::StatusOr<std::unique_ptr<FairWorkers>> FairWorkers::Create(int threads, int per_tenant) {
+  std::unique_ptr<FairWorkers> workers(new FairWorkers(per_tenant));
+  try {
+    for (int i = 0; i < threads; ++i) {
+      workers->threads_.emplace_back([raw = workers.get()] { raw->Run(); });
+    }
+  } catch (const std::system_error& error) {
+    if (workers->threads_.empty()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no thread can be started: ", error.what(),
+                       "; raise the limit of processes (ulimit -u, TasksMax=)"));
+    }
+  }
+  return workers;
+}
+
+FairWorkers::~FairWorkers() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void FairWorkers::Submit(const std::string& tenant, Work work) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tenants_[tenant].queue.push_back(std::move(work));
+  }
+  changed_.notify_one();
+}
+
+std::map<std::string, FairWorkers::Tenant>::iterator FairWorkers::Next() {
+  auto candidate = tenants_.upper_bound(last_);
+  for (size_t i = 0; i < tenants_.size(); ++i, ++candidate) {
+    if (candidate == tenants_.end()) candidate = tenants_.begin();
+    if (!candidate->second.queue.empty() && candidate->second.running < per_tenant_) {
+      return candidate;
+    }
+  }
+  return tenants_.end();
+}
+
+void FairWorkers::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    const auto turn = Next();
+    if (turn == tenants_.end()) {
+      if (stopping_ && tenants_.empty()) return;
+      changed_.wait(lock);
+      continue;
+    }
+    last_ = turn->first;
+    Work work = std::move(turn->second.queue.front());
+    turn->second.queue.pop_front();
+    ++turn->second.running;
+    lock.unlock();
+    work();
+    work = nullptr;  // what it holds may take a while to destroy
+    lock.lock();
+    if (--turn->second.running == 0 && turn->second.queue.empty()) tenants_.erase(turn);
+    // Its share may have been the reason that others of its queue waited.
+    changed_.notify_all();
+  }
+}
+
+}  // namespace geminid::service

@@ -1,0 +1,32 @@
+#include "daemon/service/tenant_log.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/os/event.h"
+
+namespace geminid::service {
+
+void TenantLog::Write(const std::string& tenant, os::LogLevel level, const std::string& message,
+                      std::vector<os::LogField> fields) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = core::Time::FromNanoseconds(os::MonotonicNanoseconds());
+    if (!rates_.Take(tenant, now)) {
+      ++left_out_[tenant];
+      ++suppressed_;
+      return;
+    }
+    if (const auto node = left_out_.extract(tenant); !node.empty()) {
+      fields.push_back({"lines_left_out", absl::StrCat(node.mapped())});
+    }
+  }
+  os::Log(level, message, fields);
+}
+
+uint64_t TenantLog::suppressed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return suppressed_;
+}
+
+}  // namespace geminid::service

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/deadline.h"
+#include "base/exit_code.h"
 #include "base/memory_limits.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
@@ -219,8 +220,11 @@ absl::Status StartError(const absl::Status& error, int wait_status, const std::s
                         const std::string& log_tail) {
   const std::string limit = base::DescribeMemoryLimits();
   if (!WIFSIGNALED(wait_status) || !absl::IsUnavailable(error)) {
-    return absl::Status(error.code(), absl::StrCat(error.message(), " (", binary,
-                                                   "); its last words:\n", log_tail));
+    const bool refused =
+        WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == base::kDaemonExitResources;
+    return absl::Status(refused ? absl::StatusCode::kResourceExhausted : error.code(),
+                        absl::StrCat(error.message(), " (", binary, "); its last words:\n",
+                                     log_tail));
   }
   const int signal = WTERMSIG(wait_status);
   const std::string ended = absl::StrCat("the private daemon (", binary, ") was ended by signal ",

@@ -20,6 +20,10 @@ class Words(unittest.TestCase):
                      "device memory", "NO_COLOR"):
             self.assertEqual(self.violations(f'  Fail("{text}");'), [], text)
 
+    def test_paths_of_calls_are_allowed_and_no_more(self):
+        self.assertEqual(self.violations('  Method("/geminid.v1.SessionService/CreateArena");'), [])
+        self.assertEqual(len(self.violations('  Fail("/geminid.v1.SessionService/CreateArena failed");')), 1)
+
     def test_code_and_comments_are_allowed(self):
         for line in ('  CreateArena(session, "x");', "// CreateArena", '#include "kAny.h"'):
             self.assertEqual(self.violations(line), [], line)

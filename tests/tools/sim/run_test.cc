@@ -52,7 +52,7 @@ TEST(ParseFailure, RanksAndDaemons_HaveFormsOfTheirOwn) {
 
 TEST(RunGeminidSim, WrongArguments_ExitWithTwoAndNameTheFlag) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
-      {{}, "subcommand"},
+      {{}, "needs one of run, compare"},
       {{"run"}, "--trace, --random and --model"},
       {{"run", "--random", "chain:1", "--trace", "x.pb"}, "--trace and --random"},
       {{"run", "--trace", "x", "--model", "gpt2", "--hardware", "h200"}, "--trace and --model"},

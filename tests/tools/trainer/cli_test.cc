@@ -78,7 +78,7 @@ TEST_F(Cli, InALimitedShell_NamesTheLimitAndHowToLiftIt) {
   EXPECT_THAT(space.err, Not(HasSubstr("assertion")));
   const CommandResult file = RunTrainerUnder("ulimit -f 10", Arguments({}));
   EXPECT_EQ(file.code, 7) << file.err;
-  EXPECT_THAT(file.err, HasSubstr("is limited to 5.0 KiB"));
+  EXPECT_THAT(file.err, HasSubstr("the limit on the size of a file is 5.0 KiB"));
   EXPECT_THAT(file.err, HasSubstr("ulimit -f unlimited"));
   EXPECT_THAT(file.err, Not(HasSubstr("wrote nothing")));
 }

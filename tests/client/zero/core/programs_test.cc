@@ -1,0 +1,48 @@
+// Random programs on random arenas: nothing hangs, nothing overlaps, nothing is lost.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/client/zero/core/random_program.h"
+#include "tests/client/zero/core/simulated_ranks.h"
+
+namespace geminid::zero {
+namespace {
+
+uint32_t NumberFrom(const char* variable, uint32_t otherwise) {
+  const char* const wanted = std::getenv(variable);
+  return wanted == nullptr ? otherwise : static_cast<uint32_t>(std::strtoul(wanted, nullptr, 10));
+}
+
+TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperators) {
+  const uint32_t programs = NumberFrom("GEMINID_PROGRAMS", 30000);
+  const uint32_t first = NumberFrom("GEMINID_FIRST_PROGRAM", 1);
+  uint32_t exhausted = 0;
+  uint64_t followed = 0;
+  uint64_t plans_lost = 0;
+  uint64_t evaluated_by_plan = 0;
+  uint64_t to_host = 0;
+  for (uint32_t seed = first; seed < first + programs; ++seed) {
+    const SimulatedProgram program = MakeRandomProgram(seed);
+    const SimulationResult result = Simulate(program, seed);
+    ASSERT_EQ(result.defect, "") << "program " << seed;
+    exhausted += result.exhausted.empty() ? 0 : 1;
+    followed += result.followed;
+    plans_lost += result.plans_lost;
+    evaluated_by_plan += result.evaluated_by_plan;
+    to_host += result.to_host;
+  }
+  RecordProperty("plans_lost", static_cast<int>(plans_lost));
+  EXPECT_LE(plans_lost * 1000, followed) << "of plans that could be followed";
+  RecordProperty("exhausted", static_cast<int>(exhausted));
+  // Of arenas as tight as can be, only some: what is held cannot move, so that there may be room
+  // for workspace that grows beside it, or for another chunk, but not in one piece.
+  EXPECT_LE(exhausted, programs / 20 + 1);
+  // Or nothing was shown.
+  EXPECT_GE(followed, programs / 2);
+  EXPECT_GE(evaluated_by_plan, programs / 2);
+  EXPECT_GE(to_host, programs / 100);
+}
+
+}  // namespace
+}  // namespace geminid::zero

@@ -1,0 +1,280 @@
+// Random programs through the public interface: whatever the arena, the placement and the number of
+// ranks, the weights are those of an arena in which everything fits, or there is a clean error.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "collectives/local/local_communicator.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+#include "tests/client/zero/core/random_program.h"
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::zero {
+namespace {
+
+using Kind = SimulatedOperator::Kind;
+
+constexpr int64_t kElements = 1000;
+constexpr uint64_t kBlockBytes = 4096;
+
+float Noise(uint64_t a, uint64_t b, uint64_t c) {
+  uint64_t x = a * 0x9e3779b97f4a7c15ull + b * 0xbf58476d1ce4e5b9ull + c * 0x94d049bb133111ebull;
+  x = (x ^ (x >> 31)) * 0xd6e8feb86659fd93ull;
+  return static_cast<float>(static_cast<int64_t>(x >> 40) - (1 << 23)) / (1 << 23);
+}
+
+struct Outcome {
+  absl::Status status;
+  std::vector<std::vector<float>> weights;
+  uint64_t transferred_bytes = 0;
+};
+
+// One rank's program.
+class Runner {
+ public:
+  Runner(const SimulatedProgram& program, Engine* engine, int rank)
+      : program_(program), engine_(engine), rank_(rank) {}
+
+  absl::Status Run() {
+    absl::Status status = engine_->Initialize([](ParameterId id, std::span<float> values) {
+      for (uint64_t i = 0; i < values.size(); ++i) {
+        values[i] = Noise(static_cast<uint64_t>(id), i, 0);
+      }
+    });
+    int in_step = 0;
+    for (size_t m = 0; status.ok() && m < program_.micro_batches.size(); ++m) {
+      micro_batch_ = m;
+      // Within a step some gradients may still be in the place of their weights.
+      if (in_step == 0) status = Operators(program_.micro_batches[m].evaluated_before);
+      if (status.ok()) status = engine_->BeginMicroBatch();
+      if (status.ok()) status = Operators(program_.micro_batches[m].operators);
+      const bool last = m + 1 == program_.micro_batches.size();
+      // The last step is shorter than the others when the data run out.
+      if (status.ok() && (++in_step == program_.accumulate + (m == 1 ? 1 : 0) || last)) {
+        in_step = 0;
+        status = engine_->Step({.learning_rate = 0.01}).status();
+      }
+    }
+    return status;
+  }
+
+ private:
+  absl::Status Operators(const std::vector<SimulatedOperator>& operators) {
+    std::map<size_t, Operation> open;
+    std::map<int, Workspace::Block> kept;
+    for (size_t i = 0; i < operators.size(); ++i) {
+      const SimulatedOperator& op = operators[i];
+      std::vector<ParameterId> ids;
+      for (uint32_t p : op.parameters) ids.push_back(ParameterId{p});
+      const Pass pass = op.kind == Kind::kBackward   ? Pass::kBackward
+                        : op.kind == Kind::kEvaluate ? Pass::kEvaluate
+                                                     : Pass::kForward;
+      absl::StatusOr<Operation> operation = engine_->Use(pass, ids);
+      if (!operation.ok()) return operation.status();
+      Workspace::Block scratch;
+      if (absl::Status status = Allocate(op, i, &kept[static_cast<int>(i)], &scratch);
+          !status.ok()) {
+        return status;
+      }
+      absl::Status status = Compute(op, &*operation);
+      open.emplace(i, *std::move(operation));
+      for (size_t j = 0; j <= i && status.ok(); ++j) {
+        if (!open.contains(j) || j + static_cast<size_t>(operators[j].open_for) != i) continue;
+        status = open.at(j).Finish();
+        open.erase(j);
+      }
+      for (uint32_t p : op.adds_gradients) {
+        if (status.ok()) status = AddGradient(p);
+      }
+      if (status.ok() && op.mate >= 0) {
+        status = CheckBlock(kept[op.mate]);
+        kept.erase(op.mate);
+      }
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Allocate(const SimulatedOperator& op, size_t i, Workspace::Block* kept,
+                        Workspace::Block* scratch) {
+    const uint64_t extra = op.keeps_units > 0 ? ExtraUnits(program_, rank_, micro_batch_) : 0;
+    for (auto [units, block] :
+         {std::pair{op.keeps_units + extra, kept}, std::pair{op.scratch_units, scratch}}) {
+      if (units == 0) continue;
+      absl::StatusOr<Workspace::Block> made = engine_->workspace().Allocate(units * kBlockBytes);
+      if (!made.ok()) return made.status();
+      std::memset(made->data(), static_cast<int>(i), made->bytes());
+      *block = *std::move(made);
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status CheckBlock(const Workspace::Block& block) {
+    for (uint64_t at = 1; at < block.bytes(); ++at) {
+      if (block.data()[at] != block.data()[0]) return absl::DataLossError("workspace overwritten");
+    }
+    return absl::OkStatus();
+  }
+
+  // By the weights as they are now, whatever operators are open.
+  absl::Status Compute(const SimulatedOperator& op, Operation* operation) {
+    for (uint32_t p : op.parameters) {
+      const ParameterId id{p};
+      const float* weight = reinterpret_cast<const float*>(operation->Weight(id));
+      if (weight == nullptr) return absl::InternalError("no weight");
+      last_[p].assign(weight, weight + kElements);
+      if (op.kind != Kind::kBackward || !op.writes_gradients || !program_.parameters[p].trainable) {
+        continue;
+      }
+      float* gradient = reinterpret_cast<float*>(operation->Gradient(id));
+      if (gradient == nullptr) return absl::InternalError("no gradient");
+      const bool accumulates = operation->GradientAccumulates(id);
+      const std::vector<float> values = GradientOf(p);
+      for (size_t i = 0; i < values.size(); ++i) {
+        gradient[i] = accumulates ? gradient[i] + values[i] : values[i];
+      }
+      if (absl::Status status = operation->GradientWritten(id); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<float> GradientOf(uint32_t p) {
+    std::vector<float> values(kElements);
+    ++contributions_;
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      values[i] = 0.25f * last_[p][i] +
+                  Noise(p * 131 + static_cast<uint64_t>(rank_), i, contributions_ + 7);
+    }
+    return values;
+  }
+
+  absl::Status AddGradient(uint32_t p) {
+    const std::vector<float> values = GradientOf(p);
+    return engine_->AddGradient(ParameterId{p}, std::as_bytes(std::span(values)),
+                                DataType::kFloat32);
+  }
+
+  const SimulatedProgram& program_;
+  Engine* const engine_;
+  const int rank_;
+  size_t micro_batch_ = 0;
+  uint64_t contributions_ = 0;
+  std::map<uint32_t, std::vector<float>> last_;  // weights an operator saw last
+};
+
+class EngineProgramsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+
+  Outcome RunRank(const SimulatedProgram& program, int rank, uint64_t arena_bytes,
+                  Placement placement, collectives::Communicator* communicator) {
+    Outcome outcome;
+    ConnectOptions connect;
+    connect.socket = env_.socket();
+    connect.rank = connect.local_rank = rank;
+    connect.world_size = program.ranks;
+    connect.device_memory_bytes = arena_bytes;
+    auto session = Session::Connect(connect);
+    if (!session.ok()) return {session.status(), {}, 0};
+    std::vector<Parameter> parameters;
+    for (const SimulatedParameter& parameter : program.parameters) {
+      Parameter made;
+      made.name = "parameter " + std::to_string(parameters.size());
+      made.shape = {kElements};
+      made.trainable = parameter.trainable;
+      made.backward_uses = parameter.backward_uses;
+      made.separate_gradient = IsSeparate(program, parameter.chunk);
+      parameters.push_back(made);
+    }
+    Options options;
+    options.data_type = DataType::kFloat32;
+    options.placement = placement;
+    options.state_placement = StatePlacement::kHost;
+    options.chunk_elements = 2048;
+    options.accumulate = std::max(program.accumulate, 2);
+    options.timeout = absl::Seconds(60);
+    auto engine = Engine::Create(session->get(), communicator, parameters, options);
+    outcome.status = engine.status();
+    if (engine.ok()) outcome.status = Runner(program, engine->get(), rank).Run();
+    for (uint32_t p = 0; outcome.status.ok() && p < parameters.size(); ++p) {
+      auto values = (*engine)->ReadParameter(ParameterId{p});
+      outcome.status = values.status();
+      if (values.ok()) outcome.weights.push_back(*std::move(values));
+    }
+    if (outcome.status.ok())
+      outcome.transferred_bytes = (*engine)->GetStatistics()->host_to_device_bytes;
+    if (!outcome.status.ok()) communicator->Abort(std::string(outcome.status.message()));
+    return outcome;
+  }
+
+  std::vector<Outcome> Run(const SimulatedProgram& program, uint64_t arena_bytes,
+                           Placement placement) {
+    auto communicators = collectives::MakeLocalCommunicators(program.ranks);
+    std::vector<Outcome> outcomes(static_cast<size_t>(program.ranks));
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        outcomes[rank] = RunRank(program, static_cast<int>(rank), arena_bytes, placement,
+                                 communicators[rank].get());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return outcomes;
+  }
+
+  geminid::testing::DaemonEnv env_;
+};
+
+bool SameBits(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].size() != b[i].size() ||
+        std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+TEST_F(EngineProgramsTest, AnyArenaAndPlacement_GivesTheWeightsOfAnAmpleOne) {
+  const char* const wanted = std::getenv("GEMINID_ENGINE_PROGRAMS");
+  const uint32_t programs =
+      wanted == nullptr ? 30 : static_cast<uint32_t>(std::strtoul(wanted, nullptr, 10));
+  int right = 0;
+  int refused = 0;
+  for (uint32_t seed = 1; seed <= programs; ++seed) {
+    SimulatedProgram program = MakeRandomProgram(seed);
+    program.ranks = std::min(program.ranks, 2);
+    const std::vector<Outcome> ample = Run(program, 4 << 20, Placement::kAuto);
+    for (const Outcome& outcome : ample) {
+      ASSERT_TRUE(outcome.status.ok()) << "program " << seed << ": " << outcome.status;
+      ASSERT_TRUE(SameBits(outcome.weights, ample[0].weights)) << "program " << seed;
+    }
+    for (uint64_t units : {6u + seed % 7, 14u + seed % 11, 28u}) {
+      const Placement placement = (seed + units) % 3 == 0 ? Placement::kCpu : Placement::kAuto;
+      const std::vector<Outcome> tight = Run(program, units * kBlockBytes, placement);
+      for (const Outcome& outcome : tight) {
+        SCOPED_TRACE(::testing::Message() << "program " << seed << ", arena of " << units
+                                          << " units: " << outcome.status);
+        ASSERT_EQ(outcome.status.ok(), tight[0].status.ok());
+        if (outcome.status.ok()) {
+          ASSERT_TRUE(SameBits(outcome.weights, ample[0].weights));
+          ++right;
+        } else {
+          ASSERT_NE(std::string(outcome.status.message()).find("fit"), std::string::npos);
+          ++refused;
+        }
+      }
+    }
+  }
+  EXPECT_GT(right, refused) << "or nothing was shown";
+}
+
+}  // namespace
+}  // namespace geminid::zero

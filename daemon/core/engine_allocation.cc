@@ -162,8 +162,8 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
   Session* session = *found;
   if (session->arena.has_value() || session->arena_promised) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the session has an arena of ", session->arena_bytes(),
-                     " bytes already, or is getting one; it gets one, sized at the start"));
+        absl::StrCat("the session has an arena of ", base::FormatBytes(session->arena_bytes()),
+                     " already, or is getting one; it gets one, sized at the start"));
   }
   if (bytes == 0 || bytes > shm::kMaxArenaBytes) {
     return absl::InvalidArgumentError(absl::StrCat("device memory of ", base::FormatBytes(bytes),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "daemon/os/event.h"
 #include "daemon/service/plan_messages.h"
 #include "daemon/service/snapshot_messages.h"
@@ -169,7 +170,7 @@ absl::Status AdminRpc::GetTrace(const v1::GetTraceRequest& request, v1::TraceFil
       return absl::NotFoundError(absl::StrCat("session ", request.session(),
                                               " has no trace to give: no plan was made for it yet, "
                                               "or its trace has more than ",
-                                              kMaxKeptTraceBytes, " bytes"));
+                                              base::FormatBytes(kMaxKeptTraceBytes)));
     }
     trace = session->trace;
     const core::SessionSpec& spec = session->spec();

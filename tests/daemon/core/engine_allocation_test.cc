@@ -188,8 +188,9 @@ TEST_F(EngineAllocation, ReusedNumber_HasANewGeneration) {
 TEST_F(EngineAllocation, Arena_OncePerSessionAndOfWholePages) {
   const SessionId session = Open();
   EXPECT_EQ(*engine_->CreateArena(session, 4097), 8192u);
-  EXPECT_EQ(engine_->CreateArena(session, 1).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  const absl::Status again = engine_->CreateArena(session, 1).status();
+  EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(again.message()), HasSubstr("an arena of 8.0 KiB already"));
   EXPECT_EQ(engine_->ledger().Totals(DeviceAccount(DeviceIndex{0})).reserved_bytes, 8192u);
 }
 

@@ -132,7 +132,9 @@ class EngineImpl final : public Engine {
   absl::Status ReduceIfComplete(uint32_t chunk);
   absl::Status Reduce(uint32_t chunk);
   absl::Status OpenGradient(uint32_t chunk, bool planned);
-  absl::Status DoesNotFit(const std::string& needed) const;
+  // Of the chunks that `needed` is true of, beside what is there already.
+  uint64_t ChunkBytes(const std::function<bool(uint32_t)>& needed) const;
+  absl::Status DoesNotFit(uint64_t chunk_bytes, uint64_t activation_bytes) const;
 
   // engine_workspace.cc
   absl::Status GrowWorkspace(uint64_t extent_bytes);

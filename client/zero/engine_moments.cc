@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "base/status_macros.h"
 #include "client/zero/add_gradient.h"
 #include "client/zero/core/extent.h"
+#include "client/zero/core/shortage.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
@@ -123,29 +123,32 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
 absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held) {
   const absl::StatusOr<Steps> steps = placer_->Bring(chunks, held);
   if (!steps.ok()) {
-    uint64_t needed = 0;
-    for (uint32_t chunk = 0; chunk < told_.size(); ++chunk) {
-      const bool mine = std::ranges::binary_search(chunks, chunk);
-      if (!mine && !held(chunk)) continue;
-      const ChunkShape& shape = layout_.chunks[book_->owners()[chunk]];
-      needed += RoundUpToExtent(shape.elements * element_bytes());
-    }
-    return DoesNotFit(
-        absl::StrCat(base::FormatBytes(needed), " of gathered weights and gradients"));
+    const auto needed = [&](uint32_t chunk) {
+      return held(chunk) || std::ranges::binary_search(chunks, chunk);
+    };
+    return DoesNotFit(ChunkBytes(needed), workspace_->extent_bytes());
   }
   GEMINID_RETURN_IF_ERROR(mover_->Run(*steps, operation_, {}));
   for (uint32_t chunk : chunks) GEMINID_RETURN_IF_ERROR(mover_->WaitResident(chunk));
   return absl::OkStatus();
 }
 
-absl::Status EngineImpl::DoesNotFit(const std::string& needed) const {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the model does not fit: operator ", operation_, " needs ", needed, " beside ",
-                   base::FormatBytes(workspace_->in_use_bytes()), " of activations, ",
-                   base::FormatBytes(placer_->used_bytes()), " of chunks and ",
-                   base::FormatBytes(store_->device_bytes()), " of state in a device arena of ",
-                   base::FormatBytes(session_->arena_bytes()),
-                   "; use a larger --device-memory, a smaller batch or context, or more ranks"));
+uint64_t EngineImpl::ChunkBytes(const std::function<bool(uint32_t)>& needed) const {
+  uint64_t bytes = 0;
+  for (uint32_t chunk = 0; chunk < told_.size(); ++chunk) {
+    if (!needed(chunk)) continue;
+    const ChunkShape& shape = layout_.chunks[book_->owners()[chunk]];
+    bytes += RoundUpToExtent(shape.elements * element_bytes());
+  }
+  return bytes;
+}
+
+absl::Status EngineImpl::DoesNotFit(uint64_t chunk_bytes, uint64_t activation_bytes) const {
+  return absl::ResourceExhaustedError(Describe({.operation = operation_,
+                                                .chunk_bytes = chunk_bytes,
+                                                .activation_bytes = activation_bytes,
+                                                .state_bytes = store_->device_bytes(),
+                                                .arena_bytes = session_->arena_bytes()}));
 }
 
 // --- what an operator holds ----------------------------------------------------------------------

@@ -1,8 +1,7 @@
 // Workspace that grows beyond what is reserved: chunks make way for it, or it lies between them.
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "base/bytes.h"
+
 #include "base/status_macros.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/engine_impl.h"
@@ -21,7 +20,7 @@ absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
   const absl::StatusOr<Steps> steps =
       placer_->Reserve(extent_bytes, placer_->reserved_bytes(), Held());
   if (!steps.ok()) {
-    return DoesNotFit(absl::StrCat(base::FormatBytes(extent_bytes), " of activations at the top"));
+    return DoesNotFit(ChunkBytes(Held()), extent_bytes);
   }
   return Remember(mover_->Run(*steps, operation_, {}));
 }
@@ -33,7 +32,7 @@ absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
   while (hole_blocks_.contains(number)) ++number;
   const absl::StatusOr<Placer::Block> block = placer_->PlaceBlock(number, bytes, Held());
   if (!block.ok()) {
-    return DoesNotFit(absl::StrCat(base::FormatBytes(bytes), " more of activations"));
+    return DoesNotFit(ChunkBytes(Held()), workspace_->in_use_bytes() + bytes);
   }
   if (director_->following() && !director_->evaluating()) workspace_grew_ = true;
   HoleBlock made;

@@ -1,0 +1,36 @@
+#include "client/zero/core/shortage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+TEST(Shortage, MoreThanTheArena_SaysByHowMuchAndWhatWouldDo) {
+  const std::string text = Describe({.operation = 3,
+                                     .chunk_bytes = 2 * kMiB,
+                                     .activation_bytes = 2 * kMiB + kMiB / 2,
+                                     .arena_bytes = 4 * kMiB});
+  EXPECT_THAT(text, HasSubstr("operator 3"));
+  EXPECT_THAT(text, HasSubstr("together 4.5 MiB, 512 KiB more than the device arena of 4.0 MiB"));
+  EXPECT_THAT(text, HasSubstr("at least 4.5 MiB"));
+}
+
+// "2.0 MiB beside 2.0 MiB in 4.0 MiB" reads as if it fitted.
+TEST(Shortage, RoomInPieces_IsNotCalledTooLittle) {
+  const std::string text = Describe({.chunk_bytes = 2 * kMiB,
+                                     .activation_bytes = kMiB,
+                                     .state_bytes = kMiB / 2,
+                                     .arena_bytes = 4 * kMiB});
+  EXPECT_THAT(text, HasSubstr("together 3.5 MiB, and the 512 KiB left"));
+  EXPECT_THAT(text, HasSubstr("in pieces"));
+  EXPECT_THAT(text, Not(HasSubstr("at least")));
+}
+
+}  // namespace
+}  // namespace geminid::zero

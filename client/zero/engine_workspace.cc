@@ -1,7 +1,6 @@
 // Workspace that grows beyond what is reserved: chunks make way for it, or it lies between them.
 #include <utility>
 
-
 #include "base/status_macros.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/engine_impl.h"

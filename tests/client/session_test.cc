@@ -274,7 +274,7 @@ TEST_F(SessionTest, LeasedChunk_CannotBeDroppedFreedOrEvicted) {
   const ChunkHandle other = AllocateOne(2 * kMiB);
   const absl::StatusOr<Lease> no_room = session_->Use(other.id);
   EXPECT_EQ(no_room.status().code(), absl::StatusCode::kResourceExhausted) << no_room.status();
-  EXPECT_THAT(Message(no_room.status()), HasSubstr("4194304 bytes"));
+  EXPECT_THAT(Message(no_room.status()), HasSubstr("4.0 MiB"));
   lease->Release();
   EXPECT_TRUE(session_->Use(other.id).ok());
   EXPECT_EQ(session_->ResidencyOf(chunk.id), Residency::kAbsent);

@@ -134,7 +134,7 @@ absl::StatusOr<base::UniqueFd> Accept(const base::UniqueFd& listener) {
   return base::SystemError(errno, "accept4", "a connection");
 }
 
-absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection) {
+absl::StatusOr<Peer> CredentialsOf(const base::UniqueFd& connection) {
   ucred credentials = {};
   socklen_t size = sizeof(credentials);
   if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
@@ -144,12 +144,18 @@ absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection) {
   peer.pid = credentials.pid;
   peer.uid = credentials.uid;
   peer.gid = credentials.gid;
+  return peer;
+}
+
+absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection) {
+  absl::StatusOr<Peer> peer = CredentialsOf(connection);
+  if (!peer.ok()) return peer;
   int pidfd = -1;
-  size = sizeof(pidfd);
+  socklen_t size = sizeof(pidfd);
   if (::getsockopt(connection.get(), SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) == 0) {
-    peer.pidfd = base::UniqueFd(pidfd);
-  } else if (peer.pid > 0) {
-    peer.pidfd = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+    peer->pidfd = base::UniqueFd(pidfd);
+  } else if (peer->pid > 0) {
+    peer->pidfd = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer->pid, 0)));
   }
   return peer;
 }

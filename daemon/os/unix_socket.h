@@ -50,6 +50,8 @@ struct Peer {
 // Who connected, as the kernel recorded it then. The pidfd needs Linux 6.5, else it is opened by
 // pid, if that is visible.
 absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection);
+// The same without the pidfd, which costs more than all the rest.
+absl::StatusOr<Peer> CredentialsOf(const base::UniqueFd& connection);
 
 // Sends one message with `fds`, which stay the caller's. Never blocks and raises no SIGPIPE.
 // UNAVAILABLE when the peer does not read; FAILED_PRECONDITION when it has gone.

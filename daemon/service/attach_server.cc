@@ -16,7 +16,7 @@
 namespace geminid::service {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 4096;  // as many as the kernel allows by default (somaxconn)
 
 }  // namespace
 

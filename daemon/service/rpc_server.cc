@@ -22,7 +22,9 @@
 namespace geminid::service {
 namespace {
 
-constexpr int kBacklog = 128;
+// As many as the kernel allows by default (somaxconn): where it is full, gRPC's clients fail at
+// once.
+constexpr int kBacklog = 4096;
 // The longest request, MakePlan's, and room for gRPC's own words.
 constexpr int kMaxReceivedBytes = static_cast<int>(kPlanBounds.bytes) + 4096;
 constexpr int kMaxSentBytes = 64 << 20;
@@ -218,9 +220,14 @@ absl::Status RpcServer::CheckLimits(const base::UniqueFd& newest, Tenant* tenant
 }
 
 void RpcServer::OnConnection(base::UniqueFd connection) {
-  absl::StatusOr<os::Peer> peer = os::PeerOf(connection);
+  absl::StatusOr<os::Peer> peer = os::CredentialsOf(connection);
   if (!peer.ok()) return;  // it has gone
   const std::string name = TenantOf(*peer);
+  if (!connections_.Take(name, Now())) {
+    log_->Write(name, os::LogLevel::kWarning, "connection refused",
+                {{"tenant", name}, {"error", "it connects more often than a tenant may"}});
+    return;
+  }
   auto found = tenants_.find(name);
   if (found == tenants_.end() && tenants_.size() < kMaxTenants) {
     found = tenants_.emplace(name, std::make_unique<Tenant>(name, &shared_)).first;

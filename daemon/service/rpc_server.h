@@ -31,6 +31,8 @@ namespace geminid::service {
 
 // Each rank has one, and so has each geminictl.
 inline constexpr size_t kMaxConnectionsPerTenant = 512;
+// Of one tenant; more are closed at once, which costs a hundredth of serving them.
+inline constexpr core::Rate kConnectionRate = {.per_second = 100, .burst = 1024};
 
 // Belongs to the event loop's thread.
 class RpcServer {
@@ -75,6 +77,7 @@ class RpcServer {
   std::atomic<bool> draining_{false};
   CallShared shared_;
   std::unique_ptr<FairWorkers> workers_;
+  core::TenantRates connections_{kConnectionRate};
   std::map<std::string, std::unique_ptr<Tenant>> tenants_;
   std::unique_ptr<os::Acceptor> acceptor_;
   int64_t last_tick_ = 0;

@@ -93,8 +93,11 @@ std::string UnfinishedNameOfStep(uint64_t step) { return NameOfStep(step) + kUnf
 absl::Status MakeFolder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) return SystemError(error.value(), "make the folder", path);
-  return absl::OkStatus();
+  if (!error) return absl::OkStatus();
+  absl::Status status = SystemError(error.value(), "make the folder", path);
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InvalidArgumentError(absl::StrCat(
+      status.message(), "; give a path to a folder, or to nothing where a folder can be made"));
 }
 
 absl::StatusOr<std::vector<std::string>> FinishedIn(const std::string& folder) {

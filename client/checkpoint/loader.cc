@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "base/system_error.h"
 #include "client/checkpoint/agreement.h"
 #include "client/checkpoint/checksums.h"
 #include "client/checkpoint/contents.h"
@@ -194,6 +195,26 @@ absl::StatusOr<zero::Progress> LoadState(const std::string& folder, const RunRec
   return progress;
 }
 
+// Where the values lie: in the folder itself, or in the newest of the checkpoints in it.
+absl::StatusOr<std::string> FolderOfValues(const std::string& folder) {
+  constexpr char kWhatToGive[] =
+      "give the folder of a checkpoint, of several, or of a Hugging Face model";
+  struct stat found = {};
+  if (::stat(folder.c_str(), &found) != 0) return base::SystemError(errno, "look it up", folder);
+  if (!S_ISDIR(found.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", folder, "' is not a folder; ", kWhatToGive));
+  }
+  const std::string weights = absl::StrCat(kModelPrefix, ".safetensors");
+  if (Exists(absl::StrCat(folder, "/", weights)) ||
+      Exists(absl::StrCat(folder, "/", weights, ".index.json"))) {
+    return folder;
+  }
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, FinishedIn(folder));
+  if (!names.empty()) return absl::StrCat(folder, "/", names.back());
+  return absl::NotFoundError(absl::StrCat("'", folder, "' has no ", weights, "; ", kWhatToGive));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Newest(const std::string& folder) {
@@ -228,7 +249,8 @@ absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
 absl::Status LoadValues(const std::string& folder, zero::Engine* engine,
                         const std::vector<zero::Parameter>& parameters,
                         const std::function<std::string(const zero::Parameter&)>& name_of) {
-  GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(folder, kModelPrefix));
+  GEMINID_ASSIGN_OR_RETURN(const std::string values, FolderOfValues(folder));
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(values, kModelPrefix));
   for (uint32_t i = 0; i < parameters.size(); ++i) {
     GEMINID_RETURN_IF_ERROR(LoadTensor(model, name_of(parameters[i]), parameters[i],
                                        zero::ParameterId{i}, zero::StateKind::kMaster, engine));

@@ -152,6 +152,7 @@ absl::Status EngineImpl::MakeStateStore() {
                           .timeout = options_.timeout});
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
+  values_ = std::make_unique<ShardValues>(*store_, options_.data_type);
   placer_->SetFloor(store_->device_bytes());
   meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));
   return absl::OkStatus();
@@ -182,8 +183,7 @@ absl::Status EngineImpl::MakeThreads() {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the system gives no ", options_.update_threads, " threads; use fewer update_threads"));
   }
-  snapshotter_ = std::make_unique<Snapshotter>(layout_, elements_, communicator_->Rank(), *store_,
-                                               options_.data_type);
+  snapshotter_ = std::make_unique<Snapshotter>(layout_, elements_, communicator_->Rank(), *values_);
   updater_ = std::make_unique<Updater>(
       layout_, *optimizer_, store_.get(), std::move(pool),
       [this](const absl::Status& status) { mover_->Notify(status); },

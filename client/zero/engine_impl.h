@@ -25,6 +25,7 @@
 #include "client/zero/mover.h"
 #include "client/zero/rank_agreement.h"
 #include "client/zero/shard_parts.h"
+#include "client/zero/shard_values.h"
 #include "client/zero/snapshotter.h"
 #include "client/zero/state_placement.h"
 #include "client/zero/state_store.h"
@@ -212,6 +213,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<RankAgreement> agreement_;
   std::unique_ptr<GranuleOptimizer> optimizer_;
   std::unique_ptr<StateStore> store_;
+  std::unique_ptr<ShardValues> values_;
   std::unique_ptr<Mover> mover_;              // destroyed after updater_, which notifies it
   std::unique_ptr<Snapshotter> snapshotter_;  // destroyed after updater_, which calls it
   std::unique_ptr<Updater> updater_;

@@ -113,7 +113,7 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
                                ? director_->followed().workspace_bytes(director_->planned_moment())
                                : 0;
   const absl::StatusOr<Steps> reserve = placer_->Reserve(workspace_->extent_bytes(), planned, held);
-  if (!reserve.ok()) return reserve.status();
+  if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), workspace_->extent_bytes());
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   session_->SetWorkspace(workspace_->in_use_bytes());
   GEMINID_RETURN_IF_ERROR(Carry(Moves(loads, moves.end())));

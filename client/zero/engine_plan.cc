@@ -14,9 +14,6 @@ namespace {
 // A reduced chunk leaves during the operator after the one that completed its gradient.
 constexpr uint32_t kDrainMoments = 1;
 
-// Of the margin: the rest is for weights that stay, and for activations that grow.
-constexpr double kAutoStateShare = 0.5;
-
 PlacementPolicy ToPolicy(Placement placement) {
   switch (placement) {
     case Placement::kDevice:

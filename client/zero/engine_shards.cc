@@ -33,7 +33,7 @@ std::vector<ShardRange> EngineImpl::ShardOf(ParameterId id) const {
 bool EngineImpl::HasState(ParameterId id, StateKind kind) const {
   if (static_cast<uint32_t>(id) >= parameters_.size()) return false;
   const ChunkShape& chunk = layout_.chunks[ChunkOf(id)];
-  return snapshotter_->Has(chunk.first_granule, kind);
+  return values_->Has(chunk.first_granule, kind);
 }
 
 absl::Status EngineImpl::CheckNotStarted(const char* call) {
@@ -70,7 +70,7 @@ absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t off
     piece.tensor_offset = begin;
     piece.granule_offset += begin - part.tensor_offset;
     piece.elements = end - begin;
-    snapshotter_->Write(piece, kind, values.subspan(begin - offset, piece.elements));
+    values_->Write(piece, kind, values.subspan(begin - offset, piece.elements));
     written += piece.elements;
   }
   if (written == values.size()) return absl::OkStatus();

@@ -14,8 +14,8 @@ absl::Status EngineImpl::Initialize(const Fill& fill) {
     values.assign(elements_[tensor], 0.0f);
     fill(ParameterId{tensor}, values);
     for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
-      snapshotter_->Write(part, StateKind::kMaster,
-                          std::span(values).subspan(part.tensor_offset, part.elements));
+      values_->Write(part, StateKind::kMaster,
+                     std::span(values).subspan(part.tensor_offset, part.elements));
     }
   }
   return absl::OkStatus();
@@ -29,7 +29,7 @@ absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
     for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
       values.assign(part.elements, 0.0f);
       fill(ParameterId{tensor}, part.tensor_offset, values);
-      snapshotter_->Write(part, StateKind::kMaster, values);
+      values_->Write(part, StateKind::kMaster, values);
     }
   }
   return absl::OkStatus();
@@ -39,7 +39,7 @@ void EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {
   std::vector<float> values;
   for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
     values.resize(part.elements);
-    snapshotter_->Read(part, StateKind::kMaster, values);
+    values_->Read(part, StateKind::kMaster, values);
     std::memcpy(&bits[part.tensor_offset], values.data(), part.elements * sizeof(float));
   }
 }

@@ -10,14 +10,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "client/zero/layout.h"
 #include "client/zero/shard_parts.h"
-#include "client/zero/state_store.h"
+#include "client/zero/shard_values.h"
 #include "geminid/zero.h"
 
 namespace geminid::zero {
@@ -28,7 +27,7 @@ class Snapshotter {
  public:
   // `elements` by tensor. The rest outlives it.
   Snapshotter(const Layout& layout, const std::vector<uint64_t>& elements, int rank,
-              const StateStore& store, DataType data_type);
+              const ShardValues& values);
   ~Snapshotter();
   Snapshotter(const Snapshotter&) = delete;
   Snapshotter& operator=(const Snapshotter&) = delete;
@@ -47,11 +46,6 @@ class Snapshotter {
   // By the updater, before it makes a granule's version of `epoch`.
   void BeforeUpdate(uint32_t granule, uint64_t epoch);
 
-  // One kind of state of a part, in fp32. What it has none of is zero.
-  void Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
-  void Write(const ShardPart& part, StateKind kind, std::span<const float> values);
-  bool Has(uint32_t granule, StateKind kind) const;
-
  private:
   enum class Turn : uint8_t { kPending, kInHand, kDone };
 
@@ -60,8 +54,7 @@ class Snapshotter {
   absl::Status Give(uint32_t granule);
 
   const Layout& layout_;
-  const StateStore& store_;
-  const DataType data_type_;
+  const ShardValues& values_;
   std::vector<std::vector<ShardPart>> parts_;  // by granule
 
   std::mutex mutex_;

@@ -78,11 +78,16 @@ std::vector<size_t> CandidateCounts(size_t most) {
   return counts;
 }
 
+bool IsBetter(const StepCost& plan, const StepCost& best) {
+  if (plan.seconds < best.seconds * (1 - kTimeNoise)) return true;
+  return plan.seconds <= best.seconds * (1 + kTimeNoise) && plan.moved_bytes < best.moved_bytes;
+}
+
 bool IsBetter(const Plan& plan, const Plan& best) {
-  const double limit = best.predicted_step_seconds;
-  if (plan.predicted_step_seconds < limit * (1 - kTimeNoise)) return true;
-  return plan.predicted_step_seconds <= limit * (1 + kTimeNoise) &&
-         plan.transfer_bytes + plan.gradient_bytes < best.transfer_bytes + best.gradient_bytes;
+  const auto cost = [](const Plan& of) {
+    return StepCost{of.predicted_step_seconds, of.transfer_bytes + of.gradient_bytes};
+  };
+  return IsBetter(cost(plan), cost(best));
 }
 
 }  // namespace geminid::zero

@@ -41,8 +41,18 @@ Trace WithStateOnDevice(const StatePlacementProblem& problem, size_t count);
 // The counts worth planning for, ascending, 0 first: quarters of `most`.
 std::vector<size_t> CandidateCounts(size_t most);
 
-// Whether `plan` is better than `best`: a step shorter by more than the noise of what was measured,
-// else one not longer that moves fewer bytes.
+// Of the margin, what state may take with StatePlacement::kAuto: the rest is for weights that stay,
+// and for activations that grow.
+inline constexpr double kAutoStateShare = 0.5;
+
+// What a plan costs per step.
+struct StepCost {
+  double seconds = 0;
+  uint64_t moved_bytes = 0;
+};
+// Whether a plan is better than the best so far: a step shorter by more than the noise of what was
+// measured, else one not longer that moves fewer bytes.
+bool IsBetter(const StepCost& plan, const StepCost& best);
 bool IsBetter(const Plan& plan, const Plan& best);
 
 }  // namespace geminid::zero

@@ -94,8 +94,8 @@ GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engi
                                            collectives::Communicator* communicator,
                                            const std::vector<zero::Parameter>& parameters);
 
-// The values alone, from a folder with model.safetensors or model.safetensors.index.json: fp32,
-// bf16 or fp16. `name_of` says what a parameter is called there. Tensors that no parameter asks for
+// The values alone, from a folder with model.safetensors or model.safetensors.index.json, or from
+// the newest checkpoint in a saver's folder: fp32, bf16 or fp16. `name_of` says what a parameter is called there. Tensors that no parameter asks for
 // are left alone. Errors as of Load.
 GEMINID_EXPORT absl::Status LoadValues(
     const std::string& folder, zero::Engine* engine, const std::vector<zero::Parameter>& parameters,

@@ -19,10 +19,6 @@ using planner::HierarchyProblem;
 using planner::OptimizerPlace;
 using planner::Tier;
 
-// As in client/zero: of the margin, what state may take; and what is noise in a measured time.
-constexpr double kAutoStateShare = 0.5;
-constexpr double kTimeNoise = 0.01;
-
 // In the order of the next forward pass, then what no operator uses.
 std::vector<ChunkIndex> FirstUseOrder(const planner::Trace& trace) {
   std::vector<ChunkIndex> order;
@@ -76,7 +72,7 @@ class EnginePlanner {
   // How many chunks of the order may have their state on the device.
   std::size_t MostOnDevice() const {
     HierarchyProblem limited = problem_;
-    limited.options.gpu_margin_mem_ratio = kAutoStateShare;
+    limited.options.gpu_margin_mem_ratio = zero::kAutoStateShare;
     const std::uint64_t limit = planner::DeviceStateLimit(limited);
     std::uint64_t bytes = problem_.options.device_spare_bytes;
     std::size_t count = 0;
@@ -96,18 +92,16 @@ class EnginePlanner {
       if (count == 0) continue;
       GEMINID_ASSIGN_OR_RETURN(HierarchyPlan plan, WithStateOnDevice(count));
       if (!plan.fits) break;
-      if (IsBetter(plan.device_plan, best.device_plan)) best = std::move(plan);
+      if (zero::IsBetter(CostOf(plan.device_plan), CostOf(best.device_plan))) {
+        best = std::move(plan);
+      }
     }
     best.tiers[static_cast<std::size_t>(Tier::kHost)] = host;
     return best;
   }
 
-  // zero::IsBetter, of the planner's own plans.
-  static bool IsBetter(const planner::Plan& plan, const planner::Plan& best) {
-    const double limit = best.predicted_step_seconds;
-    if (plan.predicted_step_seconds < limit * (1 - kTimeNoise)) return true;
-    return plan.predicted_step_seconds <= limit * (1 + kTimeNoise) &&
-           plan.h2d_bytes + plan.d2h_bytes < best.h2d_bytes + best.d2h_bytes;
+  static zero::StepCost CostOf(const planner::Plan& plan) {
+    return {plan.predicted_step_seconds, plan.h2d_bytes + plan.d2h_bytes};
   }
 
   HierarchyProblem problem_;

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/json_writer.h"
 #include "base/status_macros.h"
+#include "kernels/model/normalisation/layer_norm.h"
+#include "kernels/model/normalisation/rms_norm.h"
 
 namespace geminid::trainer {
 namespace {
@@ -12,9 +14,10 @@ namespace {
 // The base model's files, as OpenAI's GPT-2 has them, leave out what the language model's add.
 constexpr std::string_view kLanguageModelPrefix = "transformer.";
 
-// As the kernels have them; see tools/trainer/transformer.cc.
+// In decimals, of which the kernels have the nearest fp32.
 constexpr double kNormEpsilon = 1e-5;
-constexpr double kRotaryTheta = 10000;
+static_assert(kernels::LayerNormShape{}.epsilon == static_cast<float>(kNormEpsilon) &&
+              kernels::RmsNormShape{}.epsilon == static_cast<float>(kNormEpsilon));
 
 void WriteGpt2(const ModelConfig& model, base::JsonWriter* json) {
   json->Key("architectures").BeginArray().Value("GPT2LMHeadModel").EndArray();

@@ -17,6 +17,9 @@ enum class Family { kGpt2, kLlama };
 const char* Name(Family family);
 absl::StatusOr<Family> ParseFamily(const std::string& name);
 
+// Of the rotary positions, as in LLaMA 2.
+inline constexpr double kRotaryTheta = 10000.0;
+
 // Text is bytes.
 inline constexpr uint64_t kByteVocabulary = 256;
 

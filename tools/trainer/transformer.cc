@@ -18,8 +18,6 @@ namespace {
 
 using zero::Pass;
 
-constexpr double kRotaryTheta = 10000.0;  // LLaMA 2
-
 template <typename T>
 class TransformerOf final : public Transformer {
  public:

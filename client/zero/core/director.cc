@@ -58,15 +58,18 @@ void Director::Drop(uint32_t chunk, Moves* moves) {
   moves->push_back({Move::Kind::kDrop, chunk});
 }
 
-void Director::DropIdle(Moves* moves) {
+// What nobody uses and does not lie where it is wanted.
+void Director::DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves) {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    if (places_[chunk].idle()) Drop(chunk, moves);
+    const auto found = wanted.find(chunk);
+    const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
+    if (places_[chunk].idle() && !in_place) Drop(chunk, moves);
   }
 }
 
 Moves Director::DropAll() {
   Moves moves;
-  DropIdle(&moves);
+  DropMisplaced({}, &moves);
   return moves;
 }
 
@@ -175,23 +178,13 @@ bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
 }
 
 void Director::Restore(const std::map<uint32_t, uint64_t>& wanted, Moves* moves) {
-  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    const auto found = wanted.find(chunk);
-    const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
-    if (places_[chunk].idle() && !in_place) Drop(chunk, moves);
-  }
+  DropMisplaced(wanted, moves);
   for (const auto& [chunk, offset] : wanted) Load(chunk, offset, /*ahead=*/true, moves);
 }
 
 // Between micro-batches the weights may change: nothing stays but what the plan keeps.
 void Director::KeepForNext(Moves* moves) {
-  const std::map<uint32_t, uint64_t> wanted =
-      training_ ? training_->ResidentBefore(0) : std::map<uint32_t, uint64_t>();
-  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    const auto found = wanted.find(chunk);
-    const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
-    if (places_[chunk].idle() && !in_place) Drop(chunk, moves);
-  }
+  DropMisplaced(training_ ? training_->ResidentBefore(0) : std::map<uint32_t, uint64_t>(), moves);
 }
 
 Moves Director::PutInForce(PlannedRun run) {

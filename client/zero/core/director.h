@@ -56,11 +56,10 @@ class Director {
   const PlannedRun& followed() const { return by_evaluation_plan() ? *evaluation_ : *training_; }
   size_t planned_moment() const { return by_evaluation_plan() ? evaluation_moment_ : moment_; }
   const PlannedRun* training_plan() const { return training_ ? &*training_ : nullptr; }
-  const PlannedRun* evaluation_plan() const { return evaluation_ ? &*evaluation_ : nullptr; }
 
-  // --- what the program does
-  // ----------------------------------------------------------------------- kIdle, or evaluating
-  // from there.
+  // --- what the program does ---
+
+  // In kIdle, or evaluating from there.
   Moves BeginMicroBatch();
   // An operator begins, and holds the chunks. The one before it need not have ended.
   Moves BeginOperator(bool evaluate, std::span<const uint32_t> chunks);
@@ -82,9 +81,9 @@ class Director {
   // All gradients of the micro-batch are given up.
   Moves CancelMicroBatch();
 
-  // --- plans
-  // --------------------------------------------------------------------------------------- How the
-  // last micro-batch was, once it ended.
+  // --- plans ---
+
+  // How the last micro-batch was, once it ended.
   enum class Outcome { kSampled, kFollowed, kDeviated };
   Outcome outcome() const { return outcome_; }
   // Whether the last micro-batch should become a plan. The operators having changed is a reason the
@@ -109,8 +108,8 @@ class Director {
   // The values of weights have changed: no device copy is of use.
   Moves DropAll();
 
-  // --- what is where, as all ranks know it
-  // ---------------------------------------------------------
+  // --- what is where, as all ranks know it ---
+
   bool OnDevice(uint32_t chunk) const { return places_[chunk].on_device; }
   int holders(uint32_t chunk) const { return places_[chunk].holders; }
   bool HoldsGradient(uint32_t chunk) const { return places_[chunk].holds_gradient; }
@@ -135,7 +134,7 @@ class Director {
   void JudgeOutcome();
   void BearMore();
   void Drop(uint32_t chunk, Moves* moves);
-  void DropIdle(Moves* moves);
+  void DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves);
   void OnDemand(const std::vector<uint32_t>& required, Moves* moves);
 
   bool PlaceIsFree(uint64_t begin, uint64_t bytes) const;

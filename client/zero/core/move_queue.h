@@ -42,25 +42,25 @@ class MoveQueue {
 
   explicit MoveQueue(std::vector<uint64_t> chunk_bytes);
 
-  // --- asking
-  // --------------------------------------------------------------------------------------
+  // --- asking ---
+
   void Add(Task task);
   // Whether the chunk may leave at once, being settled: then it is LEAVING. Else the drop is
   // queued.
   bool Drop(uint32_t chunk);
 
-  // --- carrying out
-  // -------------------------------------------------------------------------------- The next
-  // gather or opening whose extent may be taken, which it is from now on: COPYING. Later ones wait
-  // for earlier ones, so that copies are granted in the order in which they are needed. `current`:
-  // the chunk's newest weights are there.
+  // --- carrying out ---
+
+  // The next gather or opening whose extent may be taken, which it is from now on: COPYING. Later
+  // ones wait for earlier ones, so that copies are granted in the order in which they are needed.
+  // `current`: the chunk's newest weights are there.
   std::optional<Task> TakeStart(const std::function<bool(uint32_t)>& current);
   // The first task, once it can be carried out without waiting but for other ranks: a gather that
   // is COPIED, a reduction or drop of what is RESIDENT. A drop is LEAVING from now on.
   std::optional<Task> TakeFront();
 
-  // --- what happened
-  // -------------------------------------------------------------------------------
+  // --- what happened ---
+
   void Copied(uint32_t chunk) { extents_[chunk].stage = Stage::kCopied; }
   void Publishing(uint32_t chunk) { extents_[chunk].stage = Stage::kPublishing; }
   void Published(uint32_t chunk);
@@ -74,8 +74,8 @@ class MoveQueue {
   void Leave(uint32_t chunk);
   void Occupy(uint32_t chunk, uint64_t offset);
 
-  // --- what is where
-  // -------------------------------------------------------------------------------
+  // --- what is where ---
+
   Stage stage(uint32_t chunk) const { return extents_[chunk].stage; }
   uint64_t offset(uint32_t chunk) const { return extents_[chunk].offset; }
   uint64_t bytes(uint32_t chunk) const { return extents_[chunk].bytes; }

@@ -1,0 +1,33 @@
+// The kinds of state of this rank's shard as fp32, wherever and in whatever form they lie.
+#ifndef GEMINID_CLIENT_ZERO_SHARD_VALUES_H_
+#define GEMINID_CLIENT_ZERO_SHARD_VALUES_H_
+
+#include <cstdint>
+#include <span>
+
+#include "client/zero/shard_parts.h"
+#include "client/zero/state_store.h"
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+// Any thread, for granules that are not being updated.
+class ShardValues {
+ public:
+  // `store` outlives it.
+  ShardValues(const StateStore& store, DataType data_type) : store_(store), data_type_(data_type) {}
+
+  // Whether a granule has this kind of state.
+  bool Has(uint32_t granule, StateKind kind) const;
+  // One kind of state of a part. What it has none of is zero, and writing to it does nothing.
+  void Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
+  void Write(const ShardPart& part, StateKind kind, std::span<const float> values) const;
+
+ private:
+  const StateStore& store_;
+  const DataType data_type_;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_SHARD_VALUES_H_

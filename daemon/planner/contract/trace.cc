@@ -1,6 +1,5 @@
 #include "daemon/planner/contract/trace.h"
 
-#include <cmath>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
@@ -9,9 +8,9 @@
 namespace geminid::planner {
 namespace {
 
-bool IsDuration(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+bool IsDuration(double seconds) { return seconds >= 0 && seconds <= kMaxSeconds; }
 bool IsSpeed(double bytes_per_second) {
-  return std::isfinite(bytes_per_second) && bytes_per_second > 0;
+  return bytes_per_second >= kMinBytesPerSecond && bytes_per_second <= kMaxBytesPerSecond;
 }
 
 absl::Status ValidateHead(const Trace& trace) {
@@ -28,20 +27,26 @@ absl::Status ValidateHead(const Trace& trace) {
     return absl::InvalidArgumentError(absl::StrCat("trace.arena_bytes is ", trace.arena_bytes,
                                                    "; at most ", kMaxArenaBytes, " are allowed"));
   }
-  if (!IsSpeed(trace.link.h2d_bytes_per_second) || !IsSpeed(trace.link.d2h_bytes_per_second) ||
-      !IsDuration(trace.link.latency_seconds)) {
-    return absl::InvalidArgumentError(
-        "trace.link: both speeds must be positive and the latency must not be negative");
+  const LinkModel& link = trace.link;
+  if (!IsSpeed(link.h2d_bytes_per_second) || !IsSpeed(link.d2h_bytes_per_second) ||
+      !IsDuration(link.latency_seconds)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "trace.link: ", link.h2d_bytes_per_second, " and ", link.d2h_bytes_per_second,
+        " bytes/s, latency ", link.latency_seconds, " s; speeds must be ", kMinBytesPerSecond,
+        " to ", kMaxBytesPerSecond, ", the latency 0 to ", kMaxSeconds));
   }
   if (!(trace.link.both_directions_share >= 0.5 && trace.link.both_directions_share <= 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("trace.link.both_directions_share is ", trace.link.both_directions_share,
                      "; it must be 0.5 (one shared channel) to 1 (independent directions)"));
   }
-  if (!IsDuration(trace.link.uplink_bytes_per_second) || trace.link.ranks_per_uplink == 0) {
+  const double uplink = link.uplink_bytes_per_second;
+  const bool is_limited = uplink != 0;
+  if (link.ranks_per_uplink == 0 || (is_limited && !IsSpeed(uplink / link.ranks_per_uplink))) {
     return absl::InvalidArgumentError(
-        "trace.link: the speed of the uplink must be finite and not negative (0: no limit), and at "
-        "least one rank shares it");
+        absl::StrCat("trace.link: an uplink of ", uplink, " bytes/s for ", link.ranks_per_uplink,
+                     " ranks; there is at least one, and each has ", kMinBytesPerSecond, " to ",
+                     kMaxBytesPerSecond, " (0: no limit)"));
   }
   return absl::OkStatus();
 }
@@ -70,7 +75,7 @@ absl::Status ValidateMoments(const Trace& trace) {
       return absl::InvalidArgumentError(absl::StrCat(
           "trace.moments[", t, "]: workspace ", moment.workspace_bytes, " bytes, compute ",
           moment.compute_seconds, " s; the workspace may be at most ", kMaxArenaBytes,
-          " and the time must be finite and not negative"));
+          " and the time 0 to ", kMaxSeconds));
     }
     num_uses += moment.uses.size();
     for (const Use& use : moment.uses) {

@@ -81,6 +81,10 @@ using shm::kMaxArenaBytes;
 using shm::kMaxChunkBytes;
 using shm::kMaxChunks;
 inline constexpr std::uint64_t kMaxUses = std::uint64_t{1} << 18;
+// Limits that keep every sum of times finite: a moment of thirty years, speeds from a byte a second.
+inline constexpr double kMaxSeconds = 1e9;
+inline constexpr double kMinBytesPerSecond = 1;
+inline constexpr double kMaxBytesPerSecond = 1e18;
 
 // INVALID_ARGUMENT naming the field if the trace breaks a limit or a rule above. O(size).
 absl::Status ValidateTrace(const Trace& trace);

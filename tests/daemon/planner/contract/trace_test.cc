@@ -61,11 +61,19 @@ TEST(ValidateTrace, EachBrokenRule_IsRefused) {
       [](Trace& t) { t.arena_bytes = kMaxArenaBytes + 1; },
       [](Trace& t) { t.link.h2d_bytes_per_second = 0; },
       [](Trace& t) { t.link.d2h_bytes_per_second = kNan; },
+      [](Trace& t) { t.link.h2d_bytes_per_second = kMinBytesPerSecond / 2; },
+      [](Trace& t) { t.link.d2h_bytes_per_second = 2 * kMaxBytesPerSecond; },
       [](Trace& t) { t.link.latency_seconds = -1; },
+      [](Trace& t) { t.link.latency_seconds = 2 * kMaxSeconds; },
       [](Trace& t) { t.link.both_directions_share = 0.49; },
       [](Trace& t) { t.link.both_directions_share = 1.01; },
       [](Trace& t) { t.link.both_directions_share = kNan; },
       [](Trace& t) { t.link.uplink_bytes_per_second = -1; },
+      [](Trace& t) { t.link.uplink_bytes_per_second = kNan; },
+      [](Trace& t) {
+        t.link.uplink_bytes_per_second = 2;
+        t.link.ranks_per_uplink = 3;
+      },
       [](Trace& t) { t.link.ranks_per_uplink = 0; },
       [](Trace& t) { t.chunks[1].size_bytes = 0; },
       [](Trace& t) { t.chunks[1].size_bytes = kMaxChunkBytes + 1; },
@@ -74,6 +82,7 @@ TEST(ValidateTrace, EachBrokenRule_IsRefused) {
       [](Trace& t) { t.moments[1].workspace_bytes = kMaxArenaBytes + 1; },
       [](Trace& t) { t.moments[1].compute_seconds = kNan; },
       [](Trace& t) { t.moments[1].compute_seconds = -1; },
+      [](Trace& t) { t.moments[1].compute_seconds = 2 * kMaxSeconds; },
       [](Trace& t) { t.moments[1].uses[0].chunk = 4; },
       [](Trace& t) { t.moments[1].uses.push_back(t.moments[1].uses[0]); },
   };

@@ -63,4 +63,14 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
   return absl::StrCat(error.what(), ";", hint);
 }
 
+void RefuseEmptyValues(CLI::App* app) {
+  for (CLI::Option* option : app->get_options()) {
+    if (option->get_items_expected_max() == 0) continue;  // it takes no value
+    option->check([](const std::string& value) -> std::string {
+      return value.empty() ? "is empty; give a value, or leave it out" : "";
+    });
+  }
+  for (CLI::App* sub : app->get_subcommands(nullptr)) RefuseEmptyValues(sub);
+}
+
 }  // namespace geminid::base

@@ -12,6 +12,10 @@ namespace geminid::base {
 // to look further.
 std::string DescribeParseError(const CLI::App& app, const CLI::Error& error);
 
+// Makes every option of `app` and of its subcommands refuse an empty value: it is a script's variable
+// that is not set, and taken for an option left out it would be passed over in silence.
+void RefuseEmptyValues(CLI::App* app);
+
 }  // namespace geminid::base
 
 #endif  // GEMINID_BASE_COMMAND_LINE_H_

@@ -22,6 +22,10 @@ absl::StatusCode CodeOf(int error) {
     case EDQUOT:
     case ETOOMANYREFS:
       return absl::StatusCode::kResourceExhausted;
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+      return absl::StatusCode::kInvalidArgument;
     case EADDRINUSE:
     case EBUSY:
     case ECONNREFUSED:

@@ -97,6 +97,7 @@ std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
   app.add_option("--ready-fd", line->ready_fd,
                  "Write 'ready' and a newline to this descriptor once clients can connect, and "
                  "close it");
+  base::RefuseEmptyValues(&app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

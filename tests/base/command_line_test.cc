@@ -26,6 +26,7 @@ std::string Problem(std::vector<std::string> arguments) {
   std::string name;
   app.add_subcommand("explain")->add_option("chunk", name)->required();
   std::reverse(arguments.begin(), arguments.end());
+  RefuseEmptyValues(&app);
   try {
     app.parse(arguments);
   } catch (const CLI::Error& error) {
@@ -52,6 +53,14 @@ TEST(DescribeParseError, UnknownSubcommand_IsNamed) {
 TEST(DescribeParseError, MissingSubcommand_NamesThoseThereAre) {
   EXPECT_THAT(Problem({"ls"}), HasSubstr("'tool ls' needs one of chunks, pools;"));
   EXPECT_THAT(Problem({}), HasSubstr("'tool' needs one of ls, explain;"));
+}
+
+TEST(RefuseEmptyValues, EmptyValue_IsRefusedByName) {
+  EXPECT_THAT(Problem({"--steps", "", "explain", "1"}), HasSubstr("--steps: is empty; give"));
+  EXPECT_THAT(Problem({"explain", "1", "--steps="}), HasSubstr("--steps"));
+  EXPECT_THAT(Problem({"ls", "chunks", "--limit", ""}), HasSubstr("--limit: is empty; give"));
+  EXPECT_THAT(Problem({"explain", ""}), HasSubstr("chunk: is empty; give"));
+  EXPECT_EQ(Problem({"--steps", "1", "ls", "chunks", "--limit", "2"}), "");
 }
 
 TEST(DescribeParseError, OtherErrors_KeepTheirWords) {

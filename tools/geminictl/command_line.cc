@@ -81,6 +81,7 @@ class Parser {
                  &line_.plan);
     AddTrace();
     Add(&app_, "version", "The version of this program", Subcommand::kVersion);
+    base::RefuseEmptyValues(&app_);
   }
 
   absl::StatusOr<CommandLine> Parse(const std::vector<std::string>& arguments) {

@@ -215,6 +215,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   AddJobFlags(compare, &flags);
   compare->add_option("--traces", flags.traces, "Random traces of each kind");
   compare->add_option("--seed", flags.seed, "The first of them");
+  base::RefuseEmptyValues(&app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first
   } catch (const CLI::CallForVersion& version) {

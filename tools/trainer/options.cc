@@ -318,6 +318,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   app.set_version_flag("--version", absl::StrCat("geminid-train ", GEMINID_VERSION));
   Flags flags;
   AddFlags(&app, &flags);
+  base::RefuseEmptyValues(&app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first
   } catch (const CLI::CallForVersion& version) {

@@ -27,6 +27,10 @@ WRITES = {"folder": 2, "empty": 0, "zeros": 0, "deep": 0, "missing": 0, "no/such
 CONNECTS = {"folder": 3, "empty": 3, "zeros": 3, "endless": 3, "fifo": 3, "missing": 3}
 CONFIGURES = {"folder": 78, "empty": 0, "zeros": 78, "endless": 78, "fifo": 78, "deep": 78,
               "missing": 78, "no/such": 78}
+LOADS = {**READS, "folder": 4, "unreadable": 2}
+SAVES = {"folder": 0, "empty": 2, "zeros": 2, "fifo": 2, "endless": 2, "loop": 2, "deep": 2,
+         "missing": 0, "no/such": 0, "empty/x": 2, "x" * 300: 2}
+USAGE = {"geminictl": 2, "geminid-sim": 2, "geminid-train": 2, "geminid": 64}
 LEARNS = {**READS, "zeros": 0, "deep": 0}
 
 PLAN = ["plan", "--hardware", "h200"]
@@ -51,6 +55,10 @@ FLAGS = [
     ("geminid", ["--check-config", "--config", "PATH"], ".textproto", CONFIGURES),
     ("geminid-train", TRAIN + ["--text", "PATH"], "", LEARNS),
     ("geminid-train", TRAIN + ["--text", "../text", "--socket", "PATH"], "", CONNECTS),
+    ("geminid-train", TRAIN + ["--text", "../text", "--report", "PATH"], ".json", WRITES),
+    ("geminid-train", TRAIN + ["--text", "../text", "--load", "PATH"], "", LOADS),
+    ("geminid-train", TRAIN + ["--text", "../text", "--save", "PATH"], "", SAVES),
+    ("geminid-train", TRAIN + ["--text", "../text", "--save", "PATH", "--resume"], "", SAVES),
 ]
 
 
@@ -141,6 +149,7 @@ def main():
         with open(os.path.join(folder, "text"), "w", encoding="ascii") as text:
             text.write("to be or not to be\n" * 1000)
         for program, flags, extension, codes in FLAGS:
+            codes = {**codes, "nothing": USAGE[program]}
             given = os.path.join(folder, "given")
             os.mkdir(given)
             for kind, path in make_paths(given, extension).items():

@@ -130,6 +130,8 @@ TEST_F(CheckpointsOfRuns, Load_BeginsWithTheValuesAndNotTheMoments) {
   ASSERT_EQ(Run({"--load", run_ + "/step-000000008", "--steps", "1", "--lr", "0"}).code, 0);
   EXPECT_EQ(Report()["weights_sha256"], trained);
   EXPECT_EQ(Report()["first_step"], 0);
+  ASSERT_EQ(Run({"--load", run_, "--steps", "1", "--lr", "0"}).code, 0);  // the newest in it
+  EXPECT_EQ(Report()["weights_sha256"], trained);
 }
 
 TEST_F(CheckpointsOfRuns, Folder_HoldsTheModelsConfiguration) {
@@ -144,6 +146,7 @@ TEST_F(CheckpointsOfRuns, FlagsWithoutAFolder_AreRefused) {
   EXPECT_EQ(Run({"--save-every", "2"}).code, 2);
   EXPECT_EQ(Run({"--save", run_, "--save-every", "0"}).code, 2);
   EXPECT_EQ(Run({"--load", folder_ / "nothing"}).code, 4);
+  EXPECT_EQ(Run({"--load", ""}).code, 2);
 }
 
 }  // namespace

@@ -99,6 +99,24 @@ std::vector<pid_t> TrainerProcess::Children(const std::string& command) const {
   return children;
 }
 
+absl::Duration TrainerProcess::Used() const {
+  std::vector<pid_t> processes = Children("");
+  processes.push_back(pid_);
+  absl::Duration used;
+  for (pid_t process : processes) {
+    const std::string line = ReadProc(process, "stat");
+    constexpr int kBefore = 11;  // fields after the name and before utime and stime
+    std::istringstream fields(line.substr(line.rfind(')') + 1));
+    std::string passed;
+    for (int i = 0; i < kBefore; ++i) fields >> passed;
+    uint64_t user_ticks = 0, system_ticks = 0;
+    fields >> user_ticks >> system_ticks;
+    used += absl::Seconds(static_cast<double>(user_ticks + system_ticks) /
+                          static_cast<double>(sysconf(_SC_CLK_TCK)));
+  }
+  return used;
+}
+
 std::string CommandLineOf(pid_t pid) {
   std::string line = ReadProc(pid, "cmdline");
   std::replace(line.begin(), line.end(), '\0', ' ');

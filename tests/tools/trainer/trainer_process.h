@@ -36,6 +36,8 @@ class TrainerProcess {
 
   // The processes it has started, by the beginning of their command line.
   std::vector<pid_t> Children(const std::string& command) const;
+  // Of the processor, by itself and the processes it has started.
+  absl::Duration Used() const;
 
  private:
   bool Read(absl::Time deadline);

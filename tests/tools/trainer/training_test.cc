@@ -78,7 +78,7 @@ TEST_F(Training, WithEveryPlacement_GivesTheSameBits) {
            {"--placement", "device"},
            {"--placement", "cpu"},
            {"--placement", "auto"},
-           {"--placement", "auto", "--device-memory", "1280KiB"},
+           {"--placement", "auto", "--device-memory", "1664KiB"},
            {"--placement", "cpu", "--copy-bandwidth", "200MB/s"}}) {
     const CommandResult result = Run(where);
     ASSERT_EQ(result.code, 0) << where[1] << ": " << result.err;

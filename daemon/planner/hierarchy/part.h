@@ -37,6 +37,11 @@ class PartSet {
  public:
   PartSet() = default;
   explicit PartSet(Part only) { bits_.set(static_cast<std::size_t>(only)); }
+  PartSet With(Part part) const {
+    PartSet set = *this;
+    set.bits_.set(static_cast<std::size_t>(part));
+    return set;
+  }
   bool Has(Part part) const { return bits_.test(static_cast<std::size_t>(part)); }
 
  private:

@@ -124,6 +124,26 @@ void Print(const std::string& name, const Figures& figures, const Figures& all) 
   std::fflush(stdout);
 }
 
+// Which parts can go together: one after the other is left out for good if no group becomes longer
+// by kWorth.
+void PrintTogether(const std::vector<Case>& cases, const std::vector<double>& bounds,
+                   const Figures& all) {
+  constexpr double kWorth = 0.005;
+  PartSet without;
+  std::printf("\nTogether, one after the other:\n");
+  for (std::size_t p = 0; p < kNumParts; ++p) {
+    const PartSet fewer = without.With(static_cast<Part>(p));
+    const Figures figures = Measure(cases, bounds, fewer, &all);
+    bool is_worth = false;
+    for (std::size_t g = 0; g < kGroups; ++g) {
+      is_worth |= figures.over_bound[g] / all.over_bound[g] - 1 >= kWorth;
+    }
+    if (!is_worth) without = fewer;
+    Print(std::string(PartName(static_cast<Part>(p))) + (is_worth ? ": stays" : ": goes"), figures,
+          all);
+  }
+}
+
 constexpr char kHelp[] =
     "hierarchy_ablation: plans a fixed set of problems over device, host and disk without one "
     "part\n"
@@ -152,6 +172,7 @@ int Main(int argc, char** argv) {
     const auto part = static_cast<Part>(p);
     Print(PartName(part), Measure(cases, bounds, PartSet(part), &all), all);
   }
+  PrintTogether(cases, bounds, all);
   return 0;
 }
 

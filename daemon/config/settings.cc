@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "base/bytes.h"
 #include "base/suggest.h"
 #include "daemon/config/config_file.h"
@@ -55,6 +54,7 @@ v1::Config BuiltIn() {
   config.set_huge_pages(true);
   config.set_sessions(512);
   config.set_chunks(4 * shm::kMaxChunks);
+  config.set_tenant_by("container");
   return config;
 }
 
@@ -317,6 +317,9 @@ class Checker {
     // A tenant gets at most half, so two are one session.
     settings->sessions = check("sessions", config_.sessions(), 2, kMostSessions);
     settings->chunks = check("chunks", config_.chunks(), 2, kMostChunks);
+    const absl::StatusOr<TenantBy> by = ParseTenantBy(config_.tenant_by());
+    if (!by.ok()) Problem("tenant_by", std::string(by.status().message()));
+    settings->tenant_by = by.value_or(TenantBy::kContainer);
   }
 
   void CheckTransfers(Settings* settings) {
@@ -419,13 +422,9 @@ class Checker {
       const std::string key = absl::StrCat("quotas[", i, "].");
       TenantQuota quota;
       quota.tenant = line.tenant();
-      uint32_t uid;
-      absl::string_view number = line.tenant();
-      if (quota.tenant != "*" &&
-          (!absl::ConsumePrefix(&number, "uid:") || !absl::SimpleAtoi(number, &uid))) {
-        const bool given = merger_.PlaceOf(key + "tenant").origin != "built-in";
-        Problem(given ? key + "tenant" : absl::StrCat("quotas[", i, "]"),
-                absl::StrCat("tenant '", quota.tenant, "' is not uid:NUMBER or *"));
+      if (absl::Status status = CheckTenant(quota.tenant); !status.ok()) {
+        ProblemWithin(absl::StrCat("quotas[", i, "]"), key + "tenant",
+                      std::string(status.message()));
       }
       const bool twice =
           std::any_of(settings->quotas.begin(), settings->quotas.end(),

@@ -17,13 +17,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/config/device_list.h"
+#include "daemon/config/tenant_by.h"
 #include "daemon/os/log.h"
 #include "geminid/v1/config.pb.h"
 
 namespace geminid::config {
 
 struct TenantQuota {
-  std::string tenant;  // "uid:1000"; "*": everyone without a line of their own
+  std::string tenant;  // see CheckTenant; "*": everyone without a line of their own
   std::optional<uint64_t> host_bytes;
   std::optional<uint64_t> device_bytes;  // of each device that is not in the next line
   std::map<uint32_t, uint64_t> bytes_by_device;
@@ -53,6 +54,7 @@ struct Settings {
   uint64_t bytes_in_flight = 0;
   uint32_t sessions = 0;  // of all tenants
   uint32_t chunks = 0;
+  TenantBy tenant_by = TenantBy::kContainer;
   std::vector<TenantQuota> quotas;
   bool huge_pages = false;
 

@@ -187,6 +187,11 @@ struct ChunkPlace {
   ChunkId chunk{};
 };
 
+struct PoolPlace {
+  SessionId session{};
+  PoolId pool = kNoPool;
+};
+
 // A device arena is listed as a pool of its device, with pool id kNoPool.
 struct PoolSnapshot {
   PoolId pool = kNoPool;
@@ -274,13 +279,15 @@ class Engine {
   absl::Status SetPlan(SessionId session, const NextUseTable& table);
 
   // --- for the operator --------------------------------------------------------------------------
-  std::vector<SessionSnapshot> Sessions() const;
+  // Ordered by id, beginning with `from`; at most `limit`.
+  std::vector<SessionSnapshot> Sessions(SessionId from = {}, size_t limit = ~size_t{0}) const;
   // kNoSession: of all sessions. Ordered by session and chunk, beginning with `from`; at most
   // `limit`.
   std::vector<ChunkSnapshot> Chunks(SessionId session, size_t limit, ChunkPlace from = {}) const;
   std::optional<ChunkSnapshot> FindChunk(SessionId session, ChunkId chunk) const;
   uint64_t ChunkCount(SessionId session) const;
-  std::vector<PoolSnapshot> Pools() const;
+  // Ordered by session and pool, a session's arena before its pools; likewise.
+  std::vector<PoolSnapshot> Pools(PoolPlace from = {}, size_t limit = ~size_t{0}) const;
   const Ledger& ledger() const { return ledger_; }
   const Quota& quota() const { return quota_; }
   // For what is asked from now on, and for sessions that end from now on.

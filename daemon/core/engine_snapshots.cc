@@ -6,9 +6,11 @@
 
 namespace geminid::core {
 
-std::vector<SessionSnapshot> Engine::Sessions() const {
+std::vector<SessionSnapshot> Engine::Sessions(SessionId from, size_t limit) const {
   std::vector<SessionSnapshot> snapshots;
-  for (const auto& [id, session] : sessions_) {
+  for (auto it = sessions_.lower_bound(from); it != sessions_.end(); ++it) {
+    if (snapshots.size() >= limit) break;
+    const auto& [id, session] = *it;
     SessionSnapshot snapshot{
         .id = id,
         .spec = session->spec,
@@ -77,31 +79,35 @@ std::optional<ChunkSnapshot> Engine::FindChunk(SessionId id, ChunkId chunk_id) c
 }
 
 uint64_t Engine::ChunkCount(SessionId id) const {
+  if (id != kNoSession) return Find(id) == nullptr ? 0 : Find(id)->chunk_count;
   uint64_t count = 0;
-  for (const auto& [session_id, session] : sessions_) {
-    if (id == kNoSession || id == session_id) count += session->chunk_count;
-  }
+  for (const auto& [session_id, session] : sessions_) count += session->chunk_count;
   return count;
 }
 
-std::vector<PoolSnapshot> Engine::Pools() const {
+std::vector<PoolSnapshot> Engine::Pools(PoolPlace from, size_t limit) const {
   std::vector<PoolSnapshot> snapshots;
-  for (const auto& [id, session] : sessions_) {
-    for (const auto& [pool_id, pool] : session->pools) {
-      snapshots.push_back({.pool = pool_id,
+  for (auto it = sessions_.lower_bound(from.session); it != sessions_.end(); ++it) {
+    const auto& [id, session] = *it;
+    const PoolId first = id == from.session ? from.pool : kNoPool;
+    if (session->arena.has_value() && first == kNoPool && snapshots.size() < limit) {
+      const Account account = session->device_account();
+      snapshots.push_back({.session = id,
+                           .tenant = session->spec.tenant,
+                           .account = account,
+                           .bytes = session->arena_bytes(),
+                           .in_use_bytes = ledger_.InUseBytes(account, id)});
+    }
+    for (auto pool = session->pools.lower_bound(first); pool != session->pools.end(); ++pool) {
+      if (snapshots.size() >= limit) return snapshots;
+      snapshots.push_back({.pool = pool->first,
                            .session = id,
                            .tenant = session->spec.tenant,
                            .account = kHostAccount,
-                           .bytes = pool.bytes,
-                           .in_use_bytes = pool.in_use_bytes});
+                           .bytes = pool->second.bytes,
+                           .in_use_bytes = pool->second.in_use_bytes});
     }
-    if (!session->arena.has_value()) continue;
-    snapshots.push_back({.pool = kNoPool,
-                         .session = id,
-                         .tenant = session->spec.tenant,
-                         .account = session->device_account(),
-                         .bytes = session->arena_bytes(),
-                         .in_use_bytes = ledger_.InUseBytes(session->device_account(), id)});
+    if (snapshots.size() >= limit) break;
   }
   return snapshots;
 }

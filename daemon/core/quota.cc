@@ -27,11 +27,22 @@ void Quota::SetLimits(const std::vector<TenantLimits>& limits) {
   for (const TenantLimits& line : limits) limits_[line.tenant] = line;
 }
 
-uint64_t Quota::LimitBytes(const std::string& tenant, Account account) const {
+const TenantLimits* Quota::LineOf(const std::string& tenant) const {
   auto found = limits_.find(tenant);
+  for (size_t end = tenant.size(); found == limits_.end() && end > 0;) {
+    end = tenant.find_last_of(",/", end - 1);
+    if (end == std::string::npos) break;
+    found = limits_.find(tenant.substr(0, end));
+    if (found == limits_.end()) found = limits_.find(tenant.substr(0, end + 1));
+  }
   if (found == limits_.end()) found = limits_.find(kEveryoneElse);
-  if (found == limits_.end()) return kUnlimited;
-  const TenantLimits& limits = found->second;
+  return found == limits_.end() ? nullptr : &found->second;
+}
+
+uint64_t Quota::LimitBytes(const std::string& tenant, Account account) const {
+  const TenantLimits* const line = LineOf(tenant);
+  if (line == nullptr) return kUnlimited;
+  const TenantLimits& limits = *line;
   if (account.tier != Tier::kDevice) return limits.host_bytes;
   const auto of_device = limits.bytes_by_device.find(account.device);
   return of_device == limits.bytes_by_device.end() ? limits.device_bytes : of_device->second;

@@ -18,8 +18,11 @@ inline constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 // The tenant whose limits hold for everyone without a line of their own.
 inline constexpr char kEveryoneElse[] = "*";
 
+// A line is for each tenant whose name it begins, up to a comma or a slash, if none is longer:
+// "uid:1000" for "uid:1000,gid:100", "cgroup:/kubepods" for "cgroup:/kubepods/pod1", "cgroup:/" for
+// every cgroup. Each has its limits for itself.
 struct TenantLimits {
-  std::string tenant;  // "uid:1000", or "*"
+  std::string tenant;  // "uid:1000", "cgroup:/docker", or "*"
   uint64_t host_bytes = kUnlimited;
   uint64_t device_bytes = kUnlimited;  // of each device that is not in the next line
   std::map<DeviceIndex, uint64_t> bytes_by_device{};
@@ -65,6 +68,9 @@ class Quota {
   absl::Status Return(const std::string& tenant, Account account, uint64_t bytes);
 
  private:
+  // Null: the tenant has no limits.
+  const TenantLimits* LineOf(const std::string& tenant) const;
+
   std::map<std::string, TenantLimits> limits_;
   std::map<std::pair<std::string, Account>, uint64_t> charges_;  // no zeros
 };

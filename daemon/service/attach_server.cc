@@ -11,7 +11,6 @@
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/service/hello.h"
-#include "daemon/service/tenant.h"
 
 namespace geminid::service {
 namespace {
@@ -23,10 +22,12 @@ constexpr int kBacklog = 4096;  // as many as the kernel allows by default (soma
 absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Create(const std::string& path,
                                                                    mode_t mode, os::EventLoop* loop,
                                                                    Hub* hub, TenantLog* log,
+                                                                   const Clients* clients,
                                                                    OnAttached on_attached) {
   absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(path, mode, kBacklog);
   if (!listener.ok()) return listener.status();
-  std::unique_ptr<AttachServer> server(new AttachServer(loop, hub, log, std::move(on_attached)));
+  std::unique_ptr<AttachServer> server(
+      new AttachServer(loop, hub, log, clients, std::move(on_attached)));
   absl::StatusOr<std::unique_ptr<os::Acceptor>> acceptor = os::Acceptor::Create(
       *std::move(listener), "the attach socket", loop,
       [raw = server.get()](base::UniqueFd fd) { raw->OnConnection(std::move(fd)); });
@@ -54,10 +55,10 @@ void AttachServer::Refuse(const base::UniqueFd& connection, const std::string& t
 }
 
 void AttachServer::OnConnection(base::UniqueFd connection) {
-  absl::StatusOr<os::Peer> peer = os::PeerOf(connection);
-  if (!peer.ok()) return Refuse(connection, "unknown", peer.status());
-  const std::string tenant = TenantOf(*peer);
-  if (absl::Status status = StartHandshake(&connection, &*peer, tenant); !status.ok()) {
+  absl::StatusOr<Client> client = clients_->OfSession(connection);
+  if (!client.ok()) return Refuse(connection, kUnresolvedTenant, client.status());
+  const std::string tenant = client->identity.tenant;
+  if (absl::Status status = StartHandshake(&connection, &client->peer, tenant); !status.ok()) {
     Refuse(connection, tenant, status);
   }
 }

@@ -17,6 +17,7 @@
 #include "daemon/os/event_loop.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/hub.h"
+#include "daemon/service/identity.h"
 #include "daemon/service/tenant_log.h"
 
 namespace geminid::service {
@@ -35,10 +36,12 @@ class AttachServer {
  public:
   using OnAttached = std::function<void(const SessionPtr&)>;
 
-  // Listens at `path`, which must be free. `loop`, `hub` and `log` outlive the server.
+  // Listens at `path`, which must be free. All that is pointed to outlives the
+  // server.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Create(const std::string& path, mode_t mode,
                                                               os::EventLoop* loop, Hub* hub,
                                                               TenantLog* log,
+                                                              const Clients* clients,
                                                               OnAttached on_attached);
   ~AttachServer();
 
@@ -57,8 +60,13 @@ class AttachServer {
   };
   using Handshakes = std::map<uint64_t, Handshake>;
 
-  AttachServer(os::EventLoop* loop, Hub* hub, TenantLog* log, OnAttached on_attached)
-      : loop_(loop), hub_(hub), log_(log), on_attached_(std::move(on_attached)) {}
+  AttachServer(os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
+               OnAttached on_attached)
+      : loop_(loop),
+        hub_(hub),
+        log_(log),
+        clients_(clients),
+        on_attached_(std::move(on_attached)) {}
   void OnConnection(base::UniqueFd connection);
   absl::Status StartHandshake(base::UniqueFd* connection, os::Peer* peer,
                               const std::string& tenant);
@@ -72,6 +80,7 @@ class AttachServer {
   os::EventLoop* const loop_;
   Hub* const hub_;
   TenantLog* const log_;
+  const Clients* const clients_;
   const OnAttached on_attached_;
   core::TenantRates attaches_{kAttachRate};
   uint64_t next_handshake_ = 1;

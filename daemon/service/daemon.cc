@@ -116,7 +116,8 @@ Daemon::Daemon(const config::Settings& settings, DaemonOptions options, os::File
     : settings_(settings),
       in_force_(settings),
       options_(std::move(options)),
-      lock_(std::move(lock)) {}
+      lock_(std::move(lock)),
+      clients_(settings.tenant_by, options_.identify) {}
 
 Daemon::~Daemon() { Close(); }
 
@@ -148,13 +149,13 @@ absl::Status Daemon::Open() {
     loop_->Post([this, id] { sessions_->Remove(id); });
   };
   absl::StatusOr<std::unique_ptr<RpcServer>> rpc =
-      RpcServer::Start(&in_force_, facts, loop_.get(), hub_.get(), &log_, on_detached);
+      RpcServer::Start(&in_force_, facts, loop_.get(), hub_.get(), &log_, &clients_, on_detached);
   if (!rpc.ok()) return rpc.status();
   rpc_ = *std::move(rpc);
   // Last: who can attach can do everything.
   absl::StatusOr<std::unique_ptr<AttachServer>> attach = AttachServer::Create(
       absl::StrCat(settings_.socket, shm::kAttachSuffix), settings_.socket_mode, loop_.get(),
-      hub_.get(), &log_, [this](const SessionPtr& session) { sessions_->Add(session); });
+      hub_.get(), &log_, &clients_, [this](const SessionPtr& session) { sessions_->Add(session); });
   if (!attach.ok()) return attach.status();
   attach_ = *std::move(attach);
   os::Log(os::LogLevel::kInfo, "listening",

@@ -16,6 +16,7 @@
 #include "daemon/os/file_lock.h"
 #include "daemon/service/attach_server.h"
 #include "daemon/service/hub.h"
+#include "daemon/service/identity.h"
 #include "daemon/service/monitor.h"
 #include "daemon/service/rpc_server.h"
 #include "daemon/service/session_loop.h"
@@ -38,6 +39,8 @@ struct DaemonOptions {
   base::UniqueFd terminal;
   // What the daemon takes for this machine's NUMA nodes; outlives it.
   const os::Numa* numa = &os::SystemNuma();
+  // Who a client is; empty: as the settings say.
+  Identify identify;
   // Sparse arenas may be larger than the machine, whose caps then mean nothing: for tests.
   memory::Backing arena_backing = memory::Backing::kPopulated;
 };
@@ -90,6 +93,7 @@ class Daemon {
   int64_t next_watchdog_ = 0;
 
   TenantLog log_;
+  const Clients clients_;
 
   // In the order of their making; destroyed in the reverse.
   std::unique_ptr<os::EventLoop> loop_;

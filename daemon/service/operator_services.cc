@@ -3,12 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/status_macros.h"
 #include "daemon/os/event.h"
+#include "daemon/service/pages.h"
 #include "daemon/service/plan_messages.h"
 #include "daemon/service/snapshot_messages.h"
 #include "proto/messages/trace_messages.h"
@@ -26,21 +29,62 @@ const ClientSession* Find(const Sessions& sessions, shm::SessionId id) {
 // A listing builds many messages under the hub's mutex.
 constexpr double kListingCost = 10;
 
-// A method whose answer depends on nothing that is asked, or on all of it.
+// A method whose answer depends on nothing that is asked, on all of it, or on who asks as well.
 template <typename Request, typename Response, typename Serve>
 void Add(std::vector<RpcMethod>* methods, const char* path, double cost, Serve serve) {
   RpcMethod method;
   method.path = path;
   method.cost = cost;
-  ServeWith<Request, Response>(&method,
-                               [serve](const Caller&, const Request& request, Response* response) {
-                                 if constexpr (std::is_invocable_v<Serve, Response*>) {
-                                   return serve(response);
-                                 } else {
-                                   return serve(request, response);
-                                 }
-                               });
+  ServeWith<Request, Response>(
+      &method, [serve](const Caller& caller, const Request& request, Response* response) {
+        if constexpr (std::is_invocable_v<Serve, Response*>) {
+          return serve(response);
+        } else if constexpr (std::is_invocable_v<Serve, const Request&, Response*>) {
+          return serve(request, response);
+        } else {
+          return serve(caller, request, response);
+        }
+      });
   methods->push_back(std::move(method));
+}
+
+absl::Status CheckVisible(const Caller& caller, const ClientSession& session) {
+  const std::string& tenant = session.spec().tenant;
+  if (caller.MaySee(tenant)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("session ", shm::Value(session.id()), " is of tenant ", tenant,
+                   "; what is in it is shown to ",
+                   "that tenant, to root and to the user the daemon runs as: ask as one of them"));
+}
+
+// Those that the caller may see, of one session or, for kNoSession, of all.
+std::vector<core::ChunkSnapshot> VisibleChunks(const core::Engine& engine, const Sessions& sessions,
+                                               const Caller& caller, shm::SessionId session,
+                                               size_t limit, const PageStart& start) {
+  const core::ChunkPlace from = {shm::SessionId{start.session}, shm::ChunkId{start.item}};
+  if (session != core::kNoSession || caller.identity.is_operator) {
+    return engine.Chunks(session, limit, from);
+  }
+  std::vector<core::ChunkSnapshot> chunks;
+  for (auto it = sessions.lower_bound(from.session); it != sessions.end(); ++it) {
+    if (chunks.size() >= limit) break;
+    if (!caller.MaySee(it->second->spec().tenant)) continue;
+    std::vector<core::ChunkSnapshot> more =
+        engine.Chunks(it->first, limit - chunks.size(),
+                      it->first == from.session ? from : core::ChunkPlace{.session = it->first});
+    std::move(more.begin(), more.end(), std::back_inserter(chunks));
+  }
+  return chunks;
+}
+
+uint64_t CountVisible(const core::Engine& engine, const Sessions& sessions, const Caller& caller,
+                      shm::SessionId session) {
+  if (session != core::kNoSession || caller.identity.is_operator) return engine.ChunkCount(session);
+  uint64_t count = 0;
+  for (const auto& [id, other] : sessions) {
+    if (caller.MaySee(other->spec().tenant)) count += engine.ChunkCount(id);
+  }
+  return count;
 }
 
 }  // namespace
@@ -55,19 +99,29 @@ void AdminRpc::AddTo(std::vector<RpcMethod>* methods) {
                                         [this](v1::Status* answer) { return GetStatus(answer); });
   Add<v1::ListSessionsRequest, v1::ListSessionsResponse>(
       methods, "/geminid.v1.AdminService/ListSessions", kListingCost,
-      [this](v1::ListSessionsResponse* answer) { return ListSessions(answer); });
+      [this](const Caller& caller, const auto& request, auto* answer) {
+        return ListSessions(caller, request, answer);
+      });
   Add<v1::ListPoolsRequest, v1::ListPoolsResponse>(
       methods, "/geminid.v1.AdminService/ListPools", kListingCost,
-      [this](v1::ListPoolsResponse* answer) { return ListPools(answer); });
+      [this](const v1::ListPoolsRequest& request, v1::ListPoolsResponse* answer) {
+        return ListPools(request, answer);
+      });
   Add<v1::ListChunksRequest, v1::ListChunksResponse>(
       methods, "/geminid.v1.AdminService/ListChunks", kListingCost,
-      [this](const auto& request, auto* answer) { return ListChunks(request, answer); });
+      [this](const Caller& caller, const auto& request, auto* answer) {
+        return ListChunks(caller, request, answer);
+      });
   Add<v1::ExplainChunkRequest, v1::ExplainChunkResponse>(
       methods, "/geminid.v1.AdminService/ExplainChunk", kListingCost,
-      [this](const auto& request, auto* answer) { return ExplainChunk(request, answer); });
+      [this](const Caller& caller, const auto& request, auto* answer) {
+        return ExplainChunk(caller, request, answer);
+      });
   Add<v1::GetTraceRequest, v1::TraceFile>(
       methods, "/geminid.v1.AdminService/GetTrace", kListingCost,
-      [this](const auto& request, auto* answer) { return GetTrace(request, answer); });
+      [this](const Caller& caller, const auto& request, auto* answer) {
+        return GetTrace(caller, request, answer);
+      });
 }
 
 void ConfigRpc::AddTo(std::vector<RpcMethod>* methods) {
@@ -109,46 +163,77 @@ absl::Status AdminRpc::GetStatus(v1::Status* response) {
   return absl::OkStatus();
 }
 
-absl::Status AdminRpc::ListSessions(v1::ListSessionsResponse* response) {
+absl::Status AdminRpc::ListSessions(const Caller& caller, const v1::ListSessionsRequest& request,
+                                    v1::ListSessionsResponse* response) {
+  GEMINID_ASSIGN_OR_RETURN(const PageStart start, FromToken(request.page_token()));
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
-    for (const core::SessionSnapshot& snapshot : engine.Sessions()) {
+    for (const core::SessionSnapshot& snapshot :
+         engine.Sessions(shm::SessionId{start.session}, kPageEntries + 1)) {
+      if (static_cast<size_t>(response->sessions_size()) == kPageEntries) {
+        response->set_next_page_token(ToToken({.session = shm::Value(snapshot.id)}));
+        break;
+      }
       const ClientSession* session = Find(sessions, snapshot.id);
+      const bool visible = session != nullptr && caller.MaySee(snapshot.spec.tenant);
       *response->add_sessions() =
           SessionMessage(snapshot, session == nullptr ? ClientNumbers{} : session->ReadNumbers(),
-                         session == nullptr ? PlanNumbers{} : session->plan, Now());
+                         visible ? session->plan : PlanNumbers{}, Now());
     }
   });
   return absl::OkStatus();
 }
 
-absl::Status AdminRpc::ListPools(v1::ListPoolsResponse* response) {
+absl::Status AdminRpc::ListPools(const v1::ListPoolsRequest& request,
+                                 v1::ListPoolsResponse* response) {
+  GEMINID_ASSIGN_OR_RETURN(const PageStart start, FromToken(request.page_token()));
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
-    for (const core::PoolSnapshot& snapshot : engine.Pools()) {
+    const core::PoolPlace from = {shm::SessionId{start.session}, shm::PoolId{start.item}};
+    for (const core::PoolSnapshot& snapshot : engine.Pools(from, kPageEntries + 1)) {
+      if (static_cast<size_t>(response->pools_size()) == kPageEntries) {
+        response->set_next_page_token(
+            ToToken({shm::Value(snapshot.session), shm::Value(snapshot.pool)}));
+        break;
+      }
       *response->add_pools() = PoolMessage(snapshot, Find(sessions, snapshot.session));
     }
   });
   return absl::OkStatus();
 }
 
-absl::Status AdminRpc::ListChunks(const v1::ListChunksRequest& request,
+absl::Status AdminRpc::ListChunks(const Caller& caller, const v1::ListChunksRequest& request,
                                   v1::ListChunksResponse* response) {
-  const uint32_t limit =
-      std::min(request.limit() == 0 ? kDefaultChunkLimit : request.limit(), kMaxChunkLimit);
+  GEMINID_ASSIGN_OR_RETURN(const PageStart start, FromToken(request.page_token()));
+  const size_t limit =
+      request.limit() == 0 ? kPageEntries : std::min<size_t>(request.limit(), kPageEntries);
   const shm::SessionId session{request.session()};
-  hub_->Inspect([&](const core::Engine& engine, const Sessions&) {
-    for (const core::ChunkSnapshot& chunk : engine.Chunks(session, limit)) {
-      *response->add_chunks() = ChunkMessage(chunk);
-    }
-    response->set_total(engine.ChunkCount(session));
-  });
+  std::vector<core::ChunkSnapshot> chunks;
+  const absl::Status status =
+      hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) -> absl::Status {
+        if (const ClientSession* named = Find(sessions, session); named != nullptr) {
+          if (absl::Status visible = CheckVisible(caller, *named); !visible.ok()) return visible;
+        }
+        chunks = VisibleChunks(engine, sessions, caller, session, limit + 1, start);
+        response->set_total(CountVisible(engine, sessions, caller, session));
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  if (chunks.size() > limit) {
+    const core::ChunkIdentity& next = chunks.back().identity;
+    response->set_next_page_token(ToToken({shm::Value(next.session), shm::Index(next.chunk)}));
+    chunks.pop_back();
+  }
+  for (const core::ChunkSnapshot& chunk : chunks) *response->add_chunks() = ChunkMessage(chunk);
   return absl::OkStatus();
 }
 
-absl::Status AdminRpc::ExplainChunk(const v1::ExplainChunkRequest& request,
+absl::Status AdminRpc::ExplainChunk(const Caller& caller, const v1::ExplainChunkRequest& request,
                                     v1::ExplainChunkResponse* response) {
   const shm::SessionId session{request.session()};
   const shm::ChunkId chunk{request.chunk()};
-  return hub_->Inspect([&](const core::Engine& engine, const Sessions&) -> absl::Status {
+  return hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) -> absl::Status {
+    if (const ClientSession* named = Find(sessions, session); named != nullptr) {
+      if (absl::Status visible = CheckVisible(caller, *named); !visible.ok()) return visible;
+    }
     absl::StatusOr<std::vector<std::string>> lines = engine.Explain(session, chunk);
     if (!lines.ok()) return lines.status();
     for (std::string& line : *lines) response->add_lines(std::move(line));
@@ -158,7 +243,8 @@ absl::Status AdminRpc::ExplainChunk(const v1::ExplainChunkRequest& request,
   });
 }
 
-absl::Status AdminRpc::GetTrace(const v1::GetTraceRequest& request, v1::TraceFile* response) {
+absl::Status AdminRpc::GetTrace(const Caller& caller, const v1::GetTraceRequest& request,
+                                v1::TraceFile* response) {
   std::shared_ptr<const v1::Trace> trace;  // copied into the answer without the hub's mutex
   const absl::Status status = hub_->Inspect([&](const core::Engine&,
                                                 const Sessions& sessions) -> absl::Status {
@@ -166,6 +252,7 @@ absl::Status AdminRpc::GetTrace(const v1::GetTraceRequest& request, v1::TraceFil
     if (session == nullptr) {
       return absl::NotFoundError(absl::StrCat("there is no session ", request.session()));
     }
+    if (absl::Status visible = CheckVisible(caller, *session); !visible.ok()) return visible;
     if (session->trace == nullptr) {
       return absl::NotFoundError(absl::StrCat("session ", request.session(),
                                               " has no trace to give: no plan was made for it yet, "

@@ -1,4 +1,5 @@
-// The methods of the operator: what is, who holds it, and why. They change nothing.
+// The methods of the operator: what is, who holds it, and why. They change nothing. Who is no
+// operator gets what is in its own sessions, and of the others' only what they hold.
 #ifndef GEMINID_DAEMON_SERVICE_OPERATOR_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_OPERATOR_SERVICES_H_
 
@@ -25,10 +26,6 @@ struct DaemonFacts {
   const std::atomic<bool>* draining = nullptr;
 };
 
-// Chunks in one answer unless the caller says otherwise, and at most.
-inline constexpr uint32_t kDefaultChunkLimit = 1000;
-inline constexpr uint32_t kMaxChunkLimit = 65536;
-
 class MemoryRpc {
  public:
   explicit MemoryRpc(Hub* hub) : hub_(hub) {}
@@ -47,12 +44,15 @@ class AdminRpc {
 
  private:
   absl::Status GetStatus(v1::Status* response);
-  absl::Status ListSessions(v1::ListSessionsResponse* response);
-  absl::Status ListPools(v1::ListPoolsResponse* response);
-  absl::Status ListChunks(const v1::ListChunksRequest& request, v1::ListChunksResponse* response);
-  absl::Status ExplainChunk(const v1::ExplainChunkRequest& request,
+  absl::Status ListSessions(const Caller& caller, const v1::ListSessionsRequest& request,
+                            v1::ListSessionsResponse* response);
+  absl::Status ListPools(const v1::ListPoolsRequest& request, v1::ListPoolsResponse* response);
+  absl::Status ListChunks(const Caller& caller, const v1::ListChunksRequest& request,
+                          v1::ListChunksResponse* response);
+  absl::Status ExplainChunk(const Caller& caller, const v1::ExplainChunkRequest& request,
                             v1::ExplainChunkResponse* response);
-  absl::Status GetTrace(const v1::GetTraceRequest& request, v1::TraceFile* response);
+  absl::Status GetTrace(const Caller& caller, const v1::GetTraceRequest& request,
+                        v1::TraceFile* response);
 
   Hub* const hub_;
   const DaemonFacts facts_;

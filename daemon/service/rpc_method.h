@@ -15,13 +15,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/service/hub.h"
+#include "daemon/service/identity.h"
 
 namespace geminid::service {
 
 // Who calls. `session` is there where the method needs a token.
 struct Caller {
-  std::string tenant;
+  Identity identity;
   SessionPtr session;
+
+  // Whether it may see what is in a session of that tenant: chunks, traces, plans.
+  bool MaySee(const std::string& tenant) const {
+    return identity.is_operator || identity.tenant == tenant;
+  }
 };
 
 struct RpcBounds {

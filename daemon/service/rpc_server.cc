@@ -17,7 +17,6 @@
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/unix_socket.h"
-#include "daemon/service/tenant.h"
 
 namespace geminid::service {
 namespace {
@@ -77,8 +76,8 @@ std::string GrpcAddress(const std::string& path) {
 // One tenant's gRPC server, and the connections that it was given.
 class RpcServer::Tenant : public grpc::CallbackGenericService {
  public:
-  Tenant(const std::string& name, CallShared* shared)
-      : calls_(std::make_shared<TenantCalls>(name, shared)) {
+  Tenant(const Identity& identity, CallShared* shared)
+      : calls_(std::make_shared<TenantCalls>(identity, shared)) {
     grpc::ServerBuilder builder;
     builder.RegisterCallbackGenericService(this);
     builder.SetMaxReceiveMessageSize(kMaxReceivedBytes);
@@ -125,7 +124,8 @@ class RpcServer::Tenant : public grpc::CallbackGenericService {
 };
 
 RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop,
-                     Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_detached)
+                     Hub* hub, TenantLog* log, const Clients* clients,
+                     std::function<void(shm::SessionId)> on_detached)
     : session_(hub, log, std::move(on_detached)),
       chunk_(hub),
       plan_(hub),
@@ -133,17 +133,18 @@ RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, 
       admin_(hub, facts),
       config_(settings),
       loop_(loop),
-      log_(log) {
+      log_(log),
+      clients_(clients) {
   shared_.hub = hub;
   shared_.on_first_call = [this] { loop_->Post([] {}); };  // so that the loop looks at the clock
 }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop, Hub* hub,
-    TenantLog* log, std::function<void(shm::SessionId)> on_detached) {
+    TenantLog* log, const Clients* clients, std::function<void(shm::SessionId)> on_detached) {
   QuietGrpcOnce();
   std::unique_ptr<RpcServer> rpc(
-      new RpcServer(settings, facts, loop, hub, log, std::move(on_detached)));
+      new RpcServer(settings, facts, loop, hub, log, clients, std::move(on_detached)));
   const int threads =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 4, kMaxWorkers);
   // The others of a tenant wait; those of other tenants need not.
@@ -220,17 +221,18 @@ absl::Status RpcServer::CheckLimits(const base::UniqueFd& newest, Tenant* tenant
 }
 
 void RpcServer::OnConnection(base::UniqueFd connection) {
-  absl::StatusOr<os::Peer> peer = os::CredentialsOf(connection);
-  if (!peer.ok()) return;  // it has gone
-  const std::string name = TenantOf(*peer);
+  const absl::StatusOr<Client> client = clients_->OfCall(connection);
+  if (!client.ok()) return;  // it has gone
+  const std::string& name = client->identity.tenant;
   if (!connections_.Take(name, Now())) {
     log_->Write(name, os::LogLevel::kWarning, "connection refused",
                 {{"tenant", name}, {"error", "it connects more often than a tenant may"}});
     return;
   }
-  auto found = tenants_.find(name);
+  const std::pair key(name, client->identity.is_operator);
+  auto found = tenants_.find(key);
   if (found == tenants_.end() && tenants_.size() < kMaxTenants) {
-    found = tenants_.emplace(name, std::make_unique<Tenant>(name, &shared_)).first;
+    found = tenants_.emplace(key, std::make_unique<Tenant>(client->identity, &shared_)).first;
     if (!found->second->started()) {
       tenants_.erase(found);
       found = tenants_.end();

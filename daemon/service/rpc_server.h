@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,7 @@
 #include "daemon/os/acceptor.h"
 #include "daemon/service/client_services.h"
 #include "daemon/service/hub.h"
+#include "daemon/service/identity.h"
 #include "daemon/service/operator_services.h"
 #include "daemon/service/tenant_calls.h"
 #include "daemon/service/tenant_log.h"
@@ -40,7 +42,7 @@ class RpcServer {
   // Listens at `facts.socket`, which must be free. All that is pointed to outlives the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop, Hub* hub,
-      TenantLog* log, std::function<void(shm::SessionId)> on_detached);
+      TenantLog* log, const Clients* clients, std::function<void(shm::SessionId)> on_detached);
   ~RpcServer();
 
   // Health checks answer NOT_SERVING from now on.
@@ -58,7 +60,8 @@ class RpcServer {
   class Tenant;
 
   RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop,
-            Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_detached);
+            Hub* hub, TenantLog* log, const Clients* clients,
+            std::function<void(shm::SessionId)> on_detached);
   void AddMethods();
   void AddHealth();
   int64_t NextTick() const;
@@ -74,11 +77,13 @@ class RpcServer {
   ConfigRpc config_;
   os::EventLoop* const loop_;
   TenantLog* const log_;
+  const Clients* const clients_;
   std::atomic<bool> draining_{false};
   CallShared shared_;
   std::unique_ptr<FairWorkers> workers_;
   core::TenantRates connections_{kConnectionRate};
-  std::map<std::string, std::unique_ptr<Tenant>> tenants_;
+  // By name, and whether it may see all: root in a container of its own may have root's name.
+  std::map<std::pair<std::string, bool>, std::unique_ptr<Tenant>> tenants_;
   std::unique_ptr<os::Acceptor> acceptor_;
   int64_t last_tick_ = 0;
 };

@@ -76,7 +76,7 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
 
   // Who it is; the message is read only after that.
   absl::Status Authenticate() {
-    caller_.tenant = calls_->tenant();
+    caller_.identity = calls_->identity();
     if (!method_->needs_token) return absl::OkStatus();
     const auto& metadata = context_->client_metadata();
     const auto found = metadata.find(shm::kTokenMetadataKey);
@@ -123,8 +123,8 @@ class Refusal : public grpc::ServerGenericBidiReactor {
 
 }  // namespace
 
-TenantCalls::TenantCalls(std::string tenant, CallShared* shared)
-    : tenant_(std::move(tenant)), shared_(shared), rate_(kCallRate, Now()) {}
+TenantCalls::TenantCalls(Identity identity, CallShared* shared)
+    : identity_(std::move(identity)), shared_(shared), rate_(kCallRate, Now()) {}
 
 grpc::ServerGenericBidiReactor* TenantCalls::Begin(grpc::GenericCallbackServerContext* context) {
   const auto method = shared_->methods.find(context->method());
@@ -134,9 +134,9 @@ grpc::ServerGenericBidiReactor* TenantCalls::Begin(grpc::GenericCallbackServerCo
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (calls_.size() >= kMaxCallsPerTenant) {
-    return new Refusal(absl::ResourceExhaustedError(
-        absl::StrCat(tenant_, " has ", calls_.size(), " calls in progress, as many as a tenant may",
-                     "; wait for some of them, or run the job as another tenant")));
+    return new Refusal(absl::ResourceExhaustedError(absl::StrCat(
+        tenant(), " has ", calls_.size(), " calls in progress, as many as a tenant may",
+        "; wait for some of them, or run the job as another tenant")));
   }
   auto* const call = new RpcCall(shared_from_this(), context, &method->second);
   calls_.insert(call);

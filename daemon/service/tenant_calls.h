@@ -49,10 +49,11 @@ class RpcCall;
 // Thread-safe. Shared: calls keep it alive.
 class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
  public:
-  TenantCalls(std::string tenant, CallShared* shared);
+  TenantCalls(Identity identity, CallShared* shared);
   ~TenantCalls() = default;
 
-  const std::string& tenant() const { return tenant_; }
+  const Identity& identity() const { return identity_; }
+  const std::string& tenant() const { return identity_.tenant; }
   CallShared& shared() const { return *shared_; }
 
   grpc::ServerGenericBidiReactor* Begin(grpc::GenericCallbackServerContext* context);
@@ -73,7 +74,7 @@ class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
   void OnDone(RpcCall* call);
   void GiveBack();
 
-  const std::string tenant_;
+  const Identity identity_;
   CallShared* const shared_;
   std::mutex mutex_;
   core::TokenBucket rate_;              // guarded by mutex_

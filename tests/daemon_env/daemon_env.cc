@@ -1,5 +1,7 @@
 #include "tests/daemon_env/daemon_env.h"
 
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -38,9 +40,15 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   if (!settings.ok()) return settings.status();
   if (options.tickets_in_flight > 0) settings->tickets_in_flight = options.tickets_in_flight;
   settings->quotas = options.quotas;
+  settings->tenant_by = options.tenant_by;
+  if (options.for_everybody) {
+    settings->socket_mode = 0666;
+    ::chmod(folder_.path().c_str(), 0755);
+  }
   os::ConfigureLog(settings->log_level, settings->log_format);
   service::DaemonOptions daemon_options;
   daemon_options.numa = options.numa;
+  daemon_options.identify = options.identify;
   if (options.sparse_arenas) daemon_options.arena_backing = memory::Backing::kSparse;
   absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
       service::Daemon::Start(*settings, std::move(daemon_options));

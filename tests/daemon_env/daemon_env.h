@@ -41,7 +41,11 @@ struct DaemonEnvOptions {
   std::string log_level = "error";
   std::vector<config::TenantQuota> quotas{};
   const os::Numa* numa = &os::SystemNuma();  // outlives the daemon
-  bool sparse_arenas = false;  // arenas larger than this machine
+  bool sparse_arenas = false;                // arenas larger than this machine
+  config::TenantBy tenant_by = config::TenantBy::kContainer;
+  service::Identify identify{};  // instead of tenant_by
+  // So that other users may use it; also opens the folder.
+  bool for_everybody = false;
 };
 
 class DaemonEnv {

@@ -9,7 +9,6 @@
 #include "base/command_line.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
-#include "daemon/service/operator_services.h"
 #include "tools/geminictl/version.h"
 
 namespace geminid::ctl {
@@ -17,6 +16,7 @@ namespace {
 
 constexpr double kSecondsMin = 0.1;
 constexpr double kSecondsMax = 3600;
+constexpr uint64_t kMostChunks = uint64_t{1} << 24;  // as many as a daemon can have
 
 // As written. Numbers are parsed here and not by CLI11, which takes "-1" for an unsigned number.
 struct Flags {
@@ -43,7 +43,7 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
         base::ParseCount("--session", flags.session, 1, std::numeric_limits<uint64_t>::max()));
   }
   GEMINID_ASSIGN_OR_RETURN(const uint64_t limit,
-                           base::ParseCount("--limit", flags.limit, 1, service::kMaxChunkLimit));
+                           base::ParseCount("--limit", flags.limit, 1, kMostChunks));
   line->chunks.limit = static_cast<uint32_t>(limit);
   if (line->subcommand == Subcommand::kExplain) {
     GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "daemon/os/unix_socket.h"
@@ -17,7 +18,7 @@
 namespace geminid::ctl {
 namespace {
 
-// 65536 chunks with the longest names are about 16 MiB; gRPC's own limit is 4.
+// A trace may have 16 MiB; gRPC's own limit is 4.
 constexpr int kMaxMessageBytes = 64 << 20;
 
 constexpr char kHowToReach[] =
@@ -132,19 +133,39 @@ absl::StatusOr<v1::Status> DaemonClient::GetStatus() {
   return Call(admin_.get(), &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest());
 }
 
+template <typename Response, typename Request, typename More>
+absl::StatusOr<Response> DaemonClient::CallForPages(
+    grpc::Status (v1::AdminService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    Request request, More more) {
+  Response all;
+  do {
+    GEMINID_ASSIGN_OR_RETURN(const Response page, Call(admin_.get(), method, request));
+    all.MergeFrom(page);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && more(&request, all));
+  all.clear_next_page_token();
+  return all;
+}
+
 absl::StatusOr<v1::ListSessionsResponse> DaemonClient::ListSessions() {
-  return Call(admin_.get(), &v1::AdminService::Stub::ListSessions, v1::ListSessionsRequest());
+  return CallForPages(&v1::AdminService::Stub::ListSessions, v1::ListSessionsRequest(),
+                      [](auto*, const auto&) { return true; });
 }
 
 absl::StatusOr<v1::ListPoolsResponse> DaemonClient::ListPools() {
-  return Call(admin_.get(), &v1::AdminService::Stub::ListPools, v1::ListPoolsRequest());
+  return CallForPages(&v1::AdminService::Stub::ListPools, v1::ListPoolsRequest(),
+                      [](auto*, const auto&) { return true; });
 }
 
 absl::StatusOr<v1::ListChunksResponse> DaemonClient::ListChunks(uint64_t session, uint32_t limit) {
   v1::ListChunksRequest request;
   request.set_session(session);
   request.set_limit(limit);
-  return Call(admin_.get(), &v1::AdminService::Stub::ListChunks, request);
+  return CallForPages(&v1::AdminService::Stub::ListChunks, request,
+                      [limit](v1::ListChunksRequest* next, const v1::ListChunksResponse& so_far) {
+                        next->set_limit(limit - static_cast<uint32_t>(so_far.chunks_size()));
+                        return next->limit() > 0;
+                      });
 }
 
 absl::StatusOr<v1::ExplainChunkResponse> DaemonClient::ExplainChunk(uint64_t session,

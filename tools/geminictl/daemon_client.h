@@ -25,9 +25,10 @@ class DaemonClient {
                                                                absl::Duration timeout);
 
   absl::StatusOr<v1::Status> GetStatus();
+  // Lists are whole: they ask for one page after another.
   absl::StatusOr<v1::ListSessionsResponse> ListSessions();
   absl::StatusOr<v1::ListPoolsResponse> ListPools();
-  // Of one session, or of all where `session` is 0.
+  // At most `limit`, of one session, or of all where `session` is 0.
   absl::StatusOr<v1::ListChunksResponse> ListChunks(uint64_t session, uint32_t limit);
   absl::StatusOr<v1::ExplainChunkResponse> ExplainChunk(uint64_t session, uint32_t chunk);
   // What the session last asked a plan for.
@@ -42,6 +43,12 @@ class DaemonClient {
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                              Response*),
                                 const Request& request);
+
+  // Asks for page after page and joins them; more(request, response) says whether to go on.
+  template <typename Response, typename Request, typename More>
+  absl::StatusOr<Response> CallForPages(grpc::Status (v1::AdminService::Stub::*method)(
+                                            grpc::ClientContext*, const Request&, Response*),
+                                        Request request, More more);
 
   const std::string socket_;
   const absl::Duration timeout_;

@@ -91,5 +91,29 @@ TEST(Refusal, NobodyHoldsAny_IsSaid) {
               HasSubstr("nobody holds any"));
 }
 
+TEST(Quota, LineOfACgroupOrUser_HoldsForEachTenantBelowIt) {
+  Quota quota({{.tenant = "cgroup:/", .host_bytes = 1},
+               {.tenant = "cgroup:/kubepods", .host_bytes = 2},
+               {.tenant = "cgroup:/kubepods/a/b", .host_bytes = 3},
+               {.tenant = "uid:7", .host_bytes = 4},
+               {.tenant = "uid:7,gid:8", .host_bytes = 5},
+               {.tenant = "*", .host_bytes = 6}});
+  const auto limit = [&](const std::string& tenant) {
+    return quota.LimitBytes(tenant, kHostAccount);
+  };
+  EXPECT_EQ(limit("cgroup:/docker/x"), 1u);
+  EXPECT_EQ(limit("cgroup:/kubepods"), 2u);
+  EXPECT_EQ(limit("cgroup:/kubepods/a"), 2u);
+  EXPECT_EQ(limit("cgroup:/kubepods/a/b/c"), 3u);
+  EXPECT_EQ(limit("cgroup:/kubepods2/a"), 1u);
+  EXPECT_EQ(limit("uid:7,gid:9"), 4u);
+  EXPECT_EQ(limit("uid:7,gid:8"), 5u);
+  EXPECT_EQ(limit("uid:77,gid:8"), 6u);
+  EXPECT_EQ(limit("unresolved"), 6u);
+  EXPECT_TRUE(quota.TryCharge("cgroup:/kubepods/a", kHostAccount, 2));
+  EXPECT_TRUE(quota.TryCharge("cgroup:/kubepods/c", kHostAccount, 2)) << "each for itself";
+  EXPECT_FALSE(quota.TryCharge("cgroup:/kubepods/a", kHostAccount, 1));
+}
+
 }  // namespace
 }  // namespace geminid::core

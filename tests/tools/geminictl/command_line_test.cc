@@ -65,7 +65,7 @@ TEST(ParseCommandLine, Mistakes_AreRefused) {
            {"status", "extra"},
            {"status", "--nonsense"},
            {"ls", "chunks", "--limit", "0"},
-           {"ls", "chunks", "--limit", "65537"},
+           {"ls", "chunks", "--limit", "16777217"},
            {"ls", "chunks", "--limit", "-1"},
            {"ls", "chunks", "--session", "0"},
            {"top", "--interval", "0"},

@@ -192,5 +192,65 @@ TEST_F(OnTerminal, Colors_FollowNoColor) {
   EXPECT_THAT(seen_, AllOf(Not(HasSubstr("\x1b")), HasSubstr("1.0 GiB")));
 }
 
+// What geminictl prints and how it ends when `uid` asks; -1 if it cannot be that user.
+struct Answer {
+  int code = -1;
+  std::string text;
+};
+Answer AskAs(uid_t uid, const std::string& socket, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), GEMINICTL_PROGRAM);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  std::string variable = "GEMINID_SOCKET=" + socket;
+  char* environment[] = {variable.data(), nullptr};
+  const base::UniqueFd program(::open(GEMINICTL_PROGRAM, O_RDONLY | O_CLOEXEC));
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::dup2(ends[1], STDERR_FILENO);
+    if (::setgid(uid) != 0 || ::setuid(uid) != 0) ::_exit(126);
+    ::fexecve(program.get(), argv.data(), environment);
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  Answer answer;
+  char buffer[4096];
+  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof(buffer))) > 0;) {
+    answer.text.append(buffer, static_cast<size_t>(got));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  if (WIFEXITED(status)) answer.code = WEXITSTATUS(status);
+  return answer;
+}
+
+TEST(OtherUser, SeesWhoHoldsMemoryAndNotWhatIsInIt) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  testing::DaemonEnvOptions options;
+  options.for_everybody = true;
+  testing::DaemonEnv env;
+  ASSERT_TRUE(env.Start(options).ok());
+  absl::StatusOr<std::unique_ptr<testing::RawClient>> owner =
+      testing::RawClient::Attach(env.socket());
+  ASSERT_TRUE(owner.ok()) << owner.status();
+  constexpr uid_t kStranger = 64001;
+  const std::string session = std::to_string((*owner)->welcome().session_id);
+  const Answer sessions = AskAs(kStranger, env.socket(), {"ls", "sessions"});
+  EXPECT_EQ(sessions.code, base::kExitOk) << sessions.text;
+  EXPECT_THAT(sessions.text, HasSubstr("demo"));
+  for (const std::vector<std::string>& question :
+       {std::vector<std::string>{"ls", "chunks", "--session", session},
+        {"explain", session + "/0"},
+        {"trace", "save", session, "-o", "/tmp/never-written.json"}}) {
+    const Answer answer = AskAs(kStranger, env.socket(), question);
+    EXPECT_EQ(answer.code, base::kExitPermission) << answer.text;
+    EXPECT_THAT(answer.text, HasSubstr("is of tenant uid:0"));
+  }
+}
+
 }  // namespace
 }  // namespace geminid::ctl

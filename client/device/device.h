@@ -1,8 +1,8 @@
 // The device seam: everything the library does with an accelerator goes through this interface.
 //
 //   host/    slabs are memfds, copies are memcpy on one thread per direction. A product: laptops
-//   and
-//            test machines train on it.
+//            and test machines train on it. A strict one, too, whose arena nothing but copies and
+//            operations can touch.
 //   faulty/  a decorator that fails, delays or kills at a chosen call.
 //
 // One conformance suite (tests/client/device_conformance_test.cc) holds for every implementation.
@@ -13,11 +13,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "client/device/device_ops.h"
 #include "geminid/stream.h"
 
 namespace geminid::device {
@@ -70,13 +73,24 @@ class Device {
   virtual absl::Status RegisterHost(std::span<std::byte> memory) = 0;
   virtual void UnregisterHost(std::span<std::byte> memory) = 0;
 
-  // Null before ReserveArena.
+  // Null before ReserveArena. Addresses from here on are the device's: only its copies and
+  // operations touch what is there.
   virtual std::byte* base() const = 0;
   virtual MemoryInfo memory_info() const = 0;
+
+  // Where this process's own code finds what lies at an address of the arena, for compute that runs
+  // on the host and for collectives through host memory; in stream order, as on the device. Other
+  // addresses are their own. Null on a device whose memory the host cannot touch.
+  virtual std::byte* HostAddress(std::byte* address) const = 0;
 
   // Of this device, which keeps them.
   virtual CopyStream& copy_stream(Direction direction) = 0;
   virtual Stream& compute_stream() = 0;
+
+  // Another one. It must end before the device. `name`, at most 15 characters, is for people.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) = 0;
+
+  virtual DeviceOps& ops() = 0;
 };
 
 }  // namespace geminid::device

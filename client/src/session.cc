@@ -51,6 +51,10 @@ std::byte* Session::arena() const { return impl_->arena; }
 uint64_t Session::arena_bytes() const { return impl_->arena_bytes; }
 Stream& Session::compute_stream() { return impl_->device->compute_stream(); }
 
+std::byte* Session::HostAddress(std::byte* address) const {
+  return impl_->device->HostAddress(address);
+}
+
 std::byte* Session::Home(ChunkId chunk) const {
   const ChunkTable::Chunk* found = impl_->chunks.Find(chunk);
   return found == nullptr ? nullptr : found->home;
@@ -121,6 +125,8 @@ RequestPace RequestPaceOf(const Session& session) {
   return {impl.segments.client()->cursor.requests_written.load(std::memory_order_relaxed),
           impl.segments.state()->cursor.requests_read.load(std::memory_order_relaxed)};
 }
+
+device::Device* DeviceOf(Session& session) { return SessionImpl::Of(session).device.get(); }
 
 shm::CommitSegment* CommitSegmentOf(Session& session) {
   return SessionImpl::Of(session).segments.commit();

@@ -15,6 +15,12 @@ namespace {
 
 constexpr char kSocketVariable[] = "GEMINID_SOCKET";
 constexpr char kInstalledSocket[] = "/run/geminid/geminid.sock";
+constexpr char kStrictVariable[] = "GEMINID_STRICT_DEVICE";
+
+bool StrictInEnvironment() {
+  const char* const value = std::getenv(kStrictVariable);
+  return value != nullptr && std::string_view(value) == "1";
+}
 
 // One for all sessions of this process that have no daemon of their own; it ends with the last.
 absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(absl::Duration timeout) {
@@ -76,6 +82,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options
   device::HostDeviceOptions device_options;
   device_options.copy_bytes_per_second = options.copy_bytes_per_second;
   device_options.copy_latency_seconds = options.copy_latency_seconds;
+  device_options.strict = options.strict_device || StrictInEnvironment();
   return ConnectWithDevice(std::move(options), device::MakeHostDevice(device_options));
 }
 

@@ -2,6 +2,7 @@
 #ifndef GEMINID_CLIENT_SRC_SESSION_INTERNAL_H_
 #define GEMINID_CLIENT_SRC_SESSION_INTERNAL_H_
 
+#include "client/device/device.h"
 #include "geminid/session.h"
 #include "proto/shm/commit_layout.h"
 
@@ -9,6 +10,9 @@ namespace geminid {
 
 // Mapped for as long as the session lives. See commit_layout.h for who may write what.
 shm::CommitSegment* CommitSegmentOf(Session& session);
+
+// The device that its arena is on, which lives as long as the session.
+device::Device* DeviceOf(Session& session);
 
 // How many requests the daemon was sent, and how many of them it has taken.
 struct RequestPace {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
 
 namespace geminid::zero {
@@ -134,6 +135,8 @@ absl::Status EngineImpl::Start() {
                             [self = self_](std::byte* data) {
                               if (*self != nullptr) (*self)->FreeInHole(data);
                             }});
+  GEMINID_ASSIGN_OR_RETURN(
+      compute_, Compute::Create(DeviceOf(*session_), "geminid-engine", options_.timeout));
   return MakeThreads();
 }
 
@@ -175,7 +178,11 @@ absl::Status EngineImpl::MakeThreads() {
   context.on_reserved = [this](uint64_t bytes) { workspace_->SetReserved(bytes); };
   context.clock = clock_;
   context.timeout = options_.timeout;
-  mover_ = std::make_unique<Mover>(std::move(context));
+  context.device = DeviceOf(*session_);
+  absl::StatusOr<std::unique_ptr<Compute>> compute =
+      Compute::Create(context.device, "geminid-moves", options_.timeout);
+  if (!compute.ok()) return compute.status();
+  mover_ = std::make_unique<Mover>(std::move(context), *std::move(compute));
 
   std::unique_ptr<kernels::ThreadPool> pool;
   if (kernels::ThreadPool::Create({.threads = static_cast<size_t>(options_.update_threads)},

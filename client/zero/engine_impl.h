@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/zero/arena_meter.h"
+#include "client/zero/compute.h"
 #include "client/zero/core/director.h"
 #include "client/zero/core/gradient_book.h"
 #include "client/zero/core/placer.h"
@@ -113,7 +114,7 @@ class EngineImpl final : public Engine {
   absl::Status ReadHostBytes();
 
   // engine_values.cc: parameters as values
-  void LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
+  absl::Status LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
 
   // engine_shards.cc: state in and out
   std::vector<ShardPart> PartsOf(ParameterId id) const;
@@ -133,6 +134,8 @@ class EngineImpl final : public Engine {
   absl::Status ReduceIfComplete(uint32_t chunk);
   absl::Status Reduce(uint32_t chunk);
   absl::Status OpenGradient(uint32_t chunk, bool planned);
+  absl::Status AddTo(std::byte* storage, bool accumulates, std::span<const std::byte> gradient,
+                     DataType type);
   // Of the chunks that `needed` is true of, beside what is there already.
   uint64_t ChunkBytes(const std::function<bool(uint32_t)>& needed) const;
   absl::Status DoesNotFit(uint64_t chunk_bytes, uint64_t activation_bytes) const;
@@ -218,6 +221,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Snapshotter> snapshotter_;  // destroyed after updater_, which calls it
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<ArenaWorkspace> workspace_;
+  std::unique_ptr<Compute> compute_;  // of the trainer's thread
   LossScaler loss_scaler_;
 
   absl::Status status_;

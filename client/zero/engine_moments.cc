@@ -4,12 +4,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/zero/add_gradient.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/core/shortage.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
+namespace {
+
+collectives::DType ToDType(DataType type) {
+  return type == DataType::kBFloat16 ? collectives::DType::kBFloat16 : collectives::DType::kFloat32;
+}
+
+}  // namespace
 
 // --- what may be asked ---------------------------------------------------------------------------
 
@@ -258,6 +264,18 @@ absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned) {
   return Bring(storage, Held());
 }
 
+absl::Status EngineImpl::AddTo(std::byte* storage, bool accumulates,
+                               std::span<const std::byte> gradient, DataType type) {
+  const ComputePlace& place = compute_->on_device();
+  const device::Elements from = {gradient.data(), gradient.size() / SizeOf(type), ToDType(type)};
+  if (accumulates) {
+    place.ops->Add(*place.stream, from, storage, ToDType(options_.data_type));
+  } else {
+    place.ops->Assign(*place.stream, from, storage, ToDType(options_.data_type));
+  }
+  return place.Finish();
+}
+
 absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> gradient,
                                      DataType type) {
   const Lock lock(mutex_);
@@ -283,8 +301,9 @@ absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> 
   }
   const absl::Status opened = OpenGradient(chunk, /*planned=*/true);
   if (!opened.ok()) return Remember(opened);
-  AddGradientTo(Address(book_->StorageOf(chunk), tensor), options_.data_type,
-                book_->written(tensor) > 0, gradient, type);
+  const absl::Status added =
+      AddTo(Address(book_->StorageOf(chunk), tensor), book_->written(tensor) > 0, gradient, type);
+  if (!added.ok()) return Remember(added);
   book_->Write(tensor);
   director_->NoteGradient(book_->StorageOf(chunk));
   return Remember(ReduceIfComplete(chunk));

@@ -1,7 +1,6 @@
 // State in and out by shards: what checkpoints are made of.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,7 +69,9 @@ absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t off
     piece.tensor_offset = begin;
     piece.granule_offset += begin - part.tensor_offset;
     piece.elements = end - begin;
-    values_->Write(piece, kind, values.subspan(begin - offset, piece.elements));
+    const absl::Status status =
+        values_->Write(piece, kind, values.subspan(begin - offset, piece.elements));
+    if (!status.ok()) return Remember(status);
     written += piece.elements;
   }
   if (written == values.size()) return absl::OkStatus();
@@ -95,7 +96,10 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
                                                    " updates and the loss scale ", scale));
   }
   loss_scaler_.Restore(progress.loss_scaler);
-  if (bytes > 0) std::memcpy(store_->TensorState(), progress.tensor_state.data(), bytes);
+  if (bytes > 0) {
+    const absl::Status status = store_->WriteTensorState(progress.tensor_state);
+    if (!status.ok()) return Remember(status);
+  }
   step_ = progress.step;
   updates_ = progress.updates;
   session_->SetStep(step_);
@@ -111,7 +115,9 @@ absl::StatusOr<Progress> EngineImpl::GetProgress() {
   progress.loss_scaler = loss_scaler_.state();
   const uint64_t bytes = optimizer_->tensor_state_bytes();
   if (bytes > 0) {
-    progress.tensor_state.assign(store_->TensorState(), store_->TensorState() + bytes);
+    progress.tensor_state.resize(bytes);
+    const absl::Status status = store_->ReadTensorState(progress.tensor_state);
+    if (!status.ok()) return Remember(status);
   }
   return progress;
 }

@@ -1,7 +1,6 @@
 // The end of micro-batches and steps: gradients, agreement, commit.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -66,14 +65,16 @@ absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
 // A trained parameter that no operator gave a gradient has a gradient of zeros: all ranks reduce
 // all chunks, whatever each of them used.
 absl::Status EngineImpl::ReduceIncomplete() {
+  const ComputePlace& place = compute_->on_device();
   for (uint32_t c = 0; c < layout_.chunks.size(); ++c) {
     if (book_->IsReduced(c) || !layout_.chunks[c].trainable) continue;
     GEMINID_RETURN_IF_ERROR(OpenGradient(c, /*planned=*/false));
     for (uint32_t tensor : layout_.chunks[c].tensors) {
       if (book_->written(tensor) > 0) continue;
-      std::memset(Address(book_->StorageOf(c), tensor), 0,
-                  ElementsOfTensor(tensor) * element_bytes());
+      place.ops->Zero(*place.stream, Address(book_->StorageOf(c), tensor),
+                      ElementsOfTensor(tensor) * element_bytes());
     }
+    GEMINID_RETURN_IF_ERROR(place.Finish());
     GEMINID_RETURN_IF_ERROR(Reduce(c));
   }
   return absl::OkStatus();

@@ -14,8 +14,9 @@ absl::Status EngineImpl::Initialize(const Fill& fill) {
     values.assign(elements_[tensor], 0.0f);
     fill(ParameterId{tensor}, values);
     for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
-      values_->Write(part, StateKind::kMaster,
-                     std::span(values).subspan(part.tensor_offset, part.elements));
+      const absl::Status status = values_->Write(
+          part, StateKind::kMaster, std::span(values).subspan(part.tensor_offset, part.elements));
+      if (!status.ok()) return Remember(status);
     }
   }
   return absl::OkStatus();
@@ -29,19 +30,21 @@ absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
     for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
       values.assign(part.elements, 0.0f);
       fill(ParameterId{tensor}, part.tensor_offset, values);
-      values_->Write(part, StateKind::kMaster, values);
+      const absl::Status status = values_->Write(part, StateKind::kMaster, values);
+      if (!status.ok()) return Remember(status);
     }
   }
   return absl::OkStatus();
 }
 
-void EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {
+absl::Status EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {
   std::vector<float> values;
   for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
     values.resize(part.elements);
-    values_->Read(part, StateKind::kMaster, values);
+    GEMINID_RETURN_IF_ERROR(values_->Read(part, StateKind::kMaster, values));
     std::memcpy(&bits[part.tensor_offset], values.data(), part.elements * sizeof(float));
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
@@ -58,8 +61,9 @@ absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
   // Each element is in one rank's shard and zero elsewhere, so adding bit patterns as integers
   // brings every one, negative zero and NaN included, to all ranks unchanged.
   std::vector<int32_t> bits(elements_[tensor], 0);
-  LoadShard(tensor, bits);
-  absl::Status status = control_communicator_->AllReduce(bits, bits, collectives::ReduceOp::kSum);
+  absl::Status status = LoadShard(tensor, bits);
+  if (!status.ok()) return Remember(status);
+  status = control_communicator_->AllReduce(bits, bits, collectives::ReduceOp::kSum);
   if (!status.ok()) return Remember(status);
   std::vector<float> values(bits.size());
   std::memcpy(values.data(), bits.data(), bits.size() * sizeof(float));

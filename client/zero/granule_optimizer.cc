@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -168,13 +167,26 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
     return reduced.ok();
   };
   std::byte* const spare = store.SpareTensorState();
+  const ComputePlace& place = store.ComputeOfTensors();
   const kernels::Status status =
-      step_.Prepare(scalars, segments, factors(store.TensorState()), reduce, factors(spare));
+      place.ops->Prepare(*place.stream, &step_, scalars, segments, factors(store.TensorState()),
+                         reduce, factors(spare));
   if (!reduced.ok()) return reduced;
   if (status != kernels::Status::kOk || !needs_sums_) return FromKernel(status, "ShardedStep");
-  const std::span<const double> sums = step_.TensorSums();
-  std::memcpy(spare, sums.data(), std::min<uint64_t>(sums.size_bytes(), sums_bytes));
-  return absl::OkStatus();
+  const auto sums = std::as_bytes(step_.TensorSums());
+  place.ops->Copy(*place.stream, spare, sums.data(),
+                  std::min<uint64_t>(sums.size_bytes(), sums_bytes));
+  return place.Finish();
+}
+
+absl::Status GranuleOptimizer::UpdateOnDevice(uint32_t granule, const StateStore& store,
+                                              kernels::ThreadPool* pool) const {
+  const ComputePlace& place = store.ComputeOf(granule);
+  for (const Run& run : runs_[granule]) {
+    place.ops->Apply(*place.stream, step_, SegmentOf(run, granule, store),
+                     ArraysOf(store.Spare(granule), data_type_, run.granule_offset), pool);
+  }
+  return place.Finish();
 }
 
 kernels::Status GranuleOptimizer::Apply(const Run& run, uint32_t granule,
@@ -185,6 +197,7 @@ kernels::Status GranuleOptimizer::Apply(const Run& run, uint32_t granule,
 
 absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
                                       kernels::ThreadPool* pool) const {
+  if (store.granule_on_device(granule)) return UpdateOnDevice(granule, store, pool);
   std::atomic<kernels::Status> status = kernels::Status::kOk;
   const auto update = [&](uint64_t begin, uint64_t end) {
     for (const Run& run : runs_[granule]) {

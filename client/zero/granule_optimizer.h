@@ -60,6 +60,8 @@ class GranuleOptimizer {
   void MakeRuns(const std::vector<Parameter>& parameters, int rank);
   kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
   kernels::Status Apply(const Run& run, uint32_t granule, const StateStore& store) const;
+  absl::Status UpdateOnDevice(uint32_t granule, const StateStore& store,
+                              kernels::ThreadPool* pool) const;
   std::vector<kernels::Segment> AllSegments(const StateStore& store) const;
 
   const Layout& layout_;

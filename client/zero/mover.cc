@@ -27,14 +27,15 @@ std::vector<uint64_t> ExtentBytes(const MoverContext& context) {
 
 }  // namespace
 
-Mover::Mover(MoverContext context)
+Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
     : context_(std::move(context)),
       buffers_(context_.session),
       queue_(ExtentBytes(context_)),
       kept_(context_.gathered.size()),
       copies_pending_(context_.gathered.size()),
       squares_(context_.layout->granules),
-      guard_(std::make_shared<Guard>()) {
+      guard_(std::make_shared<Guard>()),
+      compute_(std::move(compute)) {
   guard_->mover = this;
   thread_ = std::thread([this] { Loop(); });
 }

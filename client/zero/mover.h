@@ -18,7 +18,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/device/device.h"
 #include "client/zero/arena_meter.h"
+#include "client/zero/compute.h"
 #include "client/zero/core/link_meter.h"
 #include "client/zero/core/move_queue.h"
 #include "client/zero/core/placer.h"
@@ -34,6 +36,7 @@ namespace geminid::zero {
 // What the mover needs to know of the rest of the engine. All outlive it.
 struct MoverContext {
   Session* session = nullptr;
+  device::Device* device = nullptr;  // the session's
   const Layout* layout = nullptr;
   StateStore* store = nullptr;
   collectives::Communicator* communicator = nullptr;  // this thread's own
@@ -57,7 +60,7 @@ struct MicroBatchPosition {
 
 class Mover {
  public:
-  explicit Mover(MoverContext context);
+  Mover(MoverContext context, std::unique_ptr<Compute> compute);
   ~Mover();
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
@@ -135,7 +138,7 @@ class Mover {
   void LabelCollective(const Task& task);
   absl::Status AllGather(const Task& task, std::byte* chunk);
   void Publish(uint32_t chunk);
-  void ShardTo(uint32_t chunk, std::byte* shard) const;
+  absl::Status ShardTo(uint32_t chunk, std::byte* shard) const;
   absl::Status ToHost(uint32_t chunk);
   absl::Status ToDevice(const Step& step);
   absl::Status Forget(uint32_t chunk);
@@ -143,11 +146,13 @@ class Mover {
   // mover_gradients.cc
   absl::Status RunReduce(const Task& task);
   absl::Status ReduceScatter(const Task& task);
+  // Where the g-th granule of a shard is.
+  using GranulePlaces = std::function<const std::byte*(uint32_t g)>;
   absl::Status MeasureShard(uint32_t chunk);
-  absl::Status Measure(uint32_t granule, const std::byte* gradient, bool is_float);
-  absl::Status KeepGradient(const Task& task,
-                            const std::function<const std::byte*(uint32_t)>& source);
-  absl::Status AccumulateGranule(uint32_t granule, const std::byte* gradient, bool first);
+  absl::Status MeasureSumsOf(const ChunkShape& shape, bool on_device);
+  absl::Status Measure(const ChunkShape& shape, const ComputePlace& place, collectives::DType type,
+                       const GranulePlaces& gradients);
+  absl::Status KeepGradient(const Task& task, const GranulePlaces& source);
   void StartGradientCopies(const Task& task);
   void GradientCopyDone(uint32_t chunk);
   absl::Status AccumulateStaged(const Task& task);
@@ -182,6 +187,7 @@ class Mover {
   absl::Status status_;
   bool stop_ = false;
   const std::shared_ptr<Guard> guard_;
+  const std::unique_ptr<Compute> compute_;
   std::thread thread_;
 };
 

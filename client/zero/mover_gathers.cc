@@ -1,5 +1,4 @@
 // Weights on their way to the device, and chunks that make way for others.
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,14 +49,18 @@ void Mover::CopyDone(uint32_t chunk, bool counted, uint64_t bytes) {
 }
 
 absl::Status Mover::FinishGather(const Task& task) {
-  if (context_.store->on_device(task.chunk)) ShardTo(task.chunk, Shard(task.chunk));
+  if (context_.store->on_device(task.chunk)) {
+    GEMINID_RETURN_IF_ERROR(ShardTo(task.chunk, Shard(task.chunk)));
+  }
   GEMINID_RETURN_IF_ERROR(AllGather(task, Extent(task.chunk)));
   Publish(task.chunk);
   return absl::OkStatus();
 }
 
 absl::Status Mover::FinishOpen(const Task& task) {
-  std::memset(Extent(task.chunk), 0, Shape(task.chunk).elements * element_bytes());
+  const ComputePlace& place = compute_->on_device();
+  place.ops->Zero(*place.stream, Extent(task.chunk), Shape(task.chunk).elements * element_bytes());
+  GEMINID_RETURN_IF_ERROR(place.Finish());
   Publish(task.chunk);
   return absl::OkStatus();
 }
@@ -81,7 +84,7 @@ absl::Status Mover::GatherToHost(const Task& task) {
     std::lock_guard lock(mutex_);
     chunk = kept_[task.chunk];
   }
-  ShardTo(task.chunk, chunk + ShardOffset(task.chunk));
+  GEMINID_RETURN_IF_ERROR(ShardTo(task.chunk, chunk + ShardOffset(task.chunk)));
   GEMINID_RETURN_IF_ERROR(AllGather(task, chunk));
   {
     std::lock_guard lock(mutex_);
@@ -91,12 +94,14 @@ absl::Status Mover::GatherToHost(const Task& task) {
   return absl::OkStatus();
 }
 
-void Mover::ShardTo(uint32_t chunk, std::byte* shard) const {
+absl::Status Mover::ShardTo(uint32_t chunk, std::byte* shard) const {
   const ChunkShape& shape = Shape(chunk);
+  const ComputePlace& place = compute_->Of(context_.store->on_device(chunk));
   for (uint32_t g = 0; g < shape.granules; ++g) {
-    std::memcpy(shard + g * granule_bytes(),
-                context_.store->Current(shape.first_granule + g).weight, granule_bytes());
+    place.ops->Copy(*place.stream, shard + g * granule_bytes(),
+                    context_.store->Current(shape.first_granule + g).weight, granule_bytes());
   }
+  return place.Finish();
 }
 
 // So that ranks that went apart never take one chunk for another of the same size.
@@ -111,8 +116,9 @@ absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
   const collectives::DType type = collective_type();
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
-  return context_.communicator->AllGather({chunk + ShardOffset(task.chunk), shard, type},
-                                          {chunk, elements, type});
+  std::byte* const there = context_.device->HostAddress(chunk);
+  return context_.communicator->AllGather({there + ShardOffset(task.chunk), shard, type},
+                                          {there, elements, type});
 }
 
 // --- making way ----------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
 // Gradients on their way from the device to where the update reads them.
-#include <cstring>
+#include <algorithm>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "client/zero/mover.h"
-#include "kernels/numeric/accumulate/accumulate.h"
-#include "kernels/numeric/norm/norm.h"
-#include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::zero {
 
@@ -34,63 +32,55 @@ absl::Status Mover::ReduceScatter(const Task& task) {
   const collectives::DType type = collective_type();
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(world_size);
-  return context_.communicator->ReduceScatter({Extent(task.chunk), elements, type},
-                                              {Shard(task.chunk), shard, type},
+  std::byte* const there = context_.device->HostAddress(Extent(task.chunk));
+  return context_.communicator->ReduceScatter({there, elements, type},
+                                              {there + ShardOffset(task.chunk), shard, type},
                                               collectives::ReduceOp::kSum, {1.0 / world_size});
 }
 
 absl::Status Mover::MeasureShard(uint32_t chunk) {
-  const ChunkShape& shape = Shape(chunk);
+  return Measure(Shape(chunk), compute_->on_device(), collective_type(),
+                 [&](uint32_t g) { return Shard(chunk) + g * granule_bytes(); });
+}
+
+absl::Status Mover::MeasureSumsOf(const ChunkShape& shape, bool on_device) {
+  return Measure(shape, compute_->Of(on_device), collectives::DType::kFloat32,
+                 [&](uint32_t g) { return context_.store->Gradient(shape.first_granule + g); });
+}
+
+absl::Status Mover::Measure(const ChunkShape& shape, const ComputePlace& place,
+                            collectives::DType type, const GranulePlaces& gradients) {
+  auto squares = std::make_shared<std::vector<double>>(shape.granules);
   for (uint32_t g = 0; g < shape.granules; ++g) {
-    absl::Status status = Measure(shape.first_granule + g, Shard(chunk) + g * granule_bytes(),
-                                  context_.data_type == DataType::kFloat32);
-    if (!status.ok()) return status;
+    place.ops->SumSquares(*place.stream, {gradients(g), context_.layout->granule_elements, type},
+                          &(*squares)[g]);
   }
+  place.Keep(squares);
+  GEMINID_RETURN_IF_ERROR(place.Finish());
+  std::lock_guard lock(mutex_);
+  std::ranges::copy(*squares, squares_.begin() + shape.first_granule);
   return absl::OkStatus();
 }
 
-absl::Status Mover::Measure(uint32_t granule, const std::byte* gradient, bool is_float) {
-  kernels::SquareSum sum;
-  const uint64_t count = context_.layout->granule_elements;
-  const kernels::Status status =
-      is_float
-          ? kernels::AddSquares(reinterpret_cast<const float*>(gradient), count, &sum)
-          : kernels::AddSquares(reinterpret_cast<const kernels::BFloat16*>(gradient), count, &sum);
-  std::lock_guard lock(mutex_);
-  squares_[granule] = sum.sum;
-  return FromKernel(status, "AddSquares");
-}
-
-// Where the gradient stays until the update: on the device, or added to the fp32 sum on the host.
-absl::Status Mover::KeepGradient(const Task& task,
-                                 const std::function<const std::byte*(uint32_t)>& source) {
+// Where the gradient stays until the update: on the device, or added to the fp32 sum.
+absl::Status Mover::KeepGradient(const Task& task, const GranulePlaces& source) {
   const ChunkShape& shape = Shape(task.chunk);
+  const bool on_device = context_.store->on_device(LayoutChunk(task.chunk));
+  const ComputePlace& place = compute_->Of(on_device);
+  const uint64_t elements = context_.layout->granule_elements;
   for (uint32_t g = 0; g < shape.granules; ++g) {
-    const uint32_t granule = shape.first_granule + g;
+    std::byte* const kept = context_.store->Gradient(shape.first_granule + g);
     if (context_.accumulate == 1) {
-      std::memcpy(context_.store->Gradient(granule), source(g), granule_bytes());
+      place.ops->Copy(*place.stream, kept, source(g), granule_bytes());
       continue;
     }
-    absl::Status status = AccumulateGranule(granule, source(g), task.first);
-    if (status.ok() && task.last) {
-      status = Measure(granule, context_.store->Gradient(granule), /*is_float=*/true);
-    }
-    if (!status.ok()) return status;
+    if (task.first) place.ops->Zero(*place.stream, kept, elements * sizeof(float));
+    place.ops->Accumulate(*place.stream, {source(g), elements, collective_type()},
+                          1.0f / static_cast<float>(context_.accumulate),
+                          reinterpret_cast<float*>(kept));
   }
-  return absl::OkStatus();
-}
-
-absl::Status Mover::AccumulateGranule(uint32_t granule, const std::byte* gradient, bool first) {
-  float* sum = reinterpret_cast<float*>(context_.store->Gradient(granule));
-  const uint64_t count = context_.layout->granule_elements;
-  if (first) std::memset(sum, 0, count * sizeof(float));
-  const float scale = 1.0f / static_cast<float>(context_.accumulate);
-  return FromKernel(
-      context_.data_type == DataType::kBFloat16
-          ? kernels::Accumulate(reinterpret_cast<const kernels::BFloat16*>(gradient), scale, count,
-                                sum)
-          : kernels::Accumulate(reinterpret_cast<const float*>(gradient), scale, count, sum),
-      "Accumulate");
+  GEMINID_RETURN_IF_ERROR(place.Finish());
+  return context_.accumulate > 1 && task.last ? MeasureSumsOf(shape, on_device) : absl::OkStatus();
 }
 
 void Mover::StartGradientCopies(const Task& task) {
@@ -145,11 +135,10 @@ absl::Status Mover::AccumulateStaged(const Task& task) {
 
 // Of fp32 sums: what Measure found before may have been another micro-batch's.
 absl::Status Mover::MeasureSums() {
-  for (const ChunkShape& shape : context_.layout->chunks) {
+  for (uint32_t chunk = 0; chunk < context_.layout->chunks.size(); ++chunk) {
+    const ChunkShape& shape = context_.layout->chunks[chunk];
     if (!shape.trainable) continue;
-    for (uint32_t g = shape.first_granule; g < shape.first_granule + shape.granules; ++g) {
-      GEMINID_RETURN_IF_ERROR(Measure(g, context_.store->Gradient(g), /*is_float=*/true));
-    }
+    GEMINID_RETURN_IF_ERROR(MeasureSumsOf(shape, context_.store->on_device(chunk)));
   }
   return absl::OkStatus();
 }

@@ -1,12 +1,11 @@
 #include "client/zero/shard_values.h"
 
 #include <algorithm>
-#include <cassert>
-#include <cstring>
+#include <memory>
 #include <vector>
 
-#include "kernels/numeric/cast/cast.h"
-#include "kernels/numeric/split_master/split_master.h"
+#include "client/zero/compute.h"
+#include "kernels/runtime/common/bfloat16.h"
 
 namespace geminid::zero {
 namespace {
@@ -15,25 +14,15 @@ const float* ArrayOf(const StateStore::View& view, StateKind kind) {
   return kind == StateKind::kExpAvg ? view.arrays[0] : view.arrays[1];
 }
 
-// The kernels refuse nothing here but null pointers, which a granule's arrays are not.
-void Expect([[maybe_unused]] kernels::Status status) { assert(status == kernels::Status::kOk); }
+// A split master, from its element `at` on.
+struct Split {
+  kernels::BFloat16* weight;
+  int16_t* remainder;  // null: frozen
+};
 
-void JoinMaster(const StateStore::View& view, uint64_t at, std::span<float> values) {
-  const auto* weight = reinterpret_cast<const kernels::BFloat16*>(view.weight) + at;
-  if (view.remainder == nullptr) {
-    Expect(kernels::CastToFloat(weight, values.size(), values.data()));
-  } else {
-    Expect(kernels::JoinMaster(weight, view.remainder + at, values.size(), values.data()));
-  }
-}
-
-void SplitMaster(const StateStore::View& view, uint64_t at, std::span<const float> values) {
-  auto* weight = reinterpret_cast<kernels::BFloat16*>(view.weight) + at;
-  if (view.remainder != nullptr) {
-    return Expect(kernels::SplitMaster(values.data(), values.size(), weight, view.remainder + at));
-  }
-  std::vector<int16_t> unused(values.size());
-  Expect(kernels::SplitMaster(values.data(), values.size(), weight, unused.data()));
+Split SplitAt(const StateStore::View& view, uint64_t at) {
+  return {reinterpret_cast<kernels::BFloat16*>(view.weight) + at,
+          view.remainder == nullptr ? nullptr : view.remainder + at};
 }
 
 }  // namespace
@@ -42,29 +31,46 @@ bool ShardValues::Has(uint32_t granule, StateKind kind) const {
   return kind == StateKind::kMaster || ArrayOf(store_.Current(granule), kind) != nullptr;
 }
 
-void ShardValues::Read(const ShardPart& part, StateKind kind, std::span<float> values) const {
-  const StateStore::View view = store_.Current(part.granule);
-  if (kind == StateKind::kMaster && data_type_ == DataType::kBFloat16) {
-    return JoinMaster(view, part.granule_offset, values);
-  }
-  const float* from = kind == StateKind::kMaster ? reinterpret_cast<const float*>(view.weight)
-                                                 : ArrayOf(view, kind);
-  if (from == nullptr) {
-    std::fill(values.begin(), values.end(), 0.0F);
-  } else {
-    std::memcpy(values.data(), from + part.granule_offset, values.size_bytes());
-  }
+float* ShardValues::Find(const StateStore::View& view, const ShardPart& part,
+                         StateKind kind) const {
+  const float* const from = kind == StateKind::kMaster ? reinterpret_cast<const float*>(view.weight)
+                                                       : ArrayOf(view, kind);
+  return from == nullptr ? nullptr : const_cast<float*>(from) + part.granule_offset;
 }
 
-void ShardValues::Write(const ShardPart& part, StateKind kind,
-                        std::span<const float> values) const {
+absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,
+                               std::span<float> values) const {
   const StateStore::View view = store_.Current(part.granule);
-  if (kind == StateKind::kMaster && data_type_ == DataType::kBFloat16) {
-    return SplitMaster(view, part.granule_offset, values);
+  const ComputePlace& place = store_.ComputeOf(part.granule);
+  auto read = std::make_shared<std::vector<float>>(values.size());
+  if (IsSplit(kind)) {
+    const Split split = SplitAt(view, part.granule_offset);
+    place.ops->JoinMaster(*place.stream, split.weight, split.remainder, read->size(), read->data());
+  } else if (const float* const from = Find(view, part, kind)) {
+    place.ops->Copy(*place.stream, reinterpret_cast<std::byte*>(read->data()),
+                    reinterpret_cast<const std::byte*>(from), values.size_bytes());
   }
-  float* to = kind == StateKind::kMaster ? reinterpret_cast<float*>(view.weight)
-                                         : const_cast<float*>(ArrayOf(view, kind));
-  if (to != nullptr) std::memcpy(to + part.granule_offset, values.data(), values.size_bytes());
+  place.Keep(read);
+  const absl::Status status = place.Finish();
+  if (status.ok()) std::ranges::copy(*read, values.begin());
+  return status;
+}
+
+absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
+                                std::span<const float> values) const {
+  const StateStore::View view = store_.Current(part.granule);
+  const ComputePlace& place = store_.ComputeOf(part.granule);
+  auto written = std::make_shared<std::vector<float>>(values.begin(), values.end());
+  if (IsSplit(kind)) {
+    const Split split = SplitAt(view, part.granule_offset);
+    place.ops->SplitMaster(*place.stream, written->data(), written->size(), split.weight,
+                           split.remainder);
+  } else if (float* const to = Find(view, part, kind)) {
+    place.ops->Copy(*place.stream, reinterpret_cast<std::byte*>(to),
+                    reinterpret_cast<const std::byte*>(written->data()), values.size_bytes());
+  }
+  place.Keep(written);
+  return place.Finish();
 }
 
 }  // namespace geminid::zero

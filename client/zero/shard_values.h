@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/status/status.h"
 #include "client/zero/shard_parts.h"
 #include "client/zero/state_store.h"
 #include "geminid/zero.h"
@@ -19,11 +20,17 @@ class ShardValues {
 
   // Whether a granule has this kind of state.
   bool Has(uint32_t granule, StateKind kind) const;
-  // One kind of state of a part. What it has none of is zero, and writing to it does nothing.
-  void Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
-  void Write(const ShardPart& part, StateKind kind, std::span<const float> values) const;
+  // One kind of state of a part. What it has none of is zero, and writing to it does nothing. State
+  // on the device: after what is being computed there.
+  absl::Status Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
+  absl::Status Write(const ShardPart& part, StateKind kind, std::span<const float> values) const;
 
  private:
+  bool IsSplit(StateKind kind) const {
+    return kind == StateKind::kMaster && data_type_ == DataType::kBFloat16;
+  }
+  float* Find(const StateStore::View& view, const ShardPart& part, StateKind kind) const;
+
   const StateStore& store_;
   const DataType data_type_;
 };

@@ -89,7 +89,7 @@ absl::Status Snapshotter::Give(uint32_t granule) {
     values.resize(part.elements);
     for (StateKind kind : kStateKinds) {
       if (!values_.Has(granule, kind)) continue;
-      values_.Read(part, kind, values);
+      GEMINID_RETURN_IF_ERROR(values_.Read(part, kind, values));
       GEMINID_RETURN_IF_ERROR(
           sink_->Write(ParameterId{part.tensor}, kind, part.tensor_offset, values));
     }

@@ -39,6 +39,8 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
                                                    " pieces, more than the ", shm::kMaxChunks,
                                                    " a session can track; use larger chunks"));
   }
+  GEMINID_ASSIGN_OR_RETURN(store->compute_,
+                           Compute::Create(DeviceOf(*session), "geminid-state", options.timeout));
   GEMINID_RETURN_IF_ERROR(store->Allocate(layout));
   return store;
 }
@@ -160,9 +162,11 @@ absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
     absl::Status status =
         session_->AllocateExtent(chunk, kAnyOffset, /*may_evict=*/false).Wait(options_.timeout);
     if (status.ok()) {
-      std::fill_n(session_->Device(chunk), session_->Bytes(chunk), std::byte{0});
-      status = session_->Publish(chunk).Wait(options_.timeout);
+      const ComputePlace& place = compute_->on_device();
+      place.ops->Zero(*place.stream, session_->Device(chunk), session_->Bytes(chunk));
+      status = place.Finish();
     }
+    if (status.ok()) status = session_->Publish(chunk).Wait(options_.timeout);
     if (!status.ok()) {
       return absl::Status(
           status.code(),
@@ -295,6 +299,24 @@ void StateStore::FlipTensorState(uint64_t epoch) {
   tensor_state_ = 1 - tensor_state_;
   commit_->versions[layout_.granules].store(shm::ChunkVersion{epoch, tensor_state_}.Encode(),
                                             std::memory_order_release);
+}
+
+absl::Status StateStore::ReadTensorState(std::span<std::byte> bytes) const {
+  const ComputePlace& place = ComputeOfTensors();
+  auto read = std::make_shared<std::vector<std::byte>>(bytes.size());
+  place.ops->Copy(*place.stream, read->data(), TensorState(), bytes.size());
+  place.Keep(read);
+  GEMINID_RETURN_IF_ERROR(place.Finish());
+  std::ranges::copy(*read, bytes.begin());
+  return absl::OkStatus();
+}
+
+absl::Status StateStore::WriteTensorState(std::span<const std::byte> bytes) {
+  const ComputePlace& place = ComputeOfTensors();
+  auto written = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  place.ops->Copy(*place.stream, TensorState(), written->data(), bytes.size());
+  place.Keep(written);
+  return place.Finish();
 }
 
 void StateStore::Flip(uint32_t granule, uint64_t epoch) {

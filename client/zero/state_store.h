@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/zero/compute.h"
 #include "client/zero/layout.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
@@ -64,6 +65,9 @@ class StateStore {
   std::byte* TensorState() const { return tensor_states_[tensor_state_]; }
   std::byte* SpareTensorState() const { return tensor_states_[1 - tensor_state_]; }
   void FlipTensorState(uint64_t epoch);
+  // As many bytes as there are. They wait for what is being computed where it lies.
+  absl::Status ReadTensorState(std::span<std::byte> bytes) const;
+  absl::Status WriteTensorState(std::span<const std::byte> bytes);
 
   // The reduced gradient of a granule: of the engine's type, or fp32 when accumulating.
   std::byte* Gradient(uint32_t granule) const { return gradients_[granule]; }
@@ -78,6 +82,12 @@ class StateStore {
 
   // The chunk's state is used where it lives: in the arena, not at its home.
   bool on_device(uint32_t chunk) const { return chunk_on_device_[chunk]; }
+  bool granule_on_device(uint32_t granule) const { return TierOf(granule) == kDevice; }
+  // Who computes on it there; and on numbers per tensor, which read state of both kinds.
+  const ComputePlace& ComputeOf(uint32_t granule) const {
+    return compute_->Of(granule_on_device(granule));
+  }
+  const ComputePlace& ComputeOfTensors() const { return compute_->Of(any_on_device()); }
   bool any_on_device() const { return device_bytes_ > 0; }
   // What MoveToDevice would take of the arena: for a chunk, and once for any that are trained.
   uint64_t device_bytes_of(uint32_t chunk) const;
@@ -140,6 +150,7 @@ class StateStore {
   uint64_t model_state_bytes_ = 0;
   uint64_t device_bytes_ = 0;
   std::vector<bool> chunk_on_device_;
+  std::unique_ptr<Compute> compute_;  // last: it finishes what it was given
 };
 
 }  // namespace geminid::zero

@@ -50,6 +50,10 @@ struct ConnectOptions {
   // Host device only: each direction is paced to this; 0: as fast as memcpy.
   double copy_bytes_per_second = 0;
   double copy_latency_seconds = 0;
+  // Host device only: as on a GPU, addresses of the arena are for copies, the device's operations,
+  // and compute by way of Session::HostAddress; whatever else touches them is killed. So
+  // a trainer is tried without a GPU. $GEMINID_STRICT_DEVICE=1 says the same.
+  bool strict_device = false;
   // For attaching and for each call to the daemon; calls that allocate get more, by their size.
   absl::Duration timeout = absl::Seconds(10);
 };
@@ -138,6 +142,15 @@ class GEMINID_EXPORT Session {
   // The whole arena as this process maps it; null without one.
   std::byte* arena() const;
   uint64_t arena_bytes() const;
+
+  // For compute on the host: where this process finds what is at an address of the arena, such as
+  // Device(), Lease::data, a parameter or a block of workspace. The same address, unless
+  // ConnectOptions::strict_device was asked for; null where the host cannot touch the device's
+  // memory. Other addresses are their own.
+  std::byte* HostAddress(std::byte* address) const;
+  const std::byte* HostAddress(const std::byte* address) const {
+    return HostAddress(const_cast<std::byte*>(address));
+  }
 
   // Where its device copy is and how it stands: a snapshot, which only a lease, or being the one
   // who fills it, makes last. DeviceOffset is kAnyOffset and Device null when there is none.

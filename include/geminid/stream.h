@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "geminid/export.h"
 
 namespace geminid {
@@ -16,8 +16,9 @@ class GEMINID_EXPORT Event {
   virtual ~Event() = default;
   // Everything queued before the point is complete.
   virtual bool ready() const = 0;
-  // Blocks the calling thread until then.
-  virtual void Wait() const = 0;
+  // Blocks the calling thread until then, or for `timeout`: false if it is not complete.
+  virtual bool WaitFor(absl::Duration timeout) const = 0;
+  void Wait() const { WaitFor(absl::InfiniteDuration()); }
 };
 
 // Work runs one after another in the order it was queued. Thread-safe. Destroying a stream waits

@@ -128,7 +128,7 @@ TEST_P(DeviceConformance, CompletionWord_IsWrittenBeforeOnDone) {
   copy.on_done = [&](const absl::Status&) { seen = word.load(); };
   device_->copy_stream(Direction::kHostToDevice).Submit(std::move(copy));
   while (word.load(std::memory_order_acquire) != 42) std::this_thread::yield();
-  EXPECT_EQ(std::memcmp(device_->base(), data.data(), data.size()), 0);
+  EXPECT_EQ(std::memcmp(device_->HostAddress(device_->base()), data.data(), data.size()), 0);
   device_->copy_stream(Direction::kHostToDevice).Synchronize();
   EXPECT_EQ(seen, 42u);
 }
@@ -204,6 +204,38 @@ TEST_P(DeviceConformance, Destruction_CompletesWhatWasSubmitted) {
   EXPECT_EQ(done.load(), 50);
 }
 
+TEST_P(DeviceConformance, HostAddress_FindsTheArenaAndLeavesOtherAddressesAlone) {
+  MakeArena();
+  const std::vector<std::byte> data = Pattern(2 * kSlab, 11);
+  ASSERT_TRUE(
+      CopyAndWait(Direction::kHostToDevice, device_->base(), data.data(), data.size()).ok());
+  std::byte* const there = device_->HostAddress(device_->base());
+  EXPECT_EQ(std::memcmp(there, data.data(), data.size()), 0);
+  EXPECT_EQ(device_->HostAddress(device_->base() + kSlab + 5), there + kSlab + 5);
+  std::byte own{};
+  EXPECT_EQ(device_->HostAddress(&own), &own);
+  EXPECT_EQ(device_->HostAddress(nullptr), nullptr);
+}
+
+TEST_P(DeviceConformance, MadeStream_KeepsItsOrderAndWaitsForEventsOfOthers) {
+  ASSERT_TRUE(device_->MakeStream("geminid-test").ok());
+  const std::unique_ptr<Stream> stream = *device_->MakeStream("geminid-test");
+  std::atomic<bool> release = false;
+  device_->compute_stream().Enqueue([&] {
+    while (!release.load()) std::this_thread::yield();
+  });
+  stream->WaitFor(device_->compute_stream().Record());
+  std::vector<int> order;
+  for (int i = 0; i < 100; ++i) stream->Enqueue([&order, i] { order.push_back(i); });
+  const std::shared_ptr<const Event> end = stream->Record();
+  EXPECT_FALSE(end->WaitFor(absl::Milliseconds(1)));
+  release.store(true);
+  EXPECT_TRUE(end->WaitFor(absl::InfiniteDuration()));
+  std::vector<int> expected(100);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(order, expected);
+}
+
 TEST_P(DeviceConformance, RegisteredHostMemory_CanBeCopied) {
   MakeArena();
   std::vector<std::byte> memory = Pattern(3 * kPage, 9);
@@ -221,6 +253,7 @@ INSTANTIATE_TEST_SUITE_P(
                        [] {
                          return MakeHostDevice({2e9, 20e-6});
                        }},
+        Implementation{"StrictHost", [] { return MakeHostDevice({.strict = true}); }},
         Implementation{"Faulty", [] { return MakeFaultyDevice(MakeHostDevice({}), FaultPlan{}); }}),
     [](const auto& parameter) { return parameter.param.name; });
 

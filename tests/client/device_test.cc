@@ -94,6 +94,16 @@ TEST(HostDevice, ForkedChild_HasNoArena) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
+TEST(StrictHostDeviceDeathTest, StrayAccessToTheArena_IsAFault) {
+  // A forked child has no arena at all: the child must make its own.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::unique_ptr<Device> device = WithArena(MakeHostDevice({.strict = true}), 8192);
+  volatile std::byte* const stray = device->base() + 4096;
+  EXPECT_EXIT((void)*stray, ::testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(*stray = std::byte{1}, ::testing::KilledBySignal(SIGSEGV), "");
+  *device->HostAddress(device->base() + 4096) = std::byte{1};
+}
+
 TEST(FaultyDevice, NthCopy_FailsAloneAndInOrder) {
   FaultPlan plan;
   plan.point = FaultPoint::kCopy;

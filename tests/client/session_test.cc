@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -99,6 +100,24 @@ TEST_F(SessionTest, Connect_GivesAnArenaOfWholePages) {
                           [](std::byte b) { return b == std::byte{0}; }));
   EXPECT_NE(CommitSegmentOf(*session_), nullptr);
   EXPECT_EQ(shm::NewestRecord(*CommitSegmentOf(*session_)), nullptr);
+}
+
+TEST_F(SessionTest, OnAStrictDevice_TheArenaIsAtItsHostAddressAlone) {
+  options_.strict_device = true;
+  Connect();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_EQ(write(ends[1], session_->arena(), 1), -1);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(write(ends[1], session_->HostAddress(session_->arena()), 1), 1);
+  for (int end : ends) close(end);
+
+  const ChunkHandle chunk = AllocateOne(kMiB);
+  std::fill_n(chunk.home, chunk.bytes, std::byte{7});
+  ASSERT_TRUE(session_->Transfer(Load(chunk)).Wait().ok());
+  const std::byte* const there = session_->HostAddress(session_->Device(chunk.id));
+  EXPECT_TRUE(
+      std::all_of(there, there + chunk.bytes, [](std::byte b) { return b == std::byte{7}; }));
 }
 
 TEST_F(SessionTest, ArenaThatCannotFit_IsRefusedWithNumbers) {

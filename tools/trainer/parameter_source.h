@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "geminid/session.h"
 #include "geminid/zero.h"
 
 namespace geminid::trainer {
@@ -33,8 +34,9 @@ class ParameterSource {
   virtual zero::Workspace& workspace() = 0;
 };
 
-// `engine` outlives the source.
-std::unique_ptr<ParameterSource> MakeEngineSource(zero::Engine* engine);
+// Addresses are the host's, where the trainer computes. `engine`, and `session`, whose it is,
+// outlive the source.
+std::unique_ptr<ParameterSource> MakeEngineSource(zero::Engine* engine, const Session* session);
 
 }  // namespace geminid::trainer
 

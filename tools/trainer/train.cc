@@ -223,7 +223,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(
         engine_, zero::Engine::Create(session_.get(), communicator_.get(),
                                       ZeroParameters(model_->parameters()), options_.zero));
-    source_ = MakeEngineSource(engine_.get());
+    source_ = MakeEngineSource(engine_.get(), session_.get());
     GEMINID_ASSIGN_OR_RETURN(checkpoints_,
                              Checkpoints::Create(options_, engine_.get(), communicator_.get(),
                                                  ZeroParameters(model_->parameters())));

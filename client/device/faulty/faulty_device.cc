@@ -93,10 +93,15 @@ class FaultyDevice final : public Device {
 
   std::byte* base() const override { return inner_->base(); }
   MemoryInfo memory_info() const override { return inner_->memory_info(); }
+  std::byte* HostAddress(std::byte* address) const override { return inner_->HostAddress(address); }
   CopyStream& copy_stream(Direction direction) override {
     return streams_[static_cast<int>(direction)];
   }
   Stream& compute_stream() override { return inner_->compute_stream(); }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) override {
+    return inner_->MakeStream(name);
+  }
+  DeviceOps& ops() override { return inner_->ops(); }
 
  private:
   Trigger trigger_;

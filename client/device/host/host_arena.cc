@@ -32,6 +32,9 @@ absl::Status HostArena::Reserve(uint64_t bytes) {
         absl::StrCat("an arena of ", bytes, " bytes; it must be whole pages of ", kPageBytes));
   }
   GEMINID_ASSIGN_OR_RETURN(reserved_, base::Reservation::Make(bytes));
+  if (strict_) {
+    GEMINID_ASSIGN_OR_RETURN(memory_, base::Reservation::Make(bytes));
+  }
   return absl::OkStatus();
 }
 
@@ -55,8 +58,9 @@ absl::Status HostArena::CheckRange(uint64_t offset, uint64_t bytes) const {
 
 absl::Status HostArena::Import(const base::UniqueFd& slab, uint64_t offset, uint64_t bytes) {
   GEMINID_RETURN_IF_ERROR(CheckRange(offset, bytes));
+  base::Reservation& memory = strict_ ? memory_ : reserved_;
   GEMINID_RETURN_IF_ERROR(
-      reserved_.MapAt(offset, slab, bytes, {.populate = IsBacked(slab, bytes), .revocable = true}));
+      memory.MapAt(offset, slab, bytes, {.populate = IsBacked(slab, bytes), .revocable = true}));
   slabs_[offset] = bytes;
   imported_bytes_ += bytes;
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include "base/unique_fd.h"
 #include "client/device/host/host_arena.h"
+#include "client/device/host/host_ops.h"
 #include "client/device/host/host_stream.h"
 
 namespace geminid::device {
@@ -9,10 +10,12 @@ namespace {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(const LinkPacer& pacer)
-      : to_device_("geminid-h2d", pacer),
-        to_host_("geminid-d2h", pacer),
-        compute_("geminid-compute", LinkPacer(0, 0)) {}
+  explicit HostDevice(const HostDeviceOptions& options)
+      : arena_(options.strict),
+        ops_(&arena_),
+        to_device_("geminid-h2d", Pacer(options), &arena_),
+        to_host_("geminid-d2h", Pacer(options), &arena_),
+        compute_("geminid-compute", LinkPacer(0, 0), &arena_) {}
 
   std::string name() const override { return "host"; }
 
@@ -27,14 +30,24 @@ class HostDevice final : public Device {
 
   std::byte* base() const override { return arena_.base(); }
   MemoryInfo memory_info() const override { return arena_.memory_info(); }
+  std::byte* HostAddress(std::byte* address) const override { return arena_.HostAddress(address); }
 
   CopyStream& copy_stream(Direction direction) override {
     return direction == Direction::kHostToDevice ? to_device_ : to_host_;
   }
   Stream& compute_stream() override { return compute_; }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) override {
+    return std::make_unique<HostStream>(name, LinkPacer(0, 0), &arena_);
+  }
+  DeviceOps& ops() override { return ops_; }
 
  private:
+  static LinkPacer Pacer(const HostDeviceOptions& options) {
+    return LinkPacer(options.copy_bytes_per_second, options.copy_latency_seconds);
+  }
+
   HostArena arena_;  // first: the streams, destroyed before it, finish their copies
+  HostOps ops_;
   HostStream to_device_;
   HostStream to_host_;
   HostStream compute_;
@@ -43,8 +56,7 @@ class HostDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> MakeHostDevice(const HostDeviceOptions& options) {
-  return std::make_unique<HostDevice>(
-      LinkPacer(options.copy_bytes_per_second, options.copy_latency_seconds));
+  return std::make_unique<HostDevice>(options);
 }
 
 }  // namespace geminid::device

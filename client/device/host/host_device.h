@@ -12,6 +12,8 @@ namespace geminid::device {
 struct HostDeviceOptions {
   double copy_bytes_per_second = 0;  // of each direction; 0: as fast as memcpy
   double copy_latency_seconds = 0;
+  // As with a GPU, only copies and operations touch the arena: other code that does is killed.
+  bool strict = false;
 };
 
 // Starts three threads.

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/deadline.h"
 #include "client/os/thread.h"
 
 namespace geminid::device {
@@ -22,9 +23,9 @@ class HostEvent final : public Event {
     const std::lock_guard lock(mutex_);
     return ready_;
   }
-  void Wait() const override {
+  bool WaitFor(absl::Duration timeout) const override {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ready_; });
+    return changed_.wait_until(lock, base::Deadline::In(timeout).time(), [this] { return ready_; });
   }
 
  private:
@@ -35,8 +36,8 @@ class HostEvent final : public Event {
 
 }  // namespace
 
-HostStream::HostStream(const std::string& name, LinkPacer pacer)
-    : pacer_(pacer), thread_([this, name] {
+HostStream::HostStream(const std::string& name, LinkPacer pacer, const HostArena* arena)
+    : arena_(arena), pacer_(pacer), thread_([this, name] {
         PrepareThread(name);
         Run();
       }) {}
@@ -118,7 +119,8 @@ void HostStream::Start(Item item) {
     item.work();
     return;
   }
-  std::memcpy(item.copy.destination, item.copy.source, item.copy.bytes);
+  std::memcpy(arena_->HostAddress(item.copy.destination), arena_->HostAddress(item.copy.source),
+              item.copy.bytes);
   const Clock::time_point arrival = pacer_.Arrival(item.submitted_at, item.copy.bytes);
   if (in_flight_.empty() && arrival <= Clock::now()) {
     Complete(item.copy);

@@ -11,14 +11,16 @@
 #include <thread>
 
 #include "client/device/device.h"
+#include "client/device/host/host_arena.h"
 #include "client/device/host/link_pacer.h"
 
 namespace geminid::device {
 
 class HostStream final : public CopyStream {
  public:
-  // `name`, at most 15 characters, is the thread's.
-  HostStream(const std::string& name, LinkPacer pacer);
+  // `name`, at most 15 characters, is the thread's. `arena`, which copies go to and from, outlives
+  // this.
+  HostStream(const std::string& name, LinkPacer pacer, const HostArena* arena);
   ~HostStream() override;
 
   void Submit(Copy copy) override;
@@ -48,6 +50,7 @@ class HostStream final : public CopyStream {
   void Start(Item item);
   static void Complete(const Copy& copy);
 
+  const HostArena* const arena_;
   LinkPacer pacer_;  // of the thread
   std::mutex mutex_;
   std::condition_variable changed_;

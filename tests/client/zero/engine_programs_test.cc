@@ -38,8 +38,8 @@ struct Outcome {
 // One rank's program.
 class Runner {
  public:
-  Runner(const SimulatedProgram& program, Engine* engine, int rank)
-      : program_(program), engine_(engine), rank_(rank) {}
+  Runner(const SimulatedProgram& program, Session* session, Engine* engine, int rank)
+      : program_(program), session_(session), engine_(engine), rank_(rank) {}
 
   absl::Status Run() {
     absl::Status status = engine_->Initialize([](ParameterId id, std::span<float> values) {
@@ -109,15 +109,16 @@ class Runner {
       if (units == 0) continue;
       absl::StatusOr<Workspace::Block> made = engine_->workspace().Allocate(units * kBlockBytes);
       if (!made.ok()) return made.status();
-      std::memset(made->data(), static_cast<int>(i), made->bytes());
+      std::memset(session_->HostAddress(made->data()), static_cast<int>(i), made->bytes());
       *block = *std::move(made);
     }
     return absl::OkStatus();
   }
 
-  static absl::Status CheckBlock(const Workspace::Block& block) {
+  absl::Status CheckBlock(const Workspace::Block& block) const {
+    const std::byte* const kept = session_->HostAddress(block.data());
     for (uint64_t at = 1; at < block.bytes(); ++at) {
-      if (block.data()[at] != block.data()[0]) return absl::DataLossError("workspace overwritten");
+      if (kept[at] != kept[0]) return absl::DataLossError("workspace overwritten");
     }
     return absl::OkStatus();
   }
@@ -126,13 +127,14 @@ class Runner {
   absl::Status Compute(const SimulatedOperator& op, Operation* operation) {
     for (uint32_t p : op.parameters) {
       const ParameterId id{p};
-      const float* weight = reinterpret_cast<const float*>(operation->Weight(id));
+      const float* weight =
+          reinterpret_cast<const float*>(session_->HostAddress(operation->Weight(id)));
       if (weight == nullptr) return absl::InternalError("no weight");
       last_[p].assign(weight, weight + kElements);
       if (op.kind != Kind::kBackward || !op.writes_gradients || !program_.parameters[p].trainable) {
         continue;
       }
-      float* gradient = reinterpret_cast<float*>(operation->Gradient(id));
+      float* gradient = reinterpret_cast<float*>(session_->HostAddress(operation->Gradient(id)));
       if (gradient == nullptr) return absl::InternalError("no gradient");
       const bool accumulates = operation->GradientAccumulates(id);
       const std::vector<float> values = GradientOf(p);
@@ -161,6 +163,7 @@ class Runner {
   }
 
   const SimulatedProgram& program_;
+  Session* const session_;
   Engine* const engine_;
   const int rank_;
   size_t micro_batch_ = 0;
@@ -180,6 +183,7 @@ class EngineProgramsTest : public ::testing::Test {
     connect.rank = connect.local_rank = rank;
     connect.world_size = program.ranks;
     connect.device_memory_bytes = arena_bytes;
+    connect.strict_device = true;
     auto session = Session::Connect(connect);
     if (!session.ok()) return {session.status(), {}, 0};
     std::vector<Parameter> parameters;
@@ -201,7 +205,7 @@ class EngineProgramsTest : public ::testing::Test {
     options.timeout = absl::Seconds(60);
     auto engine = Engine::Create(session->get(), communicator, parameters, options);
     outcome.status = engine.status();
-    if (engine.ok()) outcome.status = Runner(program, engine->get(), rank).Run();
+    if (engine.ok()) outcome.status = Runner(program, session->get(), engine->get(), rank).Run();
     for (uint32_t p = 0; outcome.status.ok() && p < parameters.size(); ++p) {
       auto values = (*engine)->ReadParameter(ParameterId{p});
       outcome.status = values.status();

@@ -97,11 +97,17 @@ void WriteGradient(uint32_t parameter, const std::byte* weight, std::byte* gradi
   }
 }
 
-absl::Status Backward(Engine* engine, const SyntheticRun& run,
+// What a rank drives.
+struct Driven {
+  Session* session = nullptr;
+  Engine* engine = nullptr;
+};
+
+absl::Status Backward(const Driven& driven, const SyntheticRun& run,
                       const std::vector<uint32_t>& parameters, const Sample& sample) {
   std::vector<ParameterId> ids;
   for (uint32_t parameter : parameters) ids.push_back(ParameterId{parameter});
-  absl::StatusOr<Operation> operation = engine->Use(Pass::kBackward, ids);
+  absl::StatusOr<Operation> operation = driven.engine->Use(Pass::kBackward, ids);
   if (!operation.ok()) return operation.status();
   PassTime(run, sample);
   for (uint32_t parameter : parameters) {
@@ -109,8 +115,8 @@ absl::Status Backward(Engine* engine, const SyntheticRun& run,
     const ParameterId id{parameter};
     const uint64_t elements = ElementsOf(run.model.parameters[parameter]);
     const bool accumulate = operation->GradientAccumulates(id);
-    const std::byte* weight = operation->Weight(id);
-    std::byte* gradient = operation->Gradient(id);
+    const std::byte* weight = driven.session->HostAddress(operation->Weight(id));
+    std::byte* gradient = driven.session->HostAddress(operation->Gradient(id));
     if (gradient == nullptr || (weight == nullptr) != accumulate) {
       return absl::InternalError("a weight or gradient is not where it should be");
     }
@@ -127,7 +133,8 @@ absl::Status Backward(Engine* engine, const SyntheticRun& run,
   return operation->Finish();
 }
 
-absl::Status RunMicroBatch(Engine* engine, const SyntheticRun& run, const Sample& sample) {
+absl::Status RunMicroBatch(const Driven& driven, const SyntheticRun& run, const Sample& sample) {
+  Engine* const engine = driven.engine;
   if (absl::Status status = engine->BeginMicroBatch(); !status.ok()) return status;
   const std::vector<std::vector<uint32_t>> operators =
       run.operators_at ? run.operators_at(sample.step) : run.model.operators;
@@ -143,17 +150,18 @@ absl::Status RunMicroBatch(Engine* engine, const SyntheticRun& run, const Sample
     PassTime(run, sample);
     absl::StatusOr<Workspace::Block> block = engine->workspace().Allocate(bytes);
     if (!block.ok()) return block.status();
-    std::memset(block->data(), 0x5a, block->bytes());
+    std::memset(driven.session->HostAddress(block->data()), 0x5a, block->bytes());
     activations.push_back(*std::move(block));
     if (absl::Status status = operation->Finish(); !status.ok()) return status;
   }
   for (size_t i = operators.size(); i-- > 0;) {
-    if (absl::Status status = Backward(engine, run, operators[i], sample); !status.ok()) {
+    if (absl::Status status = Backward(driven, run, operators[i], sample); !status.ok()) {
       return status;
     }
     // What weights and gradients do must not reach the activations.
+    const std::byte* const kept = driven.session->HostAddress(activations.back().data());
     for (uint64_t at = 0; at < activations.back().bytes(); ++at) {
-      if (activations.back().data()[at] != std::byte{0x5a}) {
+      if (kept[at] != std::byte{0x5a}) {
         return absl::DataLossError("an activation was overwritten");
       }
     }
@@ -172,6 +180,7 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
   connect.local_rank = rank;
   connect.device_memory_bytes = run.arena_bytes;
   connect.copy_bytes_per_second = run.copy_bytes_per_second;
+  connect.strict_device = true;
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
   if (!session.ok()) return session.status();
   Options options = run.options;
@@ -185,13 +194,14 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
       values[i] = InitialValue(static_cast<uint32_t>(id), i);
     }
   };
-  absl::Status status = run.prepare ? run.prepare(engine->get(), communicator, rank)
-                                    : (*engine)->Initialize(fill);
+  absl::Status status =
+      run.prepare ? run.prepare(engine->get(), communicator, rank) : (*engine)->Initialize(fill);
   for (int step = run.first_step; status.ok() && step < run.steps; ++step) {
     if (run.before_step) status = run.before_step(rank, step);
     for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
       const float loss_scale = static_cast<float>((*engine)->loss_scale());
-      status = RunMicroBatch(engine->get(), run, {rank, step, micro, loss_scale, &clock});
+      status = RunMicroBatch({session->get(), engine->get()}, run,
+                             {rank, step, micro, loss_scale, &clock});
     }
     if (!status.ok()) break;
     absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = kLearningRate});

@@ -24,12 +24,13 @@ std::string SomeText() {
 
 class Training : public testing::Test {
  protected:
-  CommandResult Run(const std::vector<std::string>& more) {
+  CommandResult Run(const std::vector<std::string>& more,
+                    const std::vector<std::string>& environment = {}) {
     std::vector<std::string> arguments = {"--text",  text_,  "--model",  "gpt2-tiny",
                                           "--steps", "6",    "--batch",  "4",
                                           "--lr",    "3e-3", "--report", report_path()};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return RunTrainer(arguments);
+    return RunTrainer(arguments, environment);
   }
   std::string report_path() const { return folder_ / "report.json"; }
   std::string Report() const {
@@ -89,6 +90,16 @@ TEST_F(Training, WithEveryPlacement_GivesTheSameBits) {
     EXPECT_EQ(Field("loss_hex"), losses) << where[1];
     EXPECT_EQ(Field("weights_sha256"), weights) << where[1];
   }
+}
+
+TEST_F(Training, OnAStrictDevice_GivesTheSameBits) {
+  const std::vector<std::string> tight = {"--ranks", "2", "--device-memory", "1280KiB"};
+  ASSERT_EQ(Run(tight).code, 0);
+  const std::string losses = Field("loss_hex"), weights = Field("weights_sha256");
+  const CommandResult strict = Run(tight, {"GEMINID_STRICT_DEVICE=1"});
+  ASSERT_EQ(strict.code, 0) << strict.err;
+  EXPECT_EQ(Field("loss_hex"), losses);
+  EXPECT_EQ(Field("weights_sha256"), weights);
 }
 
 TEST_F(Training, OfTwoRanks_StaysCloseToOneAndRepeatsItsBits) {

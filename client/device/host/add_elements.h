@@ -1,0 +1,17 @@
+// Sums of elements of two types: each is formed in fp32 and rounded once to the type written.
+#ifndef GEMINID_CLIENT_DEVICE_HOST_ADD_ELEMENTS_H_
+#define GEMINID_CLIENT_DEVICE_HOST_ADD_ELEMENTS_H_
+
+#include <cstddef>
+
+#include "client/device/device_ops.h"
+#include "geminid/buffer.h"
+
+namespace geminid::device {
+
+// to += from, or to = from unless it `accumulates`. `from` need not be aligned.
+void AddElements(const Elements& from, bool accumulates, std::byte* to, collectives::DType type);
+
+}  // namespace geminid::device
+
+#endif  // GEMINID_CLIENT_DEVICE_HOST_ADD_ELEMENTS_H_

@@ -1,0 +1,274 @@
+// What the operations of every device must compute: the bits of the host's kernels, in stream
+// order.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/device/host/host_device.h"
+#include "kernels/numeric/accumulate/accumulate.h"
+#include "kernels/numeric/norm/norm.h"
+#include "kernels/numeric/split_master/split_master.h"
+#include "kernels/optimizers/sharded_step.h"
+#include "tests/client/memory_files.h"
+
+namespace geminid::device {
+namespace {
+
+using collectives::DType;
+using kernels::BFloat16;
+
+constexpr uint64_t kCount = 40000;  // more than two pieces of threads
+constexpr uint64_t kPlace = kCount * sizeof(float);
+constexpr uint64_t kPlaces = 12;
+constexpr uint64_t kArena = (kPlaces * kPlace + 4095) / 4096 * 4096;
+
+struct Implementation {
+  std::string name;
+  std::function<std::unique_ptr<Device>()> make;
+};
+
+std::vector<float> Values(unsigned seed) {
+  std::vector<float> values(kCount);
+  uint32_t x = seed * 2654435761u + 1;
+  for (float& value : values) {
+    x = x * 1664525u + 1013904223u;
+    value = static_cast<float>(static_cast<int32_t>(x)) / 1e9f;
+  }
+  return values;
+}
+
+std::vector<BFloat16> Rounded(const std::vector<float>& values) {
+  std::vector<BFloat16> rounded;
+  for (float value : values) rounded.push_back(BFloat16::FromFloat(value));
+  return rounded;
+}
+
+class DeviceOpsConformance : public ::testing::TestWithParam<Implementation> {
+ protected:
+  void SetUp() override {
+    device_ = GetParam().make();
+    ASSERT_TRUE(device_->ReserveArena(kArena).ok());
+    ASSERT_TRUE(device_->ImportSlab(geminid::testing::MakeMemoryFile(kArena), 0, kArena).ok());
+    stream_ = *device_->MakeStream("geminid-test");
+  }
+  void TearDown() override { stream_.reset(); }
+
+  // The n-th place in the arena, enough for kCount elements.
+  std::byte* At(uint64_t n) const { return device_->base() + n * kPlace; }
+  template <typename T>
+  T* As(uint64_t n) const {
+    return reinterpret_cast<T*>(At(n));
+  }
+
+  template <typename T>
+  std::byte* Put(uint64_t n, const std::vector<T>& values) {
+    ops().Copy(*stream_, At(n), reinterpret_cast<const std::byte*>(values.data()),
+               values.size() * sizeof(T));
+    EXPECT_TRUE(Finish().ok());
+    return At(n);
+  }
+  template <typename T>
+  std::vector<T> Get(uint64_t n) {
+    std::vector<T> values(kCount);
+    ops().Copy(*stream_, reinterpret_cast<std::byte*>(values.data()), At(n), kCount * sizeof(T));
+    EXPECT_TRUE(Finish().ok());
+    return values;
+  }
+
+  absl::Status Finish() { return ops().Synchronize(*stream_, absl::Seconds(60)); }
+  DeviceOps& ops() { return device_->ops(); }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+template <typename T>
+bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+TEST_P(DeviceOpsConformance, ZeroAndCopy_TouchWhatTheyNameAlone) {
+  const std::vector<float> values = Values(1);
+  Put(0, values);
+  ops().Copy(*stream_, At(1), At(0), kPlace);
+  ops().Zero(*stream_, At(0), kPlace - sizeof(float));
+  std::vector<float> rest(kCount, 0.0f);
+  rest.back() = values.back();
+  EXPECT_TRUE(SameBits(Get<float>(0), rest));
+  EXPECT_TRUE(SameBits(Get<float>(1), values));
+}
+
+TEST_P(DeviceOpsConformance, AssignAndAdd_RoundEachSumOnceWhateverTheTypes) {
+  const std::vector<float> first = Values(2);
+  const std::vector<float> second = Values(3);
+  const Elements wide = {Put(0, first), kCount, DType::kFloat32};
+  const Elements narrow = {Put(1, Rounded(second)), kCount, DType::kBFloat16};
+  ops().Assign(*stream_, wide, At(2), DType::kBFloat16);
+  ops().Add(*stream_, narrow, At(2), DType::kBFloat16);
+  ops().Assign(*stream_, narrow, At(3), DType::kFloat32);
+  ops().Add(*stream_, wide, At(3), DType::kFloat32);
+  std::vector<BFloat16> narrow_sum;
+  std::vector<float> wide_sum;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const float other = BFloat16::FromFloat(second[i]).ToFloat();
+    narrow_sum.push_back(BFloat16::FromFloat(BFloat16::FromFloat(first[i]).ToFloat() + other));
+    wide_sum.push_back(other + first[i]);
+  }
+  EXPECT_TRUE(SameBits(Get<BFloat16>(2), narrow_sum));
+  EXPECT_TRUE(SameBits(Get<float>(3), wide_sum));
+}
+
+TEST_P(DeviceOpsConformance, AssignFromUnalignedHostMemory_IsExact) {
+  const std::vector<float> values = Values(4);
+  std::vector<std::byte> shifted(kPlace + 1);
+  std::memcpy(&shifted[1], values.data(), kPlace);
+  ops().Assign(*stream_, {&shifted[1], kCount, DType::kFloat32}, At(0), DType::kFloat32);
+  EXPECT_TRUE(SameBits(Get<float>(0), values));
+}
+
+TEST_P(DeviceOpsConformance, Accumulate_GivesTheKernelsBits) {
+  std::vector<float> sum = Values(5);
+  const std::vector<float> wide = Values(6);
+  const std::vector<BFloat16> narrow = Rounded(Values(7));
+  Put(0, sum);
+  ops().Accumulate(*stream_, {Put(1, wide), kCount, DType::kFloat32}, 0.3f, As<float>(0));
+  ops().Accumulate(*stream_, {Put(2, narrow), kCount, DType::kBFloat16}, 0.7f, As<float>(0));
+  ASSERT_EQ(kernels::Accumulate(wide.data(), 0.3f, kCount, sum.data()), kernels::Status::kOk);
+  ASSERT_EQ(kernels::Accumulate(narrow.data(), 0.7f, kCount, sum.data()), kernels::Status::kOk);
+  EXPECT_TRUE(SameBits(Get<float>(0), sum));
+}
+
+TEST_P(DeviceOpsConformance, SumSquares_GivesTheKernelsBitsToTheHost) {
+  const std::vector<float> wide = Values(8);
+  const std::vector<BFloat16> narrow = Rounded(Values(9));
+  double sums[2] = {-1, -1};
+  ops().SumSquares(*stream_, {Put(0, wide), kCount, DType::kFloat32}, &sums[0]);
+  ops().SumSquares(*stream_, {Put(1, narrow), kCount, DType::kBFloat16}, &sums[1]);
+  ASSERT_TRUE(Finish().ok());
+  kernels::SquareSum expected[2];
+  ASSERT_EQ(kernels::AddSquares(wide.data(), kCount, &expected[0]), kernels::Status::kOk);
+  ASSERT_EQ(kernels::AddSquares(narrow.data(), kCount, &expected[1]), kernels::Status::kOk);
+  EXPECT_EQ(sums[0], expected[0].sum);
+  EXPECT_EQ(sums[1], expected[1].sum);
+}
+
+TEST_P(DeviceOpsConformance, SplitAndJoin_BringBackTheMaster) {
+  const std::vector<float> master = Values(10);
+  ops().SplitMaster(*stream_, master.data(), kCount, As<BFloat16>(0), As<int16_t>(1));
+  std::vector<float> joined(kCount);
+  ops().JoinMaster(*stream_, As<BFloat16>(0), As<int16_t>(1), kCount, joined.data());
+  std::vector<float> weights(kCount);
+  ops().JoinMaster(*stream_, As<BFloat16>(0), nullptr, kCount, weights.data());
+  ops().SplitMaster(*stream_, master.data(), kCount, As<BFloat16>(2), nullptr);
+  ASSERT_TRUE(Finish().ok());
+  EXPECT_TRUE(SameBits(joined, master));
+  for (uint64_t i = 0; i < kCount; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &master[i], sizeof(bits));
+    ASSERT_EQ(weights[i], kernels::SplitMasterBits(bits).weight.ToFloat());
+  }
+  EXPECT_TRUE(SameBits(Get<BFloat16>(2), Get<BFloat16>(0)));
+}
+
+// AdamW on arrays that lie from place `from` on, or in host memory.
+kernels::Segment SegmentAt(float* master, float* first, float* second, const float* gradient) {
+  kernels::Segment segment;
+  segment.tensor = 0;
+  segment.count = kCount;
+  segment.arrays.master = master;
+  segment.arrays.state[0] = first;
+  segment.arrays.state[1] = second;
+  segment.gradient = gradient;
+  return segment;
+}
+
+kernels::ParameterArrays ArraysAt(float* master, float* first, float* second) {
+  kernels::ParameterArrays arrays;
+  arrays.master = master;
+  arrays.state[0] = first;
+  arrays.state[1] = second;
+  return arrays;
+}
+
+TEST_P(DeviceOpsConformance, PrepareAndApply_GiveTheBitsOfTheDenseStepOnAnyNumberOfThreads) {
+  for (const kernels::OptimizerKind kind :
+       {kernels::OptimizerKind::kAdamW, kernels::OptimizerKind::kLamb}) {
+    kernels::OptimizerOptions options;
+    options.kind = kind;
+    kernels::TensorOptions tensor;
+    tensor.shape = {200, kCount / 200};
+    std::vector<std::vector<float>> arrays = {Values(11), Values(12), Values(13), Values(14)};
+    for (float& value : arrays[2]) value = std::abs(value);
+    std::vector<std::vector<float>> expected(3, std::vector<float>(kCount));
+    const kernels::StepScalars scalars = {.step = 3, .learning_rate = 0.01};
+    const auto alone = [](std::span<double>) { return true; };
+
+    kernels::ShardedStep step(options, {tensor});
+    const kernels::Segment dense =
+        SegmentAt(arrays[0].data(), arrays[1].data(), arrays[2].data(), arrays[3].data());
+    ASSERT_EQ(step.Prepare(scalars, std::span(&dense, 1), nullptr, alone, nullptr),
+              kernels::Status::kOk);
+    ASSERT_EQ(
+        step.Apply(dense, ArraysAt(expected[0].data(), expected[1].data(), expected[2].data())),
+        kernels::Status::kOk);
+
+    for (uint64_t n = 0; n < 4; ++n) Put(n, arrays[n]);
+    const kernels::Segment segment =
+        SegmentAt(As<float>(0), As<float>(1), As<float>(2), As<float>(3));
+    kernels::ShardedStep there(options, {tensor});
+    ASSERT_EQ(
+        ops().Prepare(*stream_, &there, scalars, std::span(&segment, 1), nullptr, alone, nullptr),
+        kernels::Status::kOk);
+    for (size_t threads : {1u, 3u}) {
+      std::unique_ptr<kernels::ThreadPool> pool;
+      ASSERT_EQ(kernels::ThreadPool::Create({.threads = threads}, &pool), kernels::Status::kOk);
+      ops().Apply(*stream_, there, segment, ArraysAt(As<float>(4), As<float>(5), As<float>(6)),
+                  pool.get());
+      ASSERT_TRUE(Finish().ok());
+      for (uint64_t n = 0; n < 3; ++n) {
+        EXPECT_TRUE(SameBits(Get<float>(4 + n), expected[n])) << "array " << n;
+      }
+    }
+  }
+}
+
+TEST_P(DeviceOpsConformance, OperationsOfAStream_WaitForItsEvents) {
+  Put(0, Values(15));
+  std::atomic<bool> release = false;
+  device_->compute_stream().Enqueue([&] {
+    while (!release.load()) std::this_thread::yield();
+  });
+  stream_->WaitFor(device_->compute_stream().Record());
+  double sum = -1;
+  ops().SumSquares(*stream_, {At(0), kCount, DType::kFloat32}, &sum);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ops().Synchronize(*stream_, absl::Milliseconds(1))));
+  release.store(true);
+  ASSERT_TRUE(Finish().ok());
+  EXPECT_GT(sum, 0);
+}
+
+TEST_P(DeviceOpsConformance, FailedOperation_IsSaidBySynchronizeEverAfter) {
+  ops().Accumulate(*stream_, {At(0), kCount, DType::kFloat32},
+                   std::numeric_limits<float>::infinity(), As<float>(1));
+  EXPECT_TRUE(absl::IsInternal(Finish()));
+  ops().Zero(*stream_, At(0), kPlace);
+  EXPECT_TRUE(absl::IsInternal(Finish()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Devices, DeviceOpsConformance,
+    ::testing::Values(Implementation{"Host", [] { return MakeHostDevice({}); }},
+                      Implementation{"StrictHost",
+                                     [] { return MakeHostDevice({.strict = true}); }}),
+    [](const auto& parameter) { return parameter.param.name; });
+
+}  // namespace
+}  // namespace geminid::device

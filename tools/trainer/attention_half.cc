@@ -203,7 +203,7 @@ absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext&
   const Matrix<T> n(attended.data + attended.size(), tokens, hidden);
   {
     GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(workspace, places.norm, tokens, hidden));
+                             NormLayer<T>::Create(workspace, context, places.norm, tokens));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   }
   Half<T> half(workspace, context, places);
@@ -228,7 +228,8 @@ absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext
                                    T* gradient) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  GEMINID_ASSIGN_OR_RETURN(auto norm, NormLayer<T>::Create(workspace, places.norm, tokens, hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(workspace, context, places.norm, tokens));
   GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, tokens * hidden));
   GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(workspace, tokens * hidden));
   const Matrix<T> n(n_storage.data(), tokens, hidden);

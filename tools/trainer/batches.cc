@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/counter_random.h"
 #include "base/status_macros.h"
-#include "tools/trainer/text.h"
 
 namespace geminid::trainer {
 namespace {
@@ -20,27 +19,40 @@ absl::Status CheckBatch(uint64_t batch, uint64_t world_size) {
       " ranks; --batch counts the sequences of all ranks and must be a multiple of their number"));
 }
 
-absl::StatusOr<Batches> Batches::Create(std::span<const uint8_t> text, const BatchPlan& plan) {
-  GEMINID_RETURN_IF_ERROR(CheckLength(text.size(), plan.context));
+absl::StatusOr<Batches> Batches::Create(const TokenRange& data, const BatchPlan& plan) {
+  GEMINID_RETURN_IF_ERROR(CheckLength(data, plan.context));
   GEMINID_RETURN_IF_ERROR(CheckBatch(plan.batch, plan.world_size));
-  return Batches(text, plan);
+  return Batches(data, plan);
 }
 
-MicroBatch Batches::Get(uint64_t step, uint64_t micro_batch) {
-  const uint64_t first = FirstSample(step) + micro_batch * plan_.batch + plan_.rank * sequences();
+template <typename StartOf>
+absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf& start_of) {
   tokens_.clear();
   targets_.clear();
-  for (uint64_t sample = first; sample < first + sequences(); ++sample) {
-    const uint64_t starts = text_.size() - plan_.context;
-    const uint64_t start = base::RandomBits(plan_.seed ^ kSampleStream, sample) % starts;
-    for (uint64_t t = 0; t < plan_.context; ++t) {
-      tokens_.push_back(text_[start + t]);
-      targets_.push_back(text_[start + t + 1]);
-    }
+  for (uint64_t sample = first_sample; sample < first_sample + sequences(); ++sample) {
+    GEMINID_RETURN_IF_ERROR(
+        AppendSequence(data_, start_of(sample), plan_.context, &tokens_, &targets_));
   }
-  return {.shape = {.sequences = sequences(), .sequence_length = plan_.context},
-          .tokens = tokens_,
-          .targets = targets_};
+  return MicroBatch{.shape = {.sequences = sequences(), .sequence_length = plan_.context},
+                    .tokens = tokens_,
+                    .targets = targets_};
+}
+
+absl::StatusOr<MicroBatch> Batches::Get(uint64_t step, uint64_t micro_batch) {
+  const uint64_t first = FirstSample(step) + micro_batch * plan_.batch + plan_.rank * sequences();
+  return Gather(first, [this](uint64_t sample) {
+    return base::RandomBits(plan_.seed ^ kSampleStream, sample) % starts();
+  });
+}
+
+absl::StatusOr<MicroBatch> Batches::GetEven(uint64_t index, uint64_t count) {
+  const uint64_t samples = count * plan_.batch;
+  return Gather(index * plan_.batch + plan_.rank * sequences(), [&](uint64_t sample) {
+    // From the first start to the last, without overflow for data of any length.
+    const uint64_t steps = samples > 1 ? samples - 1 : 1;
+    const uint64_t last = starts() - 1;
+    return last / steps * sample + last % steps * sample / steps;
+  });
 }
 
 }  // namespace geminid::trainer

@@ -1,13 +1,13 @@
-// Which parts of the text are trained on when: a function of the seed and the sample's number, so
+// Which parts of the data are trained on when: a function of the seed and the sample's number, so
 // that any number of ranks with the same global batch sees the same samples in the same steps.
 #ifndef GEMINID_TOOLS_TRAINER_BATCHES_H_
 #define GEMINID_TOOLS_TRAINER_BATCHES_H_
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/trainer/data/token_source.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -23,11 +23,16 @@ struct BatchPlan {
 
 class Batches {
  public:
-  // `text` outlives this. INVALID_ARGUMENT if the text is too short or the batch does not divide.
-  static absl::StatusOr<Batches> Create(std::span<const uint8_t> text, const BatchPlan& plan);
+  // INVALID_ARGUMENT if the data is too short or the batch does not divide.
+  static absl::StatusOr<Batches> Create(const TokenRange& data, const BatchPlan& plan);
 
-  // This rank's part of a micro-batch: consecutive samples. Valid until the next call.
-  MicroBatch Get(uint64_t step, uint64_t micro_batch);
+  // This rank's part of a micro-batch: consecutive samples. Valid until the next call. Errors are
+  // those of the data.
+  absl::StatusOr<MicroBatch> Get(uint64_t step, uint64_t micro_batch);
+
+  // This rank's part of the `index`-th of `count` micro-batches whose sequences are spread evenly
+  // over the data, the same in every run: for what is compared from step to step.
+  absl::StatusOr<MicroBatch> GetEven(uint64_t index, uint64_t count);
 
   // The number of the first sample of a step: how many were trained on before it.
   uint64_t FirstSample(uint64_t step) const { return step * plan_.accumulate * plan_.batch; }
@@ -38,10 +43,13 @@ class Batches {
   }
 
  private:
-  Batches(std::span<const uint8_t> text, const BatchPlan& plan) : text_(text), plan_(plan) {}
+  Batches(const TokenRange& data, const BatchPlan& plan) : data_(data), plan_(plan) {}
   uint64_t sequences() const { return plan_.batch / plan_.world_size; }
+  uint64_t starts() const { return data_.tokens - plan_.context; }
+  template <typename StartOf>
+  absl::StatusOr<MicroBatch> Gather(uint64_t first_sample, const StartOf& start_of);
 
-  std::span<const uint8_t> text_;
+  TokenRange data_;
   BatchPlan plan_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> targets_;

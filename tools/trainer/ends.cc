@@ -18,22 +18,25 @@ kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
           .rows = context.config->vocabulary};
 }
 
-// The loss of some tokens; their rows of dlogits are written.
+// The loss of some tokens; their rows of dlogits are written, if there are any.
 template <typename T>
 absl::StatusOr<double> LossOfRows(zero::Workspace& workspace, Matrix<const T> n,
                                   const LinearView<const T>& output, const int32_t* targets,
                                   float gradient_scale, Matrix<T> dlogits) {
-  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(workspace, dlogits.size()));
-  const Matrix<float> logits(storage.data(), dlogits.rows, dlogits.cols);
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(workspace, n.rows * output.out));
+  const Matrix<float> logits(storage.data(), n.rows, output.out);
   GEMINID_RETURN_IF_ERROR((Forward<T, float>(workspace, n, output, logits)));
   const kernels::CrossEntropyShape shape = {
       .tokens = logits.rows, .vocabulary = logits.cols, .row_stride = logits.stride};
   kernels::CrossEntropyResult result;
+  float* const gradients = dlogits.data == nullptr ? nullptr : logits.data;
   GEMINID_RETURN_IF_ERROR(
       FromKernel(kernels::CrossEntropy<float>(shape, logits.data, targets, gradient_scale,
-                                              logits.data, nullptr, &result),
+                                              gradients, nullptr, &result),
                  "CrossEntropy"));
-  GEMINID_RETURN_IF_ERROR(Round(logits.data, logits.size(), dlogits.data));
+  if (gradients != nullptr) {
+    GEMINID_RETURN_IF_ERROR(Round(logits.data, logits.size(), dlogits.data));
+  }
   return result.loss_sum;
 }
 
@@ -86,7 +89,7 @@ absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfConte
   const size_t hidden = context.config->hidden;
   const size_t vocabulary = context.config->vocabulary;
   GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(workspace, parameters.final_norm, tokens, hidden));
+                           NormLayer<T>::Create(workspace, context, parameters.final_norm, tokens));
   GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, tokens * hidden));
   GEMINID_ASSIGN_OR_RETURN(auto dlogits_storage,
                            Scratch<T>::Allocate(workspace, tokens * vocabulary));
@@ -112,6 +115,46 @@ absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfConte
   return loss_sum;
 }
 
+template <typename T>
+absl::StatusOr<double> OutputLoss(zero::Workspace& workspace, const HalfContext& context,
+                                  const ModelParameters& parameters, const ParameterUse& use,
+                                  const T* x, const int32_t* targets) {
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  double loss_sum = 0;
+  for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
+    const size_t rows = std::min(context.tiling.tokens, tokens - first);
+    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, rows * hidden));
+    const Matrix<T> n(storage.data(), rows, hidden);
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(workspace, context, parameters.final_norm, rows));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
+    GEMINID_ASSIGN_OR_RETURN(const double loss, LossOfRows<T>(workspace, n, output, targets + first,
+                                                              /*gradient_scale=*/0, Matrix<T>()));
+    loss_sum += loss;
+  }
+  return loss_sum;
+}
+
+template <typename T>
+absl::Status LastLogits(zero::Workspace& workspace, const HalfContext& context,
+                        const ModelParameters& parameters, const ParameterUse& use, const T* x,
+                        std::span<float> logits) {
+  const size_t hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto logits_storage, Scratch<float>::Allocate(workspace, logits.size()));
+  const Matrix<T> n(n_storage.data(), 1, hidden);
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(workspace, context, parameters.final_norm, 1));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + (context.shape.tokens() - 1) * hidden, n.data));
+  GEMINID_RETURN_IF_ERROR(
+      (Forward<T, float>(workspace, n, WeightOf<T>(use, parameters.output),
+                         Matrix<float>(logits_storage.data(), 1, logits.size()))));
+  std::copy_n(logits_storage.data(), logits.size(), logits.begin());
+  return absl::OkStatus();
+}
+
 #define GEMINID_INSTANTIATE(T)                                                                   \
   template absl::Status EmbeddingForward(const HalfContext&, const ModelParameters&,             \
                                          const ParameterUse&, const int32_t*, T*);               \
@@ -120,7 +163,12 @@ absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfConte
                                           const T*);                                             \
   template absl::StatusOr<double> OutputAndLoss(zero::Workspace&, const HalfContext&,            \
                                                 const ModelParameters&, ParameterUse&, const T*, \
-                                                const int32_t*, float, T*);
+                                                const int32_t*, float, T*);                      \
+  template absl::StatusOr<double> OutputLoss(zero::Workspace&, const HalfContext&,               \
+                                             const ModelParameters&, const ParameterUse&,        \
+                                             const T*, const int32_t*);                          \
+  template absl::Status LastLogits(zero::Workspace&, const HalfContext&, const ModelParameters&, \
+                                   const ParameterUse&, const T*, std::span<float>);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

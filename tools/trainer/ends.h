@@ -3,6 +3,7 @@
 #define GEMINID_TOOLS_TRAINER_ENDS_H_
 
 #include <cstdint>
+#include <span>
 
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/compute.h"
@@ -28,6 +29,18 @@ absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfConte
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient);
+
+// The same sum without gradients.
+template <typename T>
+absl::StatusOr<double> OutputLoss(zero::Workspace& workspace, const HalfContext& context,
+                                  const ModelParameters& parameters, const ParameterUse& use,
+                                  const T* x, const int32_t* targets);
+
+// The logits at the last token of the last sequence.
+template <typename T>
+absl::Status LastLogits(zero::Workspace& workspace, const HalfContext& context,
+                        const ModelParameters& parameters, const ParameterUse& use, const T* x,
+                        std::span<float> logits);
 
 }  // namespace geminid::trainer
 

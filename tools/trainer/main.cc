@@ -16,12 +16,12 @@
 #include "geminid/rank_info.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/daemon_choice.h"
+#include "tools/trainer/data_flags.h"
 #include "tools/trainer/launcher.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/stop_signals.h"
 #include "tools/trainer/terminal.h"
-#include "tools/trainer/text.h"
 #include "tools/trainer/train.h"
 
 namespace geminid::trainer {
@@ -66,7 +66,7 @@ int ExitCodeOf(const TrainEnd& end) {
 }
 
 absl::StatusOr<int> RunAsRank(const TrainOptions& options, const collectives::RankInfo& info,
-                              std::vector<uint8_t> text) {
+                              const TokenSource& data) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
   GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<StopSignals> signals, WatchSignals(options, info));
   GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, info.world_size));
@@ -80,7 +80,7 @@ absl::StatusOr<int> RunAsRank(const TrainOptions& options, const collectives::Ra
       const TrainEnd end,
       TrainAsRank(options, {.info = info,
                             .socket = daemon.socket,
-                            .text = std::move(text),
+                            .data = &data,
                             .write_stderr = WriteStderr,
                             .stderr_is_terminal = StderrIsTerminal(),
                             .terminal_width = TerminalColumns,
@@ -114,13 +114,14 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
   const int ranks = info.world_size > 1 ? info.world_size : options.ranks.value_or(1);
   GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(ranks)));
-  GEMINID_ASSIGN_OR_RETURN(std::vector<uint8_t> text, LoadText(options.text));
-  GEMINID_RETURN_IF_ERROR(CheckLength(text.size(), options.model.context));
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenData(options));
+  GEMINID_RETURN_IF_ERROR(
+      SplitTokens(*data, options.validation_share, options.model.context).status());
   if (info.rank == 0 && !options.report.empty()) {
     GEMINID_RETURN_IF_ERROR(CheckWritable(options.report));
   }
-  if (ranks == info.world_size) return RunAsRank(options, info, std::move(text));
-  text = {};  // the ranks load their own
+  if (ranks == info.world_size) return RunAsRank(options, info, *data);
+  data.reset();  // the ranks load their own
   return RunLauncher(options, arguments);
 }
 

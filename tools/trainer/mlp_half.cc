@@ -103,7 +103,8 @@ absl::Status MlpHalfForward(zero::Workspace& workspace, const HalfContext& conte
     const size_t rows = std::min(context.tiling.tokens, tokens - first);
     GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, rows * hidden));
     const Matrix<T> n(storage.data(), rows, hidden);
-    GEMINID_ASSIGN_OR_RETURN(auto norm, NormLayer<T>::Create(workspace, places.norm, rows, hidden));
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(workspace, context, places.norm, rows));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
     GEMINID_ASSIGN_OR_RETURN(
         auto columns,
@@ -122,7 +123,8 @@ absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& cont
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const size_t width = context.config->intermediate;
-  GEMINID_ASSIGN_OR_RETURN(auto norm, NormLayer<T>::Create(workspace, places.norm, tokens, hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(workspace, context, places.norm, tokens));
   GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, tokens * hidden));
   GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(workspace, tokens * hidden));
   const Matrix<T> n(n_storage.data(), tokens, hidden);

@@ -3,6 +3,7 @@
 #define GEMINID_TOOLS_TRAINER_MODEL_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,7 +13,8 @@
 namespace geminid::trainer {
 
 // kGpt2: learned positions, LayerNorm, GELU, biases, one table for input and output (Radford et al.
-// 2019). kLlama: rotary positions, RMSNorm, SwiGLU, no biases, two tables (arXiv:2302.13971).
+// 2019). kLlama: rotary positions, RMSNorm, SwiGLU, no biases, as a rule two tables
+// (arXiv:2302.13971).
 enum class Family { kGpt2, kLlama };
 const char* Name(Family family);
 absl::StatusOr<Family> ParseFamily(const std::string& name);
@@ -32,8 +34,13 @@ struct ModelConfig {
   uint64_t intermediate = 0;  // width of the MLP
   uint64_t context = 0;       // tokens per sequence
   uint64_t vocabulary = kByteVocabulary;
+  double norm_epsilon = 1e-5;
+  double rotary_theta = 10000;  // LLaMA only; that of LLaMA 2
+  // Whether the output layer is the token table; unset: as is usual in the family.
+  std::optional<bool> tied = std::nullopt;
 
   uint64_t head_dim() const { return hidden / heads; }
+  bool tied_output() const { return tied.value_or(family == Family::kGpt2); }
 };
 
 // The usual MLP width: 4 hidden (GPT-2); 8/3 hidden, rounded up to a multiple of 64 (LLaMA).

@@ -10,13 +10,15 @@ namespace geminid::trainer {
 
 template <typename T>
 absl::StatusOr<NormLayer<T>> NormLayer<T>::Create(zero::Workspace& workspace,
-                                                  const NormPlace& place, size_t rows,
-                                                  size_t cols) {
+                                                  const HalfContext& context,
+                                                  const NormPlace& place, size_t rows) {
+  const size_t cols = context.config->hidden;
   NormLayer layer;
   layer.workspace_ = &workspace;
   layer.place_ = place;
   layer.rows_ = rows;
   layer.cols_ = cols;
+  layer.epsilon_ = static_cast<float>(context.config->norm_epsilon);
   GEMINID_ASSIGN_OR_RETURN(layer.statistics_,
                            Scratch<float>::Allocate(workspace, rows * (place.shift ? 2 : 1)));
   GEMINID_ASSIGN_OR_RETURN(layer.gain_, Scratch<T>::Allocate(workspace, cols));
@@ -29,11 +31,12 @@ absl::Status NormLayer<T>::Forward(const ParameterUse& use, const T* x, T* y) {
   std::copy_n(gain, cols_, gain_.data());
   float* rstd = statistics_.data();
   if (!place_.shift) {
-    return FromKernel(kernels::RmsNormForward<T>({.rows = rows_, .cols = cols_}, x, gain, y, rstd),
+    return FromKernel(kernels::RmsNormForward<T>(
+                          {.rows = rows_, .cols = cols_, .epsilon = epsilon_}, x, gain, y, rstd),
                       "RmsNormForward");
   }
   return FromKernel(
-      kernels::LayerNormForward<T>({.rows = rows_, .cols = cols_}, x, gain,
+      kernels::LayerNormForward<T>({.rows = rows_, .cols = cols_, .epsilon = epsilon_}, x, gain,
                                    WeightOf<T>(use, *place_.shift), y, rstd + rows_, rstd),
       "LayerNormForward");
 }
@@ -43,7 +46,7 @@ absl::Status NormLayer<T>::Backward(ParameterUse& use, const T* dy, const T* x, 
                                     T* dx) {
   const float* rstd = statistics_.data();
   if (!place_.shift) {
-    const kernels::RmsNormShape shape = {.rows = rows_, .cols = cols_};
+    const kernels::RmsNormShape shape = {.rows = rows_, .cols = cols_, .epsilon = epsilon_};
     const size_t bytes = kernels::RmsNormWorkspaceBytes(shape);
     GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(*workspace_, bytes));
     const kernels::RmsNormBackwardArgs<T> args = {.dy = dy,
@@ -56,7 +59,7 @@ absl::Status NormLayer<T>::Backward(ParameterUse& use, const T* dy, const T* x, 
     return FromKernel(kernels::RmsNormBackward<T>(shape, args, scratch.data(), bytes),
                       "RmsNormBackward");
   }
-  const kernels::LayerNormShape shape = {.rows = rows_, .cols = cols_};
+  const kernels::LayerNormShape shape = {.rows = rows_, .cols = cols_, .epsilon = epsilon_};
   const size_t bytes = kernels::LayerNormWorkspaceBytes(shape);
   GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(*workspace_, bytes));
   const kernels::LayerNormBackwardArgs<T> args = {.dy = dy,

@@ -2,6 +2,7 @@
 #ifndef GEMINID_TOOLS_TRAINER_NORM_LAYER_H_
 #define GEMINID_TOOLS_TRAINER_NORM_LAYER_H_
 
+#include "tools/trainer/blocks.h"
 #include "tools/trainer/compute.h"
 
 namespace geminid::trainer {
@@ -11,9 +12,9 @@ namespace geminid::trainer {
 template <typename T>
 class NormLayer {
  public:
-  // The scratch for `rows` rows of `cols`, freed with this object.
-  static absl::StatusOr<NormLayer> Create(zero::Workspace& workspace, const NormPlace& place,
-                                          size_t rows, size_t cols);
+  // The scratch for `rows` rows of the hidden size, freed with this object.
+  static absl::StatusOr<NormLayer> Create(zero::Workspace& workspace, const HalfContext& context,
+                                          const NormPlace& place, size_t rows);
 
   // y = norm(x), dense. Reads the weights of `use`.
   absl::Status Forward(const ParameterUse& use, const T* x, T* y);
@@ -27,6 +28,7 @@ class NormLayer {
   NormPlace place_;
   size_t rows_ = 0;
   size_t cols_ = 0;
+  float epsilon_ = 0;
   Scratch<float> statistics_;  // rstd[rows], then mean[rows] for LayerNorm
   Scratch<T> gain_;
 };

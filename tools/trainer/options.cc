@@ -13,6 +13,7 @@
 #include "base/command_line.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "tools/trainer/data_flags.h"
 #include "tools/trainer/flags.h"
 #include "tools/trainer/optimizer_flags.h"
 #include "tools/trainer/schedule_flags.h"
@@ -20,8 +21,6 @@
 namespace geminid::trainer {
 namespace {
 
-constexpr uint64_t kBatchMax = 1 << 20;
-constexpr uint64_t kAccumulateMax = 1 << 16;
 constexpr double kTimeoutSecondsMax = 86'400;
 constexpr size_t kJobNameMax = 63;
 constexpr uint64_t kDevicesMax = 64;
@@ -41,12 +40,6 @@ absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::s
   return std::optional<uint64_t>(*bytes);
 }
 
-constexpr FlagSpec kDataFlags[] = {
-    {"--text", &Flags::text, "PATH", "Text file, or directory of text files, to learn"},
-    {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
-    {"--accumulate", &Flags::accumulate, "N", "Micro-batches per step"},
-    {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
-};
 constexpr FlagSpec kModelFlags[] = {
     {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
     {"--family", &Flags::family, "NAME", "gpt2 or llama, for a shape of your own"},
@@ -54,6 +47,7 @@ constexpr FlagSpec kModelFlags[] = {
     {"--hidden", &Flags::hidden, "N", "Hidden size"},
     {"--heads", &Flags::heads, "N", "Attention heads"},
     {"--context", &Flags::context, "N", "Tokens per sequence"},
+    {"--vocabulary", &Flags::vocabulary, "N", "Kinds of tokens [256, as text is bytes]"},
     {"--dtype", &Flags::dtype, "TYPE", "Of weights and activations: bf16 or fp32"},
 };
 constexpr FlagSpec kClipFlag = {"--clip-norm", &Flags::clip_norm, "X",
@@ -98,7 +92,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
   const auto add = [&](const char* group, std::span<const FlagSpec> specs) {
     for (const FlagSpec& spec : specs) AddFlag(app, flags, group, spec);
   };
-  add("Data", kDataFlags);
+  add("Data", DataFlags());
   add("Model", kModelFlags);
   add("Optimizer", OptimizerFlags());
   AddFlag(app, flags, "Optimizer", kClipFlag);
@@ -132,6 +126,7 @@ absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
   GEMINID_RETURN_IF_ERROR(take("--hidden", flags.hidden, &model->hidden));
   GEMINID_RETURN_IF_ERROR(take("--heads", flags.heads, &model->heads));
   GEMINID_RETURN_IF_ERROR(take("--context", flags.context, &model->context));
+  GEMINID_RETURN_IF_ERROR(take("--vocabulary", flags.vocabulary, &model->vocabulary));
   if (!flags.hidden.empty() || !flags.family.empty()) {
     model->intermediate = DefaultIntermediate(model->family, model->hidden);
   }
@@ -160,18 +155,12 @@ absl::StatusOr<ModelConfig> ParseModel(const Flags& flags) {
 absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   using zero::DataType;
   using zero::Placement;
-  GEMINID_ASSIGN_OR_RETURN(options->batch, base::ParseCount("--batch", flags.batch, 1, kBatchMax));
-  GEMINID_ASSIGN_OR_RETURN(options->seed, base::ParseCount("--seed", flags.seed, 0,
-                                                           std::numeric_limits<uint64_t>::max()));
   GEMINID_ASSIGN_OR_RETURN(options->zero.optimizer, ParseOptimizer(flags));
   GEMINID_ASSIGN_OR_RETURN(options->schedule,
                            ParseSchedule(flags, UsualLearningRate(options->zero.optimizer)));
   GEMINID_ASSIGN_OR_RETURN(options->zero.loss_scale, ParseLossScale(flags));
   GEMINID_ASSIGN_OR_RETURN(options->zero.clip_norm,
                            base::ParseReal("--clip-norm", flags.clip_norm, 0, 1e9));
-  GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
-                           base::ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
-  options->zero.accumulate = static_cast<int>(accumulate);
   GEMINID_ASSIGN_OR_RETURN(
       const uint64_t threads,
       base::ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
@@ -266,10 +255,6 @@ absl::Status ParseCheckpoints(const Flags& flags, TrainOptions* options) {
 }
 
 absl::Status ParseRun(const Flags& flags, TrainOptions* options) {
-  if (flags.text.empty()) {
-    return absl::InvalidArgumentError("no text: give --text a file or a directory to learn");
-  }
-  options->text = flags.text;
   if (!flags.ranks.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
                              base::ParseCount("--ranks", flags.ranks, 1, kRanksMax));
@@ -314,7 +299,7 @@ const char* Name(zero::DataType data_type) {
 }
 
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
-  CLI::App app("Trains a decoder-only transformer on bytes of text with Geminid.", "geminid-train");
+  CLI::App app("Trains a decoder-only transformer with Geminid.", "geminid-train");
   app.set_version_flag("--version", absl::StrCat("geminid-train ", GEMINID_VERSION));
   Flags flags;
   AddFlags(&app, &flags);
@@ -331,6 +316,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   TrainOptions options;
   GEMINID_RETURN_IF_ERROR(ParseRun(flags, &options));
   GEMINID_ASSIGN_OR_RETURN(options.model, ParseModel(flags));
+  GEMINID_RETURN_IF_ERROR(ParseData(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));

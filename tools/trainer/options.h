@@ -20,7 +20,11 @@ namespace geminid::trainer {
 inline constexpr int kRanksMax = 1024;
 
 struct TrainOptions {
-  std::string text;
+  std::string text;             // a path of text; empty: `shards`
+  std::string shards;           // a path of files of tokens
+  double validation_share = 0;  // of the data, held out from its end
+  uint64_t validation_every = 100;
+  uint64_t validation_batches = 8;
   ModelConfig model;
   std::optional<int> ranks;  // unset: as the environment says, else 1
   uint64_t batch = 0;        // sequences of all ranks in one micro-batch
@@ -36,11 +40,11 @@ struct TrainOptions {
   std::string job;
   std::string report;
   bool stop_on_nan = false;
-  std::string save;         // folder of checkpoints; empty: none
-  uint64_t save_every = 0;  // steps; 0: at the end alone
-  uint64_t keep = 0;        // newest checkpoints
-  bool resume = false;      // from the newest in `save`, if there is one
-  std::string load;         // folder of first values; empty: random ones
+  std::string save;                      // folder of checkpoints; empty: none
+  uint64_t save_every = 0;               // steps; 0: at the end alone
+  uint64_t keep = 0;                     // newest checkpoints
+  bool resume = false;                   // from the newest in `save`, if there is one
+  std::string load;                      // folder of first values; empty: random ones
   std::optional<ProgressMode> progress;  // unset: as suits stderr
 };
 

@@ -74,8 +74,8 @@ class Builder {
   void Embedding(bool gpt2) {
     model_.token_table = AddNormal(gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight",
                                    {config_.vocabulary, config_.hidden});
+    if (config_.tied_output()) model_.specs.back().backward_uses = 2;
     if (!gpt2) return;
-    model_.specs.back().backward_uses = 2;
     model_.position_table = AddNormal("transformer.wpe.weight", {config_.context, config_.hidden});
   }
 
@@ -122,7 +122,7 @@ class Builder {
 
   void Output(bool gpt2) {
     model_.final_norm = Norm(gpt2 ? "transformer.ln_f" : "model.norm", gpt2);
-    if (!gpt2) {
+    if (!config_.tied_output()) {
       model_.output = Linear("lm_head", config_.hidden, config_.vocabulary);
       return;
     }

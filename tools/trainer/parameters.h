@@ -21,7 +21,7 @@ struct ParameterSpec {
   std::vector<int64_t> shape;
   Init init = Init::kZeros;
   double deviation = 0;   // of kNormal
-  int backward_uses = 1;  // 2 for GPT-2's token table, which is also its output layer
+  int backward_uses = 1;  // 2 for a token table that is also the output layer
 
   uint64_t elements() const;
   // Matrices decay; biases and gains do not.

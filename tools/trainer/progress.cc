@@ -70,9 +70,14 @@ std::string FormatFlops(double per_second) {
 
 std::string FormatProgress(const ProgressSample& sample, size_t columns) {
   const std::string flops = FormatFlops(sample.flops_per_second);
+  const std::string validation =
+      sample.validation_loss ? absl::StrFormat("validation %.4f", *sample.validation_loss) : "";
+  constexpr size_t kDevice = 6;
+  constexpr size_t kStall = 8;
   std::vector<Piece> pieces = {
       {0, absl::StrFormat("step %d/%d", sample.step, sample.steps)},
       {0, absl::StrFormat("loss %.4f", sample.loss)},
+      {2, validation},
       {1,
        sample.non_finite_losses == 0 ? "" : absl::StrCat("not finite ", sample.non_finite_losses)},
       {3, absl::StrFormat("%.0f tokens/s", sample.tokens_per_second)},
@@ -83,12 +88,12 @@ std::string FormatProgress(const ProgressSample& sample, size_t columns) {
       {2, absl::StrCat("ETA ", FormatRemaining(sample.remaining))}};
   constexpr int kAll = 7;
   const std::string all = Join(pieces, kAll);
-  pieces[5].text = FormatDevice(sample, true);
-  pieces[7].text = FormatStall(sample, true);
+  pieces[kDevice].text = FormatDevice(sample, true);
+  pieces[kStall].text = FormatStall(sample, true);
   if (std::string in_detail = Join(pieces, kAll); in_detail.size() <= columns) return in_detail;
   if (all.size() <= columns) return all;
-  pieces[5].text = FormatDevice(sample, false);
-  pieces[7].text = FormatStall(sample, false);
+  pieces[kDevice].text = FormatDevice(sample, false);
+  pieces[kStall].text = FormatStall(sample, false);
   for (int rank = kAll - 1; rank >= 0; --rank) {
     if (std::string line = Join(pieces, rank); line.size() <= columns) return line;
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct ProgressSample {
   uint64_t step = 0;  // done
   uint64_t steps = 0;
   double loss = 0;
+  std::optional<double> validation_loss = std::nullopt;  // the last one measured
   uint64_t non_finite_losses = 0;
   double tokens_per_second = 0;
   double flops_per_second = 0;

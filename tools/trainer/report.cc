@@ -70,6 +70,13 @@ void WriteResults(base::JsonWriter& json, const Report& report) {
   for (const double loss : report.losses) json.Value(absl::StrFormat("%a", loss));
   json.EndArray();
   WriteNumbers(json, "gradient_norm", report.gradient_norms);
+  json.Key("validation").BeginArray();
+  for (const ValidationLoss& measured : report.validation) {
+    json.BeginObject().Key("step").Value(measured.step).Key("loss").Value(measured.loss);
+    json.EndObject();
+  }
+  json.EndArray();
+  json.Key("validation_tokens").Value(report.validation_tokens);
   json.Key("overflowed_steps").Value(report.overflowed_steps);
   json.Key("non_finite_losses").Value(report.non_finite_losses);
   json.Key("first_non_finite_step");

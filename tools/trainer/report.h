@@ -31,6 +31,12 @@ struct RankReport {
   double stall_seconds = 0;
 };
 
+// The loss on what is held out, after a step.
+struct ValidationLoss {
+  uint64_t step = 0;  // done
+  double loss = 0;    // the mean over the tokens
+};
+
 struct Report {
   TrainOptions options;
   uint64_t parameters = 0;
@@ -38,6 +44,8 @@ struct Report {
   std::vector<double> losses;  // one per step: the mean over its tokens
   std::vector<double> gradient_norms;  // one per step, before clipping
   std::vector<double> step_seconds;    // one per step, of rank 0
+  std::vector<ValidationLoss> validation;
+  uint64_t validation_tokens = 0;  // of one measurement
   uint64_t overflowed_steps = 0;
   uint64_t non_finite_losses = 0;
   uint64_t first_non_finite_step = 0;  // counted from 1; 0: none

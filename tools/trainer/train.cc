@@ -28,6 +28,7 @@
 #include "tools/trainer/sha256.h"
 #include "tools/trainer/stop_signals.h"
 #include "tools/trainer/transformer.h"
+#include "tools/trainer/validation.h"
 
 namespace geminid::trainer {
 namespace {
@@ -102,6 +103,7 @@ class RankTrainer {
     for (uint64_t step = report_.first_step; step < steps() && !ends(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
       NoteLoss(step + 1);
+      GEMINID_RETURN_IF_ERROR(Validate(step + 1));
       GEMINID_RETURN_IF_ERROR(ShowProgress(step + 1));
       GEMINID_RETURN_IF_ERROR(Save(step + 1));
     }
@@ -189,16 +191,28 @@ class RankTrainer {
     progress_.Warn(absl::StrCat("geminid-train: ", words));
   }
 
+  absl::Status PrepareData() {
+    const BatchPlan plan = {.seed = options_.seed,
+                            .context = options_.model.context,
+                            .batch = options_.batch,
+                            .accumulate = static_cast<uint64_t>(options_.zero.accumulate),
+                            .rank = static_cast<uint64_t>(rank()),
+                            .world_size = static_cast<uint64_t>(context_.info.world_size)};
+    GEMINID_ASSIGN_OR_RETURN(
+        const Split split,
+        SplitTokens(*context_.data, options_.validation_share, options_.model.context));
+    GEMINID_ASSIGN_OR_RETURN(batches_, Batches::Create(split.training, plan));
+    if (options_.validation_share == 0) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(validation_,
+                             Validation::Create(split.held_out, plan, options_.validation_every,
+                                                options_.validation_batches));
+    report_.validation_tokens = validation_->tokens();
+    return absl::OkStatus();
+  }
+
   absl::Status Prepare() {
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
-    GEMINID_ASSIGN_OR_RETURN(
-        batches_, Batches::Create(context_.text,
-                                  {.seed = options_.seed,
-                                   .context = options_.model.context,
-                                   .batch = options_.batch,
-                                   .accumulate = static_cast<uint64_t>(options_.zero.accumulate),
-                                   .rank = static_cast<uint64_t>(rank()),
-                                   .world_size = static_cast<uint64_t>(context_.info.world_size)}));
+    GEMINID_RETURN_IF_ERROR(PrepareData());
     ConnectOptions connect;
     connect.socket = context_.socket;
     connect.job = options_.job;
@@ -254,7 +268,8 @@ class RankTrainer {
     double my_loss = 0;
     for (int i = 0; i < options_.zero.accumulate; ++i) {
       const auto waits = absl::Now();
-      const MicroBatch batch = batches_->Get(step, static_cast<uint64_t>(i));
+      GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch,
+                               batches_->Get(step, static_cast<uint64_t>(i)));
       session_->AddStall(StallCause::kData, absl::Now() - waits);
       GEMINID_ASSIGN_OR_RETURN(const double loss,
                                model_->TrainMicroBatch(*source_, batch, gradient_scale));
@@ -271,6 +286,20 @@ class RankTrainer {
     report_.overflowed_steps += result.overflow ? 1 : 0;
     report_.step_seconds.push_back(SecondsSince(began));
     return absl::OkStatus();
+  }
+
+  absl::Status Validate(uint64_t done) {
+    if (!validation_ || ends() || !validation_->Due(done, steps())) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const double mine, validation_->Run(*model_, *source_));
+    std::vector<double> sum = {mine};
+    GEMINID_RETURN_IF_ERROR(loss_communicator_->AllReduce(sum, sum, collectives::ReduceOp::kSum));
+    report_.validation.push_back({done, sum[0] / static_cast<double>(validation_->tokens())});
+    return absl::OkStatus();
+  }
+
+  std::optional<double> LastValidation() const {
+    if (report_.validation.empty()) return std::nullopt;
+    return report_.validation.back().loss;
   }
 
   double RecentStepSeconds() const {
@@ -292,6 +321,7 @@ class RankTrainer {
     progress_.Show({.step = done,
                     .steps = steps(),
                     .loss = report_.losses.back(),
+                    .validation_loss = LastValidation(),
                     .non_finite_losses = report_.non_finite_losses,
                     .tokens_per_second = tokens_per_second,
                     .flops_per_second = tokens_per_second * report_.flops_per_token,
@@ -347,6 +377,7 @@ class RankTrainer {
   std::unique_ptr<Checkpoints> checkpoints_;
   std::unique_ptr<ParameterSource> source_;
   std::optional<Batches> batches_;
+  std::optional<Validation> validation_;
   Report report_;
   TrainEnd end_;
   std::string saved_in_;

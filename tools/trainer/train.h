@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "geminid/rank_info.h"
+#include "tools/trainer/data/token_source.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/progress.h"
 
@@ -16,8 +16,8 @@ namespace geminid::trainer {
 
 struct RankContext {
   collectives::RankInfo info;
-  std::string socket;         // of the daemon
-  std::vector<uint8_t> text;  // what to learn
+  std::string socket;                 // of the daemon
+  const TokenSource* data = nullptr;  // what to learn
   Progress::Write write_stderr;
   bool stderr_is_terminal = false;
   Progress::Width terminal_width;  // null: 80 columns

@@ -39,10 +39,39 @@ class TransformerOf final : public Transformer {
     Run run(source);
     run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
     GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
-    GEMINID_RETURN_IF_ERROR(RunForward(run));
+    GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.workspace(), run.elements()));
+    GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kForward));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, RunOutput(run, gradient_scale));
     GEMINID_RETURN_IF_ERROR(RunBackward(run));
     return loss_sum;
+  }
+
+  absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) override {
+    GEMINID_RETURN_IF_ERROR(Check(batch));
+    Run run(source);
+    GEMINID_RETURN_IF_ERROR(RunUpToOutput(run, batch));
+    GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
+    GEMINID_ASSIGN_OR_RETURN(
+        const double loss_sum,
+        OutputLoss<T>(run.workspace(), run.context, parameters_, *use, run.Top(), run.targets()));
+    GEMINID_RETURN_IF_ERROR(use->Finish());
+    return loss_sum;
+  }
+
+  absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
+                                                std::span<const int32_t> tokens) override {
+    const MicroBatch batch = {.shape = {.sequences = 1, .sequence_length = tokens.size()},
+                              .tokens = tokens,
+                              .targets = tokens};
+    GEMINID_RETURN_IF_ERROR(Check(batch));
+    Run run(source);
+    GEMINID_RETURN_IF_ERROR(RunUpToOutput(run, batch));
+    GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
+    std::vector<float> logits(config_.vocabulary);
+    GEMINID_RETURN_IF_ERROR(
+        LastLogits<T>(run.workspace(), run.context, parameters_, *use, run.Top(), logits));
+    GEMINID_RETURN_IF_ERROR(use->Finish());
+    return logits;
   }
 
  private:
@@ -91,7 +120,7 @@ class TransformerOf final : public Transformer {
       GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.workspace(), 2 * half));
       float* cos = run.rotary.data();
       GEMINID_RETURN_IF_ERROR(FromKernel(
-          kernels::RotaryTable(length, config_.head_dim(), kRotaryTheta, cos, cos + half),
+          kernels::RotaryTable(length, config_.head_dim(), config_.rotary_theta, cos, cos + half),
           "RotaryTable"));
       run.context.rotary = {.cos = cos, .sin = cos + half};
     }
@@ -99,14 +128,19 @@ class TransformerOf final : public Transformer {
     GEMINID_ASSIGN_OR_RETURN(run.tokens, Scratch<int32_t>::Allocate(run.workspace(), 2 * tokens));
     std::copy(batch.tokens.begin(), batch.tokens.end(), run.tokens.data());
     std::copy(batch.targets.begin(), batch.targets.end(), run.tokens.data() + tokens);
-    GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.workspace(), run.elements()));
     run.inputs.reserve(2 * config_.layers + 1);
     return absl::OkStatus();
   }
 
-  absl::Status RunForward(Run& run) {
+  absl::Status RunUpToOutput(Run& run, const MicroBatch& batch) {
+    run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
+    GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
+    return RunForward(run, Pass::kEvaluate);
+  }
+
+  absl::Status RunForward(Run& run, Pass pass) {
     {
-      GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kForward, embedding_ids_));
+      GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, embedding_ids_));
       GEMINID_RETURN_IF_ERROR(run.Push());
       GEMINID_RETURN_IF_ERROR(
           EmbeddingForward<T>(run.context, parameters_, *use, run.tokens.data(), run.Top()));
@@ -114,8 +148,8 @@ class TransformerOf final : public Transformer {
     }
     for (uint64_t layer = 0; layer < config_.layers; ++layer) {
       GEMINID_RETURN_IF_ERROR(
-          HalfForward(run, parameters_.attention[layer], AttentionHalfForward<T>));
-      GEMINID_RETURN_IF_ERROR(HalfForward(run, parameters_.mlp[layer], MlpHalfForward<T>));
+          HalfForward(run, pass, parameters_.attention[layer], AttentionHalfForward<T>));
+      GEMINID_RETURN_IF_ERROR(HalfForward(run, pass, parameters_.mlp[layer], MlpHalfForward<T>));
     }
     return absl::OkStatus();
   }
@@ -148,11 +182,13 @@ class TransformerOf final : public Transformer {
   }
 
   template <typename Places, typename Forward>
-  absl::Status HalfForward(Run& run, const Places& places, Forward forward) {
-    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kForward, places.all));
+  absl::Status HalfForward(Run& run, Pass pass, const Places& places, Forward forward) {
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, places.all));
     const T* input = run.Top();
     GEMINID_RETURN_IF_ERROR(run.Push());
     GEMINID_RETURN_IF_ERROR(forward(run.workspace(), run.context, places, *use, input, run.Top()));
+    // Nobody will go back.
+    if (pass == Pass::kEvaluate) run.inputs.erase(run.inputs.begin());
     return use->Finish();
   }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "geminid/zero.h"
@@ -35,6 +36,14 @@ class Transformer {
   // gradient_scale times that sum with the source. Calls source.BeginMicroBatch first.
   virtual absl::StatusOr<double> TrainMicroBatch(ParameterSource& source, const MicroBatch& batch,
                                                  float gradient_scale) = 0;
+
+  // The sum of the cross-entropy alone, with weights in Pass::kEvaluate. Between steps. Takes the
+  // memory of two inputs of a half layer, whatever the number of layers.
+  virtual absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) = 0;
+
+  // The logits of what follows `tokens`, which are one sequence, by token. As Evaluate.
+  virtual absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
+                                                        std::span<const int32_t> tokens) = 0;
 };
 
 // `config` is valid.

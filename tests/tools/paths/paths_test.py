@@ -54,6 +54,7 @@ FLAGS = [
     ("geminid-sim", RUN + ["--memory-picture", "PATH"], ".svg", WRITES),
     ("geminid", ["--check-config", "--config", "PATH"], ".textproto", CONFIGURES),
     ("geminid-train", TRAIN + ["--text", "PATH"], "", LEARNS),
+    ("geminid-train", TRAIN + ["--shards", "PATH"], ".bin", {**READS, "zeros": 0}),
     ("geminid-train", TRAIN + ["--text", "../text", "--socket", "PATH"], "", CONNECTS),
     ("geminid-train", TRAIN + ["--text", "../text", "--report", "PATH"], ".json", WRITES),
     ("geminid-train", TRAIN + ["--text", "../text", "--load", "PATH"], "", LOADS),

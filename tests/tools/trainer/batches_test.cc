@@ -7,29 +7,35 @@
 #include <set>
 #include <vector>
 
+#include "tools/trainer/data/text.h"
+
 namespace geminid::trainer {
 namespace {
 
 constexpr uint64_t kContext = 16;
 
-std::vector<uint8_t> Counting(size_t bytes) {
+Text Counting(size_t bytes) {
   std::vector<uint8_t> text(bytes);
   std::iota(text.begin(), text.end(), uint8_t{0});
-  return text;
+  return Text(std::move(text));
+}
+
+absl::StatusOr<Batches> Make(const Text& text, const BatchPlan& plan) {
+  return Batches::Create(TokenRange::All(text), plan);
 }
 
 // All ranks' tokens of one micro-batch, in order of rank.
-std::vector<int32_t> Tokens(const std::vector<uint8_t>& text, uint64_t world_size, uint64_t seed,
-                            uint64_t step, uint64_t micro_batch) {
+std::vector<int32_t> Tokens(const Text& text, uint64_t world_size, uint64_t seed, uint64_t step,
+                            uint64_t micro_batch) {
   std::vector<int32_t> tokens;
   for (uint64_t rank = 0; rank < world_size; ++rank) {
-    auto batches = Batches::Create(text, {.seed = seed,
-                                          .context = kContext,
-                                          .batch = 8,
-                                          .accumulate = 3,
-                                          .rank = rank,
-                                          .world_size = world_size});
-    const MicroBatch batch = batches->Get(step, micro_batch);
+    auto batches = Make(text, {.seed = seed,
+                               .context = kContext,
+                               .batch = 8,
+                               .accumulate = 3,
+                               .rank = rank,
+                               .world_size = world_size});
+    const MicroBatch batch = *batches->Get(step, micro_batch);
     EXPECT_EQ(batch.shape.sequences, 8 / world_size);
     EXPECT_EQ(batch.tokens.size(), batches->tokens_per_micro_batch());
     tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
@@ -38,7 +44,7 @@ std::vector<int32_t> Tokens(const std::vector<uint8_t>& text, uint64_t world_siz
 }
 
 TEST(Batches, OfAnyNumberOfRanks_AreTheSameSamples) {
-  const std::vector<uint8_t> text = Counting(200);
+  const Text text = Counting(200);
   for (uint64_t step : {0, 7}) {
     for (uint64_t micro_batch : {0, 2}) {
       const std::vector<int32_t> one = Tokens(text, 1, 5, step, micro_batch);
@@ -50,7 +56,7 @@ TEST(Batches, OfAnyNumberOfRanks_AreTheSameSamples) {
 }
 
 TEST(Batches, OfOtherStepsSeedsAndMicroBatches_Differ) {
-  const std::vector<uint8_t> text = Counting(200);
+  const Text text = Counting(200);
   const std::set<std::vector<int32_t>> distinct = {
       Tokens(text, 1, 5, 0, 0), Tokens(text, 1, 5, 0, 1), Tokens(text, 1, 5, 1, 0),
       Tokens(text, 1, 6, 0, 0)};
@@ -58,9 +64,9 @@ TEST(Batches, OfOtherStepsSeedsAndMicroBatches_Differ) {
 }
 
 TEST(Batches, Targets_AreTheBytesAfterTheTokens) {
-  const std::vector<uint8_t> text = Counting(200);
-  auto batches = Batches::Create(text, {.seed = 1, .context = kContext, .batch = 4});
-  const MicroBatch batch = batches->Get(3, 0);
+  const Text text = Counting(200);
+  auto batches = Make(text, {.seed = 1, .context = kContext, .batch = 4});
+  const MicroBatch batch = *batches->Get(3, 0);
   for (size_t i = 0; i < batch.tokens.size(); ++i) {
     EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
     if (i % kContext != 0) {
@@ -70,30 +76,50 @@ TEST(Batches, Targets_AreTheBytesAfterTheTokens) {
 }
 
 TEST(Batches, OfAShortText_ReachEveryStartAndNoFurther) {
-  const std::vector<uint8_t> text = Counting(kContext + 3);  // starts 0, 1 and 2
-  auto batches = Batches::Create(text, {.seed = 1, .context = kContext, .batch = 32});
+  const Text text = Counting(kContext + 3);  // starts 0, 1 and 2
+  auto batches = Make(text, {.seed = 1, .context = kContext, .batch = 32});
   std::set<int32_t> starts;
-  const MicroBatch batch = batches->Get(0, 0);
+  const MicroBatch batch = *batches->Get(0, 0);
   for (size_t i = 0; i < batch.tokens.size(); i += kContext) starts.insert(batch.tokens[i]);
   EXPECT_THAT(starts, testing::ElementsAre(0, 1, 2));
 }
 
 TEST(Batches, FirstSample_CountsWhatCameBefore) {
-  const std::vector<uint8_t> text = Counting(200);
-  auto batches =
-      Batches::Create(text, {.seed = 1, .context = kContext, .batch = 8, .accumulate = 3});
+  const Text text = Counting(200);
+  auto batches = Make(text, {.seed = 1, .context = kContext, .batch = 8, .accumulate = 3});
   EXPECT_EQ(batches->FirstSample(0), 0);
   EXPECT_EQ(batches->FirstSample(2), 48);
   EXPECT_EQ(batches->tokens_per_step(), 24 * kContext);
 }
 
 TEST(Batches, ThatCannotBeDivided_AreRefused) {
-  const std::vector<uint8_t> text = Counting(200);
-  const auto refused = Batches::Create(
-      text, {.seed = 1, .context = kContext, .batch = 8, .rank = 0, .world_size = 3});
+  const Text text = Counting(200);
+  const auto refused =
+      Make(text, {.seed = 1, .context = kContext, .batch = 8, .rank = 0, .world_size = 3});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.status().message()),
               testing::HasSubstr("8 sequences cannot be divided among 3 ranks"));
+}
+
+TEST(Batches, SpreadEvenly_ReachFromTheFirstStartToTheLastOnAnyNumberOfRanks) {
+  const Text text = Counting(kContext + 31);  // starts 0 to 30
+  std::vector<std::vector<int32_t>> starts_by_ranks;
+  for (uint64_t world_size : {1, 2, 4}) {
+    std::vector<int32_t> starts;
+    for (uint64_t index = 0; index < 4; ++index) {
+      for (uint64_t rank = 0; rank < world_size; ++rank) {
+        auto batches =
+            Make(text, {.context = kContext, .batch = 4, .rank = rank, .world_size = world_size});
+        const MicroBatch batch = *batches->GetEven(index, 4);
+        for (size_t i = 0; i < batch.tokens.size(); i += kContext)
+          starts.push_back(batch.tokens[i]);
+      }
+    }
+    starts_by_ranks.push_back(starts);
+  }
+  std::vector<int32_t> expected;
+  for (int32_t sample = 0; sample < 16; ++sample) expected.push_back(2 * sample);
+  EXPECT_THAT(starts_by_ranks, testing::Each(expected));
 }
 
 }  // namespace

@@ -10,14 +10,12 @@ namespace {
 using Row = std::vector<double>;
 using Rows = std::vector<Row>;
 
-constexpr double kEpsilon = 1e-5;
-
 class Reference {
  public:
   Reference(const ModelConfig& config, const NamedTensors& parameters)
       : c_(config), p_(parameters) {}
 
-  double Loss(const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets) const {
+  Rows Logits(const std::vector<int32_t>& tokens) const {
     const bool gpt2 = c_.family == Family::kGpt2;
     Rows x(tokens.size(), Row(c_.hidden));
     for (size_t t = 0; t < tokens.size(); ++t) {
@@ -35,17 +33,27 @@ class Reference {
       Add(&x, gpt2 ? Gpt2Mlp(prefix, x) : LlamaMlp(prefix, x));
     }
     const Rows n = gpt2 ? LayerNorm("transformer.ln_f", x) : RmsNorm("model.norm", x);
-    const Row& output = At(gpt2 ? "transformer.wte.weight" : "lm_head.weight");
-    double loss = 0;
+    const bool tied = p_.count("lm_head.weight") == 0;
+    const Row& output = At(!tied  ? "lm_head.weight"
+                           : gpt2 ? "transformer.wte.weight"
+                                  : "model.embed_tokens.weight");
+    Rows logits(n.size(), Row(c_.vocabulary, 0.0));
     for (size_t t = 0; t < n.size(); ++t) {
-      Row logits(c_.vocabulary, 0.0);
       for (size_t v = 0; v < c_.vocabulary; ++v) {
-        for (size_t h = 0; h < c_.hidden; ++h) logits[v] += n[t][h] * output[v * c_.hidden + h];
+        for (size_t h = 0; h < c_.hidden; ++h) logits[t][v] += n[t][h] * output[v * c_.hidden + h];
       }
-      const double top = *std::max_element(logits.begin(), logits.end());
+    }
+    return logits;
+  }
+
+  double Loss(const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets) const {
+    double loss = 0;
+    const Rows logits = Logits(tokens);
+    for (size_t t = 0; t < logits.size(); ++t) {
+      const double top = *std::max_element(logits[t].begin(), logits[t].end());
       double sum = 0;
-      for (const double logit : logits) sum += std::exp(logit - top);
-      loss += top + std::log(sum) - logits[static_cast<size_t>(targets[t])];
+      for (const double logit : logits[t]) sum += std::exp(logit - top);
+      loss += top + std::log(sum) - logits[t][static_cast<size_t>(targets[t])];
     }
     return loss;
   }
@@ -68,7 +76,7 @@ class Reference {
         variance += (value - mean) * (value - mean) / static_cast<double>(row.size());
       }
       for (size_t h = 0; h < row.size(); ++h) {
-        row[h] = (row[h] - mean) / std::sqrt(variance + kEpsilon) * At(name + ".weight")[h] +
+        row[h] = (row[h] - mean) / std::sqrt(variance + c_.norm_epsilon) * At(name + ".weight")[h] +
                  At(name + ".bias")[h];
       }
     }
@@ -81,7 +89,7 @@ class Reference {
       double square = 0;
       for (const double value : row) square += value * value / static_cast<double>(row.size());
       for (size_t h = 0; h < row.size(); ++h) {
-        row[h] *= At(name + ".weight")[h] / std::sqrt(square + kEpsilon);
+        row[h] *= At(name + ".weight")[h] / std::sqrt(square + c_.norm_epsilon);
       }
     }
     return y;
@@ -143,7 +151,7 @@ class Reference {
         for (size_t i = 0; i < d / 2; ++i) {
           const double angle =
               static_cast<double>(t) *
-              std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+              std::pow(c_.rotary_theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
           double& a = (*x)[t][head * d + i];
           double& b = (*x)[t][head * d + i + d / 2];
           const double rotated = a * std::cos(angle) - b * std::sin(angle);
@@ -213,6 +221,12 @@ double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
   double loss = 0;
   for (size_t i = 0; i < sequences.size(); ++i) loss += reference.Loss(sequences[i], targets[i]);
   return loss;
+}
+
+std::vector<std::vector<double>> ReferenceLogits(const ModelConfig& config,
+                                                 const NamedTensors& parameters,
+                                                 const std::vector<int32_t>& sequence) {
+  return Reference(config, parameters).Logits(sequence);
 }
 
 }  // namespace geminid::trainer

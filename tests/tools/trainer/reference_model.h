@@ -19,6 +19,11 @@ double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
                      const std::vector<std::vector<int32_t>>& sequences,
                      const std::vector<std::vector<int32_t>>& targets);
 
+// The logits at each token, by token and kind of token.
+std::vector<std::vector<double>> ReferenceLogits(const ModelConfig& config,
+                                                 const NamedTensors& parameters,
+                                                 const std::vector<int32_t>& sequence);
+
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TESTS_TOOLS_TRAINER_REFERENCE_MODEL_H_

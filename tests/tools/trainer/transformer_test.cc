@@ -13,86 +13,12 @@
 #include "kernels/optimizers/adamw/adamw.h"
 #include "tests/tools/trainer/dense_parameters.h"
 #include "tests/tools/trainer/reference_model.h"
+#include "tests/tools/trainer/tiny_models.h"
 
 namespace geminid::trainer {
 namespace {
 
 using zero::DataType;
-
-constexpr uint64_t kWorkspaceBytes = 64 << 20;
-
-ModelConfig TinyGpt2() {
-  return {.family = Family::kGpt2,
-          .layers = 2,
-          .hidden = 24,
-          .heads = 6,
-          .kv_heads = 6,
-          .intermediate = 40,
-          .context = 9,
-          .vocabulary = 17};
-}
-
-ModelConfig TinyLlama() {
-  return {.family = Family::kLlama,
-          .layers = 2,
-          .hidden = 24,
-          .heads = 6,
-          .kv_heads = 3,
-          .intermediate = 40,
-          .context = 9,
-          .vocabulary = 17};
-}
-
-// Cuts everything that can be cut, into pieces that do not divide it.
-constexpr Tiling kFineTiling = {.attention_columns = 16, .mlp_columns = 12, .tokens = 5};
-
-struct Batch {
-  MicroBatchShape shape;
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> targets;
-  MicroBatch view() const { return {.shape = shape, .tokens = tokens, .targets = targets}; }
-};
-
-Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint64_t seed) {
-  Batch batch{.shape = shape, .tokens = {}, .targets = {}};
-  for (uint64_t i = 0; i < shape.tokens(); ++i) {
-    batch.tokens.push_back(static_cast<int32_t>(base::RandomBits(seed, 2 * i) % config.vocabulary));
-    batch.targets.push_back(
-        static_cast<int32_t>(base::RandomBits(seed, 2 * i + 1) % config.vocabulary));
-  }
-  return batch;
-}
-
-// Weights large enough that every part of the model matters, gains and biases that are not 1 and 0.
-void Stir(DenseParameters& parameters) {
-  for (size_t p = 0; p < parameters.count(); ++p) {
-    for (size_t i = 0; i < parameters.values(p).size(); ++i) {
-      const double noise = base::UnitInterval(base::RandomBits(77 + p, i)) - 0.5;
-      float& value = parameters.values(p)[i];
-      value = static_cast<float>((value == 1.0F ? 1.0 : 0.0) + 0.8 * noise);
-    }
-  }
-}
-
-NamedTensors Named(const Transformer& model, DenseParameters& parameters) {
-  NamedTensors named;
-  for (size_t p = 0; p < parameters.count(); ++p) {
-    named[model.parameters().specs[p].name] = {parameters.values(p).begin(),
-                                               parameters.values(p).end()};
-  }
-  return named;
-}
-
-double ReferenceLoss(const ModelConfig& config, const NamedTensors& named, const Batch& batch) {
-  std::vector<std::vector<int32_t>> sequences, targets;
-  for (size_t s = 0; s < batch.shape.sequences; ++s) {
-    const auto first = static_cast<ptrdiff_t>(s * batch.shape.sequence_length);
-    const auto last = first + static_cast<ptrdiff_t>(batch.shape.sequence_length);
-    sequences.emplace_back(batch.tokens.begin() + first, batch.tokens.begin() + last);
-    targets.emplace_back(batch.targets.begin() + first, batch.targets.begin() + last);
-  }
-  return ReferenceLoss(config, named, sequences, targets);
-}
 
 struct GradientCase {
   const char* name;
@@ -206,6 +132,9 @@ INSTANTIATE_TEST_SUITE_P(Models, TransformerGradient,
                          testing::Values(GradientCase{"gpt2", TinyGpt2(), Tiling{}},
                                          GradientCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
                                          GradientCase{"llama", TinyLlama(), Tiling{}},
+                                         GradientCase{"llama_tied", Tied(TinyLlama()), Tiling{}},
+                                         GradientCase{"gpt2_untied", Untied(TinyGpt2()),
+                                                      kFineTiling},
                                          GradientCase{"llama_in_pieces", TinyLlama(), kFineTiling}),
                          [](const auto& test) { return std::string(test.param.name); });
 

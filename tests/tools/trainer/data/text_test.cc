@@ -1,4 +1,4 @@
-#include "tools/trainer/text.h"
+#include "tools/trainer/data/text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,13 @@ namespace geminid::trainer {
 namespace {
 
 std::string Load(const std::string& path) {
-  const auto text = LoadText(path);
-  return text.ok() ? std::string(text->begin(), text->end()) : std::string(text.status().message());
+  const auto text = Text::Load(path);
+  if (!text.ok()) return std::string(text.status().message());
+  std::vector<int32_t> tokens((*text)->tokens());
+  EXPECT_TRUE((*text)->Read(0, tokens).ok());
+  std::string bytes;
+  for (const int32_t token : tokens) bytes.push_back(static_cast<char>(token));
+  return bytes;
 }
 
 TEST(LoadText, OfAFile_IsItsBytes) {
@@ -31,7 +36,7 @@ TEST(LoadText, OfADirectory_IsItsFilesSortedByPathWithoutHiddenOnes) {
 
 TEST(LoadText, OfWhatCannotBeRead_NamesThePathAndWhatToDo) {
   const base::TemporaryFolder folder;
-  EXPECT_EQ(LoadText(folder / "none").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Text::Load(folder / "none").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Load(folder / "none"), testing::HasSubstr("none' does not exist; give --text"));
   EXPECT_THAT(Load(folder.path()), testing::HasSubstr("holds no files"));
   EXPECT_THAT(Load(folder.Write("empty", "")), testing::HasSubstr("is empty"));
@@ -43,11 +48,6 @@ TEST(LoadText, BeyondTheLimit_IsRefusedBeforeItIsRead) {
   const std::string path = folder.Write("large", "");
   std::filesystem::resize_file(path, kTextBytesMax + 1);  // without blocks
   EXPECT_THAT(Load(path), testing::HasSubstr("larger than"));
-}
-
-TEST(CheckLength, OfATextWithoutANextByte_IsRefused) {
-  EXPECT_FALSE(CheckLength(256, 256).ok());
-  EXPECT_TRUE(CheckLength(257, 256).ok());
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+// What the model computes without training.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/tools/trainer/dense_parameters.h"
+#include "tests/tools/trainer/reference_model.h"
+#include "tests/tools/trainer/tiny_models.h"
+#include "tools/trainer/transformer.h"
+
+namespace geminid::trainer {
+namespace {
+
+using zero::DataType;
+
+struct ModelCase {
+  const char* name;
+  ModelConfig config;
+};
+
+class Evaluation : public testing::TestWithParam<ModelCase> {
+ protected:
+  const ModelConfig& config() const { return GetParam().config; }
+  const std::unique_ptr<Transformer> model_ =
+      MakeTransformer(config(), DataType::kFloat32, kFineTiling);
+  DenseParameters parameters_ = [this] {
+    DenseParameters made(model_->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+    Stir(made);
+    return made;
+  }();
+};
+
+TEST_P(Evaluation, Loss_IsTheReferencesAndThatOfTraining) {
+  const Batch batch = RandomBatch(config(), {.sequences = 2, .sequence_length = 7}, 5);
+  const auto loss = model_->Evaluate(parameters_, batch.view());
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  const double reference = ReferenceLoss(config(), Named(*model_, parameters_), batch);
+  EXPECT_NEAR(*loss, reference, 1e-5 * reference);
+  for (const std::string& operation : parameters_.operations()) {
+    EXPECT_THAT(operation, testing::StartsWith("forward"));
+  }
+  const auto trained = model_->TrainMicroBatch(parameters_, batch.view(), 1.0F);
+  EXPECT_NEAR(*loss, *trained, 1e-6 * reference);
+}
+
+TEST_P(Evaluation, NextLogits_AreTheReferencesAtTheLastToken) {
+  for (const size_t length : {size_t{1}, size_t{4}, size_t{9}}) {
+    const Batch batch = RandomBatch(config(), {.sequences = 1, .sequence_length = length}, length);
+    const auto logits = model_->NextLogits(parameters_, batch.tokens);
+    ASSERT_TRUE(logits.ok()) << logits.status();
+    const std::vector<double> expected =
+        ReferenceLogits(config(), Named(*model_, parameters_), batch.tokens).back();
+    ASSERT_EQ(logits->size(), expected.size());
+    for (size_t v = 0; v < expected.size(); ++v) {
+      EXPECT_NEAR((*logits)[v], expected[v], 2e-5 * (1 + std::abs(expected[v])));
+    }
+  }
+}
+
+TEST_P(Evaluation, OfMoreLayers_TakesNoMoreMemory) {
+  const auto peak = [this](uint64_t layers) {
+    ModelConfig deep = config();
+    deep.layers = layers;
+    const auto model = MakeTransformer(deep, DataType::kFloat32);
+    DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+    const Batch batch = RandomBatch(deep, {.sequences = 2, .sequence_length = 9}, 5);
+    EXPECT_TRUE(model->Evaluate(parameters, batch.view()).ok());
+    EXPECT_EQ(parameters.workspace().blocks(), 0u);
+    return parameters.workspace().peak_bytes();
+  };
+  EXPECT_EQ(peak(2), peak(6));
+}
+
+TEST_P(Evaluation, BeyondTheContext_IsRefused) {
+  const std::vector<int32_t> tokens(config().context + 1);
+  EXPECT_EQ(model_->NextLogits(parameters_, tokens).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(model_->NextLogits(parameters_, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Evaluation,
+                         testing::Values(ModelCase{"gpt2", TinyGpt2()},
+                                         ModelCase{"gpt2_untied", Untied(TinyGpt2())},
+                                         ModelCase{"llama", TinyLlama()},
+                                         ModelCase{"llama_tied", Tied(TinyLlama())}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace geminid::trainer

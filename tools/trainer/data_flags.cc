@@ -1,0 +1,89 @@
+#include "tools/trainer/data_flags.h"
+
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+#include "tools/trainer/data/text.h"
+#include "tools/trainer/data/token_shards.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr uint64_t kBatchMax = 1 << 20;
+constexpr uint64_t kAccumulateMax = 1 << 16;
+constexpr uint64_t kValidationEveryMax = 1'000'000'000;
+constexpr uint64_t kValidationBatchesMax = 1 << 20;
+
+constexpr FlagSpec kDataFlags[] = {
+    {"--text", &Flags::text, "PATH", "Text file, or directory of text files, to learn"},
+    {"--shards", &Flags::shards, "PATH",
+     "In place of --text: .bin file of tokens as llm.c or nanoGPT write it, or a directory of "
+     "them"},
+    {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
+    {"--accumulate", &Flags::accumulate, "N", "Micro-batches per step"},
+    {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
+    {"--validation", &Flags::validation, "SHARE",
+     "Hold out this share of the data, from its end, and measure the loss on it"},
+    {"--validation-every", &Flags::validation_every, "N",
+     "Measure it every N steps, and after the last [100]"},
+    {"--validation-batches", &Flags::validation_batches, "N",
+     "Micro-batches, spread over what is held out, that are measured [8]"},
+};
+
+absl::Status ParseValidation(const Flags& flags, TrainOptions* options) {
+  if (flags.validation.empty()) {
+    const bool every = !flags.validation_every.empty();
+    if (!every && flags.validation_batches.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(every ? "--validation-every" : "--validation-batches",
+                     " needs --validation SHARE, the share of the data to hold out"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(options->validation_share,
+                           base::ParseReal("--validation", flags.validation, 0, 1));
+  const auto take = [](const char* flag, const std::string& text, uint64_t max, uint64_t* value) {
+    if (text.empty()) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, max));
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(take("--validation-every", flags.validation_every, kValidationEveryMax,
+                               &options->validation_every));
+  return take("--validation-batches", flags.validation_batches, kValidationBatchesMax,
+              &options->validation_batches);
+}
+
+}  // namespace
+
+std::span<const FlagSpec> DataFlags() { return kDataFlags; }
+
+absl::Status ParseData(const Flags& flags, TrainOptions* options) {
+  if (flags.text.empty() == flags.shards.empty()) {
+    return absl::InvalidArgumentError(
+        flags.text.empty()
+            ? "no text: give --text a file or a directory to learn, or --shards files of tokens"
+            : "--text and --shards are both given; leave one out");
+  }
+  options->text = flags.text;
+  options->shards = flags.shards;
+  if (!flags.text.empty() && options->model.vocabulary < kByteVocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat("--vocabulary is ", options->model.vocabulary,
+                                                   ", but --text is bytes, of ", kByteVocabulary,
+                                                   " kinds; leave --vocabulary out"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(options->batch, base::ParseCount("--batch", flags.batch, 1, kBatchMax));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
+                           base::ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
+  options->zero.accumulate = static_cast<int>(accumulate);
+  GEMINID_ASSIGN_OR_RETURN(options->seed, base::ParseCount("--seed", flags.seed, 0,
+                                                           std::numeric_limits<uint64_t>::max()));
+  return ParseValidation(flags, options);
+}
+
+absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options) {
+  if (!options.shards.empty()) return TokenShards::Open(options.shards, options.model.vocabulary);
+  return Text::Load(options.text);
+}
+
+}  // namespace geminid::trainer

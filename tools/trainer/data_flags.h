@@ -1,0 +1,26 @@
+// The flags of what is learnt and what is held out.
+#ifndef GEMINID_TOOLS_TRAINER_DATA_FLAGS_H_
+#define GEMINID_TOOLS_TRAINER_DATA_FLAGS_H_
+
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/trainer/data/token_source.h"
+#include "tools/trainer/flags.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+
+std::span<const FlagSpec> DataFlags();
+
+// INVALID_ARGUMENT names the flag. After the model, whose vocabulary the data has.
+absl::Status ParseData(const Flags& flags, TrainOptions* options);
+
+// The text or the shards. Errors as of Text::Load and TokenShards::Open.
+absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_DATA_FLAGS_H_

@@ -1,0 +1,25 @@
+#include "tools/trainer/validation.h"
+
+#include "base/status_macros.h"
+
+namespace geminid::trainer {
+
+absl::StatusOr<Validation> Validation::Create(const TokenRange& held_out, const BatchPlan& plan,
+                                              uint64_t every_steps, uint64_t batches) {
+  BatchPlan one = plan;
+  one.accumulate = 1;
+  GEMINID_ASSIGN_OR_RETURN(Batches made, Batches::Create(held_out, one));
+  return Validation(std::move(made), every_steps, batches);
+}
+
+absl::StatusOr<double> Validation::Run(Transformer& model, ParameterSource& source) {
+  double sum = 0;
+  for (uint64_t i = 0; i < count_; ++i) {
+    GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, batches_.GetEven(i, count_));
+    GEMINID_ASSIGN_OR_RETURN(const double loss, model.Evaluate(source, batch));
+    sum += loss;
+  }
+  return sum;
+}
+
+}  // namespace geminid::trainer

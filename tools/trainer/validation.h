@@ -1,0 +1,42 @@
+// The loss on what training does not see.
+#ifndef GEMINID_TOOLS_TRAINER_VALIDATION_H_
+#define GEMINID_TOOLS_TRAINER_VALIDATION_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "tools/trainer/batches.h"
+#include "tools/trainer/parameter_source.h"
+#include "tools/trainer/transformer.h"
+
+namespace geminid::trainer {
+
+// Of one rank. The sequences are the same each time, so that losses of different steps, runs and
+// numbers of ranks can be compared. Nothing in it changes a weight.
+class Validation {
+ public:
+  // `plan` as that of training; `batches` micro-batches are measured. INVALID_ARGUMENT as of
+  // Batches::Create.
+  static absl::StatusOr<Validation> Create(const TokenRange& held_out, const BatchPlan& plan,
+                                           uint64_t every_steps, uint64_t batches);
+
+  // After step `done` of `steps`.
+  bool Due(uint64_t done, uint64_t steps) const {
+    return done % every_steps_ == 0 || done == steps;
+  }
+  // The sum of the losses of this rank's tokens. Between steps; all ranks must.
+  absl::StatusOr<double> Run(Transformer& model, ParameterSource& source);
+  uint64_t tokens() const { return count_ * batches_.tokens_per_step(); }  // of all ranks
+
+ private:
+  Validation(Batches batches, uint64_t every_steps, uint64_t count)
+      : batches_(std::move(batches)), every_steps_(every_steps), count_(count) {}
+
+  Batches batches_;
+  uint64_t every_steps_;
+  uint64_t count_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_VALIDATION_H_

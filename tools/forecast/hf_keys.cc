@@ -33,6 +33,15 @@ bool HuggingFaceKeys::Flag(const char* key, bool otherwise) {
   return false;
 }
 
+double HuggingFaceKeys::Real(const char* key, double otherwise) {
+  const JsonValue* value = Find(key);
+  if (value == nullptr) return otherwise;
+  double real = 0;
+  if (value->type == JsonValue::Type::kNumber && absl::SimpleAtod(value->text, &real)) return real;
+  FailType(key, "a number", *value);
+  return 0;
+}
+
 std::string HuggingFaceKeys::Word(const char* key, std::optional<std::string> otherwise) {
   const JsonValue* value = Find(key);
   if (value == nullptr) {

@@ -21,6 +21,7 @@ class HuggingFaceKeys {
   // Absent: `otherwise`, or an error if there is none.
   std::uint64_t Count(const char* key, std::optional<std::uint64_t> otherwise = std::nullopt);
   bool Flag(const char* key, bool otherwise);
+  double Real(const char* key, double otherwise);
   std::string Word(const char* key, std::optional<std::string> otherwise = std::nullopt);
   // Of an array of strings; empty if it is absent or has none.
   std::string FirstWord(const char* key);

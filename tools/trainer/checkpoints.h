@@ -43,7 +43,6 @@ class Checkpoints {
  private:
   Checkpoints(const TrainOptions& options, zero::Engine* engine,
               collectives::Communicator* communicator, std::vector<zero::Parameter> parameters);
-  absl::Status LoadValues();
 
   const TrainOptions& options_;
   zero::Engine* const engine_;
@@ -52,8 +51,10 @@ class Checkpoints {
   std::unique_ptr<checkpoint::Saver> saver_;
 };
 
-// "config.json" of a checkpoint, so that Hugging Face's tools know the model.
-std::string HuggingFaceConfig(const ModelConfig& model);
+// The values alone, from options.load: a checkpoint or a Hugging Face folder. Errors as of
+// checkpoint::LoadValues.
+absl::Status LoadModelValues(const TrainOptions& options, zero::Engine* engine,
+                             const std::vector<zero::Parameter>& parameters);
 
 }  // namespace geminid::trainer
 

@@ -58,13 +58,15 @@ absl::Status ParseValidation(const Flags& flags, TrainOptions* options) {
 
 std::span<const FlagSpec> DataFlags() { return kDataFlags; }
 
+absl::Status CheckDataPath(const Flags& flags) {
+  if (flags.text.empty() != flags.shards.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      flags.text.empty()
+          ? "no text: give --text a file or a directory to learn, or --shards files of tokens"
+          : "--text and --shards are both given; leave one out");
+}
+
 absl::Status ParseData(const Flags& flags, TrainOptions* options) {
-  if (flags.text.empty() == flags.shards.empty()) {
-    return absl::InvalidArgumentError(
-        flags.text.empty()
-            ? "no text: give --text a file or a directory to learn, or --shards files of tokens"
-            : "--text and --shards are both given; leave one out");
-  }
   options->text = flags.text;
   options->shards = flags.shards;
   if (!flags.text.empty() && options->model.vocabulary < kByteVocabulary) {

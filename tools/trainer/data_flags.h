@@ -15,6 +15,9 @@ namespace geminid::trainer {
 
 std::span<const FlagSpec> DataFlags();
 
+// INVALID_ARGUMENT unless one path of data is given.
+absl::Status CheckDataPath(const Flags& flags);
+
 // INVALID_ARGUMENT names the flag. After the model, whose vocabulary the data has.
 absl::Status ParseData(const Flags& flags, TrainOptions* options);
 

@@ -71,8 +71,8 @@ absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& co
   const size_t length = context.shape.sequence_length;
   if (!use.GradientAccumulates(id)) {
     // Positions that no sequence reaches: zero is all bits zero in both types.
-    std::fill(positions + length * shape.hidden, positions + context.config->context * shape.hidden,
-              T{});
+    std::fill(positions + length * shape.hidden,
+              positions + context.config->position_rows() * shape.hidden, T{});
   }
   return FromKernel(
       kernels::PositionEmbeddingBackward<T>(context.shape.sequences, length, shape.hidden, gradient,
@@ -138,16 +138,16 @@ absl::StatusOr<double> OutputLoss(zero::Workspace& workspace, const HalfContext&
 }
 
 template <typename T>
-absl::Status LastLogits(zero::Workspace& workspace, const HalfContext& context,
-                        const ModelParameters& parameters, const ParameterUse& use, const T* x,
-                        std::span<float> logits) {
+absl::Status LogitsOfToken(zero::Workspace& workspace, const HalfContext& context,
+                           const ModelParameters& parameters, const ParameterUse& use, const T* x,
+                           std::span<float> logits) {
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, hidden));
   GEMINID_ASSIGN_OR_RETURN(auto logits_storage, Scratch<float>::Allocate(workspace, logits.size()));
   const Matrix<T> n(n_storage.data(), 1, hidden);
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(workspace, context, parameters.final_norm, 1));
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + (context.shape.tokens() - 1) * hidden, n.data));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   GEMINID_RETURN_IF_ERROR(
       (Forward<T, float>(workspace, n, WeightOf<T>(use, parameters.output),
                          Matrix<float>(logits_storage.data(), 1, logits.size()))));
@@ -167,8 +167,9 @@ absl::Status LastLogits(zero::Workspace& workspace, const HalfContext& context,
   template absl::StatusOr<double> OutputLoss(zero::Workspace&, const HalfContext&,               \
                                              const ModelParameters&, const ParameterUse&,        \
                                              const T*, const int32_t*);                          \
-  template absl::Status LastLogits(zero::Workspace&, const HalfContext&, const ModelParameters&, \
-                                   const ParameterUse&, const T*, std::span<float>);
+  template absl::Status LogitsOfToken(zero::Workspace&, const HalfContext&,                      \
+                                      const ModelParameters&, const ParameterUse&, const T*,     \
+                                      std::span<float>);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

@@ -36,11 +36,11 @@ absl::StatusOr<double> OutputLoss(zero::Workspace& workspace, const HalfContext&
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets);
 
-// The logits at the last token of the last sequence.
+// The logits at one token, whose row of x it is.
 template <typename T>
-absl::Status LastLogits(zero::Workspace& workspace, const HalfContext& context,
-                        const ModelParameters& parameters, const ParameterUse& use, const T* x,
-                        std::span<float> logits);
+absl::Status LogitsOfToken(zero::Workspace& workspace, const HalfContext& context,
+                           const ModelParameters& parameters, const ParameterUse& use, const T* x,
+                           std::span<float> logits);
 
 }  // namespace geminid::trainer
 

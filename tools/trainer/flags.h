@@ -9,6 +9,10 @@
 
 #include "absl/status/status.h"
 
+namespace CLI {
+class App;
+}  // namespace CLI
+
 namespace geminid::trainer {
 
 inline constexpr char kUnlimited[] = "unlimited";
@@ -32,6 +36,8 @@ struct Flags {
   std::string update_threads = "1", timeout = "60", socket, job = "geminid-train", report,
               progress = "auto";
   std::string save, save_every, keep = "2", load;
+  std::string prompt, prompt_tokens, tokens = "100", temperature = "0", top_k = "0";
+  bool json = false;
   bool quiet = false, stop_on_nan = false, resume = false;
 };
 
@@ -41,6 +47,14 @@ struct FlagSpec {
   const char* type;
   const char* help;
 };
+
+// The last of several equal flags wins, so that scripts can add to a command line. `app` and
+// `flags` outlive the parsing.
+void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec);
+void AddFlags(CLI::App* app, Flags* flags, const char* group, std::span<const FlagSpec> specs);
+
+// The status with the flag's name before its words.
+absl::Status WithFlag(const char* flag, const absl::Status& status);
 
 // A flag that belongs to some kinds of a thing only, by a bit for each kind.
 struct OwnedFlag {

@@ -15,8 +15,10 @@
 #include "base/status_macros.h"
 #include "geminid/rank_info.h"
 #include "tools/trainer/batches.h"
+#include "tools/trainer/command_line.h"
 #include "tools/trainer/daemon_choice.h"
 #include "tools/trainer/data_flags.h"
+#include "tools/trainer/generate.h"
 #include "tools/trainer/launcher.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/report.h"
@@ -65,36 +67,62 @@ int ExitCodeOf(const TrainEnd& end) {
   return end.diverged ? base::kExitDiverged : base::kExitOk;
 }
 
-absl::StatusOr<int> RunAsRank(const TrainOptions& options, const collectives::RankInfo& info,
-                              const TokenSource& data) {
+// What this rank needs of its surroundings, while it runs.
+struct Surroundings {
+  std::unique_ptr<StopSignals> signals;
+  DaemonChoice daemon;
+  RankContext context;
+};
+
+absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& info,
+                      Surroundings* around) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
-  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<StopSignals> signals, WatchSignals(options, info));
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, info.world_size));
-  if (info.world_size > 1 && daemon.own != nullptr) {
+  GEMINID_ASSIGN_OR_RETURN(around->signals, WatchSignals(options, info));
+  GEMINID_ASSIGN_OR_RETURN(around->daemon, ChooseDaemon(options, info.world_size));
+  if (info.world_size > 1 && around->daemon.own != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ranks of a host share one daemon, but none is named: start geminid and "
                      "set ",
                      kSocketVariable, " or --socket, or let --ranks start the ranks"));
   }
-  GEMINID_ASSIGN_OR_RETURN(
-      const TrainEnd end,
-      TrainAsRank(options, {.info = info,
-                            .socket = daemon.socket,
-                            .data = &data,
-                            .write_stderr = WriteStderr,
-                            .stderr_is_terminal = StderrIsTerminal(),
-                            .terminal_width = TerminalColumns,
-                            .stop_signal = [&signals] { return signals->first(); }}));
+  around->context = {.info = info,
+                     .socket = around->daemon.socket,
+                     .write_stderr = WriteStderr,
+                     .stderr_is_terminal = StderrIsTerminal(),
+                     .terminal_width = TerminalColumns,
+                     .stop_signal = [around] { return around->signals->first(); }};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> TrainOneRank(const TrainOptions& options, const collectives::RankInfo& info,
+                                 const TokenSource& data) {
+  Surroundings around;
+  GEMINID_RETURN_IF_ERROR(Surround(options, info, &around));
+  around.context.data = &data;
+  GEMINID_ASSIGN_OR_RETURN(const TrainEnd end, TrainAsRank(options, around.context));
   return ExitCodeOf(end);
 }
 
-absl::StatusOr<int> RunLauncher(const TrainOptions& options,
+absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
+                                      const collectives::RankInfo& info) {
+  Surroundings around;
+  GEMINID_RETURN_IF_ERROR(Surround(options.run, info, &around));
+  GEMINID_ASSIGN_OR_RETURN(const int signal,
+                           GenerateAsRank(options, around.context, [](const std::string& text) {
+                             std::cout << text;
+                             return base::FinishOutput(std::cout);
+                           }));
+  return signal == 0 ? static_cast<int>(base::kExitOk) : base::kExitSignalBase + signal;
+}
+
+// `trains`: the ranks show their progress.
+absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                                 const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, *options.ranks));
   LaunchOptions launch;
   launch.ranks = *options.ranks;
   launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket"});
-  if (!options.progress && StderrIsTerminal()) {  // rank 0 itself writes into a pipe
+  if (trains && !options.progress && StderrIsTerminal()) {  // rank 0 itself writes into a pipe
     launch.arguments = WithoutOptions(launch.arguments, {"--progress"});
     launch.arguments.insert(launch.arguments.end(), {"--progress", "terminal"});
   }
@@ -103,14 +131,7 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options,
   return Launch(launch);
 }
 
-absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
-  GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
-  if (!line.options) {
-    std::cout << line.text;
-    GEMINID_RETURN_IF_ERROR(base::FinishOutput(std::cout));
-    return base::kExitOk;
-  }
-  const TrainOptions& options = *line.options;
+absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
   const int ranks = info.world_size > 1 ? info.world_size : options.ranks.value_or(1);
   GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(ranks)));
@@ -120,9 +141,26 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   if (info.rank == 0 && !options.report.empty()) {
     GEMINID_RETURN_IF_ERROR(CheckWritable(options.report));
   }
-  if (ranks == info.world_size) return RunAsRank(options, info, *data);
+  if (ranks == info.world_size) return TrainOneRank(options, info, *data);
   data.reset();  // the ranks load their own
-  return RunLauncher(options, arguments);
+  return RunLauncher(options, /*trains=*/true, arguments);
+}
+
+absl::StatusOr<int> Generate(const GenerateOptions& options,
+                             const std::vector<std::string>& arguments) {
+  GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options.run));
+  const int ranks = info.world_size > 1 ? info.world_size : options.run.ranks.value_or(1);
+  if (ranks == info.world_size) return GenerateOnOneRank(options, info);
+  return RunLauncher(options.run, /*trains=*/false, arguments);
+}
+
+absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
+  GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
+  if (line.options) return Train(*line.options, arguments);
+  if (line.generate) return Generate(*line.generate, arguments);
+  std::cout << line.text;
+  GEMINID_RETURN_IF_ERROR(base::FinishOutput(std::cout));
+  return base::kExitOk;
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ absl::Status Validate(const ModelConfig& config) {
                              Range{"the number of key/value heads", config.kv_heads, config.heads},
                              Range{"the width of the MLP", config.intermediate, kIntermediateMax},
                              Range{"the context", config.context, kContextMax},
+                             Range{"the number of positions", config.position_rows(), kContextMax},
                              Range{"the vocabulary", config.vocabulary, kVocabularyMax}}) {
     if (absl::Status status = CheckRange(range.name, range.value, range.max); !status.ok()) {
       return status;
@@ -112,6 +113,11 @@ absl::Status Validate(const ModelConfig& config) {
                                          "the number of heads", config.heads);
       !status.ok()) {
     return status;
+  }
+  if (config.context > config.position_rows()) {
+    return absl::InvalidArgumentError(absl::StrCat("the context (", config.context,
+                                                   ") is more than the ", config.position_rows(),
+                                                   " positions that the model knows"));
   }
   if (config.head_dim() > kernels::kAttentionHeadDimMax) {
     return absl::InvalidArgumentError(

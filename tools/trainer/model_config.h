@@ -19,9 +19,6 @@ enum class Family { kGpt2, kLlama };
 const char* Name(Family family);
 absl::StatusOr<Family> ParseFamily(const std::string& name);
 
-// Of the rotary positions, as in LLaMA 2.
-inline constexpr double kRotaryTheta = 10000.0;
-
 // Text is bytes.
 inline constexpr uint64_t kByteVocabulary = 256;
 
@@ -34,12 +31,15 @@ struct ModelConfig {
   uint64_t intermediate = 0;  // width of the MLP
   uint64_t context = 0;       // tokens per sequence
   uint64_t vocabulary = kByteVocabulary;
+  // How many positions the model knows, at least `context`; unset: as many.
+  std::optional<uint64_t> positions = std::nullopt;
   double norm_epsilon = 1e-5;
   double rotary_theta = 10000;  // LLaMA only; that of LLaMA 2
   // Whether the output layer is the token table; unset: as is usual in the family.
   std::optional<bool> tied = std::nullopt;
 
   uint64_t head_dim() const { return hidden / heads; }
+  uint64_t position_rows() const { return positions.value_or(context); }
   bool tied_output() const { return tied.value_or(family == Family::kGpt2); }
 };
 

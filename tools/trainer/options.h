@@ -48,15 +48,16 @@ struct TrainOptions {
   std::optional<ProgressMode> progress;  // unset: as suits stderr
 };
 
-// What the command line asks for.
-struct CommandLine {
-  std::optional<TrainOptions> options;  // unset: print `text` and exit with 0
-  std::string text;                     // of --help or --version
+// What to write after a text. Of `run`, the values to load, the model, the memory and the processes
+// count.
+struct GenerateOptions {
+  TrainOptions run;
+  std::vector<int32_t> prompt;
+  uint64_t tokens = 0;     // to add
+  double temperature = 0;  // 0: always the likeliest
+  uint64_t top_k = 0;      // of the likeliest tokens; 0: of all
+  bool json = false;
 };
-
-// `arguments` without the program's name. INVALID_ARGUMENT or NOT_FOUND names the flag and says
-// what would be right.
-absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
 const char* Name(zero::Placement placement);
 const char* Name(zero::DataType data_type);

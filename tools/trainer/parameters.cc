@@ -76,7 +76,8 @@ class Builder {
                                    {config_.vocabulary, config_.hidden});
     if (config_.tied_output()) model_.specs.back().backward_uses = 2;
     if (!gpt2) return;
-    model_.position_table = AddNormal("transformer.wpe.weight", {config_.context, config_.hidden});
+    model_.position_table =
+        AddNormal("transformer.wpe.weight", {config_.position_rows(), config_.hidden});
   }
 
   void Gpt2Layer(const std::string& prefix) {

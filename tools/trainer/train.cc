@@ -11,11 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "base/bytes.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "geminid/communicator.h"
-#include "geminid/connect.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "kernels/model/matmul/matmul.h"
@@ -67,10 +65,7 @@ class RankTrainer {
         model_(MakeTransformer(options.model, options.zero.data_type)) {}
 
   absl::StatusOr<TrainEnd> Run() {
-    collectives::ConnectOptions connect;
-    connect.timeout = options_.timeout;
-    connect.connect_timeout = options_.timeout;
-    GEMINID_ASSIGN_OR_RETURN(communicator_, collectives::Connect(context_.info, connect));
+    GEMINID_ASSIGN_OR_RETURN(communicator_, ConnectRanks(options_, context_));
     absl::Status status = RunConnected();
     progress_.Finish();
     if (!status.ok()) {
@@ -92,14 +87,14 @@ class RankTrainer {
     report_.flops_per_token = FlopsPerToken(options_.model);
     report_.native_data_type =
         options_.zero.data_type == zero::DataType::kFloat32 || kernels::HasNativeBFloat16();
+    training_began_ = SteadyClock::now();
+    absl::StatusOr<double> none = AddOverRanks(0);  // and agree on a stop before the first step
+    if (!none.ok()) return none.status();
     progress_.Announce(
         absl::StrCat(CountParameters(options_.model), " parameters, ", context_.info.world_size,
                      " rank", context_.info.world_size == 1 ? "" : "s", ", ", Arithmetic(), ", ",
                      Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
                      ", ", batches_->tokens_per_step(), " tokens per step"));
-    training_began_ = SteadyClock::now();
-    absl::StatusOr<double> none = AddOverRanks(0);  // and agree on a stop before the first step
-    if (!none.ok()) return none.status();
     for (uint64_t step = report_.first_step; step < steps() && !ends(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
       NoteLoss(step + 1);
@@ -213,27 +208,9 @@ class RankTrainer {
   absl::Status Prepare() {
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
-    ConnectOptions connect;
-    connect.socket = context_.socket;
-    connect.job = options_.job;
-    connect.rank = rank();
-    connect.world_size = context_.info.world_size;
-    connect.local_rank = context_.info.local_rank;
-    connect.local_world_size = context_.info.local_world_size;
-    connect.device = options_.device;
-    connect.client_name = "geminid-train";
-    connect.device_memory_bytes = options_.device_memory_bytes.value_or(
-        UnlimitedDeviceBytes(options_, context_.info.world_size));
-    connect.copy_bytes_per_second = static_cast<double>(options_.copy_bytes_per_second);
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
-    if (absl::IsResourceExhausted(session.status()) && !options_.device_memory_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "without --device-memory nothing leaves the device, for which each rank takes ",
-          base::FormatBytes(connect.device_memory_bytes),
-          "; give --device-memory a size: ", std::string(session.status().message())));
-    }
-    if (!session.ok()) return session.status();
-    session_ = *std::move(session);
+    GEMINID_ASSIGN_OR_RETURN(
+        session_, ConnectDaemon(options_, context_,
+                                UnlimitedDeviceBytes(options_, context_.info.world_size)));
     GEMINID_ASSIGN_OR_RETURN(
         engine_, zero::Engine::Create(session_.get(), communicator_.get(),
                                       ZeroParameters(model_->parameters()), options_.zero));

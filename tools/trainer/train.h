@@ -3,27 +3,12 @@
 #define GEMINID_TOOLS_TRAINER_TRAIN_H_
 
 #include <cstdint>
-#include <functional>
-#include <string>
 
 #include "absl/status/statusor.h"
-#include "geminid/rank_info.h"
-#include "tools/trainer/data/token_source.h"
 #include "tools/trainer/options.h"
-#include "tools/trainer/progress.h"
+#include "tools/trainer/rank_session.h"
 
 namespace geminid::trainer {
-
-struct RankContext {
-  collectives::RankInfo info;
-  std::string socket;                 // of the daemon
-  const TokenSource* data = nullptr;  // what to learn
-  Progress::Write write_stderr;
-  bool stderr_is_terminal = false;
-  Progress::Width terminal_width;  // null: 80 columns
-  std::function<int()> stop_signal =
-      nullptr;  // the signal that asks for an end, 0 before; null: none
-};
 
 // How training ended: at most one is set.
 struct TrainEnd {

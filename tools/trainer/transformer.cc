@@ -59,17 +59,19 @@ class TransformerOf final : public Transformer {
   }
 
   absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
-                                                std::span<const int32_t> tokens) override {
+                                                std::span<const int32_t> tokens,
+                                                size_t last) override {
     const MicroBatch batch = {.shape = {.sequences = 1, .sequence_length = tokens.size()},
                               .tokens = tokens,
                               .targets = tokens};
     GEMINID_RETURN_IF_ERROR(Check(batch));
+    if (last >= tokens.size()) return absl::InvalidArgumentError("no such token in the sequence");
     Run run(source);
     GEMINID_RETURN_IF_ERROR(RunUpToOutput(run, batch));
     GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
     std::vector<float> logits(config_.vocabulary);
-    GEMINID_RETURN_IF_ERROR(
-        LastLogits<T>(run.workspace(), run.context, parameters_, *use, run.Top(), logits));
+    GEMINID_RETURN_IF_ERROR(LogitsOfToken<T>(run.workspace(), run.context, parameters_, *use,
+                                             run.Top() + last * config_.hidden, logits));
     GEMINID_RETURN_IF_ERROR(use->Finish());
     return logits;
   }

@@ -41,9 +41,11 @@ class Transformer {
   // memory of two inputs of a half layer, whatever the number of layers.
   virtual absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) = 0;
 
-  // The logits of what follows `tokens`, which are one sequence, by token. As Evaluate.
+  // The logits of what follows tokens[last], by kind of token; `tokens` are one sequence. What
+  // comes after `last` changes nothing. As Evaluate.
   virtual absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
-                                                        std::span<const int32_t> tokens) = 0;
+                                                        std::span<const int32_t> tokens,
+                                                        size_t last) = 0;
 };
 
 // `config` is valid.

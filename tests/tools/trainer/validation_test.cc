@@ -23,10 +23,11 @@ std::string Words(int count) {
 
 class ValidationOfRuns : public testing::Test {
  protected:
-  nlohmann::json Run(const std::string& text, const std::vector<std::string>& more) {
+  nlohmann::json Run(const std::string& text, const std::vector<std::string>& more,
+                     const std::string& data = "--text") {
     const std::string report = folder_ / "report.json";
     std::vector<std::string> arguments = {
-        "--text",   text,   "--model", "gpt2-tiny", "--steps",        "6", "--lr",       "3e-3",
+        data,       text,   "--model", "gpt2-tiny", "--steps",        "6", "--lr",       "3e-3",
         "--report", report, "--ranks", "2",         "--warmup-steps", "2", "--progress", "lines"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const CommandResult result = RunTrainer(arguments);
@@ -80,8 +81,7 @@ TEST_F(ValidationOfRuns, OnShards_AreThoseOnTheSameTokensAsText) {
   for (const char byte : bytes) tokens += {byte, '\0'};  // uint16
   folder_.Write("shards/a.bin", tokens.substr(0, 3000));
   folder_.Write("shards/b.bin", tokens.substr(3000));
-  const auto shards =
-      Run("", {"--text", "", "--shards", folder_ / "shards", "--validation", "0.25"});
+  const auto shards = Run(folder_ / "shards", {"--validation", "0.25"}, "--shards");
   EXPECT_EQ(shards["weights_sha256"], text["weights_sha256"]);
   EXPECT_EQ(shards["validation"], text["validation"]);
 }

@@ -1,4 +1,4 @@
-#include "tools/trainer/options.h"
+#include "tools/trainer/command_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

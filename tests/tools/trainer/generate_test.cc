@@ -1,0 +1,131 @@
+// Writing on after a text, as a user asks for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/tensors_in_folder.h"
+#include "tests/tools/trainer/trainer_process.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kPrompt[] = "line 3 of";
+
+class Generated : public testing::Test {
+ protected:
+  // Trains a little, so that what is likely is not a tie, and returns the checkpoint.
+  std::string Train(const std::vector<std::string>& model) {
+    const std::string run = folder_ / "run";
+    std::vector<std::string> arguments = {"--text", text_, "--steps", "60",      "--lr", "5e-3",
+                                          "--save", run,   "--quiet", "--batch", "8"};
+    arguments.insert(arguments.end(), model.begin(), model.end());
+    const CommandResult trained = RunTrainer(arguments);
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    return run + "/step-000000060";
+  }
+  static CommandResult Generate(const std::string& folder, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"generate", "--load", folder};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunTrainer(arguments);
+  }
+  static std::string Text(const std::string& folder, std::vector<std::string> more) {
+    more.insert(more.end(), {"--prompt", kPrompt, "--tokens", "24"});
+    const CommandResult result = Generate(folder, more);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  }
+
+  const base::TemporaryFolder folder_;
+  const std::string text_ = folder_.Write("text", [] {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i % 10) + " of the text. ";
+    return text;
+  }());
+};
+
+class GeneratedByFamily : public Generated, public testing::WithParamInterface<const char*> {};
+
+TEST_P(GeneratedByFamily, Greedily_IsWhatAFloat64ModelWrites) {
+  const std::string folder = Train({"--model", GetParam()});
+  const CommandResult result =
+      Generate(folder, {"--prompt", kPrompt, "--tokens", "20", "--dtype", "fp32", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const NamedTensors tensors = TensorsInFolder(folder);
+  const ModelConfig config = *FindPreset(GetParam());
+  std::vector<int32_t> tokens(kPrompt, kPrompt + sizeof(kPrompt) - 1);
+  std::vector<int> expected;
+  for (int i = 0; i < 20; ++i) {
+    const std::vector<double> logits = ReferenceLogits(config, tensors, tokens).back();
+    tokens.push_back(
+        static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    expected.push_back(tokens.back());
+  }
+  EXPECT_EQ(nlohmann::json::parse(result.out)["tokens"], nlohmann::json(expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, GeneratedByFamily, testing::Values("gpt2-tiny", "llama-tiny"), [](const auto& test) {
+      return std::string(test.param).substr(0, std::string(test.param).find('-'));
+    });
+
+TEST_F(Generated, WithWeightsLargerThanTheDevice_IsTheSameText) {
+  // Eight layers: 800 KiB of weights in bf16.
+  const std::string folder = Train({"--model", "gpt2-tiny", "--layers", "8"});
+  const std::string ample = Text(folder, {});
+  EXPECT_THAT(ample, testing::StartsWith(kPrompt));
+  EXPECT_EQ(ample.size(), sizeof(kPrompt) - 1 + 24 + 1);
+  EXPECT_EQ(Text(folder, {"--device-memory", "640KiB"}), ample);
+  EXPECT_EQ(Text(folder, {"--device-memory", "640KiB", "--placement", "cpu"}), ample);
+  EXPECT_EQ(Text(folder, {"--device-memory", "640KiB", "--ranks", "2"}), ample);
+}
+
+TEST_F(Generated, BySampling_RepeatsBySeedAndLeavesTheLikeliest) {
+  const std::string folder = Train({"--model", "gpt2-tiny"});
+  const std::string greedy = Text(folder, {});
+  const std::string one = Text(folder, {"--temperature", "1.5", "--seed", "1"});
+  EXPECT_EQ(Text(folder, {"--temperature", "1.5", "--seed", "1"}), one);
+  EXPECT_NE(Text(folder, {"--temperature", "1.5", "--seed", "2"}), one);
+  EXPECT_NE(one, greedy);
+  EXPECT_EQ(Text(folder, {"--temperature", "1.5", "--top-k", "1"}), greedy);
+}
+
+TEST_F(Generated, BeyondTheContext_GoesOnWithTheLastTokens) {
+  const std::string folder = Train({"--model", "gpt2-tiny", "--context", "16"});
+  EXPECT_EQ(Text(folder, {}).size(), sizeof(kPrompt) - 1 + 24 + 1);
+}
+
+TEST_F(Generated, WithoutWhatIsNeeded_SaysSo) {
+  const CommandResult model = RunTrainer({"generate", "--prompt", "x"});
+  EXPECT_EQ(model.code, 2);
+  EXPECT_THAT(model.err, HasSubstr("give --load"));
+  EXPECT_EQ(Generate(folder_ / "none", {"--prompt", "x"}).code, 4);
+  const CommandResult empty = Generate(folder_.path(), {"--prompt", "x"});
+  EXPECT_EQ(empty.code, 4);
+  EXPECT_THAT(empty.err, HasSubstr("has neither config.json nor checkpoints"));
+  const std::string folder = Train({"--model", "gpt2-tiny"});
+  EXPECT_EQ(Generate(folder, {}).code, 2);
+  EXPECT_EQ(Generate(folder, {"--prompt", "x", "--tokens", "0"}).code, 2);
+  const CommandResult token = Generate(folder, {"--prompt-tokens", "3,256"});
+  EXPECT_EQ(token.code, 2);
+  EXPECT_THAT(token.err, HasSubstr("--prompt-tokens"));
+  EXPECT_EQ(Generate(folder, {"--prompt", "x", "--device-memory", "64KiB"}).code, 7);
+}
+
+TEST_F(Generated, StoppedByASignal_EndWithItsCode) {
+  const std::string folder = Train({"--model", "gpt2-tiny"});
+  TrainerProcess process({"generate", "--load", folder, "--prompt", kPrompt, "--tokens", "1000000"},
+                         200);
+  ASSERT_TRUE(process.WaitFor("line 3 of")) << process.output();
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 128 + SIGTERM) << process.output();
+}
+
+}  // namespace
+}  // namespace geminid::trainer

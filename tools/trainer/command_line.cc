@@ -1,0 +1,124 @@
+#include "tools/trainer/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/command_line.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+#include "tools/trainer/data_flags.h"
+#include "tools/trainer/flags.h"
+#include "tools/trainer/generate_flags.h"
+#include "tools/trainer/memory_flags.h"
+#include "tools/trainer/model_flags.h"
+#include "tools/trainer/optimizer_flags.h"
+#include "tools/trainer/run_flags.h"
+#include "tools/trainer/schedule_flags.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr FlagSpec kClipFlag = {"--clip-norm", &Flags::clip_norm, "X",
+                                "Limit of the gradients' norm; 0: none"};
+
+void AddTraining(CLI::App* app, Flags* flags) {
+  AddFlags(app, flags, "Data", DataFlags());
+  AddFlags(app, flags, "Model", ModelFlags());
+  AddFlag(app, flags, "Model", kDataTypeFlag);
+  AddFlags(app, flags, "Optimizer", OptimizerFlags());
+  AddFlag(app, flags, "Optimizer", kClipFlag);
+  AddFlags(app, flags, "Schedule", ScheduleFlags());
+  for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
+  AddFlags(app, flags, "Memory", MemoryFlags());
+  AddFlag(app, flags, "Memory", kStatePlacementFlag);
+  AddFlags(app, flags, "Checkpoints", CheckpointFlags());
+  AddFlag(app, flags, "Checkpoints", kLoadFlag);
+  app->add_flag("--resume", flags->resume,
+                "Go on from the newest checkpoint in --save DIR; begin anew if there is none")
+      ->group("Checkpoints");
+  AddFlags(app, flags, "Run", ProcessFlags());
+  AddFlags(app, flags, "Run", OutputFlags());
+  app->add_flag("--stop-on-nan", flags->stop_on_nan,
+                "End after the first step whose loss is not finite, with exit code 11")
+      ->group("Run");
+  app->add_flag("--quiet", flags->quiet, "The same as --progress none")->group("Run");
+  std::string models = "Models and their parameters (with a vocabulary of bytes):\n";
+  for (const Preset& preset : Presets()) {
+    absl::StrAppendFormat(&models, "  %-12s %d\n", preset.name, CountParameters(preset.config));
+  }
+  app->footer(models);
+}
+
+CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
+  CLI::App* const generate =
+      app->add_subcommand("generate", "Writes on after a text, with a model's values");
+  generate->footer("");  // the models' names are not for it
+  AddFlag(generate, flags, "Model", kLoadFlag);
+  AddFlag(generate, flags, "Model", kDataTypeFlag);
+  AddFlags(generate, flags, "Text", GenerateFlags());
+  generate->add_flag("--json", flags->json, "Print one JSON object")->group("Text");
+  AddFlags(generate, flags, "Memory", MemoryFlags());
+  AddFlags(generate, flags, "Run", ProcessFlags());
+  return generate;
+}
+
+absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
+  GEMINID_ASSIGN_OR_RETURN(options->zero.optimizer, ParseOptimizer(flags));
+  GEMINID_ASSIGN_OR_RETURN(options->schedule,
+                           ParseSchedule(flags, UsualLearningRate(options->zero.optimizer)));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.loss_scale, ParseLossScale(flags));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.clip_norm,
+                           base::ParseReal("--clip-norm", flags.clip_norm, 0, 1e9));
+  GEMINID_ASSIGN_OR_RETURN(
+      const uint64_t threads,
+      base::ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
+  options->zero.update_threads = static_cast<int>(threads);
+  GEMINID_ASSIGN_OR_RETURN(options->zero.data_type, ParseDataType(flags));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainOptions> ReadTraining(const Flags& flags) {
+  TrainOptions options;
+  GEMINID_RETURN_IF_ERROR(CheckDataPath(flags));
+  GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseOutput(flags, &options));
+  GEMINID_ASSIGN_OR_RETURN(options.model, ParseModel(flags));
+  GEMINID_RETURN_IF_ERROR(ParseData(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
+  CLI::App app("Trains a decoder-only transformer with Geminid.", "geminid-train");
+  app.set_version_flag("--version", absl::StrCat("geminid-train ", GEMINID_VERSION));
+  Flags flags;
+  AddTraining(&app, &flags);
+  const CLI::App* const generate = AddGenerate(&app, &flags);
+  base::RefuseEmptyValues(&app);
+  CommandLine line;
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first
+  } catch (const CLI::CallForVersion& version) {
+    line.text = absl::StrCat(version.what(), "\n");
+    return line;
+  } catch (const CLI::CallForHelp&) {
+    line.text = app.help();
+    return line;
+  } catch (const CLI::Error& error) {
+    return absl::InvalidArgumentError(base::DescribeParseError(app, error));
+  }
+  if (generate->parsed()) {
+    GEMINID_ASSIGN_OR_RETURN(line.generate, ReadGenerate(flags));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags));
+  }
+  return line;
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,27 @@
+// What the command line asks for.
+#ifndef GEMINID_TOOLS_TRAINER_COMMAND_LINE_H_
+#define GEMINID_TOOLS_TRAINER_COMMAND_LINE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+
+// One of the three.
+struct CommandLine {
+  std::optional<TrainOptions> options;
+  std::optional<GenerateOptions> generate = std::nullopt;
+  std::string text;  // of --help or --version, to print and exit with 0
+};
+
+// `arguments` without the program's name. INVALID_ARGUMENT or NOT_FOUND names the flag and says
+// what would be right.
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_COMMAND_LINE_H_

@@ -1,0 +1,141 @@
+#include "tools/trainer/generate.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/json_writer.h"
+#include "base/status_macros.h"
+#include "geminid/zero.h"
+#include "tools/trainer/checkpoints.h"
+#include "tools/trainer/parameter_source.h"
+#include "tools/trainer/sampler.h"
+#include "tools/trainer/train.h"
+#include "tools/trainer/transformer.h"
+
+namespace geminid::trainer {
+namespace {
+
+// Sequences are filled up to a multiple of this, so that few lengths, and so few plans, occur.
+constexpr size_t kLengthMultiple = 64;
+
+bool IsText(const GenerateOptions& options) {
+  return options.run.model.vocabulary == kByteVocabulary;
+}
+
+std::string TextOf(const GenerateOptions& options, std::span<const int32_t> tokens) {
+  std::string text;
+  for (const int32_t token : tokens) {
+    if (IsText(options)) {
+      text.push_back(static_cast<char>(token));
+    } else {
+      absl::StrAppend(&text, token, " ");
+    }
+  }
+  return text;
+}
+
+std::string Json(const GenerateOptions& options, std::span<const int32_t> tokens) {
+  const auto write = [](base::JsonWriter& json, const char* key, std::span<const int32_t> values) {
+    json.Key(key).BeginArray();
+    for (const int32_t value : values) json.Value(static_cast<uint64_t>(value));
+    json.EndArray();
+  };
+  base::JsonWriter json;
+  json.BeginObject();
+  write(json, "prompt_tokens", options.prompt);
+  write(json, "tokens", tokens.subspan(options.prompt.size()));
+  json.EndObject();
+  return json.text() + "\n";
+}
+
+class Generator {
+ public:
+  Generator(const GenerateOptions& options, const RankContext& context)
+      : options_(options),
+        context_(context),
+        model_(MakeTransformer(options.run.model, options.run.zero.data_type)),
+        tokens_(options.prompt) {}
+
+  absl::Status Prepare(collectives::Communicator* communicator) {
+    communicator_ = communicator;
+    GEMINID_ASSIGN_OR_RETURN(
+        session_, ConnectDaemon(options_.run, context_,
+                                UnlimitedDeviceBytes(options_.run, context_.info.world_size)));
+    std::vector<zero::Parameter> parameters;
+    for (const ParameterSpec& spec : model_->parameters().specs) {
+      parameters.push_back({.name = spec.name, .shape = spec.shape, .trainable = false});
+    }
+    GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_,
+                                                           parameters, options_.run.zero));
+    source_ = MakeEngineSource(engine_.get());
+    return LoadModelValues(options_.run, engine_.get(), parameters);
+  }
+
+  // All ranks agree on the token: that of rank 0. So it is with a signal, which ends all.
+  absl::StatusOr<int> Run(const std::function<absl::Status(const std::string&)>& write) {
+    const auto say = [&](const std::string& text) {
+      return context_.info.rank == 0 ? write(text) : absl::OkStatus();
+    };
+    if (!options_.json) GEMINID_RETURN_IF_ERROR(say(TextOf(options_, tokens_)));
+    int signal = 0;
+    while (tokens_.size() < options_.prompt.size() + options_.tokens && signal == 0) {
+      GEMINID_ASSIGN_OR_RETURN(const int32_t token, Next());
+      std::vector<int32_t> agreed = {token, context_.stop_signal ? context_.stop_signal() : 0};
+      GEMINID_RETURN_IF_ERROR(communicator_->Broadcast(agreed, 0));
+      tokens_.push_back(agreed[0]);
+      signal = agreed[1];
+      if (!options_.json) GEMINID_RETURN_IF_ERROR(say(TextOf(options_, {&tokens_.back(), 1})));
+    }
+    GEMINID_RETURN_IF_ERROR(say(options_.json ? Json(options_, tokens_) : "\n"));
+    return signal;
+  }
+
+ private:
+  // What comes next after the last tokens that the model's context holds.
+  absl::StatusOr<int32_t> Next() {
+    const size_t context = options_.run.model.context;
+    const size_t count = std::min(tokens_.size(), context);
+    std::vector<int32_t> window(tokens_.end() - static_cast<ptrdiff_t>(count), tokens_.end());
+    window.resize(
+        std::min(context, (count + kLengthMultiple - 1) / kLengthMultiple * kLengthMultiple));
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<float> logits,
+                             model_->NextLogits(*source_, window, count - 1));
+    return SampleToken(
+        {.temperature = options_.temperature, .top_k = options_.top_k, .seed = options_.run.seed},
+        tokens_.size() - options_.prompt.size(), logits);
+  }
+
+  const GenerateOptions& options_;
+  const RankContext& context_;
+  const std::unique_ptr<Transformer> model_;
+  std::vector<int32_t> tokens_;
+  // Destroyed in reverse order: the engine uses the session.
+  collectives::Communicator* communicator_ = nullptr;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<zero::Engine> engine_;
+  std::unique_ptr<ParameterSource> source_;
+};
+
+}  // namespace
+
+absl::StatusOr<int> GenerateAsRank(
+    const GenerateOptions& options, const RankContext& context,
+    const std::function<absl::Status(const std::string& text)>& write) {
+  GEMINID_ASSIGN_OR_RETURN(const auto communicator, ConnectRanks(options.run, context));
+  Generator generator(options, context);
+  absl::Status status = generator.Prepare(communicator.get());
+  absl::StatusOr<int> signal = 0;
+  if (status.ok()) {
+    signal = generator.Run(write);
+    status = signal.status();
+  }
+  if (status.ok()) return signal;
+  communicator->Abort(
+      absl::StrCat("rank ", context.info.rank, ": ", std::string(status.message())));
+  return status;
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,22 @@
+// One rank of writing on after a text.
+#ifndef GEMINID_TOOLS_TRAINER_GENERATE_H_
+#define GEMINID_TOOLS_TRAINER_GENERATE_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/trainer/rank_session.h"
+
+namespace geminid::trainer {
+
+// Writes the text, or the numbers of its tokens where they are no bytes, token by token to `write`
+// of rank 0. All ranks compute the same; weights that do not fit the arenas come and go as the plan
+// says. The signal that ended it early, or 0. Blocks; the other ranks must run at the same time.
+absl::StatusOr<int> GenerateAsRank(
+    const GenerateOptions& options, const RankContext& context,
+    const std::function<absl::Status(const std::string& text)>& write);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_GENERATE_H_

@@ -1,0 +1,20 @@
+// The flags of `geminid-train generate`.
+#ifndef GEMINID_TOOLS_TRAINER_GENERATE_FLAGS_H_
+#define GEMINID_TOOLS_TRAINER_GENERATE_FLAGS_H_
+
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "tools/trainer/flags.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+
+std::span<const FlagSpec> GenerateFlags();
+
+// INVALID_ARGUMENT or NOT_FOUND names the flag or the file.
+absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_GENERATE_FLAGS_H_

@@ -1,0 +1,159 @@
+#include "tools/trainer/huggingface.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/json_writer.h"
+#include "base/status_macros.h"
+#include "client/checkpoint/folder.h"
+#include "tools/forecast/hf_keys.h"
+
+namespace geminid::trainer {
+namespace {
+
+using Keys = forecast::HuggingFaceKeys;
+
+constexpr char kConfigName[] = "/config.json";
+constexpr size_t kConfigBytesMax = size_t{1} << 20;
+
+// Where the transformers library takes a default of its own, so do we.
+
+void Require(Keys& keys, bool is_so, const char* problem) {
+  if (!is_so) keys.Fail(problem);
+}
+
+ModelConfig ReadGpt2(Keys& keys) {
+  ModelConfig model = {.family = Family::kGpt2};
+  model.layers = keys.Count("n_layer");
+  model.hidden = keys.Count("n_embd");
+  model.heads = model.kv_heads = keys.Count("n_head");
+  model.intermediate = keys.Count("n_inner", 4 * model.hidden);
+  model.vocabulary = keys.Count("vocab_size", 50257);
+  model.positions = keys.Count("n_positions", 1024);
+  model.norm_epsilon = keys.Real("layer_norm_epsilon", 1e-5);
+  model.tied = keys.Flag("tie_word_embeddings", true);
+  const std::string activation = keys.Word("activation_function", "gelu_new");
+  Require(keys, activation == "gelu_new" || activation == "gelu_pytorch_tanh",
+          "'activation_function' is neither gelu_new nor gelu_pytorch_tanh");
+  Require(keys, keys.Flag("scale_attn_weights", true), "'scale_attn_weights' is false");
+  Require(keys, !keys.Flag("scale_attn_by_inverse_layer_idx", false),
+          "'scale_attn_by_inverse_layer_idx' is true");
+  return model;
+}
+
+ModelConfig ReadLlama(Keys& keys) {
+  ModelConfig model = {.family = Family::kLlama};
+  model.layers = keys.Count("num_hidden_layers");
+  model.hidden = keys.Count("hidden_size");
+  model.heads = keys.Count("num_attention_heads");
+  model.kv_heads = keys.Count("num_key_value_heads", model.heads);
+  model.intermediate = keys.Count("intermediate_size");
+  model.vocabulary = keys.Count("vocab_size");
+  model.positions = keys.Count("max_position_embeddings", 2048);
+  model.norm_epsilon = keys.Real("rms_norm_eps", 1e-6);
+  model.rotary_theta = keys.Real("rope_theta", 10000);
+  model.tied = keys.Flag("tie_word_embeddings", false);
+  Require(keys, keys.Word("hidden_act", "silu") == "silu", "'hidden_act' is not silu");
+  Require(keys, !keys.Has("rope_scaling"),
+          "'rope_scaling' is given; rotary positions are known unscaled alone");
+  Require(keys, !keys.Has("rope_parameters"),
+          "'rope_parameters' is given; write its 'rope_theta' beside it and leave it out, if its "
+          "'rope_type' is default");
+  Require(keys, !keys.Flag("attention_bias", false), "'attention_bias' is true");
+  Require(keys, !keys.Flag("mlp_bias", false), "'mlp_bias' is true");
+  const uint64_t usual = model.heads == 0 ? 0 : model.hidden / model.heads;
+  Require(keys, keys.Count("head_dim", usual) == usual,
+          "'head_dim' is not 'hidden_size' / 'num_attention_heads'");
+  return model;
+}
+
+absl::StatusOr<std::string> FindConfig(const std::string& folder) {
+  const auto exists = [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; };
+  if (exists(folder + kConfigName)) return folder + kConfigName;
+  if (exists(folder)) {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, checkpoint::FinishedIn(folder));
+    if (!names.empty()) return absl::StrCat(folder, "/", names.back(), kConfigName);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("'", folder,
+                   "' has neither config.json nor checkpoints; give --load the folder of a "
+                   "checkpoint or of a Hugging Face model"));
+}
+
+void WriteGpt2(const ModelConfig& model, base::JsonWriter* json) {
+  json->Key("architectures").BeginArray().Value("GPT2LMHeadModel").EndArray();
+  json->Key("model_type").Value("gpt2");
+  json->Key("vocab_size").Value(model.vocabulary);
+  json->Key("n_positions").Value(model.position_rows());
+  json->Key("n_embd").Value(model.hidden);
+  json->Key("n_layer").Value(model.layers);
+  json->Key("n_head").Value(model.heads);
+  json->Key("n_inner").Value(model.intermediate);
+  json->Key("activation_function").Value("gelu_new");
+  json->Key("layer_norm_epsilon").Value(model.norm_epsilon);
+  json->Key("tie_word_embeddings").Value(model.tied_output());
+}
+
+void WriteLlama(const ModelConfig& model, base::JsonWriter* json) {
+  json->Key("architectures").BeginArray().Value("LlamaForCausalLM").EndArray();
+  json->Key("model_type").Value("llama");
+  json->Key("vocab_size").Value(model.vocabulary);
+  json->Key("max_position_embeddings").Value(model.position_rows());
+  json->Key("hidden_size").Value(model.hidden);
+  json->Key("intermediate_size").Value(model.intermediate);
+  json->Key("num_hidden_layers").Value(model.layers);
+  json->Key("num_attention_heads").Value(model.heads);
+  json->Key("num_key_value_heads").Value(model.kv_heads);
+  json->Key("hidden_act").Value("silu");
+  json->Key("rms_norm_eps").Value(model.norm_epsilon);
+  json->Key("rope_theta").Value(model.rotary_theta);
+  json->Key("tie_word_embeddings").Value(model.tied_output());
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
+  GEMINID_ASSIGN_OR_RETURN(const std::string path, FindConfig(folder));
+  GEMINID_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, kConfigBytesMax));
+  const auto bad = [&path](const auto&... words) {
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "': ", words...));
+  };
+  base::JsonValue root;
+  base::JsonError error;
+  if (!base::ParseJson(text, &root, &error) || root.type != base::JsonValue::Type::kObject) {
+    return bad("line ", error.position.line, ": ",
+               error.problem.empty() ? "it is no JSON object" : error.problem);
+  }
+  Keys keys(root);
+  const std::string type = keys.Word("model_type", "");
+  if (type != "gpt2" && type != "llama") {
+    return bad("'model_type' is '", type, "'; gpt2 and llama are known");
+  }
+  ModelConfig model = type == "gpt2" ? ReadGpt2(keys) : ReadLlama(keys);
+  if (!keys.status().ok()) return bad(std::string(keys.status().message()));
+  model.context = std::min(*model.positions, kLoadedContextMax);
+  if (absl::Status status = Validate(model); !status.ok()) {
+    return bad(std::string(status.message()));
+  }
+  return model;
+}
+
+std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_type) {
+  base::JsonWriter json;
+  json.BeginObject();
+  model.family == Family::kGpt2 ? WriteGpt2(model, &json) : WriteLlama(model, &json);
+  json.Key("torch_dtype").Value(data_type);
+  json.EndObject();
+  return json.text() + "\n";
+}
+
+std::string_view LanguageModelPrefix(Family family) {
+  return family == Family::kGpt2 ? "transformer." : "model.";
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,24 @@
+// The flags of where memory is and how much of it there is.
+#ifndef GEMINID_TOOLS_TRAINER_MEMORY_FLAGS_H_
+#define GEMINID_TOOLS_TRAINER_MEMORY_FLAGS_H_
+
+#include <span>
+
+#include "absl/status/status.h"
+#include "tools/trainer/flags.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+
+std::span<const FlagSpec> MemoryFlags();
+// For training alone.
+inline constexpr FlagSpec kStatePlacementFlag = {
+    "--optimizer-state", &Flags::optimizer_state, "WHERE",
+    "auto, host, device, or a share of the device memory to spare, from 0 to 1"};
+
+// INVALID_ARGUMENT names the flag.
+absl::Status ParseMemory(const Flags& flags, TrainOptions* options);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_MEMORY_FLAGS_H_

@@ -1,0 +1,75 @@
+#include "tools/trainer/model_flags.h"
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+#include "tools/trainer/huggingface.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr FlagSpec kModelFlags[] = {
+    {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
+    {"--family", &Flags::family, "NAME", "gpt2 or llama, for a shape of your own"},
+    {"--layers", &Flags::layers, "N", "Layers"},
+    {"--hidden", &Flags::hidden, "N", "Hidden size"},
+    {"--heads", &Flags::heads, "N", "Attention heads"},
+    {"--context", &Flags::context, "N", "Tokens per sequence"},
+    {"--vocabulary", &Flags::vocabulary, "N", "Kinds of tokens [256, as text is bytes]"},
+};
+
+absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
+  constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate knows the bounds
+  const auto take = [&](const char* flag, const std::string& text, uint64_t* value) {
+    if (text.empty()) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, kAny));
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(take("--layers", flags.layers, &model->layers));
+  GEMINID_RETURN_IF_ERROR(take("--hidden", flags.hidden, &model->hidden));
+  GEMINID_RETURN_IF_ERROR(take("--heads", flags.heads, &model->heads));
+  GEMINID_RETURN_IF_ERROR(take("--context", flags.context, &model->context));
+  GEMINID_RETURN_IF_ERROR(take("--vocabulary", flags.vocabulary, &model->vocabulary));
+  if (!flags.hidden.empty() || !flags.family.empty()) {
+    model->intermediate = DefaultIntermediate(model->family, model->hidden);
+  }
+  if (!flags.heads.empty() || !flags.family.empty()) model->kv_heads = model->heads;
+  return Validate(*model);
+}
+
+}  // namespace
+
+std::span<const FlagSpec> ModelFlags() { return kModelFlags; }
+
+absl::StatusOr<ModelConfig> ParseModel(const Flags& flags) {
+  ModelConfig model;
+  if (!flags.model.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(model, FindPreset(flags.model));
+  } else if (flags.family.empty() && !flags.load.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(model, ReadHuggingFaceConfig(flags.load));
+  } else if (flags.family.empty()) {
+    return absl::InvalidArgumentError(
+        "no model: give --model a name, or --family with --layers, --hidden, --heads and "
+        "--context, or --load a folder that says what it holds; --help lists the names");
+  }
+  if (!flags.family.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(model.family, ParseFamily(flags.family));
+  }
+  if (absl::Status status = OverrideModel(flags, &model); !status.ok()) {
+    return WithFlag("the model cannot be built", status);
+  }
+  return model;
+}
+
+absl::StatusOr<zero::DataType> ParseDataType(const Flags& flags) {
+  using zero::DataType;
+  return base::ParseWord("--dtype", flags.dtype,
+                         std::array{std::pair{Name(DataType::kBFloat16), DataType::kBFloat16},
+                                    std::pair{Name(DataType::kFloat32), DataType::kFloat32}});
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,41 @@
+// One rank among the others, and with its daemon.
+#ifndef GEMINID_TOOLS_TRAINER_RANK_SESSION_H_
+#define GEMINID_TOOLS_TRAINER_RANK_SESSION_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "geminid/communicator.h"
+#include "geminid/rank_info.h"
+#include "geminid/session.h"
+#include "tools/trainer/data/token_source.h"
+#include "tools/trainer/options.h"
+#include "tools/trainer/progress.h"
+
+namespace geminid::trainer {
+
+struct RankContext {
+  collectives::RankInfo info;
+  std::string socket;                 // of the daemon
+  const TokenSource* data = nullptr;  // what to learn, if anything
+  Progress::Write write_stderr;
+  bool stderr_is_terminal = false;
+  Progress::Width terminal_width;  // null: 80 columns
+  std::function<int()> stop_signal =
+      nullptr;  // the signal that asks for an end, 0 before; null: none
+};
+
+// Waits for the other ranks.
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(const TrainOptions& options,
+                                                                        const RankContext& context);
+
+// A session with an arena of `options`' size, or of `unlimited_bytes` if they have none.
+absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
+                                                       const RankContext& context,
+                                                       uint64_t unlimited_bytes);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_RANK_SESSION_H_

@@ -1,0 +1,96 @@
+#include "tools/trainer/run_flags.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr double kTimeoutSecondsMax = 86'400;
+constexpr size_t kJobNameMax = 63;
+
+constexpr FlagSpec kProcessFlags[] = {
+    {"--ranks", &Flags::ranks, "N", "Processes to compute with; this program starts them"},
+    {"--timeout", &Flags::timeout, "SECONDS", "How long to wait for another rank"},
+    {"--socket", &Flags::socket, "PATH",
+     "The daemon's; otherwise $GEMINID_SOCKET, the installed one, or a daemon of the run's own"},
+    {"--job", &Flags::job, "NAME", "Of the run, in the daemon's books"},
+};
+constexpr FlagSpec kOutputFlags[] = {
+    {"--report", &Flags::report, "PATH", "Write a JSON report to this file"},
+    {"--progress", &Flags::progress, "MODE", "auto, terminal, lines or none"},
+    {"--update-threads", &Flags::update_threads, "N", "Of each rank, for the optimizer's update"},
+};
+constexpr FlagSpec kCheckpointFlags[] = {
+    {"--save", &Flags::save, "DIR", "Save checkpoints in this folder: at the end, and at a signal"},
+    {"--save-every", &Flags::save_every, "N", "Save every N steps too, while training goes on"},
+    {"--keep", &Flags::keep, "N", "Newest checkpoints to keep; 0: all"},
+};
+
+absl::Status CheckJob(const std::string& job) {
+  const bool characters = std::all_of(job.begin(), job.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+  if (characters && !job.empty() && job.size() <= kJobNameMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--job is '", job, "'; it must be 1 to ", kJobNameMax, " of a-z, 0-9 and -"));
+}
+
+}  // namespace
+
+std::span<const FlagSpec> ProcessFlags() { return kProcessFlags; }
+std::span<const FlagSpec> OutputFlags() { return kOutputFlags; }
+std::span<const FlagSpec> CheckpointFlags() { return kCheckpointFlags; }
+
+absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
+  if (!flags.ranks.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
+                             base::ParseCount("--ranks", flags.ranks, 1, kRanksMax));
+    options->ranks = static_cast<int>(ranks);
+  }
+  GEMINID_ASSIGN_OR_RETURN(const double seconds,
+                           base::ParseReal("--timeout", flags.timeout, 1, kTimeoutSecondsMax));
+  options->timeout = absl::Seconds(seconds);
+  GEMINID_RETURN_IF_ERROR(CheckJob(flags.job));
+  options->socket = flags.socket;
+  options->job = flags.job;
+  return absl::OkStatus();
+}
+
+absl::Status ParseOutput(const Flags& flags, TrainOptions* options) {
+  options->report = flags.report;
+  options->stop_on_nan = flags.stop_on_nan;
+  using Mode = std::optional<ProgressMode>;
+  GEMINID_ASSIGN_OR_RETURN(
+      options->progress,
+      base::ParseWord("--progress", flags.progress,
+                      std::array{std::pair{"auto", Mode()},
+                                 std::pair{"terminal", Mode(ProgressMode::kTerminal)},
+                                 std::pair{"lines", Mode(ProgressMode::kLines)},
+                                 std::pair{"none", Mode(ProgressMode::kNone)}}));
+  if (flags.quiet) options->progress = ProgressMode::kNone;
+  return absl::OkStatus();
+}
+
+absl::Status ParseCheckpoints(const Flags& flags, TrainOptions* options) {
+  constexpr uint64_t kMost = 1'000'000'000;  // as many steps as a folder's name has digits for
+  if (flags.save.empty() && (flags.resume || !flags.save_every.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(flags.resume ? "--resume" : "--save-every",
+                                                   " needs --save DIR, where checkpoints are"));
+  }
+  options->save = flags.save;
+  options->load = flags.load;
+  options->resume = flags.resume;
+  GEMINID_ASSIGN_OR_RETURN(options->keep, base::ParseCount("--keep", flags.keep, 0, kMost));
+  if (flags.save_every.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(options->save_every,
+                           base::ParseCount("--save-every", flags.save_every, 1, kMost));
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::trainer

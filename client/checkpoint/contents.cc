@@ -58,15 +58,18 @@ absl::Status AddFiles(const std::string& prefix, std::vector<TensorEntry> tensor
   return absl::OkStatus();
 }
 
+absl::Status CheckName(const std::string& name) {
+  const bool printable =
+      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+  if (printable && !name.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a parameter called '", name,
+      "' cannot be saved; names must be printable ASCII without spaces, and not empty"));
+}
+
 absl::Status CheckNames(const std::vector<zero::Parameter>& parameters) {
   for (const zero::Parameter& parameter : parameters) {
-    const bool printable = std::all_of(parameter.name.begin(), parameter.name.end(),
-                                       [](char c) { return c > ' ' && c < '\x7f'; });
-    if (!printable || parameter.name.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a parameter called '", parameter.name,
-          "' cannot be saved; names must be printable ASCII without spaces, and not empty"));
-    }
+    GEMINID_RETURN_IF_ERROR(CheckName(parameter.name));
   }
   return absl::OkStatus();
 }
@@ -106,6 +109,13 @@ absl::StatusOr<Contents> PlanContents(
   Contents contents;
   GEMINID_RETURN_IF_ERROR(AddFiles(kModelPrefix, std::move(values), max_file_bytes, &contents));
   GEMINID_RETURN_IF_ERROR(AddFiles(kOptimizerPrefix, std::move(states), max_file_bytes, &contents));
+  return contents;
+}
+
+absl::StatusOr<Contents> PlanModel(std::vector<TensorEntry> tensors, uint64_t max_file_bytes) {
+  for (const TensorEntry& tensor : tensors) GEMINID_RETURN_IF_ERROR(CheckName(tensor.name));
+  Contents contents;
+  GEMINID_RETURN_IF_ERROR(AddFiles(kModelPrefix, std::move(tensors), max_file_bytes, &contents));
   return contents;
 }
 

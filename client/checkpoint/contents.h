@@ -46,6 +46,9 @@ absl::StatusOr<Contents> PlanContents(
     const std::function<bool(zero::ParameterId, zero::StateKind)>& has_state,
     uint64_t tensor_state_bytes, uint64_t max_file_bytes);
 
+// Tensors whose name, type, shape and bytes are set, in order in files of the model.
+absl::StatusOr<Contents> PlanModel(std::vector<TensorEntry> tensors, uint64_t max_file_bytes);
+
 // "model.safetensors.index.json", when the prefix's tensors are in several files; else empty.
 std::string IndexText(const Contents& contents, const std::string& prefix);
 

@@ -112,6 +112,27 @@ absl::Status BeginStep(const std::string& folder, uint64_t step) {
   return MakeFolder(path);
 }
 
+absl::StatusOr<std::string> BeginFolder(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", path, "' exists; give a folder that does not, nothing is overwritten"));
+  }
+  const std::string unfinished = path + kUnfinished;
+  GEMINID_RETURN_IF_ERROR(RemoveAll(unfinished));
+  GEMINID_RETURN_IF_ERROR(MakeFolder(unfinished));
+  return unfinished;
+}
+
+absl::Status FinishFolder(const std::string& path) {
+  const std::string unfinished = path + kUnfinished;
+  GEMINID_RETURN_IF_ERROR(SyncFolder(unfinished));
+  GEMINID_RETURN_IF_ERROR(Rename(unfinished, path));
+  const std::string above = fs::path(path).parent_path();
+  return SyncFolder(above.empty() ? "." : above);
+}
+
+void AbandonFolder(const std::string& path) { (void)RemoveAll(path + kUnfinished); }
+
 absl::Status FinishStep(const std::string& folder, uint64_t step) {
   const std::string unfinished = Join(folder, UnfinishedNameOfStep(step));
   const std::string finished = Join(folder, NameOfStep(step));

@@ -24,6 +24,11 @@ absl::StatusOr<std::vector<std::string>> FinishedIn(const std::string& folder);
 // An empty folder for the step, in place of what an interrupted save may have left.
 absl::Status BeginStep(const std::string& folder, uint64_t step);
 
+// The same for a folder of any name, which must not exist: ALREADY_EXISTS. Where to write.
+absl::StatusOr<std::string> BeginFolder(const std::string& path);
+absl::Status FinishFolder(const std::string& path);
+void AbandonFolder(const std::string& path);
+
 // Gives the unfinished checkpoint its name, in place of one of the same step, when everything in it
 // is synced. After it the old or the new one is there, whole.
 absl::Status FinishStep(const std::string& folder, uint64_t step);

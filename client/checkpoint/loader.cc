@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <span>
@@ -113,16 +114,28 @@ absl::StatusOr<TensorSet::Found> FindOfShape(const TensorSet& set, const std::st
                                           "; the model's is ", ShapeText(shape)));
 }
 
-// This rank's shard of one kind of state.
+absl::Status CheckFinite(const TensorSet::Found& found, uint64_t first,
+                         std::span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return absl::DataLossError(absl::StrCat("'", found.file->path(), "': tensor '",
+                                            found.tensor->name, "' is not finite at element ",
+                                            first + i, ": ", values[i]));
+  }
+  return absl::OkStatus();
+}
+
+// This rank's shard of one kind of state; with `is_finite`, refused where it is not.
 absl::Status LoadTensor(const TensorSet& set, const std::string& name,
                         const zero::Parameter& parameter, zero::ParameterId id,
-                        zero::StateKind kind, zero::Engine* engine) {
+                        zero::StateKind kind, zero::Engine* engine, bool is_finite) {
   GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, FindOfShape(set, name, parameter));
   std::vector<float> values;
   for (const zero::ShardRange& range : engine->ShardOf(id)) {
     for (uint64_t at = 0; at < range.elements; at += kBlockElements) {
       values.resize(std::min(kBlockElements, range.elements - at));
       GEMINID_RETURN_IF_ERROR(found.file->ReadFloats(*found.tensor, range.offset + at, values));
+      if (is_finite) GEMINID_RETURN_IF_ERROR(CheckFinite(found, range.offset + at, values));
       GEMINID_RETURN_IF_ERROR(engine->WriteShard(id, kind, range.offset + at, values));
     }
   }
@@ -176,7 +189,8 @@ absl::StatusOr<zero::Progress> LoadState(const std::string& folder, const RunRec
       if (!engine->HasState(id, kind)) continue;
       GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, set_of(kind));
       GEMINID_RETURN_IF_ERROR(
-          LoadTensor(*set, TensorName(parameters[i].name, kind), parameters[i], id, kind, engine));
+          LoadTensor(*set, TensorName(parameters[i].name, kind), parameters[i], id, kind, engine,
+                     /*is_finite=*/false));  // a run that diverged goes on as it was
     }
   }
   progress.step = record.step;
@@ -253,7 +267,8 @@ absl::Status LoadValues(const std::string& folder, zero::Engine* engine,
   GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(values, kModelPrefix));
   for (uint32_t i = 0; i < parameters.size(); ++i) {
     GEMINID_RETURN_IF_ERROR(LoadTensor(model, name_of(parameters[i]), parameters[i],
-                                       zero::ParameterId{i}, zero::StateKind::kMaster, engine));
+                                       zero::ParameterId{i}, zero::StateKind::kMaster, engine,
+                                       /*is_finite=*/true));
   }
   return absl::OkStatus();
 }

@@ -95,11 +95,34 @@ GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engi
                                            const std::vector<zero::Parameter>& parameters);
 
 // The values alone, from a folder with model.safetensors or model.safetensors.index.json, or from
-// the newest checkpoint in a saver's folder: fp32, bf16 or fp16. `name_of` says what a parameter is called there. Tensors that no parameter asks for
-// are left alone. Errors as of Load.
+// the newest checkpoint in a saver's folder: fp32, bf16 or fp16. `name_of` says what a parameter is
+// called there. Tensors that no parameter asks for are left alone. Errors as of Load; DATA_LOSS too
+// for a value that is not finite.
 GEMINID_EXPORT absl::Status LoadValues(
     const std::string& folder, zero::Engine* engine, const std::vector<zero::Parameter>& parameters,
     const std::function<std::string(const zero::Parameter&)>& name_of);
+
+enum class ExportType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+struct ExportOptions {
+  std::string folder{};  // that does not exist yet; the one above it is made if need be
+  ExportType type = ExportType::kFloat32;
+  uint64_t max_file_bytes = kDefaultFileBytes;
+  std::map<std::string, std::string> texts{};  // as of SaverOptions
+  // What a parameter is called there; empty: it is left out. Null: by its own name.
+  std::function<std::string(const zero::Parameter&)> name_of{};
+  // Changes a parameter's values before they are written. Called on all ranks, which may read
+  // others of the engine. Null: as they are.
+  std::function<absl::Status(zero::ParameterId id, std::vector<float>* values)> adjust{};
+};
+
+// Writes the values as a plain Hugging Face folder: model.safetensors, or several files and an
+// index, and the texts. Between steps; all ranks must. One tensor at a time is in memory. The
+// folder appears in one instant, when everything in it is on the disk. ALREADY_EXISTS for a folder
+// that is there; INVALID_ARGUMENT names a tensor with values that the type cannot hold.
+GEMINID_EXPORT absl::Status ExportValues(const ExportOptions& options, zero::Engine* engine,
+                                         collectives::Communicator* communicator,
+                                         const std::vector<zero::Parameter>& parameters);
 
 // The newest checkpoint in a saver's folder, or the folder itself when it is one. NOT_FOUND.
 GEMINID_EXPORT absl::StatusOr<std::string> Newest(const std::string& folder);

@@ -1,5 +1,7 @@
 #include "tools/trainer/checkpoints.h"
 
+#include <unistd.h>
+
 #include <string_view>
 #include <utility>
 
@@ -77,6 +79,27 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last)) return absl::OkStatus();
   return saver_->Save(run);
+}
+
+absl::Status Checkpoints::Export() {
+  if (options_.export_to.empty()) return absl::OkStatus();
+  const char* const type = options_.export_type == checkpoint::ExportType::kFloat32    ? "float32"
+                           : options_.export_type == checkpoint::ExportType::kBFloat16 ? "bfloat16"
+                                                                                       : "float16";
+  return checkpoint::ExportValues(
+      {.folder = options_.export_to,
+       .type = options_.export_type,
+       .texts = {{"config.json", HuggingFaceConfig(options_.model, type)}}},
+      engine_, communicator_, parameters_);
+}
+
+absl::Status CheckExport(const TrainOptions& options) {
+  if (options.export_to.empty() || ::access(options.export_to.c_str(), F_OK) != 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("'", options.export_to,
+                                                 "' exists; give --export a folder that does not, "
+                                                 "nothing is overwritten"));
 }
 
 absl::StatusOr<std::string> Checkpoints::Finish() {

@@ -37,6 +37,9 @@ class Checkpoints {
   // After a step: saves when --save-every says so, or when the step is the last.
   absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run);
 
+  // After the last step: a Hugging Face folder, if --export says so.
+  absl::Status Export();
+
   // Waits for the last save. Its folder; empty without --save.
   absl::StatusOr<std::string> Finish();
 
@@ -50,6 +53,9 @@ class Checkpoints {
   const std::vector<zero::Parameter> parameters_;
   std::unique_ptr<checkpoint::Saver> saver_;
 };
+
+// INVALID_ARGUMENT if something is where --export is to write. Before hours of training.
+absl::Status CheckExport(const TrainOptions& options);
 
 // The values alone, from options.load: a checkpoint or a Hugging Face folder. Errors as of
 // checkpoint::LoadValues.

@@ -70,7 +70,7 @@ class Generator {
     }
     GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_,
                                                            parameters, options_.run.zero));
-    source_ = MakeEngineSource(engine_.get());
+    source_ = MakeEngineSource(engine_.get(), session_.get());
     return LoadModelValues(options_.run, engine_.get(), parameters);
   }
 

@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "geminid/rank_info.h"
 #include "tools/trainer/batches.h"
+#include "tools/trainer/checkpoints.h"
 #include "tools/trainer/command_line.h"
 #include "tools/trainer/daemon_choice.h"
 #include "tools/trainer/data_flags.h"
@@ -138,6 +139,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenData(options));
   GEMINID_RETURN_IF_ERROR(
       SplitTokens(*data, options.validation_share, options.model.context).status());
+  if (info.rank == 0) GEMINID_RETURN_IF_ERROR(CheckExport(options));
   if (info.rank == 0 && !options.report.empty()) {
     GEMINID_RETURN_IF_ERROR(CheckWritable(options.report));
   }

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/checkpoint.h"
 #include "geminid/schedule.h"
 #include "geminid/types.h"
 #include "geminid/zero.h"
@@ -40,11 +41,13 @@ struct TrainOptions {
   std::string job;
   std::string report;
   bool stop_on_nan = false;
-  std::string save;                      // folder of checkpoints; empty: none
-  uint64_t save_every = 0;               // steps; 0: at the end alone
-  uint64_t keep = 0;                     // newest checkpoints
-  bool resume = false;                   // from the newest in `save`, if there is one
-  std::string load;                      // folder of first values; empty: random ones
+  std::string save;         // folder of checkpoints; empty: none
+  uint64_t save_every = 0;  // steps; 0: at the end alone
+  uint64_t keep = 0;        // newest checkpoints
+  bool resume = false;      // from the newest in `save`, if there is one
+  std::string load;         // folder of first values; empty: random ones
+  std::string export_to;    // folder of the last values; empty: none
+  checkpoint::ExportType export_type = checkpoint::ExportType::kFloat32;
   std::optional<ProgressMode> progress;  // unset: as suits stderr
 };
 

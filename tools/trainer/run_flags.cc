@@ -30,6 +30,9 @@ constexpr FlagSpec kCheckpointFlags[] = {
     {"--save", &Flags::save, "DIR", "Save checkpoints in this folder: at the end, and at a signal"},
     {"--save-every", &Flags::save_every, "N", "Save every N steps too, while training goes on"},
     {"--keep", &Flags::keep, "N", "Newest checkpoints to keep; 0: all"},
+    {"--export", &Flags::export_to, "DIR",
+     "After the last step, write the values as a new Hugging Face folder"},
+    {"--export-dtype", &Flags::export_type, "TYPE", "Of its tensors: fp32, bf16 or fp16"},
 };
 
 absl::Status CheckJob(const std::string& job) {
@@ -86,6 +89,13 @@ absl::Status ParseCheckpoints(const Flags& flags, TrainOptions* options) {
   options->save = flags.save;
   options->load = flags.load;
   options->resume = flags.resume;
+  options->export_to = flags.export_to;
+  using Type = checkpoint::ExportType;
+  GEMINID_ASSIGN_OR_RETURN(options->export_type,
+                           base::ParseWord("--export-dtype", flags.export_type,
+                                           std::array{std::pair{"fp32", Type::kFloat32},
+                                                      std::pair{"bf16", Type::kBFloat16},
+                                                      std::pair{"fp16", Type::kFloat16}}));
   GEMINID_ASSIGN_OR_RETURN(options->keep, base::ParseCount("--keep", flags.keep, 0, kMost));
   if (flags.save_every.empty()) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(options->save_every,

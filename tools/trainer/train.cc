@@ -103,6 +103,7 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(Save(step + 1));
     }
     GEMINID_ASSIGN_OR_RETURN(saved_in_, checkpoints_->Finish());
+    if (!ends()) GEMINID_RETURN_IF_ERROR(checkpoints_->Export());
     GEMINID_RETURN_IF_ERROR(FinishReport());
     SayEnd();
     return absl::OkStatus();
@@ -176,12 +177,15 @@ class RankTrainer {
       words =
           absl::StrCat("the loss of ", report_.non_finite_losses, " of ", steps(),
                        " steps was not finite, first that of step ", report_.first_non_finite_step);
-    } else if (!saved_in_.empty()) {
+    } else if (!saved_in_.empty() || !options_.export_to.empty()) {
       words = "done";
     } else {
       return;
     }
     if (!saved_in_.empty()) absl::StrAppend(&words, "; saved in ", saved_in_);
+    if (!ends() && !options_.export_to.empty()) {
+      absl::StrAppend(&words, "; exported to ", options_.export_to);
+    }
     if (!options_.report.empty()) absl::StrAppend(&words, "; the report is ", options_.report);
     progress_.Warn(absl::StrCat("geminid-train: ", words));
   }

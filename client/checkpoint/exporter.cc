@@ -1,0 +1,144 @@
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "client/checkpoint/agreement.h"
+#include "client/checkpoint/contents.h"
+#include "client/checkpoint/folder.h"
+#include "client/checkpoint/tensor_file.h"
+#include "geminid/checkpoint.h"
+#include "geminid/communicator.h"
+#include "kernels/numeric/cast/cast.h"
+
+namespace geminid::checkpoint {
+namespace {
+
+// Above it a number is nearer to twice the largest power of two, which fp16 does not have.
+constexpr float kFloat16Limit = 65520;
+
+ElementType ElementTypeOf(ExportType type) {
+  switch (type) {
+    case ExportType::kBFloat16:
+      return ElementType::kBFloat16;
+    case ExportType::kFloat16:
+      return ElementType::kFloat16;
+    default:
+      return ElementType::kFloat32;
+  }
+}
+
+// What is exported, in order, and under which name.
+struct Exported {
+  zero::ParameterId id{};
+  TensorEntry entry;
+};
+
+std::vector<Exported> Choose(const ExportOptions& options,
+                             const std::vector<zero::Parameter>& parameters) {
+  std::vector<Exported> chosen;
+  for (uint32_t i = 0; i < parameters.size(); ++i) {
+    TensorEntry entry;
+    entry.name = options.name_of ? options.name_of(parameters[i]) : parameters[i].name;
+    if (entry.name.empty()) continue;
+    entry.type = ElementTypeOf(options.type);
+    entry.bytes = SizeOf(entry.type);
+    for (const int64_t dimension : parameters[i].shape) {
+      entry.shape.push_back(static_cast<uint64_t>(dimension));
+      entry.bytes *= entry.shape.back();
+    }
+    chosen.push_back({zero::ParameterId{i}, std::move(entry)});
+  }
+  return chosen;
+}
+
+// The files that one rank writes.
+class Files {
+ public:
+  absl::Status Create(const ExportOptions& options, const std::vector<Exported>& exported) {
+    std::vector<TensorEntry> entries;
+    for (const Exported& tensor : exported) entries.push_back(tensor.entry);
+    GEMINID_ASSIGN_OR_RETURN(contents_, PlanModel(std::move(entries), options.max_file_bytes));
+    GEMINID_ASSIGN_OR_RETURN(const std::string folder, BeginFolder(options.folder));
+    for (const PlannedFile& planned : contents_.files) {
+      absl::StatusOr<TensorFile> file =
+          TensorFile::Create(absl::StrCat(folder, "/", planned.name), planned.header);
+      if (!file.ok()) return file.status();
+      files_.push_back(*std::move(file));
+    }
+    for (const auto& [name, text] : options.texts) {
+      GEMINID_RETURN_IF_ERROR(base::ReplaceFile(absl::StrCat(folder, "/", name), text));
+    }
+    const std::string index = IndexText(contents_, kModelPrefix);
+    if (index.empty()) return absl::OkStatus();
+    return base::ReplaceFile(absl::StrCat(folder, "/", kModelPrefix, ".safetensors.index.json"),
+                             index);
+  }
+
+  absl::Status Write(const TensorEntry& tensor, std::span<const float> values) {
+    const TensorPlace place = contents_.places.at(tensor.name);
+    const TensorFile& file = files_[place.file];
+    const uint64_t offset = file.PlaceOf(file.header().tensors[place.entry], 0);
+    switch (tensor.type) {
+      case ElementType::kBFloat16: {
+        std::vector<kernels::BFloat16> halves(values.size());
+        (void)kernels::CastToBFloat16(values.data(), values.size(), halves.data());
+        return file.Write(offset, std::as_bytes(std::span(halves)));
+      }
+      case ElementType::kFloat16: {
+        for (const float value : values) {
+          if (std::isfinite(value) && std::abs(value) >= kFloat16Limit) {
+            return absl::InvalidArgumentError(
+                absl::StrCat("tensor '", tensor.name, "' has the value ", value,
+                             ", which fp16 cannot hold; export it as bf16 or fp32"));
+          }
+        }
+        std::vector<kernels::Float16> halves(values.size());
+        (void)kernels::CastToFloat16(values.data(), values.size(), halves.data());
+        return file.Write(offset, std::as_bytes(std::span(halves)));
+      }
+      default:
+        return file.Write(offset, std::as_bytes(values));
+    }
+  }
+
+  absl::Status Finish(const std::string& folder) {
+    for (const TensorFile& file : files_) GEMINID_RETURN_IF_ERROR(file.Sync());
+    files_.clear();
+    return FinishFolder(folder);
+  }
+
+ private:
+  Contents contents_;
+  std::vector<TensorFile> files_;
+};
+
+}  // namespace
+
+absl::Status ExportValues(const ExportOptions& options, zero::Engine* engine,
+                          collectives::Communicator* communicator,
+                          const std::vector<zero::Parameter>& parameters) {
+  const std::vector<Exported> exported = Choose(options, parameters);
+  const bool leads = communicator->Rank() == 0;
+  Files files;
+  absl::Status mine = leads ? files.Create(options, exported) : absl::OkStatus();
+  const bool exists = absl::IsAlreadyExists(mine);
+  absl::Status status = Agree(communicator, mine, "to begin an export");
+  for (size_t i = 0; i < exported.size() && status.ok(); ++i) {
+    // All ranks read all, whatever becomes of the files, so that none waits for another.
+    absl::StatusOr<std::vector<float>> values = engine->ReadParameter(exported[i].id);
+    if (values.ok() && options.adjust) mine.Update(options.adjust(exported[i].id, &*values));
+    if (!values.ok()) status = values.status();
+    if (leads && mine.ok() && status.ok()) mine = files.Write(exported[i].entry, *values);
+  }
+  if (status.ok() && leads && mine.ok()) mine = files.Finish(options.folder);
+  if (status.ok()) status = Agree(communicator, mine, "to export");
+  if (leads && !status.ok() && !exists) AbandonFolder(options.folder);
+  return status;
+}
+
+}  // namespace geminid::checkpoint

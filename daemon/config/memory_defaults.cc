@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "daemon/config/shares.h"
 
 namespace geminid::config {
 namespace {
@@ -64,7 +65,7 @@ absl::Status FillInMemory(const MachineMemory& machine, Settings* settings) {
   }
   if (*settings->host_bytes <= machine.total_bytes &&
       devices <= machine.total_bytes - *settings->host_bytes) {
-    return absl::OkStatus();
+    return CheckGuarantees(*settings);
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "host_memory (", base::FormatBytes(*settings->host_bytes), ") and the device memory (",

@@ -12,7 +12,8 @@ namespace geminid::config {
 namespace {
 
 bool CanChange(const std::string& key) {
-  static constexpr const char* kKeys[] = {"log_level", "log_format", "keep_time"};
+  static constexpr const char* kKeys[] = {"log_level",   "log_format",   "keep_time",
+                                          "gather_time", "queue_ageing", "link_bytes_in_flight"};
   return absl::StartsWith(key, "quotas[") ||
          std::any_of(std::begin(kKeys), std::end(kKeys),
                      [&key](const char* each) { return key == each; });
@@ -41,10 +42,16 @@ Reload MergeReload(const Settings& now, const Settings& read) {
   reload.settings.log_level = read.log_level;
   reload.settings.log_format = read.log_format;
   reload.settings.keep_time = read.keep_time;
+  reload.settings.gather_time = read.gather_time;
+  reload.settings.queue_ageing = read.queue_ageing;
+  reload.settings.link_bytes_in_flight = read.link_bytes_in_flight;
   reload.settings.quotas = read.quotas;
   reload.settings.effective.set_log_level(read.effective.log_level());
   reload.settings.effective.set_log_format(read.effective.log_format());
   reload.settings.effective.set_keep_time(read.effective.keep_time());
+  reload.settings.effective.set_gather_time(read.effective.gather_time());
+  reload.settings.effective.set_queue_ageing(read.effective.queue_ageing());
+  reload.settings.effective.set_link_bytes_in_flight(read.effective.link_bytes_in_flight());
   *reload.settings.effective.mutable_quotas() = read.effective.quotas();
 
   std::vector<Origin>& origins = reload.settings.origins;

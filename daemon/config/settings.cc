@@ -13,6 +13,7 @@
 #include "base/suggest.h"
 #include "daemon/config/config_file.h"
 #include "daemon/config/mode.h"
+#include "daemon/config/shares.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/limits.h"
@@ -55,6 +56,9 @@ v1::Config BuiltIn() {
   config.set_sessions(512);
   config.set_chunks(4 * shm::kMaxChunks);
   config.set_tenant_by("container");
+  config.set_link_bytes_in_flight("64MiB");
+  config.set_gather_time("60s");
+  config.set_queue_ageing("30m");
   return config;
 }
 
@@ -335,6 +339,13 @@ class Checker {
     if (problems_.size() == problems_before && settings->bytes_in_flight == 0) {
       Problem("bytes_in_flight", "it must be more than 0, or nothing could move");
     }
+    settings->link_bytes_in_flight =
+        Size("link_bytes_in_flight", config_.link_bytes_in_flight()).value_or(0);
+    settings->gather_time = Time("gather_time", config_.gather_time());
+    settings->queue_ageing = Time("queue_ageing", config_.queue_ageing());
+    if (settings->queue_ageing == absl::ZeroDuration()) {
+      Problem("queue_ageing", "it must be more than 0, or priorities would mean nothing");
+    }
   }
 
   // No device is larger than an arena can be.
@@ -403,6 +414,7 @@ class Checker {
         ProblemWithin(device_key, device_key + ".index",
                       absl::StrCat("device ", of_device.index(), " is given twice"));
       }
+      if (of_device.memory().empty() && !of_device.guaranteed().empty()) continue;
       const absl::StatusOr<uint64_t> bytes = base::ParseBytes(of_device.memory());
       if (!bytes.ok()) {
         ProblemWithin(device_key, device_key + ".memory", std::string(bytes.status().message()));
@@ -433,6 +445,9 @@ class Checker {
       quota.host_bytes = Size(key + "host_memory", line.host_memory());
       quota.device_bytes = Size(key + "device_memory", line.device_memory());
       CheckDeviceQuotas(key, line, *settings, &quota);
+      for (const auto& [within, problem] : ReadShares(line, &quota)) {
+        ProblemWithin(absl::StrCat("quotas[", i, "]"), key + within, problem);
+      }
       settings->quotas.push_back(quota);
     }
   }

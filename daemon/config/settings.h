@@ -28,6 +28,11 @@ struct TenantQuota {
   std::optional<uint64_t> host_bytes;
   std::optional<uint64_t> device_bytes;  // of each device that is not in the next line
   std::map<uint32_t, uint64_t> bytes_by_device;
+  uint64_t guaranteed_host_bytes = 0;
+  uint64_t guaranteed_device_bytes = 0;  // likewise
+  std::map<uint32_t, uint64_t> guaranteed_by_device{};
+  uint32_t weight = 1;       // of the links
+  int32_t max_priority = 0;  // of its jobs
 };
 
 // The origin of a value that was computed from what the machine has.
@@ -52,6 +57,9 @@ struct Settings {
   os::LogFormat log_format = os::LogFormat::kText;
   uint32_t tickets_in_flight = 0;
   uint64_t bytes_in_flight = 0;
+  uint64_t link_bytes_in_flight = 0;  // of all sessions of a device; 0: no such limit
+  absl::Duration gather_time;
+  absl::Duration queue_ageing;
   uint32_t sessions = 0;  // of all tenants
   uint32_t chunks = 0;
   TenantBy tenant_by = TenantBy::kContainer;

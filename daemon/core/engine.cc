@@ -50,6 +50,7 @@ Engine::Engine(const EngineOptions& options, Tables* tables, Manifest manifest)
       manifest_(std::move(manifest)),
       ledger_(CapacitiesOf(options.devices), options.host_capacity_bytes, 0),
       quota_(options.tenants),
+      jobs_(&ledger_, &quota_, options.jobs),
       session_limit_("sessions", options.max_sessions),
       chunk_limit_("chunks", manifest_.record_count()),
       scheduler_(options.transfers, static_cast<uint32_t>(options.devices.size())) {}
@@ -89,9 +90,16 @@ void Engine::SetStatus(Session* session, Chunk* chunk, ChunkStatus status) {
   UpdateDeparture(session, chunk);
 }
 
-void Engine::SetLimits(const std::vector<TenantLimits>& tenants, Duration keep_time) {
-  quota_.SetLimits(tenants);
-  options_.keep_time = keep_time;
+void Engine::SetLimits(const RunningLimits& limits, Time now) {
+  quota_.SetLimits(limits.tenants);
+  options_.keep_time = limits.keep_time;
+  scheduler_.SetLinkLimit(limits.link_bytes_in_flight);
+  grants_are_due_ = true;
+  jobs_.SetOptions(limits.jobs);
+  DecideJobs(now);
+  std::set<std::string> sharing;
+  for (const auto& [id, session] : sessions_) sharing.insert(session->spec.tenant);
+  for (const std::string& tenant : sharing) ShareLinks(tenant);
 }
 
 // The ranks of one job are spread by local rank. A session that is alone gets the device with most
@@ -125,9 +133,11 @@ absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now)
   session->spec = spec;
   session->device = *device;
   session->opened_at = now;
-  scheduler_.AddSession(session->id, session->device, spec.weight);
+  session->barred = jobs_.drained() && !HasJob(spec.tenant, spec.job);
+  scheduler_.AddSession(session->id, session->device, 1);
   const SessionId id = session->id;
   sessions_.emplace(id, std::move(session));
+  ShareLinks(spec.tenant);
   ++counters_.sessions_opened;
   return id;
 }
@@ -166,7 +176,9 @@ absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time n
   session->state = SessionState::kAttached;
   kept_.erase({session->keep_until, id});
   session->opened_at = now;
-  scheduler_.AddSession(id, session->device, spec.weight);
+  session->asked_for_admission = false;
+  scheduler_.AddSession(id, session->device, 1);
+  ShareLinks(spec.tenant);
   for (const auto& chunk : session->chunks) {
     if (chunk == nullptr) continue;
     tables_->PublishState(id, chunk->id, StatusOf(*chunk).Published());
@@ -187,6 +199,8 @@ absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, 
   if (!may_close) return NoSuchSession(id);
   scheduler_.RemoveSession(id);
   VoidPromises(*session);
+  jobs_.Leave(id, now);
+  const std::string tenant = session->spec.tenant;
   grants_are_due_ = true;
   Releases releases;
   const bool keep = reason != CloseReason::kDetached &&
@@ -197,6 +211,7 @@ absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, 
   } else {
     EndSession(session, &releases);
   }
+  ShareLinks(tenant);
   return releases;
 }
 
@@ -252,6 +267,7 @@ Releases Engine::Tick(Time now, std::vector<Outgoing>* out) {
     EndSession(Find(kept_.begin()->second), &releases);
     ++counters_.sessions_expired;
   }
+  DecideJobs(now);
   GrantTransfers(now, out);
   grants_are_due_ = false;
   return releases;
@@ -261,6 +277,8 @@ std::optional<Time> Engine::NextTick() const {
   if (grants_are_due_) return Time();
   std::optional<Time> next = scheduler_.NextTimeout();
   if (!kept_.empty()) next = std::min(next.value_or(kept_.begin()->first), kept_.begin()->first);
+  const std::optional<Time> jobs = jobs_.NextDeadline();
+  if (jobs.has_value()) next = std::min(next.value_or(*jobs), *jobs);
   return next;
 }
 

@@ -31,6 +31,7 @@
 #include "daemon/core/chunk_states.h"
 #include "daemon/core/extent_allocator.h"
 #include "daemon/core/ids.h"
+#include "daemon/core/job_queue.h"
 #include "daemon/core/ledger.h"
 #include "daemon/core/manifest.h"
 #include "daemon/core/quota.h"
@@ -54,6 +55,8 @@ class Tables {
   virtual void PublishState(SessionId session, ChunkId chunk, uint64_t word) = 0;
   virtual uint64_t ReadLease(SessionId session, ChunkId chunk) = 0;
   virtual uint64_t ReadCompletion(SessionId session, uint16_t index) = 0;
+  // Whether the session is asked to give its arena back.
+  virtual void PublishYield(SessionId session, bool asked) = 0;
 };
 
 struct EngineOptions {
@@ -64,6 +67,15 @@ struct EngineOptions {
   uint32_t max_sessions = 512;  // of all tenants, kept ones included: see SharedLimit
   // How long the memory of a session that died with DeathPolicy::kKeep is kept.
   Duration keep_time = Duration::Seconds(600);
+  JobQueueOptions jobs{};
+};
+
+// What may change while sessions are attached.
+struct RunningLimits {
+  std::vector<TenantLimits> tenants;
+  Duration keep_time;
+  JobQueueOptions jobs;
+  uint64_t link_bytes_in_flight = 0;
 };
 
 struct SessionSpec {
@@ -77,7 +89,7 @@ struct SessionSpec {
   DeviceIndex device = shm::kAnyDevice;  // asked for
   uint32_t uid = 0;
   int64_t pid = 0;
-  uint32_t weight = 1;  // part of a shared link
+  uint32_t weight = 1;  // of its tenant's part of a link, beside the tenant's other sessions
   shm::DeathPolicy death_policy = shm::DeathPolicy::kFree;
 };
 
@@ -242,7 +254,7 @@ class Engine {
   const std::vector<DeviceDescription>& devices() const { return options_.devices; }
 
   // --- memory ------------------------------------------------------------------------------------
-  // Once per session; the bytes are rounded up to the device's granularity.
+  // One per session; the bytes are rounded up to the device's granularity.
   absl::StatusOr<Promise> BeginArena(SessionId session, uint64_t bytes);
   absl::Status FinishArena(ChargeId charge);
   // All or nothing. RESOURCE_EXHAUSTED says asked, free, top holder and what to do.
@@ -256,6 +268,19 @@ class Engine {
   absl::StatusOr<Allocation> Allocate(SessionId session, const std::vector<ChunkSpec>& specs);
   // All or nothing. FAILED_PRECONDITION names a chunk that is leased or in a transfer.
   absl::StatusOr<Releases> Free(SessionId session, const std::vector<ChunkId>& chunks);
+
+  // --- jobs --------------------------------------------------------------------------------------
+  // How the session's job stands; the first call asks for what the rank needs (its number and its
+  // device are the session's). See JobQueue; PERMISSION_DENIED above the tenant's priority.
+  absl::StatusOr<JobStanding> Admit(SessionId session, const std::string& run, RankAsk ask,
+                                    uint32_t weight, Time now);
+  // The arena goes, in which nothing may lie: FAILED_PRECONDITION. A session that has asked for
+  // admission gets another one when its job is admitted again.
+  absl::StatusOr<Releases> ReleaseArena(SessionId session, Time now);
+  absl::Status HoldJob(JobId job, bool hold, Time now);
+  // No new jobs, whether they ask for admission or not.
+  void Drain(bool drained, Time now);
+  const JobQueue& jobs() const { return jobs_; }
 
   // --- the fast path -----------------------------------------------------------------------------
   // Carries out one request copied out of the session's ring, and appends the answers that are due
@@ -291,7 +316,7 @@ class Engine {
   const Ledger& ledger() const { return ledger_; }
   const Quota& quota() const { return quota_; }
   // For what is asked from now on, and for sessions that end from now on.
-  void SetLimits(const std::vector<TenantLimits>& tenants, Duration keep_time);
+  void SetLimits(const RunningLimits& limits, Time now);
   const TransferScheduler& transfers() const { return scheduler_; }
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
@@ -319,6 +344,12 @@ class Engine {
   void VoidPromises(const Session& session);
 
   DeviceIndex DeviceFor(const SessionSpec& spec) const;
+
+  // engine_jobs.cc
+  void DecideJobs(Time now);
+  absl::Status CheckAdmitted(const Session& session, bool arena) const;
+  bool HasJob(const std::string& tenant, const std::string& job) const;
+  void ShareLinks(const std::string& tenant);
 
   // engine_allocation.cc
   absl::Status CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const;
@@ -401,6 +432,7 @@ class Engine {
   Manifest manifest_;
   Ledger ledger_;
   Quota quota_;
+  JobQueue jobs_;
   SharedLimit session_limit_;
   SharedLimit chunk_limit_;  // of the manifest's records
   TransferScheduler scheduler_;

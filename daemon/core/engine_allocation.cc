@@ -77,18 +77,25 @@ std::string Engine::AdviseOtherDevice(Account account, uint64_t bytes) const {
 absl::Status Engine::Refuse(const Session& session, Account account, uint64_t bytes) const {
   const std::string& tenant = session.spec.tenant;
   const AccountTotals totals = ledger_.Totals(account);
-  const uint64_t tenant_free = quota_.FreeBytes(tenant, account);
+  const Room room = jobs_.RoomFor(session.id);
+  const uint64_t left = room.LeftByOthers(tenant, account);
+  const uint64_t tenant_free = room.LeftOfLimit(tenant, account);
   Refusal refusal{.account = account, .asked_bytes = bytes, .top_holder = TopHolder(account)};
-  refusal.free_bytes = std::min(totals.free_bytes, tenant_free);
+  refusal.free_bytes = std::min(left, tenant_free);
   // Pools and arenas are separate files: whatever is free is free in one piece.
   refusal.largest_hole_bytes = refusal.free_bytes;
   const bool of_host = account.tier == Tier::kHost;
-  if (tenant_free < totals.free_bytes) {
+  if (tenant_free < left) {
     refusal.limit = absl::StrCat("tenant ", tenant, " may have ",
                                  base::FormatBytes(quota_.LimitBytes(tenant, account)));
     refusal.advice = absl::StrCat("end another job of ", tenant, ", ask for less, or raise ",
                                   of_host ? "host_memory" : "device_memory",
                                   " of its quota in the daemon's configuration");
+  } else if (left < totals.free_bytes) {
+    refusal.limit = absl::StrCat("of ", base::FormatBytes(totals.free_bytes), " free, ",
+                                 base::FormatBytes(totals.free_bytes - left),
+                                 " are promised to other jobs or guaranteed to other tenants");
+    refusal.advice = "end another job, ask for less, or wait in the queue";
   } else {
     refusal.limit =
         absl::StrCat("the daemon may hand out ", base::FormatBytes(totals.capacity_bytes));
@@ -101,11 +108,17 @@ absl::Status Engine::Refuse(const Session& session, Account account, uint64_t by
 }
 
 absl::Status Engine::ChargeMemory(const Session& session, Account account, uint64_t bytes) {
-  if (!quota_.TryCharge(session.spec.tenant, account, bytes))
+  const std::string& tenant = session.spec.tenant;
+  if (jobs_.AvailableBytes(session.id, tenant, account) < bytes ||
+      !quota_.TryCharge(tenant, account, bytes)) {
     return Refuse(session, account, bytes);
-  if (ledger_.HandOut(account, bytes).ok()) return absl::OkStatus();
-  quota_.Return(session.spec.tenant, account, bytes).IgnoreError();  // charged just now
-  return Refuse(session, account, bytes);
+  }
+  if (!ledger_.HandOut(account, bytes).ok()) {
+    quota_.Return(tenant, account, bytes).IgnoreError();  // charged just now
+    return Refuse(session, account, bytes);
+  }
+  jobs_.Charged(session.id, account, bytes);
+  return absl::OkStatus();
 }
 
 ChargeId Engine::AddCharge(Charge charge) {
@@ -117,8 +130,8 @@ ChargeId Engine::AddCharge(Charge charge) {
 // The session has it no longer; its tenant stays charged until the shell gives it back.
 void Engine::ReleaseMemory(const Session& session, Account account, uint64_t bytes,
                            Releases* releases) {
-  releases->charges.push_back(
-      AddCharge({.tenant = session.spec.tenant, .account = account, .bytes = bytes}));
+  releases->charges.push_back(AddCharge(
+      {.tenant = session.spec.tenant, .account = account, .bytes = bytes, .holder = session.id}));
 }
 
 // Of bytes charged before; Check() would show a refusal as a sum that is wrong.
@@ -129,6 +142,7 @@ void Engine::GiveBack(ChargeId id) {
   Void(&charge);
   ledger_.TakeBack(charge.account, charge.bytes).IgnoreError();
   quota_.Return(charge.tenant, charge.account, charge.bytes).IgnoreError();
+  jobs_.Returned(charge.holder, charge.account, charge.bytes);
   charges_.erase(found);
 }
 
@@ -160,6 +174,7 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
   absl::StatusOr<Session*> found = FindAttached(id);
   if (!found.ok()) return found.status();
   Session* session = *found;
+  if (absl::Status status = CheckAdmitted(*session, /*arena=*/true); !status.ok()) return status;
   if (session->arena.has_value() || session->arena_promised) {
     return absl::FailedPreconditionError(
         absl::StrCat("the session has an arena of ", base::FormatBytes(session->arena_bytes()),
@@ -178,7 +193,8 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
   return Promise{.charge = AddCharge({.tenant = session->spec.tenant,
                                       .account = session->device_account(),
                                       .bytes = rounded,
-                                      .session = id}),
+                                      .session = id,
+                                      .holder = id}),
                  .bytes = rounded};
 }
 
@@ -204,6 +220,7 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
   absl::StatusOr<Session*> found = FindAttached(id);
   if (!found.ok()) return found.status();
   Session* session = *found;
+  if (absl::Status status = CheckAdmitted(*session, /*arena=*/false); !status.ok()) return status;
   if (absl::Status status = CheckSpecs(*session, specs); !status.ok()) return status;
 
   // No overflow: 2^16 chunks of 2^40 bytes.
@@ -230,6 +247,7 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
                               .account = kHostAccount,
                               .bytes = allocation.pool_bytes,
                               .session = id,
+                              .holder = id,
                               .specs = std::move(specs),
                               .allocation = std::move(allocation)});
   return promise;

@@ -50,8 +50,8 @@ struct Engine::Chunk {
   uint32_t home_uses = 0;
   uint32_t tickets_into = 0;
   uint32_t home_writes = 0;
-  // The client died while it changed the only valid copy: what the home holds is not known, until it
-  // is written whole or the next client loads it all the same.
+  // The client died while it changed the only valid copy: what the home holds is not known, until
+  // it is written whole or the next client loads it all the same.
   bool home_lost = false;
   // Asked for by a transfer that is done, and due when the last other transfer is.
   bool publish_when_idle = false;
@@ -71,6 +71,7 @@ struct Engine::Charge {
   Account account;
   uint64_t bytes = 0;
   SessionId session = kNoSession;  // kNoSession: nobody waits for it any more
+  SessionId holder = kNoSession;   // of whose promised memory it is
   std::vector<ChunkSpec> specs{};
   Allocation allocation{};
 };
@@ -88,6 +89,8 @@ struct Engine::Session {
   SessionState state = SessionState::kAttached;
   Time opened_at;
   Time keep_until;
+  bool asked_for_admission = false;
+  bool barred = false;  // it came while the daemon was drained
 
   std::vector<std::unique_ptr<Chunk>> chunks;  // by number; null: the number is free
   // Outlives the chunk, so that a lease on an old chunk never holds a new one of that number.

@@ -24,7 +24,29 @@ Quota::Quota(const std::vector<TenantLimits>& limits) { SetLimits(limits); }
 
 void Quota::SetLimits(const std::vector<TenantLimits>& limits) {
   limits_.clear();
-  for (const TenantLimits& line : limits) limits_[line.tenant] = line;
+  guaranteed_.clear();
+  for (const TenantLimits& line : limits) {
+    limits_[line.tenant] = line;
+    const bool guarantees = line.guaranteed_host_bytes > 0 || line.guaranteed_device_bytes > 0 ||
+                            !line.guaranteed_by_device.empty();
+    if (guarantees && line.tenant != kEveryoneElse) guaranteed_.insert(line.tenant);
+  }
+}
+
+const TenantLimits& Quota::Of(const std::string& tenant) const {
+  static const TenantLimits* const kNone = new TenantLimits;
+  const TenantLimits* const line = LineOf(tenant);
+  return line == nullptr ? *kNone : *line;
+}
+
+uint64_t Quota::GuaranteedBytes(const std::string& tenant, Account account) const {
+  if (!guaranteed_.contains(tenant)) return 0;
+  const TenantLimits& limits = Of(tenant);
+  if (account.tier == Tier::kHost) return limits.guaranteed_host_bytes;
+  if (account.tier != Tier::kDevice) return 0;
+  const auto of_device = limits.guaranteed_by_device.find(account.device);
+  return of_device == limits.guaranteed_by_device.end() ? limits.guaranteed_device_bytes
+                                                        : of_device->second;
 }
 
 const TenantLimits* Quota::LineOf(const std::string& tenant) const {
@@ -40,9 +62,7 @@ const TenantLimits* Quota::LineOf(const std::string& tenant) const {
 }
 
 uint64_t Quota::LimitBytes(const std::string& tenant, Account account) const {
-  const TenantLimits* const line = LineOf(tenant);
-  if (line == nullptr) return kUnlimited;
-  const TenantLimits& limits = *line;
+  const TenantLimits& limits = Of(tenant);
   if (account.tier != Tier::kDevice) return limits.host_bytes;
   const auto of_device = limits.bytes_by_device.find(account.device);
   return of_device == limits.bytes_by_device.end() ? limits.device_bytes : of_device->second;

@@ -1,10 +1,11 @@
-// Who may have how much: limits per tenant, and the words of a refusal.
+// Who may have how much: limits and guarantees per tenant, and the words of a refusal.
 #ifndef GEMINID_DAEMON_CORE_QUOTA_H_
 #define GEMINID_DAEMON_CORE_QUOTA_H_
 
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,12 @@ struct TenantLimits {
   uint64_t host_bytes = kUnlimited;
   uint64_t device_bytes = kUnlimited;  // of each device that is not in the next line
   std::map<DeviceIndex, uint64_t> bytes_by_device{};
+  // Nobody else gets so much of it that the tenant could not have this. Not of "*".
+  uint64_t guaranteed_host_bytes = 0;
+  uint64_t guaranteed_device_bytes = 0;  // likewise
+  std::map<DeviceIndex, uint64_t> guaranteed_by_device{};
+  uint32_t weight = 1;       // of the links, beside other tenants
+  int32_t max_priority = 0;  // of its jobs
 };
 
 // Whoever holds most of what is wanted; empty job: nobody holds any.
@@ -58,6 +65,11 @@ class Quota {
   // What is charged already stays, even above a new limit.
   void SetLimits(const std::vector<TenantLimits>& limits);
   uint64_t LimitBytes(const std::string& tenant, Account account) const;
+  uint64_t GuaranteedBytes(const std::string& tenant, Account account) const;
+  // Those with a guarantee on anything.
+  const std::set<std::string>& GuaranteedTenants() const { return guaranteed_; }
+  uint32_t Weight(const std::string& tenant) const { return Of(tenant).weight; }
+  int32_t MaxPriority(const std::string& tenant) const { return Of(tenant).max_priority; }
   uint64_t ChargedBytes(const std::string& tenant, Account account) const;
   // What the tenant may still ask for; kUnlimited without a limit.
   uint64_t FreeBytes(const std::string& tenant, Account account) const;
@@ -70,8 +82,10 @@ class Quota {
  private:
   // Null: the tenant has no limits.
   const TenantLimits* LineOf(const std::string& tenant) const;
+  const TenantLimits& Of(const std::string& tenant) const;
 
   std::map<std::string, TenantLimits> limits_;
+  std::set<std::string> guaranteed_;
   std::map<std::pair<std::string, Account>, uint64_t> charges_;  // no zeros
 };
 

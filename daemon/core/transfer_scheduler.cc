@@ -42,7 +42,7 @@ struct TransferScheduler::Lane {
 struct TransferScheduler::Session {
   DeviceIndex device{};
   Link* link = nullptr;  // the device's
-  uint32_t weight = 1;
+  double weight = 1;
   uint16_t moment = 0;
   uint64_t queued = 0;
   // By destination, in order of arrival: only the first of each may be granted. No empty queues.
@@ -69,13 +69,18 @@ TransferScheduler::Session* TransferScheduler::FindSession(SessionId session) co
   return found == sessions_.end() ? nullptr : found->second.get();
 }
 
-void TransferScheduler::AddSession(SessionId session, DeviceIndex device, uint32_t weight) {
+void TransferScheduler::AddSession(SessionId session, DeviceIndex device, double weight) {
   auto added = std::make_unique<Session>();
   added->device = device;
   added->link = &links_[shm::Value(device)];
-  added->weight = std::max<uint32_t>(weight, 1);
+  if (weight > 0) added->weight = weight;
   for (uint16_t i = shm::kMaxTicketsInFlight; i-- > 0;) added->free_indices.push_back(i);
   sessions_.emplace(session, std::move(added));
+}
+
+void TransferScheduler::SetWeight(SessionId id, double weight) {
+  Session* session = FindSession(id);
+  if (session != nullptr && weight > 0) session->weight = weight;
 }
 
 std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id) {
@@ -191,8 +196,7 @@ Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& c
   }
   double& link_time = session->link->virtual_time[direction];
   link_time = std::max(link_time, lane.virtual_time);
-  lane.virtual_time +=
-      static_cast<double>(ticket.request.bytes) / static_cast<double>(session->weight);
+  lane.virtual_time += static_cast<double>(ticket.request.bytes) / session->weight;
   session->tickets.emplace(ticket.id, ticket);
   running_.emplace(std::pair(now, ticket.id), id);
   for (int i = 0; i < kDirections; ++i) UpdateTurn(id, session, DirectionAt(i));

@@ -104,7 +104,10 @@ class TransferScheduler {
   ~TransferScheduler();
 
   // `weight` > 0: the session's part of the device's shared link.
-  void AddSession(SessionId session, DeviceIndex device, uint32_t weight);
+  void AddSession(SessionId session, DeviceIndex device, double weight);
+  // Both for what is granted from now on.
+  void SetLinkLimit(uint64_t bytes_in_flight) { limits_.link_bytes_in_flight = bytes_in_flight; }
+  void SetWeight(SessionId session, double weight);
   // Forgets everything queued and in flight; returns it so that the caller can undo its part.
   std::vector<TransferRequest> RemoveSession(SessionId session);
 

@@ -1,13 +1,20 @@
 #include "daemon/service/client_services.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "daemon/os/log.h"
 #include "daemon/planner/make_plan.h"
+#include "daemon/service/hello.h"
 #include "daemon/service/plan_messages.h"
 #include "proto/messages/trace_messages.h"
 
 namespace geminid::service {
 namespace {
+
+// More has no meaning beside others of 1; and sums of asks must not overflow.
+constexpr uint32_t kMaxWeight = 1000;
+constexpr uint64_t kMaxHostAsk = uint64_t{1} << 46;
 
 // All of them need a token and may take long.
 RpcMethod Method(const char* path, const RpcBounds& bounds = {}) {
@@ -48,6 +55,19 @@ void SessionRpc::AddTo(std::vector<RpcMethod>* methods) {
         return CreateArena(caller, request, response);
       });
   methods->push_back(std::move(create));
+  RpcMethod admit = Method("/geminid.v1.SessionService/Admit");
+  admit.is_long = false;
+  ServeWith<v1::AdmitRequest, v1::AdmitResponse>(
+      &admit, [this](const Caller& caller, const auto& request, auto* response) {
+        return Admit(caller, request, response);
+      });
+  methods->push_back(std::move(admit));
+  RpcMethod release = Method("/geminid.v1.SessionService/ReleaseArena");
+  ServeWith<v1::ReleaseArenaRequest, v1::ReleaseArenaResponse>(
+      &release, [this](const Caller& caller, const auto&, auto*) {
+        return hub_->ReleaseArena(caller.session);
+      });
+  methods->push_back(std::move(release));
   RpcMethod detach = Method("/geminid.v1.SessionService/Detach");
   ServeWith<v1::DetachRequest, v1::DetachResponse>(
       &detach, [this](const Caller& caller, const auto&, auto*) { return Detach(caller); });
@@ -60,6 +80,31 @@ absl::Status SessionRpc::CreateArena(const Caller& caller, const v1::CreateArena
   if (!made.ok()) return made.status();
   response->set_bytes(made->bytes);
   response->set_slabs(made->slabs);
+  return absl::OkStatus();
+}
+
+absl::Status SessionRpc::Admit(const Caller& caller, const v1::AdmitRequest& request,
+                               v1::AdmitResponse* response) {
+  if (request.run().size() >= shm::kNameBytes || request.weight() > kMaxWeight ||
+      request.ranks() > static_cast<uint32_t>(kMaxWorldSize)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a run's name of ", request.run().size(), " characters, weight ", request.weight(), ", ",
+        request.ranks(), " ranks; at most ", shm::kNameBytes - 1, ", ", kMaxWeight, " and ",
+        kMaxWorldSize, " are allowed"));
+  }
+  const core::RankAsk ask = {.ranks = request.ranks(),
+                             .priority = request.priority(),
+                             .device_bytes = request.device_bytes(),
+                             .host_bytes = std::min(request.host_bytes(), kMaxHostAsk),
+                             .preemptible = request.preemptible(),
+                             .may_wait = request.may_wait()};
+  const absl::StatusOr<core::JobStanding> standing =
+      hub_->Admit(caller.session, request.run(), ask, std::max<uint32_t>(request.weight(), 1));
+  if (!standing.ok()) return standing.status();
+  response->set_admitted(standing->state == core::JobState::kRunning);
+  response->set_state(core::Name(standing->state));
+  response->set_position(standing->position);
+  response->set_reason(standing->reason);
   return absl::OkStatus();
 }
 

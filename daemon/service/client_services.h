@@ -32,6 +32,8 @@ class SessionRpc {
  private:
   absl::Status CreateArena(const Caller& caller, const v1::CreateArenaRequest& request,
                            v1::CreateArenaResponse* response);
+  absl::Status Admit(const Caller& caller, const v1::AdmitRequest& request,
+                     v1::AdmitResponse* response);
   absl::Status Detach(const Caller& caller);
 
   Hub* const hub_;

@@ -17,6 +17,7 @@
 #include "base/system_error.h"
 #include "daemon/config/memory_defaults.h"
 #include "daemon/config/reload.h"
+#include "daemon/config/shares.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/terminal.h"
@@ -39,6 +40,13 @@ core::TenantLimits LimitsOf(const config::TenantQuota& quota) {
   for (const auto& [index, bytes] : quota.bytes_by_device) {
     limits.bytes_by_device[shm::DeviceIndex{index}] = bytes;
   }
+  limits.guaranteed_host_bytes = quota.guaranteed_host_bytes;
+  limits.guaranteed_device_bytes = quota.guaranteed_device_bytes;
+  for (const auto& [index, bytes] : quota.guaranteed_by_device) {
+    limits.guaranteed_by_device[shm::DeviceIndex{index}] = bytes;
+  }
+  limits.weight = quota.weight;
+  limits.max_priority = quota.max_priority;
   return limits;
 }
 
@@ -50,6 +58,12 @@ std::vector<core::TenantLimits> TenantsOf(const config::Settings& settings) {
 
 core::Duration KeepTimeOf(const config::Settings& settings) {
   return core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.keep_time));
+}
+
+core::JobQueueOptions JobsOf(const config::Settings& settings) {
+  return {
+      .gather_time = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.gather_time)),
+      .ageing = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.queue_ageing))};
 }
 
 // The machine's, unless what is handed out is memory in name only.
@@ -76,7 +90,9 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const 
   engine.transfers.bytes_in_flight = settings.bytes_in_flight;
   engine.max_sessions = settings.sessions;
   options.chunk_records = settings.chunks;
+  engine.transfers.link_bytes_in_flight = settings.link_bytes_in_flight;
   engine.keep_time = KeepTimeOf(settings);
+  engine.jobs = JobsOf(settings);
   return options;
 }
 
@@ -232,9 +248,17 @@ void Daemon::Reload() {
   }
   const config::Settings before = in_force_.Get();
   config::Reload reload = config::MergeReload(before, *read);
+  if (const absl::Status status = config::CheckGuarantees(reload.settings); !status.ok()) {
+    os::Log(os::LogLevel::kError, "SIGHUP: the configuration is wrong; all stays as it was",
+            {{"error", std::string(status.message())}});
+    return;
+  }
   const os::LogLevel level = reload.settings.log_level;
   const os::LogFormat format = reload.settings.log_format;
-  hub_->SetLimits(TenantsOf(reload.settings), KeepTimeOf(reload.settings));
+  hub_->SetLimits({.tenants = TenantsOf(reload.settings),
+                   .keep_time = KeepTimeOf(reload.settings),
+                   .jobs = JobsOf(reload.settings),
+                   .link_bytes_in_flight = reload.settings.link_bytes_in_flight});
   in_force_.Set(std::move(reload.settings));
   const auto listed = [](const std::vector<std::string>& changes) {
     return changes.empty() ? "nothing" : absl::StrJoin(changes, "; ");

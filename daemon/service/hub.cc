@@ -160,7 +160,7 @@ void Hub::Collect(const core::Releases& releases, Garbage* garbage) {
     garbage->sessions.push_back(found->second);
     tables_.sessions.erase(found);
   }
-  garbage->charges = releases.charges;
+  garbage->charges.insert(garbage->charges.end(), releases.charges.begin(), releases.charges.end());
 }
 
 void Hub::Destroy(Garbage garbage) {
@@ -210,9 +210,9 @@ size_t Hub::AttachedSessions() {
   return attached;
 }
 
-void Hub::SetLimits(const std::vector<core::TenantLimits>& tenants, core::Duration keep_time) {
+void Hub::SetLimits(const core::RunningLimits& limits) {
   std::lock_guard<std::mutex> lock(mutex_);
-  engine_->SetLimits(tenants, keep_time);
+  engine_->SetLimits(limits, Now());
 }
 
 void Hub::Count(const ClientSession& session) {

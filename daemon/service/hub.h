@@ -35,6 +35,7 @@ class SharedTables : public core::Tables {
   void PublishState(shm::SessionId session, shm::ChunkId chunk, uint64_t word) override;
   uint64_t ReadLease(shm::SessionId session, shm::ChunkId chunk) override;
   uint64_t ReadCompletion(shm::SessionId session, uint16_t index) override;
+  void PublishYield(shm::SessionId session, bool asked) override;
 
   std::map<shm::SessionId, SessionPtr> sessions;  // the kept ones included
 };
@@ -111,6 +112,22 @@ class Hub {
   };
   absl::StatusOr<ArenaMade> CreateArena(const SessionPtr& session, uint64_t bytes);
 
+  // --- jobs: hub_jobs.cc -------------------------------------------------------------------------
+  // See core::Engine.
+  absl::StatusOr<core::JobStanding> Admit(const SessionPtr& session, const std::string& run,
+                                          const core::RankAsk& ask, uint32_t weight);
+  absl::Status ReleaseArena(const SessionPtr& session);
+  void Drain(bool drained);
+  // All jobs of that name; how many. NOT_FOUND, or FAILED_PRECONDITION where they cannot yield.
+  absl::StatusOr<uint32_t> HoldJobs(const std::string& tenant, const std::string& job, bool hold);
+  struct EndedJob {
+    std::vector<shm::SessionId> sessions;
+    uint64_t bytes = 0;
+    Garbage garbage;  // for the caller to Destroy
+  };
+  // All sessions of that name, kept ones too.
+  absl::StatusOr<EndedJob> EndJob(const std::string& tenant, const std::string& job);
+
   // `trace`: what it was made from, to be kept; may be null.
   absl::Status SetPlan(const SessionPtr& session, const core::NextUseTable& table,
                        const PlanNumbers& numbers, std::shared_ptr<const v1::Trace> trace);
@@ -141,7 +158,7 @@ class Hub {
   }
 
   // See core::Engine::SetLimits.
-  void SetLimits(const std::vector<core::TenantLimits>& tenants, core::Duration keep_time);
+  void SetLimits(const core::RunningLimits& limits);
   // What was counted of every session so far, the ended ones included.
   metrics::SessionCounters CountedSessions();
 

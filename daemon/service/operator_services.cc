@@ -148,6 +148,7 @@ absl::Status AdminRpc::GetStatus(v1::Status* response) {
   response->set_metrics_address(facts_.metrics_address);
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
     response->set_sessions(static_cast<uint32_t>(sessions.size()));
+    response->set_drained(engine.jobs().drained());
     *response->mutable_ledger() = LedgerMessage(engine);
     for (const core::DeviceDescription& device : engine.devices()) {
       *response->add_devices() = DeviceMessage(device);

@@ -25,6 +25,7 @@
 #include "daemon/service/client_services.h"
 #include "daemon/service/hub.h"
 #include "daemon/service/identity.h"
+#include "daemon/service/job_services.h"
 #include "daemon/service/operator_services.h"
 #include "daemon/service/tenant_calls.h"
 #include "daemon/service/tenant_log.h"
@@ -75,6 +76,7 @@ class RpcServer {
   MemoryRpc memory_;
   AdminRpc admin_;
   ConfigRpc config_;
+  JobRpc job_;
   os::EventLoop* const loop_;
   TenantLog* const log_;
   const Clients* const clients_;

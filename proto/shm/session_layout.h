@@ -140,7 +140,8 @@ const char* Name(ErrorReason reason);
 // --- segments ------------------------------------------------------------------------------------
 
 // Phase of the daemon as a client sees it without a message.
-enum class Phase : uint32_t { kNone = 0, kServing = 1, kDraining = 2, kGone = 3 };
+// kEnded: the operator, or the session's user, ended the job.
+enum class Phase : uint32_t { kNone = 0, kServing = 1, kDraining = 2, kGone = 3, kEnded = 4 };
 
 struct alignas(64) StateHeader {
   uint32_t magic;
@@ -152,6 +153,8 @@ struct alignas(64) StateHeader {
   uint64_t session_id;
   std::atomic<uint64_t> daemon_epoch;  // grows by one with each start of the daemon
   std::atomic<uint32_t> phase;         // a Phase
+  // 1: the daemon asks for the session's arena, at the next point where that can be given back.
+  std::atomic<uint32_t> yield;
 };
 static_assert(sizeof(StateHeader) == 64);
 

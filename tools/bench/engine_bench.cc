@@ -25,6 +25,7 @@ class QuietTables : public core::Tables {
   void PublishState(SessionId, ChunkId, uint64_t) override {}
   uint64_t ReadLease(SessionId, ChunkId) override { return 0; }
   uint64_t ReadCompletion(SessionId, uint16_t) override { return completed; }
+  void PublishYield(SessionId, bool) override {}
   uint64_t completed = 0;
 };
 

@@ -20,7 +20,8 @@ constexpr uint64_t kMostChunks = uint64_t{1} << 24;  // as many as a daemon can 
 
 // As written. Numbers are parsed here and not by CLI11, which takes "-1" for an unsigned number.
 struct Flags {
-  std::string timeout = "10", interval = "2", sort = "stall", session, limit = "1000", chunk;
+  std::string timeout = "10", interval = "2", sort = "stall", session, limit = "1000", chunk,
+              wait_at_most;
 };
 
 absl::StatusOr<absl::Duration> ParseSeconds(const std::string& flag, const std::string& text) {
@@ -45,6 +46,11 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
   GEMINID_ASSIGN_OR_RETURN(const uint64_t limit,
                            base::ParseCount("--limit", flags.limit, 1, kMostChunks));
   line->chunks.limit = static_cast<uint32_t>(limit);
+  if (!flags.wait_at_most.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most,
+                             ParseSeconds("--wait-at-most", flags.wait_at_most));
+    line->jobs.wait = true;
+  }
   if (line->subcommand == Subcommand::kExplain) {
     GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));
   }
@@ -53,7 +59,9 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
 
 class Parser {
  public:
-  Parser() : app_("Looks at the geminid daemon of this machine; changes nothing.", "geminictl") {
+  Parser()
+      : app_("Looks at the geminid daemon of this machine. drain, evict and end change something.",
+             "geminictl") {
     app_.set_version_flag("--version", VersionLine());
     app_.require_subcommand(1);
     app_.add_option("--socket", line_.socket,
@@ -67,6 +75,7 @@ class Parser {
     Add(&app_, "status", "What the daemon holds, and whether it adds up", Subcommand::kStatus);
     AddTop();
     AddList();
+    AddJobs();
     Add(&app_, "explain", "Where a chunk is, why, and what would evict it", Subcommand::kExplain)
         ->add_option("chunk", flags_.chunk, "SESSION/CHUNK, or CHUNK where there is one session")
         ->required();
@@ -131,13 +140,41 @@ class Parser {
   }
 
   void AddList() {
-    CLI::App* const list = Group("ls", "Lists sessions, chunks or pools");
+    CLI::App* const list = Group("ls", "Lists jobs, sessions, chunks or pools");
+    Add(list, "jobs", "Who runs, who waits and for what, and what each holds",
+        Subcommand::kListJobs);
     Add(list, "sessions", "Attached processes, and dead ones whose memory is kept",
         Subcommand::kListSessions);
     CLI::App* const chunks = Add(list, "chunks", "Chunks", Subcommand::kListChunks);
     chunks->add_option("--session", flags_.session, "Only of this session");
     chunks->add_option("--limit", flags_.limit, "At most so many")->capture_default_str();
     Add(list, "pools", "Host pools and device arenas", Subcommand::kListPools);
+  }
+
+  void AddJobs() {
+    const auto waits = [this](CLI::App* app, const char* help) {
+      app->add_flag("--wait", line_.jobs.wait, help);
+      app->add_option("--wait-at-most", flags_.wait_at_most, "The same, for so many seconds");
+    };
+    const auto names = [this](CLI::App* app) {
+      app->add_option("job", line_.jobs.job, "Its name")->required();
+      app->add_option("--tenant", line_.jobs.tenant,
+                      "Whose job, such as uid:1000; one's own without it");
+    };
+    CLI::App* const drain =
+        Add(&app_, "drain", "Admits no new jobs; those that run go on", Subcommand::kDrain);
+    drain->add_flag("--undo", line_.jobs.undo, "Admits jobs again");
+    waits(drain, "Waits until no job is left");
+    CLI::App* const evict =
+        Add(&app_, "evict", "Moves a job from its device to host memory, after its current step",
+            Subcommand::kEvict);
+    names(evict);
+    evict->add_flag("--undo", line_.jobs.undo, "Lets it go on");
+    waits(evict, "Waits until it has left the device");
+    CLI::App* const end =
+        Add(&app_, "end", "Ends a job and frees all its memory, kept memory too", Subcommand::kEnd);
+    names(end);
+    end->add_flag("--yes", line_.jobs.yes, "Asks nobody");
   }
 
   void AddTrace() {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tools/geminictl/jobs.h"
 #include "tools/geminictl/plan_options.h"
 #include "tools/geminictl/trace.h"
 
@@ -20,6 +21,10 @@ enum class Subcommand {
   kListSessions,
   kListChunks,
   kListPools,
+  kListJobs,
+  kDrain,
+  kEvict,
+  kEnd,
   kExplain,
   kDoctor,
   kConfigShow,
@@ -63,6 +68,7 @@ struct CommandLine {
   bool origin = false;
   PlanFlags plan;
   TraceOptions trace;
+  JobOptions jobs;
 };
 
 // Without the program's name. INVALID_ARGUMENT for everything that is wrong with it.

@@ -114,6 +114,7 @@ DaemonClient::DaemonClient(std::string socket, absl::Duration timeout)
       service::GrpcAddress(socket_), grpc::InsecureChannelCredentials(), arguments);
   admin_ = v1::AdminService::NewStub(channel);
   config_ = v1::ConfigService::NewStub(channel);
+  jobs_ = v1::JobService::NewStub(channel);
 }
 
 template <typename Response, typename Stub, typename Request>
@@ -184,6 +185,24 @@ absl::StatusOr<v1::TraceFile> DaemonClient::GetTrace(uint64_t session) {
 
 absl::StatusOr<v1::ShowConfigResponse> DaemonClient::ShowConfig() {
   return Call(config_.get(), &v1::ConfigService::Stub::Show, v1::ShowConfigRequest());
+}
+
+absl::StatusOr<v1::ListJobsResponse> DaemonClient::ListJobs() {
+  return Call(jobs_.get(), &v1::JobService::Stub::ListJobs, v1::ListJobsRequest());
+}
+
+absl::StatusOr<v1::DrainResponse> DaemonClient::Drain(bool undo) {
+  v1::DrainRequest request;
+  request.set_undo(undo);
+  return Call(jobs_.get(), &v1::JobService::Stub::Drain, request);
+}
+
+absl::StatusOr<v1::EvictJobResponse> DaemonClient::EvictJob(const v1::EvictJobRequest& request) {
+  return Call(jobs_.get(), &v1::JobService::Stub::EvictJob, request);
+}
+
+absl::StatusOr<v1::EndJobResponse> DaemonClient::EndJob(const v1::EndJobRequest& request) {
+  return Call(jobs_.get(), &v1::JobService::Stub::EndJob, request);
 }
 
 }  // namespace geminid::ctl

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/config.grpc.pb.h"
+#include "geminid/v1/job.grpc.pb.h"
 
 namespace geminid::ctl {
 
@@ -34,6 +35,10 @@ class DaemonClient {
   // What the session last asked a plan for.
   absl::StatusOr<v1::TraceFile> GetTrace(uint64_t session);
   absl::StatusOr<v1::ShowConfigResponse> ShowConfig();
+  absl::StatusOr<v1::ListJobsResponse> ListJobs();
+  absl::StatusOr<v1::DrainResponse> Drain(bool undo);
+  absl::StatusOr<v1::EvictJobResponse> EvictJob(const v1::EvictJobRequest& request);
+  absl::StatusOr<v1::EndJobResponse> EndJob(const v1::EndJobRequest& request);
 
  private:
   DaemonClient(std::string socket, absl::Duration timeout);
@@ -54,6 +59,7 @@ class DaemonClient {
   const absl::Duration timeout_;
   std::unique_ptr<v1::AdminService::Stub> admin_;
   std::unique_ptr<v1::ConfigService::Stub> config_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
 };
 
 }  // namespace geminid::ctl

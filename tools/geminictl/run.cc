@@ -6,6 +6,7 @@
 #include "tools/geminictl/config_show.h"
 #include "tools/geminictl/doctor.h"
 #include "tools/geminictl/explain.h"
+#include "tools/geminictl/jobs.h"
 #include "tools/geminictl/list.h"
 #include "tools/geminictl/plan.h"
 #include "tools/geminictl/status.h"
@@ -37,6 +38,14 @@ absl::StatusOr<int> Dispatch(const CommandLine& line, const Context& context) {
       return RunListChunks(context, line.chunks);
     case Subcommand::kListPools:
       return RunListPools(context);
+    case Subcommand::kListJobs:
+      return RunListJobs(context);
+    case Subcommand::kDrain:
+      return RunDrain(context, line.jobs);
+    case Subcommand::kEvict:
+      return RunEvict(context, line.jobs);
+    case Subcommand::kEnd:
+      return RunEnd(context, line.jobs);
     case Subcommand::kExplain:
       return RunExplain(context, line.chunk);
     case Subcommand::kDoctor:

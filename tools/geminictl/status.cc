@@ -151,6 +151,7 @@ std::string DescribeStatus(const v1::Status& status, const v1::ListSessionsRespo
       status.sessions(), "\n\n", Tiers(status.ledger(), style),
       status.ledger().adds_up() ? "The ledger adds up.\n"
                                 : Paint("The ledger does NOT add up.\n", Color::kRed, style),
+      status.drained() ? "The daemon is drained: it admits no new jobs.\n" : "",
       Jobs(sessions, style), Kinds(status.ledger(), style), Devices(status, style),
       Facts(status, style));
 }

@@ -77,6 +77,7 @@ class Daemon final : private core::Tables {
   void PublishState(core::SessionId session, core::ChunkId chunk, uint64_t word) override;
   uint64_t ReadLease(core::SessionId session, core::ChunkId chunk) override;
   uint64_t ReadCompletion(core::SessionId session, uint16_t index) override;
+  void PublishYield(core::SessionId, bool) override {}  // no simulated job asks for admission
   void Handle(const Arrived& arrived);
   void Deliver(const std::vector<core::Outgoing>& out);
   void GiveBack(const core::Releases& releases);

@@ -37,6 +37,7 @@ class FakeTables : public Tables {
   uint64_t ReadCompletion(SessionId session, uint16_t index) override {
     return sessions[session].completion[index];
   }
+  void PublishYield(SessionId session, bool asked) override { yields[session] = asked; }
 
   shm::StateWord State(SessionId session, ChunkId chunk) {
     return shm::StateWord::Decode(sessions[session].state[chunk]);
@@ -49,6 +50,7 @@ class FakeTables : public Tables {
   void Release(SessionId session, ChunkId chunk) { sessions[session].lease[chunk] = 0; }
 
   std::map<SessionId, SessionTables> sessions;
+  std::map<SessionId, bool> yields;
   std::vector<shm::Residency> history;
   std::function<void(SessionId, ChunkId, shm::StateWord)> on_publish;
 };

@@ -1,0 +1,323 @@
+#include "daemon/core/job_queue.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::core {
+namespace {
+
+// Of a job that nobody's turn made yield.
+constexpr double kAtOnce = -1e9;
+
+uint64_t Less(uint64_t bytes, uint64_t less) { return bytes > less ? bytes - less : 0; }
+
+}  // namespace
+
+const char* Name(JobState state) {
+  switch (state) {
+    case JobState::kGathering:
+      return "gathering";
+    case JobState::kQueued:
+      return "queued";
+    case JobState::kRunning:
+      return "running";
+    case JobState::kYielding:
+      return "yielding";
+    case JobState::kPreempted:
+      return "preempted";
+  }
+  return "unknown";
+}
+
+JobQueue::Needs JobQueue::Job::NeedsOf(bool host, bool device, SessionId except) const {
+  Needs needs;
+  for (const auto& [number, rank] : ranks) {
+    if (rank.session == except) continue;
+    if (host) needs[kHostAccount] += Less(rank.ask.host_bytes, rank.host_charged);
+    if (device) {
+      needs[DeviceAccount(rank.ask.device)] += Less(rank.ask.device_bytes, rank.device_charged);
+    }
+  }
+  return needs;
+}
+
+JobQueue::Needs JobQueue::Job::Wants() const {
+  return NeedsOf(state != JobState::kPreempted, true, kNoSession);
+}
+
+JobQueue::Needs JobQueue::Job::Claims() const {
+  const bool admitted = state != JobState::kGathering && state != JobState::kQueued;
+  return NeedsOf(admitted, state == JobState::kRunning, kNoSession);
+}
+
+bool JobQueue::Job::has_arenas() const {
+  return std::ranges::all_of(ranks, [](const auto& entry) {
+    const Rank& rank = entry.second;
+    return rank.device_charged > 0 || rank.ask.device_bytes == 0;
+  });
+}
+
+JobQueue::JobQueue(const Ledger* ledger, const Quota* quota, JobQueueOptions options)
+    : ledger_(ledger), quota_(quota), options_(options) {}
+
+void JobQueue::SetOptions(const JobQueueOptions& options) {
+  options_ = options;
+  changed_ = true;
+}
+
+void JobQueue::SetDrained(bool drained) {
+  drained_ = drained;
+  changed_ = true;
+}
+
+// --- ranks that come and go ----------------------------------------------------------------------
+
+// Of several of one name, the oldest that this rank is missing from.
+JobQueue::Job* JobQueue::FindJob(const JobName& name, const RankAsk& ask) {
+  for (auto& [id, job] : jobs_) {
+    if (job.name == name && !job.complete() && !job.ranks.contains(ask.rank)) return &job;
+  }
+  return nullptr;
+}
+
+absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAsk& ask, Time now) {
+  if (ranks_.contains(session) || undone_.contains(session)) {
+    return absl::FailedPreconditionError("the session has asked for admission before");
+  }
+  if (ask.ranks == 0 || ask.priority < kLowestPriority || ask.priority > kHighestPriority) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a job of ", ask.ranks, " ranks with priority ", ask.priority,
+        "; it has one at least, and a priority from ", kLowestPriority, " to ", kHighestPriority));
+  }
+  Job* job = FindJob(name, ask);
+  if (job != nullptr) {
+    const RankAsk& common = job->common;
+    if (common.ranks != ask.ranks || common.priority != ask.priority ||
+        common.preemptible != ask.preemptible || common.may_wait != ask.may_wait) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", ask.rank, " of job ", name.job, " says ", ask.ranks,
+          " ranks on this node and priority ", ask.priority, ", the others ", common.ranks, " and ",
+          common.priority, "; start all of its ranks with the same options"));
+    }
+    if (job->state != JobState::kGathering) return Rejoin(job, session, ask);
+  } else {
+    const JobId id{++last_job_};
+    job = &jobs_[id];
+    job->id = id;
+    job->name = name;
+    job->common = ask;
+    job->since = now;
+  }
+  job->ranks[ask.rank] = {.session = session, .ask = ask};
+  ranks_[session] = job->id;
+  if (job->complete()) {
+    job->state = JobState::kQueued;
+    job->since = now;
+  }
+  changed_ = true;
+  return absl::OkStatus();
+}
+
+// A rank that died comes again, while the others go on: it must fit now.
+absl::Status JobQueue::Rejoin(Job* job, SessionId session, const RankAsk& ask) {
+  Job alone;
+  alone.name = job->name;
+  alone.common = ask;
+  alone.ranks[ask.rank] = {.session = session, .ask = ask};
+  const Room room = MakeRoom(kNoSession);
+  const std::optional<Account> lacks = Lacks(alone, room);
+  if (lacks.has_value() && job->state == JobState::kRunning) return NoRoom(alone, *lacks, room);
+  job->ranks[ask.rank] = alone.ranks[ask.rank];
+  // Of a job that is on its way out, it waits with the others.
+  job->ranks[ask.rank].yielded = job->state != JobState::kRunning;
+  ranks_[session] = job->id;
+  changed_ = true;
+  return absl::OkStatus();
+}
+
+void JobQueue::Leave(SessionId session, Time now) {
+  undone_.erase(session);
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) return;
+  const auto at = jobs_.find(found->second);
+  ranks_.erase(found);
+  changed_ = true;
+  Job& job = at->second;
+  std::erase_if(job.ranks, [&](const auto& rank) { return rank.second.session == session; });
+  if (job.ranks.empty()) {
+    jobs_.erase(at);
+  } else if (job.state == JobState::kQueued) {
+    job.state = JobState::kGathering;
+    job.since = now;
+  } else if (job.state == JobState::kYielding) {
+    EndYield(&job, now);
+  }
+}
+
+void JobQueue::Charged(SessionId session, Account account, uint64_t bytes) {
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) return;
+  for (auto& [number, rank] : jobs_.at(found->second).ranks) {
+    if (rank.session != session) continue;
+    (account.tier == Tier::kHost ? rank.host_charged : rank.device_charged) += bytes;
+  }
+}
+
+void JobQueue::Returned(SessionId session, Account account, uint64_t bytes) {
+  changed_ = changed_ || !jobs_.empty();
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) return;
+  for (auto& [number, rank] : jobs_.at(found->second).ranks) {
+    if (rank.session != session) continue;
+    uint64_t& charged = account.tier == Tier::kHost ? rank.host_charged : rank.device_charged;
+    charged = Less(charged, bytes);
+  }
+}
+
+// --- yielding ------------------------------------------------------------------------------------
+
+void JobQueue::Yielded(SessionId session, Time now) {
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) return;
+  changed_ = true;
+  Job& job = jobs_.at(found->second);
+  for (auto& [number, rank] : job.ranks) {
+    if (rank.session != session) continue;
+    rank.device_charged = 0;
+    rank.yielded = true;
+  }
+  if (job.state == JobState::kRunning) BeginYield(&job, kAtOnce, now);
+  EndYield(&job, now);
+}
+
+void JobQueue::BeginYield(Job* job, double not_before, Time now) {
+  job->state = JobState::kYielding;
+  job->not_before = not_before;
+  job->since = now;
+  for (auto& [number, rank] : job->ranks) rank.asked = false;
+  changed_ = true;
+}
+
+void JobQueue::EndYield(Job* job, Time now) {
+  const bool all = std::ranges::all_of(job->ranks, [](const auto& r) { return r.second.yielded; });
+  if (!all || job->state != JobState::kYielding) return;
+  job->state = JobState::kPreempted;
+  job->since = Requeued(*job, now);
+}
+
+// Before others of its priority that wait already: it was there before them. But behind whoever
+// made it yield, or it would come back in that one's place.
+Time JobQueue::Requeued(const Job& job, Time now) const {
+  Time since = now;
+  for (const auto& [id, other] : jobs_) {
+    if (other.id == job.id || !other.waits()) continue;
+    if (other.common.priority == job.common.priority) since = std::min(since, other.since);
+  }
+  const double earliest = job.not_before + job.common.priority * options_.ageing.seconds();
+  return std::max(since, std::min(now, Time::FromNanoseconds(std::llround(earliest * 1e9) + 1)));
+}
+
+absl::Status JobQueue::Hold(JobId id, Time now) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return absl::NotFoundError("there is no such job");
+  Job& job = found->second;
+  if (job.state == JobState::kRunning) {
+    if (!job.common.preemptible) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the ranks of job ", job.name.job,
+          " do not give their device memory back when they are asked to; end it instead"));
+    }
+    BeginYield(&job, kAtOnce, now);
+  }
+  job.held = true;
+  changed_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status JobQueue::LetGo(JobId id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return absl::NotFoundError("there is no such job");
+  found->second.held = false;
+  changed_ = true;
+  return absl::OkStatus();
+}
+
+// --- what is promised ----------------------------------------------------------------------------
+
+void JobQueue::Claim(const std::string& tenant, const Needs& needs, Room* room) {
+  for (const auto& [account, bytes] : needs) room->Claim(tenant, account, bytes);
+}
+
+void JobQueue::FreeArenas(const Job& job, Room* room) {
+  for (const auto& [number, rank] : job.ranks) {
+    room->Free(job.name.tenant, DeviceAccount(rank.ask.device), rank.device_charged);
+  }
+}
+
+Room JobQueue::MakeRoom(SessionId except) const {
+  Room room(*ledger_, *quota_);
+  for (const auto& [id, job] : jobs_) {
+    const bool admitted = job.state != JobState::kGathering && job.state != JobState::kQueued;
+    const bool on_device = job.state == JobState::kRunning;
+    Claim(job.name.tenant, job.NeedsOf(admitted, on_device, except), &room);
+  }
+  return room;
+}
+
+uint64_t JobQueue::AvailableBytes(SessionId session, const std::string& tenant,
+                                  Account account) const {
+  return MakeRoom(session).For(tenant, account);
+}
+
+std::optional<Account> JobQueue::Lacks(const Job& job, const Room& room) {
+  for (const auto& [account, bytes] : job.Wants()) {
+    if (bytes > room.For(job.name.tenant, account)) return account;
+  }
+  return std::nullopt;
+}
+
+// --- for people ----------------------------------------------------------------------------------
+
+absl::StatusOr<JobStanding> JobQueue::StandingOf(SessionId session) const {
+  const auto undone = undone_.find(session);
+  if (undone != undone_.end()) return undone->second;
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) {
+    return absl::FailedPreconditionError("the session has not asked for admission");
+  }
+  const Job& job = jobs_.at(found->second);
+  return JobStanding{job.state, job.position, job.reason};
+}
+
+std::vector<JobSnapshot> JobQueue::Jobs() const {
+  std::vector<JobSnapshot> jobs;
+  for (const auto& [id, job] : jobs_) {
+    JobSnapshot& shown = jobs.emplace_back();
+    shown.id = id;
+    shown.name = job.name;
+    shown.ranks = job.common.ranks;
+    for (const auto& [number, rank] : job.ranks) shown.sessions.push_back(rank.session);
+    shown.priority = job.common.priority;
+    shown.preemptible = job.common.preemptible;
+    shown.held = job.held;
+    shown.since = job.since;
+    shown.standing = {job.state, job.position, job.reason};
+  }
+  return jobs;
+}
+
+std::optional<Time> JobQueue::NextDeadline() const {
+  if (changed_) return Time();
+  std::optional<Time> next;
+  for (const auto& [id, job] : jobs_) {
+    if (job.state != JobState::kGathering) continue;
+    const Time due = job.since + options_.gather_time;
+    next = std::min(next.value_or(due), due);
+  }
+  return next;
+}
+
+}  // namespace geminid::core

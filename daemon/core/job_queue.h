@@ -1,0 +1,215 @@
+// Which jobs may have memory now: all ranks of a job are admitted together, or none.
+//
+//   GATHERING --all ranks came--> QUEUED --it fits--> RUNNING --asked--> YIELDING --gave back--+
+//       | too late: undone           ^                   ^                                      |
+//       v                            |                   +-------- it fits -------- PREEMPTED <-+
+//                                    +-- (a rank died: GATHERING again)
+//
+// What a rank asks for is promised to it while its job runs: nobody else gets it. Jobs that wait
+// are ordered by priority and time: one level of priority is worth `ageing` of waiting, so that
+// whoever waits comes to be first. A job that is not first is admitted only into what those before
+// it leave, so nobody is delayed by one behind. A job of higher priority has others yield.
+//
+// Pure: it is handed time, reads the books, and returns what to tell whom.
+#ifndef GEMINID_DAEMON_CORE_JOB_QUEUE_H_
+#define GEMINID_DAEMON_CORE_JOB_QUEUE_H_
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/core/account.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/room.h"
+#include "daemon/core/time.h"
+
+namespace geminid::core {
+
+enum class JobId : uint64_t {};
+constexpr uint64_t Value(JobId id) { return static_cast<uint64_t>(id); }
+
+inline constexpr int32_t kLowestPriority = -100;
+inline constexpr int32_t kHighestPriority = 100;
+
+struct JobName {
+  std::string tenant;
+  std::string job;
+  std::string run;  // keeps two runs of one name apart; may be empty
+  auto operator<=>(const JobName&) const = default;
+};
+
+// What one rank asks for. Ranks, priority, preemptible and may_wait are the same for all of a job.
+struct RankAsk {
+  int32_t rank = 0;
+  uint32_t ranks = 1;  // of the job on this node
+  int32_t priority = 0;
+  DeviceIndex device{};
+  uint64_t device_bytes = 0;
+  uint64_t host_bytes = 0;
+  bool preemptible = false;  // it gives its arena back when it is asked to
+  bool may_wait = true;      // false: refused at once where it does not fit now
+};
+
+enum class JobState { kGathering, kQueued, kRunning, kYielding, kPreempted };
+const char* Name(JobState state);
+
+// How a session's job stands.
+struct JobStanding {
+  JobState state = JobState::kGathering;
+  uint32_t position = 0;  // among those that wait, from 1; 0: it does not
+  std::string reason;     // what it waits for; empty: for nothing
+};
+
+struct JobSnapshot {
+  JobId id{};
+  JobName name;
+  uint32_t ranks = 0;
+  std::vector<SessionId> sessions;  // of the ranks that are there, in order
+  int32_t priority = 0;
+  bool preemptible = false;
+  bool held = false;  // by the operator
+  Time since;         // it waits, or runs
+  JobStanding standing;
+};
+
+// What has become due. The sessions are asked, or need no longer give, their arenas.
+struct JobActions {
+  std::vector<SessionId> asked_to_yield;
+  std::vector<SessionId> admitted;
+};
+
+struct JobQueueOptions {
+  Duration gather_time = Duration::Seconds(60);  // for all ranks of a job to come
+  Duration ageing = Duration::Seconds(1800);     // waiting that is worth a level of priority
+};
+
+// Not thread-safe. Cost: what is not Decide is linear in the ranks of one job; Decide, after
+// something has changed, in those of all times the jobs that wait.
+class JobQueue {
+ public:
+  // The books outlive the queue; whoever changes them says so.
+  JobQueue(const Ledger* ledger, const Quota* quota, JobQueueOptions options);
+
+  // A rank asks. INVALID_ARGUMENT where the ranks of a job disagree; FAILED_PRECONDITION for a
+  // session that has asked before; RESOURCE_EXHAUSTED where a rank that comes again finds no room.
+  absl::Status Join(SessionId session, const JobName& name, const RankAsk& ask, Time now);
+  bool HasJoined(SessionId session) const { return ranks_.contains(session); }
+  // Its session ended.
+  void Leave(SessionId session, Time now);
+  // Memory of the session was charged, or has been given back.
+  void Charged(SessionId session, Account account, uint64_t bytes);
+  void Returned(SessionId session, Account account, uint64_t bytes);
+  // The session gave its arena back, asked or not, and waits for it to be admitted again.
+  void Yielded(SessionId session, Time now);
+  // Limits, or anything else in the books, have changed.
+  void BooksChanged() { changed_ = true; }
+
+  // No job that has not run yet is admitted any more.
+  void SetDrained(bool drained);
+  bool drained() const { return drained_; }
+  // It yields, and waits until it is let go. FAILED_PRECONDITION where its ranks cannot.
+  absl::Status Hold(JobId job, Time now);
+  absl::Status LetGo(JobId job);
+  void SetOptions(const JobQueueOptions& options);
+
+  // Everything that may be decided now.
+  JobActions Decide(Time now);
+  // When there is something to decide that nobody tells of.
+  std::optional<Time> NextDeadline() const;
+
+  // An error: the job is undone, and why; or the session has not joined.
+  absl::StatusOr<JobStanding> StandingOf(SessionId session) const;
+  // In the order in which they came.
+  std::vector<JobSnapshot> Jobs() const;
+  // What the session may take beyond what is promised to others.
+  uint64_t AvailableBytes(SessionId session, const std::string& tenant, Account account) const;
+  // Whether others were promised or guaranteed some of what is free.
+  Room RoomFor(SessionId session) const { return MakeRoom(session); }
+
+ private:
+  struct Rank {
+    SessionId session{};
+    RankAsk ask;
+    uint64_t host_charged = 0;
+    uint64_t device_charged = 0;
+    bool asked = false;    // to yield
+    bool yielded = false;  // since it was admitted
+  };
+  using Needs = std::map<Account, uint64_t>;
+  struct Job {
+    JobId id{};
+    JobName name;
+    RankAsk common;  // what is the same for all ranks
+    JobState state = JobState::kGathering;
+    bool held = false;
+    Time since;             // of gathering, waiting or running
+    double not_before = 0;  // its turn when it waits again: that of whoever made it yield
+    std::map<int32_t, Rank> ranks;
+    uint32_t position = 0;
+    std::string reason;
+
+    bool complete() const { return ranks.size() == common.ranks; }
+    bool waits() const { return state == JobState::kQueued || state == JobState::kPreempted; }
+    // What it must be admitted for, and was not handed out yet. Host memory stays promised to a job
+    // that yields.
+    Needs Wants() const;
+    // What was promised to it, and not handed out yet.
+    Needs Claims() const;
+    Needs NeedsOf(bool host, bool device, SessionId except) const;
+    // Of what it has there are whole arenas alone.
+    bool has_arenas() const;
+  };
+  // The least is next.
+  using Turn = std::tuple<double, int32_t, bool, uint64_t>;
+
+  Job* FindJob(const JobName& name, const RankAsk& ask);
+  absl::Status Rejoin(Job* job, SessionId session, const RankAsk& ask);
+  Room MakeRoom(SessionId except) const;
+  static void Claim(const std::string& tenant, const Needs& needs, Room* room);
+  static void FreeArenas(const Job& job, Room* room);
+  // The account on which there is too little; none: it fits.
+  static std::optional<Account> Lacks(const Job& job, const Room& room);
+
+  void UndoLate(Time now);
+  void UndoImpossible();
+  void Undo(const Job& job, const absl::Status& why);
+  Turn TurnOf(const Job& job) const;
+  std::vector<Job*> InTurn();
+  // What is left to a job by those before it.
+  struct Left {
+    Room to_new;
+    Room to_preempted;
+  };
+  void DecideOn(Job* job, Left* left, Time now, JobActions* actions);
+  void ClaimFor(const Job& job, const Needs& wants, Left* left);
+  void Admit(Job* job, Time now, JobActions* actions);
+  bool MakeWay(const Job& job, const Room& room, Time now);
+  std::vector<Job*> VictimsFor(const Job& job);
+  void BeginYield(Job* job, double not_before, Time now);
+  void EndYield(Job* job, Time now);
+  void AskYielding(JobActions* actions);
+  std::string WhyNot(const Job& job, Account account, const Room& room) const;
+  absl::Status NoRoom(const Job& job, Account account, const Room& room) const;
+  Time Requeued(const Job& job, Time now) const;
+
+  const Ledger* const ledger_;
+  const Quota* const quota_;
+  JobQueueOptions options_;
+  bool drained_ = false;
+  bool changed_ = false;
+  uint64_t last_job_ = 0;
+  std::map<JobId, Job> jobs_;
+  std::map<SessionId, JobId> ranks_;
+  std::map<SessionId, absl::Status> undone_;
+};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_JOB_QUEUE_H_

@@ -159,6 +159,55 @@ TEST_F(Geminictl, ListSessions_HasOneLineEach) {
   EXPECT_EQ(At(At(value, "sessions").items[0], "host_bytes").text, std::to_string(3 * kMiB));
 }
 
+TEST_F(Geminictl, ListJobs_ShowsWhoHoldsWhat) {
+  const auto session = AttachWithChunks();
+  const Outcome outcome = RunHere({"ls", "jobs"});
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
+  EXPECT_EQ(Lines(outcome.out), 2u);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("demo"), HasSubstr("1/1"), HasSubstr("running"),
+                                 HasSubstr("4.0MiB")));
+  const JsonValue value = Parse(RunHere({"ls", "jobs", "--json"}));
+  ASSERT_EQ(At(value, "jobs").items.size(), 1u);
+  EXPECT_EQ(At(At(value, "jobs").items[0], "host_bytes").text, std::to_string(3 * kMiB));
+}
+
+TEST_F(Geminictl, Drain_WaitsUntilNoJobIsLeft) {
+  auto session = AttachWithChunks();
+  const Outcome waiting = RunHere({"drain", "--wait-at-most", "0.1"});
+  EXPECT_EQ(waiting.code, base::kExitDeadline);
+  EXPECT_THAT(waiting.err, AllOf(HasSubstr("waits for 1 jobs: demo"), HasSubstr("geminictl end")));
+  EXPECT_THAT(RunHere({"status"}).out, HasSubstr("is drained"));
+  EXPECT_THAT(RunHere({"ls", "jobs"}).err, HasSubstr("drain --undo"));
+  session.reset();
+  const Outcome empty = RunHere({"drain", "--wait"});
+  EXPECT_EQ(empty.code, base::kExitOk) << empty.err;
+  EXPECT_THAT(empty.out, HasSubstr("It is empty, 0 wait"));
+  const Outcome undone = RunHere({"drain", "--undo"});
+  EXPECT_EQ(undone.code, base::kExitOk);
+  EXPECT_THAT(undone.out, HasSubstr("admits new jobs"));
+  EXPECT_NE(Attach("next"), nullptr);
+}
+
+TEST_F(Geminictl, End_NeedsAYesAndFreesTheJobsMemory) {
+  const auto session = AttachWithChunks();
+  const Outcome unsure = RunHere({"end", "demo"});
+  EXPECT_EQ(unsure.code, base::kExitUsage);
+  EXPECT_THAT(unsure.err, HasSubstr("--yes"));
+  const Outcome ended = RunHere({"end", "demo", "--yes"});
+  EXPECT_EQ(ended.code, base::kExitOk) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("1 sessions, 7.0 MiB freed"));
+  EXPECT_EQ(Lines(RunHere({"ls", "jobs"}).out), 1u);
+  const Outcome again = RunHere({"end", "demo", "--yes"});
+  EXPECT_EQ(again.code, base::kExitNotFound);
+}
+
+TEST_F(Geminictl, Evict_OfAJobThatGivesNothingBack_IsExitCodeTen) {
+  const auto session = AttachWithChunks();
+  const Outcome outcome = RunHere({"evict", "demo"});
+  EXPECT_EQ(outcome.code, base::kExitPrecondition);
+  EXPECT_THAT(outcome.err, HasSubstr("end it instead"));
+}
+
 TEST_F(Geminictl, ListChunks_ShowsStatesAndHidesControlCharacters) {
   const auto session = AttachWithChunks();
   const Outcome outcome = RunHere({"ls", "chunks"});

@@ -1,0 +1,266 @@
+// Several jobs at one daemon, as clients without the library see it: admission, its end, draining.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "geminid/v1/job.grpc.pb.h"
+#include "geminid/v1/session.grpc.pb.h"
+#include "tests/daemon_env/daemon_env.h"
+#include "tests/daemon_env/raw_client.h"
+
+namespace geminid::service {
+namespace {
+
+using ::geminid::testing::DaemonEnv;
+using ::geminid::testing::GoodHello;
+using ::geminid::testing::RawClient;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+class Jobs : public ::testing::Test {
+ protected:
+  void SetUp() override { Start({}); }
+
+  void Start(geminid::testing::DaemonEnvOptions options) {
+    options.host_memory = "64MiB";
+    options.device_memory = "64MiB";
+    ASSERT_TRUE(env_.Start(options).ok());
+    channel_ = geminid::testing::NewChannel(env_.socket());
+    jobs_ = v1::JobService::NewStub(channel_);
+  }
+
+  std::unique_ptr<RawClient> Attach(const std::string& job, int rank = 0, int ranks = 1) {
+    shm::Hello hello = GoodHello();
+    std::fill(std::begin(hello.job), std::end(hello.job), '\0');
+    job.copy(hello.job, sizeof(hello.job) - 1);
+    hello.rank = hello.local_rank = rank;
+    hello.world_size = hello.local_world_size = ranks;
+    absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env_.socket(), hello);
+    EXPECT_TRUE(client.ok()) << client.status();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+
+  static v1::AdmitRequest Ask(uint64_t device_bytes, uint32_t ranks = 1) {
+    v1::AdmitRequest request;
+    request.set_ranks(ranks);
+    request.set_device_bytes(device_bytes);
+    request.set_may_wait(true);
+    return request;
+  }
+
+  grpc::Status Admit(RawClient& client, const v1::AdmitRequest& request) {
+    grpc::ClientContext context;
+    client.Authenticate(&context);
+    return v1::SessionService::NewStub(client.channel())->Admit(&context, request, &standing_);
+  }
+
+  grpc::Status MakeArena(RawClient& client, uint64_t bytes) {
+    v1::CreateArenaRequest request;
+    request.set_bytes(bytes);
+    v1::CreateArenaResponse response;
+    grpc::ClientContext context;
+    client.Authenticate(&context);
+    return v1::SessionService::NewStub(client.channel())->CreateArena(&context, request, &response);
+  }
+
+  grpc::Status ReleaseArena(RawClient& client) {
+    v1::ReleaseArenaResponse response;
+    grpc::ClientContext context;
+    client.Authenticate(&context);
+    return v1::SessionService::NewStub(client.channel())
+        ->ReleaseArena(&context, v1::ReleaseArenaRequest(), &response);
+  }
+
+  v1::ListJobsResponse List() {
+    v1::ListJobsResponse response;
+    grpc::ClientContext context;
+    EXPECT_TRUE(jobs_->ListJobs(&context, v1::ListJobsRequest(), &response).ok());
+    return response;
+  }
+
+  v1::DrainResponse Drain(bool undo) {
+    v1::DrainRequest request;
+    request.set_undo(undo);
+    v1::DrainResponse response;
+    grpc::ClientContext context;
+    EXPECT_TRUE(jobs_->Drain(&context, request, &response).ok());
+    return response;
+  }
+
+  uint64_t FreeDeviceBytes() {
+    return env_.daemon().hub().Inspect([](const core::Engine& engine, const auto&) {
+      return engine.ledger().Totals(core::DeviceAccount(core::DeviceIndex{0})).free_bytes;
+    });
+  }
+
+  DaemonEnv env_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  v1::AdmitResponse standing_;
+};
+
+TEST_F(Jobs, RanksOfAJob_AreAdmittedTogether) {
+  const auto first = Attach("train", 0, 2);
+  ASSERT_TRUE(Admit(*first, Ask(24 * kMiB, 2)).ok());
+  EXPECT_FALSE(standing_.admitted());
+  EXPECT_EQ(standing_.state(), "gathering");
+  const grpc::Status early = MakeArena(*first, 24 * kMiB);
+  EXPECT_EQ(early.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(early.error_message(), HasSubstr("1 of its 2 ranks"));
+  const auto second = Attach("train", 1, 2);
+  ASSERT_TRUE(Admit(*second, Ask(24 * kMiB, 2)).ok());
+  EXPECT_TRUE(standing_.admitted());
+  ASSERT_TRUE(Admit(*first, Ask(24 * kMiB, 2)).ok());
+  EXPECT_TRUE(standing_.admitted());
+  EXPECT_TRUE(MakeArena(*first, 24 * kMiB).ok());
+  const v1::ListJobsResponse jobs = List();
+  ASSERT_EQ(jobs.jobs_size(), 1);
+  EXPECT_EQ(jobs.jobs(0).ranks_present(), 2u);
+  EXPECT_EQ(jobs.jobs(0).state(), "running");
+  EXPECT_EQ(jobs.jobs(0).device_bytes(0).bytes(), 24 * kMiB);
+}
+
+TEST_F(Jobs, WhatWasPromisedToAJob_NobodyElseGets) {
+  const auto waiting = Attach("promised");
+  ASSERT_TRUE(Admit(*waiting, Ask(48 * kMiB)).ok());
+  const auto other = Attach("other");
+  const grpc::Status refused = MakeArena(*other, 24 * kMiB);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(),
+              AllOf(HasSubstr("free 16.0 MiB"), HasSubstr("48.0 MiB are promised to other jobs")));
+  EXPECT_TRUE(MakeArena(*waiting, 48 * kMiB).ok());
+  EXPECT_TRUE(MakeArena(*other, 16 * kMiB).ok());
+}
+
+TEST_F(Jobs, JobThatDoesNotFitNow_WaitsForTheOthersEnd) {
+  auto first = Attach("first");
+  ASSERT_TRUE(Admit(*first, Ask(48 * kMiB)).ok());
+  ASSERT_TRUE(MakeArena(*first, 48 * kMiB).ok());
+  const auto second = Attach("second");
+  ASSERT_TRUE(Admit(*second, Ask(32 * kMiB)).ok());
+  EXPECT_EQ(standing_.state(), "queued");
+  EXPECT_EQ(standing_.position(), 1u);
+  EXPECT_THAT(standing_.reason(), HasSubstr("needs 32.0 MiB of device 0"));
+  first.reset();
+  for (int i = 0; i < 1000 && !standing_.admitted(); ++i) {
+    ASSERT_TRUE(Admit(*second, Ask(32 * kMiB)).ok());
+  }
+  EXPECT_TRUE(standing_.admitted());
+}
+
+TEST_F(Jobs, PriorityAboveTheTenants_IsRefused) {
+  const auto client = Attach("train");
+  v1::AdmitRequest request = Ask(kMiB);
+  request.set_priority(1);
+  const grpc::Status refused = Admit(*client, request);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(refused.error_message(), AllOf(HasSubstr("0 at most"), HasSubstr("max_priority")));
+}
+
+TEST_F(Jobs, LowerPriority_IsAskedForItsArenaAndComesBack) {
+  const auto low = Attach("low");
+  v1::AdmitRequest ask = Ask(48 * kMiB);
+  ask.set_priority(-1);
+  ask.set_preemptible(true);
+  ASSERT_TRUE(Admit(*low, ask).ok());
+  ASSERT_TRUE(MakeArena(*low, 48 * kMiB).ok());
+  EXPECT_EQ(low->state()->header.yield.load(), 0u);
+  auto high = Attach("high");
+  ASSERT_TRUE(Admit(*high, Ask(32 * kMiB)).ok());
+  EXPECT_FALSE(standing_.admitted());
+  EXPECT_EQ(low->state()->header.yield.load(), 1u);
+  ASSERT_TRUE(ReleaseArena(*low).ok());
+  EXPECT_EQ(FreeDeviceBytes(), 64 * kMiB);
+  ASSERT_TRUE(Admit(*high, Ask(32 * kMiB)).ok());
+  EXPECT_TRUE(standing_.admitted());
+  ASSERT_TRUE(Admit(*low, ask).ok());
+  EXPECT_EQ(standing_.state(), "preempted");
+  EXPECT_EQ(MakeArena(*low, 48 * kMiB).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  high.reset();
+  for (int i = 0; i < 1000 && !standing_.admitted(); ++i) ASSERT_TRUE(Admit(*low, ask).ok());
+  EXPECT_EQ(low->state()->header.yield.load(), 0u);
+  EXPECT_TRUE(MakeArena(*low, 48 * kMiB).ok());
+}
+
+TEST_F(Jobs, DrainedDaemon_AdmitsNobodyNew) {
+  const auto there = Attach("there");
+  ASSERT_TRUE(Admit(*there, Ask(kMiB)).ok());
+  v1::DrainResponse drained = Drain(false);
+  EXPECT_TRUE(drained.drained());
+  EXPECT_EQ(drained.jobs(), 1u);
+  const auto late = Attach("late");
+  ASSERT_TRUE(Admit(*late, Ask(kMiB)).ok());
+  EXPECT_EQ(standing_.state(), "queued");
+  EXPECT_THAT(standing_.reason(), HasSubstr("drains"));
+  const auto unasked = Attach("unasked");
+  const grpc::Status refused = MakeArena(*unasked, kMiB);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(refused.error_message(), HasSubstr("drain --undo"));
+  EXPECT_TRUE(MakeArena(*there, kMiB).ok());
+  EXPECT_FALSE(Drain(true).drained());
+  ASSERT_TRUE(Admit(*late, Ask(kMiB)).ok());
+  EXPECT_TRUE(standing_.admitted());
+  EXPECT_TRUE(MakeArena(*unasked, kMiB).ok());
+}
+
+TEST_F(Jobs, EndJob_EndsItsSessionsAndFreesTheirMemory) {
+  const auto first = Attach("train", 0, 2);
+  const auto second = Attach("train", 1, 2);
+  const auto other = Attach("other");
+  ASSERT_TRUE(MakeArena(*first, 16 * kMiB).ok());
+  ASSERT_TRUE(MakeArena(*second, 16 * kMiB).ok());
+  v1::EndJobRequest request;
+  request.set_job("train");
+  v1::EndJobResponse response;
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->EndJob(&context, request, &response).ok());
+  EXPECT_EQ(response.sessions(), 2u);
+  EXPECT_EQ(response.bytes(), 32 * kMiB);
+  EXPECT_EQ(FreeDeviceBytes(), 64 * kMiB);
+  EXPECT_EQ(first->state()->header.phase.load(), static_cast<uint32_t>(shm::Phase::kEnded));
+  EXPECT_EQ(List().jobs_size(), 1);
+  grpc::ClientContext again;
+  EXPECT_EQ(jobs_->EndJob(&again, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(Jobs, EvictJob_OfOneThatCannotYield_IsRefused) {
+  const auto client = Attach("train");
+  ASSERT_TRUE(MakeArena(*client, kMiB).ok());
+  v1::EvictJobRequest request;
+  request.set_job("train");
+  v1::EvictJobResponse response;
+  grpc::ClientContext context;
+  const grpc::Status refused = jobs_->EvictJob(&context, request, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(), HasSubstr("end it instead"));
+}
+
+TEST_F(Jobs, JobsOfOtherTenants_AreNotTouched) {
+  env_.Stop();
+  geminid::testing::DaemonEnvOptions options;
+  options.identify = [](const os::Peer&) { return Identity{.tenant = "uid:4711"}; };
+  Start(options);
+  v1::EndJobRequest request;
+  request.set_job("train");
+  request.set_tenant("uid:1");
+  v1::EndJobResponse response;
+  grpc::ClientContext context;
+  EXPECT_EQ(jobs_->EndJob(&context, request, &response).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+  v1::EvictJobRequest evict;
+  evict.set_job("train");
+  evict.set_tenant("uid:1");
+  v1::EvictJobResponse evicted;
+  grpc::ClientContext evict_context;
+  EXPECT_EQ(jobs_->EvictJob(&evict_context, evict, &evicted).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+  v1::DrainResponse drained;
+  grpc::ClientContext drain_context;
+  EXPECT_EQ(jobs_->Drain(&drain_context, v1::DrainRequest(), &drained).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+}
+
+}  // namespace
+}  // namespace geminid::service

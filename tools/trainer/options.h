@@ -40,6 +40,8 @@ struct TrainOptions {
   std::string socket;
   std::string job;
   std::string report;
+  std::string log;          // file of a JSON line a step; empty: none
+  std::string tensorboard;  // folder of event files; empty: none
   bool stop_on_nan = false;
   std::string save;         // folder of checkpoints; empty: none
   uint64_t save_every = 0;  // steps; 0: at the end alone

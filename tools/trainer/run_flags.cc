@@ -23,6 +23,8 @@ constexpr FlagSpec kProcessFlags[] = {
 };
 constexpr FlagSpec kOutputFlags[] = {
     {"--report", &Flags::report, "PATH", "Write a JSON report to this file"},
+    {"--log", &Flags::log, "PATH", "Write a line of JSON to this file after each step"},
+    {"--tensorboard", &Flags::tensorboard, "DIR", "Write the same for TensorBoard in this folder"},
     {"--progress", &Flags::progress, "MODE", "auto, terminal, lines or none"},
     {"--update-threads", &Flags::update_threads, "N", "Of each rank, for the optimizer's update"},
 };
@@ -67,6 +69,8 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
 
 absl::Status ParseOutput(const Flags& flags, TrainOptions* options) {
   options->report = flags.report;
+  options->log = flags.log;
+  options->tensorboard = flags.tensorboard;
   options->stop_on_nan = flags.stop_on_nan;
   using Mode = std::optional<ProgressMode>;
   GEMINID_ASSIGN_OR_RETURN(

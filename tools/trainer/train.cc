@@ -21,6 +21,7 @@
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
+#include "tools/trainer/logs/run_log.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/sha256.h"
@@ -82,6 +83,7 @@ class RankTrainer {
 
   absl::Status RunConnected() {
     GEMINID_RETURN_IF_ERROR(Prepare());
+    GEMINID_RETURN_IF_ERROR(OpenLog());
     report_.options = options_;
     report_.tokens_per_step = batches_->tokens_per_step();
     report_.flops_per_token = FlopsPerToken(options_.model);
@@ -99,6 +101,7 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
       NoteLoss(step + 1);
       GEMINID_RETURN_IF_ERROR(Validate(step + 1));
+      Log(step + 1);
       GEMINID_RETURN_IF_ERROR(ShowProgress(step + 1));
       GEMINID_RETURN_IF_ERROR(Save(step + 1));
     }
@@ -106,7 +109,39 @@ class RankTrainer {
     if (!ends()) GEMINID_RETURN_IF_ERROR(checkpoints_->Export());
     GEMINID_RETURN_IF_ERROR(FinishReport());
     SayEnd();
+    return log_status_;
+  }
+
+  absl::Status OpenLog() {
+    if (rank() != 0) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(log_, RunLog::Open({.lines = options_.log,
+                                                 .tensorboard = options_.tensorboard,
+                                                 .appends = report_.first_step > 0},
+                                                absl::Now()));
     return absl::OkStatus();
+  }
+
+  // A log that fails is said at once, and is the run's error when all else is done.
+  void Log(uint64_t done) {
+    if (!log_ || !log_status_.ok()) return;
+    StepRecord record = {.step = done,
+                         .time = absl::Now(),
+                         .loss = report_.losses.back(),
+                         .gradient_norm = last_step_.gradient_norm,
+                         .learning_rate = options_.schedule.At(done - 1),
+                         .loss_scale = last_step_.loss_scale,
+                         .overflow = last_step_.overflow,
+                         .tokens = done * report_.tokens_per_step,
+                         .seconds = report_.step_seconds.back()};
+    if (!report_.validation.empty() && report_.validation.back().step == done) {
+      record.validation_loss = report_.validation.back().loss;
+    }
+    record.tokens_per_second = static_cast<double>(report_.tokens_per_step) / record.seconds;
+    record.flops_per_second = record.tokens_per_second * report_.flops_per_token;
+    log_status_ = log_->Add(record);
+    if (log_status_.ok()) return;
+    progress_.Warn(absl::StrCat("geminid-train: the log ends before step ", done, ": ",
+                                std::string(log_status_.message())));
   }
 
   // "bf16 native", "bf16 emulated", "fp32".
@@ -265,6 +300,7 @@ class RankTrainer {
     report_.losses.push_back(loss_sum / static_cast<double>(batches_->tokens_per_step()));
     report_.gradient_norms.push_back(result.gradient_norm);
     report_.overflowed_steps += result.overflow ? 1 : 0;
+    last_step_ = result;
     report_.step_seconds.push_back(SecondsSince(began));
     return absl::OkStatus();
   }
@@ -359,6 +395,9 @@ class RankTrainer {
   std::unique_ptr<ParameterSource> source_;
   std::optional<Batches> batches_;
   std::optional<Validation> validation_;
+  std::optional<RunLog> log_;
+  absl::Status log_status_;
+  zero::StepResult last_step_;
   Report report_;
   TrainEnd end_;
   std::string saved_in_;

@@ -30,6 +30,11 @@ CONFIGURES = {"folder": 78, "empty": 0, "zeros": 78, "endless": 78, "fifo": 78, 
 LOADS = {**READS, "folder": 4, "unreadable": 2}
 SAVES = {"folder": 0, "empty": 2, "zeros": 2, "fifo": 2, "endless": 2, "loop": 2, "deep": 2,
          "missing": 0, "no/such": 0, "empty/x": 2, "x" * 300: 2}
+EXPORTS = {"folder": 2, "empty": 2, "zeros": 2, "fifo": 2, "endless": 2, "deep": 2, "missing": 0,
+           "no/such": 0}
+LOGS = {"folder": 2, "empty": 0, "zeros": 0, "fifo": 2, "endless": 2, "deep": 0, "missing": 0,
+        "no/such": 4}
+BOARDS = {"folder": 0, "empty": 2, "zeros": 2, "fifo": 2, "endless": 2, "missing": 0, "no/such": 0}
 USAGE = {"geminictl": 2, "geminid-sim": 2, "geminid-train": 2, "geminid": 64}
 LEARNS = {**READS, "zeros": 0, "deep": 0}
 
@@ -55,6 +60,10 @@ FLAGS = [
     ("geminid", ["--check-config", "--config", "PATH"], ".textproto", CONFIGURES),
     ("geminid-train", TRAIN + ["--text", "PATH"], "", LEARNS),
     ("geminid-train", TRAIN + ["--shards", "PATH"], ".bin", {**READS, "zeros": 0}),
+    ("geminid-train", TRAIN + ["--text", "../text", "--export", "PATH"], "", EXPORTS),
+    ("geminid-train", TRAIN + ["--text", "../text", "--log", "PATH"], ".jsonl", LOGS),
+    ("geminid-train", TRAIN + ["--text", "../text", "--tensorboard", "PATH"], "", BOARDS),
+    ("geminid-train", ["generate", "--prompt", "x", "--load", "PATH"], "", LOADS),
     ("geminid-train", TRAIN + ["--text", "../text", "--socket", "PATH"], "", CONNECTS),
     ("geminid-train", TRAIN + ["--text", "../text", "--report", "PATH"], ".json", WRITES),
     ("geminid-train", TRAIN + ["--text", "../text", "--load", "PATH"], "", LOADS),

@@ -104,6 +104,32 @@ TEST_F(CheckpointsOfRuns, Killed_GoOnFromTheLastCheckpoint) {
   EXPECT_EQ(Report()["weights_sha256"], resumed["weights_sha256"]);
 }
 
+TEST_F(CheckpointsOfRuns, Logged_GoOnInTheSameFile) {
+  const std::string log = folder_ / "run.jsonl";
+  ASSERT_EQ(Run({"--save", run_, "--steps", "4", "--log", log, "--tensorboard", folder_ / "board",
+                 "--validation", "0.2", "--validation-every", "2", "--schedule", "constant"})
+                .code,
+            0);
+  std::vector<double> losses = Report()["loss"];
+  ASSERT_EQ(Run({"--save", run_, "--resume", "--steps", "6", "--log", log, "--validation", "0.2",
+                 "--schedule", "constant"})
+                .code,
+            0);
+  const nlohmann::json second = Report();
+  for (const double loss : second["loss"]) losses.push_back(loss);
+  std::vector<double> logged;
+  std::vector<int> measured;
+  std::ifstream file(log);
+  for (std::string line; std::getline(file, line);) {
+    const auto step = nlohmann::json::parse(line);
+    logged.push_back(step["loss"]);
+    EXPECT_EQ(step["step"], logged.size());
+    if (step.contains("validation_loss")) measured.push_back(step["step"]);
+  }
+  EXPECT_EQ(logged, losses);
+  EXPECT_THAT(measured, testing::ElementsAre(2, 4, 6));
+}
+
 TEST_F(CheckpointsOfRuns, ResumeWithoutACheckpoint_BeginsAnew) {
   const std::string undisturbed = UndisturbedWeights();
   ASSERT_EQ(Run({"--save", run_, "--resume"}).code, 0);

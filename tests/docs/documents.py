@@ -119,7 +119,8 @@ def read_helps(bin_folder):
         done = subprocess.run([str(bin_folder / command[0]), *command[1:], "--help"], timeout=60,
                               capture_output=True, text=True, check=True)
         helps[command] = set(FLAG.findall(done.stdout)) | {"--help"}
-        _, _, subcommands = done.stdout.partition("Subcommands:")
+        _, _, rest = done.stdout.partition("Subcommands:")
+        subcommands, _, _ = rest.partition("\n\n")  # what follows is no list of them
         for name in re.findall(r"^  ([a-z][a-z-]*) ", subcommands, re.MULTILINE):
             read(command + (name,))
 

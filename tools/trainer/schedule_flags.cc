@@ -15,7 +15,7 @@ constexpr uint64_t kStepsMax = 1'000'000'000;
 constexpr double kRateMax = 1e3;
 constexpr double kPowerMax = 100;
 // Without --warmup-steps. One cycle rises for the share of the run that its authors' code uses.
-constexpr uint64_t kWarmupSteps = 10;
+constexpr uint64_t kWarmupSteps = 50;
 constexpr double kOneCycleRise = 0.3;
 // Beyond these fp32 itself overflows or underflows.
 constexpr double kLossScaleMin = 1.0 / (uint64_t{1} << 32);
@@ -36,7 +36,7 @@ constexpr FlagSpec kScheduleFlags[] = {
     {"--schedule", &Flags::schedule, "NAME",
      "constant, linear, cosine, polynomial, one-cycle or multi-step"},
     {"--warmup-steps", &Flags::warmup_steps, "N",
-     "Steps of warm-up [10; one-cycle: 3/10 of the steps]"},
+     "Steps of warm-up [50; one-cycle: 3/10 of the steps]"},
     {"--loss-scale", &Flags::loss_scale, "SCALE", "none, dynamic or a number"},
 };
 constexpr OwnedFlag kShapeFlags[] = {

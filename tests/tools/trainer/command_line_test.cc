@@ -106,7 +106,7 @@ TEST(ParseCommandLine, WithEveryFlag_TakesEveryValue) {
 
 TEST(ParseCommandLine, WithASchedule_TakesItsFlagsAndDefaults) {
   EXPECT_EQ(Parse({}).schedule.shape, ScheduleShape::kConstant);
-  EXPECT_EQ(Parse({}).schedule.warmup_steps, 10);
+  EXPECT_EQ(Parse({}).schedule.warmup_steps, 50);
   EXPECT_EQ(Parse({"--schedule", "one-cycle", "--steps", "50"}).schedule.warmup_steps, 15);
   const Schedule falling =
       Parse({"--schedule", "polynomial", "--lr-power", "3", "--lr-floor", "0.25"}).schedule;

@@ -117,7 +117,8 @@ TEST_F(Ends, OfRanks_AreKnownByName) {
 }
 
 TEST_F(Ends, WhenTheLossIsNotFinite_WarnsOnceAndCounts) {
-  const CommandResult result = RunTrainer(Arguments({"--steps", "12", "--lr", "1000"}));
+  const CommandResult result =
+      RunTrainer(Arguments({"--steps", "12", "--lr", "1000", "--warmup-steps", "10"}));
   EXPECT_EQ(result.code, 0) << result.err;
   const nlohmann::json report = Report();
   const std::string first = report["first_non_finite_step"].dump();
@@ -133,8 +134,8 @@ TEST_F(Ends, WhenTheLossIsNotFinite_WarnsOnceAndCounts) {
 
 TEST_F(Ends, WhenTheLossIsNotFinite_StopOnNanEndsAllRanksWithACodeOfItsOwn) {
   for (const char* ranks : {"1", "2"}) {
-    const CommandResult result =
-        RunTrainer(Arguments({"--stop-on-nan", "--lr", "1000", "--ranks", ranks}));
+    const CommandResult result = RunTrainer(
+        Arguments({"--stop-on-nan", "--lr", "1000", "--warmup-steps", "10", "--ranks", ranks}));
     EXPECT_EQ(result.code, 11) << result.err;
     const nlohmann::json report = Report();
     EXPECT_EQ(report["ended_by"], "nan");

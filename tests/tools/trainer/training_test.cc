@@ -26,9 +26,9 @@ class Training : public testing::Test {
  protected:
   CommandResult Run(const std::vector<std::string>& more,
                     const std::vector<std::string>& environment = {}) {
-    std::vector<std::string> arguments = {"--text",  text_,  "--model",  "gpt2-tiny",
-                                          "--steps", "6",    "--batch",  "4",
-                                          "--lr",    "3e-3", "--report", report_path()};
+    std::vector<std::string> arguments = {
+        "--text", text_,  "--model",  "gpt2-tiny",   "--steps",        "6", "--batch", "4",
+        "--lr",   "3e-3", "--report", report_path(), "--warmup-steps", "10"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunTrainer(arguments, environment);
   }

@@ -47,6 +47,12 @@ class CopyStream : public Stream {
   virtual void Submit(Copy copy) = 0;
 };
 
+// An event that the host lets happen, once.
+class Gate : public Event {
+ public:
+  virtual void Open() = 0;
+};
+
 struct MemoryInfo {
   uint64_t reserved_bytes = 0;  // of address space
   uint64_t imported_bytes = 0;  // of slabs
@@ -89,6 +95,11 @@ class Device {
 
   // Another one. It must end before the device. `name`, at most 15 characters, is for people.
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) = 0;
+
+  // The trainer's, which outlives its use here. INVALID_ARGUMENT for one that cannot be.
+  virtual absl::StatusOr<Stream*> StreamOf(StreamHandle handle) = 0;
+  // Streams of this device can wait for it.
+  virtual std::shared_ptr<Gate> MakeGate() = 0;
 
   virtual DeviceOps& ops() = 0;
 };

@@ -59,7 +59,6 @@ EngineImpl::~EngineImpl() {
   if (unfinished && status_.ok()) AbortRanks("stopped in the middle of a step");
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   updater_.reset();
-  for (Told& told : told_) told.lease.reset();
   mover_.reset();
 }
 
@@ -241,7 +240,6 @@ absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
   director_ = std::make_unique<Director>(std::move(directed));
   placer_ =
       std::make_unique<Placer>(session_->arena_bytes(), kExtentAlignmentBytes, std::move(bytes));
-  told_.resize(specs.size());
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
   if (!handles.ok()) return handles.status();
   for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/src/session_internal.h"
 #include "client/zero/arena_meter.h"
 #include "client/zero/compute.h"
 #include "client/zero/core/director.h"
@@ -54,8 +55,13 @@ class EngineImpl final : public Engine {
   absl::Status BeginMicroBatch() override;
   absl::Status CancelMicroBatch() override;
   absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters) override;
+  absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters,
+                                StreamHandle stream) override;
   absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient,
                            DataType type) override;
+  absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient, DataType type,
+                           StreamHandle stream) override;
+  absl::Status Synchronize() override;
   Workspace& workspace() override { return *workspace_; }
   absl::Status ReportWorkspace(uint64_t bytes) override { return workspace_->Report(bytes); }
   absl::StatusOr<double> GradientNorm() override;
@@ -77,18 +83,18 @@ class EngineImpl final : public Engine {
   std::byte* GradientOf(ParameterId id) const;
   bool GradientAccumulates(ParameterId id) const;
   absl::Status GradientWritten(ParameterId id);
-  absl::Status FinishOperation(std::span<const uint32_t> chunks);
+  // `stream`: what uses them is queued there; null: is complete.
+  absl::Status FinishOperation(std::span<const uint32_t> chunks, Stream* stream);
+  absl::StatusOr<Stream*> StreamOf(StreamHandle handle) const {
+    return DeviceOf(*session_)->StreamOf(handle);
+  }
 
  private:
-  // A chunk, or the separate gradient of one, as the session knows it.
-  struct Told {
-    std::optional<Lease> lease;  // while any operation holds it
-    ChunkState state = ChunkState::kFree;
-  };
   // A block of workspace outside its reservation: a chunk of the session's own.
   struct HoleBlock {
     ChunkId chunk = kNoChunk;
     std::byte* data = nullptr;
+    uint64_t extent_bytes = 0;
     std::optional<Lease> lease;
   };
   using Lock = std::lock_guard<std::recursive_mutex>;
@@ -124,18 +130,25 @@ class EngineImpl final : public Engine {
   // engine_moments.cc: operators, and what happens between them
   absl::Status CheckId(ParameterId id) const;
   absl::Status CheckUse(Pass pass, std::span<const ParameterId> parameters) const;
-  absl::Status BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks);
+  // In all of these, `stream` null: the caller's thread waits.
+  absl::StatusOr<Operation> Begin(Pass pass, std::span<const ParameterId> parameters,
+                                  Stream* stream);
+  absl::Status BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks, Stream* stream);
   absl::Status Carry(const Moves& moves);
-  absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held);
-  absl::Status HoldChunks(const std::vector<uint32_t>& chunks);
+  absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held, Stream* stream);
+  absl::Status HoldChunks(const std::vector<uint32_t>& chunks, Stream* stream);
+  absl::Status SettleStreams();
   void Measure();
   std::vector<uint32_t> ChunksOf(Pass pass, std::span<const ParameterId> parameters) const;
-  void Tell(uint32_t chunk, ChunkState to);
   absl::Status ReduceIfComplete(uint32_t chunk);
   absl::Status Reduce(uint32_t chunk);
-  absl::Status OpenGradient(uint32_t chunk, bool planned);
-  absl::Status AddTo(std::byte* storage, bool accumulates, std::span<const std::byte> gradient,
-                     DataType type);
+  absl::Status OpenGradient(uint32_t chunk, bool planned, Stream* stream);
+  absl::Status CheckAddGradient(ParameterId id, std::span<const std::byte> gradient,
+                                DataType type) const;
+  absl::Status AddGradientOn(ParameterId id, std::span<const std::byte> gradient, DataType type,
+                             Stream* stream);
+  absl::Status AddTo(uint32_t tensor, std::span<const std::byte> gradient, DataType type,
+                     Stream* stream);
   // Of the chunks that `needed` is true of, beside what is there already.
   uint64_t ChunkBytes(const std::function<bool(uint32_t)>& needed) const;
   absl::Status DoesNotFit(uint64_t chunk_bytes, uint64_t activation_bytes) const;
@@ -228,7 +241,6 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Director> director_;
   std::unique_ptr<Placer> placer_;
   std::unique_ptr<GradientBook> book_;
-  std::vector<Told> told_;                     // by chunk
   std::map<uint32_t, HoleBlock> hole_blocks_;  // by their numbers for the Placer
 
   std::vector<TraceMoment> planned_moments_;  // what the plan was made from
@@ -268,6 +280,7 @@ class EngineImpl final : public Engine {
 // What an Operation holds.
 struct Operation::State {
   std::shared_ptr<EngineImpl*> engine;  // null in it: the engine has ended
+  Stream* stream = nullptr;             // that Use was given
   Pass pass = Pass::kForward;
   std::vector<ParameterId> parameters;
   std::vector<uint32_t> chunks;

@@ -66,15 +66,30 @@ std::vector<uint32_t> EngineImpl::ChunksOf(Pass pass,
 
 absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId> parameters) {
   const Lock lock(mutex_);
+  return Begin(pass, parameters, nullptr);
+}
+
+absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId> parameters,
+                                          StreamHandle stream) {
+  const Lock lock(mutex_);
+  GEMINID_ASSIGN_OR_RETURN(Stream* const on, StreamOf(stream));
+  return Begin(pass, parameters, on);
+}
+
+absl::StatusOr<Operation> EngineImpl::Begin(Pass pass, std::span<const ParameterId> parameters,
+                                            Stream* stream) {
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckUse(pass, parameters));
   auto state = std::make_unique<Operation::State>();
   state->engine = self_;
+  state->stream = stream;
   state->pass = pass;
   state->parameters.assign(parameters.begin(), parameters.end());
   state->chunks = ChunksOf(pass, parameters);
-  absl::Status status = BeginOperator(pass == Pass::kEvaluate, state->chunks);
-  if (status.ok()) status = HoldChunks(state->chunks);
+  absl::Status status = SettleStreams();
+  if (stream != nullptr) mover_->Join(stream);
+  if (status.ok()) status = BeginOperator(pass == Pass::kEvaluate, state->chunks, stream);
+  if (status.ok()) status = HoldChunks(state->chunks, stream);
   if (!status.ok()) return Remember(status);
   in_moment_ = true;
   moment_began_ = clock_();
@@ -100,7 +115,8 @@ absl::Status EngineImpl::Carry(const Moves& moves) {
                      {micro_batch_ == 0, micro_batch_ + 1 == options_.accumulate});
 }
 
-absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks) {
+absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks,
+                                       Stream* stream) {
   Measure();
   if (evaluate) {
     evaluated_ = true;
@@ -123,10 +139,23 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   session_->SetWorkspace(workspace_->in_use_bytes());
   GEMINID_RETURN_IF_ERROR(Carry(Moves(loads, moves.end())));
-  return Bring(chunks, held);
+  return Bring(chunks, held, stream);
 }
 
-absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held) {
+// What a sample says of an operator's time must be of its work, not of its being queued.
+absl::Status EngineImpl::SettleStreams() {
+  if (director_->state() != Director::State::kSampling) return absl::OkStatus();
+  return mover_->Synchronize();
+}
+
+absl::Status EngineImpl::Synchronize() {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Health());
+  return Remember(mover_->Synchronize());
+}
+
+absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held,
+                               Stream* stream) {
   const absl::StatusOr<Steps> steps = placer_->Bring(chunks, held);
   if (!steps.ok()) {
     const auto needed = [&](uint32_t chunk) {
@@ -135,13 +164,16 @@ absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer
     return DoesNotFit(ChunkBytes(needed), workspace_->extent_bytes());
   }
   GEMINID_RETURN_IF_ERROR(mover_->Run(*steps, operation_, {}));
+  if (stream != nullptr && director_->state() != Director::State::kSampling) {
+    return absl::OkStatus();
+  }
   for (uint32_t chunk : chunks) GEMINID_RETURN_IF_ERROR(mover_->WaitResident(chunk));
   return absl::OkStatus();
 }
 
 uint64_t EngineImpl::ChunkBytes(const std::function<bool(uint32_t)>& needed) const {
   uint64_t bytes = 0;
-  for (uint32_t chunk = 0; chunk < told_.size(); ++chunk) {
+  for (uint32_t chunk = 0; chunk < gathered_.size(); ++chunk) {
     if (!needed(chunk)) continue;
     const ChunkShape& shape = layout_.chunks[book_->owners()[chunk]];
     bytes += RoundUpToExtent(shape.elements * element_bytes());
@@ -159,36 +191,16 @@ absl::Status EngineImpl::DoesNotFit(uint64_t chunk_bytes, uint64_t activation_by
 
 // --- what an operator holds ----------------------------------------------------------------------
 
-// By the legal steps of a chunk's life; a refusal is the engine's failure.
-void EngineImpl::Tell(uint32_t chunk, ChunkState to) {
-  ChunkState& state = told_[chunk].state;
-  const auto step = [&](ChunkState next) {
-    mover_->Watch(session_->Transition(gathered_[chunk], next));
-    state = next;
-  };
-  if (state == to) return;
-  if (to == ChunkState::kReadyForReduce && state != ChunkState::kHoldAfterBackward) {
-    step(ChunkState::kCompute);
-    step(ChunkState::kHoldAfterBackward);
-  }
-  step(to);
-}
-
-absl::Status EngineImpl::HoldChunks(const std::vector<uint32_t>& chunks) {
+absl::Status EngineImpl::HoldChunks(const std::vector<uint32_t>& chunks, Stream* stream) {
   for (uint32_t chunk : chunks) {
-    if (told_[chunk].lease.has_value()) continue;
-    told_[chunk].lease = session_->TryLease(gathered_[chunk]);
-    if (!told_[chunk].lease.has_value()) {
-      return absl::InternalError(
-          absl::StrCat("chunk ", chunk, " is on the device but could not be leased"));
-    }
-    Tell(chunk, ChunkState::kCompute);
+    GEMINID_RETURN_IF_ERROR(mover_->Hold(chunk));
+    if (stream != nullptr) GEMINID_RETURN_IF_ERROR(mover_->WaitOn(stream, chunk));
   }
   return absl::OkStatus();
 }
 
 std::byte* EngineImpl::Address(uint32_t chunk, uint32_t tensor) const {
-  return session_->arena() + session_->DeviceOffset(gathered_[chunk]) +
+  return session_->arena() + mover_->offset(chunk) +
          layout_.tensors[tensor].offset * element_bytes();
 }
 
@@ -220,14 +232,16 @@ absl::Status EngineImpl::GradientWritten(ParameterId id) {
   return absl::OkStatus();
 }
 
-absl::Status EngineImpl::FinishOperation(std::span<const uint32_t> chunks) {
+absl::Status EngineImpl::FinishOperation(std::span<const uint32_t> chunks, Stream* stream) {
   const Lock lock(mutex_);
+  if (stream != nullptr) mover_->Join(stream);
+  const std::optional<uint64_t> point = mover_->Mark(stream);
   for (uint32_t chunk : chunks) {
+    mover_->NoteUse(chunk, point);
     director_->Release(chunk);
     if (director_->holders(chunk) > 0) continue;
-    told_[chunk].lease.reset();
-    Tell(chunk,
-         director_->HoldsGradient(chunk) ? ChunkState::kHoldAfterBackward : ChunkState::kHold);
+    mover_->Release(chunk, director_->HoldsGradient(chunk) ? ChunkState::kHoldAfterBackward
+                                                           : ChunkState::kHold);
   }
   GEMINID_RETURN_IF_ERROR(Health());
   for (uint32_t chunk : chunks) {
@@ -248,12 +262,10 @@ absl::Status EngineImpl::ReduceIfComplete(uint32_t chunk) {
 absl::Status EngineImpl::Reduce(uint32_t chunk) {
   const uint32_t storage = book_->StorageOf(chunk);
   book_->Reduce(chunk);
-  Tell(storage, ChunkState::kReadyForReduce);
-  Tell(storage, ChunkState::kHold);
   return Carry(director_->Reduce(storage));
 }
 
-absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned) {
+absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned, Stream* stream) {
   const std::vector<uint32_t> storage = {book_->StorageOf(chunk)};
   // Workspace that has been given back since may serve.
   const absl::StatusOr<Steps> reserve =
@@ -261,29 +273,14 @@ absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned) {
   if (!reserve.ok()) return reserve.status();
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   GEMINID_RETURN_IF_ERROR(Carry(director_->OpenGradient(storage[0], planned)));
-  return Bring(storage, Held());
+  return Bring(storage, Held(), stream);
 }
 
-absl::Status EngineImpl::AddTo(std::byte* storage, bool accumulates,
-                               std::span<const std::byte> gradient, DataType type) {
-  const ComputePlace& place = compute_->on_device();
-  const device::Elements from = {gradient.data(), gradient.size() / SizeOf(type), ToDType(type)};
-  if (accumulates) {
-    place.ops->Add(*place.stream, from, storage, ToDType(options_.data_type));
-  } else {
-    place.ops->Assign(*place.stream, from, storage, ToDType(options_.data_type));
-  }
-  return place.Finish();
-}
-
-absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> gradient,
-                                     DataType type) {
-  const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(Health());
+absl::Status EngineImpl::CheckAddGradient(ParameterId id, std::span<const std::byte> gradient,
+                                          DataType type) const {
   GEMINID_RETURN_IF_ERROR(CheckId(id));
   const uint32_t tensor = static_cast<uint32_t>(id);
   const uint64_t elements = ElementsOfTensor(tensor);
-  const uint32_t chunk = ChunkOf(id);
   if (!director_->in_micro_batch() || norm_.has_value()) {
     return absl::FailedPreconditionError("AddGradient is for within a micro-batch");
   }
@@ -293,20 +290,61 @@ absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> 
                      " bytes; its ", elements, " elements take ", elements * SizeOf(type)));
   }
   GEMINID_RETURN_IF_ERROR(book_->CheckGradient(tensor));
-  if (!book_->IsSeparate(chunk)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the gradient of '", parameters_[tensor].name,
-                     "' has no place of its own to be added in; set "
-                     "Parameter::separate_gradient, or backward_uses to 0"));
+  if (book_->IsSeparate(ChunkOf(id))) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the gradient of '", parameters_[tensor].name,
+                   "' has no place of its own to be added in; set "
+                   "Parameter::separate_gradient, or backward_uses to 0"));
+}
+
+absl::Status EngineImpl::AddTo(uint32_t tensor, std::span<const std::byte> gradient, DataType type,
+                               Stream* stream) {
+  const uint32_t storage = book_->StorageOf(layout_.tensors[tensor].chunk);
+  ComputePlace place = compute_->on_device();
+  if (stream == nullptr) {
+    GEMINID_RETURN_IF_ERROR(mover_->WaitUnused(storage));
+  } else {
+    GEMINID_RETURN_IF_ERROR(mover_->WaitOn(stream, storage));
+    place.stream = stream;
   }
-  const absl::Status opened = OpenGradient(chunk, /*planned=*/true);
-  if (!opened.ok()) return Remember(opened);
-  const absl::Status added =
-      AddTo(Address(book_->StorageOf(chunk), tensor), book_->written(tensor) > 0, gradient, type);
-  if (!added.ok()) return Remember(added);
+  std::byte* const to = Address(storage, tensor);
+  const device::Elements from = {gradient.data(), gradient.size() / SizeOf(type), ToDType(type)};
+  if (book_->written(tensor) > 0) {
+    place.ops->Add(*place.stream, from, to, ToDType(options_.data_type));
+  } else {
+    place.ops->Assign(*place.stream, from, to, ToDType(options_.data_type));
+  }
+  if (stream == nullptr) return place.Finish();
+  mover_->NoteUse(storage, mover_->Mark(stream));
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::AddGradientOn(ParameterId id, std::span<const std::byte> gradient,
+                                       DataType type, Stream* stream) {
+  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(CheckAddGradient(id, gradient, type));
+  const uint32_t tensor = static_cast<uint32_t>(id);
+  const uint32_t chunk = ChunkOf(id);
+  if (stream != nullptr) mover_->Join(stream);
+  absl::Status status = OpenGradient(chunk, /*planned=*/true, stream);
+  if (status.ok()) status = AddTo(tensor, gradient, type, stream);
+  if (!status.ok()) return Remember(status);
   book_->Write(tensor);
   director_->NoteGradient(book_->StorageOf(chunk));
   return Remember(ReduceIfComplete(chunk));
+}
+
+absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> gradient,
+                                     DataType type) {
+  const Lock lock(mutex_);
+  return AddGradientOn(id, gradient, type, nullptr);
+}
+
+absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> gradient,
+                                     DataType type, StreamHandle stream) {
+  const Lock lock(mutex_);
+  GEMINID_ASSIGN_OR_RETURN(Stream* const on, StreamOf(stream));
+  return AddGradientOn(id, gradient, type, on);
 }
 
 }  // namespace geminid::zero

@@ -47,6 +47,7 @@ absl::Status EngineImpl::BeginMicroBatch() {
 }
 
 absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
+  GEMINID_RETURN_IF_ERROR(SettleStreams());
   Measure();
   GEMINID_RETURN_IF_ERROR(Carry(director_->EndOperators()));
   EndMeasuring();
@@ -68,7 +69,8 @@ absl::Status EngineImpl::ReduceIncomplete() {
   const ComputePlace& place = compute_->on_device();
   for (uint32_t c = 0; c < layout_.chunks.size(); ++c) {
     if (book_->IsReduced(c) || !layout_.chunks[c].trainable) continue;
-    GEMINID_RETURN_IF_ERROR(OpenGradient(c, /*planned=*/false));
+    GEMINID_RETURN_IF_ERROR(OpenGradient(c, /*planned=*/false, nullptr));
+    GEMINID_RETURN_IF_ERROR(mover_->WaitUnused(book_->StorageOf(c)));
     for (uint32_t tensor : layout_.chunks[c].tensors) {
       if (book_->written(tensor) > 0) continue;
       place.ops->Zero(*place.stream, Address(book_->StorageOf(c), tensor),
@@ -85,9 +87,9 @@ absl::Status EngineImpl::CancelMicroBatch() {
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("CancelMicroBatch"));
   if (!director_->in_micro_batch() && micro_batch_ == 0) return absl::OkStatus();
+  absl::Status status = mover_->Synchronize();
   Measure();
-  absl::Status status;
-  if (director_->in_micro_batch()) status = Carry(director_->CancelMicroBatch());
+  if (status.ok() && director_->in_micro_batch()) status = Carry(director_->CancelMicroBatch());
   if (status.ok()) status = mover_->WaitIdle();
   if (!status.ok()) return Remember(status);
   mover_->ClearGradientSquares();
@@ -110,6 +112,7 @@ absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
 // Ends the last micro-batch, if that has not been done.
 absl::StatusOr<double> EngineImpl::NormOfStep() {
   if (norm_.has_value()) return *norm_;
+  GEMINID_RETURN_IF_ERROR(mover_->Synchronize());
   GEMINID_RETURN_IF_ERROR(EndMicroBatch(true));
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   GEMINID_RETURN_IF_ERROR(

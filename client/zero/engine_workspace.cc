@@ -49,6 +49,7 @@ absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
   if (!status.ok()) return Remember(status);
   made.lease = session_->TryLease(made.chunk);
   made.data = session_->arena() + block->offset;
+  made.extent_bytes = extent;
   std::byte* const data = made.data;
   hole_blocks_.emplace(number, std::move(made));
   return data;
@@ -62,6 +63,8 @@ void EngineImpl::FreeInHole(std::byte* data) {
     const ChunkId chunk = at->second.chunk;
     absl::Status status = session_->Drop(chunk).Wait(options_.timeout);
     if (status.ok()) status = session_->Free(std::vector<ChunkId>{chunk});
+    const uint64_t begin = static_cast<uint64_t>(data - session_->arena());
+    mover_->CloseUntilStreamsPass(begin, begin + at->second.extent_bytes);
     placer_->FreeBlock(at->first);
     hole_blocks_.erase(at);
     (void)Remember(status);

@@ -34,6 +34,8 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
       kept_(context_.gathered.size()),
       copies_pending_(context_.gathered.size()),
       squares_(context_.layout->granules),
+      placed_(context_.gathered.size()),
+      usages_(context_.gathered.size()),
       guard_(std::make_shared<Guard>()),
       compute_(std::move(compute)) {
   guard_->mover = this;
@@ -49,6 +51,7 @@ Mover::~Mover() {
   thread_.join();
   const std::lock_guard lock(guard_->mutex);
   guard_->mover = nullptr;
+  OpenGates();
 }
 
 std::function<void(const absl::Status&)> Mover::Later(
@@ -82,6 +85,7 @@ absl::Status Mover::Run(const Steps& steps, uint64_t operation, MicroBatchPositi
 absl::Status Mover::RunStep(const Step& step, uint64_t operation, MicroBatchPosition position) {
   switch (step.kind) {
     case Step::Kind::kGather:
+      placed_[step.chunk] = step.offset;
       Ask(Task::Kind::kGather, step, operation, position);
       return absl::OkStatus();
     case Step::Kind::kGatherToHost: {
@@ -96,6 +100,7 @@ absl::Status Mover::RunStep(const Step& step, uint64_t operation, MicroBatchPosi
       return absl::OkStatus();
     }
     case Step::Kind::kOpen:
+      placed_[step.chunk] = step.offset;
       Ask(Task::Kind::kOpen, step, operation, position);
       return absl::OkStatus();
     case Step::Kind::kReduce:
@@ -120,6 +125,8 @@ void Mover::Ask(Task::Kind kind, const Step& step, uint64_t operation,
                 MicroBatchPosition position) {
   {
     std::lock_guard lock(mutex_);
+    if (kind == Task::Kind::kGather || kind == Task::Kind::kOpen) ++usages_[step.chunk].asked;
+    if (kind == Task::Kind::kReduce) EndStay(step.chunk);
     queue_.Add({.kind = kind,
                 .chunk = step.chunk,
                 .offset = step.offset,
@@ -134,22 +141,25 @@ void Mover::Ask(Task::Kind kind, const Step& step, uint64_t operation,
 void Mover::Drop(uint32_t chunk) {
   {
     std::lock_guard lock(mutex_);
+    EndStay(chunk);
     if (!queue_.Drop(chunk)) {
       changed_.notify_all();
       return;
     }
   }
-  ReleaseExtent(chunk);
+  Leave(chunk);
 }
 
 // Growing waits for what is on its way out; shrinking cannot fail, and is in the ring before any
 // request for what it frees.
 absl::Status Mover::Reserve(uint64_t bytes) {
   const bool grows = bytes > reserved_bytes_;
+  const uint64_t end =
+      context_.session->arena_bytes() / kExtentAlignmentBytes * kExtentAlignmentBytes;
   if (grows) {
-    const uint64_t end =
-        context_.session->arena_bytes() / kExtentAlignmentBytes * kExtentAlignmentBytes;
     GEMINID_RETURN_IF_ERROR(WaitClear(end - bytes, end));
+  } else {
+    CloseUntilStreamsPass(end - reserved_bytes_, end - bytes);
   }
   Pending reserved = context_.session->ReserveWorkspace(bytes, /*may_evict=*/false);
   if (grows) {
@@ -190,14 +200,14 @@ absl::Status Mover::Await(Lock* lock, const std::function<bool()>& ready, const 
   uint64_t seen = changes_;
   base::Deadline deadline = base::Deadline::In(context_.timeout);
   while (status_.ok() && !ready()) {
-    const StallCause expected = cause();
+    const StallCause expected = cause ? cause() : StallCause::kDaemon;
     const RequestPace before = RequestPaceOf(*context_.session);
     changed_.wait_for(*lock, std::min<std::chrono::nanoseconds>(kStallSlice, deadline.Left()));
     const absl::Time now = context_.clock();
     const bool daemon_stands =
         before.taken != before.sent && RequestPaceOf(*context_.session).taken == before.taken;
     const StallCause stalled_by = daemon_stands ? StallCause::kDaemon : expected;
-    context_.session->AddStall(stalled_by, now - since);
+    if (cause || daemon_stands) context_.session->AddStall(stalled_by, now - since);
     since = now;
     if (changes_ != seen) {
       seen = changes_;
@@ -262,6 +272,7 @@ void Mover::Fail(const absl::Status& status) {
   {
     std::lock_guard lock(mutex_);
     status_.Update(status);
+    if (!status_.ok()) OpenGates();
   }
   changed_.notify_all();
 }
@@ -282,10 +293,11 @@ void Mover::Loop() {
       lock.lock();
       continue;
     }
-    const std::optional<Task> task = queue_.TakeFront();
+    const std::optional<Task> task = queue_.TakeFront(
+        [this](uint32_t chunk) { return usages_[chunk].stays.front().points.empty(); });
     if (!task.has_value()) {
       // Nothing was ready a moment ago, and the lock was not given up since.
-      changed_.wait(lock);
+      Rest(&lock);
       continue;
     }
     lock.unlock();
@@ -293,6 +305,7 @@ void Mover::Loop() {
     if (!status.ok()) Fail(status);
     lock.lock();
   }
+  OpenGates();
 }
 
 absl::Status Mover::CarryOut(const Task& task) {
@@ -304,9 +317,10 @@ absl::Status Mover::CarryOut(const Task& task) {
     case Task::Kind::kOpen:
       return FinishOpen(task);
     case Task::Kind::kReduce:
+      BecomeReduced(task.chunk);
       return RunReduce(task);
     case Task::Kind::kDrop:
-      ReleaseExtent(task.chunk);
+      Leave(task.chunk);
       return absl::OkStatus();
   }
   return absl::InternalError("a task of no kind");

@@ -9,9 +9,12 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,8 +72,32 @@ class Mover {
   // messages. Blocks for those steps that must make room.
   absl::Status Run(const Steps& steps, uint64_t operation, MicroBatchPosition position);
 
-  // A failure of the request is the mover's.
-  void Watch(Pending request) { request.Then(Later()); }
+  // Where the chunk is, or will be once it has come.
+  uint64_t offset(uint32_t chunk) const { return placed_[chunk]; }
+
+  // --- what operators hold; by the trainer's thread
+  // An operator holds the chunk, from now on or from when it comes.
+  absl::Status Hold(uint32_t chunk);
+  // None does any more. `rest`: the state that it is left in.
+  void Release(uint32_t chunk, ChunkState rest);
+
+  // --- streams of the trainer
+  // From now until Synchronize, memory that is given away is not used again before what is queued
+  // there.
+  void Join(Stream* stream);
+  bool has_streams() const { return !streams_.empty(); }
+  // What is queued so far ends at this point; none without a stream.
+  std::optional<uint64_t> Mark(Stream* stream);
+  // Work before the point uses the chunk, which neither leaves nor is reduced before that.
+  void NoteUse(uint32_t chunk, std::optional<uint64_t> point);
+  // What is queued on `stream` from now on waits until the chunk has come.
+  absl::Status WaitOn(Stream* stream, uint32_t chunk);
+  // No chunk is put in [begin, end) of the arena before everything queued on the streams so far.
+  void CloseUntilStreamsPass(uint64_t begin, uint64_t end);
+  // Waits until nothing queued so far uses the chunk.
+  absl::Status WaitUnused(uint32_t chunk);
+  // Waits for everything queued on the streams so far.
+  absl::Status Synchronize();
 
   // Waits until the chunk can be leased; adds what it waited for to the session's stalls.
   absl::Status WaitResident(uint32_t chunk);
@@ -110,6 +137,34 @@ class Mover {
     std::recursive_mutex mutex;
     Mover* mover = nullptr;  // null: it has ended
   };
+  using Requests = std::vector<Pending>;
+
+  // A chunk's time on the device, from one arrival to the drop or reduction that ends it.
+  struct Stay {
+    bool begun = false;    // operators have held it and not given it back, or will hold it
+    bool held = false;     // by an operator
+    bool leaving = false;  // when `points` are reached
+    ChunkState rest = ChunkState::kHold;
+    std::optional<Lease> lease;
+    std::set<uint64_t> points;  // in streams whose work uses it
+  };
+  struct Usage {
+    ChunkState told = ChunkState::kFree;
+    std::deque<Stay> stays = std::deque<Stay>(1);  // the last is that of operators to come
+    uint64_t asked = 0;                            // arrivals
+    uint64_t arrived = 0;
+  };
+  // Opens with the chunk's arrival of that number.
+  struct ArrivalGate {
+    uint32_t chunk = 0;
+    uint64_t arrival = 0;
+    std::shared_ptr<device::Gate> gate;
+  };
+  struct ClosedRange {
+    uint64_t block = 0;
+    std::set<uint64_t> points;
+  };
+
   // `act`, on the session's thread, unless the mover has ended. Its error is the mover's.
   std::function<void(const absl::Status&)> Later(std::function<void(const absl::Status&)> act =
                                                      [](const absl::Status&) {});
@@ -128,6 +183,22 @@ class Mover {
   StallCause CauseOfWait(uint32_t chunk) const;
   void ReleaseExtent(uint32_t chunk);
   void Changed();
+
+  // A failure of the request is the mover's.
+  void Watch(Pending request) { request.Then(Later()); }
+
+  // mover_stays.cc; most with the lock held
+  void Reached(uint64_t point);
+  void WatchAll(Requests requests);
+  void Tell(uint32_t chunk, ChunkState to, Requests* requests);
+  void Take(uint32_t chunk, Stay* stay, Requests* requests);
+  void GiveBack(uint32_t chunk, Stay* stay, Requests* requests);
+  void EndStay(uint32_t chunk);
+  void Arrive(uint32_t chunk);
+  void Leave(uint32_t chunk);
+  void BecomeReduced(uint32_t chunk);
+  void OpenGates();
+  void Rest(Lock* lock);
 
   // mover_gathers.cc
   void StartGather(const Task& task);
@@ -183,6 +254,13 @@ class Mover {
   uint32_t adding_ = 0;                   // gradients that left their extents and are not added yet
   LinkMeter link_;
   uint64_t reserved_bytes_ = 0;
+  std::vector<uint64_t> placed_;  // by chunk, of the trainer's thread
+  std::vector<Stream*> streams_;  // of the trainer's thread
+  std::vector<Usage> usages_;     // by chunk
+  std::vector<ArrivalGate> gates_;
+  std::vector<ClosedRange> closed_;
+  std::set<uint64_t> open_points_;
+  uint64_t next_point_ = 0;
   uint64_t changes_ = 0;  // of anything that may be waited for
   absl::Status status_;
   bool stop_ = false;

@@ -72,9 +72,7 @@ void Mover::Publish(uint32_t chunk) {
   }
   context_.session->Publish(context_.gathered[chunk])
       .Then(Later([this, chunk](const absl::Status& status) {
-        if (!status.ok()) return;
-        std::lock_guard lock(mutex_);
-        queue_.Published(chunk);
+        if (status.ok()) Arrive(chunk);
       }));
 }
 
@@ -125,6 +123,7 @@ absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
 
 absl::Status Mover::ToHost(uint32_t chunk) {
   GEMINID_RETURN_IF_ERROR(WaitResident(chunk));
+  GEMINID_RETURN_IF_ERROR(WaitUnused(chunk));
   const uint64_t bytes = context_.session->Bytes(context_.gathered[chunk]);
   const absl::StatusOr<ChunkHandle> buffer = buffers_.Take(chunk, bytes);
   if (!buffer.ok()) return buffer.status();
@@ -146,12 +145,15 @@ absl::Status Mover::ToDevice(const Step& step) {
     GEMINID_RETURN_IF_ERROR(Await(
         &lock,
         [&] {
-          return queue_.NoTask(chunk) &&
-                 queue_.Clear(step.offset, step.offset + queue_.bytes(chunk));
+          const uint64_t end = step.offset + queue_.bytes(chunk);
+          return queue_.NoTask(chunk) && queue_.Clear(step.offset, end) &&
+                 !queue_.IsBlocked(step.offset, end);
         },
         "room for " + Describe(chunk), [] { return StallCause::kSpace; }));
     queue_.Occupy(chunk, step.offset);
+    ++usages_[chunk].asked;
   }
+  placed_[chunk] = step.offset;
   context_.meter->AddModel(static_cast<int64_t>(queue_.bytes(chunk)));
   TransferSpec spec;
   spec.source = buffers_.Of(chunk).id;

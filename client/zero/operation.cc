@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
@@ -57,7 +58,15 @@ absl::Status Operation::GradientWritten(ParameterId id) {
   return status;
 }
 
-absl::Status Operation::Finish() {
+absl::Status Operation::Finish() { return FinishOn(state_ == nullptr ? nullptr : state_->stream); }
+
+absl::Status Operation::Finish(StreamHandle stream) {
+  if (state_ == nullptr || *state_->engine == nullptr) return FinishOn(nullptr);
+  GEMINID_ASSIGN_OR_RETURN(Stream* const on, (*state_->engine)->StreamOf(stream));
+  return FinishOn(on);
+}
+
+absl::Status Operation::FinishOn(Stream* stream) {
   if (state_ == nullptr) {
     return absl::FailedPreconditionError("Finish on an operation that was moved from");
   }
@@ -66,7 +75,7 @@ absl::Status Operation::Finish() {
   }
   if (state_->finished) return absl::OkStatus();
   state_->finished = true;
-  return (*state_->engine)->FinishOperation(state_->chunks);
+  return (*state_->engine)->FinishOperation(state_->chunks, stream);
 }
 
 }  // namespace geminid::zero

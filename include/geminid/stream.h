@@ -41,6 +41,12 @@ class GEMINID_EXPORT Stream {
   void Synchronize() { Record()->Wait(); }
 };
 
+// A stream as its device knows it, for calls that take any trainer's: on the host device a Stream*,
+// with CUDA a CUstream. Does not own it: it must outlive the work that the call queues.
+struct StreamHandle {
+  void* value = nullptr;
+};
+
 }  // namespace geminid
 
 #endif  // GEMINID_STREAM_H_

@@ -55,6 +55,7 @@
 #include "geminid/export.h"
 #include "geminid/loss_scaler.h"
 #include "geminid/optimizer.h"
+#include "geminid/stream.h"
 
 namespace geminid {
 class Session;
@@ -166,14 +167,18 @@ class GEMINID_EXPORT Operation {
   // The gradient of one use is complete: call it once for each parameter that was given one here.
   absl::Status GradientWritten(ParameterId id);
 
-  // Gives the parameters back. Work that uses them must be complete.
+  // Gives the parameters back. Work that uses them must be complete, or be queued on the stream
+  // that Use was given.
   absl::Status Finish();
+  // Or on this one. Does not wait for it.
+  absl::Status Finish(StreamHandle stream);
 
  private:
   friend class Engine;
   friend class EngineImpl;
   struct State;
   explicit Operation(std::unique_ptr<State> state);
+  absl::Status FinishOn(Stream* stream);
   std::unique_ptr<State> state_;
 };
 
@@ -268,7 +273,8 @@ struct Progress {
 class GEMINID_EXPORT SnapshotSink {
  public:
   virtual ~SnapshotSink() = default;
-  // An error ends the snapshot. Training waits while this runs, but never for more than one granule.
+  // An error ends the snapshot. Training waits while this runs, but never for more than one
+  // granule.
   virtual absl::Status Write(ParameterId id, StateKind kind, uint64_t offset,
                              std::span<const float> values) = 0;
 };
@@ -302,11 +308,32 @@ class GEMINID_EXPORT Engine {
   // The next operator. Waits until its parameters are on the device.
   virtual absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters) = 0;
 
+  // The same, on a stream: what is queued there from now on waits for the parameters, and this
+  // returns at once, with their addresses. It blocks in the first micro-batch, whose operators are
+  // measured one by one, and where room must be made for it that earlier work still uses.
+  //
+  // Memory is used again in the order of streams: what Finish was told of one, or was queued on any
+  // of them when a block of workspace was given back, comes first. Blocks are handed out again in
+  // the order of calls: whoever uses several streams orders them for that, and orders calls with
+  // and without a stream. Streams live until Synchronize. What goes wrong later is returned by the
+  // next call: streams do not hang then, but what they compute is of no use.
+  virtual absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters,
+                                        StreamHandle stream) = 0;
+
   // Adds to the gradient of a parameter that has a place of its own for it, as a GradientWritten
   // would: the whole tensor, copied before this returns. In a micro-batch, within an Operation or
   // not. In bf16 each sum is rounded, as kernels round theirs.
   virtual absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient,
                                    DataType type) = 0;
+  // The same, on a stream, which must get through with the gradient before that is changed or
+  // freed. It may be on the device.
+  virtual absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient,
+                                   DataType type, StreamHandle stream) = 0;
+
+  // Waits for all that was queued on the streams given to this engine, which may end after it.
+  // DEADLINE_EXCEEDED when nothing goes on for Options::timeout; else the engine's state. Step,
+  // GradientNorm and CancelMicroBatch begin with it.
+  virtual absl::Status Synchronize() = 0;
 
   virtual Workspace& workspace() = 0;
 

@@ -236,6 +236,25 @@ TEST_P(DeviceConformance, MadeStream_KeepsItsOrderAndWaitsForEventsOfOthers) {
   EXPECT_EQ(order, expected);
 }
 
+TEST_P(DeviceConformance, Gate_HoldsStreamsUntilTheHostOpensIt) {
+  MakeArena();
+  const std::shared_ptr<Gate> gate = device_->MakeGate();
+  EXPECT_FALSE(gate->ready());
+  device_->compute_stream().WaitFor(gate);
+  const std::shared_ptr<const Event> after = device_->compute_stream().Record();
+  EXPECT_FALSE(after->WaitFor(absl::Milliseconds(1)));
+  gate->Open();
+  after->Wait();
+  EXPECT_TRUE(gate->ready());
+}
+
+TEST_P(DeviceConformance, StreamOf_FindsTheStreamAndRefusesNone) {
+  const auto found = device_->StreamOf({&device_->compute_stream()});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, &device_->compute_stream());
+  EXPECT_TRUE(absl::IsInvalidArgument(device_->StreamOf({}).status()));
+}
+
 TEST_P(DeviceConformance, RegisteredHostMemory_CanBeCopied) {
   MakeArena();
   std::vector<std::byte> memory = Pattern(3 * kPage, 9);

@@ -101,6 +101,10 @@ class FaultyDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) override {
     return inner_->MakeStream(name);
   }
+  absl::StatusOr<Stream*> StreamOf(StreamHandle handle) override {
+    return inner_->StreamOf(handle);
+  }
+  std::shared_ptr<Gate> MakeGate() override { return inner_->MakeGate(); }
   DeviceOps& ops() override { return inner_->ops(); }
 
  private:

@@ -39,6 +39,12 @@ class HostDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) override {
     return std::make_unique<HostStream>(name, LinkPacer(0, 0), &arena_);
   }
+  absl::StatusOr<Stream*> StreamOf(StreamHandle handle) override {
+    if (handle.value != nullptr) return static_cast<Stream*>(handle.value);
+    return absl::InvalidArgumentError(
+        "a null stream; on the host device a handle is a geminid::Stream*");
+  }
+  std::shared_ptr<Gate> MakeGate() override { return std::make_shared<HostGate>(); }
   DeviceOps& ops() override { return ops_; }
 
  private:

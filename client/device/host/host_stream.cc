@@ -12,29 +12,23 @@ namespace {
 // As on a GPU's copy engine: the next copy is fetched while the last one's tail is on the link.
 constexpr size_t kCopiesInFlight = 2;
 
-class HostEvent final : public Event {
- public:
-  void Signal() {
-    const std::lock_guard lock(mutex_);
-    ready_ = true;
-    changed_.notify_all();
-  }
-  bool ready() const override {
-    const std::lock_guard lock(mutex_);
-    return ready_;
-  }
-  bool WaitFor(absl::Duration timeout) const override {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, base::Deadline::In(timeout).time(), [this] { return ready_; });
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  bool ready_ = false;
-};
-
 }  // namespace
+
+void HostGate::Open() {
+  const std::lock_guard lock(mutex_);
+  open_ = true;
+  changed_.notify_all();
+}
+
+bool HostGate::ready() const {
+  const std::lock_guard lock(mutex_);
+  return open_;
+}
+
+bool HostGate::WaitFor(absl::Duration timeout) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, base::Deadline::In(timeout).time(), [this] { return open_; });
+}
 
 HostStream::HostStream(const std::string& name, LinkPacer pacer, const HostArena* arena)
     : arena_(arena), pacer_(pacer), thread_([this, name] {
@@ -65,8 +59,8 @@ void HostStream::Enqueue(std::function<void()> work) {
 }
 
 std::shared_ptr<const Event> HostStream::Record() {
-  auto event = std::make_shared<HostEvent>();
-  Enqueue([event] { event->Signal(); });
+  auto event = std::make_shared<HostGate>();
+  Enqueue([event] { event->Open(); });
   return event;
 }
 

@@ -16,6 +16,19 @@
 
 namespace geminid::device {
 
+// Events of the host device, too.
+class HostGate final : public Gate {
+ public:
+  void Open() override;
+  bool ready() const override;
+  bool WaitFor(absl::Duration timeout) const override;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool open_ = false;
+};
+
 class HostStream final : public CopyStream {
  public:
   // `name`, at most 15 characters, is the thread's. `arena`, which copies go to and from, outlives

@@ -37,6 +37,17 @@ bool MoveQueue::NothingLiesIn(uint64_t begin, uint64_t end) const {
   });
 }
 
+uint64_t MoveQueue::Block(uint64_t begin, uint64_t end) {
+  blocked_[next_block_] = {begin, end};
+  return next_block_++;
+}
+
+bool MoveQueue::IsBlocked(uint64_t begin, uint64_t end) const {
+  return std::any_of(blocked_.begin(), blocked_.end(), [&](const auto& block) {
+    return block.second.begin < end && begin < block.second.end;
+  });
+}
+
 bool MoveQueue::Clear(uint64_t begin, uint64_t end) const {
   return NothingLiesIn(begin, end) &&
          std::none_of(queue_.begin(), queue_.end(), [&](const Task& task) {
@@ -50,8 +61,9 @@ std::optional<MoveQueue::Task> MoveQueue::TakeStart(const std::function<bool(uin
     if (!TakesExtent(task) || task.started) continue;
     Extent& extent = extents_[task.chunk];
     const bool ready = task.kind == Task::Kind::kOpen || current(task.chunk);
-    if (!ready || extent.stage != Stage::kNone ||
-        !NothingLiesIn(task.offset, task.offset + extent.bytes)) {
+    const uint64_t end = task.offset + extent.bytes;
+    if (!ready || extent.stage != Stage::kNone || !NothingLiesIn(task.offset, end) ||
+        IsBlocked(task.offset, end)) {
       return std::nullopt;
     }
     task.started = true;
@@ -62,7 +74,7 @@ std::optional<MoveQueue::Task> MoveQueue::TakeStart(const std::function<bool(uin
   return std::nullopt;
 }
 
-std::optional<MoveQueue::Task> MoveQueue::TakeFront() {
+std::optional<MoveQueue::Task> MoveQueue::TakeFront(const std::function<bool(uint32_t)>& unused) {
   if (queue_.empty()) return std::nullopt;
   const Task task = queue_.front();
   Extent& extent = extents_[task.chunk];
@@ -71,6 +83,7 @@ std::optional<MoveQueue::Task> MoveQueue::TakeFront() {
       extent.stage != Stage::kResident) {
     return std::nullopt;
   }
+  if (task.kind == Task::Kind::kReduce && unused && !unused(task.chunk)) return std::nullopt;
   if (task.kind == Task::Kind::kDrop) extent.stage = Stage::kLeaving;
   queue_.pop_front();
   return task;

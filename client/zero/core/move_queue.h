@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -57,7 +58,8 @@ class MoveQueue {
   std::optional<Task> TakeStart(const std::function<bool(uint32_t)>& current);
   // The first task, once it can be carried out without waiting but for other ranks: a gather that
   // is COPIED, a reduction or drop of what is RESIDENT. A drop is LEAVING from now on.
-  std::optional<Task> TakeFront();
+  // `unused`: no work of the trainer's uses the chunk any more, for reductions; none: always.
+  std::optional<Task> TakeFront(const std::function<bool(uint32_t)>& unused = nullptr);
 
   // --- what happened ---
 
@@ -73,6 +75,9 @@ class MoveQueue {
   // says so, and is COPYING.
   void Leave(uint32_t chunk);
   void Occupy(uint32_t chunk, uint64_t offset);
+  // Outside of any extent: nothing is put in [begin, end) until Unblock. The number is the block's.
+  uint64_t Block(uint64_t begin, uint64_t end);
+  void Unblock(uint64_t number) { blocked_.erase(number); }
 
   // --- what is where ---
 
@@ -84,6 +89,7 @@ class MoveQueue {
   bool NoTask(uint32_t chunk) const { return extents_[chunk].tasks == 0; }
   // Nothing lies, or is still about to be put, in [begin, end).
   bool Clear(uint64_t begin, uint64_t end) const;
+  bool IsBlocked(uint64_t begin, uint64_t end) const;
   // No task, and nothing on its way out.
   bool Idle() const;
   bool empty() const { return queue_.empty(); }
@@ -102,7 +108,14 @@ class MoveQueue {
   }
   bool NothingLiesIn(uint64_t begin, uint64_t end) const;
 
+  struct Range {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
   std::vector<Extent> extents_;
+  std::map<uint64_t, Range> blocked_;  // by number
+  uint64_t next_block_ = 0;
   std::deque<Task> queue_;
   uint64_t next_number_ = 0;
 };

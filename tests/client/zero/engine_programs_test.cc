@@ -2,11 +2,13 @@
 // ranks, the weights are those of an arena in which everything fits, or there is a clean error.
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <thread>
 
 #include "collectives/local/local_communicator.h"
@@ -35,13 +37,33 @@ struct Outcome {
   uint64_t transferred_bytes = 0;
 };
 
+// How a rank computes.
+enum class Form {
+  kBlocking,  // in its calls' thread
+  kStream,    // on a stream, which lags behind by a random time
+};
+
 // One rank's program.
 class Runner {
  public:
-  Runner(const SimulatedProgram& program, Session* session, Engine* engine, int rank)
-      : program_(program), session_(session), engine_(engine), rank_(rank) {}
+  Runner(const SimulatedProgram& program, Session* session, Engine* engine, int rank, Form form)
+      : program_(program),
+        session_(session),
+        engine_(engine),
+        rank_(rank),
+        stream_(form == Form::kStream ? &session->compute_stream() : nullptr),
+        random_(program.seed + static_cast<uint32_t>(rank)) {}
 
   absl::Status Run() {
+    absl::Status status = RunProgram();
+    if (stream_ == nullptr) return status.ok() ? failure_ : status;
+    if (status.ok()) status = engine_->Synchronize();
+    stream_->Synchronize();  // it refers to this
+    return status.ok() ? failure_ : status;
+  }
+
+ private:
+  absl::Status RunProgram() {
     absl::Status status = engine_->Initialize([](ParameterId id, std::span<float> values) {
       for (uint64_t i = 0; i < values.size(); ++i) {
         values[i] = Noise(static_cast<uint64_t>(id), i, 0);
@@ -64,7 +86,16 @@ class Runner {
     return status;
   }
 
- private:
+  void Do(std::function<void()> work) {
+    if (stream_ == nullptr) return work();
+    const uint32_t lag = random_() % 4 == 0 ? random_() % 2000 : 0;
+    stream_->Enqueue([work = std::move(work), lag] {
+      for (uint32_t i = 0; i < lag; ++i) std::this_thread::yield();
+      work();
+    });
+  }
+  StreamHandle handle() const { return {stream_}; }
+
   absl::Status Operators(const std::vector<SimulatedOperator>& operators) {
     std::map<size_t, Operation> open;
     std::map<int, Workspace::Block> kept;
@@ -75,7 +106,8 @@ class Runner {
       const Pass pass = op.kind == Kind::kBackward   ? Pass::kBackward
                         : op.kind == Kind::kEvaluate ? Pass::kEvaluate
                                                      : Pass::kForward;
-      absl::StatusOr<Operation> operation = engine_->Use(pass, ids);
+      absl::StatusOr<Operation> operation =
+          stream_ == nullptr ? engine_->Use(pass, ids) : engine_->Use(pass, ids, handle());
       if (!operation.ok()) return operation.status();
       Workspace::Block scratch;
       if (absl::Status status = Allocate(op, i, &kept[static_cast<int>(i)], &scratch);
@@ -93,7 +125,7 @@ class Runner {
         if (status.ok()) status = AddGradient(p);
       }
       if (status.ok() && op.mate >= 0) {
-        status = CheckBlock(kept[op.mate]);
+        CheckBlock(kept[op.mate]);
         kept.erase(op.mate);
       }
       if (!status.ok()) return status;
@@ -109,18 +141,20 @@ class Runner {
       if (units == 0) continue;
       absl::StatusOr<Workspace::Block> made = engine_->workspace().Allocate(units * kBlockBytes);
       if (!made.ok()) return made.status();
-      std::memset(session_->HostAddress(made->data()), static_cast<int>(i), made->bytes());
+      Do([to = session_->HostAddress(made->data()), bytes = made->bytes(), i] {
+        std::memset(to, static_cast<int>(i), bytes);
+      });
       *block = *std::move(made);
     }
     return absl::OkStatus();
   }
 
-  absl::Status CheckBlock(const Workspace::Block& block) const {
-    const std::byte* const kept = session_->HostAddress(block.data());
-    for (uint64_t at = 1; at < block.bytes(); ++at) {
-      if (kept[at] != kept[0]) return absl::DataLossError("workspace overwritten");
-    }
-    return absl::OkStatus();
+  void CheckBlock(const Workspace::Block& block) {
+    Do([this, kept = session_->HostAddress(block.data()), bytes = block.bytes()] {
+      for (uint64_t at = 1; at < bytes; ++at) {
+        if (kept[at] != kept[0]) failure_ = absl::DataLossError("workspace overwritten");
+      }
+    });
   }
 
   // By the weights as they are now, whatever operators are open.
@@ -130,17 +164,19 @@ class Runner {
       const float* weight =
           reinterpret_cast<const float*>(session_->HostAddress(operation->Weight(id)));
       if (weight == nullptr) return absl::InternalError("no weight");
-      last_[p].assign(weight, weight + kElements);
+      Do([this, p, weight] { last_[p].assign(weight, weight + kElements); });
       if (op.kind != Kind::kBackward || !op.writes_gradients || !program_.parameters[p].trainable) {
         continue;
       }
       float* gradient = reinterpret_cast<float*>(session_->HostAddress(operation->Gradient(id)));
       if (gradient == nullptr) return absl::InternalError("no gradient");
       const bool accumulates = operation->GradientAccumulates(id);
-      const std::vector<float> values = GradientOf(p);
-      for (size_t i = 0; i < values.size(); ++i) {
-        gradient[i] = accumulates ? gradient[i] + values[i] : values[i];
-      }
+      Do([this, p, gradient, accumulates] {
+        const std::vector<float> values = GradientOf(p);
+        for (size_t i = 0; i < values.size(); ++i) {
+          gradient[i] = accumulates ? gradient[i] + values[i] : values[i];
+        }
+      });
       if (absl::Status status = operation->GradientWritten(id); !status.ok()) return status;
     }
     return absl::OkStatus();
@@ -157,9 +193,15 @@ class Runner {
   }
 
   absl::Status AddGradient(uint32_t p) {
-    const std::vector<float> values = GradientOf(p);
-    return engine_->AddGradient(ParameterId{p}, std::as_bytes(std::span(values)),
-                                DataType::kFloat32);
+    auto values = std::make_shared<std::vector<float>>(kElements);
+    Do([this, p, values] { std::ranges::copy(GradientOf(p), values->begin()); });
+    const auto bytes = std::as_bytes(std::span(*values));
+    if (stream_ == nullptr) {
+      return engine_->AddGradient(ParameterId{p}, bytes, DataType::kFloat32);
+    }
+    absl::Status status = engine_->AddGradient(ParameterId{p}, bytes, DataType::kFloat32, handle());
+    Do([values] {});
+    return status;
   }
 
   const SimulatedProgram& program_;
@@ -169,6 +211,9 @@ class Runner {
   size_t micro_batch_ = 0;
   uint64_t contributions_ = 0;
   std::map<uint32_t, std::vector<float>> last_;  // weights an operator saw last
+  absl::Status failure_;                         // of the work; read when that is complete
+  Stream* const stream_;                         // null: none
+  std::minstd_rand random_;                      // for times alone
 };
 
 class EngineProgramsTest : public ::testing::Test {
@@ -176,7 +221,7 @@ class EngineProgramsTest : public ::testing::Test {
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
   Outcome RunRank(const SimulatedProgram& program, int rank, uint64_t arena_bytes,
-                  Placement placement, collectives::Communicator* communicator) {
+                  Placement placement, Form form, collectives::Communicator* communicator) {
     Outcome outcome;
     ConnectOptions connect;
     connect.socket = env_.socket();
@@ -205,7 +250,8 @@ class EngineProgramsTest : public ::testing::Test {
     options.timeout = absl::Seconds(60);
     auto engine = Engine::Create(session->get(), communicator, parameters, options);
     outcome.status = engine.status();
-    if (engine.ok()) outcome.status = Runner(program, session->get(), engine->get(), rank).Run();
+    if (engine.ok())
+      outcome.status = Runner(program, session->get(), engine->get(), rank, form).Run();
     for (uint32_t p = 0; outcome.status.ok() && p < parameters.size(); ++p) {
       auto values = (*engine)->ReadParameter(ParameterId{p});
       outcome.status = values.status();
@@ -218,13 +264,13 @@ class EngineProgramsTest : public ::testing::Test {
   }
 
   std::vector<Outcome> Run(const SimulatedProgram& program, uint64_t arena_bytes,
-                           Placement placement) {
+                           Placement placement, Form form) {
     auto communicators = collectives::MakeLocalCommunicators(program.ranks);
     std::vector<Outcome> outcomes(static_cast<size_t>(program.ranks));
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < outcomes.size(); ++rank) {
       threads.emplace_back([&, rank] {
-        outcomes[rank] = RunRank(program, static_cast<int>(rank), arena_bytes, placement,
+        outcomes[rank] = RunRank(program, static_cast<int>(rank), arena_bytes, placement, form,
                                  communicators[rank].get());
       });
     }
@@ -255,17 +301,19 @@ TEST_F(EngineProgramsTest, AnyArenaAndPlacement_GivesTheWeightsOfAnAmpleOne) {
   for (uint32_t seed = 1; seed <= programs; ++seed) {
     SimulatedProgram program = MakeRandomProgram(seed);
     program.ranks = std::min(program.ranks, 2);
-    const std::vector<Outcome> ample = Run(program, 4 << 20, Placement::kAuto);
+    const std::vector<Outcome> ample = Run(program, 4 << 20, Placement::kAuto, Form::kBlocking);
     for (const Outcome& outcome : ample) {
       ASSERT_TRUE(outcome.status.ok()) << "program " << seed << ": " << outcome.status;
       ASSERT_TRUE(SameBits(outcome.weights, ample[0].weights)) << "program " << seed;
     }
     for (uint64_t units : {6u + seed % 7, 14u + seed % 11, 28u}) {
       const Placement placement = (seed + units) % 3 == 0 ? Placement::kCpu : Placement::kAuto;
-      const std::vector<Outcome> tight = Run(program, units * kBlockBytes, placement);
+      const Form form = (seed / 2 + units) % 2 == 0 ? Form::kStream : Form::kBlocking;
+      const std::vector<Outcome> tight = Run(program, units * kBlockBytes, placement, form);
       for (const Outcome& outcome : tight) {
-        SCOPED_TRACE(::testing::Message() << "program " << seed << ", arena of " << units
-                                          << " units: " << outcome.status);
+        SCOPED_TRACE(::testing::Message()
+                     << "program " << seed << ", arena of " << units << " units, "
+                     << (form == Form::kStream ? "on a stream: " : "") << outcome.status);
         ASSERT_EQ(outcome.status.ok(), tight[0].status.ok());
         if (outcome.status.ok()) {
           ASSERT_TRUE(SameBits(outcome.weights, ample[0].weights));

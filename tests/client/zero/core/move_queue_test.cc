@@ -37,6 +37,30 @@ TEST_F(MoveQueueTest, GatherOntoAnExtentThatIsLeaving_WaitsUntilItHasLeft) {
   EXPECT_EQ(queue_.TakeStart(Current)->chunk, 1u);
 }
 
+TEST_F(MoveQueueTest, GatherOntoABlockedRange_WaitsUntilAllBlocksAreGone) {
+  const uint64_t first = queue_.Block(0, 10);
+  const uint64_t second = queue_.Block(4, 6);
+  Gather(0, 5);
+  EXPECT_FALSE(queue_.TakeStart(Current).has_value());
+  queue_.Unblock(first);
+  EXPECT_TRUE(queue_.IsBlocked(5, 15));
+  EXPECT_FALSE(queue_.TakeStart(Current).has_value());
+  queue_.Unblock(second);
+  EXPECT_FALSE(queue_.IsBlocked(5, 15));
+  EXPECT_EQ(queue_.TakeStart(Current)->chunk, 0u);
+}
+
+TEST_F(MoveQueueTest, ReductionOfAChunkInUse_WaitsAndDropsDoNot) {
+  Settle(0, 0);
+  Settle(1, 10);
+  queue_.Add({.kind = Kind::kReduce, .chunk = 0});
+  const auto nothing_unused = [](uint32_t) { return false; };
+  EXPECT_FALSE(queue_.TakeFront(nothing_unused).has_value());
+  EXPECT_EQ(queue_.TakeFront([](uint32_t) { return true; })->kind, Kind::kReduce);
+  queue_.Add({.kind = Kind::kDrop, .chunk = 1});
+  EXPECT_EQ(queue_.TakeFront(nothing_unused)->kind, Kind::kDrop);
+}
+
 TEST_F(MoveQueueTest, CopiesOfLaterGathers_RunAheadInOrder) {
   Gather(0, 0);
   Gather(1, 10);

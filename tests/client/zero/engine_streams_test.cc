@@ -1,0 +1,190 @@
+// What the engine promises to trainers that compute on streams.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "client/src/session_internal.h"
+#include "collectives/local/local_communicator.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kElements = 2048;
+constexpr ParameterId kA{0}, kB{1}, kC{2};
+
+// Holds a stream until it is opened, or ends.
+class Barrier {
+ public:
+  explicit Barrier(Stream* stream) {
+    stream->Enqueue([open = open_] {
+      while (!open->load()) std::this_thread::yield();
+    });
+  }
+  ~Barrier() { Open(); }
+  Barrier(const Barrier&) = delete;
+  Barrier& operator=(const Barrier&) = delete;
+  void Open() { open_->store(true); }
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+class EngineStreamsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+
+  // Parameters of a chunk each, with the values 1, 2 and 3; in a plan, whose weights leave after
+  // each operator. There is room for two.
+  void Make(absl::Duration timeout = absl::Seconds(60)) {
+    ConnectOptions connect;
+    connect.socket = env_.socket();
+    connect.device_memory_bytes = 20 << 10;
+    connect.strict_device = true;
+    auto session = Session::Connect(connect);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+    Options options;
+    options.data_type = DataType::kFloat32;
+    options.clip_norm = 0;
+    options.chunk_elements = kElements;
+    options.placement = Placement::kCpu;
+    options.timeout = timeout;
+    auto engine = Engine::Create(session_.get(), communicator_.get(),
+                                 {{.name = "a", .shape = {kElements}},
+                                  {.name = "b", .shape = {kElements}},
+                                  {.name = "c", .shape = {kElements}}},
+                                 options);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+    ASSERT_TRUE(engine_
+                    ->Initialize([](ParameterId id, std::span<float> values) {
+                      std::ranges::fill(values, 1 + static_cast<float>(id));
+                    })
+                    .ok());
+    for (ParameterId id : {kA, kB, kC}) order_.push_back({Pass::kForward, id});
+    for (ParameterId id : {kC, kB, kA}) order_.push_back({Pass::kBackward, id});
+    ASSERT_TRUE(MicroBatch().ok());
+    ASSERT_TRUE(engine_->Step({.learning_rate = 0}).ok());
+    ASSERT_TRUE(engine_->BeginMicroBatch().ok());
+  }
+
+  // On the stream; what each operator reads is added to read_.
+  absl::Status Operator(Pass pass, ParameterId id) {
+    auto operation = engine_->Use(pass, std::vector<ParameterId>{id}, handle());
+    if (!operation.ok()) return operation.status();
+    const auto* weight =
+        reinterpret_cast<const float*>(session_->HostAddress(operation->Weight(id)));
+    auto* gradient = reinterpret_cast<float*>(session_->HostAddress(operation->Gradient(id)));
+    stream_().Enqueue([this, weight, gradient] {
+      const bool same =
+          std::all_of(weight, weight + kElements, [&](float value) { return value == weight[0]; });
+      read_.push_back(same ? weight[0] : -1);
+      if (gradient != nullptr) std::fill_n(gradient, kElements, 1.0f);
+    });
+    if (pass == Pass::kBackward) {
+      if (absl::Status status = operation->GradientWritten(id); !status.ok()) return status;
+    }
+    return operation->Finish();
+  }
+  absl::Status MicroBatch() {
+    absl::Status status = engine_->BeginMicroBatch();
+    for (const auto& [pass, id] : order_) {
+      if (status.ok()) status = Operator(pass, id);
+    }
+    return status;
+  }
+
+  Stream& stream_() { return session_->compute_stream(); }
+  StreamHandle handle() { return {&stream_()}; }
+  Stream* copies() { return &DeviceOf(*session_)->copy_stream(device::Direction::kHostToDevice); }
+
+  geminid::testing::DaemonEnv env_;
+  std::unique_ptr<collectives::Communicator> communicator_ = collectives::MakeSelfCommunicator();
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::pair<Pass, ParameterId>> order_;
+  std::vector<float> read_;  // by the stream
+};
+
+TEST_F(EngineStreamsTest, Use_ReturnsBeforeTheParametersComeAndTheStreamWaitsForThem) {
+  Make();
+  read_.clear();
+  Barrier barrier(copies());
+  ASSERT_TRUE(Operator(Pass::kForward, kA).ok());
+  ASSERT_TRUE(Operator(Pass::kForward, kB).ok());
+  const std::shared_ptr<const Event> end = stream_().Record();
+  EXPECT_FALSE(end->ready());
+  barrier.Open();
+  ASSERT_TRUE(engine_->Synchronize().ok());
+  EXPECT_TRUE(end->ready());
+  EXPECT_EQ(read_, (std::vector<float>{1, 2}));
+}
+
+TEST_F(EngineStreamsTest, Finish_DoesNotWaitAndMemoryIsNotUsedAgainBeforeItsWork) {
+  Make();
+  read_.clear();
+  Barrier barrier(&stream_());
+  // The third has no room but the first one's, which the stream has still to read.
+  for (ParameterId id : {kA, kB, kC}) ASSERT_TRUE(Operator(Pass::kForward, id).ok());
+  EXPECT_FALSE(stream_().Record()->ready());
+  barrier.Open();
+  ASSERT_TRUE(engine_->Synchronize().ok());
+  EXPECT_EQ(read_, (std::vector<float>{1, 2, 3}));
+}
+
+TEST_F(EngineStreamsTest, Gradient_IsReducedOnceTheStreamHasWrittenIt) {
+  Make();
+  for (ParameterId id : {kA, kB, kC}) ASSERT_TRUE(Operator(Pass::kForward, id).ok());
+  {
+    Barrier barrier(&stream_());
+    for (ParameterId id : {kC, kB, kA}) ASSERT_TRUE(Operator(Pass::kBackward, id).ok());
+  }
+  const auto step = engine_->Step({.learning_rate = 0.1});
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_DOUBLE_EQ(step->gradient_norm * step->gradient_norm, 3.0 * kElements);
+}
+
+TEST_F(EngineStreamsTest, NullStream_IsRefusedAndTheEngineGoesOn) {
+  Make();
+  const auto operation = engine_->Use(Pass::kForward, std::vector<ParameterId>{kA}, StreamHandle{});
+  EXPECT_TRUE(absl::IsInvalidArgument(operation.status())) << operation.status();
+  for (const auto& [pass, id] : order_) ASSERT_TRUE(Operator(pass, id).ok());
+  EXPECT_TRUE(engine_->Step({.learning_rate = 0}).ok());
+}
+
+TEST_F(EngineStreamsTest, ParameterThatDoesNotCome_FailsTheNextCallAndLetsTheStreamGo) {
+  Make(absl::Milliseconds(300));
+  Barrier barrier(copies());
+  ASSERT_TRUE(Operator(Pass::kForward, kA).ok());
+  ASSERT_TRUE(stream_().Record()->WaitFor(absl::Seconds(20)));
+  const absl::Status status = Operator(Pass::kForward, kB);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("waited for chunk 0"));
+  EXPECT_EQ(engine_->Synchronize(), status);
+}
+
+TEST_F(EngineStreamsTest, WorkThatDoesNotEnd_IsADeadlineOfSynchronize) {
+  Make(absl::Milliseconds(300));
+  ASSERT_TRUE(Operator(Pass::kForward, kA).ok());
+  ASSERT_TRUE(engine_->Synchronize().ok());
+  Barrier barrier(&stream_());
+  ASSERT_TRUE(Operator(Pass::kForward, kB).ok());
+  const absl::Status status = engine_->Synchronize();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("trainer's streams"));
+  barrier.Open();
+  stream_().Synchronize();  // it refers to this
+}
+
+}  // namespace
+}  // namespace geminid::zero

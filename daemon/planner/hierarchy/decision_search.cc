@@ -96,13 +96,6 @@ bool IsBetter(const Score& a, const Score& b) {
 
 std::int64_t DecisionSearch::WorkOfOne() const { return prepared_.work + kFixedWork; }
 
-absl::Status DecisionSearch::TryStart(const Decisions& decisions) {
-  const absl::StatusOr<std::optional<Score>> score = Try(decisions);
-  if (!score.ok()) return score.status();
-  if (score->has_value() && (*score)->fits) starts_.push_back({decisions, **score});
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::optional<Score>> DecisionSearch::Try(const Decisions& decisions) {
   // Copying, hashing and checking are work too.
   budget_ -= 1 + static_cast<std::int64_t>(num_items()) / kItemsPerStep;
@@ -183,10 +176,6 @@ absl::Status DecisionSearch::Improve(double bound_seconds) {
   if (absl::Status status = Descend({best_->decisions, ScoreOf(*best_)}, bound_seconds);
       !status.ok()) {
     return status;
-  }
-  for (const Candidate& start : starts_) {
-    if (prepared_.without.Has(Part::kOtherStarts)) break;
-    if (absl::Status status = Descend(start, bound_seconds); !status.ok()) return status;
   }
   Random random;
   if (prepared_.without.Has(Part::kRestarts)) return absl::OkStatus();

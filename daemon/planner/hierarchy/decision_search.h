@@ -40,17 +40,11 @@ class DecisionSearch {
   // Evaluates the decisions unless they were tried before. None if they are not allowed.
   absl::StatusOr<std::optional<Score>> Try(const Decisions& decisions);
 
-  // The same; Improve will start from there too.
-  absl::Status TryStart(const Decisions& decisions);
-
-  // Changes one decision at a time, then two, while that helps: first from the best, then from each
-  // start, then from the best with a few decisions changed. Ends when the step is as short as
-  // `bound_seconds`, which no decisions beat, nearly allows, after a fixed number of starts, or
-  // when the budget is used up.
+  // Changes one decision at a time, then two, while that helps: first from the best, then from the
+  // best with a few decisions changed. Ends when the step is as short as `bound_seconds`, which no
+  // decisions beat, nearly allows, after a fixed number of starts, or when the budget is used up.
   absl::Status Improve(double bound_seconds);
 
-  // Whether most of the budget is left.
-  bool HasPlenty() const { return budget_ > kBudget / 2; }
   bool found() const { return best_.has_value(); }
   const HierarchyPlan& best() const { return *best_; }
 
@@ -77,7 +71,6 @@ class DecisionSearch {
   std::int64_t budget_ = kBudget;
   std::unordered_map<std::uint64_t, std::optional<Score>> tried_;  // looked up, never iterated
   std::optional<HierarchyPlan> best_;
-  std::vector<Candidate> starts_;
 };
 
 }  // namespace geminid::planner

@@ -78,7 +78,8 @@ PricedSeconds WeightsOf(const PricedSeconds& seconds) {
 
 // Where the dual says that the computation alone is critical, room has no price, although who gets
 // it still matters: these are prices of all the arena for a whole step, in steps.
-constexpr double kPriceLevels[] = {1.0 / 16, 1.0 / 2};
+constexpr std::pair<Part, double> kPriceLevels[] = {{Part::kLowLevel, 1.0 / 16},
+                                                    {Part::kHighLevel, 1.0 / 2}};
 
 // The prices of the dual, but every byte at least at an even price that sums to `seconds` for the
 // arena.
@@ -91,9 +92,6 @@ Prices Level(const PriceModel& model, Prices prices, double seconds) {
 }
 
 const RoundOptions kNotStreamed = {.allow_streamed = false};
-
-// How many of the rounded decisions are planned for real where that is slow: the most promising.
-constexpr std::size_t kBestRounded = 3;
 
 class Planner {
  public:
@@ -128,7 +126,7 @@ class Planner {
   }
 
  private:
-  absl::Status Try(const Decisions& decisions) { return search_.TryStart(decisions); }
+  absl::Status Try(const Decisions& decisions) { return search_.Try(decisions).status(); }
   bool Without(Part part) const { return prepared_.without.Has(part); }
 
   // What needs no prices; with activations kept, and as they fit.
@@ -178,22 +176,12 @@ class Planner {
   }
 
   absl::Status TryPriced(const Prices& prices) {
-    std::vector<Rounded> rounded;
-    const auto add = [&](Part part, const Prices& at, const RoundOptions& options) {
-      if (!Without(part)) rounded.push_back(Round(prepared_, model_, at, options));
-    };
-    add(Part::kPricedRounding, prices, kNotStreamed);
-    add(Part::kGreedyRounding, Greedy(model_, prices.resource), kNotStreamed);
-    add(Part::kStreamedRounding, prices, {});
-    add(Part::kRoundingWithoutDevice, prices, {.allow_device = false});
-    add(Part::kLowLevel, Level(model_, prices, kPriceLevels[0] * TargetSeconds()), {});
-    add(Part::kHighLevel, Level(model_, prices, kPriceLevels[1] * TargetSeconds()), {});
-    std::stable_sort(rounded.begin(), rounded.end(), [](const Rounded& a, const Rounded& b) {
-      return Largest(a.seconds) < Largest(b.seconds);
-    });
-    for (std::size_t i = 0; i < rounded.size(); ++i) {
-      if (i >= kBestRounded && !search_.HasPlenty()) break;
-      if (absl::Status status = Try(rounded[i].decisions); !status.ok()) return status;
+    for (const auto& [part, level] : kPriceLevels) {
+      if (Without(part)) continue;
+      const Prices at = Level(model_, prices, level * TargetSeconds());
+      if (absl::Status status = Try(Round(prepared_, model_, at, {}).decisions); !status.ok()) {
+        return status;
+      }
     }
     return absl::OkStatus();
   }

@@ -13,25 +13,16 @@ enum class Part : std::uint8_t {
   kFitted,
   kDual,
   kChains,
-  kPricedRounding,
-  kGreedyRounding,
-  kStreamedRounding,
-  kRoundingWithoutDevice,
   kLowLevel,
   kHighLevel,
   kTail,
-  kSoftPass,
-  kHardPass,
-  kUnpricedPass,
   kReserves,
-  kEvenPart,
   kChangeOne,
   kChangeTwo,
-  kOtherStarts,
   kRestarts,
   kSmallerCaches,
 };
-inline constexpr std::size_t kNumParts = 20;
+inline constexpr std::size_t kNumParts = 11;
 
 class PartSet {
  public:

@@ -1,7 +1,6 @@
 #include "daemon/planner/hierarchy/round.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <numeric>
@@ -12,30 +11,8 @@
 namespace geminid::planner {
 namespace {
 
-// Pass by pass: squarings of the norm, 16 and 128, and whether bytes have their price. The
-// last fills what the prices left. The last is within 3 % of the maximum of twenty numbers.
-struct RoundingPass {
-  int squarings;
-  bool priced;
-  Part part = Part::kSoftPass;
-};
-constexpr RoundingPass kByPrice = {0, true};
-constexpr RoundingPass kPasses[] = {
-    {4, true, Part::kSoftPass}, {7, true, Part::kHardPass}, {7, false, Part::kUnpricedPass}};
 constexpr std::uint8_t kDevicePlace = static_cast<std::uint8_t>(OptimizerPlace::kDevice);
 constexpr std::uint8_t kStreamedPlace = static_cast<std::uint8_t>(OptimizerPlace::kStreamed);
-
-// The 2^squarings norm. Square roots and products only: the same bits on every machine.
-double Norm(const PricedSeconds& seconds, double scale, int squarings) {
-  double sum = 0;
-  for (const double value : seconds) {
-    double power = value / scale;
-    for (int k = 0; k < squarings; ++k) power *= power;
-    sum += power;
-  }
-  for (int k = 0; k < squarings; ++k) sum = std::sqrt(sum);
-  return sum * scale;
-}
 
 double ByteMoments(const Option& option) {
   double sum = 0;
@@ -105,12 +82,7 @@ class Rounding {
 
   Rounded Run() {
     StartSmall();
-    const std::vector<std::size_t> order = ByDensity();
-    for (const std::size_t i : order) TakeBest(i, kByPrice);
-    for (const RoundingPass& pass : kPasses) {
-      if (prepared_.without.Has(pass.part)) continue;
-      for (const std::size_t i : order) TakeBest(i, pass);
-    }
+    for (const std::size_t i : ByDensity()) TakeBest(i);
     return {Result(), seconds_};
   }
 
@@ -119,8 +91,7 @@ class Rounding {
     if (!item.is_chunk) return true;
     if (option.place == kStreamedPlace && !options_.allow_streamed) return false;
     return option.place != kDevicePlace ||
-           (options_.allow_device &&
-            state_bytes_ + option.state_bytes <= prepared_.device_state_limit);
+           state_bytes_ + option.state_bytes <= prepared_.device_state_limit;
   }
 
   bool IsDevice(std::size_t i) const {
@@ -170,14 +141,9 @@ class Rounding {
     }
   }
 
-  // Items that save most per byte and moment first, by the prices of the resources. All of them
-  // count a little, so that what is not critical is still better saved than not.
+  // Items that save most per byte and moment first, by the prices of the resources.
   std::vector<std::size_t> ByDensity() const {
-    const double kEvenPart = prepared_.without.Has(Part::kEvenPart) ? 0 : 0.02;
-    PricedSeconds weights = prices_.resource;
-    for (double& weight : weights) {
-      weight = (1 - kEvenPart) * weight + kEvenPart / static_cast<double>(kNumPriced);
-    }
+    const PricedSeconds& weights = prices_.resource;
     std::vector<double> density(model_.items.size(), 0);
     for (std::size_t i = 0; i < density.size(); ++i) {
       const PricedItem& item = model_.items[i];
@@ -219,33 +185,24 @@ class Rounding {
     return true;
   }
 
-  double PriceOf(const PricedSpan& span, const RoundingPass& pass) const {
-    return pass.priced ? span_price_.Of(span) : 0;
-  }
+  double Cost() const { return Weighted(prices_.resource, seconds_); }
 
-  // Without squarings the resources are weighted by their prices, else by the norm.
-  double Cost(int squarings) const {
-    return squarings == 0 ? Weighted(prices_.resource, seconds_)
-                          : Norm(seconds_, std::max(scale_, 1e-30), squarings);
-  }
-
-  double OptionCost(std::size_t i, const RoundingPass& pass) {
+  double OptionCost(std::size_t i) {
     const Option& option = model_.items[i].options[chosen_[i]];
     double cost = prices_.host * option.host_bytes;
-    for (const PricedSpan& span : option.spans) cost += PriceOf(span, pass);
+    for (const PricedSpan& span : option.spans) cost += span_price_.Of(span);
     const PricedItem& item = model_.items[i];
     if (IsDevice(i)) {
       for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) DropGap(g, -1);
-      cost += Cost(pass.squarings);
+      cost += Cost();
       for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) DropGap(g, 1);
     } else {
-      cost += Cost(pass.squarings);
+      cost += Cost();
     }
     return cost;
   }
 
-  void TakeBest(std::size_t i, const RoundingPass& pass) {
-    scale_ = *std::max_element(seconds_.begin(), seconds_.end());
+  void TakeBest(std::size_t i) {
     const PricedItem& item = model_.items[i];
     // Take the item out, its gaps dropped.
     if (!IsDevice(i)) ApplyGaps(i, -1);
@@ -267,7 +224,7 @@ class Rounding {
       }
       chosen_[i] = static_cast<std::uint8_t>(o);
       Shift(option, 1);
-      double cost = OptionCost(i, pass);
+      double cost = OptionCost(i);
       Shift(option, -1);
       if (Pinned(i) && option.place == kDevicePlace) {
         cost = -std::numeric_limits<double>::infinity();
@@ -283,7 +240,7 @@ class Rounding {
       return;
     }
     for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) {
-      KeepIfWorth(g, pass);
+      KeepIfWorth(g);
     }
   }
 
@@ -291,13 +248,13 @@ class Rounding {
     for (std::size_t r = 0; r < kNumPriced; ++r) seconds_[r] += sign * option.seconds[r];
   }
 
-  void KeepIfWorth(std::size_t g, const RoundingPass& pass) {
+  void KeepIfWorth(std::size_t g) {
     const PricedSpan& span = model_.gaps[g].span;
     const auto bytes = static_cast<std::int64_t>(span.bytes);
     if (!free_bytes_.Has(span.first, span.last, bytes)) return;
-    const double dropped = Cost(pass.squarings);
+    const double dropped = Cost();
     DropGap(g, -1);
-    if (Cost(pass.squarings) + PriceOf(span, pass) <= dropped) {
+    if (Cost() + span_price_.Of(span) <= dropped) {
       kept_[g] = 1;
       free_bytes_.Add(span.first, span.last, -bytes);
     } else {
@@ -327,7 +284,6 @@ class Rounding {
   FreeBytes free_bytes_;
   PricedSeconds seconds_;
   double host_left_;
-  double scale_ = 1;
   std::uint64_t state_bytes_ = 0;
   std::vector<std::uint8_t> chosen_;
   std::vector<std::uint8_t> kept_;

@@ -13,8 +13,6 @@ namespace geminid::planner {
 struct RoundOptions {
   // Streamed state needs staging on the device; set aside only if it may be used.
   bool allow_streamed = true;
-  // False leaves the device to weights, activations and streamed state.
-  bool allow_device = true;
   // Chunks that stay on the device if they fit at all, whatever the prices say; one entry per
   // chunk, or empty.
   std::vector<std::uint8_t> pinned = {};
@@ -30,10 +28,9 @@ struct Rounded {
 };
 
 // Everything starts with the option that takes least of the device. Then, best seconds saved per
-// byte and moment first, each item takes its selected option if there is room; then passes over all
-// items, each taking the option with the least potential, where the potential is a norm of the
-// resources' seconds that tends to their maximum, plus the price of the bytes. FreeBytes is that of
-// every moment, not of the segments only. O((items + gaps) log moments) a pass.
+// byte and moment first, each item takes the option that costs least at the prices among those that
+// there is room for. FreeBytes is that of every moment, not of the segments only.
+// O((items + gaps) log moments).
 // The windows of offloaded activations are longer when these queue for the link than the price
 // model assumes. If the decisions therefore exceed the arena, the excess is reserved and they are
 // rounded again, a few times.

@@ -266,8 +266,10 @@ absl::Status LoadValues(const std::string& folder, zero::Engine* engine,
   GEMINID_ASSIGN_OR_RETURN(const std::string values, FolderOfValues(folder));
   GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(values, kModelPrefix));
   for (uint32_t i = 0; i < parameters.size(); ++i) {
-    GEMINID_RETURN_IF_ERROR(LoadTensor(model, name_of(parameters[i]), parameters[i],
-                                       zero::ParameterId{i}, zero::StateKind::kMaster, engine,
+    const std::string name = name_of(parameters[i]);
+    if (name.empty()) continue;
+    GEMINID_RETURN_IF_ERROR(LoadTensor(model, name, parameters[i], zero::ParameterId{i},
+                                       zero::StateKind::kMaster, engine,
                                        /*is_finite=*/true));
   }
   return absl::OkStatus();

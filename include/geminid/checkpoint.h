@@ -96,8 +96,8 @@ GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engi
 
 // The values alone, from a folder with model.safetensors or model.safetensors.index.json, or from
 // the newest checkpoint in a saver's folder: fp32, bf16 or fp16. `name_of` says what a parameter is
-// called there. Tensors that no parameter asks for are left alone. Errors as of Load; DATA_LOSS too
-// for a value that is not finite.
+// called there; one without a name is left as it is. Tensors that no parameter asks for are left
+// alone. Errors as of Load; DATA_LOSS too for a value that is not finite.
 GEMINID_EXPORT absl::Status LoadValues(
     const std::string& folder, zero::Engine* engine, const std::vector<zero::Parameter>& parameters,
     const std::function<std::string(const zero::Parameter&)>& name_of);

@@ -236,6 +236,9 @@ absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext
   const Matrix<float> dn(dn_storage.data(), tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
 
+  for (const LinearPlace& layer : {places.q, places.k, places.v, places.output}) {
+    ClearAdapterGradients<T>(use, layer);
+  }
   Half<T> half(workspace, context, places);
   const Groups groups(context);
   const Matrix<const T> dy(gradient, tokens, hidden);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/huggingface.h"
 
 namespace geminid::trainer {
@@ -36,18 +37,24 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
 
 absl::Status LoadModelValues(const TrainOptions& options, zero::Engine* engine,
                              const std::vector<zero::Parameter>& parameters) {
-  const auto load = [&](std::string_view without) {
+  const auto load = [&](std::string_view without, bool adapters) {
     return checkpoint::LoadValues(options.load, engine, parameters,
-                                  [without](const zero::Parameter& parameter) {
+                                  [&](const zero::Parameter& parameter) {
+                                    if (!adapters && IsAdapter(parameter)) return std::string();
                                     std::string_view name = parameter.name;
-                                    if (name.starts_with(without))
+                                    if (name.starts_with(without)) {
                                       name.remove_prefix(without.size());
+                                    }
                                     return std::string(name);
                                   });
   };
-  const absl::Status status = load("");
+  // With the adapters of a checkpoint, if it has any.
+  if (options.model.lora_rank > 0 && load("", true).ok()) return absl::OkStatus();
+  const absl::Status status = load("", false);
   // Files of the base model, as OpenAI's GPT-2 has them, leave out what the language model's add.
-  if (status.ok() || load(LanguageModelPrefix(options.model.family)).ok()) return absl::OkStatus();
+  if (status.ok() || load(LanguageModelPrefix(options.model.family), false).ok()) {
+    return absl::OkStatus();
+  }
   return status;
 }
 
@@ -67,6 +74,8 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
     }
     beginning = {loaded.progress.step, loaded.folder};
   } else if (!options_.load.empty()) {
+    // Adapters that the folder does not have begin as they do.
+    if (options_.model.lora_rank > 0) GEMINID_RETURN_IF_ERROR(engine_->Initialize(fill));
     GEMINID_RETURN_IF_ERROR(LoadModelValues(options_, engine_, parameters_));
     beginning.from = options_.load;
   } else {
@@ -86,11 +95,22 @@ absl::Status Checkpoints::Export() {
   const char* const type = options_.export_type == checkpoint::ExportType::kFloat32    ? "float32"
                            : options_.export_type == checkpoint::ExportType::kBFloat16 ? "bfloat16"
                                                                                        : "float16";
-  return checkpoint::ExportValues(
-      {.folder = options_.export_to,
-       .type = options_.export_type,
-       .texts = {{"config.json", HuggingFaceConfig(options_.model, type)}}},
-      engine_, communicator_, parameters_);
+  ModelConfig merged = options_.model;
+  merged.lora_rank = 0;
+  checkpoint::ExportOptions options = {.folder = options_.export_to,
+                                       .type = options_.export_type,
+                                       .texts = {{"config.json", HuggingFaceConfig(merged, type)}}};
+  options.name_of = [](const zero::Parameter& parameter) {
+    return IsAdapter(parameter) ? std::string() : parameter.name;
+  };
+  if (options_.model.lora_rank > 0) {
+    options.adjust = [this](zero::ParameterId id, std::vector<float>* values) {
+      return MergeAdapter(
+          options_.model, id,
+          [this](zero::ParameterId other) { return engine_->ReadParameter(other); }, values);
+    };
+  }
+  return checkpoint::ExportValues(options, engine_, communicator_, parameters_);
 }
 
 absl::Status CheckExport(const TrainOptions& options) {

@@ -5,10 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "base/command_line.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "tools/trainer/data_flags.h"
+#include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/flags.h"
 #include "tools/trainer/generate_flags.h"
 #include "tools/trainer/memory_flags.h"
@@ -85,6 +87,8 @@ absl::StatusOr<TrainOptions> ReadTraining(const Flags& flags) {
   GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseOutput(flags, &options));
   GEMINID_ASSIGN_OR_RETURN(options.model, ParseModel(flags));
+  if (!flags.freeze.empty()) options.frozen = absl::StrSplit(flags.freeze, ',');
+  GEMINID_RETURN_IF_ERROR(TrainedParameters(options.model, options.frozen).status());
   GEMINID_RETURN_IF_ERROR(ParseData(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));

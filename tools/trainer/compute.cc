@@ -36,29 +36,166 @@ size_t FirstWeight(const LinearPlace& place) {
 }  // namespace
 
 template <typename T>
+AdapterView<T> AdapterOf(const ParameterUse& use, const LinearPlace& place) {
+  if (!place.adapter) return {};
+  const AdapterPlace& adapter = *place.adapter;
+  return {.a = WeightOf<T>(use, adapter.a),
+          .b = WeightOf<T>(use, adapter.b) + place.first_output * adapter.rank,
+          .rank = adapter.rank,
+          .a_stride = adapter.in,
+          .scale = static_cast<float>(adapter.scale)};
+}
+
+template <typename T>
 LinearView<const T> WeightOf(const ParameterUse& use, const LinearPlace& place) {
   return {.weight = WeightOf<T>(use, place.weight) + FirstWeight(place),
           .bias = place.bias ? WeightOf<T>(use, *place.bias) + place.first_output : nullptr,
           .layout = place.layout,
           .in = place.in,
           .out = place.out,
-          .stride = place.stride};
+          .stride = place.stride,
+          .adapter = AdapterOf<T>(use, place)};
 }
 
 template <typename T>
 LinearView<T> GradientOf(ParameterUse& use, const LinearPlace& place) {
-  return {.weight = GradientOf<T>(use, place.weight) + FirstWeight(place),
-          .bias = place.bias ? GradientOf<T>(use, *place.bias) + place.first_output : nullptr,
-          .layout = place.layout,
-          .in = place.in,
-          .out = place.out,
-          .stride = place.stride};
+  const auto from = [](T* gradient, size_t first) {
+    return gradient == nullptr ? nullptr : gradient + first;
+  };
+  LinearView<T> view = {
+      .weight = from(GradientOf<T>(use, place.weight), FirstWeight(place)),
+      .bias = place.bias ? from(GradientOf<T>(use, *place.bias), place.first_output) : nullptr,
+      .layout = place.layout,
+      .in = place.in,
+      .out = place.out,
+      .stride = place.stride,
+      .adapter = AdapterOf<T>(use, place)};
+  if (place.adapter) {
+    view.adapter.da = GradientOf<T>(use, place.adapter->a);
+    view.adapter.db =
+        from(GradientOf<T>(use, place.adapter->b), place.first_output * place.adapter->rank);
+  }
+  return view;
+}
+
+template <typename T>
+void ClearAdapterGradients(ParameterUse& use, const LinearPlace& place) {
+  if (!place.adapter) return;
+  const AdapterView<T> adapter = GradientOf<T>(use, place).adapter;
+  if (adapter.da != nullptr && !use.GradientAccumulates(place.adapter->a)) {
+    std::fill_n(adapter.da, adapter.rank * adapter.a_stride, T{});
+  }
+  if (adapter.db != nullptr && !use.GradientAccumulates(place.adapter->b)) {
+    std::fill_n(adapter.db, adapter.rank * place.out, T{});
+  }
 }
 
 absl::Status GradientsWritten(ParameterUse& use, std::span<const ParameterId> ids) {
-  for (const ParameterId id : ids) GEMINID_RETURN_IF_ERROR(use.GradientWritten(id));
+  for (const ParameterId id : ids) {
+    if (use.Gradient(id) != nullptr) GEMINID_RETURN_IF_ERROR(use.GradientWritten(id));
+  }
   return absl::OkStatus();
 }
+
+namespace {
+
+// scale x M, rounded to T: [x.rows, out]. M is [out, in] or [in, out], dense but for its stride.
+template <typename T>
+struct Thin {
+  Scratch<T> storage;
+  Matrix<T> values;
+
+  static absl::StatusOr<Thin> Compute(zero::Workspace& workspace, Matrix<const T> x, const T* m,
+                                      size_t stride, Layout layout, size_t out, float scale) {
+    Thin thin;
+    GEMINID_ASSIGN_OR_RETURN(thin.storage, Scratch<T>::Allocate(workspace, x.rows * out));
+    thin.values = Matrix<T>(thin.storage.data(), x.rows, out);
+    GEMINID_ASSIGN_OR_RETURN(auto exact, Scratch<float>::Allocate(workspace, x.rows * out));
+    const MatmulShape shape = {
+        .m = x.rows,
+        .n = out,
+        .k = x.cols,
+        .transpose_b = layout == Layout::kOutIn ? Transpose::kYes : Transpose::kNo,
+        .a_stride = x.stride,
+        .b_stride = stride};
+    GEMINID_RETURN_IF_ERROR(
+        (Multiply<T, float>(workspace, shape, x.data, m, nullptr, exact.data())));
+    for (size_t i = 0; i < x.rows * out; ++i) exact.data()[i] *= scale;
+    GEMINID_RETURN_IF_ERROR(Round(exact.data(), x.rows * out, thin.values.data));
+    return thin;
+  }
+};
+
+// y += scale (x A) B
+template <typename T, typename Out>
+absl::Status AddAdapter(zero::Workspace& workspace, Matrix<const T> x,
+                        const AdapterView<T>& adapter, Matrix<Out> y) {
+  if (adapter.a == nullptr) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
+                           Thin<T>::Compute(workspace, x, adapter.a, adapter.a_stride,
+                                            Layout::kOutIn, adapter.rank, adapter.scale));
+  const MatmulShape shape = {.m = y.rows,
+                             .n = y.cols,
+                             .k = adapter.rank,
+                             .transpose_b = Transpose::kYes,
+                             .accumulate = true,
+                             .b_stride = adapter.rank,
+                             .c_stride = y.stride};
+  return Multiply<T, Out>(workspace, shape, inner.values.data, adapter.b, nullptr, y.data);
+}
+
+// dx += scale (dy B^T) A^T
+template <typename T, typename Out>
+absl::Status AddAdapterBackward(zero::Workspace& workspace, Matrix<const T> dy,
+                                const AdapterView<T>& adapter, Matrix<Out> dx) {
+  if (adapter.a == nullptr) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
+                           Thin<T>::Compute(workspace, dy, adapter.b, adapter.rank, Layout::kInOut,
+                                            adapter.rank, adapter.scale));
+  const MatmulShape shape = {.m = dx.rows,
+                             .n = dx.cols,
+                             .k = adapter.rank,
+                             .accumulate = true,
+                             .b_stride = adapter.a_stride,
+                             .c_stride = dx.stride};
+  return Multiply<T, Out>(workspace, shape, inner.values.data, adapter.a, nullptr, dx.data);
+}
+
+// dA += scale (dy B^T)^T x and dB += dy^T scale (x A).
+template <typename T>
+absl::Status AdapterGradients(zero::Workspace& workspace, Matrix<const T> dy, Matrix<const T> x,
+                              const AdapterView<T>& adapter) {
+  if (adapter.da != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
+                             Thin<T>::Compute(workspace, dy, adapter.b, adapter.rank,
+                                              Layout::kInOut, adapter.rank, adapter.scale));
+    const MatmulShape shape = {.m = adapter.rank,
+                               .n = x.cols,
+                               .k = x.rows,
+                               .transpose_a = Transpose::kYes,
+                               .accumulate = true,
+                               .a_stride = adapter.rank,
+                               .b_stride = x.stride,
+                               .c_stride = adapter.a_stride};
+    GEMINID_RETURN_IF_ERROR(
+        (Multiply<T, T>(workspace, shape, inner.values.data, x.data, nullptr, adapter.da)));
+  }
+  if (adapter.db == nullptr) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
+                           Thin<T>::Compute(workspace, x, adapter.a, adapter.a_stride,
+                                            Layout::kOutIn, adapter.rank, adapter.scale));
+  const MatmulShape shape = {.m = dy.cols,
+                             .n = adapter.rank,
+                             .k = dy.rows,
+                             .transpose_a = Transpose::kYes,
+                             .accumulate = true,
+                             .a_stride = dy.stride,
+                             .b_stride = adapter.rank,
+                             .c_stride = adapter.rank};
+  return Multiply<T, T>(workspace, shape, dy.data, inner.values.data, nullptr, adapter.db);
+}
+
+}  // namespace
 
 template <typename T, typename Out>
 absl::Status Forward(zero::Workspace& workspace, Matrix<const T> x, const LinearView<const T>& w,
@@ -74,12 +211,15 @@ absl::Status Forward(zero::Workspace& workspace, Matrix<const T> x, const Linear
       .b_stride = w.stride,
       .c_stride = y.stride};
   if constexpr (std::is_same_v<T, Out>) {
-    return Multiply<T, Out>(workspace, shape, x.data, w.weight, w.bias, y.data);
+    GEMINID_RETURN_IF_ERROR((Multiply<T, Out>(workspace, shape, x.data, w.weight, w.bias, y.data)));
+    return AddAdapter<T, Out>(workspace, x, w.adapter, y);
   } else {
     if (w.bias != nullptr) {
       return absl::InternalError("a layer with a bias has outputs of the type of its weights");
     }
-    return Multiply<T, Out>(workspace, shape, x.data, w.weight, nullptr, y.data);
+    GEMINID_RETURN_IF_ERROR(
+        (Multiply<T, Out>(workspace, shape, x.data, w.weight, nullptr, y.data)));
+    return AddAdapter<T, Out>(workspace, x, w.adapter, y);
   }
 }
 
@@ -95,11 +235,14 @@ absl::Status BackwardInput(zero::Workspace& workspace, Matrix<const T> dy,
       .a_stride = dy.stride,
       .b_stride = w.stride,
       .c_stride = dx.stride};
-  return Multiply<T, Out>(workspace, shape, dy.data, w.weight, nullptr, dx.data);
+  GEMINID_RETURN_IF_ERROR(
+      (Multiply<T, Out>(workspace, shape, dy.data, w.weight, nullptr, dx.data)));
+  return AddAdapterBackward<T, Out>(workspace, dy, w.adapter, dx);
 }
 
 template <typename T>
 absl::Status BackwardBias(zero::Workspace& workspace, Matrix<const T> dy, T* db) {
+  if (db == nullptr) return absl::OkStatus();
   const size_t bytes = kernels::ColumnSumWorkspaceBytes(dy.cols);
   GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace, bytes));
   return FromKernel(kernels::ColumnSum<T>(dy.rows, dy.cols, dy.data, db, /*accumulate=*/false,
@@ -121,8 +264,11 @@ absl::Status BackwardWeight(zero::Workspace& workspace, Matrix<const T> dy, Matr
                              .a_stride = a.stride,
                              .b_stride = b.stride,
                              .c_stride = dw.stride};
-  GEMINID_RETURN_IF_ERROR((Multiply<T, T>(workspace, shape, a.data, b.data, nullptr, dw.weight)));
-  return dw.bias == nullptr ? absl::OkStatus() : BackwardBias<T>(workspace, dy, dw.bias);
+  if (dw.weight != nullptr) {
+    GEMINID_RETURN_IF_ERROR((Multiply<T, T>(workspace, shape, a.data, b.data, nullptr, dw.weight)));
+  }
+  GEMINID_RETURN_IF_ERROR(AdapterGradients<T>(workspace, dy, x, dw.adapter));
+  return BackwardBias<T>(workspace, dy, dw.bias);
 }
 
 absl::Status Round(const float* in, size_t count, BFloat16* out) {
@@ -137,6 +283,7 @@ absl::Status Round(const float* in, size_t count, float* out) {
 #define GEMINID_INSTANTIATE(T)                                                                 \
   template LinearView<const T> WeightOf(const ParameterUse&, const LinearPlace&);              \
   template LinearView<T> GradientOf(ParameterUse&, const LinearPlace&);                        \
+  template void ClearAdapterGradients<T>(ParameterUse&, const LinearPlace&);                   \
   template absl::Status Forward(zero::Workspace&, Matrix<const T>, const LinearView<const T>&, \
                                 Matrix<T>, bool);                                              \
   template absl::Status BackwardInput(zero::Workspace&, Matrix<const T>,                       \

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,7 +41,21 @@ struct Matrix {
   size_t size() const { return rows * cols; }  // of a dense matrix
 };
 
-// The matrix of a linear layer in -> out, or of some of its inputs or outputs.
+// The adapter of a linear layer, or of some of its inputs or outputs. Of a layer's gradient, `da`
+// and `db` are where the gradients are added.
+template <typename T>
+struct AdapterView {
+  const T* a = nullptr;  // [rank, in], rows a_stride apart; null: there is none
+  const T* b = nullptr;  // [out, rank], dense
+  T* da = nullptr;
+  T* db = nullptr;
+  size_t rank = 0;
+  size_t a_stride = 0;
+  float scale = 0;
+};
+
+// The matrix of a linear layer in -> out, or of some of its inputs or outputs. Of a gradient, null
+// where the parameter is frozen.
 template <typename T>
 struct LinearView {
   T* weight = nullptr;
@@ -49,18 +64,23 @@ struct LinearView {
   size_t in = 0;
   size_t out = 0;
   size_t stride = 0;
+  AdapterView<std::remove_const_t<T>> adapter = {};
 
   LinearView Outputs(size_t first, size_t count) const {
     LinearView part = *this;
-    part.weight += first * (layout == Layout::kOutIn ? stride : 1);
+    if (weight != nullptr) part.weight += first * (layout == Layout::kOutIn ? stride : 1);
     if (bias != nullptr) part.bias += first;
+    if (adapter.b != nullptr) part.adapter.b += first * adapter.rank;
+    if (adapter.db != nullptr) part.adapter.db += first * adapter.rank;
     part.out = count;
     return part;
   }
   // The bias is added once, not per part: it stays behind.
   LinearView Inputs(size_t first, size_t count) const {
     LinearView part = *this;
-    part.weight += first * (layout == Layout::kOutIn ? 1 : stride);
+    if (weight != nullptr) part.weight += first * (layout == Layout::kOutIn ? 1 : stride);
+    if (adapter.a != nullptr) part.adapter.a += first;
+    if (adapter.da != nullptr) part.adapter.da += first;
     part.bias = nullptr;
     part.in = count;
     return part;
@@ -99,7 +119,12 @@ template <typename T>
 LinearView<const T> WeightOf(const ParameterUse& use, const LinearPlace& place);
 template <typename T>
 LinearView<T> GradientOf(ParameterUse& use, const LinearPlace& place);
+// Of those that are trained.
 absl::Status GradientsWritten(ParameterUse& use, std::span<const ParameterId> ids);
+
+// The gradients of an adapter are added piece by piece: before the first piece, zeros.
+template <typename T>
+void ClearAdapterGradients(ParameterUse& use, const LinearPlace& place);
 
 // y = x W + b, or y += x W + b. Out is T or float.
 template <typename T, typename Out>
@@ -111,11 +136,12 @@ template <typename T, typename Out>
 absl::Status BackwardInput(zero::Workspace& workspace, Matrix<const T> dy,
                            const LinearView<const T>& w, Matrix<Out> dx, bool accumulate = false);
 
-// db = the sum of the rows of dy, which is dense.
+// db = the sum of the rows of dy, which is dense. Nothing for a null db.
 template <typename T>
 absl::Status BackwardBias(zero::Workspace& workspace, Matrix<const T> dy, T* db);
 
-// dW = x^T dy, and the gradient of the bias if there is one.
+// dW = x^T dy, and the gradients of the bias and the adapter if there are any. Nothing for those
+// that are frozen.
 template <typename T>
 absl::Status BackwardWeight(zero::Workspace& workspace, Matrix<const T> dy, Matrix<const T> x,
                             const LinearView<T>& dw, bool accumulate = false);

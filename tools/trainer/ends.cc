@@ -58,16 +58,19 @@ absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& co
                                const ModelParameters& parameters, ParameterUse& use,
                                const int32_t* tokens, const T* gradient) {
   const kernels::EmbeddingShape shape = ShapeOf(context);
-  const size_t bytes = kernels::EmbeddingWorkspaceBytes(shape);
-  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace, bytes));
-  GEMINID_RETURN_IF_ERROR(
-      FromKernel(kernels::EmbeddingBackward<T>(
-                     shape, tokens, gradient, GradientOf<T>(use, parameters.token_table),
-                     use.GradientAccumulates(parameters.token_table), scratch.data(), bytes),
-                 "EmbeddingBackward"));
-  if (!parameters.position_table) return absl::OkStatus();
+  if (T* const table = GradientOf<T>(use, parameters.token_table)) {
+    const size_t bytes = kernels::EmbeddingWorkspaceBytes(shape);
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace, bytes));
+    GEMINID_RETURN_IF_ERROR(
+        FromKernel(kernels::EmbeddingBackward<T>(shape, tokens, gradient, table,
+                                                 use.GradientAccumulates(parameters.token_table),
+                                                 scratch.data(), bytes),
+                   "EmbeddingBackward"));
+  }
+  T* const positions =
+      parameters.position_table ? GradientOf<T>(use, *parameters.position_table) : nullptr;
+  if (positions == nullptr) return absl::OkStatus();
   const ParameterId id = *parameters.position_table;
-  T* positions = GradientOf<T>(use, id);
   const size_t length = context.shape.sequence_length;
   if (!use.GradientAccumulates(id)) {
     // Positions that no sequence reaches: zero is all bits zero in both types.

@@ -19,6 +19,9 @@ namespace {
 using Keys = forecast::HuggingFaceKeys;
 
 constexpr char kConfigName[] = "/config.json";
+// Of checkpoints whose adapters are not merged; not transformers' own.
+constexpr char kLoraRank[] = "geminid_lora_rank";
+constexpr char kLoraAlpha[] = "geminid_lora_alpha";
 constexpr size_t kConfigBytesMax = size_t{1} << 20;
 
 // Where the transformers library takes a default of its own, so do we.
@@ -135,6 +138,8 @@ absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
     return bad("'model_type' is '", type, "'; gpt2 and llama are known");
   }
   ModelConfig model = type == "gpt2" ? ReadGpt2(keys) : ReadLlama(keys);
+  model.lora_rank = keys.Count(kLoraRank, 0);
+  model.lora_alpha = keys.Real(kLoraAlpha, static_cast<double>(model.lora_rank));
   if (!keys.status().ok()) return bad(std::string(keys.status().message()));
   model.context = std::min(*model.positions, kLoadedContextMax);
   if (absl::Status status = Validate(model); !status.ok()) {
@@ -148,6 +153,9 @@ std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_
   json.BeginObject();
   model.family == Family::kGpt2 ? WriteGpt2(model, &json) : WriteLlama(model, &json);
   json.Key("torch_dtype").Value(data_type);
+  if (model.lora_rank > 0) {
+    json.Key(kLoraRank).Value(model.lora_rank).Key(kLoraAlpha).Value(model.lora_alpha);
+  }
   json.EndObject();
   return json.text() + "\n";
 }

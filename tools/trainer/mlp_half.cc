@@ -131,6 +131,9 @@ absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& cont
   const Matrix<float> dn(dn_storage.data(), tokens, hidden);
   const Matrix<const T> dy(gradient, tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  ClearAdapterGradients<T>(use, places.input);
+  if (places.up) ClearAdapterGradients<T>(use, *places.up);
+  ClearAdapterGradients<T>(use, places.output);
   for (size_t first = 0; first < width; first += context.tiling.mlp_columns) {
     const size_t count = std::min(context.tiling.mlp_columns, width - first);
     GEMINID_RETURN_IF_ERROR(ColumnsBackward<T>(workspace, places, use, first, count, n, dy, dn));

@@ -1,5 +1,6 @@
 #include "tools/trainer/model_config.h"
 
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
@@ -113,6 +114,11 @@ absl::Status Validate(const ModelConfig& config) {
                                          "the number of heads", config.heads);
       !status.ok()) {
     return status;
+  }
+  if (config.lora_rank > std::min(config.hidden, config.intermediate)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a LoRA rank of ", config.lora_rank, " is more than a matrix has, ",
+                     std::min(config.hidden, config.intermediate), "; lower --lora-rank"));
   }
   if (config.context > config.position_rows()) {
     return absl::InvalidArgumentError(absl::StrCat("the context (", config.context,

@@ -39,6 +39,11 @@ struct ModelConfig {
   std::optional<bool> tied = std::nullopt;
 
   uint64_t head_dim() const { return hidden / heads; }
+  // Beside each matrix of a layer two thin ones, of which only these are trained (LoRA, Hu et al.
+  // 2021, arXiv:2106.09685): y = x W + alpha / rank (x A) B. 0: none.
+  uint64_t lora_rank = 0;
+  double lora_alpha = 0;
+
   uint64_t position_rows() const { return positions.value_or(context); }
   bool tied_output() const { return tied.value_or(family == Family::kGpt2); }
 };

@@ -20,6 +20,11 @@ constexpr FlagSpec kModelFlags[] = {
     {"--heads", &Flags::heads, "N", "Attention heads"},
     {"--context", &Flags::context, "N", "Tokens per sequence"},
     {"--vocabulary", &Flags::vocabulary, "N", "Kinds of tokens [256, as text is bytes]"},
+    {"--lora-rank", &Flags::lora_rank, "N",
+     "Train thin matrices of this rank beside each of a layer's, and nothing else"},
+    {"--lora-alpha", &Flags::lora_alpha, "X", "Their weight times their rank [the rank]"},
+    {"--freeze", &Flags::freeze, "PATTERN,...",
+     "Do not train parameters whose names fit one of these, such as '*.wte.*'"},
 };
 
 absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
@@ -41,6 +46,23 @@ absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
   return Validate(*model);
 }
 
+absl::Status ParseLora(const Flags& flags, ModelConfig* model) {
+  constexpr uint64_t kRankMax = 1 << 16;
+  constexpr double kAlphaMax = 1e6;
+  if (!flags.lora_rank.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(model->lora_rank,
+                             base::ParseCount("--lora-rank", flags.lora_rank, 1, kRankMax));
+    model->lora_alpha = static_cast<double>(model->lora_rank);
+  }
+  if (flags.lora_alpha.empty()) return absl::OkStatus();
+  if (model->lora_rank == 0) {
+    return absl::InvalidArgumentError("--lora-alpha needs --lora-rank, the rank of the adapters");
+  }
+  GEMINID_ASSIGN_OR_RETURN(model->lora_alpha,
+                           base::ParseReal("--lora-alpha", flags.lora_alpha, 0, kAlphaMax));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::span<const FlagSpec> ModelFlags() { return kModelFlags; }
@@ -59,6 +81,7 @@ absl::StatusOr<ModelConfig> ParseModel(const Flags& flags) {
   if (!flags.family.empty()) {
     GEMINID_ASSIGN_OR_RETURN(model.family, ParseFamily(flags.family));
   }
+  GEMINID_RETURN_IF_ERROR(ParseLora(flags, &model));
   if (absl::Status status = OverrideModel(flags, &model); !status.ok()) {
     return WithFlag("the model cannot be built", status);
   }

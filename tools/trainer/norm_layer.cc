@@ -62,6 +62,14 @@ absl::Status NormLayer<T>::Backward(ParameterUse& use, const T* dy, const T* x, 
   const kernels::LayerNormShape shape = {.rows = rows_, .cols = cols_, .epsilon = epsilon_};
   const size_t bytes = kernels::LayerNormWorkspaceBytes(shape);
   GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(*workspace_, bytes));
+  T* gain = GradientOf<T>(use, place_.gain);
+  T* shift = GradientOf<T>(use, *place_.shift);
+  // The kernel writes both or none: of one that is frozen, to a place nobody reads.
+  Scratch<T> unread;
+  if ((gain == nullptr) != (shift == nullptr)) {
+    GEMINID_ASSIGN_OR_RETURN(unread, Scratch<T>::Allocate(*workspace_, cols_));
+    (gain == nullptr ? gain : shift) = unread.data();
+  }
   const kernels::LayerNormBackwardArgs<T> args = {.dy = dy,
                                                   .x = x,
                                                   .gamma = gain_.data(),
@@ -69,8 +77,8 @@ absl::Status NormLayer<T>::Backward(ParameterUse& use, const T* dy, const T* x, 
                                                   .rstd = rstd,
                                                   .residual = residual,
                                                   .dx = dx,
-                                                  .dgamma = GradientOf<T>(use, place_.gain),
-                                                  .dbeta = GradientOf<T>(use, *place_.shift)};
+                                                  .dgamma = gain,
+                                                  .dbeta = shift};
   return FromKernel(kernels::LayerNormBackward<T>(shape, args, scratch.data(), bytes),
                     "LayerNormBackward");
 }

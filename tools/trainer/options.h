@@ -21,9 +21,10 @@ namespace geminid::trainer {
 inline constexpr int kRanksMax = 1024;
 
 struct TrainOptions {
-  std::string text;             // a path of text; empty: `shards`
-  std::string shards;           // a path of files of tokens
-  double validation_share = 0;  // of the data, held out from its end
+  std::vector<std::string> frozen;  // patterns of parameters that are not trained
+  std::string text;                 // a path of text; empty: `shards`
+  std::string shards;               // a path of files of tokens
+  double validation_share = 0;      // of the data, held out from its end
   uint64_t validation_every = 100;
   uint64_t validation_batches = 8;
   ModelConfig model;

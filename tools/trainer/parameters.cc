@@ -12,6 +12,8 @@ namespace {
 // the root of their number.
 constexpr double kDeviation = 0.02;
 
+constexpr char kOutputLayer[] = "lm_head";
+
 double ResidualDeviation(const ModelConfig& config) {
   return kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
@@ -31,6 +33,9 @@ class Builder {
       }
     }
     Output(gpt2);
+    if (config_.lora_rank > 0) {
+      for (ParameterSpec& spec : model_.specs) spec.trainable = spec.separate_gradient;
+    }
     return std::move(model_);
   }
 
@@ -60,6 +65,7 @@ class Builder {
     LinearPlace place = {.layout = Layout::kInOut, .in = in, .out = out, .stride = out};
     place.weight = AddNormal(name + ".weight", {in, out}, deviation);
     place.bias = Add(name + ".bias", {out}, ParameterSpec::Init::kZeros);
+    Adapt(name, &place);
     return place;
   }
 
@@ -68,7 +74,25 @@ class Builder {
                      double deviation = kDeviation) {
     LinearPlace place = {.layout = Layout::kOutIn, .in = in, .out = out, .stride = in};
     place.weight = AddNormal(name + ".weight", {out, in}, deviation);
+    if (name != kOutputLayer) Adapt(name, &place);
     return place;
+  }
+
+  // A begins at random and B with zeros, so that the model begins as it was.
+  void Adapt(const std::string& name, LinearPlace* place) {
+    if (config_.lora_rank == 0) return;
+    AdapterPlace adapter = {.rank = config_.lora_rank,
+                            .scale = config_.lora_alpha / static_cast<double>(config_.lora_rank),
+                            .in = place->in};
+    adapter.a = AddNormal(name + ".lora_A.weight", {adapter.rank, place->in},
+                          1 / std::sqrt(static_cast<double>(place->in)));
+    adapter.b =
+        Add(name + ".lora_B.weight", {place->out, adapter.rank}, ParameterSpec::Init::kZeros);
+    for (const ParameterId id : {adapter.a, adapter.b}) {
+      model_.specs[static_cast<size_t>(id)].separate_gradient = true;
+    }
+    place->adapter = adapter;
+    model_.adapted.push_back(*place);
   }
 
   void Embedding(bool gpt2) {
@@ -124,7 +148,7 @@ class Builder {
   void Output(bool gpt2) {
     model_.final_norm = Norm(gpt2 ? "transformer.ln_f" : "model.norm", gpt2);
     if (!config_.tied_output()) {
-      model_.output = Linear("lm_head", config_.hidden, config_.vocabulary);
+      model_.output = Linear(kOutputLayer, config_.hidden, config_.vocabulary);
       return;
     }
     model_.output = {.weight = model_.token_table,

@@ -20,7 +20,10 @@ struct ParameterSpec {
   std::string name;
   std::vector<int64_t> shape;
   Init init = Init::kZeros;
-  double deviation = 0;   // of kNormal
+  double deviation = 0;  // of kNormal
+  bool trainable = true;
+  // The gradient has a place of its own, so that the weight can be read beside it.
+  bool separate_gradient = false;
   int backward_uses = 1;  // 2 for a token table that is also the output layer
 
   uint64_t elements() const;
@@ -32,6 +35,15 @@ struct ParameterSpec {
 // Conv1D of GPT-2).
 enum class Layout { kOutIn, kInOut };
 
+// The two thin matrices beside a layer's: A [rank, in] and B [out, rank], as PEFT keeps them.
+struct AdapterPlace {
+  ParameterId a{};
+  ParameterId b{};
+  uint64_t rank = 0;
+  double scale = 0;
+  uint64_t in = 0;
+};
+
 // A linear layer in -> out. Several may be parts of one parameter: GPT-2 keeps q, k and v together.
 struct LinearPlace {
   ParameterId weight{};
@@ -41,6 +53,7 @@ struct LinearPlace {
   uint64_t out = 0;
   uint64_t stride = 0;        // elements between rows of the whole parameter
   uint64_t first_output = 0;  // within the whole parameter
+  std::optional<AdapterPlace> adapter = std::nullopt;
 };
 
 struct NormPlace {
@@ -66,6 +79,7 @@ struct ModelParameters {
   std::vector<ParameterSpec> specs;  // in order of first use; an id is an index
   ParameterId token_table{};
   std::optional<ParameterId> position_table;
+  std::vector<LinearPlace> adapted;        // whole layers with an adapter
   std::vector<AttentionPlaces> attention;  // one per layer
   std::vector<MlpPlaces> mlp;              // one per layer
   NormPlace final_norm;

@@ -19,6 +19,7 @@
 #include "kernels/model/matmul/matmul.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
+#include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
@@ -39,18 +40,6 @@ constexpr size_t kRecentSteps = 16;
 
 double SecondsSince(SteadyClock::time_point start) {
   return std::chrono::duration<double>(SteadyClock::now() - start).count();
-}
-
-std::vector<zero::Parameter> ZeroParameters(const ModelParameters& model) {
-  std::vector<zero::Parameter> parameters;
-  for (const ParameterSpec& spec : model.specs) {
-    parameters.push_back({.name = spec.name,
-                          .shape = spec.shape,
-                          .trainable = true,
-                          .decay = spec.decay(),
-                          .backward_uses = spec.backward_uses});
-  }
-  return parameters;
 }
 
 class RankTrainer {
@@ -250,13 +239,13 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(
         session_, ConnectDaemon(options_, context_,
                                 UnlimitedDeviceBytes(options_, context_.info.world_size)));
-    GEMINID_ASSIGN_OR_RETURN(
-        engine_, zero::Engine::Create(session_.get(), communicator_.get(),
-                                      ZeroParameters(model_->parameters()), options_.zero));
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<zero::Parameter> parameters,
+                             TrainedParameters(options_.model, options_.frozen));
+    GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_.get(),
+                                                           parameters, options_.zero));
     source_ = MakeEngineSource(engine_.get(), session_.get());
-    GEMINID_ASSIGN_OR_RETURN(checkpoints_,
-                             Checkpoints::Create(options_, engine_.get(), communicator_.get(),
-                                                 ZeroParameters(model_->parameters())));
+    GEMINID_ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Create(options_, engine_.get(),
+                                                               communicator_.get(), parameters));
     return BeginValues();
   }
 

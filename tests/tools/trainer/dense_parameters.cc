@@ -73,7 +73,12 @@ class DenseUse final : public ParameterUse {
     return found == tensors_.end() ? nullptr : found->second->data();
   }
   std::byte* Gradient(ParameterId id) override {
-    return pass_ == zero::Pass::kBackward ? const_cast<std::byte*>(Weight(id)) : nullptr;
+    const auto index = static_cast<size_t>(id);
+    if (pass_ != zero::Pass::kBackward || Weight(id) == nullptr) return nullptr;
+    if (!owner_->specs_[index].trainable) return nullptr;
+    const auto separate = separate_.find(index);
+    return separate != separate_.end() ? separate->second->data()
+                                       : const_cast<std::byte*>(Weight(id));
   }
   bool GradientAccumulates(ParameterId id) const override {
     return owner_->partial_.contains(static_cast<size_t>(id));
@@ -81,13 +86,13 @@ class DenseUse final : public ParameterUse {
 
   absl::Status GradientWritten(ParameterId id) override {
     const auto index = static_cast<size_t>(id);
-    if (pass_ != zero::Pass::kBackward || Weight(id) == nullptr) {
+    if (Gradient(id) == nullptr) {
       return absl::FailedPreconditionError(absl::StrCat("no gradient of ", index, " expected"));
     }
     if (!written_.insert({index, true}).second || owner_->uses_left_[index] == 0) {
       return absl::FailedPreconditionError(absl::StrCat("gradient of ", index, " written twice"));
     }
-    const std::byte* data = Weight(id);
+    const std::byte* data = Gradient(id);
     const size_t bytes = owner_->values_[index].size() * zero::SizeOf(owner_->data_type_);
     if (--owner_->uses_left_[index] > 0) {
       owner_->partial_[index].assign(data, data + bytes);
@@ -101,7 +106,10 @@ class DenseUse final : public ParameterUse {
   }
 
   absl::Status Finish() override {
-    if (pass_ == zero::Pass::kBackward && written_.size() != tensors_.size()) {
+    const auto trained = std::count_if(
+        tensors_.begin(), tensors_.end(),
+        [this](const auto& tensor) { return owner_->specs_[tensor.first].trainable; });
+    if (pass_ == zero::Pass::kBackward && written_.size() != static_cast<size_t>(trained)) {
       return absl::FailedPreconditionError("a gradient was not written");
     }
     return absl::OkStatus();
@@ -131,11 +139,16 @@ class DenseUse final : public ParameterUse {
       }
     }
     tensors_.emplace(index, std::move(tensor));
+    if (!owner_->specs_[index].separate_gradient) return;
+    auto gradient = std::make_unique<Tensor>();
+    gradient->bytes.assign(bytes + kAlignment, std::byte{0xff});  // NaNs
+    separate_.emplace(index, std::move(gradient));
   }
 
   DenseParameters* owner_;
   const zero::Pass pass_;
   std::map<size_t, std::unique_ptr<Tensor>> tensors_;
+  std::map<size_t, std::unique_ptr<Tensor>> separate_;  // gradients
   std::map<size_t, bool> written_;
 };
 

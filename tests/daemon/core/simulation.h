@@ -102,6 +102,7 @@ class Simulation : private Tables {
   };
 
   // Tables, as the engine sees them.
+  void PublishYield(SessionId, bool) override {}  // no simulated session asks for admission
   void PublishState(SessionId session, ChunkId chunk, uint64_t word) override;
   uint64_t ReadLease(SessionId session, ChunkId chunk) override;
   uint64_t ReadCompletion(SessionId session, uint16_t index) override;

@@ -14,7 +14,9 @@ namespace {
 bool CanChange(const std::string& key) {
   static constexpr const char* kKeys[] = {"log_level",   "log_format",   "keep_time",
                                           "gather_time", "queue_ageing", "link_bytes_in_flight"};
+  const auto is_key = [&key](const ShareKey& share) { return key == share.key; };
   return absl::StartsWith(key, "quotas[") ||
+         std::any_of(kShareKeys.begin(), kShareKeys.end(), is_key) ||
          std::any_of(std::begin(kKeys), std::end(kKeys),
                      [&key](const char* each) { return key == each; });
 }
@@ -46,6 +48,8 @@ Reload MergeReload(const Settings& now, const Settings& read) {
   reload.settings.queue_ageing = read.queue_ageing;
   reload.settings.link_bytes_in_flight = read.link_bytes_in_flight;
   reload.settings.quotas = read.quotas;
+  reload.settings.shares = read.shares;
+  SetShares(read.shares, &reload.settings.effective);
   reload.settings.effective.set_log_level(read.effective.log_level());
   reload.settings.effective.set_log_format(read.effective.log_format());
   reload.settings.effective.set_keep_time(read.effective.keep_time());

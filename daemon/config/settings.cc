@@ -55,10 +55,12 @@ v1::Config BuiltIn() {
   config.set_huge_pages(true);
   config.set_sessions(512);
   config.set_chunks(4 * shm::kMaxChunks);
+  config.set_plan_memory("1GiB");
   config.set_tenant_by("container");
   config.set_link_bytes_in_flight("64MiB");
   config.set_gather_time("60s");
   config.set_queue_ageing("30m");
+  SetShares(TenantShares{}, &config);
   return config;
 }
 
@@ -321,9 +323,14 @@ class Checker {
     // A tenant gets at most half, so two are one session.
     settings->sessions = check("sessions", config_.sessions(), 2, kMostSessions);
     settings->chunks = check("chunks", config_.chunks(), 2, kMostChunks);
+    settings->plan_memory_bytes = Size("plan_memory", config_.plan_memory()).value_or(0);
     const absl::StatusOr<TenantBy> by = ParseTenantBy(config_.tenant_by());
     if (!by.ok()) Problem("tenant_by", std::string(by.status().message()));
     settings->tenant_by = by.value_or(TenantBy::kContainer);
+    settings->shares = SharesOf(config_);
+    for (const ShareKey& key : kShareKeys) {
+      check(key.key, settings->shares.*key.value, key.least, key.most);
+    }
   }
 
   void CheckTransfers(Settings* settings) {

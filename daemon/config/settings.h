@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "daemon/config/device_list.h"
 #include "daemon/config/tenant_by.h"
+#include "daemon/config/tenant_shares.h"
 #include "daemon/os/log.h"
 #include "geminid/v1/config.pb.h"
 
@@ -62,7 +63,9 @@ struct Settings {
   absl::Duration queue_ageing;
   uint32_t sessions = 0;  // of all tenants
   uint32_t chunks = 0;
+  uint64_t plan_memory_bytes = 0;
   TenantBy tenant_by = TenantBy::kContainer;
+  TenantShares shares;
   std::vector<TenantQuota> quotas;
   bool huge_pages = false;
 

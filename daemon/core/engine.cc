@@ -127,7 +127,10 @@ absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now)
       ChooseDevice(options_.devices, DeviceFor(spec), spec.local_rank);
   if (!device.ok()) return device.status();
   absl::Status admitted = session_limit_.Take(spec.tenant, 1);
-  if (!admitted.ok()) return admitted;
+  if (!admitted.ok()) {
+    refusals_.Count(session_limit_.name(), spec.tenant);
+    return admitted;
+  }
   auto session = std::make_unique<Session>();
   session->id = manifest_.NewSessionId();
   session->spec = spec;

@@ -35,6 +35,7 @@
 #include "daemon/core/ledger.h"
 #include "daemon/core/manifest.h"
 #include "daemon/core/quota.h"
+#include "daemon/core/refusals.h"
 #include "daemon/core/shared_limit.h"
 #include "daemon/core/time.h"
 #include "daemon/core/transfer_scheduler.h"
@@ -320,6 +321,8 @@ class Engine {
   const TransferScheduler& transfers() const { return scheduler_; }
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
+  // Of sessions, chunks, host_memory and device_memory.
+  const Refusals& refusals() const { return refusals_; }
   const SharedLimit& session_limit() const { return session_limit_; }
   const SharedLimit& chunk_limit() const { return chunk_limit_; }
   // Where the chunk is, why, and what would evict it: sentences.
@@ -327,6 +330,9 @@ class Engine {
   // Recomputes everything that can be recomputed and compares: ledger, quotas, extents, pins,
   // residency, valid copies. OK or INTERNAL with the first contradiction. Linear in the chunks.
   absl::Status Check() const;
+  // The sums of Check, and `chunks` of its chunks, beginning at *next, which moves on: linear in
+  // the sessions.
+  absl::Status CheckSome(size_t chunks, ChunkPlace* next) const;
 
  private:
   struct Chunk;
@@ -358,7 +364,7 @@ class Engine {
   absl::StatusOr<Charge*> FindPromise(ChargeId id);
   void Void(Charge* charge);
   void ReleaseMemory(const Session& session, Account account, uint64_t bytes, Releases* releases);
-  absl::Status Refuse(const Session& session, Account account, uint64_t bytes) const;
+  absl::Status Refuse(const Session& session, Account account, uint64_t bytes);
   std::string AdviseOtherDevice(Account account, uint64_t bytes) const;
   Holder TopHolder(Account account) const;
   ChunkId AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset);
@@ -423,6 +429,7 @@ class Engine {
   // engine_snapshots.cc, engine_explain.cc, engine_check.cc
   ChunkSnapshot Snapshot(const Session& session, const Chunk& chunk) const;
   EvictionPlace PlaceInEvictionOrder(const Session& session, const Chunk& chunk) const;
+  absl::Status CheckSums() const;
   absl::Status CheckChunk(const Session& session, const Chunk& chunk) const;
   absl::Status CheckExtents(const Session& session) const;
   absl::Status CheckSession(const Session& session) const;
@@ -437,6 +444,7 @@ class Engine {
   SharedLimit chunk_limit_;  // of the manifest's records
   TransferScheduler scheduler_;
   EngineCounters counters_;
+  Refusals refusals_;
   bool grants_are_due_ = false;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
   std::set<std::pair<Time, SessionId>> kept_;  // by the end of their time

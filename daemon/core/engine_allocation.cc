@@ -74,8 +74,9 @@ std::string Engine::AdviseOtherDevice(Account account, uint64_t bytes) const {
   return "";
 }
 
-absl::Status Engine::Refuse(const Session& session, Account account, uint64_t bytes) const {
+absl::Status Engine::Refuse(const Session& session, Account account, uint64_t bytes) {
   const std::string& tenant = session.spec.tenant;
+  refusals_.Count(account.tier == Tier::kHost ? "host_memory" : "device_memory", tenant);
   const AccountTotals totals = ledger_.Totals(account);
   const Room room = jobs_.RoomFor(session.id);
   const uint64_t left = room.LeftByOthers(tenant, account);
@@ -232,7 +233,10 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
   }
   allocation.pool_bytes = base::RoundUpToPage(end);
   absl::Status admitted = chunk_limit_.Take(session->spec.tenant, specs.size());
-  if (!admitted.ok()) return admitted;
+  if (!admitted.ok()) {
+    refusals_.Count(chunk_limit_.name(), session->spec.tenant);
+    return admitted;
+  }
   if (end > 0) {
     absl::Status status = ChargeMemory(*session, kHostAccount, allocation.pool_bytes);
     if (!status.ok()) {

@@ -142,6 +142,32 @@ absl::Status Engine::CheckSession(const Session& session) const {
 }
 
 absl::Status Engine::Check() const {
+  for (const auto& [id, session] : sessions_) {
+    if (absl::Status status = CheckSession(*session); !status.ok()) return status;
+  }
+  return CheckSums();
+}
+
+absl::Status Engine::CheckSome(size_t chunks, ChunkPlace* next) const {
+  for (auto it = sessions_.lower_bound(next->session); it != sessions_.end(); ++it) {
+    const Session& session = *it->second;
+    for (size_t i = it->first == next->session ? shm::Index(next->chunk) : 0;
+         i < session.chunks.size(); ++i) {
+      if (chunks-- == 0) {
+        *next = {it->first, ChunkId{static_cast<uint32_t>(i)}};
+        return CheckSums();
+      }
+      if (session.chunks[i] == nullptr) continue;
+      if (absl::Status status = CheckChunk(session, *session.chunks[i]); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  *next = {};
+  return CheckSums();
+}
+
+absl::Status Engine::CheckSums() const {
   if (absl::Status status = ledger_.Check(); !status.ok()) return status;
   uint64_t chunks = 0;
   std::map<Account, uint64_t> handed_out;
@@ -154,7 +180,6 @@ absl::Status Engine::Check() const {
     promised += charge.specs.size();
   }
   for (const auto& [id, session] : sessions_) {
-    if (absl::Status status = CheckSession(*session); !status.ok()) return status;
     chunks += session->chunk_count;
     promised_to += session->promised_chunks;
     const std::string& tenant = session->spec.tenant;

@@ -20,7 +20,6 @@ absl::Status SharedLimit::Take(const std::string& tenant, uint64_t count) {
     used_ += count;
     return absl::OkStatus();
   }
-  ++refused_;
   return absl::ResourceExhaustedError(absl::StrCat(
       "asked for ", count, " ", name_, ": tenant ", tenant, " holds ", own, ", and ", free,
       " of the daemon's ", total_, " are free; a tenant may hold no more than stay free for ",

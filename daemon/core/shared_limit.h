@@ -28,13 +28,11 @@ class SharedLimit {
   uint64_t total() const { return total_; }
   uint64_t used() const { return used_; }
   uint64_t UsedBy(const std::string& tenant) const;
-  uint64_t refused() const { return refused_; }  // calls of Take
 
  private:
   std::string name_;
   uint64_t total_;
   uint64_t used_ = 0;
-  uint64_t refused_ = 0;
   std::map<std::string, uint64_t> by_tenant_;  // no zeros
 };
 

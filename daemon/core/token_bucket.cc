@@ -17,6 +17,11 @@ bool TokenBucket::Take(Time now, double tokens) {
   return true;
 }
 
+void TokenBucket::SetRate(Rate rate) {
+  rate_ = rate;
+  tokens_ = std::min(tokens_, rate.burst);
+}
+
 bool TokenBucket::Full(Time now) const {
   TokenBucket later = *this;
   later.Fill(now);
@@ -25,7 +30,9 @@ bool TokenBucket::Full(Time now) const {
 
 bool TenantRates::Take(const std::string& tenant, Time now, double tokens) {
   if (buckets_.size() >= forget_at_) Forget(now);
-  return buckets_.try_emplace(tenant, rate_, now).first->second.Take(now, tokens);
+  TokenBucket& bucket = buckets_.try_emplace(tenant, rate_, now).first->second;
+  bucket.SetRate(rate_);
+  return bucket.Take(now, tokens);
 }
 
 void TenantRates::Forget(Time now) {

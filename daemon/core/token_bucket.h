@@ -21,6 +21,8 @@ class TokenBucket {
 
   // False, and nothing is taken, when there are fewer than `tokens`.
   bool Take(Time now, double tokens = 1);
+  // From now on; what is there stays, up to the new burst.
+  void SetRate(Rate rate);
   // As a new one: nothing was taken for a while.
   bool Full(Time now) const;
 
@@ -38,13 +40,13 @@ class TenantRates {
   explicit TenantRates(Rate rate) : rate_(rate) {}
 
   bool Take(const std::string& tenant, Time now, double tokens = 1);
-  const Rate& rate() const { return rate_; }
+  void SetRate(Rate rate) { rate_ = rate; }
   size_t remembered() const { return buckets_.size(); }
 
  private:
   void Forget(Time now);
 
-  const Rate rate_;
+  Rate rate_;
   std::map<std::string, TokenBucket> buckets_;
   size_t forget_at_ = 64;  // tenants: then it pays to look
 };

@@ -1,5 +1,8 @@
 #include "daemon/memory/session_segments.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -72,6 +75,23 @@ absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
   InitialiseClient(segments.client());
   InitialiseCommit(reinterpret_cast<shm::CommitHeader*>(commit.mapping.data()));
   return segments;
+}
+
+uint64_t SessionSegments::Bytes() {
+  return base::RoundUpToPage(sizeof(shm::StateSegment)) +
+         base::RoundUpToPage(sizeof(shm::ClientSegment)) +
+         base::RoundUpToPage(sizeof(shm::CommitSegment));
+}
+
+// These cannot fail: the ranges are whole pages of memfds that are sealed against shrinking only.
+void SessionSegments::Discard() const {
+  constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  (void)::madvise(state_map_.data() + base::kPageBytes, state_map_.bytes() - base::kPageBytes,
+                  MADV_REMOVE);
+  (void)::fallocate(client_.get(), kPunch, 0,
+                    static_cast<off_t>(base::RoundUpToPage(sizeof(shm::ClientSegment))));
+  (void)::fallocate(commit_.get(), kPunch, 0,
+                    static_cast<off_t>(base::RoundUpToPage(sizeof(shm::CommitSegment))));
 }
 
 }  // namespace geminid::memory

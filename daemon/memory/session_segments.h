@@ -19,6 +19,13 @@ namespace geminid::memory {
 class SessionSegments {
  public:
   static absl::StatusOr<SessionSegments> Create(shm::SessionId session, uint64_t daemon_epoch);
+  // What they hold at most.
+  static uint64_t Bytes();
+
+  // Gives the pages back to the kernel but for the state's first, which says that the session is
+  // gone: for one that has ended, whose client may keep the descriptors as long as it likes. Pages
+  // that it brings back are its own.
+  void Discard() const;
 
   shm::StateSegment* state() const {
     return reinterpret_cast<shm::StateSegment*>(state_map_.data());

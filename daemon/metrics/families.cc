@@ -187,20 +187,36 @@ void AddCounters(const Reading& reading, std::vector<MetricFamily>* families) {
       reading.invariant_violations);
 }
 
+void AddOverhead(const Reading& reading, std::vector<MetricFamily>* families) {
+  families->push_back(Single("geminid_overhead_bytes",
+                             "At most so much shared memory is no tier's: tables and rings of "
+                             "sessions, records of chunks.",
+                             MetricType::Gauge, static_cast<double>(reading.overhead_bytes)));
+}
+
 void AddLimits(const Reading& reading, std::vector<MetricFamily>* families) {
   MetricFamily total =
       NewFamily("geminid_limit", "What all tenants together may have.", MetricType::Gauge);
   MetricFamily used = NewFamily("geminid_limit_used", "What they have of it.", MetricType::Gauge);
   MetricFamily refused =
-      NewFamily("geminid_limit_refused_total", "Times a tenant asked for more than its share.",
+      NewFamily("geminid_limit_refused_total",
+                "Times a tenant wanted more than a limit gives it, and was refused or had to wait.",
                 MetricType::Counter);
   for (const Reading::LimitReading& limit : reading.limits) {
     const Labels labels = {{"limit", limit.name}};
     Add(&total, labels, static_cast<double>(limit.total));
     Add(&used, labels, static_cast<double>(limit.used));
-    Add(&refused, labels, static_cast<double>(limit.refused));
   }
-  families->insert(families->end(), {total, used, refused});
+  for (const core::Refusals::Row& row : reading.refusals) {
+    Add(&refused, {{"limit", row.limit}, {"tenant", row.tenant}}, static_cast<double>(row.times));
+  }
+  MetricFamily of_tenant =
+      NewFamily("geminid_tenant_limit",
+                "What each tenant may have; 0: what the machine's size gives.", MetricType::Gauge);
+  for (const auto& [name, value] : reading.tenant_limits) {
+    Add(&of_tenant, {{"limit", name}}, static_cast<double>(value));
+  }
+  families->insert(families->end(), {total, used, of_tenant, refused});
 }
 
 void AddProcess(const ProcessReading& process, std::vector<MetricFamily>* families) {
@@ -233,6 +249,7 @@ std::vector<MetricFamily> Families(const Reading& reading) {
   AddTransfers(reading, &families);
   AddSessions(reading, &families);
   AddCounters(reading, &families);
+  AddOverhead(reading, &families);
   AddLimits(reading, &families);
   AddProcess(reading.process, &families);
   return families;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,10 +52,12 @@ struct Reading {
     std::string name;  // as in the configuration
     uint64_t total = 0;
     uint64_t used = 0;
-    uint64_t refused = 0;
   };
-  std::vector<LimitReading> limits;
+  std::vector<LimitReading> limits;               // of all tenants together
+  std::map<std::string, uint64_t> tenant_limits;  // of each tenant, by name; 0: by the machine
+  std::vector<core::Refusals::Row> refusals;
   core::EngineCounters counters;
+  uint64_t overhead_bytes = 0;  // shared memory of the daemon itself
   uint64_t invariant_violations = 0;
   ProcessReading process;
 };

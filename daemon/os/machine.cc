@@ -29,11 +29,12 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
 struct CgroupFiles {
   const char* limit;
   const char* usage;
-  const char* inactive;  // key within memory.stat
+  const char* inactive;  // keys within memory.stat
+  const char* active;
 };
 constexpr CgroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
-                                   "total_inactive_file"};
-constexpr CgroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file"};
+                                   "total_inactive_file", "total_active_file"};
+constexpr CgroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file", "active_file"};
 
 // The number after `key` and a space, at the beginning of a line.
 uint64_t StatField(const std::string& text, const std::string& key) {
@@ -55,7 +56,10 @@ void AddCgroup(const std::string& folder, const CgroupFiles& files, CgroupMemory
   Lower(&memory->limit_bytes, *limit);
   const std::optional<uint64_t> usage = ReadNumber(absl::StrCat(folder, "/", files.usage));
   if (!usage.has_value()) return;
-  const uint64_t cache = StatField(base::ReadKernelFile(folder + "/memory.stat"), files.inactive);
+  // Of files alone: memory that is handed out is none of it. A data set that is read again and
+  // again is active, and may go as well.
+  const std::string stat = base::ReadKernelFile(folder + "/memory.stat");
+  const uint64_t cache = StatField(stat, files.inactive) + StatField(stat, files.active);
   const uint64_t used = *usage - std::min(*usage, cache);
   Lower(&memory->available_bytes, *limit - std::min(*limit, used));
 }

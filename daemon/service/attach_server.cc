@@ -66,9 +66,10 @@ void AttachServer::OnConnection(base::UniqueFd connection) {
 absl::Status AttachServer::StartHandshake(base::UniqueFd* connection, os::Peer* peer,
                                           const std::string& tenant) {
   if (os::IsFromReserve(*connection)) {
+    hub_->limits().Count(kOpenFiles, tenant);
     return absl::ResourceExhaustedError(absl::StrCat(
         "the daemon has no descriptors left for another client, of its ", os::MaxDescriptors(),
-        "; raise its limit of open files (LimitNOFILE=) and start it again"));
+        " (open_files); raise its limit of open files (LimitNOFILE=) and start it again"));
   }
   MakeRoom(tenant);
   const uint64_t id = next_handshake_++;
@@ -87,17 +88,19 @@ absl::Status AttachServer::StartHandshake(base::UniqueFd* connection, os::Peer* 
 
 void AttachServer::MakeRoom(const std::string& tenant) {
   std::string whose = tenant;
-  if (handshakes_of_[tenant] < kMaxHandshakesPerTenant) {
-    if (handshakes_.size() < kMaxHandshakes) return;
+  const size_t share = hub_->limits().Get(config::kHandshakes);
+  if (handshakes_of_[tenant] < share) {
+    if (handshakes_.size() < kHandshakeShares * share) return;
     whose = std::max_element(handshakes_of_.begin(), handshakes_of_.end(),
                              [](const auto& a, const auto& b) { return a.second < b.second; })
                 ->first;
   }
   const auto oldest = std::find_if(handshakes_.begin(), handshakes_.end(),
                                    [&](const auto& entry) { return entry.second.tenant == whose; });
-  Drop(oldest, absl::ResourceExhaustedError(
-                   absl::StrCat("no hello came, and ", whose, " has begun to attach ",
-                                handshakes_of_[whose] - 1, " times since; say hello at once")));
+  Drop(oldest, hub_->limits().Refuse(config::kHandshakes, whose,
+                                     absl::StrCat("said no hello here, and has begun to attach ",
+                                                  handshakes_of_[whose] - 1, " times since"),
+                                     "say hello at once"));
 }
 
 void AttachServer::Drop(Handshakes::iterator handshake, const absl::Status& why) {
@@ -139,11 +142,14 @@ void AttachServer::OnReadable(uint64_t id) {
 
 void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello) {
   // Not before the hello is read: a connection closed with something unread loses its last words.
+  Limits& limits = hub_->limits();
+  attaches_.SetRate(limits.RateOf(config::kAttachRate, config::kAttachBurstSeconds));
   if (!attaches_.Take(handshake.tenant, Now())) {
-    const absl::Status status = absl::ResourceExhaustedError(
-        absl::StrCat(handshake.tenant, " attaches more often than ", kAttachRate.per_second,
-                     " times a second, as often as a tenant may; try again in a moment"));
-    return Refuse(handshake.connection, handshake.tenant, status);
+    return Refuse(handshake.connection, handshake.tenant,
+                  limits.Refuse(config::kAttachRate, handshake.tenant,
+                                absl::StrCat("attaches more than ", limits.Get(config::kAttachRate),
+                                             " times a second"),
+                                "try again in a moment"));
   }
   absl::StatusOr<core::SessionSpec> spec = CheckHello(hello);
   if (!spec.ok()) return Refuse(handshake.connection, handshake.tenant, spec.status());

@@ -22,13 +22,11 @@
 
 namespace geminid::service {
 
-// Connections that have not said Hello yet, of all and of one tenant, and for how long they may
-// take. Where there are more, the oldest of whoever has most is closed: it has had its chance.
-inline constexpr size_t kMaxHandshakes = 256;
-inline constexpr size_t kMaxHandshakesPerTenant = 64;
+// Connections that have not said Hello yet: of all, in the shares of so many tenants, and for how
+// long they may take. Where there are more, the oldest of whoever has most is closed: it has had
+// its chance.
+inline constexpr size_t kHandshakeShares = 4;
 inline constexpr int64_t kHandshakeNanoseconds = 5'000'000'000;
-// Of one tenant.
-inline constexpr core::Rate kAttachRate = {.per_second = 100, .burst = 1024};
 
 // Belongs to the event loop's thread. Never waits for a client: one that is slow only keeps its own
 // connection waiting, and only for kHandshakeNanoseconds.
@@ -82,7 +80,7 @@ class AttachServer {
   TenantLog* const log_;
   const Clients* const clients_;
   const OnAttached on_attached_;
-  core::TenantRates attaches_{kAttachRate};
+  core::TenantRates attaches_{core::Rate{}};
   uint64_t next_handshake_ = 1;
   Handshakes handshakes_;                        // in the order of their deadlines
   std::map<std::string, size_t> handshakes_of_;  // by tenant

@@ -19,8 +19,8 @@ inline constexpr int kMaxChunksPerCall = 65536;
 // Each with a name of 128 characters; and of numbers only.
 inline constexpr RpcBounds kAllocateBounds = {.bytes = 12 << 20, .items = 2 * kMaxChunksPerCall};
 inline constexpr RpcBounds kFreeBounds = {.bytes = 512 << 10, .items = 0};
-// A trace of a million uses is about 10 MiB, and some 50 MiB in memory.
-inline constexpr RpcBounds kPlanBounds = {.bytes = 32 << 20, .items = 2'000'000};
+// In memory a trace of so many moments and uses has some 50 MiB, and a tenant may send several.
+inline constexpr RpcBounds kPlanBounds = {.bytes = 16 << 20, .items = 500'000};
 
 class SessionRpc {
  public:

@@ -93,6 +93,7 @@ class ClientSession {
   // What the plan was made from, for GetTrace; null without a plan or where it is too large to
   // keep.
   std::shared_ptr<const v1::Trace> trace;
+  uint64_t plan_bytes = 0;  // of the plan and the trace, taken from the tenant's share
 
  private:
   ClientSession(shm::SessionId id, const core::SessionSpec& spec,

@@ -91,6 +91,7 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const 
   engine.max_sessions = settings.sessions;
   options.chunk_records = settings.chunks;
   engine.transfers.link_bytes_in_flight = settings.link_bytes_in_flight;
+  options.plan_memory_bytes = settings.plan_memory_bytes;
   engine.keep_time = KeepTimeOf(settings);
   engine.jobs = JobsOf(settings);
   return options;
@@ -133,6 +134,7 @@ Daemon::Daemon(const config::Settings& settings, DaemonOptions options, os::File
       in_force_(settings),
       options_(std::move(options)),
       lock_(std::move(lock)),
+      limits_(settings.shares),
       clients_(settings.tenant_by, options_.identify) {}
 
 Daemon::~Daemon() { Close(); }
@@ -144,6 +146,7 @@ absl::Status Daemon::Open() {
   absl::StatusOr<HubOptions> options = HubOptionsOf(settings_, *options_.numa, lock_->epoch());
   if (!options.ok()) return options.status();
   options->arena_backing = options_.arena_backing;
+  options->limits = &limits_;
   absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(*options);
   if (!hub.ok()) return hub.status();
   hub_ = *std::move(hub);
@@ -259,6 +262,7 @@ void Daemon::Reload() {
                    .keep_time = KeepTimeOf(reload.settings),
                    .jobs = JobsOf(reload.settings),
                    .link_bytes_in_flight = reload.settings.link_bytes_in_flight});
+  limits_.Set(reload.settings.shares);
   in_force_.Set(std::move(reload.settings));
   const auto listed = [](const std::vector<std::string>& changes) {
     return changes.empty() ? "nothing" : absl::StrJoin(changes, "; ");

@@ -92,7 +92,8 @@ class Daemon {
   int64_t watchdog_nanoseconds_ = 0;  // 0: systemd does not watch
   int64_t next_watchdog_ = 0;
 
-  TenantLog log_;
+  Limits limits_;
+  TenantLog log_{&limits_};
   const Clients clients_;
 
   // In the order of their making; destroyed in the reverse.

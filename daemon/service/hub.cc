@@ -1,6 +1,7 @@
 #include "daemon/service/hub.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,15 @@ constexpr core::Duration kLongestPump = core::Duration::Nanoseconds(500'000);
 // How soon to look again whether a client has read its ring; the longer it takes, the rarer.
 constexpr core::Duration kShortestFlushPause = core::Duration::Milliseconds(1);
 constexpr core::Duration kLongestFlushPause = core::Duration::Seconds(1);
+
+// About what the engine's copy takes.
+uint64_t MemoryOf(const core::NextUseTable& table) {
+  uint64_t bytes = 0;
+  for (const core::NextUseTable::Uses& chunk : table.chunks) {
+    bytes += 128 + sizeof(uint32_t) * chunk.moments.size();
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -49,8 +59,16 @@ uint64_t SharedTables::ReadCompletion(shm::SessionId session, uint16_t index) {
 
 // --- Reaper --------------------------------------------------------------------------------------
 
-Reaper::Reaper(std::function<void(Garbage)> destroy)
-    : destroy_(std::move(destroy)), thread_([this] { Run(); }) {}
+absl::Status Reaper::Start() {
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no thread can be started: ", error.what(),
+                     "; raise the limit of processes (ulimit -u, TasksMax=)"));
+  }
+  return absl::OkStatus();
+}
 
 Reaper::~Reaper() {
   {
@@ -58,7 +76,7 @@ Reaper::~Reaper() {
     stopping_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Reaper::Destroy(Garbage garbage) {
@@ -94,13 +112,17 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
   absl::StatusOr<core::Manifest> manifest =
       core::Manifest::Create(std::span(mapping->data(), bytes), options.daemon_epoch);
   if (!manifest.ok()) return manifest.status();
-  return std::unique_ptr<Hub>(new Hub(options, *std::move(mapping), *std::move(manifest)));
+  std::unique_ptr<Hub> hub(new Hub(options, *std::move(mapping), *std::move(manifest)));
+  if (absl::Status status = hub->reaper_.Start(); !status.ok()) return status;
+  return hub;
 }
 
 Hub::Hub(const HubOptions& options, base::Mapping manifest_memory, core::Manifest manifest)
     : options_(options),
       manifest_memory_(std::move(manifest_memory)),
+      in_flight_(options.limits),
       engine_(std::make_unique<core::Engine>(options.engine, &tables_, std::move(manifest))),
+      plan_memory_("plan_memory", options.plan_memory_bytes),
       reaper_([this](Garbage garbage) { Destroy(std::move(garbage)); }) {}
 
 absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer,
@@ -157,13 +179,15 @@ void Hub::Collect(const core::Releases& releases, Garbage* garbage) {
     if (found == tables_.sessions.end()) continue;
     Count(*found->second);
     counters_.End(id);
-    garbage->sessions.push_back(found->second);
+    plan_memory_.Give(found->second->spec().tenant, found->second->plan_bytes);
+    garbage->ended.push_back(found->second);
     tables_.sessions.erase(found);
   }
   garbage->charges.insert(garbage->charges.end(), releases.charges.begin(), releases.charges.end());
 }
 
 void Hub::Destroy(Garbage garbage) {
+  for (const SessionPtr& session : garbage.ended) session->segments().Discard();
   absl::Status revoked;
   for (const memory::HostPool& pool : garbage.pools) revoked.Update(pool.Revoke());
   for (const memory::DeviceArena& arena : garbage.arenas) revoked.Update(arena.Revoke());
@@ -324,11 +348,29 @@ std::optional<int64_t> Hub::NextTick() {
 
 absl::Status Hub::SetPlan(const SessionPtr& session, const core::NextUseTable& table,
                           const PlanNumbers& numbers, std::shared_ptr<const v1::Trace> trace) {
+  const std::string& tenant = session->spec().tenant;
+  const uint64_t trace_bytes = trace == nullptr ? 0 : trace->SpaceUsedLong();
+  uint64_t bytes = MemoryOf(table);
   std::lock_guard<std::mutex> lock(mutex_);
+  if (session->ended) return absl::AbortedError("the session ended during the call");
+  if (absl::Status status = plan_memory_.Take(tenant, bytes); !status.ok()) {
+    options_.limits->Count(plan_memory_.name(), tenant);
+    return status;
+  }
+  // The trace is only for people.
+  if (plan_memory_.Take(tenant, trace_bytes).ok()) {
+    bytes += trace_bytes;
+  } else {
+    options_.limits->Count(plan_memory_.name(), tenant);
+    trace.reset();
+  }
   absl::Status status = engine_->SetPlan(session->id(), table);
-  if (!status.ok()) return status;
-  session->plan = numbers;
-  session->trace.swap(trace);  // the older one is destroyed after the mutex is released
+  if (status.ok()) {
+    session->plan = numbers;
+    session->trace.swap(trace);  // the older one is destroyed after the mutex is released
+    std::swap(session->plan_bytes, bytes);
+  }
+  plan_memory_.Give(tenant, bytes);
   return status;
 }
 

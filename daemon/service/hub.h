@@ -44,18 +44,21 @@ class SharedTables : public core::Tables {
 struct Garbage {
   std::vector<memory::HostPool> pools;
   std::vector<memory::DeviceArena> arenas;
-  std::vector<SessionPtr> sessions;
+  std::vector<SessionPtr> sessions;  // only let go of
+  std::vector<SessionPtr> ended;     // for good
   std::vector<core::ChargeId> charges;
   bool empty() const {
-    return pools.empty() && arenas.empty() && sessions.empty() && charges.empty();
+    return pools.empty() && arenas.empty() && sessions.empty() && ended.empty() && charges.empty();
   }
 };
 
 // Destroys memory on a thread of its own: giving back tens of gigabytes takes seconds.
 class Reaper {
  public:
-  explicit Reaper(std::function<void(Garbage)> destroy);
+  explicit Reaper(std::function<void(Garbage)> destroy) : destroy_(std::move(destroy)) {}
   ~Reaper();  // destroys what is left
+  // RESOURCE_EXHAUSTED when the system gives no thread.
+  absl::Status Start();
   void Destroy(Garbage garbage);
 
  private:
@@ -71,9 +74,11 @@ class Reaper {
 
 struct HubOptions {
   core::EngineOptions engine;
+  Limits* limits = nullptr;  // outlives the hub
   os::Machine machine;
-  const os::Numa* numa = &os::SystemNuma();      // outlives the hub
-  uint32_t chunk_records = 4 * shm::kMaxChunks;  // of all sessions: 64 bytes each
+  const os::Numa* numa = &os::SystemNuma();        // outlives the hub
+  uint32_t chunk_records = 4 * shm::kMaxChunks;    // of all sessions: 64 bytes each
+  uint64_t plan_memory_bytes = uint64_t{1} << 30;  // for plans and traces, of all sessions
   bool huge_pages = false;
   memory::Backing arena_backing = memory::Backing::kPopulated;
   uint64_t daemon_epoch = 0;
@@ -128,7 +133,8 @@ class Hub {
   // All sessions of that name, kept ones too.
   absl::StatusOr<EndedJob> EndJob(const std::string& tenant, const std::string& job);
 
-  // `trace`: what it was made from, to be kept; may be null.
+  // `trace`: what it was made from, to be kept where there is room; may be null. RESOURCE_EXHAUSTED
+  // when there is none for the plan itself.
   absl::Status SetPlan(const SessionPtr& session, const core::NextUseTable& table,
                        const PlanNumbers& numbers, std::shared_ptr<const v1::Trace> trace);
 
@@ -162,6 +168,7 @@ class Hub {
   // What was counted of every session so far, the ended ones included.
   metrics::SessionCounters CountedSessions();
 
+  Limits& limits() const { return *options_.limits; }
   const os::Machine& machine() const { return options_.machine; }
   bool huge_pages() const { return options_.huge_pages; }
   uint64_t daemon_epoch() const { return options_.daemon_epoch; }
@@ -187,7 +194,7 @@ class Hub {
 
   const HubOptions options_;
   const base::Mapping manifest_memory_;
-  InFlight in_flight_{InFlight::ShareOfATenant()};
+  InFlight in_flight_;
   std::atomic<bool> cancelled_{false};
   memory::Admission admission_;
   std::mutex mutex_;
@@ -199,6 +206,7 @@ class Hub {
   core::Duration flush_pause_;            // guarded by mutex_
   std::unique_ptr<core::Engine> engine_;  // guarded by mutex_
   metrics::SessionCounters counters_;     // guarded by mutex_
+  core::SharedLimit plan_memory_;         // guarded by mutex_; in bytes
   Reaper reaper_;                         // last: its thread uses the others
 };
 

@@ -23,7 +23,9 @@ bool HasUnread(const base::UniqueFd& socket) {
 
 }  // namespace
 
-size_t InFlight::ShareOfATenant() {
+size_t InFlight::ShareOfATenant() const {
+  const uint32_t configured = limits_->Get(config::kDescriptors);
+  if (configured > 0) return configured;
   return std::max(kLeastShare, static_cast<size_t>(os::MaxDescriptors()) / 8);
 }
 
@@ -47,12 +49,13 @@ absl::Status InFlight::Send(const std::string& tenant, const Socket& socket,
   // Until it is sent, or another count would take it for one that was read.
   const std::lock_guard<std::mutex> lock(mutex_);
   const size_t unread = CountLocked(tenant);
-  if (unread + descriptors.size() > per_tenant_) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "clients of ", tenant, " have ", unread, " descriptors to take from their attach sockets, ",
-        "and a tenant may have ", per_tenant_,
-        "; read them, close the sockets of clients that do not, or raise the daemon's limit of "
-        "open files (LimitNOFILE=)"));
+  if (unread + descriptors.size() > ShareOfATenant()) {
+    return limits_->Refuse(
+        config::kDescriptors, tenant,
+        absl::StrCat("has ", unread, " descriptors to take from its attach sockets, and may have ",
+                     ShareOfATenant()),
+        "read them, close the sockets of clients that do not, raise the daemon's limit of open "
+        "files (LimitNOFILE=)");
   }
   absl::Status status = os::SendMessage(*socket, message, descriptors);
   if (!status.ok()) return status;

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "base/unique_fd.h"
+#include "daemon/service/limits.h"
 
 namespace geminid::service {
 
@@ -24,10 +25,8 @@ class InFlight {
  public:
   using Socket = std::shared_ptr<const base::UniqueFd>;
 
-  // `per_tenant`: descriptors.
-  explicit InFlight(size_t per_tenant) : per_tenant_(per_tenant) {}
-  // An eighth of what the process may have open.
-  static size_t ShareOfATenant();
+  // `limits` outlives it.
+  explicit InFlight(Limits* limits) : limits_(limits) {}
 
   // Sends a message with descriptors, as os::SendMessage does. RESOURCE_EXHAUSTED when the tenant's
   // clients have too many to take.
@@ -44,8 +43,9 @@ class InFlight {
   };
 
   size_t CountLocked(const std::string& tenant);
+  size_t ShareOfATenant() const;
 
-  const size_t per_tenant_;
+  Limits* const limits_;
   std::mutex mutex_;
   std::map<std::string, std::vector<Sent>> sent_;  // guarded by mutex_; by tenant
 };

@@ -12,8 +12,6 @@
 namespace geminid::service {
 namespace {
 
-constexpr double kListingCost = 10;
-
 // The tenant whose jobs the caller means, if it may touch them.
 absl::StatusOr<std::string> MayTouch(const Caller& caller, const std::string& tenant) {
   if (tenant.empty() || tenant == caller.identity.tenant) return caller.identity.tenant;
@@ -109,28 +107,28 @@ v1::ListJobsResponse JobsMessage(const core::Engine& engine, core::Time now) {
 }
 
 void JobRpc::AddTo(std::vector<RpcMethod>* methods) {
-  const auto add = [methods](const char* path, double cost, bool is_long) {
+  const auto add = [methods](const char* path, bool is_listing, bool is_long) {
     RpcMethod& method = methods->emplace_back();
     method.path = path;
-    method.cost = cost;
+    method.is_listing = is_listing;
     method.is_long = is_long;
     return &method;
   };
   ServeWith<v1::ListJobsRequest, v1::ListJobsResponse>(
-      add("/geminid.v1.JobService/ListJobs", kListingCost, false),
+      add("/geminid.v1.JobService/ListJobs", true, false),
       [this](const Caller&, const auto&, auto* response) { return List(response); });
   ServeWith<v1::DrainRequest, v1::DrainResponse>(
-      add("/geminid.v1.JobService/Drain", 1, false),
+      add("/geminid.v1.JobService/Drain", false, false),
       [this](const Caller& caller, const auto& request, auto* response) {
         return Drain(caller, request, response);
       });
   ServeWith<v1::EvictJobRequest, v1::EvictJobResponse>(
-      add("/geminid.v1.JobService/EvictJob", 1, false),
+      add("/geminid.v1.JobService/EvictJob", false, false),
       [this](const Caller& caller, const auto& request, auto* response) {
         return Evict(caller, request, response);
       });
   ServeWith<v1::EndJobRequest, v1::EndJobResponse>(
-      add("/geminid.v1.JobService/EndJob", 1, true),
+      add("/geminid.v1.JobService/EndJob", false, true),
       [this](const Caller& caller, const auto& request, auto* response) {
         return End(caller, request, response);
       });
@@ -145,8 +143,8 @@ absl::Status JobRpc::List(v1::ListJobsResponse* response) {
 absl::Status JobRpc::Drain(const Caller& caller, const v1::DrainRequest& request,
                            v1::DrainResponse* response) {
   if (!caller.identity.is_operator) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(caller.identity.tenant, " may not drain the daemon; root and the user it runs as may"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        caller.identity.tenant, " may not drain the daemon; root and the user it runs as may"));
   }
   hub_->Drain(!request.undo());
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo,
@@ -169,7 +167,8 @@ absl::Status JobRpc::Evict(const Caller& caller, const v1::EvictJobRequest& requ
   if (!tenant.ok()) return tenant.status();
   const absl::StatusOr<uint32_t> held = hub_->HoldJobs(*tenant, request.job(), !request.undo());
   if (!held.ok()) return held.status();
-  log_->Write(caller.identity.tenant, os::LogLevel::kInfo, request.undo() ? "job let go" : "job evicted",
+  log_->Write(caller.identity.tenant, os::LogLevel::kInfo,
+              request.undo() ? "job let go" : "job evicted",
               {{"tenant", *tenant}, {"job", request.job()}, {"by", caller.identity.tenant}});
   response->set_jobs(*held);
   return absl::OkStatus();

@@ -40,10 +40,19 @@ metrics::Reading Monitor::Read() const {
       }
     }
     for (const core::SharedLimit* limit : {&engine.session_limit(), &engine.chunk_limit()}) {
-      reading.limits.push_back({limit->name(), limit->total(), limit->used(), limit->refused()});
+      reading.limits.push_back({limit->name(), limit->total(), limit->used()});
     }
+    reading.refusals = engine.refusals().Read();
     reading.counters = engine.counters();
+    reading.overhead_bytes = sessions.size() * memory::SessionSegments::Bytes() +
+                             core::Manifest::BytesFor(engine.manifest().record_count());
   });
+  const config::TenantShares shares = hub_->limits().Get();
+  for (const config::ShareKey& key : config::kShareKeys) {
+    reading.tenant_limits[key.key] = shares.*key.value;
+  }
+  const std::vector<core::Refusals::Row> refused = hub_->limits().Refused();
+  reading.refusals.insert(reading.refusals.end(), refused.begin(), refused.end());
   const metrics::SessionCounters counted = hub_->CountedSessions();
   reading.series = counted.Read();
   for (size_t i = 0; i < ids.size(); ++i) reading.sessions[i].labels = counted.LabelsOf(ids[i]);
@@ -55,7 +64,7 @@ void Monitor::CheckInvariants(const core::Engine& engine) const {
   const int64_t now = os::MonotonicNanoseconds();
   if (now < next_check_) return;
   next_check_ = now + kCheckEveryNanoseconds;
-  const absl::Status status = engine.Check();
+  const absl::Status status = engine.CheckSome(kChecked, &checked_to_);
   if (status.ok()) return;
   ++violations_;
   os::Log(os::LogLevel::kError, "the accounts contradict themselves",

@@ -26,15 +26,14 @@ const ClientSession* Find(const Sessions& sessions, shm::SessionId id) {
   return found == sessions.end() ? nullptr : found->second.get();
 }
 
-// A listing builds many messages under the hub's mutex.
-constexpr double kListingCost = 10;
+constexpr bool kIsListing = true;
 
 // A method whose answer depends on nothing that is asked, on all of it, or on who asks as well.
 template <typename Request, typename Response, typename Serve>
-void Add(std::vector<RpcMethod>* methods, const char* path, double cost, Serve serve) {
+void Add(std::vector<RpcMethod>* methods, const char* path, bool is_listing, Serve serve) {
   RpcMethod method;
   method.path = path;
-  method.cost = cost;
+  method.is_listing = is_listing;
   ServeWith<Request, Response>(
       &method, [serve](const Caller& caller, const Request& request, Response* response) {
         if constexpr (std::is_invocable_v<Serve, Response*>) {
@@ -90,35 +89,35 @@ uint64_t CountVisible(const core::Engine& engine, const Sessions& sessions, cons
 }  // namespace
 
 void MemoryRpc::AddTo(std::vector<RpcMethod>* methods) {
-  Add<v1::GetLedgerRequest, v1::Ledger>(methods, "/geminid.v1.MemoryService/GetLedger", 1,
+  Add<v1::GetLedgerRequest, v1::Ledger>(methods, "/geminid.v1.MemoryService/GetLedger", !kIsListing,
                                         [this](v1::Ledger* answer) { return GetLedger(answer); });
 }
 
 void AdminRpc::AddTo(std::vector<RpcMethod>* methods) {
-  Add<v1::GetStatusRequest, v1::Status>(methods, "/geminid.v1.AdminService/GetStatus", 1,
+  Add<v1::GetStatusRequest, v1::Status>(methods, "/geminid.v1.AdminService/GetStatus", !kIsListing,
                                         [this](v1::Status* answer) { return GetStatus(answer); });
   Add<v1::ListSessionsRequest, v1::ListSessionsResponse>(
-      methods, "/geminid.v1.AdminService/ListSessions", kListingCost,
+      methods, "/geminid.v1.AdminService/ListSessions", kIsListing,
       [this](const Caller& caller, const auto& request, auto* answer) {
         return ListSessions(caller, request, answer);
       });
   Add<v1::ListPoolsRequest, v1::ListPoolsResponse>(
-      methods, "/geminid.v1.AdminService/ListPools", kListingCost,
+      methods, "/geminid.v1.AdminService/ListPools", kIsListing,
       [this](const v1::ListPoolsRequest& request, v1::ListPoolsResponse* answer) {
         return ListPools(request, answer);
       });
   Add<v1::ListChunksRequest, v1::ListChunksResponse>(
-      methods, "/geminid.v1.AdminService/ListChunks", kListingCost,
+      methods, "/geminid.v1.AdminService/ListChunks", kIsListing,
       [this](const Caller& caller, const auto& request, auto* answer) {
         return ListChunks(caller, request, answer);
       });
   Add<v1::ExplainChunkRequest, v1::ExplainChunkResponse>(
-      methods, "/geminid.v1.AdminService/ExplainChunk", kListingCost,
+      methods, "/geminid.v1.AdminService/ExplainChunk", kIsListing,
       [this](const Caller& caller, const auto& request, auto* answer) {
         return ExplainChunk(caller, request, answer);
       });
   Add<v1::GetTraceRequest, v1::TraceFile>(
-      methods, "/geminid.v1.AdminService/GetTrace", kListingCost,
+      methods, "/geminid.v1.AdminService/GetTrace", kIsListing,
       [this](const Caller& caller, const auto& request, auto* answer) {
         return GetTrace(caller, request, answer);
       });
@@ -126,7 +125,7 @@ void AdminRpc::AddTo(std::vector<RpcMethod>* methods) {
 
 void ConfigRpc::AddTo(std::vector<RpcMethod>* methods) {
   Add<v1::ShowConfigRequest, v1::ShowConfigResponse>(
-      methods, "/geminid.v1.ConfigService/Show", 1,
+      methods, "/geminid.v1.ConfigService/Show", !kIsListing,
       [this](v1::ShowConfigResponse* answer) { return Show(answer); });
 }
 

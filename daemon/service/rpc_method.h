@@ -40,8 +40,8 @@ struct RpcBounds {
 struct RpcMethod {
   std::string path;  // "/geminid.v1.ChunkService/Allocate"
   bool needs_token = false;
-  bool is_long = false;  // it makes memory, gives it back, or plans: not on gRPC's own threads
-  double cost = 1;       // in tokens of the tenant's call rate
+  bool is_long = false;     // it makes memory, gives it back, or plans: not on gRPC's own threads
+  bool is_listing = false;  // it builds many messages under the hub's mutex
   RpcBounds bounds;
   std::function<absl::Status(const Caller& caller, grpc::ByteBuffer* request,
                              grpc::ByteBuffer* response)>

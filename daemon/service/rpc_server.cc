@@ -30,14 +30,14 @@ constexpr int kMaxSentBytes = 64 << 20;
 constexpr int kMaxStreamsPerConnection = 16;
 constexpr int kMaxMetadataBytes = 8192;
 constexpr int kMaxWorkers = 16;
-constexpr size_t kMaxTenants = 256;
 constexpr int64_t kTickNanoseconds = 20'000'000;
 // How soon a tenant without a connection is forgotten.
 constexpr int64_t kIdleTickNanoseconds = 10'000'000'000;
 
 // What gRPC has to say is for its developers, and a client can make it say it: few lines of it.
 void LogForGrpc(gpr_log_func_args* args) {
-  static TenantLog* const log = new TenantLog;  // gRPC's threads may outlive static objects
+  // gRPC's threads may outlive static objects.
+  static TenantLog* const log = new TenantLog(new Limits(config::TenantShares{}));
   log->Write("grpc", os::LogLevel::kDebug, "gRPC",
              {{"message", args->message}, {"file", args->file}});
 }
@@ -137,6 +137,8 @@ RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, 
       log_(log),
       clients_(clients) {
   shared_.hub = hub;
+  shared_.limits = &hub->limits();
+  shared_.log = log;
   shared_.on_first_call = [this] { loop_->Post([] {}); };  // so that the loop looks at the clock
 }
 
@@ -154,7 +156,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   if (!workers.ok()) return workers.status();
   rpc->workers_ = *std::move(workers);
   rpc->shared_.workers = rpc->workers_.get();
-  rpc->shared_.long_calls_per_tenant = static_cast<size_t>(threads);
+  rpc->shared_.worker_count = static_cast<size_t>(threads);
   rpc->AddMethods();
   absl::StatusOr<base::UniqueFd> listener =
       os::ListenStream(facts.socket, settings->Get().socket_mode, kBacklog);
@@ -201,52 +203,65 @@ void RpcServer::AddHealth() {
   shared_.methods[method.path] = std::move(method);
 }
 
-absl::Status RpcServer::CheckLimits(const base::UniqueFd& newest, Tenant* tenant) const {
+// Closing one at once costs a hundredth of serving it.
+absl::Status RpcServer::CheckRate(const std::string& name) {
+  connections_.SetRate(
+      shared_.limits->RateOf(config::kConnectionRate, config::kConnectionBurstSeconds));
+  if (connections_.Take(name, Now())) return absl::OkStatus();
+  return shared_.limits->Refuse(
+      config::kConnectionRate, name,
+      absl::StrCat("connects more than ", shared_.limits->Get(config::kConnectionRate),
+                   " times a second"),
+      "keep connections");
+}
+
+absl::Status RpcServer::CheckLimits(const base::UniqueFd& newest, const std::string& name,
+                                    Tenant* tenant) {
+  Limits* const limits = shared_.limits;
   if (os::IsFromReserve(newest)) {
+    limits->Count(kOpenFiles, name);
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the daemon has no descriptor left for it of its ", os::MaxDescriptors(),
-        "; raise the limit of open files (ulimit -n, LimitNOFILE=) and start it again"));
+        "the daemon has no descriptor left for ", name, " of its ", os::MaxDescriptors(),
+        " (open_files); raise the limit of open files (ulimit -n, LimitNOFILE=) and start it "
+        "again"));
   }
   if (tenant == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("connections of ", kMaxTenants, " tenants are open, as many as may be"));
+    return limits->Refuse(
+        config::kTenants, name,
+        absl::StrCat("is one too many: ", tenants_.size(), " tenants have connections"),
+        "end those of some");
   }
   // No tenant may have more than a quarter of the descriptors.
   const size_t most =
-      std::min<size_t>(kMaxConnectionsPerTenant,
+      std::min<size_t>(limits->Get(config::kConnections),
                        static_cast<size_t>(os::MaxDescriptors() - os::ReservedDescriptors()) / 4);
   if (tenant->CountConnections() < most) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the tenant has ", most,
-                   " connections, as many as it may; close some, or raise "
-                   "the limit of open files (LimitNOFILE=)"));
+  return limits->Refuse(config::kConnections, name,
+                        absl::StrCat("has ", most, " connections, as many as a tenant may"),
+                        "close some, raise the limit of open files (LimitNOFILE=)");
 }
 
 void RpcServer::OnConnection(base::UniqueFd connection) {
   const absl::StatusOr<Client> client = clients_->OfCall(connection);
   if (!client.ok()) return;  // it has gone
   const std::string& name = client->identity.tenant;
-  if (!connections_.Take(name, Now())) {
-    log_->Write(name, os::LogLevel::kWarning, "connection refused",
-                {{"tenant", name}, {"error", "it connects more often than a tenant may"}});
-    return;
-  }
-  const std::pair key(name, client->identity.is_operator);
+  absl::Status status = CheckRate(name);
+  Tenant* const tenant = status.ok() ? FindOrStart(client->identity) : nullptr;
+  if (status.ok()) status = CheckLimits(connection, name, tenant);
+  if (status.ok()) return tenant->Take(std::move(connection));
+  log_->Write(name, os::LogLevel::kWarning, "connection refused",
+              {{"tenant", name}, {"error", std::string(status.message())}});
+}
+
+RpcServer::Tenant* RpcServer::FindOrStart(const Identity& identity) {
+  const std::pair key(identity.tenant, identity.is_operator);
   auto found = tenants_.find(key);
-  if (found == tenants_.end() && tenants_.size() < kMaxTenants) {
-    found = tenants_.emplace(key, std::make_unique<Tenant>(client->identity, &shared_)).first;
-    if (!found->second->started()) {
-      tenants_.erase(found);
-      found = tenants_.end();
-    }
-  }
-  Tenant* const tenant = found == tenants_.end() ? nullptr : found->second.get();
-  if (absl::Status status = CheckLimits(connection, tenant); !status.ok()) {
-    log_->Write(name, os::LogLevel::kWarning, "connection refused",
-                {{"tenant", name}, {"error", std::string(status.message())}});
-    return;
-  }
-  tenant->Take(std::move(connection));
+  if (found != tenants_.end()) return found->second.get();
+  if (tenants_.size() >= shared_.limits->Get(config::kTenants)) return nullptr;
+  found = tenants_.emplace(key, std::make_unique<Tenant>(identity, &shared_)).first;
+  if (found->second->started()) return found->second.get();
+  tenants_.erase(found);
+  return nullptr;
 }
 
 int64_t RpcServer::NextTick() const {
@@ -259,7 +274,7 @@ void RpcServer::Expire(int64_t now_nanoseconds) {
   last_tick_ = now_nanoseconds;
   for (auto i = tenants_.begin(); i != tenants_.end();) {
     i->second->calls().Expire(now_nanoseconds);
-    if (shared_.calls.load() > 0 || i->second->CountConnections() > 0) {
+    if (i->second->CountConnections() > 0 || !i->second->calls().idle()) {
       ++i;
       continue;
     }

@@ -32,11 +32,6 @@
 
 namespace geminid::service {
 
-// Each rank has one, and so has each geminictl.
-inline constexpr size_t kMaxConnectionsPerTenant = 512;
-// Of one tenant; more are closed at once, which costs a hundredth of serving them.
-inline constexpr core::Rate kConnectionRate = {.per_second = 100, .burst = 1024};
-
 // Belongs to the event loop's thread.
 class RpcServer {
  public:
@@ -67,8 +62,11 @@ class RpcServer {
   void AddHealth();
   int64_t NextTick() const;
   void OnConnection(base::UniqueFd connection);
-  // Why the newest connection of `tenant` cannot be served; OK where it can.
-  absl::Status CheckLimits(const base::UniqueFd& newest, Tenant* tenant) const;
+  // Null where there are too many already.
+  Tenant* FindOrStart(const Identity& identity);
+  // Why the newest connection cannot be served; OK where it can. A null `tenant` has no server yet.
+  absl::Status CheckRate(const std::string& name);
+  absl::Status CheckLimits(const base::UniqueFd& newest, const std::string& name, Tenant* tenant);
 
   SessionRpc session_;
   ChunkRpc chunk_;
@@ -83,7 +81,7 @@ class RpcServer {
   std::atomic<bool> draining_{false};
   CallShared shared_;
   std::unique_ptr<FairWorkers> workers_;
-  core::TenantRates connections_{kConnectionRate};
+  core::TenantRates connections_{core::Rate{}};
   // By name, and whether it may see all: root in a container of its own may have root's name.
   std::map<std::pair<std::string, bool>, std::unique_ptr<Tenant>> tenants_;
   std::unique_ptr<os::Acceptor> acceptor_;

@@ -11,6 +11,8 @@ namespace geminid::service {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
+// How often a tenant's calls that wait are logged.
+constexpr int64_t kTellNanoseconds = 10'000'000'000;
 
 bool Erase(std::deque<RpcCall*>* queue, RpcCall* call) { return std::erase(*queue, call) > 0; }
 
@@ -124,7 +126,29 @@ class Refusal : public grpc::ServerGenericBidiReactor {
 }  // namespace
 
 TenantCalls::TenantCalls(Identity identity, CallShared* shared)
-    : identity_(std::move(identity)), shared_(shared), rate_(kCallRate, Now()) {}
+    : identity_(std::move(identity)),
+      shared_(shared),
+      ordinary_{config::kCallRate,
+                {shared->limits->RateOf(config::kCallRate, config::kCallBurstSeconds), Now()},
+                {}},
+      listings_{config::kListingRate,
+                {shared->limits->RateOf(config::kListingRate, config::kCallBurstSeconds), Now()},
+                {}} {}
+
+bool TenantCalls::MayPass(Gate* gate, core::Time now) {
+  gate->rate.SetRate(shared_->limits->RateOf(gate->key, config::kCallBurstSeconds));
+  return gate->rate.Take(now);
+}
+
+// The call itself is only served later.
+void TenantCalls::TellThatOneWaits(const config::ShareKey& key, const std::string& what) {
+  const absl::Status why = shared_->limits->Refuse(key, tenant(), what, "some wait; make fewer");
+  const int64_t now = os::MonotonicNanoseconds();
+  if (now < tell_again_at_) return;
+  tell_again_at_ = now + kTellNanoseconds;
+  shared_->log->Write(tenant(), os::LogLevel::kWarning, "calls wait",
+                      {{"tenant", tenant()}, {"error", std::string(why.message())}});
+}
 
 grpc::ServerGenericBidiReactor* TenantCalls::Begin(grpc::GenericCallbackServerContext* context) {
   const auto method = shared_->methods.find(context->method());
@@ -133,20 +157,30 @@ grpc::ServerGenericBidiReactor* TenantCalls::Begin(grpc::GenericCallbackServerCo
         absl::StrCat("there is no method ", context->method().substr(0, 100))));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (calls_.size() >= kMaxCallsPerTenant) {
-    return new Refusal(absl::ResourceExhaustedError(absl::StrCat(
-        tenant(), " has ", calls_.size(), " calls in progress, as many as a tenant may",
-        "; wait for some of them, or run the job as another tenant")));
+  if (calls_.size() >= shared_->limits->Get(config::kCalls)) {
+    return new Refusal(shared_->limits->Refuse(
+        config::kCalls, tenant(),
+        absl::StrCat("has ", calls_.size(), " calls in progress, as many as a tenant may"),
+        "wait for some of them, run the job as another tenant"));
   }
   auto* const call = new RpcCall(shared_from_this(), context, &method->second);
   calls_.insert(call);
   if (shared_->calls.fetch_add(1) == 0) shared_->on_first_call();
-  if (throttled_.empty() && rate_.Take(Now(), call->method().cost)) {
+  Gate* const gate = call->method().is_listing ? &listings_ : &ordinary_;
+  if (gate->waiting.empty() && MayPass(gate, Now())) {
     Admit(call);
   } else {
-    throttled_.push_back(call);
+    gate->waiting.push_back(call);
+    TellThatOneWaits(gate->key,
+                     absl::StrCat("makes more than ", shared_->limits->Get(gate->key),
+                                  call->method().is_listing ? " listings" : " calls", " a second"));
   }
   return call;
+}
+
+size_t TenantCalls::MostLongCalls() const {
+  const uint32_t configured = shared_->limits->Get(config::kLongCalls);
+  return configured > 0 ? configured : shared_->worker_count;
 }
 
 void TenantCalls::Admit(RpcCall* call) {
@@ -154,10 +188,12 @@ void TenantCalls::Admit(RpcCall* call) {
     call->FinishOnce(status);
   } else if (!call->method().is_long) {
     call->Read();
-  } else if (places_taken_ < shared_->long_calls_per_tenant) {
+  } else if (places_taken_ < MostLongCalls()) {
     AdmitLong(call);
   } else {
     without_place_.push_back(call);
+    TellThatOneWaits(config::kLongCalls,
+                     absl::StrCat("has ", places_taken_, " calls for memory and plans"));
   }
 }
 
@@ -179,7 +215,9 @@ void TenantCalls::GiveBack() {
 void TenantCalls::OnCancelled(RpcCall* call) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!Erase(&throttled_, call)) Erase(&without_place_, call);
+    if (!Erase(&ordinary_.waiting, call) && !Erase(&listings_.waiting, call)) {
+      Erase(&without_place_, call);
+    }
   }
   call->FinishOnce(absl::CancelledError("the call was cancelled"));
 }
@@ -190,13 +228,20 @@ void TenantCalls::OnDone(RpcCall* call) {
   shared_->calls.fetch_sub(1);
 }
 
+bool TenantCalls::idle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return calls_.empty();
+}
+
 void TenantCalls::Expire(int64_t now_nanoseconds) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto now = core::Time::FromNanoseconds(now_nanoseconds);
-  while (!throttled_.empty() && rate_.Take(now, throttled_.front()->method().cost)) {
-    RpcCall* const next = throttled_.front();
-    throttled_.pop_front();
-    Admit(next);
+  for (Gate* gate : {&ordinary_, &listings_}) {
+    while (!gate->waiting.empty() && MayPass(gate, now)) {
+      RpcCall* const next = gate->waiting.front();
+      gate->waiting.pop_front();
+      Admit(next);
+    }
   }
   for (RpcCall* call : calls_) call->CancelIfLate(now_nanoseconds);
 }

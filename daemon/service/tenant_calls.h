@@ -22,14 +22,13 @@
 
 #include "daemon/core/token_bucket.h"
 #include "daemon/service/fair_workers.h"
+#include "daemon/service/identity.h"
+#include "daemon/service/limits.h"
 #include "daemon/service/rpc_method.h"
+#include "daemon/service/tenant_log.h"
 
 namespace geminid::service {
 
-// A job of 256 ranks that starts makes a few thousand calls; more than the burst only wait.
-inline constexpr core::Rate kCallRate = {.per_second = 500, .burst = 2000};
-// Of one tenant, being sent, served or answered.
-inline constexpr size_t kMaxCallsPerTenant = 256;
 // For the request to come once it may, and for the answer to be taken.
 inline constexpr int64_t kReceiveNanoseconds = 20'000'000'000;
 inline constexpr int64_t kAnswerNanoseconds = 60'000'000'000;
@@ -37,8 +36,10 @@ inline constexpr int64_t kAnswerNanoseconds = 60'000'000'000;
 // What all tenants share.
 struct CallShared {
   Hub* hub = nullptr;
+  Limits* limits = nullptr;
+  TenantLog* log = nullptr;
   FairWorkers* workers = nullptr;
-  size_t long_calls_per_tenant = 1;  // at once
+  size_t worker_count = 1;
   std::map<std::string, RpcMethod> methods;
   std::function<void()> on_first_call;  // there is something to Expire from now on
   std::atomic<size_t> calls{0};
@@ -59,15 +60,26 @@ class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
   grpc::ServerGenericBidiReactor* Begin(grpc::GenericCallbackServerContext* context);
   // Lets calls go on whose turn has come, and cancels those whose time is over.
   void Expire(int64_t now_nanoseconds);
+  bool idle();  // there is no call
 
  private:
   friend class RpcCall;
   // One of the tenant's places for long calls; given back when the last who holds it lets go.
   class Place;
 
+  // What calls of one kind wait for.
+  struct Gate {
+    config::ShareKey key;
+    core::TokenBucket rate;
+    std::deque<RpcCall*> waiting;  // in the order of their coming
+  };
+
   // All under the mutex.
+  bool MayPass(Gate* gate, core::Time now);
   void Admit(RpcCall* call);
   void AdmitLong(RpcCall* call);
+  size_t MostLongCalls() const;
+  void TellThatOneWaits(const config::ShareKey& key, const std::string& what);
 
   void Read(RpcCall* call);
   void OnCancelled(RpcCall* call);  // it will not go on by itself any more
@@ -77,11 +89,12 @@ class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
   const Identity identity_;
   CallShared* const shared_;
   std::mutex mutex_;
-  core::TokenBucket rate_;              // guarded by mutex_
+  Gate ordinary_;                       // guarded by mutex_
+  Gate listings_;                       // guarded by mutex_
   std::set<RpcCall*> calls_;            // guarded by mutex_
-  std::deque<RpcCall*> throttled_;      // guarded by mutex_; in the order of their coming
-  std::deque<RpcCall*> without_place_;  // guarded by mutex_; likewise
+  std::deque<RpcCall*> without_place_;  // guarded by mutex_; in the order of their coming
   size_t places_taken_ = 0;             // guarded by mutex_
+  int64_t tell_again_at_ = 0;           // guarded by mutex_
 };
 
 }  // namespace geminid::service

@@ -12,13 +12,17 @@ void TenantLog::Write(const std::string& tenant, os::LogLevel level, const std::
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto now = core::Time::FromNanoseconds(os::MonotonicNanoseconds());
+    rates_.SetRate(limits_->RateOf(config::kLogRate, config::kLogBurstSeconds));
     if (!rates_.Take(tenant, now)) {
+      limits_->Count(config::kLogRate.key, tenant);
       ++left_out_[tenant];
       ++suppressed_;
       return;
     }
     if (const auto node = left_out_.extract(tenant); !node.empty()) {
       fields.push_back({"lines_left_out", absl::StrCat(node.mapped())});
+      fields.push_back({"advice", absl::StrCat("raise ", config::kLogRate.key,
+                                               " in the daemon's configuration")});
     }
   }
   os::Log(level, message, fields);

@@ -10,15 +10,16 @@
 
 #include "daemon/core/token_bucket.h"
 #include "daemon/os/log.h"
+#include "daemon/service/limits.h"
 
 namespace geminid::service {
-
-// A job of 512 ranks may attach at once and be logged in full; a flood comes to about 4 KiB/s.
-inline constexpr core::Rate kTenantLogLines = {.per_second = 20, .burst = 1024};
 
 // Thread-safe.
 class TenantLog {
  public:
+  // `limits` outlives it.
+  explicit TenantLog(Limits* limits) : limits_(limits) {}
+
   // Writes the line, or counts it. The next line of the tenant says how many were left out.
   void Write(const std::string& tenant, os::LogLevel level, const std::string& message,
              std::vector<os::LogField> fields);
@@ -26,8 +27,9 @@ class TenantLog {
   uint64_t suppressed() const;
 
  private:
+  Limits* const limits_;
   mutable std::mutex mutex_;
-  core::TenantRates rates_{kTenantLogLines};  // guarded by mutex_
+  core::TenantRates rates_{core::Rate{}};     // guarded by mutex_
   std::map<std::string, uint64_t> left_out_;  // guarded by mutex_; of tenants that have some
   uint64_t suppressed_ = 0;                   // guarded by mutex_
 };

@@ -41,6 +41,9 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   if (options.tickets_in_flight > 0) settings->tickets_in_flight = options.tickets_in_flight;
   settings->quotas = options.quotas;
   settings->tenant_by = options.tenant_by;
+  settings->shares = options.shares;
+  if (options.sessions > 0) settings->sessions = options.sessions;
+  if (options.chunks > 0) settings->chunks = options.chunks;
   if (options.for_everybody) {
     settings->socket_mode = 0666;
     ::chmod(folder_.path().c_str(), 0755);

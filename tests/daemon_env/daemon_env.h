@@ -42,6 +42,9 @@ struct DaemonEnvOptions {
   std::vector<config::TenantQuota> quotas{};
   const os::Numa* numa = &os::SystemNuma();  // outlives the daemon
   bool sparse_arenas = false;                // arenas larger than this machine
+  config::TenantShares shares{};
+  uint32_t sessions = 0;  // 0: built-in
+  uint32_t chunks = 0;
   config::TenantBy tenant_by = config::TenantBy::kContainer;
   service::Identify identify{};  // instead of tenant_by
   // So that other users may use it; also opens the folder.

@@ -18,7 +18,9 @@ using service::SessionPtr;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 std::unique_ptr<Hub> MakeHub() {
+  static service::Limits limits{config::TenantShares{}};
   service::HubOptions options;
+  options.limits = &limits;
   options.machine = os::ReadMachine(os::SystemNuma());
   options.arena_backing = memory::Backing::kSparse;
   options.engine.host_capacity_bytes = 64 * kMiB;

@@ -1,21 +1,128 @@
-// Every request of the control plane: counted, parsed, and, for plans, planned.
+// Every method of the control plane, as a client with a session calls it: the request is counted,
+// parsed and served by the daemon's own table of methods, on the daemon's own hub.
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
 
 #include "daemon/planner/make_plan.h"
 #include "daemon/service/client_services.h"
+#include "daemon/service/job_services.h"
 #include "daemon/service/operator_services.h"
 #include "daemon/service/plan_messages.h"
-#include "geminid/v1/admin.pb.h"
-#include "geminid/v1/plan.pb.h"
 #include "proto/messages/trace_messages.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace geminid::service {
 namespace {
 
-constexpr uint64_t kMostItems = 1000;
+using google::protobuf::Message;
 
-uint64_t CountItems(const google::protobuf::Message& message) {
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// The corpus names methods by their place; others follow in the order of their names.
+constexpr const char* kFirst[] = {"ChunkService/Allocate",      "ChunkService/Free",
+                                  "SessionService/CreateArena", "AdminService/ListChunks",
+                                  "AdminService/ExplainChunk",  "PlanService/MakePlan"};
+
+class Server {
+ public:
+  Server()
+      : hub_(MakeHub(&limits_)),
+        session_(hub_.get(), &log_, [](shm::SessionId) {}),
+        chunk_(hub_.get()),
+        plan_(hub_.get()),
+        memory_(hub_.get()),
+        admin_(hub_.get(), FactsOf(&draining_)),
+        job_(hub_.get(), &log_, [](shm::SessionId) {}),
+        settings_(config::Settings{}),
+        config_(&settings_) {
+    session_.AddTo(&methods_);
+    chunk_.AddTo(&methods_);
+    plan_.AddTo(&methods_);
+    memory_.AddTo(&methods_);
+    admin_.AddTo(&methods_);
+    config_.AddTo(&methods_);
+    job_.AddTo(&methods_);
+    std::sort(methods_.begin(), methods_.end(),
+              [](const RpcMethod& a, const RpcMethod& b) { return Order(a) < Order(b); });
+  }
+
+  const RpcMethod& Method(uint8_t number) const { return methods_[number % methods_.size()]; }
+  Hub& hub() { return *hub_; }
+
+ private:
+  static std::pair<size_t, std::string> Order(const RpcMethod& method) {
+    size_t place = 0;
+    while (place < std::size(kFirst) && method.path != std::string("/geminid.v1.") + kFirst[place])
+      ++place;
+    return {place, method.path};
+  }
+  static DaemonFacts FactsOf(const std::atomic<bool>* draining) {
+    DaemonFacts facts;
+    facts.draining = draining;
+    return facts;
+  }
+  static std::unique_ptr<Hub> MakeHub(Limits* limits) {
+    os::ConfigureLog(os::LogLevel::kError, os::LogFormat::kText);
+    HubOptions options;
+    options.limits = limits;
+    options.machine = os::ReadMachine(os::SystemNuma());
+    options.arena_backing = memory::Backing::kSparse;
+    options.engine.host_capacity_bytes = kMiB;
+    options.chunk_records = 4096;
+    core::DeviceDescription device = {};
+    device.kind = shm::DeviceKind::kHost;
+    device.capacity_bytes = 64 * kMiB;
+    device.granularity_bytes = shm::kSlotBytes;
+    device.numa_node = shm::kNoNumaNode;
+    options.engine.devices.push_back(device);
+    absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+    fuzz::Require(hub.ok(), "a hub can be made");
+    return *std::move(hub);
+  }
+
+  Limits limits_{config::TenantShares{}};
+  TenantLog log_{&limits_};
+  std::atomic<bool> draining_{false};
+  std::unique_ptr<Hub> hub_;
+  SessionRpc session_;
+  ChunkRpc chunk_;
+  PlanRpc plan_;
+  MemoryRpc memory_;
+  AdminRpc admin_;
+  JobRpc job_;
+  SettingsInForce settings_;
+  ConfigRpc config_;
+  std::vector<RpcMethod> methods_;
+};
+
+// With three chunks.
+SessionPtr OpenSession(Hub* hub, base::UniqueFd* client) {
+  int ends[2] = {-1, -1};
+  fuzz::Require(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
+                "there are descriptors");
+  *client = base::UniqueFd(ends[0]);
+  core::SessionSpec spec;
+  spec.tenant = "uid:1000";
+  spec.job = "fuzz";
+  spec.world_size = 1;
+  spec.device = shm::kAnyDevice;
+  absl::StatusOr<SessionPtr> session = hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
+  fuzz::Require(session.ok(), "a session can be opened");
+  core::ChunkSpec chunk;
+  chunk.kind = shm::ChunkKind::kGatheredWeight;
+  chunk.bytes = 4096;
+  chunk.has_home = false;
+  fuzz::Require(hub->Allocate(*session, {chunk, chunk, chunk}).ok(), "there is room for chunks");
+  return *std::move(session);
+}
+
+uint64_t CountItems(const Message& message) {
   uint64_t count = 0;
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   const auto* reflection = message.GetReflection();
@@ -32,16 +139,22 @@ uint64_t CountItems(const google::protobuf::Message& message) {
   return count;
 }
 
-template <typename Request>
-absl::StatusOr<Request> Parse(const grpc::Slice& bytes) {
-  grpc::ByteBuffer buffer(&bytes, 1);
-  const absl::Status counted = CheckItems(Request::descriptor(), &buffer, kMostItems);
-  Request request;
-  const bool parsed = grpc::SerializationTraits<Request>::Deserialize(&buffer, &request).ok();
-  if (!counted.ok()) return counted;
-  if (!parsed) return absl::InvalidArgumentError("no message");
-  fuzz::Require(CountItems(request) <= kMostItems, "no more is made than was counted");
-  return request;
+// Null unless the method would have it parsed, and it is a message.
+std::unique_ptr<Message> Parse(const RpcMethod& method, const uint8_t* data, size_t size) {
+  std::string name = method.path.substr(1);
+  std::replace(name.begin(), name.end(), '/', '.');
+  const auto* const described =
+      google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(name);
+  fuzz::Require(described != nullptr, "every method is in a service");
+  const grpc::Slice slice(data, size);
+  grpc::ByteBuffer bytes(&slice, 1);
+  const absl::Status counted = CheckItems(described->input_type(), &bytes, method.bounds.items);
+  std::unique_ptr<Message> message(google::protobuf::MessageFactory::generated_factory()
+                                       ->GetPrototype(described->input_type())
+                                       ->New());
+  if (!message->ParseFromArray(data, static_cast<int>(size)) || !counted.ok()) return nullptr;
+  fuzz::Require(CountItems(*message) <= method.bounds.items, "no more is made than was counted");
+  return message;
 }
 
 void Plan(const v1::MakePlanRequest& request) {
@@ -53,32 +166,33 @@ void Plan(const v1::MakePlanRequest& request) {
   fuzz::Require(planner::CheckPlan(trace, *plan).ok(), "a plan that is made can be carried out");
 }
 
+void RunOne(const uint8_t* data, size_t size) {
+  static Server* const server = new Server;
+  const RpcMethod& method = server->Method(data[0]);
+  const std::unique_ptr<Message> request = Parse(method, data + 1, size - 1);
+  if (const auto* plan = dynamic_cast<const v1::MakePlanRequest*>(request.get())) Plan(*plan);
+  base::UniqueFd client;
+  Caller caller;
+  caller.identity = {"uid:1000", false};
+  caller.session = OpenSession(&server->hub(), &client);
+  const grpc::Slice slice(data + 1, size - 1);
+  grpc::ByteBuffer bytes(&slice, 1);
+  grpc::ByteBuffer answer;
+  const absl::Status status = method.serve(caller, &bytes, &answer);
+  fuzz::Require(!status.ok() || request != nullptr, "only a message is served");
+  fuzz::Require(!absl::IsInternal(status), "a request is no fault of the daemon");
+  auto closed = server->hub().Close(caller.session->id(), core::CloseReason::kDetached);
+  server->hub().Destroy(std::move(closed.garbage));
+  fuzz::Require(server->hub().Inspect([](const core::Engine& engine, const auto& sessions) {
+    return sessions.empty() && engine.Check().ok();
+  }),
+                "nothing is left and the books add up");
+}
+
 }  // namespace
 }  // namespace geminid::service
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace geminid;           // NOLINT: one function
-  using namespace geminid::service;  // NOLINT
-  if (size == 0) return 0;
-  const grpc::Slice bytes(data + 1, size - 1);
-  switch (data[0] % 6) {
-    case 0:
-      (void)Parse<v1::AllocateChunksRequest>(bytes);
-      break;
-    case 1:
-      (void)Parse<v1::FreeChunksRequest>(bytes);
-      break;
-    case 2:
-      (void)Parse<v1::CreateArenaRequest>(bytes);
-      break;
-    case 3:
-      (void)Parse<v1::ListChunksRequest>(bytes);
-      break;
-    case 4:
-      (void)Parse<v1::ExplainChunkRequest>(bytes);
-      break;
-    default:
-      if (const auto request = Parse<v1::MakePlanRequest>(bytes); request.ok()) Plan(*request);
-  }
+  if (size > 0) geminid::service::RunOne(data, size);
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -302,21 +303,90 @@ void PlanGarbage(const std::string& socket) {
   v1::PlanService::NewStub(client->channel())->MakePlan(context.get(), request, &response);
 }
 
+// Descriptors of memory that stay in the attach socket, also when their session is gone.
+void LeaveDescriptorsUnread(const std::string& socket) {
+  std::vector<base::UniqueFd> connections;
+  const auto end = Clock::now() + kOneAttack;
+  while (Clock::now() < end && connections.size() < 500) {
+    absl::StatusOr<base::UniqueFd> fd = os::ConnectSeqpacket(socket + shm::kAttachSuffix);
+    if (!fd.ok()) break;
+    (void)os::SendMessage(*fd, Bytes(GoodHello()), {});
+    connections.push_back(*std::move(fd));
+  }
+}
+
+// Segments with all their pages there, kept after the session.
+void KeepSegments(const std::string& socket) {
+  std::vector<base::UniqueFd> kept;
+  const auto end = Clock::now() + kOneAttack;
+  while (Clock::now() < end) {
+    const auto client = Attach(socket);
+    if (client == nullptr) return;
+    v1::AllocateChunksRequest request;
+    for (int i = 0; i < 20000; ++i) {
+      v1::ChunkSpec* chunk = request.add_chunks();
+      chunk->set_kind(v1::CHUNK_KIND_GENERIC);
+      chunk->set_bytes(64);
+    }
+    v1::AllocateChunksResponse response;
+    v1::ChunkService::NewStub(client->channel())
+        ->Allocate(Context(client.get()).get(), request, &response);
+    for (const base::UniqueFd& fd : client->fds()) kept.emplace_back(::dup(fd.get()));
+  }
+}
+
+// What is in the sessions of others.
+void ReadOthers(const std::string& socket, Spoils* spoils) {
+  const auto admin = v1::AdminService::NewStub(NewChannel(socket));
+  const auto end = Clock::now() + kOneAttack;
+  while (Clock::now() < end) {
+    v1::ListSessionsResponse sessions;
+    if (!admin->ListSessions(Context(nullptr).get(), v1::ListSessionsRequest(), &sessions).ok()) {
+      return;
+    }
+    for (const v1::SessionInfo& session : sessions.sessions()) {
+      if (session.uid() == ::getuid()) continue;
+      v1::GetTraceRequest trace;
+      trace.set_session(session.session());
+      v1::TraceFile file;
+      v1::ExplainChunkRequest explain;
+      explain.set_session(session.session());
+      v1::ExplainChunkResponse explanation;
+      v1::ListChunksRequest list;
+      list.set_session(session.session());
+      v1::ListChunksResponse chunks;
+      *spoils += admin->GetTrace(Context(nullptr).get(), trace, &file).ok() ? 1 : 0;
+      *spoils += admin->ExplainChunk(Context(nullptr).get(), explain, &explanation).ok() ? 1 : 0;
+      *spoils +=
+          admin->ListChunks(Context(nullptr).get(), list, &chunks).ok() && chunks.chunks_size() > 0
+              ? 1
+              : 0;
+    }
+  }
+}
+
 }  // namespace
 
 const std::vector<Attack>& Attacks() {
+  // Most have nothing to gain but harm.
+  const auto alone = [](void (*run)(const std::string&)) {
+    return [run](const std::string& socket, Spoils*) { run(socket); };
+  };
   static const std::vector<Attack> attacks = {
-      {"events that block", HangItsEvents},
-      {"freeing what is being made", FreeWhatIsBeingMade},
-      {"keeping what is given back", KeepWhatIsGivenBack},
-      {"large and compressed requests", SendLargeRequests},
-      {"every session and handshake", TakeEveryPlace},
-      {"listing loops", ListInLoops},
-      {"calls that hang", HoldCalls},
-      {"lock file, bad hellos, slow descriptors", AnnoyTheSockets},
-      {"every descriptor", UseEveryDescriptor},
-      {"corrupt shared memory", CorruptSharedMemory},
-      {"plans of garbage", PlanGarbage},
+      {"events that block", alone(HangItsEvents)},
+      {"freeing what is being made", alone(FreeWhatIsBeingMade)},
+      {"keeping what is given back", alone(KeepWhatIsGivenBack)},
+      {"large and compressed requests", alone(SendLargeRequests)},
+      {"every session and handshake", alone(TakeEveryPlace)},
+      {"listing loops", alone(ListInLoops)},
+      {"calls that hang", alone(HoldCalls)},
+      {"lock file, bad hellos, slow descriptors", alone(AnnoyTheSockets)},
+      {"every descriptor", alone(UseEveryDescriptor)},
+      {"corrupt shared memory", alone(CorruptSharedMemory)},
+      {"plans of garbage", alone(PlanGarbage)},
+      {"descriptors never read", alone(LeaveDescriptorsUnread)},
+      {"segments kept", alone(KeepSegments)},
+      {"reading about others", ReadOthers},
   };
   return attacks;
 }

@@ -2,15 +2,20 @@
 #ifndef GEMINID_TESTS_HOSTILE_ATTACKS_H_
 #define GEMINID_TESTS_HOSTILE_ATTACKS_H_
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace geminid::hostile {
 
+// What it got that it must not: counted where the one who watches sees it.
+using Spoils = std::atomic<uint64_t>;
+
 struct Attack {
   std::string name;
-  std::function<void(const std::string& socket)> run;  // a second or two of it
+  std::function<void(const std::string& socket, Spoils* spoils)> run;  // a second or two of it
 };
 
 const std::vector<Attack>& Attacks();

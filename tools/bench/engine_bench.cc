@@ -1,8 +1,11 @@
-// What one request costs the daemon, however many sessions and chunks there are beside it.
+// What one request costs the daemon, however many sessions and chunks there are beside it. Each
+// number of sessions has a world of its own, so that with --benchmark_enable_random_interleaving
+// they are compared within one run; the largest takes 7 GiB.
 #include <benchmark/benchmark.h>
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -33,15 +36,13 @@ class QuietTables : public core::Tables {
 // arena, which is full.
 class World {
  public:
-  static World& Instance() {
-    static World world;
-    return world;
+  static World& Of(uint32_t sessions) {
+    static std::map<uint32_t, std::unique_ptr<World>> worlds;
+    std::unique_ptr<World>& world = worlds[sessions];
+    if (world == nullptr) world.reset(new World(sessions));
+    return *world;
   }
 
-  // As many sessions as asked for, at most kMostSessions; there are never fewer than before.
-  void Grow(size_t sessions) {
-    while (sessions_.size() < sessions) AddSession();
-  }
   // Of the first session, if each was placed that this returned: they leave in the order they came.
   ChunkId NextAbsent() { return ChunkId{next_++ % kChunks}; }
   SessionId first() const { return sessions_.front(); }
@@ -82,17 +83,18 @@ class World {
   }
 
  private:
-  World() {
+  explicit World(uint32_t sessions) {
     // Each tenant has to leave as many free as it has.
-    constexpr uint32_t kRecords = (kMostSessions + 1) * kChunks;
-    blocks_ = std::vector<Block>(core::Manifest::BytesFor(kRecords) / sizeof(Block));
+    const uint32_t records = (sessions + 1) * kChunks;
+    blocks_ = std::vector<Block>(core::Manifest::BytesFor(records) / sizeof(Block));
     core::EngineOptions options;
     options.host_capacity_bytes = uint64_t{1} << 50;
     options.devices = {core::HostDevice(core::DeviceIndex{0}, uint64_t{1} << 50)};
-    options.max_sessions = kMostSessions + 1;
+    options.max_sessions = sessions + 1;
     core::Manifest manifest = *core::Manifest::Create(
         {blocks_.front().bytes, blocks_.size() * sizeof(Block)}, /*epoch=*/1);
     engine_ = std::make_unique<core::Engine>(options, &tables_, std::move(manifest));
+    for (uint32_t i = 0; i < sessions; ++i) AddSession();
   }
 
   void AddSession() {
@@ -123,8 +125,7 @@ class World {
 // One session works; all the others are there, as full as it is. Four requests: a chunk comes and
 // another one leaves for it, it is published, and it is copied to its home.
 void BM_FourRequests(benchmark::State& state) {
-  World& world = World::Instance();
-  world.Grow(static_cast<size_t>(state.range(0)));
+  World& world = World::Of(static_cast<uint32_t>(state.range(0)));
   for (auto _ : state) {
     const ChunkId chunk = world.NextAbsent();
     if (!world.PlaceAndPublish(world.first(), chunk) || !world.WriteBack(world.first(), chunk)) {
@@ -133,13 +134,74 @@ void BM_FourRequests(benchmark::State& state) {
     }
   }
 }
-BENCHMARK(BM_FourRequests)
-    ->ArgName("sessions")
-    ->Arg(1)
-    ->Arg(4)
-    ->Arg(16)
-    ->Arg(64)
-    ->Arg(kMostSessions);
+
+// A queue of transfers in every session, on a link that all share: one copy ends, whose turn it is
+// begins, and a new transfer is queued in its place.
+class Queues {
+ public:
+  static Queues& Of(uint32_t sessions) {
+    static std::map<uint32_t, std::unique_ptr<Queues>> queues;
+    std::unique_ptr<Queues>& made = queues[sessions];
+    if (made == nullptr) made.reset(new Queues(sessions));
+    return *made;
+  }
+
+  bool EndOneAndBeginAnother() {
+    now_ = now_ + core::Duration::Nanoseconds(1000);
+    if (!scheduler_.Complete(running_.session, running_.id)) return false;
+    Enqueue(running_.session);
+    const std::vector<core::Ticket> granted = scheduler_.Grant(now_);
+    if (granted.size() != 1) return false;
+    running_ = granted.front();
+    return true;
+  }
+
+ private:
+  explicit Queues(uint32_t sessions) {
+    for (uint32_t i = 1; i <= sessions; ++i) {
+      scheduler_.AddSession(SessionId{i}, core::DeviceIndex{0}, 1 + i % 3);
+      for (uint32_t k = 0; k < kQueued; ++k) Enqueue(SessionId{i});
+    }
+    running_ = scheduler_.Grant(now_).front();
+  }
+  static core::TransferLimits OneAtATime() {
+    core::TransferLimits limits;
+    limits.link_bytes_in_flight = 1;
+    return limits;
+  }
+  void Enqueue(SessionId session) {
+    core::TransferRequest request;
+    request.direction = core::Direction::kHostToDevice;
+    request.bytes = shm::kSlotBytes;
+    request.cause = core::TransferCause::kDemand;
+    request.deadline_moment = static_cast<uint16_t>(next_ % 1000);
+    request.source = request.destination = ChunkId{static_cast<uint32_t>(next_++ % kChunks)};
+    scheduler_.Enqueue(session, request, now_);
+  }
+
+  static constexpr uint32_t kQueued = 1024;
+  core::TransferScheduler scheduler_{OneAtATime()};
+  core::Ticket running_;
+  core::Time now_ = core::Time::FromNanoseconds(1);
+  uint64_t next_ = 0;
+};
+
+void BM_Schedule(benchmark::State& state) {
+  Queues& queues = Queues::Of(static_cast<uint32_t>(state.range(0)));
+  for (auto _ : state) {
+    if (!queues.EndOneAndBeginAnother()) {
+      state.SkipWithError("the link stands still");
+      break;
+    }
+  }
+}
+
+void Sessions(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgName("sessions");
+  for (const uint32_t sessions : {1u, 4u, 16u, 64u, kMostSessions}) benchmark->Arg(sessions);
+}
+BENCHMARK(BM_FourRequests)->Apply(Sessions);
+BENCHMARK(BM_Schedule)->Apply(Sessions);
 
 }  // namespace
 }  // namespace geminid

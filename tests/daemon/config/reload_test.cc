@@ -48,6 +48,20 @@ TEST(MergeReload, WhatCanChange_IsInForce) {
   EXPECT_EQ(reload.settings.effective.log_level(), "debug");
 }
 
+TEST(MergeReload, SharesOfATenant_AreInForce) {
+  Settings read = With({});
+  read.shares.calls = 7;
+  SetShares(read.shares, &read.effective);
+  for (Origin& origin : read.origins) {
+    if (origin.key == kCalls.key) origin.value = "7";
+  }
+  const Reload reload = MergeReload(With({}), read);
+  EXPECT_THAT(reload.changed, ElementsAre("calls_per_tenant: 256 -> 7"));
+  EXPECT_THAT(reload.needs_restart, IsEmpty());
+  EXPECT_EQ(reload.settings.shares.calls, 7u);
+  EXPECT_EQ(reload.settings.effective.calls_per_tenant(), 7u);
+}
+
 TEST(MergeReload, Quotas_AreReplaced) {
   Settings read = With({});
   read.quotas.emplace_back().tenant = "uid:7";

@@ -112,6 +112,19 @@ TEST_F(SettingsTest, LimitsOfAllTenants_HaveBounds) {
   EXPECT_THAT(error, HasSubstr(path + ":3:1: chunks: 20000000 is not from 2 to 16777216"));
 }
 
+TEST_F(SettingsTest, EveryShareOfATenant_CanBeSetAndHasBounds) {
+  for (const ShareKey& key : kShareKeys) {
+    const std::string name = key.key;
+    const std::string path = WriteFile("config_version: 1\n" + name + ": 7\n");
+    const absl::StatusOr<Settings> settings = ResolveSettings(sources_);
+    ASSERT_TRUE(settings.ok()) << settings.status();
+    EXPECT_EQ(settings->shares.*key.value, 7u) << name;
+    EXPECT_EQ(OriginOf(*settings, name).origin, "file " + path + ":2");
+    WriteFile("config_version: 1\n" + name + ": 1000001\n");
+    EXPECT_THAT(Error(), HasSubstr(path + ":2:1: " + name + ": 1000001 is not from "));
+  }
+}
+
 TEST_F(SettingsTest, MoreDeviceMemoryThanAnArenaCanHave_IsRefused) {
   sources_.flags = {{"device_memory", "16TiB"}};
   EXPECT_TRUE(ResolveSettings(sources_).ok());

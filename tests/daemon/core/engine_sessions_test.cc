@@ -63,7 +63,9 @@ TEST_F(EngineSessions, TooMany_AreRefusedAndOthersStillGetSome) {
   SessionSpec other = Spec();
   other.tenant = "uid:2000";
   EXPECT_TRUE(engine_->OpenSession(other, now_).ok());
-  EXPECT_EQ(engine_->session_limit().refused(), 1u);
+  ASSERT_THAT(engine_->refusals().Read(), SizeIs(1));
+  EXPECT_EQ(engine_->refusals().Read()[0].limit, "sessions");
+  EXPECT_EQ(engine_->refusals().Read()[0].tenant, "uid:1000");
   const auto releases = engine_->CloseSession(first, CloseReason::kDetached, now_);
   ASSERT_TRUE(releases.ok());
   EXPECT_EQ(engine_->session_limit().UsedBy("uid:1000"), 1u);
@@ -141,6 +143,38 @@ TEST_F(EngineSessions, Chunks_AreListedInPages) {
   EXPECT_THAT(engine_->Chunks(second, 100), SizeIs(3));
   EXPECT_FALSE(engine_->FindChunk(first, ChunkId{1}).has_value());
   EXPECT_EQ(engine_->FindChunk(first, ChunkId{2})->identity.chunk, ChunkId{2});
+}
+
+TEST_F(EngineSessions, CheckInParts_SeesEveryChunkAndFindsAContradiction) {
+  const SessionId first = Open();
+  const SessionId second = Open();
+  for (int i = 0; i < 5; ++i) Add(first, ChunkKind::kWeight, 100);
+  const ChunkId last = Add(second, ChunkKind::kWeight, 100);
+  ChunkPlace next;
+  int parts = 0;
+  do {
+    ASSERT_TRUE(engine_->CheckSome(2, &next).ok());
+    ++parts;
+  } while (next.session != kNoSession);
+  EXPECT_EQ(parts, 3);
+  // The record of the last chunk comes to say something else.
+  ASSERT_TRUE(engine_->Check().ok());
+  auto* const bytes = reinterpret_cast<uint8_t*>(blocks_.data());
+  const ChunkIdentity identity = SnapshotOf(second, last).identity;
+  const size_t size = blocks_.size() * sizeof(ManifestBlock);
+  absl::Status found;
+  for (size_t at = size; at-- > 0 && found.ok();) {
+    bytes[at] ^= 1;
+    const ChunkIdentity now = SnapshotOf(second, last).identity;
+    const bool changed = now.bytes != identity.bytes || now.home_offset != identity.home_offset;
+    next = {};
+    while (changed && found.ok()) {
+      found = engine_->CheckSome(2, &next);
+      if (next.session == kNoSession) break;
+    }
+    bytes[at] ^= 1;
+  }
+  EXPECT_THAT(std::string(found.message()), HasSubstr("differs from its record"));
 }
 
 TEST_F(EngineSessions, UnknownSession_IsRefusedEverywhere) {

@@ -1,7 +1,9 @@
 #include "daemon/memory/session_segments.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "base/mapping.h"
 
@@ -39,6 +41,28 @@ TEST(SessionSegments, StateSegment_CannotBeMappedWritableByTheClient) {
   segments->state()->state[5].store(42);
   EXPECT_EQ(static_cast<const shm::StateSegment*>(view)->state[5].load(), 42u);
   ::munmap(view, sizeof(shm::StateSegment));
+}
+
+uint64_t BytesHeld(const base::UniqueFd& fd) {
+  struct stat facts = {};
+  EXPECT_EQ(::fstat(fd.get(), &facts), 0);
+  return static_cast<uint64_t>(facts.st_blocks) * 512;
+}
+
+TEST(SessionSegments, Discarded_HoldOnePageThatSaysHowItStands) {
+  absl::StatusOr<SessionSegments> segments = SessionSegments::Create(shm::SessionId{1}, 1);
+  ASSERT_TRUE(segments.ok());
+  for (auto& word : segments->state()->state) word.store(1);
+  for (auto& word : segments->client()->lease) word.store(1);
+  ASSERT_EQ(::posix_fallocate(segments->commit_fd().get(), 0, sizeof(shm::CommitSegment)), 0);
+  segments->state()->header.phase.store(static_cast<uint32_t>(shm::Phase::kGone));
+  EXPECT_GE(BytesHeld(segments->state_fd()), 8 * shm::kMaxChunks);
+  segments->Discard();
+  EXPECT_EQ(BytesHeld(segments->state_fd()), 4096u);
+  EXPECT_EQ(BytesHeld(segments->client_fd()), 0u);
+  EXPECT_EQ(BytesHeld(segments->commit_fd()), 0u);
+  EXPECT_EQ(segments->state()->header.phase.load(), static_cast<uint32_t>(shm::Phase::kGone));
+  EXPECT_EQ(segments->state()->state[shm::kMaxChunks - 1].load(), 0u);
 }
 
 }  // namespace

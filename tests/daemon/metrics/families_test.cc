@@ -95,11 +95,15 @@ TEST(Families, Devices_HaveLabelsOfTheirOwn) {
 
 TEST(Families, Limits_SayHowFullTheyAreAndHowOftenTheyRefused) {
   Reading reading;
-  reading.limits = {{"sessions", 512, 7, 3}};
+  reading.limits = {{"sessions", 512, 7}};
+  reading.tenant_limits = {{"calls_per_tenant", 256}};
+  reading.refusals = {{"sessions", "uid:7", 3}};
   const std::string page = TextPage(Families(reading));
   EXPECT_THAT(page, HasSubstr("geminid_limit{limit=\"sessions\"} 512\n"));
   EXPECT_THAT(page, HasSubstr("geminid_limit_used{limit=\"sessions\"} 7\n"));
-  EXPECT_THAT(page, HasSubstr("geminid_limit_refused_total{limit=\"sessions\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr("geminid_tenant_limit{limit=\"calls_per_tenant\"} 256\n"));
+  EXPECT_THAT(page,
+              HasSubstr("geminid_limit_refused_total{limit=\"sessions\",tenant=\"uid:7\"} 3\n"));
 }
 
 TEST(Process, Read_IsPlausible) {

@@ -51,7 +51,7 @@ TEST_F(Cgroups, LimitOfAnAncestor_Counts) {
   Write("a/b/memory.current", "100\n");
   Write("a/memory.max", "1000\n");
   Write("a/memory.current", "700\n");
-  Write("a/memory.stat", "anon 300\ninactive_file 150\n");
+  Write("a/memory.stat", "anon 300\nshmem 200\ninactive_file 100\nactive_file 50\n");
   const CgroupMemory memory = ReadCgroupMemory("0::/a/b\n", folder_.path());
   EXPECT_EQ(memory.limit_bytes, 1000u);
   EXPECT_EQ(memory.available_bytes, 450u);  // page cache may go
@@ -75,6 +75,8 @@ TEST_F(Cgroups, Version1_IsReadToo) {
   const CgroupMemory memory = ReadCgroupMemory("5:cpu:/a\n4:memory:/a\n0::/a\n", folder_.path());
   EXPECT_EQ(memory.limit_bytes, 2000u);
   EXPECT_EQ(memory.available_bytes, 1500u);
+  Write("memory/a/memory.stat", "active_file 1\ntotal_inactive_file 100\ntotal_active_file 200\n");
+  EXPECT_EQ(ReadCgroupMemory("4:memory:/a\n", folder_.path()).available_bytes, 1800u);
 }
 
 TEST_F(Cgroups, WithoutALimit_SayNothing) {

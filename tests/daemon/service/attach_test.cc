@@ -155,7 +155,7 @@ TEST_F(Attach, DescriptorThatTakesLongToClose_HangsNobody) {
 
 TEST_F(Attach, ManySilentConnections_DoNotKeepOthersOut) {
   std::vector<base::UniqueFd> silent;
-  for (size_t i = 0; i < 3 * kMaxHandshakesPerTenant; ++i) silent.push_back(Connect());
+  for (size_t i = 0; i < 3 * config::TenantShares().handshakes; ++i) silent.push_back(Connect());
   EXPECT_TRUE(RawClient::Attach(env_.socket()).ok());
   const RawMessage answer = Receive(silent.front());
   ASSERT_EQ(answer.bytes.size(), sizeof(shm::Welcome));
@@ -169,11 +169,11 @@ TEST_F(Attach, TenantThatAttachesWithoutPause_IsToldItsRate) {
   shm::Hello bad = GoodHello();
   bad.rank = -1;
   std::string error;
-  for (int i = 0; i < 2 * static_cast<int>(kAttachRate.burst); ++i) {
+  for (int i = 0; i < 20 * static_cast<int>(config::TenantShares().attaches_per_second); ++i) {
     const absl::Status status = RawClient::Attach(env_.socket(), bad).status();
     if (absl::IsResourceExhausted(status)) error = std::string(status.message());
   }
-  EXPECT_THAT(error, HasSubstr(absl::StrCat("uid:", ::getuid(), " attaches more often than 100")));
+  EXPECT_THAT(error, HasSubstr(absl::StrCat("uid:", ::getuid(), " attaches more than 100 times")));
 }
 
 TEST_F(Attach, SecondMessage_EndsTheSession) {

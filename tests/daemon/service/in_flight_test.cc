@@ -13,6 +13,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
+config::TenantShares SharesWith(uint32_t descriptors) {
+  config::TenantShares shares;
+  shares.descriptors_in_flight = descriptors;
+  return shares;
+}
+
 struct Ends {
   InFlight::Socket daemon;
   base::UniqueFd client;
@@ -36,7 +42,8 @@ void ReadOne(const Ends& ends) {
 }
 
 TEST(InFlight, UnreadDescriptors_AreCountedUpToTheTenantsShare) {
-  InFlight in_flight(3);
+  Limits limits(SharesWith(3));
+  InFlight in_flight(&limits);
   const Ends a = Connect();
   const Ends b = Connect();
   ASSERT_TRUE(Send(&in_flight, "uid:1", a).ok());
@@ -44,13 +51,15 @@ TEST(InFlight, UnreadDescriptors_AreCountedUpToTheTenantsShare) {
   ASSERT_TRUE(Send(&in_flight, "uid:1", b).ok());
   const absl::Status status = Send(&in_flight, "uid:1", b);
   EXPECT_TRUE(absl::IsResourceExhausted(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("clients of uid:1 have 3 descriptors"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("uid:1 has 3 descriptors to take from its attach sockets"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("LimitNOFILE="));
   EXPECT_TRUE(Send(&in_flight, "uid:2", Connect()).ok()) << "another tenant has its own share";
 }
 
 TEST(InFlight, ReadDescriptors_AreNotCounted) {
-  InFlight in_flight(2);
+  Limits limits(SharesWith(2));
+  InFlight in_flight(&limits);
   const Ends a = Connect();
   for (int i = 0; i < 10; ++i) {
     ASSERT_TRUE(Send(&in_flight, "uid:1", a).ok());
@@ -60,7 +69,8 @@ TEST(InFlight, ReadDescriptors_AreNotCounted) {
 }
 
 TEST(InFlight, SocketThatTheDaemonGaveUp_IsCountedUntilItsReaderIsGone) {
-  InFlight in_flight(2);
+  Limits limits(SharesWith(2));
+  InFlight in_flight(&limits);
   Ends a = Connect();
   ASSERT_TRUE(Send(&in_flight, "uid:1", a).ok());
   ::shutdown(a.daemon->get(), SHUT_RDWR);

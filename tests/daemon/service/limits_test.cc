@@ -79,7 +79,7 @@ class BareCall {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
 };
 
-class Limits : public ::testing::Test {
+class ControlLimits : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(env_.Start().ok());
@@ -113,7 +113,7 @@ class Limits : public ::testing::Test {
   std::unique_ptr<RawClient> client_;
 };
 
-TEST_F(Limits, CompressedRequest_IsRefused) {
+TEST_F(ControlLimits, CompressedRequest_IsRefused) {
   v1::AllocateChunksRequest request;
   request.add_chunks()->set_name(std::string(100, 'a'));
   for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
@@ -122,13 +122,13 @@ TEST_F(Limits, CompressedRequest_IsRefused) {
   }
 }
 
-TEST_F(Limits, RequestWithoutAToken_IsRefusedWithoutBeingRead) {
+TEST_F(ControlLimits, RequestWithoutAToken_IsRefusedWithoutBeingRead) {
   // Its message never comes, so whoever reads first would wait.
   BareCall call(client_->channel(), "/geminid.v1.ChunkService/Allocate");
   EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
 }
 
-TEST_F(Limits, MoreItemsThanAMethodTakes_AreRefusedBeforeTheyAreMade) {
+TEST_F(ControlLimits, MoreItemsThanAMethodTakes_AreRefusedBeforeTheyAreMade) {
   v1::AllocateChunksRequest request;
   for (uint64_t i = 0; i <= kAllocateBounds.items; ++i) request.add_chunks();
   const grpc::Status status = Allocate(request, true);
@@ -136,7 +136,7 @@ TEST_F(Limits, MoreItemsThanAMethodTakes_AreRefusedBeforeTheyAreMade) {
   EXPECT_THAT(status.error_message(), HasSubstr("more than 131072 items"));
 }
 
-TEST_F(Limits, LongerRequestThanAMethodTakes_IsRefusedWithItsLimit) {
+TEST_F(ControlLimits, LongerRequestThanAMethodTakes_IsRefusedWithItsLimit) {
   BareCall call(client_->channel(), "/geminid.v1.AdminService/GetStatus");
   call.Send(std::string(100'000, 'x'));
   const grpc::Status status = call.Finish();
@@ -144,21 +144,21 @@ TEST_F(Limits, LongerRequestThanAMethodTakes_IsRefusedWithItsLimit) {
   EXPECT_THAT(status.error_message(), HasSubstr("100000 bytes; 4096 are allowed"));
 }
 
-TEST_F(Limits, BytesThatAreNoMessage_AreRefused) {
+TEST_F(ControlLimits, BytesThatAreNoMessage_AreRefused) {
   BareCall call(client_->channel(), "/geminid.v1.AdminService/ListChunks");
   call.Send("\x0a\xff\xff\xff\xff\x07 and so on");
   EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(Limits, UnknownMethod_IsUnimplemented) {
+TEST_F(ControlLimits, UnknownMethod_IsUnimplemented) {
   BareCall call(client_->channel(), "/geminid.v1.AdminService/Rule");
   EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
-TEST_F(Limits, CallsWhoseRequestsNeverCome_AreCountedAndHoldNoThread) {
+TEST_F(ControlLimits, CallsWhoseRequestsNeverCome_AreCountedAndHoldNoThread) {
   std::vector<std::unique_ptr<BareCall>> hanging;
   std::vector<std::shared_ptr<grpc::Channel>> channels;
-  for (size_t i = 0; i < kMaxCallsPerTenant; ++i) {
+  for (size_t i = 0; i < config::TenantShares().calls; ++i) {
     // A few per connection, as many as one may have at once.
     if (i % 8 == 0) channels.push_back(NewChannel(env_.socket()));
     hanging.push_back(
@@ -180,7 +180,7 @@ TEST_F(Limits, CallsWhoseRequestsNeverCome_AreCountedAndHoldNoThread) {
 }
 
 // Sixty of them made an attach take seven seconds.
-TEST_F(Limits, ListingLoops_DoNotKeepOthersWaiting) {
+TEST_F(ControlLimits, ListingLoops_DoNotKeepOthersWaiting) {
   std::atomic<bool> stop{false};
   std::atomic<int> answered{0};
   std::vector<std::thread> loops;
@@ -195,7 +195,9 @@ TEST_F(Limits, ListingLoops_DoNotKeepOthersWaiting) {
     });
   }
   const auto begin = std::chrono::steady_clock::now();
-  while (answered.load() < static_cast<int>(kCallRate.burst / 10) + 20) {
+  const double rate = config::TenantShares().listings_per_second;
+  const double burst = rate * config::kCallBurstSeconds;
+  while (answered.load() < static_cast<int>(burst) + 20) {
     ASSERT_LT(std::chrono::steady_clock::now() - begin, kPatience);
     std::this_thread::yield();
   }
@@ -205,10 +207,10 @@ TEST_F(Limits, ListingLoops_DoNotKeepOthersWaiting) {
   for (std::thread& loop : loops) loop.join();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  EXPECT_LE(answered.load(), (kCallRate.burst + kCallRate.per_second * seconds) / 10 + 1);
+  EXPECT_LE(answered.load(), burst + rate * seconds + 1);
 }
 
-TEST_F(Limits, ClientThatReadsNothing_IsRefusedAtOnceAndAlone) {
+TEST_F(ControlLimits, ClientThatReadsNothing_IsRefusedAtOnceAndAlone) {
   grpc::Status status;
   int pools = 0;
   const auto begin = std::chrono::steady_clock::now();
@@ -223,7 +225,7 @@ TEST_F(Limits, ClientThatReadsNothing_IsRefusedAtOnceAndAlone) {
   EXPECT_LT(TimeOfAttach(), std::chrono::seconds(1));
 }
 
-TEST_F(Limits, Health_IsAnsweredWithoutASession) {
+TEST_F(ControlLimits, Health_IsAnsweredWithoutASession) {
   BareCall call(NewChannel(env_.socket()), "/grpc.health.v1.Health/Check");
   call.Send("");
   EXPECT_EQ(call.Read(), "\x08\x01");  // status: SERVING

@@ -301,6 +301,21 @@ TEST_F(Program, LimitsOfTheShell_AreNamedWithNumbers) {
   EXPECT_THAT(Output(), HasSubstr("the limit on address space is 488 MiB"));
 }
 
+// As root no limit of processes holds, so another user starts it.
+TEST_F(Program, LimitOfProcesses_IsNamedInsteadOfEndingInASignal) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, to be a user without other processes";
+  constexpr uid_t kUser = 64009;
+  ASSERT_EQ(::chown(folder_.path().c_str(), kUser, kUser), 0);
+  Start({"--socket", Socket(), "--host-memory", "64MiB", "--device-memory", "1MiB"}, [] {
+    (void)!::setgid(kUser);
+    (void)!::setuid(kUser);
+    Limit(RLIMIT_NPROC, 1);
+  });
+  EXPECT_GT(Wait(), 0) << "it ended with a signal, or not at all";
+  EXPECT_THAT(Output(), HasSubstr("no thread can be started"));
+  EXPECT_THAT(Output(), HasSubstr("ulimit -u"));
+}
+
 TEST_F(Program, MoreMemoryThanTheMachineHas_Exits78WithNumbers) {
   EXPECT_EQ(Run({"--socket", Socket(), "--host-memory", "100TiB", "--device-memory", "1MiB"}), 78);
   EXPECT_THAT(Output(), HasSubstr("host_memory (100 TiB)"));
@@ -444,6 +459,7 @@ TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
     }
     // The page is still served: descriptors are kept for it.
     EXPECT_THAT(Fetch("/healthz"), HasSubstr("200 OK"));
+    EXPECT_THAT(Fetch("/metrics"), HasSubstr("geminid_limit_refused_total{limit=\"open_files\""));
   }
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!RawClient::Attach(Socket()).ok() || !GetStatus().ok()) {

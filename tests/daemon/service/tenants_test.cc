@@ -1,9 +1,11 @@
 // Several tenants at one daemon: what each is charged for, and what it sees of the others.
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
+#include <mutex>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -255,6 +257,72 @@ TEST_F(Tenants, SessionsAndPoolsBeyondAPage_AreListedToo) {
   } while (!request.page_token().empty());
   EXPECT_EQ(pools.size(), kPools);
   EXPECT_EQ(pages, 2);
+}
+
+// Containers come and go; one whose calls never end is no reason to remember the others.
+TEST_F(Tenants, TenantWithoutConnections_IsForgottenThoughAnotherHasCalls) {
+  env_.Stop();
+  DaemonEnvOptions options;
+  options.shares.tenants = 2;
+  StartWith(options);
+  Be("cgroup:/stays");
+  const auto channel = geminid::testing::NewChannel(env_.socket());
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(&context, "/geminid.v1.MemoryService/GetLedger", &queue);
+  call->StartCall(nullptr);
+  void* tag;
+  bool ok;
+  queue.Next(&tag, &ok);
+  for (int i = 0; i < 4; ++i) {
+    Be(absl::StrCat("cgroup:/goes", i));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    grpc::Status status;
+    do {
+      grpc::ClientContext other;
+      v1::Status answer;
+      status = v1::AdminService::NewStub(geminid::testing::NewChannel(env_.socket()))
+                   ->GetStatus(&other, v1::GetStatusRequest(), &answer);
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << status.error_message();
+    } while (!status.ok());
+  }
+  context.TryCancel();
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+}
+
+TEST_F(Tenants, PlansAndTraces_TakeNoMoreMemoryThanTheTenantsShare) {
+  const auto owner = AttachAs("uid:1");
+  ASSERT_NE(owner, nullptr);
+  const SessionPtr session = env_.daemon().hub().AllSessions()[0];
+  auto trace = std::make_shared<v1::Trace>();
+  for (int i = 0; i < 1'000'000; ++i) trace->add_moments();
+  // Half of a GiB is the tenant's: one such trace is some 50 MiB and more.
+  core::NextUseTable table;
+  table.moments = 1;
+  Hub& hub = env_.daemon().hub();
+  ASSERT_TRUE(hub.SetPlan(session, table, {}, trace).ok());
+  EXPECT_NE(session->trace, nullptr);
+  EXPECT_GE(session->plan_bytes, trace->SpaceUsedLong());
+  const uint64_t of_one = session->plan_bytes;
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(hub.SetPlan(session, table, {}, trace).ok());
+  EXPECT_EQ(session->plan_bytes, of_one) << "the older plan is given back";
+  std::vector<std::unique_ptr<RawClient>> others;
+  uint64_t sum = 0;
+  bool refused = false;
+  for (int i = 0; i < 20; ++i) {
+    others.push_back(AttachAs("uid:1"));
+    const SessionPtr other = hub.AllSessions().back();
+    ASSERT_TRUE(hub.SetPlan(other, table, {}, trace).ok());
+    refused = refused || other->trace == nullptr;
+    sum += other->plan_bytes;
+  }
+  EXPECT_TRUE(refused) << "a trace is not kept where there is no room";
+  EXPECT_LE(sum, uint64_t{1} << 29);
+  EXPECT_THAT(Monitor(&hub, "1").Handle("/metrics").body,
+              HasSubstr("geminid_limit_refused_total{limit=\"plan_memory\",tenant=\"uid:1\"}"));
 }
 
 TEST_F(Tenants, PageTokenOfNoPage_IsRefused) {

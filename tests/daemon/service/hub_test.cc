@@ -1,0 +1,118 @@
+// The hub without a daemon around it: what one session's requests do for another.
+#include "daemon/service/hub.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+
+namespace geminid::service {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+using Requests = shm::RingWriter<shm::Request, shm::kRingEntries>;
+using Responses = shm::RingReader<shm::Response, shm::kRingEntries>;
+
+// A session with one chunk at home, and its client's end of the rings.
+class Client {
+ public:
+  explicit Client(Hub* hub) : hub_(hub) {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    socket_ = base::UniqueFd(ends[0]);
+    core::SessionSpec spec;
+    spec.tenant = "uid:1";
+    spec.job = "test";
+    absl::StatusOr<SessionPtr> session = hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
+    EXPECT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+    EXPECT_TRUE(hub->CreateArena(session_, kMiB).ok());
+    core::ChunkSpec chunk;
+    chunk.kind = shm::ChunkKind::kGeneric;
+    chunk.bytes = 4096;
+    EXPECT_TRUE(hub->Allocate(session_, {chunk}).ok());
+    mapping_ = *base::Mapping::Map(session_->segments().client_fd(), sizeof(shm::ClientSegment));
+    requests_ = std::make_unique<Requests>(segment()->requests, &segment()->cursor.requests_written,
+                                           &session_->segments().state()->cursor.requests_read);
+    responses_ = std::make_unique<Responses>(
+        session_->segments().state()->responses,
+        &session_->segments().state()->cursor.responses_written, &segment()->cursor.responses_read);
+  }
+
+  shm::ClientSegment* segment() { return reinterpret_cast<shm::ClientSegment*>(mapping_.data()); }
+
+  Hub::Pumped Send(shm::Request request) {
+    request.request_id = ++sent_;
+    EXPECT_TRUE(requests_->TryPush(request));
+    return hub_->Pump(session_);
+  }
+  bool Read(shm::Response* response) {
+    return responses_->TryPop(response) == Responses::Result::kEntry;
+  }
+  // An answer that says only that there is no such chunk.
+  Hub::Pumped Fail() {
+    shm::Request request = {};
+    request.op = shm::RequestOp::kDrop;
+    request.source = request.destination = shm::ChunkId{7};
+    return Send(request);
+  }
+  Hub::Pumped Load() {
+    shm::Request request = {};
+    request.op = shm::RequestOp::kTransfer;
+    request.flags = shm::kAllocateDestination | shm::kPublishWhenDone;
+    request.cause = shm::TransferCause::kDemand;
+    request.bytes = 4096;
+    request.device_offset = shm::kAnyOffset;
+    return Send(request);
+  }
+  Hub::Pumped Done(const shm::Response& ticket) {
+    segment()->completion[ticket.completion_index].store(ticket.ticket);
+    shm::Request request = {};
+    request.op = shm::RequestOp::kTransferDone;
+    request.argument = ticket.ticket;
+    return Send(request);
+  }
+
+ private:
+  Hub* const hub_;
+  base::UniqueFd socket_;
+  SessionPtr session_;
+  base::Mapping mapping_;
+  std::unique_ptr<Requests> requests_;
+  std::unique_ptr<Responses> responses_;
+  uint64_t sent_ = 0;
+};
+
+// One copy at a time over the link of both: the end of one's is the beginning of the other's.
+TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
+  Limits limits{config::TenantShares{}};
+  HubOptions options;
+  options.limits = &limits;
+  options.machine = os::ReadMachine(os::SystemNuma());
+  options.arena_backing = memory::Backing::kSparse;
+  options.engine.host_capacity_bytes = 16 * kMiB;
+  options.engine.devices = {core::HostDevice(shm::DeviceIndex{0}, 16 * kMiB)};
+  options.engine.transfers.link_bytes_in_flight = 1;
+  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  ASSERT_TRUE(hub.ok()) << hub.status();
+  Client busy(hub->get());
+  Client waits(hub->get());
+  ASSERT_EQ(busy.Load(), Hub::Pumped::kArmed);
+  shm::Response ticket;
+  ASSERT_TRUE(busy.Read(&ticket));
+  ASSERT_EQ(ticket.op, shm::ResponseOp::kTicket);
+  ASSERT_EQ(waits.Load(), Hub::Pumped::kArmed);
+  for (uint32_t i = 0; i < shm::kRingEntries; ++i) ASSERT_NE(waits.Fail(), Hub::Pumped::kCorrupt);
+  busy.Done(ticket);
+  // It reads what there is and says nothing.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  shm::Response response = {};
+  while (response.op != shm::ResponseOp::kTicket) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "its ticket never came";
+    if (!waits.Read(&response)) (*hub)->Tick();
+  }
+  EXPECT_EQ(response.request_id, 1u);
+}
+
+}  // namespace
+}  // namespace geminid::service

@@ -74,6 +74,8 @@ def main():
     reload = (root / "daemon/config/reload.cc").read_text()
     reloaded = set(re.search(r"kKeys\[\] = \{(.*?)\}", reload, re.DOTALL).group(1)
                    .replace('"', "").replace(" ", "").replace("\n", "").split(",")) | {"quotas"}
+    shares = (root / "daemon/config/tenant_shares.h").read_text()
+    reloaded |= set(re.findall(r'= \{\s*"(\w+)",\s*&TenantShares::', shares))
     proto = (root / "proto/geminid/v1/config.proto").read_text()
     found = list(violations_of(page, proto, flags, variables, reloaded))
     found += bad_examples(page, str(programs / "geminid"))

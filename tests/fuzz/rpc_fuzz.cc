@@ -2,6 +2,7 @@
 // parsed and served by the daemon's own table of methods, on the daemon's own hub.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <sys/socket.h>
 
@@ -41,6 +42,7 @@ class Server {
         job_(hub_.get(), &log_, [](shm::SessionId) {}),
         settings_(config::Settings{}),
         config_(&settings_) {
+    google::protobuf::SetLogHandler(nullptr);  // as the daemon does
     session_.AddTo(&methods_);
     chunk_.AddTo(&methods_);
     plan_.AddTo(&methods_);

@@ -119,6 +119,11 @@ absl::StatusOr<Reservation> Reservation::Make(uint64_t bytes) {
   return Reservation(std::move(range));
 }
 
+absl::Status Reservation::Unmap(uint64_t offset, uint64_t bytes) {
+  GEMINID_ASSIGN_OR_RETURN(const UniqueFd empty, CreateSealedMemfd("geminid-reserved", 0));
+  return MapAt(offset, empty, bytes, {.access = Access::kRead});
+}
+
 absl::Status Reservation::MapAt(uint64_t offset, const UniqueFd& fd, uint64_t bytes,
                                 const MappingOptions& options) {
   if (offset % kPageBytes != 0 || bytes % kPageBytes != 0 || offset > range_.bytes() ||

@@ -75,6 +75,9 @@ class Reservation {
   absl::Status MapAt(uint64_t offset, const UniqueFd& fd, uint64_t bytes,
                      const MappingOptions& options = {});
 
+  // As before anything was mapped there: the addresses stay reserved.
+  absl::Status Unmap(uint64_t offset, uint64_t bytes);
+
   std::byte* data() const { return range_.data(); }
   uint64_t bytes() const { return range_.bytes(); }
 

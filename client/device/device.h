@@ -58,8 +58,8 @@ struct MemoryInfo {
   uint64_t imported_bytes = 0;  // of slabs
 };
 
-// Thread-safe but for ReserveArena and ImportSlab. Destruction completes everything submitted, then
-// unmaps the arena.
+// Thread-safe but for ReserveArena, ImportSlab and ReleaseSlabs. Destruction completes everything
+// submitted, then unmaps the arena.
 class Device {
  public:
   virtual ~Device() = default;
@@ -73,6 +73,10 @@ class Device {
   // INVALID_ARGUMENT when it is not whole pages within the arena, overlaps another slab, or the
   // descriptor holds fewer bytes or could shrink.
   virtual absl::Status ImportSlab(base::UniqueFd slab, uint64_t offset, uint64_t bytes) = 0;
+
+  // Unmaps all slabs: the addresses stay the arena's, and others may be imported. Nothing may be
+  // under way.
+  virtual absl::Status ReleaseSlabs() = 0;
 
   // Makes mapped host memory fit for asynchronous copies, where the device needs that, until
   // UnregisterHost or the end of the device.

@@ -103,6 +103,33 @@ absl::StatusOr<Control::Arena> Control::CreateArena(uint64_t bytes) {
   return Arena{response.bytes(), response.slabs()};
 }
 
+absl::Status Control::ReleaseArena() {
+  Call call(token_, timeout_);
+  v1::ReleaseArenaResponse response;
+  return FromGrpc(
+      stubs_->session->ReleaseArena(call.context(), v1::ReleaseArenaRequest(), &response),
+      "giving device memory back", socket_);
+}
+
+absl::StatusOr<Control::Standing> Control::Admit(const Admission& admission, uint32_t ranks,
+                                                 uint64_t device_bytes) {
+  Call call(token_, timeout_);
+  v1::AdmitRequest request;
+  request.set_run(admission.run);
+  request.set_ranks(ranks);
+  request.set_priority(admission.priority);
+  request.set_device_bytes(device_bytes);
+  request.set_host_bytes(admission.host_memory_bytes);
+  request.set_preemptible(admission.preemptible);
+  request.set_may_wait(admission.patience > absl::ZeroDuration());
+  request.set_weight(admission.weight);
+  v1::AdmitResponse response;
+  absl::Status status = FromGrpc(stubs_->session->Admit(call.context(), request, &response),
+                                 "asking for admission", socket_);
+  if (!status.ok()) return status;
+  return Standing{response.admitted(), response.state(), response.position(), response.reason()};
+}
+
 absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpec>& specs) {
   v1::AllocateChunksRequest request;
   uint64_t home_bytes = 0;

@@ -36,6 +36,18 @@ class Control {
     uint32_t slabs = 0;
   };
   absl::StatusOr<Arena> CreateArena(uint64_t bytes);
+  // Undoes it. Nothing may lie there.
+  absl::Status ReleaseArena();
+
+  // How the job stands; the first call asks. `ranks`: of the job on this node.
+  struct Standing {
+    bool admitted = false;
+    std::string state;
+    uint32_t position = 0;
+    std::string reason;
+  };
+  absl::StatusOr<Standing> Admit(const Admission& admission, uint32_t ranks, uint64_t device_bytes);
+
   absl::StatusOr<Allocation> Allocate(const std::vector<ChunkSpec>& specs);
   absl::Status Free(std::span<const ChunkId> chunks);
   absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);

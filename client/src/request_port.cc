@@ -300,6 +300,12 @@ void RequestPort::Sleep() {
     if (waiting[2].revents != 0) {
       daemon_gone_ = true;
       PumpResponses();  // what it said last still counts
+      const bool job_ended = state_->header.phase.load(std::memory_order_acquire) ==
+                             static_cast<uint32_t>(shm::Phase::kEnded);
+      if (job_ended) {
+        return Break(absl::UnavailableError(
+            "the job was ended on request (geminictl end); its memory is gone"));
+      }
       Break(absl::UnavailableError(absl::StrCat(
           "the daemon at ", socket_,
           " ended; mapped memory and leases still work, transfers and new memory need a new "

@@ -89,6 +89,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options
 absl::Status SessionImpl::Open() {
   absl::Status status = ResolveSocket();
   if (status.ok()) status = Attach();
+  if (status.ok() && options.admission.has_value()) status = AwaitAdmission();
   if (status.ok() && options.device_memory_bytes > 0) status = MakeArena();
   return status;
 }
@@ -144,7 +145,9 @@ absl::Status SessionImpl::Attach() {
 absl::Status SessionImpl::MakeArena() {
   const absl::StatusOr<Control::Arena> created = control->CreateArena(options.device_memory_bytes);
   if (!created.ok()) return created.status();
-  if (absl::Status status = device->ReserveArena(created->bytes); !status.ok()) return status;
+  if (device->base() == nullptr) {
+    if (absl::Status status = device->ReserveArena(created->bytes); !status.ok()) return status;
+  }
   for (uint32_t slab = 0; slab < created->slabs; ++slab) {
     absl::StatusOr<ReceivedMemory> memory = attach.ReceiveMemory();
     if (!memory.ok()) return memory.status();

@@ -43,6 +43,11 @@ class SessionImpl {
   uint32_t Holds(ChunkId chunk) const;
   void ReleaseDirtyHold(ChunkId chunk);
 
+  // Asks once; calls on_wait where it is not admitted. With an admission only.
+  absl::StatusOr<Control::Standing> AskAdmission();
+  // The first time, and again after the slabs were released.
+  absl::Status MakeArena();
+
   const ConnectOptions options;
   std::shared_ptr<PrivateDaemon> private_daemon;
   std::string socket;
@@ -64,7 +69,8 @@ class SessionImpl {
  private:
   absl::Status ResolveSocket();
   absl::Status Attach();
-  absl::Status MakeArena();
+  absl::Status AwaitAdmission();
+  std::string Describe(const Control::Standing& standing) const;
 };
 
 // For tests and for what comes with the library: a session on a device of one's own.

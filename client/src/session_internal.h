@@ -21,6 +21,14 @@ struct RequestPace {
 };
 RequestPace RequestPaceOf(const Session& session);
 
+// Whether the daemon asks for the arena, for a job of higher priority or for the operator.
+bool YieldAsked(const Session& session);
+// Nothing may lie in the arena, or be under way. Its addresses stay the session's. Only with
+// ConnectOptions::admission.
+absl::Status GiveArenaBack(Session& session);
+// Asks once whether the job is admitted again; if so, the arena is there as before, of no contents.
+absl::StatusOr<bool> TakeArenaAgain(Session& session);
+
 }  // namespace geminid
 
 #endif  // GEMINID_CLIENT_SRC_SESSION_INTERNAL_H_

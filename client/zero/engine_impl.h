@@ -185,6 +185,11 @@ class EngineImpl final : public Engine {
   absl::Status PlanIfNeeded(bool step_ends);
   absl::Status TellController();
 
+  // engine_yield.cc: other jobs' turn
+  absl::StatusOr<bool> AllRanks(bool mine);
+  absl::Status YieldIfAsked();
+  absl::Status LeaveArena();
+
   // engine_step.cc: the end of micro-batches and steps
   absl::Status CheckNothingOpen(const char* call) const;
   absl::Status EndMicroBatch(bool step_ends);
@@ -269,6 +274,7 @@ class EngineImpl final : public Engine {
   uint64_t host_bytes_ = 0;     // as the daemon's ledger had it after the last change
   int micro_batch_ = 0;         // within the step: complete ones
   std::optional<double> norm_;  // of this step, once asked for
+  bool yield_asked_ = false;    // of all ranks, in the step that ends
   uint64_t micro_batches_run_ = 0;
   uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far
   uint64_t unplanned_micro_batches_ = 0;

@@ -101,11 +101,12 @@ absl::Status EngineImpl::CancelMicroBatch() {
 
 // The commit barrier: a rank that passes it knows that every rank holds all its reduced gradients.
 absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
-  std::vector<double> squares = {mover_->GradientSquares()};
+  std::vector<double> squares = {mover_->GradientSquares(), YieldAsked(*session_) ? 1.0 : 0.0};
   absl::Status status = Waited(StallCause::kCollective, [&] {
     return control_communicator_->AllReduce(squares, squares, collectives::ReduceOp::kSum);
   });
   if (!status.ok()) return status;
+  yield_asked_ = squares[1] > 0;
   return GradientFactor() * (std::sqrt(squares[0]) / loss_scaler_.scale());
 }
 
@@ -192,6 +193,7 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   book_->BeginStep();
   norm_.reset();
   micro_batch_ = 0;
+  if (absl::Status status = YieldIfAsked(); !status.ok()) return Remember(status);
   return result;
 }
 

@@ -187,7 +187,7 @@ absl::Status StateStore::HoldOnDevice(ChunkId chunk) {
   if (!lease.has_value()) {
     return absl::InternalError("a chunk just published on the device could not be leased");
   }
-  leases_.push_back(*std::move(lease));
+  held_.push_back({chunk, *std::move(lease)});
   device_bytes_ += RoundUpToExtent(session_->Bytes(chunk));
   return absl::OkStatus();
 }

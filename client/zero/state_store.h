@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -95,6 +96,14 @@ class StateStore {
   // Copies the state of chunks to the lowest places of the arena, and uses it there from now on;
   // the homes keep the older copies. Nothing may be in motion or being updated. At most once.
   absl::Status MoveToDevice(std::span<const uint32_t> chunks);
+  // All that lies in the arena leaves it, contents kept on the host, and comes back to the same
+  // addresses. First room is made for what has no home: RESOURCE_EXHAUSTED, and nothing has moved.
+  // Nothing may be in motion or being updated until it is back.
+  absl::Status PrepareToLeave();
+  void StayAfterAll();
+  absl::Status LeaveDevice();
+  absl::Status ReturnToDevice();
+
   // Weights, remainders, the optimizer's arrays and numbers per tensor; spares not included.
   uint64_t model_state_bytes() const { return model_state_bytes_; }
   // Of all chunks that live on the device.
@@ -144,7 +153,15 @@ class StateStore {
   std::vector<std::byte*> gradients_;
   std::vector<ChunkId> staging_chunks_;
   std::vector<std::byte*> staging_;
-  std::vector<Lease> leases_;  // keep the chunks on the device, when that is where they live
+  // Of a chunk that lives on the device, its lease, and where it waits while it is not there.
+  struct Held {
+    ChunkId chunk = kNoChunk;
+    std::optional<Lease> lease;
+    ChunkId refuge = kNoChunk;  // its home, or a chunk for it
+    uint64_t offset = 0;
+  };
+
+  std::vector<Held> held_;
   std::array<std::byte*, 2> tensor_states_ = {};
   uint32_t tensor_state_ = 0;  // the current one
   uint64_t model_state_bytes_ = 0;

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/admission.h"
 #include "geminid/export.h"
 #include "geminid/lease.h"
 #include "geminid/pending.h"
@@ -50,6 +51,8 @@ struct ConnectOptions {
   // Host device only: each direction is paced to this; 0: as fast as memcpy.
   double copy_bytes_per_second = 0;
   double copy_latency_seconds = 0;
+  // None: this rank takes what is free now and promised to nobody, or is refused.
+  std::optional<Admission> admission{};
   // Host device only: as on a GPU, addresses of the arena are for copies, the device's operations,
   // and compute by way of Session::HostAddress; whatever else touches them is killed. So
   // a trainer is tried without a GPU. $GEMINID_STRICT_DEVICE=1 says the same.
@@ -114,6 +117,9 @@ class GEMINID_EXPORT Session {
   // UNAVAILABLE: no daemon there. FAILED_PRECONDITION: it speaks another version.
   // INVALID_ARGUMENT: there is no such device; the message lists those there are.
   // RESOURCE_EXHAUSTED: the arena does not fit; the message names the device and has the numbers.
+  // With an admission it waits for that too: RESOURCE_EXHAUSTED where the job can never fit;
+  // DEADLINE_EXCEEDED after its patience, or where not all ranks came; PERMISSION_DENIED above the
+  // tenant's priority.
   static absl::StatusOr<std::unique_ptr<Session>> Connect(ConnectOptions options);
 
   // Waits for running copies, completes what else is pending with CANCELLED, then detaches: all of

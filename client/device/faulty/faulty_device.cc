@@ -91,6 +91,8 @@ class FaultyDevice final : public Device {
   }
   void UnregisterHost(std::span<std::byte> memory) override { inner_->UnregisterHost(memory); }
 
+  absl::Status ReleaseSlabs() override { return inner_->ReleaseSlabs(); }
+
   std::byte* base() const override { return inner_->base(); }
   MemoryInfo memory_info() const override { return inner_->memory_info(); }
   std::byte* HostAddress(std::byte* address) const override { return inner_->HostAddress(address); }

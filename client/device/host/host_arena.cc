@@ -66,4 +66,14 @@ absl::Status HostArena::Import(const base::UniqueFd& slab, uint64_t offset, uint
   return absl::OkStatus();
 }
 
+absl::Status HostArena::Release() {
+  base::Reservation& memory = strict_ ? memory_ : reserved_;
+  for (; !slabs_.empty(); slabs_.erase(slabs_.begin())) {
+    const auto& [offset, bytes] = *slabs_.begin();
+    GEMINID_RETURN_IF_ERROR(memory.Unmap(offset, bytes));
+    imported_bytes_ -= bytes;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace geminid::device

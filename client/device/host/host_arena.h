@@ -24,6 +24,9 @@ class HostArena {
   absl::Status Reserve(uint64_t bytes);
   absl::Status Import(const base::UniqueFd& slab, uint64_t offset, uint64_t bytes);
 
+  // Unmaps all slabs; the addresses stay reserved.
+  absl::Status Release();
+
   std::byte* base() const { return reserved_.data(); }
 
   // Where the memory at an address of the arena is; other addresses are their own.

@@ -24,6 +24,8 @@ class HostDevice final : public Device {
     return arena_.Import(slab, offset, bytes);
   }
 
+  absl::Status ReleaseSlabs() override { return arena_.Release(); }
+
   // memcpy takes any memory.
   absl::Status RegisterHost(std::span<std::byte> /*memory*/) override { return absl::OkStatus(); }
   void UnregisterHost(std::span<std::byte> /*memory*/) override {}

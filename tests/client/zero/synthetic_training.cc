@@ -174,7 +174,8 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
                      SyntheticResult* result) {
   ConnectOptions connect;
   connect.socket = run.socket;
-  connect.job = "synthetic";
+  connect.job = run.job;
+  connect.admission = run.admission;
   connect.rank = rank;
   connect.world_size = run.world_size;
   connect.local_rank = rank;

@@ -4,11 +4,13 @@
 #define GEMINID_TESTS_CLIENT_ZERO_SYNTHETIC_TRAINING_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/admission.h"
 #include "geminid/zero.h"
 
 namespace geminid::zero {
@@ -32,6 +34,8 @@ struct SyntheticRun {
   uint64_t arena_bytes = 8 << 20;
   uint64_t activation_bytes = 4096;  // per operator, from forward to backward
   double copy_bytes_per_second = 0;
+  std::string job = "synthetic";
+  std::optional<Admission> admission;
   int overflow_step = -1;  // in this step the first rank writes an infinite gradient
   Options options;
   // In place of initial values. Called on each rank's thread, as all of these.

@@ -1,0 +1,79 @@
+// How a session comes to its memory where others want it too: waiting for admission, giving the
+// arena back, and getting it again.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "client/src/session_impl.h"
+#include "client/src/session_internal.h"
+
+namespace geminid {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(5);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
+
+}  // namespace
+
+std::string SessionImpl::Describe(const Control::Standing& standing) const {
+  std::string words = absl::StrCat("job ", options.job, " is ", standing.state);
+  if (standing.position > 0) absl::StrAppend(&words, ", position ", standing.position);
+  if (!standing.reason.empty()) absl::StrAppend(&words, ": ", standing.reason);
+  return words;
+}
+
+absl::StatusOr<Control::Standing> SessionImpl::AskAdmission() {
+  const int ranks =
+      options.local_world_size > 0 ? options.local_world_size : std::max(options.world_size, 1);
+  GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing,
+                           control->Admit(*options.admission, static_cast<uint32_t>(ranks),
+                                          options.device_memory_bytes));
+  if (!standing.admitted && options.admission->on_wait) {
+    GEMINID_RETURN_IF_ERROR(options.admission->on_wait(Describe(standing)));
+  }
+  return standing;
+}
+
+// Its own ranks are waited for as long as the daemon does.
+absl::Status SessionImpl::AwaitAdmission() {
+  const absl::Time began = absl::Now();
+  absl::Duration pause = kFirstPause;
+  for (;;) {
+    GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
+    if (standing.admitted) return absl::OkStatus();
+    const bool queued = standing.state != "gathering";
+    const absl::Duration waited = absl::Now() - began;
+    if (queued && waited >= options.admission->patience) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "waited ", absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(100))),
+          " for memory: ", Describe(standing),
+          "; wait longer, ask for less, or see 'geminictl ls jobs'"));
+    }
+    absl::SleepFor(pause);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+bool YieldAsked(const Session& session) {
+  return SessionImpl::Of(session).segments.state()->header.yield.load(std::memory_order_acquire) !=
+         0;
+}
+
+absl::Status GiveArenaBack(Session& session) {
+  SessionImpl& impl = SessionImpl::Of(session);
+  const std::lock_guard lock(impl.memory_mutex);
+  GEMINID_RETURN_IF_ERROR(impl.device->ReleaseSlabs());
+  return impl.control->ReleaseArena();
+}
+
+absl::StatusOr<bool> TakeArenaAgain(Session& session) {
+  SessionImpl& impl = SessionImpl::Of(session);
+  GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, impl.AskAdmission());
+  if (!standing.admitted) return false;
+  const std::lock_guard lock(impl.memory_mutex);
+  GEMINID_RETURN_IF_ERROR(impl.MakeArena());
+  return true;
+}
+
+}  // namespace geminid

@@ -1,0 +1,64 @@
+// Between steps the engine gives its arena to a job of higher priority, waits in the queue, and
+// goes on: every byte that is not computed anew comes back as it was.
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "client/src/session_internal.h"
+#include "client/zero/engine_impl.h"
+
+namespace geminid::zero {
+namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(200);
+
+}  // namespace
+
+absl::StatusOr<bool> EngineImpl::AllRanks(bool mine) {
+  std::vector<double> missing = {mine ? 0.0 : 1.0};
+  GEMINID_RETURN_IF_ERROR(agreement_->Worst(&missing));
+  return missing[0] == 0;
+}
+
+// Any rank that was asked asks all, in the sum of the step's norm. Where one cannot now, because
+// its trainer holds workspace or there is no room for its state, all go on and try after the next
+// step.
+absl::Status EngineImpl::YieldIfAsked() {
+  if (!std::exchange(yield_asked_, false)) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(options_.timeout));
+  // It reads the state where it is; what became of it is said by WaitSnapshot.
+  (void)snapshotter_->Wait();
+  const bool idle = workspace_->in_use_bytes() == 0 && hole_blocks_.empty();
+  const bool ready = idle && store_->PrepareToLeave().ok();
+  GEMINID_ASSIGN_OR_RETURN(const bool all_ready, AllRanks(ready));
+  if (!all_ready) {
+    if (ready) store_->StayAfterAll();
+    return absl::OkStatus();
+  }
+  GEMINID_RETURN_IF_ERROR(LeaveArena());
+  const absl::Time began = clock_();
+  for (bool back = false, all_back = false; !all_back;) {
+    if (!back) {
+      GEMINID_ASSIGN_OR_RETURN(back, TakeArenaAgain(*session_));
+    }
+    GEMINID_ASSIGN_OR_RETURN(all_back, AllRanks(back));
+    if (!all_back) absl::SleepFor(kPause);
+  }
+  session_->AddStall(StallCause::kSpace, clock_() - began);
+  GEMINID_RETURN_IF_ERROR(store_->ReturnToDevice());
+  return ReadHostBytes();
+}
+
+absl::Status EngineImpl::LeaveArena() {
+  GEMINID_RETURN_IF_ERROR(Carry(director_->DropAll()));
+  const absl::StatusOr<Steps> reserve = placer_->Reserve(0, 0, Held());
+  if (!reserve.ok()) return reserve.status();
+  GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
+  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
+  GEMINID_RETURN_IF_ERROR(store_->LeaveDevice());
+  // Requests are carried out in order: what was asked before this is done when it is.
+  GEMINID_RETURN_IF_ERROR(
+      session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(options_.timeout));
+  return GiveArenaBack(*session_);
+}
+
+}  // namespace geminid::zero

@@ -1,0 +1,120 @@
+// A job of low priority gives its device to one of high priority between two steps, waits, and ends
+// with the bits of a run that nobody disturbed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "geminid/session.h"
+#include "tests/client/zero/engine_fixture.h"
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kDeviceBytes = 16 << 20;
+constexpr int kDisturbedStep = 2;
+
+class EngineYieldTest : public EngineTest {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    env_.Stop();
+    geminid::testing::DaemonEnvOptions options;
+    options.device_memory = "16MiB";
+    ASSERT_TRUE(env_.Start(options).ok());
+    run_.steps = 5;
+    run_.job = "low";
+    run_.admission = {.priority = -1, .preemptible = true};
+  }
+
+  // Asks for the whole device while the low job is in its third step, and has it for a moment.
+  void Disturb() {
+    run_.before_step = [this](int rank, int step) {
+      if (rank != 0 || step != kDisturbedStep) return absl::OkStatus();
+      std::promise<std::string> asked;
+      std::future<std::string> waits = asked.get_future();
+      high_ = std::thread([this, asked = std::move(asked)]() mutable {
+        bool first = true;
+        ConnectOptions connect;
+        connect.socket = env_.socket();
+        connect.job = "high";
+        connect.device_memory_bytes = kDeviceBytes;
+        connect.admission = {.on_wait = [&](const std::string& what) {
+          if (std::exchange(first, false)) asked.set_value(what);
+          return absl::OkStatus();
+        }};
+        const auto session = Session::Connect(connect);
+        EXPECT_TRUE(session.ok()) << session.status();
+        high_ran_ = session.ok();
+        if (first) asked.set_value("");
+      });
+      what_ = waits.get();  // by then the low job has been asked to yield
+      return absl::OkStatus();
+    };
+  }
+
+  void ExpectUndisturbedBits() {
+    const SyntheticResult calm = MustTrain();
+    Disturb();
+    const SyntheticResult disturbed = MustTrain();
+    if (high_.joinable()) high_.join();
+    EXPECT_TRUE(high_ran_);
+    EXPECT_THAT(what_, HasSubstr("job high is queued, position 1"));
+    EXPECT_THAT(what_, HasSubstr("jobs of lower priority were asked to make room"));
+    ExpectSameBits(disturbed.weights, calm.weights);
+    ExpectSameBits(disturbed.weights, TrainDensely(run_));
+  }
+
+  std::thread high_;
+  bool high_ran_ = false;
+  std::string what_;
+};
+
+TEST_F(EngineYieldTest, StateOnTheHost_SameBits) {
+  run_.arena_bytes = 1 << 20;
+  run_.options.state_placement = StatePlacement::kHost;
+  ExpectUndisturbedBits();
+}
+
+TEST_F(EngineYieldTest, TwoRanks_YieldTogether_SameBits) {
+  run_.world_size = 2;
+  run_.arena_bytes = 2 << 20;
+  ExpectUndisturbedBits();
+}
+
+TEST_F(EngineYieldTest, SomeStateOnTheDevice_ComesBackToItsPlace_SameBits) {
+  run_.arena_bytes = 8 << 20;
+  run_.options.state_placement = StatePlacement::kAuto;
+  ExpectUndisturbedBits();
+}
+
+TEST_F(EngineYieldTest, EverythingOnTheDevice_IsKeptOnTheHostMeanwhile_SameBits) {
+  run_.arena_bytes = 8 << 20;
+  run_.options.placement = Placement::kDevice;
+  ExpectUndisturbedBits();
+}
+
+TEST_F(EngineYieldTest, Float32WithAccumulation_SameBits) {
+  run_.arena_bytes = 8 << 20;
+  run_.options.data_type = DataType::kFloat32;
+  run_.options.accumulate = 2;
+  ExpectUndisturbedBits();
+}
+
+TEST_F(EngineYieldTest, JobThatIsNotPreemptible_IsWaitedFor) {
+  run_.arena_bytes = 8 << 20;
+  run_.admission->preemptible = false;
+  const SyntheticResult calm = MustTrain();
+  Disturb();
+  const SyntheticResult disturbed = MustTrain();
+  if (high_.joinable()) high_.join();
+  EXPECT_TRUE(high_ran_);
+  EXPECT_THAT(what_, HasSubstr("needs 16.0 MiB of device 0, of which it can have 8.0 MiB"));
+  ExpectSameBits(disturbed.weights, calm.weights);
+}
+
+}  // namespace
+}  // namespace geminid::zero

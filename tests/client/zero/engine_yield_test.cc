@@ -49,6 +49,7 @@ class EngineYieldTest : public EngineTest {
         const auto session = Session::Connect(connect);
         EXPECT_TRUE(session.ok()) << session.status();
         high_ran_ = session.ok();
+        low_was_ = StateOfLow();
         if (first) asked.set_value("");
       });
       what_ = waits.get();  // by then the low job has been asked to yield
@@ -62,13 +63,25 @@ class EngineYieldTest : public EngineTest {
     const SyntheticResult disturbed = MustTrain();
     if (high_.joinable()) high_.join();
     EXPECT_TRUE(high_ran_);
+    EXPECT_EQ(low_was_, "preempted");
     EXPECT_THAT(what_, HasSubstr("job high is queued, position 1"));
     EXPECT_THAT(what_, HasSubstr("jobs of lower priority were asked to make room"));
     ExpectSameBits(disturbed.weights, calm.weights);
     ExpectSameBits(disturbed.weights, TrainDensely(run_));
   }
 
+  // "": it has ended.
+  std::string StateOfLow() {
+    return env_.daemon().hub().Inspect([](const core::Engine& engine, const auto&) -> std::string {
+      for (const core::JobSnapshot& job : engine.jobs().Jobs()) {
+        if (job.name.job == "low") return core::Name(job.standing.state);
+      }
+      return "";
+    });
+  }
+
   std::thread high_;
+  std::string low_was_;  // when the high job had the device
   bool high_ran_ = false;
   std::string what_;
 };

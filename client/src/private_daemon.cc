@@ -222,9 +222,9 @@ absl::Status StartError(const absl::Status& error, int wait_status, const std::s
   if (!WIFSIGNALED(wait_status) || !absl::IsUnavailable(error)) {
     const bool refused =
         WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == base::kDaemonExitResources;
-    return absl::Status(
-        refused ? absl::StatusCode::kResourceExhausted : error.code(),
-        absl::StrCat(error.message(), " (", binary, "); its last words:\n", log_tail));
+    return absl::Status(refused ? absl::StatusCode::kResourceExhausted : error.code(),
+                        absl::StrCat(error.message(), " (", binary, "); its last words:\n",
+                                     log_tail));
   }
   const int signal = WTERMSIG(wait_status);
   const std::string ended = absl::StrCat("the private daemon (", binary, ") was ended by signal ",

@@ -19,9 +19,9 @@ absl::StatusOr<std::byte*> MapPool(SessionImpl& impl, const Control::Allocation&
         memory->message.bytes != allocation.pool_bytes) {
       return absl::InternalError("Allocate: the daemon sent another pool than it announced");
     }
-    GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping,
-                             base::Mapping::Map(memory->fd, allocation.pool_bytes,
-                                                {.populate = true, .revocable = true}));
+    GEMINID_ASSIGN_OR_RETURN(
+        base::Mapping mapping,
+        base::Mapping::Map(memory->fd, allocation.pool_bytes, {.populate = true, .revocable = true}));
     GEMINID_RETURN_IF_ERROR(impl.device->RegisterHost(std::span(mapping.data(), mapping.bytes())));
     return impl.chunks.AddPool(allocation.pool, std::move(mapping));
   }

@@ -158,6 +158,7 @@ void JobQueue::Leave(SessionId session, Time now) {
 }
 
 void JobQueue::Charged(SessionId session, Account account, uint64_t bytes) {
+  changed_ = changed_ || !jobs_.empty();
   const auto found = ranks_.find(session);
   if (found == ranks_.end()) return;
   for (auto& [number, rank] : jobs_.at(found->second).ranks) {

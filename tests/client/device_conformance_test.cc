@@ -102,6 +102,20 @@ TEST_P(DeviceConformance, BadSlabs_AreRefused) {
   EXPECT_EQ(device_->memory_info().imported_bytes, kSlab + kPage);
 }
 
+TEST_P(DeviceConformance, ReleasedSlabs_LeaveTheAddressesToOthers) {
+  MakeArena();
+  std::byte* const base = device_->base();
+  const std::vector<std::byte> sent = Pattern(kSlab, 1);
+  ASSERT_TRUE(CopyAndWait(Direction::kHostToDevice, base, sent.data(), kSlab).ok());
+  ASSERT_TRUE(device_->ReleaseSlabs().ok());
+  EXPECT_EQ(device_->memory_info().imported_bytes, 0u);
+  EXPECT_EQ(device_->base(), base);
+  ASSERT_TRUE(device_->ImportSlab(MakeMemoryFile(2 * kSlab), 0, 2 * kSlab).ok());
+  std::vector<std::byte> back(kSlab, std::byte{1});
+  ASSERT_TRUE(CopyAndWait(Direction::kDeviceToHost, back.data(), base, kSlab).ok());
+  EXPECT_EQ(back, std::vector<std::byte>(kSlab));
+}
+
 TEST_P(DeviceConformance, RoundTripsOfOddSizes_AreExact) {
   MakeArena();
   for (const uint64_t bytes : {uint64_t{1}, uint64_t{63}, uint64_t{4097}, 2 * kSlab - 7}) {

@@ -36,6 +36,9 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   if (!options.metrics_listen.empty()) sources.flags["metrics_listen"] = options.metrics_listen;
   if (!options.keep_time.empty()) sources.flags["keep_time"] = options.keep_time;
   if (!options.bytes_in_flight.empty()) sources.flags["bytes_in_flight"] = options.bytes_in_flight;
+  if (!options.link_bytes_in_flight.empty()) {
+    sources.flags["link_bytes_in_flight"] = options.link_bytes_in_flight;
+  }
   absl::StatusOr<config::Settings> settings = config::ResolveSettings(sources);
   if (!settings.ok()) return settings.status();
   if (options.tickets_in_flight > 0) settings->tickets_in_flight = options.tickets_in_flight;

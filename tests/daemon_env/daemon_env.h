@@ -37,6 +37,7 @@ struct DaemonEnvOptions {
   std::string metrics_listen{};
   std::string keep_time{};
   std::string bytes_in_flight{};
+  std::string link_bytes_in_flight{};
   uint32_t tickets_in_flight = 0;  // 0: built-in
   std::string log_level = "error";
   std::vector<config::TenantQuota> quotas{};

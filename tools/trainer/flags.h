@@ -33,8 +33,8 @@ struct Flags {
   std::string decoupled, bias_correction, grad_averaging, always_adapt, max_grad_norm;
   std::string rate_decay, clip_threshold, decay_exponent;
   std::string relative_step, warmup_init, scale_parameter;
-  std::string update_threads = "1", timeout = "60", socket, job = "geminid-train", report,
-              progress = "auto";
+  std::string update_threads = "1", timeout = "60", socket, job = "geminid-train", priority = "0",
+              queue_timeout = kUnlimited, report, progress = "auto";
   std::string save, save_every, keep = "2", load, export_to, export_type = "fp32";
   std::string log, tensorboard;
   std::string freeze, lora_rank, lora_alpha;

@@ -63,7 +63,8 @@ class Generator {
     communicator_ = communicator;
     GEMINID_ASSIGN_OR_RETURN(
         session_, ConnectDaemon(options_.run, context_,
-                                UnlimitedDeviceBytes(options_.run, context_.info.world_size)));
+                                UnlimitedDeviceBytes(options_.run, context_.info.world_size),
+                                /*takes_steps=*/false));
     std::vector<zero::Parameter> parameters;
     for (const ParameterSpec& spec : model_->parameters().specs) {
       parameters.push_back({.name = spec.name, .shape = spec.shape, .trainable = false});

@@ -40,6 +40,8 @@ struct TrainOptions {
   absl::Duration timeout;
   std::string socket;
   std::string job;
+  int priority = 0;              // among the daemon's jobs
+  absl::Duration queue_timeout;  // how long to wait for memory that others have
   std::string report;
   std::string log;          // file of a JSON line a step; empty: none
   std::string tensorboard;  // folder of event files; empty: none

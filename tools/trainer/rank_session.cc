@@ -14,9 +14,48 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(
   return collectives::Connect(context.info, connect);
 }
 
+namespace {
+
+constexpr size_t kRunNameMax = 63;
+
+// What the state of the model surely takes of host memory on this rank.
+uint64_t HostBytes(const TrainOptions& options, int world_size) {
+  const bool on_device = options.zero.placement == zero::Placement::kDevice ||
+                         options.zero.state_placement == zero::StatePlacement::kDevice;
+  if (on_device) return 0;
+  // Whatever is trained of it and by which optimizer, it has weights.
+  const uint64_t per_parameter = zero::SizeOf(options.zero.data_type);
+  return CountParameters(options.model) * per_parameter / static_cast<uint64_t>(world_size);
+}
+
+// Called again and again while the job waits: says what is new, and ends the wait at a signal.
+absl::Status OnWait(const RankContext& context, const std::string& what, std::string* said) {
+  if (context.stop_signal && context.stop_signal() != 0) {
+    return absl::CancelledError(absl::StrCat("stopped while it waited for memory: ", what));
+  }
+  if (context.info.rank == 0 && what != *said && context.write_stderr) {
+    context.write_stderr(absl::StrCat("geminid-train: waits: ", what, "\n"));
+  }
+  *said = what;
+  return absl::OkStatus();
+}
+
+Admission AdmissionOf(const TrainOptions& options, const RankContext& context, bool takes_steps) {
+  return {.run = context.info.job.substr(0, kRunNameMax),
+          .priority = options.priority,
+          .host_memory_bytes = HostBytes(options, context.info.world_size),
+          .patience = options.queue_timeout,
+          .preemptible = takes_steps,
+          .on_wait = [&context, said = std::string()](const std::string& what) mutable {
+            return OnWait(context, what, &said);
+          }};
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
                                                        const RankContext& context,
-                                                       uint64_t unlimited_bytes) {
+                                                       uint64_t unlimited_bytes, bool takes_steps) {
   ConnectOptions connect;
   connect.socket = context.socket;
   connect.job = options.job;
@@ -28,6 +67,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   connect.client_name = "geminid-train";
   connect.device_memory_bytes = options.device_memory_bytes.value_or(unlimited_bytes);
   connect.copy_bytes_per_second = static_cast<double>(options.copy_bytes_per_second);
+  connect.admission = AdmissionOf(options, context, takes_steps);
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
   if (absl::IsResourceExhausted(session.status()) && !options.device_memory_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(

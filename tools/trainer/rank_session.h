@@ -31,10 +31,12 @@ struct RankContext {
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(const TrainOptions& options,
                                                                         const RankContext& context);
 
-// A session with an arena of `options`' size, or of `unlimited_bytes` if they have none.
+// A session with an arena of `options`' size, or of `unlimited_bytes` if they have none. Waits in
+// the daemon's queue, and says for what; CANCELLED where a signal asks for an end meanwhile.
+// `takes_steps`: between them the arena can be given to jobs of higher priority.
 absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
                                                        const RankContext& context,
-                                                       uint64_t unlimited_bytes);
+                                                       uint64_t unlimited_bytes, bool takes_steps);
 
 }  // namespace geminid::trainer
 

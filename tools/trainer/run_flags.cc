@@ -12,6 +12,8 @@ namespace geminid::trainer {
 namespace {
 
 constexpr double kTimeoutSecondsMax = 86'400;
+constexpr double kQueueSecondsMax = 1e9;
+constexpr uint64_t kPriorityMax = 100;
 constexpr size_t kJobNameMax = 63;
 
 constexpr FlagSpec kProcessFlags[] = {
@@ -20,6 +22,10 @@ constexpr FlagSpec kProcessFlags[] = {
     {"--socket", &Flags::socket, "PATH",
      "The daemon's; otherwise $GEMINID_SOCKET, the installed one, or a daemon of the run's own"},
     {"--job", &Flags::job, "NAME", "Of the run, in the daemon's books"},
+    {"--priority", &Flags::priority, "N",
+     "Of the job among the daemon's, -100 to 100, at most the tenant's; lower ones make room"},
+    {"--queue-timeout", &Flags::queue_timeout, "SECONDS",
+     "How long to wait for memory that other jobs have; 0: not at all"},
 };
 constexpr FlagSpec kOutputFlags[] = {
     {"--report", &Flags::report, "PATH", "Write a JSON report to this file"},
@@ -36,6 +42,21 @@ constexpr FlagSpec kCheckpointFlags[] = {
      "After the last step, write the values as a new Hugging Face folder"},
     {"--export-dtype", &Flags::export_type, "TYPE", "Of its tensors: fp32, bf16 or fp16"},
 };
+
+absl::StatusOr<int> ParsePriority(const std::string& text) {
+  const bool negative = !text.empty() && text[0] == '-';
+  GEMINID_ASSIGN_OR_RETURN(
+      const uint64_t level,
+      base::ParseCount("--priority", negative ? text.substr(1) : text, 0, kPriorityMax));
+  return negative ? -static_cast<int>(level) : static_cast<int>(level);
+}
+
+absl::StatusOr<absl::Duration> ParseQueueTimeout(const std::string& text) {
+  if (text == kUnlimited) return absl::InfiniteDuration();
+  GEMINID_ASSIGN_OR_RETURN(const double seconds,
+                           base::ParseReal("--queue-timeout", text, 0, kQueueSecondsMax));
+  return absl::Seconds(seconds);
+}
 
 absl::Status CheckJob(const std::string& job) {
   const bool characters = std::all_of(job.begin(), job.end(), [](char c) {
@@ -62,6 +83,8 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
                            base::ParseReal("--timeout", flags.timeout, 1, kTimeoutSecondsMax));
   options->timeout = absl::Seconds(seconds);
   GEMINID_RETURN_IF_ERROR(CheckJob(flags.job));
+  GEMINID_ASSIGN_OR_RETURN(options->priority, ParsePriority(flags.priority));
+  GEMINID_ASSIGN_OR_RETURN(options->queue_timeout, ParseQueueTimeout(flags.queue_timeout));
   options->socket = flags.socket;
   options->job = flags.job;
   return absl::OkStatus();

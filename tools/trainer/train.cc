@@ -237,8 +237,9 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
     GEMINID_ASSIGN_OR_RETURN(
-        session_, ConnectDaemon(options_, context_,
-                                UnlimitedDeviceBytes(options_, context_.info.world_size)));
+        session_,
+        ConnectDaemon(options_, context_, UnlimitedDeviceBytes(options_, context_.info.world_size),
+                      /*takes_steps=*/true));
     GEMINID_ASSIGN_OR_RETURN(const std::vector<zero::Parameter> parameters,
                              TrainedParameters(options_.model, options_.frozen));
     GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_.get(),

@@ -77,6 +77,9 @@ class DeviceOps {
                                   const float* old_factors, const kernels::ReduceSum& reduce,
                                   float* new_factors) = 0;
 
+  // The first failure of any operation so far. In work that is queued on a stream: of what was
+  // queued before it, too.
+  virtual absl::Status status() const = 0;
   // Waits for what is queued on the stream. The first failure of any operation so far, or
   // DEADLINE_EXCEEDED: the work goes on, and its memory must stay.
   virtual absl::Status Synchronize(Stream& stream, absl::Duration timeout) = 0;

@@ -65,12 +65,26 @@ std::function<void(const absl::Status&)> Mover::Later(
   };
 }
 
+void Mover::After(const ComputePlace& place, std::function<absl::Status()> act) {
+  // The stream is the mover's own, and ends with all of its work before it.
+  place.stream->Enqueue([this, ops = place.ops, act = std::move(act)] {
+    {
+      std::lock_guard lock(mutex_);
+      if (stop_) return;
+    }
+    absl::Status status = ops->status();
+    if (status.ok()) status = act();
+    Notify(status);
+  });
+}
+
 void Mover::Changed() {
   {
     std::lock_guard lock(mutex_);
     ++changes_;
   }
   changed_.notify_all();
+  StartGathers();
 }
 
 // --- asking --------------------------------------------------------------------------------------
@@ -136,6 +150,7 @@ void Mover::Ask(Task::Kind kind, const Step& step, uint64_t operation,
                 .last = position.last});
   }
   changed_.notify_all();
+  StartGathers();
 }
 
 void Mover::Drop(uint32_t chunk) {
@@ -287,14 +302,8 @@ absl::Status Mover::status() const {
 void Mover::Loop() {
   Lock lock(mutex_);
   while (!stop_ && status_.ok()) {
-    if (const auto started = queue_.TakeStart(context_.weights_current)) {
-      lock.unlock();
-      StartGather(*started);
-      lock.lock();
-      continue;
-    }
-    const std::optional<Task> task = queue_.TakeFront(
-        [this](uint32_t chunk) { return usages_[chunk].stays.front().points.empty(); });
+    const std::optional<Task> task =
+        queue_.TakeFront([this](uint32_t chunk) { return MayReduce(chunk); });
     if (!task.has_value()) {
       // Nothing was ready a moment ago, and the lock was not given up since.
       Rest(&lock);
@@ -315,7 +324,8 @@ absl::Status Mover::CarryOut(const Task& task) {
     case Task::Kind::kGatherToHost:
       return GatherToHost(task);
     case Task::Kind::kOpen:
-      return FinishOpen(task);
+      Publish(task.chunk);
+      return absl::OkStatus();
     case Task::Kind::kReduce:
       BecomeReduced(task.chunk);
       return RunReduce(task);

@@ -165,6 +165,9 @@ class Mover {
     std::set<uint64_t> points;
   };
 
+  // `act`, on the stream's thread when what is queued there is complete, unless the mover is
+  // ending.
+  void After(const ComputePlace& place, std::function<absl::Status()> act);
   // `act`, on the session's thread, unless the mover has ended. Its error is the mover's.
   std::function<void(const absl::Status&)> Later(std::function<void(const absl::Status&)> act =
                                                      [](const absl::Status&) {});
@@ -201,15 +204,17 @@ class Mover {
   void Rest(Lock* lock);
 
   // mover_gathers.cc
+  void StartGathers();
   void StartGather(const Task& task);
+  void StartCopies(const Task& task);
+  void StartLocally(const Task& task);
   void CopyDone(uint32_t chunk, bool counted, uint64_t bytes);
   absl::Status FinishGather(const Task& task);
-  absl::Status FinishOpen(const Task& task);
   absl::Status GatherToHost(const Task& task);
   void LabelCollective(const Task& task);
   absl::Status AllGather(const Task& task, std::byte* chunk);
   void Publish(uint32_t chunk);
-  absl::Status ShardTo(uint32_t chunk, std::byte* shard) const;
+  void QueueShardTo(uint32_t chunk, std::byte* shard) const;
   absl::Status ToHost(uint32_t chunk);
   absl::Status ToDevice(const Step& step);
   absl::Status Forget(uint32_t chunk);
@@ -224,9 +229,9 @@ class Mover {
   absl::Status Measure(const ChunkShape& shape, const ComputePlace& place, collectives::DType type,
                        const GranulePlaces& gradients);
   absl::Status KeepGradient(const Task& task, const GranulePlaces& source);
+  bool MayReduce(uint32_t chunk) const;
   void StartGradientCopies(const Task& task);
-  void GradientCopyDone(uint32_t chunk);
-  absl::Status AccumulateStaged(const Task& task);
+  void GradientCopyDone(const Task& task);
 
   // The layout's chunk, of a separate gradient too.
   uint32_t LayoutChunk(uint32_t chunk) const { return context_.owners[chunk]; }
@@ -253,6 +258,7 @@ class Mover {
   std::vector<double> squares_;           // by granule
   uint32_t adding_ = 0;                   // gradients that left their extents and are not added yet
   LinkMeter link_;
+  bool starting_ = false;  // a thread is in StartGathers
   uint64_t reserved_bytes_ = 0;
   std::vector<uint64_t> placed_;  // by chunk, of the trainer's thread
   std::vector<Stream*> streams_;  // of the trainer's thread

@@ -7,37 +7,77 @@
 
 namespace geminid::zero {
 
+// By any thread that changed what the next gather may wait for, whatever the mover's own is at: one
+// at a time, so that copies are asked for in their order.
+void Mover::StartGathers() {
+  Lock lock(mutex_);
+  if (starting_) return;  // who is there looks again
+  starting_ = true;
+  while (!stop_ && status_.ok()) {
+    const std::optional<Task> task = queue_.TakeStart(context_.weights_current);
+    if (!task.has_value()) break;
+    lock.unlock();
+    StartGather(*task);
+    lock.lock();
+  }
+  starting_ = false;
+}
+
 void Mover::StartGather(const Task& task) {
   context_.meter->AddModel(static_cast<int64_t>(queue_.bytes(task.chunk)));
-  const ChunkId destination = context_.gathered[task.chunk];
-  const bool local = task.kind == Task::Kind::kOpen || context_.store->on_device(task.chunk);
-  const uint32_t copies = local ? 1 : Shape(task.chunk).granules;
+  if (task.kind == Task::Kind::kOpen || context_.store->on_device(task.chunk)) {
+    StartLocally(task);
+  } else {
+    StartCopies(task);
+  }
+}
+
+// Nothing crosses the link: the extent is filled on the device.
+void Mover::StartLocally(const Task& task) {
+  {
+    std::lock_guard lock(mutex_);
+    copies_pending_[task.chunk] = 1;
+  }
+  const auto fill = [this, task](const absl::Status& status) {
+    if (!status.ok()) return;
+    const ComputePlace& place = compute_->on_device();
+    if (task.kind == Task::Kind::kOpen) {
+      place.ops->Zero(*place.stream, Extent(task.chunk),
+                      Shape(task.chunk).elements * element_bytes());
+    } else {
+      QueueShardTo(task.chunk, Shard(task.chunk));
+    }
+    After(place, [this, task] {
+      CopyDone(task.chunk, /*counted=*/false, 0);
+      return absl::OkStatus();
+    });
+  };
+  context_.session->AllocateExtent(context_.gathered[task.chunk], task.offset, /*may_evict=*/false)
+      .Then(Later(fill));
+}
+
+void Mover::StartCopies(const Task& task) {
+  const uint32_t copies = Shape(task.chunk).granules;
+  const uint64_t bytes = copies * granule_bytes();
   {
     std::lock_guard lock(mutex_);
     copies_pending_[task.chunk] = copies;
-    if (!local) link_.Begin(absl::Now());
-  }
-  const uint64_t bytes = local ? 0 : copies * granule_bytes();
-  const auto done = [&] {
-    return Later([this, chunk = task.chunk, local, bytes](const absl::Status& status) {
-      if (status.ok()) CopyDone(chunk, !local, bytes);
-    });
-  };
-  if (local) {
-    context_.session->AllocateExtent(destination, task.offset, /*may_evict=*/false).Then(done());
-    return;
+    link_.Begin(absl::Now());
   }
   for (uint32_t g = 0; g < copies; ++g) {
     TransferSpec spec;
     spec.source = context_.store->WeightChunk(Shape(task.chunk).first_granule + g);
-    spec.destination = destination;
+    spec.destination = context_.gathered[task.chunk];
     spec.destination_offset = ShardOffset(task.chunk) + g * granule_bytes();
     spec.bytes = granule_bytes();
     spec.allocate_destination = g == 0;
     spec.device_offset = task.offset;
     spec.cause = task.ahead ? TransferCause::kPrefetch : TransferCause::kDemand;
     spec.priority = task.ahead ? Priority::kNormal : Priority::kUrgent;
-    context_.session->Transfer(spec).Then(done());
+    context_.session->Transfer(spec).Then(
+        Later([this, chunk = task.chunk, bytes](const absl::Status& status) {
+          if (status.ok()) CopyDone(chunk, /*counted=*/true, bytes);
+        }));
   }
 }
 
@@ -49,18 +89,7 @@ void Mover::CopyDone(uint32_t chunk, bool counted, uint64_t bytes) {
 }
 
 absl::Status Mover::FinishGather(const Task& task) {
-  if (context_.store->on_device(task.chunk)) {
-    GEMINID_RETURN_IF_ERROR(ShardTo(task.chunk, Shard(task.chunk)));
-  }
   GEMINID_RETURN_IF_ERROR(AllGather(task, Extent(task.chunk)));
-  Publish(task.chunk);
-  return absl::OkStatus();
-}
-
-absl::Status Mover::FinishOpen(const Task& task) {
-  const ComputePlace& place = compute_->on_device();
-  place.ops->Zero(*place.stream, Extent(task.chunk), Shape(task.chunk).elements * element_bytes());
-  GEMINID_RETURN_IF_ERROR(place.Finish());
   Publish(task.chunk);
   return absl::OkStatus();
 }
@@ -82,7 +111,8 @@ absl::Status Mover::GatherToHost(const Task& task) {
     std::lock_guard lock(mutex_);
     chunk = kept_[task.chunk];
   }
-  GEMINID_RETURN_IF_ERROR(ShardTo(task.chunk, chunk + ShardOffset(task.chunk)));
+  QueueShardTo(task.chunk, chunk + ShardOffset(task.chunk));
+  GEMINID_RETURN_IF_ERROR(compute_->Of(context_.store->on_device(task.chunk)).Finish());
   GEMINID_RETURN_IF_ERROR(AllGather(task, chunk));
   {
     std::lock_guard lock(mutex_);
@@ -92,14 +122,13 @@ absl::Status Mover::GatherToHost(const Task& task) {
   return absl::OkStatus();
 }
 
-absl::Status Mover::ShardTo(uint32_t chunk, std::byte* shard) const {
+void Mover::QueueShardTo(uint32_t chunk, std::byte* shard) const {
   const ChunkShape& shape = Shape(chunk);
   const ComputePlace& place = compute_->Of(context_.store->on_device(chunk));
   for (uint32_t g = 0; g < shape.granules; ++g) {
     place.ops->Copy(*place.stream, shard + g * granule_bytes(),
                     context_.store->Current(shape.first_granule + g).weight, granule_bytes());
   }
-  return place.Finish();
 }
 
 // So that ranks that went apart never take one chunk for another of the same size.

@@ -12,7 +12,7 @@ absl::Status Mover::RunReduce(const Task& task) {
   if (context_.accumulate == 1) GEMINID_RETURN_IF_ERROR(MeasureShard(task.chunk));
   if (!context_.store->on_device(LayoutChunk(task.chunk))) {
     StartGradientCopies(task);
-    return context_.accumulate > 1 ? AccumulateStaged(task) : absl::OkStatus();
+    return absl::OkStatus();
   }
   GEMINID_RETURN_IF_ERROR(
       KeepGradient(task, [&](uint32_t g) { return Shard(task.chunk) + g * granule_bytes(); }));
@@ -100,37 +100,33 @@ void Mover::StartGradientCopies(const Task& task) {
     spec.bytes = granule_bytes();
     spec.cause = TransferCause::kWriteBack;
     spec.priority = Priority::kNormal;
-    context_.session->Transfer(spec).Then(
-        Later([this, chunk = task.chunk](const absl::Status& status) {
-          if (status.ok()) GradientCopyDone(chunk);
-        }));
+    context_.session->Transfer(spec).Then(Later([this, task](const absl::Status& status) {
+      if (status.ok()) GradientCopyDone(task);
+    }));
   }
 }
 
-void Mover::GradientCopyDone(uint32_t chunk) {
+// What was staged is added to the sum beside the stream's operations, not by the session's thread.
+void Mover::GradientCopyDone(const Task& task) {
   {
     std::lock_guard lock(mutex_);
-    if (--copies_pending_[chunk] > 0) return;
-    queue_.Leaving(chunk);
+    if (--copies_pending_[task.chunk] > 0) return;
+    queue_.Leaving(task.chunk);
   }
-  ReleaseExtent(chunk);
-}
-
-absl::Status Mover::AccumulateStaged(const Task& task) {
-  {
-    Lock lock(mutex_);
-    changed_.wait(lock, [&] { return stop_ || !status_.ok() || copies_pending_[task.chunk] == 0; });
-    if (!status_.ok()) return status_;
-    if (copies_pending_[task.chunk] > 0) return absl::CancelledError("the engine ended");
-  }
-  const absl::Status status =
-      KeepGradient(task, [this](uint32_t g) { return context_.store->Staging(g); });
-  {
+  ReleaseExtent(task.chunk);
+  if (context_.accumulate == 1) return;
+  After(compute_->on_device(), [this, task] {
+    const absl::Status status =
+        KeepGradient(task, [this](uint32_t g) { return context_.store->Staging(g); });
     std::lock_guard lock(mutex_);
     --adding_;
-  }
-  Changed();
-  return status;
+    return status;
+  });
+}
+
+// The stream's work must be through with it, and the staging area be free.
+bool Mover::MayReduce(uint32_t chunk) const {
+  return usages_[chunk].stays.front().points.empty() && adding_ == 0;
 }
 
 // Of fp32 sums: what Measure found before may have been another micro-batch's.

@@ -175,14 +175,18 @@ Status HostOps::Prepare(Stream& stream, kernels::ShardedStep* step,
   return status;
 }
 
+absl::Status HostOps::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
 absl::Status HostOps::Synchronize(Stream& stream, absl::Duration timeout) {
   if (!stream.Record()->WaitFor(timeout)) {
     return absl::DeadlineExceededError(
         absl::StrCat("the device has not done what was queued within ",
                      absl::FormatDuration(timeout), "; see whether it still answers"));
   }
-  const std::lock_guard lock(mutex_);
-  return status_;
+  return status();
 }
 
 }  // namespace geminid::device

@@ -33,6 +33,7 @@ class HostOps final : public DeviceOps {
                           const kernels::StepScalars& scalars,
                           std::span<const kernels::Segment> segments, const float* old_factors,
                           const kernels::ReduceSum& reduce, float* new_factors) override;
+  absl::Status status() const override;
   absl::Status Synchronize(Stream& stream, absl::Duration timeout) override;
 
  private:
@@ -47,7 +48,7 @@ class HostOps final : public DeviceOps {
   void Run(Stream& stream, const char* name, std::function<kernels::Status()> kernel);
 
   const HostArena* const arena_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   absl::Status status_;  // guarded by mutex_
 };
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "client/src/session_internal.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
@@ -152,6 +153,72 @@ TEST_F(EngineStreamsTest, Gradient_IsReducedOnceTheStreamHasWrittenIt) {
   const auto step = engine_->Step({.learning_rate = 0.1});
   ASSERT_TRUE(step.ok()) << step.status();
   EXPECT_DOUBLE_EQ(step->gradient_norm * step->gradient_norm, 3.0 * kElements);
+}
+
+// One of two ranks, whose parameters are gathered from both.
+class RankOfTwo {
+ public:
+  RankOfTwo(const std::string& socket, int rank, collectives::Communicator* communicator) {
+    ConnectOptions connect;
+    connect.socket = socket;
+    connect.rank = connect.local_rank = rank;
+    connect.world_size = 2;
+    connect.device_memory_bytes = 64 << 10;
+    session_ = *Session::Connect(connect);
+    Options options;
+    options.data_type = DataType::kFloat32;
+    options.chunk_elements = kElements;
+    options.state_placement = StatePlacement::kHost;
+    std::vector<Parameter> parameters;
+    for (const char* name : {"a", "b", "c"}) parameters.push_back({name, {kElements}});
+    engine_ = *Engine::Create(session_.get(), communicator, parameters, options);
+  }
+
+  // An operator that goes on until Synchronize, so that each has a place of its own.
+  void Evaluate(ParameterId id) {
+    const StreamHandle stream = {&session_->compute_stream()};
+    auto operation = engine_->Use(Pass::kEvaluate, std::vector<ParameterId>{id}, stream);
+    ASSERT_TRUE(operation.ok()) << operation.status();
+    operations_.push_back(*std::move(operation));
+  }
+  // Until so many shards were copied to the device.
+  bool WaitForShards(uint64_t shards) const {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (session_->Totals().host_to_device_bytes < shards * kElements / 2 * sizeof(float)) {
+      if (absl::Now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  absl::Status Synchronize() {
+    operations_.clear();
+    return engine_->Synchronize();
+  }
+
+ private:
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<Operation> operations_;
+};
+
+TEST_F(EngineStreamsTest, Copies_StartWhileACollectiveWaitsForAnotherRank) {
+  auto communicators = collectives::MakeLocalCommunicators(2);
+  std::atomic<bool> first_is_there = false;
+  std::thread other([&] {
+    RankOfTwo rank(env_.socket(), 1, communicators[1].get());
+    while (!first_is_there.load()) std::this_thread::yield();
+    for (ParameterId id : {kA, kB, kC}) rank.Evaluate(id);
+    EXPECT_TRUE(rank.Synchronize().ok());
+  });
+  RankOfTwo rank(env_.socket(), 0, communicators[0].get());
+  uint64_t shards = 0;
+  for (ParameterId id : {kA, kB, kC}) {
+    rank.Evaluate(id);
+    EXPECT_TRUE(rank.WaitForShards(++shards)) << shards;
+  }
+  first_is_there.store(true);
+  EXPECT_TRUE(rank.Synchronize().ok());
+  other.join();
 }
 
 TEST_F(EngineStreamsTest, NullStream_IsRefusedAndTheEngineGoesOn) {

@@ -218,8 +218,15 @@ absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext&
         half.Attend(group, qkv, attended.Cols(group.first_query, group.query_columns), lse.data()));
   }
   std::copy_n(x, tokens * hidden, out);
-  return Forward<T>(workspace, attended, WeightOf<T>(use, places.output),
-                    Matrix<T>(out, tokens, hidden), /*accumulate=*/true);
+  const auto output = WeightOf<T>(use, places.output);
+  if (!context.dropout.dropout.active()) {
+    return Forward<T>(workspace, attended, output, Matrix<T>(out, tokens, hidden),
+                      /*accumulate=*/true);
+  }
+  const Matrix<T>& added = n;  // nobody needs the norm any more
+  GEMINID_RETURN_IF_ERROR(Forward<T>(workspace, attended, output, added));
+  AddDropout(context.dropout, 0, tokens, added.data, out);
+  return absl::OkStatus();
 }
 
 template <typename T>
@@ -241,7 +248,9 @@ absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext
   }
   Half<T> half(workspace, context, places);
   const Groups groups(context);
-  const Matrix<const T> dy(gradient, tokens, hidden);
+  GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
+                           Dropped<T>::Of(workspace, context.dropout, tokens, gradient));
+  const Matrix<const T> dy(dropped.data, tokens, hidden);
   for (size_t i = 0; i < groups.count(); ++i) {
     GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), n, dy, dn));
   }

@@ -35,7 +35,8 @@ absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf&
   }
   return MicroBatch{.shape = {.sequences = sequences(), .sequence_length = plan_.context},
                     .tokens = tokens_,
-                    .targets = targets_};
+                    .targets = targets_,
+                    .dropout = {.first_sample = first_sample}};
 }
 
 absl::StatusOr<MicroBatch> Batches::Get(uint64_t step, uint64_t micro_batch) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "tools/trainer/dropout.h"
 #include "tools/trainer/model_config.h"
 
 namespace geminid::trainer {
@@ -34,7 +35,8 @@ struct HalfContext {
   const ModelConfig* config = nullptr;
   MicroBatchShape shape;
   Tiling tiling;
-  RotaryTables rotary = {};  // LLaMA only
+  RotaryTables rotary = {};   // LLaMA only
+  DropoutPlace dropout = {};  // of what the half adds
 };
 
 }  // namespace geminid::trainer

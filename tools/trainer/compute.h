@@ -11,9 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/common/absl_status.h"
 #include "kernels/runtime/common/bfloat16.h"
+#include "tools/trainer/dropout.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/parameters.h"
 
@@ -104,6 +106,25 @@ class Scratch {
  private:
   explicit Scratch(zero::Workspace::Block block) : block_(std::move(block)) {}
   zero::Workspace::Block block_;
+};
+
+// The gradient of what a half adds, before its dropout: `gradient` itself where there is none.
+template <typename T>
+struct Dropped {
+  Scratch<T> storage;
+  const T* data = nullptr;
+
+  static absl::StatusOr<Dropped> Of(zero::Workspace& workspace, const DropoutPlace& place,
+                                    size_t tokens, const T* gradient) {
+    Dropped dropped;
+    dropped.data = gradient;
+    if (!place.dropout.active()) return dropped;
+    GEMINID_ASSIGN_OR_RETURN(dropped.storage,
+                             Scratch<T>::Allocate(workspace, tokens * place.hidden));
+    ApplyDropout(place, 0, tokens, gradient, dropped.storage.data());
+    dropped.data = dropped.storage.data();
+    return dropped;
+  }
 };
 
 // Parameters of the operator that `use` holds.

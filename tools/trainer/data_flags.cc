@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kBatchMax = 1 << 20;
 constexpr uint64_t kAccumulateMax = 1 << 16;
+constexpr double kDropoutMax = 0.99;
 constexpr uint64_t kValidationEveryMax = 1'000'000'000;
 constexpr uint64_t kValidationBatchesMax = 1 << 20;
 
@@ -25,6 +26,8 @@ constexpr FlagSpec kDataFlags[] = {
     {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
     {"--accumulate", &Flags::accumulate, "N", "Micro-batches per step"},
     {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
+    {"--dropout", &Flags::dropout, "SHARE",
+     "In training, set this share of the embedding and of what each half layer adds to zero [0]"},
     {"--validation", &Flags::validation, "SHARE",
      "Hold out this share of the data, from its end, and measure the loss on it"},
     {"--validation-every", &Flags::validation_every, "N",
@@ -80,6 +83,10 @@ absl::Status ParseData(const Flags& flags, TrainOptions* options) {
   options->zero.accumulate = static_cast<int>(accumulate);
   GEMINID_ASSIGN_OR_RETURN(options->seed, base::ParseCount("--seed", flags.seed, 0,
                                                            std::numeric_limits<uint64_t>::max()));
+  if (!flags.dropout.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options->dropout,
+                             base::ParseReal("--dropout", flags.dropout, 0, kDropoutMax));
+  }
   return ParseValidation(flags, options);
 }
 

@@ -37,7 +37,7 @@ struct Flags {
               queue_timeout = kUnlimited, report, progress = "auto";
   std::string save, save_every, keep = "2", load, export_to, export_type = "fp32";
   std::string log, tensorboard;
-  std::string freeze, lora_rank, lora_alpha;
+  std::string freeze, lora_rank, lora_alpha, dropout;
   std::string prompt, prompt_tokens, tokens = "100", temperature = "0", top_k = "0";
   bool json = false;
   bool quiet = false, stop_on_nan = false, resume = false;

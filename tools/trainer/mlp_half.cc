@@ -110,9 +110,15 @@ absl::Status MlpHalfForward(zero::Workspace& workspace, const HalfContext& conte
         auto columns,
         Columns<T>::Allocate(workspace, rows, context.config->intermediate, places.up.has_value()));
     GEMINID_RETURN_IF_ERROR(Activate<T>(workspace, places, use, 0, n, columns));
-    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace, columns.activated,
-                                       WeightOf<T>(use, places.output), sum.Rows(first, rows),
-                                       /*accumulate=*/true));
+    const auto output = WeightOf<T>(use, places.output);
+    if (!context.dropout.dropout.active()) {
+      GEMINID_RETURN_IF_ERROR(Forward<T>(workspace, columns.activated, output,
+                                         sum.Rows(first, rows), /*accumulate=*/true));
+      continue;
+    }
+    const Matrix<T>& added = n;  // nobody needs the norm any more
+    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace, columns.activated, output, added));
+    AddDropout(context.dropout, first, rows, added.data, sum.Rows(first, rows).data);
   }
   return absl::OkStatus();
 }
@@ -129,7 +135,9 @@ absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& cont
   GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(workspace, tokens * hidden));
   const Matrix<T> n(n_storage.data(), tokens, hidden);
   const Matrix<float> dn(dn_storage.data(), tokens, hidden);
-  const Matrix<const T> dy(gradient, tokens, hidden);
+  GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
+                           Dropped<T>::Of(workspace, context.dropout, tokens, gradient));
+  const Matrix<const T> dy(dropped.data, tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   ClearAdapterGradients<T>(use, places.input);
   if (places.up) ClearAdapterGradients<T>(use, *places.up);

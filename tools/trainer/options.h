@@ -21,6 +21,7 @@ namespace geminid::trainer {
 inline constexpr int kRanksMax = 1024;
 
 struct TrainOptions {
+  double dropout = 0;               // share of what layers add that is zero in training
   std::vector<std::string> frozen;  // patterns of parameters that are not trained
   std::string text;                 // a path of text; empty: `shards`
   std::string shards;               // a path of files of tokens

@@ -274,8 +274,9 @@ class RankTrainer {
     double my_loss = 0;
     for (int i = 0; i < options_.zero.accumulate; ++i) {
       const auto waits = absl::Now();
-      GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch,
-                               batches_->Get(step, static_cast<uint64_t>(i)));
+      GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, static_cast<uint64_t>(i)));
+      batch.dropout.share = options_.dropout;
+      batch.dropout.seed = options_.seed;
       session_->AddStall(StallCause::kData, absl::Now() - waits);
       GEMINID_ASSIGN_OR_RETURN(const double loss,
                                model_->TrainMicroBatch(*source_, batch, gradient_scale));

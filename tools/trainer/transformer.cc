@@ -38,6 +38,9 @@ class TransformerOf final : public Transformer {
     GEMINID_RETURN_IF_ERROR(source.BeginMicroBatch());
     Run run(source);
     run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
+    run.context.dropout = {.dropout = batch.dropout,
+                           .sequence_length = batch.shape.sequence_length,
+                           .hidden = config_.hidden};
     GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
     GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.workspace(), run.elements()));
     GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kForward));
@@ -146,6 +149,7 @@ class TransformerOf final : public Transformer {
       GEMINID_RETURN_IF_ERROR(run.Push());
       GEMINID_RETURN_IF_ERROR(
           EmbeddingForward<T>(run.context, parameters_, *use, run.tokens.data(), run.Top()));
+      Drop(run, run.Top());
       GEMINID_RETURN_IF_ERROR(use->Finish());
     }
     for (uint64_t layer = 0; layer < config_.layers; ++layer) {
@@ -177,15 +181,31 @@ class TransformerOf final : public Transformer {
           HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>));
     }
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, embedding_ids_));
+    Drop(run, run.gradient.data());
     GEMINID_RETURN_IF_ERROR(EmbeddingBackward<T>(run.workspace(), run.context, parameters_, *use,
                                                  run.tokens.data(), run.gradient.data()));
     GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, embedding_ids_));
     return use->Finish();
   }
 
+  // The places of dropout: 0 is the embedding, then two for each layer.
+  uint64_t PlaceOf(const AttentionPlaces& places) const {
+    return 1 + 2 * static_cast<uint64_t>(&places - parameters_.attention.data());
+  }
+  uint64_t PlaceOf(const MlpPlaces& places) const {
+    return 2 + 2 * static_cast<uint64_t>(&places - parameters_.mlp.data());
+  }
+
+  void Drop(Run& run, T* x) {
+    if (!run.context.dropout.dropout.active()) return;
+    run.context.dropout.place = 0;
+    ApplyDropout(run.context.dropout, 0, run.context.shape.tokens(), x, x);
+  }
+
   template <typename Places, typename Forward>
   absl::Status HalfForward(Run& run, Pass pass, const Places& places, Forward forward) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, places.all));
+    run.context.dropout.place = PlaceOf(places);
     const T* input = run.Top();
     GEMINID_RETURN_IF_ERROR(run.Push());
     GEMINID_RETURN_IF_ERROR(forward(run.workspace(), run.context, places, *use, input, run.Top()));
@@ -197,6 +217,7 @@ class TransformerOf final : public Transformer {
   template <typename Places, typename Backward>
   absl::Status HalfBackward(Run& run, const Places& places, Backward backward) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, places.all));
+    run.context.dropout.place = PlaceOf(places);
     GEMINID_RETURN_IF_ERROR(
         backward(run.workspace(), run.context, places, *use, run.Top(), run.gradient.data()));
     run.inputs.pop_back();

@@ -25,6 +25,7 @@ struct MicroBatch {
   MicroBatchShape shape;
   std::span<const int32_t> tokens;   // [sequences, sequence_length]
   std::span<const int32_t> targets;  // the token after each
+  Dropout dropout = {};              // in training alone
 };
 
 class Transformer {

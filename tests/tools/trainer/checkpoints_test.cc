@@ -104,6 +104,25 @@ TEST_F(CheckpointsOfRuns, Killed_GoOnFromTheLastCheckpoint) {
   EXPECT_EQ(Report()["weights_sha256"], resumed["weights_sha256"]);
 }
 
+TEST_F(CheckpointsOfRuns, WithDropout_HaveTheSameBitsWhenResumedAndPlacedElsewhere) {
+  const std::vector<std::string> dropout = {"--dropout", "0.2", "--lr", "1e-2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), dropout.begin(), dropout.end());
+    return more;
+  };
+  ASSERT_EQ(Run(with({})).code, 0);
+  const nlohmann::json undisturbed = Report();
+  ASSERT_EQ(Run(with({"--placement", "cpu", "--device-memory", "2MiB"})).code, 0);
+  EXPECT_EQ(Report()["weights_sha256"], undisturbed["weights_sha256"]);
+  ASSERT_EQ(Run(with({"--save", run_, "--save-every", "3"})).code, 0);
+  fs::remove_all(run_ + "/step-000000008");
+  ASSERT_EQ(Run(with({"--save", run_, "--resume"})).code, 0);
+  EXPECT_EQ(Report()["weights_sha256"], undisturbed["weights_sha256"]);
+  ASSERT_EQ(Run({"--lr", "1e-2"}).code, 0);
+  EXPECT_NE(Report()["weights_sha256"], undisturbed["weights_sha256"]);
+  EXPECT_EQ(Run({"--dropout", "1"}).code, 2);
+}
+
 TEST_F(CheckpointsOfRuns, Logged_GoOnInTheSameFile) {
   const std::string log = folder_ / "run.jsonl";
   ASSERT_EQ(Run({"--save", run_, "--steps", "4", "--log", log, "--tensorboard", folder_ / "board",

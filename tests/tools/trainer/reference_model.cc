@@ -12,10 +12,11 @@ using Rows = std::vector<Row>;
 
 class Reference {
  public:
-  Reference(const ModelConfig& config, const NamedTensors& parameters)
-      : c_(config), p_(parameters) {}
+  Reference(const ModelConfig& config, const NamedTensors& parameters, const Factor& factor = {})
+      : c_(config), p_(parameters), factor_(factor) {}
 
-  Rows Logits(const std::vector<int32_t>& tokens) const {
+  // `first_token`: of the sequence among all, for the factors.
+  Rows Logits(const std::vector<int32_t>& tokens, size_t first_token = 0) const {
     const bool gpt2 = c_.family == Family::kGpt2;
     Rows x(tokens.size(), Row(c_.hidden));
     for (size_t t = 0; t < tokens.size(); ++t) {
@@ -26,11 +27,14 @@ class Reference {
                        : At("model.embed_tokens.weight")[row + h];
       }
     }
+    x = Factored(x, 0, first_token);
     for (size_t layer = 0; layer < c_.layers; ++layer) {
       const std::string prefix =
           (gpt2 ? "transformer.h." : "model.layers.") + std::to_string(layer) + ".";
-      Add(&x, gpt2 ? Gpt2Attention(prefix, x) : LlamaAttention(prefix, x));
-      Add(&x, gpt2 ? Gpt2Mlp(prefix, x) : LlamaMlp(prefix, x));
+      Add(&x, Factored(gpt2 ? Gpt2Attention(prefix, x) : LlamaAttention(prefix, x), 1 + 2 * layer,
+                       first_token));
+      Add(&x,
+          Factored(gpt2 ? Gpt2Mlp(prefix, x) : LlamaMlp(prefix, x), 2 + 2 * layer, first_token));
     }
     const Rows n = gpt2 ? LayerNorm("transformer.ln_f", x) : RmsNorm("model.norm", x);
     const bool tied = p_.count("lm_head.weight") == 0;
@@ -46,9 +50,10 @@ class Reference {
     return logits;
   }
 
-  double Loss(const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets) const {
+  double Loss(const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets,
+              size_t first_token) const {
     double loss = 0;
-    const Rows logits = Logits(tokens);
+    const Rows logits = Logits(tokens, first_token);
     for (size_t t = 0; t < logits.size(); ++t) {
       const double top = *std::max_element(logits[t].begin(), logits[t].end());
       double sum = 0;
@@ -60,6 +65,13 @@ class Reference {
 
  private:
   const Row& At(const std::string& name) const { return p_.at(name); }
+
+  Rows Factored(Rows x, size_t place, size_t first_token) const {
+    for (size_t t = 0; factor_ && t < x.size(); ++t) {
+      for (size_t h = 0; h < x[t].size(); ++h) x[t][h] *= factor_(place, first_token + t, h);
+    }
+    return x;
+  }
 
   static void Add(Rows* x, const Rows& y) {
     for (size_t t = 0; t < y.size(); ++t) {
@@ -210,16 +222,21 @@ class Reference {
 
   const ModelConfig& c_;
   const NamedTensors& p_;
+  const Factor factor_;
 };
 
 }  // namespace
 
 double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
                      const std::vector<std::vector<int32_t>>& sequences,
-                     const std::vector<std::vector<int32_t>>& targets) {
-  const Reference reference(config, parameters);
+                     const std::vector<std::vector<int32_t>>& targets, const Factor& factor) {
+  const Reference reference(config, parameters, factor);
   double loss = 0;
-  for (size_t i = 0; i < sequences.size(); ++i) loss += reference.Loss(sequences[i], targets[i]);
+  size_t first_token = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    loss += reference.Loss(sequences[i], targets[i], first_token);
+    first_token += sequences[i].size();
+  }
   return loss;
 }
 

@@ -4,6 +4,7 @@
 #define GEMINID_TESTS_TOOLS_TRAINER_REFERENCE_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,10 +15,14 @@ namespace geminid::trainer {
 
 using NamedTensors = std::map<std::string, std::vector<double>>;
 
+// What element `h` of token `t` of all is multiplied by at a place of the model: 0 is the
+// embedding, 1 + 2 layer what the layer's attention adds, 2 + 2 layer what its MLP adds.
+using Factor = std::function<double(size_t place, size_t t, size_t h)>;
+
 // The sum of the cross-entropy over all tokens of all sequences.
 double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
                      const std::vector<std::vector<int32_t>>& sequences,
-                     const std::vector<std::vector<int32_t>>& targets);
+                     const std::vector<std::vector<int32_t>>& targets, const Factor& factor = {});
 
 // The logits at each token, by token and kind of token.
 std::vector<std::vector<double>> ReferenceLogits(const ModelConfig& config,

@@ -87,7 +87,7 @@ inline NamedTensors Named(const Transformer& model, DenseParameters& parameters)
 }
 
 inline double ReferenceLoss(const ModelConfig& config, const NamedTensors& named,
-                            const Batch& batch) {
+                            const Batch& batch, const Factor& factor = {}) {
   std::vector<std::vector<int32_t>> sequences, targets;
   for (size_t s = 0; s < batch.shape.sequences; ++s) {
     const auto first = static_cast<ptrdiff_t>(s * batch.shape.sequence_length);
@@ -95,7 +95,7 @@ inline double ReferenceLoss(const ModelConfig& config, const NamedTensors& named
     sequences.emplace_back(batch.tokens.begin() + first, batch.tokens.begin() + last);
     targets.emplace_back(batch.targets.begin() + first, batch.targets.begin() + last);
   }
-  return ReferenceLoss(config, named, sequences, targets);
+  return ReferenceLoss(config, named, sequences, targets, factor);
 }
 
 }  // namespace geminid::trainer

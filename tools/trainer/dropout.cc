@@ -1,0 +1,84 @@
+#include "tools/trainer/dropout.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/counter_random.h"
+#include "kernels/runtime/common/bfloat16.h"
+
+namespace geminid::trainer {
+namespace {
+
+using kernels::BFloat16;
+
+// Keeps the stream apart from others of the same seed.
+constexpr uint64_t kDropoutStream = 0x64726F706F7574;  // "dropout"
+constexpr uint64_t kBits = 16;                         // of randomness for an element
+constexpr uint64_t kElementsPerDraw = 64 / kBits;
+constexpr double kLevels = 1 << kBits;
+
+// The factors of consecutive elements.
+class Factors {
+ public:
+  Factors(const DropoutPlace& place, size_t first_token)
+      : stream_(base::Mix(place.dropout.seed ^ kDropoutStream) + place.place),
+        next_((place.dropout.first_sample * place.sequence_length + first_token) * place.hidden) {
+    const double below = std::clamp(std::round(place.dropout.share * kLevels), 0.0, kLevels - 1);
+    below_ = static_cast<uint64_t>(below);
+    kept_ = static_cast<float>(kLevels / (kLevels - below));
+  }
+
+  void Skip(uint64_t elements) { next_ += elements; }
+
+  float Next() {
+    const uint64_t within = next_ % kElementsPerDraw;
+    if (within == 0 || !drawn_) draw_ = base::RandomBits(stream_, next_ / kElementsPerDraw);
+    drawn_ = true;
+    ++next_;
+    return (draw_ >> kBits * within & ((1U << kBits) - 1)) < below_ ? 0.0F : kept_;
+  }
+
+ private:
+  const uint64_t stream_;
+  uint64_t next_;
+  uint64_t below_ = 0;
+  float kept_ = 1;
+  uint64_t draw_ = 0;
+  bool drawn_ = false;
+};
+
+float ToFloat(float value) { return value; }
+float ToFloat(BFloat16 value) { return value.ToFloat(); }
+void Store(float value, float* out) { *out = value; }
+void Store(float value, BFloat16* out) { *out = BFloat16::FromFloat(value); }
+
+}  // namespace
+
+float DropoutFactor(const DropoutPlace& place, size_t t, size_t h) {
+  Factors factors(place, t);
+  factors.Skip(h);
+  return factors.Next();
+}
+
+template <typename T>
+void ApplyDropout(const DropoutPlace& place, size_t first_token, size_t tokens, const T* x, T* y) {
+  Factors factors(place, first_token);
+  for (size_t i = 0; i < tokens * place.hidden; ++i) Store(ToFloat(x[i]) * factors.Next(), &y[i]);
+}
+
+template <typename T>
+void AddDropout(const DropoutPlace& place, size_t first_token, size_t tokens, const T* x, T* sum) {
+  Factors factors(place, first_token);
+  for (size_t i = 0; i < tokens * place.hidden; ++i) {
+    Store(ToFloat(sum[i]) + ToFloat(x[i]) * factors.Next(), &sum[i]);
+  }
+}
+
+#define GEMINID_INSTANTIATE(T)                                                   \
+  template void ApplyDropout(const DropoutPlace&, size_t, size_t, const T*, T*); \
+  template void AddDropout(const DropoutPlace&, size_t, size_t, const T*, T*);
+GEMINID_INSTANTIATE(float)
+GEMINID_INSTANTIATE(BFloat16)
+#undef GEMINID_INSTANTIATE
+
+}  // namespace geminid::trainer

@@ -1,6 +1,6 @@
 // What one request costs the daemon, however many sessions and chunks there are beside it. Each
 // number of sessions has a world of its own, so that with --benchmark_enable_random_interleaving
-// they are compared within one run; the largest takes 7 GiB.
+// they are compared within one run; all take 10 GiB.
 #include <benchmark/benchmark.h>
 
 #include <array>

@@ -114,7 +114,9 @@ absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
   if (chunks.empty()) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(options_.timeout));
   // It reads the state where it is; what became of it is said by WaitSnapshot.
-  (void)snapshotter_->Wait();
+  if (absl::Status ended = snapshotter_->Wait(options_.timeout); absl::IsDeadlineExceeded(ended)) {
+    return ended;
+  }
   GEMINID_RETURN_IF_ERROR(store_->MoveToDevice(chunks));
   placer_->SetFloor(store_->device_bytes());
   meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));

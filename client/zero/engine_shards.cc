@@ -135,6 +135,6 @@ absl::Status EngineImpl::StartSnapshot(std::shared_ptr<SnapshotSink> sink) {
   return snapshotter_->Start(epoch_, std::move(order), updater_.get(), std::move(sink));
 }
 
-absl::Status EngineImpl::WaitSnapshot() { return snapshotter_->Wait(); }
+absl::Status EngineImpl::WaitSnapshot() { return snapshotter_->Wait(options_.timeout); }
 
 }  // namespace geminid::zero

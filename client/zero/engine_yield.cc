@@ -26,8 +26,8 @@ absl::Status EngineImpl::YieldIfAsked() {
   if (!std::exchange(yield_asked_, false)) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(options_.timeout));
   // It reads the state where it is; what became of it is said by WaitSnapshot.
-  (void)snapshotter_->Wait();
-  const bool idle = workspace_->in_use_bytes() == 0 && hole_blocks_.empty();
+  const bool read = !absl::IsDeadlineExceeded(snapshotter_->Wait(options_.timeout));
+  const bool idle = read && workspace_->in_use_bytes() == 0 && hole_blocks_.empty();
   const bool ready = idle && store_->PrepareToLeave().ok();
   GEMINID_ASSIGN_OR_RETURN(const bool all_ready, AllRanks(ready));
   if (!all_ready) {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/deadline.h"
 #include "base/status_macros.h"
 #include "client/zero/updater.h"
 
@@ -80,6 +83,7 @@ void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) 
     status_.Update(given);
   }
   turns_[granule] = Turn::kDone;
+  ++handed_out_;
   changed_.notify_all();
 }
 
@@ -97,9 +101,20 @@ absl::Status Snapshotter::Give(uint32_t granule) {
   return absl::OkStatus();
 }
 
-absl::Status Snapshotter::Wait() {
+absl::Status Snapshotter::Wait(absl::Duration timeout) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !running_; });
+  while (running_) {
+    const uint64_t before = handed_out_;
+    const auto deadline = base::Deadline::In(timeout);
+    const bool moved = changed_.wait_until(lock, deadline.time(),
+                                           [&] { return !running_ || handed_out_ != before; });
+    if (!moved) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the snapshot has handed out nothing for ", absl::FormatDuration(timeout),
+                       ", after ", before, " parts: its sink does not answer, or the update of ",
+                       "what comes next does not end"));
+    }
+  }
   return status_;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "client/zero/layout.h"
 #include "client/zero/shard_parts.h"
 #include "client/zero/shard_values.h"
@@ -41,7 +42,8 @@ class Snapshotter {
   void Stop();
 
   // Waits for the end; the first error of the sink or of the update. OK when there was none.
-  absl::Status Wait();
+  // DEADLINE_EXCEEDED when nothing was handed out for `timeout`; the snapshot goes on.
+  absl::Status Wait(absl::Duration timeout);
 
   // By the updater, before it makes a granule's version of `epoch`.
   void BeforeUpdate(uint32_t granule, uint64_t epoch);
@@ -61,6 +63,7 @@ class Snapshotter {
   std::condition_variable changed_;
   std::vector<Turn> turns_;  // by granule
   uint64_t epoch_ = 0;
+  uint64_t handed_out_ = 0;  // granules, ever
   bool running_ = false;
   bool stop_ = false;
   std::shared_ptr<SnapshotSink> sink_;

@@ -387,7 +387,8 @@ class GEMINID_EXPORT Engine {
 
   // Begins to hand the state of the last Step to `sink`, while training goes on. Between steps; one
   // snapshot at a time. WaitSnapshot returns when the last part was handed out; at once when none
-  // was begun. Its error is the sink's or the engine's.
+  // was begun. Its error is the sink's or the engine's; DEADLINE_EXCEEDED when nothing was handed out
+  // for Options::timeout.
   virtual absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) = 0;
   virtual absl::Status WaitSnapshot() = 0;
 

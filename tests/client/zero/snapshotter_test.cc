@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "tests/client/zero/engine_fixture.h"
 
 namespace geminid::zero {
@@ -111,6 +112,37 @@ TEST_F(SnapshotTest, SinkThatFails_EndsTheSnapshotAndNotTheRun) {
   };
   const SyntheticResult result = MustTrain();
   EXPECT_EQ(ended, absl::ResourceExhaustedError("no room"));
+  ExpectSameBits(result.weights, TrainDensely(run_));
+}
+
+// Keeps everybody waiting until it is told not to.
+class StuckSink final : public SnapshotSink {
+ public:
+  absl::Status Write(ParameterId, StateKind, uint64_t, std::span<const float>) override {
+    released_.WaitForNotification();
+    return absl::OkStatus();
+  }
+  void Release() { released_.Notify(); }
+
+ private:
+  absl::Notification released_;
+};
+
+TEST_F(SnapshotTest, SinkThatDoesNotAnswer_IsWaitedForUntilTheDeadline) {
+  const auto stuck = std::make_shared<StuckSink>();
+  run_.options.timeout = absl::Milliseconds(50);
+  absl::Status at_deadline, ended;
+  run_.between_steps = [&](Engine* engine, int, int step) {
+    if (step != 2) return;
+    EXPECT_TRUE(engine->StartSnapshot(stuck).ok());
+    at_deadline = engine->WaitSnapshot();
+    stuck->Release();
+    while (absl::IsDeadlineExceeded(ended = engine->WaitSnapshot())) {
+    }
+  };
+  const SyntheticResult result = MustTrain();
+  EXPECT_EQ(at_deadline.code(), absl::StatusCode::kDeadlineExceeded) << at_deadline;
+  EXPECT_TRUE(ended.ok()) << ended;
   ExpectSameBits(result.weights, TrainDensely(run_));
 }
 

@@ -15,7 +15,7 @@ uint32_t NumberFrom(const char* variable, uint32_t otherwise) {
 }
 
 TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperators) {
-  const uint32_t programs = NumberFrom("GEMINID_PROGRAMS", 30000);
+  const uint32_t programs = NumberFrom("GEMINID_PROGRAMS", 100000);
   const uint32_t first = NumberFrom("GEMINID_FIRST_PROGRAM", 1);
   uint32_t exhausted = 0;
   uint64_t followed = 0;

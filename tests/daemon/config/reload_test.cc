@@ -48,6 +48,19 @@ TEST(MergeReload, WhatCanChange_IsInForce) {
   EXPECT_EQ(reload.settings.effective.log_level(), "debug");
 }
 
+TEST(MergeReload, WhatJobsWaitBy_IsInForce) {
+  const Reload reload = MergeReload(
+      With({}),
+      With({{"gather_time", "5s"}, {"queue_ageing", "1m"}, {"link_bytes_in_flight", "1MiB"}}));
+  EXPECT_THAT(reload.changed,
+              ElementsAre("gather_time: 60s -> 5s", "link_bytes_in_flight: 64MiB -> 1MiB",
+                          "queue_ageing: 30m -> 1m"));
+  EXPECT_THAT(reload.needs_restart, IsEmpty());
+  EXPECT_EQ(reload.settings.gather_time, absl::Seconds(5));
+  EXPECT_EQ(reload.settings.queue_ageing, absl::Minutes(1));
+  EXPECT_EQ(reload.settings.link_bytes_in_flight, uint64_t{1} << 20);
+}
+
 TEST(MergeReload, SharesOfATenant_AreInForce) {
   Settings read = With({});
   read.shares.calls = 7;

@@ -36,6 +36,17 @@ TEST(ParseCommandLine, WithoutMuch_HasSensibleDefaults) {
   EXPECT_FALSE(options.progress.has_value());
 }
 
+TEST(ParseCommandLine, PriorityAndQueueTimeout_AreChecked) {
+  EXPECT_EQ(Parse({}).priority, 0);
+  EXPECT_EQ(Parse({}).queue_timeout, absl::InfiniteDuration());
+  EXPECT_EQ(Parse({"--priority=-3"}).priority, -3);
+  EXPECT_EQ(Parse({"--queue-timeout", "1.5"}).queue_timeout, absl::Milliseconds(1500));
+  for (const char* wrong : {"--priority=101", "--priority=-101", "--priority=high",
+                            "--queue-timeout=-1", "--queue-timeout=soon"}) {
+    EXPECT_FALSE(ParseCommandLine(With({wrong})).ok()) << wrong;
+  }
+}
+
 TEST(ParseCommandLine, Device_IsAnIndexOrNone) {
   EXPECT_FALSE(Parse({}).device.has_value());
   EXPECT_EQ(Parse({"--device", "1"}).device, DeviceIndex{1});

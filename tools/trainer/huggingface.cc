@@ -49,7 +49,24 @@ ModelConfig ReadGpt2(Keys& keys) {
   return model;
 }
 
-ModelConfig ReadLlama(Keys& keys) {
+// Where newer versions of transformers keep the rotary positions.
+double ReadRotaryTheta(Keys& keys, const base::JsonValue& root) {
+  const double theta = keys.Real("rope_theta", 10000);
+  for (const base::JsonValue::Member& member : root.members) {
+    if (member.key != "rope_parameters" || member.value.type == base::JsonValue::Type::kNull) {
+      continue;
+    }
+    Keys rope(member.value);
+    Require(keys, rope.Word("rope_type", "default") == "default",
+            "'rope_type' is not default; rotary positions are known unscaled alone");
+    const double inner = rope.Real("rope_theta", theta);
+    if (!rope.status().ok()) keys.Fail(std::string(rope.status().message()));
+    return inner;
+  }
+  return theta;
+}
+
+ModelConfig ReadLlama(Keys& keys, const base::JsonValue& root) {
   ModelConfig model = {.family = Family::kLlama};
   model.layers = keys.Count("num_hidden_layers");
   model.hidden = keys.Count("hidden_size");
@@ -59,14 +76,11 @@ ModelConfig ReadLlama(Keys& keys) {
   model.vocabulary = keys.Count("vocab_size");
   model.positions = keys.Count("max_position_embeddings", 2048);
   model.norm_epsilon = keys.Real("rms_norm_eps", 1e-6);
-  model.rotary_theta = keys.Real("rope_theta", 10000);
+  model.rotary_theta = ReadRotaryTheta(keys, root);
   model.tied = keys.Flag("tie_word_embeddings", false);
   Require(keys, keys.Word("hidden_act", "silu") == "silu", "'hidden_act' is not silu");
   Require(keys, !keys.Has("rope_scaling"),
           "'rope_scaling' is given; rotary positions are known unscaled alone");
-  Require(keys, !keys.Has("rope_parameters"),
-          "'rope_parameters' is given; write its 'rope_theta' beside it and leave it out, if its "
-          "'rope_type' is default");
   Require(keys, !keys.Flag("attention_bias", false), "'attention_bias' is true");
   Require(keys, !keys.Flag("mlp_bias", false), "'mlp_bias' is true");
   const uint64_t usual = model.heads == 0 ? 0 : model.hidden / model.heads;
@@ -137,7 +151,7 @@ absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
   if (type != "gpt2" && type != "llama") {
     return bad("'model_type' is '", type, "'; gpt2 and llama are known");
   }
-  ModelConfig model = type == "gpt2" ? ReadGpt2(keys) : ReadLlama(keys);
+  ModelConfig model = type == "gpt2" ? ReadGpt2(keys) : ReadLlama(keys, root);
   model.lora_rank = keys.Count(kLoraRank, 0);
   model.lora_alpha = keys.Real(kLoraAlpha, static_cast<double>(model.lora_rank));
   if (!keys.status().ok()) return bad(std::string(keys.status().message()));

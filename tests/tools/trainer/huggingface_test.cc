@@ -64,6 +64,15 @@ TEST_F(HuggingFace, Llama_HasTheDefaultsOfTransformers) {
   EXPECT_FALSE(model->tied_output());
 }
 
+TEST_F(HuggingFace, OfNewerTransformers_KeepsItsRotaryPositionsTogether) {
+  json config = kLlama;
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
+  EXPECT_EQ(Read(config)->rotary_theta, 500000);
+  EXPECT_THAT(Refusal(kLlama, "rope_parameters", {{"rope_type", "yarn"}}),
+              HasSubstr("'rope_type'"));
+}
+
 TEST_F(HuggingFace, OfALongContext_IsCutToSequencesThatAreUsual) {
   json config = kLlama;
   config["max_position_embeddings"] = 131072;

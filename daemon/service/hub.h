@@ -126,12 +126,14 @@ class Hub {
   // All jobs of that name; how many. NOT_FOUND, or FAILED_PRECONDITION where they cannot yield.
   absl::StatusOr<uint32_t> HoldJobs(const std::string& tenant, const std::string& job, bool hold);
   struct EndedJob {
-    std::vector<shm::SessionId> sessions;
+    std::vector<shm::SessionId> sessions;  // all
+    std::vector<shm::SessionId> closed;    // that have ended already
     uint64_t bytes = 0;
     Garbage garbage;  // for the caller to Destroy
   };
-  // All sessions of that name, kept ones too.
-  absl::StatusOr<EndedJob> EndJob(const std::string& tenant, const std::string& job);
+  // All sessions of that name. Those whose clients live are told so, and end with them; `now`: at
+  // once.
+  absl::StatusOr<EndedJob> EndJob(const std::string& tenant, const std::string& job, bool now);
 
   // `trace`: what it was made from, to be kept where there is room; may be null. RESOURCE_EXHAUSTED
   // when there is none for the plan itself.

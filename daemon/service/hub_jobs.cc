@@ -1,4 +1,6 @@
 // The part of the hub that is about jobs: their admission, their end, and what the operator asks.
+#include <sys/socket.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -57,22 +59,27 @@ absl::StatusOr<uint32_t> Hub::HoldJobs(const std::string& tenant, const std::str
   return absl::NotFoundError(absl::StrCat("there is no job ", job, " of ", tenant));
 }
 
-absl::StatusOr<Hub::EndedJob> Hub::EndJob(const std::string& tenant, const std::string& job) {
+absl::StatusOr<Hub::EndedJob> Hub::EndJob(const std::string& tenant, const std::string& job,
+                                          bool now) {
   EndedJob ended;
   std::lock_guard<std::mutex> lock(mutex_);
   for (const core::SessionSnapshot& each : engine_->Sessions()) {
     if (each.spec.tenant != tenant || each.spec.job != job) continue;
     const SessionPtr session = tables_.sessions.at(each.id);
+    ended.sessions.push_back(each.id);
+    ended.bytes += each.host_bytes + each.arena_bytes;
     if (!session->ended) {
-      session->ended = true;
       session->SetPhase(shm::Phase::kEnded);
+      // The client reads the end of its connection; here that is seen only when it goes.
+      ::shutdown(session->socket().get(), SHUT_WR);
+      if (!now) continue;
+      session->ended = true;
       session->Disconnect();
     }
     absl::StatusOr<core::Releases> releases =
         engine_->CloseSession(each.id, core::CloseReason::kDetached, Now());
     if (!releases.ok()) continue;
-    ended.sessions.push_back(each.id);
-    ended.bytes += each.host_bytes + each.arena_bytes;
+    ended.closed.push_back(each.id);
     Collect(*releases, &ended.garbage);
   }
   if (ended.sessions.empty()) {

@@ -178,16 +178,17 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
                          v1::EndJobResponse* response) {
   const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
   if (!tenant.ok()) return tenant.status();
-  absl::StatusOr<Hub::EndedJob> ended = hub_->EndJob(*tenant, request.job());
+  absl::StatusOr<Hub::EndedJob> ended = hub_->EndJob(*tenant, request.job(), request.now());
   if (!ended.ok()) return ended.status();
   hub_->Destroy(
       std::move(ended->garbage));  // so that the memory is free when the caller is told so
-  for (const shm::SessionId session : ended->sessions) on_ended_(session);
+  for (const shm::SessionId session : ended->closed) on_ended_(session);
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job ended by request",
               {{"tenant", *tenant},
                {"job", request.job()},
                {"sessions", absl::StrCat(ended->sessions.size())},
-               {"freed", base::FormatBytes(ended->bytes)},
+               {"memory", base::FormatBytes(ended->bytes)},
+               {"at_once", request.now() ? "yes" : "no"},
                {"by", caller.identity.tenant}});
   response->set_jobs(1);
   response->set_sessions(static_cast<uint32_t>(ended->sessions.size()));

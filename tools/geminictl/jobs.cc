@@ -22,6 +22,8 @@ using ClientPtr = std::unique_ptr<DaemonClient>;
 
 constexpr absl::Duration kPause = absl::Milliseconds(200);
 constexpr size_t kJobsNamed = 3;
+// For ranks to end by themselves.
+constexpr absl::Duration kEndGrace = absl::Seconds(3);
 
 std::string DeviceBytes(const v1::JobInfo& job) {
   if (job.device_bytes().empty()) return base::FormatBytes(0);
@@ -202,6 +204,18 @@ absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options) {
   request.set_job(options.job);
   request.set_tenant(options.tenant);
   GEMINID_ASSIGN_OR_RETURN(const v1::EndJobResponse ended, client->EndJob(request));
+  // Ranks that end by themselves say why, and leave no half-written files.
+  (void)WaitUntil(context, client.get(), kEndGrace, [&options](const v1::ListJobsResponse& jobs) {
+    for (const v1::JobInfo& job : jobs.jobs()) {
+      const bool is_it =
+          job.job() == options.job && (options.tenant.empty() || job.tenant() == options.tenant);
+      if (is_it && job.ranks_present() > 0) return absl::StrCat("its ranks to end");
+    }
+    return std::string();
+  });
+  request.set_now(true);
+  const absl::StatusOr<v1::EndJobResponse> left = client->EndJob(request);
+  if (!left.ok() && !absl::IsNotFound(left.status())) return left.status();
   if (context.json) {
     *context.out << JsonDocument({&ended});
   } else {

@@ -47,9 +47,8 @@ absl::Status TryMap(const UniqueFd& fd, const MappingOptions& options, const Pla
     construct(Mappable{fd.get()}, mode, bip::offset_t{0}, place.bytes, place.address,
               bip::map_options_t{place.flags});
   } catch (const bip::interprocess_exception& error) {
-    const absl::Status status =
-        SystemError(error.get_native_error(), "mmap",
-                    absl::StrCat(FormatBytes(place.bytes), " of shared memory"));
+    absl::Status status = SystemError(error.get_native_error(), "mmap",
+                                      absl::StrCat(FormatBytes(place.bytes), " of shared memory"));
     const std::string limits = DescribeMemoryLimits();
     if (!absl::IsResourceExhausted(status) || limits.empty()) return status;
     return absl::ResourceExhaustedError(absl::StrCat(status.message(), "; ", limits));
@@ -91,7 +90,7 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 absl::StatusOr<Mapping> Mapping::Map(const UniqueFd& fd, uint64_t bytes,
                                      const MappingOptions& options) {
   std::unique_ptr<Region> region;
-  const absl::Status status = TryMap(fd, options, {.bytes = bytes}, [&](const auto&... arguments) {
+  absl::Status status = TryMap(fd, options, {.bytes = bytes}, [&](const auto&... arguments) {
     region = std::make_unique<Region>(arguments...);
   });
   if (!status.ok()) return status;
@@ -110,7 +109,7 @@ absl::StatusOr<Reservation> Reservation::Make(uint64_t bytes) {
   // A file of no bytes has no pages either, whatever the length of its mapping.
   GEMINID_ASSIGN_OR_RETURN(const UniqueFd empty, CreateSealedMemfd("geminid-reserved", 0));
   std::unique_ptr<Mapping::Region> region;
-  const absl::Status status = TryMap(
+  absl::Status status = TryMap(
       empty, {.access = Access::kRead}, {.bytes = bytes, .flags = MAP_NORESERVE},
       [&](const auto&... arguments) { region = std::make_unique<Mapping::Region>(arguments...); });
   if (!status.ok()) return status;

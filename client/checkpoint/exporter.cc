@@ -61,6 +61,7 @@ class Files {
  public:
   absl::Status Create(const ExportOptions& options, const std::vector<Exported>& exported) {
     std::vector<TensorEntry> entries;
+    entries.reserve(exported.size());
     for (const Exported& tensor : exported) entries.push_back(tensor.entry);
     GEMINID_ASSIGN_OR_RETURN(contents_, PlanModel(std::move(entries), options.max_file_bytes));
     GEMINID_ASSIGN_OR_RETURN(const std::string folder, BeginFolder(options.folder));

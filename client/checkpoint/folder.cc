@@ -117,7 +117,7 @@ absl::StatusOr<std::string> BeginFolder(const std::string& path) {
     return absl::AlreadyExistsError(
         absl::StrCat("'", path, "' exists; give a folder that does not, nothing is overwritten"));
   }
-  const std::string unfinished = path + kUnfinished;
+  std::string unfinished = path + kUnfinished;
   GEMINID_RETURN_IF_ERROR(RemoveAll(unfinished));
   GEMINID_RETURN_IF_ERROR(MakeFolder(unfinished));
   return unfinished;

@@ -254,7 +254,7 @@ absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
     loaded.run = record.run;
     return absl::OkStatus();
   };
-  const absl::Status status = Agree(communicator, load(), "to load the checkpoint");
+  absl::Status status = Agree(communicator, load(), "to load the checkpoint");
   if (!status.ok()) return status;
   GEMINID_RETURN_IF_ERROR(engine->Restore(loaded.progress));
   return loaded;

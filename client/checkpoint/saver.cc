@@ -80,6 +80,7 @@ class Writing final : public zero::SnapshotSink {
     for (const TensorFile& file : files_) GEMINID_RETURN_IF_ERROR(file.Sync());
     files_.clear();
     std::vector<std::string> names;
+    names.reserve(contents_.files.size() + texts_.size());
     for (const PlannedFile& planned : contents_.files) names.push_back(planned.name);
     names.insert(names.end(), texts_.begin(), texts_.end());
     return WriteChecksums(PathOf(ChecksumsName(rank, ranks)), names, checksums_.Take());

@@ -38,8 +38,14 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::
   return absl::Status(code, absl::StrCat(doing, ": ", status.error_message()));
 }
 
+// Between attempts to connect; gRPC's own begin with a second.
+constexpr int kFirstBackoffMs = 20;
+constexpr int kLongestBackoffMs = 500;
+
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
   grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestBackoffMs);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(-1);  // plans grow with the model; the daemon bounds its own
   // A socket path is nobody's host name, and the environment must not choose a channel for us.
@@ -55,12 +61,14 @@ std::string HexToken(const shm::Welcome& welcome) {
 }  // namespace
 
 struct Control::Stubs {
-  explicit Stubs(const std::shared_ptr<grpc::Channel>& channel)
-      : session(v1::SessionService::NewStub(channel)),
+  explicit Stubs(const std::shared_ptr<grpc::Channel>& to_daemon)
+      : channel(to_daemon),
+        session(v1::SessionService::NewStub(channel)),
         chunk(v1::ChunkService::NewStub(channel)),
         plan(v1::PlanService::NewStub(channel)),
         memory(v1::MemoryService::NewStub(channel)) {}
 
+  std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::SessionService::Stub> session;
   std::unique_ptr<v1::ChunkService::Stub> chunk;
   std::unique_ptr<v1::PlanService::Stub> plan;
@@ -91,6 +99,15 @@ Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::D
       stubs_(std::make_unique<Stubs>(MakeChannel(socket))) {}
 
 Control::~Control() = default;
+
+absl::Status Control::Connect() {
+  if (stubs_->channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout_))) {
+    return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("the daemon at ", socket_, " took no connection for calls within ",
+                   absl::FormatDuration(timeout_), "; see its log, and 'geminictl status'"));
+}
 
 absl::StatusOr<Control::Arena> Control::CreateArena(uint64_t bytes) {
   Call call(token_, timeout_ + TimeToPopulate(bytes));

@@ -30,6 +30,10 @@ class Control {
   Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout);
   ~Control();
 
+  // Connects, before the first call: a connection that others' crowd out of the queue of a socket
+  // is tried again until the timeout, where a call would fail.
+  absl::Status Connect();
+
   // Returns the number of slabs, and the bytes rounded up to whole pages.
   struct Arena {
     uint64_t bytes = 0;

@@ -124,6 +124,7 @@ absl::Status SessionImpl::Attach() {
   session_id = welcome->message.session_id;
   device_description = FromShm(welcome->message.device);
   control = std::make_unique<Control>(socket, welcome->message, options.timeout);
+  if (absl::Status status = control->Connect(); !status.ok()) return status;
 
   using Fd = shm::WelcomeFd;
   absl::StatusOr<Segments> mapped =

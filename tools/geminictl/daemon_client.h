@@ -41,7 +41,8 @@ class DaemonClient {
   absl::StatusOr<v1::EndJobResponse> EndJob(const v1::EndJobRequest& request);
 
  private:
-  DaemonClient(std::string socket, absl::Duration timeout);
+  DaemonClient(std::string socket, const std::shared_ptr<grpc::Channel>& channel,
+               absl::Duration timeout);
 
   template <typename Response, typename Stub, typename Request>
   absl::StatusOr<Response> Call(Stub* stub,

@@ -59,7 +59,7 @@ constexpr SettingFlag kSettingFlags[] = {
 };
 
 int Fail(const std::string& message, int exit_code) {
-  std::cerr << "geminid: " << message << std::endl;
+  std::cerr << "geminid: " << message << '\n';
   return exit_code;
 }
 
@@ -137,7 +137,7 @@ void SayReady(const service::Daemon& daemon, os::LogFormat format, int ready_fd)
   if (format == os::LogFormat::kJson) {
     os::Log(os::LogLevel::kInfo, line);
   } else {
-    std::cerr << line << std::endl;
+    std::cerr << line << '\n';
   }
   if (ready_fd < 0) return;
   const std::string word = "ready\n";
@@ -250,4 +250,5 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace geminid
 
+// NOLINTNEXTLINE(bugprone-exception-escape): out of memory at the start ends the program anyhow
 int main(int argc, char** argv) { return geminid::Main(argc, argv); }

@@ -48,9 +48,9 @@ bool IsProgram(const std::string& path) {
 
 absl::StatusOr<std::string> FindBinary(const std::string& chosen) {
   const char* const from_environment = std::getenv(kBinaryVariable);
-  const std::string named = !chosen.empty()               ? chosen
-                            : from_environment != nullptr ? from_environment
-                                                          : "";
+  std::string named = !chosen.empty()               ? chosen
+                      : from_environment != nullptr ? from_environment
+                                                    : "";
   if (!named.empty()) {
     if (IsProgram(named)) return named;
     return absl::NotFoundError(absl::StrCat("no program at ", named, "; set ", kBinaryVariable,
@@ -222,9 +222,9 @@ absl::Status StartError(const absl::Status& error, int wait_status, const std::s
   if (!WIFSIGNALED(wait_status) || !absl::IsUnavailable(error)) {
     const bool refused =
         WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == base::kDaemonExitResources;
-    return absl::Status(refused ? absl::StatusCode::kResourceExhausted : error.code(),
-                        absl::StrCat(error.message(), " (", binary, "); its last words:\n",
-                                     log_tail));
+    return absl::Status(
+        refused ? absl::StatusCode::kResourceExhausted : error.code(),
+        absl::StrCat(error.message(), " (", binary, "); its last words:\n", log_tail));
   }
   const int signal = WTERMSIG(wait_status);
   const std::string ended = absl::StrCat("the private daemon (", binary, ") was ended by signal ",

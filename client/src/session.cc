@@ -38,7 +38,7 @@ SessionImpl& SessionImpl::Of(const Session& session) { return *session.impl_; }
 Session::~Session() {
   // A forked child has neither the mappings nor the threads that taking it apart would need.
   if (impl_->fork_guard->in_child()) {
-    (void)impl_.release();
+    [[maybe_unused]] SessionImpl* const left_alone = impl_.release();
   } else {
     impl_->Close();
   }

@@ -26,7 +26,7 @@ std::string SessionImpl::Describe(const Control::Standing& standing) const {
 absl::StatusOr<Control::Standing> SessionImpl::AskAdmission() {
   const int ranks =
       options.local_world_size > 0 ? options.local_world_size : std::max(options.world_size, 1);
-  GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing,
+  GEMINID_ASSIGN_OR_RETURN(Control::Standing standing,
                            control->Admit(*options.admission, static_cast<uint32_t>(ranks),
                                           options.device_memory_bytes));
   if (!standing.admitted && options.admission->on_wait) {

@@ -133,7 +133,7 @@ absl::Status Populate(const base::Mapping& mapping, const std::atomic<bool>* can
   std::vector<std::thread> threads;
   try {
     for (uint64_t i = 0; i < helpers; ++i) threads.emplace_back(PopulateUntilDone, &work);
-  } catch (const std::system_error&) {
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch)
     // The limit of processes is reached: it takes longer with fewer.
   }
   PopulateUntilDone(&work);

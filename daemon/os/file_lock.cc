@@ -29,6 +29,7 @@ Holder ReadHolder(const base::UniqueFd& fd) {
   Holder holder;
   if (base::RetryOnEintr([&] { return ::pread(fd.get(), text, sizeof(text) - 1, 0); }) <= 0)
     return {};
+  // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion): too large is no process either
   if (std::sscanf(text, "pid %" SCNd64 " epoch %" SCNu64, &holder.pid, &holder.epoch) != 2) {
     return {};
   }

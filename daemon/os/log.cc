@@ -125,6 +125,7 @@ bool StderrIsJournal() {
   const char* const stream = std::getenv("JOURNAL_STREAM");
   unsigned long long device = 0, inode = 0;
   struct stat facts;
+  // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion): compared with what is there
   return stream != nullptr && std::sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
          ::fstat(STDERR_FILENO, &facts) == 0 && facts.st_dev == device && facts.st_ino == inode;
 }

@@ -20,7 +20,7 @@ constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 // holds a tenth of them; the activations take up to half of it.
 Trace Chain(int length, bool unequal, bool trained) {
   Trace trace;
-  const auto slots = static_cast<std::uint64_t>(length / 10 + 4);
+  const auto slots = static_cast<std::uint64_t>(length) / 10 + 4;
   trace.arena_bytes = slots * 64 * kMebibyte;
   trace.link = {
       .h2d_bytes_per_second = 25e9, .d2h_bytes_per_second = 25e9, .latency_seconds = 10e-6};

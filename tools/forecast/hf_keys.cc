@@ -42,7 +42,7 @@ double HuggingFaceKeys::Real(const char* key, double otherwise) {
   return 0;
 }
 
-std::string HuggingFaceKeys::Word(const char* key, std::optional<std::string> otherwise) {
+std::string HuggingFaceKeys::Word(const char* key, const std::optional<std::string>& otherwise) {
   const JsonValue* value = Find(key);
   if (value == nullptr) {
     if (!otherwise.has_value()) FailAbsent(key);

@@ -22,7 +22,7 @@ class HuggingFaceKeys {
   std::uint64_t Count(const char* key, std::optional<std::uint64_t> otherwise = std::nullopt);
   bool Flag(const char* key, bool otherwise);
   double Real(const char* key, double otherwise);
-  std::string Word(const char* key, std::optional<std::string> otherwise = std::nullopt);
+  std::string Word(const char* key, const std::optional<std::string>& otherwise = std::nullopt);
   // Of an array of strings; empty if it is absent or has none.
   std::string FirstWord(const char* key);
   // How many members an object has; 0 if it is absent.

@@ -110,7 +110,7 @@ std::string MultiplyText() {
     for (int j = 0; j < 4; ++j) {
       registers += (j > 0 ? ", %f" : "%f") + std::to_string(4 * i + j);
     }
-    registers += "}";
+    registers += '}';
     text += "  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " + registers +
             ", {%r2, %r3, %r2, %r3}, {%r3, %r2}, " + registers + ";\n";
   }

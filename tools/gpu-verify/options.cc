@@ -61,7 +61,7 @@ bool ParseOptions(const std::vector<std::string>& arguments, const std::vector<P
         return false;
       }
       if (!ParseValue(argument, arguments[++i], options, error)) return false;
-    } else if (argument.starts_with("-")) {
+    } else if (argument.starts_with('-')) {
       *error = "unknown option " + argument;
       return false;
     } else {

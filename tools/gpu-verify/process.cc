@@ -29,7 +29,7 @@ std::string Words(const char* what) { return std::string(what) + ": " + std::str
   } catch (const std::exception& error) {
     try {
       channel.Send(kErrorMark + name + ": " + error.what());
-    } catch (const std::exception&) {  // nobody listens any more
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody listens any more
     }
     _exit(1);
   }

@@ -1,6 +1,7 @@
 #include "tools/sim/run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -113,7 +114,7 @@ std::string CompareText(const std::vector<Outcome>& outcomes) {
       continue;
     }
     const auto columns = static_cast<size_t>(
-        static_cast<double>(kBarColumns) * outcome.step_seconds / longest + 0.5);
+        std::lround(static_cast<double>(kBarColumns) * outcome.step_seconds / longest));
     absl::StrAppendFormat(&text, "%-12s %12s %12s %9.3f ms %9.3f ms  %s\n", outcome.policy,
                           base::FormatBytes(static_cast<uint64_t>(outcome.up_bytes)),
                           base::FormatBytes(static_cast<uint64_t>(outcome.down_bytes)),

@@ -44,7 +44,7 @@ const ScheduledMoment& Trainer::Scheduled() const {
 
 // --- waiting -------------------------------------------------------------------------------------
 
-void Trainer::WaitUntil(std::function<bool()> ready, std::function<WaitCause()> cause,
+void Trainer::WaitUntil(std::function<bool()> ready, const std::function<WaitCause()>& cause,
                         std::function<void()> next) {
   if (ready()) return next();
   wait_ = Wait{std::move(ready), cause, std::move(next), cause(), process().now()};

@@ -46,7 +46,7 @@ class Trainer {
   const ScheduledMoment& Scheduled() const;
 
   // Runs `next` once `ready`; what is waited for until then is put down to cause().
-  void WaitUntil(std::function<bool()> ready, std::function<WaitCause()> cause,
+  void WaitUntil(std::function<bool()> ready, const std::function<WaitCause()>& cause,
                  std::function<void()> next);
   void Changed();
   void NoteWait();

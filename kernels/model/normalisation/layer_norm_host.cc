@@ -210,7 +210,8 @@ Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArg
   status = CheckWorkspace(workspace, workspace_bytes, LayerNormWorkspaceBytes(shape));
   if (status != Status::kOk) return status;
   auto* dgamma = static_cast<float*>(workspace);
-  float* dbeta = dgamma + FloatRowBytes(shape.cols) / sizeof(float);
+  const size_t row_floats = FloatRowBytes(shape.cols) / sizeof(float);
+  float* dbeta = dgamma + row_floats;
   const ScopedFloatEnvironment environment;
   GEMINID_KERNEL_CALL(T, LayerNormBackward, shape, args, dgamma, dbeta);
   return Status::kOk;

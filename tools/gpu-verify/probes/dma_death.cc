@@ -40,7 +40,9 @@ Role StartVictim(const Context& context, HostPool& pool, bool leave_child) {
     if (leave_child) {
       child = fork();
       if (child < 0) throw ProbeError("fork failed");
-      while (child == 0) pause();
+      if (child == 0) {
+        for (;;) pause();
+      }
     }
     channel.Send(std::to_string(child));
     channel.Receive();  // all begin together

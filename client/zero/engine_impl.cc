@@ -28,7 +28,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
                                                        collectives::Communicator* communicator,
                                                        std::vector<Parameter> parameters,
                                                        Options options) {
-  auto engine = std::make_unique<EngineImpl>(session, communicator, std::move(parameters), options);
+  auto engine = std::make_unique<EngineImpl>(session, communicator, std::move(parameters),
+                                             std::move(options));
   if (absl::Status status = engine->Start(); !status.ok()) {
     communicator->Abort(
         absl::StrCat("rank ", communicator->Rank(), ": ", std::string(status.message())));
@@ -46,10 +47,10 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
     : session_(session),
       communicator_(communicator),
       parameters_(std::move(parameters)),
-      options_(options),
-      clock_(options.clock ? options.clock : [] { return absl::Now(); }),
+      options_(std::move(options)),
+      clock_(options_.clock ? options_.clock : [] { return absl::Now(); }),
       self_(std::make_shared<EngineImpl*>(this)),
-      loss_scaler_(options.loss_scale.value_or(FixedLossScale(1))) {}
+      loss_scaler_(options_.loss_scale.value_or(FixedLossScale(1))) {}
 
 EngineImpl::~EngineImpl() {
   const Lock lock(mutex_);

@@ -54,7 +54,7 @@ absl::Status Snapshotter::Start(uint64_t epoch, std::vector<uint32_t> order, Upd
   return absl::OkStatus();
 }
 
-void Snapshotter::Run(std::vector<uint32_t> order, Updater* updater) {
+void Snapshotter::Run(const std::vector<uint32_t>& order, Updater* updater) {
   std::unique_lock lock(mutex_);
   for (uint32_t chunk : order) {
     lock.unlock();

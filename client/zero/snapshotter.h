@@ -51,7 +51,7 @@ class Snapshotter {
  private:
   enum class Turn : uint8_t { kPending, kInHand, kDone };
 
-  void Run(std::vector<uint32_t> order, Updater* updater);
+  void Run(const std::vector<uint32_t>& order, Updater* updater);
   void HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock);
   absl::Status Give(uint32_t granule);
 

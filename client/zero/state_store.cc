@@ -187,7 +187,7 @@ absl::Status StateStore::HoldOnDevice(ChunkId chunk) {
   if (!lease.has_value()) {
     return absl::InternalError("a chunk just published on the device could not be leased");
   }
-  held_.push_back({chunk, *std::move(lease)});
+  held_.push_back({.chunk = chunk, .lease = std::move(lease)});
   device_bytes_ += RoundUpToExtent(session_->Bytes(chunk));
   return absl::OkStatus();
 }

@@ -205,7 +205,7 @@ void Hub::Destroy(Garbage garbage) {
 }
 
 absl::StatusOr<SessionPtr> Hub::Authenticate(const std::string& token_hex) {
-  const absl::Status refused = absl::UnauthenticatedError(
+  absl::Status refused = absl::UnauthenticatedError(
       absl::StrCat("this call needs the token of an attached session in the metadata '",
                    shm::kTokenMetadataKey, "'; it is unknown, or its session has ended"));
   Token token;

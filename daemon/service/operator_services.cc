@@ -207,7 +207,7 @@ absl::Status AdminRpc::ListChunks(const Caller& caller, const v1::ListChunksRequ
       request.limit() == 0 ? kPageEntries : std::min<size_t>(request.limit(), kPageEntries);
   const shm::SessionId session{request.session()};
   std::vector<core::ChunkSnapshot> chunks;
-  const absl::Status status =
+  absl::Status status =
       hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) -> absl::Status {
         if (const ClientSession* named = Find(sessions, session); named != nullptr) {
           if (absl::Status visible = CheckVisible(caller, *named); !visible.ok()) return visible;
@@ -246,8 +246,8 @@ absl::Status AdminRpc::ExplainChunk(const Caller& caller, const v1::ExplainChunk
 absl::Status AdminRpc::GetTrace(const Caller& caller, const v1::GetTraceRequest& request,
                                 v1::TraceFile* response) {
   std::shared_ptr<const v1::Trace> trace;  // copied into the answer without the hub's mutex
-  const absl::Status status = hub_->Inspect([&](const core::Engine&,
-                                                const Sessions& sessions) -> absl::Status {
+  absl::Status status = hub_->Inspect([&](const core::Engine&,
+                                          const Sessions& sessions) -> absl::Status {
     const ClientSession* session = Find(sessions, shm::SessionId{request.session()});
     if (session == nullptr) {
       return absl::NotFoundError(absl::StrCat("there is no session ", request.session()));

@@ -21,7 +21,7 @@ bool Erase(std::deque<RpcCall*>* queue, RpcCall* call) { return std::erase(*queu
 class TenantCalls::Place {
  public:
   explicit Place(std::shared_ptr<TenantCalls> calls) : calls_(std::move(calls)) {}
-  ~Place() { calls_->GiveBack(); }
+  ~Place() { calls_->GiveBack(); }  // NOLINT(bugprone-exception-escape): a queue that shrinks
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
 

@@ -69,7 +69,7 @@ absl::Status WaitUntil(const Context& context, DaemonClient* client, absl::Durat
     GEMINID_ASSIGN_OR_RETURN(const v1::ListJobsResponse jobs, client->ListJobs());
     const std::string now = left(jobs);
     if (now.empty()) return absl::OkStatus();
-    if (now != said) *context.err << "geminictl: waits for " << now << std::endl;
+    if (now != said) *context.err << "geminictl: waits for " << now << '\n' << std::flush;
     said = now;
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("after ", absl::FormatDuration(at_most),

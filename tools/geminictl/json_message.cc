@@ -17,7 +17,7 @@ using google::protobuf::Reflection;
 std::string Word(const EnumValueDescriptor& value) {
   size_t prefix = 0;
   for (const char c : value.type()->name()) prefix += absl::ascii_isupper(c) ? 2 : 1;
-  const std::string name(value.name());
+  const std::string& name = value.name();
   return absl::AsciiStrToLower(prefix < name.size() ? name.substr(prefix) : name);
 }
 

@@ -90,7 +90,7 @@ int RunGeminictl(const std::vector<std::string>& arguments, const Environment& e
     code = lost;
   }
   if (code.ok()) return *code;
-  *environment.err << "geminictl: " << code.status().message() << std::endl;
+  *environment.err << "geminictl: " << code.status().message() << '\n' << std::flush;
   return base::ExitCodeOf(code.status().code());
 }
 

@@ -111,8 +111,11 @@ std::string MultiplyText() {
       registers += (j > 0 ? ", %f" : "%f") + std::to_string(4 * i + j);
     }
     registers += '}';
-    text += "  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " + registers +
-            ", {%r2, %r3, %r2, %r3}, {%r3, %r2}, " + registers + ";\n";
+    text += "  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 ";
+    text += registers;
+    text += ", {%r2, %r3, %r2, %r3}, {%r3, %r2}, ";
+    text += registers;
+    text += ";\n";
   }
   text += R"(  sub.u32 %r1, %r1, 1;
   setp.gt.s32 %p1, %r1, 0;

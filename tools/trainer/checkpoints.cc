@@ -50,7 +50,7 @@ absl::Status LoadModelValues(const TrainOptions& options, zero::Engine* engine,
   };
   // With the adapters of a checkpoint, if it has any.
   if (options.model.lora_rank > 0 && load("", true).ok()) return absl::OkStatus();
-  const absl::Status status = load("", false);
+  absl::Status status = load("", false);
   // Files of the base model, as OpenAI's GPT-2 has them, leave out what the language model's add.
   if (status.ok() || load(LanguageModelPrefix(options.model.family), false).ok()) {
     return absl::OkStatus();

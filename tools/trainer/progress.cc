@@ -87,7 +87,7 @@ std::string FormatProgress(const ProgressSample& sample, size_t columns) {
       {4, FormatStall(sample, false)},
       {2, absl::StrCat("ETA ", FormatRemaining(sample.remaining))}};
   constexpr int kAll = 7;
-  const std::string all = Join(pieces, kAll);
+  std::string all = Join(pieces, kAll);
   pieces[kDevice].text = FormatDevice(sample, true);
   pieces[kStall].text = FormatStall(sample, true);
   if (std::string in_detail = Join(pieces, kAll); in_detail.size() <= columns) return in_detail;

@@ -143,7 +143,7 @@ class RankTrainer {
   // A save that fails while training goes on is said and not the end; the last one is.
   absl::Status Save(uint64_t done) {
     const bool last = done == steps() || ends();
-    const absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done));
+    absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done));
     if (status.ok() || last) return status;
     if (rank() == 0) {
       progress_.Warn(absl::StrCat("geminid-train: a checkpoint before step ", done,

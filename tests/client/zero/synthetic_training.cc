@@ -61,7 +61,7 @@ void PassTime(const SyntheticRun& run, const Sample& sample) {
 // One use's part of the gradient.
 float GradientOf(uint32_t parameter, uint64_t element, float weight, const Sample& sample) {
   return 0.25f * weight + Noise(parameter, element,
-                                static_cast<uint64_t>(sample.step * 64 + sample.micro_batch),
+                                static_cast<uint64_t>(sample.step) * 64 + sample.micro_batch,
                                 static_cast<uint64_t>(sample.rank) + 1);
 }
 

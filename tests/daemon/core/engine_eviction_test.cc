@@ -26,7 +26,8 @@ class EngineEviction : public EngineTest {
   std::string Residents() {
     std::string names;
     for (size_t i = 0; i < chunks_.size(); ++i) {
-      if (ResidencyOf(session_, chunks_[i]) == Residency::kResident) names += 'a' + i;
+      if (ResidencyOf(session_, chunks_[i]) == Residency::kResident)
+        names += static_cast<char>('a' + i);
     }
     return names;
   }

@@ -5,7 +5,6 @@
 namespace geminid::core {
 namespace {
 
-using shm::RequestOp;
 using shm::ResponseOp;
 using ::testing::HasSubstr;
 using ::testing::Not;

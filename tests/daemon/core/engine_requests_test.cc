@@ -10,7 +10,6 @@ using shm::RequestOp;
 using shm::Residency;
 using shm::ResponseOp;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class EngineRequests : public EngineTest {};
 

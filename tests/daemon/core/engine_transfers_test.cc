@@ -9,7 +9,6 @@ using shm::ErrorReason;
 using shm::RequestOp;
 using shm::Residency;
 using shm::ResponseOp;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 

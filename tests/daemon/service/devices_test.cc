@@ -17,7 +17,6 @@ namespace geminid::service {
 namespace {
 
 using ::geminid::testing::DaemonEnv;
-using ::geminid::testing::DaemonEnvOptions;
 using ::geminid::testing::FakeNuma;
 using ::geminid::testing::GoodHello;
 using ::geminid::testing::RawClient;

@@ -19,8 +19,6 @@ namespace {
 
 using ::geminid::testing::DaemonEnv;
 using ::geminid::testing::RawClient;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 

@@ -25,7 +25,6 @@ using ::geminid::testing::DaemonEnvOptions;
 using ::geminid::testing::RawClient;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 

@@ -445,7 +445,7 @@ double Train(Update update) {
 }
 
 TEST(CompactAdamW, TrainingAStudent_LossWithinTwoPercentOfFp32Moments) {
-  constexpr size_t n = Training::kParameters;
+  const size_t n = Training::kParameters;
   std::vector<float> m(n), v(n);
   double first = 0;
   const double fp32 = Train([&](const AdamWOptions& options, float* w, const float* g) {

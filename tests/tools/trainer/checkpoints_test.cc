@@ -63,7 +63,6 @@ TEST_F(CheckpointsOfRuns, Resumed_EndWithTheWeightsOfTheUndisturbed) {
 }
 
 TEST_F(CheckpointsOfRuns, StoppedByASignal_AreSavedAndGoOn) {
-  const std::string undisturbed = UndisturbedWeights();
   TrainerProcess trainer(Arguments({"--save", run_, "--steps", "1000000", "--progress", "lines"}),
                          kWide);
   ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
@@ -71,7 +70,8 @@ TEST_F(CheckpointsOfRuns, StoppedByASignal_AreSavedAndGoOn) {
   EXPECT_EQ(trainer.Wait(), 128 + SIGTERM) << trainer.output();
   EXPECT_THAT(trainer.output(), HasSubstr("by SIGTERM; saved in " + run_ + "/step-"));
   const int done = Report()["steps_done"].get<int>();
-  const CommandResult more = Run({"--save", run_, "--resume", "--steps", std::to_string(done + 2)});
+  const std::string steps = std::to_string(done + 2);
+  const CommandResult more = Run({"--save", run_, "--resume", "--steps", steps});
   ASSERT_EQ(more.code, 0) << more.err;
   EXPECT_EQ(Report()["first_step"], done);
   EXPECT_EQ(Report()["loss"].size(), 2u);

@@ -14,7 +14,6 @@
 namespace geminid::trainer {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 

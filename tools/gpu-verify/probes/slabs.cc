@@ -162,11 +162,13 @@ Outcome ProbeSlabLatency(const Context& context) {
       for (const auto& run : runs) values.push_back(run[step]);
       const double seconds = Median(values);
       if (step < kSetUpSteps) set_up_seconds += seconds;
-      steps += (step == 0 ? "" : ", ") + std::string(kSteps[step]) + " " + Seconds(seconds);
+      steps += step == 0 ? "" : ", ";
+      steps.append(kSteps[step]).append(" ").append(Seconds(seconds));
       outcome.numbers.emplace_back(
           std::string(kSteps[step]) + "_seconds_" + std::to_string(bytes / kMib) + "_mib", seconds);
     }
-    outcome.figure += (outcome.figure.empty() ? "" : "; ") + size + ": " + steps;
+    outcome.figure += outcome.figure.empty() ? "" : "; ";
+    outcome.figure.append(size).append(": ").append(steps);
     if (set_up_seconds > kMostSetUpSeconds) {
       outcome.verdict = Verdict::kFail;
       outcome.reason = size + " take " + Seconds(set_up_seconds) + " to set up, more than " +

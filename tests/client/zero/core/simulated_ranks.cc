@@ -26,8 +26,8 @@ using Task = MoveQueue::Task;
 struct Defect : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-struct Exhausted {
-  std::string why;
+struct Exhausted : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 // What a piece of memory holds.
@@ -360,7 +360,7 @@ class Rank {
   }
 
   void Run(const absl::StatusOr<Steps>& steps) {
-    if (!steps.ok()) throw Exhausted{std::string(steps.status().message())};
+    if (!steps.ok()) throw Exhausted(std::string(steps.status().message()));
     Run(*steps);
   }
 
@@ -472,7 +472,7 @@ class Rank {
       Run(*steps);
     } else {
       const absl::StatusOr<Placer::Block> block = placer_.PlaceBlock(id, units * kUnit, held);
-      if (!block.ok()) throw Exhausted{std::string(block.status().message())};
+      if (!block.ok()) throw Exhausted(std::string(block.status().message()));
       Run(block->steps);
       Wait([this, offset = block->offset,
             units] { return queue_.Clear(offset, offset + units * kUnit); },
@@ -737,7 +737,7 @@ SimulationResult Simulate(const SimulatedProgram& program, uint32_t seed) {
   } catch (const Defect& defect) {
     world.result.defect = defect.what();
   } catch (const Exhausted& exhausted) {
-    world.result.exhausted = exhausted.why;
+    world.result.exhausted = exhausted.what();
   }
   return world.result;
 }

@@ -1,6 +1,9 @@
 #include "tools/trainer/rank_session.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/bytes.h"
 #include "geminid/connect.h"
 
@@ -28,15 +31,25 @@ uint64_t HostBytes(const TrainOptions& options, int world_size) {
   return CountParameters(options.model) * per_parameter / static_cast<uint64_t>(world_size);
 }
 
+// A wait that is worth a word: the ranks of a job never come in the same instant.
+constexpr absl::Duration kQuietWait = absl::Seconds(1);
+
+struct WaitWords {
+  std::string said;
+  absl::Time began = absl::InfiniteFuture();
+};
+
 // Called again and again while the job waits: says what is new, and ends the wait at a signal.
-absl::Status OnWait(const RankContext& context, const std::string& what, std::string* said) {
+absl::Status OnWait(const RankContext& context, const std::string& what, WaitWords* words) {
   if (context.stop_signal && context.stop_signal() != 0) {
     return absl::CancelledError(absl::StrCat("stopped while it waited for memory: ", what));
   }
-  if (context.info.rank == 0 && what != *said && context.write_stderr) {
+  words->began = std::min(words->began, absl::Now());
+  if (absl::Now() - words->began < kQuietWait) return absl::OkStatus();
+  if (context.info.rank == 0 && what != words->said && context.write_stderr) {
     context.write_stderr(absl::StrCat("geminid-train: waits: ", what, "\n"));
   }
-  *said = what;
+  words->said = what;
   return absl::OkStatus();
 }
 
@@ -46,8 +59,8 @@ Admission AdmissionOf(const TrainOptions& options, const RankContext& context, b
           .host_memory_bytes = HostBytes(options, context.info.world_size),
           .patience = options.queue_timeout,
           .preemptible = takes_steps,
-          .on_wait = [&context, said = std::string()](const std::string& what) mutable {
-            return OnWait(context, what, &said);
+          .on_wait = [&context, words = WaitWords()](const std::string& what) mutable {
+            return OnWait(context, what, &words);
           }};
 }
 

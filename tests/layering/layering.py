@@ -4,11 +4,13 @@
 The rules are those of docs/architecture.md:
   1. include, the public headers, uses nothing of ours; collectives, client and tools use it.
      base <- proto <- kernels, collectives <- client <- tools;  proto <- daemon <- tools.
+     base <- gpu, the driver's tables, <- kernels, collectives, client, tools and, of the daemon, its
+     agent alone: the daemon loads no driver.
   2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
      base, proto/shm and, each, itself.
-  3. CUDA headers appear only in daemon/agent, client/device/cuda, kernels/**/*_cuda.cu (and the
-     kernels' *.cuh), collectives/nccl and tools/gpu-verify; public headers include no gRPC, Protocol
-     Buffers, Boost or CUDA header, and nothing of the project but each other.
+  3. CUDA headers appear only in gpu, kernels/**/*_cuda.cu (and the kernels' *.cuh) and
+     collectives/nccl; public headers include no gRPC, Protocol Buffers, Boost or CUDA header, and
+     nothing of the project but each other.
   4. tools/trainer is no utility room, and tools/forecast uses nothing of the daemon but the planner.
   5. No folders include each other in a circle, at any depth (circles.py).
   6. tests/ mirrors the tree: tests lie where what they test lies.
@@ -24,17 +26,19 @@ import tree
 MAY_INCLUDE = {
     "include": {"include"},
     "base": {"base"},
+    "gpu": {"base", "gpu"},
     "proto": {"base", "proto"},
-    "kernels": {"base", "proto", "kernels"},
-    "collectives": {"include", "base", "proto", "collectives"},
-    "client": {"include", "base", "proto", "kernels", "collectives", "client"},
-    "daemon": {"base", "proto", "daemon"},
-    "tools": {"include", "base", "proto", "kernels", "collectives", "client", "daemon", "tools"},
+    "kernels": {"base", "gpu", "proto", "kernels"},
+    "collectives": {"include", "base", "gpu", "proto", "collectives"},
+    "client": {"include", "base", "gpu", "proto", "kernels", "collectives", "client"},
+    "daemon": {"base", "gpu", "proto", "daemon"},
+    "tools": {"include", "base", "gpu", "proto", "kernels", "collectives", "client", "daemon",
+              "tools"},
 }
 CUDA = re.compile(r"^(cuda|nccl|nvml|cub/|thrust/)")
 CUDA_ALLOWED = re.compile(
-    r"^(daemon/agent/|client/device/cuda/|collectives/nccl/|tools/gpu-verify/"
-    r"|kernels/.+_cuda\.cu$|kernels/.+\.cuh$)")
+    r"^(gpu/|collectives/nccl/|kernels/.+_cuda\.cu$|kernels/.+\.cuh$)")
+GPU_IN_DAEMON = ("daemon/agent/",)
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 PURE = ("daemon/core/", "daemon/planner/")
 # Of base, what calls the system: not for pure rooms.
@@ -73,6 +77,8 @@ def violations_of(path, text):
             allowed = allowed and included not in SYSTEM_IN_BASE
             if path.startswith(room) and not allowed:
                 yield f"{path}: {room} is pure; it must not include {included}"
+        if top == "daemon" and folder == "gpu" and not path.startswith(GPU_IN_DAEMON):
+            yield f"{path}: of the daemon only its agent knows a driver: {included}"
         if CUDA.match(included) and not CUDA_ALLOWED.match(path):
             yield f"{path}: CUDA headers belong behind the device seam: {included}"
         if (top == "tools" and included.startswith("tools/trainer/")

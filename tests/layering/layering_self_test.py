@@ -15,6 +15,7 @@ class Layering(unittest.TestCase):
     def test_upward_include_is_a_violation(self):
         for path, include in [
             ("base/a.h", '"proto/shm/ring.h"'),
+            ("gpu/a.h", '"proto/shm/ring.h"'),
             ("proto/shm/a.h", '"daemon/core/engine.h"'),
             ("kernels/optimizers/adamw/a.cc", '"collectives/reduce.h"'),
             ("collectives/shm/a.cc", '"client/src/control.h"'),
@@ -64,9 +65,18 @@ class Layering(unittest.TestCase):
         self.assertTrue(self.violations("kernels/optimizers/adamw/op_host.cc", "<cuda.h>"))
         self.assertEqual(self.violations("kernels/optimizers/adamw/adamw_cuda.cu", "<cuda.h>"), [])
         self.assertTrue(self.violations("tools/kernel-check/a.cc", "<cuda.h>"))
-        self.assertEqual(self.violations("client/device/cuda/a.cc", "<cuda.h>"), [])
+        self.assertTrue(self.violations("client/device/cuda/a.cc", "<cuda.h>"))
+        self.assertTrue(self.violations("tools/gpu-verify/device.h", "<cuda.h>"))
         self.assertEqual(self.violations("kernels/runtime/cuda/launch.cuh", "<cuda_runtime.h>"), [])
-        self.assertEqual(self.violations("tools/gpu-verify/driver.h", "<cuda.h>"), [])
+        self.assertEqual(self.violations("gpu/driver_api.h", "<cuda.h>"), [])
+
+    def test_of_the_daemon_only_the_agent_knows_a_driver(self):
+        include = '"gpu/driver.h"'
+        for path in ["daemon/service/a.cc", "daemon/os/a.cc", "base/a.cc", "proto/shm/a.h"]:
+            self.assertTrue(self.violations(path, include), path)
+        for path in ["daemon/agent/a.cc", "client/device/cuda/a.cc", "tools/gpu-verify/device.h",
+                     "kernels/runtime/cuda/module.cc", "collectives/nccl/a.cc"]:
+            self.assertEqual(self.violations(path, include), [], path)
 
     def test_public_headers_are_clean(self):
         for include in ["<grpcpp/grpcpp.h>", "<google/protobuf/message.h>", "<boost/a.hpp>",

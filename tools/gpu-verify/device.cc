@@ -21,7 +21,7 @@ uint32_t BlockPattern(uint32_t seed, uint64_t block) {
 
 }  // namespace
 
-Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {
+Gpu::Gpu(const gpu::DriverApi& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {
   Must(driver_.init(0), "cuInit");
   Must(driver_.device_get(&device_, ordinal), "cuDeviceGet");
 }
@@ -128,7 +128,7 @@ Slab::Slab(Slab&& other) noexcept
       mapped_(std::exchange(other.mapped_, false)) {}
 
 Slab::~Slab() {
-  const Driver& api = gpu_->api();
+  const gpu::DriverApi& api = gpu_->api();
   if (mapped_) api.mem_unmap(address_, bytes_);
   if (address_ != 0) api.mem_address_free(address_, bytes_);
   if (owned_) api.mem_release(handle_);
@@ -242,7 +242,7 @@ CUdeviceptr Registration::DeviceAddress(const void* place) const {
   return address;
 }
 
-Observer::Observer(const Driver& driver, int ordinal)
+Observer::Observer(const gpu::DriverApi& driver, int ordinal)
     : role_(Role::Start("observer", [&driver, ordinal](Channel& channel) {
         Gpu gpu(driver, ordinal);
         gpu.MakeContext();

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "tools/gpu-verify/driver.h"
+#include "gpu/driver_api.h"
 #include "tools/gpu-verify/process.h"
 
 namespace geminid::gpu_verify {
@@ -17,13 +17,13 @@ namespace geminid::gpu_verify {
 class Gpu {
  public:
   // cuInit, no context. Once per process.
-  Gpu(const Driver& driver, int ordinal);
+  Gpu(const gpu::DriverApi& driver, int ordinal);
   // Makes the primary context and makes it current in this thread.
   void MakeContext();
   // Makes the context current in another thread.
   void UseContext() const;
 
-  const Driver& api() const { return driver_; }
+  const gpu::DriverApi& api() const { return driver_; }
   int ordinal() const { return ordinal_; }
   CUdevice device() const { return device_; }
   void Must(CUresult result, const char* call) const;
@@ -34,7 +34,7 @@ class Gpu {
   CUmemAllocationProp AllocationProperties() const;
 
  private:
-  const Driver& driver_;
+  const gpu::DriverApi& driver_;
   int ordinal_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
@@ -162,7 +162,7 @@ class Registration {
 // the GPU initialised.
 class Observer {
  public:
-  Observer(const Driver& driver, int ordinal);
+  Observer(const gpu::DriverApi& driver, int ordinal);
   uint64_t FreeBytes() const;
   // Asks until at least `bytes` are free or the time is over; returns the last answer.
   uint64_t AwaitFreeBytes(uint64_t bytes, double timeout_seconds) const;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
-#include "tools/gpu-verify/driver.h"
+#include "gpu/driver_api.h"
 #include "tools/gpu-verify/options.h"
 #include "tools/gpu-verify/run.h"
 
@@ -29,9 +29,10 @@ int Main(const std::vector<std::string>& arguments) {
     }
     return base::kExitOk;
   }
-  Driver driver;
+  gpu::DriverApi driver;
   Machine machine;
-  if (!LoadDriver(&driver, &error) || !DescribeMachine(driver, options.device, &machine, &error)) {
+  if (!gpu::LoadDriverApi(&driver, &error) ||
+      !DescribeMachine(driver, options.device, &machine, &error)) {
     std::cerr << "geminid-gpu-verify: " << error << "\n";
     return base::kExitUnavailable;
   }

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tools/gpu-verify/driver.h"
+#include "gpu/driver_api.h"
 #include "tools/gpu-verify/isolate.h"
 #include "tools/gpu-verify/outcome.h"
 
@@ -43,7 +43,7 @@ Effort FullEffort();
 Effort QuickEffort();
 
 struct Context {
-  const Driver& driver;
+  const gpu::DriverApi& driver;
   int device = 0;
   Effort effort;
   double soft_deadline = 0;  // Now() after which a probe repeats no more

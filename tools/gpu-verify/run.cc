@@ -32,9 +32,9 @@ std::string UtcNow() {
 }
 
 // The driver's view, as an outcome: the way from its process to ours.
-Outcome Describe(const Driver& driver, int device) {
+Outcome Describe(const gpu::DriverApi& driver, int device) {
   const Gpu gpu(driver, device);
-  const Driver& api = gpu.api();
+  const gpu::DriverApi& api = gpu.api();
   char name[256] = "";
   char bus_id[32] = "";
   size_t bytes = 0;
@@ -87,7 +87,8 @@ class Display {
 
 }  // namespace
 
-bool DescribeMachine(const Driver& driver, int device, Machine* machine, std::string* error) {
+bool DescribeMachine(const gpu::DriverApi& driver, int device, Machine* machine,
+                     std::string* error) {
   const Outcome outcome = RunIsolated([&](const Progress&) { return Describe(driver, device); },
                                       kDescribeSeconds, [](const std::string&) {});
   if (outcome.verdict != Verdict::kPass) {
@@ -107,7 +108,7 @@ bool DescribeMachine(const Driver& driver, int device, Machine* machine, std::st
   return true;
 }
 
-int RunProbes(const Driver& driver, const Options& options, const Effort& effort,
+int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort& effort,
               const Machine& machine, std::ostream& out, std::ostream& log) {
   const double deadline = Now() + options.limit_seconds;
   std::vector<Report> reports;

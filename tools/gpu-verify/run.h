@@ -5,7 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "tools/gpu-verify/driver.h"
+#include "gpu/driver_api.h"
 #include "tools/gpu-verify/options.h"
 #include "tools/gpu-verify/outcome.h"
 
@@ -13,11 +13,12 @@ namespace geminid::gpu_verify {
 
 // Asks the driver in a process of its own, within a time limit. False with `error` set if it does
 // not start or has no such device.
-bool DescribeMachine(const Driver& driver, int device, Machine* machine, std::string* error);
+bool DescribeMachine(const gpu::DriverApi& driver, int device, Machine* machine,
+                     std::string* error);
 
 // Runs options.probes in turn, each isolated: lines to `out`, progress to `log`, JSON to the file
 // after each. Returns the exit code.
-int RunProbes(const Driver& driver, const Options& options, const Effort& effort,
+int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort& effort,
               const Machine& machine, std::ostream& out, std::ostream& log);
 
 }  // namespace geminid::gpu_verify

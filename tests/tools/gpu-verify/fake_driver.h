@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "tools/gpu-verify/driver.h"
+#include "gpu/driver_api.h"
 
 namespace geminid::gpu_verify {
 
@@ -30,7 +30,7 @@ struct Faults {
 
 // The table; valid until the next call. Processes forked later use it with these faults. Each call
 // begins with a device that nobody uses.
-Driver FakeDriver(const Faults& faults = {});
+gpu::DriverApi FakeDriver(const Faults& faults = {});
 
 inline constexpr uint64_t kFakeDeviceBytes = 8ULL << 30;
 inline constexpr uint64_t kFakeContextBytes = 8ULL << 20;

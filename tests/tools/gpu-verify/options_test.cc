@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
-#include "tools/gpu-verify/driver.h"
+#include "gpu/driver_api.h"
 #include "tools/gpu-verify/run.h"
 
 namespace geminid::gpu_verify {
@@ -94,9 +94,9 @@ TEST(Program, UnknownOption_IsAUsageError) {
 }
 
 TEST(Program, NoDriver_IsUnavailable) {
-  Driver driver;
+  gpu::DriverApi driver;
   std::string error;
-  if (LoadDriver(&driver, &error)) GTEST_SKIP() << "this machine has a CUDA driver";
+  if (gpu::LoadDriverApi(&driver, &error)) GTEST_SKIP() << "this machine has a CUDA driver";
   EXPECT_THAT(error, HasSubstr("libcuda.so.1"));
   EXPECT_EQ(StatusOf("G1"), base::kExitUnavailable);
 }

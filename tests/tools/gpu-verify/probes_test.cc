@@ -40,7 +40,7 @@ Effort TinyEffort() {
 Outcome RunTiny(Outcome (*probe)(const Context&), const Faults& faults = {},
                 const Effort& effort = TinyEffort()) {
   constexpr double kAmpleSeconds = 60;
-  const Driver driver = FakeDriver(faults);
+  const gpu::DriverApi driver = FakeDriver(faults);
   return RunIsolated(
       [&](const Progress& progress) {
         return probe({driver, 0, effort, Now() + kAmpleSeconds, progress});

@@ -99,7 +99,7 @@ TEST_F(RunProbesTest, FileThatCannotBeWritten_IsSaidBeforeAnythingRuns) {
 }
 
 TEST(DescribeMachine, WorkingDriver_IsDescribed) {
-  const Driver driver = FakeDriver();
+  const gpu::DriverApi driver = FakeDriver();
   Machine machine;
   std::string error;
   ASSERT_TRUE(DescribeMachine(driver, 0, &machine, &error)) << error;
@@ -111,7 +111,7 @@ TEST(DescribeMachine, WorkingDriver_IsDescribed) {
 }
 
 TEST(DescribeMachine, DriverWithoutDevice_IsAnError) {
-  const Driver driver = FakeDriver({.init_fails = true});
+  const gpu::DriverApi driver = FakeDriver({.init_fails = true});
   Machine machine;
   std::string error;
   EXPECT_FALSE(DescribeMachine(driver, 0, &machine, &error));
@@ -119,7 +119,7 @@ TEST(DescribeMachine, DriverWithoutDevice_IsAnError) {
 }
 
 TEST(DescribeMachine, DeviceThatIsNotThere_IsAnError) {
-  const Driver driver = FakeDriver();
+  const gpu::DriverApi driver = FakeDriver();
   Machine machine;
   std::string error;
   EXPECT_FALSE(DescribeMachine(driver, 1, &machine, &error));

@@ -35,7 +35,7 @@ Role StartVictim(const Context& context, HostPool& pool, bool leave_child) {
     const Registration registration(gpu, pool.data(), bytes);
     const Buffer source(gpu, bytes);
     const Stream stream(gpu);
-    const Driver& api = gpu.api();
+    const gpu::DriverApi& api = gpu.api();
     pid_t child = 0;
     if (leave_child) {
       child = fork();

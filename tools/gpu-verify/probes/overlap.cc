@@ -70,7 +70,7 @@ class Worker {
   }
   void EnqueueCopy(bool up) const {
     const uint64_t half = device_.bytes() / 2;  // each direction has its own half
-    const Driver& api = gpu_.api();
+    const gpu::DriverApi& api = gpu_.api();
     gpu_.Must(up ? api.memcpy_htod_async(device_.address(), host_, half, up_stream_.get())
                  : api.memcpy_dtoh_async(host_ + half, device_.address() + half, half,
                                          down_stream_.get()),
@@ -176,7 +176,7 @@ class TicketLane {
 
  private:
   void Enqueue(uint64_t at, uint64_t bytes) {
-    const Driver& api = gpu_.api();
+    const gpu::DriverApi& api = gpu_.api();
     gpu_.Must(up_ ? api.memcpy_htod_async(device_ + at, host_ + at, bytes, stream_.get())
                   : api.memcpy_dtoh_async(host_ + at, device_ + at, bytes, stream_.get()),
               "cuMemcpyAsync");

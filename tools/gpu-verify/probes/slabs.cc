@@ -69,7 +69,7 @@ void ShareReadOnly(const Context& context, uint64_t bytes, Channel& channel) {
   channel.Send(std::to_string(mismatches));
   channel.Receive();
   // Either call may report the fault, after which this context is of no more use.
-  const Driver& api = gpu.api();
+  const gpu::DriverApi& api = gpu.api();
   CUresult result = api.memset_d32_async(first.address(), 0xDEAD, bytes / 4, nullptr);
   if (result == CUDA_SUCCESS) result = api.ctx_synchronize();
   channel.Send(result == CUDA_SUCCESS ? "written" : gpu.ErrorName(result));

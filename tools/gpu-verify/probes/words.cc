@@ -52,7 +52,7 @@ Role StartWriter(const Context& context, HostPool& pool, uint64_t slot_bytes, ui
     const Registration registration(gpu, pool.data(), pool.bytes());
     const Buffer source(gpu, slot_bytes);
     const Stream stream(gpu);
-    const Driver& api = gpu.api();
+    const gpu::DriverApi& api = gpu.api();
     std::vector<CUdeviceptr> words;
     for (uint64_t slot = 0; slot < Slots::kCount; ++slot) {
       words.push_back(registration.DeviceAddress(slots.word(slot)));
@@ -122,7 +122,7 @@ void WaitForWord(const Context& context, HostPool& pool, Channel& channel) {
   const Stream waiting(gpu);
   const Stream other(gpu);
   const Buffer buffer(gpu, kMib);
-  const Driver& api = gpu.api();
+  const gpu::DriverApi& api = gpu.api();
   // Loading a kernel may wait for all streams, so it must not happen while one is stuck.
   gpu.Must(api.memset_d32_async(buffer.address(), 0, kMib / 4, other.get()), "cuMemsetD32Async");
   other.Synchronize();
@@ -234,7 +234,7 @@ Outcome ProbeHostFunction(const Context& context) {
   HostPool pool(4096);
   const Registration registration(gpu, pool.data(), pool.bytes());
   const Stream stream(gpu);
-  const Driver& api = gpu.api();
+  const gpu::DriverApi& api = gpu.api();
   auto* word = reinterpret_cast<uint64_t*>(pool.data());
   const CUdeviceptr address = registration.DeviceAddress(word);
   const auto add_one = [](void* count) { ++*static_cast<uint64_t*>(count); };

@@ -63,11 +63,11 @@ class Layering(unittest.TestCase):
     def test_cuda_stays_behind_the_seam(self):
         self.assertTrue(self.violations("client/src/a.cc", "<cuda_runtime.h>"))
         self.assertTrue(self.violations("kernels/optimizers/adamw/op_host.cc", "<cuda.h>"))
-        self.assertEqual(self.violations("kernels/optimizers/adamw/adamw_cuda.cu", "<cuda.h>"), [])
+        self.assertTrue(self.violations("kernels/optimizers/adamw/adamw_cuda.cu", "<cuda.h>"))
         self.assertTrue(self.violations("tools/kernel-check/a.cc", "<cuda.h>"))
         self.assertTrue(self.violations("client/device/cuda/a.cc", "<cuda.h>"))
         self.assertTrue(self.violations("tools/gpu-verify/device.h", "<cuda.h>"))
-        self.assertEqual(self.violations("kernels/runtime/cuda/launch.cuh", "<cuda_runtime.h>"), [])
+        self.assertTrue(self.violations("kernels/runtime/cuda/pack.cuh", "<cuda_runtime.h>"))
         self.assertEqual(self.violations("gpu/driver_api.h", "<cuda.h>"), [])
 
     def test_of_the_daemon_only_the_agent_knows_a_driver(self):

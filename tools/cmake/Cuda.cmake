@@ -1,53 +1,109 @@
-# The CUDA compiler, if it is wanted and there; sets GEMINID_HAS_CUDA.
-#
-# Nothing links libcuda: the driver is found when a program runs, so that one binary starts on
-# machines without it.
-set(GEMINID_CUDA "AUTO" CACHE STRING "CUDA kernels: AUTO (if a CUDA compiler is found), ON or OFF")
+# The CUDA compiler, if it is wanted and there; sets GEMINID_HAS_CUDA. Only the kernels need it:
+# what launches them is plain C++, and the driver is found when a program runs. So nothing links
+# libcuda or the CUDA runtime, and one binary starts with and without a GPU.
+set(GEMINID_CUDA "AUTO" CACHE STRING "CUDA kernels: AUTO (if nvcc is found), ON or OFF")
 set_property(CACHE GEMINID_CUDA PROPERTY STRINGS AUTO ON OFF)
+# Turing, Ampere (data centre, desktop), Ada, Hopper, Blackwell. Newer devices compile the PTX of the
+# last one when a program first uses them. The presets with tests build for one alone: machine code
+# for all six takes five times as long.
+set(GEMINID_CUDA_ARCHITECTURES "75;80;86;89;90;100" CACHE STRING
+    "Compute capabilities that kernels are compiled for, ascending; the last one's PTX too")
 set(GEMINID_HAS_CUDA OFF)
 
-# Machine code for Ampere and Hopper, and PTX that newer devices compile when a program starts.
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
-endif()
-
 if(GEMINID_CUDA STREQUAL "AUTO" OR GEMINID_CUDA)
-  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-    find_program(GEMINID_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
-    if(GEMINID_NVCC)
-      set(CMAKE_CUDA_COMPILER ${GEMINID_NVCC})
-    endif()
-  endif()
-  include(CheckLanguage)
-  # The check must not inherit C++20, which this CMake does not know for CUDA.
-  set(geminid_cxx_standard ${CMAKE_CXX_STANDARD})
-  unset(CMAKE_CXX_STANDARD)
-  check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER)
-    enable_language(CUDA)
-    # CMake 3.25 ends at C++17 for nvcc, which has C++20 since 12.0.
-    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
-    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
-    set(CMAKE_CUDA_STANDARD 20)
-    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-    set(CMAKE_CUDA_EXTENSIONS OFF)
-    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  find_program(GEMINID_NVCC nvcc
+    HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin
+    DOC "The CUDA compiler, 12.8 or newer")
+  if(GEMINID_NVCC)
     set(GEMINID_HAS_CUDA ON)
   elseif(NOT GEMINID_CUDA STREQUAL "AUTO")
-    message(FATAL_ERROR "GEMINID_CUDA is ON, but no CUDA compiler was found. Put nvcc on the PATH, "
-                        "set CUDACXX to it, or use GEMINID_CUDA=AUTO to build without CUDA.")
+    message(FATAL_ERROR "GEMINID_CUDA is ON, but nvcc was not found. Put it on the PATH, set "
+                        "GEMINID_NVCC to it, or use GEMINID_CUDA=AUTO to build without kernels.")
   endif()
-  set(CMAKE_CXX_STANDARD ${geminid_cxx_standard})
 endif()
-message(STATUS "CUDA: ${GEMINID_HAS_CUDA}")
+if(GEMINID_HAS_CUDA)
+  list(JOIN GEMINID_CUDA_ARCHITECTURES ", " geminid_architectures)
+  message(STATUS "CUDA kernels: on, for sm_${geminid_architectures}")
+else()
+  message(STATUS "CUDA kernels: off; programs will say that they have none")
+endif()
 
-# geminid_cuda_library(NAME SOURCES... LIBS...): a static library of *_cuda.cu files. Arithmetic as
-# on the host: every operation rounded by IEEE-754, no fused multiply-add, subnormals kept.
-function(geminid_cuda_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES})
-  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
-  target_compile_options(${name} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-ftz=false;-prec-div=true;-prec-sqrt=true;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-Werror>)
-  target_link_libraries(${name} PUBLIC ${ARG_LIBS})
+set(GEMINID_KERNEL_COMPILER ${CMAKE_CURRENT_LIST_DIR}/compile-kernels)
+
+# The flags that name the architectures to nvcc.
+function(geminid_nvcc_architectures result)
+  set(flags "")
+  foreach(architecture ${GEMINID_CUDA_ARCHITECTURES})
+    list(APPEND flags -gencode "arch=compute_${architecture},code=sm_${architecture}")
+    set(newest ${architecture})
+  endforeach()
+  list(APPEND flags -gencode "arch=compute_${newest},code=compute_${newest}")
+  set(${result} ${flags} PARENT_SCOPE)
+endfunction()
+
+# geminid_compile_cuda_as_cxx(SOURCES... [DEFINITIONS...]): how the C++ compiler sees *_cuda.cu files
+# in this folder: all but the kernels' machine code. kernels/runtime/cuda/kernel.cuh says more.
+function(geminid_compile_cuda_as_cxx)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEFINITIONS" ${ARGN})
+  foreach(source ${ARG_SOURCES})
+    get_filename_component(name ${source} NAME_WE)
+    set_source_files_properties(${source} PROPERTIES
+      LANGUAGE CXX
+      COMPILE_OPTIONS "-Wno-unknown-pragmas"
+      COMPILE_DEFINITIONS "GEMINID_KERNEL_IMAGE=\"${name}\";${ARG_DEFINITIONS}")
+  endforeach()
+endfunction()
+
+# geminid_kernel_images(RESULT SOURCES...): compiles every file to a fat binary, with a report of the
+# registers of its kernels beside it, and sets RESULT to a source file that holds them all.
+# Arithmetic is the host's: every operation rounded by IEEE-754, multiply-adds fused only where they
+# are written so, subnormals kept.
+function(geminid_kernel_images result)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/images)
+  file(MAKE_DIRECTORY ${folder})
+  set(images "")
+  set(blobs "")
+  set(declarations "")
+  set(rows "")
+  geminid_nvcc_architectures(architectures)
+  if(GEMINID_HAS_CUDA)
+    foreach(source ${ARG_SOURCES})
+      get_filename_component(name ${source} NAME_WE)
+      set(image ${folder}/${name}.fatbin)
+      add_custom_command(OUTPUT ${image} ${folder}/${name}.ptxas
+        COMMAND ${GEMINID_KERNEL_COMPILER} ${folder}/${name} ${GEMINID_NVCC} -fatbin ${source}
+                -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
+                --expt-relaxed-constexpr -Werror all-warnings
+                -I ${PROJECT_SOURCE_DIR} "-DGEMINID_KERNEL_IMAGE=\"${name}\"" ${architectures}
+        DEPENDS ${source} ${GEMINID_KERNEL_COMPILER}
+        DEPFILE ${folder}/${name}.d
+        COMMENT "Kernels of ${name}" VERBATIM)
+      list(APPEND images ${image})
+      string(APPEND blobs "asm(\".pushsection .rodata\\n.balign 64\\ngeminid_image_${name}:\\n"
+             ".incbin \\\"${image}\\\"\\n.popsection\\n\");\n")
+      string(APPEND declarations "extern \"C\" const unsigned char geminid_image_${name}[];\n")
+      string(APPEND rows "    {\"${name}\", geminid_image_${name}},\n")
+    endforeach()
+  endif()
+  set(count 0)
+  list(LENGTH images count)
+  file(CONFIGURE OUTPUT ${folder}/images.cc @ONLY CONTENT "// Generated by tools/cmake/Cuda.cmake.
+#include <array>
+
+#include \"kernels/runtime/cuda/images.h\"
+
+@declarations@@blobs@
+namespace geminid::kernels::cuda {
+
+std::span<const KernelImage> KernelImages() {
+  static constexpr std::array<KernelImage, @count@> kImages = {{
+@rows@  }};
+  return kImages;
+}
+
+}  // namespace geminid::kernels::cuda
+")
+  set_source_files_properties(${folder}/images.cc PROPERTIES OBJECT_DEPENDS "${images}")
+  set(${result} ${folder}/images.cc PARENT_SCOPE)
 endfunction()

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/optimizers/step/parameter_arrays.h"
-#include "kernels/runtime/cuda/device.h"
+#include "tools/kernel-check/device.h"
 
 namespace geminid::kernel_check {
 

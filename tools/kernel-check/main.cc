@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
-#include "kernels/runtime/cuda/device.h"
+#include "tools/kernel-check/device.h"
 #include "tools/kernel-check/norm_check.h"
 #include "tools/kernel-check/step_check.h"
 
@@ -38,13 +38,13 @@ struct Flags {
 
 // Bytes read and written per second by a copy; 0 if it failed.
 double CopyBandwidth() {
-  kernels::CudaBuffer from(kCopyBytes);
-  kernels::CudaBuffer to(kCopyBytes);
-  if (!from || !to || !kernels::CudaCopy(from, &to, kCopyBytes)) return 0;
-  kernels::CudaTimer timer;
+  CudaBuffer from(kCopyBytes);
+  CudaBuffer to(kCopyBytes);
+  if (!from || !to || !CudaCopy(from, &to, kCopyBytes)) return 0;
+  CudaTimer timer;
   timer.Start();
   for (int i = 0; i < kCopies; ++i) {
-    if (!kernels::CudaCopy(from, &to, kCopyBytes)) return 0;
+    if (!CudaCopy(from, &to, kCopyBytes)) return 0;
   }
   return 2.0 * kCopyBytes * kCopies / timer.StopSeconds();
 }
@@ -70,8 +70,7 @@ void PrintLine(const Finding& f, double copy) {
   std::fflush(stdout);  // a person waits for the next line
 }
 
-void PrintJson(const kernels::CudaDeviceInfo& info, const std::vector<Finding>& findings,
-               double copy) {
+void PrintJson(const CudaDeviceInfo& info, const std::vector<Finding>& findings, double copy) {
   std::printf("{\"device\": %s, \"driver\": %s, \"copy_bytes_per_second\": %.6g, \"checks\": [",
               JsonString(info.name).c_str(), JsonString(info.driver).c_str(), copy);
   for (size_t i = 0; i < findings.size(); ++i) {
@@ -114,9 +113,9 @@ int List() {
 }
 
 int Run(const Flags& flags) {
-  kernels::CudaDeviceInfo info;
+  CudaDeviceInfo info;
   std::string reason;
-  if (!kernels::FindCudaDevice(&info, &reason)) {
+  if (!FindCudaDevice(&info, &reason)) {
     std::fprintf(stderr,
                  "geminid-kernel-check: there is no CUDA device here: %s. Run it on a machine with "
                  "a GPU and its driver.\n",

@@ -6,13 +6,12 @@
 #include <random>
 
 #include "kernels/numeric/norm/norm_cuda.h"
-#include "kernels/runtime/cuda/device.h"
+#include "tools/kernel-check/device.h"
 
 namespace geminid::kernel_check {
 namespace {
 
 using kernels::BFloat16;
-using kernels::CudaBuffer;
 using kernels::Float16;
 using kernels::SquareSum;
 using kernels::Status;
@@ -57,7 +56,7 @@ std::string Difference(const std::vector<T>& values) {
                               workspace_bytes, total.as<double>(), nullptr);
   std::string reason;
   if (status != Status::kOk) return kernels::StatusName(status);
-  if (!kernels::CudaWait(&reason) || !total.CopyTo(&found, sizeof(found))) return reason;
+  if (!CudaWait(&reason) || !total.CopyTo(&found, sizeof(found))) return reason;
   if (std::bit_cast<uint64_t>(found) == std::bit_cast<uint64_t>(expected.sum)) return "";
   return "the sum is " + std::to_string(found) + ", not " + std::to_string(expected.sum);
 }
@@ -68,13 +67,13 @@ double Speed(size_t count) {
   const size_t workspace_bytes = kernels::SquareSumWorkspaceBytes(count);
   CudaBuffer workspace(workspace_bytes);
   CudaBuffer total(sizeof(double));
-  if (!values || !workspace || !total || !kernels::CudaFill(&values, 0)) return 0;
+  if (!values || !workspace || !total || !CudaFill(&values, 0)) return 0;
   const auto run = [&] {
     return kernels::AddSquaresCuda(values.as<T>(), count, workspace.as<double>(), workspace_bytes,
                                    total.as<double>(), nullptr) == Status::kOk;
   };
   if (!run()) return 0;
-  kernels::CudaTimer timer;
+  CudaTimer timer;
   timer.Start();
   for (int i = 0; i < kTimedRounds; ++i) {
     if (!run()) return 0;

@@ -14,7 +14,7 @@
 #include "kernels/optimizers/lars/lars_cuda.h"
 #include "kernels/optimizers/lion/lion_cuda.h"
 #include "kernels/optimizers/sgd/sgd_cuda.h"
-#include "kernels/runtime/cuda/device.h"
+#include "tools/kernel-check/device.h"
 
 namespace geminid::kernel_check {
 namespace {
@@ -66,8 +66,8 @@ StepCase TwoPasses(std::string name, int states, Options options, Host host, Add
   one.state_reads = 2;
   one.cuda_step = [=](const CudaTensor& tensor) {
     const size_t bytes = workspace_bytes(tensor.count);
-    kernels::CudaBuffer workspace(bytes);
-    kernels::CudaBuffer norms_buffer(sizeof(Norms));
+    CudaBuffer workspace(bytes);
+    CudaBuffer norms_buffer(sizeof(Norms));
     Norms norms = {};
     if (!workspace || !norms_buffer.CopyFrom(&norms, sizeof(norms))) return Status::kUnsupported;
     Status status = add(options, tensor.old_arrays, tensor.gradient, tensor.count,
@@ -111,9 +111,9 @@ struct FactorMemory {
   std::vector<double> sums;
   std::vector<float> factors;
   std::vector<float> scales;
-  kernels::CudaBuffer sums_device;
-  kernels::CudaBuffer scales_device;
-  kernels::CudaBuffer workspace;
+  CudaBuffer sums_device;
+  CudaBuffer scales_device;
+  CudaBuffer workspace;
 };
 
 // Factors of a step before this one: not all alike.
@@ -128,7 +128,7 @@ Status RunAdafactor(const kernels::AdafactorOptions& options, const FactorShape&
   FactorMemory memory(shape, shape.Count());
   FillFactors(&memory.factors);
   kernels::AdafactorNorms norms;
-  kernels::CudaBuffer norms_device(sizeof(norms));
+  CudaBuffer norms_device(sizeof(norms));
   auto* const on_device = norms_device.as<kernels::AdafactorNorms>();
   auto* const workspace = memory.workspace.as<double>();
   if (!memory.UploadSums() || !norms_device.CopyFrom(&norms, sizeof(norms))) {
@@ -155,14 +155,14 @@ Status RunAdafactor(const kernels::AdafactorOptions& options, const FactorShape&
   status = kernels::AdafactorApplyCuda(options, shape, 0, memory.scales_device.as<float>(), norms,
                                        t, nullptr);
   std::string unused;  // the scales must outlive the step
-  return kernels::CudaWait(&unused) ? status : Status::kUnsupported;
+  return CudaWait(&unused) ? status : Status::kUnsupported;
 }
 
 Status RunCame(const kernels::CameOptions& options, const FactorShape& shape, const CudaTensor& t) {
   FactorMemory memory(shape, kernels::CameFactorCount(shape));
   FillFactors(&memory.factors);
   double squares = 0;
-  kernels::CudaBuffer squares_device(sizeof(squares));
+  CudaBuffer squares_device(sizeof(squares));
   auto* const workspace = memory.workspace.as<double>();
   auto* const sums = memory.sums_device.as<double>();
   const auto* const scales = memory.scales_device.as<float>();
@@ -203,7 +203,7 @@ Status RunCame(const kernels::CameOptions& options, const FactorShape& shape, co
   if (status != Status::kOk) return status;
   status = kernels::CameApplyCuda(options, shape, 0, scales, squares, t, nullptr);
   std::string unused;  // the scales must outlive the step
-  return kernels::CudaWait(&unused) ? status : Status::kUnsupported;
+  return CudaWait(&unused) ? status : Status::kUnsupported;
 }
 
 // Adafactor or CAME over tensors of the shape that `shape_of` gives.

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/runtime/cuda/device.h"
 #include "tools/kernel-check/arrays.h"
+#include "tools/kernel-check/device.h"
 
 namespace geminid::kernel_check {
 namespace {
 
-using kernels::CudaBuffer;
 using kernels::CudaTensor;
 using kernels::GradientType;
 using kernels::Status;
@@ -85,7 +84,7 @@ std::vector<std::byte> CudaResult(const StepCase& one, const Layout& layout,
     *reason = std::string("the device's step says ") + kernels::StatusName(status);
     return {};
   }
-  if (!kernels::CudaWait(reason)) return {};
+  if (!CudaWait(reason)) return {};
   if (!(in_place ? from : to).CopyTo(result.data(), result.size())) {
     *reason = "the result could not be copied back";
     return {};
@@ -117,13 +116,13 @@ std::string Difference(const StepCase& one, const Variant& variant) {
 double Speed(const StepCase& one, size_t count) {
   const Layout layout(WeightForm::kSplit, GradientType::kBFloat16, one.states, count, 0);
   CudaBuffer buffer(layout.bytes());
-  if (!buffer || !kernels::CudaFill(&buffer, 0)) return 0;
+  if (!buffer || !CudaFill(&buffer, 0)) return 0;
   const CudaTensor tensor = {.old_arrays = layout.Arrays(buffer.as<std::byte>()).View(),
                              .gradient = layout.Gradient(buffer.as<std::byte>()),
                              .count = count,
                              .new_arrays = layout.Arrays(buffer.as<std::byte>())};
   if (one.cuda_step(tensor) != Status::kOk) return 0;
-  kernels::CudaTimer timer;
+  CudaTimer timer;
   timer.Start();
   for (int i = 0; i < kTimedSteps; ++i) {
     if (one.cuda_step(tensor) != Status::kOk) return 0;

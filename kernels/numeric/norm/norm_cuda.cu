@@ -5,64 +5,86 @@
 #include "kernels/runtime/cuda/pack.cuh"
 
 namespace geminid::kernels {
-namespace {
-
-constexpr unsigned kBlockThreads = 256;
-constexpr size_t kNormBlocksPerBlock = kBlockThreads / kNormLanes;
-constexpr int kLoadsInFlight = 8;
-constexpr unsigned kFoldThreads = 256;
+namespace cuda {
 
 // A thread is a lane of a norm block: 16 threads sum one, in the order of the host.
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    SumBlocks(const T* values, size_t count, double* block_sums) {
-  const size_t block =
-      static_cast<size_t>(blockIdx.x) * kNormBlocksPerBlock + threadIdx.x / kNormLanes;
-  const size_t begin = block * kNormBlock;
-  const int lane = threadIdx.x % kNormLanes;
-  double sum = 0;
-  if (begin < count) {
-    const size_t end = begin + kNormBlock < count ? begin + kNormBlock : count;
-    size_t i = begin + lane;
+struct NormBlocks {
+  static constexpr unsigned kThreads = 256;
+  static constexpr size_t kNormBlocksPerBlock = kThreads / kNormLanes;
+  static constexpr int kLoadsInFlight = 8;
+
+  __device__ double LaneSum(size_t begin, size_t end) const {
+    double sum = 0;
+    size_t i = begin;
     for (; i + (kLoadsInFlight - 1) * kNormLanes < end; i += kLoadsInFlight * kNormLanes) {
       T loaded[kLoadsInFlight];
 #pragma unroll
       for (int k = 0; k < kLoadsInFlight; ++k) loaded[k] = values[i + k * kNormLanes];
 #pragma unroll
       for (int k = 0; k < kLoadsInFlight; ++k) {
-        const double x = cuda::Widen(loaded[k]);
+        const double x = Widen(loaded[k]);
         sum += x * x;
       }
     }
     for (; i < end; i += kNormLanes) {
-      const double x = cuda::Widen(values[i]);
+      const double x = Widen(values[i]);
       sum += x * x;
     }
+    return sum;
   }
+
+  __device__ void Run() const {
+    const size_t block =
+        static_cast<size_t>(blockIdx.x) * kNormBlocksPerBlock + threadIdx.x / kNormLanes;
+    const size_t begin = block * kNormBlock;
+    const size_t end = begin + kNormBlock < count ? begin + kNormBlock : count;
+    const unsigned lane = threadIdx.x % kNormLanes;
+    double sum = begin < count ? LaneSum(begin + lane, end) : 0;
 #pragma unroll
-  for (int half = kNormLanes / 2; half != 0; half /= 2) {
-    sum += __shfl_down_sync(0xFFFFFFFFu, sum, half, kNormLanes);
+    for (unsigned half = kNormLanes / 2; half != 0; half /= 2) {
+      sum += __shfl_down_sync(0xFFFFFFFFu, sum, half, kNormLanes);
+    }
+    if (lane == 0 && begin < count) block_sums[block] = sum;
   }
-  if (lane == 0 && begin < count) block_sums[block] = sum;
-}
+
+  const T* values;
+  size_t count;
+  double* block_sums;
+};
+GEMINID_KERNEL(geminid_norm_blocks_fp32, NormBlocks<float>);
+GEMINID_KERNEL(geminid_norm_blocks_bf16, NormBlocks<BFloat16>);
+GEMINID_KERNEL(geminid_norm_blocks_fp16, NormBlocks<Float16>);
 
 // One thread adds, in order; the others feed it.
-__global__ void __launch_bounds__(kFoldThreads)
-    FoldBlocks(const double* block_sums, size_t blocks, double* total) {
-  __shared__ double tile[kFoldThreads];
-  double sum = *total;
-  for (size_t begin = 0; begin < blocks; begin += kFoldThreads) {
-    const size_t in_tile = blocks - begin < kFoldThreads ? blocks - begin : kFoldThreads;
-    if (threadIdx.x < in_tile) tile[threadIdx.x] = block_sums[begin + threadIdx.x];
-    __syncthreads();
-    if (threadIdx.x == 0) {
+struct NormTotal {
+  static constexpr unsigned kThreads = 256;
+
+  __device__ void Run() const {
+    __shared__ double tile[kThreads];
+    double sum = *total;
+    for (size_t begin = 0; begin < blocks; begin += kThreads) {
+      const size_t in_tile = blocks - begin < kThreads ? blocks - begin : kThreads;
+      if (threadIdx.x < in_tile) tile[threadIdx.x] = block_sums[begin + threadIdx.x];
+      __syncthreads();
+      if (threadIdx.x == 0) {
 #pragma unroll 16
-      for (size_t i = 0; i < in_tile; ++i) sum += tile[i];
+        for (size_t i = 0; i < in_tile; ++i) sum += tile[i];
+      }
+      __syncthreads();
     }
-    __syncthreads();
+    if (threadIdx.x == 0) *total = sum == sum ? sum : std::numeric_limits<double>::quiet_NaN();
   }
-  if (threadIdx.x == 0) *total = sum == sum ? sum : std::numeric_limits<double>::quiet_NaN();
-}
+
+  const double* block_sums;
+  size_t blocks;
+  double* total;
+};
+GEMINID_KERNEL(geminid_norm_total, NormTotal);
+
+}  // namespace cuda
+
+namespace {
 
 template <typename T>
 Status AddSquaresOf(const T* values, size_t count, double* workspace, size_t workspace_bytes,
@@ -75,11 +97,12 @@ Status AddSquaresOf(const T* values, size_t count, double* workspace, size_t wor
   if (workspace_bytes < needed_bytes) return Status::kInvalidParameter;
   if (count == 0) return Status::kOk;
   const size_t blocks = needed_bytes / sizeof(double);
-  const auto grid = static_cast<unsigned>((blocks + kNormBlocksPerBlock - 1) / kNormBlocksPerBlock);
+  using Kernel = cuda::NormBlocks<T>;
   const Status launched =
-      cuda::LaunchKernel(SumBlocks<T>, grid, kBlockThreads, stream, values, count, workspace);
+      cuda::LaunchKernel(Kernel{values, count, workspace},
+                         cuda::BlocksFor(blocks, Kernel::kNormBlocksPerBlock), stream);
   if (launched != Status::kOk) return launched;
-  return cuda::LaunchKernel(FoldBlocks, 1, kFoldThreads, stream, workspace, blocks, total);
+  return cuda::LaunchKernel(cuda::NormTotal{workspace, blocks, total}, 1, stream);
 }
 
 }  // namespace

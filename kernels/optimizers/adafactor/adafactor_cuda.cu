@@ -2,6 +2,34 @@
 #include "kernels/optimizers/adafactor/factored_cuda.cuh"
 
 namespace geminid::kernels {
+namespace cuda {
+
+GEMINID_MEASURE_KERNELS(adafactor_update, UnclippedRule);
+GEMINID_UPDATE_KERNELS(adafactor, FactoredRule<AdafactorRule>);
+GEMINID_UPDATE_KERNELS(adafactor_momentum, FactoredRule<AdafactorMomentumRule>);
+
+Status MeasureUpdate(float grad_scale, const FactorShape& shape, uint64_t offset,
+                     const float* scales, const GradientArray& gradient, size_t count,
+                     double* workspace, size_t workspace_bytes, double* update_squares,
+                     CudaStream stream) {
+  Status status = CheckFactorPass(shape, offset, count, scales);
+  if (status == Status::kOk) status = CheckGradient(gradient, count);
+  if (status != Status::kOk || count == 0) return status;
+  const UnclippedRule rule = {grad_scale, ScaleLookup(shape, offset, scales)};
+  return Measure<Columns::kNone>(rule, {{}, gradient, RowBlocks(shape.Columns(), offset, count)},
+                                 workspace, workspace_bytes, {.result = update_squares}, stream);
+}
+
+Status UpdateWithMomentum(const AdafactorCoefficients& k, const ScaleLookup& scales,
+                          const CudaTensor& tensor, CudaStream stream) {
+  return Update(
+      [&](size_t) {
+        return FactoredRule<AdafactorMomentumRule>{{k}, scales};
+      },
+      &tensor, 1, stream);
+}
+
+}  // namespace cuda
 
 size_t FactorWorkspaceBytes(const FactorShape& shape, uint64_t offset, size_t count) {
   return count == 0 ? 0
@@ -18,12 +46,12 @@ Status AdafactorAddSquaresCuda(const AdafactorOptions& options, const FactorShap
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, count, sums);
   if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 0);
   if (status != Status::kOk || count == 0) return status;
-  const ScaledGradientRule rule = {static_cast<float>(options.grad_scale)};
   cuda::SumTargets targets = cuda::TargetsOf(shape, sums);
   targets.weight = &norms->weight_squares;
-  return cuda::Measure(cuda::PlainRule<ScaledGradientRule>{rule},
-                       {arrays, gradient, cuda::RowBlocks(shape.Columns(), offset, count)},
-                       workspace, workspace_bytes, targets, stream);
+  return cuda::MeasureScaledGradients(
+      static_cast<float>(options.grad_scale),
+      {arrays, gradient, cuda::RowBlocks(shape.Columns(), offset, count)}, workspace,
+      workspace_bytes, targets, stream);
 }
 
 Status AdafactorAddUpdateSquaresCuda(const AdafactorOptions& options, const FactorShape& shape,
@@ -49,16 +77,10 @@ Status AdafactorApplyCuda(const AdafactorOptions& options, const FactorShape& sh
   if (status == Status::kOk) status = cuda::CheckTensors(&tensor, 1, states);
   if (status != Status::kOk) return status;
   const cuda::ScaleLookup lookup(shape, offset, scales);
-  if (states == 0) {
-    return cuda::Update(
-        [&](size_t) {
-          return cuda::FactoredRule<AdafactorRule>{{k}, lookup};
-        },
-        &tensor, 1, stream);
-  }
+  if (states != 0) return cuda::UpdateWithMomentum(k, lookup, tensor, stream);
   return cuda::Update(
       [&](size_t) {
-        return cuda::FactoredRule<AdafactorMomentumRule>{{k}, lookup};
+        return cuda::FactoredRule<AdafactorRule>{{k}, lookup};
       },
       &tensor, 1, stream);
 }

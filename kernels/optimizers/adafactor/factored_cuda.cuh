@@ -74,17 +74,15 @@ inline SumTargets TargetsOf(const FactorShape& shape, double* sums) {
   return {.rows = shape.Factored() ? sums : nullptr, .columns = sums + shape.Rows()};
 }
 
-inline Status MeasureUpdate(float grad_scale, const FactorShape& shape, uint64_t offset,
-                            const float* scales, const GradientArray& gradient, size_t count,
-                            double* workspace, size_t workspace_bytes, double* update_squares,
-                            CudaStream stream) {
-  Status status = CheckFactorPass(shape, offset, count, scales);
-  if (status == Status::kOk) status = CheckGradient(gradient, count);
-  if (status != Status::kOk || count == 0) return status;
-  const UnclippedRule rule = {grad_scale, ScaleLookup(shape, offset, scales)};
-  return Measure(rule, {{}, gradient, RowBlocks(shape.Columns(), offset, count)}, workspace,
-                 workspace_bytes, {.result = update_squares}, stream);
-}
+// Adds the squares of the update before it is clipped; as AdafactorAddUpdateSquaresCuda.
+Status MeasureUpdate(float grad_scale, const FactorShape& shape, uint64_t offset,
+                     const float* scales, const GradientArray& gradient, size_t count,
+                     double* workspace, size_t workspace_bytes, double* update_squares,
+                     CudaStream stream);
+
+// Steps a checked tensor whose update goes through a momentum.
+Status UpdateWithMomentum(const AdafactorCoefficients& k, const ScaleLookup& scales,
+                          const CudaTensor& tensor, CudaStream stream);
 
 }  // namespace geminid::kernels::cuda
 

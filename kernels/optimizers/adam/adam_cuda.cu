@@ -3,6 +3,9 @@
 #include "kernels/optimizers/step/multi_tensor.cuh"
 
 namespace geminid::kernels {
+namespace cuda {
+GEMINID_UPDATE_KERNELS(adam, PlainRule<AdamRule>);
+}  // namespace cuda
 
 Status AdamStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
                     CudaStream stream) {

@@ -3,14 +3,14 @@
 #include "kernels/optimizers/came/came_rule.h"
 
 namespace geminid::kernels {
-namespace {
+namespace cuda {
 
 // CameRule with both pairs of scales.
 struct ConfidentRule {
   static constexpr int kStates = CameRule::kStates;
 
   __device__ void operator()(size_t at, Element<float>& e) const {
-    const cuda::ScaleLookup::Place place = scales.PlaceOf(at);
+    const ScaleLookup::Place place = scales.PlaceOf(at);
     CameRule rule = {k, confidence.RowScale(place)};
     rule.k.row_scale = scales.RowScale(place);
     e.factor[0] = scales.columns[place.column];
@@ -19,11 +19,15 @@ struct ConfidentRule {
   }
 
   AdafactorCoefficients k;
-  cuda::ScaleLookup scales;
-  cuda::ScaleLookup confidence;
+  ScaleLookup scales;
+  ScaleLookup confidence;
 };
 
-}  // namespace
+GEMINID_MEASURE_KERNELS(came_residual, FactoredRule<CameResidualRule>);
+GEMINID_MEASURE_COLUMN_KERNELS(came_residual);
+GEMINID_UPDATE_KERNELS(came, ConfidentRule);
+
+}  // namespace cuda
 
 Status CameAddSquaresCuda(const CameOptions& options, const FactorShape& shape, uint64_t offset,
                           const GradientArray& gradient, size_t count, double* workspace,
@@ -32,10 +36,10 @@ Status CameAddSquaresCuda(const CameOptions& options, const FactorShape& shape, 
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, count, sums);
   if (status == Status::kOk) status = CheckGradient(gradient, count);
   if (status != Status::kOk || count == 0) return status;
-  const ScaledGradientRule rule = {static_cast<float>(options.grad_scale)};
-  return cuda::Measure(cuda::PlainRule<ScaledGradientRule>{rule},
-                       {{}, gradient, cuda::RowBlocks(shape.Columns(), offset, count)}, workspace,
-                       workspace_bytes, cuda::TargetsOf(shape, sums), stream);
+  return cuda::MeasureScaledGradients(
+      static_cast<float>(options.grad_scale),
+      {{}, gradient, cuda::RowBlocks(shape.Columns(), offset, count)}, workspace, workspace_bytes,
+      cuda::TargetsOf(shape, sums), stream);
 }
 
 Status CameAddUpdateSquaresCuda(const CameOptions& options, const FactorShape& shape,
@@ -61,8 +65,9 @@ Status CameAddResidualSquaresCuda(const CameOptions& options, const FactorShape&
   if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 1);
   if (status != Status::kOk || count == 0) return status;
   const cuda::FactoredRule<CameResidualRule> rule = {{k}, cuda::ScaleLookup(shape, offset, scales)};
-  return cuda::Measure(rule, {arrays, gradient, cuda::RowBlocks(shape.Columns(), offset, count)},
-                       workspace, workspace_bytes, cuda::TargetsOf(shape, sums), stream);
+  return cuda::Measure<cuda::Columns::kMaybe>(
+      rule, {arrays, gradient, cuda::RowBlocks(shape.Columns(), offset, count)}, workspace,
+      workspace_bytes, cuda::TargetsOf(shape, sums), stream);
 }
 
 Status CameApplyCuda(const CameOptions& options, const FactorShape& shape, uint64_t offset,
@@ -74,17 +79,11 @@ Status CameApplyCuda(const CameOptions& options, const FactorShape& shape, uint6
   if (status == Status::kOk) status = cuda::CheckTensors(&tensor, 1, 1);
   if (status != Status::kOk) return status;
   const cuda::ScaleLookup lookup(shape, offset, scales);
-  if (!shape.Factored()) {
-    return cuda::Update(
-        [&](size_t) {
-          return cuda::FactoredRule<AdafactorMomentumRule>{{k}, lookup};
-        },
-        &tensor, 1, stream);
-  }
+  if (!shape.Factored()) return cuda::UpdateWithMomentum(k, lookup, tensor, stream);
   const cuda::ScaleLookup confidence(shape, offset, scales + shape.Count());
   return cuda::Update(
       [&](size_t) {
-        return ConfidentRule{k, lookup, confidence};
+        return cuda::ConfidentRule{k, lookup, confidence};
       },
       &tensor, 1, stream);
 }

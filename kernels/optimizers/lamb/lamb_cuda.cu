@@ -3,6 +3,10 @@
 #include "kernels/optimizers/step/measure.cuh"
 
 namespace geminid::kernels {
+namespace cuda {
+GEMINID_MEASURE_KERNELS(lamb, PlainRule<LambUpdateRule>);
+GEMINID_UPDATE_KERNELS(lamb, PlainRule<LambRule>);
+}  // namespace cuda
 
 size_t LambWorkspaceBytes(size_t count) { return cuda::NormsWorkspaceBytes(count); }
 
@@ -11,10 +15,13 @@ Status LambAddNormsCuda(const LambOptions& options, const ConstParameterArrays& 
                         size_t workspace_bytes, LambNorms* norms, CudaStream stream) {
   if (norms == nullptr) return Status::kNullPointer;
   LambUpdateRule rule;
-  const Status status = MakeRule(options, &rule);
-  if (status != Status::kOk) return status;
-  return cuda::MeasureNorms(rule, arrays, gradient, count, workspace, workspace_bytes,
-                            &norms->update_squares, &norms->weight_squares, stream);
+  Status status = MakeRule(options, &rule);
+  if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, rule.kStates);
+  if (status != Status::kOk || count == 0) return status;
+  return cuda::Measure<cuda::Columns::kNone>(
+      cuda::PlainRule<LambUpdateRule>{rule}, {arrays, gradient, cuda::RowBlocks(count, 0, count)},
+      workspace, workspace_bytes,
+      {.result = &norms->update_squares, .weight = &norms->weight_squares}, stream);
 }
 
 Status LambApplyCuda(const LambOptions& options, const LambNorms* norms, const CudaTensor* tensors,

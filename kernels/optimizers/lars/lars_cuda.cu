@@ -3,6 +3,9 @@
 #include "kernels/optimizers/step/measure.cuh"
 
 namespace geminid::kernels {
+namespace cuda {
+GEMINID_UPDATE_KERNELS(lars, PlainRule<LarsRule>);
+}  // namespace cuda
 
 size_t LarsWorkspaceBytes(size_t count) { return cuda::NormsWorkspaceBytes(count); }
 
@@ -10,11 +13,13 @@ Status LarsAddNormsCuda(const LarsOptions& options, const ConstParameterArrays& 
                         const GradientArray& gradient, size_t count, double* workspace,
                         size_t workspace_bytes, LarsNorms* norms, CudaStream stream) {
   if (norms == nullptr) return Status::kNullPointer;
-  const Status status = CheckLarsOptions(options);
-  if (status != Status::kOk) return status;
-  const ScaledGradientRule rule{static_cast<float>(options.grad_scale)};
-  return cuda::MeasureNorms(rule, arrays, gradient, count, workspace, workspace_bytes,
-                            &norms->gradient_squares, &norms->weight_squares, stream);
+  Status status = CheckLarsOptions(options);
+  if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 0);
+  if (status != Status::kOk || count == 0) return status;
+  return cuda::MeasureScaledGradients(
+      static_cast<float>(options.grad_scale), {arrays, gradient, cuda::RowBlocks(count, 0, count)},
+      workspace, workspace_bytes,
+      {.result = &norms->gradient_squares, .weight = &norms->weight_squares}, stream);
 }
 
 Status LarsApplyCuda(const LarsOptions& options, const LarsNorms* norms, const CudaTensor* tensors,

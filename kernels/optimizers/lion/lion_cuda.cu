@@ -3,6 +3,9 @@
 #include "kernels/optimizers/step/multi_tensor.cuh"
 
 namespace geminid::kernels {
+namespace cuda {
+GEMINID_UPDATE_KERNELS(lion, PlainRule<LionRule>);
+}  // namespace cuda
 
 Status LionStepCuda(const LionOptions& options, const CudaTensor* tensors, size_t tensor_count,
                     CudaStream stream) {

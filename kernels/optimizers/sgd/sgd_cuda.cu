@@ -3,6 +3,10 @@
 #include "kernels/optimizers/step/multi_tensor.cuh"
 
 namespace geminid::kernels {
+namespace cuda {
+GEMINID_UPDATE_KERNELS(sgd, PlainRule<SgdRule>);
+GEMINID_UPDATE_KERNELS(sgd_momentum, PlainRule<MomentumRule>);
+}  // namespace cuda
 
 Status SgdStepCuda(const SgdOptions& options, const CudaTensor* tensors, size_t tensor_count,
                    CudaStream stream) {

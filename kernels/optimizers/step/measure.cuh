@@ -104,116 +104,114 @@ __device__ inline double FoldLanes(double value) {
 }
 
 template <class Rule, class Weight, typename Gradient>
-__global__ void __launch_bounds__(kThreads)
-    SumBlocks(const __grid_constant__ Tensor<Rule, Weight, Gradient> tensor,
-              const __grid_constant__ RowBlocks blocks, BlockSums* sums) {
-  const uint64_t block =
-      static_cast<uint64_t>(blockIdx.x) * (kThreads / kSumLanes) + threadIdx.x / kSumLanes;
-  const bool mine = block < blocks.blocks();
-  const RowBlocks::Range range = mine ? blocks.Elements(block) : RowBlocks::Range{0, 0};
-  double result = 0;
-  double weight = 0;
+struct MeasureBlocks {
+  static constexpr unsigned kThreads = cuda::kThreads;
+  static constexpr unsigned kBlocksPerGroup = kThreads / kSumLanes;
+
+  __device__ void Run() const {
+    const uint64_t block =
+        static_cast<uint64_t>(blockIdx.x) * kBlocksPerGroup + threadIdx.x / kSumLanes;
+    const bool mine = block < blocks.blocks();
+    const RowBlocks::Range range = mine ? blocks.Elements(block) : RowBlocks::Range{0, 0};
+    double result = 0;
+    double weight = 0;
 #pragma unroll 4
-  for (uint64_t at = range.begin + threadIdx.x % kSumLanes; at < range.end; at += kSumLanes) {
-    float weight_read;
-    const double r = ResultOf(tensor, at, &weight_read);
-    const double w = weight_read;
-    result += r * r;
-    weight += w * w;
+    for (uint64_t at = range.begin + threadIdx.x % kSumLanes; at < range.end; at += kSumLanes) {
+      float weight_read;
+      const double r = ResultOf(tensor, at, &weight_read);
+      const double w = weight_read;
+      result += r * r;
+      weight += w * w;
+    }
+    result = FoldLanes(result);
+    weight = FoldLanes(weight);
+    if (mine && threadIdx.x % kSumLanes == 0) sums[block] = {result, weight};
   }
-  result = FoldLanes(result);
-  weight = FoldLanes(weight);
-  if (mine && threadIdx.x % kSumLanes == 0) sums[block] = {result, weight};
-}
+
+  Tensor<Rule, Weight, Gradient> tensor;
+  RowBlocks blocks;
+  BlockSums* sums;
+};
 
 // Columns of a tile of rows, which many threads load and one thread per column adds in order.
 inline constexpr unsigned kTileColumns = 32;
 inline constexpr unsigned kTileRows = 64;
 
 template <class Rule, class Weight, typename Gradient>
-__global__ void __launch_bounds__(kThreads)
-    SumColumns(const __grid_constant__ Tensor<Rule, Weight, Gradient> tensor,
-               const __grid_constant__ RowBlocks blocks, double* columns) {
-  __shared__ float tile[kTileRows][kTileColumns];
-  const unsigned lane = threadIdx.x % kTileColumns;
-  const uint64_t column = static_cast<uint64_t>(blockIdx.x) * kTileColumns + lane;
-  const bool adds = threadIdx.x < kTileColumns && column < blocks.width;
-  double sum = adds ? columns[column] : 0;
-  for (uint64_t begin = 0; begin < blocks.rows; begin += kTileRows) {
-    for (unsigned r = threadIdx.x / kTileColumns; r < kTileRows; r += kThreads / kTileColumns) {
-      const uint64_t position = (blocks.first_row + begin + r) * blocks.width + column;
-      const bool inside = column < blocks.width && position >= blocks.offset &&
-                          position < blocks.offset + blocks.count;
-      float unused;
-      tile[r][lane] = inside ? ResultOf(tensor, position - blocks.offset, &unused) : 0.0F;
-    }
-    __syncthreads();
-    if (adds) {
-#pragma unroll 16
-      for (unsigned r = 0; r < kTileRows; ++r) {
-        const double x = tile[r][lane];
-        sum += x * x;
-      }
-    }
-    __syncthreads();
+struct MeasureColumns {
+  static constexpr unsigned kThreads = cuda::kThreads;
+
+  __device__ float At(uint64_t row, uint64_t column) const {
+    const uint64_t position = (blocks.first_row + row) * blocks.width + column;
+    const bool inside = column < blocks.width && position >= blocks.offset &&
+                        position < blocks.offset + blocks.count;
+    float unused;
+    return inside ? ResultOf(tensor, position - blocks.offset, &unused) : 0.0F;
   }
-  if (adds) columns[column] = sum;
-}
+
+  __device__ void Run() const {
+    __shared__ float tile[kTileRows][kTileColumns];
+    const unsigned lane = threadIdx.x % kTileColumns;
+    const uint64_t column = static_cast<uint64_t>(blockIdx.x) * kTileColumns + lane;
+    const bool adds = threadIdx.x < kTileColumns && column < blocks.width;
+    double sum = adds ? columns[column] : 0;
+    for (uint64_t begin = 0; begin < blocks.rows; begin += kTileRows) {
+      for (unsigned r = threadIdx.x / kTileColumns; r < kTileRows; r += kThreads / kTileColumns) {
+        tile[r][lane] = At(begin + r, column);
+      }
+      __syncthreads();
+      if (adds) {
+#pragma unroll 16
+        for (unsigned r = 0; r < kTileRows; ++r) {
+          const double x = tile[r][lane];
+          sum += x * x;
+        }
+      }
+      __syncthreads();
+    }
+    if (adds) columns[column] = sum;
+  }
+
+  Tensor<Rule, Weight, Gradient> tensor;
+  RowBlocks blocks;
+  double* columns;
+};
 
 // The same for one row, whose columns have one square each.
 template <class Rule, class Weight, typename Gradient>
-__global__ void __launch_bounds__(kThreads)
-    AddSquaresOfRow(const __grid_constant__ Tensor<Rule, Weight, Gradient> tensor,
-                    double* columns) {
-  const uint64_t at = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= tensor.count) return;
-  float unused;
-  const double x = ResultOf(tensor, at, &unused);
-  columns[at] += x * x;
-}
+struct MeasureRow {
+  static constexpr unsigned kThreads = cuda::kThreads;
+
+  __device__ void Run() const {
+    const uint64_t at = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (at >= tensor.count) return;
+    float unused;
+    const double x = ResultOf(tensor, at, &unused);
+    columns[at] += x * x;
+  }
+
+  Tensor<Rule, Weight, Gradient> tensor;
+  double* columns;
+};
+
+// Names the kernels that measure a rule, its columns too where they are asked for.
+#define GEMINID_MEASURE_KERNELS_OF(what, name, Kernel, Rule)                                       \
+  GEMINID_KERNEL(geminid_##name##_##what##_fp32_fp32, Kernel<Rule, MasterWeight<void>, float>);    \
+  GEMINID_KERNEL(geminid_##name##_##what##_fp32_bf16, Kernel<Rule, MasterWeight<void>, BFloat16>); \
+  GEMINID_KERNEL(geminid_##name##_##what##_fp32_fp16, Kernel<Rule, MasterWeight<void>, Float16>);  \
+  GEMINID_KERNEL(geminid_##name##_##what##_split_fp32, Kernel<Rule, SplitWeight, float>);          \
+  GEMINID_KERNEL(geminid_##name##_##what##_split_bf16, Kernel<Rule, SplitWeight, BFloat16>);       \
+  GEMINID_KERNEL(geminid_##name##_##what##_split_fp16, Kernel<Rule, SplitWeight, Float16>)
+#define GEMINID_MEASURE_KERNELS(name, ...) \
+  using name##_measured = __VA_ARGS__;     \
+  GEMINID_MEASURE_KERNELS_OF(blocks, name, MeasureBlocks, name##_measured)
+#define GEMINID_MEASURE_COLUMN_KERNELS(name)                                  \
+  GEMINID_MEASURE_KERNELS_OF(columns, name, MeasureColumns, name##_measured); \
+  GEMINID_MEASURE_KERNELS_OF(row, name, MeasureRow, name##_measured)
 
 // Queues the additions of block sums, in order.
 Status AddBlocks(const BlockSums* sums, const RowBlocks& blocks, const SumTargets& targets,
                  CudaStream stream);
-
-template <class Weight, typename Gradient, class Rule>
-Status LaunchMeasure(const Rule& rule, const CudaTensor& tensor, const RowBlocks& blocks,
-                     double* workspace, const SumTargets& targets, CudaStream stream) {
-  const Tensor<Rule, Weight, Gradient> one(rule, tensor);
-  Status status = Status::kOk;
-  if (targets.result != nullptr || targets.weight != nullptr || targets.rows != nullptr) {
-    constexpr unsigned kBlocksPerGroup = kThreads / kSumLanes;
-    const auto groups =
-        static_cast<unsigned>((blocks.blocks() + kBlocksPerGroup - 1) / kBlocksPerGroup);
-    auto* sums = reinterpret_cast<BlockSums*>(workspace);
-    status = LaunchKernel(SumBlocks<Rule, Weight, Gradient>, groups, kThreads, stream, one, blocks,
-                          sums);
-    if (status == Status::kOk) status = AddBlocks(sums, blocks, targets, stream);
-  }
-  if (status != Status::kOk || targets.columns == nullptr) return status;
-  if (blocks.rows == 1) {
-    const auto groups = static_cast<unsigned>((blocks.count + kThreads - 1) / kThreads);
-    return LaunchKernel(AddSquaresOfRow<Rule, Weight, Gradient>, groups, kThreads, stream, one,
-                        targets.columns + blocks.offset % blocks.width);
-  }
-  const auto groups = static_cast<unsigned>((blocks.width + kTileColumns - 1) / kTileColumns);
-  return LaunchKernel(SumColumns<Rule, Weight, Gradient>, groups, kThreads, stream, one, blocks,
-                      targets.columns);
-}
-
-template <class Weight, class Rule>
-Status MeasureWithWeight(const Rule& rule, const CudaTensor& tensor, const RowBlocks& blocks,
-                         double* workspace, const SumTargets& targets, CudaStream stream) {
-  switch (tensor.gradient.type) {
-    case GradientType::kFloat:
-      return LaunchMeasure<Weight, float>(rule, tensor, blocks, workspace, targets, stream);
-    case GradientType::kBFloat16:
-      return LaunchMeasure<Weight, BFloat16>(rule, tensor, blocks, workspace, targets, stream);
-    case GradientType::kFloat16:
-      return LaunchMeasure<Weight, Float16>(rule, tensor, blocks, workspace, targets, stream);
-  }
-  return Status::kInvalidShape;
-}
 
 // What Measure reads; the arrays have been checked. Weights may all be null.
 struct Measured {
@@ -222,33 +220,66 @@ struct Measured {
   RowBlocks blocks;
 };
 
+enum class Columns { kNone, kMaybe };  // kNone: no kernels for them, targets.columns is null
+
+template <Columns kColumns, class Weight, typename Gradient, class Rule>
+Status LaunchMeasure(const Rule& rule, const Measured& what, double* workspace,
+                     const SumTargets& targets, CudaStream stream) {
+  const RowBlocks& blocks = what.blocks;
+  const Tensor<Rule, Weight, Gradient> one(rule, {what.arrays, what.gradient, blocks.count, {}});
+  Status status = Status::kOk;
+  if (targets.result != nullptr || targets.weight != nullptr || targets.rows != nullptr) {
+    using Kernel = MeasureBlocks<Rule, Weight, Gradient>;
+    auto* sums = reinterpret_cast<BlockSums*>(workspace);
+    status = LaunchKernel(Kernel{one, blocks, sums},
+                          BlocksFor(blocks.blocks(), Kernel::kBlocksPerGroup), stream);
+    if (status == Status::kOk) status = AddBlocks(sums, blocks, targets, stream);
+  }
+  if constexpr (kColumns == Columns::kMaybe) {
+    if (status != Status::kOk || targets.columns == nullptr) return status;
+    if (blocks.rows == 1) {
+      double* const columns = targets.columns + blocks.offset % blocks.width;
+      return LaunchKernel(MeasureRow<Rule, Weight, Gradient>{one, columns},
+                          BlocksFor(blocks.count, kThreads), stream);
+    }
+    return LaunchKernel(MeasureColumns<Rule, Weight, Gradient>{one, blocks, targets.columns},
+                        BlocksFor(blocks.width, kTileColumns), stream);
+  }
+  return status;
+}
+
+template <Columns kColumns, class Weight, class Rule>
+Status MeasureWithWeight(const Rule& rule, const Measured& what, double* workspace,
+                         const SumTargets& targets, CudaStream stream) {
+  switch (what.gradient.type) {
+    case GradientType::kFloat:
+      return LaunchMeasure<kColumns, Weight, float>(rule, what, workspace, targets, stream);
+    case GradientType::kBFloat16:
+      return LaunchMeasure<kColumns, Weight, BFloat16>(rule, what, workspace, targets, stream);
+    case GradientType::kFloat16:
+      return LaunchMeasure<kColumns, Weight, Float16>(rule, what, workspace, targets, stream);
+  }
+  return Status::kInvalidShape;
+}
+
 // Adds the squares of rule(index, element) to the targets. `workspace`, of MeasureWorkspaceBytes on
 // the device, is overwritten; kInvalidParameter if it is smaller.
-template <class Rule>
+template <Columns kColumns, class Rule>
 Status Measure(const Rule& rule, const Measured& what, double* workspace, size_t workspace_bytes,
                const SumTargets& targets, CudaStream stream) {
   if (workspace_bytes < MeasureWorkspaceBytes(what.blocks)) return Status::kInvalidParameter;
   const Status status = CheckBuffer(Buffer::Of(workspace, workspace_bytes / sizeof(double)));
   if (status != Status::kOk) return status;
-  const CudaTensor tensor = {what.arrays, what.gradient, what.blocks.count, {}};
   if (what.arrays.form == WeightForm::kSplit) {
-    return MeasureWithWeight<SplitWeight>(rule, tensor, what.blocks, workspace, targets, stream);
+    return MeasureWithWeight<kColumns, SplitWeight>(rule, what, workspace, targets, stream);
   }
   // Of the other forms the masters alone are read.
-  return MeasureWithWeight<MasterWeight<void>>(rule, tensor, what.blocks, workspace, targets,
-                                               stream);
+  return MeasureWithWeight<kColumns, MasterWeight<void>>(rule, what, workspace, targets, stream);
 }
 
-// The norms of a part of a tensor, in two sums.
-template <class Rule>
-Status MeasureNorms(const Rule& rule, const ConstParameterArrays& arrays,
-                    const GradientArray& gradient, size_t count, double* workspace,
-                    size_t workspace_bytes, double* result, double* weight, CudaStream stream) {
-  const Status status = CheckReadArrays(arrays, gradient, count, Rule::kStates);
-  if (status != Status::kOk || count == 0) return status;
-  return Measure(PlainRule<Rule>{rule}, {arrays, gradient, RowBlocks(count, 0, count)}, workspace,
-                 workspace_bytes, {.result = result, .weight = weight}, stream);
-}
+// The same for ScaledGradientRule, which several optimizers measure.
+Status MeasureScaledGradients(float grad_scale, const Measured& what, double* workspace,
+                              size_t workspace_bytes, const SumTargets& targets, CudaStream stream);
 
 constexpr size_t NormsWorkspaceBytes(size_t count) {
   return (count + kSumBlock - 1) / kSumBlock * sizeof(BlockSums);

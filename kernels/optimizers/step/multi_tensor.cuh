@@ -1,7 +1,6 @@
 // One launch over many tensors: how a rule (kernels/optimizers/step/rule.h) runs on a GPU.
 //
-// A thread updates eight consecutive parameters at a time: the eight bf16 values of one 16-byte
-// access are the two fp32 accesses beside it. Device code; included by the *_cuda.cu files alone.
+// Device code; included by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_
 #define GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_
 
@@ -17,8 +16,6 @@
 
 namespace geminid::kernels::cuda {
 
-inline constexpr unsigned kVectorsPerThread = 4;  // amortises the search for the block's tensor
-inline constexpr unsigned kBlockElements = kThreads * kVector * kVectorsPerThread;
 // The parameters of a launch hold at most 4 KiB on every device; this leaves room for the rule.
 inline constexpr size_t kTableBytes = 3584;
 
@@ -94,10 +91,6 @@ __device__ void StoreMaster(const Pack<float>& master, size_t at, bool words, un
   }
 }
 
-inline bool LiesOnWord(const void* array) {
-  return reinterpret_cast<uintptr_t>(array) % kWordBytes == 0;  // null does
-}
-
 // A rule that needs to know of an element what it reads and nothing else.
 template <class Rule>
 struct PlainRule {
@@ -155,7 +148,7 @@ struct Table {
   }
 };
 
-// Eight parameters, or the `count` that are left, from `at` on.
+// kVector parameters, or the `count` that are left, from `at` on.
 template <class Rule, class Weight, typename Gradient>
 __device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t at,
                            unsigned count) {
@@ -185,27 +178,46 @@ __device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t 
   for (int s = 0; s < kStates; ++s) StorePack(state[s], words, count, tensor.new_state[s] + at);
 }
 
+// Rule is one that takes the index of an element too, such as PlainRule.
 template <class Rule, class Weight, typename Gradient>
-__global__ void __launch_bounds__(kThreads)
-    UpdateTensors(const __grid_constant__ Table<Tensor<Rule, Weight, Gradient>> table) {
-  unsigned t = 0;
-  while (blockIdx.x >= table.end_block[t]) ++t;
-  const auto& tensor = table.tensor(t);
-  const unsigned block = blockIdx.x - (t == 0 ? 0 : table.end_block[t - 1]);
-  for (unsigned v = 0; v < kVectorsPerThread; ++v) {
-    const size_t at = static_cast<size_t>(block) * kBlockElements +
-                      static_cast<size_t>(v * kThreads + threadIdx.x) * kVector;
-    if (at >= tensor.count) return;
-    const size_t left = tensor.count - at;
-    UpdatePack(tensor, at, left < kVector ? static_cast<unsigned>(left) : kVector);
+struct UpdateTensors {
+  static constexpr unsigned kThreads = cuda::kThreads;
+
+  __device__ void Run() const {
+    unsigned t = 0;
+    while (blockIdx.x >= table.end_block[t]) ++t;
+    const auto& tensor = table.tensor(t);
+    const unsigned block = blockIdx.x - (t == 0 ? 0 : table.end_block[t - 1]);
+    for (unsigned v = 0; v < kVectorsPerThread; ++v) {
+      const size_t at = static_cast<size_t>(block) * kBlockElements +
+                        static_cast<size_t>(v * kThreads + threadIdx.x) * kVector;
+      if (at >= tensor.count) return;
+      const size_t left = tensor.count - at;
+      UpdatePack(tensor, at, left < kVector ? static_cast<unsigned>(left) : kVector);
+    }
   }
-}
+
+  Table<Tensor<Rule, Weight, Gradient>> table;
+};
+
+// Names the kernels of a rule in all forms: geminid_NAME_WEIGHTS_GRADIENTS.
+#define GEMINID_UPDATE_KERNELS_OF(name, Rule, Weight)                 \
+  GEMINID_KERNEL(name##_fp32, UpdateTensors<Rule, Weight, float>);    \
+  GEMINID_KERNEL(name##_bf16, UpdateTensors<Rule, Weight, BFloat16>); \
+  GEMINID_KERNEL(name##_fp16, UpdateTensors<Rule, Weight, Float16>)
+#define GEMINID_UPDATE_KERNELS(name, ...)                                                         \
+  using name##_rule = __VA_ARGS__;                                                                \
+  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_fp32, name##_rule, MasterWeight<void>);              \
+  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_split, name##_rule, SplitWeight);                    \
+  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_fp32_and_bf16, name##_rule, MasterWeight<BFloat16>); \
+  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_fp32_and_fp16, name##_rule, MasterWeight<Float16>)
 
 template <class Weight, typename Gradient, class RuleOf>
 Status Launch(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, CudaStream stream) {
   using OneTensor = Tensor<decltype(rule_of(0)), Weight, Gradient>;
   for (size_t next = 0; next < count;) {
-    Table<OneTensor> table;
+    UpdateTensors<decltype(rule_of(0)), Weight, Gradient> kernel;
+    Table<OneTensor>& table = kernel.table;
     unsigned blocks = 0;
     unsigned used = 0;
     for (; next < count && used < Table<OneTensor>::kCapacity; ++next) {
@@ -214,9 +226,7 @@ Status Launch(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, Cu
       new (table.tensors + used * sizeof(OneTensor)) OneTensor(rule_of(next), tensors[next]);
       table.end_block[used++] = blocks;
     }
-    if (blocks == 0) continue;
-    const Status status = LaunchKernel(UpdateTensors<decltype(rule_of(0)), Weight, Gradient>,
-                                       blocks, kThreads, stream, table);
+    const Status status = LaunchKernel(kernel, blocks, stream);
     if (status != Status::kOk) return status;
   }
   return Status::kOk;

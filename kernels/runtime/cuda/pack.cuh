@@ -1,27 +1,46 @@
-// Arrays in words of 16 bytes, of any type, and what is left over one element at a time. Device
-// code; included by the *_cuda.cu files alone.
+// Arrays in packs of four elements of any type, and what is left over one element at a time. The
+// packs of a warp lie one behind the other, 16 bytes each of fp32 and 8 of the 16-bit types, so
+// that every access of a warp is whole lines, whatever types one thread mixes. Device code;
+// included by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_
 #define GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/float16.h"
-#include "kernels/runtime/cuda/launch.cuh"
+#include "kernels/runtime/cuda/kernel.cuh"
 
 namespace geminid::kernels::cuda {
 
 inline constexpr unsigned kThreads = 256;
-inline constexpr unsigned kVector = 8;
+inline constexpr unsigned kVector = 4;
+inline constexpr unsigned kVectorsPerThread = 4;  // amortises what a thread does once
+inline constexpr unsigned kBlockElements = kThreads * kVector * kVectorsPerThread;
 inline constexpr size_t kWordBytes = 16;
+
+inline bool LiesOnWord(const void* array) {
+  return reinterpret_cast<uintptr_t>(array) % kWordBytes == 0;  // null does
+}
 
 __device__ inline float Widen(float value) { return value; }
 __device__ inline float Widen(BFloat16 value) { return value.ToFloat(); }
 __device__ inline float Widen(Float16 value) { return value.ToFloat(); }
 
+// A float as an element of T, rounded to nearest even.
+template <typename T>
+__device__ T Narrow(float value) {
+  return T::FromFloat(value);
+}
+template <>
+__device__ inline float Narrow<float>(float value) {
+  return value;
+}
+
 // kVector elements in registers. `words`: the array lies on 16 bytes; `count`: what is left of it.
 template <typename T>
-struct alignas(kWordBytes) Pack {
+struct alignas(sizeof(T) * kVector) Pack {
   T element[kVector];
 };
 

@@ -1,14 +1,28 @@
-// kernels/runtime/cuda/device.h on the heap.
+// tools/kernel-check/device.h on the heap, and kernels/runtime/cuda/launcher.h by the kernels as
+// plain C++.
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/runtime/cuda/device.h"
+#include "kernels/runtime/cuda/launcher.h"
+#include "tests/kernels/cuda_on_host/registry.h"
+#include "tools/kernel-check/device.h"
 
-namespace geminid::kernels {
+namespace geminid::kernels::cuda {
+
+Status KernelSite::Launch(size_t blocks, unsigned threads, const void* argument,
+                          CudaStream /* stream */) {
+  const cuda_on_host::HostKernel* const kernel = cuda_on_host::FindHostKernel(kernel_);
+  if (kernel == nullptr) return Status::kUnsupported;
+  cuda_on_host::RunHostKernel(*kernel, static_cast<unsigned>(blocks), threads, argument);
+  return Status::kOk;
+}
+
+}  // namespace geminid::kernels::cuda
+
+namespace geminid::kernel_check {
 
 bool FindCudaDevice(CudaDeviceInfo* info, std::string* /* reason */) {
-  *info = {
-      .name = "host", .driver = "none", .compute_capability = 0, .memory_bytes = 0, .l2_bytes = 0};
+  *info = {.name = "host", .driver = "none", .compute_capability = 0, .memory_bytes = 0};
   return true;
 }
 
@@ -48,4 +62,4 @@ CudaTimer::~CudaTimer() = default;
 void CudaTimer::Start() {}
 double CudaTimer::StopSeconds() { return 1; }
 
-}  // namespace geminid::kernels
+}  // namespace geminid::kernel_check

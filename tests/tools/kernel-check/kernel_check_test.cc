@@ -1,6 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include "tests/kernels/cuda_on_host/registry.h"
 #include "tools/kernel-check/norm_check.h"
 #include "tools/kernel-check/step_check.h"
 
@@ -65,6 +72,25 @@ TEST(KernelCheck, KernelThatRefuses_IsReportedWithItsStatus) {
   EXPECT_FALSE(finding.passed);
   EXPECT_THAT(finding.detail, testing::HasSubstr("Unsupported"));
 }
+
+#ifdef GEMINID_KERNEL_IMAGES
+// What tests run is what a GPU would: nothing is only in one of them.
+TEST(KernelCheck, KernelsOfTheHost_AreThoseOfTheFatBinaries) {
+  std::set<std::string> compiled;
+  const std::regex entry("Compiling entry function '(\\w+)'");
+  for (const auto& file : std::filesystem::directory_iterator(GEMINID_KERNEL_IMAGES)) {
+    if (file.path().extension() != ".ptxas") continue;
+    std::ifstream report(file.path());
+    for (std::string line; std::getline(report, line);) {
+      std::smatch found;
+      if (std::regex_search(line, found, entry)) compiled.insert(found[1]);
+    }
+  }
+  std::set<std::string> on_host;
+  for (const auto& kernel : cuda_on_host::AllHostKernels()) on_host.insert(kernel.name);
+  EXPECT_EQ(on_host, compiled);
+}
+#endif
 
 }  // namespace
 }  // namespace geminid::kernel_check

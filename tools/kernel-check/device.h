@@ -1,26 +1,24 @@
-#ifndef GEMINID_KERNELS_RUNTIME_CUDA_DEVICE_H_
-#define GEMINID_KERNELS_RUNTIME_CUDA_DEVICE_H_
+#ifndef GEMINID_TOOLS_KERNEL_CHECK_DEVICE_H_
+#define GEMINID_TOOLS_KERNEL_CHECK_DEVICE_H_
 
 #include <cstddef>
 #include <string>
 #include <utility>
 
-#include "kernels/runtime/cuda/stream.h"
-
-// The little of CUDA that a program needs to run the kernels by themselves and to time them,
-// without a CUDA header: what checks the kernels on a machine with a GPU uses it. Training uses
-// client/device. One thread.
-namespace geminid::kernels {
+// The little of a GPU that it takes to run the kernels by themselves and to time them, through the
+// driver: device 0, its primary context and its default stream. Training uses client/device. One
+// thread.
+namespace geminid::kernel_check {
 
 struct CudaDeviceInfo {
   std::string name;            // of device 0
   std::string driver;          // the CUDA version that the driver supports, e.g. "13.0"
   int compute_capability = 0;  // 90 for sm_90
   size_t memory_bytes = 0;
-  size_t l2_bytes = 0;
 };
 
-// Device 0, or why there is none, in words, in *reason.
+// Device 0, which the calling thread uses from now on; or why there is none, in words, in *reason.
+// The rest works only after it has succeeded.
 bool FindCudaDevice(CudaDeviceInfo* info, std::string* reason);
 
 // Device memory. Empty if the allocation failed.
@@ -45,7 +43,7 @@ class CudaBuffer {
   size_t bytes() const { return bytes_; }
   explicit operator bool() const { return data_ != nullptr; }
 
-  // Both wait. False if CUDA reports an error.
+  // Both wait. False if the driver reports an error.
   bool CopyFrom(const void* host, size_t bytes);
   bool CopyTo(void* host, size_t bytes) const;
 
@@ -60,7 +58,7 @@ bool CudaFill(CudaBuffer* buffer, int value);
 // Copies between buffers on the default stream, as fast as the device does: the yardstick.
 bool CudaCopy(const CudaBuffer& from, CudaBuffer* to, size_t bytes);
 
-// Waits for everything queued. False, with CUDA's words in *reason, if anything failed.
+// Waits for everything queued. False, with the driver's words in *reason, if anything failed.
 bool CudaWait(std::string* reason);
 
 // Time between two points of the default stream.
@@ -79,6 +77,6 @@ class CudaTimer {
   void* stop_ = nullptr;
 };
 
-}  // namespace geminid::kernels
+}  // namespace geminid::kernel_check
 
-#endif  // GEMINID_KERNELS_RUNTIME_CUDA_DEVICE_H_
+#endif  // GEMINID_TOOLS_KERNEL_CHECK_DEVICE_H_

@@ -1,0 +1,84 @@
+// What a kernel is. A struct whose members are its arguments, `kThreads` the size of its blocks,
+// and Run() what each thread does:
+//
+//   template <typename T>
+//   struct Double {
+//     static constexpr unsigned kThreads = 256;
+//     __device__ void Run() const { ... }
+//     T* values;
+//   };
+//   GEMINID_KERNEL(geminid_double_bf16, Double<BFloat16>);
+//   ... LaunchKernel(Double<BFloat16>{values}, blocks, stream);
+//
+// A *_cuda.cu file is compiled twice. By nvcc, as a fat binary that holds nothing but its kernels,
+// each an extern "C" function of one parameter, the struct. And by the C++ compiler, as the
+// functions that launch them (kernels/runtime/cuda/launcher.h): these know a kernel by its name,
+// and one that GEMINID_KERNEL has not named does not compile. Neither needs the CUDA runtime.
+//
+// Tests compile the files a third time, with GEMINID_CUDA_ON_HOST, as plain C++ that runs.
+//
+// Rules: no two kernels, and no two structs, have one name in the whole program; shared memory is
+// static and at most 48 KiB; every thread of a block that has not returned meets the same
+// __syncthreads and shuffles in the same order, shuffles by whole warps too.
+#ifndef GEMINID_KERNELS_RUNTIME_CUDA_KERNEL_CUH_
+#define GEMINID_KERNELS_RUNTIME_CUDA_KERNEL_CUH_
+
+#include <cstddef>
+#include <type_traits>
+
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/launcher.h"
+#ifndef __CUDACC__
+#include "kernels/runtime/cuda/words.h"
+#endif
+
+namespace geminid::kernels::cuda {
+
+// The parameters of a kernel on every device that we compile for.
+inline constexpr size_t kArgumentBytes = 4096;
+
+// GEMINID_KERNEL defines `value` for the structs that it names.
+template <class Kernel>
+struct KernelName;
+
+// Queues kernel.Run() in `blocks` blocks. Nothing for no blocks. kUnsupported if it is refused.
+template <class Kernel>
+Status LaunchKernel(const Kernel& kernel, size_t blocks, CudaStream stream) {
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= kArgumentBytes);
+  static KernelSite site(GEMINID_KERNEL_IMAGE, KernelName<Kernel>::value);
+  return site.Launch(blocks, Kernel::kThreads, &kernel, stream);
+}
+
+// Blocks of `per_block` that cover `count`.
+__host__ __device__ constexpr size_t BlocksFor(size_t count, size_t per_block) {
+  return (count + per_block - 1) / per_block;
+}
+
+}  // namespace geminid::kernels::cuda
+
+#if defined(__CUDACC__)
+#define GEMINID_KERNEL_ENTRY(name)                                      \
+  extern "C" __global__ void __launch_bounds__(name##_kernel::kThreads) \
+      name(const __grid_constant__ name##_kernel kernel) {              \
+    kernel.Run();                                                       \
+  }
+#elif defined(GEMINID_CUDA_ON_HOST)
+#define GEMINID_KERNEL_ENTRY(name)                                 \
+  const ::geminid::cuda_on_host::Registration name##_registration( \
+      #name, sizeof(name##_kernel), name##_kernel::kThreads,       \
+      [](const void* kernel) { static_cast<const name##_kernel*>(kernel)->Run(); });
+#else
+#define GEMINID_KERNEL_ENTRY(name)
+#endif
+
+// Names a kernel; in namespace geminid::kernels::cuda, before it is launched.
+#define GEMINID_KERNEL(name, ...)               \
+  using name##_kernel = __VA_ARGS__;            \
+  template <>                                   \
+  struct KernelName<name##_kernel> {            \
+    static constexpr const char* value = #name; \
+  };                                            \
+  GEMINID_KERNEL_ENTRY(name)                    \
+  static_assert(true)
+
+#endif  // GEMINID_KERNELS_RUNTIME_CUDA_KERNEL_CUH_

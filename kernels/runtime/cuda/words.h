@@ -1,0 +1,70 @@
+// CUDA's words for the C++ compiler: what kernels say is declared here, so that the files they
+// stand in can be compiled without nvcc. Only tests define it (tests/kernels/cuda_on_host), as one
+// block after the other with each thread a fiber; elsewhere no kernel's body is compiled.
+#ifndef GEMINID_KERNELS_RUNTIME_CUDA_WORDS_H_
+#define GEMINID_KERNELS_RUNTIME_CUDA_WORDS_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+#define __device__
+#define __host__
+#define __shared__ static thread_local  // of the block that a thread of the host runs
+
+namespace geminid::cuda_on_host {
+
+struct Index {
+  unsigned x;
+};
+
+#ifdef GEMINID_CUDA_ON_HOST
+extern constinit thread_local Index thread_index;
+extern constinit thread_local Index block_index;
+#else
+extern Index thread_index;
+extern Index block_index;
+#endif
+
+// Waits until every thread of the block is here or has ended.
+void Wait();
+
+// What each thread of the block shows to the others, 8 bytes: Show writes its own and waits, Shown
+// reads another's, until the next Show.
+void Show(const void* value, size_t bytes);
+void Shown(unsigned thread, void* value, size_t bytes);
+
+// A kernel for the registry (tests/kernels/cuda_on_host/registry.h).
+class Registration {
+ public:
+  using Thread = void (*)(const void* argument);
+  Registration(const char* name, size_t argument_bytes, unsigned threads, Thread thread);
+};
+
+template <typename T>
+T ValueOf(unsigned thread, T mine) {
+  static_assert(sizeof(T) <= 8);
+  Show(&mine, sizeof(T));
+  Shown(thread, &mine, sizeof(T));
+  return mine;
+}
+
+}  // namespace geminid::cuda_on_host
+
+#define threadIdx ::geminid::cuda_on_host::thread_index
+#define blockIdx ::geminid::cuda_on_host::block_index
+
+inline void __syncthreads() { geminid::cuda_on_host::Wait(); }
+
+template <typename T>
+T __shfl_down_sync(unsigned /* mask */, T value, unsigned delta, unsigned width) {
+  const unsigned me = threadIdx.x;
+  return geminid::cuda_on_host::ValueOf(me % width + delta < width ? me + delta : me, value);
+}
+
+template <typename T>
+T __shfl_xor_sync(unsigned /* mask */, T value, unsigned lanes, unsigned /* width */) {
+  return geminid::cuda_on_host::ValueOf(threadIdx.x ^ lanes, value);
+}
+
+#endif  // GEMINID_KERNELS_RUNTIME_CUDA_WORDS_H_

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "daemon/config/shares.h"
+#include "daemon/config/guarantees.h"
 
 namespace geminid::config {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/bytes.h"
 #include "base/suggest.h"
 #include "daemon/config/config_file.h"
+#include "daemon/config/guarantees.h"
 #include "daemon/config/mode.h"
-#include "daemon/config/shares.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/limits.h"
@@ -452,7 +452,7 @@ class Checker {
       quota.host_bytes = Size(key + "host_memory", line.host_memory());
       quota.device_bytes = Size(key + "device_memory", line.device_memory());
       CheckDeviceQuotas(key, line, *settings, &quota);
-      for (const auto& [within, problem] : ReadShares(line, &quota)) {
+      for (const auto& [within, problem] : ReadGuarantees(line, &quota)) {
         ProblemWithin(absl::StrCat("quotas[", i, "]"), key + within, problem);
       }
       settings->quotas.push_back(quota);

@@ -1,4 +1,4 @@
-#include "daemon/config/shares.h"
+#include "daemon/config/guarantees.h"
 
 #include <algorithm>
 
@@ -44,7 +44,7 @@ absl::Status CheckSum(const std::string& what, uint64_t guaranteed, uint64_t cap
 
 }  // namespace
 
-Problems ReadShares(const v1::TenantQuota& line, TenantQuota* quota) {
+Problems ReadGuarantees(const v1::TenantQuota& line, TenantQuota* quota) {
   Problems problems;
   quota->guaranteed_host_bytes = Guaranteed("guaranteed_host_memory", line.guaranteed_host_memory(),
                                             quota->host_bytes, &problems);

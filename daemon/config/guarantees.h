@@ -1,6 +1,6 @@
 // What a tenant is guaranteed, its part of the links, and how high its jobs' priority may be.
-#ifndef GEMINID_DAEMON_CONFIG_SHARES_H_
-#define GEMINID_DAEMON_CONFIG_SHARES_H_
+#ifndef GEMINID_DAEMON_CONFIG_GUARANTEES_H_
+#define GEMINID_DAEMON_CONFIG_GUARANTEES_H_
 
 #include <string>
 #include <utility>
@@ -13,8 +13,8 @@ namespace geminid::config {
 
 // Reads them from a line of the quotas, whose limits are in `quota` already. The keys within the
 // line that are wrong, and how.
-std::vector<std::pair<std::string, std::string>> ReadShares(const v1::TenantQuota& line,
-                                                            TenantQuota* quota);
+std::vector<std::pair<std::string, std::string>> ReadGuarantees(const v1::TenantQuota& line,
+                                                                TenantQuota* quota);
 
 // INVALID_ARGUMENT where all tenants together are guaranteed more than there is. `settings` has its
 // memory filled in.
@@ -22,4 +22,4 @@ absl::Status CheckGuarantees(const Settings& settings);
 
 }  // namespace geminid::config
 
-#endif  // GEMINID_DAEMON_CONFIG_SHARES_H_
+#endif  // GEMINID_DAEMON_CONFIG_GUARANTEES_H_

@@ -1,5 +1,5 @@
 // What tenants are guaranteed, and the other parts of a quota's line that are no limits.
-#include "daemon/config/shares.h"
+#include "daemon/config/guarantees.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using ::testing::Pair;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-TEST(ReadShares, GoodLine_IsRead) {
+TEST(ReadGuarantees, GoodLine_IsRead) {
   v1::TenantQuota line;
   line.set_guaranteed_host_memory("4MiB");
   line.set_guaranteed_device_memory("1MiB");
@@ -25,7 +25,7 @@ TEST(ReadShares, GoodLine_IsRead) {
   device->set_guaranteed("2MiB");
   TenantQuota quota;
   quota.tenant = "uid:7";
-  EXPECT_THAT(ReadShares(line, &quota), IsEmpty());
+  EXPECT_THAT(ReadGuarantees(line, &quota), IsEmpty());
   EXPECT_EQ(quota.guaranteed_host_bytes, 4 * kMiB);
   EXPECT_EQ(quota.guaranteed_device_bytes, kMiB);
   EXPECT_EQ(quota.guaranteed_by_device.at(1), 2 * kMiB);
@@ -33,15 +33,15 @@ TEST(ReadShares, GoodLine_IsRead) {
   EXPECT_EQ(quota.max_priority, -5);
 }
 
-TEST(ReadShares, EmptyLine_HasWeightOneAndNoGuarantee) {
+TEST(ReadGuarantees, EmptyLine_HasWeightOneAndNoGuarantee) {
   TenantQuota quota;
-  EXPECT_THAT(ReadShares({}, &quota), IsEmpty());
+  EXPECT_THAT(ReadGuarantees({}, &quota), IsEmpty());
   EXPECT_EQ(quota.weight, 1u);
   EXPECT_EQ(quota.max_priority, 0);
   EXPECT_EQ(quota.guaranteed_host_bytes, 0u);
 }
 
-TEST(ReadShares, WhatCannotBe_IsNamed) {
+TEST(ReadGuarantees, WhatCannotBe_IsNamed) {
   v1::TenantQuota line;
   line.set_guaranteed_host_memory("4MiB");
   line.set_weight(1001);
@@ -50,7 +50,7 @@ TEST(ReadShares, WhatCannotBe_IsNamed) {
   quota.tenant = "*";
   quota.host_bytes = kMiB;
   EXPECT_THAT(
-      ReadShares(line, &quota),
+      ReadGuarantees(line, &quota),
       ElementsAre(Pair("guaranteed_host_memory", HasSubstr("limit of 1.0 MiB")),
                   Pair("tenant", HasSubstr("many tenants")), Pair("weight", HasSubstr("1 to 1000")),
                   Pair("max_priority", HasSubstr("-100 to 100"))));

@@ -1,12 +1,10 @@
 // All that a client may write into shared memory: requests, leases, completions and cursors, in any
 // order and at any time, against the daemon's own hub.
-#include <sys/socket.h>
-
 #include <cstring>
 #include <memory>
 #include <span>
 
-#include "daemon/service/hub.h"
+#include "tests/fuzz/fuzz_hub.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace geminid::fuzz {
@@ -15,40 +13,10 @@ namespace {
 using service::Hub;
 using service::SessionPtr;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-std::unique_ptr<Hub> MakeHub() {
-  static service::Limits limits{config::TenantShares{}};
-  service::HubOptions options;
-  options.limits = &limits;
-  options.machine = os::ReadMachine(os::SystemNuma());
-  options.arena_backing = memory::Backing::kSparse;
-  options.engine.host_capacity_bytes = 64 * kMiB;
-  core::DeviceDescription device = {};
-  device.kind = shm::DeviceKind::kHost;
-  device.capacity_bytes = 64 * kMiB;
-  device.granularity_bytes = shm::kSlotBytes;
-  device.numa_node = shm::kNoNumaNode;
-  options.engine.devices.push_back(device);
-  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
-  Require(hub.ok(), "a hub can be made");
-  return *std::move(hub);
-}
-
 // Eight chunks, half of them with a home, and an arena that has room for three.
-SessionPtr OpenSession(Hub* hub, base::UniqueFd* client) {
-  int ends[2] = {-1, -1};
-  Require(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
-          "there are descriptors");
-  *client = base::UniqueFd(ends[0]);
-  core::SessionSpec spec;
-  spec.tenant = "uid:1000";
-  spec.job = "fuzz";
-  spec.world_size = 1;
-  spec.device = shm::kAnyDevice;
-  absl::StatusOr<SessionPtr> session = hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
-  Require(session.ok(), "a session can be opened");
-  Require(hub->CreateArena(*session, 3 * kMiB).ok(), "there is room for its arena");
+SessionPtr OpenFullSession(Hub* hub, base::UniqueFd* client) {
+  SessionPtr session = OpenSession(hub, client);
+  Require(hub->CreateArena(session, 3 * kMiB).ok(), "there is room for its arena");
   std::vector<core::ChunkSpec> chunks;
   for (int i = 0; i < 8; ++i) {
     core::ChunkSpec chunk;
@@ -58,8 +26,8 @@ SessionPtr OpenSession(Hub* hub, base::UniqueFd* client) {
     chunk.has_home = i % 2 == 0;
     chunks.push_back(chunk);
   }
-  Require(hub->Allocate(*session, chunks).ok(), "there is room for its chunks");
-  return *std::move(session);
+  Require(hub->Allocate(session, chunks).ok(), "there is room for its chunks");
+  return session;
 }
 
 class Bytes {
@@ -126,9 +94,10 @@ void WriteSomething(Bytes* bytes, shm::ClientSegment* segment, uint64_t* written
 }
 
 void RunOne(const uint8_t* data, size_t size) {
-  static Hub* const hub = MakeHub().release();
+  static service::Limits limits{config::TenantShares{}};
+  static Hub* const hub = MakeHub({}, &limits, 64 * kMiB).release();
   base::UniqueFd client;
-  const SessionPtr session = OpenSession(hub, &client);
+  const SessionPtr session = OpenFullSession(hub, &client);
   // As the client maps it.
   absl::StatusOr<base::Mapping> mapping =
       base::Mapping::Map(session->segments().client_fd(), sizeof(shm::ClientSegment));

@@ -4,7 +4,6 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/stubs/logging.h>
 #include <grpcpp/support/byte_buffer.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <memory>
@@ -16,14 +15,13 @@
 #include "daemon/service/operator_services.h"
 #include "daemon/service/plan_messages.h"
 #include "proto/messages/trace_messages.h"
+#include "tests/fuzz/fuzz_hub.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace geminid::service {
 namespace {
 
 using google::protobuf::Message;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // The corpus names methods by their place; others follow in the order of their names.
 constexpr const char* kFirst[] = {"ChunkService/Allocate",      "ChunkService/Free",
@@ -72,20 +70,8 @@ class Server {
   static std::unique_ptr<Hub> MakeHub(Limits* limits) {
     os::ConfigureLog(os::LogLevel::kError, os::LogFormat::kText);
     HubOptions options;
-    options.limits = limits;
-    options.machine = os::ReadMachine(os::SystemNuma());
-    options.arena_backing = memory::Backing::kSparse;
-    options.engine.host_capacity_bytes = kMiB;
     options.chunk_records = 4096;
-    core::DeviceDescription device = {};
-    device.kind = shm::DeviceKind::kHost;
-    device.capacity_bytes = 64 * kMiB;
-    device.granularity_bytes = shm::kSlotBytes;
-    device.numa_node = shm::kNoNumaNode;
-    options.engine.devices.push_back(device);
-    absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
-    fuzz::Require(hub.ok(), "a hub can be made");
-    return *std::move(hub);
+    return fuzz::MakeHub(options, limits, fuzz::kMiB);
   }
 
   Limits limits_{config::TenantShares{}};
@@ -104,24 +90,14 @@ class Server {
 };
 
 // With three chunks.
-SessionPtr OpenSession(Hub* hub, base::UniqueFd* client) {
-  int ends[2] = {-1, -1};
-  fuzz::Require(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
-                "there are descriptors");
-  *client = base::UniqueFd(ends[0]);
-  core::SessionSpec spec;
-  spec.tenant = "uid:1000";
-  spec.job = "fuzz";
-  spec.world_size = 1;
-  spec.device = shm::kAnyDevice;
-  absl::StatusOr<SessionPtr> session = hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
-  fuzz::Require(session.ok(), "a session can be opened");
+SessionPtr OpenSessionWithChunks(Hub* hub, base::UniqueFd* client) {
+  SessionPtr session = fuzz::OpenSession(hub, client);
   core::ChunkSpec chunk;
   chunk.kind = shm::ChunkKind::kGatheredWeight;
   chunk.bytes = 4096;
   chunk.has_home = false;
-  fuzz::Require(hub->Allocate(*session, {chunk, chunk, chunk}).ok(), "there is room for chunks");
-  return *std::move(session);
+  fuzz::Require(hub->Allocate(session, {chunk, chunk, chunk}).ok(), "there is room for chunks");
+  return session;
 }
 
 uint64_t CountItems(const Message& message) {
@@ -176,7 +152,7 @@ void RunOne(const uint8_t* data, size_t size) {
   base::UniqueFd client;
   Caller caller;
   caller.identity = {"uid:1000", false};
-  caller.session = OpenSession(&server->hub(), &client);
+  caller.session = OpenSessionWithChunks(&server->hub(), &client);
   const grpc::Slice slice(data + 1, size - 1);
   grpc::ByteBuffer bytes(&slice, 1);
   grpc::ByteBuffer answer;

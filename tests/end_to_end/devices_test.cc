@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/json.h"
 #include "geminid/session.h"
+#include "tests/base/json_values.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/tools/trainer/command.h"
@@ -16,37 +16,15 @@
 namespace geminid {
 namespace {
 
+using base::At;
 using base::JsonValue;
+using base::MustParse;
+using base::Number;
+using base::Texts;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-const JsonValue& At(const JsonValue& object, const std::string& key) {
-  static const JsonValue kMissing;
-  for (const JsonValue::Member& member : object.members) {
-    if (member.key == key) return member.value;
-  }
-  ADD_FAILURE() << "no key " << key;
-  return kMissing;
-}
-
-uint64_t Number(const JsonValue& object, const std::string& key) {
-  return std::stoull(At(object, key).text);
-}
-
-std::vector<std::string> Texts(const JsonValue& array) {
-  std::vector<std::string> texts;
-  for (const JsonValue& item : array.items) texts.push_back(item.text);
-  return texts;
-}
-
-JsonValue Parse(const std::string& text) {
-  JsonValue value;
-  base::JsonError error;
-  EXPECT_TRUE(base::ParseJson(text, &value, &error)) << error.problem << " in " << text;
-  return value;
-}
 
 // The report of two ranks that train on a daemon with these devices.
 JsonValue Train(const std::string& devices, const std::vector<std::string>& more = {}) {
@@ -79,7 +57,7 @@ JsonValue Train(const std::string& devices, const std::vector<std::string>& more
   EXPECT_EQ(result.code, 0) << result.err;
   std::stringstream written;
   written << std::ifstream(report).rdbuf();
-  return Parse(written.str());
+  return MustParse(written.str());
 }
 
 TEST(Devices, TwoRanksOnOneDeviceEach_TrainBitForBitAsOnOne) {
@@ -120,7 +98,7 @@ class TwoDevices : public ::testing::Test {
     environment.variables = [](const std::string&) { return std::nullopt; };
     EXPECT_EQ(ctl::RunGeminictl({"status", "--json", "--socket", env_.socket()}, environment), 0)
         << err.str();
-    return Parse(out.str());
+    return MustParse(out.str());
   }
 
   testing::DaemonEnv env_;

@@ -10,12 +10,13 @@
 #include <sstream>
 
 #include "base/exit_code.h"
-#include "base/json.h"
+#include "tests/base/json_values.h"
 #include "tools/geminictl/run.h"
 
 namespace geminid::ctl {
 namespace {
 
+using base::At;
 using base::JsonValue;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -46,20 +47,9 @@ Outcome Plan(std::vector<std::string> arguments) {
   return RunWith(arguments);
 }
 
-const JsonValue& At(const JsonValue& object, const std::string& key) {
-  static const JsonValue kMissing;
-  for (const JsonValue::Member& member : object.members) {
-    if (member.key == key) return member.value;
-  }
-  ADD_FAILURE() << "no key " << key;
-  return kMissing;
-}
-
 JsonValue Parse(const Outcome& outcome) {
-  JsonValue value;
-  base::JsonError error;
-  EXPECT_TRUE(base::ParseJson(outcome.out, &value, &error)) << error.problem << outcome.err;
-  EXPECT_EQ(At(value, "schema_version").text, "1");
+  JsonValue value = base::MustParse(outcome.out);
+  EXPECT_EQ(At(value, "schema_version").text, "1") << outcome.err;
   return value;
 }
 

@@ -16,15 +16,16 @@
 #include <sstream>
 
 #include "base/exit_code.h"
-#include "base/json.h"
 #include "base/unique_fd.h"
 #include "daemon/service/version.h"
 #include "geminid/session.h"
+#include "tests/base/json_values.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::ctl {
 namespace {
 
+using base::At;
 using base::JsonValue;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -58,21 +59,9 @@ Outcome RunWith(const std::vector<std::string>& arguments,
   return outcome;
 }
 
-const JsonValue& At(const JsonValue& object, const std::string& key) {
-  static const JsonValue kMissing;
-  for (const JsonValue::Member& member : object.members) {
-    if (member.key == key) return member.value;
-  }
-  ADD_FAILURE() << "no key " << key;
-  return kMissing;
-}
-
 JsonValue Parse(const Outcome& outcome) {
-  JsonValue value;
-  base::JsonError error;
-  EXPECT_TRUE(base::ParseJson(outcome.out, &value, &error))
-      << error.problem << " in " << outcome.out << outcome.err;
-  EXPECT_EQ(At(value, "schema_version").text, "1");
+  JsonValue value = base::MustParse(outcome.out);
+  EXPECT_EQ(At(value, "schema_version").text, "1") << outcome.err;
   return value;
 }
 

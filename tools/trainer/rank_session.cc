@@ -1,11 +1,10 @@
 #include "tools/trainer/rank_session.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
 #include "geminid/connect.h"
+#include "tools/trainer/wait_words.h"
 
 namespace geminid::trainer {
 
@@ -31,25 +30,14 @@ uint64_t HostBytes(const TrainOptions& options, int world_size) {
   return CountParameters(options.model) * per_parameter / static_cast<uint64_t>(world_size);
 }
 
-// A wait that is worth a word: the ranks of a job never come in the same instant.
-constexpr absl::Duration kQuietWait = absl::Seconds(1);
-
-struct WaitWords {
-  std::string said;
-  absl::Time began = absl::InfiniteFuture();
-};
-
 // Called again and again while the job waits: says what is new, and ends the wait at a signal.
 absl::Status OnWait(const RankContext& context, const std::string& what, WaitWords* words) {
   if (context.stop_signal && context.stop_signal() != 0) {
     return absl::CancelledError(absl::StrCat("stopped while it waited for memory: ", what));
   }
-  words->began = std::min(words->began, absl::Now());
-  if (absl::Now() - words->began < kQuietWait) return absl::OkStatus();
-  if (context.info.rank == 0 && what != words->said && context.write_stderr) {
-    context.write_stderr(absl::StrCat("geminid-train: waits: ", what, "\n"));
-  }
-  words->said = what;
+  if (context.info.rank != 0 || !context.write_stderr) return absl::OkStatus();
+  const std::optional<std::string> line = words->Waits(absl::Now(), what);
+  if (line.has_value()) context.write_stderr(*line);
   return absl::OkStatus();
 }
 

@@ -89,7 +89,7 @@ absl::StatusOr<Releases> Engine::ReleaseArena(SessionId id, Time now) {
 }
 
 absl::Status Engine::HoldJob(JobId job, bool hold, Time now) {
-  absl::Status status = hold ? jobs_.Hold(job, now) : jobs_.LetGo(job);
+  absl::Status status = hold ? jobs_.Hold(job) : jobs_.LetGo(job);
   DecideJobs(now);
   return status;
 }

@@ -9,9 +9,6 @@
 namespace geminid::core {
 namespace {
 
-// Of a job that nobody's turn made yield.
-constexpr double kAtOnce = -1e9;
-
 uint64_t Less(uint64_t bytes, uint64_t less) { return bytes > less ? bytes - less : 0; }
 
 }  // namespace
@@ -221,17 +218,14 @@ Time JobQueue::Requeued(const Job& job, Time now) const {
   return std::max(since, std::min(now, Time::FromNanoseconds(std::llround(earliest * 1e9) + 1)));
 }
 
-absl::Status JobQueue::Hold(JobId id, Time now) {
+absl::Status JobQueue::Hold(JobId id) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return absl::NotFoundError("there is no such job");
   Job& job = found->second;
-  if (job.state == JobState::kRunning) {
-    if (!job.common.preemptible) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the ranks of job ", job.name.job,
-          " do not give their device memory back when they are asked to; end it instead"));
-    }
-    BeginYield(&job, kAtOnce, now);
+  if (job.state == JobState::kRunning && !job.common.preemptible) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the ranks of job ", job.name.job,
+        " do not give their device memory back when they are asked to; end it instead"));
   }
   job.held = true;
   changed_ = true;
@@ -242,6 +236,7 @@ absl::Status JobQueue::LetGo(JobId id) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return absl::NotFoundError("there is no such job");
   found->second.held = false;
+  if (found->second.state == JobState::kRunning) found->second.reason.clear();
   changed_ = true;
   return absl::OkStatus();
 }

@@ -114,8 +114,9 @@ class JobQueue {
   // No job that has not run yet is admitted any more.
   void SetDrained(bool drained);
   bool drained() const { return drained_; }
-  // It yields, and waits until it is let go. FAILED_PRECONDITION where its ranks cannot.
-  absl::Status Hold(JobId job, Time now);
+  // It yields, once all of its ranks have their arenas, and waits until it is let go.
+  // FAILED_PRECONDITION where its ranks cannot.
+  absl::Status Hold(JobId job);
   absl::Status LetGo(JobId job);
   void SetOptions(const JobQueueOptions& options);
 
@@ -166,6 +167,8 @@ class JobQueue {
     // Of what it has there are whole arenas alone.
     bool has_arenas() const;
   };
+  // The turn that a job waits for which made way for nobody.
+  static constexpr double kAtOnce = -1e9;
   // The least is next.
   using Turn = std::tuple<double, int32_t, bool, uint64_t>;
 
@@ -192,6 +195,7 @@ class JobQueue {
   void Admit(Job* job, Time now, JobActions* actions);
   bool MakeWay(const Job& job, const Room& room, Time now);
   std::vector<Job*> VictimsFor(const Job& job);
+  void YieldHeld(Time now);
   void BeginYield(Job* job, double not_before, Time now);
   void EndYield(Job* job, Time now);
   void AskYielding(JobActions* actions);

@@ -91,11 +91,20 @@ JobActions JobQueue::Decide(Time now) {
   changed_ = false;
   UndoLate(now);
   UndoImpossible();
+  YieldHeld(now);
   Left left = {MakeRoom(kNoSession), MakeRoom(kNoSession)};
   for (Job* job : InTurn()) DecideOn(job, &left, now, &actions);
   (void)InTurn();  // those that were admitted have left their positions
   AskYielding(&actions);
   return actions;
+}
+
+void JobQueue::YieldHeld(Time now) {
+  for (auto& [id, job] : jobs_) {
+    if (!job.held || job.state != JobState::kRunning) continue;
+    if (job.has_arenas()) BeginYield(&job, kAtOnce, now);
+    job.reason = "the operator moves it to host memory";
+  }
 }
 
 void JobQueue::DecideOn(Job* job, Left* left, Time now, JobActions* actions) {

@@ -175,7 +175,8 @@ absl::StatusOr<int> RunEvict(const Context& context, const JobOptions& options) 
       for (const v1::JobInfo& job : jobs.jobs()) {
         const bool is_it = job.job() == options.job && job.held() &&
                            (options.tenant.empty() || job.tenant() == options.tenant);
-        if (is_it && job.state() == "yielding") {
+        // It runs on until it has all of the memory that it is to give back.
+        if (is_it && (job.state() == "yielding" || job.state() == "running")) {
           return absl::StrCat("job ", Printable(job.job()), " to end its step and give back ",
                               DeviceBytes(job));
         }

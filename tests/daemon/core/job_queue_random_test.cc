@@ -29,6 +29,7 @@ struct TestJob {
   std::vector<TestRank> ranks;
   bool was_admitted = false;
   bool running = false;
+  bool held = false;
   bool yielded = false;  // once: it may pass those that wait for what it holds
 };
 
@@ -38,7 +39,7 @@ class World {
 
   void Act() {
     now_ = now_ + Duration::Seconds(Pick(5));
-    switch (Pick(8)) {
+    switch (Pick(9)) {
       case 0:
       case 1:
         return Come();
@@ -52,6 +53,8 @@ class World {
       case 5:
         if (Pick(4) == 0) queue_.SetDrained(Pick(2) == 0);
         return;
+      case 6:
+        return HoldOne();
       default:
         return ChargeOne();
     }
@@ -73,6 +76,8 @@ class World {
     for (const SessionId session : actions.asked_to_yield) {
       const TestJob& job = jobs_.at(job_of_.at(session));
       ASSERT_TRUE(job.running && job.common.preemptible);
+      // Nobody is asked for what it has not.
+      for (const TestRank& rank : job.ranks) ASSERT_TRUE(rank.asked_to_yield || HasArena(rank));
       RankOf(session).asked_to_yield = true;
     }
     ForgetUndone();
@@ -83,6 +88,7 @@ class World {
   // No more jobs come; all that are there run to their end.
   void Finish() {
     queue_.SetDrained(false);
+    for (const JobSnapshot& job : queue_.Jobs()) ASSERT_TRUE(queue_.LetGo(job.id).ok());
     for (int round = 0; round < 2000 && !jobs_.empty(); ++round) {
       now_ = now_ + Duration::Seconds(61);  // those that never gathered are undone
       Decide();
@@ -112,6 +118,11 @@ class World {
  private:
   size_t Pick(size_t count) { return random_() % count; }
 
+  static bool HasArena(const TestRank& rank) {
+    const auto charged = rank.charged.find(DeviceAccount(rank.ask.device));
+    return rank.ask.device_bytes == 0 || (charged != rank.charged.end() && charged->second > 0);
+  }
+
   std::map<SessionId, std::pair<size_t, JobStanding>> Standings() {
     std::map<SessionId, std::pair<size_t, JobStanding>> standings;
     for (const auto& [session, index] : job_of_) {
@@ -127,6 +138,22 @@ class World {
     }
     ADD_FAILURE();
     return jobs_.begin()->second.ranks.front();
+  }
+
+  // The operator moves a job off its device, or lets it go.
+  void HoldOne() {
+    const std::vector<JobSnapshot> jobs = queue_.Jobs();
+    if (jobs.empty()) return;
+    const JobSnapshot& job = jobs[Pick(jobs.size())];
+    const bool may = job.preemptible || job.standing.state != JobState::kRunning;
+    TestJob& known = jobs_.at(std::stoul(job.name.run));
+    if (Pick(2) == 0) {
+      ASSERT_TRUE(queue_.LetGo(job.id).ok());
+      known.held = false;
+    } else {
+      ASSERT_EQ(queue_.Hold(job.id).ok(), may);
+      known.held = known.held || may;
+    }
   }
 
   void Come() {
@@ -292,7 +319,8 @@ class World {
       const absl::StatusOr<JobStanding> standing = queue_.StandingOf(other.ranks.front().session);
       const bool waits = standing.ok() && standing->state == JobState::kQueued;
       if (!waits || other_index > index || queue_.drained() || other.tenant == "uid:2" ||
-          other.common.priority != jobs_.at(index).common.priority || jobs_.at(index).yielded) {
+          other.held || other.common.priority != jobs_.at(index).common.priority ||
+          jobs_.at(index).yielded) {
         continue;
       }
       std::map<Account, uint64_t> wants;

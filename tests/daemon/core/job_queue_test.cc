@@ -266,7 +266,7 @@ TEST_F(JobQueueTest, HeldJob_YieldsAndStaysAwayUntilItIsLetGo) {
   (void)queue_.Decide(At(0));
   Charge(1, 80);
   const JobId job = queue_.Jobs()[0].id;
-  ASSERT_TRUE(queue_.Hold(job, At(1)).ok());
+  ASSERT_TRUE(queue_.Hold(job).ok());
   EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{1}));
   Yield(1, 80, 2);
   EXPECT_THAT(queue_.Decide(At(2)).admitted, IsEmpty());
@@ -274,12 +274,45 @@ TEST_F(JobQueueTest, HeldJob_YieldsAndStaysAwayUntilItIsLetGo) {
   EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{1}));
 }
 
+TEST_F(JobQueueTest, JobHeldAgainBeforeItIsBack_YieldsOnceItIs) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 80);
+  const JobId job = queue_.Jobs()[0].id;
+  ASSERT_TRUE(queue_.Hold(job).ok());
+  (void)queue_.Decide(At(1));
+  Yield(1, 80, 2);
+  ASSERT_TRUE(queue_.LetGo(job).ok());
+  EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{1}));
+  ASSERT_TRUE(queue_.Hold(job).ok());
+  EXPECT_THAT(queue_.Decide(At(4)).asked_to_yield, IsEmpty());  // it has nothing to give back
+  EXPECT_EQ(State(1), JobState::kRunning);
+  EXPECT_THAT(Reason(1), HasSubstr("the operator moves it"));
+  Charge(1, 80);
+  EXPECT_THAT(queue_.Decide(At(5)).asked_to_yield, ElementsAre(SessionId{1}));
+  Yield(1, 80, 6);
+  EXPECT_THAT(queue_.Decide(At(6)).admitted, IsEmpty());
+  EXPECT_EQ(State(1), JobState::kPreempted);
+}
+
+TEST_F(JobQueueTest, JobLetGoBeforeItIsBack_IsNotAsked) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  const JobId job = queue_.Jobs()[0].id;
+  ASSERT_TRUE(queue_.Hold(job).ok());
+  (void)queue_.Decide(At(1));
+  ASSERT_TRUE(queue_.LetGo(job).ok());
+  Charge(1, 80);
+  EXPECT_THAT(queue_.Decide(At(2)).asked_to_yield, IsEmpty());
+  EXPECT_EQ(Reason(1), "");
+}
+
 TEST_F(JobQueueTest, JobThatCannotYield_IsNotHeld) {
   RankAsk ask = Ask(80);
   ask.preemptible = false;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   (void)queue_.Decide(At(0));
-  const absl::Status refused = queue_.Hold(queue_.Jobs()[0].id, At(1));
+  const absl::Status refused = queue_.Hold(queue_.Jobs()[0].id);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(State(1), JobState::kRunning);
 }

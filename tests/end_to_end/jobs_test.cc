@@ -1,0 +1,117 @@
+// Two runs of geminid-train and a device that has room for one, and what an operator does to them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/base/json_values.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/daemon_env/daemon_env.h"
+#include "tests/end_to_end/training_process.h"
+#include "tools/geminictl/run.h"
+
+namespace geminid {
+namespace {
+
+using base::At;
+using base::JsonValue;
+using base::MustParse;
+using base::Texts;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Generous: the machine may be busy. What is tested is that nothing waits for ever.
+constexpr int kSeconds = 60;
+constexpr char kForHours[] = "1000000";
+
+struct Bits {
+  std::string weights;
+  std::vector<std::string> losses;
+  bool operator==(const Bits&) const = default;
+};
+
+class Jobs : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start({.device_memory = "4MiB"}).ok()); }
+
+  std::vector<std::string> Run(const std::string& job, const std::string& steps,
+                               const std::string& priority) const {
+    return {"--model",         "gpt2-tiny", "--batch",    "2",     "--socket", env_.socket(),
+            "--device-memory", "4MiB",      "--job",      job,     "--steps",  steps,
+            "--report",        Report(job), "--priority", priority};
+  }
+
+  std::string Report(const std::string& job) const { return folder_ / job + ".json"; }
+
+  Bits BitsOf(const std::string& job) const {
+    std::stringstream written;
+    written << std::ifstream(Report(job)).rdbuf();
+    const JsonValue report = MustParse(written.str());
+    return {At(report, "weights_sha256").text, Texts(At(report, "loss_hex"))};
+  }
+
+  Bits Undisturbed() const {
+    TrainingProcess run(Run("alone", kSteps, "-1"));
+    EXPECT_EQ(run.WaitForEnd(kSeconds), 0) << run.Words();
+    return BitsOf("alone");
+  }
+
+  // geminictl's exit code and words.
+  std::pair<int, std::string> Ctl(std::vector<std::string> arguments) const {
+    std::ostringstream words;
+    ctl::Environment environment;
+    environment.out = &words;
+    environment.err = &words;
+    environment.variables = [](const std::string&) { return std::nullopt; };
+    arguments.insert(arguments.end(), {"--socket", env_.socket()});
+    const int code = ctl::RunGeminictl(arguments, environment);
+    return {code, words.str()};
+  }
+
+  static constexpr char kSteps[] = "200";
+  testing::DaemonEnv env_;
+  base::TemporaryFolder folder_;
+};
+
+TEST_F(Jobs, LowOne_LeavesTheDeviceToAHighOneAndEndsWithItsOwnBits) {
+  TrainingProcess low(Run("low", kSteps, "-1"));
+  ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();
+  TrainingProcess high(Run("high", kForHours, "0"));
+  ASSERT_TRUE(high.WaitForWords("step 1/")) << high.Words();
+  ASSERT_TRUE(low.WaitForWords("waits: job low is preempted")) << low.Words();
+  EXPECT_THAT(Ctl({"ls", "jobs"}).second, AllOf(HasSubstr("preempted"), HasSubstr("running")));
+  kill(high.pid(), SIGINT);
+  EXPECT_EQ(high.WaitForEnd(kSeconds), 128 + SIGINT) << high.Words();
+  EXPECT_EQ(low.WaitForEnd(kSeconds), 0) << low.Words();
+  EXPECT_EQ(BitsOf("low"), Undisturbed());
+}
+
+TEST_F(Jobs, EvictedTwice_EndsWithItsOwnBits) {
+  TrainingProcess low(Run("low", kSteps, "-1"));
+  ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();
+  for (int times = 1; times <= 2; ++times) {
+    ASSERT_EQ(Ctl({"evict", "low", "--wait"}).first, 0);
+    EXPECT_THAT(Ctl({"ls", "jobs"}).second, HasSubstr("preempted"));
+    ASSERT_EQ(Ctl({"evict", "low", "--undo"}).first, 0);
+  }
+  EXPECT_EQ(low.WaitForEnd(kSeconds), 0) << low.Words();
+  EXPECT_EQ(BitsOf("low"), Undisturbed());
+}
+
+TEST_F(Jobs, EndedByTheOperator_EndsWithAReasonAndLeavesRoom) {
+  TrainingProcess low(Run("low", kForHours, "-1"));
+  ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();
+  TrainingProcess next(Run("next", kSteps, "-1"));
+  ASSERT_TRUE(next.WaitForWords("waits: job next is queued, position 1")) << next.Words();
+  const auto [code, words] = Ctl({"end", "low", "--yes"});
+  EXPECT_EQ(code, 0) << words;
+  EXPECT_GT(low.WaitForEnd(kSeconds), 0);
+  EXPECT_THAT(low.Words(), HasSubstr("geminictl end"));
+  EXPECT_EQ(next.WaitForEnd(kSeconds), 0) << next.Words();
+  EXPECT_EQ(BitsOf("next"), Undisturbed());
+}
+
+}  // namespace
+}  // namespace geminid

@@ -23,16 +23,16 @@ std::string SessionImpl::Describe(const Control::Standing& standing) const {
   return words;
 }
 
-absl::StatusOr<Control::Standing> SessionImpl::AskAdmission() {
+absl::StatusOr<Control::Standing> SessionImpl::AskAdmission() const {
   const int ranks =
       options.local_world_size > 0 ? options.local_world_size : std::max(options.world_size, 1);
-  GEMINID_ASSIGN_OR_RETURN(Control::Standing standing,
-                           control->Admit(*options.admission, static_cast<uint32_t>(ranks),
-                                          options.device_memory_bytes));
-  if (!standing.admitted && options.admission->on_wait) {
-    GEMINID_RETURN_IF_ERROR(options.admission->on_wait(Describe(standing)));
-  }
-  return standing;
+  return control->Admit(*options.admission, static_cast<uint32_t>(ranks),
+                        options.device_memory_bytes);
+}
+
+absl::Status SessionImpl::TellWait(const Control::Standing& standing) const {
+  if (!options.admission->on_wait) return absl::OkStatus();
+  return options.admission->on_wait(Describe(standing));
 }
 
 // Its own ranks are waited for as long as the daemon does.
@@ -42,6 +42,7 @@ absl::Status SessionImpl::AwaitAdmission() {
   for (;;) {
     GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
     if (standing.admitted) return absl::OkStatus();
+    GEMINID_RETURN_IF_ERROR(TellWait(standing));
     const bool queued = standing.state != "gathering";
     const absl::Duration waited = absl::Now() - began;
     if (queued && waited >= options.admission->patience) {
@@ -67,13 +68,13 @@ absl::Status GiveArenaBack(Session& session) {
   return impl.control->ReleaseArena();
 }
 
-absl::StatusOr<bool> TakeArenaAgain(Session& session) {
+absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session) {
   SessionImpl& impl = SessionImpl::Of(session);
   GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, impl.AskAdmission());
-  if (!standing.admitted) return false;
+  if (!standing.admitted) return ArenaWait{.taken = false, .ended = impl.TellWait(standing)};
   const std::lock_guard lock(impl.memory_mutex);
   GEMINID_RETURN_IF_ERROR(impl.MakeArena());
-  return true;
+  return ArenaWait{.taken = true, .ended = absl::OkStatus()};
 }
 
 }  // namespace geminid

@@ -44,7 +44,9 @@ class SessionImpl {
   void ReleaseDirtyHold(ChunkId chunk);
 
   // Asks once; calls on_wait where it is not admitted. With an admission only.
-  absl::StatusOr<Control::Standing> AskAdmission();
+  absl::StatusOr<Control::Standing> AskAdmission() const;
+  // An error ends the wait.
+  absl::Status TellWait(const Control::Standing& standing) const;
   // The first time, and again after the slabs were released.
   absl::Status MakeArena();
 

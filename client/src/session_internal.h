@@ -26,8 +26,12 @@ bool YieldAsked(const Session& session);
 // Nothing may lie in the arena, or be under way. Its addresses stay the session's. Only with
 // ConnectOptions::admission.
 absl::Status GiveArenaBack(Session& session);
-// Asks once whether the job is admitted again; if so, the arena is there as before, of no contents.
-absl::StatusOr<bool> TakeArenaAgain(Session& session);
+struct ArenaWait {
+  bool taken = false;  // the arena is there as before, of no contents
+  absl::Status ended;  // what Admission::on_wait ended the wait with
+};
+// Asks once whether the job is admitted again, and tells on_wait if it is not.
+absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session);
 
 }  // namespace geminid
 

@@ -283,6 +283,11 @@ absl::Status EngineImpl::Health() {
   return Remember(mover_->status());
 }
 
+absl::Status EngineImpl::HealthOnDevice() {
+  GEMINID_RETURN_IF_ERROR(Health());
+  return wait_ended_;
+}
+
 absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   const Lock lock(mutex_);
   const ArenaMeter::Reading reading = meter_.Read();

@@ -117,6 +117,8 @@ class EngineImpl final : public Engine {
   absl::Status Remember(const absl::Status& status);
   void AbortRanks(const std::string& reason);
   absl::Status Health();
+  // And whether there is a device to compute on.
+  absl::Status HealthOnDevice();
   absl::Status ReadHostBytes();
 
   // engine_values.cc: parameters as values
@@ -188,6 +190,7 @@ class EngineImpl final : public Engine {
   // engine_yield.cc: other jobs' turn
   absl::StatusOr<bool> AllRanks(bool mine);
   absl::Status YieldIfAsked();
+  absl::Status AwaitArena();
   absl::Status LeaveArena();
 
   // engine_step.cc: the end of micro-batches and steps
@@ -243,6 +246,7 @@ class EngineImpl final : public Engine {
   LossScaler loss_scaler_;
 
   absl::Status status_;
+  absl::Status wait_ended_;  // for the arena; not OK: there is none any more
   std::unique_ptr<Director> director_;
   std::unique_ptr<Placer> placer_;
   std::unique_ptr<GradientBook> book_;

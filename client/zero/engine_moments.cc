@@ -78,7 +78,7 @@ absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId
 
 absl::StatusOr<Operation> EngineImpl::Begin(Pass pass, std::span<const ParameterId> parameters,
                                             Stream* stream) {
-  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(HealthOnDevice());
   GEMINID_RETURN_IF_ERROR(CheckUse(pass, parameters));
   auto state = std::make_unique<Operation::State>();
   state->engine = self_;

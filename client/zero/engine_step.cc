@@ -25,7 +25,7 @@ absl::Status EngineImpl::CheckNothingOpen(const char* call) const {
 
 absl::Status EngineImpl::BeginMicroBatch() {
   const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(HealthOnDevice());
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("BeginMicroBatch"));
   const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
   if (norm_.has_value() || (options_.accumulate == 1 && begun == 1)) {
@@ -194,6 +194,7 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   norm_.reset();
   micro_batch_ = 0;
   if (absl::Status status = YieldIfAsked(); !status.ok()) return Remember(status);
+  result.wait_ended = !wait_ended_.ok();
   return result;
 }
 

@@ -11,7 +11,7 @@ namespace geminid::zero {
 // small, so that this micro-batch is the next one.
 absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
   const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(HealthOnDevice());
   if (director_->following() && !director_->evaluating() &&
       extent_bytes > director_->followed().workspace_bytes(director_->planned_moment())) {
     workspace_grew_ = true;
@@ -26,7 +26,7 @@ absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
 
 absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
   const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(HealthOnDevice());
   uint32_t number = 0;
   while (hole_blocks_.contains(number)) ++number;
   const absl::StatusOr<Placer::Block> block = placer_->PlaceBlock(number, bytes, Held());

@@ -1,5 +1,6 @@
 // Between steps the engine gives its arena to a job of higher priority, waits in the queue, and
-// goes on: every byte that is not computed anew comes back as it was.
+// goes on: every byte that is not computed anew comes back as it was. Where the wait is ended, its
+// state stays on the host.
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
@@ -36,16 +37,34 @@ absl::Status EngineImpl::YieldIfAsked() {
   }
   GEMINID_RETURN_IF_ERROR(LeaveArena());
   const absl::Time began = clock_();
-  for (bool back = false, all_back = false; !all_back;) {
-    if (!back) {
-      GEMINID_ASSIGN_OR_RETURN(back, TakeArenaAgain(*session_));
-    }
-    GEMINID_ASSIGN_OR_RETURN(all_back, AllRanks(back));
-    if (!all_back) absl::SleepFor(kPause);
-  }
+  GEMINID_RETURN_IF_ERROR(AwaitArena());
   session_->AddStall(StallCause::kSpace, clock_() - began);
-  GEMINID_RETURN_IF_ERROR(store_->ReturnToDevice());
+  if (wait_ended_.ok()) {
+    GEMINID_RETURN_IF_ERROR(store_->ReturnToDevice());
+  } else {
+    store_->StayOnHost();
+  }
   return ReadHostBytes();
+}
+
+// Until all ranks have their arenas again, or the wait of one has been ended.
+absl::Status EngineImpl::AwaitArena() {
+  ArenaWait mine;
+  for (;;) {
+    if (!mine.taken) {
+      GEMINID_ASSIGN_OR_RETURN(mine, TakeArenaAgain(*session_));
+    }
+    std::vector<double> of_any = {mine.taken ? 0.0 : 1.0, mine.ended.ok() ? 0.0 : 1.0};
+    GEMINID_RETURN_IF_ERROR(agreement_->Worst(&of_any));
+    if (of_any[1] > 0) {
+      wait_ended_ = absl::CancelledError(
+          absl::StrCat("the engine has no device memory: the wait for it was ended",
+                       mine.ended.ok() ? " by another rank" : ": ", mine.ended.message()));
+      return absl::OkStatus();
+    }
+    if (of_any[0] == 0) return absl::OkStatus();
+    absl::SleepFor(kPause);
+  }
 }
 
 absl::Status EngineImpl::LeaveArena() {

@@ -146,7 +146,8 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     }
   }
   for (size_t i = 0; i < tensor_states; ++i) {
-    tensor_states_[i] = Address((*ids)[first_tensor_state + i], tier);
+    tensor_state_chunks_[i] = (*ids)[first_tensor_state + i];
+    tensor_states_[i] = Address(tensor_state_chunks_[i], tier);
   }
   for (size_t slot = first_staging; slot < ids->size(); ++slot) {
     staging_chunks_.push_back((*ids)[slot]);

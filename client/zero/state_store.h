@@ -103,6 +103,8 @@ class StateStore {
   void StayAfterAll();
   absl::Status LeaveDevice();
   absl::Status ReturnToDevice();
+  // Instead: it does not come back, and is read where it is. Nothing is updated any more.
+  void StayOnHost();
 
   // Weights, remainders, the optimizer's arrays and numbers per tensor; spares not included.
   uint64_t model_state_bytes() const { return model_state_bytes_; }
@@ -162,6 +164,7 @@ class StateStore {
   };
 
   std::vector<Held> held_;
+  std::array<ChunkId, 2> tensor_state_chunks_ = {kNoChunk, kNoChunk};
   std::array<std::byte*, 2> tensor_states_ = {};
   uint32_t tensor_state_ = 0;  // the current one
   uint64_t model_state_bytes_ = 0;

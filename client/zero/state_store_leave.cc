@@ -1,4 +1,6 @@
 // State that lives on the device makes way for other jobs, and comes back.
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -51,6 +53,29 @@ absl::Status StateStore::LeaveDevice() {
   }
   for (const Pending& drop : done) GEMINID_RETURN_IF_ERROR(drop.Wait(options_.timeout));
   return absl::OkStatus();
+}
+
+void StateStore::StayOnHost() {
+  std::map<ChunkId, ChunkId> refuge_of;
+  for (const Held& held : held_) refuge_of[held.chunk] = held.refuge;
+  const auto stay = [&](ChunkId* chunk) {
+    if (const auto found = refuge_of.find(*chunk); found != refuge_of.end()) *chunk = found->second;
+  };
+  for (Extent& extent : extents_) {
+    extent.tier = kHost;
+    stay(&extent.weight);
+    stay(&extent.remainder);
+    std::ranges::for_each(extent.arrays, [&](ChunkId& array) { stay(&array); });
+  }
+  std::ranges::for_each(gradient_chunks_, [&](ChunkId& chunk) { stay(&chunk); });
+  for (size_t i = 0; i < tensor_states_.size(); ++i) {
+    stay(&tensor_state_chunks_[i]);
+    tensor_states_[i] = Address(tensor_state_chunks_[i], kHost);
+  }
+  chunk_on_device_.assign(chunk_on_device_.size(), false);
+  held_.clear();
+  device_bytes_ = 0;
+  FindAddresses();
 }
 
 absl::Status StateStore::ReturnToDevice() {

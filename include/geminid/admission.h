@@ -24,7 +24,8 @@ struct Admission {
   // step, waits, and goes on with the same bits. Only where such an engine drives the session.
   bool preemptible = false;
   // Called on the waiting thread, twice a second or so, while the job waits: at the start, and when
-  // it was preempted. What it waits for, in words. An error ends the wait with that error.
+  // it was preempted. What it waits for, in words. An error ends the wait: Connect returns it, and
+  // the engine's Step says StepResult::wait_ended.
   std::function<absl::Status(const std::string& what)> on_wait{};
 };
 

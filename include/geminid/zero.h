@@ -222,6 +222,10 @@ struct StepResult {
   double clip_coefficient = 1;  // what the unscaled gradients were multiplied by
   double loss_scale = 1;        // what the gradients had been multiplied by
   bool overflow = false;        // a gradient was not finite: the weights are unchanged
+  // Another job has the device, and Admission::on_wait of some rank ended the wait for it. The step
+  // is committed, and all state is on the host: save it, export it, read values, and end. What needs
+  // the device fails from now on with that rank's reason, on all ranks.
+  bool wait_ended = false;
 };
 
 // Everything the engine can say in numbers; all bytes are this rank's.

@@ -100,6 +100,34 @@ TEST_F(Jobs, EvictedTwice_EndsWithItsOwnBits) {
   EXPECT_EQ(BitsOf("low"), Undisturbed());
 }
 
+TEST_F(Jobs, StoppedWhileItIsPreempted_SavesAndGoesOnWithItsOwnBits) {
+  std::vector<std::string> saves = Run("low", kSteps, "-1");
+  saves.insert(saves.end(), {"--save", folder_ / "saved"});
+  {
+    TrainingProcess low(saves);
+    ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();
+    ASSERT_EQ(Ctl({"evict", "low", "--wait"}).first, 0);
+    kill(low.pid(), SIGTERM);
+    EXPECT_EQ(low.WaitForEnd(kSeconds), 128 + SIGTERM) << low.Words();
+    EXPECT_THAT(low.Words(), HasSubstr("by SIGTERM; saved in " + (folder_ / "saved")));
+  }
+  saves.emplace_back("--resume");
+  TrainingProcess again(saves);
+  EXPECT_EQ(again.WaitForEnd(kSeconds), 0) << again.Words();
+  EXPECT_THAT(again.Words(), HasSubstr("goes on from"));
+  EXPECT_EQ(BitsOf("low").weights, Undisturbed().weights);
+}
+
+TEST_F(Jobs, StoppedWhileItWaitsForAdmission_EndsWithTheSignal) {
+  TrainingProcess first(Run("first", kForHours, "0"));
+  ASSERT_TRUE(first.WaitForWords("step 1/")) << first.Words();
+  TrainingProcess next(Run("next", kSteps, "0"));
+  ASSERT_TRUE(next.WaitForWords("waits: job next is queued")) << next.Words();
+  kill(next.pid(), SIGTERM);
+  EXPECT_EQ(next.WaitForEnd(kSeconds), 128 + SIGTERM) << next.Words();
+  EXPECT_THAT(next.Words(), HasSubstr("stopped while it waited for memory: job next is queued"));
+}
+
 TEST_F(Jobs, EndedByTheOperator_EndsWithAReasonAndLeavesRoom) {
   TrainingProcess low(Run("low", kForHours, "-1"));
   ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();

@@ -36,6 +36,10 @@ void WriteStderr(const std::string& text) {
   (void)!write(STDERR_FILENO, text.data(), text.size());  // there is nowhere to report a failure
 }
 
+void WriteError(const absl::Status& status) {
+  WriteStderr(absl::StrCat("geminid-train: ", std::string(status.message()), "\n"));
+}
+
 bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 
 // How many ranks there are, and which one this is: from the environment if a launcher set it.
@@ -95,25 +99,35 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
   return absl::OkStatus();
 }
 
+// Of a run that a signal ended while its job waited for memory, the signal's exit code.
+absl::StatusOr<int> EndBeforeTheStart(const Surroundings& around, const absl::Status& status) {
+  const int signal = around.signals->first();
+  if (!absl::IsCancelled(status) || signal == 0) return status;
+  if (around.context.info.rank == 0) WriteError(status);
+  return base::kExitSignalBase + signal;
+}
+
 absl::StatusOr<int> TrainOneRank(const TrainOptions& options, const collectives::RankInfo& info,
                                  const TokenSource& data) {
   Surroundings around;
   GEMINID_RETURN_IF_ERROR(Surround(options, info, &around));
   around.context.data = &data;
-  GEMINID_ASSIGN_OR_RETURN(const TrainEnd end, TrainAsRank(options, around.context));
-  return ExitCodeOf(end);
+  const absl::StatusOr<TrainEnd> end = TrainAsRank(options, around.context);
+  if (!end.ok()) return EndBeforeTheStart(around, end.status());
+  return ExitCodeOf(*end);
 }
 
 absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
                                       const collectives::RankInfo& info) {
   Surroundings around;
   GEMINID_RETURN_IF_ERROR(Surround(options.run, info, &around));
-  GEMINID_ASSIGN_OR_RETURN(const int signal,
-                           GenerateAsRank(options, around.context, [](const std::string& text) {
-                             std::cout << text;
-                             return base::FinishOutput(std::cout);
-                           }));
-  return signal == 0 ? static_cast<int>(base::kExitOk) : base::kExitSignalBase + signal;
+  const absl::StatusOr<int> signal =
+      GenerateAsRank(options, around.context, [](const std::string& text) {
+        std::cout << text;
+        return base::FinishOutput(std::cout);
+      });
+  if (!signal.ok()) return EndBeforeTheStart(around, signal.status());
+  return *signal == 0 ? static_cast<int>(base::kExitOk) : base::kExitSignalBase + *signal;
 }
 
 // `trains`: the ranks show their progress.
@@ -173,7 +187,6 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   const absl::StatusOr<int> code = geminid::trainer::Run({argv + 1, argv + argc});
   if (code.ok()) return *code;
-  geminid::trainer::WriteStderr(
-      absl::StrCat("geminid-train: ", std::string(code.status().message()), "\n"));
+  geminid::trainer::WriteError(code.status());
   return geminid::base::ExitCodeOf(code.status().code());
 }

@@ -88,6 +88,7 @@ class RankTrainer {
                      ", ", batches_->tokens_per_step(), " tokens per step"));
     for (uint64_t step = report_.first_step; step < steps() && !ends(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
+      if (last_step_.wait_ended) GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // why
       NoteLoss(step + 1);
       GEMINID_RETURN_IF_ERROR(Validate(step + 1));
       Log(step + 1);

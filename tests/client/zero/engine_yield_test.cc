@@ -2,7 +2,9 @@
 // with the bits of a run that nobody disturbed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <future>
 #include <thread>
 
@@ -127,6 +129,80 @@ TEST_F(EngineYieldTest, JobThatIsNotPreemptible_IsWaitedFor) {
   EXPECT_TRUE(high_ran_);
   EXPECT_THAT(what_, HasSubstr("needs 16.0 MiB of device 0, of which it can have 8.0 MiB"));
   ExpectSameBits(disturbed.weights, calm.weights);
+}
+
+// The operator moves the job off its device, and its user gives up.
+class EngineWaitEndedTest : public EngineYieldTest {
+ protected:
+  void SetUp() override {
+    EngineYieldTest::SetUp();
+    run_.admission->on_wait = [this](const std::string& what) {
+      if (!evicted_) return absl::OkStatus();
+      return absl::CancelledError("the user gave up: " + what);
+    };
+    run_.before_step = [this](int rank, int step) {
+      if (rank != 0 || step != kDisturbedStep) return absl::OkStatus();
+      evicted_ = true;
+      return env_.daemon().hub().HoldJobs("uid:" + std::to_string(getuid()), "low", true).status();
+    };
+    run_.between_steps = [this](Engine* engine, int rank, int step) {
+      if (step == kDisturbedStep) LookAround(engine, rank);
+    };
+  }
+
+  void LookAround(Engine* engine, int rank) {
+    const absl::StatusOr<Operation> use = engine->Use(Pass::kForward, {});
+    EXPECT_EQ(use.status().code(), absl::StatusCode::kCancelled) << use.status();
+    EXPECT_EQ(engine->BeginMicroBatch().code(), absl::StatusCode::kCancelled);
+    for (uint32_t p = 0; p < run_.model.parameters.size(); ++p) {
+      absl::StatusOr<std::vector<float>> values = engine->ReadParameter(ParameterId{p});
+      ASSERT_TRUE(values.ok()) << values.status();
+      if (rank == 0) weights_.push_back(*std::move(values));
+    }
+  }
+
+  void ExpectWholeState() {
+    SyntheticResult result;
+    const std::vector<absl::Status> ends = TrainStatuses(run_, &result);
+    for (const absl::Status& end : ends) {
+      EXPECT_EQ(end.code(), absl::StatusCode::kCancelled) << end;
+      EXPECT_THAT(std::string(end.message()), HasSubstr("the engine has no device memory"));
+    }
+    EXPECT_THAT(std::string(ends.front().message()), HasSubstr("the user gave up: job low is"));
+    ASSERT_EQ(result.steps.size(), kDisturbedStep + 1u);
+    for (int step = 0; step <= kDisturbedStep; ++step) {
+      EXPECT_EQ(result.steps[static_cast<size_t>(step)].wait_ended, step == kDisturbedStep);
+    }
+    run_.steps = kDisturbedStep + 1;
+    ExpectSameBits(weights_, TrainDensely(run_));
+  }
+
+  std::atomic<bool> evicted_ = false;
+  std::vector<std::vector<float>> weights_;  // after the step that lost the device
+};
+
+TEST_F(EngineWaitEndedTest, StateOnTheHost_IsWhole) {
+  run_.arena_bytes = 1 << 20;
+  run_.options.state_placement = StatePlacement::kHost;
+  ExpectWholeState();
+}
+
+TEST_F(EngineWaitEndedTest, TwoRanks_EndTheWaitTogether) {
+  run_.world_size = 2;
+  run_.arena_bytes = 2 << 20;
+  ExpectWholeState();
+}
+
+TEST_F(EngineWaitEndedTest, SomeStateOnTheDevice_IsReadOnTheHost) {
+  run_.arena_bytes = 8 << 20;
+  run_.options.state_placement = StatePlacement::kAuto;
+  ExpectWholeState();
+}
+
+TEST_F(EngineWaitEndedTest, EverythingOnTheDevice_IsReadOnTheHost) {
+  run_.arena_bytes = 8 << 20;
+  run_.options.placement = Placement::kDevice;
+  ExpectWholeState();
 }
 
 }  // namespace

@@ -10,9 +10,10 @@ namespace geminid::kernel_check {
 struct Finding {
   std::string name;
   bool passed = false;
-  std::string detail;           // of a failure: what differs, and where first
-  size_t compared = 0;          // values compared bit for bit
-  double bytes_per_second = 0;  // reads and writes; 0: not timed
+  std::string detail;                // of a failure: what differs, and where first
+  size_t compared = 0;               // values compared bit for bit
+  double bytes_per_second = 0;       // reads and writes; 0: not timed
+  double operations_per_second = 0;  // instead, of a kernel whose time is arithmetic
 };
 
 }  // namespace geminid::kernel_check

@@ -1,5 +1,5 @@
-// geminid-kernel-check: holds every CUDA kernel against its twin on the host, bit for bit, and says
-// how much of the device's copy bandwidth it reaches.
+// geminid-kernel-check: holds every CUDA kernel against its twin on the host, bit for bit where the
+// twin's header promises that, and says how much of the device's copy bandwidth it reaches.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +10,7 @@
 #include "tools/kernel-check/device.h"
 #include "tools/kernel-check/norm_check.h"
 #include "tools/kernel-check/step_check.h"
+#include "tools/kernel-check/trial.h"
 
 namespace geminid::kernel_check {
 namespace {
@@ -21,8 +22,8 @@ constexpr int kCopies = 10;
 constexpr const char* kHelp =
     "geminid-kernel-check [--json] [--no-timing] [--list]\n"
     "\n"
-    "Runs every CUDA kernel beside its twin on the host, compares all bits, and prints the\n"
-    "bandwidth over that of a copy on the device.\n"
+    "Runs every CUDA kernel beside its twin on the host, compares what they compute, and prints\n"
+    "the bandwidth over that of a copy on the device, or the operations a second.\n"
     "\n"
     "  --json        one JSON object instead of the table\n"
     "  --no-timing   compare only\n"
@@ -65,6 +66,9 @@ void PrintLine(const Finding& f, double copy) {
     std::printf("  %8.0f GB/s  %5.2f of copy", f.bytes_per_second / 1e9,
                 copy > 0 ? f.bytes_per_second / copy : 0);
   }
+  if (f.operations_per_second > 0) {
+    std::printf("  %8.2f TFLOP/s", f.operations_per_second / 1e12);
+  }
   if (!f.passed) std::printf("  %s", f.detail.c_str());
   std::printf("\n");
   std::fflush(stdout);  // a person waits for the next line
@@ -77,9 +81,9 @@ void PrintJson(const CudaDeviceInfo& info, const std::vector<Finding>& findings,
     const Finding& f = findings[i];
     std::printf(
         "%s{\"name\": %s, \"passed\": %s, \"detail\": %s, \"values\": %zu, "
-        "\"bytes_per_second\": %.6g}",
+        "\"bytes_per_second\": %.6g, \"operations_per_second\": %.6g}",
         i == 0 ? "" : ", ", JsonString(f.name).c_str(), f.passed ? "true" : "false",
-        JsonString(f.detail).c_str(), f.compared, f.bytes_per_second);
+        JsonString(f.detail).c_str(), f.compared, f.bytes_per_second, f.operations_per_second);
   }
   std::printf("]}\n");
 }
@@ -109,6 +113,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
 int List() {
   std::printf("sum of squares, fp32\nsum of squares, bf16\nsum of squares, fp16\n");
   for (const StepCase& one : AllStepCases()) std::printf("%s\n", one.name.c_str());
+  for (const KernelCase& one : AllKernelCases()) std::printf("%s\n", one.name.c_str());
   return base::kExitOk;
 }
 
@@ -134,6 +139,10 @@ int Run(const Flags& flags) {
   }
   for (const StepCase& one : AllStepCases()) {
     findings.push_back(CheckStep(one, timed_count));
+    if (!flags.json) PrintLine(findings.back(), copy);
+  }
+  for (const KernelCase& one : AllKernelCases()) {
+    findings.push_back(CheckKernel(one, flags.timing));
     if (!flags.json) PrintLine(findings.back(), copy);
   }
   if (flags.json) PrintJson(info, findings, copy);

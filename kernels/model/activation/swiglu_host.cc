@@ -5,8 +5,8 @@
 #define HWY_TARGET_INCLUDE "kernels/model/activation/swiglu_host.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/model/activation/swiglu_checks.h"
 #include "kernels/runtime/common/float_environment.h"
-#include "kernels/runtime/simd/arguments.h"
 #include "kernels/runtime/simd/f32x16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -74,47 +74,10 @@ namespace geminid::kernels {
 GEMINID_KERNEL_EXPORT(SwigluForward);
 GEMINID_KERNEL_EXPORT(SwigluBackward);
 
-namespace {
-
-// Elements of y, and from the first to the last element of a strided operand.
-Status CountSwiglu(const SwigluShape& shape, size_t* dense, size_t* strided) {
-  if (shape.gate_up_stride < shape.cols) return Status::kInvalidShape;
-  *dense = 0;
-  *strided = 0;
-  if (shape.rows == 0 || shape.cols == 0) return Status::kOk;
-  const Status status = CheckedProduct(shape.rows, shape.gate_up_stride, strided);
-  if (status != Status::kOk) return status;
-  *strided -= shape.gate_up_stride - shape.cols;
-  *dense = shape.rows * shape.cols;
-  return Status::kOk;
-}
-
-// Halves of one fused activation interleave without sharing an element: for strided rows only null
-// pointers, alignment and "the same start" can be told apart, so overlap is checked when dense.
-template <typename T>
-Status CheckHalves(const SwigluShape& shape, size_t strided, const T* output,
-                   std::initializer_list<const T*> inputs) {
-  Status status = CheckBuffer(Buffer::Of(output, strided));
-  for (const T* input : inputs) {
-    if (status != Status::kOk) return status;
-    const Buffer buffer = Buffer::Of(input, strided);
-    status = shape.gate_up_stride == shape.cols
-                 ? CheckInPlace(Buffer::Of(output, strided), {buffer})
-                 : CheckBuffer(buffer);
-  }
-  return status;
-}
-
-}  // namespace
-
 template <typename T>
 Status SwigluForward(const SwigluShape& shape, const T* gate, const T* up, T* y) {
   size_t dense = 0;
-  size_t strided = 0;
-  Status status = CountSwiglu(shape, &dense, &strided);
-  if (status != Status::kOk) return status;
-  status =
-      CheckBuffers({Buffer::Of(gate, strided), Buffer::Of(up, strided)}, {Buffer::Of(y, dense)});
+  const Status status = CheckSwigluForward(shape, gate, up, y, &dense);
   if (status != Status::kOk || dense == 0) return status;
   const ScopedFloatEnvironment environment;
   GEMINID_KERNEL_CALL(T, SwigluForward, shape, gate, up, y);
@@ -125,17 +88,8 @@ template <typename T>
 Status SwigluBackward(const SwigluShape& shape, const T* dy, const T* gate, const T* up, T* dgate,
                       T* dup) {
   size_t dense = 0;
-  size_t strided = 0;
-  Status status = CountSwiglu(shape, &dense, &strided);
+  const Status status = CheckSwigluBackward(shape, dy, gate, up, dgate, dup, &dense);
   if (status != Status::kOk || dense == 0) return status;
-  if (dgate == dup) return Status::kOverlap;
-  status = CheckBuffer(Buffer::Of(dy, dense));
-  if (status != Status::kOk) return status;
-  for (T* output : {dgate, dup}) {
-    status = CheckHalves<T>(shape, strided, output, {gate, up});
-    if (status != Status::kOk) return status;
-    if (Overlaps(Buffer::Of(output, strided), Buffer::Of(dy, dense))) return Status::kOverlap;
-  }
   const ScopedFloatEnvironment environment;
   GEMINID_KERNEL_CALL(T, SwigluBackward, shape, dy, gate, up, dgate, dup);
   return Status::kOk;

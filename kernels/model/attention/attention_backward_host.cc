@@ -192,19 +192,8 @@ template <typename T>
 Status AttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& saved,
                          HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, void* workspace,
                          size_t workspace_bytes) {
-  Status status = CheckAttentionShape(shape);
+  Status status = CheckAttentionBackward(shape, saved, dq, dk, dv);
   if (status != Status::kOk) return status;
-  HeadsBuffers buffers(shape);
-  const auto inputs = {buffers.Queries(saved.q),    buffers.Keys(saved.k),
-                       buffers.Keys(saved.v),       buffers.Queries(saved.out),
-                       buffers.Queries(saved.dout), buffers.Lse(saved.lse)};
-  // The three outputs may interleave in one fused gradient, so each is held against the inputs.
-  for (const Buffer& output : {buffers.Queries(dq), buffers.Keys(dk), buffers.Keys(dv)}) {
-    if (buffers.status() != Status::kOk) return buffers.status();
-    status = CheckBuffers(inputs, {output});
-    if (status != Status::kOk) return status;
-  }
-  if (dq.data == dk.data || dq.data == dv.data || dk.data == dv.data) return Status::kOverlap;
   status = CheckWorkspace(workspace, workspace_bytes, AttentionWorkspaceBytes(shape));
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;

@@ -158,12 +158,7 @@ template <typename T>
 Status AttentionForward(const AttentionShape& shape, HeadsView<const T> q, HeadsView<const T> k,
                         HeadsView<const T> v, HeadsView<T> out, float* lse, void* workspace,
                         size_t workspace_bytes) {
-  Status status = CheckAttentionShape(shape);
-  if (status != Status::kOk) return status;
-  HeadsBuffers buffers(shape);
-  status = CheckBuffers({buffers.Queries(q), buffers.Keys(k), buffers.Keys(v)},
-                        {buffers.Queries(out), buffers.Lse(lse)});
-  if (buffers.status() != Status::kOk) return buffers.status();
+  Status status = CheckAttentionForward(shape, q, k, v, out, lse);
   if (status != Status::kOk) return status;
   status = CheckWorkspace(workspace, workspace_bytes, AttentionWorkspaceBytes(shape));
   if (status != Status::kOk) return status;

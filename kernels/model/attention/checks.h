@@ -62,6 +62,38 @@ class HeadsBuffers {
   Status status_ = Status::kOk;
 };
 
+template <typename T>
+Status CheckAttentionForward(const AttentionShape& shape, const HeadsView<const T>& q,
+                             const HeadsView<const T>& k, const HeadsView<const T>& v,
+                             const HeadsView<T>& out, const float* lse) {
+  Status status = CheckAttentionShape(shape);
+  if (status != Status::kOk) return status;
+  HeadsBuffers buffers(shape);
+  status = CheckBuffers({buffers.Queries(q), buffers.Keys(k), buffers.Keys(v)},
+                        {buffers.Queries(out), buffers.Lse(lse)});
+  return buffers.status() != Status::kOk ? buffers.status() : status;
+}
+
+template <typename T>
+Status CheckAttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& saved,
+                              const HeadsView<T>& dq, const HeadsView<T>& dk,
+                              const HeadsView<T>& dv) {
+  Status status = CheckAttentionShape(shape);
+  if (status != Status::kOk) return status;
+  HeadsBuffers buffers(shape);
+  const auto inputs = {buffers.Queries(saved.q),    buffers.Keys(saved.k),
+                       buffers.Keys(saved.v),       buffers.Queries(saved.out),
+                       buffers.Queries(saved.dout), buffers.Lse(saved.lse)};
+  // The three outputs may interleave in one fused gradient, so each is held against the inputs.
+  for (const Buffer& output : {buffers.Queries(dq), buffers.Keys(dk), buffers.Keys(dv)}) {
+    if (buffers.status() != Status::kOk) return buffers.status();
+    status = CheckBuffers(inputs, {output});
+    if (status != Status::kOk) return status;
+  }
+  if (dq.data == dk.data || dq.data == dv.data || dk.data == dv.data) return Status::kOverlap;
+  return Status::kOk;
+}
+
 }  // namespace geminid::kernels
 
 #endif  // GEMINID_KERNELS_MODEL_ATTENTION_CHECKS_H_

@@ -9,6 +9,7 @@
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/model/cross_entropy/checks.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
 #include "kernels/runtime/simd/f32x16-inl.h"
@@ -120,18 +121,8 @@ size_t CountTargets(const int32_t* targets, size_t tokens) {
 template <typename T>
 Status CrossEntropy(const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
                     float grad_scale, T* dlogits, float* token_loss, CrossEntropyResult* result) {
-  if (shape.vocabulary == 0 || shape.row_stride < shape.vocabulary) return Status::kInvalidShape;
-  if (!std::isfinite(grad_scale)) return Status::kInvalidParameter;
-  if (result == nullptr) return Status::kNullPointer;
-  size_t count = 0;
-  Status status = CheckedProduct(shape.tokens, shape.row_stride, &count);
-  if (status != Status::kOk) return status;
-  const Buffer gradient = Buffer::Of(dlogits, dlogits == nullptr ? 0 : count);
-  status = CheckInPlace(gradient, {Buffer::Of(logits, count)});
-  if (status != Status::kOk) return status;
-  const size_t losses = token_loss == nullptr ? 0 : shape.tokens;
-  status =
-      CheckBuffers({Buffer::Of(targets, shape.tokens)}, {gradient, Buffer::Of(token_loss, losses)});
+  const Status status =
+      CheckCrossEntropy(shape, logits, targets, grad_scale, dlogits, token_loss, result);
   if (status != Status::kOk) return status;
   for (size_t t = 0; t < shape.tokens; ++t) {
     if (targets[t] == kIgnoredTarget) continue;

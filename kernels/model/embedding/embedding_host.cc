@@ -7,6 +7,7 @@
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/model/embedding/checks.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
 #include "kernels/runtime/simd/f32x16-inl.h"
@@ -127,12 +128,7 @@ namespace {
 // Shape and ids; element counts of the activation and of the table.
 Status CheckEmbedding(const EmbeddingShape& shape, const int32_t* ids, size_t* activation,
                       size_t* table) {
-  if (shape.hidden == 0 || shape.rows > shape.vocabulary ||
-      shape.first_row > shape.vocabulary - shape.rows) {
-    return Status::kInvalidShape;
-  }
-  Status status = CheckedProduct(shape.tokens, shape.hidden, activation);
-  if (status == Status::kOk) status = CheckedProduct(shape.rows, shape.hidden, table);
+  Status status = CheckEmbeddingShape(shape, activation, table);
   if (status == Status::kOk) status = CheckBuffer(Buffer::Of(ids, shape.tokens));
   if (status != Status::kOk) return status;
   for (size_t t = 0; t < shape.tokens; ++t) {

@@ -7,6 +7,7 @@
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/model/normalisation/checks.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
 #include "kernels/runtime/simd/f32x16-inl.h"
@@ -152,43 +153,11 @@ namespace geminid::kernels {
 GEMINID_KERNEL_EXPORT(LayerNormForward);
 GEMINID_KERNEL_EXPORT(LayerNormBackward);
 
-namespace {
-
-Status CheckLayerNormShape(const LayerNormShape& shape, size_t* count) {
-  if (shape.cols == 0) return Status::kInvalidShape;
-  if (!IsFiniteNonNegative(shape.epsilon)) return Status::kInvalidParameter;
-  return CheckedProduct(shape.rows, shape.cols, count);
-}
-
-template <typename T>
-Status CheckBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
-                     size_t count) {
-  const Buffer dx = Buffer::Of(args.dx, count);
-  const Buffer residual = Buffer::Of(args.residual, args.residual == nullptr ? 0 : count);
-  Status status = CheckInPlace(dx, {Buffer::Of(args.dy, count), residual});
-  if (status != Status::kOk) return status;
-  if ((args.dgamma == nullptr) != (args.dbeta == nullptr)) return Status::kNullPointer;
-  const size_t params = args.dgamma == nullptr ? 0 : shape.cols;
-  return CheckBuffers({Buffer::Of(args.x, count), Buffer::Of(args.gamma, shape.cols),
-                       Buffer::Of(args.mean, shape.rows), Buffer::Of(args.rstd, shape.rows)},
-                      {dx, Buffer::Of(args.dgamma, params), Buffer::Of(args.dbeta, params)});
-}
-
-}  // namespace
-
 template <typename T>
 Status LayerNormForward(const LayerNormShape& shape, const T* x, const T* gamma, const T* beta,
                         T* y, float* mean, float* rstd) {
   size_t count = 0;
-  Status status = CheckLayerNormShape(shape, &count);
-  if (status != Status::kOk) return status;
-  const Buffer out = Buffer::Of(y, count);
-  status = CheckInPlace(out, {Buffer::Of(x, count)});
-  if (status != Status::kOk) return status;
-  if ((mean == nullptr) != (rstd == nullptr)) return Status::kNullPointer;
-  const size_t saved = mean == nullptr ? 0 : shape.rows;
-  status = CheckBuffers({Buffer::Of(gamma, shape.cols), Buffer::Of(beta, shape.cols)},
-                        {out, Buffer::Of(mean, saved), Buffer::Of(rstd, saved)});
+  const Status status = CheckLayerNormForward(shape, x, gamma, beta, y, mean, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
   GEMINID_KERNEL_CALL(T, LayerNormForward, shape, x, gamma, beta, y, mean, rstd);
@@ -203,9 +172,7 @@ template <typename T>
 Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
                          void* workspace, size_t workspace_bytes) {
   size_t count = 0;
-  Status status = CheckLayerNormShape(shape, &count);
-  if (status != Status::kOk) return status;
-  status = CheckBackward(shape, args, count);
+  Status status = CheckLayerNormBackward(shape, args, &count);
   if (status != Status::kOk) return status;
   status = CheckWorkspace(workspace, workspace_bytes, LayerNormWorkspaceBytes(shape));
   if (status != Status::kOk) return status;

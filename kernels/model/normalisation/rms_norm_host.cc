@@ -7,6 +7,7 @@
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/model/normalisation/checks.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
 #include "kernels/runtime/simd/f32x16-inl.h"
@@ -102,38 +103,10 @@ namespace geminid::kernels {
 GEMINID_KERNEL_EXPORT(RmsNormForward);
 GEMINID_KERNEL_EXPORT(RmsNormBackward);
 
-namespace {
-
-Status CheckRmsNormShape(const RmsNormShape& shape, size_t* count) {
-  if (shape.cols == 0) return Status::kInvalidShape;
-  if (!IsFiniteNonNegative(shape.epsilon)) return Status::kInvalidParameter;
-  return CheckedProduct(shape.rows, shape.cols, count);
-}
-
-template <typename T>
-Status CheckBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args, size_t count) {
-  const Buffer dx = Buffer::Of(args.dx, count);
-  const Buffer residual = Buffer::Of(args.residual, args.residual == nullptr ? 0 : count);
-  const Status status = CheckInPlace(dx, {Buffer::Of(args.dy, count), residual});
-  if (status != Status::kOk) return status;
-  const size_t params = args.dgamma == nullptr ? 0 : shape.cols;
-  return CheckBuffers({Buffer::Of(args.x, count), Buffer::Of(args.gamma, shape.cols),
-                       Buffer::Of(args.rstd, shape.rows)},
-                      {dx, Buffer::Of(args.dgamma, params)});
-}
-
-}  // namespace
-
 template <typename T>
 Status RmsNormForward(const RmsNormShape& shape, const T* x, const T* gamma, T* y, float* rstd) {
   size_t count = 0;
-  Status status = CheckRmsNormShape(shape, &count);
-  if (status != Status::kOk) return status;
-  const Buffer out = Buffer::Of(y, count);
-  status = CheckInPlace(out, {Buffer::Of(x, count)});
-  if (status != Status::kOk) return status;
-  const size_t saved = rstd == nullptr ? 0 : shape.rows;
-  status = CheckBuffers({Buffer::Of(gamma, shape.cols)}, {out, Buffer::Of(rstd, saved)});
+  const Status status = CheckRmsNormForward(shape, x, gamma, y, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
   GEMINID_KERNEL_CALL(T, RmsNormForward, shape, x, gamma, y, rstd);
@@ -146,9 +119,7 @@ template <typename T>
 Status RmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
                        void* workspace, size_t workspace_bytes) {
   size_t count = 0;
-  Status status = CheckRmsNormShape(shape, &count);
-  if (status != Status::kOk) return status;
-  status = CheckBackward(shape, args, count);
+  Status status = CheckRmsNormBackward(shape, args, &count);
   if (status != Status::kOk) return status;
   status = CheckWorkspace(workspace, workspace_bytes, RmsNormWorkspaceBytes(shape));
   if (status != Status::kOk) return status;

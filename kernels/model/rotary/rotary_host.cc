@@ -7,6 +7,7 @@
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/model/rotary/checks.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
 #include "kernels/runtime/simd/f32x16-inl.h"
@@ -64,28 +65,6 @@ namespace geminid::kernels {
 GEMINID_KERNEL_EXPORT(Rotate);
 
 namespace {
-
-template <typename T>
-Status CheckRotate(const RotaryShape& shape, const float* cos, const float* sin, const T* x) {
-  size_t width = 0;
-  size_t tokens = 0;
-  size_t count = 0;
-  size_t positions = 0;
-  size_t table = 0;
-  if (shape.head_dim == 0 || shape.head_dim % 2 != 0) return Status::kInvalidShape;
-  Status status = CheckedProduct(shape.heads, shape.head_dim, &width);
-  if (status == Status::kOk) status = CheckedProduct(shape.batch, shape.sequence, &tokens);
-  if (status == Status::kOk) status = CheckedProduct(tokens, shape.token_stride, &count);
-  if (status != Status::kOk) return status;
-  if (shape.token_stride < width) return Status::kInvalidShape;
-  if (__builtin_add_overflow(shape.first_position, shape.sequence, &positions)) {
-    return Status::kSizeOverflow;
-  }
-  status = CheckedProduct(positions, shape.head_dim / 2, &table);
-  if (status != Status::kOk) return status;
-  if (count > 0) count -= shape.token_stride - width;
-  return CheckBuffers({Buffer::Of(cos, table), Buffer::Of(sin, table)}, {Buffer::Of(x, count)});
-}
 
 template <typename T>
 Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, float sign, T* x) {

@@ -1,5 +1,7 @@
 // tools/kernel-check/device.h on the heap, and kernels/runtime/cuda/launcher.h by the kernels as
 // plain C++.
+#include "tests/tools/kernel-check/device_on_host.h"
+
 #include <cstdlib>
 #include <cstring>
 
@@ -7,15 +9,22 @@
 #include "tests/kernels/cuda_on_host/registry.h"
 #include "tools/kernel-check/device.h"
 
+namespace geminid::cuda_on_host {
+BlockOrder launch_order = BlockOrder::kForward;
+}  // namespace geminid::cuda_on_host
+
 namespace geminid::kernels::cuda {
 
 Status KernelSite::Launch(size_t blocks, unsigned threads, const void* argument,
                           CudaStream /* stream */) {
   const cuda_on_host::HostKernel* const kernel = cuda_on_host::FindHostKernel(kernel_);
   if (kernel == nullptr) return Status::kUnsupported;
-  cuda_on_host::RunHostKernel(*kernel, static_cast<unsigned>(blocks), threads, argument);
+  cuda_on_host::RunHostKernel(*kernel, static_cast<unsigned>(blocks), threads, argument,
+                              cuda_on_host::launch_order);
   return Status::kOk;
 }
+
+std::string LastRefusal() { return ""; }
 
 }  // namespace geminid::kernels::cuda
 

@@ -1,20 +1,30 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <regex>
 #include <set>
 
 #include "tests/kernels/cuda_on_host/registry.h"
+#include "tests/tools/kernel-check/device_on_host.h"
 #include "tools/kernel-check/norm_check.h"
 #include "tools/kernel-check/step_check.h"
+#include "tools/kernel-check/trial.h"
 
 namespace geminid::kernel_check {
 namespace {
 
 using kernels::Status;
+
+std::string TestName(std::string name) {
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+}
 
 class EveryStep : public testing::TestWithParam<size_t> {};
 
@@ -27,9 +37,27 @@ TEST_P(EveryStep, CudaKernelRunOnTheHost_HasTheBitsOfItsTwin) {
 
 INSTANTIATE_TEST_SUITE_P(KernelCheck, EveryStep, testing::Range<size_t>(0, AllStepCases().size()),
                          [](const testing::TestParamInfo<size_t>& tested) {
-                           std::string name = AllStepCases()[tested.param].name;
-                           for (char& c : name) c = std::isalnum(c) ? c : '_';
-                           return name;
+                           return TestName(AllStepCases()[tested.param].name);
+                         });
+
+class EveryKernel : public testing::TestWithParam<size_t> {};
+
+TEST_P(EveryKernel, RunOnTheHost_ComputesWhatItsTwinDoes) {
+  const KernelCase one = AllKernelCases()[GetParam()];
+  for (const auto order : {cuda_on_host::BlockOrder::kForward,
+                           cuda_on_host::BlockOrder::kBackward}) {  // it must not matter
+    cuda_on_host::launch_order = order;
+    const Finding finding = CheckKernel(one, /*timing=*/false);
+    EXPECT_TRUE(finding.passed) << one.name << ": " << finding.detail;
+    EXPECT_GT(finding.compared, 0u);
+  }
+  cuda_on_host::launch_order = cuda_on_host::BlockOrder::kForward;
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelCheck, EveryKernel,
+                         testing::Range<size_t>(0, AllKernelCases().size()),
+                         [](const testing::TestParamInfo<size_t>& tested) {
+                           return TestName(AllKernelCases()[tested.param].name);
                          });
 
 TEST(KernelCheck, SumsOfSquares_HaveTheBitsOfTheHost) {
@@ -71,6 +99,69 @@ TEST(KernelCheck, KernelThatRefuses_IsReportedWithItsStatus) {
   const Finding finding = CheckStep(one, 0);
   EXPECT_FALSE(finding.passed);
   EXPECT_THAT(finding.detail, testing::HasSubstr("Unsupported"));
+}
+
+// A case of one array of `count` ones, of which the device's call makes what `on_device` does.
+KernelCase Ones(size_t count, double tolerance,
+                std::function<Status(float* values, size_t count)> on_device) {
+  KernelCase one;
+  one.name = "ones";
+  one.compared.emplace_back([=](Trial& trial) {
+    const auto out = trial.Out("out", std::vector<float>(count, 0.0F), 1, tolerance);
+    trial.Run(
+        [&] {
+          std::fill_n(out.host, count, 1.0F);
+          return Status::kOk;
+        },
+        [&] { return on_device(out.device, count); });
+  });
+  return one;
+}
+
+Status WriteOnes(float* values, size_t count) {
+  std::fill_n(values, count, 1.0F);  // this device's memory is the heap
+  return Status::kOk;
+}
+
+TEST(KernelCheck, KernelThatDoesWhatItsTwinDoes_Passes) {
+  const Finding finding = CheckKernel(Ones(5, 0, WriteOnes), false);
+  EXPECT_TRUE(finding.passed) << finding.detail;
+  EXPECT_EQ(finding.compared, 5u);
+}
+
+TEST(KernelCheck, KernelThatWritesNothing_IsFound) {
+  const Finding finding =
+      CheckKernel(Ones(5, 0, [](float*, size_t) { return Status::kOk; }), false);
+  EXPECT_FALSE(finding.passed);
+  EXPECT_THAT(finding.detail, testing::HasSubstr("out[0] is 0.000000, not 1.000000"));
+}
+
+TEST(KernelCheck, OneBitTooMuch_IsFoundUnlessTolerated) {
+  const auto off_by_a_bit = [](float* values, size_t count) {
+    std::fill_n(values, count, 1.0F);
+    values[count - 1] = 1.0F + 0x1p-23F;
+    return Status::kOk;
+  };
+  const Finding exact = CheckKernel(Ones(5, 0, off_by_a_bit), false);
+  EXPECT_FALSE(exact.passed);
+  EXPECT_THAT(exact.detail, testing::HasSubstr("out[4]"));
+  EXPECT_TRUE(CheckKernel(Ones(5, 1e-6, off_by_a_bit), false).passed);
+  EXPECT_FALSE(CheckKernel(Ones(5, 1e-8, off_by_a_bit), false).passed);
+}
+
+TEST(KernelCheck, NaN_IsWithinNoTolerance) {
+  const auto nan = [](float* values, size_t count) {
+    std::fill_n(values, count, std::numeric_limits<float>::quiet_NaN());
+    return Status::kOk;
+  };
+  EXPECT_FALSE(CheckKernel(Ones(5, 1.0, nan), false).passed);
+}
+
+TEST(KernelCheck, KernelThatSaysNo_FailsWithItsStatus) {
+  const Finding finding =
+      CheckKernel(Ones(5, 0, [](float*, size_t) { return Status::kInvalidShape; }), false);
+  EXPECT_FALSE(finding.passed);
+  EXPECT_THAT(finding.detail, testing::HasSubstr("the device says InvalidShape"));
 }
 
 #ifdef GEMINID_KERNEL_IMAGES

@@ -1,0 +1,29 @@
+#ifndef GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CROSS_ENTROPY_CUDA_H_
+#define GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CROSS_ENTROPY_CUDA_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/stream.h"
+
+namespace geminid::kernels {
+
+// Bytes of workspace on the device.
+size_t CrossEntropyCudaWorkspaceBytes(const CrossEntropyShape& shape);
+
+// CrossEntropy (kernels/model/cross_entropy/cross_entropy.h) on a GPU. dlogits has the bits of a
+// host that has FMA but where it is the target's, whose float64 exponential is another; so is the
+// logarithm of a token's loss. The losses are added in float64 in an order that the number of
+// tokens alone decides. `targets` lie on the device and are not checked: one that is neither
+// kIgnoredTarget nor in the vocabulary makes the loss NaN and its row of dlogits 0. `result` lies
+// on the device, or in mapped host memory. `workspace` is 64-byte aligned.
+template <typename T>
+Status CrossEntropyCuda(const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+                        float grad_scale, T* dlogits, float* token_loss, void* workspace,
+                        size_t workspace_bytes, CrossEntropyResult* result, CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CROSS_ENTROPY_CUDA_H_

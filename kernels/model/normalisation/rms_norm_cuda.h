@@ -1,0 +1,29 @@
+#ifndef GEMINID_KERNELS_MODEL_NORMALISATION_RMS_NORM_CUDA_H_
+#define GEMINID_KERNELS_MODEL_NORMALISATION_RMS_NORM_CUDA_H_
+
+#include <cstddef>
+
+#include "kernels/model/normalisation/rms_norm.h"
+#include "kernels/runtime/common/status.h"
+#include "kernels/runtime/cuda/stream.h"
+
+// kernels/model/normalisation/rms_norm.h on a GPU. y, rstd and dx have the bits of a host
+// that has FMA; dgamma differs by the order of its sums
+// (kernels/runtime/cuda/column_sums.cuh), which depends on the shape alone.
+namespace geminid::kernels {
+
+template <typename T>
+Status RmsNormForwardCuda(const RmsNormShape& shape, const T* x, const T* gamma, T* y, float* rstd,
+                          CudaStream stream);
+
+// Bytes of workspace on the device for the backward pass.
+size_t RmsNormCudaWorkspaceBytes(const RmsNormShape& shape);
+
+// `workspace` is 64-byte aligned; it is not touched where dgamma is null, and may be null then.
+template <typename T>
+Status RmsNormBackwardCuda(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
+                           void* workspace, size_t workspace_bytes, CudaStream stream);
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_MODEL_NORMALISATION_RMS_NORM_CUDA_H_

@@ -1,0 +1,13 @@
+#ifndef GEMINID_TESTS_TOOLS_KERNEL_CHECK_DEVICE_ON_HOST_H_
+#define GEMINID_TESTS_TOOLS_KERNEL_CHECK_DEVICE_ON_HOST_H_
+
+#include "tests/kernels/cuda_on_host/registry.h"
+
+namespace geminid::cuda_on_host {
+
+// Of the blocks of every launch in this program.
+extern BlockOrder launch_order;
+
+}  // namespace geminid::cuda_on_host
+
+#endif  // GEMINID_TESTS_TOOLS_KERNEL_CHECK_DEVICE_ON_HOST_H_

@@ -1,0 +1,37 @@
+// The functions of the driver by number, in the order of the project's table.
+#ifndef GEMINID_TESTS_GPU_DOUBLE_FUNCTIONS_H_
+#define GEMINID_TESTS_GPU_DOUBLE_FUNCTIONS_H_
+
+#include <string_view>
+
+#include "gpu/driver_api.h"
+#include "tests/gpu/double/node_file.h"
+
+namespace geminid::gpu_double {
+
+enum FunctionIndex : int {
+#define GEMINID_INDEX(member, name, parameters) kIndex_##member,
+  GEMINID_DRIVER_FUNCTIONS(GEMINID_INDEX) GEMINID_NEWER_DRIVER_FUNCTIONS(GEMINID_INDEX)
+#undef GEMINID_INDEX
+      kFunctions
+};
+
+static_assert(static_cast<int>(kFunctions) <= kMostFunctions);
+
+inline constexpr std::string_view kFunctionNames[] = {
+#define GEMINID_NAME(member, name, parameters) name,
+    GEMINID_DRIVER_FUNCTIONS(GEMINID_NAME) GEMINID_NEWER_DRIVER_FUNCTIONS(GEMINID_NAME)
+#undef GEMINID_NAME
+};
+
+// -1: there is none of that name.
+constexpr int IndexOf(std::string_view name) {
+  for (int i = 0; i < kFunctions; ++i) {
+    if (kFunctionNames[i] == name) return i;
+  }
+  return -1;
+}
+
+}  // namespace geminid::gpu_double
+
+#endif  // GEMINID_TESTS_GPU_DOUBLE_FUNCTIONS_H_

@@ -1,0 +1,86 @@
+// What all processes of one test share of the double's GPUs: a small file, mapped by each. Tests
+// change it through Node (node.h), at any time; the double reads it at each call.
+//
+// Memory in use is not in here: it is counted from the descriptors that processes hold, so that it
+// is right after any kill (memory.h).
+#ifndef GEMINID_TESTS_GPU_DOUBLE_NODE_FILE_H_
+#define GEMINID_TESTS_GPU_DOUBLE_NODE_FILE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace geminid::gpu_double {
+
+inline constexpr char kNodeFileVariable[] = "GEMINID_GPU_DOUBLE";
+inline constexpr char kKernelsVariable[] = "GEMINID_GPU_DOUBLE_KERNELS";
+
+inline constexpr int kMostDevices = 8;
+inline constexpr int kMostFaults = 16;
+inline constexpr int kMostFunctions = 128;
+inline constexpr size_t kNameBytes = 48;
+inline constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
+inline constexpr uint64_t kNodeMagic = 0x67656d696e692d32;
+
+enum class FaultKind : int { kNone, kFail, kHang };
+
+// What the next calls of one function do instead.
+struct Fault {
+  char function[kNameBytes];
+  std::atomic<FaultKind> kind;
+  std::atomic<int> result;     // of kFail
+  std::atomic<int64_t> skips;  // calls before the first that is hit
+  std::atomic<int64_t> times;  // calls that are hit; kHang: until it is taken away
+};
+
+struct DeviceState {
+  std::atomic<uint64_t> memory_bytes;
+  std::atomic<uint64_t> copy_bytes_per_second;  // of each direction over the link; 0: no limit
+  std::atomic<uint64_t> copy_latency_ns;
+  std::atomic<bool> lost;
+  std::atomic<bool> held;  // no queued work begins
+};
+
+struct NodeFile {
+  uint64_t magic;
+  uint64_t id;  // in the names of its memory
+  std::atomic<int> devices;
+  std::atomic<int> driver_version;
+  std::atomic<int> fresh_byte;  // what new memory holds
+  std::atomic<bool> create_needs_context;
+  std::atomic<bool> no_stream_memory_operations;
+  std::atomic<uint64_t> serial;  // of memory
+  DeviceState device[kMostDevices];
+  Fault fault[kMostFaults];
+  std::atomic<uint64_t> calls[kMostFunctions];  // in the order of the driver's table
+};
+
+// Eight GPUs of 1 GiB, of which `devices` are there, without faults.
+void Initialise(NodeFile* node, int devices);
+
+// The file of this process: what the variable names, or one of its own with one GPU. Never null;
+// ends the process if the file cannot be read.
+NodeFile& ThisNode();
+
+// Keeps other processes of the node, and other threads, from creating memory meanwhile.
+class NodeLock {
+ public:
+  NodeLock();
+  NodeLock(const NodeLock&) = delete;
+  NodeLock& operator=(const NodeLock&) = delete;
+  ~NodeLock();
+};
+
+// "GPU-" and a UUID, and the PCI address that CUDA and NVML give device `index` of the node.
+std::string UuidOf(int index);
+std::string PciBusIdOf(int index);
+
+inline constexpr char kDeviceName[] = "Geminid driver double (not a GPU)";
+
+// Bytes of the device's memory that any process of the machine holds a descriptor of.
+uint64_t UsedBytes(uint64_t node_id, int device);
+
+}  // namespace geminid::gpu_double
+
+#endif  // GEMINID_TESTS_GPU_DOUBLE_NODE_FILE_H_

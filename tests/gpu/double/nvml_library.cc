@@ -1,0 +1,161 @@
+// libnvidia-ml.so.1 of the double: the same GPUs as its libcuda, all of the node.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "gpu/nvml_api.h"
+#include "tests/gpu/double/node_file.h"
+
+namespace geminid::gpu_double {
+namespace {
+
+using gpu::NvmlDevice;
+using gpu::NvmlResult;
+
+constexpr char kVersion[] = "570.00 (driver double)";
+constexpr unsigned kFirstBus = 0x3B;
+
+std::atomic<bool> initialised = false;
+
+// A handle is a place in this table.
+char devices[kMostDevices];
+
+NvmlDevice HandleOf(int index) { return reinterpret_cast<NvmlDevice>(&devices[index]); }
+
+// The number of the device, or -1.
+int IndexOf(NvmlDevice device) {
+  const auto at = reinterpret_cast<uintptr_t>(device) - reinterpret_cast<uintptr_t>(devices);
+  return at < static_cast<uintptr_t>(ThisNode().devices) ? static_cast<int>(at) : -1;
+}
+
+NvmlResult Check(NvmlDevice device) {
+  if (!initialised) return NvmlResult::kUninitialized;
+  const int index = IndexOf(device);
+  if (index < 0) return NvmlResult::kInvalidArgument;
+  return ThisNode().device[index].lost ? NvmlResult::kGpuIsLost : NvmlResult::kSuccess;
+}
+
+NvmlResult CopyText(const std::string& text, char* to, unsigned length) {
+  if (to == nullptr) return NvmlResult::kInvalidArgument;
+  if (text.size() >= length) return NvmlResult::kInsufficientSize;
+  std::memcpy(to, text.c_str(), text.size() + 1);
+  return NvmlResult::kSuccess;
+}
+
+// The first device for which `is_it` holds.
+template <typename Predicate>
+NvmlResult FindDevice(NvmlDevice* device, Predicate is_it) {
+  if (!initialised) return NvmlResult::kUninitialized;
+  if (device == nullptr) return NvmlResult::kInvalidArgument;
+  for (int i = 0; i < ThisNode().devices; ++i) {
+    if (!is_it(i)) continue;
+    *device = HandleOf(i);
+    return ThisNode().device[i].lost ? NvmlResult::kGpuIsLost : NvmlResult::kSuccess;
+  }
+  return NvmlResult::kNotFound;
+}
+
+}  // namespace
+}  // namespace geminid::gpu_double
+
+#define GEMINID_EXPORT extern "C" __attribute__((visibility("default")))
+using namespace geminid::gpu_double;  // NOLINT: this file is one library
+using namespace geminid::gpu;         // NOLINT
+
+// The names are the real library's.
+// NOLINTBEGIN(readability-identifier-naming)
+GEMINID_EXPORT NvmlResult nvmlInit_v2() {
+  initialised = true;
+  return NvmlResult::kSuccess;
+}
+GEMINID_EXPORT const char* nvmlErrorString(NvmlResult result) {
+  switch (result) {
+    case NvmlResult::kSuccess:
+      return "The operation was successful";
+    case NvmlResult::kUninitialized:
+      return "NVML was not first initialized with nvmlInit()";
+    case NvmlResult::kInvalidArgument:
+      return "A supplied argument is invalid";
+    case NvmlResult::kNotSupported:
+      return "The requested operation is not available on target device";
+    case NvmlResult::kNotFound:
+      return "A query to find an object was unsuccessful";
+    case NvmlResult::kGpuIsLost:
+      return "The GPU has fallen off the bus or has otherwise become inaccessible";
+    default:
+      return "Unknown error";
+  }
+}
+GEMINID_EXPORT NvmlResult nvmlSystemGetDriverVersion(char* version, unsigned length) {
+  return initialised ? CopyText(kVersion, version, length) : NvmlResult::kUninitialized;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetCount_v2(unsigned* count) {
+  if (!initialised) return NvmlResult::kUninitialized;
+  *count = static_cast<unsigned>(ThisNode().devices);
+  return NvmlResult::kSuccess;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetHandleByIndex_v2(unsigned index, NvmlDevice* device) {
+  const auto result = FindDevice(device, [=](int i) { return i == static_cast<int>(index); });
+  return result == NvmlResult::kNotFound ? NvmlResult::kInvalidArgument : result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetHandleByPciBusId_v2(const char* id, NvmlDevice* device) {
+  // With a domain of four digits or of eight.
+  const std::string wanted = id;
+  return FindDevice(device, [&](int i) { return PciBusIdOf(i).ends_with(wanted); });
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice* device) {
+  return FindDevice(device, [&](int i) { return UuidOf(i) == uuid; });
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetName(NvmlDevice device, char* name, unsigned length) {
+  const NvmlResult result = Check(device);
+  return result == NvmlResult::kSuccess ? CopyText(kDeviceName, name, length) : result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetUUID(NvmlDevice device, char* uuid, unsigned length) {
+  const NvmlResult result = Check(device);
+  return result == NvmlResult::kSuccess ? CopyText(UuidOf(IndexOf(device)), uuid, length) : result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetPciInfo_v3(NvmlDevice device, NvmlPciInfo* info) {
+  const NvmlResult result = Check(device);
+  if (result != NvmlResult::kSuccess) return result;
+  *info = {};
+  info->bus = kFirstBus + static_cast<unsigned>(IndexOf(device));
+  std::snprintf(info->bus_id, sizeof(info->bus_id), "%s", PciBusIdOf(IndexOf(device)).c_str());
+  std::snprintf(info->bus_id_legacy, sizeof(info->bus_id_legacy), "%s",
+                PciBusIdOf(IndexOf(device)).substr(4).c_str());
+  return result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetMemoryInfo(NvmlDevice device, NvmlMemory* memory) {
+  const NvmlResult result = Check(device);
+  if (result != NvmlResult::kSuccess) return result;
+  const int index = IndexOf(device);
+  memory->total_bytes = ThisNode().device[index].memory_bytes;
+  memory->used_bytes = UsedBytes(ThisNode().id, index);
+  memory->free_bytes = memory->total_bytes - memory->used_bytes;
+  return result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetPersistenceMode(NvmlDevice device, int* mode) {
+  *mode = 0;
+  return Check(device);
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetComputeRunningProcesses_v3(NvmlDevice device,
+                                                                  unsigned* count, NvmlProcess*) {
+  *count = 0;
+  return Check(device);
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetMigMode(NvmlDevice device, unsigned*, unsigned*) {
+  const NvmlResult result = Check(device);
+  return result == NvmlResult::kSuccess ? NvmlResult::kNotSupported : result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetMaxMigDeviceCount(NvmlDevice device, unsigned* count) {
+  *count = 0;
+  return Check(device);
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetMigDeviceHandleByIndex(NvmlDevice device, unsigned,
+                                                              NvmlDevice*) {
+  const NvmlResult result = Check(device);
+  return result == NvmlResult::kSuccess ? NvmlResult::kNotFound : result;
+}
+// NOLINTEND(readability-identifier-naming)

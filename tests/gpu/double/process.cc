@@ -1,0 +1,140 @@
+#include "tests/gpu/double/process.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "tests/gpu/double/functions.h"
+#include "tests/gpu/double/node_file.h"
+
+namespace geminid::gpu_double {
+namespace {
+
+std::atomic<pid_t> initialised_in = 0;
+
+std::mutex& ContextsLock() {
+  static auto* const lock = new std::mutex;
+  return *lock;
+}
+
+// Whether `skips` calls have passed and `times` are left; counts this one.
+bool IsHit(Fault* fault) {
+  if (fault->skips > 0) {
+    --fault->skips;
+    return false;
+  }
+  if (--fault->times <= 0) fault->kind = FaultKind::kNone;
+  return true;
+}
+
+CUresult ApplyFaults(std::string_view name) {
+  for (Fault& fault : ThisNode().fault) {
+    if (fault.kind == FaultKind::kNone || name != fault.function) continue;
+    while (fault.kind == FaultKind::kHang) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const auto result = static_cast<CUresult>(fault.result.load());
+    if (fault.kind == FaultKind::kFail && IsHit(&fault)) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+// The device that an item of CUDA_VISIBLE_DEVICES names, or -1.
+int DeviceNamed(const std::string& item, int devices) {
+  int index = -1;
+  const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), index);
+  if (error == std::errc() && end == item.data() + item.size()) {
+    return index >= 0 && index < devices ? index : -1;
+  }
+  for (int i = 0; i < devices; ++i) {
+    if (item.starts_with("GPU-") && UuidOf(i).starts_with(item)) return i;
+  }
+  return -1;
+}
+
+std::vector<int> FindVisibleDevices() {
+  const int devices = ThisNode().devices;
+  std::vector<int> visible;
+  const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (list == nullptr) {
+    for (int i = 0; i < devices; ++i) visible.push_back(i);
+    return visible;
+  }
+  std::istringstream items(list);
+  for (std::string item; std::getline(items, item, ',');) {
+    const int device = DeviceNamed(item, devices);
+    if (device < 0) break;  // what follows an invalid one is invisible
+    visible.push_back(device);
+  }
+  return visible;
+}
+
+}  // namespace
+
+CUresult Gate(int function, Needs needs) {
+  ++ThisNode().calls[function];
+  if (const CUresult result = ApplyFaults(kFunctionNames[function]); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (needs == Needs::kNothing) return CUDA_SUCCESS;
+  if (initialised_in != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
+  if (needs == Needs::kInit) return CUDA_SUCCESS;
+  Context* const context = CurrentContext();
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : context->error();
+}
+
+CUresult InitialiseProcess() {
+  if (initialised_in == getpid()) return CUDA_SUCCESS;
+  if (initialised_in != 0) return CUDA_ERROR_NOT_INITIALIZED;  // a forked child
+  if (VisibleDevices().empty()) return CUDA_ERROR_NO_DEVICE;
+  std::fprintf(stderr, "driver double: this is not a GPU; %zu device(s), the first of %lu MiB\n",
+               VisibleDevices().size(),
+               static_cast<unsigned long>(
+                   ThisNode().device[VisibleDevices().front()].memory_bytes.load() >> 20));
+  initialised_in = getpid();
+  return CUDA_SUCCESS;
+}
+
+const std::vector<int>& VisibleDevices() {
+  static const auto* const devices = new std::vector<int>(FindVisibleDevices());
+  return *devices;
+}
+
+bool IsDevice(CUdevice device) {
+  return device >= 0 && static_cast<size_t>(device) < VisibleDevices().size();
+}
+
+Context* PrimaryContext(CUdevice device) {
+  static Context* contexts[kMostDevices] = {};
+  const std::lock_guard lock(ContextsLock());
+  Context*& context = contexts[device];
+  if (context == nullptr) context = new Context(VisibleDevices()[static_cast<size_t>(device)]);
+  return context;
+}
+
+Context* ContextOf(CUcontext handle) {
+  for (CUdevice device = 0; IsDevice(device); ++device) {
+    Context* const context = PrimaryContext(device);
+    if (reinterpret_cast<CUcontext>(context) == handle && context->retained > 0) return context;
+  }
+  return nullptr;
+}
+
+std::vector<Context*>& ContextStack() {
+  thread_local std::vector<Context*> stack;
+  return stack;
+}
+
+Context* CurrentContext() { return ContextStack().empty() ? nullptr : ContextStack().back(); }
+
+}  // namespace geminid::gpu_double

@@ -3,8 +3,8 @@
 //   host/    slabs are memfds, copies are memcpy on one thread per direction. A product: laptops
 //            and test machines train on it. A strict one, too, whose arena nothing but copies and
 //            operations can touch.
+//   cuda/    an NVIDIA GPU, through its driver.
 //   faulty/  a decorator that fails, delays or kills at a chosen call.
-//
 // One conformance suite (tests/client/device_conformance_test.cc) holds for every implementation.
 #ifndef GEMINID_CLIENT_DEVICE_DEVICE_H_
 #define GEMINID_CLIENT_DEVICE_DEVICE_H_

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "client/device/cuda/cuda_device.h"
 #include "client/device/host/host_device.h"
 #include "client/src/device_choice.h"
 #include "client/src/session_impl.h"
@@ -75,15 +76,22 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
   return hello;
 }
 
+// Of the kind that the daemon says the session's device is.
+absl::StatusOr<std::unique_ptr<device::Device>> MakeDevice(const ConnectOptions& options,
+                                                           const DeviceDescription& description) {
+  if (description.kind == DeviceKind::kCuda) return device::MakeCudaDevice({description.uuid});
+  device::HostDeviceOptions host;
+  host.copy_bytes_per_second = options.copy_bytes_per_second;
+  host.copy_latency_seconds = options.copy_latency_seconds;
+  host.strict = options.strict_device || StrictInEnvironment();
+  return device::MakeHostDevice(host);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  device::HostDeviceOptions device_options;
-  device_options.copy_bytes_per_second = options.copy_bytes_per_second;
-  device_options.copy_latency_seconds = options.copy_latency_seconds;
-  device_options.strict = options.strict_device || StrictInEnvironment();
-  return ConnectWithDevice(std::move(options), device::MakeHostDevice(device_options));
+  return ConnectWithDevice(std::move(options), nullptr);
 }
 
 absl::Status SessionImpl::Open() {
@@ -139,6 +147,15 @@ absl::Status SessionImpl::Attach() {
                           socket);
   if (!made.ok()) return made.status();
   port = *std::move(made);
+  if (device == nullptr) {
+    absl::StatusOr<std::unique_ptr<device::Device>> found = MakeDevice(options, device_description);
+    if (!found.ok()) return found.status();
+    device = *std::move(found);
+  }
+  // A GPU writes the completion words by itself where it can.
+  const absl::Status registered = device->RegisterHost(
+      {reinterpret_cast<std::byte*>(segments.client()), sizeof(*segments.client())});
+  if (!registered.ok()) return registered;
   transfers = std::make_unique<Transfers>(port.get(), device.get(), &chunks, segments.client());
   return absl::OkStatus();
 }

@@ -13,20 +13,11 @@
 #include "base/unique_fd.h"
 #include "client/device/faulty/faulty_device.h"
 #include "client/device/host/host_device.h"
+#include "tests/client/device_implementations.h"
 #include "tests/client/memory_files.h"
 
 namespace geminid::device {
 namespace {
-
-using geminid::testing::MakeMemoryFile;
-
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kSlab = 16 * kPage;
-
-struct Implementation {
-  std::string name;
-  std::function<std::unique_ptr<Device>()> make;
-};
 
 class DeviceConformance : public ::testing::TestWithParam<Implementation> {
  protected:
@@ -34,10 +25,11 @@ class DeviceConformance : public ::testing::TestWithParam<Implementation> {
 
   // An arena of two slabs.
   void MakeArena() {
-    ASSERT_TRUE(device_->ReserveArena(2 * kSlab).ok());
-    ASSERT_TRUE(device_->ImportSlab(MakeMemoryFile(kSlab), 0, kSlab).ok());
-    ASSERT_TRUE(device_->ImportSlab(MakeMemoryFile(kSlab), kSlab, kSlab).ok());
+    ASSERT_TRUE(device_->ReserveArena(2 * slab_).ok());
+    ASSERT_TRUE(device_->ImportSlab(MakeSlab(slab_), 0, slab_).ok());
+    ASSERT_TRUE(device_->ImportSlab(MakeSlab(slab_), slab_, slab_).ok());
   }
+  static base::UniqueFd MakeSlab(uint64_t bytes) { return GetParam().make_slab(bytes); }
 
   // Copies and waits; returns the status that on_done saw.
   absl::Status CopyAndWait(Direction direction, std::byte* destination, const std::byte* source,
@@ -53,6 +45,8 @@ class DeviceConformance : public ::testing::TestWithParam<Implementation> {
     return seen;
   }
 
+  const uint64_t page_ = GetParam().page_bytes;
+  const uint64_t slab_ = 4 * page_;
   std::unique_ptr<Device> device_;
 };
 
@@ -67,58 +61,59 @@ std::vector<std::byte> Pattern(size_t bytes, unsigned seed) {
 TEST_P(DeviceConformance, ArenaOfTwoSlabs_IsContiguousAndZero) {
   EXPECT_EQ(device_->base(), nullptr);
   MakeArena();
-  EXPECT_EQ(device_->memory_info().reserved_bytes, 2 * kSlab);
-  EXPECT_EQ(device_->memory_info().imported_bytes, 2 * kSlab);
-  std::vector<std::byte> read(2 * kSlab, std::byte{1});
+  EXPECT_EQ(device_->memory_info().reserved_bytes, 2 * slab_);
+  EXPECT_EQ(device_->memory_info().imported_bytes, 2 * slab_);
+  std::vector<std::byte> read(2 * slab_, std::byte{1});
   ASSERT_TRUE(
       CopyAndWait(Direction::kDeviceToHost, read.data(), device_->base(), read.size()).ok());
-  EXPECT_EQ(read, std::vector<std::byte>(2 * kSlab));
+  EXPECT_EQ(read, std::vector<std::byte>(2 * slab_));
 }
 
 TEST_P(DeviceConformance, BadArenas_AreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(device_->ReserveArena(0)));
-  EXPECT_TRUE(absl::IsInvalidArgument(device_->ReserveArena(kPage + 1)));
-  ASSERT_TRUE(device_->ReserveArena(kSlab).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(device_->ReserveArena(kSlab)));
+  EXPECT_TRUE(absl::IsInvalidArgument(device_->ReserveArena(page_ + 1)));
+  ASSERT_TRUE(device_->ReserveArena(slab_).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(device_->ReserveArena(slab_)));
 }
 
 TEST_P(DeviceConformance, BadSlabs_AreRefused) {
-  ASSERT_TRUE(device_->ReserveArena(2 * kSlab).ok());
+  ASSERT_TRUE(device_->ReserveArena(2 * slab_).ok());
   const auto import = [&](base::UniqueFd slab, uint64_t offset, uint64_t bytes) {
     return device_->ImportSlab(std::move(slab), offset, bytes);
   };
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab), 0, 0)));
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab), 1, kSlab)));
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab), 0, kSlab - 1)));
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab), 2 * kSlab, kSlab)));
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab), kSlab + kPage, kSlab)));
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab), 0, ~uint64_t{0} - kPage + 1)));
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab - kPage), 0, kSlab)));
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab, false), 0, kSlab)));
-  ASSERT_TRUE(import(MakeMemoryFile(kSlab), kPage, kSlab).ok());
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kSlab), 0, kSlab)));
-  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeMemoryFile(kPage), kSlab, kPage)));
-  EXPECT_TRUE(import(MakeMemoryFile(kPage), 0, kPage).ok());
-  EXPECT_EQ(device_->memory_info().imported_bytes, kSlab + kPage);
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(slab_), 0, 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(slab_), 1, slab_)));
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(slab_), 0, slab_ - 1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(slab_), 2 * slab_, slab_)));
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(slab_), slab_ + page_, slab_)));
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(slab_), 0, ~uint64_t{0} - page_ + 1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(slab_ - page_), 0, slab_)));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(import(geminid::testing::MakeMemoryFile(slab_, false), 0, slab_)));
+  ASSERT_TRUE(import(MakeSlab(slab_), page_, slab_).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(slab_), 0, slab_)));
+  EXPECT_TRUE(absl::IsInvalidArgument(import(MakeSlab(page_), slab_, page_)));
+  EXPECT_TRUE(import(MakeSlab(page_), 0, page_).ok());
+  EXPECT_EQ(device_->memory_info().imported_bytes, slab_ + page_);
 }
 
 TEST_P(DeviceConformance, ReleasedSlabs_LeaveTheAddressesToOthers) {
   MakeArena();
   std::byte* const base = device_->base();
-  const std::vector<std::byte> sent = Pattern(kSlab, 1);
-  ASSERT_TRUE(CopyAndWait(Direction::kHostToDevice, base, sent.data(), kSlab).ok());
+  const std::vector<std::byte> sent = Pattern(slab_, 1);
+  ASSERT_TRUE(CopyAndWait(Direction::kHostToDevice, base, sent.data(), slab_).ok());
   ASSERT_TRUE(device_->ReleaseSlabs().ok());
   EXPECT_EQ(device_->memory_info().imported_bytes, 0u);
   EXPECT_EQ(device_->base(), base);
-  ASSERT_TRUE(device_->ImportSlab(MakeMemoryFile(2 * kSlab), 0, 2 * kSlab).ok());
-  std::vector<std::byte> back(kSlab, std::byte{1});
-  ASSERT_TRUE(CopyAndWait(Direction::kDeviceToHost, back.data(), base, kSlab).ok());
-  EXPECT_EQ(back, std::vector<std::byte>(kSlab));
+  ASSERT_TRUE(device_->ImportSlab(MakeSlab(2 * slab_), 0, 2 * slab_).ok());
+  std::vector<std::byte> back(slab_, std::byte{1});
+  ASSERT_TRUE(CopyAndWait(Direction::kDeviceToHost, back.data(), base, slab_).ok());
+  EXPECT_EQ(back, std::vector<std::byte>(slab_));
 }
 
 TEST_P(DeviceConformance, RoundTripsOfOddSizes_AreExact) {
   MakeArena();
-  for (const uint64_t bytes : {uint64_t{1}, uint64_t{63}, uint64_t{4097}, 2 * kSlab - 7}) {
+  for (const uint64_t bytes : {uint64_t{1}, uint64_t{63}, uint64_t{4097}, 2 * slab_ - 7}) {
     const std::vector<std::byte> sent = Pattern(bytes, static_cast<unsigned>(bytes));
     std::byte* const at = device_->base() + 7;
     ASSERT_TRUE(CopyAndWait(Direction::kHostToDevice, at, sent.data(), bytes).ok());
@@ -130,7 +125,7 @@ TEST_P(DeviceConformance, RoundTripsOfOddSizes_AreExact) {
 
 TEST_P(DeviceConformance, CompletionWord_IsWrittenBeforeOnDone) {
   MakeArena();
-  const std::vector<std::byte> data = Pattern(kSlab, 5);
+  const std::vector<std::byte> data = Pattern(slab_, 5);
   std::atomic<uint64_t> word = 0;
   uint64_t seen = 0;
   Copy copy;
@@ -142,7 +137,10 @@ TEST_P(DeviceConformance, CompletionWord_IsWrittenBeforeOnDone) {
   copy.on_done = [&](const absl::Status&) { seen = word.load(); };
   device_->copy_stream(Direction::kHostToDevice).Submit(std::move(copy));
   while (word.load(std::memory_order_acquire) != 42) std::this_thread::yield();
-  EXPECT_EQ(std::memcmp(device_->HostAddress(device_->base()), data.data(), data.size()), 0);
+  std::vector<std::byte> back(data.size());
+  ASSERT_TRUE(
+      CopyAndWait(Direction::kDeviceToHost, back.data(), device_->base(), back.size()).ok());
+  EXPECT_EQ(back, data);
   device_->copy_stream(Direction::kHostToDevice).Synchronize();
   EXPECT_EQ(seen, 42u);
 }
@@ -150,7 +148,7 @@ TEST_P(DeviceConformance, CompletionWord_IsWrittenBeforeOnDone) {
 TEST_P(DeviceConformance, CopiesAndWorkOfOneStream_AreInOrder) {
   MakeArena();
   constexpr int kCopies = 200;
-  const std::vector<std::byte> data = Pattern(kPage, 1);
+  const std::vector<std::byte> data = Pattern(page_, 1);
   std::vector<int> order;
   CopyStream& stream = device_->copy_stream(Direction::kHostToDevice);
   for (int i = 0; i < kCopies; ++i) {
@@ -204,7 +202,7 @@ TEST_P(DeviceConformance, BothDirections_GoOnIndependently) {
 
 TEST_P(DeviceConformance, Destruction_CompletesWhatWasSubmitted) {
   MakeArena();
-  const std::vector<std::byte> data = Pattern(kSlab, 3);
+  const std::vector<std::byte> data = Pattern(slab_, 3);
   std::atomic<int> done = 0;
   for (int i = 0; i < 50; ++i) {
     Copy copy;
@@ -220,12 +218,16 @@ TEST_P(DeviceConformance, Destruction_CompletesWhatWasSubmitted) {
 
 TEST_P(DeviceConformance, HostAddress_FindsTheArenaAndLeavesOtherAddressesAlone) {
   MakeArena();
-  const std::vector<std::byte> data = Pattern(2 * kSlab, 11);
+  const std::vector<std::byte> data = Pattern(2 * slab_, 11);
   ASSERT_TRUE(
       CopyAndWait(Direction::kHostToDevice, device_->base(), data.data(), data.size()).ok());
   std::byte* const there = device_->HostAddress(device_->base());
-  EXPECT_EQ(std::memcmp(there, data.data(), data.size()), 0);
-  EXPECT_EQ(device_->HostAddress(device_->base() + kSlab + 5), there + kSlab + 5);
+  if (there != nullptr) {
+    EXPECT_EQ(std::memcmp(there, data.data(), data.size()), 0);
+    EXPECT_EQ(device_->HostAddress(device_->base() + slab_ + 5), there + slab_ + 5);
+  } else {
+    EXPECT_EQ(device_->HostAddress(device_->base() + slab_ + 5), nullptr);
+  }
   std::byte own{};
   EXPECT_EQ(device_->HostAddress(&own), &own);
   EXPECT_EQ(device_->HostAddress(nullptr), nullptr);
@@ -263,32 +265,41 @@ TEST_P(DeviceConformance, Gate_HoldsStreamsUntilTheHostOpensIt) {
 }
 
 TEST_P(DeviceConformance, StreamOf_FindsTheStreamAndRefusesNone) {
-  const auto found = device_->StreamOf({&device_->compute_stream()});
+  const StreamHandle handle = GetParam().make_handle(*device_);
+  const auto found = device_->StreamOf(handle);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(*found, &device_->compute_stream());
+  EXPECT_EQ(*device_->StreamOf(handle), *found);
+  std::atomic<bool> release = false;
+  device_->compute_stream().Enqueue([&] {
+    while (!release.load()) std::this_thread::yield();
+  });
+  (*found)->WaitFor(device_->compute_stream().Record());
+  const std::shared_ptr<const Event> end = (*found)->Record();
+  EXPECT_FALSE(end->ready());
+  release.store(true);
+  end->Wait();
   EXPECT_TRUE(absl::IsInvalidArgument(device_->StreamOf({}).status()));
 }
 
 TEST_P(DeviceConformance, RegisteredHostMemory_CanBeCopied) {
   MakeArena();
-  std::vector<std::byte> memory = Pattern(3 * kPage, 9);
+  std::vector<std::byte> memory = Pattern(3 * page_, 9);
   ASSERT_TRUE(device_->RegisterHost(std::span(memory)).ok());
   EXPECT_TRUE(
       CopyAndWait(Direction::kHostToDevice, device_->base(), memory.data(), memory.size()).ok());
   device_->UnregisterHost(std::span(memory));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Devices, DeviceConformance,
-    ::testing::Values(
-        Implementation{"Host", [] { return MakeHostDevice({}); }},
-        Implementation{"PacedHost",
-                       [] {
-                         return MakeHostDevice({2e9, 20e-6});
-                       }},
-        Implementation{"StrictHost", [] { return MakeHostDevice({.strict = true}); }},
-        Implementation{"Faulty", [] { return MakeFaultyDevice(MakeHostDevice({}), FaultPlan{}); }}),
-    [](const auto& parameter) { return parameter.param.name; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceConformance,
+                         ::testing::Values(OnHost("Host", {}), OnHost("PacedHost", {2e9, 20e-6}),
+                                           OnHost("StrictHost", {.strict = true}),
+                                           Implementation{"Faulty",
+                                                          [] {
+                                                            return MakeFaultyDevice(
+                                                                MakeHostDevice({}), FaultPlan{});
+                                                          }},
+                                           OnCuda()),
+                         [](const auto& parameter) { return parameter.param.name; });
 
 }  // namespace
 }  // namespace geminid::device

@@ -12,12 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "client/device/host/host_device.h"
 #include "kernels/numeric/accumulate/accumulate.h"
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/optimizers/sharded_step.h"
-#include "tests/client/memory_files.h"
+#include "tests/client/device_implementations.h"
 
 namespace geminid::device {
 namespace {
@@ -28,12 +27,6 @@ using kernels::BFloat16;
 constexpr uint64_t kCount = 40000;  // more than two pieces of threads
 constexpr uint64_t kPlace = kCount * sizeof(float);
 constexpr uint64_t kPlaces = 12;
-constexpr uint64_t kArena = (kPlaces * kPlace + 4095) / 4096 * 4096;
-
-struct Implementation {
-  std::string name;
-  std::function<std::unique_ptr<Device>()> make;
-};
 
 std::vector<float> Values(unsigned seed) {
   std::vector<float> values(kCount);
@@ -55,8 +48,10 @@ class DeviceOpsConformance : public ::testing::TestWithParam<Implementation> {
  protected:
   void SetUp() override {
     device_ = GetParam().make();
-    ASSERT_TRUE(device_->ReserveArena(kArena).ok());
-    ASSERT_TRUE(device_->ImportSlab(geminid::testing::MakeMemoryFile(kArena), 0, kArena).ok());
+    const uint64_t page = GetParam().page_bytes;
+    const uint64_t arena = (kPlaces * kPlace + page - 1) / page * page;
+    ASSERT_TRUE(device_->ReserveArena(arena).ok());
+    ASSERT_TRUE(device_->ImportSlab(GetParam().make_slab(arena), 0, arena).ok());
     stream_ = *device_->MakeStream("geminid-test");
   }
   void TearDown() override { stream_.reset(); }
@@ -263,12 +258,10 @@ TEST_P(DeviceOpsConformance, FailedOperation_IsSaidBySynchronizeEverAfter) {
   EXPECT_TRUE(absl::IsInternal(Finish()));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Devices, DeviceOpsConformance,
-    ::testing::Values(Implementation{"Host", [] { return MakeHostDevice({}); }},
-                      Implementation{"StrictHost",
-                                     [] { return MakeHostDevice({.strict = true}); }}),
-    [](const auto& parameter) { return parameter.param.name; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceOpsConformance,
+                         ::testing::Values(OnHost("Host", {}),
+                                           OnHost("StrictHost", {.strict = true}), OnCuda()),
+                         [](const auto& parameter) { return parameter.param.name; });
 
 }  // namespace
 }  // namespace geminid::device

@@ -2,12 +2,9 @@
 
 #include <sys/stat.h>
 
-#include <iterator>
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
+#include "client/device/slab_ranges.h"
 
 namespace geminid::device {
 namespace {
@@ -27,10 +24,7 @@ using base::kPageBytes;
 
 absl::Status HostArena::Reserve(uint64_t bytes) {
   if (base() != nullptr) return absl::FailedPreconditionError("the arena is reserved already");
-  if (bytes == 0 || bytes % kPageBytes != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an arena of ", bytes, " bytes; it must be whole pages of ", kPageBytes));
-  }
+  GEMINID_RETURN_IF_ERROR(CheckArena(bytes, kPageBytes));
   GEMINID_ASSIGN_OR_RETURN(reserved_, base::Reservation::Make(bytes));
   if (strict_) {
     GEMINID_ASSIGN_OR_RETURN(memory_, base::Reservation::Make(bytes));
@@ -39,21 +33,7 @@ absl::Status HostArena::Reserve(uint64_t bytes) {
 }
 
 absl::Status HostArena::CheckRange(uint64_t offset, uint64_t bytes) const {
-  if (bytes == 0 || offset % kPageBytes != 0 || bytes % kPageBytes != 0 ||
-      offset > reserved_.bytes() || bytes > reserved_.bytes() - offset) {
-    return absl::InvalidArgumentError(absl::StrCat("a slab of ", bytes, " bytes at ", offset,
-                                                   " does not fit an arena of ",
-                                                   reserved_.bytes()));
-  }
-  const auto next = slabs_.lower_bound(offset);
-  const bool overlaps_next = next != slabs_.end() && next->first < offset + bytes;
-  const bool overlaps_previous =
-      next != slabs_.begin() && std::prev(next)->first + std::prev(next)->second > offset;
-  if (overlaps_next || overlaps_previous) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a slab of ", bytes, " bytes at ", offset, " overlaps another"));
-  }
-  return absl::OkStatus();
+  return CheckSlab(slabs_, reserved_.bytes(), kPageBytes, offset, bytes);
 }
 
 absl::Status HostArena::Import(const base::UniqueFd& slab, uint64_t offset, uint64_t bytes) {

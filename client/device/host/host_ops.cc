@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/device/host/add_elements.h"
+#include "client/device/segment_arrays.h"
 #include "kernels/numeric/accumulate/accumulate.h"
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/numeric/split_master/split_master.h"
@@ -27,22 +28,12 @@ const T* As(const Elements& elements) {
   return reinterpret_cast<const T*>(elements.data);
 }
 
-// The part of `segment` from its element `begin` on.
-kernels::Segment Part(const kernels::Segment& segment, uint64_t begin, size_t count) {
-  kernels::Segment part = segment;
-  if (part.tensor != kernels::kNoTensor) part.offset += begin;
-  part.count = count;
-  part.arrays = kernels::Advance(segment.arrays, begin);
-  part.gradient = kernels::Advance(segment.gradient, begin);
-  return part;
-}
-
 Status ApplyInPieces(const kernels::ShardedStep& step, const kernels::Segment& segment,
                      const kernels::ParameterArrays& to, kernels::ThreadPool* threads) {
   if (threads == nullptr || threads->threads() == 1) return step.Apply(segment, to);
   std::atomic<Status> status = Status::kOk;
   threads->Run(segment.count, kPieceElements, [&](const kernels::Granule& piece) {
-    const Status done = step.Apply(Part(segment, piece.begin, piece.end - piece.begin),
+    const Status done = step.Apply(PartOf(segment, piece.begin, piece.end - piece.begin),
                                    kernels::Advance(to, piece.begin));
     if (done != Status::kOk) status.store(done);
   });

@@ -105,6 +105,9 @@ CUresult mem_map(CUdeviceptr address, size_t bytes, size_t offset,
   return DeviceMemory::Get().Map(address, bytes, handle);
 }
 CUresult mem_unmap(CUdeviceptr address, size_t bytes) {
+  // After an error what is queued is dropped, but one operation may be at work.
+  Context* const context = CurrentContext();
+  if (context != nullptr && context->failed()) context->Synchronize();
   return DeviceMemory::Get().Unmap(address, bytes);
 }
 CUresult mem_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* description,

@@ -92,6 +92,14 @@ void Node::Fail(std::string_view function, CUresult result, int64_t skips, int64
   fault->kind = FaultKind::kFail;
 }
 
+void Node::EndHang(std::string_view function) {
+  for (Fault& fault : file_->fault) {
+    if (fault.kind == FaultKind::kHang && function == fault.function) {
+      fault.kind = FaultKind::kNone;
+    }
+  }
+}
+
 void Node::ClearFaults() {
   for (Fault& fault : file_->fault) fault.kind = FaultKind::kNone;
 }

@@ -46,6 +46,8 @@ class Node {
   void Hang(std::string_view function);
   // After `skips` more calls, `times` of them return `result` and do nothing else.
   void Fail(std::string_view function, CUresult result, int64_t skips = 0, int64_t times = 1);
+  // Of Hang alone; the others stay.
+  void EndHang(std::string_view function);
   void ClearFaults();
 
   void SetFreshByte(int byte);  // what new memory holds; 0 at first

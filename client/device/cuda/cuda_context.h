@@ -1,0 +1,101 @@
+// One GPU as this process uses it: the driver, the device's primary context, and the first thing
+// that went wrong there.
+#ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_CONTEXT_H_
+#define GEMINID_CLIENT_DEVICE_CUDA_CUDA_CONTEXT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/driver.h"
+
+namespace geminid::device {
+
+// A word in page-locked host memory that streams write and wait for. Its values only grow, so one
+// that is used again fulfils what still waits for it.
+struct StreamWord {
+  std::atomic<uint64_t>* host = nullptr;
+  CUdeviceptr device = 0;
+  uint64_t last = 0;  // the greatest value that was ever promised
+};
+
+// Thread-safe. Shared by the device and everything of it that may outlive it, such as events.
+class CudaContext {
+ public:
+  // Of the GPU with that UUID ("GPU-..." or "MIG-..."), or of the first one if it is empty.
+  // NOT_FOUND when this process sees no such GPU, UNIMPLEMENTED when it lacks what the library
+  // needs.
+  static absl::StatusOr<std::shared_ptr<CudaContext>> Create(const std::string& uuid);
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+  ~CudaContext();
+
+  // Makes the context this thread's for as long as it lives: around every use of api().
+  class Scope {
+   public:
+    explicit Scope(const CudaContext& context);
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope();
+
+   private:
+    const gpu::DriverApi& api_;
+    bool pushed_;
+  };
+
+  const gpu::DriverApi& api() const { return *api_; }
+  CUdevice device() const { return device_; }
+
+  // What `call` returned. After an error that stays (gpu::IsSticky) the device is lost.
+  absl::Status Check(CUresult result, std::string_view call);
+  // The first failure stays the device's.
+  void Fail(const absl::Status& status);
+  absl::Status status() const;
+  // Nothing that is queued will run any more.
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
+
+  // Events without timing. One that comes back may be waited for still: waits are taken at the
+  // call.
+  absl::StatusOr<CUevent> TakeEvent();
+  void ReturnEvent(CUevent event);
+  // Whether all before the event's record has run. Of a device that is lost: true.
+  bool IsReached(CUevent event);
+
+  absl::StatusOr<StreamWord> TakeWord();
+  void ReturnWord(const StreamWord& word);
+
+  // Page-locked host memory of at least so many bytes, from what came back or from the driver.
+  absl::StatusOr<std::byte*> TakeStaging(uint64_t bytes);
+  void ReturnStaging(std::byte* block);
+
+ private:
+  CudaContext(const gpu::DriverApi* api, CUdevice device, CUcontext context)
+      : api_(api), device_(device), context_(context) {}
+
+  absl::StatusOr<void*> AllocateHost(uint64_t bytes);
+
+  const gpu::DriverApi* const api_;
+  const CUdevice device_;
+  const CUcontext context_;
+  std::atomic<bool> lost_ = false;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_:
+  absl::Status status_;
+  std::vector<CUevent> events_;
+  std::vector<StreamWord> words_;
+  std::vector<void*> host_memory_;  // all that was allocated
+  std::map<std::byte*, uint64_t> staging_bytes_;
+  std::multimap<uint64_t, std::byte*> free_staging_;
+};
+
+}  // namespace geminid::device
+
+#endif  // GEMINID_CLIENT_DEVICE_CUDA_CUDA_CONTEXT_H_

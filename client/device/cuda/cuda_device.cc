@@ -1,0 +1,132 @@
+#include "client/device/cuda/cuda_device.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "base/unique_fd.h"
+#include "client/device/cuda/cuda_arena.h"
+#include "client/device/cuda/cuda_context.h"
+#include "client/device/cuda/cuda_event.h"
+#include "client/device/cuda/cuda_ops.h"
+#include "client/device/cuda/cuda_stream.h"
+#include "client/device/cuda/host_registry.h"
+
+namespace geminid::device {
+namespace {
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const std::shared_ptr<CudaContext>& context, uint64_t granularity_bytes)
+      : context_(context),
+        arena_(context, granularity_bytes),
+        registry_(context),
+        memory_{context, &arena_, &registry_},
+        ops_(memory_) {}
+
+  absl::Status MakeStreams();
+
+  std::string name() const override { return "cuda"; }
+
+  absl::Status ReserveArena(uint64_t bytes) override { return arena_.Reserve(bytes); }
+  absl::Status ImportSlab(base::UniqueFd slab, uint64_t offset, uint64_t bytes) override {
+    return arena_.Import(slab, offset, bytes);
+  }
+  absl::Status ReleaseSlabs() override { return arena_.Release(); }
+  absl::Status RegisterHost(std::span<std::byte> memory) override { return registry_.Add(memory); }
+  void UnregisterHost(std::span<std::byte> memory) override { registry_.Remove(memory); }
+  std::byte* base() const override { return arena_.base(); }
+  MemoryInfo memory_info() const override {
+    return {arena_.reserved_bytes(), arena_.imported_bytes()};
+  }
+  std::byte* HostAddress(std::byte* address) const override {
+    return arena_.Contains(address) ? nullptr : address;
+  }
+
+  CopyStream& copy_stream(Direction direction) override {
+    return direction == Direction::kHostToDevice ? *to_device_ : *to_host_;
+  }
+  Stream& compute_stream() override { return *compute_; }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) override {
+    return Make(name, greatest_priority_);
+  }
+  absl::StatusOr<Stream*> StreamOf(StreamHandle handle) override;
+  std::shared_ptr<Gate> MakeGate() override;
+  DeviceOps& ops() override { return ops_; }
+
+ private:
+  absl::StatusOr<std::unique_ptr<CudaStream>> Make(const std::string& name, int priority);
+
+  const std::shared_ptr<CudaContext> context_;
+  CudaArena arena_;  // before the streams, which finish their work first
+  HostRegistry registry_;
+  const CudaMemory memory_;
+  CudaOps ops_;
+  int greatest_priority_ = 0;
+  std::unique_ptr<CudaStream> to_device_;
+  std::unique_ptr<CudaStream> to_host_;
+  std::unique_ptr<CudaStream> compute_;
+  std::mutex mutex_;
+  std::map<void*, std::unique_ptr<CudaStream>> borrowed_;  // guarded by mutex_
+};
+
+// Copies give way to kernels: their own engines carry them, but the streams share the front end.
+absl::Status CudaDevice::MakeStreams() {
+  int least_priority = 0;
+  {
+    const CudaContext::Scope scope(*context_);
+    GEMINID_RETURN_IF_ERROR(context_->Check(
+        context_->api().ctx_get_stream_priority_range(&least_priority, &greatest_priority_),
+        "cuCtxGetStreamPriorityRange"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(to_device_, Make("geminid-h2d", least_priority));
+  GEMINID_ASSIGN_OR_RETURN(to_host_, Make("geminid-d2h", least_priority));
+  GEMINID_ASSIGN_OR_RETURN(compute_, Make("geminid-compute", greatest_priority_));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaDevice::Make(const std::string& name,
+                                                             int priority) {
+  const CudaContext::Scope scope(*context_);
+  CUstream stream = nullptr;
+  GEMINID_RETURN_IF_ERROR(context_->Check(
+      context_->api().stream_create_with_priority(&stream, CU_STREAM_NON_BLOCKING, priority),
+      "cuStreamCreateWithPriority"));
+  return CudaStream::Wrap(memory_, stream, CudaStream::Ownership::kOwned, name);
+}
+
+absl::StatusOr<Stream*> CudaDevice::StreamOf(StreamHandle handle) {
+  if (handle.value == nullptr) {
+    return absl::InvalidArgumentError(
+        "the null stream, which waits for all others; make a stream of your own with "
+        "cudaStreamNonBlocking and hand that over");
+  }
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<CudaStream>& found = borrowed_[handle.value];
+  if (found == nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(found,
+                             CudaStream::Wrap(memory_, static_cast<CUstream>(handle.value),
+                                              CudaStream::Ownership::kBorrowed, "geminid-trainer"));
+  }
+  return found.get();
+}
+
+std::shared_ptr<Gate> CudaDevice::MakeGate() {
+  absl::StatusOr<StreamWord> word = context_->TakeWord();
+  context_->Fail(word.status());
+  return std::make_shared<CudaGate>(context_, word.ok() ? *word : StreamWord{});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions& options) {
+  GEMINID_ASSIGN_OR_RETURN(const std::shared_ptr<CudaContext> context,
+                           CudaContext::Create(options.uuid));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t granularity_bytes, GranularityOf(*context));
+  auto device = std::make_unique<CudaDevice>(context, granularity_bytes);
+  GEMINID_RETURN_IF_ERROR(device->MakeStreams());
+  return device;
+}
+
+}  // namespace geminid::device

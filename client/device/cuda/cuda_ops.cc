@@ -1,0 +1,262 @@
+#include "client/device/cuda/cuda_ops.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/device/segment_arrays.h"
+#include "kernels/numeric/norm/norm.h"
+#include "kernels/runtime/common/absl_status.h"
+
+namespace geminid::device {
+namespace {
+
+using collectives::DType;
+using collectives::SizeOf;
+using kernels::BFloat16;
+using kernels::Status;
+
+// Of a piece on the host: long beside the start of a copy, a multiple of the norm's blocks, and
+// small enough that a few arrays of it fit beside other work.
+constexpr uint64_t kPieceElements = 1 << 20;
+static_assert(kPieceElements % kernels::kNormBlock == 0);
+
+CUdeviceptr Address(const void* place) { return reinterpret_cast<uintptr_t>(place); }
+
+template <typename T>
+std::byte* Bytes(const T* place) {
+  return reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(place));
+}
+
+CudaStream& Own(Stream& stream) { return static_cast<CudaStream&>(stream); }
+
+}  // namespace
+
+// --- by the driver -------------------------------------------------------------------------------
+
+void CudaOps::Zero(Stream& stream, std::byte* to, uint64_t bytes) {
+  if (!memory_.arena->Contains(to)) {
+    stream.Enqueue([=] { std::fill_n(to, bytes, std::byte{0}); });
+    return;
+  }
+  Own(stream).Queue("cuMemsetD8Async", [=](const gpu::DriverApi& api, CUstream queue) {
+    return api.memset_d8_async(Address(to), 0, bytes, queue);
+  });
+}
+
+void CudaOps::Copy(Stream& stream, std::byte* to, const std::byte* from, uint64_t bytes) {
+  Own(stream).CopyAny(to, from, bytes);
+}
+
+absl::Status CudaOps::Synchronize(Stream& stream, absl::Duration timeout) {
+  if (!stream.Record()->WaitFor(timeout)) {
+    return absl::DeadlineExceededError(absl::StrCat("the GPU has not done what was queued within ",
+                                                    absl::FormatDuration(timeout),
+                                                    "; see whether it still answers (nvidia-smi)"));
+  }
+  return status();
+}
+
+// --- by the host ---------------------------------------------------------------------------------
+
+absl::Status CudaOps::TakeBlocks(const std::vector<Array>& arrays, uint64_t count,
+                                 std::vector<std::byte*>* blocks) {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    blocks->push_back(nullptr);
+    if (!memory_.arena->Contains(arrays[i].data)) continue;
+    // An array that is read and written in place is one on the host as well.
+    const auto same = std::find_if(arrays.begin(), arrays.begin() + static_cast<ptrdiff_t>(i),
+                                   [&](const Array& a) { return a.data == arrays[i].data; });
+    if (same != arrays.begin() + static_cast<ptrdiff_t>(i)) {
+      blocks->back() = (*blocks)[static_cast<size_t>(same - arrays.begin())];
+      continue;
+    }
+    absl::StatusOr<std::byte*> block =
+        memory_.context->TakeStaging(std::min(count, kPieceElements) * arrays[i].element_bytes);
+    if (!block.ok()) return block.status();
+    blocks->back() = *block;
+  }
+  return absl::OkStatus();
+}
+
+void CudaOps::RunPiece(CudaStream& stream, const std::vector<Array>& arrays,
+                       const std::vector<std::byte*>& blocks, Piece piece,
+                       const HostKernel& kernel) {
+  const auto there = [&](size_t i) {
+    return Address(arrays[i].data + piece.begin * arrays[i].element_bytes);
+  };
+  const auto bytes = [&](size_t i) { return piece.count * arrays[i].element_bytes; };
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const bool staged = blocks[i] != nullptr;
+    const bool there_is = arrays[i].data != nullptr;
+    piece.places.push_back(staged     ? blocks[i]
+                           : there_is ? arrays[i].data + piece.begin * arrays[i].element_bytes
+                                      : nullptr);
+    if (!staged || !arrays[i].reads) continue;
+    stream.Queue("cuMemcpyDtoHAsync", [&](const gpu::DriverApi& api, CUstream queue) {
+      return api.memcpy_dtoh_async(blocks[i], there(i), bytes(i), queue);
+    });
+  }
+  stream.Enqueue([this, kernel, piece] {
+    kernel(piece);
+    memory_.context->Fail(host_.status());
+  });
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (blocks[i] == nullptr || !arrays[i].writes) continue;
+    stream.Queue("cuMemcpyHtoDAsync", [&](const gpu::DriverApi& api, CUstream queue) {
+      return api.memcpy_htod_async(there(i), blocks[i], bytes(i), queue);
+    });
+  }
+}
+
+void CudaOps::OnHost(CudaStream& stream, std::vector<Array> arrays, uint64_t count,
+                     const HostKernel& kernel) {
+  std::vector<std::byte*> blocks;
+  const absl::Status taken = TakeBlocks(arrays, count, &blocks);
+  if (taken.ok()) {
+    for (uint64_t begin = 0; begin < count; begin += kPieceElements) {
+      RunPiece(stream, arrays, blocks, {{}, begin, std::min(kPieceElements, count - begin)},
+               kernel);
+    }
+  }
+  memory_.context->Fail(taken);
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  stream.CallBack([this, blocks = std::move(blocks)] {
+    for (std::byte* block : blocks) {
+      if (block != nullptr) memory_.context->ReturnStaging(block);
+    }
+  });
+}
+
+void CudaOps::Assign(Stream& stream, const Elements& from, std::byte* to, DType type) {
+  if (from.type == type) {
+    Copy(stream, to, from.data, from.bytes());
+    return;
+  }
+  OnHost(Own(stream),
+         {{Bytes(from.data), SizeOf(from.type), true, false}, {to, SizeOf(type), false, true}},
+         from.count, [this, source = from.type, type](const Piece& piece) {
+           host_.Assign(inline_, {piece.places[0], piece.count, source}, piece.places[1], type);
+         });
+}
+
+void CudaOps::Add(Stream& stream, const Elements& from, std::byte* to, DType type) {
+  OnHost(Own(stream),
+         {{Bytes(from.data), SizeOf(from.type), true, false}, {to, SizeOf(type), true, true}},
+         from.count, [this, source = from.type, type](const Piece& piece) {
+           host_.Add(inline_, {piece.places[0], piece.count, source}, piece.places[1], type);
+         });
+}
+
+void CudaOps::Accumulate(Stream& stream, const Elements& from, float scale, float* sum) {
+  OnHost(
+      Own(stream),
+      {{Bytes(from.data), SizeOf(from.type), true, false}, {Bytes(sum), sizeof(float), true, true}},
+      from.count, [this, source = from.type, scale](const Piece& piece) {
+        host_.Accumulate(inline_, {piece.places[0], piece.count, source}, scale,
+                         piece.As<float>(1));
+      });
+}
+
+void CudaOps::SumSquares(Stream& stream, const Elements& values, double* sum) {
+  const auto total = std::make_shared<kernels::SquareSum>();
+  OnHost(Own(stream), {{Bytes(values.data), SizeOf(values.type), true, false}}, values.count,
+         [this, total, type = values.type](const Piece& piece) {
+           const Status status =
+               type == DType::kBFloat16
+                   ? kernels::AddSquares(piece.As<const BFloat16>(0), piece.count, total.get())
+                   : kernels::AddSquares(piece.As<const float>(0), piece.count, total.get());
+           memory_.context->Fail(kernels::FromKernel(status, "AddSquares"));
+         });
+  stream.Enqueue([total, sum] { *sum = total->sum; });
+}
+
+void CudaOps::JoinMaster(Stream& stream, const BFloat16* weight, const int16_t* remainder,
+                         uint64_t count, float* master) {
+  OnHost(Own(stream),
+         {{Bytes(weight), sizeof(BFloat16), true, false},
+          {Bytes(remainder), sizeof(int16_t), true, false},
+          {Bytes(master), sizeof(float), false, true}},
+         count, [this](const Piece& piece) {
+           host_.JoinMaster(inline_, piece.As<const BFloat16>(0), piece.As<const int16_t>(1),
+                            piece.count, piece.As<float>(2));
+         });
+}
+
+void CudaOps::SplitMaster(Stream& stream, const float* master, uint64_t count, BFloat16* weight,
+                          int16_t* remainder) {
+  OnHost(Own(stream),
+         {{Bytes(master), sizeof(float), true, false},
+          {Bytes(weight), sizeof(BFloat16), false, true},
+          {Bytes(remainder), sizeof(int16_t), false, true}},
+         count, [this](const Piece& piece) {
+           host_.SplitMaster(inline_, piece.As<const float>(0), piece.count, piece.As<BFloat16>(1),
+                             piece.As<int16_t>(2));
+         });
+}
+
+// --- the optimizers' steps -----------------------------------------------------------------------
+
+void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step,
+                    const kernels::Segment& segment, const kernels::ParameterArrays& to,
+                    kernels::ThreadPool* threads) {
+  const std::vector<ArrayOf> old_arrays = ArraysOf(segment);
+  const std::vector<ArrayOf> new_arrays = ArraysOf(to);
+  std::vector<Array> arrays;
+  for (const ArrayOf& array : old_arrays) {
+    arrays.push_back({Bytes(array.data), array.element_bytes, true, false});
+  }
+  for (const ArrayOf& array : new_arrays) {
+    arrays.push_back({Bytes(array.data), array.element_bytes, false, true});
+  }
+  OnHost(Own(stream), std::move(arrays), segment.count,
+         [this, &step, segment, to, threads](const Piece& piece) {
+           const std::span<std::byte* const> places(piece.places);
+           const size_t reads = ArraysOf(segment).size();
+           const kernels::Segment here =
+               WithArrays(PartOf(segment, piece.begin, piece.count), places.first(reads));
+           host_.Apply(inline_, step, here, WithArrays(to, places.subspan(reads)), threads);
+         });
+}
+
+kernels::Segment CudaOps::Fetch(CudaStream& stream, const kernels::Segment& segment,
+                                std::vector<std::vector<std::byte>>* storage) {
+  std::vector<std::byte*> places;
+  for (const ArrayOf& array : ArraysOf(segment)) {
+    places.push_back(Bytes(array.data));
+    if (!memory_.arena->Contains(array.data)) continue;
+    storage->emplace_back(segment.count * array.element_bytes);
+    places.back() = storage->back().data();
+    stream.CopyAny(places.back(), array.data, storage->back().size());
+  }
+  return WithArrays(segment, places);
+}
+
+Status CudaOps::Prepare(Stream& stream, kernels::ShardedStep* step,
+                        const kernels::StepScalars& scalars,
+                        std::span<const kernels::Segment> segments, const float* old_factors,
+                        const kernels::ReduceSum& reduce, float* new_factors) {
+  CudaStream& own = Own(stream);
+  std::vector<std::vector<std::byte>> storage;
+  std::vector<kernels::Segment> here;
+  for (const kernels::Segment& segment : segments) here.push_back(Fetch(own, segment, &storage));
+  const uint64_t factors = step->FactorTotal();
+  std::vector<float> old_here(memory_.arena->Contains(old_factors) ? factors : 0);
+  std::vector<float> new_here(memory_.arena->Contains(new_factors) ? factors : 0);
+  if (!old_here.empty()) {
+    own.CopyAny(Bytes(old_here.data()), Bytes(old_factors), factors * sizeof(float));
+    old_factors = old_here.data();
+  }
+  own.Synchronize();
+  const Status status = step->Prepare(scalars, here, old_factors, reduce,
+                                      new_here.empty() ? new_factors : new_here.data());
+  if (!new_here.empty()) {
+    own.CopyAny(Bytes(new_factors), Bytes(new_here.data()), factors * sizeof(float));
+    own.Synchronize();
+  }
+  return status;
+}
+
+}  // namespace geminid::device

@@ -1,0 +1,84 @@
+// The operations of a GPU. What the driver does itself, it does; the arithmetic that has no kernel
+// for the GPU is done by the host's kernels, on a copy in page-locked memory that goes there and
+// back in pieces: the same bits, at the speed of the link.
+#ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
+#define GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "client/device/cuda/cuda_stream.h"
+#include "client/device/device_ops.h"
+#include "client/device/host/host_ops.h"
+#include "client/device/host/inline_stream.h"
+
+namespace geminid::device {
+
+// Its streams are those of its device.
+class CudaOps final : public DeviceOps {
+ public:
+  explicit CudaOps(const CudaMemory& memory) : memory_(memory), host_(nullptr) {}
+
+  void Zero(Stream& stream, std::byte* to, uint64_t bytes) override;
+  void Copy(Stream& stream, std::byte* to, const std::byte* from, uint64_t bytes) override;
+  void Assign(Stream& stream, const Elements& from, std::byte* to,
+              collectives::DType type) override;
+  void Add(Stream& stream, const Elements& from, std::byte* to, collectives::DType type) override;
+  void Accumulate(Stream& stream, const Elements& from, float scale, float* sum) override;
+  void SumSquares(Stream& stream, const Elements& values, double* sum) override;
+  void JoinMaster(Stream& stream, const kernels::BFloat16* weight, const int16_t* remainder,
+                  uint64_t count, float* master) override;
+  void SplitMaster(Stream& stream, const float* master, uint64_t count, kernels::BFloat16* weight,
+                   int16_t* remainder) override;
+  void Apply(Stream& stream, const kernels::ShardedStep& step, const kernels::Segment& segment,
+             const kernels::ParameterArrays& to, kernels::ThreadPool* threads) override;
+  kernels::Status Prepare(Stream& stream, kernels::ShardedStep* step,
+                          const kernels::StepScalars& scalars,
+                          std::span<const kernels::Segment> segments, const float* old_factors,
+                          const kernels::ReduceSum& reduce, float* new_factors) override;
+  absl::Status status() const override { return memory_.context->status(); }
+  absl::Status Synchronize(Stream& stream, absl::Duration timeout) override;
+
+ private:
+  // An array of `count` elements, of the arena or of host memory; or null.
+  struct Array {
+    std::byte* data = nullptr;
+    uint64_t element_bytes = 0;
+    bool reads = false;
+    bool writes = false;
+  };
+  // Elements [begin, begin + count) of the arrays, where the host finds them, in their order.
+  struct Piece {
+    std::vector<std::byte*> places;
+    uint64_t begin = 0;
+    uint64_t count = 0;
+
+    template <typename T>
+    T* As(size_t i) const {
+      return reinterpret_cast<T*>(places[i]);
+    }
+  };
+  using HostKernel = std::function<void(const Piece&)>;
+
+  // Runs `kernel` on the host for each piece of the arrays, in stream order.
+  void OnHost(CudaStream& stream, std::vector<Array> arrays, uint64_t count,
+              const HostKernel& kernel);
+  void RunPiece(CudaStream& stream, const std::vector<Array>& arrays,
+                const std::vector<std::byte*>& blocks, Piece piece, const HostKernel& kernel);
+  absl::Status TakeBlocks(const std::vector<Array>& arrays, uint64_t count,
+                          std::vector<std::byte*>* blocks);
+  // Copies of what of a segment lies in the arena, kept in `storage`; returns with the stream idle.
+  kernels::Segment Fetch(CudaStream& stream, const kernels::Segment& segment,
+                         std::vector<std::vector<std::byte>>* storage);
+
+  const CudaMemory memory_;
+  HostOps host_;
+  InlineStream inline_;
+};
+
+}  // namespace geminid::device
+
+#endif  // GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_

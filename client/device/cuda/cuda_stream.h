@@ -1,0 +1,113 @@
+// A stream of a GPU: the driver's, and a thread for the work that is queued for the host.
+//
+// What is queued goes to the driver at the call. The exception is small copies, which wait for the
+// stream's thread, or for whatever is queued next, and go together as one batch. Work for the host
+// is done by the thread when the device is there; the device waits for it at a word in host memory.
+#ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_STREAM_H_
+#define GEMINID_CLIENT_DEVICE_CUDA_CUDA_STREAM_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/device/cuda/cuda_arena.h"
+#include "client/device/cuda/cuda_context.h"
+#include "client/device/cuda/cuda_event.h"
+#include "client/device/cuda/host_registry.h"
+#include "client/device/device.h"
+
+namespace geminid::device {
+
+// Copies of at most so many bytes are batched: a call for each costs more than their time on the
+// link (2-4 us; at 50 GB/s 64 KiB take 1.3 us).
+inline constexpr uint64_t kSmallCopyBytes = 64 << 10;
+inline constexpr size_t kMostCopiesOfABatch = 64;
+
+// What all streams of a device share; it outlives them.
+struct CudaMemory {
+  std::shared_ptr<CudaContext> context;
+  CudaArena* arena = nullptr;
+  HostRegistry* registry = nullptr;
+};
+
+class CudaStream final : public CopyStream {
+ public:
+  enum class Ownership { kOwned, kBorrowed };
+  // `stream` is the driver's. `name`, at most 15 characters, is the thread's, which starts with the
+  // first work that needs it. A borrowed stream must live until its work is done.
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Wrap(const CudaMemory& memory, CUstream stream,
+                                                          Ownership ownership,
+                                                          const std::string& name);
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream() override;
+
+  void Submit(Copy copy) override;
+  void Enqueue(std::function<void()> work) override;
+  std::shared_ptr<const Event> Record() override;
+  void WaitFor(std::shared_ptr<const Event> event) override;
+
+  // For operations. `call` queues one thing on the driver's stream; what it fails with is the
+  // device's failure.
+  void Queue(const char* name,
+             const std::function<CUresult(const gpu::DriverApi&, CUstream)>& call);
+  // Between any two places of the arena and of host memory.
+  void CopyAny(std::byte* to, const std::byte* from, uint64_t bytes);
+  // Runs `work` on the thread once the device is there. The device goes on meanwhile.
+  void CallBack(std::function<void()> work);
+
+ private:
+  struct Work {
+    CUevent event = nullptr;  // null: reached already
+    std::function<void()> run;
+  };
+
+  CudaStream(const CudaMemory& memory, CUstream stream, Ownership ownership, std::string name,
+             StreamWord word);
+
+  // With order_ held:
+  void Flush();
+  void Batch(std::vector<Copy>* copies);
+  absl::Status CopyPart(std::byte* to, const std::byte* from, uint64_t bytes);
+  absl::Status CopyLink(std::byte* to, const std::byte* from, uint64_t bytes, bool to_device);
+  absl::Status CopyStaged(std::byte* to, const std::byte* from, uint64_t bytes, bool to_device);
+  void Complete(Copy copy, const absl::Status& queued);
+  bool IsSmall(const Copy& copy) const;
+  bool Conflicts(const Copy& copy) const;
+  void HoldFor(std::function<void()> work);
+  CUevent RecordEvent();
+  void AddWork(std::function<void()> run);
+
+  void Run();
+  void FlushFromThread();
+
+  const CudaMemory memory_;
+  CudaContext& context_;
+  const CUstream stream_;
+  const Ownership ownership_;
+  const std::string name_;
+  const std::shared_ptr<HostProgress> progress_ = std::make_shared<HostProgress>();
+
+  // Held while things are queued, so that the driver's stream and works_ have one order. Nothing
+  // that waits for the device is done under it.
+  std::mutex order_;
+  StreamWord word_;            // guarded by order_
+  std::vector<Copy> pending_;  // guarded by order_
+  uint64_t works_queued_ = 0;  // guarded by order_
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> works_;    // guarded by mutex_
+  bool has_pending_ = false;  // guarded by mutex_
+  bool stopping_ = false;     // guarded by mutex_
+  std::thread thread_;        // guarded by order_
+};
+
+}  // namespace geminid::device
+
+#endif  // GEMINID_CLIENT_DEVICE_CUDA_CUDA_STREAM_H_

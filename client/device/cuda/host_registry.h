@@ -1,0 +1,81 @@
+// Host memory on its way to being page-locked. The driver takes about 0.1 s per GiB for that and
+// holds locks meanwhile, so it is done in pieces, in the background; a piece that a copy already
+// asks for goes first.
+#ifndef GEMINID_CLIENT_DEVICE_CUDA_HOST_REGISTRY_H_
+#define GEMINID_CLIENT_DEVICE_CUDA_HOST_REGISTRY_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "client/device/cuda/cuda_context.h"
+
+namespace geminid::device {
+
+// Larger calls hold the driver's locks for longer than other work should wait.
+inline constexpr uint64_t kRegisteredPieceBytes = uint64_t{1} << 30;
+
+// Thread-safe. Starts one thread, with the first memory that it is given.
+class HostRegistry {
+ public:
+  HostRegistry(std::shared_ptr<CudaContext> context, uint64_t piece_bytes = kRegisteredPieceBytes);
+  HostRegistry(const HostRegistry&) = delete;
+  HostRegistry& operator=(const HostRegistry&) = delete;
+  ~HostRegistry();  // gives up what is registered
+
+  // Returns at once. INVALID_ARGUMENT for memory that overlaps what it was given before.
+  absl::Status Add(std::span<std::byte> memory);
+  // Of a span that was added. Waits for the piece at work; no copy may use the memory any more.
+  void Remove(std::span<std::byte> memory);
+
+  // How many of the bytes from `place` on, at most `bytes`, have the same lot: all in one
+  // registered piece, or in none. A piece that waits is moved to the front.
+  struct Stretch {
+    uint64_t bytes = 0;
+    bool registered = false;
+  };
+  Stretch Find(const void* place, uint64_t bytes);
+
+  struct Totals {
+    uint64_t given_bytes = 0;
+    uint64_t registered_bytes = 0;
+    uint64_t refused_bytes = 0;  // by the driver; copies of them take a detour for good
+  };
+  Totals totals() const;
+  // The first refusal.
+  absl::Status status() const;
+
+ private:
+  enum class Stage { kWaiting, kAtWork, kRegistered, kRefused };
+  struct Piece {
+    uint64_t bytes = 0;
+    Stage stage = Stage::kWaiting;
+    uint64_t urgency = 0;  // the greatest goes first, then the lowest address
+  };
+  using Pieces = std::map<uintptr_t, Piece>;
+
+  void Run();
+  Pieces::iterator Next();
+
+  const std::shared_ptr<CudaContext> context_;
+  const uint64_t piece_bytes_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_:
+  Pieces pieces_;
+  Totals totals_;
+  absl::Status status_;
+  uint64_t urgency_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace geminid::device
+
+#endif  // GEMINID_CLIENT_DEVICE_CUDA_HOST_REGISTRY_H_

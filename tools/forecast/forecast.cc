@@ -127,6 +127,7 @@ absl::StatusOr<Forecast> MakeForecast(HierarchyProblem problem, const Job& job,
   Forecast forecast;
   GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job, effort));
   if (job.only_executable) forecast.state_mode = made.mode;
+  forecast.keeps_activations = job.keeps();
   forecast.plan = std::move(made.plan);
   forecast.problem = std::move(problem);
   forecast.parameters = ParametersOf(forecast.problem, job.ranks);

@@ -27,6 +27,7 @@ struct Forecast {
   // (P - 1) / P for each, a ring's. They run beside computation, so they bound the step from below.
   double collective_seconds = 0;
   bool bound_by_collectives = false;
+  bool keeps_activations = false;  // all of them, as asked
   // How the engine would place the optimizer's state; none: not restricted to what it executes.
   std::optional<StateMode> state_mode;
   // The longer of the planner's step and the collectives.

@@ -158,7 +158,7 @@ class Builder {
   // What forward of a part makes for its backward: its input, which nothing can replace, and the
   // rest, which can be computed from it.
   void Keep(Operator part, std::uint64_t layer, Turn turn) {
-    const bool planned = !job_.recomputes();
+    const bool planned = !job_.recomputes() && !job_.keeps();
     std::vector<planner::ActivationItem>& items = problem_.activations;
     if (turn == Turn::kBackward) {
       const std::size_t first = kept_[{part, layer}];
@@ -168,7 +168,7 @@ class Builder {
     kept_[{part, layer}] = items.size();
     const Saved saved = SavedBytes(model_, part, job_.batch);
     items.push_back({.id = items.size(),
-                     .bytes = saved.input_bytes,
+                     .bytes = job_.keeps() ? saved.bytes() : saved.input_bytes,
                      .produced = moments_,
                      .can_recompute = false,
                      .can_offload = planned});

@@ -16,7 +16,8 @@ namespace geminid::forecast {
 
 enum class Activations : std::uint8_t {
   kPlanned,    // the planner chooses for each part of a layer: keep, offload or recompute
-  kRecompute,  // every part keeps its input alone, on the device, as the reference trainer does
+  kRecompute,  // every part keeps its input alone, on the device: geminid-train --recompute on
+  kKeep,       // every part keeps all, on the device: --recompute off
 };
 
 // One job on `nodes` equal machines. Sizes are of one node.
@@ -33,11 +34,15 @@ struct Job {
   Batch batch;                      // of one rank
   Optimizer optimizer = {};
   Activations activations = Activations::kPlanned;
-  // Only plans that today's engine carries out (executable.h): activations are then recomputed.
+  // Only plans that today's engine carries out (executable.h): activations are then recomputed
+  // unless they are to be kept.
   bool only_executable = false;
 
   std::uint32_t ranks_per_node() const { return ranks / nodes; }
-  bool recomputes() const { return only_executable || activations == Activations::kRecompute; }
+  bool keeps() const { return activations == Activations::kKeep; }
+  bool recomputes() const {
+    return activations == Activations::kRecompute || (only_executable && !keeps());
+  }
 };
 
 // INVALID_ARGUMENT naming what is wrong.

@@ -52,14 +52,19 @@ EnginePart Activations(const forecast::Forecast& forecast) {
     recomputed &= !items[i].can_recompute || places[i] == ActivationPlace::kRecompute;
   }
   const bool executed = recomputed && offloaded == 0;
+  const bool keeps = forecast.keeps_activations;
   return {.part = "activations",
           .planned = items.empty() ? "as recorded"
+                     : keeps       ? "all are kept on the device"
                      : executed
                          ? "the input of each part of a layer is kept, the rest is recomputed"
                          : absl::StrCat(counts[0], " kept, ", counts[1], " offloaded, ", counts[2],
                                         " recomputed"),
           .executed = executed,
-          .today = executed ? "" : "the trainer keeps inputs and recomputes the rest"};
+          .today = !executed       ? "the trainer keeps all or recomputes all but inputs"
+                   : items.empty() ? ""
+                   : keeps         ? "--recompute off"
+                                   : "--recompute on"};
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
                 "Plans with all that the planner knows, also with what today's engine does not "
                 "do: state streamed through the device, activations kept and offloaded, a disk");
   add("--activations", &flags->activations,
-      "With --as-planned. planned (otherwise): kept, offloaded or recomputed as it pays; "
-      "recompute: always");
+      "recompute: all but the input of each part of a layer, the default; keep: all are kept; "
+      "planned, the default with --as-planned: kept, offloaded or recomputed as it pays");
   add("--link-up", &flags->link_up, "Host to device, as in 26GB/s");
   add("--link-down", &flags->link_down, "Device to host");
   add("--link-both", &flags->link_both, "Both directions together");

@@ -158,8 +158,13 @@ absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
   GEMINID_RETURN_IF_ERROR(ReadSequence(flags, request));
   if (flags.activations == "recompute") {
     job.activations = forecast::Activations::kRecompute;
+  } else if (flags.activations == "keep") {
+    job.activations = forecast::Activations::kKeep;
   } else if (!flags.activations.empty() && flags.activations != "planned") {
-    return WrongFlag("--activations", flags.activations, "it must be planned or recompute");
+    return WrongFlag("--activations", flags.activations, "it must be recompute, keep or planned");
+  } else if (!flags.activations.empty() && !flags.as_planned) {
+    return absl::InvalidArgumentError(
+        "--activations planned needs --as-planned: today's engine keeps all or recomputes all");
   }
   return absl::OkStatus();
 }

@@ -105,7 +105,6 @@ constexpr Pair kNeeding[] = {
     {"--disk-write", "--disk", "it is the disk's rate"},
     {"--disk-endurance", "--disk", "it is the disk's"},
     {"--disk", "--as-planned", "today's engine has no disk"},
-    {"--activations", "--as-planned", "today's engine leaves no choice: they are recomputed"},
 };
 
 }  // namespace

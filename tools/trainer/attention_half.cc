@@ -80,25 +80,71 @@ absl::Status Rotate(const HalfContext& context, Turn turn, Matrix<T> x) {
   return FromKernel(rotate(shape, context.rotary.cos, context.rotary.sin, x.data), "Rotary");
 }
 
-// Queries, keys and values of one group, or their gradients.
+// Queries, keys and values of one group, or their gradients. Dense, one after the other.
 template <typename T>
 struct Qkv {
-  Scratch<T> storage;
+  Scratch<T> storage;  // empty: somebody else's
   Matrix<T> q, k, v;
 
+  Qkv(T* data, size_t tokens, const Group& group)
+      : q(data, tokens, group.query_columns),
+        k(data + q.size(), tokens, group.kv_columns),
+        v(k.data + k.size(), tokens, group.kv_columns) {}
+
+  static size_t Elements(size_t tokens, const Group& group) {
+    return tokens * (group.query_columns + 2 * group.kv_columns);
+  }
   static absl::StatusOr<Qkv> Allocate(zero::Workspace& workspace, size_t tokens,
                                       const Group& group) {
-    Qkv qkv;
-    GEMINID_ASSIGN_OR_RETURN(
-        qkv.storage,
-        Scratch<T>::Allocate(workspace, tokens * (group.query_columns + 2 * group.kv_columns)));
-    T* data = qkv.storage.data();
-    qkv.q = Matrix<T>(data, tokens, group.query_columns);
-    qkv.k = Matrix<T>(qkv.q.data + qkv.q.size(), tokens, group.kv_columns);
-    qkv.v = Matrix<T>(qkv.k.data + qkv.k.size(), tokens, group.kv_columns);
+    GEMINID_ASSIGN_OR_RETURN(auto storage,
+                             Scratch<T>::Allocate(workspace, Elements(tokens, group)));
+    Qkv qkv(storage.data(), tokens, group);
+    qkv.storage = std::move(storage);
     return qkv;
   }
 };
+
+// What the backward pass needs of one group: in storage of its own, or where it is kept.
+template <typename T>
+struct GroupValues {
+  Scratch<T> storage{};
+  Scratch<float> lse_storage{};
+  Qkv<T> qkv;
+  Matrix<T> attended;
+  float* lse;
+
+  static absl::StatusOr<GroupValues> Of(zero::Workspace& workspace, size_t tokens,
+                                        const Group& group, const KeptAttention<T>* kept) {
+    const size_t elements = Qkv<T>::Elements(tokens, group);
+    if (kept != nullptr) {
+      T* const data = kept->qkv.data() + tokens * (group.first_query + 2 * group.first_kv);
+      const size_t first_head = group.first_query / group.shape.head_dim;
+      return GroupValues{.qkv = Qkv<T>(data, tokens, group),
+                         .attended = Matrix<T>(kept->attended.data() + tokens * group.first_query,
+                                               tokens, group.query_columns),
+                         .lse = kept->lse.data() + tokens * first_head};
+    }
+    GEMINID_ASSIGN_OR_RETURN(
+        auto storage, Scratch<T>::Allocate(workspace, elements + tokens * group.query_columns));
+    GEMINID_ASSIGN_OR_RETURN(auto lse,
+                             Scratch<float>::Allocate(workspace, tokens * group.shape.heads));
+    T* const data = storage.data();
+    float* const lse_data = lse.data();
+    return GroupValues{.storage = std::move(storage),
+                       .lse_storage = std::move(lse),
+                       .qkv = Qkv<T>(data, tokens, group),
+                       .attended = Matrix<T>(data + elements, tokens, group.query_columns),
+                       .lse = lse_data};
+  }
+};
+
+// Between matrices of the same shape.
+template <typename T>
+void CopyMatrix(Matrix<const T> from, Matrix<T> to) {
+  for (size_t r = 0; r < from.rows; ++r) {
+    std::copy_n(from.data + r * from.stride, from.cols, to.data + r * to.stride);
+  }
+}
 
 // One half in progress.
 template <typename T>
@@ -156,26 +202,27 @@ class Half {
   }
 
   absl::Status GroupBackward(ParameterUse& use, const Group& group, Matrix<const T> n,
-                             Matrix<const T> gradient, Matrix<float> dn) {
+                             Matrix<const T> gradient, Matrix<float> dn,
+                             const KeptAttention<T>* kept) {
     const size_t tokens = n.rows;
     GEMINID_ASSIGN_OR_RETURN(auto dqkv, Qkv<T>::Allocate(workspace_, tokens, group));
     {
-      GEMINID_ASSIGN_OR_RETURN(auto qkv, Qkv<T>::Allocate(workspace_, tokens, group));
+      GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(workspace_, tokens, group, kept));
       GEMINID_ASSIGN_OR_RETURN(auto storage,
-                               Scratch<T>::Allocate(workspace_, 2 * tokens * group.query_columns));
-      GEMINID_ASSIGN_OR_RETURN(auto lse,
-                               Scratch<float>::Allocate(workspace_, tokens * group.shape.heads));
-      const Matrix<T> out(storage.data(), tokens, group.query_columns);
-      const Matrix<T> dout(out.data + out.size(), tokens, group.query_columns);
-      GEMINID_RETURN_IF_ERROR(Project(use, group, n, qkv));
-      GEMINID_RETURN_IF_ERROR(Attend(group, qkv, out, lse.data()));
+                               Scratch<T>::Allocate(workspace_, tokens * group.query_columns));
+      const Matrix<T>& out = values.attended;
+      const Matrix<T> dout(storage.data(), tokens, group.query_columns);
+      if (kept == nullptr) {
+        GEMINID_RETURN_IF_ERROR(Project(use, group, n, values.qkv));
+        GEMINID_RETURN_IF_ERROR(Attend(group, values.qkv, out, values.lse));
+      }
       GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
           workspace_, gradient,
           WeightOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns), dout));
       GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(
           workspace_, gradient, out,
           GradientOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns)));
-      GEMINID_RETURN_IF_ERROR(AttendBackward(group, qkv, out, dout, lse.data(), dqkv));
+      GEMINID_RETURN_IF_ERROR(AttendBackward(group, values.qkv, out, dout, values.lse, dqkv));
     }
     const bool first = group.first_query == 0;
     GEMINID_RETURN_IF_ERROR(
@@ -193,9 +240,23 @@ class Half {
 }  // namespace
 
 template <typename T>
+absl::StatusOr<KeptAttention<T>> KeptAttention<T>::Allocate(zero::Workspace& workspace,
+                                                            const HalfContext& context) {
+  const ModelConfig& config = *context.config;
+  const size_t tokens = context.shape.tokens();
+  KeptAttention kept;
+  GEMINID_ASSIGN_OR_RETURN(
+      kept.qkv, Scratch<T>::Allocate(
+                    workspace, tokens * (config.heads + 2 * config.kv_heads) * config.head_dim()));
+  GEMINID_ASSIGN_OR_RETURN(kept.attended, Scratch<T>::Allocate(workspace, tokens * config.hidden));
+  GEMINID_ASSIGN_OR_RETURN(kept.lse, Scratch<float>::Allocate(workspace, tokens * config.heads));
+  return kept;
+}
+
+template <typename T>
 absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext& context,
                                   const AttentionPlaces& places, const ParameterUse& use,
-                                  const T* x, T* out) {
+                                  const T* x, T* out, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, 2 * tokens * hidden));
@@ -210,12 +271,10 @@ absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext&
   const Groups groups(context);
   for (size_t i = 0; i < groups.count(); ++i) {
     const Group group = groups.At(i);
-    GEMINID_ASSIGN_OR_RETURN(auto qkv, Qkv<T>::Allocate(workspace, tokens, group));
-    GEMINID_ASSIGN_OR_RETURN(auto lse,
-                             Scratch<float>::Allocate(workspace, tokens * group.shape.heads));
-    GEMINID_RETURN_IF_ERROR(half.Project(use, group, n, qkv));
-    GEMINID_RETURN_IF_ERROR(
-        half.Attend(group, qkv, attended.Cols(group.first_query, group.query_columns), lse.data()));
+    GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(workspace, tokens, group, kept));
+    GEMINID_RETURN_IF_ERROR(half.Project(use, group, n, values.qkv));
+    GEMINID_RETURN_IF_ERROR(half.Attend(group, values.qkv, values.attended, values.lse));
+    CopyMatrix<T>(values.attended, attended.Cols(group.first_query, group.query_columns));
   }
   std::copy_n(x, tokens * hidden, out);
   const auto output = WeightOf<T>(use, places.output);
@@ -232,7 +291,7 @@ absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext&
 template <typename T>
 absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext& context,
                                    const AttentionPlaces& places, ParameterUse& use, const T* x,
-                                   T* gradient) {
+                                   T* gradient, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto norm,
@@ -252,7 +311,7 @@ absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext
                            Dropped<T>::Of(workspace, context.dropout, tokens, gradient));
   const Matrix<const T> dy(dropped.data, tokens, hidden);
   for (size_t i = 0; i < groups.count(); ++i) {
-    GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), n, dy, dn));
+    GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), n, dy, dn, kept));
   }
   if (places.output.bias) {
     GEMINID_RETURN_IF_ERROR(
@@ -262,12 +321,14 @@ absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext
   return norm.Backward(use, n.data, x, gradient, gradient);
 }
 
-#define GEMINID_INSTANTIATE(T)                                                            \
-  template absl::Status AttentionHalfForward(zero::Workspace&, const HalfContext&,        \
-                                             const AttentionPlaces&, const ParameterUse&, \
-                                             const T*, T*);                               \
-  template absl::Status AttentionHalfBackward(                                            \
-      zero::Workspace&, const HalfContext&, const AttentionPlaces&, ParameterUse&, const T*, T*);
+#define GEMINID_INSTANTIATE(T)                                                                     \
+  template struct KeptAttention<T>;                                                                \
+  template absl::Status AttentionHalfForward(zero::Workspace&, const HalfContext&,                 \
+                                             const AttentionPlaces&, const ParameterUse&,          \
+                                             const T*, T*, const KeptAttention<T>*);               \
+  template absl::Status AttentionHalfBackward(zero::Workspace&, const HalfContext&,                \
+                                              const AttentionPlaces&, ParameterUse&, const T*, T*, \
+                                              const KeptAttention<T>*);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

@@ -1,9 +1,10 @@
 // The first half of a transformer layer: out = x + attention(norm(x)).
 //
-// Nothing but x is kept for the backward pass, which computes the rest again. Heads are worked on
-// in groups, because each group's queries, keys, values and their gradients need the norm alone:
-// with groups of w columns the backward pass needs, beyond x and dx, n and a fp32 gradient of n (6
-// bytes per element of x in bf16), 8 tokens w elements, and the attention kernel's workspace.
+// The backward pass computes again what is not kept, in the same pieces, so that keeping it changes
+// no bit. Heads are worked on in groups, because each group's queries, keys, values and their
+// gradients need the norm alone: with groups of w columns the backward pass needs, beyond x and dx,
+// n and a fp32 gradient of n (6 bytes per element of x in bf16), 8 tokens w elements, and the
+// attention kernel's workspace.
 #ifndef GEMINID_TOOLS_TRAINER_ATTENTION_HALF_H_
 #define GEMINID_TOOLS_TRAINER_ATTENTION_HALF_H_
 
@@ -12,17 +13,29 @@
 
 namespace geminid::trainer {
 
+// What the backward pass needs beyond x, group after group, each dense: queries, keys and values as
+// the attention takes them, what it gives, and its lse.
+template <typename T>
+struct KeptAttention {
+  Scratch<T> qkv, attended;
+  Scratch<float> lse;
+
+  static absl::StatusOr<KeptAttention> Allocate(zero::Workspace& workspace,
+                                                const HalfContext& context);
+};
+
+// Fills `kept` unless it is null.
 template <typename T>
 absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext& context,
                                   const AttentionPlaces& places, const ParameterUse& use,
-                                  const T* x, T* out);
+                                  const T* x, T* out, const KeptAttention<T>* kept);
 
 // `gradient` [tokens, hidden]: of `out` before, of `x` after. Writes the gradients of all
-// parameters of the half.
+// parameters of the half. Computes again what is not in `kept`.
 template <typename T>
 absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext& context,
                                    const AttentionPlaces& places, ParameterUse& use, const T* x,
-                                   T* gradient);
+                                   T* gradient, const KeptAttention<T>* kept);
 
 }  // namespace geminid::trainer
 

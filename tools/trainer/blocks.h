@@ -14,7 +14,7 @@ namespace geminid::trainer {
 struct Tiling {
   size_t attention_columns = 128;  // of the queries; whole heads, at least one
   size_t mlp_columns = 256;
-  size_t tokens = 128;  // rows of an MLP's forward pass, and of the logits
+  size_t tokens = 128;  // rows of the logits
 };
 
 struct MicroBatchShape {

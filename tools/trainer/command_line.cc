@@ -35,6 +35,7 @@ void AddTraining(CLI::App* app, Flags* flags) {
   for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
   AddFlags(app, flags, "Memory", MemoryFlags());
   AddFlag(app, flags, "Memory", kStatePlacementFlag);
+  AddFlag(app, flags, "Memory", kRecomputeFlag);
   AddFlags(app, flags, "Checkpoints", CheckpointFlags());
   AddFlag(app, flags, "Checkpoints", kLoadFlag);
   app->add_flag("--resume", flags->resume,

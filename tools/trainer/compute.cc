@@ -280,6 +280,15 @@ absl::Status Round(const float* in, size_t count, float* out) {
   return absl::OkStatus();
 }
 
+absl::Status Widen(const BFloat16* in, size_t count, float* out) {
+  return FromKernel(kernels::CastToFloat(in, count, out), "CastToFloat");
+}
+
+absl::Status Widen(const float* in, size_t count, float* out) {
+  std::copy_n(in, count, out);
+  return absl::OkStatus();
+}
+
 #define GEMINID_INSTANTIATE(T)                                                                 \
   template LinearView<const T> WeightOf(const ParameterUse&, const LinearPlace&);              \
   template LinearView<T> GradientOf(ParameterUse&, const LinearPlace&);                        \

@@ -170,6 +170,9 @@ absl::Status BackwardWeight(zero::Workspace& workspace, Matrix<const T> dy, Matr
 // out = in, rounded to T. Dense. For T = float a copy.
 absl::Status Round(const float* in, size_t count, kernels::BFloat16* out);
 absl::Status Round(const float* in, size_t count, float* out);
+// out = in, exactly.
+absl::Status Widen(const kernels::BFloat16* in, size_t count, float* out);
+absl::Status Widen(const float* in, size_t count, float* out);
 
 }  // namespace geminid::trainer
 

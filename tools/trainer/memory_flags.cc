@@ -72,6 +72,12 @@ absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
                                  std::pair{Name(Placement::kCpu), Placement::kCpu},
                                  std::pair{Name(Placement::kAuto), Placement::kAuto}}));
   GEMINID_RETURN_IF_ERROR(ParseStatePlacement(flags, &options->zero));
+  GEMINID_ASSIGN_OR_RETURN(
+      options->recompute,
+      base::ParseWord("--recompute", flags.recompute,
+                      std::array{std::pair{Name(Recompute::kAuto), Recompute::kAuto},
+                                 std::pair{Name(Recompute::kOn), Recompute::kOn},
+                                 std::pair{Name(Recompute::kOff), Recompute::kOff}}));
   if (!flags.device.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t device,
                              base::ParseCount("--device", flags.device, 0, kDevicesMax - 1));

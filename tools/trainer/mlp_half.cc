@@ -1,53 +1,68 @@
 #include "tools/trainer/mlp_half.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/status_macros.h"
 #include "kernels/model/activation/gelu.h"
 #include "kernels/model/activation/swiglu.h"
+#include "kernels/model/elementwise/bias.h"
 #include "tools/trainer/norm_layer.h"
 
 namespace geminid::trainer {
 namespace {
 
-// Some columns of the MLP for some tokens, dense. `up` is absent without a gate.
+// Some columns of the MLP for all tokens, dense. `up` is absent without a gate.
 template <typename T>
 struct Columns {
   Scratch<T> storage;
   Matrix<T> input, up, activated;
 
-  static absl::StatusOr<Columns> Allocate(zero::Workspace& workspace, size_t tokens, size_t columns,
-                                          bool gated) {
+  // Input and up are those in `kept`, if there is one.
+  static absl::StatusOr<Columns> Allocate(zero::Workspace& workspace, size_t tokens, size_t first,
+                                          size_t count, bool gated, const KeptMlp<T>* kept) {
     Columns result;
-    GEMINID_ASSIGN_OR_RETURN(result.storage,
-                             Scratch<T>::Allocate(workspace, tokens * columns * (gated ? 3 : 2)));
-    result.input = Matrix<T>(result.storage.data(), tokens, columns);
-    result.activated = Matrix<T>(result.input.data + result.input.size(), tokens, columns);
+    const size_t size = tokens * count;
+    const size_t inputs = gated ? 2 : 1;
+    GEMINID_ASSIGN_OR_RETURN(
+        result.storage,
+        Scratch<T>::Allocate(workspace, size * (1 + (kept == nullptr ? inputs : 0))));
+    T* const data = result.storage.data();
+    result.activated = Matrix<T>(data, tokens, count);
+    const size_t at = tokens * first;
+    result.input =
+        Matrix<T>(kept == nullptr ? data + size : kept->input.data() + at, tokens, count);
     if (gated) {
-      result.up = Matrix<T>(result.activated.data + result.activated.size(), tokens, columns);
+      result.up =
+          Matrix<T>(kept == nullptr ? data + 2 * size : kept->up.data() + at, tokens, count);
     }
     return result;
   }
 };
 
-// Computes columns [first, first + count) of the MLP's inner activation from n.
+// Computes what the activation reads, columns [first, first + count), from n.
 template <typename T>
-absl::Status Activate(zero::Workspace& workspace, const MlpPlaces& places, const ParameterUse& use,
-                      size_t first, Matrix<const T> n, const Columns<T>& columns) {
+absl::Status Project(zero::Workspace& workspace, const MlpPlaces& places, const ParameterUse& use,
+                     size_t first, Matrix<const T> n, const Columns<T>& columns) {
   const size_t count = columns.input.cols;
   GEMINID_RETURN_IF_ERROR(Forward<T>(
       workspace, n, WeightOf<T>(use, places.input).Outputs(first, count), columns.input));
-  if (!places.up) {
+  if (!places.up) return absl::OkStatus();
+  return Forward<T>(workspace, n, WeightOf<T>(use, *places.up).Outputs(first, count), columns.up);
+}
+
+template <typename T>
+absl::Status Activate(const Columns<T>& columns) {
+  if (columns.up.data == nullptr) {
     return FromKernel(
         kernels::GeluForward<T>(columns.input.data, columns.input.size(), columns.activated.data),
         "GeluForward");
   }
-  GEMINID_RETURN_IF_ERROR(
-      Forward<T>(workspace, n, WeightOf<T>(use, *places.up).Outputs(first, count), columns.up));
-  return FromKernel(
-      kernels::SwigluForward<T>({.rows = n.rows, .cols = count, .gate_up_stride = count},
-                                columns.input.data, columns.up.data, columns.activated.data),
-      "SwigluForward");
+  const size_t count = columns.input.cols;
+  return FromKernel(kernels::SwigluForward<T>(
+                        {.rows = columns.input.rows, .cols = count, .gate_up_stride = count},
+                        columns.input.data, columns.up.data, columns.activated.data),
+                    "SwigluForward");
 }
 
 // Turns columns.input (and up) into their gradients.
@@ -67,10 +82,13 @@ absl::Status ActivateBackward(Matrix<const T> dy, const Columns<T>& columns) {
 template <typename T>
 absl::Status ColumnsBackward(zero::Workspace& workspace, const MlpPlaces& places, ParameterUse& use,
                              size_t first, size_t count, Matrix<const T> n,
-                             Matrix<const T> gradient, Matrix<float> dn) {
-  GEMINID_ASSIGN_OR_RETURN(auto columns,
-                           Columns<T>::Allocate(workspace, n.rows, count, places.up.has_value()));
-  GEMINID_RETURN_IF_ERROR(Activate<T>(workspace, places, use, first, n, columns));
+                             Matrix<const T> gradient, Matrix<float> dn, const KeptMlp<T>* kept) {
+  GEMINID_ASSIGN_OR_RETURN(auto columns, Columns<T>::Allocate(workspace, n.rows, first, count,
+                                                              places.up.has_value(), kept));
+  if (kept == nullptr) {
+    GEMINID_RETURN_IF_ERROR(Project<T>(workspace, places, use, first, n, columns));
+  }
+  GEMINID_RETURN_IF_ERROR(Activate<T>(columns));
   {
     GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, n.rows * count));
     const Matrix<T> dactivated(storage.data(), n.rows, count);
@@ -90,42 +108,115 @@ absl::Status ColumnsBackward(zero::Workspace& workspace, const MlpPlaces& places
   return places.up ? project_back(*places.up, columns.up, true) : absl::OkStatus();
 }
 
+// The sum over the pieces of an MLP's output: in fp32, and in `out` itself where that is fp32.
+template <typename T>
+class OutputSum {
+ public:
+  // Begins with x, or with zeros where dropout comes before x is added.
+  static absl::StatusOr<OutputSum> Begin(zero::Workspace& workspace, const HalfContext& context,
+                                         const T* x, T* out) {
+    OutputSum sum(context, x, out);
+    const size_t size = sum.rows_ * sum.cols_;
+    if constexpr (std::is_same_v<T, float>) {
+      sum.data_ = out;
+    } else {
+      GEMINID_ASSIGN_OR_RETURN(sum.storage_, Scratch<float>::Allocate(workspace, size));
+      sum.data_ = sum.storage_.data();
+    }
+    if (sum.drops()) {
+      std::fill_n(sum.data_, size, 0.0F);
+    } else {
+      GEMINID_RETURN_IF_ERROR(Widen(x, size, sum.data_));
+    }
+    return sum;
+  }
+
+  Matrix<float> values() const { return {data_, rows_, cols_}; }
+
+  // Adds the bias, if there is one, and leaves the half's output in `out`. `spare` has room for as
+  // many elements.
+  absl::Status Finish(zero::Workspace& workspace, const T* bias, T* spare) {
+    if (bias != nullptr) {
+      GEMINID_ASSIGN_OR_RETURN(auto wide, Scratch<float>::Allocate(workspace, cols_));
+      GEMINID_RETURN_IF_ERROR(Widen(bias, cols_, wide.data()));
+      GEMINID_RETURN_IF_ERROR(
+          FromKernel(kernels::BiasAdd<float>(rows_, cols_, wide.data(), data_), "BiasAdd"));
+    }
+    if (!drops()) return data_ == Address(out_) ? absl::OkStatus() : Round(data_, size(), out_);
+    GEMINID_RETURN_IF_ERROR(Round(data_, size(), spare));
+    std::copy_n(x_, size(), out_);
+    AddDropout(context_->dropout, 0, rows_, spare, out_);
+    return absl::OkStatus();
+  }
+
+ private:
+  OutputSum(const HalfContext& context, const T* x, T* out)
+      : context_(&context),
+        x_(x),
+        out_(out),
+        rows_(context.shape.tokens()),
+        cols_(context.config->hidden) {}
+
+  bool drops() const { return context_->dropout.dropout.active(); }
+  size_t size() const { return rows_ * cols_; }
+  static const void* Address(const T* data) { return data; }
+
+  const HalfContext* context_;
+  const T* x_;
+  T* out_;
+  size_t rows_;
+  size_t cols_;
+  Scratch<float> storage_;
+  float* data_ = nullptr;
+};
+
 }  // namespace
 
 template <typename T>
+absl::StatusOr<KeptMlp<T>> KeptMlp<T>::Allocate(zero::Workspace& workspace,
+                                                const HalfContext& context) {
+  const size_t size = context.shape.tokens() * context.config->intermediate;
+  KeptMlp kept;
+  GEMINID_ASSIGN_OR_RETURN(kept.input, Scratch<T>::Allocate(workspace, size));
+  if (context.config->family == Family::kLlama) {
+    GEMINID_ASSIGN_OR_RETURN(kept.up, Scratch<T>::Allocate(workspace, size));
+  }
+  return kept;
+}
+
+template <typename T>
 absl::Status MlpHalfForward(zero::Workspace& workspace, const HalfContext& context,
-                            const MlpPlaces& places, const ParameterUse& use, const T* x, T* out) {
+                            const MlpPlaces& places, const ParameterUse& use, const T* x, T* out,
+                            const KeptMlp<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  std::copy_n(x, tokens * hidden, out);
-  const Matrix<T> sum(out, tokens, hidden);
-  for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
-    const size_t rows = std::min(context.tiling.tokens, tokens - first);
-    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, rows * hidden));
-    const Matrix<T> n(storage.data(), rows, hidden);
+  const size_t width = context.config->intermediate;
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, tokens * hidden));
+  const Matrix<T> n(storage.data(), tokens, hidden);
+  {
     GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(workspace, context, places.norm, rows));
-    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
-    GEMINID_ASSIGN_OR_RETURN(
-        auto columns,
-        Columns<T>::Allocate(workspace, rows, context.config->intermediate, places.up.has_value()));
-    GEMINID_RETURN_IF_ERROR(Activate<T>(workspace, places, use, 0, n, columns));
-    const auto output = WeightOf<T>(use, places.output);
-    if (!context.dropout.dropout.active()) {
-      GEMINID_RETURN_IF_ERROR(Forward<T>(workspace, columns.activated, output,
-                                         sum.Rows(first, rows), /*accumulate=*/true));
-      continue;
-    }
-    const Matrix<T>& added = n;  // nobody needs the norm any more
-    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace, columns.activated, output, added));
-    AddDropout(context.dropout, first, rows, added.data, sum.Rows(first, rows).data);
+                             NormLayer<T>::Create(workspace, context, places.norm, tokens));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   }
-  return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(workspace, context, x, out));
+  const LinearView<const T> output = WeightOf<T>(use, places.output);
+  for (size_t first = 0; first < width; first += context.tiling.mlp_columns) {
+    const size_t count = std::min(context.tiling.mlp_columns, width - first);
+    GEMINID_ASSIGN_OR_RETURN(auto columns, Columns<T>::Allocate(workspace, tokens, first, count,
+                                                                places.up.has_value(), kept));
+    GEMINID_RETURN_IF_ERROR(Project<T>(workspace, places, use, first, n, columns));
+    GEMINID_RETURN_IF_ERROR(Activate<T>(columns));
+    GEMINID_RETURN_IF_ERROR(
+        (Forward<T, float>(workspace, columns.activated, output.Inputs(first, count), sum.values(),
+                           /*accumulate=*/true)));
+  }
+  return sum.Finish(workspace, output.bias, n.data);  // nobody needs the norm any more
 }
 
 template <typename T>
 absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& context,
-                             const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient) {
+                             const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient,
+                             const KeptMlp<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const size_t width = context.config->intermediate;
@@ -144,7 +235,8 @@ absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& cont
   ClearAdapterGradients<T>(use, places.output);
   for (size_t first = 0; first < width; first += context.tiling.mlp_columns) {
     const size_t count = std::min(context.tiling.mlp_columns, width - first);
-    GEMINID_RETURN_IF_ERROR(ColumnsBackward<T>(workspace, places, use, first, count, n, dy, dn));
+    GEMINID_RETURN_IF_ERROR(
+        ColumnsBackward<T>(workspace, places, use, first, count, n, dy, dn, kept));
   }
   if (places.output.bias) {
     GEMINID_RETURN_IF_ERROR(
@@ -155,10 +247,11 @@ absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& cont
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                  \
+  template struct KeptMlp<T>;                                                                   \
   template absl::Status MlpHalfForward(zero::Workspace&, const HalfContext&, const MlpPlaces&,  \
-                                       const ParameterUse&, const T*, T*);                      \
+                                       const ParameterUse&, const T*, T*, const KeptMlp<T>*);   \
   template absl::Status MlpHalfBackward(zero::Workspace&, const HalfContext&, const MlpPlaces&, \
-                                        ParameterUse&, const T*, T*);
+                                        ParameterUse&, const T*, T*, const KeptMlp<T>*);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

@@ -1,9 +1,10 @@
 // The second half of a transformer layer: out = x + mlp(norm(x)).
 //
-// Nothing but x is kept for the backward pass, which computes the rest again. The forward pass
-// works on tiling.tokens rows at a time, the backward pass on tiling.mlp_columns columns of the MLP
-// at a time, because each column's part in all gradients needs the norm alone: beyond x and dx it
-// needs n, a fp32 gradient of n, and 3 (GELU) or 4 (SwiGLU) tokens x columns elements.
+// Both passes work on tiling.mlp_columns columns of the MLP at a time: each column's part in the
+// output and in all gradients needs the norm alone. Beyond x and out (or dx) a pass needs n, a sum
+// of [tokens, hidden] in fp32, and 2 (GELU, forward) to 4 (SwiGLU, backward) tokens x columns
+// elements. What the activation reads is computed in the same pieces by both passes, so that
+// keeping it changes no bit.
 #ifndef GEMINID_TOOLS_TRAINER_MLP_HALF_H_
 #define GEMINID_TOOLS_TRAINER_MLP_HALF_H_
 
@@ -12,15 +13,28 @@
 
 namespace geminid::trainer {
 
+// What the activation reads, [tokens, intermediate] in pieces of tiling.mlp_columns columns, each
+// dense. `up` is empty without a gate.
+template <typename T>
+struct KeptMlp {
+  Scratch<T> input, up;
+
+  static absl::StatusOr<KeptMlp> Allocate(zero::Workspace& workspace, const HalfContext& context);
+};
+
+// Fills `kept` unless it is null.
 template <typename T>
 absl::Status MlpHalfForward(zero::Workspace& workspace, const HalfContext& context,
-                            const MlpPlaces& places, const ParameterUse& use, const T* x, T* out);
+                            const MlpPlaces& places, const ParameterUse& use, const T* x, T* out,
+                            const KeptMlp<T>* kept);
 
 // `gradient` [tokens, hidden]: of `out` before, of `x` after. Writes the gradients of all
-// parameters of the half.
+// parameters of the half. If `kept` is null, computes it again;
+// if not, it is used up.
 template <typename T>
 absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& context,
-                             const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient);
+                             const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient,
+                             const KeptMlp<T>* kept);
 
 }  // namespace geminid::trainer
 

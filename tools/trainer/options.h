@@ -15,6 +15,7 @@
 #include "geminid/zero.h"
 #include "tools/trainer/model_config.h"
 #include "tools/trainer/progress.h"
+#include "tools/trainer/recompute.h"
 
 namespace geminid::trainer {
 
@@ -38,6 +39,7 @@ struct TrainOptions {
   std::optional<uint64_t> device_memory_bytes;  // per rank; unset: enough for everything
   std::optional<uint64_t> host_memory_bytes;    // of the private daemon; unset: its default
   uint64_t copy_bytes_per_second = 0;           // 0: not paced
+  Recompute recompute = Recompute::kAuto;       // of activations, in the backward pass
   absl::Duration timeout;
   std::string socket;
   std::string job;

@@ -53,6 +53,7 @@ struct Report {
   double flops_per_token = 0;          // as FlopsPerToken has it
   bool native_data_type = true;        // the processor multiplies the data type itself
   double final_loss_scale = 1;
+  Recompute recompute = Recompute::kOn;  // what was done
   uint64_t tokens_per_step = 0;
   std::vector<RankReport> ranks;
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;  // of rank 0

@@ -24,6 +24,7 @@
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
 #include "tools/trainer/parameter_source.h"
+#include "tools/trainer/recompute_choice.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/sha256.h"
 #include "tools/trainer/stop_signals.h"
@@ -86,6 +87,7 @@ class RankTrainer {
                      " rank", context_.info.world_size == 1 ? "" : "s", ", ", Arithmetic(), ", ",
                      Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
                      ", ", batches_->tokens_per_step(), " tokens per step"));
+    progress_.Announce(absl::StrCat("recompute ", Name(report_.recompute), ": ", recompute_.why));
     for (uint64_t step = report_.first_step; step < steps() && !ends(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
       if (last_step_.wait_ended) GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // why
@@ -237,10 +239,7 @@ class RankTrainer {
   absl::Status Prepare() {
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
-    GEMINID_ASSIGN_OR_RETURN(
-        session_,
-        ConnectDaemon(options_, context_, UnlimitedDeviceBytes(options_, context_.info.world_size),
-                      /*takes_steps=*/true));
+    GEMINID_RETURN_IF_ERROR(ConnectSession());
     GEMINID_ASSIGN_OR_RETURN(const std::vector<zero::Parameter> parameters,
                              TrainedParameters(options_.model, options_.frozen));
     GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_.get(),
@@ -248,7 +247,34 @@ class RankTrainer {
     source_ = MakeEngineSource(engine_.get(), session_.get());
     GEMINID_ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Create(options_, engine_.get(),
                                                                communicator_.get(), parameters));
+    GEMINID_RETURN_IF_ERROR(DecideOnRecompute());
     return BeginValues();
+  }
+
+  // Without a limit there is to be room for activations too, if the daemon has it.
+  absl::Status ConnectSession() {
+    const auto connect = [&](const TrainOptions& options) {
+      return ConnectDaemon(options, context_,
+                           UnlimitedDeviceBytes(options, context_.info.world_size),
+                           /*takes_steps=*/true);
+    };
+    absl::StatusOr<std::unique_ptr<Session>> session = connect(options_);
+    if (absl::IsResourceExhausted(session.status()) && !options_.device_memory_bytes &&
+        options_.recompute == Recompute::kAuto) {
+      TrainOptions smaller = options_;
+      smaller.recompute = Recompute::kOn;
+      session = connect(smaller);
+    }
+    GEMINID_ASSIGN_OR_RETURN(session_, std::move(session));
+    return absl::OkStatus();
+  }
+
+  absl::Status DecideOnRecompute() {
+    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
+    GEMINID_ASSIGN_OR_RETURN(recompute_, ChooseRecompute(options_, model_->parameters(), statistics,
+                                                         *loss_communicator_));
+    report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
+    return absl::OkStatus();
   }
 
   absl::Status BeginValues() {
@@ -278,6 +304,7 @@ class RankTrainer {
       GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, static_cast<uint64_t>(i)));
       batch.dropout.share = options_.dropout;
       batch.dropout.seed = options_.seed;
+      batch.keeps_activations = recompute_.keeps;
       session_->AddStall(StallCause::kData, absl::Now() - waits);
       GEMINID_ASSIGN_OR_RETURN(const double loss,
                                model_->TrainMicroBatch(*source_, batch, gradient_scale));
@@ -390,6 +417,7 @@ class RankTrainer {
   std::optional<RunLog> log_;
   absl::Status log_status_;
   zero::StepResult last_step_;
+  RecomputeChoice recompute_;
   Report report_;
   TrainEnd end_;
   std::string saved_in_;
@@ -403,19 +431,13 @@ absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankCont
 }
 
 uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size) {
-  // Per parameter: 12 bytes of state, a gathered weight, its gradient, and sums of gradients in
-  // fp32 with a place to land when there are several micro-batches. Padding and spares come on top.
-  constexpr uint64_t kStateBytes = 12;
-  constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
-  const uint64_t element = zero::SizeOf(options.zero.data_type);
-  const uint64_t per_parameter =
-      kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + element : 0);
-  const uint64_t model = CountParameters(options.model) * per_parameter;
-  const uint64_t workspace =
-      WorkspaceBytesBound(options.model, options.zero.data_type,
-                          {.sequences = options.batch / static_cast<uint64_t>(world_size),
-                           .sequence_length = options.model.context});
-  return model + model / 4 + 2 * workspace + kSpareBytes;
+  const MicroBatchShape shape = {.sequences = options.batch / static_cast<uint64_t>(world_size),
+                                 .sequence_length = options.model.context};
+  const uint64_t kept = options.recompute == Recompute::kOn
+                            ? 0
+                            : KeptBytes(options.model, options.zero.data_type, shape);
+  return WholeModelBytes(options) + kept +
+         2 * WorkspaceBytesBound(options.model, options.zero.data_type, shape);
 }
 
 }  // namespace geminid::trainer

@@ -41,6 +41,7 @@ class TransformerOf final : public Transformer {
     run.context.dropout = {.dropout = batch.dropout,
                            .sequence_length = batch.shape.sequence_length,
                            .hidden = config_.hidden};
+    run.keeps = batch.keeps_activations;
     GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
     GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.workspace(), run.elements()));
     GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kForward));
@@ -90,6 +91,10 @@ class TransformerOf final : public Transformer {
     Scratch<int32_t> tokens;         // then the targets
     Scratch<T> gradient;             // of the residual stream
     std::vector<Scratch<T>> inputs;  // of each half layer, and of the output layer
+    // Of each half layer, between an input and the next, where they are kept.
+    bool keeps = false;
+    std::vector<KeptAttention<T>> attention;
+    std::vector<KeptMlp<T>> mlp;
 
     zero::Workspace& workspace() { return source.workspace(); }
     size_t elements() const { return context.shape.tokens() * context.config->hidden; }
@@ -153,9 +158,10 @@ class TransformerOf final : public Transformer {
       GEMINID_RETURN_IF_ERROR(use->Finish());
     }
     for (uint64_t layer = 0; layer < config_.layers; ++layer) {
+      GEMINID_RETURN_IF_ERROR(HalfForward(run, pass, parameters_.attention[layer],
+                                          AttentionHalfForward<T>, run.attention));
       GEMINID_RETURN_IF_ERROR(
-          HalfForward(run, pass, parameters_.attention[layer], AttentionHalfForward<T>));
-      GEMINID_RETURN_IF_ERROR(HalfForward(run, pass, parameters_.mlp[layer], MlpHalfForward<T>));
+          HalfForward(run, pass, parameters_.mlp[layer], MlpHalfForward<T>, run.mlp));
     }
     return absl::OkStatus();
   }
@@ -176,9 +182,10 @@ class TransformerOf final : public Transformer {
 
   absl::Status RunBackward(Run& run) {
     for (uint64_t layer = config_.layers; layer-- > 0;) {
-      GEMINID_RETURN_IF_ERROR(HalfBackward(run, parameters_.mlp[layer], MlpHalfBackward<T>));
       GEMINID_RETURN_IF_ERROR(
-          HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>));
+          HalfBackward(run, parameters_.mlp[layer], MlpHalfBackward<T>, run.mlp));
+      GEMINID_RETURN_IF_ERROR(
+          HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>, run.attention));
     }
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, embedding_ids_));
     Drop(run, run.gradient.data());
@@ -202,24 +209,32 @@ class TransformerOf final : public Transformer {
     ApplyDropout(run.context.dropout, 0, run.context.shape.tokens(), x, x);
   }
 
-  template <typename Places, typename Forward>
-  absl::Status HalfForward(Run& run, Pass pass, const Places& places, Forward forward) {
+  template <typename Places, typename Forward, typename Kept>
+  absl::Status HalfForward(Run& run, Pass pass, const Places& places, Forward forward,
+                           std::vector<Kept>& kept) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, places.all));
     run.context.dropout.place = PlaceOf(places);
     const T* input = run.Top();
+    if (run.keeps) {
+      GEMINID_ASSIGN_OR_RETURN(Kept values, Kept::Allocate(run.workspace(), run.context));
+      kept.push_back(std::move(values));
+    }
     GEMINID_RETURN_IF_ERROR(run.Push());
-    GEMINID_RETURN_IF_ERROR(forward(run.workspace(), run.context, places, *use, input, run.Top()));
+    GEMINID_RETURN_IF_ERROR(forward(run.workspace(), run.context, places, *use, input, run.Top(),
+                                    run.keeps ? &kept.back() : nullptr));
     // Nobody will go back.
     if (pass == Pass::kEvaluate) run.inputs.erase(run.inputs.begin());
     return use->Finish();
   }
 
-  template <typename Places, typename Backward>
-  absl::Status HalfBackward(Run& run, const Places& places, Backward backward) {
+  template <typename Places, typename Backward, typename Kept>
+  absl::Status HalfBackward(Run& run, const Places& places, Backward backward,
+                            std::vector<Kept>& kept) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, places.all));
     run.context.dropout.place = PlaceOf(places);
-    GEMINID_RETURN_IF_ERROR(
-        backward(run.workspace(), run.context, places, *use, run.Top(), run.gradient.data()));
+    GEMINID_RETURN_IF_ERROR(backward(run.workspace(), run.context, places, *use, run.Top(),
+                                     run.gradient.data(), run.keeps ? &kept.back() : nullptr));
+    if (run.keeps) kept.pop_back();
     run.inputs.pop_back();
     GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, places.all));
     return use->Finish();
@@ -256,22 +271,29 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
                                                                .kv_heads = config.kv_heads,
                                                                .head_dim = config.head_dim(),
                                                                .scale = 1.0F});
-  const uint64_t mlp_forward =
-      3 * std::min<uint64_t>(tiling.tokens, tokens) * config.intermediate * element;
-  const uint64_t mlp_backward = 4 * tokens * tiling.mlp_columns * element;
+  const uint64_t mlp = 4 * tokens * tiling.mlp_columns * element;
   const uint64_t output = tokens * config.vocabulary * (element + sizeof(float));
   // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,
   // each of which has two of the product's three dimensions.
   const auto copies = [](uint64_t a, uint64_t b, uint64_t c) {
     return sizeof(float) * (a * b + b * c + a * c);
   };
-  const uint64_t product = std::max(
-      {copies(tokens, config.hidden, std::max(head_columns, config.hidden)),
-       copies(std::min<uint64_t>(tiling.tokens, tokens), config.hidden, config.intermediate),
-       copies(tokens, config.hidden, std::min(tiling.mlp_columns, config.intermediate)),
-       copies(tokens, config.hidden, config.vocabulary)});
+  const uint64_t product =
+      std::max({copies(tokens, config.hidden, std::max(head_columns, config.hidden)),
+                copies(tokens, config.hidden, std::min(tiling.mlp_columns, config.intermediate)),
+                copies(tokens, config.hidden, config.vocabulary)});
   return (2 * config.layers + 2) * stream + 2 * stream + tokens * config.hidden * sizeof(float) +
-         std::max({attention, mlp_forward, mlp_backward, output}) + product;
+         std::max({attention, mlp, output}) + product;
+}
+
+uint64_t KeptBytes(const ModelConfig& config, zero::DataType data_type,
+                   const MicroBatchShape& shape) {
+  const uint64_t element = zero::SizeOf(data_type);
+  const uint64_t attention =
+      (2 * config.heads + 2 * config.kv_heads) * config.head_dim() * element +
+      config.heads * sizeof(float);
+  const uint64_t mlp = (config.family == Family::kLlama ? 2 : 1) * config.intermediate * element;
+  return config.layers * shape.tokens() * (attention + mlp);
 }
 
 }  // namespace geminid::trainer

@@ -1,9 +1,11 @@
-// A decoder-only transformer that is trained one micro-batch at a time in as little memory as it
-// can: of the forward pass it keeps the input of each half layer, and computes the rest again.
+// A decoder-only transformer that is trained one micro-batch at a time. Of the forward pass it
+// keeps the input of each half layer, and computes the rest again or, where there is room, keeps
+// what matrix products and the attention gave. Both give the same bits.
 //
 // All activations and scratch come from the workspace of the parameter source, in the order of a
 // stack. With L layers, T tokens, hidden size H and elements of e bytes the peak is
-//   (2 L + 2) T H e  +  the scratch of one half layer (attention_half.h, mlp_half.h).
+//   (2 L + 2) T H e  +  the scratch of one half layer (attention_half.h, mlp_half.h)
+// and KeptBytes where activations are kept.
 #ifndef GEMINID_TOOLS_TRAINER_TRANSFORMER_H_
 #define GEMINID_TOOLS_TRAINER_TRANSFORMER_H_
 
@@ -26,6 +28,7 @@ struct MicroBatch {
   std::span<const int32_t> tokens;   // [sequences, sequence_length]
   std::span<const int32_t> targets;  // the token after each
   Dropout dropout = {};              // in training alone
+  bool keeps_activations = false;    // for the backward pass; changes no bit
 };
 
 class Transformer {
@@ -57,6 +60,13 @@ std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::Da
 // the measured peak where the model is not tiny.
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
                              const MicroBatchShape& shape, const Tiling& tiling = {});
+
+// What keeping the activations of one micro-batch takes beside that:
+//   L T ((2 heads + 2 kv_heads) head_dim e + 4 heads + g intermediate e), g = 2 with a gate,
+//   else 1.
+// Exact but for the alignment of blocks.
+uint64_t KeptBytes(const ModelConfig& config, zero::DataType data_type,
+                   const MicroBatchShape& shape);
 
 }  // namespace geminid::trainer
 

@@ -101,6 +101,28 @@ TEST(MakeProblem, Activations_NestAsBackwardUndoesForward) {
   }
 }
 
+TEST(MakeProblem, KeepingAll_TakesTheBytesOfBothAndNoTimeAgain) {
+  Job job = A100s(1);
+  const HierarchyProblem planned = Problem("gpt2", job);
+  job.activations = Activations::kKeep;
+  for (const bool only_executable : {false, true}) {
+    job.only_executable = only_executable;
+    const HierarchyProblem kept = Problem("gpt2", job);
+    ASSERT_EQ(2 * kept.activations.size(), planned.activations.size());
+    for (std::size_t i = 0; i < kept.activations.size(); ++i) {
+      EXPECT_EQ(kept.activations[i].bytes,
+                planned.activations[2 * i].bytes + planned.activations[2 * i + 1].bytes);
+      EXPECT_EQ(kept.activations[i].consumed, planned.activations[2 * i].consumed);
+      EXPECT_FALSE(kept.activations[i].can_recompute);
+      EXPECT_FALSE(kept.activations[i].can_offload);
+    }
+    for (std::size_t i = 0; i < kept.trace.moments.size(); ++i) {
+      EXPECT_EQ(kept.trace.moments[i].compute_seconds, planned.trace.moments[i].compute_seconds);
+      EXPECT_EQ(kept.trace.moments[i].workspace_bytes, planned.trace.moments[i].workspace_bytes);
+    }
+  }
+}
+
 TEST(MakeProblem, RecomputingAlways_KeepsInputsAndTakesTheirTime) {
   Job job = A100s(1);
   const HierarchyProblem planned = Problem("gpt2", job);

@@ -95,6 +95,27 @@ TEST(Plan, HalfTheHostMemory_DoesNotFitAndExitsWith7) {
               AllOf(HasSubstr("It does not fit."), HasSubstr("--disk ")));
 }
 
+TEST(Plan, Activations_KeptTakeMoreMemoryAndLessTime) {
+  const std::vector<std::string> job = {"--model", "gpt2", "--hardware", "h200", "--batch", "8"};
+  const auto value = [&](const std::vector<std::string>& more) {
+    return Parse(Plan(With(With(job, more), {"--json"})));
+  };
+  const auto told = [&](const JsonValue& answer) {
+    for (const JsonValue& part : At(At(answer, "engine"), "parts").items) {
+      if (At(part, "part").text == "activations") return At(part, "today").text;
+    }
+    return std::string();
+  };
+  const JsonValue again = value({}), kept = value({"--activations", "keep"});
+  EXPECT_EQ(told(again), "--recompute on");
+  EXPECT_EQ(told(value({"--activations", "recompute"})), "--recompute on");
+  EXPECT_EQ(told(kept), "--recompute off");
+  const auto seconds = [&](const JsonValue& answer) {
+    return std::stod(At(At(answer, "step"), "seconds").text);
+  };
+  EXPECT_LT(seconds(kept), seconds(again));
+}
+
 // By default every part but the accelerator is what today's engine does; else it says what is not.
 TEST(Plan, Engine_ExecutesWhatIsPlannedUnlessAskedForMore) {
   const auto executed = [](const Outcome& outcome) {
@@ -271,7 +292,7 @@ TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
       {{"--model", "gpt2", "--as-planned", "--disk-endurance", "1TB"},
        "--disk-endurance",
        "--disk"},
-      {{"--model", "gpt2", "--activations", "recompute"}, "--activations", "--as-planned"},
+      {{"--model", "gpt2", "--activations", "planned"}, "--activations", "--as-planned"},
       {{"--model", "gpt2", "--momentum"}, "momentum", "adamw"},
       {{"--list-models", "--list-hardware"}, "--list-models", "--list-hardware"},
       {{"--list-models", "--model", "gpt2"}, "--list-models", "--model"},

@@ -157,6 +157,12 @@ TEST(ParseCommandLine, WithAPlaceForTheOptimizersState_TakesIt) {
   EXPECT_EQ(share.state_share, 0.25);
 }
 
+TEST(ParseCommandLine, WithRecompute_TakesItsKind) {
+  EXPECT_EQ(Parse({}).recompute, Recompute::kAuto);
+  EXPECT_EQ(Parse({"--recompute", "on"}).recompute, Recompute::kOn);
+  EXPECT_EQ(Parse({"--recompute", "off"}).recompute, Recompute::kOff);
+}
+
 TEST(ParseCommandLine, WithALossScale_TakesItsKind) {
   EXPECT_FALSE(Parse({}).zero.loss_scale.has_value());
   EXPECT_EQ(Parse({"--loss-scale", "dynamic"}).zero.loss_scale->growth_factor, 2);
@@ -226,6 +232,7 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--optimizer-state", "gpu"}, "--optimizer-state is 'gpu'; it must be auto, host"},
            {{"--optimizer-state", "1.5"}, "--optimizer-state is '1.5'"},
            {{"--optimizer-state", "0.5", "--placement", "cpu"}, "needs --placement auto"},
+           {{"--recompute", "yes"}, "--recompute is 'yes'; it must be one of: auto, on, off"},
            {{"--loss-scale", "big"}, "--loss-scale is 'big'"},
            {{"--loss-scale", "0"}, "--loss-scale is '0'"},
            {{"--timeout", "0"}, "--timeout is '0'"},

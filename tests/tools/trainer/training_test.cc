@@ -50,6 +50,11 @@ class Training : public testing::Test {
     return value;
   }
   double Number(const std::string& key) const { return std::stod(Field(key)); }
+  // The most bytes that were in the workspace.
+  double PeakWorkspace() const {
+    const std::string peak = Field("device_bytes_peak");
+    return std::stod(peak.substr(peak.find("\"non_model\":") + 12));
+  }
   double FirstLoss() const { return std::stod(Field("loss").substr(1)); }
   double LastLoss() const {
     const std::string losses = Field("loss");
@@ -90,6 +95,43 @@ TEST_F(Training, WithEveryPlacement_GivesTheSameBits) {
     EXPECT_EQ(Field("loss_hex"), losses) << where[1];
     EXPECT_EQ(Field("weights_sha256"), weights) << where[1];
   }
+}
+
+TEST_F(Training, ThatKeepsOrRecomputesActivations_GivesTheSameBits) {
+  for (const char* ranks : {"1", "2"}) {
+    ASSERT_EQ(Run({"--ranks", ranks, "--recompute", "on"}).code, 0);
+    const std::string losses = Field("loss_hex"), weights = Field("weights_sha256");
+    EXPECT_EQ(Field("recompute"), "\"on\"");
+    const double least = PeakWorkspace();
+    for (const char* placement : {"auto", "cpu", "device"}) {
+      const CommandResult kept =
+          Run({"--ranks", ranks, "--recompute", "off", "--placement", placement});
+      ASSERT_EQ(kept.code, 0) << kept.err;
+      EXPECT_EQ(Field("recompute"), "\"off\"");
+      EXPECT_EQ(Field("loss_hex"), losses);
+      EXPECT_EQ(Field("weights_sha256"), weights);
+      EXPECT_GT(PeakWorkspace(), least);
+    }
+  }
+}
+
+TEST_F(Training, ThatChoosesWhatToKeep_FitsWhereverRecomputingDoesAndSaysWhy) {
+  const CommandResult ample = Run({"--steps", "2"});
+  ASSERT_EQ(ample.code, 0) << ample.err;
+  EXPECT_EQ(Field("recompute"), "\"off\"");
+  EXPECT_THAT(ample.err, HasSubstr("recompute off: keeping activations takes "));
+  const std::string losses = Field("loss_hex");
+  int kept = 0, recomputed = 0;
+  for (uint64_t kib = 1024; kib <= 8192; kib *= 2) {
+    const std::string memory = std::to_string(kib) + "KiB";
+    if (Run({"--steps", "2", "--device-memory", memory, "--recompute", "on"}).code != 0) continue;
+    const CommandResult result = Run({"--steps", "2", "--device-memory", memory});
+    ASSERT_EQ(result.code, 0) << memory << ": " << result.err;
+    EXPECT_EQ(Field("loss_hex"), losses) << memory;
+    ++(Field("recompute") == "\"off\"" ? kept : recomputed);
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(recomputed, 0);
 }
 
 TEST_F(Training, OnAStrictDevice_GivesTheSameBits) {

@@ -223,16 +223,56 @@ TEST(Transformer, RunAgainElsewhereInMemory_GivesTheSameBits) {
   EXPECT_EQ(gradients[0], gradients[1]);
 }
 
+ModelConfig WithAdapters(ModelConfig config) {
+  config.lora_rank = 2;
+  config.lora_alpha = 3;
+  return config;
+}
+
+TEST(Transformer, ThatKeepsActivations_GivesTheBitsOfOneThatComputesThemAgain) {
+  struct Case {
+    ModelConfig config;
+    Tiling tiling;
+    double dropout;
+  };
+  for (const Case& c : {Case{TinyGpt2(), kFineTiling, 0}, Case{TinyLlama(), kFineTiling, 0},
+                        Case{TinyGpt2(), Tiling{}, 0.25}, Case{Tied(TinyLlama()), Tiling{}, 0.25},
+                        Case{WithAdapters(TinyGpt2()), kFineTiling, 0.25},
+                        Case{WithAdapters(TinyLlama()), kFineTiling, 0}}) {
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+      const auto model = MakeTransformer(c.config, type, c.tiling);
+      DenseParameters again(model->parameters().specs, type, 1, kWorkspaceBytes);
+      DenseParameters kept(model->parameters().specs, type, 1, kWorkspaceBytes);
+      Stir(again);
+      Stir(kept);
+      const Batch batch = RandomBatch(c.config, {.sequences = 2, .sequence_length = 9}, 7);
+      MicroBatch view = batch.view();
+      view.dropout = {.share = c.dropout, .seed = 3};
+      const auto first = model->TrainMicroBatch(again, view, 1.0F);
+      view.keeps_activations = true;
+      const auto second = model->TrainMicroBatch(kept, view, 1.0F);
+      ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+      EXPECT_EQ(std::bit_cast<uint64_t>(*first), std::bit_cast<uint64_t>(*second));
+      for (size_t p = 0; p < again.count(); ++p) {
+        ASSERT_EQ(again.gradient(p), kept.gradient(p)) << model->parameters().specs[p].name;
+      }
+      EXPECT_EQ(kept.workspace().blocks(), 0);
+    }
+  }
+}
+
 struct Peak {
   uint64_t bytes = 0;
   uint64_t bound = 0;
 };
 
-Peak MeasurePeak(const ModelConfig& config, MicroBatchShape shape) {
+Peak MeasurePeak(const ModelConfig& config, MicroBatchShape shape, bool keeps = false) {
   const auto model = MakeTransformer(config, DataType::kBFloat16);
   DenseParameters parameters(model->parameters().specs, DataType::kBFloat16, 1, kWorkspaceBytes);
   const Batch batch = RandomBatch(config, shape, 5);
-  const auto loss = model->TrainMicroBatch(parameters, batch.view(), 1.0F);
+  MicroBatch view = batch.view();
+  view.keeps_activations = keeps;
+  const auto loss = model->TrainMicroBatch(parameters, view, 1.0F);
   EXPECT_TRUE(loss.ok()) << loss.status();
   EXPECT_EQ(parameters.workspace().blocks(), 0);
   return {parameters.workspace().peak_bytes(),
@@ -248,6 +288,32 @@ TEST(TransformerMemory, WithMoreLayers_GrowsByTwoInputsPerLayer) {
     config.layers = 5;
     const Peak five = MeasurePeak(config, shape);
     EXPECT_EQ(five.bytes - two.bytes, 3 * 2 * shape.tokens() * config.hidden * 2) << name;
+  }
+}
+
+TEST(TransformerMemory, WithMoreLayers_GrowsByTheKeptActivationsToo) {
+  for (const char* name : {"gpt2-3m", "llama-3m"}) {
+    ModelConfig config = *FindPreset(name);
+    const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
+    config.layers = 2;
+    const uint64_t two = MeasurePeak(config, shape, /*keeps=*/true).bytes;
+    config.layers = 5;
+    const uint64_t five = MeasurePeak(config, shape, /*keeps=*/true).bytes;
+    config.layers = 3;
+    EXPECT_EQ(five - two, 3 * 2 * shape.tokens() * config.hidden * 2 +
+                              KeptBytes(config, DataType::kBFloat16, shape))
+        << name;
+  }
+}
+
+TEST(TransformerMemory, OfAMicroBatchThatKeepsActivations_IsWithinItsBound) {
+  for (const char* name : {"gpt2-3m", "llama-3m"}) {
+    const ModelConfig config = *FindPreset(name);
+    const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
+    const uint64_t kept = KeptBytes(config, DataType::kBFloat16, shape);
+    const Peak peak = MeasurePeak(config, shape, /*keeps=*/true);
+    EXPECT_LE(peak.bytes, peak.bound + kept) << name;
+    EXPECT_GE(peak.bytes, kept) << name;
   }
 }
 

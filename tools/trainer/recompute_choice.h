@@ -1,0 +1,24 @@
+// What the ranks of a run agree on where --recompute is auto.
+#ifndef GEMINID_TOOLS_TRAINER_RECOMPUTE_CHOICE_H_
+#define GEMINID_TOOLS_TRAINER_RECOMPUTE_CHOICE_H_
+
+#include "absl/status/statusor.h"
+#include "geminid/communicator.h"
+#include "tools/trainer/options.h"
+#include "tools/trainer/recompute.h"
+
+namespace geminid::trainer {
+
+// What of the model may lie on a rank's device at once, with room to spare.
+uint64_t WholeModelBytes(const TrainOptions& options);
+
+// As options.recompute says; for kAuto what fits the smallest arena and is faster. That takes some
+// milliseconds of measuring where weights would leave for activations. All ranks must call it.
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
+                                                const ModelParameters& parameters,
+                                                const zero::Statistics& statistics,
+                                                collectives::Communicator& communicator);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_RECOMPUTE_CHOICE_H_

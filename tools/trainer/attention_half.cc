@@ -67,17 +67,26 @@ enum class Turn { kForward, kBackward };
 
 // Turns queries or keys by their positions, or gradients back. Without tables: nothing.
 template <typename T>
-absl::Status Rotate(const HalfContext& context, Turn turn, Matrix<T> x) {
+absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn turn,
+                    Matrix<T> x) {
   if (context.rotary.cos == nullptr) return absl::OkStatus();
   const size_t head_dim = context.config->head_dim();
-  const kernels::RotaryShape shape = {.batch = context.shape.sequences,
-                                      .sequence = context.shape.sequence_length,
+  const size_t length = context.shape.sequence_length;
+  const kernels::RotaryShape shape = {.batch = 1,
+                                      .sequence = length,
                                       .heads = x.cols / head_dim,
                                       .head_dim = head_dim,
                                       .token_stride = x.stride};
   const auto rotate =
       turn == Turn::kForward ? kernels::RotaryForward<T> : kernels::RotaryBackward<T>;
-  return FromKernel(rotate(shape, context.rotary.cos, context.rotary.sin, x.data), "Rotary");
+  return ForRows(resources, context.shape.sequences, length * x.cols,
+                 [&](size_t first, size_t count) {
+                   kernels::RotaryShape part = shape;
+                   part.batch = count;
+                   return FromKernel(rotate(part, context.rotary.cos, context.rotary.sin,
+                                            x.Rows(first * length, count * length).data),
+                                     "Rotary");
+                 });
 }
 
 // Queries, keys and values of one group, or their gradients. Dense, one after the other.
@@ -94,10 +103,10 @@ struct Qkv {
   static size_t Elements(size_t tokens, const Group& group) {
     return tokens * (group.query_columns + 2 * group.kv_columns);
   }
-  static absl::StatusOr<Qkv> Allocate(zero::Workspace& workspace, size_t tokens,
+  static absl::StatusOr<Qkv> Allocate(const Resources& resources, size_t tokens,
                                       const Group& group) {
     GEMINID_ASSIGN_OR_RETURN(auto storage,
-                             Scratch<T>::Allocate(workspace, Elements(tokens, group)));
+                             Scratch<T>::Allocate(resources, Elements(tokens, group)));
     Qkv qkv(storage.data(), tokens, group);
     qkv.storage = std::move(storage);
     return qkv;
@@ -113,7 +122,7 @@ struct GroupValues {
   Matrix<T> attended;
   float* lse;
 
-  static absl::StatusOr<GroupValues> Of(zero::Workspace& workspace, size_t tokens,
+  static absl::StatusOr<GroupValues> Of(const Resources& resources, size_t tokens,
                                         const Group& group, const KeptAttention<T>* kept) {
     const size_t elements = Qkv<T>::Elements(tokens, group);
     if (kept != nullptr) {
@@ -125,9 +134,9 @@ struct GroupValues {
                          .lse = kept->lse.data() + tokens * first_head};
     }
     GEMINID_ASSIGN_OR_RETURN(
-        auto storage, Scratch<T>::Allocate(workspace, elements + tokens * group.query_columns));
+        auto storage, Scratch<T>::Allocate(resources, elements + tokens * group.query_columns));
     GEMINID_ASSIGN_OR_RETURN(auto lse,
-                             Scratch<float>::Allocate(workspace, tokens * group.shape.heads));
+                             Scratch<float>::Allocate(resources, tokens * group.shape.heads));
     T* const data = storage.data();
     float* const lse_data = lse.data();
     return GroupValues{.storage = std::move(storage),
@@ -150,46 +159,50 @@ void CopyMatrix(Matrix<const T> from, Matrix<T> to) {
 template <typename T>
 class Half {
  public:
-  Half(zero::Workspace& workspace, const HalfContext& context, const AttentionPlaces& places)
-      : workspace_(workspace), context_(context), places_(places) {}
+  Half(const Resources& resources, const HalfContext& context, const AttentionPlaces& places)
+      : resources_(resources), context_(context), places_(places) {}
 
   absl::Status Project(const ParameterUse& use, const Group& group, Matrix<const T> n,
                        const Qkv<T>& qkv) {
     const auto q = WeightOf<T>(use, places_.q).Outputs(group.first_query, group.query_columns);
     const auto k = WeightOf<T>(use, places_.k).Outputs(group.first_kv, group.kv_columns);
     const auto v = WeightOf<T>(use, places_.v).Outputs(group.first_kv, group.kv_columns);
-    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace_, n, q, qkv.q));
-    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace_, n, k, qkv.k));
-    GEMINID_RETURN_IF_ERROR(Forward<T>(workspace_, n, v, qkv.v));
-    GEMINID_RETURN_IF_ERROR(Rotate(context_, Turn::kForward, qkv.q));
-    return Rotate(context_, Turn::kForward, qkv.k);
+    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, q, qkv.q));
+    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, k, qkv.k));
+    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, v, qkv.v));
+    GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kForward, qkv.q));
+    return Rotate(resources_, context_, Turn::kForward, qkv.k);
   }
 
   absl::Status Attend(const Group& group, const Qkv<T>& qkv, Matrix<T> out, float* lse) {
-    const size_t bytes = kernels::AttentionWorkspaceBytes(group.shape);
-    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace_, bytes));
+    const size_t bytes =
+        kernels::AttentionWorkspaceBytes(group.shape, kernels::ThreadsOf(resources_.threads));
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources_, bytes));
     return FromKernel(
         kernels::AttentionForward<T>(group.shape, Heads<const T>(qkv.q), Heads<const T>(qkv.k),
-                                     Heads<const T>(qkv.v), Heads(out), lse, scratch.data(), bytes),
+                                     Heads<const T>(qkv.v), Heads(out), lse, scratch.data(), bytes,
+                                     resources_.threads),
         "AttentionForward");
   }
 
   absl::Status AttendBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
                               Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
-    const size_t bytes = kernels::AttentionWorkspaceBytes(group.shape);
-    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace_, bytes));
+    const size_t bytes =
+        kernels::AttentionWorkspaceBytes(group.shape, kernels::ThreadsOf(resources_.threads));
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources_, bytes));
     const kernels::AttentionSaved<T> saved = {.q = Heads<const T>(qkv.q),
                                               .k = Heads<const T>(qkv.k),
                                               .v = Heads<const T>(qkv.v),
                                               .out = Heads(out),
                                               .dout = Heads(dout),
                                               .lse = lse};
-    GEMINID_RETURN_IF_ERROR(FromKernel(
-        kernels::AttentionBackward<T>(group.shape, saved, Heads(gradients.q), Heads(gradients.k),
-                                      Heads(gradients.v), scratch.data(), bytes),
-        "AttentionBackward"));
-    GEMINID_RETURN_IF_ERROR(Rotate(context_, Turn::kBackward, gradients.q));
-    return Rotate(context_, Turn::kBackward, gradients.k);
+    GEMINID_RETURN_IF_ERROR(
+        FromKernel(kernels::AttentionBackward<T>(group.shape, saved, Heads(gradients.q),
+                                                 Heads(gradients.k), Heads(gradients.v),
+                                                 scratch.data(), bytes, resources_.threads),
+                   "AttentionBackward"));
+    GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kBackward, gradients.q));
+    return Rotate(resources_, context_, Turn::kBackward, gradients.k);
   }
 
   // Adds the gradient of n through one projection, then lets the weight's gradient take its place.
@@ -197,19 +210,19 @@ class Half {
                                Matrix<const T> dy, Matrix<const T> n, Matrix<float> dn,
                                bool accumulate) {
     GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
-        workspace_, dy, WeightOf<T>(use, place).Outputs(first, dy.cols), dn, accumulate));
-    return BackwardWeight<T>(workspace_, dy, n, GradientOf<T>(use, place).Outputs(first, dy.cols));
+        resources_, dy, WeightOf<T>(use, place).Outputs(first, dy.cols), dn, accumulate));
+    return BackwardWeight<T>(resources_, dy, n, GradientOf<T>(use, place).Outputs(first, dy.cols));
   }
 
   absl::Status GroupBackward(ParameterUse& use, const Group& group, Matrix<const T> n,
                              Matrix<const T> gradient, Matrix<float> dn,
                              const KeptAttention<T>* kept) {
     const size_t tokens = n.rows;
-    GEMINID_ASSIGN_OR_RETURN(auto dqkv, Qkv<T>::Allocate(workspace_, tokens, group));
+    GEMINID_ASSIGN_OR_RETURN(auto dqkv, Qkv<T>::Allocate(resources_, tokens, group));
     {
-      GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(workspace_, tokens, group, kept));
+      GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(resources_, tokens, group, kept));
       GEMINID_ASSIGN_OR_RETURN(auto storage,
-                               Scratch<T>::Allocate(workspace_, tokens * group.query_columns));
+                               Scratch<T>::Allocate(resources_, tokens * group.query_columns));
       const Matrix<T>& out = values.attended;
       const Matrix<T> dout(storage.data(), tokens, group.query_columns);
       if (kept == nullptr) {
@@ -217,10 +230,10 @@ class Half {
         GEMINID_RETURN_IF_ERROR(Attend(group, values.qkv, out, values.lse));
       }
       GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
-          workspace_, gradient,
+          resources_, gradient,
           WeightOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns), dout));
       GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(
-          workspace_, gradient, out,
+          resources_, gradient, out,
           GradientOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns)));
       GEMINID_RETURN_IF_ERROR(AttendBackward(group, values.qkv, out, dout, values.lse, dqkv));
     }
@@ -232,7 +245,7 @@ class Half {
   }
 
  private:
-  zero::Workspace& workspace_;
+  const Resources& resources_;
   const HalfContext& context_;
   const AttentionPlaces& places_;
 };
@@ -240,38 +253,38 @@ class Half {
 }  // namespace
 
 template <typename T>
-absl::StatusOr<KeptAttention<T>> KeptAttention<T>::Allocate(zero::Workspace& workspace,
+absl::StatusOr<KeptAttention<T>> KeptAttention<T>::Allocate(const Resources& resources,
                                                             const HalfContext& context) {
   const ModelConfig& config = *context.config;
   const size_t tokens = context.shape.tokens();
   KeptAttention kept;
   GEMINID_ASSIGN_OR_RETURN(
       kept.qkv, Scratch<T>::Allocate(
-                    workspace, tokens * (config.heads + 2 * config.kv_heads) * config.head_dim()));
-  GEMINID_ASSIGN_OR_RETURN(kept.attended, Scratch<T>::Allocate(workspace, tokens * config.hidden));
-  GEMINID_ASSIGN_OR_RETURN(kept.lse, Scratch<float>::Allocate(workspace, tokens * config.heads));
+                    resources, tokens * (config.heads + 2 * config.kv_heads) * config.head_dim()));
+  GEMINID_ASSIGN_OR_RETURN(kept.attended, Scratch<T>::Allocate(resources, tokens * config.hidden));
+  GEMINID_ASSIGN_OR_RETURN(kept.lse, Scratch<float>::Allocate(resources, tokens * config.heads));
   return kept;
 }
 
 template <typename T>
-absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status AttentionHalfForward(const Resources& resources, const HalfContext& context,
                                   const AttentionPlaces& places, const ParameterUse& use,
                                   const T* x, T* out, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, 2 * tokens * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, 2 * tokens * hidden));
   const Matrix<T> attended(storage.data(), tokens, hidden);
   const Matrix<T> n(attended.data + attended.size(), tokens, hidden);
   {
     GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(workspace, context, places.norm, tokens));
+                             NormLayer<T>::Create(resources, context, places.norm, tokens));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   }
-  Half<T> half(workspace, context, places);
+  Half<T> half(resources, context, places);
   const Groups groups(context);
   for (size_t i = 0; i < groups.count(); ++i) {
     const Group group = groups.At(i);
-    GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(workspace, tokens, group, kept));
+    GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(resources, tokens, group, kept));
     GEMINID_RETURN_IF_ERROR(half.Project(use, group, n, values.qkv));
     GEMINID_RETURN_IF_ERROR(half.Attend(group, values.qkv, values.attended, values.lse));
     CopyMatrix<T>(values.attended, attended.Cols(group.first_query, group.query_columns));
@@ -279,25 +292,27 @@ absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext&
   std::copy_n(x, tokens * hidden, out);
   const auto output = WeightOf<T>(use, places.output);
   if (!context.dropout.dropout.active()) {
-    return Forward<T>(workspace, attended, output, Matrix<T>(out, tokens, hidden),
+    return Forward<T>(resources, attended, output, Matrix<T>(out, tokens, hidden),
                       /*accumulate=*/true);
   }
   const Matrix<T>& added = n;  // nobody needs the norm any more
-  GEMINID_RETURN_IF_ERROR(Forward<T>(workspace, attended, output, added));
-  AddDropout(context.dropout, 0, tokens, added.data, out);
-  return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, attended, output, added));
+  return ForRows(resources, tokens, hidden, [&](size_t first, size_t count) {
+    AddDropout(context.dropout, first, count, added.Rows(first, count).data, out + first * hidden);
+    return absl::OkStatus();
+  });
 }
 
 template <typename T>
-absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext& context,
                                    const AttentionPlaces& places, ParameterUse& use, const T* x,
                                    T* gradient, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(workspace, context, places.norm, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, tokens * hidden));
-  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(workspace, tokens * hidden));
+                           NormLayer<T>::Create(resources, context, places.norm, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
   const Matrix<T> n(n_storage.data(), tokens, hidden);
   const Matrix<float> dn(dn_storage.data(), tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
@@ -305,28 +320,28 @@ absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext
   for (const LinearPlace& layer : {places.q, places.k, places.v, places.output}) {
     ClearAdapterGradients<T>(use, layer);
   }
-  Half<T> half(workspace, context, places);
+  Half<T> half(resources, context, places);
   const Groups groups(context);
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
-                           Dropped<T>::Of(workspace, context.dropout, tokens, gradient));
+                           Dropped<T>::Of(resources, context.dropout, tokens, gradient));
   const Matrix<const T> dy(dropped.data, tokens, hidden);
   for (size_t i = 0; i < groups.count(); ++i) {
     GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), n, dy, dn, kept));
   }
   if (places.output.bias) {
     GEMINID_RETURN_IF_ERROR(
-        BackwardBias<T>(workspace, dy, GradientOf<T>(use, *places.output.bias)));
+        BackwardBias<T>(resources, dy, GradientOf<T>(use, *places.output.bias)));
   }
-  GEMINID_RETURN_IF_ERROR(Round(dn.data, dn.size(), n.data));
+  GEMINID_RETURN_IF_ERROR(Round(resources, dn.data, dn.size(), n.data));
   return norm.Backward(use, n.data, x, gradient, gradient);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                     \
   template struct KeptAttention<T>;                                                                \
-  template absl::Status AttentionHalfForward(zero::Workspace&, const HalfContext&,                 \
+  template absl::Status AttentionHalfForward(const Resources&, const HalfContext&,                 \
                                              const AttentionPlaces&, const ParameterUse&,          \
                                              const T*, T*, const KeptAttention<T>*);               \
-  template absl::Status AttentionHalfBackward(zero::Workspace&, const HalfContext&,                \
+  template absl::Status AttentionHalfBackward(const Resources&, const HalfContext&,                \
                                               const AttentionPlaces&, ParameterUse&, const T*, T*, \
                                               const KeptAttention<T>*);
 GEMINID_INSTANTIATE(float)

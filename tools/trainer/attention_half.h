@@ -20,20 +20,20 @@ struct KeptAttention {
   Scratch<T> qkv, attended;
   Scratch<float> lse;
 
-  static absl::StatusOr<KeptAttention> Allocate(zero::Workspace& workspace,
+  static absl::StatusOr<KeptAttention> Allocate(const Resources& resources,
                                                 const HalfContext& context);
 };
 
 // Fills `kept` unless it is null.
 template <typename T>
-absl::Status AttentionHalfForward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status AttentionHalfForward(const Resources& resources, const HalfContext& context,
                                   const AttentionPlaces& places, const ParameterUse& use,
                                   const T* x, T* out, const KeptAttention<T>* kept);
 
 // `gradient` [tokens, hidden]: of `out` before, of `x` after. Writes the gradients of all
 // parameters of the half. Computes again what is not in `kept`.
 template <typename T>
-absl::Status AttentionHalfBackward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext& context,
                                    const AttentionPlaces& places, ParameterUse& use, const T* x,
                                    T* gradient, const KeptAttention<T>* kept);
 

@@ -16,16 +16,19 @@ using kernels::MatmulShape;
 using kernels::Transpose;
 
 template <typename In, typename Out>
-absl::Status Multiply(zero::Workspace& workspace, const MatmulShape& shape, const In* a,
+absl::Status Multiply(const Resources& resources, const MatmulShape& shape, const In* a,
                       const In* b, const Out* bias, Out* c) {
   size_t bytes = 0;
   GEMINID_RETURN_IF_ERROR(
-      FromKernel(kernels::MatmulWorkspaceBytes<In, Out>(shape, &bytes), "MatmulWorkspaceBytes"));
+      FromKernel(kernels::MatmulWorkspaceBytes<In, Out>(shape, &bytes, kernels::MatmulPath::kAuto,
+                                                        kernels::ThreadsOf(resources.threads)),
+                 "MatmulWorkspaceBytes"));
   Scratch<std::byte> scratch;
   if (bytes > 0) {
-    GEMINID_ASSIGN_OR_RETURN(scratch, Scratch<std::byte>::Allocate(workspace, bytes));
+    GEMINID_ASSIGN_OR_RETURN(scratch, Scratch<std::byte>::Allocate(resources, bytes));
   }
-  return FromKernel(kernels::Matmul<In, Out>(shape, a, b, bias, c, scratch.data(), bytes),
+  return FromKernel(kernels::Matmul<In, Out>(shape, a, b, bias, c, scratch.data(), bytes,
+                                             kernels::MatmulPath::kAuto, resources.threads),
                     "Matmul");
 }
 
@@ -105,12 +108,12 @@ struct Thin {
   Scratch<T> storage;
   Matrix<T> values;
 
-  static absl::StatusOr<Thin> Compute(zero::Workspace& workspace, Matrix<const T> x, const T* m,
+  static absl::StatusOr<Thin> Compute(const Resources& resources, Matrix<const T> x, const T* m,
                                       size_t stride, Layout layout, size_t out, float scale) {
     Thin thin;
-    GEMINID_ASSIGN_OR_RETURN(thin.storage, Scratch<T>::Allocate(workspace, x.rows * out));
+    GEMINID_ASSIGN_OR_RETURN(thin.storage, Scratch<T>::Allocate(resources, x.rows * out));
     thin.values = Matrix<T>(thin.storage.data(), x.rows, out);
-    GEMINID_ASSIGN_OR_RETURN(auto exact, Scratch<float>::Allocate(workspace, x.rows * out));
+    GEMINID_ASSIGN_OR_RETURN(auto exact, Scratch<float>::Allocate(resources, x.rows * out));
     const MatmulShape shape = {
         .m = x.rows,
         .n = out,
@@ -119,20 +122,20 @@ struct Thin {
         .a_stride = x.stride,
         .b_stride = stride};
     GEMINID_RETURN_IF_ERROR(
-        (Multiply<T, float>(workspace, shape, x.data, m, nullptr, exact.data())));
+        (Multiply<T, float>(resources, shape, x.data, m, nullptr, exact.data())));
     for (size_t i = 0; i < x.rows * out; ++i) exact.data()[i] *= scale;
-    GEMINID_RETURN_IF_ERROR(Round(exact.data(), x.rows * out, thin.values.data));
+    GEMINID_RETURN_IF_ERROR(Round(resources, exact.data(), x.rows * out, thin.values.data));
     return thin;
   }
 };
 
 // y += scale (x A) B
 template <typename T, typename Out>
-absl::Status AddAdapter(zero::Workspace& workspace, Matrix<const T> x,
+absl::Status AddAdapter(const Resources& resources, Matrix<const T> x,
                         const AdapterView<T>& adapter, Matrix<Out> y) {
   if (adapter.a == nullptr) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
-                           Thin<T>::Compute(workspace, x, adapter.a, adapter.a_stride,
+                           Thin<T>::Compute(resources, x, adapter.a, adapter.a_stride,
                                             Layout::kOutIn, adapter.rank, adapter.scale));
   const MatmulShape shape = {.m = y.rows,
                              .n = y.cols,
@@ -141,16 +144,16 @@ absl::Status AddAdapter(zero::Workspace& workspace, Matrix<const T> x,
                              .accumulate = true,
                              .b_stride = adapter.rank,
                              .c_stride = y.stride};
-  return Multiply<T, Out>(workspace, shape, inner.values.data, adapter.b, nullptr, y.data);
+  return Multiply<T, Out>(resources, shape, inner.values.data, adapter.b, nullptr, y.data);
 }
 
 // dx += scale (dy B^T) A^T
 template <typename T, typename Out>
-absl::Status AddAdapterBackward(zero::Workspace& workspace, Matrix<const T> dy,
+absl::Status AddAdapterBackward(const Resources& resources, Matrix<const T> dy,
                                 const AdapterView<T>& adapter, Matrix<Out> dx) {
   if (adapter.a == nullptr) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
-                           Thin<T>::Compute(workspace, dy, adapter.b, adapter.rank, Layout::kInOut,
+                           Thin<T>::Compute(resources, dy, adapter.b, adapter.rank, Layout::kInOut,
                                             adapter.rank, adapter.scale));
   const MatmulShape shape = {.m = dx.rows,
                              .n = dx.cols,
@@ -158,16 +161,16 @@ absl::Status AddAdapterBackward(zero::Workspace& workspace, Matrix<const T> dy,
                              .accumulate = true,
                              .b_stride = adapter.a_stride,
                              .c_stride = dx.stride};
-  return Multiply<T, Out>(workspace, shape, inner.values.data, adapter.a, nullptr, dx.data);
+  return Multiply<T, Out>(resources, shape, inner.values.data, adapter.a, nullptr, dx.data);
 }
 
 // dA += scale (dy B^T)^T x and dB += dy^T scale (x A).
 template <typename T>
-absl::Status AdapterGradients(zero::Workspace& workspace, Matrix<const T> dy, Matrix<const T> x,
+absl::Status AdapterGradients(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
                               const AdapterView<T>& adapter) {
   if (adapter.da != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
-                             Thin<T>::Compute(workspace, dy, adapter.b, adapter.rank,
+                             Thin<T>::Compute(resources, dy, adapter.b, adapter.rank,
                                               Layout::kInOut, adapter.rank, adapter.scale));
     const MatmulShape shape = {.m = adapter.rank,
                                .n = x.cols,
@@ -178,11 +181,11 @@ absl::Status AdapterGradients(zero::Workspace& workspace, Matrix<const T> dy, Ma
                                .b_stride = x.stride,
                                .c_stride = adapter.a_stride};
     GEMINID_RETURN_IF_ERROR(
-        (Multiply<T, T>(workspace, shape, inner.values.data, x.data, nullptr, adapter.da)));
+        (Multiply<T, T>(resources, shape, inner.values.data, x.data, nullptr, adapter.da)));
   }
   if (adapter.db == nullptr) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
-                           Thin<T>::Compute(workspace, x, adapter.a, adapter.a_stride,
+                           Thin<T>::Compute(resources, x, adapter.a, adapter.a_stride,
                                             Layout::kOutIn, adapter.rank, adapter.scale));
   const MatmulShape shape = {.m = dy.cols,
                              .n = adapter.rank,
@@ -192,13 +195,13 @@ absl::Status AdapterGradients(zero::Workspace& workspace, Matrix<const T> dy, Ma
                              .a_stride = dy.stride,
                              .b_stride = adapter.rank,
                              .c_stride = adapter.rank};
-  return Multiply<T, T>(workspace, shape, dy.data, inner.values.data, nullptr, adapter.db);
+  return Multiply<T, T>(resources, shape, dy.data, inner.values.data, nullptr, adapter.db);
 }
 
 }  // namespace
 
 template <typename T, typename Out>
-absl::Status Forward(zero::Workspace& workspace, Matrix<const T> x, const LinearView<const T>& w,
+absl::Status Forward(const Resources& resources, Matrix<const T> x, const LinearView<const T>& w,
                      Matrix<Out> y, bool accumulate) {
   const MatmulShape shape = {
       .m = x.rows,
@@ -211,20 +214,20 @@ absl::Status Forward(zero::Workspace& workspace, Matrix<const T> x, const Linear
       .b_stride = w.stride,
       .c_stride = y.stride};
   if constexpr (std::is_same_v<T, Out>) {
-    GEMINID_RETURN_IF_ERROR((Multiply<T, Out>(workspace, shape, x.data, w.weight, w.bias, y.data)));
-    return AddAdapter<T, Out>(workspace, x, w.adapter, y);
+    GEMINID_RETURN_IF_ERROR((Multiply<T, Out>(resources, shape, x.data, w.weight, w.bias, y.data)));
+    return AddAdapter<T, Out>(resources, x, w.adapter, y);
   } else {
     if (w.bias != nullptr) {
       return absl::InternalError("a layer with a bias has outputs of the type of its weights");
     }
     GEMINID_RETURN_IF_ERROR(
-        (Multiply<T, Out>(workspace, shape, x.data, w.weight, nullptr, y.data)));
-    return AddAdapter<T, Out>(workspace, x, w.adapter, y);
+        (Multiply<T, Out>(resources, shape, x.data, w.weight, nullptr, y.data)));
+    return AddAdapter<T, Out>(resources, x, w.adapter, y);
   }
 }
 
 template <typename T, typename Out>
-absl::Status BackwardInput(zero::Workspace& workspace, Matrix<const T> dy,
+absl::Status BackwardInput(const Resources& resources, Matrix<const T> dy,
                            const LinearView<const T>& w, Matrix<Out> dx, bool accumulate) {
   const MatmulShape shape = {
       .m = dy.rows,
@@ -236,22 +239,22 @@ absl::Status BackwardInput(zero::Workspace& workspace, Matrix<const T> dy,
       .b_stride = w.stride,
       .c_stride = dx.stride};
   GEMINID_RETURN_IF_ERROR(
-      (Multiply<T, Out>(workspace, shape, dy.data, w.weight, nullptr, dx.data)));
-  return AddAdapterBackward<T, Out>(workspace, dy, w.adapter, dx);
+      (Multiply<T, Out>(resources, shape, dy.data, w.weight, nullptr, dx.data)));
+  return AddAdapterBackward<T, Out>(resources, dy, w.adapter, dx);
 }
 
 template <typename T>
-absl::Status BackwardBias(zero::Workspace& workspace, Matrix<const T> dy, T* db) {
+absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db) {
   if (db == nullptr) return absl::OkStatus();
   const size_t bytes = kernels::ColumnSumWorkspaceBytes(dy.cols);
-  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace, bytes));
+  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
   return FromKernel(kernels::ColumnSum<T>(dy.rows, dy.cols, dy.data, db, /*accumulate=*/false,
                                           scratch.data(), bytes),
                     "ColumnSum");
 }
 
 template <typename T>
-absl::Status BackwardWeight(zero::Workspace& workspace, Matrix<const T> dy, Matrix<const T> x,
+absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
                             const LinearView<T>& dw, bool accumulate) {
   const bool out_in = dw.layout == Layout::kOutIn;
   const Matrix<const T>& a = out_in ? dy : x;
@@ -265,47 +268,52 @@ absl::Status BackwardWeight(zero::Workspace& workspace, Matrix<const T> dy, Matr
                              .b_stride = b.stride,
                              .c_stride = dw.stride};
   if (dw.weight != nullptr) {
-    GEMINID_RETURN_IF_ERROR((Multiply<T, T>(workspace, shape, a.data, b.data, nullptr, dw.weight)));
+    GEMINID_RETURN_IF_ERROR((Multiply<T, T>(resources, shape, a.data, b.data, nullptr, dw.weight)));
   }
-  GEMINID_RETURN_IF_ERROR(AdapterGradients<T>(workspace, dy, x, dw.adapter));
-  return BackwardBias<T>(workspace, dy, dw.bias);
+  GEMINID_RETURN_IF_ERROR(AdapterGradients<T>(resources, dy, x, dw.adapter));
+  return BackwardBias<T>(resources, dy, dw.bias);
 }
 
-absl::Status Round(const float* in, size_t count, BFloat16* out) {
-  return FromKernel(kernels::CastToBFloat16(in, count, out), "CastToBFloat16");
+absl::Status Round(const Resources& resources, const float* in, size_t count, BFloat16* out) {
+  return ForRows(resources, count, 1, [&](size_t first, size_t some) {
+    return FromKernel(kernels::CastToBFloat16(in + first, some, out + first), "CastToBFloat16");
+  });
 }
 
-absl::Status Round(const float* in, size_t count, float* out) {
-  std::copy_n(in, count, out);
-  return absl::OkStatus();
+absl::Status Round(const Resources& resources, const float* in, size_t count, float* out) {
+  return Widen(resources, in, count, out);
 }
 
-absl::Status Widen(const BFloat16* in, size_t count, float* out) {
-  return FromKernel(kernels::CastToFloat(in, count, out), "CastToFloat");
+absl::Status Widen(const Resources& resources, const BFloat16* in, size_t count, float* out) {
+  return ForRows(resources, count, 1, [&](size_t first, size_t some) {
+    return FromKernel(kernels::CastToFloat(in + first, some, out + first), "CastToFloat");
+  });
 }
 
-absl::Status Widen(const float* in, size_t count, float* out) {
-  std::copy_n(in, count, out);
-  return absl::OkStatus();
+absl::Status Widen(const Resources& resources, const float* in, size_t count, float* out) {
+  return ForRows(resources, count, 1, [&](size_t first, size_t some) {
+    std::copy_n(in + first, some, out + first);
+    return absl::OkStatus();
+  });
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                 \
   template LinearView<const T> WeightOf(const ParameterUse&, const LinearPlace&);              \
   template LinearView<T> GradientOf(ParameterUse&, const LinearPlace&);                        \
   template void ClearAdapterGradients<T>(ParameterUse&, const LinearPlace&);                   \
-  template absl::Status Forward(zero::Workspace&, Matrix<const T>, const LinearView<const T>&, \
+  template absl::Status Forward(const Resources&, Matrix<const T>, const LinearView<const T>&, \
                                 Matrix<T>, bool);                                              \
-  template absl::Status BackwardInput(zero::Workspace&, Matrix<const T>,                       \
+  template absl::Status BackwardInput(const Resources&, Matrix<const T>,                       \
                                       const LinearView<const T>&, Matrix<T>, bool);            \
-  template absl::Status BackwardBias(zero::Workspace&, Matrix<const T>, T*);                   \
-  template absl::Status BackwardWeight(zero::Workspace&, Matrix<const T>, Matrix<const T>,     \
+  template absl::Status BackwardBias(const Resources&, Matrix<const T>, T*);                   \
+  template absl::Status BackwardWeight(const Resources&, Matrix<const T>, Matrix<const T>,     \
                                        const LinearView<T>&, bool);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(BFloat16)
 #undef GEMINID_INSTANTIATE
-template absl::Status Forward(zero::Workspace&, Matrix<const BFloat16>,
+template absl::Status Forward(const Resources&, Matrix<const BFloat16>,
                               const LinearView<const BFloat16>&, Matrix<float>, bool);
-template absl::Status BackwardInput(zero::Workspace&, Matrix<const BFloat16>,
+template absl::Status BackwardInput(const Resources&, Matrix<const BFloat16>,
                                     const LinearView<const BFloat16>&, Matrix<float>, bool);
 
 }  // namespace geminid::trainer

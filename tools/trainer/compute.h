@@ -4,10 +4,13 @@
 #ifndef GEMINID_TOOLS_TRAINER_COMPUTE_H_
 #define GEMINID_TOOLS_TRAINER_COMPUTE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +18,7 @@
 #include "geminid/zero.h"
 #include "kernels/runtime/common/absl_status.h"
 #include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/dropout.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/parameters.h"
@@ -89,12 +93,18 @@ struct LinearView {
   }
 };
 
+// What a computation takes. Threads never change a bit.
+struct Resources {
+  zero::Workspace& workspace;
+  kernels::ThreadPool* threads = nullptr;  // none: the calling thread alone
+};
+
 // A block of workspace as elements of one type.
 template <typename T>
 class Scratch {
  public:
-  static absl::StatusOr<Scratch> Allocate(zero::Workspace& workspace, size_t count) {
-    absl::StatusOr<zero::Workspace::Block> block = workspace.Allocate(count * sizeof(T));
+  static absl::StatusOr<Scratch> Allocate(const Resources& resources, size_t count) {
+    absl::StatusOr<zero::Workspace::Block> block = resources.workspace.Allocate(count * sizeof(T));
     if (!block.ok()) return block.status();
     return Scratch(std::move(block).value());
   }
@@ -108,20 +118,48 @@ class Scratch {
   zero::Workspace::Block block_;
 };
 
+// Calls work(first, count) -> absl::Status for pieces of `rows` rows of `cols` elements, on the
+// threads, for work of which any split gives the same bits.
+template <typename Work>
+absl::Status ForRows(const Resources& resources, size_t rows, size_t cols, const Work& work) {
+  constexpr size_t kPieceElements = 16384;  // some microseconds of work
+  const size_t piece = std::max<size_t>(1, kPieceElements / std::max<size_t>(1, cols));
+  const size_t pieces = kernels::GranuleCount(rows, piece);
+  if (resources.threads == nullptr || pieces <= 1) return work(size_t{0}, rows);
+  std::vector<absl::Status> failed(resources.threads->threads());
+  const kernels::Status status =
+      kernels::RunTasks(resources.threads, pieces, [&](size_t index, size_t thread) {
+        const kernels::Granule rows_of = kernels::GranuleAt(index, rows, piece);
+        failed[thread] = work(rows_of.begin, rows_of.end - rows_of.begin);
+        return failed[thread].ok() ? kernels::Status::kOk : kernels::Status::kUnsupported;
+      });
+  if (status == kernels::Status::kOk) return absl::OkStatus();
+  for (absl::Status& one : failed) {
+    if (!one.ok()) return std::move(one);
+  }
+  return absl::InternalError("a thread's work failed");
+}
+
 // The gradient of what a half adds, before its dropout: `gradient` itself where there is none.
 template <typename T>
 struct Dropped {
   Scratch<T> storage;
   const T* data = nullptr;
 
-  static absl::StatusOr<Dropped> Of(zero::Workspace& workspace, const DropoutPlace& place,
+  static absl::StatusOr<Dropped> Of(const Resources& resources, const DropoutPlace& place,
                                     size_t tokens, const T* gradient) {
     Dropped dropped;
     dropped.data = gradient;
     if (!place.dropout.active()) return dropped;
     GEMINID_ASSIGN_OR_RETURN(dropped.storage,
-                             Scratch<T>::Allocate(workspace, tokens * place.hidden));
-    ApplyDropout(place, 0, tokens, gradient, dropped.storage.data());
+                             Scratch<T>::Allocate(resources, tokens * place.hidden));
+    T* const out = dropped.storage.data();
+    GEMINID_RETURN_IF_ERROR(
+        ForRows(resources, tokens, place.hidden, [&](size_t first, size_t count) {
+          const size_t at = first * place.hidden;
+          ApplyDropout(place, first, count, gradient + at, out + at);
+          return absl::OkStatus();
+        }));
     dropped.data = dropped.storage.data();
     return dropped;
   }
@@ -149,30 +187,32 @@ void ClearAdapterGradients(ParameterUse& use, const LinearPlace& place);
 
 // y = x W + b, or y += x W + b. Out is T or float.
 template <typename T, typename Out>
-absl::Status Forward(zero::Workspace& workspace, Matrix<const T> x, const LinearView<const T>& w,
+absl::Status Forward(const Resources& resources, Matrix<const T> x, const LinearView<const T>& w,
                      Matrix<Out> y, bool accumulate = false);
 
 // dx = dy W^T, or dx += dy W^T.
 template <typename T, typename Out>
-absl::Status BackwardInput(zero::Workspace& workspace, Matrix<const T> dy,
+absl::Status BackwardInput(const Resources& resources, Matrix<const T> dy,
                            const LinearView<const T>& w, Matrix<Out> dx, bool accumulate = false);
 
 // db = the sum of the rows of dy, which is dense. Nothing for a null db.
 template <typename T>
-absl::Status BackwardBias(zero::Workspace& workspace, Matrix<const T> dy, T* db);
+absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db);
 
 // dW = x^T dy, and the gradients of the bias and the adapter if there are any. Nothing for those
 // that are frozen.
 template <typename T>
-absl::Status BackwardWeight(zero::Workspace& workspace, Matrix<const T> dy, Matrix<const T> x,
+absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
                             const LinearView<T>& dw, bool accumulate = false);
 
 // out = in, rounded to T. Dense. For T = float a copy.
-absl::Status Round(const float* in, size_t count, kernels::BFloat16* out);
-absl::Status Round(const float* in, size_t count, float* out);
+absl::Status Round(const Resources& resources, const float* in, size_t count,
+                   kernels::BFloat16* out);
+absl::Status Round(const Resources& resources, const float* in, size_t count, float* out);
 // out = in, exactly.
-absl::Status Widen(const kernels::BFloat16* in, size_t count, float* out);
-absl::Status Widen(const float* in, size_t count, float* out);
+absl::Status Widen(const Resources& resources, const kernels::BFloat16* in, size_t count,
+                   float* out);
+absl::Status Widen(const Resources& resources, const float* in, size_t count, float* out);
 
 }  // namespace geminid::trainer
 

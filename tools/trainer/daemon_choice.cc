@@ -3,11 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/processors.h"
 #include "base/status_macros.h"
 #include "tools/trainer/train.h"
 
@@ -26,11 +28,24 @@ uint64_t MachineBytes() {
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+// At least what each rank will ask for where nothing is to leave the device. Activations are kept
+// only where there is room.
+uint64_t UnlimitedBytes(const TrainOptions& options, int ranks, uint64_t budget) {
+  const size_t threads = options.threads ? static_cast<size_t>(*options.threads)
+                                         : std::max<size_t>(1, base::AllowedProcessors().size());
+  const uint64_t bytes = UnlimitedDeviceBytes(options, ranks, threads);
+  if (options.recompute != Recompute::kAuto || bytes <= budget) return bytes;
+  TrainOptions smaller = options;
+  smaller.recompute = Recompute::kOn;
+  return UnlimitedDeviceBytes(smaller, ranks, threads);
+}
+
 // Of all ranks together.
 absl::StatusOr<uint64_t> NeededDeviceBytes(const TrainOptions& options, int ranks) {
-  const uint64_t bytes = options.device_memory_bytes.value_or(UnlimitedDeviceBytes(options, ranks));
   // What a daemon hands out by default, before anything is host memory.
   const uint64_t budget = MachineBytes() / 5 * 4;
+  const uint64_t bytes = options.device_memory_bytes.value_or(
+      UnlimitedBytes(options, ranks, budget / static_cast<uint64_t>(ranks)));
   if (bytes > budget / static_cast<uint64_t>(ranks)) {
     const std::string whose = ranks == 1 ? "the rank" : absl::StrCat("each of ", ranks, " ranks");
     return absl::ResourceExhaustedError(absl::StrCat(

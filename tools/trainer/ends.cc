@@ -1,6 +1,7 @@
 #include "tools/trainer/ends.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "kernels/model/cross_entropy/cross_entropy.h"
@@ -20,24 +21,36 @@ kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
 
 // The loss of some tokens; their rows of dlogits are written, if there are any.
 template <typename T>
-absl::StatusOr<double> LossOfRows(zero::Workspace& workspace, Matrix<const T> n,
+absl::StatusOr<double> LossOfRows(const Resources& resources, Matrix<const T> n,
                                   const LinearView<const T>& output, const int32_t* targets,
                                   float gradient_scale, Matrix<T> dlogits) {
-  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(workspace, n.rows * output.out));
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * output.out));
   const Matrix<float> logits(storage.data(), n.rows, output.out);
-  GEMINID_RETURN_IF_ERROR((Forward<T, float>(workspace, n, output, logits)));
-  const kernels::CrossEntropyShape shape = {
-      .tokens = logits.rows, .vocabulary = logits.cols, .row_stride = logits.stride};
-  kernels::CrossEntropyResult result;
+  GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, output, logits)));
+  // Rows are summed in pieces that do not depend on the number of threads.
+  constexpr size_t kRows = 16;
   float* const gradients = dlogits.data == nullptr ? nullptr : logits.data;
-  GEMINID_RETURN_IF_ERROR(
-      FromKernel(kernels::CrossEntropy<float>(shape, logits.data, targets, gradient_scale,
-                                              gradients, nullptr, &result),
-                 "CrossEntropy"));
+  std::vector<kernels::CrossEntropyResult> parts(kernels::GranuleCount(logits.rows, kRows));
+  GEMINID_RETURN_IF_ERROR(FromKernel(
+      kernels::RunTasks(resources.threads, parts.size(),
+                        [&](size_t index, size_t) {
+                          const auto piece = kernels::GranuleAt(index, logits.rows, kRows);
+                          const size_t at = piece.begin * logits.stride;
+                          return kernels::CrossEntropy<float>(
+                              {.tokens = piece.end - piece.begin,
+                               .vocabulary = logits.cols,
+                               .row_stride = logits.stride},
+                              logits.data + at, targets + piece.begin, gradient_scale,
+                              gradients == nullptr ? nullptr : gradients + at, nullptr,
+                              &parts[index]);
+                        }),
+      "CrossEntropy"));
+  double loss_sum = 0;
+  for (const kernels::CrossEntropyResult& part : parts) loss_sum += part.loss_sum;
   if (gradients != nullptr) {
-    GEMINID_RETURN_IF_ERROR(Round(logits.data, logits.size(), dlogits.data));
+    GEMINID_RETURN_IF_ERROR(Round(resources, logits.data, logits.size(), dlogits.data));
   }
-  return result.loss_sum;
+  return loss_sum;
 }
 
 }  // namespace
@@ -54,13 +67,13 @@ absl::Status EmbeddingForward(const HalfContext& context, const ModelParameters&
 }
 
 template <typename T>
-absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
                                const ModelParameters& parameters, ParameterUse& use,
                                const int32_t* tokens, const T* gradient) {
   const kernels::EmbeddingShape shape = ShapeOf(context);
   if (T* const table = GradientOf<T>(use, parameters.token_table)) {
     const size_t bytes = kernels::EmbeddingWorkspaceBytes(shape);
-    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(workspace, bytes));
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
     GEMINID_RETURN_IF_ERROR(
         FromKernel(kernels::EmbeddingBackward<T>(shape, tokens, gradient, table,
                                                  use.GradientAccumulates(parameters.token_table),
@@ -84,7 +97,7 @@ absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& co
 }
 
 template <typename T>
-absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfContext& context,
+absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfContext& context,
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient) {
@@ -92,10 +105,10 @@ absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfConte
   const size_t hidden = context.config->hidden;
   const size_t vocabulary = context.config->vocabulary;
   GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(workspace, context, parameters.final_norm, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, tokens * hidden));
+                           NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
   GEMINID_ASSIGN_OR_RETURN(auto dlogits_storage,
-                           Scratch<T>::Allocate(workspace, tokens * vocabulary));
+                           Scratch<T>::Allocate(resources, tokens * vocabulary));
   const Matrix<T> n(n_storage.data(), tokens, hidden);
   const Matrix<T> dlogits(dlogits_storage.data(), tokens, vocabulary);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
@@ -105,13 +118,13 @@ absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfConte
   for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
     const size_t rows = std::min(context.tiling.tokens, tokens - first);
     GEMINID_ASSIGN_OR_RETURN(const double loss,
-                             LossOfRows<T>(workspace, n.Rows(first, rows), output, targets + first,
+                             LossOfRows<T>(resources, n.Rows(first, rows), output, targets + first,
                                            gradient_scale, dlogits.Rows(first, rows)));
     loss_sum += loss;
   }
   GEMINID_RETURN_IF_ERROR(
-      (BackwardInput<T, T>(workspace, dlogits, output, Matrix<T>(gradient, tokens, hidden))));
-  GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(workspace, dlogits, n,
+      (BackwardInput<T, T>(resources, dlogits, output, Matrix<T>(gradient, tokens, hidden))));
+  GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(resources, dlogits, n,
                                             GradientOf<T>(use, parameters.output),
                                             use.GradientAccumulates(parameters.output.weight)));
   GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
@@ -119,7 +132,7 @@ absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfConte
 }
 
 template <typename T>
-absl::StatusOr<double> OutputLoss(zero::Workspace& workspace, const HalfContext& context,
+absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets) {
   const size_t tokens = context.shape.tokens();
@@ -128,12 +141,12 @@ absl::StatusOr<double> OutputLoss(zero::Workspace& workspace, const HalfContext&
   double loss_sum = 0;
   for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
     const size_t rows = std::min(context.tiling.tokens, tokens - first);
-    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, rows * hidden));
+    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
     const Matrix<T> n(storage.data(), rows, hidden);
     GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(workspace, context, parameters.final_norm, rows));
+                             NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
-    GEMINID_ASSIGN_OR_RETURN(const double loss, LossOfRows<T>(workspace, n, output, targets + first,
+    GEMINID_ASSIGN_OR_RETURN(const double loss, LossOfRows<T>(resources, n, output, targets + first,
                                                               /*gradient_scale=*/0, Matrix<T>()));
     loss_sum += loss;
   }
@@ -141,18 +154,18 @@ absl::StatusOr<double> OutputLoss(zero::Workspace& workspace, const HalfContext&
 }
 
 template <typename T>
-absl::Status LogitsOfToken(zero::Workspace& workspace, const HalfContext& context,
+absl::Status LogitsOfToken(const Resources& resources, const HalfContext& context,
                            const ModelParameters& parameters, const ParameterUse& use, const T* x,
                            std::span<float> logits) {
   const size_t hidden = context.config->hidden;
-  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, hidden));
-  GEMINID_ASSIGN_OR_RETURN(auto logits_storage, Scratch<float>::Allocate(workspace, logits.size()));
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto logits_storage, Scratch<float>::Allocate(resources, logits.size()));
   const Matrix<T> n(n_storage.data(), 1, hidden);
   GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(workspace, context, parameters.final_norm, 1));
+                           NormLayer<T>::Create(resources, context, parameters.final_norm, 1));
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   GEMINID_RETURN_IF_ERROR(
-      (Forward<T, float>(workspace, n, WeightOf<T>(use, parameters.output),
+      (Forward<T, float>(resources, n, WeightOf<T>(use, parameters.output),
                          Matrix<float>(logits_storage.data(), 1, logits.size()))));
   std::copy_n(logits_storage.data(), logits.size(), logits.begin());
   return absl::OkStatus();
@@ -161,16 +174,16 @@ absl::Status LogitsOfToken(zero::Workspace& workspace, const HalfContext& contex
 #define GEMINID_INSTANTIATE(T)                                                                   \
   template absl::Status EmbeddingForward(const HalfContext&, const ModelParameters&,             \
                                          const ParameterUse&, const int32_t*, T*);               \
-  template absl::Status EmbeddingBackward(zero::Workspace&, const HalfContext&,                  \
+  template absl::Status EmbeddingBackward(const Resources&, const HalfContext&,                  \
                                           const ModelParameters&, ParameterUse&, const int32_t*, \
                                           const T*);                                             \
-  template absl::StatusOr<double> OutputAndLoss(zero::Workspace&, const HalfContext&,            \
+  template absl::StatusOr<double> OutputAndLoss(const Resources&, const HalfContext&,            \
                                                 const ModelParameters&, ParameterUse&, const T*, \
                                                 const int32_t*, float, T*);                      \
-  template absl::StatusOr<double> OutputLoss(zero::Workspace&, const HalfContext&,               \
+  template absl::StatusOr<double> OutputLoss(const Resources&, const HalfContext&,               \
                                              const ModelParameters&, const ParameterUse&,        \
                                              const T*, const int32_t*);                          \
-  template absl::Status LogitsOfToken(zero::Workspace&, const HalfContext&,                      \
+  template absl::Status LogitsOfToken(const Resources&, const HalfContext&,                      \
                                       const ModelParameters&, const ParameterUse&, const T*,     \
                                       std::span<float>);
 GEMINID_INSTANTIATE(float)

@@ -17,7 +17,7 @@ absl::Status EmbeddingForward(const HalfContext& context, const ModelParameters&
 
 // Writes, or adds to, the gradients of the tables.
 template <typename T>
-absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
                                const ModelParameters& parameters, ParameterUse& use,
                                const int32_t* tokens, const T* gradient);
 
@@ -25,20 +25,20 @@ absl::Status EmbeddingBackward(zero::Workspace& workspace, const HalfContext& co
 // gradients of gradient_scale times that sum: of x to `gradient`, and of the parameters. Logits are
 // fp32, tiling.tokens rows at a time.
 template <typename T>
-absl::StatusOr<double> OutputAndLoss(zero::Workspace& workspace, const HalfContext& context,
+absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfContext& context,
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient);
 
 // The same sum without gradients.
 template <typename T>
-absl::StatusOr<double> OutputLoss(zero::Workspace& workspace, const HalfContext& context,
+absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets);
 
 // The logits at one token, whose row of x it is.
 template <typename T>
-absl::Status LogitsOfToken(zero::Workspace& workspace, const HalfContext& context,
+absl::Status LogitsOfToken(const Resources& resources, const HalfContext& context,
                            const ModelParameters& parameters, const ParameterUse& use, const T* x,
                            std::span<float> logits);
 

@@ -9,9 +9,11 @@
 #include "base/json_writer.h"
 #include "base/status_macros.h"
 #include "geminid/zero.h"
+#include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/sampler.h"
+#include "tools/trainer/threads.h"
 #include "tools/trainer/train.h"
 #include "tools/trainer/transformer.h"
 
@@ -54,16 +56,17 @@ std::string Json(const GenerateOptions& options, std::span<const int32_t> tokens
 class Generator {
  public:
   Generator(const GenerateOptions& options, const RankContext& context)
-      : options_(options),
-        context_(context),
-        model_(MakeTransformer(options.run.model, options.run.zero.data_type)),
-        tokens_(options.prompt) {}
+      : options_(options), context_(context), tokens_(options.prompt) {}
 
   absl::Status Prepare(collectives::Communicator* communicator) {
     communicator_ = communicator;
+    GEMINID_ASSIGN_OR_RETURN(threads_,
+                             MakeThreads(options_.run.threads, context_.info, *communicator_));
+    model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type, {}, threads_.get());
     GEMINID_ASSIGN_OR_RETURN(
         session_, ConnectDaemon(options_.run, context_,
-                                UnlimitedDeviceBytes(options_.run, context_.info.world_size),
+                                UnlimitedDeviceBytes(options_.run, context_.info.world_size,
+                                                     kernels::ThreadsOf(threads_.get())),
                                 /*takes_steps=*/false));
     std::vector<zero::Parameter> parameters;
     for (const ParameterSpec& spec : model_->parameters().specs) {
@@ -111,7 +114,8 @@ class Generator {
 
   const GenerateOptions& options_;
   const RankContext& context_;
-  const std::unique_ptr<Transformer> model_;
+  std::unique_ptr<kernels::ThreadPool> threads_;  // null: one
+  std::unique_ptr<Transformer> model_;
   std::vector<int32_t> tokens_;
   // Destroyed in reverse order: the engine uses the session.
   collectives::Communicator* communicator_ = nullptr;

@@ -19,14 +19,14 @@ struct Columns {
   Matrix<T> input, up, activated;
 
   // Input and up are those in `kept`, if there is one.
-  static absl::StatusOr<Columns> Allocate(zero::Workspace& workspace, size_t tokens, size_t first,
+  static absl::StatusOr<Columns> Allocate(const Resources& resources, size_t tokens, size_t first,
                                           size_t count, bool gated, const KeptMlp<T>* kept) {
     Columns result;
     const size_t size = tokens * count;
     const size_t inputs = gated ? 2 : 1;
     GEMINID_ASSIGN_OR_RETURN(
         result.storage,
-        Scratch<T>::Allocate(workspace, size * (1 + (kept == nullptr ? inputs : 0))));
+        Scratch<T>::Allocate(resources, size * (1 + (kept == nullptr ? inputs : 0))));
     T* const data = result.storage.data();
     result.activated = Matrix<T>(data, tokens, count);
     const size_t at = tokens * first;
@@ -42,67 +42,76 @@ struct Columns {
 
 // Computes what the activation reads, columns [first, first + count), from n.
 template <typename T>
-absl::Status Project(zero::Workspace& workspace, const MlpPlaces& places, const ParameterUse& use,
+absl::Status Project(const Resources& resources, const MlpPlaces& places, const ParameterUse& use,
                      size_t first, Matrix<const T> n, const Columns<T>& columns) {
   const size_t count = columns.input.cols;
   GEMINID_RETURN_IF_ERROR(Forward<T>(
-      workspace, n, WeightOf<T>(use, places.input).Outputs(first, count), columns.input));
+      resources, n, WeightOf<T>(use, places.input).Outputs(first, count), columns.input));
   if (!places.up) return absl::OkStatus();
-  return Forward<T>(workspace, n, WeightOf<T>(use, *places.up).Outputs(first, count), columns.up);
+  return Forward<T>(resources, n, WeightOf<T>(use, *places.up).Outputs(first, count), columns.up);
 }
 
 template <typename T>
-absl::Status Activate(const Columns<T>& columns) {
-  if (columns.up.data == nullptr) {
+absl::Status Activate(const Resources& resources, const Columns<T>& columns) {
+  const size_t cols = columns.input.cols;
+  return ForRows(resources, columns.input.rows, cols, [&](size_t first, size_t count) {
+    const size_t at = first * cols;
+    const T* input = columns.input.data + at;
+    T* activated = columns.activated.data + at;
+    if (columns.up.data == nullptr) {
+      return FromKernel(kernels::GeluForward<T>(input, count * cols, activated), "GeluForward");
+    }
     return FromKernel(
-        kernels::GeluForward<T>(columns.input.data, columns.input.size(), columns.activated.data),
-        "GeluForward");
-  }
-  const size_t count = columns.input.cols;
-  return FromKernel(kernels::SwigluForward<T>(
-                        {.rows = columns.input.rows, .cols = count, .gate_up_stride = count},
-                        columns.input.data, columns.up.data, columns.activated.data),
-                    "SwigluForward");
+        kernels::SwigluForward<T>({.rows = count, .cols = cols, .gate_up_stride = cols}, input,
+                                  columns.up.data + at, activated),
+        "SwigluForward");
+  });
 }
 
 // Turns columns.input (and up) into their gradients.
 template <typename T>
-absl::Status ActivateBackward(Matrix<const T> dy, const Columns<T>& columns) {
-  T* input = columns.input.data;
-  if (columns.up.data == nullptr) {
-    return FromKernel(kernels::GeluBackward<T>(dy.data, input, dy.size(), input), "GeluBackward");
-  }
-  T* up = columns.up.data;
-  return FromKernel(
-      kernels::SwigluBackward<T>({.rows = dy.rows, .cols = dy.cols, .gate_up_stride = dy.cols},
-                                 dy.data, input, up, input, up),
-      "SwigluBackward");
+absl::Status ActivateBackward(const Resources& resources, Matrix<const T> dy,
+                              const Columns<T>& columns) {
+  const size_t cols = dy.cols;
+  return ForRows(resources, dy.rows, cols, [&](size_t first, size_t count) {
+    const size_t at = first * cols;
+    T* input = columns.input.data + at;
+    if (columns.up.data == nullptr) {
+      return FromKernel(kernels::GeluBackward<T>(dy.data + at, input, count * cols, input),
+                        "GeluBackward");
+    }
+    T* up = columns.up.data + at;
+    return FromKernel(
+        kernels::SwigluBackward<T>({.rows = count, .cols = cols, .gate_up_stride = cols},
+                                   dy.data + at, input, up, input, up),
+        "SwigluBackward");
+  });
 }
 
 template <typename T>
-absl::Status ColumnsBackward(zero::Workspace& workspace, const MlpPlaces& places, ParameterUse& use,
+absl::Status ColumnsBackward(const Resources& resources, const MlpPlaces& places, ParameterUse& use,
                              size_t first, size_t count, Matrix<const T> n,
                              Matrix<const T> gradient, Matrix<float> dn, const KeptMlp<T>* kept) {
-  GEMINID_ASSIGN_OR_RETURN(auto columns, Columns<T>::Allocate(workspace, n.rows, first, count,
+  GEMINID_ASSIGN_OR_RETURN(auto columns, Columns<T>::Allocate(resources, n.rows, first, count,
                                                               places.up.has_value(), kept));
   if (kept == nullptr) {
-    GEMINID_RETURN_IF_ERROR(Project<T>(workspace, places, use, first, n, columns));
+    GEMINID_RETURN_IF_ERROR(Project<T>(resources, places, use, first, n, columns));
   }
-  GEMINID_RETURN_IF_ERROR(Activate<T>(columns));
+  GEMINID_RETURN_IF_ERROR(Activate<T>(resources, columns));
   {
-    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, n.rows * count));
+    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, n.rows * count));
     const Matrix<T> dactivated(storage.data(), n.rows, count);
     GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
-        workspace, gradient, WeightOf<T>(use, places.output).Inputs(first, count), dactivated));
+        resources, gradient, WeightOf<T>(use, places.output).Inputs(first, count), dactivated));
     GEMINID_RETURN_IF_ERROR(
-        BackwardWeight<T>(workspace, gradient, columns.activated,
+        BackwardWeight<T>(resources, gradient, columns.activated,
                           GradientOf<T>(use, places.output).Inputs(first, count)));
-    GEMINID_RETURN_IF_ERROR(ActivateBackward<T>(dactivated, columns));
+    GEMINID_RETURN_IF_ERROR(ActivateBackward<T>(resources, dactivated, columns));
   }
   const auto project_back = [&](const LinearPlace& place, Matrix<const T> dy, bool accumulate) {
     GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
-        workspace, dy, WeightOf<T>(use, place).Outputs(first, count), dn, accumulate));
-    return BackwardWeight<T>(workspace, dy, n, GradientOf<T>(use, place).Outputs(first, count));
+        resources, dy, WeightOf<T>(use, place).Outputs(first, count), dn, accumulate));
+    return BackwardWeight<T>(resources, dy, n, GradientOf<T>(use, place).Outputs(first, count));
   };
   GEMINID_RETURN_IF_ERROR(project_back(places.input, columns.input, first != 0));
   return places.up ? project_back(*places.up, columns.up, true) : absl::OkStatus();
@@ -113,20 +122,20 @@ template <typename T>
 class OutputSum {
  public:
   // Begins with x, or with zeros where dropout comes before x is added.
-  static absl::StatusOr<OutputSum> Begin(zero::Workspace& workspace, const HalfContext& context,
+  static absl::StatusOr<OutputSum> Begin(const Resources& resources, const HalfContext& context,
                                          const T* x, T* out) {
     OutputSum sum(context, x, out);
     const size_t size = sum.rows_ * sum.cols_;
     if constexpr (std::is_same_v<T, float>) {
       sum.data_ = out;
     } else {
-      GEMINID_ASSIGN_OR_RETURN(sum.storage_, Scratch<float>::Allocate(workspace, size));
+      GEMINID_ASSIGN_OR_RETURN(sum.storage_, Scratch<float>::Allocate(resources, size));
       sum.data_ = sum.storage_.data();
     }
     if (sum.drops()) {
       std::fill_n(sum.data_, size, 0.0F);
     } else {
-      GEMINID_RETURN_IF_ERROR(Widen(x, size, sum.data_));
+      GEMINID_RETURN_IF_ERROR(Widen(resources, x, size, sum.data_));
     }
     return sum;
   }
@@ -135,18 +144,22 @@ class OutputSum {
 
   // Adds the bias, if there is one, and leaves the half's output in `out`. `spare` has room for as
   // many elements.
-  absl::Status Finish(zero::Workspace& workspace, const T* bias, T* spare) {
+  absl::Status Finish(const Resources& resources, const T* bias, T* spare) {
     if (bias != nullptr) {
-      GEMINID_ASSIGN_OR_RETURN(auto wide, Scratch<float>::Allocate(workspace, cols_));
-      GEMINID_RETURN_IF_ERROR(Widen(bias, cols_, wide.data()));
+      GEMINID_ASSIGN_OR_RETURN(auto wide, Scratch<float>::Allocate(resources, cols_));
+      GEMINID_RETURN_IF_ERROR(Widen(resources, bias, cols_, wide.data()));
       GEMINID_RETURN_IF_ERROR(
           FromKernel(kernels::BiasAdd<float>(rows_, cols_, wide.data(), data_), "BiasAdd"));
     }
-    if (!drops()) return data_ == Address(out_) ? absl::OkStatus() : Round(data_, size(), out_);
-    GEMINID_RETURN_IF_ERROR(Round(data_, size(), spare));
-    std::copy_n(x_, size(), out_);
-    AddDropout(context_->dropout, 0, rows_, spare, out_);
-    return absl::OkStatus();
+    if (!drops())
+      return data_ == Address(out_) ? absl::OkStatus() : Round(resources, data_, size(), out_);
+    GEMINID_RETURN_IF_ERROR(Round(resources, data_, size(), spare));
+    return ForRows(resources, rows_, cols_, [&](size_t first, size_t count) {
+      const size_t at = first * cols_;
+      std::copy_n(x_ + at, count * cols_, out_ + at);
+      AddDropout(context_->dropout, first, count, spare + at, out_ + at);
+      return absl::OkStatus();
+    });
   }
 
  private:
@@ -173,61 +186,61 @@ class OutputSum {
 }  // namespace
 
 template <typename T>
-absl::StatusOr<KeptMlp<T>> KeptMlp<T>::Allocate(zero::Workspace& workspace,
+absl::StatusOr<KeptMlp<T>> KeptMlp<T>::Allocate(const Resources& resources,
                                                 const HalfContext& context) {
   const size_t size = context.shape.tokens() * context.config->intermediate;
   KeptMlp kept;
-  GEMINID_ASSIGN_OR_RETURN(kept.input, Scratch<T>::Allocate(workspace, size));
+  GEMINID_ASSIGN_OR_RETURN(kept.input, Scratch<T>::Allocate(resources, size));
   if (context.config->family == Family::kLlama) {
-    GEMINID_ASSIGN_OR_RETURN(kept.up, Scratch<T>::Allocate(workspace, size));
+    GEMINID_ASSIGN_OR_RETURN(kept.up, Scratch<T>::Allocate(resources, size));
   }
   return kept;
 }
 
 template <typename T>
-absl::Status MlpHalfForward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status MlpHalfForward(const Resources& resources, const HalfContext& context,
                             const MlpPlaces& places, const ParameterUse& use, const T* x, T* out,
                             const KeptMlp<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const size_t width = context.config->intermediate;
-  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(workspace, tokens * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, tokens * hidden));
   const Matrix<T> n(storage.data(), tokens, hidden);
   {
     GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(workspace, context, places.norm, tokens));
+                             NormLayer<T>::Create(resources, context, places.norm, tokens));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   }
-  GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(workspace, context, x, out));
+  GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
   const LinearView<const T> output = WeightOf<T>(use, places.output);
   for (size_t first = 0; first < width; first += context.tiling.mlp_columns) {
     const size_t count = std::min(context.tiling.mlp_columns, width - first);
-    GEMINID_ASSIGN_OR_RETURN(auto columns, Columns<T>::Allocate(workspace, tokens, first, count,
+    GEMINID_ASSIGN_OR_RETURN(auto columns, Columns<T>::Allocate(resources, tokens, first, count,
                                                                 places.up.has_value(), kept));
-    GEMINID_RETURN_IF_ERROR(Project<T>(workspace, places, use, first, n, columns));
-    GEMINID_RETURN_IF_ERROR(Activate<T>(columns));
+    GEMINID_RETURN_IF_ERROR(Project<T>(resources, places, use, first, n, columns));
+    GEMINID_RETURN_IF_ERROR(Activate<T>(resources, columns));
     GEMINID_RETURN_IF_ERROR(
-        (Forward<T, float>(workspace, columns.activated, output.Inputs(first, count), sum.values(),
+        (Forward<T, float>(resources, columns.activated, output.Inputs(first, count), sum.values(),
                            /*accumulate=*/true)));
   }
-  return sum.Finish(workspace, output.bias, n.data);  // nobody needs the norm any more
+  return sum.Finish(resources, output.bias, n.data);  // nobody needs the norm any more
 }
 
 template <typename T>
-absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& context,
                              const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient,
                              const KeptMlp<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const size_t width = context.config->intermediate;
   GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(workspace, context, places.norm, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(workspace, tokens * hidden));
-  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(workspace, tokens * hidden));
+                           NormLayer<T>::Create(resources, context, places.norm, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
   const Matrix<T> n(n_storage.data(), tokens, hidden);
   const Matrix<float> dn(dn_storage.data(), tokens, hidden);
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
-                           Dropped<T>::Of(workspace, context.dropout, tokens, gradient));
+                           Dropped<T>::Of(resources, context.dropout, tokens, gradient));
   const Matrix<const T> dy(dropped.data, tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   ClearAdapterGradients<T>(use, places.input);
@@ -236,21 +249,21 @@ absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& cont
   for (size_t first = 0; first < width; first += context.tiling.mlp_columns) {
     const size_t count = std::min(context.tiling.mlp_columns, width - first);
     GEMINID_RETURN_IF_ERROR(
-        ColumnsBackward<T>(workspace, places, use, first, count, n, dy, dn, kept));
+        ColumnsBackward<T>(resources, places, use, first, count, n, dy, dn, kept));
   }
   if (places.output.bias) {
     GEMINID_RETURN_IF_ERROR(
-        BackwardBias<T>(workspace, dy, GradientOf<T>(use, *places.output.bias)));
+        BackwardBias<T>(resources, dy, GradientOf<T>(use, *places.output.bias)));
   }
-  GEMINID_RETURN_IF_ERROR(Round(dn.data, dn.size(), n.data));
+  GEMINID_RETURN_IF_ERROR(Round(resources, dn.data, dn.size(), n.data));
   return norm.Backward(use, n.data, x, gradient, gradient);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                  \
   template struct KeptMlp<T>;                                                                   \
-  template absl::Status MlpHalfForward(zero::Workspace&, const HalfContext&, const MlpPlaces&,  \
+  template absl::Status MlpHalfForward(const Resources&, const HalfContext&, const MlpPlaces&,  \
                                        const ParameterUse&, const T*, T*, const KeptMlp<T>*);   \
-  template absl::Status MlpHalfBackward(zero::Workspace&, const HalfContext&, const MlpPlaces&, \
+  template absl::Status MlpHalfBackward(const Resources&, const HalfContext&, const MlpPlaces&, \
                                         ParameterUse&, const T*, T*, const KeptMlp<T>*);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)

@@ -19,12 +19,12 @@ template <typename T>
 struct KeptMlp {
   Scratch<T> input, up;
 
-  static absl::StatusOr<KeptMlp> Allocate(zero::Workspace& workspace, const HalfContext& context);
+  static absl::StatusOr<KeptMlp> Allocate(const Resources& resources, const HalfContext& context);
 };
 
 // Fills `kept` unless it is null.
 template <typename T>
-absl::Status MlpHalfForward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status MlpHalfForward(const Resources& resources, const HalfContext& context,
                             const MlpPlaces& places, const ParameterUse& use, const T* x, T* out,
                             const KeptMlp<T>* kept);
 
@@ -32,7 +32,7 @@ absl::Status MlpHalfForward(zero::Workspace& workspace, const HalfContext& conte
 // parameters of the half. If `kept` is null, computes it again;
 // if not, it is used up.
 template <typename T>
-absl::Status MlpHalfBackward(zero::Workspace& workspace, const HalfContext& context,
+absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& context,
                              const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient,
                              const KeptMlp<T>* kept);
 

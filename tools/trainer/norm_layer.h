@@ -13,7 +13,7 @@ template <typename T>
 class NormLayer {
  public:
   // The scratch for `rows` rows of the hidden size, freed with this object.
-  static absl::StatusOr<NormLayer> Create(zero::Workspace& workspace, const HalfContext& context,
+  static absl::StatusOr<NormLayer> Create(const Resources& resources, const HalfContext& context,
                                           const NormPlace& place, size_t rows);
 
   // y = norm(x), dense. Reads the weights of `use`.
@@ -24,7 +24,7 @@ class NormLayer {
   absl::Status Backward(ParameterUse& use, const T* dy, const T* x, const T* residual, T* dx);
 
  private:
-  zero::Workspace* workspace_ = nullptr;
+  const Resources* resources_ = nullptr;
   NormPlace place_;
   size_t rows_ = 0;
   size_t cols_ = 0;

@@ -20,6 +20,7 @@
 namespace geminid::trainer {
 
 inline constexpr int kRanksMax = 1024;
+inline constexpr int kThreadsMax = 1024;  // of a rank
 
 struct TrainOptions {
   double dropout = 0;               // share of what layers add that is zero in training
@@ -30,8 +31,9 @@ struct TrainOptions {
   uint64_t validation_every = 100;
   uint64_t validation_batches = 8;
   ModelConfig model;
-  std::optional<int> ranks;  // unset: as the environment says, else 1
-  uint64_t batch = 0;        // sequences of all ranks in one micro-batch
+  std::optional<int> ranks;    // unset: as the environment says, else 1
+  std::optional<int> threads;  // of each rank; unset: the processors that it may use
+  uint64_t batch = 0;          // sequences of all ranks in one micro-batch
   uint64_t seed = 0;
   Schedule schedule;  // and the number of steps
   zero::Options zero;

@@ -63,7 +63,7 @@ double CopiedBytesPerSecond() {
          SecondsOf([&] { std::memcpy(to.data(), from.data(), to.size()); });
 }
 
-absl::StatusOr<RecomputeSpeed> Measure(const TrainOptions& options,
+absl::StatusOr<RecomputeSpeed> Measure(const TrainOptions& options, size_t threads,
                                        collectives::Communicator& communicator) {
   GEMINID_ASSIGN_OR_RETURN(const double operations,
                            options.zero.data_type == zero::DataType::kFloat32
@@ -77,7 +77,7 @@ absl::StatusOr<RecomputeSpeed> Measure(const TrainOptions& options,
   // A rank loads its share of a chunk; the rest comes from the other ranks.
   return RecomputeSpeed{
       .operations = RecomputedOperations(options.model, ShapeOf(options, communicator.WorldSize())),
-      .operations_per_second = slowest[0],
+      .operations_per_second = slowest[0] * static_cast<double>(threads),
       .link_bytes_per_second = slowest[1] * communicator.WorldSize()};
 }
 
@@ -96,7 +96,7 @@ uint64_t WholeModelBytes(const TrainOptions& options) {
 
 absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
                                                 const ModelParameters& parameters,
-                                                const zero::Statistics& statistics,
+                                                const zero::Statistics& statistics, size_t threads,
                                                 collectives::Communicator& communicator) {
   if (options.recompute != Recompute::kAuto) {
     return RecomputeChoice{options.recompute == Recompute::kOff, "as asked"};
@@ -110,14 +110,14 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
   const RecomputeRoom room = {
       .placement = options.zero.placement,
       .arena_bytes = static_cast<uint64_t>(least[0]),
-      .workspace_bytes = WorkspaceBytesBound(options.model, type, shape),
+      .workspace_bytes = WorkspaceBytesBound(options.model, type, shape, {}, threads),
       .kept_bytes = KeptBytes(options.model, type, shape),
       .whole_model_bytes = WholeModelBytes(options),
       .weight_bytes = CountParameters(options.model) * zero::SizeOf(type),
       .working_set_bytes = sums * WorkingSetBytes(parameters, type, statistics.chunk_elements),
       .state_bytes = statistics.device_state_bytes};
   if (auto choice = ChooseByRoom(room)) return *std::move(choice);
-  GEMINID_ASSIGN_OR_RETURN(const RecomputeSpeed speed, Measure(options, communicator));
+  GEMINID_ASSIGN_OR_RETURN(const RecomputeSpeed speed, Measure(options, threads, communicator));
   return ChooseBySpeed(room, speed);
 }
 

@@ -61,6 +61,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("optimizer").Value(Name(options.zero.optimizer));
   json.Key("learning_rate").Value(options.schedule.peak);
   json.Key("schedule").Value(Name(options.schedule.shape));
+  json.Key("threads").Value(report.threads);
   json.Key("recompute").Value(Name(report.recompute));
   json.Key("final_loss_scale").Value(report.final_loss_scale);
 }

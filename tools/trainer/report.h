@@ -53,6 +53,7 @@ struct Report {
   double flops_per_token = 0;          // as FlopsPerToken has it
   bool native_data_type = true;        // the processor multiplies the data type itself
   double final_loss_scale = 1;
+  uint64_t threads = 1;                  // of rank 0
   Recompute recompute = Recompute::kOn;  // what was done
   uint64_t tokens_per_step = 0;
   std::vector<RankReport> ranks;

@@ -18,6 +18,8 @@ constexpr size_t kJobNameMax = 63;
 
 constexpr FlagSpec kProcessFlags[] = {
     {"--ranks", &Flags::ranks, "N", "Processes to compute with; this program starts them"},
+    {"--threads", &Flags::threads, "N",
+     "Of each rank, to compute on; otherwise its share of the processors. Changes no bit"},
     {"--timeout", &Flags::timeout, "SECONDS", "How long to wait for another rank"},
     {"--socket", &Flags::socket, "PATH",
      "The daemon's; otherwise $GEMINID_SOCKET, the installed one, or a daemon of the run's own"},
@@ -78,6 +80,11 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
                              base::ParseCount("--ranks", flags.ranks, 1, kRanksMax));
     options->ranks = static_cast<int>(ranks);
+  }
+  if (!flags.threads.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t threads,
+                             base::ParseCount("--threads", flags.threads, 1, kThreadsMax));
+    options->threads = static_cast<int>(threads);
   }
   GEMINID_ASSIGN_OR_RETURN(const double seconds,
                            base::ParseReal("--timeout", flags.timeout, 1, kTimeoutSecondsMax));

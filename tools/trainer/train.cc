@@ -17,6 +17,7 @@
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "kernels/model/matmul/matmul.h"
+#include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/fine_tuning.h"
@@ -28,6 +29,7 @@
 #include "tools/trainer/report.h"
 #include "tools/trainer/sha256.h"
 #include "tools/trainer/stop_signals.h"
+#include "tools/trainer/threads.h"
 #include "tools/trainer/transformer.h"
 #include "tools/trainer/validation.h"
 
@@ -52,8 +54,7 @@ class RankTrainer {
                   : options.progress ? *options.progress
                                      : (context.stderr_is_terminal ? ProgressMode::kTerminal
                                                                    : ProgressMode::kLines),
-                  context.write_stderr, context.terminal_width),
-        model_(MakeTransformer(options.model, options.zero.data_type)) {}
+                  context.write_stderr, context.terminal_width) {}
 
   absl::StatusOr<TrainEnd> Run() {
     GEMINID_ASSIGN_OR_RETURN(communicator_, ConnectRanks(options_, context_));
@@ -84,7 +85,8 @@ class RankTrainer {
     if (!none.ok()) return none.status();
     progress_.Announce(
         absl::StrCat(CountParameters(options_.model), " parameters, ", context_.info.world_size,
-                     " rank", context_.info.world_size == 1 ? "" : "s", ", ", Arithmetic(), ", ",
+                     " rank", context_.info.world_size == 1 ? "" : "s", " of ", report_.threads,
+                     " thread", report_.threads == 1 ? "" : "s", ", ", Arithmetic(), ", ",
                      Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
                      ", ", batches_->tokens_per_step(), " tokens per step"));
     progress_.Announce(absl::StrCat("recompute ", Name(report_.recompute), ": ", recompute_.why));
@@ -237,6 +239,10 @@ class RankTrainer {
   }
 
   absl::Status Prepare() {
+    GEMINID_ASSIGN_OR_RETURN(threads_,
+                             MakeThreads(options_.threads, context_.info, *communicator_));
+    report_.threads = kernels::ThreadsOf(threads_.get());
+    model_ = MakeTransformer(options_.model, options_.zero.data_type, {}, threads_.get());
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
     GEMINID_RETURN_IF_ERROR(ConnectSession());
@@ -255,7 +261,7 @@ class RankTrainer {
   absl::Status ConnectSession() {
     const auto connect = [&](const TrainOptions& options) {
       return ConnectDaemon(options, context_,
-                           UnlimitedDeviceBytes(options, context_.info.world_size),
+                           UnlimitedDeviceBytes(options, context_.info.world_size, report_.threads),
                            /*takes_steps=*/true);
     };
     absl::StatusOr<std::unique_ptr<Session>> session = connect(options_);
@@ -272,7 +278,7 @@ class RankTrainer {
   absl::Status DecideOnRecompute() {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
     GEMINID_ASSIGN_OR_RETURN(recompute_, ChooseRecompute(options_, model_->parameters(), statistics,
-                                                         *loss_communicator_));
+                                                         report_.threads, *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }
@@ -404,7 +410,8 @@ class RankTrainer {
   const TrainOptions& options_;
   const RankContext& context_;
   Progress progress_;
-  const std::unique_ptr<Transformer> model_;
+  std::unique_ptr<kernels::ThreadPool> threads_;  // null: one
+  std::unique_ptr<Transformer> model_;
   // Destroyed in reverse order: the engine uses the session and the communicator.
   std::unique_ptr<collectives::Communicator> communicator_;
   std::unique_ptr<collectives::Communicator> loss_communicator_;
@@ -430,14 +437,14 @@ absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankCont
   return RankTrainer(options, context).Run();
 }
 
-uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size) {
+uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads) {
   const MicroBatchShape shape = {.sequences = options.batch / static_cast<uint64_t>(world_size),
                                  .sequence_length = options.model.context};
   const uint64_t kept = options.recompute == Recompute::kOn
                             ? 0
                             : KeptBytes(options.model, options.zero.data_type, shape);
   return WholeModelBytes(options) + kept +
-         2 * WorkspaceBytesBound(options.model, options.zero.data_type, shape);
+         2 * WorkspaceBytesBound(options.model, options.zero.data_type, shape, {}, threads);
 }
 
 }  // namespace geminid::trainer

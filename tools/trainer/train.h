@@ -2,6 +2,7 @@
 #ifndef GEMINID_TOOLS_TRAINER_TRAIN_H_
 #define GEMINID_TOOLS_TRAINER_TRAIN_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -22,7 +23,7 @@ struct TrainEnd {
 absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankContext& context);
 
 // What a rank's arena must hold so that nothing ever leaves it, with room to spare.
-uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size);
+uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads);
 
 }  // namespace geminid::trainer
 

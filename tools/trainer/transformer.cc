@@ -21,8 +21,8 @@ using zero::Pass;
 template <typename T>
 class TransformerOf final : public Transformer {
  public:
-  TransformerOf(const ModelConfig& config, const Tiling& tiling)
-      : config_(config), tiling_(tiling), parameters_(MakeParameters(config)) {
+  TransformerOf(const ModelConfig& config, const Tiling& tiling, kernels::ThreadPool* threads)
+      : config_(config), tiling_(tiling), threads_(threads), parameters_(MakeParameters(config)) {
     embedding_ids_.push_back(parameters_.token_table);
     if (parameters_.position_table) embedding_ids_.push_back(*parameters_.position_table);
     output_ids_.push_back(parameters_.final_norm.gain);
@@ -36,14 +36,14 @@ class TransformerOf final : public Transformer {
                                          float gradient_scale) override {
     GEMINID_RETURN_IF_ERROR(Check(batch));
     GEMINID_RETURN_IF_ERROR(source.BeginMicroBatch());
-    Run run(source);
+    Run run(source, threads_);
     run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
     run.context.dropout = {.dropout = batch.dropout,
                            .sequence_length = batch.shape.sequence_length,
                            .hidden = config_.hidden};
     run.keeps = batch.keeps_activations;
     GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
-    GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.workspace(), run.elements()));
+    GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.resources, run.elements()));
     GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kForward));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, RunOutput(run, gradient_scale));
     GEMINID_RETURN_IF_ERROR(RunBackward(run));
@@ -52,12 +52,12 @@ class TransformerOf final : public Transformer {
 
   absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) override {
     GEMINID_RETURN_IF_ERROR(Check(batch));
-    Run run(source);
+    Run run(source, threads_);
     GEMINID_RETURN_IF_ERROR(RunUpToOutput(run, batch));
     GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
     GEMINID_ASSIGN_OR_RETURN(
         const double loss_sum,
-        OutputLoss<T>(run.workspace(), run.context, parameters_, *use, run.Top(), run.targets()));
+        OutputLoss<T>(run.resources, run.context, parameters_, *use, run.Top(), run.targets()));
     GEMINID_RETURN_IF_ERROR(use->Finish());
     return loss_sum;
   }
@@ -70,11 +70,11 @@ class TransformerOf final : public Transformer {
                               .targets = tokens};
     GEMINID_RETURN_IF_ERROR(Check(batch));
     if (last >= tokens.size()) return absl::InvalidArgumentError("no such token in the sequence");
-    Run run(source);
+    Run run(source, threads_);
     GEMINID_RETURN_IF_ERROR(RunUpToOutput(run, batch));
     GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
     std::vector<float> logits(config_.vocabulary);
-    GEMINID_RETURN_IF_ERROR(LogitsOfToken<T>(run.workspace(), run.context, parameters_, *use,
+    GEMINID_RETURN_IF_ERROR(LogitsOfToken<T>(run.resources, run.context, parameters_, *use,
                                              run.Top() + last * config_.hidden, logits));
     GEMINID_RETURN_IF_ERROR(use->Finish());
     return logits;
@@ -83,9 +83,11 @@ class TransformerOf final : public Transformer {
  private:
   // One micro-batch. Members are destroyed in reverse order, so the workspace is a stack.
   struct Run {
-    explicit Run(ParameterSource& parameter_source) : source(parameter_source) {}
+    Run(ParameterSource& parameter_source, kernels::ThreadPool* threads)
+        : source(parameter_source), resources{parameter_source.workspace(), threads} {}
 
     ParameterSource& source;
+    const Resources resources;
     HalfContext context;
     Scratch<float> rotary;
     Scratch<int32_t> tokens;         // then the targets
@@ -96,12 +98,11 @@ class TransformerOf final : public Transformer {
     std::vector<KeptAttention<T>> attention;
     std::vector<KeptMlp<T>> mlp;
 
-    zero::Workspace& workspace() { return source.workspace(); }
     size_t elements() const { return context.shape.tokens() * context.config->hidden; }
     const int32_t* targets() const { return tokens.data() + context.shape.tokens(); }
     T* Top() { return inputs.back().data(); }
     absl::Status Push() {
-      GEMINID_ASSIGN_OR_RETURN(auto input, Scratch<T>::Allocate(workspace(), elements()));
+      GEMINID_ASSIGN_OR_RETURN(auto input, Scratch<T>::Allocate(resources, elements()));
       inputs.push_back(std::move(input));
       return absl::OkStatus();
     }
@@ -127,7 +128,7 @@ class TransformerOf final : public Transformer {
     if (config_.family == Family::kLlama) {
       const size_t length = batch.shape.sequence_length;
       const size_t half = length * config_.head_dim() / 2;
-      GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.workspace(), 2 * half));
+      GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.resources, 2 * half));
       float* cos = run.rotary.data();
       GEMINID_RETURN_IF_ERROR(FromKernel(
           kernels::RotaryTable(length, config_.head_dim(), config_.rotary_theta, cos, cos + half),
@@ -135,7 +136,7 @@ class TransformerOf final : public Transformer {
       run.context.rotary = {.cos = cos, .sin = cos + half};
     }
     const size_t tokens = batch.shape.tokens();
-    GEMINID_ASSIGN_OR_RETURN(run.tokens, Scratch<int32_t>::Allocate(run.workspace(), 2 * tokens));
+    GEMINID_ASSIGN_OR_RETURN(run.tokens, Scratch<int32_t>::Allocate(run.resources, 2 * tokens));
     std::copy(batch.tokens.begin(), batch.tokens.end(), run.tokens.data());
     std::copy(batch.targets.begin(), batch.targets.end(), run.tokens.data() + tokens);
     run.inputs.reserve(2 * config_.layers + 1);
@@ -172,7 +173,7 @@ class TransformerOf final : public Transformer {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, output_ids_));
     GEMINID_ASSIGN_OR_RETURN(
         const double loss_sum,
-        OutputAndLoss<T>(run.workspace(), run.context, parameters_, *use, run.Top(), run.targets(),
+        OutputAndLoss<T>(run.resources, run.context, parameters_, *use, run.Top(), run.targets(),
                          gradient_scale, run.gradient.data()));
     run.inputs.pop_back();
     GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, output_ids_));
@@ -189,7 +190,7 @@ class TransformerOf final : public Transformer {
     }
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, embedding_ids_));
     Drop(run, run.gradient.data());
-    GEMINID_RETURN_IF_ERROR(EmbeddingBackward<T>(run.workspace(), run.context, parameters_, *use,
+    GEMINID_RETURN_IF_ERROR(EmbeddingBackward<T>(run.resources, run.context, parameters_, *use,
                                                  run.tokens.data(), run.gradient.data()));
     GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, embedding_ids_));
     return use->Finish();
@@ -206,7 +207,12 @@ class TransformerOf final : public Transformer {
   void Drop(Run& run, T* x) {
     if (!run.context.dropout.dropout.active()) return;
     run.context.dropout.place = 0;
-    ApplyDropout(run.context.dropout, 0, run.context.shape.tokens(), x, x);
+    (void)ForRows(run.resources, run.context.shape.tokens(), config_.hidden,
+                  [&](size_t first, size_t count) {
+                    T* const rows = x + first * config_.hidden;
+                    ApplyDropout(run.context.dropout, first, count, rows, rows);
+                    return absl::OkStatus();
+                  });
   }
 
   template <typename Places, typename Forward, typename Kept>
@@ -216,11 +222,11 @@ class TransformerOf final : public Transformer {
     run.context.dropout.place = PlaceOf(places);
     const T* input = run.Top();
     if (run.keeps) {
-      GEMINID_ASSIGN_OR_RETURN(Kept values, Kept::Allocate(run.workspace(), run.context));
+      GEMINID_ASSIGN_OR_RETURN(Kept values, Kept::Allocate(run.resources, run.context));
       kept.push_back(std::move(values));
     }
     GEMINID_RETURN_IF_ERROR(run.Push());
-    GEMINID_RETURN_IF_ERROR(forward(run.workspace(), run.context, places, *use, input, run.Top(),
+    GEMINID_RETURN_IF_ERROR(forward(run.resources, run.context, places, *use, input, run.Top(),
                                     run.keeps ? &kept.back() : nullptr));
     // Nobody will go back.
     if (pass == Pass::kEvaluate) run.inputs.erase(run.inputs.begin());
@@ -232,7 +238,7 @@ class TransformerOf final : public Transformer {
                             std::vector<Kept>& kept) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, places.all));
     run.context.dropout.place = PlaceOf(places);
-    GEMINID_RETURN_IF_ERROR(backward(run.workspace(), run.context, places, *use, run.Top(),
+    GEMINID_RETURN_IF_ERROR(backward(run.resources, run.context, places, *use, run.Top(),
                                      run.gradient.data(), run.keeps ? &kept.back() : nullptr));
     if (run.keeps) kept.pop_back();
     run.inputs.pop_back();
@@ -242,6 +248,7 @@ class TransformerOf final : public Transformer {
 
   const ModelConfig config_;
   const Tiling tiling_;
+  kernels::ThreadPool* const threads_;
   const ModelParameters parameters_;
   std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
@@ -250,15 +257,15 @@ class TransformerOf final : public Transformer {
 }  // namespace
 
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,
-                                             const Tiling& tiling) {
+                                             const Tiling& tiling, kernels::ThreadPool* threads) {
   if (data_type == zero::DataType::kFloat32) {
-    return std::make_unique<TransformerOf<float>>(config, tiling);
+    return std::make_unique<TransformerOf<float>>(config, tiling, threads);
   }
-  return std::make_unique<TransformerOf<kernels::BFloat16>>(config, tiling);
+  return std::make_unique<TransformerOf<kernels::BFloat16>>(config, tiling, threads);
 }
 
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
-                             const MicroBatchShape& shape, const Tiling& tiling) {
+                             const MicroBatchShape& shape, const Tiling& tiling, size_t threads) {
   const uint64_t element = zero::SizeOf(data_type);
   const uint64_t tokens = shape.tokens();
   const uint64_t stream = tokens * config.hidden * element;
@@ -270,7 +277,8 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
                                                                .heads = config.heads,
                                                                .kv_heads = config.kv_heads,
                                                                .head_dim = config.head_dim(),
-                                                               .scale = 1.0F});
+                                                               .scale = 1.0F},
+                                                              threads);
   const uint64_t mlp = 4 * tokens * tiling.mlp_columns * element;
   const uint64_t output = tokens * config.vocabulary * (element + sizeof(float));
   // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "geminid/zero.h"
+#include "kernels/runtime/parallel/thread_pool.h"
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/model_config.h"
 #include "tools/trainer/parameter_source.h"
@@ -52,14 +53,17 @@ class Transformer {
                                                         size_t last) = 0;
 };
 
-// `config` is valid.
+// `config` is valid. Computes on `threads`, which outlive the model and are used by one call at a
+// time, or on the calling thread.
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,
-                                             const Tiling& tiling = {});
+                                             const Tiling& tiling = {},
+                                             kernels::ThreadPool* threads = nullptr);
 
 // More workspace than one micro-batch of `shape` needs, but not by much: within a factor of two of
 // the measured peak where the model is not tiny.
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
-                             const MicroBatchShape& shape, const Tiling& tiling = {});
+                             const MicroBatchShape& shape, const Tiling& tiling = {},
+                             size_t threads = 1);
 
 // What keeping the activations of one micro-batch takes beside that:
 //   L T ((2 heads + 2 kv_heads) head_dim e + 4 heads + g intermediate e), g = 2 with a gate,

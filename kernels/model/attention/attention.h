@@ -6,8 +6,9 @@
 //             dQ = scale dS K; dK = scale dS^T Q
 //
 // All arithmetic is fp32; results are rounded to T once. Query head h reads key/value head
-// h / (heads / kv_heads) (grouped-query attention). One thread, fixed order: the same bits on every
-// run and, with FMA, on every instruction set.
+// h / (heads / kv_heads) (grouped-query attention). Each key/value head of a batch entry is one
+// task of fixed order: the same bits on every run, on any number of threads and, with FMA, on every
+// instruction set.
 #ifndef GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_H_
 #define GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_H_
 
@@ -15,6 +16,7 @@
 
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/status.h"
+#include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::kernels {
 
@@ -38,16 +40,18 @@ struct HeadsView {
   size_t token_stride = 0;
 };
 
-// Bytes of workspace, the same for forward and backward: 4 (5 S D + 192 D + 8320), with S the
-// sequence in whole blocks of 64 and D head_dim in whole vectors of 16. At 1024 x 64: 1.3 MiB.
-size_t AttentionWorkspaceBytes(const AttentionShape& shape);
+// Bytes of workspace, the same for forward and backward: 4 (5 S D + 192 D + 8320) for each thread,
+// with S the sequence in whole blocks of 64 and D head_dim in whole vectors of 16. At 1024 x 64:
+// 1.3 MiB.
+size_t AttentionWorkspaceBytes(const AttentionShape& shape, size_t threads = 1);
 
 // Writes out[batch*sequence, heads, head_dim] and lse[batch, heads, sequence] (log of the sum of
-// the exponentials of a row of S). `workspace` is 64-byte aligned. `out` overlaps no input.
+// the exponentials of a row of S). `workspace` is 64-byte aligned. `out` overlaps no input. Works
+// on the pool's threads, or on the calling one.
 template <typename T>
 Status AttentionForward(const AttentionShape& shape, HeadsView<const T> q, HeadsView<const T> k,
                         HeadsView<const T> v, HeadsView<T> out, float* lse, void* workspace,
-                        size_t workspace_bytes);
+                        size_t workspace_bytes, ThreadPool* pool = nullptr);
 
 // The inputs of the forward pass, its results, and the gradient of `out`.
 template <typename T>
@@ -60,7 +64,7 @@ struct AttentionSaved {
 template <typename T>
 Status AttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& saved,
                          HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, void* workspace,
-                         size_t workspace_bytes);
+                         size_t workspace_bytes, ThreadPool* pool = nullptr);
 
 }  // namespace geminid::kernels
 

@@ -7,7 +7,9 @@
 #include "kernels/model/attention/attention.h"
 #include "kernels/model/attention/blocks-inl.h"
 #include "kernels/model/attention/checks.h"
+#include "kernels/model/attention/task.h"
 #include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/parallel/tasks.h"
 #include "kernels/runtime/simd/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -191,22 +193,33 @@ GEMINID_KERNEL_EXPORT(Backward);
 template <typename T>
 Status AttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& saved,
                          HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, void* workspace,
-                         size_t workspace_bytes) {
+                         size_t workspace_bytes, ThreadPool* pool) {
   Status status = CheckAttentionBackward(shape, saved, dq, dk, dv);
   if (status != Status::kOk) return status;
-  status = CheckWorkspace(workspace, workspace_bytes, AttentionWorkspaceBytes(shape));
+  status =
+      CheckWorkspace(workspace, workspace_bytes, AttentionWorkspaceBytes(shape, ThreadsOf(pool)));
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, Backward, shape, saved, dq, dk, dv, workspace);
-  return Status::kOk;
+  return RunTasks(pool, AttentionTask::Count(shape), [&](size_t index, size_t thread) {
+    const AttentionTask task(shape, index);
+    const AttentionSaved<T> part = {.q = task.Queries(saved.q),
+                                    .k = task.Keys(saved.k),
+                                    .v = task.Keys(saved.v),
+                                    .out = task.Queries(saved.out),
+                                    .dout = task.Queries(saved.dout),
+                                    .lse = task.Lse(saved.lse)};
+    const ScopedFloatEnvironment environment;
+    GEMINID_KERNEL_CALL(T, Backward, task.shape, part, task.Queries(dq), task.Keys(dk),
+                        task.Keys(dv), task.Workspace(workspace, thread));
+    return Status::kOk;
+  });
 }
 
 template Status AttentionBackward(const AttentionShape&, const AttentionSaved<float>&,
                                   HeadsView<float>, HeadsView<float>, HeadsView<float>, void*,
-                                  size_t);
+                                  size_t, ThreadPool*);
 template Status AttentionBackward(const AttentionShape&, const AttentionSaved<BFloat16>&,
                                   HeadsView<BFloat16>, HeadsView<BFloat16>, HeadsView<BFloat16>,
-                                  void*, size_t);
+                                  void*, size_t, ThreadPool*);
 
 }  // namespace geminid::kernels
 #endif  // HWY_ONCE

@@ -9,7 +9,9 @@
 #include "hwy/highway.h"
 #include "kernels/model/attention/blocks-inl.h"
 #include "kernels/model/attention/checks.h"
+#include "kernels/model/attention/task.h"
 #include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/parallel/tasks.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
@@ -150,29 +152,34 @@ namespace geminid::kernels {
 
 GEMINID_KERNEL_EXPORT(Forward);
 
-size_t AttentionWorkspaceBytes(const AttentionShape& shape) {
-  return AttentionLayout(shape).floats() * sizeof(float);
+size_t AttentionWorkspaceBytes(const AttentionShape& shape, size_t threads) {
+  return threads * AttentionLayout(shape).floats() * sizeof(float);
 }
 
 template <typename T>
 Status AttentionForward(const AttentionShape& shape, HeadsView<const T> q, HeadsView<const T> k,
                         HeadsView<const T> v, HeadsView<T> out, float* lse, void* workspace,
-                        size_t workspace_bytes) {
+                        size_t workspace_bytes, ThreadPool* pool) {
   Status status = CheckAttentionForward(shape, q, k, v, out, lse);
   if (status != Status::kOk) return status;
-  status = CheckWorkspace(workspace, workspace_bytes, AttentionWorkspaceBytes(shape));
+  status =
+      CheckWorkspace(workspace, workspace_bytes, AttentionWorkspaceBytes(shape, ThreadsOf(pool)));
   if (status != Status::kOk) return status;
-  const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, Forward, shape, q, k, v, out, lse, workspace);
-  return Status::kOk;
+  return RunTasks(pool, AttentionTask::Count(shape), [&](size_t index, size_t thread) {
+    const AttentionTask task(shape, index);
+    const ScopedFloatEnvironment environment;
+    GEMINID_KERNEL_CALL(T, Forward, task.shape, task.Queries(q), task.Keys(k), task.Keys(v),
+                        task.Queries(out), task.Lse(lse), task.Workspace(workspace, thread));
+    return Status::kOk;
+  });
 }
 
 template Status AttentionForward(const AttentionShape&, HeadsView<const float>,
                                  HeadsView<const float>, HeadsView<const float>, HeadsView<float>,
-                                 float*, void*, size_t);
+                                 float*, void*, size_t, ThreadPool*);
 template Status AttentionForward(const AttentionShape&, HeadsView<const BFloat16>,
                                  HeadsView<const BFloat16>, HeadsView<const BFloat16>,
-                                 HeadsView<BFloat16>, float*, void*, size_t);
+                                 HeadsView<BFloat16>, float*, void*, size_t, ThreadPool*);
 
 }  // namespace geminid::kernels
 #endif  // HWY_ONCE

@@ -2,7 +2,7 @@
 //
 // Products are summed in fp32 and rounded to the element type of C once, after the bias and the
 // old C were added. The bits of C depend on the shape, the element types and the CPU model, not on
-// addresses, on threads or on earlier calls.
+// addresses, on the number of threads or on earlier calls.
 #ifndef GEMINID_KERNELS_MODEL_MATMUL_MATMUL_H_
 #define GEMINID_KERNELS_MODEL_MATMUL_MATMUL_H_
 
@@ -11,6 +11,7 @@
 
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/status.h"
+#include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::kernels {
 
@@ -36,20 +37,22 @@ struct MatmulShape {
 // kWiden: fp32 copies of A, B and C in the workspace. Tests choose; callers keep kAuto.
 enum class MatmulPath : uint8_t { kAuto, kNative, kWiden };
 
-// Bytes that Matmul needs in its workspace for this shape. Plans the product on the first call for
-// a shape (about a millisecond) and remembers the plan: at most 64 plans per thread are kept, the
-// least recently used one goes first. Errors: a dimension of 0, or one above 2^31 - 1.
+// Bytes that Matmul needs in its workspace for this shape on so many threads. Plans the product on
+// the first call for a shape (about a millisecond) and remembers the plan: at most 64 plans per
+// thread are kept, the least recently used one goes first. Errors: a dimension of 0, or one above
+// 2^31 - 1; 0 threads.
 template <typename In, typename Out>
 Status MatmulWorkspaceBytes(const MatmulShape& shape, size_t* workspace_bytes,
-                            MatmulPath path = MatmulPath::kAuto);
+                            MatmulPath path = MatmulPath::kAuto, size_t threads = 1);
 
-// Computes the product on the calling thread. `bias` is read only if shape.bias. `c` overlaps no
-// input. `workspace` holds MatmulWorkspaceBytes bytes, 64-byte aligned, contents undefined before
-// and after. On an error nothing was written.
+// Computes the product on the pool's threads, or on the calling one. `bias` is read only if
+// shape.bias. `c` overlaps no input. `workspace` holds MatmulWorkspaceBytes bytes, 64-byte aligned,
+// contents undefined before and after. Refused arguments leave C as it was.
 // Instantiated for <BFloat16, BFloat16>, <BFloat16, float> and <float, float>.
 template <typename In, typename Out>
 Status Matmul(const MatmulShape& shape, const In* a, const In* b, const Out* bias, Out* c,
-              void* workspace, size_t workspace_bytes, MatmulPath path = MatmulPath::kAuto);
+              void* workspace, size_t workspace_bytes, MatmulPath path = MatmulPath::kAuto,
+              ThreadPool* pool = nullptr);
 
 // Whether this processor has instructions that multiply bf16; where not, kAuto multiplies fp32
 // copies.

@@ -5,20 +5,10 @@
 
 #include <system_error>
 
+#include "base/processors.h"
+
 namespace geminid::kernels {
 namespace {
-
-// The processors that this process may run on, in order.
-std::vector<int> AllowedProcessors() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  std::vector<int> processors;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return processors;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &allowed)) processors.push_back(i);
-  }
-  return processors;
-}
 
 bool Bind(std::thread& thread, int processor) {
   cpu_set_t one;
@@ -45,8 +35,9 @@ Status ThreadPool::Create(const Options& options, std::unique_ptr<ThreadPool>* p
 }
 
 Status ThreadPool::Start(const Options& options) {
-  const std::vector<int> processors = options.pin ? AllowedProcessors() : std::vector<int>();
+  const std::vector<int> processors = options.pin ? base::AllowedProcessors() : std::vector<int>();
   if (options.pin && processors.empty()) return Status::kUnsupported;
+  spin_ = options.spin;
   workers_.reserve(options.threads - 1);
   for (size_t part = 1; part < options.threads; ++part) {
     try {
@@ -74,27 +65,45 @@ void ThreadPool::Run(size_t count, size_t granule_elements, const Body& body) {
   {
     std::lock_guard lock(mutex_);
     job_ = {&body, count, granule_elements};
-    ++generation_;
     working_ = workers_.size();
+    ++generation_;
   }
   wake_.notify_all();
   DoPart(body, count, granule_elements, 0, threads());
+  if (Spin([this] { return working_ == 0; })) return;
   std::unique_lock lock(mutex_);
   done_.wait(lock, [this] { return working_ == 0; });
 }
 
+template <typename Condition>
+bool ThreadPool::Spin(const Condition& condition) const {
+  if (condition()) return true;
+  if (spin_.count() == 0) return false;
+  constexpr int kLooksPerClock = 64;  // asking for the time takes as long as some looks
+  const auto end = std::chrono::steady_clock::now() + spin_;
+  do {
+    for (int i = 0; i < kLooksPerClock; ++i) {
+      if (condition()) return true;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
 void ThreadPool::Loop(size_t part, size_t parts) {
   uint64_t finished = 0;
-  std::unique_lock lock(mutex_);
+  const auto called = [&] { return stop_ || generation_ != finished; };
   for (;;) {
-    wake_.wait(lock, [&] { return stop_ || generation_ != finished; });
+    if (!Spin(called)) {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, called);
+    }
     if (stop_) return;
     finished = generation_;
-    const Job job = job_;
-    lock.unlock();
-    DoPart(*job.body, job.count, job.granule_elements, part, parts);
-    lock.lock();
-    if (--working_ == 0) done_.notify_one();
+    // The next Run waits for this one, so the job stays as it is.
+    DoPart(*job_.body, job_.count, job_.granule_elements, part, parts);
+    if (--working_ > 0) continue;
+    { const std::lock_guard lock(mutex_); }  // whoever is about to sleep does so before the call
+    done_.notify_one();
   }
 }
 

@@ -1,6 +1,8 @@
 #ifndef GEMINID_KERNELS_RUNTIME_PARALLEL_THREAD_POOL_H_
 #define GEMINID_KERNELS_RUNTIME_PARALLEL_THREAD_POOL_H_
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +22,8 @@ namespace geminid::kernels {
 // that granule alone. A sum over the array is therefore one partial sum per granule, added in order
 // afterwards.
 //
-// Waiting threads sleep: waking one costs some 50 us on a virtual machine, so give it milliseconds.
+// Waiting threads sleep: waking one costs some 50 us on a virtual machine, so give it milliseconds,
+// or let them spin first.
 class ThreadPool {
  public:
   struct Options {
@@ -29,6 +32,10 @@ class ThreadPool {
     // in their order; two threads share one only where there are more threads than processors.
     // A part of an array is then always touched from the same processor, hence near its memory.
     bool pin = false;
+    // How long a thread that waits, the caller of Run included, looks again and again before it
+    // sleeps. For work of microseconds on processors that nobody else needs. As long as waking
+    // takes, it costs at most twice what the best choice would (the ski rental problem).
+    std::chrono::microseconds spin{0};
   };
 
   // kInvalidParameter for 0 threads, kUnsupported if the system gives no thread or no binding.
@@ -55,14 +62,19 @@ class ThreadPool {
   ThreadPool() = default;
   Status Start(const Options& options);
   void Loop(size_t part, size_t parts);
+  // Whether it came true before the time to spin was over.
+  template <typename Condition>
+  bool Spin(const Condition& condition) const;
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable done_;
-  Job job_ = {};             // guarded by mutex_
-  uint64_t generation_ = 0;  // guarded by mutex_; one more for every Run
-  size_t working_ = 0;       // guarded by mutex_; workers that have not finished this generation
-  bool stop_ = false;        // guarded by mutex_
+  std::chrono::microseconds spin_{0};
+  // Written under mutex_, so that nobody falls asleep beside a change; read without it to spin.
+  Job job_ = {};                          // of the generation, set before it
+  std::atomic<uint64_t> generation_ = 0;  // one more for every Run
+  std::atomic<size_t> working_ = 0;       // workers that have not finished this generation
+  std::atomic<bool> stop_ = false;
   std::vector<std::thread> workers_;
 };
 

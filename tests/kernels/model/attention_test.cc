@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/runtime/parallel/tasks.h"
 #include "tests/kernels/model/model_kernels.h"
 
 namespace geminid::kernels {
@@ -129,17 +130,17 @@ struct AttentionRun {
   }
   HeadsView<T> View(GuardedArray<T>& x) const { return {x.data(), x.size() / tokens()}; }
 
-  void Forward() {
-    Workspace workspace(AttentionWorkspaceBytes(shape));
+  void Forward(ThreadPool* pool = nullptr) {
+    Workspace workspace(AttentionWorkspaceBytes(shape, ThreadsOf(pool)));
     ASSERT_EQ(AttentionForward<T>(shape, View(std::as_const(q)), View(std::as_const(k)),
                                   View(std::as_const(v)), View(out), lse.data(), workspace.data(),
-                                  workspace.bytes()),
+                                  workspace.bytes(), pool),
               Status::kOk);
     EXPECT_TRUE(workspace.array.GuardsIntact());
   }
 
-  void Backward() {
-    Workspace workspace(AttentionWorkspaceBytes(shape));
+  void Backward(ThreadPool* pool = nullptr) {
+    Workspace workspace(AttentionWorkspaceBytes(shape, ThreadsOf(pool)));
     const AttentionSaved<T> saved = {
         .q = View(std::as_const(q)),
         .k = View(std::as_const(k)),
@@ -149,7 +150,7 @@ struct AttentionRun {
         .lse = lse.data(),
     };
     ASSERT_EQ(AttentionBackward<T>(shape, saved, View(dq), View(dk), View(dv), workspace.data(),
-                                   workspace.bytes()),
+                                   workspace.bytes(), pool),
               Status::kOk);
     EXPECT_TRUE(workspace.array.GuardsIntact());
   }
@@ -161,6 +162,25 @@ struct AttentionRun {
   GuardedArray<T> q, k, v, dout, out, dq, dk, dv;
   GuardedArray<float> lse;
 };
+
+template <typename T>
+void CheckThreads(const AttentionShape& shape) {
+  AttentionRun<T> alone(shape, 31);
+  alone.Forward();
+  alone.Backward();
+  for (const size_t threads : {2, 3, 8}) {
+    std::unique_ptr<ThreadPool> pool;
+    ASSERT_EQ(ThreadPool::Create({.threads = threads}, &pool), Status::kOk);
+    AttentionRun<T> run(shape, 31);
+    run.Forward(pool.get());
+    run.Backward(pool.get());
+    EXPECT_EQ(ToDoubles(run.out), ToDoubles(alone.out));
+    EXPECT_EQ(ToDoubles(run.lse), ToDoubles(alone.lse));
+    EXPECT_EQ(ToDoubles(run.dq), ToDoubles(alone.dq));
+    EXPECT_EQ(ToDoubles(run.dk), ToDoubles(alone.dk));
+    EXPECT_EQ(ToDoubles(run.dv), ToDoubles(alone.dv));
+  }
+}
 
 template <typename T>
 void CheckAgainstReference(const AttentionShape& shape, double sigma) {
@@ -185,6 +205,11 @@ void CheckAgainstReference(const AttentionShape& shape, double sigma) {
 
 template <typename T>
 class Attention : public ::testing::Test {};
+TEST(AttentionThreads, OfAnyNumber_GiveTheSameBits) {
+  CheckThreads<float>(Shape(2, 70, 4, 2, 20));
+  CheckThreads<BFloat16>(Shape(3, 33, 3, 3, 16));
+}
+
 TYPED_TEST_SUITE(Attention, ElementTypes);
 
 TYPED_TEST(Attention, BothPasses_ManyShapes_MatchFloat64) {

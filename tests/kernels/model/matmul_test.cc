@@ -9,6 +9,7 @@
 
 #include "kernels/model/matmul/linear.h"
 #include "kernels/model/matmul/plan.h"
+#include "kernels/model/matmul/tiles.h"
 #include "tests/kernels/model/model_kernels.h"
 
 namespace geminid::kernels {
@@ -86,13 +87,14 @@ struct Problem {
     }
   }
 
-  void Run(MatmulPath path) {
+  void Run(MatmulPath path, ThreadPool* pool = nullptr) {
     size_t bytes = 0;
-    const Status planned = MatmulWorkspaceBytes<In, Out>(shape, &bytes, path);
+    const size_t threads = pool == nullptr ? 1 : pool->threads();
+    const Status planned = MatmulWorkspaceBytes<In, Out>(shape, &bytes, path, threads);
     ASSERT_EQ(planned, Status::kOk) << StatusName(planned);
     Workspace workspace(bytes);
     const Status status = Matmul(shape, a.data(), b.data(), shape.bias ? bias.data() : nullptr,
-                                 c.data(), workspace.data(), workspace.bytes(), path);
+                                 c.data(), workspace.data(), workspace.bytes(), path, pool);
     ASSERT_EQ(status, Status::kOk) << StatusName(status);
     EXPECT_TRUE(workspace.array.GuardsIntact());
   }
@@ -103,10 +105,65 @@ struct Problem {
   GuardedArray<Out> c, bias;
 };
 
+TEST(MatmulTiles, OfAnyShape_CoverTheMatrixOnce) {
+  for (const size_t m : {1, 63, 64, 200, 384, 1000, 3001}) {
+    for (const size_t n : {1, 65, 128, 300, 1536}) {
+      for (const size_t k : {1, 70, 4000}) {
+        const MatmulTiles tiles({.m = m, .n = n, .k = k});
+        std::vector<int> seen(m * n, 0);
+        for (size_t i = 0; i < tiles.count(); ++i) {
+          const MatmulTile tile = tiles.At(i);
+          ASSERT_GT(tile.rows * tile.cols, 0u);
+          for (size_t r = tile.row; r < tile.row + tile.rows; ++r) {
+            for (size_t c = tile.col; c < tile.col + tile.cols; ++c) ++seen[r * n + c];
+          }
+        }
+        ASSERT_EQ(seen, std::vector<int>(m * n, 1)) << m << ' ' << n << ' ' << k;
+      }
+    }
+  }
+}
+
+TEST(MatmulTiles, OfATrainersProducts_AreSharedEvenlyByUpToEightThreads) {
+  for (const MatmulShape& shape :
+       {MatmulShape{.m = 1024, .n = 128, .k = 384}, MatmulShape{.m = 512, .n = 512, .k = 1024},
+        MatmulShape{.m = 256, .n = 256, .k = 512}, MatmulShape{.m = 2048, .n = 4096, .k = 4096}}) {
+    EXPECT_EQ(MatmulTiles(shape).count() % 8, 0u) << shape.m;
+  }
+  EXPECT_EQ(MatmulTiles({.m = 100, .n = 100, .k = 100}).count(), 1u);  // too small to share
+}
+
+TYPED_TEST(Matrices, Matmul_OnAnyNumberOfThreads_GivesTheSameBits) {
+  using In = typename TypeParam::InType;
+  using Out = typename TypeParam::OutType;
+  for (const MatmulShape& shape :
+       {MatmulShape{.m = 300, .n = 130, .k = 120, .bias = true}, MatmulShape{.m = 150,
+                                                                 .n = 330,
+                                                                 .k = 90,
+                                                                 .transpose_a = Transpose::kYes,
+                                                                 .transpose_b = Transpose::kYes,
+                                                                 .accumulate = true}}) {
+    ASSERT_GT(MatmulTiles(shape).count(), 4u);
+    for (const MatmulPath path : {MatmulPath::kAuto, MatmulPath::kWiden}) {
+      Doubles first;
+      for (const size_t threads : {1, 2, 3, 7}) {
+        std::unique_ptr<ThreadPool> pool;
+        ASSERT_EQ(ThreadPool::Create({.threads = threads}, &pool), Status::kOk);
+        Problem<In, Out> problem(WithStrides(shape, 5), 11);
+        problem.Run(path, threads == 1 ? nullptr : pool.get());
+        EXPECT_TRUE(problem.c.GuardsIntact());
+        if (threads == 1) first = ToDoubles(problem.c);
+        EXPECT_EQ(ToDoubles(problem.c), first) << threads;
+      }
+    }
+  }
+}
+
 TYPED_TEST(Matrices, Matmul_EveryVariant_MatchesFloat64) {
   using In = typename TypeParam::InType;
   using Out = typename TypeParam::OutType;
-  const size_t sizes[][3] = {{1, 1, 1}, {5, 3, 7}, {33, 65, 129}, {64, 48, 32}, {1, 70, 40}};
+  const size_t sizes[][3] = {{1, 1, 1},    {5, 3, 7},   {33, 65, 129},
+                             {64, 48, 32}, {1, 70, 40}, {150, 140, 100}};
   unsigned seed = 0;
   for (const auto& [m, n, k] : sizes) {
     for (unsigned flags = 0; flags < 32; ++flags) {

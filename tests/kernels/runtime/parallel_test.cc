@@ -14,6 +14,7 @@
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/optimizers/adamw/adamw.h"
 #include "kernels/runtime/parallel/granules.h"
+#include "kernels/runtime/parallel/tasks.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "tests/kernels/test_arrays.h"
 
@@ -87,6 +88,61 @@ TEST(ThreadPool, Pinned_EachWorkerHasOneProcessor) {
   });
   EXPECT_EQ(processors[1], 1);
   EXPECT_EQ(processors[2], 1);
+}
+
+TEST(ThreadPool, ThatSpins_DoesTheSame) {
+  std::unique_ptr<ThreadPool> pool;
+  ASSERT_EQ(ThreadPool::Create({.threads = 3, .spin = std::chrono::microseconds(20)}, &pool),
+            Status::kOk);
+  for (size_t count = 0; count < 300; ++count) {
+    std::vector<int> visits(count, 0);
+    pool->Run(count, 7, [&](const Granule& g) {
+      for (size_t i = g.begin; i < g.end; ++i) ++visits[i];
+    });
+    ASSERT_EQ(visits, std::vector<int>(count, 1));
+  }
+}
+
+TEST(RunTasks, OnAnyPool_DoesEachTaskOnceAndTellsThreadsApart) {
+  for (const size_t threads : {1, 2, 5}) {
+    const std::unique_ptr<ThreadPool> pool = MakePool(threads);
+    for (const size_t count : {0, 1, 3, 50}) {
+      std::vector<int> done(count, 0);
+      std::vector<std::atomic<int>> busy(threads);
+      std::atomic<int> clashes = 0;
+      const auto task = [&](size_t index, size_t thread) {
+        clashes += busy[thread].exchange(1);
+        ++done[index];
+        busy[thread] = 0;
+        return Status::kOk;
+      };
+      EXPECT_EQ(RunTasks(pool.get(), count, task), Status::kOk);
+      EXPECT_EQ(done, std::vector<int>(count, 1));
+      EXPECT_EQ(clashes, 0);
+    }
+  }
+  int alone = 0;
+  EXPECT_EQ(RunTasks(nullptr, 4,
+                     [&](size_t, size_t thread) {
+                       alone += thread == 0 ? 1 : 0;
+                       return Status::kOk;
+                     }),
+            Status::kOk);
+  EXPECT_EQ(alone, 4);
+}
+
+TEST(RunTasks, AfterAnError_BeginsNoMore) {
+  for (const size_t threads : {1, 3}) {
+    const std::unique_ptr<ThreadPool> pool = MakePool(threads);
+    std::atomic<size_t> begun = 0;
+    EXPECT_EQ(RunTasks(pool.get(), 1000,
+                       [&](size_t index, size_t) {
+                         ++begun;
+                         return index == 0 ? Status::kUnsupported : Status::kOk;
+                       }),
+              Status::kUnsupported);
+    EXPECT_LT(begun, 1000u);
+  }
 }
 
 TEST(ThreadPool, NoThreads_IsRefused) {

@@ -157,6 +157,11 @@ TEST(ParseCommandLine, WithAPlaceForTheOptimizersState_TakesIt) {
   EXPECT_EQ(share.state_share, 0.25);
 }
 
+TEST(ParseCommandLine, WithThreads_TakesTheirNumber) {
+  EXPECT_FALSE(Parse({}).threads.has_value());
+  EXPECT_EQ(Parse({"--threads", "3"}).threads, 3);
+}
+
 TEST(ParseCommandLine, WithRecompute_TakesItsKind) {
   EXPECT_EQ(Parse({}).recompute, Recompute::kAuto);
   EXPECT_EQ(Parse({"--recompute", "on"}).recompute, Recompute::kOn);
@@ -227,6 +232,7 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
             "--beta1 is for --optimizer adamw, adam, lamb"},
            {{"--optimizer", "sgd", "--nesterov", "yes"}, "--nesterov is 'yes'; it must be one of"},
            {{"--optimizer", "lion", "--beta1", "1"}, "lion"},
+           {{"--threads", "0"}, "--threads is '0'; it must be a whole number from 1"},
            {{"--update-threads", "0"}, "--update-threads is '0'"},
            {{"--weight-decay", "-1"}, "--weight-decay is '-1'"},
            {{"--optimizer-state", "gpu"}, "--optimizer-state is 'gpu'; it must be auto, host"},

@@ -8,6 +8,7 @@
 #include <regex>
 #include <sstream>
 
+#include "base/processors.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
 
@@ -94,6 +95,39 @@ TEST_F(Training, WithEveryPlacement_GivesTheSameBits) {
     }
     EXPECT_EQ(Field("loss_hex"), losses) << where[1];
     EXPECT_EQ(Field("weights_sha256"), weights) << where[1];
+  }
+}
+
+TEST_F(Training, OnAnyNumberOfThreads_GivesTheSameBits) {
+  for (const std::vector<std::string>& model : std::vector<std::vector<std::string>>{
+           {"--model", "gpt2-tiny", "--dropout", "0.1"},
+           {"--model", "llama-tiny", "--hidden", "128", "--dtype", "fp32"}}) {
+    std::string losses, weights;
+    for (const char* threads : {"1", "2", "3"}) {
+      std::vector<std::string> flags = model;
+      flags.insert(flags.end(), {"--steps", "3", "--threads", threads});
+      const CommandResult result = Run(flags);
+      ASSERT_EQ(result.code, 0) << result.err;
+      EXPECT_EQ(Field("threads"), threads);
+      EXPECT_THAT(result.err, HasSubstr(std::string("1 rank of ") + threads + " thread"));
+      if (losses.empty()) {
+        losses = Field("loss_hex");
+        weights = Field("weights_sha256");
+      }
+      EXPECT_EQ(Field("loss_hex"), losses) << threads;
+      EXPECT_EQ(Field("weights_sha256"), weights) << threads;
+    }
+  }
+}
+
+TEST_F(Training, WithoutAskingForThreads_TakesTheProcessorsThatItsRanksMayUse) {
+  const size_t processors = base::AllowedProcessors().size();
+  const std::optional<double> quota = base::ProcessorQuota();
+  for (const size_t ranks : {1, 2}) {
+    ASSERT_EQ(Run({"--steps", "1", "--ranks", std::to_string(ranks)}).code, 0);
+    size_t threads = processors / ranks;
+    if (quota) threads = std::min(threads, static_cast<size_t>(*quota) / ranks);
+    EXPECT_EQ(Number("threads"), static_cast<double>(std::max<size_t>(1, threads)));
   }
 }
 

@@ -1,0 +1,67 @@
+// How a product is cut into tiles of C for several threads. Internal to matmul. Pure.
+//
+// The cut depends on the shape alone, so the bits of C do not depend on threads. Tiles are large
+// enough that packing the operands again for each costs little, and at least eight, which 2, 4 and
+// 8 threads share evenly, where the matrix allows. Small products are one tile.
+#ifndef GEMINID_KERNELS_MODEL_MATMUL_TILES_H_
+#define GEMINID_KERNELS_MODEL_MATMUL_TILES_H_
+
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/model/matmul/matmul.h"
+#include "kernels/runtime/parallel/granules.h"
+
+namespace geminid::kernels {
+
+struct MatmulTile {
+  size_t row = 0;
+  size_t rows = 0;
+  size_t col = 0;
+  size_t cols = 0;
+};
+
+class MatmulTiles {
+ public:
+  explicit MatmulTiles(const MatmulShape& s) : m_(s.m), n_(s.n), rows_(s.m), cols_(s.n) {
+    // Less work than some wake-ups of a thread take.
+    constexpr double kTiledOperationsMin = 4e6;
+    const double operations =
+        2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+    if (operations < kTiledOperationsMin) return;
+    constexpr size_t kTilesMin = 8, kRowsMax = 256;
+    const size_t row_tiles =
+        std::max(std::clamp<size_t>(m_ / kEdgeMin, 1, kTilesMin), GranuleCount(m_, kRowsMax));
+    rows_ = Edge(m_, row_tiles);
+    const size_t wanted = kTilesMin / std::min(kTilesMin, GranuleCount(m_, rows_));
+    cols_ = Edge(n_, std::clamp<size_t>(n_ / kEdgeMin, 1, wanted));
+  }
+
+  size_t row_tiles() const { return GranuleCount(m_, rows_); }
+  size_t col_tiles() const { return GranuleCount(n_, cols_); }
+  size_t count() const { return row_tiles() * col_tiles(); }
+
+  // Tiles in the same columns, which read the same part of B, come one after the other.
+  MatmulTile At(size_t index) const {
+    const Granule row = GranuleAt(index % row_tiles(), m_, rows_);
+    const Granule col = GranuleAt(index / row_tiles(), n_, cols_);
+    return {row.begin, row.end - row.begin, col.begin, col.end - col.begin};
+  }
+
+ private:
+  static constexpr size_t kEdgeMin = 64;
+  static constexpr size_t kEdgeMultiple = 16;  // a vector of fp32
+
+  static size_t Edge(size_t size, size_t tiles) {
+    return std::min(size, GranuleCount(GranuleCount(size, tiles), kEdgeMultiple) * kEdgeMultiple);
+  }
+
+  size_t m_;
+  size_t n_;
+  size_t rows_;
+  size_t cols_;
+};
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_MODEL_MATMUL_TILES_H_

@@ -49,8 +49,8 @@ struct SettingFlag {
 };
 // Texts all of them: they are parsed with the rules of the configuration file.
 constexpr SettingFlag kSettingFlags[] = {
-    {"--socket", "socket", "Path of the gRPC socket; PATH.attach and PATH.lock appear beside it"},
-    {"--metrics-listen", "metrics_listen", "ADDRESS:PORT for Prometheus; port 0 is any free one"},
+    {"--socket", "socket", "Path of the gRPC socket; PATH.attach, PATH.http and PATH.lock appear beside it"},
+    {"--metrics-listen", "metrics_listen", "ADDRESS:PORT for Prometheus, or off; port 0 is any free one"},
     {"--host-memory", "host_memory", "Most host memory to hand out, such as 64GiB"},
     {"--device-memory", "device_memory",
      "Short for one host device: the most memory of it to hand out"},

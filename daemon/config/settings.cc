@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -13,6 +11,7 @@
 #include "base/suggest.h"
 #include "daemon/config/config_file.h"
 #include "daemon/config/guarantees.h"
+#include "daemon/config/listen_address.h"
 #include "daemon/config/mode.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
@@ -38,6 +37,7 @@ constexpr std::array<EnvironmentKey, 5> kEnvironment = {{
     {"GEMINID_DEVICES", "device"},
     {"GEMINID_LOG_LEVEL", "log_level"},
 }};
+constexpr char kBuiltIn[] = "built-in";
 constexpr char kConfigVariable[] = "GEMINID_CONFIG";
 constexpr uint32_t kMostSessions = 4096;
 constexpr uint32_t kMostChunks = uint32_t{1} << 24;  // 1 GiB of records
@@ -47,6 +47,7 @@ v1::Config BuiltIn() {
   config.set_config_version(kConfigVersion);
   config.set_socket("/run/geminid/geminid.sock");
   config.set_socket_mode("0660");
+  config.set_metrics_listen("127.0.0.1:9464");
   config.set_keep_time("10m");
   config.set_log_level("info");
   config.set_log_format("text");
@@ -136,7 +137,7 @@ class Merger {
 
   Place PlaceOf(const std::string& key) const {
     const auto found = places_.find(key);
-    return found == places_.end() ? Place{"built-in", "built-in"} : found->second;
+    return found == places_.end() ? Place{kBuiltIn, kBuiltIn} : found->second;
   }
 
   std::vector<Origin> Origins() const {
@@ -239,7 +240,7 @@ class Checker {
  private:
   // The place of `key`, or of `whole` where the source does not say more.
   void ProblemWithin(const std::string& whole, const std::string& key, const std::string& problem) {
-    Problem(merger_.PlaceOf(key).origin == "built-in" ? whole : key, problem);
+    Problem(merger_.PlaceOf(key).origin == kBuiltIn ? whole : key, problem);
   }
 
   void Problem(const std::string& key, const std::string& problem) {
@@ -282,23 +283,11 @@ class Checker {
   }
 
   void CheckMetricsListen(Settings* settings) {
-    const std::string& text = config_.metrics_listen();
-    if (text.empty()) return;
-    const size_t colon = text.rfind(':');
-    uint32_t port = 0;
-    if (colon == std::string::npos || colon == 0 ||
-        !absl::SimpleAtoi(text.substr(colon + 1), &port) ||
-        port > std::numeric_limits<uint16_t>::max()) {
-      Problem("metrics_listen", absl::StrCat("'", text,
-                                             "' is not ADDRESS:PORT, as in "
-                                             "127.0.0.1:9464; port 0 takes any free one"));
-      return;
-    }
-    settings->metrics_host = text.substr(0, colon);
-    if (settings->metrics_host.front() == '[' && settings->metrics_host.back() == ']') {
-      settings->metrics_host = settings->metrics_host.substr(1, settings->metrics_host.size() - 2);
-    }
-    settings->metrics_port = static_cast<uint16_t>(port);
+    settings->metrics_built_in = merger_.PlaceOf("metrics_listen").origin == kBuiltIn;
+    const absl::StatusOr<ListenAddress> address = ParseListenAddress(config_.metrics_listen());
+    if (!address.ok()) return Problem("metrics_listen", std::string(address.status().message()));
+    settings->metrics_host = address->host;
+    settings->metrics_port = address->port;
   }
 
   void CheckLog(Settings* settings) {

@@ -36,6 +36,10 @@ struct TenantQuota {
   int32_t max_priority = 0;  // of its jobs
 };
 
+// Appended to the socket's path: where metrics and probes are served besides. Shorter than that of
+// the attach socket, so that a path that leaves room for one leaves it for the other.
+inline constexpr char kHttpSuffix[] = ".http";
+
 // The origin of a value that was computed from what the machine has.
 inline constexpr char kFromMachine[] = "built-in, from the memory of this machine";
 
@@ -50,6 +54,7 @@ struct Settings {
   std::string socket;
   std::string metrics_host;  // empty: no metrics port
   uint16_t metrics_port = 0;
+  bool metrics_built_in = false;       // nobody asked for this port: another daemon may have it
   std::optional<uint64_t> host_bytes;  // none: the daemon's own share of the RAM
   std::vector<DeviceSetting> devices;  // by index; empty: one host device with such a share
   mode_t socket_mode = 0;

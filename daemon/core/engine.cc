@@ -200,7 +200,7 @@ absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, 
   const bool may_close = session != nullptr && (session->state == SessionState::kAttached ||
                                                 reason == CloseReason::kDetached);
   if (!may_close) return NoSuchSession(id);
-  scheduler_.RemoveSession(id);
+  scheduler_.RemoveSession(id, now);
   VoidPromises(*session);
   jobs_.Leave(id, now);
   const std::string tenant = session->spec.tenant;

@@ -218,7 +218,8 @@ struct PoolSnapshot {
 struct EngineCounters {
   uint64_t requests = 0;
   uint64_t request_errors = 0;
-  uint64_t evictions = 0;
+  uint64_t drops = 0;      // device copies that their client gave up
+  uint64_t evictions = 0;  // device copies that had to make room for others
   uint64_t evictions_refused_by_lease = 0;
   uint64_t sessions_opened = 0;
   uint64_t sessions_kept = 0;
@@ -385,7 +386,7 @@ class Engine {
 
   // engine_transfers.cc
   Failure Transfer(Session* session, const shm::Request& request, Time now);
-  Failure TransferDone(Session* session, const shm::Request& request);
+  Failure TransferDone(Session* session, const shm::Request& request, Time now);
   Failure CheckTransfer(const Session& session, const shm::Request& request,
                         Direction* direction) const;
   Failure CheckRange(const Session& session, const shm::Request& request) const;
@@ -415,7 +416,7 @@ class Engine {
   bool IsLeased(const Session& session, const Chunk& chunk) const;
   void UpdateDeparture(Session* session, Chunk* chunk);
   void Touch(Session* session, Chunk* chunk);
-  bool TryEvict(Session* session, Chunk* chunk);
+  bool TryDrop(Session* session, Chunk* chunk);
   bool BeginEvict(Session* session, Chunk* chunk);
   void CancelEvict(Session* session, Chunk* chunk);
   void RemoveExtent(Session* session, Chunk* chunk);

@@ -166,6 +166,8 @@ bool Engine::MakeRoom(Session* session, uint64_t begin, uint64_t end) {
 bool Engine::EvictAll(Session* session, const std::vector<Extent>& extents) {
   for (size_t i = 0; i < extents.size(); ++i) {
     if (BeginEvict(session, session->Find(extents[i].owner))) continue;
+    ++session->evictions_refused_by_lease;
+    ++counters_.evictions_refused_by_lease;
     for (size_t k = 0; k < i; ++k) CancelEvict(session, session->Find(extents[k].owner));
     return false;
   }
@@ -183,8 +185,6 @@ bool Engine::BeginEvict(Session* session, Chunk* chunk) {
   SetStatus(session, chunk, status);
   if (!IsLeased(*session, *chunk)) return true;
   CancelEvict(session, chunk);
-  ++session->evictions_refused_by_lease;
-  ++counters_.evictions_refused_by_lease;
   return false;
 }
 
@@ -194,11 +194,11 @@ void Engine::CancelEvict(Session* session, Chunk* chunk) {
   SetStatus(session, chunk, status);
 }
 
-bool Engine::TryEvict(Session* session, Chunk* chunk) {
+// Its client gives it up: no eviction, but nobody may hold it either.
+bool Engine::TryDrop(Session* session, Chunk* chunk) {
   if (!BeginEvict(session, chunk)) return false;
   RemoveExtent(session, chunk);
-  ++session->evictions;
-  ++counters_.evictions;
+  ++counters_.drops;
   return true;
 }
 

@@ -63,7 +63,7 @@ Engine::Failure Engine::Dispatch(Session* session, const shm::Request& request, 
     case shm::RequestOp::kTransfer:
       return Transfer(session, request, now);
     case shm::RequestOp::kTransferDone:
-      return TransferDone(session, request);
+      return TransferDone(session, request, now);
     case shm::RequestOp::kAllocateExtent:
       return AllocateExtent(session, request, done);
     case shm::RequestOp::kPublish:
@@ -169,7 +169,7 @@ Engine::Failure Engine::DropChunk(Session* session, Chunk* chunk) {
   if (status.dirty) {
     return refuse("was changed on the device; write it back first", ErrorReason::kNone);
   }
-  if (!TryEvict(session, chunk)) {
+  if (!TryDrop(session, chunk)) {
     return refuse("is leased; release it first", ErrorReason::kLeased);
   }
   return Failure::None();

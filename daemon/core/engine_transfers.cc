@@ -230,7 +230,7 @@ shm::Response Engine::Describe(const Session& session, const Ticket& ticket) con
   return response;
 }
 
-Engine::Failure Engine::TransferDone(Session* session, const shm::Request& request) {
+Engine::Failure Engine::TransferDone(Session* session, const shm::Request& request, Time now) {
   const TicketId id{request.argument};
   const Ticket* ticket = scheduler_.Find(session->id, id);
   if (ticket == nullptr) {
@@ -245,7 +245,7 @@ Engine::Failure Engine::TransferDone(Session* session, const shm::Request& reque
             ErrorReason::kMalformed};
   }
   const TransferRequest transfer = ticket->request;
-  scheduler_.Complete(session->id, id);
+  scheduler_.Complete(session->id, id, now);
   return Settle(session, transfer);
 }
 

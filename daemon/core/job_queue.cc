@@ -192,6 +192,7 @@ void JobQueue::Yielded(SessionId session, Time now) {
 }
 
 void JobQueue::BeginYield(Job* job, double not_before, Time now) {
+  ++counters_.preempted;
   job->state = JobState::kYielding;
   job->not_before = not_before;
   job->since = now;

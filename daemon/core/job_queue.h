@@ -85,6 +85,13 @@ struct JobActions {
   std::vector<SessionId> admitted;
 };
 
+// Since the daemon's start.
+struct JobCounters {
+  uint64_t admitted = 0;   // a job that was preempted and goes on counts again
+  uint64_t preempted = 0;  // asked for their arenas, or gave them back unasked
+  uint64_t undone = 0;     // refused, or not complete in time
+};
+
 struct JobQueueOptions {
   Duration gather_time = Duration::Seconds(60);  // for all ranks of a job to come
   Duration ageing = Duration::Seconds(1800);     // waiting that is worth a level of priority
@@ -129,6 +136,7 @@ class JobQueue {
   absl::StatusOr<JobStanding> StandingOf(SessionId session) const;
   // In the order in which they came.
   std::vector<JobSnapshot> Jobs() const;
+  const JobCounters& counters() const { return counters_; }
   // What the session may take beyond what is promised to others.
   uint64_t AvailableBytes(SessionId session, const std::string& tenant, Account account) const;
   // Whether others were promised or guaranteed some of what is free.
@@ -209,6 +217,7 @@ class JobQueue {
   bool drained_ = false;
   bool changed_ = false;
   uint64_t last_job_ = 0;
+  JobCounters counters_;
   std::map<JobId, Job> jobs_;
   std::map<SessionId, JobId> ranks_;
   std::map<SessionId, absl::Status> undone_;

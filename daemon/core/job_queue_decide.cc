@@ -21,6 +21,7 @@ std::string Came(const Ranks& ranks, uint32_t expected) {
 }  // namespace
 
 void JobQueue::Undo(const Job& job, const absl::Status& why) {
+  ++counters_.undone;
   for (const auto& [number, rank] : job.ranks) {
     undone_[rank.session] = why;
     ranks_.erase(rank.session);
@@ -155,6 +156,7 @@ void JobQueue::ClaimFor(const Job& job, const Needs& wants, Left* left) {
 }
 
 void JobQueue::Admit(Job* job, Time now, JobActions* actions) {
+  ++counters_.admitted;
   job->state = JobState::kRunning;
   job->since = now;
   job->position = 0;

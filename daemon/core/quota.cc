@@ -68,6 +68,12 @@ uint64_t Quota::LimitBytes(const std::string& tenant, Account account) const {
   return of_device == limits.bytes_by_device.end() ? limits.device_bytes : of_device->second;
 }
 
+std::set<std::string> Quota::ChargedTenants() const {
+  std::set<std::string> tenants;
+  for (const auto& [key, bytes] : charges_) tenants.insert(key.first);
+  return tenants;
+}
+
 uint64_t Quota::ChargedBytes(const std::string& tenant, Account account) const {
   const auto found = charges_.find({tenant, account});
   return found == charges_.end() ? 0 : found->second;

@@ -71,6 +71,8 @@ class Quota {
   uint32_t Weight(const std::string& tenant) const { return Of(tenant).weight; }
   int32_t MaxPriority(const std::string& tenant) const { return Of(tenant).max_priority; }
   uint64_t ChargedBytes(const std::string& tenant, Account account) const;
+  // Those with anything charged.
+  std::set<std::string> ChargedTenants() const;
   // What the tenant may still ask for; kUnlimited without a limit.
   uint64_t FreeBytes(const std::string& tenant, Account account) const;
 

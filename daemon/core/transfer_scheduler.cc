@@ -54,6 +54,18 @@ struct TransferScheduler::Session {
   TransferTotals totals;
 };
 
+void TransferScheduler::Link::Line::Begin(uint64_t bytes, Time now) {
+  if (reading.flight.tickets == 0) busy_since = now;
+  reading.flight.tickets += 1;
+  reading.flight.bytes += bytes;
+}
+
+void TransferScheduler::Link::Line::End(uint64_t bytes, Time now) {
+  reading.flight.tickets -= 1;
+  reading.flight.bytes -= bytes;
+  if (reading.flight.tickets == 0) reading.busy = reading.busy + (now - busy_since);
+}
+
 TransferScheduler::TransferScheduler(const TransferLimits& limits, uint32_t devices)
     : limits_(limits), links_(std::max<uint32_t>(devices, 1)) {
   limits_.tickets_in_flight =
@@ -83,14 +95,12 @@ void TransferScheduler::SetWeight(SessionId id, double weight) {
   if (session != nullptr && weight > 0) session->weight = weight;
 }
 
-std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id) {
+std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id, Time now) {
   std::vector<TransferRequest> forgotten;
   Session* session = FindSession(id);
   if (session == nullptr) return forgotten;
   for (const auto& [ticket_id, ticket] : session->tickets) {
-    InFlight& link = session->link->flight[Index(ticket.request.direction)];
-    link.tickets -= 1;
-    link.bytes -= ticket.request.bytes;
+    session->link->lines[Index(ticket.request.direction)].End(ticket.request.bytes, now);
     running_.erase({ticket.granted_at, ticket_id});
     forgotten.push_back(ticket.request);
   }
@@ -99,7 +109,12 @@ std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id) {
     if (turn_at.has_value()) session->link->ready[i].erase({*turn_at, id});
   }
   for (const auto& [destination, queue] : session->queues) {
-    for (const Waiting& waiting : queue) forgotten.push_back(waiting.request);
+    for (const Waiting& waiting : queue) {
+      LinkReading& line = session->link->lines[Index(waiting.request.direction)].reading;
+      line.queued -= 1;
+      line.queued_bytes -= waiting.request.bytes;
+      forgotten.push_back(waiting.request);
+    }
   }
   sessions_.erase(id);
   return forgotten;
@@ -134,6 +149,8 @@ bool TransferScheduler::Enqueue(SessionId id, const TransferRequest& request, Ti
   if (queue.size() == 1) lane.heads.insert(HeadOf(queue.front()));
   session->queued += 1;
   lane.queued += 1;
+  session->link->lines[direction].reading.queued += 1;
+  session->link->lines[direction].reading.queued_bytes += request.bytes;
   UpdateTurn(id, session, request.direction);
   return true;
 }
@@ -179,6 +196,8 @@ Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& c
   session->free_indices.pop_back();
   const int direction = Index(ticket.request.direction);
   Lane& lane = session->lanes[direction];
+  Link::Line& line = session->link->lines[direction];
+  line.reading.waits.Add(now - chosen.since);
   const auto queue = session->queues.find(ticket.request.destination);
   lane.heads.erase(HeadOf(chosen));
   queue->second.pop_front();  // `chosen` is gone
@@ -190,10 +209,11 @@ Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& c
   }
   session->queued -= 1;
   lane.queued -= 1;
-  for (InFlight* flight : {&lane.flight, &session->link->flight[direction]}) {
-    flight->tickets += 1;
-    flight->bytes += ticket.request.bytes;
-  }
+  line.reading.queued -= 1;
+  line.reading.queued_bytes -= ticket.request.bytes;
+  lane.flight.tickets += 1;
+  lane.flight.bytes += ticket.request.bytes;
+  line.Begin(ticket.request.bytes, now);
   double& link_time = session->link->virtual_time[direction];
   link_time = std::max(link_time, lane.virtual_time);
   lane.virtual_time += static_cast<double>(ticket.request.bytes) / session->weight;
@@ -212,8 +232,8 @@ void TransferScheduler::GrantOnLink(Link* link, Direction direction, Time now,
     const Waiting& next = *Best(*session, direction);
     // Whoever is next waits for room on the link; others must not take it meanwhile.
     const bool link_is_shared = limits_.link_bytes_in_flight > 0;
-    if (link_is_shared &&
-        !Fits(link->flight[Index(direction)], next.request.bytes, limits_.link_bytes_in_flight)) {
+    if (link_is_shared && !Fits(link->lines[Index(direction)].reading.flight, next.request.bytes,
+                                limits_.link_bytes_in_flight)) {
       return;
     }
     granted->push_back(Start(id, session, next, now));
@@ -235,17 +255,17 @@ const Ticket* TransferScheduler::Find(SessionId id, TicketId ticket) const {
   return found == session->tickets.end() ? nullptr : &found->second;
 }
 
-bool TransferScheduler::Complete(SessionId id, TicketId ticket) {
+bool TransferScheduler::Complete(SessionId id, TicketId ticket, Time now) {
   Session* session = FindSession(id);
   if (session == nullptr) return false;
   const auto found = session->tickets.find(ticket);
   if (found == session->tickets.end()) return false;
   const TransferRequest& request = found->second.request;
   const int direction = Index(request.direction);
-  for (InFlight* flight : {&session->lanes[direction].flight, &session->link->flight[direction]}) {
-    flight->tickets -= 1;
-    flight->bytes -= request.bytes;
-  }
+  session->lanes[direction].flight.tickets -= 1;
+  session->lanes[direction].flight.bytes -= request.bytes;
+  session->link->lines[direction].End(request.bytes, now);
+  session->link->lines[direction].reading.copies.Add(now - found->second.granted_at);
   for (TransferTotals* totals : {&session->totals, &session->link->totals}) {
     TransferCount& count = totals->At(request.direction, request.cause);
     count.bytes += request.bytes;
@@ -290,11 +310,20 @@ InFlight TransferScheduler::FlightOf(SessionId id, Direction direction) const {
 }
 
 InFlight TransferScheduler::FlightOf(DeviceIndex device, Direction direction) const {
-  return shm::Value(device) < links_.size() ? LinkOf(device).flight[Index(direction)] : InFlight{};
+  if (shm::Value(device) >= links_.size()) return {};
+  return LinkOf(device).lines[Index(direction)].reading.flight;
 }
 
 TransferTotals TransferScheduler::TotalsOf(DeviceIndex device) const {
   return shm::Value(device) < links_.size() ? LinkOf(device).totals : TransferTotals{};
+}
+
+LinkReading TransferScheduler::ReadLink(DeviceIndex device, Direction direction, Time now) const {
+  if (shm::Value(device) >= links_.size()) return {};
+  const Link::Line& line = LinkOf(device).lines[Index(direction)];
+  LinkReading reading = line.reading;
+  if (reading.flight.tickets > 0) reading.busy = reading.busy + (now - line.busy_since);
+  return reading;
 }
 
 uint64_t TransferScheduler::OverdueTickets(DeviceIndex device) const {

@@ -30,6 +30,7 @@
 
 #include "daemon/core/ids.h"
 #include "daemon/core/time.h"
+#include "daemon/core/time_histogram.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid::core {
@@ -97,6 +98,16 @@ struct InFlight {
   uint64_t bytes = 0;
 };
 
+// One direction of a device's link: what it does now, and how long it has taken since the start.
+struct LinkReading {
+  InFlight flight;
+  uint64_t queued = 0;
+  uint64_t queued_bytes = 0;
+  Duration busy;         // at least one copy was under way
+  TimeHistogram waits;   // from the request to its ticket
+  TimeHistogram copies;  // from the ticket to its completion
+};
+
 // Not thread-safe.
 class TransferScheduler {
  public:
@@ -109,7 +120,7 @@ class TransferScheduler {
   void SetLinkLimit(uint64_t bytes_in_flight) { limits_.link_bytes_in_flight = bytes_in_flight; }
   void SetWeight(SessionId session, double weight);
   // Forgets everything queued and in flight; returns it so that the caller can undo its part.
-  std::vector<TransferRequest> RemoveSession(SessionId session);
+  std::vector<TransferRequest> RemoveSession(SessionId session, Time now);
 
   // The moment deadlines are counted from.
   void SetMoment(SessionId session, uint16_t moment);
@@ -123,7 +134,7 @@ class TransferScheduler {
   // Null when no such ticket is in flight. Valid until the next call that is not const.
   const Ticket* Find(SessionId session, TicketId ticket) const;
   // Ends a ticket: its credits return and it counts as transferred. False when there is none.
-  bool Complete(SessionId session, TicketId ticket);
+  bool Complete(SessionId session, TicketId ticket, Time now);
 
   // Marks tickets over their time; returns how many were newly marked.
   uint64_t MarkOverdue(Time now);
@@ -138,6 +149,8 @@ class TransferScheduler {
   // Over all sessions of the device, those that have ended included.
   TransferTotals TotalsOf(DeviceIndex device) const;
   uint64_t OverdueTickets(DeviceIndex device) const;
+  // Zeros without such a device.
+  LinkReading ReadLink(DeviceIndex device, Direction direction, Time now) const;
   const TransferLimits& limits() const { return limits_; }
 
  private:
@@ -150,7 +163,14 @@ class TransferScheduler {
 
   // One device's, in both directions.
   struct Link {
-    std::array<InFlight, kDirections> flight{};
+    // `flight` begins and ends here, so that `busy` is the time in which something is under way.
+    struct Line {
+      LinkReading reading;
+      Time busy_since;  // while a copy is under way
+      void Begin(uint64_t bytes, Time now);
+      void End(uint64_t bytes, Time now);
+    };
+    std::array<Line, kDirections> lines{};
     std::array<double, kDirections> virtual_time{};
     // The sessions that their own limits let start something.
     std::array<std::set<Turn>, kDirections> ready{};

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
+#include "daemon/os/unix_socket.h"
 
 namespace geminid::metrics {
 namespace {
@@ -101,9 +102,25 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string
   absl::StatusOr<base::UniqueFd> listener = Listen(host, port);
   if (!listener.ok()) return listener.status();
   const std::string address = AddressText(*listener);
-  std::unique_ptr<HttpServer> server(new HttpServer(address, loop, std::move(handler)));
+  return Serve(*std::move(listener), address, loop, std::move(handler));
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::CreateUnix(const std::string& path,
+                                                                   mode_t mode, os::EventLoop* loop,
+                                                                   Handler handler) {
+  absl::StatusOr<base::UniqueFd> listener = os::ListenStream(path, mode, kBacklog);
+  if (!listener.ok()) return listener.status();
+  return Serve(*std::move(listener), absl::StrCat("unix:", path), loop, std::move(handler));
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Serve(base::UniqueFd listener,
+                                                              std::string address,
+                                                              os::EventLoop* loop,
+                                                              Handler handler) {
+  const std::string name = absl::StrCat("the metrics address ", address);
+  std::unique_ptr<HttpServer> server(new HttpServer(std::move(address), loop, std::move(handler)));
   absl::StatusOr<std::unique_ptr<os::Acceptor>> acceptor = os::Acceptor::Create(
-      *std::move(listener), "the metrics port", loop,
+      std::move(listener), name, loop,
       [raw = server.get()](base::UniqueFd fd) { raw->OnConnection(std::move(fd)); });
   if (!acceptor.ok()) return acceptor.status();
   server->acceptor_ = *std::move(acceptor);

@@ -1,9 +1,11 @@
-// A very small HTTP server for one page, on the event loop's thread.
+// A very small HTTP server for a few pages, on an event loop's thread.
 //
 // Not prometheus::Exposer: its destructor takes up to two seconds, and a port in use is an
 // exception.
 #ifndef GEMINID_DAEMON_METRICS_HTTP_SERVER_H_
 #define GEMINID_DAEMON_METRICS_HTTP_SERVER_H_
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
@@ -41,9 +43,13 @@ class HttpServer {
   // is in use.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Create(const std::string& host, uint16_t port,
                                                             os::EventLoop* loop, Handler handler);
+  // Listens on a Unix socket at a free path, whose file gets exactly `mode`.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> CreateUnix(const std::string& path,
+                                                                mode_t mode, os::EventLoop* loop,
+                                                                Handler handler);
   ~HttpServer();
 
-  // Where it listens, as "127.0.0.1:9464".
+  // Where it listens, as "127.0.0.1:9464" or "unix:/run/x.http".
   const std::string& address() const { return address_; }
 
   // Closes connections that took too long, and accepts again after the descriptors had run out.
@@ -62,6 +68,9 @@ class HttpServer {
 
   HttpServer(std::string address, os::EventLoop* loop, Handler handler)
       : address_(std::move(address)), loop_(loop), handler_(std::move(handler)) {}
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Serve(base::UniqueFd listener,
+                                                           std::string address, os::EventLoop* loop,
+                                                           Handler handler);
   void OnConnection(base::UniqueFd fd);
   void OnEvent(uint64_t id);
   bool Read(Connection* connection);  // false: close

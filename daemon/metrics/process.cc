@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "absl/strings/numbers.h"
@@ -16,7 +17,7 @@ constexpr size_t kFieldsBeforeRest = 2;
 constexpr size_t kThreadsField = 20;
 constexpr size_t kStartTimeField = 22;
 
-uint64_t BootTimeSeconds() {
+std::optional<uint64_t> BootTimeSeconds() {
   for (const auto& line : absl::StrSplit(base::ReadKernelFile("/proc/stat"), '\n')) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     uint64_t seconds;
@@ -24,7 +25,7 @@ uint64_t BootTimeSeconds() {
       return seconds;
     }
   }
-  return 0;
+  return std::nullopt;
 }
 
 void ReadStat(ProcessReading* reading) {
@@ -32,20 +33,29 @@ void ReadStat(ProcessReading* reading) {
   const size_t end_of_name = text.rfind(')');
   if (end_of_name == std::string::npos || end_of_name + 2 > text.size()) return;
   const std::vector<std::string> rest = absl::StrSplit(text.substr(end_of_name + 2), ' ');
-  const auto field = [&](size_t number) {
+  const auto field = [&](size_t number) -> std::optional<uint64_t> {
     uint64_t value = 0;
     const size_t index = number - kFieldsBeforeRest - 1;
-    return index < rest.size() && absl::SimpleAtoi(rest[index], &value) ? value : 0;
+    if (index >= rest.size() || !absl::SimpleAtoi(rest[index], &value)) return std::nullopt;
+    return value;
   };
   reading->threads = field(kThreadsField);
+  const std::optional<uint64_t> boot = BootTimeSeconds();
+  const std::optional<uint64_t> ticks = field(kStartTimeField);
+  if (!boot.has_value() || !ticks.has_value()) return;
   reading->start_time_seconds =
-      static_cast<double>(BootTimeSeconds()) +
-      static_cast<double>(field(kStartTimeField)) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+      static_cast<double>(*boot) +
+      static_cast<double>(*ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-uint64_t CountOpenFds() {
+std::optional<uint64_t> CountOpenFds() {
+  // Since Linux 6.2 the folder's size is their number: no look at each of thousands.
+  struct stat facts = {};
+  if (::stat("/proc/self/fd", &facts) == 0 && facts.st_size > 0) {
+    return static_cast<uint64_t>(facts.st_size);
+  }
   DIR* const folder = ::opendir("/proc/self/fd");
-  if (folder == nullptr) return 0;
+  if (folder == nullptr) return std::nullopt;
   uint64_t count = 0;
   while (const dirent* entry = ::readdir(folder)) count += entry->d_name[0] == '.' ? 0 : 1;
   ::closedir(folder);
@@ -74,8 +84,7 @@ ProcessReading ReadProcess() {
     reading.resident_bytes = count * page_bytes;
   }
   rlimit limit = {};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  reading.max_fds = limit.rlim_cur;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) reading.max_fds = limit.rlim_cur;
   reading.open_fds = CountOpenFds();
   ReadStat(&reading);
   return reading;

@@ -2,11 +2,11 @@
 #ifndef GEMINID_DAEMON_METRICS_PROCESS_H_
 #define GEMINID_DAEMON_METRICS_PROCESS_H_
 
-#include "daemon/metrics/families.h"
+#include "daemon/metrics/reading.h"
 
 namespace geminid::metrics {
 
-// Reads /proc/self. What cannot be read is 0.
+// Reads /proc/self. What cannot be read is left out.
 ProcessReading ReadProcess();
 
 }  // namespace geminid::metrics

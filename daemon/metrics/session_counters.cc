@@ -7,13 +7,32 @@ namespace geminid::metrics {
 namespace {
 
 // Clients may say anything, and a sum that began again at 0 would be a counter that falls.
-uint64_t SaturatingSum(uint64_t a, uint64_t b) {
+void AddTo(uint64_t* sum, uint64_t value) {
   const uint64_t most = std::numeric_limits<uint64_t>::max();
-  return a > most - b ? most : a + b;
+  *sum = *sum > most - value ? most : *sum + value;
 }
 
-void AddTo(StallTimes* sum, const StallTimes& stalls) {
-  for (size_t i = 0; i < stalls.size(); ++i) (*sum)[i] = SaturatingSum((*sum)[i], stalls[i]);
+void AddTo(SessionCounts* sum, const SessionCounts& counts) {
+  for (size_t i = 0; i < counts.stalls.size(); ++i) AddTo(&sum->stalls[i], counts.stalls[i]);
+  AddTo(&sum->steps, counts.steps);
+  for (size_t i = 0; i < counts.transfer_bytes.size(); ++i) {
+    AddTo(&sum->transfer_bytes[i], counts.transfer_bytes[i]);
+  }
+}
+
+void Raise(SessionCounts* counts, const SessionCounts& now) {
+  for (size_t i = 0; i < now.stalls.size(); ++i) {
+    counts->stalls[i] = std::max(counts->stalls[i], now.stalls[i]);
+  }
+  counts->steps = std::max(counts->steps, now.steps);
+  for (size_t i = 0; i < now.transfer_bytes.size(); ++i) {
+    counts->transfer_bytes[i] = std::max(counts->transfer_bytes[i], now.transfer_bytes[i]);
+  }
+}
+
+bool IsAnotherClient(const SessionCounts& before, const SessionCounts& now) {
+  return now.transfer_bytes[0] < before.transfer_bytes[0] ||
+         now.transfer_bytes[1] < before.transfer_bytes[1];
 }
 
 }  // namespace
@@ -21,18 +40,26 @@ void AddTo(StallTimes* sum, const StallTimes& stalls) {
 SessionLabels OtherSessions() { return {"other", "other", "other", "other"}; }
 
 void SessionCounters::Update(shm::SessionId session, const SessionLabels& labels,
-                             const StallTimes& stalls) {
+                             const SessionCounts& counts, uint64_t age_nanoseconds) {
   const auto [at, first] = sessions_.try_emplace(session);
   Entry& entry = at->second;
   if (first) {
-    entry.own = own_count_ < kMaxSessionSeries || MakeRoom();
-    entry.series.labels = entry.own ? labels : OtherSessions();
-    own_count_ += entry.own ? 1 : 0;
-    has_other_ = has_other_ || !entry.own;
+    const bool own = own_count_ < kMaxSessionSeries || MakeRoom(labels.tenant);
+    entry.own = own;
+    entry.series.labels = own ? labels : OtherSessions();
+    own_count_ += own ? 1 : 0;
+    has_other_ = has_other_ || !own;
   }
-  for (size_t i = 0; i < stalls.size(); ++i) {
-    entry.series.stalls[i] = std::max(entry.series.stalls[i], stalls[i]);
+  if (IsAnotherClient(entry.latest, counts)) {
+    entry.earlier = entry.series.counts;
+    entry.latest = {};
   }
+  SessionCounts believed = counts;
+  for (uint64_t& stall : believed.stalls) stall = std::min(stall, age_nanoseconds);
+  Raise(&entry.latest, believed);
+  SessionCounts all = entry.earlier;
+  AddTo(&all, entry.latest);
+  entry.series.counts = all;
 }
 
 void SessionCounters::End(shm::SessionId session) {
@@ -42,42 +69,73 @@ void SessionCounters::End(shm::SessionId session) {
     found->second.ended = ++endings_;
     return;
   }
-  AddTo(&folded_, found->second.series.stalls);
+  AddTo(&folded_, found->second.series.counts);
   sessions_.erase(found);
 }
 
-// Gives up the series that ended first. False if all of them are alive.
-bool SessionCounters::MakeRoom() {
-  auto oldest = sessions_.end();
+SessionCounters::Entries::iterator SessionCounters::FirstToEnd() {
+  auto first = sessions_.end();
   for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
     if (it->second.ended == 0) continue;
-    if (oldest == sessions_.end() || it->second.ended < oldest->second.ended) oldest = it;
+    if (first == sessions_.end() || it->second.ended < first->second.ended) first = it;
   }
-  if (oldest == sessions_.end()) return false;
-  AddTo(&folded_, oldest->second.series.stalls);
+  return first;
+}
+
+SessionCounters::Entries::iterator SessionCounters::YoungestOfTheLargest(
+    const std::string& newcomer) {
+  struct Held {
+    size_t count = 0;
+    Entries::iterator youngest;
+  };
+  std::map<std::string, Held> by_tenant;
+  for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
+    if (!it->second.own) continue;
+    Held& held = by_tenant[it->second.series.labels.tenant];
+    ++held.count;
+    held.youngest = it;  // sessions are numbered in the order of their coming
+  }
+  const auto mine = by_tenant.find(newcomer);
+  const size_t least = (mine == by_tenant.end() ? 0 : mine->second.count) + 2;
+  const auto most = std::ranges::max_element(
+      by_tenant, {}, [](const auto& tenant) { return tenant.second.count; });
+  if (most == by_tenant.end() || most->second.count < least) return sessions_.end();
+  return most->second.youngest;
+}
+
+// False if nobody has to give up a series for that tenant.
+bool SessionCounters::MakeRoom(const std::string& tenant) {
+  if (const auto ended = FirstToEnd(); ended != sessions_.end()) {
+    AddTo(&folded_, ended->second.series.counts);
+    sessions_.erase(ended);
+  } else if (const auto youngest = YoungestOfTheLargest(tenant); youngest != sessions_.end()) {
+    youngest->second.own = false;
+    youngest->second.series.labels = OtherSessions();
+  } else {
+    return false;
+  }
   has_other_ = true;
-  sessions_.erase(oldest);
   --own_count_;
   return true;
 }
 
-std::vector<SessionCounters::Series> SessionCounters::Read() const {
-  std::vector<Series> all;
-  Series other = {.labels = OtherSessions(), .stalls = folded_};
+SessionCounters::Reading SessionCounters::Read() const {
+  Reading reading;
+  Series other = {.labels = OtherSessions(), .counts = folded_};
   for (const auto& [session, entry] : sessions_) {
     if (entry.own) {
-      all.push_back(entry.series);
+      reading.of_session[session] = reading.series.size();
+      reading.series.push_back(entry.series);
     } else {
-      AddTo(&other.stalls, entry.series.stalls);
+      AddTo(&other.counts, entry.series.counts);
     }
   }
-  if (has_other_) all.push_back(other);
-  return all;
-}
-
-SessionLabels SessionCounters::LabelsOf(shm::SessionId session) const {
-  const auto found = sessions_.find(session);
-  return found == sessions_.end() ? OtherSessions() : found->second.series.labels;
+  if (!has_other_) return reading;
+  for (const auto& [session, entry] : sessions_) {
+    if (!entry.own) reading.of_session[session] = reading.series.size();
+  }
+  reading.series.push_back(other);
+  return reading;
 }
 
 }  // namespace geminid::metrics

@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "daemon/core/ids.h"
+#include "daemon/core/transfer_scheduler.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid::metrics {
 
 // So many sessions have a series of their own; the others count as one, "other".
-inline constexpr size_t kMaxSessionSeries = 64;
+inline constexpr size_t kMaxSessionSeries = 256;
 
 struct SessionLabels {
   std::string tenant;
@@ -31,36 +32,54 @@ SessionLabels OtherSessions();
 // Nanoseconds by shm::StallCause.
 using StallTimes = std::array<uint64_t, shm::kStallCauses>;
 
-// A session has one series for good: its own, if there was room when it was first seen, else
-// "other". The series of the session that ended first makes room for a new one: its counts move to
-// "other", so that the sum over all series never falls. Not thread-safe.
+struct SessionCounts {
+  StallTimes stalls{};  // as its client counts them
+  uint64_t steps = 0;   // likewise
+  std::array<uint64_t, core::kDirections> transfer_bytes{};
+};
+
+// A session has one series: its own while there is room for it, else "other". Whose series goes
+// when there is no room: that of the session that ended first; then, so that no tenant keeps the
+// others out, the youngest of the tenant that has most, if that has at least two more than the
+// newcomer's. What goes counts in "other" from then on, so that the sum over all series never
+// falls. Not thread-safe.
 class SessionCounters {
  public:
-  // What the session's client says now. It may say anything: what is less than before is not
-  // believed.
-  void Update(shm::SessionId session, const SessionLabels& labels, const StallTimes& stalls);
+  // What is known of the session now. Its client may say anything: what is less than before is not
+  // believed, nor a stall that is longer than `age_nanoseconds`, for which this client has been
+  // attached. Where the bytes that the daemon itself has counted are fewer than before, another
+  // client has taken the session over, and all its counts are added to those before.
+  void Update(shm::SessionId session, const SessionLabels& labels, const SessionCounts& counts,
+              uint64_t age_nanoseconds);
   // The session is gone, after a last Update. Its series stays until its place is needed.
   void End(shm::SessionId session);
 
   struct Series {
     SessionLabels labels;
-    StallTimes stalls{};
+    SessionCounts counts;
   };
-  // Those of sessions in the order in which they were first seen; then "other", if it has any.
-  std::vector<Series> Read() const;
-  // Under which the session's other metrics go.
-  SessionLabels LabelsOf(shm::SessionId session) const;
+  struct Reading {
+    // Those of sessions in the order in which they were first seen; then "other", if it has any.
+    std::vector<Series> series;
+    std::map<shm::SessionId, size_t> of_session;  // which of them; those that ended included
+  };
+  Reading Read() const;
 
  private:
   struct Entry {
     Series series;
-    bool own = false;    // has a series of its own
-    uint64_t ended = 0;  // order of ending; 0: not ended
+    SessionCounts earlier;  // of clients before this one
+    SessionCounts latest;   // of this one, as it was given
+    bool own = false;       // has a series of its own
+    uint64_t ended = 0;     // order of ending; 0: not ended
   };
-  bool MakeRoom();
+  using Entries = std::map<shm::SessionId, Entry>;
+  bool MakeRoom(const std::string& tenant);
+  Entries::iterator FirstToEnd();
+  Entries::iterator YoungestOfTheLargest(const std::string& newcomer);
 
-  std::map<shm::SessionId, Entry> sessions_;  // those with a series, and those that count in other
-  StallTimes folded_{};                       // of sessions that are in no entry any more
+  Entries sessions_;      // those with a series, and those that count in other
+  SessionCounts folded_;  // of sessions that are in no entry any more
   bool has_other_ = false;
   size_t own_count_ = 0;
   uint64_t endings_ = 0;

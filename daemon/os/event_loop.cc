@@ -64,6 +64,7 @@ void EventLoop::Unwatch(WatchId id) {
 void EventLoop::RunOnce(int timeout_milliseconds) {
   std::array<epoll_event, kEventsPerWait> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsPerWait, timeout_milliseconds);
+  if (on_awake_) on_awake_();
   for (int i = 0; i < count; ++i) {
     // An earlier callback of this round may have ended this watch.
     const auto found = watched_.find(events[i].data.u64);

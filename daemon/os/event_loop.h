@@ -35,6 +35,9 @@ class EventLoop {
   // what was posted.
   void RunOnce(int timeout_milliseconds);
 
+  // Calls `on_awake` after each wait, before anything else.
+  void OnAwake(std::function<void()> on_awake) { on_awake_ = std::move(on_awake); }
+
   // Runs `function` on the loop's thread soon. Any thread. What is posted after the last RunOnce is
   // dropped.
   void Post(std::function<void()> function);
@@ -51,6 +54,7 @@ class EventLoop {
 
   base::UniqueFd epoll_;
   base::UniqueFd posted_event_;
+  std::function<void()> on_awake_;
   WatchId next_id_ = 1;
   std::unordered_map<WatchId, Watched> watched_;
   std::mutex mutex_;

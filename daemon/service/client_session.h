@@ -54,6 +54,8 @@ class ClientSession {
   const core::SessionSpec& spec() const { return spec_; }
   const core::DeviceDescription& device() const { return device_; }
   const Token& token() const { return token_; }
+  // For how long there has been this client.
+  int64_t AgeNanoseconds() const { return os::MonotonicNanoseconds() - opened_nanoseconds_; }
   const base::UniqueFd& socket() const { return *socket_; }
   const base::UniqueFd& pidfd() const { return peer_.pidfd; }
   // Its flags are the client's as well as ours, so it is never read or written here: watched for
@@ -106,6 +108,7 @@ class ClientSession {
   const core::DeviceDescription device_;
   const Token token_;
   const os::Peer peer_;
+  const int64_t opened_nanoseconds_ = os::MonotonicNanoseconds();
   const InFlight::Socket socket_;
   const base::UniqueFd daemon_event_;
   const os::WakeUp client_event_;

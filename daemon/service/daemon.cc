@@ -97,6 +97,8 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const 
   return options;
 }
 
+double WallSeconds() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+
 // The folder of the default socket, /run/geminid, is not there before a service manager made it.
 absl::Status MakeFolder(const std::string& socket) {
   const std::filesystem::path folder = std::filesystem::path(socket).parent_path();
@@ -151,7 +153,8 @@ absl::Status Daemon::Open() {
   if (!hub.ok()) return hub.status();
   hub_ = *std::move(hub);
   sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get(), &log_);
-  monitor_ = std::make_unique<Monitor>(hub_.get(), kVersion);
+  loop_->OnAwake([this] { vitals_.turn_since_nanoseconds.store(os::MonotonicNanoseconds()); });
+  vitals_.last_good_reload_seconds.store(WallSeconds());
   if (absl::Status status = OpenMetrics(); !status.ok()) return status;
   if (absl::Status status = WatchSignals(); !status.ok()) return status;
   if (absl::Status status = WatchTerminal(); !status.ok()) return status;
@@ -161,9 +164,10 @@ absl::Status Daemon::Open() {
   facts.version = kVersion;
   facts.socket = settings_.socket;
   facts.metrics_address = metrics_address();
-  facts.start_time_seconds = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  facts.metrics_socket = metrics_socket_;
+  facts.start_time_seconds = WallSeconds();
   facts.start_nanoseconds = os::MonotonicNanoseconds();
-  facts.draining = &draining_;
+  facts.vitals = &vitals_;
   const auto on_detached = [this](shm::SessionId id) {
     loop_->Post([this, id] { sessions_->Remove(id); });
   };
@@ -185,17 +189,25 @@ absl::Status Daemon::Open() {
                                      [](std::string* out, const core::DeviceDescription& device) {
                                        absl::StrAppend(out, core::Describe(device));
                                      })},
-           {"metrics", metrics_address().empty() ? "off" : metrics_address()}});
+           {"metrics", metrics_address().empty() ? "off" : metrics_address()},
+           {"metrics_socket", metrics_socket_.empty() ? "off" : metrics_socket_}});
   return absl::OkStatus();
 }
 
 absl::Status Daemon::OpenMetrics() {
-  if (settings_.metrics_host.empty()) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<metrics::HttpServer>> http = metrics::HttpServer::Create(
-      settings_.metrics_host, settings_.metrics_port, loop_.get(),
-      [this](const std::string& path) { return monitor_->Handle(path); });
-  if (!http.ok()) return http.status();
-  http_ = *std::move(http);
+  // Who starts a private daemon does not know of it, unless it asks for more.
+  if (options_.parent_pid != 0 && settings_.metrics_built_in) return absl::OkStatus();
+  metrics_socket_ = absl::StrCat(settings_.socket, config::kHttpSuffix);
+  if (absl::Status status = os::RemoveStaleSocket(metrics_socket_); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<Observer>> observer =
+      Observer::Start({.host = settings_.metrics_host,
+                       .port = settings_.metrics_port,
+                       .port_required = !settings_.metrics_built_in,
+                       .socket = metrics_socket_,
+                       .socket_mode = settings_.socket_mode},
+                      std::make_unique<Monitor>(hub_.get(), &vitals_, kVersion));
+  if (!observer.ok()) return observer.status();
+  observer_ = *std::move(observer);
   return absl::OkStatus();
 }
 
@@ -213,7 +225,7 @@ absl::Status Daemon::WatchSignals() {
 void Daemon::OnSignal(int signal) {
   if (signal != SIGHUP) {
     os::Log(os::LogLevel::kInfo, "stopping", {{"signal", ::strsignal(signal)}});
-    draining_.store(true);
+    vitals_.stopping.store(true);
   } else if (options_.terminal.valid() && os::HasHungUp(options_.terminal)) {
     StopWithTerminal();
   } else {
@@ -224,7 +236,7 @@ void Daemon::OnSignal(int signal) {
 void Daemon::StopWithTerminal() {
   os::Log(os::LogLevel::kInfo, "stopping: its terminal was closed",
           {{"advice", "--outlive-terminal keeps the daemon"}});
-  draining_.store(true);
+  vitals_.stopping.store(true);
 }
 
 // Edges only: a terminal is readable whenever somebody typed.
@@ -233,9 +245,16 @@ absl::Status Daemon::WatchTerminal() {
   return loop_
       ->Watch(options_.terminal.get(), EPOLLIN | EPOLLET,
               [this](uint32_t) {
-                if (!draining_.load() && os::HasHungUp(options_.terminal)) StopWithTerminal();
+                if (!vitals_.stopping.load() && os::HasHungUp(options_.terminal))
+                  StopWithTerminal();
               })
       .status();
+}
+
+void Daemon::RefuseReload(const absl::Status& why) {
+  vitals_.last_reload_good.store(false);
+  os::Log(os::LogLevel::kError, "SIGHUP: the configuration is wrong; all stays as it was",
+          {{"error", std::string(why.message())}});
 }
 
 void Daemon::Reload() {
@@ -245,16 +264,12 @@ void Daemon::Reload() {
   }
   const absl::StatusOr<config::Settings> read = options_.read_settings();
   if (!read.ok()) {
-    os::Log(os::LogLevel::kError, "SIGHUP: the configuration is wrong; all stays as it was",
-            {{"error", std::string(read.status().message())}});
-    return;
+    return RefuseReload(read.status());
   }
   const config::Settings before = in_force_.Get();
   config::Reload reload = config::MergeReload(before, *read);
   if (const absl::Status status = config::CheckGuarantees(reload.settings); !status.ok()) {
-    os::Log(os::LogLevel::kError, "SIGHUP: the configuration is wrong; all stays as it was",
-            {{"error", std::string(status.message())}});
-    return;
+    return RefuseReload(status);
   }
   const os::LogLevel level = reload.settings.log_level;
   const os::LogFormat format = reload.settings.log_format;
@@ -264,6 +279,8 @@ void Daemon::Reload() {
                    .link_bytes_in_flight = reload.settings.link_bytes_in_flight});
   limits_.Set(reload.settings.shares);
   in_force_.Set(std::move(reload.settings));
+  vitals_.last_reload_good.store(true);
+  vitals_.last_good_reload_seconds.store(WallSeconds());
   const auto listed = [](const std::vector<std::string>& changes) {
     return changes.empty() ? "nothing" : absl::StrJoin(changes, "; ");
   };
@@ -300,6 +317,7 @@ void Daemon::Run() {
     // Half of what systemd waits, as sd_watchdog_enabled(3) advises.
     watchdog_nanoseconds_ = static_cast<int64_t>(watchdog_microseconds) * 1000 / 2;
   }
+  vitals_.serving.store(true);
   ::sd_notify(0, absl::StrCat("READY=1\nSTATUS=serving on ", settings_.socket).c_str());
   while (!Finished()) Step();
   ::sd_notify(0, "STOPPING=1\nSTATUS=closing sessions");
@@ -307,7 +325,7 @@ void Daemon::Run() {
 }
 
 bool Daemon::Finished() const {
-  return draining_.load() || (parent_gone_ && hub_->AttachedSessions() == 0);
+  return vitals_.stopping.load() || (parent_gone_ && hub_->AttachedSessions() == 0);
 }
 
 void Daemon::Step() {
@@ -317,11 +335,11 @@ void Daemon::Step() {
   const int64_t now = os::MonotonicNanoseconds();
   attach_->Expire(now);
   rpc_->Expire(now);
-  if (http_ != nullptr) http_->Expire(now);
   if (watchdog_nanoseconds_ > 0 && now >= next_watchdog_) {
     ::sd_notify(0, "WATCHDOG=1");
     next_watchdog_ = now + watchdog_nanoseconds_;
   }
+  vitals_.turn_since_nanoseconds.store(0);
 }
 
 // In milliseconds; -1: until something happens.
@@ -333,7 +351,6 @@ int Daemon::Timeout() const {
   };
   consider(attach_->NextDeadline());
   consider(rpc_->NextDeadline());
-  if (http_ != nullptr) consider(http_->NextDeadline());
   consider(sessions_->NextDeadline());
   const int64_t now = os::MonotonicNanoseconds();
   if (watchdog_nanoseconds_ > 0) consider(next_watchdog_);
@@ -346,12 +363,12 @@ int Daemon::Timeout() const {
 }
 
 void Daemon::RequestStop() {
-  loop_->Post([this] { draining_.store(true); });
+  loop_->Post([this] { vitals_.stopping.store(true); });
 }
 
 void Daemon::Close() {
   if (!lock_.has_value()) return;
-  draining_.store(true);
+  vitals_.stopping.store(true);
   if (hub_ != nullptr) {
     hub_->CancelPopulating();
     for (const SessionPtr& session : hub_->AllSessions()) session->SetPhase(shm::Phase::kDraining);
@@ -361,7 +378,7 @@ void Daemon::Close() {
     rpc_->Drain();
     rpc_->Shutdown(kShutdownPatience);
   }
-  http_.reset();
+  observer_.reset();
   sessions_.reset();
   if (hub_ != nullptr) {
     for (const SessionPtr& session : hub_->AllSessions()) {
@@ -377,6 +394,7 @@ void Daemon::RemoveFiles() {
   std::error_code ignored;  // what is not there need not be removed
   if (rpc_ != nullptr) std::filesystem::remove(settings_.socket, ignored);
   std::filesystem::remove(absl::StrCat(settings_.socket, shm::kAttachSuffix), ignored);
+  if (!metrics_socket_.empty()) std::filesystem::remove(metrics_socket_, ignored);
   if (options_.parent_pid == 0) return;
   // The lock file of a shared socket stays: removing it would let two daemons lock two files of one
   // name.

@@ -11,17 +11,17 @@
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 #include "daemon/config/settings.h"
-#include "daemon/metrics/http_server.h"
 #include "daemon/os/event_loop.h"
 #include "daemon/os/file_lock.h"
 #include "daemon/service/attach_server.h"
 #include "daemon/service/hub.h"
 #include "daemon/service/identity.h"
-#include "daemon/service/monitor.h"
+#include "daemon/service/observer.h"
 #include "daemon/service/rpc_server.h"
 #include "daemon/service/session_loop.h"
 #include "daemon/service/settings_in_force.h"
 #include "daemon/service/tenant_log.h"
+#include "daemon/service/vitals.h"
 
 namespace geminid::service {
 
@@ -61,7 +61,11 @@ class Daemon {
 
   const std::string& socket() const { return settings_.socket; }
   // Empty without a metrics port.
-  std::string metrics_address() const { return http_ == nullptr ? "" : http_->address(); }
+  std::string metrics_address() const { return observer_ == nullptr ? "" : observer_->address(); }
+  // A path; empty: metrics are not served at all.
+  const std::string& metrics_socket() const { return metrics_socket_; }
+  // What its threads leave for whoever watches it.
+  const Vitals& vitals() const { return vitals_; }
   // For tests that want to see what no service tells.
   Hub& hub() { return *hub_; }
 
@@ -74,6 +78,7 @@ class Daemon {
   void OnSignal(int signal);
   void StopWithTerminal();
   void Reload();
+  void RefuseReload(const absl::Status& why);
   absl::Status WatchParent();
   void Step();
   int Timeout() const;
@@ -86,7 +91,8 @@ class Daemon {
   SettingsInForce in_force_;
   DaemonOptions options_;
   std::optional<os::FileLock> lock_;
-  std::atomic<bool> draining_{false};
+  Vitals vitals_;
+  std::string metrics_socket_;
   bool parent_gone_ = false;
   base::UniqueFd parent_pidfd_;
   int64_t watchdog_nanoseconds_ = 0;  // 0: systemd does not watch
@@ -100,8 +106,7 @@ class Daemon {
   std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<Hub> hub_;
   std::unique_ptr<SessionLoop> sessions_;
-  std::unique_ptr<Monitor> monitor_;
-  std::unique_ptr<metrics::HttpServer> http_;
+  std::unique_ptr<Observer> observer_;
   std::unique_ptr<AttachServer> attach_;
   std::unique_ptr<RpcServer> rpc_;
 };

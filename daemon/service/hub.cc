@@ -151,6 +151,7 @@ Hub::Closed Hub::Close(shm::SessionId id, core::CloseReason reason) {
   closed.now = true;
   session->SetPhase(shm::Phase::kGone);
   session->Disconnect();
+  Count(*session);  // the engine forgets what it has copied
   absl::StatusOr<core::Releases> releases = engine_->CloseSession(id, reason, Now());
   if (!releases.ok()) {
     os::Log(os::LogLevel::kError, "closing a session failed",
@@ -177,7 +178,6 @@ void Hub::Collect(const core::Releases& releases, Garbage* garbage) {
   for (const shm::SessionId id : releases.sessions) {
     const auto found = tables_.sessions.find(id);
     if (found == tables_.sessions.end()) continue;
-    Count(*found->second);
     counters_.End(id);
     plan_memory_.Give(found->second->spec().tenant, found->second->plan_bytes);
     garbage->ended.push_back(found->second);
@@ -241,18 +241,34 @@ void Hub::SetLimits(const core::RunningLimits& limits) {
 
 void Hub::Count(const ClientSession& session) {
   const core::SessionSpec& spec = session.spec();
+  const ClientNumbers numbers = session.ReadNumbers();
+  const core::TransferTotals totals = engine_->transfers().TotalsOf(session.id());
+  metrics::SessionCounts counts = {.stalls = numbers.stall_nanoseconds, .steps = numbers.step};
+  for (size_t i = 0; i < counts.transfer_bytes.size(); ++i) {
+    for (const core::TransferCount& count : totals.counts[i]) {
+      counts.transfer_bytes[i] += count.bytes;
+    }
+  }
   counters_.Update(session.id(),
                    {.tenant = spec.tenant,
                     .job = spec.job,
                     .rank = absl::StrCat(spec.rank),
                     .session = absl::StrCat(shm::Value(session.id()))},
-                   session.ReadNumbers().stall_nanoseconds);
+                   counts, static_cast<uint64_t>(session.AgeNanoseconds()));
 }
 
-metrics::SessionCounters Hub::CountedSessions() {
+HubNumbers Hub::Numbers() {
+  for (const auto& [id, session] : tables_.sessions) {
+    if (!session->ended) Count(*session);  // what its memory says after its client has gone is old
+  }
+  return {.counted = counters_.Read(),
+          .plan_memory_bytes = {plan_memory_.used(), plan_memory_.total()},
+          .allocations = allocations_};
+}
+
+void Hub::CountAllocation(shm::Tier tier, core::Time began) {
   std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [id, session] : tables_.sessions) Count(*session);
-  return counters_;
+  allocations_[tier].Add(Now() - began);
 }
 
 // --- Hub: the fast path --------------------------------------------------------------------------

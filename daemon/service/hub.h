@@ -21,6 +21,7 @@
 #include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "daemon/core/engine.h"
+#include "daemon/metrics/reading.h"
 #include "daemon/metrics/session_counters.h"
 #include "daemon/os/machine.h"
 #include "daemon/service/client_session.h"
@@ -82,6 +83,13 @@ struct HubOptions {
   bool huge_pages = false;
   memory::Backing arena_backing = memory::Backing::kPopulated;
   uint64_t daemon_epoch = 0;
+};
+
+// What the hub itself has counted.
+struct HubNumbers {
+  metrics::SessionCounters::Reading counted;  // of every session so far, the ended ones included
+  metrics::UsedOfLimit plan_memory_bytes;
+  std::map<shm::Tier, core::TimeHistogram> allocations;
 };
 
 class Hub {
@@ -165,10 +173,15 @@ class Hub {
     return read(static_cast<const core::Engine&>(*engine_), tables_.sessions);
   }
 
+  // The same with the numbers of that moment, for the metrics.
+  template <typename Read>
+  auto Observe(Read read) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return read(static_cast<const core::Engine&>(*engine_), tables_.sessions, Numbers());
+  }
+
   // See core::Engine::SetLimits.
   void SetLimits(const core::RunningLimits& limits);
-  // What was counted of every session so far, the ended ones included.
-  metrics::SessionCounters CountedSessions();
 
   Limits& limits() const { return *options_.limits; }
   const os::Machine& machine() const { return options_.machine; }
@@ -183,6 +196,8 @@ class Hub {
   void FlushOthers(core::Time now);
   void Collect(const core::Releases& releases, Garbage* garbage);
   void Count(const ClientSession& session);
+  HubNumbers Numbers();
+  void CountAllocation(shm::Tier tier, core::Time began);
   // What the session's pools and slabs have in common: a name to be continued, and the NUMA node.
   memory::PoolOptions PoolOptionsOf(const ClientSession& session);
   // Make, pass and enter what was promised. On failure *made holds what exists already.
@@ -208,8 +223,11 @@ class Hub {
   core::Duration flush_pause_;            // guarded by mutex_
   std::unique_ptr<core::Engine> engine_;  // guarded by mutex_
   metrics::SessionCounters counters_;     // guarded by mutex_
-  core::SharedLimit plan_memory_;         // guarded by mutex_; in bytes
-  Reaper reaper_;                         // last: its thread uses the others
+  // Guarded by mutex_: how long it took to make memory.
+  std::map<shm::Tier, core::TimeHistogram> allocations_ = {{shm::Tier::kHost, {}},
+                                                           {shm::Tier::kDevice, {}}};
+  core::SharedLimit plan_memory_;  // guarded by mutex_; in bytes
+  Reaper reaper_;                  // last: its thread uses the others
 };
 
 // The time the engine is handed.

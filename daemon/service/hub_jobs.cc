@@ -76,6 +76,7 @@ absl::StatusOr<Hub::EndedJob> Hub::EndJob(const std::string& tenant, const std::
       session->ended = true;
       session->Disconnect();
     }
+    Count(*session);  // the engine forgets what it has copied
     absl::StatusOr<core::Releases> releases =
         engine_->CloseSession(each.id, core::CloseReason::kDetached, Now());
     if (!releases.ok()) continue;

@@ -23,7 +23,9 @@ absl::StatusOr<core::Allocation> Hub::Allocate(const SessionPtr& session,
     if (promise->bytes == 0) return engine_->FinishAllocation(promise->charge);
   }
   Garbage made;
+  const core::Time began = Now();
   absl::StatusOr<core::Allocation> allocation = MakePool(session, *promise, &made);
+  CountAllocation(shm::Tier::kHost, began);
   if (!allocation.ok()) Abandon(*promise, std::move(made));
   return allocation;
 }
@@ -89,7 +91,9 @@ absl::StatusOr<Hub::ArenaMade> Hub::CreateArena(const SessionPtr& session, uint6
     if (!promise.ok()) return promise.status();
   }
   Garbage made;
+  const core::Time began = Now();
   absl::StatusOr<ArenaMade> arena = MakeArena(session, *promise, &made);
+  CountAllocation(shm::Tier::kDevice, began);
   if (!arena.ok()) Abandon(*promise, std::move(made));
   return arena;
 }

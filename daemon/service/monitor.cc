@@ -1,88 +1,162 @@
 #include "daemon/service/monitor.h"
 
+#include "absl/time/clock.h"
+#include "daemon/metrics/families.h"
 #include "daemon/metrics/process.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 
 namespace geminid::service {
+namespace {
 
-std::vector<prometheus::MetricFamily> Monitor::Collect() const { return metrics::Families(Read()); }
+using Sessions = std::map<shm::SessionId, SessionPtr>;
+
+void ReadMemory(const core::Engine& engine, metrics::Reading* reading) {
+  for (const core::Account& account : engine.ledger().Accounts()) {
+    reading->accounts.emplace_back(account, engine.ledger().Totals(account));
+  }
+  reading->lines = engine.ledger().Lines();
+  std::set<std::string> tenants = engine.quota().ChargedTenants();
+  tenants.insert(engine.quota().GuaranteedTenants().begin(),
+                 engine.quota().GuaranteedTenants().end());
+  for (const std::string& tenant : tenants) {
+    for (const auto& [account, totals] : reading->accounts) {
+      if (totals.capacity_bytes == 0) continue;
+      reading->tenants.push_back(
+          {.tenant = tenant,
+           .account = account,
+           .charged_bytes = engine.quota().ChargedBytes(tenant, account),
+           .limit_bytes = engine.quota().LimitBytes(tenant, account),
+           .guaranteed_bytes = engine.quota().GuaranteedBytes(tenant, account)});
+    }
+  }
+}
+
+void ReadSessions(const core::Engine& engine, const Sessions& sessions, metrics::Reading* reading) {
+  for (const core::SessionSnapshot& snapshot : engine.Sessions()) {
+    metrics::SessionReading session = {.id = snapshot.id,
+                                       .tenant = snapshot.spec.tenant,
+                                       .state = snapshot.state,
+                                       .device = snapshot.device,
+                                       .host_bytes = snapshot.host_bytes,
+                                       .device_bytes = snapshot.arena_bytes};
+    const auto found = sessions.find(snapshot.id);
+    if (snapshot.has_plan && found != sessions.end()) {
+      const PlanNumbers& plan = found->second->plan;
+      session.plan = metrics::PlanReading{plan.transfer_bytes, plan.transfer_bytes_lower_bound};
+    }
+    reading->sessions.push_back(std::move(session));
+  }
+}
+
+void ReadLinks(const core::Engine& engine, core::Time now, metrics::Reading* reading) {
+  for (const core::DeviceDescription& device : engine.devices()) {
+    metrics::DeviceReading& of_device = reading->devices.emplace_back();
+    of_device.transfers = engine.transfers().TotalsOf(device.index);
+    of_device.overdue_tickets = engine.transfers().OverdueTickets(device.index);
+    for (const shm::Direction direction :
+         {shm::Direction::kHostToDevice, shm::Direction::kDeviceToHost}) {
+      of_device.links[static_cast<size_t>(core::Index(direction))] =
+          engine.transfers().ReadLink(device.index, direction, now);
+    }
+  }
+}
+
+metrics::JobsReading ReadJobs(const core::JobQueue& queue, core::Time now) {
+  metrics::JobsReading jobs;
+  jobs.counters = queue.counters();
+  const double wall = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  for (const core::JobSnapshot& job : queue.Jobs()) {
+    ++jobs.by_state[job.standing.state];
+    if (job.standing.position == 0) continue;
+    const double since = wall - (now - job.since).seconds();
+    jobs.oldest_wait_timestamp_seconds =
+        std::min(since, jobs.oldest_wait_timestamp_seconds.value_or(since));
+  }
+  return jobs;
+}
+
+}  // namespace
 
 metrics::Reading Monitor::Read() const {
   metrics::Reading reading;
   reading.version = version_;
+  reading.epoch = hub_->daemon_epoch();
+  reading.last_reload_good = vitals_->last_reload_good.load();
+  reading.last_good_reload_timestamp_seconds = vitals_->last_good_reload_seconds.load();
   reading.process = metrics::ReadProcess();
-  std::vector<shm::SessionId> ids;
-  hub_->Inspect([&](const core::Engine& engine, const auto& sessions) {
-    CheckInvariants(engine);
-    for (const core::Account& account : engine.ledger().Accounts()) {
-      reading.accounts.push_back({account, engine.ledger().Totals(account)});
-    }
-    reading.lines = engine.ledger().Lines();
-    for (const core::SessionSnapshot& snapshot : engine.Sessions()) {
-      metrics::SessionReading session;
-      ids.push_back(snapshot.id);
-      session.state = snapshot.state;
-      if (const auto found = sessions.find(snapshot.id); found != sessions.end()) {
-        session.plan_transfer_bytes = found->second->plan.transfer_bytes;
-        session.plan_transfer_bytes_lower_bound = found->second->plan.transfer_bytes_lower_bound;
-      }
-      reading.sessions.push_back(std::move(session));
-    }
-    for (const core::DeviceDescription& device : engine.devices()) {
-      metrics::Reading::DeviceReading& link = reading.devices.emplace_back();
-      link.transfers = engine.transfers().TotalsOf(device.index);
-      link.overdue_tickets = engine.transfers().OverdueTickets(device.index);
-      for (const shm::Direction direction :
-           {shm::Direction::kHostToDevice, shm::Direction::kDeviceToHost}) {
-        link.tickets_in_flight[static_cast<size_t>(core::Index(direction))] =
-            engine.transfers().FlightOf(device.index, direction).tickets;
-      }
-    }
-    for (const core::SharedLimit* limit : {&engine.session_limit(), &engine.chunk_limit()}) {
-      reading.limits.push_back({limit->name(), limit->total(), limit->used()});
-    }
+  reading.calls = vitals_->calls.Read();
+  hub_->Observe([&](const core::Engine& engine, const Sessions& sessions, HubNumbers numbers) {
+    const core::Time now = Now();
+    ReadMemory(engine, &reading);
+    ReadSessions(engine, sessions, &reading);
+    ReadLinks(engine, now, &reading);
+    reading.jobs = ReadJobs(engine.jobs(), now);
+    if (engine.jobs().drained()) reading.phase = metrics::DaemonPhase::kDrained;
+    reading.session_limit = {engine.session_limit().used(), engine.session_limit().total()};
+    reading.chunk_limit = {engine.chunk_limit().used(), engine.chunk_limit().total()};
     reading.refusals = engine.refusals().Read();
     reading.counters = engine.counters();
     reading.overhead_bytes = sessions.size() * memory::SessionSegments::Bytes() +
                              core::Manifest::BytesFor(engine.manifest().record_count());
+    reading.plan_memory_bytes = numbers.plan_memory_bytes;
+    reading.allocations = std::move(numbers.allocations);
+    reading.counted = std::move(numbers.counted);
   });
-  const config::TenantShares shares = hub_->limits().Get();
-  for (const config::ShareKey& key : config::kShareKeys) {
-    reading.tenant_limits[key.key] = shares.*key.value;
-  }
+  if (vitals_->stopping.load()) reading.phase = metrics::DaemonPhase::kStopping;
   const std::vector<core::Refusals::Row> refused = hub_->limits().Refused();
   reading.refusals.insert(reading.refusals.end(), refused.begin(), refused.end());
-  const metrics::SessionCounters counted = hub_->CountedSessions();
-  reading.series = counted.Read();
-  for (size_t i = 0; i < ids.size(); ++i) reading.sessions[i].labels = counted.LabelsOf(ids[i]);
-  reading.invariant_violations = violations_;
+  reading.invariant_checks = checks_;
+  reading.invariant_violations = contradictions_.size();
   return reading;
 }
 
-void Monitor::CheckInvariants(const core::Engine& engine) const {
-  const int64_t now = os::MonotonicNanoseconds();
-  if (now < next_check_) return;
-  next_check_ = now + kCheckEveryNanoseconds;
-  const absl::Status status = engine.CheckSome(kChecked, &checked_to_);
-  if (status.ok()) return;
-  ++violations_;
-  os::Log(os::LogLevel::kError, "the accounts contradict themselves",
-          {{"error", std::string(status.message())}});
+void Monitor::CheckIfDue(int64_t now_nanoseconds) {
+  if (now_nanoseconds < next_check_) return;
+  next_check_ = now_nanoseconds + kCheckEveryNanoseconds;
+  ++checks_;
+  const absl::Status status = hub_->Inspect([this](const core::Engine& engine, const Sessions&) {
+    return engine.CheckSome(kChecked, &checked_to_);
+  });
+  if (status.ok() || contradictions_.size() >= kMostContradictions) return;
+  const std::string what(status.message());
+  if (!contradictions_.insert(what).second) return;
+  os::Log(os::LogLevel::kError, "the accounts contradict themselves", {{"error", what}});
 }
 
-metrics::HttpResponse Monitor::Handle(const std::string& path) const {
+bool Monitor::IsDrained() const {
+  return hub_->Inspect(
+      [](const core::Engine& engine, const Sessions&) { return engine.jobs().drained(); });
+}
+
+HealthReading Monitor::ReadHealth() const {
+  HealthReading reading;
+  reading.serving = vitals_->serving.load();
+  reading.stopping = vitals_->stopping.load();
+  const int64_t since = vitals_->turn_since_nanoseconds.load();
+  if (since != 0) reading.turn = Now() - core::Time::FromNanoseconds(since);
+  reading.contradictions.assign(contradictions_.begin(), contradictions_.end());
+  return reading;
+}
+
+metrics::HttpResponse Monitor::Handle(const std::string& path) {
+  // Without the hub's mutex, which a loop that stands still may hold.
+  if (path == "/livez") return Livez(ReadHealth());
+  if (path == "/healthz") return Healthz(ReadHealth());
+  if (path == "/readyz") {
+    HealthReading reading = ReadHealth();
+    if (reading.turn < kLongestTurn) reading.drained = IsDrained();
+    return Readyz(reading);
+  }
   metrics::HttpResponse response;
   if (path == "/metrics") {
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    if (page_.empty() || pages_.Take(Now())) page_ = metrics::TextPage(Collect());
+    if (page_.empty() || pages_.Take(Now())) page_ = metrics::TextPage(Read());
     response.body = page_;
-  } else if (path == "/healthz") {
-    response.body = "ok\n";
   } else {
     response.code = 404;
     response.reason = "Not Found";
-    response.body = "There are /metrics and /healthz here.\n";
+    response.body = "There are /metrics, /healthz, /livez and /readyz here.\n";
   }
   return response;
 }

@@ -1,47 +1,55 @@
-// Reads the hub for the metrics page, and keeps an eye on the engine's invariants.
+// Reads the hub for the metrics page, answers the probes, and keeps an eye on the accounts.
 #ifndef GEMINID_DAEMON_SERVICE_MONITOR_H_
 #define GEMINID_DAEMON_SERVICE_MONITOR_H_
 
-#include <prometheus/collectable.h>
-
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "daemon/core/token_bucket.h"
-#include "daemon/metrics/families.h"
 #include "daemon/metrics/http_server.h"
+#include "daemon/metrics/reading.h"
+#include "daemon/service/health.h"
 #include "daemon/service/hub.h"
+#include "daemon/service/vitals.h"
 
 namespace geminid::service {
 
-// Belongs to the event loop's thread.
-class Monitor : public prometheus::Collectable {
+// Belongs to one thread, which need not be the event loop's.
+class Monitor {
  public:
-  Monitor(Hub* hub, std::string version) : hub_(hub), version_(std::move(version)) {}
+  // Both outlive it.
+  Monitor(Hub* hub, const Vitals* vitals, std::string version)
+      : hub_(hub), vitals_(vitals), version_(std::move(version)) {}
 
-  // One reading, at the time of the call.
-  std::vector<prometheus::MetricFamily> Collect() const override;
+  // "/metrics" and the probes of health.h. Whoever asks for the page more than a few times a second
+  // gets the last one again.
+  metrics::HttpResponse Handle(const std::string& path);
 
-  // "/metrics" and "/healthz". Whoever asks more than a few times a second gets the last page
-  // again.
-  metrics::HttpResponse Handle(const std::string& path) const;
+  // Checks a part of the accounts, a millisecond or two under the hub's mutex, if one is due.
+  void CheckIfDue(int64_t now_nanoseconds);
+  int64_t next_check() const { return next_check_; }
 
  private:
-  // The engine's self-check looks at so many chunks, a millisecond or two of them, at most once in
-  // this time.
+  // The self-check looks at so many chunks, once in this time.
   static constexpr size_t kChecked = 4096;
-  static constexpr int64_t kCheckEveryNanoseconds = 1'000'000'000;
+  static constexpr int64_t kCheckEveryNanoseconds = 5'000'000'000;
+  // Further ones say nothing new.
+  static constexpr size_t kMostContradictions = 16;
 
   metrics::Reading Read() const;
-  void CheckInvariants(const core::Engine& engine) const;
+  HealthReading ReadHealth() const;
+  bool IsDrained() const;
 
   Hub* const hub_;
+  const Vitals* const vitals_;
   const std::string version_;
-  mutable int64_t next_check_ = 0;
-  mutable core::ChunkPlace checked_to_;
-  mutable uint64_t violations_ = 0;
-  mutable core::TokenBucket pages_{{.per_second = 10, .burst = 50}, Now()};
-  mutable std::string page_;
+  int64_t next_check_ = 0;
+  core::ChunkPlace checked_to_;
+  uint64_t checks_ = 0;
+  std::set<std::string> contradictions_;
+  core::TokenBucket pages_{{.per_second = 10, .burst = 50}, Now()};
+  std::string page_;
 };
 
 }  // namespace geminid::service

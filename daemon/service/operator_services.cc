@@ -138,13 +138,15 @@ absl::Status MemoryRpc::GetLedger(v1::Ledger* response) {
 absl::Status AdminRpc::GetStatus(v1::Status* response) {
   response->set_version(facts_.version);
   response->set_daemon_epoch(hub_->daemon_epoch());
-  response->set_phase(facts_.draining->load() ? "draining" : "serving");
+  response->set_phase(facts_.vitals->stopping.load() ? "draining" : "serving");
   response->set_start_time_seconds(facts_.start_time_seconds);
   response->set_uptime_seconds(
       static_cast<double>(os::MonotonicNanoseconds() - facts_.start_nanoseconds) * 1e-9);
   response->set_pid(::getpid());
   response->set_socket(facts_.socket);
-  response->set_metrics_address(facts_.metrics_address);
+  response->set_metrics_address(facts_.metrics_address.empty() && !facts_.metrics_socket.empty()
+                                    ? absl::StrCat("unix:", facts_.metrics_socket)
+                                    : facts_.metrics_address);
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
     response->set_sessions(static_cast<uint32_t>(sessions.size()));
     response->set_drained(engine.jobs().drained());

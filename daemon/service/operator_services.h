@@ -3,13 +3,13 @@
 #ifndef GEMINID_DAEMON_SERVICE_OPERATOR_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_OPERATOR_SERVICES_H_
 
-#include <atomic>
 #include <string>
 #include <vector>
 
 #include "daemon/service/hub.h"
 #include "daemon/service/rpc_method.h"
 #include "daemon/service/settings_in_force.h"
+#include "daemon/service/vitals.h"
 #include "geminid/v1/admin.pb.h"
 #include "geminid/v1/config.pb.h"
 #include "geminid/v1/memory.pb.h"
@@ -23,7 +23,8 @@ struct DaemonFacts {
   std::string metrics_address;  // empty: none
   double start_time_seconds = 0;
   int64_t start_nanoseconds = 0;  // monotonic
-  const std::atomic<bool>* draining = nullptr;
+  std::string metrics_socket{};   // empty: none
+  Vitals* vitals = nullptr;
 };
 
 class MemoryRpc {

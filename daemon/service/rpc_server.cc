@@ -139,6 +139,7 @@ RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, 
   shared_.hub = hub;
   shared_.limits = &hub->limits();
   shared_.log = log;
+  shared_.times = &facts.vitals->calls;
   shared_.on_first_call = [this] { loop_->Post([] {}); };  // so that the loop looks at the clock
 }
 

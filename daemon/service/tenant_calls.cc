@@ -66,6 +66,7 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
     grpc::ByteBuffer response;
     const absl::Status status = method->serve(caller, request, &response);
     if (finished->exchange(true)) return;
+    call->Count(status);
     if (!status.ok()) return call->Finish(ToGrpc(status));
     call->response_.Swap(&response);
     call->deadline_.store(os::MonotonicNanoseconds() + kAnswerNanoseconds);
@@ -73,7 +74,9 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
   }
 
   void FinishOnce(const absl::Status& status) {
-    if (!finished_->exchange(true)) Finish(ToGrpc(status));
+    if (finished_->exchange(true)) return;
+    Count(status);
+    Finish(ToGrpc(status));
   }
 
   // Who it is; the message is read only after that.
@@ -103,7 +106,12 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
   const RpcMethod& method() const { return *method_; }
 
  private:
+  void Count(const absl::Status& status) {
+    calls_->shared().times->Add(method_->path, Now() - began_, status.code());
+  }
+
   const std::shared_ptr<TenantCalls> calls_;
+  const core::Time began_ = Now();
   grpc::GenericCallbackServerContext* const context_;
   const RpcMethod* const method_;
   const std::shared_ptr<std::atomic<bool>> finished_ = std::make_shared<std::atomic<bool>>(false);

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "daemon/core/token_bucket.h"
+#include "daemon/metrics/call_times.h"
 #include "daemon/service/fair_workers.h"
 #include "daemon/service/identity.h"
 #include "daemon/service/limits.h"
@@ -38,6 +39,7 @@ struct CallShared {
   Hub* hub = nullptr;
   Limits* limits = nullptr;
   TenantLog* log = nullptr;
+  metrics::CallTimes* times = nullptr;
   FairWorkers* workers = nullptr;
   size_t worker_count = 1;
   std::map<std::string, RpcMethod> methods;

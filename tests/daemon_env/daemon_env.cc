@@ -33,7 +33,7 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   } else {
     sources.flags["device"] = options.device;
   }
-  if (!options.metrics_listen.empty()) sources.flags["metrics_listen"] = options.metrics_listen;
+  sources.flags["metrics_listen"] = options.metrics_listen;
   if (!options.keep_time.empty()) sources.flags["keep_time"] = options.keep_time;
   if (!options.bytes_in_flight.empty()) sources.flags["bytes_in_flight"] = options.bytes_in_flight;
   if (!options.link_bytes_in_flight.empty()) {
@@ -62,6 +62,10 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   daemon_ = *std::move(daemon);
   thread_ = std::thread([raw = daemon_.get()] { raw->Run(); });
   return absl::OkStatus();
+}
+
+std::string DaemonEnv::MetricsPage() {
+  return service::Monitor(&daemon_->hub(), &daemon_->vitals(), "1").Handle("/metrics").body;
 }
 
 void DaemonEnv::Stop() {

@@ -34,7 +34,7 @@ struct DaemonEnvOptions {
   std::string host_memory = "1GiB";
   std::string device_memory = "1GiB";
   std::string device{};  // instead of device_memory, as the flag: "host:0=1GiB,host:1=1GiB"
-  std::string metrics_listen{};
+  std::string metrics_listen = "off";
   std::string keep_time{};
   std::string bytes_in_flight{};
   std::string link_bytes_in_flight{};
@@ -66,6 +66,8 @@ class DaemonEnv {
   // gRPC's address of it.
   std::string address() const { return service::GrpcAddress(socket()); }
   std::string metrics_address() const { return daemon_->metrics_address(); }
+  // As it would be scraped now.
+  std::string MetricsPage();
   service::Daemon& daemon() { return *daemon_; }
 
  private:

@@ -148,7 +148,7 @@ class Queues {
 
   bool EndOneAndBeginAnother() {
     now_ = now_ + core::Duration::Nanoseconds(1000);
-    if (!scheduler_.Complete(running_.session, running_.id)) return false;
+    if (!scheduler_.Complete(running_.session, running_.id, now_)) return false;
     Enqueue(running_.session);
     const std::vector<core::Ticket> granted = scheduler_.Grant(now_);
     if (granted.size() != 1) return false;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/exit_code.h"
@@ -135,6 +136,13 @@ std::string Facts(const v1::Status& status, const Style& style) {
   return absl::StrCat("\n", table.Render(style));
 }
 
+std::string MetricsAddress(const std::string& address) {
+  if (address.empty()) return "off";
+  // A Unix socket has no address that a browser knows.
+  if (absl::StartsWith(address, "unix:")) return Printable(address);
+  return absl::StrCat("http://", Printable(address), "/metrics");
+}
+
 }  // namespace
 
 std::string DescribeStatus(const v1::Status& status, const v1::ListSessionsResponse& sessions,
@@ -143,12 +151,9 @@ std::string DescribeStatus(const v1::Status& status, const v1::ListSessionsRespo
                                          ", up ", FormatDuration(status.uptime_seconds()));
   return absl::StrCat(
       Paint(Printable(title), Color::kBold, style), "\n", "socket    ", Printable(status.socket()),
-      "\nmetrics   ",
-      status.metrics_address().empty()
-          ? "off"
-          : absl::StrCat("http://", Printable(status.metrics_address()), "/metrics"),
-      "\nprocess   ", status.pid(), ", start number ", status.daemon_epoch(), "\nsessions  ",
-      status.sessions(), "\n\n", Tiers(status.ledger(), style),
+      "\nmetrics   ", MetricsAddress(status.metrics_address()), "\nprocess   ", status.pid(),
+      ", start number ", status.daemon_epoch(), "\nsessions  ", status.sessions(), "\n\n",
+      Tiers(status.ledger(), style),
       status.ledger().adds_up() ? "The ledger adds up.\n"
                                 : Paint("The ledger does NOT add up.\n", Color::kRed, style),
       status.drained() ? "The daemon is drained: it admits no new jobs.\n" : "",

@@ -51,7 +51,9 @@ TEST_F(SettingsTest, Nothing_GivesTheBuiltIn) {
   EXPECT_EQ(settings->socket_mode, 0660u);
   EXPECT_EQ(settings->keep_time, absl::Minutes(10));
   EXPECT_FALSE(settings->host_bytes.has_value());
-  EXPECT_EQ(settings->metrics_host, "");
+  EXPECT_EQ(settings->metrics_host, "127.0.0.1");
+  EXPECT_EQ(settings->metrics_port, 9464);
+  EXPECT_TRUE(settings->metrics_built_in);
   EXPECT_EQ(settings->bytes_in_flight, uint64_t{64} << 20);
   EXPECT_EQ(settings->sessions, 512u);
   EXPECT_EQ(settings->chunks, 262144u);
@@ -155,6 +157,13 @@ TEST_F(SettingsTest, MetricsListen_Forms) {
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->metrics_host, "127.0.0.1");
   EXPECT_EQ(settings->metrics_port, 9464);
+  EXPECT_FALSE(settings->metrics_built_in) << "somebody asked for it";
+  for (const char* none : {"off", ""}) {
+    sources_.flags = {{"metrics_listen", none}};
+    settings = ResolveSettings(sources_);
+    ASSERT_TRUE(settings.ok()) << settings.status();
+    EXPECT_EQ(settings->metrics_host, "") << none;
+  }
   sources_.flags = {{"metrics_listen", "[::1]:0"}};
   settings = ResolveSettings(sources_);
   ASSERT_TRUE(settings.ok());

@@ -49,6 +49,17 @@ TEST_F(EngineEviction, WithoutAPlan_LeastRecentlyUsedGoes) {
   EXPECT_EQ(engine_->counters().evictions, 1u);
 }
 
+TEST_F(EngineEviction, WhatItsClientDrops_IsNoEviction) {
+  ASSERT_EQ(Do(session_, RequestOp::kDrop, chunks_[3]).op, ResponseOp::kDone);
+  EXPECT_EQ(engine_->counters().drops, 1u);
+  EXPECT_EQ(engine_->counters().evictions, 0u);
+  tables_.Lease(session_, chunks_[2]);
+  ExpectError(Do(session_, RequestOp::kDrop, chunks_[2]), StatusCode::kFailedPrecondition,
+              ErrorReason::kLeased);
+  EXPECT_EQ(engine_->counters().drops, 1u);
+  EXPECT_EQ(engine_->counters().evictions_refused_by_lease, 0u);
+}
+
 TEST_F(EngineEviction, WithAPlan_FarthestNextUseGoes) {
   for (const ChunkId chunk : chunks_) {
     ASSERT_EQ(Move(session_, chunk, ChunkState::kHold).op, ResponseOp::kDone);

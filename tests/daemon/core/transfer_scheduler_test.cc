@@ -48,7 +48,7 @@ std::vector<uint64_t> Drain(TransferScheduler* scheduler, SessionId session, Tim
     if (granted.empty()) return order;
     for (const Ticket& ticket : granted) {
       order.push_back(ticket.request.request_id);
-      EXPECT_TRUE(scheduler->Complete(session, ticket.id));
+      EXPECT_TRUE(scheduler->Complete(session, ticket.id, now));
     }
   }
 }
@@ -69,7 +69,7 @@ TEST(TransferScheduler, CountLimit_HoldsPerDirection) {
   EXPECT_TRUE(scheduler.Grant(At(0)).empty());
   EXPECT_EQ(scheduler.FlightOf(kA, Direction::kHostToDevice).tickets, 2u);
   EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kDeviceToHost).bytes, 2 * kMiB);
-  ASSERT_TRUE(scheduler.Complete(kA, granted[0].id));
+  ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{2});
 }
 
@@ -84,12 +84,12 @@ TEST(TransferScheduler, ByteLimit_HoldsButOneLargeMayGoAlone) {
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(4, 4, 100), At(0)));
   std::vector<Ticket> granted = scheduler.Grant(At(0));
   EXPECT_EQ(Ids(granted), std::vector<uint64_t>{1});
-  ASSERT_TRUE(scheduler.Complete(kA, granted[0].id));
+  ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
   granted = scheduler.Grant(At(0));
   EXPECT_EQ(Ids(granted), (std::vector<uint64_t>{2, 3}));
-  ASSERT_TRUE(scheduler.Complete(kA, granted[0].id));
+  ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
   EXPECT_TRUE(scheduler.Grant(At(0)).empty());
-  ASSERT_TRUE(scheduler.Complete(kA, granted[1].id));
+  ASSERT_TRUE(scheduler.Complete(kA, granted[1].id, At(0)));
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{4});
 }
 
@@ -168,7 +168,7 @@ TEST(TransferScheduler, UrgentFlood_BackgroundIsServedInBoundedTime) {
     const std::vector<Ticket> granted = scheduler.Grant(At(ms));
     ASSERT_EQ(granted.size(), 1u);
     if (granted[0].request.request_id == 0) served_at = ms;
-    ASSERT_TRUE(scheduler.Complete(kA, granted[0].id));
+    ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
   }
   EXPECT_GE(served_at, 20);
   // By then the backlog of urgent ones is older by as much as two levels.
@@ -208,8 +208,8 @@ TEST(TransferScheduler, Complete_CountsOncePerCauseAndDirection) {
   ASSERT_NE(scheduler.Find(kA, ticket.id), nullptr);
   EXPECT_EQ(
       scheduler.TotalsOf(kDevice).At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes, 0u);
-  EXPECT_TRUE(scheduler.Complete(kA, ticket.id));
-  EXPECT_FALSE(scheduler.Complete(kA, ticket.id));
+  EXPECT_TRUE(scheduler.Complete(kA, ticket.id, At(0)));
+  EXPECT_FALSE(scheduler.Complete(kA, ticket.id, At(0)));
   EXPECT_EQ(scheduler.Find(kA, ticket.id), nullptr);
   EXPECT_EQ(scheduler.TotalsOf(kA).At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes,
             100u);
@@ -234,8 +234,48 @@ TEST(TransferScheduler, Timeout_MarksSlowUntilTheTicketEnds) {
   EXPECT_FALSE(scheduler.NextTimeout().has_value());
   EXPECT_EQ(scheduler.OverdueTickets(kDevice), 1u);
   EXPECT_EQ(scheduler.FlightOf(kA, Direction::kHostToDevice).tickets, 1u);  // it stays
-  ASSERT_TRUE(scheduler.Complete(kA, ticket.id));
+  ASSERT_TRUE(scheduler.Complete(kA, ticket.id, At(0)));
   EXPECT_FALSE(scheduler.IsSlow(kA));
+}
+
+TEST(TransferScheduler, Link_IsBusyWhileAnythingIsUnderWay) {
+  TransferScheduler scheduler(OneAtATime());
+  scheduler.AddSession(kA, kDevice, 1);
+  scheduler.AddSession(kB, kDevice, 1);
+  const auto link = [&](int64_t at) {
+    return scheduler.ReadLink(kDevice, Direction::kHostToDevice, At(at));
+  };
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1, 10), At(0)));
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(2, 2, 20), At(0)));
+  EXPECT_EQ(link(50).queued, 2u);
+  EXPECT_EQ(link(50).queued_bytes, 30u);
+  EXPECT_EQ(link(50).busy, Duration::Milliseconds(0));
+  const Ticket first = scheduler.Grant(At(100))[0];
+  ASSERT_TRUE(scheduler.Enqueue(kB, Load(3, 3, 40), At(150)));
+  const Ticket other = scheduler.Grant(At(150))[0];
+  EXPECT_EQ(link(180).queued_bytes, 20u);
+  EXPECT_EQ(link(180).flight.bytes, 50u);
+  EXPECT_EQ(link(180).busy, Duration::Milliseconds(80)) << "two at once count once";
+  ASSERT_TRUE(scheduler.Complete(kA, first.id, At(200)));
+  ASSERT_TRUE(scheduler.Complete(kB, other.id, At(260)));
+  EXPECT_EQ(link(1000).busy, Duration::Milliseconds(160));
+  EXPECT_EQ(link(1000).waits.sum(), Duration::Milliseconds(100));
+  EXPECT_EQ(link(1000).copies.sum(), Duration::Milliseconds(100 + 110));
+  ASSERT_EQ(scheduler.Grant(At(1000)).size(), 1u);
+  scheduler.RemoveSession(kA, At(1040));
+  EXPECT_EQ(link(2000).busy, Duration::Milliseconds(200));
+  EXPECT_EQ(link(2000).queued + link(2000).flight.tickets, 0u);
+  EXPECT_EQ(scheduler.ReadLink(kDevice, Direction::kDeviceToHost, At(2000)).busy, Duration());
+}
+
+TEST(TransferScheduler, QueuedRequestsOfASessionThatEnds_AreQueuedNoMore) {
+  TransferScheduler scheduler(OneAtATime());
+  scheduler.AddSession(kA, kDevice, 1);
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1, 10), At(0)));
+  scheduler.RemoveSession(kA, At(1));
+  const LinkReading link = scheduler.ReadLink(kDevice, Direction::kHostToDevice, At(1));
+  EXPECT_EQ(link.queued, 0u);
+  EXPECT_EQ(link.queued_bytes, 0u);
 }
 
 TEST(TransferScheduler, NextTimeout_IsOfTheOldestTicketInFlight) {
@@ -263,9 +303,9 @@ TEST(TransferScheduler, RemoveSession_ReturnsEverythingAndItsCredits) {
   ASSERT_EQ(scheduler.Grant(At(0)).size(), 1u);
   ASSERT_TRUE(scheduler.Enqueue(kB, Load(3, 1), At(0)));
   EXPECT_TRUE(scheduler.Grant(At(0)).empty());  // the link is full
-  EXPECT_EQ(scheduler.RemoveSession(kA).size(), 3u);
+  EXPECT_EQ(scheduler.RemoveSession(kA, At(0)).size(), 3u);
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{3});
-  EXPECT_TRUE(scheduler.RemoveSession(kA).empty());
+  EXPECT_TRUE(scheduler.RemoveSession(kA, At(0)).empty());
 }
 
 // While another's ticket is in flight, what a dead session leaves on the link would stay.
@@ -279,7 +319,7 @@ TEST(TransferScheduler, RemoveSession_LeavesOnTheLinkWhatOthersHaveInFlight) {
   ASSERT_TRUE(scheduler.Enqueue(kB, Load(2, 1), At(0)));
   ASSERT_EQ(scheduler.Grant(At(0)).size(), 2u);
   EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kHostToDevice).bytes, 2 * kMiB);
-  EXPECT_EQ(scheduler.RemoveSession(kA).size(), 1u);
+  EXPECT_EQ(scheduler.RemoveSession(kA, At(0)).size(), 1u);
   EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kHostToDevice).bytes, kMiB);
   EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kHostToDevice).tickets, 1u);
   ASSERT_TRUE(scheduler.Enqueue(kB, Load(3, 2), At(0)));
@@ -303,7 +343,7 @@ TEST(TransferScheduler, SharedLink_IsDividedByWeight) {
     const std::vector<Ticket> granted = scheduler.Grant(At(0));
     ASSERT_EQ(granted.size(), 1u);
     ++granted_to[granted[0].session];
-    ASSERT_TRUE(scheduler.Complete(granted[0].session, granted[0].id));
+    ASSERT_TRUE(scheduler.Complete(granted[0].session, granted[0].id, At(0)));
   }
   EXPECT_NEAR(granted_to[kA], 300, 2);
   EXPECT_NEAR(granted_to[kB], 100, 2);
@@ -329,7 +369,7 @@ TEST(TransferScheduler, SharedLink_IdleSessionSavesNoCredit) {
     }
     const Ticket ticket = scheduler.Grant(At(0)).at(0);
     of_a += ticket.session == kA;
-    ASSERT_TRUE(scheduler.Complete(ticket.session, ticket.id));
+    ASSERT_TRUE(scheduler.Complete(ticket.session, ticket.id, At(0)));
   }
   EXPECT_NEAR(of_a, 10, 1);
 }
@@ -357,7 +397,7 @@ TEST(TransferScheduler, SharedLink_LargeRequestIsNotStarved) {
     }
     ASSERT_LE(scheduler.FlightOf(kDevice, Direction::kHostToDevice).bytes, 4 * kMiB);
     if (in_flight.empty()) continue;
-    ASSERT_TRUE(scheduler.Complete(in_flight.front().session, in_flight.front().id));
+    ASSERT_TRUE(scheduler.Complete(in_flight.front().session, in_flight.front().id, At(0)));
     in_flight.erase(in_flight.begin());
   }
   EXPECT_TRUE(served);
@@ -380,13 +420,13 @@ TEST(TransferScheduler, SharedLink_OfAnotherDeviceIsFree) {
   EXPECT_EQ(Ids(granted), (std::vector<uint64_t>{1, 3}));  // 2 waits for 1
   EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kHostToDevice).bytes, kMiB);
   EXPECT_EQ(scheduler.FlightOf(kOther, Direction::kHostToDevice).bytes, kMiB);
-  ASSERT_TRUE(scheduler.Complete(kB, granted[1].id));
+  ASSERT_TRUE(scheduler.Complete(kB, granted[1].id, At(0)));
   EXPECT_EQ(scheduler.TotalsOf(kOther).At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes,
             kMiB);
   EXPECT_EQ(
       scheduler.TotalsOf(kDevice).At(Direction::kHostToDevice, TransferCause::kPrefetch).bytes, 0u);
   EXPECT_TRUE(scheduler.Grant(At(0)).empty());
-  scheduler.RemoveSession(kA);
+  scheduler.RemoveSession(kA, At(0));
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), (std::vector<uint64_t>{2}));
 }
 
@@ -444,7 +484,7 @@ TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
     }
     if (!in_flight.empty() && random() % 2 == 0) {
       const size_t k = random() % in_flight.size();
-      ASSERT_TRUE(scheduler.Complete(in_flight[k].session, in_flight[k].id));
+      ASSERT_TRUE(scheduler.Complete(in_flight[k].session, in_flight[k].id, At(0)));
       indices_in_flight[in_flight[k].session].erase(in_flight[k].completion_index);
       in_flight.erase(in_flight.begin() + k);
     }

@@ -269,7 +269,7 @@ TEST_P(EachLimit, Exceeded_SaysItsNameWhoseItIsAndHowToRaiseItAndIsCounted) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline) << world.Words();
     limit.exceed(&world);
   }
-  const std::string page = Monitor(&world.env.daemon().hub(), "1").Handle("/metrics").body;
+  const std::string page = world.env.MetricsPage();
   const std::string labels =
       absl::StrCat("geminid_limit_refused_total{limit=\"", limit.limit, "\",tenant=\"uid:7");
   EXPECT_THAT(page, HasSubstr(labels));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "daemon/os/event.h"
 #include "daemon/service/monitor.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
@@ -68,12 +69,10 @@ TEST(MetricsPage, WithMemoryInUse_AddsUp) {
   (*client)->Authenticate(&context);
   ASSERT_TRUE(
       v1::ChunkService::NewStub((*client)->channel())->Allocate(&context, request, &response).ok());
-  (*client)->client()->counters.stall_nanoseconds[1].store(2'500'000'000);
+  (*client)->client()->counters.stall_nanoseconds[1].store(2'500);
 
-  const metrics::HttpResponse page = Monitor(&env.daemon().hub(), "1").Handle("/metrics");
-  std::map<std::string, double> series = ParsePage(page.body);
-  for (const std::string tier :
-       {"tier=\"device\",device=\"0\"", "tier=\"host\"", "tier=\"disk\""}) {
+  std::map<std::string, double> series = ParsePage(env.MetricsPage());
+  for (const std::string tier : {"tier=\"device\",device=\"0\"", "tier=\"host\""}) {
     const std::string labels = "{" + tier + ",state=\"";
     EXPECT_EQ(series["geminid_tier_bytes" + labels + "in_use\"}"] +
                   series["geminid_tier_bytes" + labels + "reserved\"}"] +
@@ -81,14 +80,25 @@ TEST(MetricsPage, WithMemoryInUse_AddsUp) {
               series["geminid_tier_capacity_bytes{" + tier + "}"])
         << tier;
   }
+  EXPECT_FALSE(series.contains("geminid_tier_capacity_bytes{tier=\"disk\"}"))
+      << "a tier that is not there is no empty tier";
   EXPECT_EQ(series["geminid_in_use_bytes{tier=\"host\",kind=\"weight\"}"], 100001);
   EXPECT_EQ(series["geminid_in_use_bytes{tier=\"host\",kind=\"exp_avg\"}"], 100001);
   EXPECT_EQ(series["geminid_tier_bytes{tier=\"device\",device=\"0\",state=\"reserved\"}"], 1 << 20);
   EXPECT_EQ(series["geminid_sessions{state=\"attached\"}"], 1);
-  const core::SessionSpec& spec = env.daemon().hub().AllSessions()[0]->spec();
-  EXPECT_EQ(series[absl::StrCat("geminid_client_stall_seconds_total{tenant=\"", spec.tenant,
-                                "\",job=\"demo\",rank=\"0\",session=\"1\",cause=\"gather\"}")],
-            2.5);
+  const std::string rank =
+      absl::StrCat("{tenant=\"", env.daemon().hub().AllSessions()[0]->spec().tenant,
+                   "\",job_name=\"demo\",rank=\"0\",session=\"1\"");
+  EXPECT_DOUBLE_EQ(series["geminid_client_stall_seconds_total" + rank + ",cause=\"gather\"}"],
+                   2.5e-6);
+  EXPECT_EQ(series["geminid_session_bytes" + rank + ",tier=\"device\",device=\"0\"}"], 1 << 20);
+  EXPECT_EQ(series["geminid_session_in_use_bytes" + rank + ",tier=\"host\",kind=\"weight\"}"],
+            100001);
+  EXPECT_FALSE(series.contains("geminid_plan_transfer_bytes" + rank + "}")) << "it has no plan";
+  EXPECT_EQ(series["geminid_allocation_seconds_count{tier=\"host\"}"], 1);
+  EXPECT_EQ(series["geminid_rpc_seconds_count{method=\"ChunkService/Allocate\"}"], 1);
+  EXPECT_EQ(series["geminid_phase{phase=\"serving\"}"], 1);
+  EXPECT_EQ(series["geminid_epoch"], 1);
   EXPECT_EQ(series["geminid_invariant_violations_total"], 0);
   EXPECT_GT(series["process_resident_memory_bytes"], 0);
 }
@@ -108,10 +118,9 @@ std::map<std::string, double> CountersOf(const std::string& page) {
 TEST(MetricsPage, OverTheLivesOfJobs_NoCounterFalls) {
   DaemonEnv env;
   ASSERT_TRUE(env.Start().ok());
-  Monitor monitor(&env.daemon().hub(), "1");
   std::map<std::string, double> before;
   const auto scrape = [&] {
-    const std::map<std::string, double> now = CountersOf(monitor.Handle("/metrics").body);
+    const std::map<std::string, double> now = CountersOf(env.MetricsPage());
     for (const auto& [name, value] : before) {
       const auto found = now.find(name);
       ASSERT_NE(found, now.end()) << name << " is gone";
@@ -131,8 +140,8 @@ TEST(MetricsPage, OverTheLivesOfJobs_NoCounterFalls) {
     absl::StatusOr<std::unique_ptr<RawClient>> first = RawClient::Attach(env.socket());
     absl::StatusOr<std::unique_ptr<RawClient>> second = RawClient::Attach(env.socket());
     ASSERT_TRUE(first.ok() && second.ok());
-    (*first)->client()->counters.stall_nanoseconds[1].store(44'200'000'000);
-    (*second)->client()->counters.stall_nanoseconds[1].store(27'200'000'000);
+    (*first)->client()->counters.stall_nanoseconds[1].store(44'200);
+    (*second)->client()->counters.stall_nanoseconds[1].store(27'200);
     ASSERT_NO_FATAL_FAILURE(scrape());
     first->reset();
     ASSERT_TRUE(attached_are(1));
@@ -140,17 +149,91 @@ TEST(MetricsPage, OverTheLivesOfJobs_NoCounterFalls) {
     second->reset();
     ASSERT_TRUE(attached_are(0));
     ASSERT_NO_FATAL_FAILURE(scrape());
-    EXPECT_NEAR(before["all of geminid_client_stall_seconds_total"], 71.4 * (life + 1), 1e-6);
+    EXPECT_NEAR(before["all of geminid_client_stall_seconds_total"], 71.4e-6 * (life + 1), 1e-12);
   }
+}
+
+TEST(MetricsPage, StallLongerThanItsSession_IsNotBelieved) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  const absl::Time before = absl::Now();
+  absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env.socket());
+  ASSERT_TRUE(client.ok());
+  (*client)->client()->counters.stall_nanoseconds[1].store(~uint64_t{0});
+  const double stalled = CountersOf(env.MetricsPage())["all of geminid_client_stall_seconds_total"];
+  EXPECT_GT(stalled, 0);
+  EXPECT_LE(stalled, absl::ToDoubleSeconds(absl::Now() - before));
+}
+
+// Prometheus adds `job` and `instance` itself, and would rename ours.
+TEST(MetricsPage, LabelsOfPrometheus_AreNotOurs) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  const auto client = RawClient::Attach(env.socket());
+  ASSERT_TRUE(client.ok());
+  const std::string page = env.MetricsPage();
+  for (const char* label : {"{job=", ",job=", "{instance=", ",instance="}) {
+    EXPECT_THAT(page, ::testing::Not(::testing::HasSubstr(label)));
+  }
+}
+
+TEST(MetricsPage, Scrapes_AreNoChecksAndNoViolations) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  Monitor monitor(&env.daemon().hub(), &env.daemon().vitals(), "1");
+  for (int i = 0; i < 3; ++i) (void)monitor.Handle("/metrics");
+  std::map<std::string, double> series = ParsePage(monitor.Handle("/metrics").body);
+  EXPECT_EQ(series.at("geminid_invariant_checks_total"), 0);
+  const int64_t now = os::MonotonicNanoseconds();
+  monitor.CheckIfDue(now);
+  monitor.CheckIfDue(now + 1);
+  series = ParsePage(monitor.Handle("/metrics").body);
+  EXPECT_EQ(series.at("geminid_invariant_checks_total"), 1) << "the second was not due";
+  EXPECT_EQ(series.at("geminid_invariant_violations_total"), 0);
 }
 
 TEST(MetricsPage, OtherPaths_AreNotFound) {
   DaemonEnv env;
   ASSERT_TRUE(env.Start().ok());
-  Monitor monitor(&env.daemon().hub(), "1");
+  Monitor monitor(&env.daemon().hub(), &env.daemon().vitals(), "1");
   EXPECT_EQ(monitor.Handle("/healthz").code, 200);
+  EXPECT_EQ(monitor.Handle("/livez").code, 200);
   EXPECT_EQ(monitor.Handle("/").code, 404);
   EXPECT_EQ(monitor.Handle("/metrics/").code, 404);
+}
+
+TEST(Probes, DaemonThatIsDrained_IsNotReady) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  Monitor monitor(&env.daemon().hub(), &env.daemon().vitals(), "1");
+  // It serves once its thread has begun.
+  const auto deadline = absl::Now() + absl::Seconds(30);
+  while (monitor.Handle("/readyz").code != 200 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(monitor.Handle("/readyz").body, "ok\n");
+  env.daemon().hub().Drain(true);
+  EXPECT_EQ(monitor.Handle("/readyz").code, 503);
+  EXPECT_THAT(monitor.Handle("/readyz").body, ::testing::HasSubstr("geminictl drain --undo"));
+  EXPECT_EQ(monitor.Handle("/healthz").code, 200) << "its jobs go on";
+  EXPECT_THAT(monitor.Handle("/metrics").body,
+              ::testing::HasSubstr("geminid_phase{phase=\"drained\"} 1\n"));
+}
+
+// As a daemon is whose loop has hung for a minute.
+TEST(Probes, LoopThatStandsStill_IsNotAlive) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  Vitals vitals;
+  vitals.serving.store(true);
+  Monitor monitor(&env.daemon().hub(), &vitals, "1");
+  EXPECT_EQ(monitor.Handle("/livez").code, 200);
+  vitals.turn_since_nanoseconds.store(os::MonotonicNanoseconds() - 60'000'000'000);
+  for (const char* probe : {"/livez", "/readyz", "/healthz"}) {
+    EXPECT_EQ(monitor.Handle(probe).code, 503) << probe;
+    EXPECT_THAT(monitor.Handle(probe).body,
+                ::testing::HasSubstr("the event loop has stood still for 60 s"));
+  }
 }
 
 }  // namespace

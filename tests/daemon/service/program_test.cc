@@ -459,7 +459,11 @@ TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
     }
     // The page is still served: descriptors are kept for it.
     EXPECT_THAT(Fetch("/healthz"), HasSubstr("200 OK"));
-    EXPECT_THAT(Fetch("/metrics"), HasSubstr("geminid_limit_refused_total{limit=\"open_files\""));
+    const auto soon = std::chrono::steady_clock::now() + kPatience;
+    while (Fetch("/metrics").find("geminid_limit_refused_total{limit=\"open_files\"") ==
+           std::string::npos) {
+      ASSERT_LT(std::chrono::steady_clock::now(), soon) << Output();
+    }
   }
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!RawClient::Attach(Socket()).ok() || !GetStatus().ok()) {

@@ -194,9 +194,9 @@ TEST_F(Tenants, QuotasSharesAndLabels_GoByTheTenant) {
     EXPECT_EQ(engine.session_limit().UsedBy("cgroup:/docker/a"), 1u);
     EXPECT_EQ(engine.session_limit().UsedBy("cgroup:/docker/b"), 1u);
   });
-  const std::string page = Monitor(&env_.daemon().hub(), "1").Handle("/metrics").body;
-  EXPECT_THAT(page, AllOf(HasSubstr("tenant=\"cgroup:/docker/a\",job=\"demo\""),
-                          HasSubstr("tenant=\"cgroup:/docker/b\",job=\"demo\"")));
+  const std::string page = env_.MetricsPage();
+  EXPECT_THAT(page, AllOf(HasSubstr("tenant=\"cgroup:/docker/a\",job_name=\"demo\""),
+                          HasSubstr("tenant=\"cgroup:/docker/b\",job_name=\"demo\"")));
 }
 
 TEST_F(Tenants, AsManyChunksAsASessionCanHave_AreListedPageByPage) {
@@ -320,7 +320,7 @@ TEST_F(Tenants, PlansAndTraces_TakeNoMoreMemoryThanTheTenantsShare) {
   }
   EXPECT_TRUE(refused) << "a trace is not kept where there is no room";
   EXPECT_LE(sum, uint64_t{1} << 29);
-  EXPECT_THAT(Monitor(&hub, "1").Handle("/metrics").body,
+  EXPECT_THAT(env_.MetricsPage(),
               HasSubstr("geminid_limit_refused_total{limit=\"plan_memory\",tenant=\"uid:1\"}"));
 }
 

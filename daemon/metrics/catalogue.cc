@@ -1,0 +1,97 @@
+#include "daemon/metrics/catalogue.h"
+
+namespace geminid::metrics {
+namespace {
+
+constexpr const Metric* kAll[] = {
+    &kBuildInfo,
+    &kEpoch,
+    &kPhase,
+    &kReloadGood,
+    &kReloadTime,
+    &kChecks,
+    &kViolations,
+    &kOverhead,
+    &kTierCapacity,
+    &kTierBytes,
+    &kTierPeak,
+    &kInUse,
+    &kTenantBytes,
+    &kTenantLimit,
+    &kTenantGuaranteed,
+    &kTenantKept,
+    &kSessionBytes,
+    &kSessionInUse,
+    &kAllocationSeconds,
+    &kSessions,
+    &kSessionsLimit,
+    &kSessionsOpened,
+    &kSessionsKept,
+    &kSessionsExpired,
+    &kChunks,
+    &kChunksLimit,
+    &kPlanMemory,
+    &kPlanMemoryLimit,
+    &kStall,
+    &kSteps,
+    &kSessionTransfer,
+    &kPlanBytes,
+    &kPlanBound,
+    &kJobs,
+    &kOldestWait,
+    &kJobsAdmitted,
+    &kJobsPreempted,
+    &kJobsUndone,
+    &kTransferBytes,
+    &kTransfers,
+    &kLinkBusy,
+    &kInFlight,
+    &kInFlightBytes,
+    &kQueued,
+    &kQueuedBytes,
+    &kWaitSeconds,
+    &kCopySeconds,
+    &kOverdue,
+    &kRequests,
+    &kRequestErrors,
+    &kDrops,
+    &kEvictions,
+    &kEvictionsRefused,
+    &kRpcSeconds,
+    &kRpcErrors,
+    &kRefused,
+    &kCpu,
+    &kStart,
+    &kResident,
+    &kVirtual,
+    &kOpenFds,
+    &kMaxFds,
+    &kThreads,
+};
+
+}  // namespace
+
+const char* Name(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return "counter";
+    case MetricType::kGauge:
+      return "gauge";
+    case MetricType::kHistogram:
+      break;
+  }
+  return "histogram";
+}
+
+std::span<const Metric* const> Catalogue() { return kAll; }
+
+MostSeries MostOfAll() {
+  MostSeries most = {0, 0};
+  for (const Metric* metric : kAll) {
+    most.fixed += metric->most.fixed;
+    most.per_device += metric->most.per_device;
+  }
+  return most;
+}
+
+}  // namespace geminid::metrics

@@ -1,0 +1,33 @@
+// One page of Prometheus' text format, version 0.0.4, collected metric by metric.
+#ifndef GEMINID_DAEMON_METRICS_PAGE_H_
+#define GEMINID_DAEMON_METRICS_PAGE_H_
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/core/time_histogram.h"
+#include "daemon/metrics/catalogue.h"
+
+namespace geminid::metrics {
+
+// The values of a metric's labels, in its order; those at the end that are empty may be left out.
+using LabelValues = std::vector<std::string>;
+
+class Page {
+ public:
+  Page();
+  // Only metrics of the catalogue, and no series twice.
+  void Add(const Metric& metric, const LabelValues& labels, double value);
+  void Add(const Metric& metric, const LabelValues& labels, const core::TimeHistogram& times);
+  // In the order of the catalogue, and without metrics that have no series.
+  std::string ToText() const;
+
+ private:
+  std::vector<std::string> lines_;  // of each metric of the catalogue
+  std::unordered_map<const Metric*, size_t> places_;
+};
+
+}  // namespace geminid::metrics
+
+#endif  // GEMINID_DAEMON_METRICS_PAGE_H_

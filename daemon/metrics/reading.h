@@ -1,0 +1,110 @@
+// Everything that one page of metrics is made of, as plain values.
+#ifndef GEMINID_DAEMON_METRICS_READING_H_
+#define GEMINID_DAEMON_METRICS_READING_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/engine.h"
+#include "daemon/core/time_histogram.h"
+#include "daemon/metrics/session_counters.h"
+
+namespace geminid::metrics {
+
+struct PlanReading {
+  uint64_t transfer_bytes = 0;
+  uint64_t lower_bound_bytes = 0;
+};
+
+struct SessionReading {
+  shm::SessionId id{};
+  std::string tenant;
+  core::SessionState state = core::SessionState::kAttached;
+  shm::DeviceIndex device{};
+  uint64_t host_bytes = 0;
+  uint64_t device_bytes = 0;
+  std::optional<PlanReading> plan{};
+};
+
+// Nothing where the kernel did not say.
+struct ProcessReading {
+  double cpu_seconds = 0;
+  std::optional<double> start_time_seconds{};
+  std::optional<uint64_t> resident_bytes{};
+  std::optional<uint64_t> virtual_bytes{};
+  std::optional<uint64_t> open_fds{};
+  std::optional<uint64_t> max_fds{};
+  std::optional<uint64_t> threads{};
+};
+
+struct DeviceReading {
+  core::TransferTotals transfers;
+  std::array<core::LinkReading, core::kDirections> links{};
+  uint64_t overdue_tickets = 0;
+};
+
+// Of one tenant on one account.
+struct TenantReading {
+  std::string tenant;
+  core::Account account;
+  uint64_t charged_bytes = 0;
+  uint64_t limit_bytes = core::kUnlimited;
+  uint64_t guaranteed_bytes = 0;
+};
+
+struct UsedOfLimit {
+  uint64_t used = 0;
+  uint64_t limit = 0;
+};
+
+struct JobsReading {
+  std::map<core::JobState, uint64_t> by_state;
+  std::optional<double> oldest_wait_timestamp_seconds{};
+  core::JobCounters counters;
+};
+
+struct CallReading {
+  core::TimeHistogram seconds;
+  std::map<std::string, uint64_t> errors;  // by the name of the code
+};
+
+enum class DaemonPhase { kServing, kDrained, kStopping };
+
+struct Reading {
+  // --- the daemon
+  std::string version;
+  uint64_t epoch = 0;
+  DaemonPhase phase = DaemonPhase::kServing;
+  bool last_reload_good = true;
+  double last_good_reload_timestamp_seconds = 0;
+  uint64_t invariant_checks = 0;
+  uint64_t invariant_violations = 0;
+  uint64_t overhead_bytes = 0;  // shared memory of the daemon itself
+  ProcessReading process;
+  // --- memory
+  std::vector<std::pair<core::Account, core::AccountTotals>> accounts;
+  std::vector<core::LedgerLine> lines;
+  std::vector<TenantReading> tenants;
+  std::map<shm::Tier, core::TimeHistogram> allocations;
+  // --- sessions and jobs
+  std::vector<SessionReading> sessions;
+  SessionCounters::Reading counted;
+  UsedOfLimit session_limit;
+  UsedOfLimit chunk_limit;
+  UsedOfLimit plan_memory_bytes;
+  JobsReading jobs;
+  // --- links and requests
+  std::vector<DeviceReading> devices;  // by index
+  core::EngineCounters counters;
+  std::map<std::string, CallReading> calls;  // by method
+  std::vector<core::Refusals::Row> refusals;
+};
+
+}  // namespace geminid::metrics
+
+#endif  // GEMINID_DAEMON_METRICS_READING_H_

@@ -13,8 +13,8 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ("base", "include", "proto", "kernels", "collectives", "daemon", "client", "tools", "tests",
-           "docs")
+FOLDERS = ("base", "include", "proto", "kernels", "collectives", "daemon", "client", "deploy", "tools",
+           "tests", "docs")
 PROGRAMS = ("geminid", "geminid-train", "geminictl", "geminid-sim", "geminid-gpu-verify",
             "geminid-kernel-check")
 

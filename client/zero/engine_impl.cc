@@ -22,6 +22,15 @@ uint64_t ElementsOf(const Parameter& parameter) {
   return elements;
 }
 
+// Streams are measured by it too, on their own threads.
+std::function<absl::Time()> ClockOf(const Options& options) {
+  if (!options.clock) return [] { return absl::Now(); };
+  return [clock = options.clock, mutex = std::make_shared<std::mutex>()] {
+    const std::lock_guard lock(*mutex);
+    return clock();
+  };
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
@@ -48,7 +57,7 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
       communicator_(communicator),
       parameters_(std::move(parameters)),
       options_(std::move(options)),
-      clock_(options_.clock ? options_.clock : [] { return absl::Now(); }),
+      clock_(ClockOf(options_)),
       self_(std::make_shared<EngineImpl*>(this)),
       loss_scaler_(options_.loss_scale.value_or(FixedLossScale(1))) {}
 
@@ -57,7 +66,8 @@ EngineImpl::~EngineImpl() {
   *self_ = nullptr;
   // The mover may be waiting for ranks that would wait for this one.
   const bool unfinished = director_ != nullptr && director_->in_micro_batch();
-  if (unfinished && status_.ok()) AbortRanks("stopped in the middle of a step");
+  if (unfinished && status_.ok()) AbortRanks(WhyStopped());
+  if (stream_times_ != nullptr) stream_times_->Stop();
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   updater_.reset();
   mover_.reset();
@@ -276,6 +286,15 @@ void EngineImpl::AbortRanks(const std::string& reason) {
   const std::string words = absl::StrCat("rank ", communicator_->Rank(), ": ", reason);
   mover_communicator_->Abort(words);
   control_communicator_->Abort(words);
+}
+
+// What the trainer told the other ranks itself, else the error that it stopped for.
+std::string EngineImpl::WhyStopped() const {
+  std::string why = "stopped in the middle of a step";
+  const absl::Status told = communicator_->health();
+  const absl::Status& cause = told.ok() ? refused_ : told;
+  if (!cause.ok()) absl::StrAppend(&why, ": ", std::string(cause.message()));
+  return why;
 }
 
 absl::Status EngineImpl::Health() {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,6 +32,7 @@
 #include "client/zero/snapshotter.h"
 #include "client/zero/state_placement.h"
 #include "client/zero/state_store.h"
+#include "client/zero/stream_times.h"
 #include "client/zero/updater.h"
 #include "client/zero/workspace.h"
 #include "geminid/communicator.h"
@@ -115,6 +117,10 @@ class EngineImpl final : public Engine {
   absl::Status MakeStateStore();
   absl::Status MakeThreads();
   absl::Status Remember(const absl::Status& status);
+  // Of a call of the trainer's: should it stop for this, the other ranks are told why.
+  template <typename Result>
+  Result Answer(Result result);
+  std::string WhyStopped() const;
   void AbortRanks(const std::string& reason);
   absl::Status Health();
   // And whether there is a device to compute on.
@@ -139,7 +145,9 @@ class EngineImpl final : public Engine {
   absl::Status Carry(const Moves& moves);
   absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held, Stream* stream);
   absl::Status HoldChunks(const std::vector<uint32_t>& chunks, Stream* stream);
-  absl::Status SettleStreams();
+  void MeasureOnStream(Stream* stream);
+  void EndOnStream();
+  absl::Status SynchronizeStreams();
   void Measure();
   std::vector<uint32_t> ChunksOf(Pass pass, std::span<const ParameterId> parameters) const;
   absl::Status ReduceIfComplete(uint32_t chunk);
@@ -247,6 +255,7 @@ class EngineImpl final : public Engine {
 
   absl::Status status_;
   absl::Status wait_ended_;  // for the arena; not OK: there is none any more
+  absl::Status refused_;  // of the trainer's last call, if it was
   std::unique_ptr<Director> director_;
   std::unique_ptr<Placer> placer_;
   std::unique_ptr<GradientBook> book_;
@@ -275,6 +284,10 @@ class EngineImpl final : public Engine {
   uint64_t operation_ = 0;  // of this micro-batch: how many have begun
   absl::Time moment_began_;
   absl::Time moment_ended_;
+  // Of operators on streams, in this micro-batch.
+  std::shared_ptr<StreamTimes> stream_times_;
+  Stream* measured_stream_ = nullptr;  // that the last operator is on
+  size_t measured_moment_ = 0;         // which that is
   uint64_t host_bytes_ = 0;     // as the daemon's ledger had it after the last change
   int micro_batch_ = 0;         // within the step: complete ones
   std::optional<double> norm_;  // of this step, once asked for
@@ -286,6 +299,16 @@ class EngineImpl final : public Engine {
   uint64_t epoch_ = 0;    // of the last commit
   uint64_t updates_ = 0;  // steps that changed the weights
 };
+
+template <typename Result>
+Result EngineImpl::Answer(Result result) {
+  if constexpr (std::is_same_v<Result, absl::Status>) {
+    refused_ = result;
+  } else {
+    refused_ = result.status();
+  }
+  return result;
+}
 
 // What an Operation holds.
 struct Operation::State {

@@ -66,14 +66,14 @@ std::vector<uint32_t> EngineImpl::ChunksOf(Pass pass,
 
 absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId> parameters) {
   const Lock lock(mutex_);
-  return Begin(pass, parameters, nullptr);
+  return Answer(Begin(pass, parameters, nullptr));
 }
 
 absl::StatusOr<Operation> EngineImpl::Use(Pass pass, std::span<const ParameterId> parameters,
                                           StreamHandle stream) {
   const Lock lock(mutex_);
   GEMINID_ASSIGN_OR_RETURN(Stream* const on, StreamOf(stream));
-  return Begin(pass, parameters, on);
+  return Answer(Begin(pass, parameters, on));
 }
 
 absl::StatusOr<Operation> EngineImpl::Begin(Pass pass, std::span<const ParameterId> parameters,
@@ -86,13 +86,14 @@ absl::StatusOr<Operation> EngineImpl::Begin(Pass pass, std::span<const Parameter
   state->pass = pass;
   state->parameters.assign(parameters.begin(), parameters.end());
   state->chunks = ChunksOf(pass, parameters);
-  absl::Status status = SettleStreams();
+  EndOnStream();
   if (stream != nullptr) mover_->Join(stream);
-  if (status.ok()) status = BeginOperator(pass == Pass::kEvaluate, state->chunks, stream);
+  absl::Status status = BeginOperator(pass == Pass::kEvaluate, state->chunks, stream);
   if (status.ok()) status = HoldChunks(state->chunks, stream);
   if (!status.ok()) return Remember(status);
   in_moment_ = true;
   moment_began_ = clock_();
+  MeasureOnStream(stream);
   return MakeOperation(std::move(state));
 }
 
@@ -123,7 +124,8 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
     GEMINID_RETURN_IF_ERROR(PlanEvaluation(/*end=*/false));
   }
   const Moves moves = director_->BeginOperator(evaluate, chunks);
-  session_->BeginMoment(operation_++);
+  ++operation_;
+  mover_->BeginMoment(director_->moment(), stream);
   const auto loads =
       std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
   GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
@@ -132,7 +134,7 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
     return director_->holders(chunk) > (std::ranges::binary_search(chunks, chunk) ? 1 : 0);
   };
   const uint64_t planned = director_->following()
-                               ? director_->followed().workspace_bytes(director_->planned_moment())
+                               ? director_->followed().workspace_bytes(director_->moment())
                                : 0;
   const absl::StatusOr<Steps> reserve = placer_->Reserve(workspace_->extent_bytes(), planned, held);
   if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), workspace_->extent_bytes());
@@ -142,16 +144,31 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   return Bring(chunks, held, stream);
 }
 
-// What a sample says of an operator's time must be of its work, not of its being queued.
-absl::Status EngineImpl::SettleStreams() {
-  if (director_->state() != Director::State::kSampling) return absl::OkStatus();
+// What a plan knows of an operator's time must be of its work, not of its being queued: from when
+// the stream has got past its waits to when it comes to what the next one waits for.
+void EngineImpl::MeasureOnStream(Stream* stream) {
+  if (stream == nullptr || director_->evaluating()) return;
+  measured_stream_ = stream;
+  measured_moment_ = director_->training_recorder().size() - 1;
+  stream->Enqueue(
+      [times = stream_times_, moment = measured_moment_] { times->Begun(moment); });
+}
+
+void EngineImpl::EndOnStream() {
+  if (Stream* const stream = std::exchange(measured_stream_, nullptr)) {
+    stream->Enqueue([times = stream_times_, moment = measured_moment_] { times->Ended(moment); });
+  }
+}
+
+absl::Status EngineImpl::SynchronizeStreams() {
+  EndOnStream();
   return mover_->Synchronize();
 }
 
 absl::Status EngineImpl::Synchronize() {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Health());
-  return Remember(mover_->Synchronize());
+  return Remember(SynchronizeStreams());
 }
 
 absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held,
@@ -164,9 +181,7 @@ absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer
     return DoesNotFit(ChunkBytes(needed), workspace_->extent_bytes());
   }
   GEMINID_RETURN_IF_ERROR(mover_->Run(*steps, operation_, {}));
-  if (stream != nullptr && director_->state() != Director::State::kSampling) {
-    return absl::OkStatus();
-  }
+  if (stream != nullptr) return absl::OkStatus();
   for (uint32_t chunk : chunks) GEMINID_RETURN_IF_ERROR(mover_->WaitResident(chunk));
   return absl::OkStatus();
 }
@@ -337,14 +352,14 @@ absl::Status EngineImpl::AddGradientOn(ParameterId id, std::span<const std::byte
 absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> gradient,
                                      DataType type) {
   const Lock lock(mutex_);
-  return AddGradientOn(id, gradient, type, nullptr);
+  return Answer(AddGradientOn(id, gradient, type, nullptr));
 }
 
 absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> gradient,
                                      DataType type, StreamHandle stream) {
   const Lock lock(mutex_);
   GEMINID_ASSIGN_OR_RETURN(Stream* const on, StreamOf(stream));
-  return AddGradientOn(id, gradient, type, on);
+  return Answer(AddGradientOn(id, gradient, type, on));
 }
 
 }  // namespace geminid::zero

@@ -176,7 +176,10 @@ absl::StatusOr<Plan> EngineImpl::RequestPlanWithMargin(Trace* trace) {
 // Of the last micro-batch. Its operators are the plan's if it followed one: an operator may have
 // used less than planned.
 absl::Status EngineImpl::MakePlanFromRecording() {
-  GEMINID_RETURN_IF_ERROR(mover_->Synchronize());
+  GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
+  for (const auto& [moment, took] : stream_times_->Took()) {
+    director_->recorder().SetCompute(moment, absl::ToDoubleSeconds(took));
+  }
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   Trace trace = MakeTrace(director_->training_recorder().Moments());
   const bool followed = director_->outcome() == Director::Outcome::kFollowed;

@@ -42,12 +42,14 @@ absl::Status EngineImpl::BeginMicroBatch() {
   if (!status.ok()) return Remember(status);
   book_->BeginMicroBatch();
   operation_ = 0;
+  if (stream_times_ != nullptr) stream_times_->Stop();
+  stream_times_ = std::make_shared<StreamTimes>(clock_);
   BeginMeasuring();
   return absl::OkStatus();
 }
 
 absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
-  GEMINID_RETURN_IF_ERROR(SettleStreams());
+  EndOnStream();
   Measure();
   GEMINID_RETURN_IF_ERROR(Carry(director_->EndOperators()));
   EndMeasuring();
@@ -87,7 +89,7 @@ absl::Status EngineImpl::CancelMicroBatch() {
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("CancelMicroBatch"));
   if (!director_->in_micro_batch() && micro_batch_ == 0) return absl::OkStatus();
-  absl::Status status = mover_->Synchronize();
+  absl::Status status = SynchronizeStreams();
   Measure();
   if (status.ok() && director_->in_micro_batch()) status = Carry(director_->CancelMicroBatch());
   if (status.ok()) status = mover_->WaitIdle();
@@ -113,7 +115,7 @@ absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
 // Ends the last micro-batch, if that has not been done.
 absl::StatusOr<double> EngineImpl::NormOfStep() {
   if (norm_.has_value()) return *norm_;
-  GEMINID_RETURN_IF_ERROR(mover_->Synchronize());
+  GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
   GEMINID_RETURN_IF_ERROR(EndMicroBatch(true));
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   GEMINID_RETURN_IF_ERROR(

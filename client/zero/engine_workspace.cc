@@ -13,15 +13,13 @@ absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(HealthOnDevice());
   if (director_->following() && !director_->evaluating() &&
-      extent_bytes > director_->followed().workspace_bytes(director_->planned_moment())) {
+      extent_bytes > director_->followed().workspace_bytes(director_->moment())) {
     workspace_grew_ = true;
   }
   const absl::StatusOr<Steps> steps =
       placer_->Reserve(extent_bytes, placer_->reserved_bytes(), Held());
-  if (!steps.ok()) {
-    return DoesNotFit(ChunkBytes(Held()), extent_bytes);
-  }
-  return Remember(mover_->Run(*steps, operation_, {}));
+  if (!steps.ok()) return Answer(DoesNotFit(ChunkBytes(Held()), extent_bytes));
+  return Answer(Remember(mover_->Run(*steps, operation_, {})));
 }
 
 absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
@@ -31,7 +29,7 @@ absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
   while (hole_blocks_.contains(number)) ++number;
   const absl::StatusOr<Placer::Block> block = placer_->PlaceBlock(number, bytes, Held());
   if (!block.ok()) {
-    return DoesNotFit(ChunkBytes(Held()), workspace_->in_use_bytes() + bytes);
+    return Answer(DoesNotFit(ChunkBytes(Held()), workspace_->in_use_bytes() + bytes));
   }
   if (director_->following() && !director_->evaluating()) workspace_grew_ = true;
   HoleBlock made;
@@ -43,7 +41,7 @@ absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
       session_->Allocate({{"workspace", ChunkKind::kGeneric, extent, /*has_home=*/false}});
   if (!chunk.ok()) return Remember(chunk.status());
   made.chunk = chunk->front().id;
-  status = session_->AllocateExtent(made.chunk, block->offset, /*may_evict=*/false)
+  status = session_->AllocateExtent(made.chunk, block->offset, /*may_evict=*/true)
                .Wait(options_.timeout);
   if (status.ok()) status = session_->Publish(made.chunk).Wait(options_.timeout);
   if (!status.ok()) return Remember(status);
@@ -52,6 +50,7 @@ absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
   made.extent_bytes = extent;
   std::byte* const data = made.data;
   hole_blocks_.emplace(number, std::move(made));
+  refused_ = absl::OkStatus();
   return data;
 }
 

@@ -89,6 +89,17 @@ void Mover::Changed() {
 
 // --- asking --------------------------------------------------------------------------------------
 
+// Where the stream is, and not where the calls are, counts for deadlines: one that lies behind is
+// taken for the next round's.
+void Mover::BeginMoment(uint64_t moment, Stream* stream) {
+  moment_ = static_cast<uint32_t>(moment);
+  if (stream == nullptr) return context_.session->BeginMoment(moment);
+  stream->Enqueue([guard = guard_, moment] {
+    const std::lock_guard lock(guard->mutex);
+    if (guard->mover != nullptr) guard->mover->context_.session->BeginMoment(moment);
+  });
+}
+
 absl::Status Mover::Run(const Steps& steps, uint64_t operation, MicroBatchPosition position) {
   for (const Step& step : steps) {
     GEMINID_RETURN_IF_ERROR(RunStep(step, operation, position));
@@ -144,7 +155,8 @@ void Mover::Ask(Task::Kind kind, const Step& step, uint64_t operation,
     queue_.Add({.kind = kind,
                 .chunk = step.chunk,
                 .offset = step.offset,
-                .ahead = step.ahead,
+                .ahead = step.due.has_value(),
+                .moment = step.due.value_or(moment_),
                 .operation = operation,
                 .first = position.first,
                 .last = position.last});
@@ -176,7 +188,7 @@ absl::Status Mover::Reserve(uint64_t bytes) {
   } else {
     CloseUntilStreamsPass(end - reserved_bytes_, end - bytes);
   }
-  Pending reserved = context_.session->ReserveWorkspace(bytes, /*may_evict=*/false);
+  Pending reserved = context_.session->ReserveWorkspace(bytes, /*may_evict=*/true);
   if (grows) {
     const absl::Time began = context_.clock();
     GEMINID_RETURN_IF_ERROR(reserved.Wait(context_.timeout));

@@ -68,6 +68,10 @@ class Mover {
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
+  // An operator begins: what is asked for from now on is for this moment, unless a step says for
+  // which. The daemon is told, when `stream` gets there if there is one.
+  void BeginMoment(uint64_t moment, Stream* stream);
+
   // Asks for what the queue carries out, and carries out the rest. `operation`: what it is for, in
   // messages. Blocks for those steps that must make room.
   absl::Status Run(const Steps& steps, uint64_t operation, MicroBatchPosition position);
@@ -260,6 +264,7 @@ class Mover {
   LinkMeter link_;
   bool starting_ = false;  // a thread is in StartGathers
   uint64_t reserved_bytes_ = 0;
+  uint32_t moment_ = 0;           // of the trainer's thread
   std::vector<uint64_t> placed_;  // by chunk, of the trainer's thread
   std::vector<Stream*> streams_;  // of the trainer's thread
   std::vector<Usage> usages_;     // by chunk

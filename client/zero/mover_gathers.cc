@@ -6,6 +6,15 @@
 #include "client/zero/mover.h"
 
 namespace geminid::zero {
+namespace {
+
+// By which a moment has its copies. Those of iterations with more moments than have numbers come in
+// the order in which they were asked for.
+uint16_t DeadlineAt(uint32_t moment) {
+  return moment < kNoDeadline ? static_cast<uint16_t>(moment) : kNoDeadline;
+}
+
+}  // namespace
 
 // By any thread that changed what the next gather may wait for, whatever the mover's own is at: one
 // at a time, so that copies are asked for in their order.
@@ -52,7 +61,7 @@ void Mover::StartLocally(const Task& task) {
       return absl::OkStatus();
     });
   };
-  context_.session->AllocateExtent(context_.gathered[task.chunk], task.offset, /*may_evict=*/false)
+  context_.session->AllocateExtent(context_.gathered[task.chunk], task.offset, /*may_evict=*/true)
       .Then(Later(fill));
 }
 
@@ -70,8 +79,9 @@ void Mover::StartCopies(const Task& task) {
     spec.destination = context_.gathered[task.chunk];
     spec.destination_offset = ShardOffset(task.chunk) + g * granule_bytes();
     spec.bytes = granule_bytes();
-    spec.allocate_destination = g == 0;
+    spec.allocate_destination = spec.may_evict = g == 0;
     spec.device_offset = task.offset;
+    spec.deadline_moment = DeadlineAt(task.moment);
     spec.cause = task.ahead ? TransferCause::kPrefetch : TransferCause::kDemand;
     spec.priority = task.ahead ? Priority::kNormal : Priority::kUrgent;
     context_.session->Transfer(spec).Then(
@@ -190,7 +200,8 @@ absl::Status Mover::ToDevice(const Step& step) {
   spec.bytes = context_.session->Bytes(spec.destination);
   spec.cause = TransferCause::kDemand;
   spec.priority = Priority::kUrgent;
-  spec.allocate_destination = true;
+  spec.deadline_moment = DeadlineAt(step.due.value_or(moment_));
+  spec.allocate_destination = spec.may_evict = true;
   spec.device_offset = step.offset;
   GEMINID_RETURN_IF_ERROR(context_.session->Transfer(spec).Wait(context_.timeout));
   buffers_.GiveBack(chunk);

@@ -160,8 +160,11 @@ absl::Status StateStore::Allocate(const Layout& layout) {
 
 absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
   for (ChunkId chunk : chunks) {
+    // The daemon has the words for what does not fit.
+    const bool fits = session_->Bytes(chunk) <= session_->arena_bytes() - device_bytes_;
     absl::Status status =
-        session_->AllocateExtent(chunk, kAnyOffset, /*may_evict=*/false).Wait(options_.timeout);
+        session_->AllocateExtent(chunk, fits ? device_bytes_ : kAnyOffset, /*may_evict=*/true)
+            .Wait(options_.timeout);
     if (status.ok()) {
       const ComputePlace& place = compute_->on_device();
       place.ops->Zero(*place.stream, session_->Device(chunk), session_->Bytes(chunk));
@@ -240,15 +243,18 @@ absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
     trained |= layout_.chunks[chunk].trainable;
   }
   std::vector<Pending> copies;
+  uint64_t offset = device_bytes_;
   for (ChunkId chunk : moved) {
     TransferSpec spec;
     spec.source = chunk;
     spec.destination = chunk;
     spec.bytes = session_->Bytes(chunk);
     spec.cause = TransferCause::kPrefetch;
-    spec.allocate_destination = true;
+    spec.allocate_destination = spec.may_evict = true;
+    spec.device_offset = offset;
     spec.publish_when_done = true;
     copies.push_back(session_->Transfer(spec));
+    offset += RoundUpToExtent(spec.bytes);
   }
   for (const Pending& copy : copies) {
     GEMINID_RETURN_IF_ERROR(copy.Wait(options_.timeout));

@@ -87,6 +87,7 @@ absl::Status StateStore::ReturnToDevice() {
                                        .cause = TransferCause::kPrefetch,
                                        .allocate_destination = true,
                                        .device_offset = held.offset,
+                                       .may_evict = true,
                                        .publish_when_done = true}));
   }
   for (const Pending& copy : done) GEMINID_RETURN_IF_ERROR(copy.Wait(options_.timeout));

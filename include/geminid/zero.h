@@ -139,8 +139,8 @@ struct Options {
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   int max_lookahead_moments = 8;
   int update_threads = 1;  // that the update runs on; changes no bit
-  // What steps are timed by, to judge plans and stalls; absl::Now if empty. Not called twice at
-  // once.
+  // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
+  // of the trainer and of its streams, not twice at once.
   std::function<absl::Time()> clock{};
   // A call fails when nothing it waits for has gone on for so long. Longer than planning takes.
   absl::Duration timeout = absl::Minutes(5);
@@ -286,7 +286,8 @@ class GEMINID_EXPORT SnapshotSink {
 class GEMINID_EXPORT Engine {
  public:
   // Packs the parameters, allocates their state through the session, and zeroes it. `session` must
-  // have an arena and, like `communicator`, outlive the engine. Errors: RESOURCE_EXHAUSTED with the
+  // have an arena and, like `communicator`, outlive the engine. The arena is the engine's while it
+  // lives: chunks that the trainer has put there make way, and must be clean and not leased. Errors: RESOURCE_EXHAUSTED with the
   // numbers and the smallest arena that would do; INVALID_ARGUMENT for parameters or options.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Session* session,
                                                         collectives::Communicator* communicator,
@@ -313,8 +314,8 @@ class GEMINID_EXPORT Engine {
   virtual absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters) = 0;
 
   // The same, on a stream: what is queued there from now on waits for the parameters, and this
-  // returns at once, with their addresses. It blocks in the first micro-batch, whose operators are
-  // measured one by one, and where room must be made for it that earlier work still uses.
+  // returns at once, with their addresses. It blocks only where room must be made for it that
+  // earlier work still uses. Operators are timed by when the stream gets to them.
   //
   // Memory is used again in the order of streams: what Finish was told of one, or was queued on any
   // of them when a block of workspace was given back, comes first. Blocks are handed out again in

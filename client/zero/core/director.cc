@@ -41,7 +41,8 @@ void Director::Hold(std::span<const uint32_t> chunks) {
 
 void Director::Release(uint32_t chunk) { --places_[chunk].holders; }
 
-void Director::Load(uint32_t chunk, std::optional<uint64_t> offset, bool ahead, Moves* moves) {
+void Director::Load(uint32_t chunk, std::optional<uint64_t> offset, std::optional<uint32_t> due,
+                    Moves* moves) {
   Place& place = places_[chunk];
   if (place.on_device) return;
   place.on_device = true;
@@ -49,7 +50,7 @@ void Director::Load(uint32_t chunk, std::optional<uint64_t> offset, bool ahead, 
   const Move::Kind kind = std::exchange(place.parked, false) ? Move::Kind::kReturn
                           : chunks_[chunk].is_gradient       ? Move::Kind::kOpen
                                                              : Move::Kind::kGather;
-  moves->push_back({kind, chunk, offset, ahead});
+  moves->push_back({kind, chunk, offset, due});
 }
 
 void Director::Drop(uint32_t chunk, Moves* moves) {
@@ -76,7 +77,7 @@ Moves Director::DropAll() {
 Moves Director::OpenGradient(uint32_t chunk, bool planned) {
   Moves moves;
   if (places_[chunk].parked) {
-    Load(chunk, std::nullopt, /*ahead=*/false, &moves);
+    Load(chunk, std::nullopt, /*due=*/std::nullopt, &moves);
   } else if (!places_[chunk].on_device) {
     places_[chunk].on_device = true;
     moves.push_back({Move::Kind::kOpen, chunk});
@@ -109,7 +110,7 @@ void Director::OnDemand(const std::vector<uint32_t>& required, Moves* moves) {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
     if (places_[chunk].idle() && !std::ranges::binary_search(required, chunk)) Drop(chunk, moves);
   }
-  for (uint32_t chunk : required) Load(chunk, std::nullopt, /*ahead=*/false, moves);
+  for (uint32_t chunk : required) Load(chunk, std::nullopt, /*due=*/std::nullopt, moves);
 }
 
 // --- by plan -------------------------------------------------------------------------------------
@@ -141,7 +142,9 @@ bool Director::CanFollow(const PlannedRun& run, size_t moment,
 
 void Director::IssueLoads(const PlannedRun& run, size_t moment, Moves* moves) {
   for (const PlannedLoad& load : run.moment(moment).loads) {
-    Load(load.index, run.OffsetOf(load), load.deadline_moment != moment, moves);
+    std::optional<uint32_t> due;
+    if (load.deadline_moment != moment) due = load.deadline_moment;
+    Load(load.index, run.OffsetOf(load), due, moves);
   }
 }
 
@@ -177,9 +180,13 @@ bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
   return true;
 }
 
-void Director::Restore(const std::map<uint32_t, uint64_t>& wanted, Moves* moves) {
+// What lies there before the moment.
+void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves) {
+  const std::map<uint32_t, uint64_t> wanted = run.ResidentBefore(moment);
   DropMisplaced(wanted, moves);
-  for (const auto& [chunk, offset] : wanted) Load(chunk, offset, /*ahead=*/true, moves);
+  for (const auto& [chunk, offset] : wanted) {
+    Load(chunk, offset, run.NextUse(chunk, moment), moves);
+  }
 }
 
 // Between micro-batches the weights may change: nothing stays but what the plan keeps.
@@ -190,7 +197,7 @@ void Director::KeepForNext(Moves* moves) {
 Moves Director::PutInForce(PlannedRun run) {
   Moves moves;
   training_.emplace(std::move(run));
-  Restore(training_->ResidentBefore(0), &moves);
+  Restore(*training_, 0, &moves);
   return moves;
 }
 
@@ -203,7 +210,7 @@ Moves Director::BeginMicroBatch() {
   moment_ = 0;
   in_moment_ = false;
   state_ = training_ ? State::kFollowing : State::kSampling;
-  if (training_) Restore(training_->ResidentBefore(0), &moves);
+  if (training_) Restore(*training_, 0, &moves);
   return moves;
 }
 
@@ -318,9 +325,8 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
     }
   } else if (std::exchange(at_start_, false) && interrupted_ == State::kIdle && evaluation_ &&
              std::ranges::includes(evaluation_->uses(0), required)) {
-    const std::map<uint32_t, uint64_t> wanted = evaluation_->ResidentBefore(0);
-    if (CanRestore(wanted)) {
-      Restore(wanted, moves);
+    if (CanRestore(evaluation_->ResidentBefore(0))) {
+      Restore(*evaluation_, 0, moves);
       evaluation_moment_ = 0;
       if (CanFollow(*evaluation_, 0, required)) state_ = State::kEvaluatingByPlan;
     }
@@ -376,9 +382,8 @@ void Director::EndEvaluation(bool resume, Moves* moves) {
   state_ = interrupted_;
   ForgetEvaluated();
   if (!resume || state_ != State::kFollowing) return;
-  const std::map<uint32_t, uint64_t> wanted = training_->ResidentBefore(moment_);
-  if (CanRestore(wanted)) {
-    Restore(wanted, moves);
+  if (CanRestore(training_->ResidentBefore(moment_))) {
+    Restore(*training_, moment_, moves);
   } else {
     state_ = State::kDeviated;
   }

@@ -52,9 +52,11 @@ class Director {
   bool in_micro_batch() const { return Training() != State::kIdle; }
   bool evaluating() const { return state_ == State::kEvaluating || by_evaluation_plan(); }
   bool following() const { return state_ == State::kFollowing || by_evaluation_plan(); }
-  // The plan that is being followed. Its current moment is planned_moment().
+  // The plan that is being followed.
   const PlannedRun& followed() const { return by_evaluation_plan() ? *evaluation_ : *training_; }
-  size_t planned_moment() const { return by_evaluation_plan() ? evaluation_moment_ : moment_; }
+  // The current moment, or the next one between moments: of evaluation's plan if that is followed,
+  // else of the micro-batch.
+  size_t moment() const { return by_evaluation_plan() ? evaluation_moment_ : moment_; }
   const PlannedRun* training_plan() const { return training_ ? &*training_ : nullptr; }
 
   // --- what the program does ---
@@ -130,7 +132,8 @@ class Director {
 
   std::vector<uint32_t> Required(std::span<const uint32_t> chunks) const;
   void Hold(std::span<const uint32_t> chunks);
-  void Load(uint32_t chunk, std::optional<uint64_t> offset, bool ahead, Moves* moves);
+  void Load(uint32_t chunk, std::optional<uint64_t> offset, std::optional<uint32_t> due,
+            Moves* moves);
   void JudgeOutcome();
   void BearMore();
   void Drop(uint32_t chunk, Moves* moves);
@@ -142,7 +145,7 @@ class Director {
   void IssueLoads(const PlannedRun& run, size_t moment, Moves* moves);
   void DropPlanned(const PlannedRun& run, size_t moment, Moves* moves);
   bool CanRestore(const std::map<uint32_t, uint64_t>& wanted) const;
-  void Restore(const std::map<uint32_t, uint64_t>& wanted, Moves* moves);
+  void Restore(const PlannedRun& run, size_t moment, Moves* moves);
   void KeepForNext(Moves* moves);
 
   void LeaveMoment(Moves* moves);

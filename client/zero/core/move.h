@@ -20,7 +20,8 @@ struct Move {
   Kind kind = Kind::kGather;
   uint32_t chunk = 0;
   std::optional<uint64_t> offset = {};  // where the plan wants it; none: wherever there is room
-  bool ahead = false;                   // nothing waits for it yet
+  // The moment that will need it; none: the one that waits for it now.
+  std::optional<uint32_t> due = {};
 
   bool makes_room() const { return kind == Kind::kDrop || kind == Kind::kPark; }
 

@@ -34,7 +34,8 @@ class MoveQueue {
     uint32_t chunk = 0;
     uint64_t offset = 0;     // kGather, kOpen
     bool ahead = false;      // nothing waits for it yet
-    uint64_t operation = 0;  // that it is for; here and below for the caller alone
+    uint32_t moment = 0;     // that needs it; here and below for the caller alone
+    uint64_t operation = 0;  // that it is for
     bool first = true;       // of the step's micro-batches
     bool last = true;
     uint64_t number = 0;  // of the tasks that ranks carry out together, so the same on all

@@ -54,12 +54,12 @@ Steps Placer::Place(const Moves& moves) {
       map_.Put(move.chunk, room->offset, bytes_[move.chunk]);
       where = Where::kDevice;
       steps.push_back(
-          {opens ? Step::Kind::kOpen : Step::Kind::kGather, move.chunk, room->offset, move.ahead});
+          {opens ? Step::Kind::kOpen : Step::Kind::kGather, move.chunk, room->offset, move.due});
     } else if (opens) {
       where = Where::kUnopened;  // zeros can wait
     } else {
       where = Where::kHost;
-      steps.push_back({Step::Kind::kGatherToHost, move.chunk, 0, move.ahead});
+      steps.push_back({Step::Kind::kGatherToHost, move.chunk, 0, move.due});
     }
   }
   return steps;
@@ -78,7 +78,7 @@ void Placer::Return(const Move& move, Steps* steps) {
   map_.Put(move.chunk, room->offset, bytes_[move.chunk]);
   const bool unopened = where_[move.chunk] == Where::kUnopened;
   steps->push_back(
-      {unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, move.chunk, room->offset});
+      {unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, move.chunk, room->offset, move.due});
   where_[move.chunk] = Where::kDevice;
 }
 

@@ -35,7 +35,7 @@ struct Step {
   Kind kind = Kind::kGather;
   uint32_t chunk = 0;
   uint64_t offset = 0;
-  bool ahead = false;
+  std::optional<uint32_t> due = {};  // as the move's
 
   friend bool operator==(const Step&, const Step&) = default;
 };

@@ -48,6 +48,14 @@ std::map<uint32_t, uint64_t> PlannedRun::ResidentBefore(size_t moment) const {
   return resident;
 }
 
+uint32_t PlannedRun::NextUse(uint32_t chunk, size_t moment) const {
+  for (size_t i = 0; i < size(); ++i) {
+    const size_t at = (moment + i) % size();
+    if (std::ranges::binary_search(uses_[at], chunk)) return static_cast<uint32_t>(at);
+  }
+  return static_cast<uint32_t>(moment);
+}
+
 bool PlannedRun::SameMoves(const PlannedRun& other) const {
   return base_bytes_ == other.base_bytes_ && uses_ == other.uses_ &&
          std::ranges::equal(plan_.moments, other.plan_.moments, SameMoment) &&

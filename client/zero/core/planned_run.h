@@ -32,6 +32,10 @@ class PlannedRun {
   // size(). By chunk, where each lies. O(loads and drops before it).
   std::map<uint32_t, uint64_t> ResidentBefore(size_t moment) const;
 
+  // The moment at which a chunk that is there before `moment` is used next, which may be in the next
+  // round; `moment` itself if it never is. O(moments).
+  uint32_t NextUse(uint32_t chunk, size_t moment) const;
+
   // Whether the other plan differs in nothing but predictions.
   bool SameMoves(const PlannedRun& other) const;
 

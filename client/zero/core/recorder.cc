@@ -29,6 +29,10 @@ void Recorder::NoteCompute(double seconds) {
   if (!events_.empty()) events_.back().compute_seconds += seconds;
 }
 
+void Recorder::SetCompute(size_t moment, double seconds) {
+  if (moment < events_.size()) events_[moment].compute_seconds = seconds;
+}
+
 void Recorder::NoteGradient(uint32_t chunk) {
   if (!events_.empty()) events_.back().gradients.push_back(chunk);
 }

@@ -32,12 +32,15 @@ class Recorder {
   // Of the current moment.
   void NoteWorkspace(uint64_t extent_bytes);
   void NoteCompute(double seconds);
+  // Of any moment there is, in place of what was noted.
+  void SetCompute(size_t moment, double seconds);
   // A tensor of the chunk holds a gradient now: the chunk cannot leave before it is reduced.
   void NoteGradient(uint32_t chunk);
   // The chunk's reduction begins after the current moment.
   void NoteReduced(uint32_t chunk);
 
   bool empty() const { return events_.empty(); }
+  size_t size() const { return events_.size(); }
 
   // The sample. A chunk that holds part of its gradient counts as used by every moment until its
   // reduction, since it must stay.

@@ -14,8 +14,8 @@ using State = Director::State;
 constexpr uint64_t kBytes = 10;
 
 Move GatherOf(uint32_t chunk) { return {Move::Kind::kGather, chunk}; }
-Move PlannedGather(uint32_t chunk, uint64_t offset, bool ahead = false) {
-  return {Move::Kind::kGather, chunk, offset, ahead};
+Move PlannedGather(uint32_t chunk, uint64_t offset, std::optional<uint32_t> due = {}) {
+  return {Move::Kind::kGather, chunk, offset, due};
 }
 Move DropOf(uint32_t chunk) { return {Move::Kind::kDrop, chunk}; }
 Move ReduceOf(uint32_t chunk) { return {Move::Kind::kReduce, chunk}; }
@@ -90,7 +90,7 @@ TEST_F(DirectorTest, Plan_IsFollowedOverAndOver) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(director_.BeginMicroBatch(), IsEmpty());
     EXPECT_EQ(director_.state(), State::kFollowing);
-    EXPECT_THAT(Use({0}), ElementsAre(PlannedGather(0, 0), PlannedGather(1, 10, true)));
+    EXPECT_THAT(Use({0}), ElementsAre(PlannedGather(0, 0), PlannedGather(1, 10, 1)));
     EXPECT_THAT(Use({1}), IsEmpty());
     EXPECT_THAT(Use({1}), IsEmpty());
     EXPECT_THAT(Reduce(1), ElementsAre(ReduceOf(1)));
@@ -162,7 +162,7 @@ TEST_F(DirectorTest, EvaluationWithinAMicroBatch_LeadsBackIntoThePlan) {
   EXPECT_THAT(Use({2}, true), ElementsAre(DropOf(0), DropOf(1), GatherOf(2)));
   EXPECT_TRUE(director_.in_micro_batch());
   EXPECT_THAT(Use({1}),
-              ElementsAre(DropOf(2), PlannedGather(0, 0, true), PlannedGather(1, 10, true)));
+              ElementsAre(DropOf(2), PlannedGather(0, 0, 3), PlannedGather(1, 10, 1)));
   EXPECT_EQ(director_.state(), State::kFollowing);
 }
 
@@ -196,7 +196,7 @@ TEST_F(DirectorTest, EvaluationPlan_LivesBesideTraining) {
   plan.resident_at_start = {{1, 0}, {2, 10}};
   (void)director_.PutInForce(TwoLayers());
   director_.SetEvaluationPlan(PlannedRun(plan, moments, 0));
-  EXPECT_THAT(Use({1}, true), ElementsAre(PlannedGather(1, 0, true), PlannedGather(2, 10, true)));
+  EXPECT_THAT(Use({1}, true), ElementsAre(PlannedGather(1, 0, 0), PlannedGather(2, 10, 1)));
   EXPECT_EQ(director_.state(), State::kEvaluatingByPlan);
   EXPECT_THAT(Use({2}, true), IsEmpty());
   EXPECT_THAT(Use({1}, true), IsEmpty());

@@ -412,7 +412,7 @@ class Rank {
 
   void Ask(Task::Kind kind, const Step& step) {
     Do([this, kind, step] {
-      queue_.Add({.kind = kind, .chunk = step.chunk, .offset = step.offset, .ahead = step.ahead});
+      queue_.Add({.kind = kind, .chunk = step.chunk, .offset = step.offset});
     });
   }
 
@@ -446,7 +446,7 @@ class Rank {
         std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
     Run(placer_.Place(Moves(moves.begin(), loads)));
     const uint64_t planned = director_.following()
-                                 ? director_.followed().workspace_bytes(director_.planned_moment())
+                                 ? director_.followed().workspace_bytes(director_.moment())
                                  : 0;
     world_.result.evaluated_by_plan += director_.following() && evaluate ? 1 : 0;
     const Placer::Held held = HeldByOthers(chunks);

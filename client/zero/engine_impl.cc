@@ -144,6 +144,10 @@ absl::Status EngineImpl::Start() {
       ArenaWorkspace::Holes{[this](uint64_t bytes) { return AllocateInHole(bytes); },
                             [self = self_](std::byte* data) {
                               if (*self != nullptr) (*self)->FreeInHole(data);
+                            },
+                            [this](const absl::Status& why) {
+                              const Lock lock(mutex_);
+                              refused_ = why;
                             }});
   GEMINID_ASSIGN_OR_RETURN(
       compute_, Compute::Create(DeviceOf(*session_), "geminid-engine", options_.timeout));

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,6 +23,7 @@
 #include "client/zero/core/director.h"
 #include "client/zero/core/gradient_book.h"
 #include "client/zero/core/placer.h"
+#include "client/zero/core/planned_run.h"
 #include "client/zero/core/replan.h"
 #include "client/zero/granule_optimizer.h"
 #include "client/zero/layout.h"
@@ -179,6 +181,9 @@ class EngineImpl final : public Engine {
   std::vector<uint32_t> FirstUseOrder() const;
   void SetUpdateOrder();
   Trace MakeTrace(const std::vector<Moment>& moments) const;
+  PlannedRun RunOf(Plan plan, const Trace& trace) const {
+    return PlannedRun(std::move(plan), trace.moments, store_->device_bytes());
+  }
   absl::StatusOr<Plan> RequestPlanWithMargin(Trace* trace);
   absl::Status PutInForce(const Trace& trace, Plan plan);
   absl::Status PlanEvaluation(bool end);
@@ -288,10 +293,10 @@ class EngineImpl final : public Engine {
   std::shared_ptr<StreamTimes> stream_times_;
   Stream* measured_stream_ = nullptr;  // that the last operator is on
   size_t measured_moment_ = 0;         // which that is
-  uint64_t host_bytes_ = 0;     // as the daemon's ledger had it after the last change
-  int micro_batch_ = 0;         // within the step: complete ones
-  std::optional<double> norm_;  // of this step, once asked for
-  bool yield_asked_ = false;    // of all ranks, in the step that ends
+  uint64_t host_bytes_ = 0;            // as the daemon's ledger had it after the last change
+  int micro_batch_ = 0;                // within the step: complete ones
+  std::optional<double> norm_;         // of this step, once asked for
+  bool yield_asked_ = false;           // of all ranks, in the step that ends
   uint64_t micro_batches_run_ = 0;
   uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far
   uint64_t unplanned_micro_batches_ = 0;

@@ -133,9 +133,8 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   const Placer::Held held = [&](uint32_t chunk) {
     return director_->holders(chunk) > (std::ranges::binary_search(chunks, chunk) ? 1 : 0);
   };
-  const uint64_t planned = director_->following()
-                               ? director_->followed().workspace_bytes(director_->moment())
-                               : 0;
+  const uint64_t planned =
+      director_->following() ? director_->followed().workspace_bytes(director_->moment()) : 0;
   const absl::StatusOr<Steps> reserve = placer_->Reserve(workspace_->extent_bytes(), planned, held);
   if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), workspace_->extent_bytes());
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
@@ -150,8 +149,7 @@ void EngineImpl::MeasureOnStream(Stream* stream) {
   if (stream == nullptr || director_->evaluating()) return;
   measured_stream_ = stream;
   measured_moment_ = director_->training_recorder().size() - 1;
-  stream->Enqueue(
-      [times = stream_times_, moment = measured_moment_] { times->Begun(moment); });
+  stream->Enqueue([times = stream_times_, moment = measured_moment_] { times->Begun(moment); });
 }
 
 void EngineImpl::EndOnStream() {

@@ -181,7 +181,8 @@ absl::Status EngineImpl::MakePlanFromRecording() {
     director_->recorder().SetCompute(moment, absl::ToDoubleSeconds(took));
   }
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
-  Trace trace = MakeTrace(director_->training_recorder().Moments());
+  const std::vector<Moment> recorded = director_->training_recorder().Moments();
+  Trace trace = MakeTrace(recorded);
   const bool followed = director_->outcome() == Director::Outcome::kFollowed;
   for (size_t m = 0; followed && m < trace.moments.size(); ++m) {
     trace.moments[m].uses = planned_moments_[m].uses;
@@ -196,7 +197,9 @@ absl::Status EngineImpl::MakePlanFromRecording() {
     }
   }
   absl::StatusOr<Plan> plan = placed.ok() ? RequestPlanWithMargin(&trace) : placed;
-  if (absl::IsResourceExhausted(plan.status()) && options_.placement != Placement::kDevice) {
+  const bool none = absl::IsResourceExhausted(plan.status()) ||
+                    (plan.ok() && MovesWhatIsKept(RunOf(*plan, trace), recorded));
+  if (none && options_.placement != Placement::kDevice) {
     // On demand it went, since what must stay can wait in host memory: so it will again.
     director_->PlanRefused();
     return director_->training_plan() == nullptr ? absl::OkStatus() : TellController();
@@ -213,7 +216,7 @@ absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
       StallCause::kCollective, [&] { return agreement_->CheckSame(plan.plan_hash, "the plan"); }));
   planned_moments_ = trace.moments;
   planned_trace_ = trace;
-  PlannedRun run(std::move(plan), trace.moments, store_->device_bytes());
+  PlannedRun run = RunOf(std::move(plan), trace);
   const PlannedRun* const before = director_->training_plan();
   const auto same_workspace = [](const TraceMoment& a, const TraceMoment& b) {
     return a.workspace_bytes == b.workspace_bytes;
@@ -246,7 +249,8 @@ absl::Status EngineImpl::PlanEvaluation(bool end) {
   if (absl::IsResourceExhausted(plan.status())) return absl::OkStatus();
   if (!plan.ok()) return plan.status();
   GEMINID_RETURN_IF_ERROR(agreement_->CheckSame(plan->plan_hash, "the plan of evaluation"));
-  director_->SetEvaluationPlan(PlannedRun(*std::move(plan), trace.moments, store_->device_bytes()));
+  PlannedRun run = RunOf(*std::move(plan), trace);
+  if (!MovesWhatIsKept(run, sample)) director_->SetEvaluationPlan(std::move(run));
   // The daemon explains the plan that it made last: let that be training's.
   if (director_->training_plan() != nullptr) return RequestPlan(planned_trace_).status();
   return absl::OkStatus();

@@ -67,11 +67,14 @@ absl::StatusOr<Workspace::Block> ArenaWorkspace::Allocate(uint64_t bytes) {
   for (;;) {
     const uint64_t offset = bytes > arena_bytes_ ? kNoPlace : PlaceLocked(rounded);
     if (offset == kNoPlace) {
-      return absl::ResourceExhaustedError(absl::StrCat(
+      absl::Status why = absl::ResourceExhaustedError(absl::StrCat(
           "the device arena of ", base::FormatBytes(arena_bytes_),
           " has no room for a workspace block of ", base::FormatBytes(bytes), ": ",
           base::FormatBytes(in_use_bytes_),
           " of workspace are in use; use a smaller batch or context, or a larger arena"));
+      lock.unlock();
+      if (holes_.refused) holes_.refused(why);
+      return why;
     }
     const uint64_t extent = arena_bytes_ - offset;
     if (extent <= reserved_bytes_) {

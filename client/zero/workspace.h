@@ -28,6 +28,8 @@ class ArenaWorkspace final : public Workspace {
   struct Holes {
     std::function<absl::StatusOr<std::byte*>(uint64_t bytes)> allocate;
     std::function<void(std::byte* data)> free;
+    // Is told of blocks that not even an empty arena would have room for; may be empty.
+    std::function<void(const absl::Status& why)> refused;
   };
 
   ArenaWorkspace(std::byte* arena, uint64_t arena_bytes, ArenaMeter* meter, Grow grow,

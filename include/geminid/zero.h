@@ -287,8 +287,9 @@ class GEMINID_EXPORT Engine {
  public:
   // Packs the parameters, allocates their state through the session, and zeroes it. `session` must
   // have an arena and, like `communicator`, outlive the engine. The arena is the engine's while it
-  // lives: chunks that the trainer has put there make way, and must be clean and not leased. Errors: RESOURCE_EXHAUSTED with the
-  // numbers and the smallest arena that would do; INVALID_ARGUMENT for parameters or options.
+  // lives: chunks that the trainer has put there make way, and must be clean and not leased.
+  // Errors: RESOURCE_EXHAUSTED with the numbers and the smallest arena that would do;
+  // INVALID_ARGUMENT for parameters or options.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Session* session,
                                                         collectives::Communicator* communicator,
                                                         std::vector<Parameter> parameters,
@@ -392,8 +393,8 @@ class GEMINID_EXPORT Engine {
 
   // Begins to hand the state of the last Step to `sink`, while training goes on. Between steps; one
   // snapshot at a time. WaitSnapshot returns when the last part was handed out; at once when none
-  // was begun. Its error is the sink's or the engine's; DEADLINE_EXCEEDED when nothing was handed out
-  // for Options::timeout.
+  // was begun. Its error is the sink's or the engine's; DEADLINE_EXCEEDED when nothing was handed
+  // out for Options::timeout.
   virtual absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) = 0;
   virtual absl::Status WaitSnapshot() = 0;
 

@@ -24,12 +24,18 @@ bool Director::AnythingHeld() const {
   return std::ranges::any_of(places_, [](const Place& place) { return place.holders > 0; });
 }
 
+std::vector<uint32_t> Director::HeldChunks() const {
+  std::vector<uint32_t> held;
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    if (places_[chunk].holders > 0) held.push_back(chunk);
+  }
+  return held;
+}
+
 // What an operator needs is what it names and what others hold: none of that may leave.
 std::vector<uint32_t> Director::Required(std::span<const uint32_t> chunks) const {
-  std::vector<uint32_t> required(chunks.begin(), chunks.end());
-  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    if (places_[chunk].holders > 0) required.push_back(chunk);
-  }
+  std::vector<uint32_t> required = HeldChunks();
+  required.insert(required.end(), chunks.begin(), chunks.end());
   std::sort(required.begin(), required.end());
   required.erase(std::unique(required.begin(), required.end()), required.end());
   return required;
@@ -229,7 +235,7 @@ Moves Director::BeginOperator(bool evaluate, std::span<const uint32_t> chunks) {
   if (evaluating()) EndEvaluation(/*resume=*/true, &moves);
   LeaveMoment(&moves);
   in_moment_ = true;
-  recorder_.BeginMoment(required);
+  recorder_.BeginMoment(required, HeldChunks());
   if (state_ == State::kFollowing && !CanFollow(*training_, moment_, required)) {
     state_ = State::kDeviated;
   }
@@ -343,7 +349,7 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
 void Director::RecordEvaluated(const std::vector<uint32_t>& required) {
   // By a plan it is nobody's sample; and what never comes round must not fill memory.
   if (by_evaluation_plan() || evaluated_.size() == kMostEvaluated) ForgetEvaluated();
-  evaluation_recorder_.BeginMoment(required);
+  evaluation_recorder_.BeginMoment(required, HeldChunks());
   if (by_evaluation_plan()) return;
   evaluated_.push_back(required);
   size_t border = borders_.empty() ? 0 : borders_.back();

@@ -97,7 +97,8 @@ class Director {
 
   // Between micro-batches. What the plan before left where this one wants it stays.
   Moves PutInForce(PlannedRun run);
-  // There is no plan for what was recorded: the one there is stays.
+  // There is none for what was recorded, or it cannot be followed (MovesWhatIsKept): the one there
+  // is stays.
   void PlanRefused() { BearMore(); }
 
   // After an operator of an evaluation on demand, or at its `end`: one round of its operators, once
@@ -130,6 +131,7 @@ class Director {
   bool by_evaluation_plan() const { return state_ == State::kEvaluatingByPlan; }
   State Training() const { return evaluating() ? interrupted_ : state_; }
 
+  std::vector<uint32_t> HeldChunks() const;
   std::vector<uint32_t> Required(std::span<const uint32_t> chunks) const;
   void Hold(std::span<const uint32_t> chunks);
   void Load(uint32_t chunk, std::optional<uint64_t> offset, std::optional<uint32_t> due,

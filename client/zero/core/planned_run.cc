@@ -56,6 +56,22 @@ uint32_t PlannedRun::NextUse(uint32_t chunk, size_t moment) const {
   return static_cast<uint32_t>(moment);
 }
 
+bool MovesWhatIsKept(const PlannedRun& run, const std::vector<Moment>& moments) {
+  std::map<uint32_t, uint64_t> before;  // by chunk, where it is in the moment before
+  std::map<uint32_t, uint64_t> now = run.ResidentBefore(0);
+  for (size_t m = 0; m < run.size(); ++m) {
+    for (const PlannedLoad& load : run.moment(m).loads) now[load.index] = run.OffsetOf(load);
+    for (uint32_t chunk : moments[m].kept) {
+      const auto was = before.find(chunk);
+      const auto is = now.find(chunk);
+      if (was != before.end() && (is == now.end() || is->second != was->second)) return true;
+    }
+    before = now;
+    for (const PlannedDrop& drop : run.moment(m).drops) now.erase(drop.index);
+  }
+  return false;
+}
+
 bool PlannedRun::SameMoves(const PlannedRun& other) const {
   return base_bytes_ == other.base_bytes_ && uses_ == other.uses_ &&
          std::ranges::equal(plan_.moments, other.plan_.moments, SameMoment) &&

@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "client/zero/core/recorder.h"
 #include "geminid/plan.h"
 
 namespace geminid::zero {
@@ -32,8 +33,8 @@ class PlannedRun {
   // size(). By chunk, where each lies. O(loads and drops before it).
   std::map<uint32_t, uint64_t> ResidentBefore(size_t moment) const;
 
-  // The moment at which a chunk that is there before `moment` is used next, which may be in the next
-  // round; `moment` itself if it never is. O(moments).
+  // The moment at which a chunk that is there before `moment` is used next, which may be in the
+  // next round; `moment` itself if it never is. O(moments).
   uint32_t NextUse(uint32_t chunk, size_t moment) const;
 
   // Whether the other plan differs in nothing but predictions.
@@ -45,6 +46,11 @@ class PlannedRun {
   std::vector<std::vector<uint32_t>> uses_;
   uint64_t base_bytes_ = 0;
 };
+
+// Whether the plan wants something elsewhere that the operators of these moments keep holding: then
+// it cannot be followed. The planner knows that a chunk is used by two moments, but not that it is
+// held in between, and may move it where places are short.
+bool MovesWhatIsKept(const PlannedRun& run, const std::vector<Moment>& moments);
 
 }  // namespace geminid::zero
 

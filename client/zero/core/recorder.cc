@@ -6,11 +6,12 @@
 
 namespace geminid::zero {
 
-void Recorder::BeginMoment(std::vector<uint32_t> chunks) {
+void Recorder::BeginMoment(std::vector<uint32_t> chunks, std::vector<uint32_t> kept) {
   std::sort(chunks.begin(), chunks.end());
   chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
   events_.emplace_back();
   events_.back().chunks = std::move(chunks);
+  events_.back().kept = std::move(kept);
 }
 
 void Recorder::NoteUse(uint32_t chunk) {
@@ -50,6 +51,7 @@ std::vector<Moment> Recorder::Moments() const {
     pinned.insert(event.gradients.begin(), event.gradients.end());
     for (uint32_t chunk : event.reduced) pinned.erase(chunk);
     Moment moment;
+    moment.kept = event.kept;
     moment.workspace_bytes = event.workspace_bytes;
     moment.compute_seconds = event.compute_seconds;
     for (uint32_t chunk : used) {

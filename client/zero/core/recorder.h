@@ -16,6 +16,7 @@ struct Moment {
     friend bool operator==(const Use&, const Use&) = default;
   };
   std::vector<Use> uses;         // ascending
+  std::vector<uint32_t> kept;    // held since before it: these do not move
   uint64_t workspace_bytes = 0;  // peak extent of non-model memory
   double compute_seconds = 0;    // without waiting for us
 };
@@ -25,8 +26,8 @@ class Recorder {
  public:
   void Clear() { events_.clear(); }
 
-  // A new moment uses these chunks.
-  void BeginMoment(std::vector<uint32_t> chunks);
+  // A new moment uses these chunks, of which operators of before still hold `kept`.
+  void BeginMoment(std::vector<uint32_t> chunks, std::vector<uint32_t> kept = {});
   // The current moment uses this chunk too.
   void NoteUse(uint32_t chunk);
   // Of the current moment.
@@ -52,6 +53,7 @@ class Recorder {
  private:
   struct Event {
     std::vector<uint32_t> chunks;
+    std::vector<uint32_t> kept;
     std::vector<uint32_t> gradients;
     std::vector<uint32_t> reduced;
     uint64_t workspace_bytes = 0;

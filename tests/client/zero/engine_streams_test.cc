@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -45,8 +46,9 @@ class EngineStreamsTest : public ::testing::Test {
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
   // Parameters of a chunk each, with the values 1, 2 and 3; in a plan, whose weights leave after
-  // each operator. There is room for two.
-  void Make(absl::Duration timeout = absl::Seconds(60)) {
+  // each operator, once a step was `trained`. There is room for two.
+  void Make(absl::Duration timeout = absl::Seconds(60), bool trained = true,
+            std::function<absl::Time()> clock = {}) {
     ConnectOptions connect;
     connect.socket = env_.socket();
     connect.device_memory_bytes = 20 << 10;
@@ -60,6 +62,7 @@ class EngineStreamsTest : public ::testing::Test {
     options.chunk_elements = kElements;
     options.placement = Placement::kCpu;
     options.timeout = timeout;
+    options.clock = std::move(clock);
     auto engine = Engine::Create(session_.get(), communicator_.get(),
                                  {{.name = "a", .shape = {kElements}},
                                   {.name = "b", .shape = {kElements}},
@@ -74,6 +77,7 @@ class EngineStreamsTest : public ::testing::Test {
                     .ok());
     for (ParameterId id : {kA, kB, kC}) order_.push_back({Pass::kForward, id});
     for (ParameterId id : {kC, kB, kA}) order_.push_back({Pass::kBackward, id});
+    if (!trained) return;
     ASSERT_TRUE(MicroBatch().ok());
     ASSERT_TRUE(engine_->Step({.learning_rate = 0}).ok());
     ASSERT_TRUE(engine_->BeginMicroBatch().ok());
@@ -134,6 +138,26 @@ TEST_F(EngineStreamsTest, Use_ReturnsBeforeTheParametersComeAndTheStreamWaitsFor
   ASSERT_TRUE(engine_->Synchronize().ok());
   EXPECT_TRUE(end->ready());
   EXPECT_EQ(read_, (std::vector<float>{1, 2}));
+}
+
+TEST_F(EngineStreamsTest, FirstMicroBatch_DoesNotWaitEitherAndIsMeasuredByItsStream) {
+  std::atomic<int64_t> now_seconds = 0;
+  Make(absl::Seconds(60), /*trained=*/false,
+       [&] { return absl::UnixEpoch() + absl::Seconds(now_seconds.load()); });
+  {
+    Barrier barrier(copies());
+    ASSERT_TRUE(engine_->BeginMicroBatch().ok());
+    for (const auto& [pass, id] : order_) {
+      ASSERT_TRUE(Operator(pass, id).ok());
+      stream_().Enqueue([&] { ++now_seconds; });
+    }
+    EXPECT_FALSE(stream_().Record()->ready());
+    EXPECT_TRUE(read_.empty());
+  }
+  ASSERT_TRUE(engine_->Step({.learning_rate = 0}).ok());
+  EXPECT_EQ(read_, (std::vector<float>{1, 2, 3, 3, 2, 1}));
+  // Six operators of a second each.
+  EXPECT_THAT(engine_->GetStatistics()->plan_explanation, HasSubstr("6000.000 ms of computation"));
 }
 
 TEST_F(EngineStreamsTest, Finish_DoesNotWaitAndMemoryIsNotUsedAgainBeforeItsWork) {

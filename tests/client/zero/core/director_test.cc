@@ -161,8 +161,7 @@ TEST_F(DirectorTest, EvaluationWithinAMicroBatch_LeadsBackIntoThePlan) {
   (void)Use({0});
   EXPECT_THAT(Use({2}, true), ElementsAre(DropOf(0), DropOf(1), GatherOf(2)));
   EXPECT_TRUE(director_.in_micro_batch());
-  EXPECT_THAT(Use({1}),
-              ElementsAre(DropOf(2), PlannedGather(0, 0, 3), PlannedGather(1, 10, 1)));
+  EXPECT_THAT(Use({1}), ElementsAre(DropOf(2), PlannedGather(0, 0, 3), PlannedGather(1, 10, 1)));
   EXPECT_EQ(director_.state(), State::kFollowing);
 }
 
@@ -203,6 +202,34 @@ TEST_F(DirectorTest, EvaluationPlan_LivesBesideTraining) {
   RunAsPlanned();
   EXPECT_EQ(director_.outcome(), Outcome::kFollowed);
   EXPECT_THAT(director_.EndMicroBatch(), IsEmpty());
+}
+
+TEST_F(DirectorTest, PlanThatMovesWhatOperatorsKeepHolding_IsFoundOut) {
+  (void)director_.BeginMicroBatch();
+  (void)director_.BeginOperator(false, std::vector<uint32_t>{0});
+  (void)Use({1});
+  director_.Release(0);
+  (void)Use({0});
+  const std::vector<Moment> moments = director_.training_recorder().Moments();
+  EXPECT_THAT(moments[1].kept, ElementsAre(0));
+  EXPECT_THAT(moments[2].kept, IsEmpty());
+
+  std::vector<TraceMoment> trace(3);
+  for (size_t m = 0; m < 3; ++m) {
+    for (const Moment::Use& use : moments[m].uses) trace[m].uses.push_back({use.chunk});
+  }
+  Plan plan;
+  plan.moments.resize(3);
+  plan.moments[0].loads = {{0, 0, 0}};
+  plan.moments[1] = {.loads = {{1, 10, 1}}, .drops = {{1, false, 2}}};
+  EXPECT_FALSE(MovesWhatIsKept(PlannedRun(plan, trace, 0), moments));
+  // Where nobody holds it, between the last two, it may move.
+  plan.moments[1].drops.push_back({0, false, 2});
+  plan.moments[2].loads = {{0, 20, 2}};
+  EXPECT_FALSE(MovesWhatIsKept(PlannedRun(plan, trace, 0), moments));
+  plan.moments[0].drops = {{0, false, 1}};
+  plan.moments[1].loads.push_back({0, 20, 1});
+  EXPECT_TRUE(MovesWhatIsKept(PlannedRun(plan, trace, 0), moments));
 }
 
 TEST_F(DirectorTest, ChangedWeights_LeaveNothingOfAnEvaluation) {

@@ -116,7 +116,9 @@ struct World {
     const auto plan = planner::MakePlan(ToPlanner(trace), options);
     if (absl::IsResourceExhausted(plan.status())) return std::nullopt;
     if (!plan.ok()) throw Defect("planner: " + std::string(plan.status().message()));
-    return PlannedRun(FromPlanner(*plan), trace.moments, 0);
+    PlannedRun run(FromPlanner(*plan), trace.moments, 0);
+    if (MovesWhatIsKept(run, meeting.moments[0])) return std::nullopt;
+    return run;
   }
 };
 
@@ -445,9 +447,8 @@ class Rank {
     const auto loads =
         std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
     Run(placer_.Place(Moves(moves.begin(), loads)));
-    const uint64_t planned = director_.following()
-                                 ? director_.followed().workspace_bytes(director_.moment())
-                                 : 0;
+    const uint64_t planned =
+        director_.following() ? director_.followed().workspace_bytes(director_.moment()) : 0;
     world_.result.evaluated_by_plan += director_.following() && evaluate ? 1 : 0;
     const Placer::Held held = HeldByOthers(chunks);
     Run(placer_.Reserve(top_units_ * kUnit, planned, held));
@@ -635,7 +636,7 @@ class Rank {
     const bool evaluates_inside = std::ranges::any_of(
         operators, [](const SimulatedOperator& op) { return op.kind == Kind::kEvaluate; });
     if (program_.nested && evaluates_inside) return;
-    if (rank_ == 0 && (!began_following_ || !followed)) ++world_.result.plans_lost;
+    if (!began_following_ || !followed) throw Defect("a plan that could be followed was lost");
   }
 
   void Update() {

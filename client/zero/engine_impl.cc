@@ -22,6 +22,9 @@ uint64_t ElementsOf(const Parameter& parameter) {
   return elements;
 }
 
+// For which a daemon that does not answer is waited for by an engine that ends.
+constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
+
 // Streams are measured by it too, on their own threads.
 std::function<absl::Time()> ClockOf(const Options& options) {
   if (!options.clock) return [] { return absl::Now(); };
@@ -71,6 +74,15 @@ EngineImpl::~EngineImpl() {
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   updater_.reset();
   mover_.reset();
+  if (status_.ok()) GiveMemoryBack();
+}
+
+// What is still being moved, in the middle of a step, stays with the session.
+void EngineImpl::GiveMemoryBack() {
+  const absl::Duration timeout = std::min(options_.timeout, kFarewellTimeout);
+  if (!session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout).ok()) return;
+  session_->Free(gathered_).IgnoreError();
+  if (store_ != nullptr) store_->Free();
 }
 
 absl::Status EngineImpl::CheckArguments() const {

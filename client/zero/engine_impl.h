@@ -74,8 +74,13 @@ class EngineImpl final : public Engine {
   absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override;
   std::vector<ShardRange> ShardOf(ParameterId id) const override;
   bool HasState(ParameterId id, StateKind kind) const override;
+  absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
+                         std::span<float> values) override;
   absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,
                           std::span<const float> values) override;
+  absl::Status ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) override;
+  absl::Status WriteGradient(ParameterId id, uint64_t offset,
+                             std::span<const float> values) override;
   absl::Status Restore(const Progress& progress) override;
   absl::StatusOr<Progress> GetProgress() override;
   absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) override;
@@ -128,6 +133,7 @@ class EngineImpl final : public Engine {
   // And whether there is a device to compute on.
   absl::Status HealthOnDevice();
   absl::Status ReadHostBytes();
+  void GiveMemoryBack();
 
   // engine_values.cc: parameters as values
   absl::Status LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
@@ -136,6 +142,12 @@ class EngineImpl final : public Engine {
   std::vector<ShardPart> PartsOf(ParameterId id) const;
   absl::Status CheckNotStarted(const char* call);
   absl::Status CheckBetweenSteps(const char* call);
+  absl::Status CheckState(ParameterId id, StateKind kind) const;
+  absl::Status CheckGradientCall(const char* call, ParameterId id);
+  absl::StatusOr<std::vector<ShardPart>> PiecesOf(ParameterId id, uint64_t offset,
+                                                  uint64_t elements) const;
+  absl::Status ForgetDeviceCopies();
+  collectives::DType KeptGradientType() const;
 
   // engine_moments.cc: operators, and what happens between them
   absl::Status CheckId(ParameterId id) const;
@@ -211,6 +223,7 @@ class EngineImpl final : public Engine {
   absl::Status EndMicroBatch(bool step_ends);
   absl::Status ReduceIncomplete();
   absl::StatusOr<double> NormOfStep();
+  absl::StatusOr<double> NormAgain();
   absl::StatusOr<double> GlobalGradientNorm();
   absl::Status CheckStep(const char* call) const;
   absl::Status CheckRates(const StepInput& input) const;
@@ -296,6 +309,7 @@ class EngineImpl final : public Engine {
   uint64_t host_bytes_ = 0;            // as the daemon's ledger had it after the last change
   int micro_batch_ = 0;                // within the step: complete ones
   std::optional<double> norm_;         // of this step, once asked for
+  bool gradients_written_ = false;     // by the trainer, since they were measured
   bool yield_asked_ = false;           // of all ranks, in the step that ends
   uint64_t micro_batches_run_ = 0;
   uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far

@@ -35,6 +35,12 @@ bool EngineImpl::HasState(ParameterId id, StateKind kind) const {
   return values_->Has(chunk.first_granule, kind);
 }
 
+absl::Status EngineImpl::CheckState(ParameterId id, StateKind kind) const {
+  if (HasState(id, kind)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("parameter ", static_cast<uint32_t>(id),
+                                                 " does not exist or has no such state"));
+}
+
 absl::Status EngineImpl::CheckNotStarted(const char* call) {
   GEMINID_RETURN_IF_ERROR(Health());
   if (micro_batches_run_ > 0 || director_->in_micro_batch()) {
@@ -52,37 +58,132 @@ absl::Status EngineImpl::CheckBetweenSteps(const char* call) {
       absl::StrCat(call, " is for between steps: after Step, before BeginMicroBatch"));
 }
 
-absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t offset,
-                                    std::span<const float> values) {
-  const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(CheckNotStarted("WriteShard"));
-  if (!HasState(id, kind)) {
-    return absl::InvalidArgumentError(absl::StrCat("parameter ", static_cast<uint32_t>(id),
-                                                   " does not exist or has no such state"));
-  }
-  uint64_t written = 0;
+// The parts of these elements, all of which must be here.
+absl::StatusOr<std::vector<ShardPart>> EngineImpl::PiecesOf(ParameterId id, uint64_t offset,
+                                                            uint64_t elements) const {
+  std::vector<ShardPart> pieces;
+  uint64_t found = 0;
   for (const ShardPart& part : PartsOf(id)) {
     const uint64_t begin = std::max(offset, part.tensor_offset);
-    const uint64_t end = std::min(offset + values.size(), part.tensor_offset + part.elements);
+    const uint64_t end = std::min(offset + elements, part.tensor_offset + part.elements);
     if (begin >= end) continue;
     ShardPart piece = part;
     piece.tensor_offset = begin;
     piece.granule_offset += begin - part.tensor_offset;
     piece.elements = end - begin;
-    const absl::Status status =
-        values_->Write(piece, kind, values.subspan(begin - offset, piece.elements));
-    if (!status.ok()) return Remember(status);
-    written += piece.elements;
+    found += piece.elements;
+    pieces.push_back(piece);
   }
-  if (written == values.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "elements ", offset, " to ", offset + values.size(), " of '",
-      parameters_[static_cast<uint32_t>(id)].name, "' are not all in this rank's shard"));
+  if (found == elements) return pieces;
+  return absl::InvalidArgumentError(
+      absl::StrCat("elements ", offset, " to ", offset + elements, " of '",
+                   parameters_[static_cast<uint32_t>(id)].name,
+                   "' are not all in this rank's shard; ShardOf says what is"));
 }
+
+absl::Status EngineImpl::ReadShard(ParameterId id, StateKind kind, uint64_t offset,
+                                   std::span<float> values) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("ReadShard"));
+  GEMINID_RETURN_IF_ERROR(CheckState(id, kind));
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<ShardPart> pieces,
+                           PiecesOf(id, offset, values.size()));
+  absl::Status status = updater_->WaitIdle(options_.timeout);
+  for (const ShardPart& piece : pieces) {
+    const auto to = values.subspan(piece.tensor_offset - offset, piece.elements);
+    if (status.ok()) status = values_->Read(piece, kind, to);
+  }
+  return Remember(status);
+}
+
+// State is about to be changed by other means than the update. A snapshot that is being taken reads
+// it.
+absl::Status EngineImpl::ForgetDeviceCopies() {
+  if (absl::Status ended = snapshotter_->Wait(options_.timeout); absl::IsDeadlineExceeded(ended)) {
+    return ended;
+  }
+  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(options_.timeout));
+  GEMINID_RETURN_IF_ERROR(Carry(director_->ChangeWeights()));
+  GEMINID_RETURN_IF_ERROR(Carry(director_->DropAll()));
+  return mover_->WaitIdle();
+}
+
+absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t offset,
+                                    std::span<const float> values) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("WriteShard"));
+  GEMINID_RETURN_IF_ERROR(CheckNothingOpen("WriteShard"));
+  GEMINID_RETURN_IF_ERROR(CheckState(id, kind));
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<ShardPart> pieces,
+                           PiecesOf(id, offset, values.size()));
+  absl::Status status = ForgetDeviceCopies();
+  for (const ShardPart& piece : pieces) {
+    const auto from = values.subspan(piece.tensor_offset - offset, piece.elements);
+    if (status.ok()) status = values_->Write(piece, kind, from);
+  }
+  return Remember(status);
+}
+
+// --- gradients -----------------------------------------------------------------------------------
+
+absl::Status EngineImpl::CheckGradientCall(const char* call, ParameterId id) {
+  GEMINID_RETURN_IF_ERROR(Health());
+  GEMINID_RETURN_IF_ERROR(CheckId(id));
+  const Parameter& parameter = parameters_[static_cast<uint32_t>(id)];
+  if (!norm_.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(call, " is for between GradientNorm and Step"));
+  }
+  if (parameter.trainable) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("parameter '", parameter.name, "' has no gradient: it is frozen"));
+}
+
+collectives::DType EngineImpl::KeptGradientType() const {
+  return options_.accumulate > 1 || options_.data_type == DataType::kFloat32
+             ? collectives::DType::kFloat32
+             : collectives::DType::kBFloat16;
+}
+
+absl::Status EngineImpl::ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckGradientCall("ReadGradient", id));
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<ShardPart> pieces,
+                           PiecesOf(id, offset, values.size()));
+  for (const ShardPart& piece : pieces) {
+    const auto to = values.subspan(piece.tensor_offset - offset, piece.elements);
+    const absl::Status status = values_->ReadGradient(piece, KeptGradientType(), to);
+    if (!status.ok()) return Remember(status);
+  }
+  const double scale = GradientFactor() / loss_scaler_.scale();
+  for (float& value : values) value = static_cast<float>(value * scale);
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::WriteGradient(ParameterId id, uint64_t offset,
+                                       std::span<const float> values) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckGradientCall("WriteGradient", id));
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<ShardPart> pieces,
+                           PiecesOf(id, offset, values.size()));
+  const double scale = GradientFactor() / loss_scaler_.scale();
+  std::vector<float> kept(values.begin(), values.end());
+  for (float& value : kept) value = static_cast<float>(value / scale);
+  gradients_written_ = true;
+  for (const ShardPart& piece : pieces) {
+    const auto from = std::span(kept).subspan(piece.tensor_offset - offset, piece.elements);
+    const absl::Status status = values_->WriteGradient(piece, KeptGradientType(), from);
+    if (!status.ok()) return Remember(status);
+  }
+  return absl::OkStatus();
+}
+
+// --- runs ----------------------------------------------------------------------------------------
 
 absl::Status EngineImpl::Restore(const Progress& progress) {
   const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(CheckNotStarted("Restore"));
+  GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("Restore"));
+  GEMINID_RETURN_IF_ERROR(CheckNothingOpen("Restore"));
   const uint64_t bytes = optimizer_->tensor_state_bytes();
   if (progress.tensor_state.size() != bytes) {
     return absl::InvalidArgumentError(
@@ -95,11 +196,10 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
                                                    " with ", progress.updates,
                                                    " updates and the loss scale ", scale));
   }
+  absl::Status status = ForgetDeviceCopies();
+  if (status.ok() && bytes > 0) status = store_->WriteTensorState(progress.tensor_state);
+  if (!status.ok()) return Remember(status);
   loss_scaler_.Restore(progress.loss_scaler);
-  if (bytes > 0) {
-    const absl::Status status = store_->WriteTensorState(progress.tensor_state);
-    if (!status.ok()) return Remember(status);
-  }
   step_ = progress.step;
   updates_ = progress.updates;
   session_->SetStep(step_);

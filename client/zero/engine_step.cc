@@ -97,6 +97,7 @@ absl::Status EngineImpl::CancelMicroBatch() {
   mover_->ClearGradientSquares();
   book_->BeginStep();
   norm_.reset();
+  gradients_written_ = false;
   micro_batch_ = 0;
   return absl::OkStatus();
 }
@@ -114,7 +115,7 @@ absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
 
 // Ends the last micro-batch, if that has not been done.
 absl::StatusOr<double> EngineImpl::NormOfStep() {
-  if (norm_.has_value()) return *norm_;
+  if (norm_.has_value()) return NormAgain();
   GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
   GEMINID_RETURN_IF_ERROR(EndMicroBatch(true));
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
@@ -122,7 +123,17 @@ absl::StatusOr<double> EngineImpl::NormOfStep() {
       Waited(StallCause::kUpdate, [&] { return updater_->WaitIdle(options_.timeout); }));
   GEMINID_RETURN_IF_ERROR(mover_->FreeSpareBuffers());
   if (options_.accumulate > 1 && micro_batch_ != options_.accumulate) {
-    GEMINID_RETURN_IF_ERROR(mover_->MeasureSums());
+    GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
+  }
+  absl::StatusOr<double> norm = GlobalGradientNorm();
+  if (norm.ok()) norm_ = *norm;
+  return norm;
+}
+
+// Ranks do not know of each other whether they wrote to gradients since.
+absl::StatusOr<double> EngineImpl::NormAgain() {
+  if (std::exchange(gradients_written_, false)) {
+    GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   absl::StatusOr<double> norm = GlobalGradientNorm();
   if (norm.ok()) norm_ = *norm;
@@ -156,6 +167,9 @@ absl::Status EngineImpl::CheckRates(const StepInput& input) const {
     return absl::InvalidArgumentError(
         "learning rates and weight decays must be finite and not negative");
   }
+  if (!(input.clip_norm.value_or(0) >= 0)) {
+    return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
+  }
   for (const Parameter& parameter : parameters_) {
     if (input.groups.empty() || parameter.group < input.groups.size()) continue;
     return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter.name, "' is of group ",
@@ -178,8 +192,9 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   result.gradient_norm = *norm;
   result.loss_scale = loss_scaler_.scale();
   result.overflow = !std::isfinite(*norm);
-  if (options_.clip_norm > 0 && !result.overflow) {
-    result.clip_coefficient = std::min(1.0, options_.clip_norm / (*norm + kClipEpsilon));
+  const double clip_norm = input.clip_norm.value_or(options_.clip_norm);
+  if (clip_norm > 0 && !result.overflow) {
+    result.clip_coefficient = std::min(1.0, clip_norm / (*norm + kClipEpsilon));
   }
   if (!result.overflow) {
     ++updates_;
@@ -194,6 +209,7 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   mover_->ClearGradientSquares();
   book_->BeginStep();
   norm_.reset();
+  gradients_written_ = false;
   micro_batch_ = 0;
   if (absl::Status status = YieldIfAsked(); !status.ok()) return Remember(status);
   result.wait_ended = !wait_ended_.ok();

@@ -117,8 +117,9 @@ class Mover {
   // the step's last reductions.
   double GradientSquares() const;
   void ClearGradientSquares();
-  // For steps of fewer micro-batches than were expected: measures what was not the last.
-  absl::Status MeasureSums();
+  // Measures all gradients as they are kept: for steps of fewer micro-batches than were expected,
+  // and after they were written to. When idle.
+  absl::Status MeasureGradients();
 
   // Something the queue may wait for has changed (weights were updated), or failed.
   void Notify(const absl::Status& status);
@@ -229,7 +230,7 @@ class Mover {
   // Where the g-th granule of a shard is.
   using GranulePlaces = std::function<const std::byte*(uint32_t g)>;
   absl::Status MeasureShard(uint32_t chunk);
-  absl::Status MeasureSumsOf(const ChunkShape& shape, bool on_device);
+  absl::Status MeasureKept(const ChunkShape& shape, bool on_device);
   absl::Status Measure(const ChunkShape& shape, const ComputePlace& place, collectives::DType type,
                        const GranulePlaces& gradients);
   absl::Status KeepGradient(const Task& task, const GranulePlaces& source);

@@ -43,8 +43,10 @@ absl::Status Mover::MeasureShard(uint32_t chunk) {
                  [&](uint32_t g) { return Shard(chunk) + g * granule_bytes(); });
 }
 
-absl::Status Mover::MeasureSumsOf(const ChunkShape& shape, bool on_device) {
-  return Measure(shape, compute_->Of(on_device), collectives::DType::kFloat32,
+absl::Status Mover::MeasureKept(const ChunkShape& shape, bool on_device) {
+  const collectives::DType type =
+      context_.accumulate > 1 ? collectives::DType::kFloat32 : collective_type();
+  return Measure(shape, compute_->Of(on_device), type,
                  [&](uint32_t g) { return context_.store->Gradient(shape.first_granule + g); });
 }
 
@@ -80,7 +82,7 @@ absl::Status Mover::KeepGradient(const Task& task, const GranulePlaces& source) 
                           reinterpret_cast<float*>(kept));
   }
   GEMINID_RETURN_IF_ERROR(place.Finish());
-  return context_.accumulate > 1 && task.last ? MeasureSumsOf(shape, on_device) : absl::OkStatus();
+  return context_.accumulate > 1 && task.last ? MeasureKept(shape, on_device) : absl::OkStatus();
 }
 
 void Mover::StartGradientCopies(const Task& task) {
@@ -129,12 +131,12 @@ bool Mover::MayReduce(uint32_t chunk) const {
   return usages_[chunk].stays.front().points.empty() && adding_ == 0;
 }
 
-// Of fp32 sums: what Measure found before may have been another micro-batch's.
-absl::Status Mover::MeasureSums() {
+// What Measure found before may have been another micro-batch's.
+absl::Status Mover::MeasureGradients() {
   for (uint32_t chunk = 0; chunk < context_.layout->chunks.size(); ++chunk) {
     const ChunkShape& shape = context_.layout->chunks[chunk];
     if (!shape.trainable) continue;
-    GEMINID_RETURN_IF_ERROR(MeasureSumsOf(shape, context_.store->on_device(chunk)));
+    GEMINID_RETURN_IF_ERROR(MeasureKept(shape, context_.store->on_device(chunk)));
   }
   return absl::OkStatus();
 }

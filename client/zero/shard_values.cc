@@ -73,4 +73,32 @@ absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
   return place.Finish();
 }
 
+absl::Status ShardValues::ReadGradient(const ShardPart& part, collectives::DType type,
+                                       std::span<float> values) const {
+  const ComputePlace& place = store_.ComputeOf(part.granule);
+  auto read = std::make_shared<std::vector<float>>(values.size());
+  const std::byte* const from =
+      store_.Gradient(part.granule) + part.granule_offset * collectives::SizeOf(type);
+  place.ops->Assign(*place.stream, {from, values.size(), type},
+                    reinterpret_cast<std::byte*>(read->data()), collectives::DType::kFloat32);
+  place.Keep(read);
+  const absl::Status status = place.Finish();
+  if (status.ok()) std::ranges::copy(*read, values.begin());
+  return status;
+}
+
+absl::Status ShardValues::WriteGradient(const ShardPart& part, collectives::DType type,
+                                        std::span<const float> values) const {
+  const ComputePlace& place = store_.ComputeOf(part.granule);
+  auto written = std::make_shared<std::vector<float>>(values.begin(), values.end());
+  std::byte* const to =
+      store_.Gradient(part.granule) + part.granule_offset * collectives::SizeOf(type);
+  place.ops->Assign(*place.stream,
+                    {reinterpret_cast<const std::byte*>(written->data()), written->size(),
+                     collectives::DType::kFloat32},
+                    to, type);
+  place.Keep(written);
+  return place.Finish();
+}
+
 }  // namespace geminid::zero

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "client/zero/shard_parts.h"
 #include "client/zero/state_store.h"
+#include "geminid/buffer.h"
 #include "geminid/zero.h"
 
 namespace geminid::zero {
@@ -24,6 +25,11 @@ class ShardValues {
   // on the device: after what is being computed there.
   absl::Status Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
   absl::Status Write(const ShardPart& part, StateKind kind, std::span<const float> values) const;
+  // The reduced gradient of a part, kept as `type`.
+  absl::Status ReadGradient(const ShardPart& part, collectives::DType type,
+                            std::span<float> values) const;
+  absl::Status WriteGradient(const ShardPart& part, collectives::DType type,
+                             std::span<const float> values) const;
 
  private:
   bool IsSplit(StateKind kind) const {

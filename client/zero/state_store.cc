@@ -84,6 +84,7 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::AllocateChunks(
   std::vector<ChunkId> ids;
   for (const ChunkHandle& handle : *handles) {
     ids.push_back(handle.id);
+    allocated_.push_back(handle.id);
     // Zeros are a payload: no chunk of the state is free storage.
     session_->Transition(handle.id, ChunkState::kHold);
   }
@@ -156,6 +157,13 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   FindAddresses();
   commit_->header.groups = layout.granules + (tensor_states > 0 ? 1 : 0);
   return absl::OkStatus();
+}
+
+void StateStore::Free() {
+  held_.clear();
+  // Should it fail, they stay until the session ends.
+  session_->Free(allocated_).IgnoreError();
+  allocated_.clear();
 }
 
 absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {

@@ -73,6 +73,9 @@ class StateStore {
   // The reduced gradient of a granule: of the engine's type, or fp32 when accumulating.
   std::byte* Gradient(uint32_t granule) const { return gradients_[granule]; }
 
+  // All of its memory goes back to the session. Nothing else may be called after it.
+  void Free();
+
   // What transfers name. The weight's changes with each flip.
   ChunkId WeightChunk(uint32_t granule) const { return extents_[current_[granule].load()].weight; }
   ChunkId GradientChunk(uint32_t granule) const { return gradient_chunks_[granule]; }
@@ -165,6 +168,7 @@ class StateStore {
 
   std::vector<Held> held_;
   std::array<ChunkId, 2> tensor_state_chunks_ = {kNoChunk, kNoChunk};
+  std::vector<ChunkId> allocated_;
   std::array<std::byte*, 2> tensor_states_ = {};
   uint32_t tensor_state_ = 0;  // the current one
   uint64_t model_state_bytes_ = 0;

@@ -33,7 +33,9 @@ void StateStore::StayAfterAll() {
     held.refuge = kNoChunk;
   }
   // Should it fail, they stay until the session ends.
-  (void)session_->Free(refuges);
+  if (!session_->Free(refuges).ok()) return;
+  std::erase_if(allocated_,
+                [&](ChunkId chunk) { return std::ranges::find(refuges, chunk) != refuges.end(); });
 }
 
 absl::Status StateStore::LeaveDevice() {

@@ -294,6 +294,8 @@ class GEMINID_EXPORT Engine {
                                                         collectives::Communicator* communicator,
                                                         std::vector<Parameter> parameters,
                                                         Options options);
+  // Its memory goes back to the session, which may have another engine then; that of one that has
+  // failed, with the session.
   virtual ~Engine() = default;
 
   // Sets every parameter: `fill` is called once per parameter, in order, with its whole fp32 tensor
@@ -359,13 +361,15 @@ class GEMINID_EXPORT Engine {
     double learning_rate = 0;
     // By Parameter::group, in place of learning_rate; empty: that one for all.
     std::vector<GroupInput> groups{};
+    std::optional<double> clip_norm = std::nullopt;  // in place of Options::clip_norm
     uint64_t data_position = 0;
     std::array<uint64_t, 4> random_state = {};
   };
   virtual absl::StatusOr<StepResult> Step(const StepInput& input) = 0;
 
   // The norm that Step would return now, before clipping: ends the step's last micro-batch and
-  // waits for its gradients. Between it and Step only evaluation may come.
+  // waits for its gradients. Between it and Step only evaluation may come, ReadGradient and
+  // WriteGradient.
   virtual absl::StatusOr<double> GradientNorm() = 0;
 
   // What the trainer must multiply the gradient of its loss by, until the next Step; 1 without loss
@@ -382,11 +386,23 @@ class GEMINID_EXPORT Engine {
   // Whether a parameter has this kind of state; frozen ones have their value alone.
   virtual bool HasState(ParameterId id, StateKind kind) const = 0;
 
-  // Sets elements of this rank's shard. Before the first micro-batch. INVALID_ARGUMENT for a range
-  // that is not wholly in one part of the shard.
+  // Elements of this rank's shard, in fp32. Between steps; waits for the update. INVALID_ARGUMENT
+  // for a range that is not wholly in the shard, and nothing is read or written.
+  virtual absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
+                                 std::span<float> values) = 0;
+  // Sets them; waits for a snapshot too. After the first micro-batch all ranks must write if any
+  // does, if only no values, since weights that lie on the device go with it.
   virtual absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,
                                   std::span<const float> values) = 0;
-  // Goes on from there. Before the first micro-batch, the same on all ranks.
+
+  // The same of the step's gradients, between GradientNorm and Step: reduced, unscaled, as they
+  // will be clipped. They are rounded to how they are kept: with one micro-batch per step in the
+  // parameters' data type, else in fp32. Step measures the norm anew, and GradientNorm can be asked
+  // for it. Of trained parameters alone.
+  virtual absl::Status ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) = 0;
+  virtual absl::Status WriteGradient(ParameterId id, uint64_t offset,
+                                     std::span<const float> values) = 0;
+  // Goes on from there, with the state that was written. Between steps, the same on all ranks.
   virtual absl::Status Restore(const Progress& progress) = 0;
   // As of the last Step. Between steps.
   virtual absl::StatusOr<Progress> GetProgress() = 0;

@@ -159,9 +159,11 @@ TEST_F(SnapshotTest, MisuseOfShards_IsAnErrorAndChangesNothing) {
   run_.between_steps = [&](Engine* engine, int, int step) {
     if (step != 2) return;
     const std::array<float, 1> one = {1.0F};
-    EXPECT_EQ(engine->WriteShard(ParameterId{0}, StateKind::kMaster, 0, one).code(),
-              absl::StatusCode::kFailedPrecondition);
-    EXPECT_EQ(engine->Restore({}).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(engine->WriteShard(ParameterId{12345}, StateKind::kMaster, 0, one).code(),
+              absl::StatusCode::kInvalidArgument);
+    Progress bad;
+    bad.updates = 1;
+    EXPECT_EQ(engine->Restore(bad).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_TRUE(engine->ShardOf(ParameterId{12345}).empty());
     EXPECT_FALSE(engine->HasState(ParameterId{12345}, StateKind::kMaster));
   };

@@ -67,6 +67,7 @@ class EngineCallsTest : public ::testing::Test {
 
   void Make(std::vector<Parameter> parameters, const Options& options,
             uint64_t arena_bytes = 256 << 10) {
+    rank_.engine.reset();  // before the session
     rank_ = {};
     rank_.communicator = collectives::MakeSelfCommunicator();
     auto session = Session::Connect(Connection(env_.socket(), arena_bytes));
@@ -484,6 +485,7 @@ class StoppedDaemonTest : public EngineCallsTest {
   }
   void TearDown() override {
     kill(daemon_->pid(), SIGCONT);
+    rank_.engine.reset();  // before the session
     rank_ = {};
   }
 

@@ -84,8 +84,8 @@ std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
   }
   std::vector<std::string> devices;
   app.add_option("--device", devices,
-                 "A device, as host:INDEX=SIZE or host:INDEX=SIZE@NUMA_NODE; several times, or "
-                 "separated by commas: host:0=8GiB,host:1=8GiB")
+                 "A device, as host:INDEX=SIZE[@NUMA_NODE] or cuda:INDEX[=SIZE][@GPU]; several "
+                 "times, or separated by commas: host:0=8GiB,cuda:1=64GiB; cuda: all GPUs")
       ->allow_extra_args(false);
   app.add_flag("--private", line->is_private,
                "Serve one process tree: end once the parent has ended and no session is attached");
@@ -168,6 +168,7 @@ absl::Status PrepareProcess(const config::Settings& settings) {
   uint64_t largest = *settings.host_bytes;
   uint64_t total = *settings.host_bytes;
   for (const config::DeviceSetting& device : settings.devices) {
+    if (device.kind != shm::DeviceKind::kHost) continue;
     largest = std::max(largest, device.bytes);
     total += device.bytes;
   }

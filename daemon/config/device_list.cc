@@ -1,5 +1,8 @@
 #include "daemon/config/device_list.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -9,7 +12,9 @@
 namespace geminid::config {
 namespace {
 
-constexpr char kExample[] = "host:0=8GiB,host:1=8GiB@1";
+constexpr char kForms[] =
+    "host:INDEX=MEMORY[@NUMA_NODE], cuda:INDEX[=MEMORY][@GPU] or cuda, as in "
+    "host:0=8GiB,host:1=8GiB@1,cuda:2=64GiB";
 constexpr uint32_t kMaxNumaNode = 1023;
 
 absl::Status Wrong(size_t at, const std::string& what) {
@@ -22,36 +27,88 @@ bool IsNumber(const std::string& text, uint32_t most, uint32_t* number) {
          absl::SimpleAtoi(text, number) && *number <= most;
 }
 
+// The characters of a UUID or of a PCI address, so that a name can never be mistaken for more.
+bool HasShape(const std::string& text, const std::string& shape) {
+  if (text.size() != shape.size()) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool fits = shape[i] == 'x' ? absl::ascii_isxdigit(static_cast<unsigned char>(text[i]))
+                                      : text[i] == shape[i];
+    if (!fits) return false;
+  }
+  return true;
+}
+
+// The text of one device and where its parts begin.
+struct Item {
+  std::string text;
+  size_t at;  // of the list
+  shm::DeviceKind kind = shm::DeviceKind::kNone;
+  size_t colon = 0;
+  size_t equals = 0;  // npos: no memory
+  size_t sign = 0;    // npos: no place
+};
+
+absl::Status ParseMemory(const Item& item, v1::Device* device) {
+  if (item.equals == std::string::npos) return absl::OkStatus();
+  const size_t begin = item.equals + 1;
+  device->set_memory(item.text.substr(
+      begin, item.sign == std::string::npos ? std::string::npos : item.sign - begin));
+  const absl::StatusOr<uint64_t> bytes = base::ParseBytes(device->memory());
+  if (bytes.ok()) return absl::OkStatus();
+  return Wrong(item.at + begin, std::string(bytes.status().message()));
+}
+
+absl::Status ParsePlace(const Item& item, v1::Device* device) {
+  if (item.sign == std::string::npos) return absl::OkStatus();
+  const std::string place = item.text.substr(item.sign + 1);
+  const size_t at = item.at + item.sign + 1;
+  if (item.kind == shm::DeviceKind::kCuda) {
+    device->set_gpu(place);
+    if (IsGpuName(place)) return absl::OkStatus();
+    return Wrong(at, absl::StrCat("'", place,
+                                  "' is neither the UUID of a GPU nor a PCI address, "
+                                  "such as 0000:3b:00.0; nvidia-smi -L and nvidia-smi list them"));
+  }
+  uint32_t number = 0;
+  if (!IsNumber(place, kMaxNumaNode, &number)) {
+    return Wrong(at, absl::StrCat("'", place, "' is not a NUMA node from 0 to ", kMaxNumaNode));
+  }
+  device->set_numa_node(number);
+  return absl::OkStatus();
+}
+
 // `text` begins at character `at` of the list.
 absl::StatusOr<v1::Device> ParseDevice(const std::string& text, size_t at) {
-  const size_t colon = text.find(':');
-  const size_t equals = text.find('=');
-  if (colon == std::string::npos || equals == std::string::npos || equals < colon) {
-    return Wrong(at, absl::StrCat("'", text, "' is not KIND:INDEX=MEMORY or ",
-                                  "KIND:INDEX=MEMORY@NUMA_NODE, as in ", kExample));
-  }
-  const size_t sign = text.find('@', equals);
   v1::Device device;
-  device.set_kind(text.substr(0, colon));
+  if (text == shm::Name(shm::DeviceKind::kCuda)) {
+    device.set_kind(text);
+    device.set_all_gpus(true);
+    return device;
+  }
+  Item item = {.text = text, .at = at};
+  item.colon = text.find(':');
+  item.sign = item.colon == std::string::npos ? item.colon : text.find('@', item.colon);
+  item.equals = text.substr(0, item.sign).find('=');
+  const bool has_kind = item.colon != std::string::npos && item.equals > item.colon;
+  device.set_kind(text.substr(0, item.colon));
   const absl::StatusOr<shm::DeviceKind> kind = ParseDeviceKind(device.kind());
+  const bool needs_memory = !kind.ok() || *kind != shm::DeviceKind::kCuda;
+  if (!has_kind || (needs_memory && item.equals == std::string::npos)) {
+    return Wrong(at, absl::StrCat("'", text, "' is not ", kForms));
+  }
   if (!kind.ok()) return Wrong(at, std::string(kind.status().message()));
+  item.kind = *kind;
+  const size_t begin = item.colon + 1;
+  const std::string index = text.substr(begin, std::min(item.equals, item.sign) - begin);
   uint32_t number = 0;
-  const std::string index = text.substr(colon + 1, equals - colon - 1);
   if (!IsNumber(index, shm::kMaxDevices - 1, &number)) {
-    return Wrong(at + colon + 1,
+    return Wrong(at + begin,
                  absl::StrCat("'", index, "' is not an index from 0 to ", shm::kMaxDevices - 1));
   }
   device.set_index(number);
-  device.set_memory(text.substr(equals + 1, sign == std::string::npos ? sign : sign - equals - 1));
-  const absl::StatusOr<uint64_t> bytes = base::ParseBytes(device.memory());
-  if (!bytes.ok()) return Wrong(at + equals + 1, std::string(bytes.status().message()));
-  if (sign == std::string::npos) return device;
-  const std::string node = text.substr(sign + 1);
-  if (!IsNumber(node, kMaxNumaNode, &number)) {
-    return Wrong(at + sign + 1,
-                 absl::StrCat("'", node, "' is not a NUMA node from 0 to ", kMaxNumaNode));
-  }
-  device.set_numa_node(number);
+  absl::Status status = ParseMemory(item, &device);
+  if (status.ok()) status = ParsePlace(item, &device);
+  if (!status.ok()) return status;
   return device;
 }
 
@@ -70,19 +127,28 @@ absl::StatusOr<std::vector<v1::Device>> ParseDeviceList(const std::string& text)
 }
 
 std::string ToText(const v1::Device& device) {
-  std::string text = absl::StrCat(device.kind(), ":", device.index(), "=", device.memory());
+  if (device.all_gpus()) return device.kind();
+  std::string text = absl::StrCat(device.kind(), ":", device.index());
+  if (!device.memory().empty()) absl::StrAppend(&text, "=", device.memory());
   if (device.has_numa_node()) absl::StrAppend(&text, "@", device.numa_node());
+  if (!device.gpu().empty()) absl::StrAppend(&text, "@", device.gpu());
   return text;
 }
 
+bool IsGpuName(const std::string& text) {
+  // nvidia-smi writes a PCI domain of eight digits, Linux one of four.
+  return HasShape(text, "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") ||
+         HasShape(text, "MIG-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") ||
+         HasShape(text, "xxxx:xx:xx.x") || HasShape(text, "xxxxxxxx:xx:xx.x");
+}
+
 absl::StatusOr<shm::DeviceKind> ParseDeviceKind(const std::string& text) {
-  if (text == shm::Name(shm::DeviceKind::kHost)) return shm::DeviceKind::kHost;
-  if (text == shm::Name(shm::DeviceKind::kCuda)) {
-    return absl::InvalidArgumentError(
-        "this daemon has no cuda devices; use host devices, such as host:0=8GiB");
+  for (const shm::DeviceKind kind : {shm::DeviceKind::kHost, shm::DeviceKind::kCuda}) {
+    if (text == shm::Name(kind)) return kind;
   }
-  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no kind of device; there is host",
-                                                 base::DidYouMean(text, {"host"})));
+  return absl::InvalidArgumentError(absl::StrCat("'", text,
+                                                 "' is no kind of device; there are host and cuda",
+                                                 base::DidYouMean(text, {"host", "cuda"})));
 }
 
 }  // namespace geminid::config

@@ -17,9 +17,11 @@ uint64_t WholeMiB(uint64_t bytes) { return bytes / kMiB * kMiB; }
 
 uint64_t Minus(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
 
+// Of those that are RAM.
 uint64_t DeviceBytes(const Settings& settings) {
   uint64_t sum = 0;
   for (const DeviceSetting& device : settings.devices) {
+    if (device.kind != shm::DeviceKind::kHost) continue;
     // Saturates: nobody has more than this, and the sum is compared with what there is.
     sum = device.bytes > ~sum ? ~uint64_t{0} : sum + device.bytes;
   }

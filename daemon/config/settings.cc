@@ -10,12 +10,12 @@
 #include "base/bytes.h"
 #include "base/suggest.h"
 #include "daemon/config/config_file.h"
+#include "daemon/config/device_settings.h"
 #include "daemon/config/guarantees.h"
 #include "daemon/config/listen_address.h"
 #include "daemon/config/mode.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
-#include "proto/shm/limits.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid::config {
@@ -344,61 +344,31 @@ class Checker {
     }
   }
 
-  // No device is larger than an arena can be.
-  void CheckArena(const std::string& whole, const std::string& key, uint64_t bytes) {
-    if (bytes <= shm::kMaxArenaBytes) return;
-    ProblemWithin(whole, key,
-                  absl::StrCat("it is more than an arena can have, ",
-                               base::FormatBytes(shm::kMaxArenaBytes)));
-  }
-
   void CheckDevices(Settings* settings) {
     if (const std::optional<uint64_t> bytes = Size("device_memory", config_.device_memory())) {
       settings->devices = {{.bytes = *bytes}};
-      CheckArena("device_memory", "device_memory", *bytes);
+      if (const absl::Status fits = CheckArenaSize(*bytes); !fits.ok()) {
+        Problem("device_memory", std::string(fits.message()));
+      }
     }
     const int count = config_.device_size();
     if (count > static_cast<int>(shm::kMaxDevices)) {
       return Problem("device[0]", absl::StrCat("there are ", count, "; at most ", shm::kMaxDevices,
                                                " are allowed"));
     }
-    std::vector<std::optional<DeviceSetting>> by_index(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) {
-      const v1::Device& device = config_.device(i);
-      const std::string key = DeviceKey(i);
-      if (device.index() >= by_index.size()) {
-        ProblemWithin(key, key + ".index",
-                      absl::StrCat("device ", device.index(), " leaves a gap: ", count,
-                                   " devices are numbered from 0 to ", count - 1));
-        continue;
-      }
-      if (by_index[device.index()].has_value()) {
-        ProblemWithin(key, key + ".index",
-                      absl::StrCat("device ", device.index(), " is given twice"));
-      }
-      by_index[device.index()] = CheckDevice(key, device);
+    if (count == 0) return;
+    for (const DeviceProblem& problem : ReadDevices(config_, &settings->devices)) {
+      const std::string key = DeviceKey(problem.position);
+      ProblemWithin(key, key + "." + problem.within, problem.text);
     }
-    for (const std::optional<DeviceSetting>& device : by_index) {
-      if (device.has_value()) settings->devices.push_back(*device);
-    }
-  }
-
-  DeviceSetting CheckDevice(const std::string& key, const v1::Device& device) {
-    DeviceSetting setting;
-    const absl::StatusOr<shm::DeviceKind> kind = ParseDeviceKind(device.kind());
-    if (!kind.ok()) ProblemWithin(key, key + ".kind", std::string(kind.status().message()));
-    const absl::StatusOr<uint64_t> bytes = base::ParseBytes(device.memory());
-    if (!bytes.ok()) ProblemWithin(key, key + ".memory", std::string(bytes.status().message()));
-    if (bytes.ok()) CheckArena(key, key + ".memory", *bytes);
-    setting.kind = kind.value_or(shm::DeviceKind::kHost);
-    setting.bytes = bytes.value_or(0);
-    if (device.has_numa_node()) setting.numa_node = static_cast<int32_t>(device.numa_node());
-    return setting;
   }
 
   void CheckDeviceQuotas(const std::string& key, const v1::TenantQuota& line,
                          const Settings& settings, TenantQuota* quota) {
-    const size_t devices = std::max<size_t>(settings.devices.size(), 1);
+    const bool unknown = std::any_of(settings.devices.begin(), settings.devices.end(),
+                                     [](const DeviceSetting& device) { return device.all_gpus; });
+    const size_t devices =
+        unknown ? shm::kMaxDevices : std::max<size_t>(settings.devices.size(), 1);
     for (int i = 0; i < line.device_size(); ++i) {
       const v1::DeviceQuota& of_device = line.device(i);
       const std::string device_key = absl::StrCat(key, "device[", i, "]");

@@ -47,8 +47,12 @@ DeviceDescription HostDevice(DeviceIndex index, uint64_t capacity_bytes) {
 absl::StatusOr<DeviceIndex> ChooseDevice(const std::vector<DeviceDescription>& devices,
                                          DeviceIndex wanted, int32_t local_rank) {
   const auto count = static_cast<uint32_t>(devices.size());
-  if (wanted == shm::kAnyDevice && count > 0) {
-    return DeviceIndex{static_cast<uint32_t>(local_rank) % count};
+  std::vector<DeviceIndex> with_memory;
+  for (const DeviceDescription& device : devices) {
+    if (device.capacity_bytes > 0) with_memory.push_back(device.index);
+  }
+  if (wanted == shm::kAnyDevice && !with_memory.empty()) {
+    return with_memory[static_cast<size_t>(local_rank) % with_memory.size()];
   }
   if (shm::Value(wanted) < count) return wanted;
   const std::string there =

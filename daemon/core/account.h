@@ -34,8 +34,9 @@ std::string Describe(const DeviceDescription& device);
 DeviceDescription HostDevice(DeviceIndex index, uint64_t capacity_bytes);
 
 // The device of a session that asks for `wanted`; kAnyDevice spreads the ranks of a node in turn,
-// so that ranks 0, 1, 2, 3 of two devices get 0, 1, 0, 1. INVALID_ARGUMENT lists the devices there
-// are.
+// so that ranks 0, 1, 2, 3 of two devices get 0, 1, 0, 1. A device without memory, because its GPU
+// is not there, is skipped; a session that asks for it gets it all the same. INVALID_ARGUMENT lists
+// the devices there are.
 absl::StatusOr<DeviceIndex> ChooseDevice(const std::vector<DeviceDescription>& devices,
                                          DeviceIndex wanted, int32_t local_rank);
 

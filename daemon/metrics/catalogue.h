@@ -310,6 +310,24 @@ inline constexpr Metric kOverdue = {"geminid_transfers_overdue_total",
                                     {0, 1},
                                     "Copies that were not complete in time."};
 
+// --- GPUs ----------------------------------------------------------------------------------------
+inline constexpr Metric kAgentUp = {"geminid_gpu_agent_up",
+                                    kGauge,
+                                    {"device"},
+                                    {0, 1},
+                                    "1 where the GPU's agent serves: new memory can be had."};
+inline constexpr Metric kAgentRestarts = {"geminid_gpu_agent_restarts_total",
+                                          kCounter,
+                                          {"device"},
+                                          {0, 1},
+                                          "Times the GPU's agent was started again."};
+inline constexpr Metric kGpuMemory = {
+    "geminid_gpu_memory_bytes",
+    kGauge,
+    {"device", "state"},
+    {0, 3},
+    "The GPU's own memory as its driver counts it: total, free, and in the slabs of the agent."};
+
 // --- requests ------------------------------------------------------------------------------------
 inline constexpr Metric kRequests = {
     "geminid_requests_total", kCounter, {}, {1}, "Requests taken from the sessions' rings."};

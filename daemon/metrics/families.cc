@@ -89,6 +89,18 @@ void AddRequests(const Reading& reading, Page* page) {
   }
 }
 
+void AddGpus(const Reading& reading, Page* page) {
+  for (const GpuReading& gpu : reading.gpus) {
+    const std::string device = absl::StrCat(gpu.device);
+    page->Add(kAgentUp, {device}, gpu.serving ? 1 : 0);
+    page->Add(kAgentRestarts, {device}, gpu.restarts);
+    if (gpu.total_bytes == 0) continue;
+    page->Add(kGpuMemory, {device, "total"}, static_cast<double>(gpu.total_bytes));
+    page->Add(kGpuMemory, {device, "free"}, static_cast<double>(gpu.free_bytes));
+    page->Add(kGpuMemory, {device, "slabs"}, static_cast<double>(gpu.slab_bytes));
+  }
+}
+
 void AddProcess(const ProcessReading& process, Page* page) {
   page->Add(kCpu, {}, process.cpu_seconds);
   const auto add = [&](const Metric& metric, const auto& value) {
@@ -118,6 +130,7 @@ std::string TextPage(const Reading& reading) {
   AddSessions(reading, &page);
   AddJobs(reading.jobs, &page);
   AddLinks(reading, &page);
+  AddGpus(reading, &page);
   AddRequests(reading, &page);
   AddProcess(reading.process, &page);
   return page.ToText();

@@ -48,6 +48,15 @@ struct DeviceReading {
   uint64_t overdue_tickets = 0;
 };
 
+struct GpuReading {
+  uint32_t device = 0;
+  bool serving = false;  // its agent
+  uint32_t restarts = 0;
+  uint64_t total_bytes = 0;  // 0: the agent has not said
+  uint64_t free_bytes = 0;
+  uint64_t slab_bytes = 0;
+};
+
 // Of one tenant on one account.
 struct TenantReading {
   std::string tenant;
@@ -100,6 +109,7 @@ struct Reading {
   JobsReading jobs;
   // --- links and requests
   std::vector<DeviceReading> devices;  // by index
+  std::vector<GpuReading> gpus;
   core::EngineCounters counters;
   std::map<std::string, CallReading> calls;  // by method
   std::vector<core::Refusals::Row> refusals;

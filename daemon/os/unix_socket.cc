@@ -191,7 +191,8 @@ absl::Status SendMessage(const base::UniqueFd& connection, std::span<const std::
   return base::SystemError(errno, "sendmsg", "the attach socket");
 }
 
-Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> buffer) {
+Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> buffer,
+                        std::vector<base::UniqueFd>* fds) {
   iovec data = {buffer.data(), buffer.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
   msghdr header = {};
@@ -214,7 +215,8 @@ Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> b
     for (size_t i = 0; i < count; ++i) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(item) + i * sizeof(int), sizeof(fd));
-      base::UniqueFd closed_here(fd);
+      base::UniqueFd owned(fd);  // closed here where nobody wants it
+      if (fds != nullptr) fds->push_back(std::move(owned));
     }
   }
   // A message of no bytes looks like the end; nobody has a reason to send one.

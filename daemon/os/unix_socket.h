@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
@@ -63,11 +64,13 @@ struct Received {
   Result result = Result::kNothing;
   size_t bytes = 0;        // of the message, even where `buffer` was too small for all of it
   bool truncated = false;  // of data or of descriptors
-  bool had_fds = false;    // they were closed: nobody may send any to the daemon
+  bool had_fds = false;
 };
 
-// Receives one message without blocking. Descriptors that come with it are closed.
-Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> buffer);
+// Receives one message without blocking. Descriptors that come with it are put into `fds`, or
+// closed where that is null: no client may send any to the daemon.
+Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> buffer,
+                        std::vector<base::UniqueFd>* fds = nullptr);
 
 }  // namespace geminid::os
 

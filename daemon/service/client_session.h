@@ -90,7 +90,7 @@ class ClientSession {
 
   bool ended = false;  // its client has gone; its memory may be kept
   std::map<shm::PoolId, memory::HostPool> pools;
-  std::optional<memory::DeviceArena> arena;
+  std::unique_ptr<memory::DeviceArena> arena;  // null: none
   PlanNumbers plan;
   // What the plan was made from, for GetTrace; null without a plan or where it is too large to
   // keep.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,6 +19,8 @@
 #include "daemon/config/guarantees.h"
 #include "daemon/config/memory_defaults.h"
 #include "daemon/config/reload.h"
+#include "daemon/gpus/agent_process.h"
+#include "daemon/gpus/probe.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/terminal.h"
@@ -30,6 +33,8 @@ namespace {
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 constexpr absl::Duration kShutdownPatience = absl::Milliseconds(100);
 constexpr mode_t kFolderMode = 0755;
+// The driver takes a second or two for each GPU where nothing keeps it initialised.
+constexpr absl::Duration kProbePatience = absl::Seconds(60);
 // What the client library calls it.
 constexpr char kStarterLog[] = "geminid.log";
 
@@ -72,8 +77,39 @@ config::MachineMemory MemoryOf(memory::Backing backing) {
   return {.total_bytes = os::TotalMemoryBytes(), .available_bytes = os::AvailableMemoryBytes()};
 }
 
-absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const os::Numa& numa,
-                                        uint64_t daemon_epoch) {
+// Says once what is missing; without a driver that is one line, whatever it was wanted for.
+void LogMissing(const absl::Status& found, const std::vector<gpus::NodeDevice>& devices) {
+  std::map<std::string, std::vector<size_t>> by_reason;
+  if (!found.ok()) by_reason[std::string(found.message())];
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].why_not.empty()) by_reason[devices[i].why_not].push_back(i);
+  }
+  for (const auto& [why, indices] : by_reason) {
+    os::Log(os::LogLevel::kWarning, "no GPU; the other devices are served",
+            {{"for_devices", absl::StrJoin(indices, ",")}, {"why", why}});
+  }
+}
+
+// Puts the GPUs that are there into the settings.
+absl::StatusOr<std::vector<gpus::NodeDevice>> FindDevices(const DaemonOptions& options,
+                                                          config::Settings* settings) {
+  absl::StatusOr<std::vector<agent::GpuFacts>> found = std::vector<agent::GpuFacts>();
+  if (gpus::WantsGpus(settings->devices)) {
+    found = gpus::FindGpus(options.agent_program, kProbePatience);
+  }
+  absl::StatusOr<std::vector<gpus::NodeDevice>> devices =
+      gpus::AssignGpus(settings->devices, found);
+  if (!devices.ok()) return devices;
+  LogMissing(found.status(), *devices);
+  settings->devices.clear();
+  for (const gpus::NodeDevice& device : *devices) settings->devices.push_back(device.setting);
+  if (absl::Status status = config::CheckGuarantees(*settings); !status.ok()) return status;
+  return devices;
+}
+
+absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings,
+                                        const std::vector<gpus::NodeDevice>& node_devices,
+                                        const os::Numa& numa, uint64_t daemon_epoch) {
   HubOptions options;
   options.machine = os::ReadMachine(numa);
   options.numa = &numa;
@@ -82,7 +118,7 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings, const 
   core::EngineOptions& engine = options.engine;
   engine.host_capacity_bytes = *settings.host_bytes;
   absl::StatusOr<std::vector<core::DeviceDescription>> devices =
-      DescribeDevices(settings, options.machine);
+      DescribeDevices(node_devices, settings.socket, options.machine);
   if (!devices.ok()) return devices.status();
   engine.devices = *std::move(devices);
   engine.tenants = TenantsOf(settings);
@@ -126,13 +162,19 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& wa
        {settings.socket, absl::StrCat(settings.socket, shm::kAttachSuffix)}) {
     if (absl::Status status = os::RemoveStaleSocket(path); !status.ok()) return status;
   }
-  std::unique_ptr<Daemon> daemon(new Daemon(settings, std::move(options), *std::move(lock)));
+  if (options.agent_program.empty()) options.agent_program = gpus::AgentBesideThisProgram();
+  absl::StatusOr<std::vector<gpus::NodeDevice>> devices = FindDevices(options, &settings);
+  if (!devices.ok()) return devices.status();
+  std::unique_ptr<Daemon> daemon(
+      new Daemon(settings, *std::move(devices), std::move(options), *std::move(lock)));
   if (absl::Status status = daemon->Open(); !status.ok()) return status;
   return daemon;
 }
 
-Daemon::Daemon(const config::Settings& settings, DaemonOptions options, os::FileLock lock)
+Daemon::Daemon(const config::Settings& settings, std::vector<gpus::NodeDevice> devices,
+               DaemonOptions options, os::FileLock lock)
     : settings_(settings),
+      devices_(std::move(devices)),
       in_force_(settings),
       options_(std::move(options)),
       lock_(std::move(lock)),
@@ -145,8 +187,14 @@ absl::Status Daemon::Open() {
   absl::StatusOr<std::unique_ptr<os::EventLoop>> loop = os::EventLoop::Create();
   if (!loop.ok()) return loop.status();
   loop_ = *std::move(loop);
-  absl::StatusOr<HubOptions> options = HubOptionsOf(settings_, *options_.numa, lock_->epoch());
+  absl::StatusOr<HubOptions> options =
+      HubOptionsOf(settings_, devices_, *options_.numa, lock_->epoch());
   if (!options.ok()) return options.status();
+  gpus_ =
+      std::make_unique<gpus::Gpus>(gpus::Gpus::Options{.program = options_.agent_program,
+                                                       .supervision = options_.agent_supervision},
+                                   devices_, options->engine.devices, loop_.get());
+  options->gpus = gpus_.get();
   options->arena_backing = options_.arena_backing;
   options->limits = &limits_;
   absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(*options);
@@ -278,6 +326,7 @@ void Daemon::Reload() {
                    .jobs = JobsOf(reload.settings),
                    .link_bytes_in_flight = reload.settings.link_bytes_in_flight});
   limits_.Set(reload.settings.shares);
+  gpus_->Retry();
   in_force_.Set(std::move(reload.settings));
   vitals_.last_reload_good.store(true);
   vitals_.last_good_reload_seconds.store(WallSeconds());
@@ -331,6 +380,7 @@ bool Daemon::Finished() const {
 void Daemon::Step() {
   loop_->RunOnce(Timeout());
   sessions_->PumpAll();
+  gpus_->Step();
   hub_->Tick();
   const int64_t now = os::MonotonicNanoseconds();
   attach_->Expire(now);
@@ -349,6 +399,7 @@ int Daemon::Timeout() const {
   const auto consider = [&next](std::optional<int64_t> other) {
     if (other.has_value()) next = std::min(next.value_or(*other), *other);
   };
+  consider(gpus_->NextDeadline());
   consider(attach_->NextDeadline());
   consider(rpc_->NextDeadline());
   consider(sessions_->NextDeadline());
@@ -369,6 +420,7 @@ void Daemon::RequestStop() {
 void Daemon::Close() {
   if (!lock_.has_value()) return;
   vitals_.stopping.store(true);
+  if (gpus_ != nullptr) gpus_->Close();
   if (hub_ != nullptr) {
     hub_->CancelPopulating();
     for (const SessionPtr& session : hub_->AllSessions()) session->SetPhase(shm::Phase::kDraining);

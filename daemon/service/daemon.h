@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 #include "daemon/config/settings.h"
+#include "daemon/gpus/gpus.h"
 #include "daemon/os/event_loop.h"
 #include "daemon/os/file_lock.h"
 #include "daemon/service/attach_server.h"
@@ -41,6 +42,9 @@ struct DaemonOptions {
   const os::Numa* numa = &os::SystemNuma();
   // Who a client is; empty: as the settings say.
   Identify identify;
+  // geminid-agent; empty: beside this program.
+  std::string agent_program;
+  agent::SupervisionOptions agent_supervision{};
   // Sparse arenas may be larger than the machine, whose caps then mean nothing: for tests.
   memory::Backing arena_backing = memory::Backing::kPopulated;
 };
@@ -70,7 +74,8 @@ class Daemon {
   Hub& hub() { return *hub_; }
 
  private:
-  Daemon(const config::Settings& settings, DaemonOptions options, os::FileLock lock);
+  Daemon(const config::Settings& settings, std::vector<gpus::NodeDevice> devices,
+         DaemonOptions options, os::FileLock lock);
   absl::Status Open();
   absl::Status OpenMetrics();
   absl::Status WatchSignals();
@@ -88,6 +93,7 @@ class Daemon {
   void RemoveStartersFolder();
 
   const config::Settings settings_;  // as it was started
+  const std::vector<gpus::NodeDevice> devices_;
   SettingsInForce in_force_;
   DaemonOptions options_;
   std::optional<os::FileLock> lock_;
@@ -104,6 +110,7 @@ class Daemon {
 
   // In the order of their making; destroyed in the reverse.
   std::unique_ptr<os::EventLoop> loop_;
+  std::unique_ptr<gpus::Gpus> gpus_;
   std::unique_ptr<Hub> hub_;
   std::unique_ptr<SessionLoop> sessions_;
   std::unique_ptr<Observer> observer_;

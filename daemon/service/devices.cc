@@ -31,7 +31,7 @@ absl::Status CheckNodes(const std::vector<core::DeviceDescription>& devices,
       });
   std::map<int, uint64_t> bytes_by_node;
   for (const core::DeviceDescription& device : devices) {
-    if (device.numa_node == shm::kNoNumaNode) continue;
+    if (device.kind != shm::DeviceKind::kHost || device.numa_node == shm::kNoNumaNode) continue;
     const auto found = std::find_if(
         nodes.begin(), nodes.end(),
         [&device](const os::NodeMemory& memory) { return memory.node == device.numa_node; });
@@ -51,21 +51,34 @@ absl::Status CheckNodes(const std::vector<core::DeviceDescription>& devices,
   return absl::OkStatus();
 }
 
+void DescribeGpu(const gpus::NodeDevice& device, core::DeviceDescription* description) {
+  description->kind = shm::DeviceKind::kCuda;
+  description->granularity_bytes = gpus::kGranularityBytes;
+  if (!device.gpu.has_value()) return agent::SetText("no GPU", description->name);
+  description->numa_node = device.gpu->numa_node;
+  agent::SetText(absl::StrCat(device.gpu->name, " at ", device.gpu->pci), description->name);
+  if (const absl::StatusOr<shm::Uuid> uuid = agent::ParseUuid(device.gpu->uuid); uuid.ok()) {
+    description->uuid = *uuid;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<core::DeviceDescription>> DescribeDevices(
-    const config::Settings& settings, const os::Machine& machine) {
-  std::vector<core::DeviceDescription> devices;
-  for (const config::DeviceSetting& setting : settings.devices) {
-    const auto index = static_cast<uint32_t>(devices.size());
-    core::DeviceDescription device = core::HostDevice(shm::DeviceIndex{index}, setting.bytes);
-    device.kind = setting.kind;
-    device.numa_node = setting.numa_node;
-    device.uuid = UuidOf(machine, settings.socket, index);
-    devices.push_back(device);
+    const std::vector<gpus::NodeDevice>& devices, const std::string& socket,
+    const os::Machine& machine) {
+  std::vector<core::DeviceDescription> descriptions;
+  for (const gpus::NodeDevice& device : devices) {
+    const auto index = static_cast<uint32_t>(descriptions.size());
+    core::DeviceDescription description =
+        core::HostDevice(shm::DeviceIndex{index}, device.setting.bytes);
+    description.numa_node = device.setting.numa_node;
+    description.uuid = UuidOf(machine, socket, index);
+    if (device.setting.kind == shm::DeviceKind::kCuda) DescribeGpu(device, &description);
+    descriptions.push_back(description);
   }
-  if (absl::Status status = CheckNodes(devices, machine.nodes); !status.ok()) return status;
-  return devices;
+  if (absl::Status status = CheckNodes(descriptions, machine.nodes); !status.ok()) return status;
+  return descriptions;
 }
 
 }  // namespace geminid::service

@@ -1,5 +1,7 @@
 #include "daemon/service/hub.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <system_error>
 #include <utility>
@@ -159,11 +161,11 @@ Hub::Closed Hub::Close(shm::SessionId id, core::CloseReason reason) {
              {"error", std::string(releases.status().message())}});
     return closed;
   }
-  Collect(*releases, &closed.garbage);
+  Collect(*releases, reason != core::CloseReason::kDetached, &closed.garbage);
   return closed;
 }
 
-void Hub::Collect(const core::Releases& releases, Garbage* garbage) {
+void Hub::Collect(const core::Releases& releases, bool died, Garbage* garbage) {
   for (const auto& [id, pool] : releases.pools) {
     const auto session = tables_.sessions.find(id);
     if (session == tables_.sessions.end()) continue;
@@ -172,8 +174,14 @@ void Hub::Collect(const core::Releases& releases, Garbage* garbage) {
   }
   for (const shm::SessionId id : releases.arenas) {
     const auto found = tables_.sessions.find(id);
-    if (found == tables_.sessions.end() || !found->second->arena.has_value()) continue;
-    garbage->arenas.push_back(*std::exchange(found->second->arena, {}));
+    if (found == tables_.sessions.end() || found->second->arena == nullptr) continue;
+    Garbage::Arena arena = {.memory = std::move(found->second->arena), .holder = {}};
+    const base::UniqueFd& pidfd = found->second->pidfd();
+    // Without another descriptor the memory counts as free as soon as its client has said goodbye.
+    if (died && pidfd.valid()) {
+      arena.holder = base::UniqueFd(::fcntl(pidfd.get(), F_DUPFD_CLOEXEC, 0));
+    }
+    garbage->arenas.push_back(std::move(arena));
   }
   for (const shm::SessionId id : releases.sessions) {
     const auto found = tables_.sessions.find(id);
@@ -186,22 +194,48 @@ void Hub::Collect(const core::Releases& releases, Garbage* garbage) {
   garbage->charges.insert(garbage->charges.end(), releases.charges.begin(), releases.charges.end());
 }
 
+// Ends the charges once all of the memory is back, whoever says that last.
+class Hub::Return {
+ public:
+  Return(Hub* hub, std::vector<core::ChargeId> charges) : hub_(hub), charges_(std::move(charges)) {}
+
+  void Await() { ++left_; }
+  void Came(const absl::Status& status) {
+    if (!status.ok()) {
+      // The clients may hold it as long as they like: it stays charged.
+      os::Log(os::LogLevel::kError, "memory could not be taken back",
+              {{"error", std::string(status.message())}});
+      whole_.store(false);
+    }
+    if (left_.fetch_sub(1) != 1 || !whole_.load()) return;
+    const std::lock_guard<std::mutex> lock(hub_->mutex_);
+    for (const core::ChargeId charge : charges_) hub_->engine_->GiveBack(charge);
+  }
+
+ private:
+  Hub* const hub_;
+  const std::vector<core::ChargeId> charges_;
+  std::atomic<int> left_{0};
+  std::atomic<bool> whole_{true};
+};
+
 void Hub::Destroy(Garbage garbage) {
   for (const SessionPtr& session : garbage.ended) session->segments().Discard();
+  const auto back = std::make_shared<Return>(this, std::move(garbage.charges));
+  back->Await();
   absl::Status revoked;
   for (const memory::HostPool& pool : garbage.pools) revoked.Update(pool.Revoke());
-  for (const memory::DeviceArena& arena : garbage.arenas) revoked.Update(arena.Revoke());
-  if (!revoked.ok()) {
-    // The clients may hold it as long as they like: it stays charged.
-    os::Log(os::LogLevel::kError, "memory could not be taken back",
-            {{"error", std::string(revoked.message())}});
-    return;
+  for (Garbage::Arena& arena : garbage.arenas) {
+    back->Await();
+    arena.memory->Revoke(std::move(arena.holder),
+                         [back](const absl::Status& status) { back->Came(status); });
   }
-  garbage.pools.clear();
-  garbage.arenas.clear();
-  garbage.sessions.clear();
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (const core::ChargeId charge : garbage.charges) engine_->GiveBack(charge);
+  if (revoked.ok()) {
+    garbage.pools.clear();
+    garbage.arenas.clear();
+    garbage.sessions.clear();
+  }
+  back->Came(revoked);
 }
 
 absl::StatusOr<SessionPtr> Hub::Authenticate(const std::string& token_hex) {
@@ -349,7 +383,7 @@ void Hub::Tick() {
     std::vector<core::Outgoing> out;
     const core::Releases releases = engine_->Tick(now, &out);
     Deliver(out);
-    Collect(releases, &garbage);
+    Collect(releases, /*died=*/false, &garbage);
   }
   DestroyLater(std::move(garbage));
 }

@@ -21,6 +21,7 @@
 #include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "daemon/core/engine.h"
+#include "daemon/gpus/gpus.h"
 #include "daemon/metrics/reading.h"
 #include "daemon/metrics/session_counters.h"
 #include "daemon/os/machine.h"
@@ -43,8 +44,12 @@ class SharedTables : public core::Tables {
 
 // What nobody may use any more, and the charges that end when it is destroyed.
 struct Garbage {
+  struct Arena {
+    std::unique_ptr<memory::DeviceArena> memory;
+    base::UniqueFd holder;  // see DeviceArena::Revoke
+  };
   std::vector<memory::HostPool> pools;
-  std::vector<memory::DeviceArena> arenas;
+  std::vector<Arena> arenas;
   std::vector<SessionPtr> sessions;  // only let go of
   std::vector<SessionPtr> ended;     // for good
   std::vector<core::ChargeId> charges;
@@ -75,7 +80,8 @@ class Reaper {
 
 struct HubOptions {
   core::EngineOptions engine;
-  Limits* limits = nullptr;  // outlives the hub
+  gpus::Gpus* gpus = nullptr;  // outlives the hub; null: no device is one
+  Limits* limits = nullptr;    // outlives the hub
   os::Machine machine;
   const os::Numa* numa = &os::SystemNuma();        // outlives the hub
   uint32_t chunk_records = 4 * shm::kMaxChunks;    // of all sessions: 64 bytes each
@@ -111,7 +117,8 @@ class Hub {
   size_t AttachedSessions();
 
   // Takes the memory back from whoever still holds it, and only then ends its charges: about 50
-  // ms/GiB, so the event loop leaves it to the reaper's thread.
+  // ms/GiB, so the event loop leaves it to the reaper's thread. The memory of a GPU comes back when
+  // its agent says so, after this has returned.
   void Destroy(Garbage garbage);
   void DestroyLater(Garbage garbage) { reaper_.Destroy(std::move(garbage)); }
 
@@ -185,16 +192,20 @@ class Hub {
 
   Limits& limits() const { return *options_.limits; }
   const os::Machine& machine() const { return options_.machine; }
+  const gpus::Gpus* gpus() const { return options_.gpus; }
   bool huge_pages() const { return options_.huge_pages; }
   uint64_t daemon_epoch() const { return options_.daemon_epoch; }
 
  private:
+  class Return;
+
   Hub(const HubOptions& options, base::Mapping manifest_memory, core::Manifest manifest);
 
   // All under the mutex.
   void Deliver(const std::vector<core::Outgoing>& out);
   void FlushOthers(core::Time now);
-  void Collect(const core::Releases& releases, Garbage* garbage);
+  // `died`: the client may use its memory until its process has ended.
+  void Collect(const core::Releases& releases, bool died, Garbage* garbage);
   void Count(const ClientSession& session);
   HubNumbers Numbers();
   void CountAllocation(shm::Tier tier, core::Time began);
@@ -205,6 +216,7 @@ class Hub {
                                             Garbage* made);
   absl::StatusOr<ArenaMade> MakeArena(const SessionPtr& session, const core::Promise& promise,
                                       Garbage* made);
+  absl::Status MakeSlabs(const ClientSession& session, uint64_t bytes, Garbage* made);
   void Abandon(const core::Promise& promise, Garbage garbage);
   absl::Status PassPool(const ClientSession& session, shm::PoolId id, const memory::HostPool& pool);
   absl::Status PassArena(const ClientSession& session, const memory::DeviceArena& arena);

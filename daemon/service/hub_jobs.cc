@@ -26,7 +26,7 @@ absl::Status Hub::ReleaseArena(const SessionPtr& session) {
     std::lock_guard<std::mutex> lock(mutex_);
     absl::StatusOr<core::Releases> releases = engine_->ReleaseArena(session->id(), Now());
     if (!releases.ok()) return releases.status();
-    Collect(*releases, &garbage);
+    Collect(*releases, /*died=*/false, &garbage);
   }
   Destroy(std::move(garbage));  // before the caller is told
   return absl::OkStatus();
@@ -81,7 +81,7 @@ absl::StatusOr<Hub::EndedJob> Hub::EndJob(const std::string& tenant, const std::
         engine_->CloseSession(each.id, core::CloseReason::kDetached, Now());
     if (!releases.ok()) continue;
     ended.closed.push_back(each.id);
-    Collect(*releases, &ended.garbage);
+    Collect(*releases, /*died=*/true, &ended.garbage);
   }
   if (ended.sessions.empty()) {
     return absl::NotFoundError(absl::StrCat("there is no job ", job, " of ", tenant));

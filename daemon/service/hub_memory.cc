@@ -3,6 +3,7 @@
 // back from the client before its charge ends.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "daemon/memory/host_arena.h"
 #include "daemon/service/hub.h"
 
 namespace geminid::service {
@@ -77,7 +78,7 @@ absl::Status Hub::Free(const SessionPtr& session, const std::vector<shm::ChunkId
     std::lock_guard<std::mutex> lock(mutex_);
     absl::StatusOr<core::Releases> releases = engine_->Free(session->id(), chunks);
     if (!releases.ok()) return releases.status();
-    Collect(*releases, &garbage);
+    Collect(*releases, /*died=*/false, &garbage);
   }
   Destroy(std::move(garbage));  // before the caller is told
   return absl::OkStatus();
@@ -100,33 +101,48 @@ absl::StatusOr<Hub::ArenaMade> Hub::CreateArena(const SessionPtr& session, uint6
 
 absl::StatusOr<Hub::ArenaMade> Hub::MakeArena(const SessionPtr& session,
                                               const core::Promise& promise, Garbage* made) {
-  memory::PoolOptions options = PoolOptionsOf(*session);
-  options.bytes = promise.bytes;
-  options.backing = options_.arena_backing;
-  options.numa_strict = session->device().numa_node != shm::kNoNumaNode;
-  GEMINID_ASSIGN_OR_RETURN(memory::DeviceArena arena,
-                           memory::DeviceArena::Create(options, options_.machine));
-  const ArenaMade result = {promise.bytes, static_cast<uint32_t>(arena.slabs().size())};
-  made->arenas.push_back(std::move(arena));
-  GEMINID_RETURN_IF_ERROR(PassArena(*session, made->arenas.back()));
+  GEMINID_RETURN_IF_ERROR(MakeSlabs(*session, promise.bytes, made));
+  std::unique_ptr<memory::DeviceArena>& arena = made->arenas.back().memory;
+  const ArenaMade result = {promise.bytes, static_cast<uint32_t>(arena->slabs().size())};
+  GEMINID_RETURN_IF_ERROR(PassArena(*session, *arena));
   std::lock_guard<std::mutex> lock(mutex_);
   GEMINID_RETURN_IF_ERROR(engine_->FinishArena(promise.charge));
-  session->arena = std::move(made->arenas.back());
+  session->arena = std::move(arena);
   return result;
+}
+
+absl::Status Hub::MakeSlabs(const ClientSession& session, uint64_t bytes, Garbage* made) {
+  const core::DeviceDescription& device = session.device();
+  if (device.kind == shm::DeviceKind::kCuda) {
+    GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<gpus::GpuArena> arena,
+                             options_.gpus->NewArena(device.index));
+    gpus::GpuArena* const unfilled = arena.get();
+    made->arenas.push_back({.memory = std::move(arena), .holder = {}});
+    return options_.gpus->Fill(device.index, session.spec().tenant, bytes, cancelled_, unfilled);
+  }
+  memory::PoolOptions options = PoolOptionsOf(session);
+  options.bytes = bytes;
+  options.backing = options_.arena_backing;
+  options.numa_strict = device.numa_node != shm::kNoNumaNode;
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<memory::HostArena> arena,
+                           memory::HostArena::Create(options, options_.machine));
+  made->arenas.push_back({.memory = std::move(arena), .holder = {}});
+  return absl::OkStatus();
 }
 
 absl::Status Hub::PassArena(const ClientSession& session, const memory::DeviceArena& arena) {
   uint64_t offset = 0;
-  for (size_t i = 0; i < arena.slabs().size(); ++i) {
-    const memory::HostPool& slab = arena.slabs()[i];
+  const std::vector<memory::DeviceArena::Slab> slabs = arena.slabs();
+  for (size_t i = 0; i < slabs.size(); ++i) {
+    const memory::DeviceArena::Slab& slab = slabs[i];
     shm::Memory message = {};
     message.magic = shm::kMemoryMagic;
     message.type = shm::MemoryType::kDeviceSlab;
     message.slab = static_cast<uint32_t>(i);
-    message.bytes = slab.bytes();
+    message.bytes = slab.bytes;
     message.arena_offset = offset;
-    GEMINID_RETURN_IF_ERROR(session.SendMemory(message, slab.fd()));
-    offset += slab.bytes();
+    GEMINID_RETURN_IF_ERROR(session.SendMemory(message, *slab.fd));
+    offset += slab.bytes;
   }
   return absl::OkStatus();
 }

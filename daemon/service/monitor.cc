@@ -9,6 +9,18 @@
 namespace geminid::service {
 namespace {
 
+void AddGpus(const gpus::Gpus& gpus, metrics::Reading* reading) {
+  for (const auto& [device, of_agent] : gpus.Read()) {
+    const agent::Health health = of_agent.health.value_or(agent::Health{});
+    reading->gpus.push_back({.device = shm::Value(device),
+                             .serving = of_agent.state == agent::AgentState::kServing,
+                             .restarts = of_agent.restarts,
+                             .total_bytes = health.total_bytes,
+                             .free_bytes = health.free_bytes,
+                             .slab_bytes = health.slab_bytes});
+  }
+}
+
 using Sessions = std::map<shm::SessionId, SessionPtr>;
 
 void ReadMemory(const core::Engine& engine, metrics::Reading* reading) {
@@ -104,6 +116,7 @@ metrics::Reading Monitor::Read() const {
     reading.counted = std::move(numbers.counted);
   });
   if (vitals_->stopping.load()) reading.phase = metrics::DaemonPhase::kStopping;
+  if (hub_->gpus() != nullptr) AddGpus(*hub_->gpus(), &reading);
   const std::vector<core::Refusals::Row> refused = hub_->limits().Refused();
   reading.refusals.insert(reading.refusals.end(), refused.begin(), refused.end());
   reading.invariant_checks = checks_;

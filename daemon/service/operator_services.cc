@@ -86,6 +86,18 @@ uint64_t CountVisible(const core::Engine& engine, const Sessions& sessions, cons
   return count;
 }
 
+void AddGpus(const gpus::Gpus& gpus, v1::Status* response) {
+  for (const auto& [device, reading] : gpus.Read()) {
+    *response->add_gpus() = GpuMessage(device, reading);
+  }
+  for (const auto& [device, why] : gpus.missing()) {
+    v1::GpuInfo* gpu = response->add_gpus();
+    gpu->set_device(shm::Value(device));
+    gpu->set_agent("missing");
+    gpu->set_why(why);
+  }
+}
+
 }  // namespace
 
 void MemoryRpc::AddTo(std::vector<RpcMethod>* methods) {
@@ -155,6 +167,7 @@ absl::Status AdminRpc::GetStatus(v1::Status* response) {
       *response->add_devices() = DeviceMessage(device);
     }
   });
+  if (hub_->gpus() != nullptr) AddGpus(*hub_->gpus(), response);
   for (const os::MachineFact& fact : os::Facts(hub_->machine(), hub_->huge_pages())) {
     v1::MachineFact* to = response->add_facts();
     to->set_name(fact.name);

@@ -28,6 +28,23 @@ v1::DeviceDescription DeviceMessage(const core::DeviceDescription& device) {
   return message;
 }
 
+v1::GpuInfo GpuMessage(shm::DeviceIndex device, const gpus::AgentReading& reading) {
+  v1::GpuInfo message;
+  message.set_device(shm::Value(device));
+  message.set_gpu(reading.gpu);
+  message.set_agent(agent::Name(reading.state));
+  message.set_pid(reading.pid);
+  message.set_restarts(reading.restarts);
+  message.set_why(reading.why);
+  if (!reading.health.has_value()) return message;
+  message.set_total_bytes(reading.health->total_bytes);
+  message.set_free_bytes(reading.health->free_bytes);
+  message.set_slabs(reading.health->slabs);
+  message.set_slab_bytes(reading.health->slab_bytes);
+  message.set_has_context(reading.health->has_context != 0);
+  return message;
+}
+
 v1::Ledger LedgerMessage(const core::Engine& engine) {
   v1::Ledger message;
   for (const core::Account& account : engine.ledger().Accounts()) {
@@ -135,10 +152,8 @@ v1::PoolInfo PoolMessage(const core::PoolSnapshot& snapshot, const ClientSession
     message.set_numa_node(pool->second.numa_node());
     message.set_huge_pages(pool->second.huge_pages());
     message.set_populate_seconds(pool->second.populate_seconds());
-  } else if (snapshot.account.tier == shm::Tier::kDevice && session->arena.has_value()) {
-    double seconds = 0;
-    for (const memory::HostPool& slab : session->arena->slabs()) seconds += slab.populate_seconds();
-    message.set_populate_seconds(seconds);
+  } else if (snapshot.account.tier == shm::Tier::kDevice && session->arena != nullptr) {
+    message.set_populate_seconds(session->arena->populate_seconds());
   }
   return message;
 }

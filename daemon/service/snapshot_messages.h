@@ -5,6 +5,7 @@
 #include <map>
 
 #include "daemon/core/engine.h"
+#include "daemon/gpus/gpu_agent.h"
 #include "daemon/service/client_session.h"
 #include "geminid/v1/admin.pb.h"
 #include "geminid/v1/memory.pb.h"
@@ -12,6 +13,7 @@
 namespace geminid::service {
 
 v1::DeviceDescription DeviceMessage(const core::DeviceDescription& device);
+v1::GpuInfo GpuMessage(shm::DeviceIndex device, const gpus::AgentReading& reading);
 v1::Ledger LedgerMessage(const core::Engine& engine);
 v1::ChunkInfo ChunkMessage(const core::ChunkSnapshot& chunk);
 v1::SessionInfo SessionMessage(const core::SessionSnapshot& snapshot, const ClientNumbers& client,

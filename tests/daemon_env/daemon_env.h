@@ -43,6 +43,8 @@ struct DaemonEnvOptions {
   std::vector<config::TenantQuota> quotas{};
   const os::Numa* numa = &os::SystemNuma();  // outlives the daemon
   bool sparse_arenas = false;                // arenas larger than this machine
+  std::string agent_program{};               // empty: geminid-agent beside this program
+  agent::SupervisionOptions agent_supervision{};
   config::TenantShares shares{};
   uint32_t sessions = 0;  // 0: built-in
   uint32_t chunks = 0;

@@ -15,8 +15,8 @@ import sys
 
 FOLDERS = ("base", "include", "proto", "kernels", "collectives", "daemon", "client", "deploy", "tools",
            "tests", "docs")
-PROGRAMS = ("geminid", "geminid-train", "geminictl", "geminid-sim", "geminid-gpu-verify",
-            "geminid-kernel-check")
+PROGRAMS = ("geminid", "geminid-agent", "geminid-train", "geminictl", "geminid-sim",
+            "geminid-gpu-verify", "geminid-kernel-check")
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?$(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "proto/shm/types.h"
+#include "tools/geminictl/format.h"
 
 namespace geminid::ctl {
 namespace {
@@ -234,7 +235,12 @@ Check JudgeLedger(const SocketFindings& socket) {
           "keep the daemon's log and restart it when the ranks allow"};
 }
 
-// Of a host device with a NUMA node, whether the node can hold it.
+bool IsGpu(const v1::DeviceDescription& device) {
+  return static_cast<shm::DeviceKind>(device.kind()) == shm::DeviceKind::kCuda;
+}
+
+// Of a host device with a NUMA node, whether the node can hold it; of a GPU, whether it has memory
+// to give.
 Check JudgeDevices(const SocketFindings& socket, const MachineFindings& machine) {
   if (!socket.daemon.ok()) return {"daemon_devices", Verdict::kSkip, "no daemon", ""};
   std::vector<std::string> devices;
@@ -246,7 +252,8 @@ Check JudgeDevices(const SocketFindings& socket, const MachineFindings& machine)
     if (!device.has_numa_node()) continue;
     absl::StrAppend(&devices.back(), " on NUMA node ", device.numa_node());
     for (const os::NodeMemory& memory : machine.machine.nodes) {
-      if (memory.node != device.numa_node() || memory.total_bytes >= device.capacity_bytes()) {
+      if (IsGpu(device) || memory.node != device.numa_node() ||
+          memory.total_bytes >= device.capacity_bytes()) {
         continue;
       }
       problems.push_back(absl::StrCat(
@@ -258,14 +265,30 @@ Check JudgeDevices(const SocketFindings& socket, const MachineFindings& machine)
     return {"daemon_devices", Verdict::kWarn, absl::StrJoin(problems, "; "),
             "give the device less memory or another node, in device of the daemon's configuration"};
   }
+  for (const v1::GpuInfo& gpu : socket.daemon->gpus()) {
+    if (gpu.agent() == "serving") continue;
+    problems.push_back(absl::StrCat("device ", gpu.device(), " has no new memory: its agent is ",
+                                    Printable(gpu.agent()), ", ", Printable(gpu.why())));
+  }
+  if (!problems.empty()) {
+    return {"daemon_devices", Verdict::kWarn, absl::StrJoin(problems, "; "),
+            "see the daemon's log, nvidia-smi and dmesg; SIGHUP to geminid starts an agent again "
+            "that was given up"};
+  }
   return {"daemon_devices", Verdict::kPass, absl::StrJoin(devices, "; "), ""};
+}
+
+bool IsRam(const v1::TierLedger& tier, const v1::Status& daemon) {
+  if (tier.tier() == v1::TIER_DISK) return false;
+  return !tier.has_device() || static_cast<int>(tier.device()) >= daemon.devices_size() ||
+         !IsGpu(daemon.devices(static_cast<int>(tier.device())));
 }
 
 Check JudgeCapacity(const SocketFindings& socket, const MachineFindings& machine) {
   if (!socket.daemon.ok()) return {"daemon_capacity", Verdict::kSkip, "no daemon", ""};
   uint64_t capacity_bytes = 0;
   for (const v1::TierLedger& tier : socket.daemon->ledger().tiers()) {
-    if (tier.tier() != v1::TIER_DISK) capacity_bytes += tier.capacity_bytes();
+    if (IsRam(tier, *socket.daemon)) capacity_bytes += tier.capacity_bytes();
   }
   const uint64_t memory_bytes =
       machine.machine.cgroup_limit_bytes.value_or(machine.machine.ram_bytes);

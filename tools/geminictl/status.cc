@@ -57,6 +57,24 @@ std::string Devices(const v1::Status& status, const Style& style) {
   return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
 }
 
+// The GPUs and the processes that make their memory.
+std::string Gpus(const v1::Status& status, const Style& style) {
+  Table table({{"DEVICE", Align::kRight},
+               {"AGENT"},
+               {"PID", Align::kRight},
+               {"RESTARTS", Align::kRight},
+               {"SLABS", Align::kRight},
+               {"GPU_FREE", Align::kRight},
+               {"WHY"}});
+  for (const v1::GpuInfo& gpu : status.gpus()) {
+    table.AddRow({absl::StrCat(gpu.device()), gpu.agent(),
+                  gpu.pid() == 0 ? "" : absl::StrCat(gpu.pid()), absl::StrCat(gpu.restarts()),
+                  base::FormatBytes(gpu.slab_bytes()),
+                  gpu.has_free_bytes() ? base::FormatBytes(gpu.free_bytes()) : "", gpu.why()});
+  }
+  return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
+}
+
 struct JobTotals {
   uint64_t ranks = 0;
   uint64_t kept = 0;
@@ -158,7 +176,7 @@ std::string DescribeStatus(const v1::Status& status, const v1::ListSessionsRespo
                                 : Paint("The ledger does NOT add up.\n", Color::kRed, style),
       status.drained() ? "The daemon is drained: it admits no new jobs.\n" : "",
       Jobs(sessions, style), Kinds(status.ledger(), style), Devices(status, style),
-      Facts(status, style));
+      Gpus(status, style), Facts(status, style));
 }
 
 absl::StatusOr<int> RunStatus(const Context& context) {

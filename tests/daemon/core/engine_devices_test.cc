@@ -35,6 +35,15 @@ TEST(ChooseDevice, DeviceThatIsNotThere_IsRefusedWithThoseThatAre) {
   EXPECT_FALSE(ChooseDevice({}, shm::kAnyDevice, 0).ok());
 }
 
+TEST(ChooseDevice, DeviceWithoutMemory_IsNobodysTurnButCanBeAskedFor) {
+  const std::vector<DeviceDescription> devices = {HostDevice(kFirst, 0), HostDevice(kSecond, 1)};
+  for (int local_rank = 0; local_rank < 3; ++local_rank) {
+    EXPECT_EQ(*ChooseDevice(devices, shm::kAnyDevice, local_rank), kSecond);
+  }
+  EXPECT_EQ(*ChooseDevice(devices, kFirst, 0), kFirst);
+  EXPECT_FALSE(ChooseDevice({HostDevice(kFirst, 0)}, shm::kAnyDevice, 0).ok());
+}
+
 class EngineDevices : public EngineTest {
  protected:
   static constexpr uint64_t kDeviceBytes = 16 * kSlot;

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include "base/pages.h"
 #include "proto/shm/limits.h"
@@ -31,42 +30,11 @@ TEST(DeviceArena, SlabBytes_AreTheFewestUnitsOfWhichTheSlabsSuffice) {
   }
 }
 
-TEST(DeviceArena, SparseArenaLargerThanTheMachine_HasSlabsWithoutPages) {
-  const uint64_t bytes = uint64_t{2} << 40;
-  PoolOptions options;
-  options.name = "test";
-  options.bytes = bytes;
-  options.backing = Backing::kSparse;
-  absl::StatusOr<DeviceArena> arena = DeviceArena::Create(options, os::ReadMachine());
-  ASSERT_TRUE(arena.ok()) << arena.status();
-  EXPECT_EQ(arena->slabs().size(), kMaxSlabs);
-  uint64_t sum = 0;
-  for (const HostPool& slab : arena->slabs()) {
-    struct stat file = {};
-    ASSERT_EQ(fstat(slab.fd().get(), &file), 0);
-    EXPECT_EQ(static_cast<uint64_t>(file.st_size), slab.bytes());
-    EXPECT_EQ(file.st_blocks, 0);
-    sum += slab.bytes();
-  }
-  EXPECT_EQ(sum, bytes);
-}
-
-TEST(DeviceArena, PopulatedArenaLargerThanTheMachine_IsRefused) {
-  PoolOptions options;
-  options.name = "test";
-  options.bytes = uint64_t{1} << 46;
-  EXPECT_TRUE(absl::IsResourceExhausted(DeviceArena::Create(options, os::ReadMachine()).status()));
-}
-
-TEST(DeviceArena, Create_MakesTheSlabs) {
-  PoolOptions options;
-  options.name = "test";
-  options.bytes = 5 * base::kPageBytes;
-  absl::StatusOr<DeviceArena> arena = DeviceArena::Create(options, os::ReadMachine());
-  ASSERT_TRUE(arena.ok()) << arena.status();
-  EXPECT_EQ(arena->bytes(), 5 * base::kPageBytes);
-  ASSERT_EQ(arena->slabs().size(), 1u);
-  EXPECT_EQ(arena->slabs()[0].bytes(), 5 * base::kPageBytes);
+TEST(DeviceArena, LargeArenas_NeedFewSlabs) {
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  EXPECT_EQ(SlabSizes(8 * kGiB, SlabBytes(8 * kGiB)).size(), 8u);
+  EXPECT_EQ(SlabSizes(100 * kGiB, SlabBytes(100 * kGiB)).size(), 50u);
+  EXPECT_EQ(SlabSizes(141 * kGiB, SlabBytes(141 * kGiB)).size(), 47u);
 }
 
 }  // namespace

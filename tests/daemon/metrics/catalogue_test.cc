@@ -79,6 +79,9 @@ Reading LargestReading() {
   }
   reading.counted = counters.Read();
   reading.devices.resize(kDevices);
+  for (uint32_t device = 0; device < kDevices; ++device) {
+    reading.gpus.push_back({.device = device, .serving = true, .total_bytes = 1});
+  }
   reading.allocations = {{shm::Tier::kHost, {}}, {shm::Tier::kDevice, {}}};
   reading.jobs.oldest_wait_timestamp_seconds = 1;
   for (size_t i = 0; i < kMaxMethods; ++i) {

@@ -219,6 +219,29 @@ TEST(Families, Jobs_SayHowManyAreInWhichStateAndSinceWhenOneWaits) {
   }
 }
 
+TEST(Families, Gpus_AreShownWhereThereAreAny) {
+  Reading reading;
+  EXPECT_THAT(TextPage(Families(reading)), ::testing::Not(HasSubstr("geminid_gpu")));
+  reading.gpus = {{.device = 1,
+                   .serving = true,
+                   .restarts = 2,
+                   .total_bytes = 100,
+                   .free_bytes = 60,
+                   .slab_bytes = 30},
+                  {}};
+  reading.gpus[1].device = 2;
+  const std::string page = TextPage(Families(reading));
+  for (const char* line :
+       {"geminid_gpu_agent_up{device=\"1\"} 1\n", "geminid_gpu_agent_up{device=\"2\"} 0\n",
+        "geminid_gpu_agent_restarts_total{device=\"1\"} 2\n",
+        "geminid_gpu_memory_bytes{device=\"1\",state=\"total\"} 100\n",
+        "geminid_gpu_memory_bytes{device=\"1\",state=\"free\"} 60\n",
+        "geminid_gpu_memory_bytes{device=\"1\",state=\"slabs\"} 30\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("geminid_gpu_memory_bytes{device=\"2\"")));
+}
+
 TEST(Families, Limits_SayHowFullTheyAreAndHowOftenTheyRefused) {
   Reading reading;
   reading.session_limit = {7, 512};

@@ -154,6 +154,20 @@ TEST_F(UnixSocket, Receive_Descriptors_ClosesThem) {
   EXPECT_EQ(::read(read_end.get(), &c, 1), 0) << "the receiver kept the pipe's other end";
 }
 
+TEST_F(UnixSocket, Receive_DescriptorsThatAreWanted_OwnsThem) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  Pair pair = {base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
+  const std::array<std::byte, 1> one = {};
+  const std::array<int, 2> sent = {pair.client.get(), pair.server.get()};
+  ASSERT_TRUE(SendMessage(pair.client, one, sent).ok());
+  std::array<std::byte, 8> buffer;
+  std::vector<base::UniqueFd> fds;
+  EXPECT_TRUE(ReceiveMessage(pair.server, buffer, &fds).had_fds);
+  ASSERT_EQ(fds.size(), 2u);
+  EXPECT_EQ(::fcntl(fds[1].get(), F_GETFD), FD_CLOEXEC);
+}
+
 TEST_F(UnixSocket, Send_ToAPeerThatDoesNotRead_DoesNotBlock) {
   Pair pair = Connected();
   const std::array<std::byte, 1024> message = {};

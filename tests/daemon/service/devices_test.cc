@@ -41,8 +41,17 @@ os::Machine TwoNodes() {
   return machine;
 }
 
+absl::StatusOr<std::vector<core::DeviceDescription>> Describe(const config::Settings& settings,
+                                                              const os::Machine& machine) {
+  std::vector<gpus::NodeDevice> devices;
+  for (const config::DeviceSetting& setting : settings.devices) {
+    devices.push_back({.setting = setting});
+  }
+  return DescribeDevices(devices, settings.socket, machine);
+}
+
 TEST(DescribeDevices, HostDevice_HasWhatWasConfigured) {
-  const auto devices = DescribeDevices(SettingsWith({{.bytes = 7 * kMiB}}), TwoNodes());
+  const auto devices = Describe(SettingsWith({{.bytes = 7 * kMiB}}), TwoNodes());
   ASSERT_TRUE(devices.ok()) << devices.status();
   ASSERT_EQ(devices->size(), 1u);
   EXPECT_EQ(devices->front().capacity_bytes, 7 * kMiB);
@@ -58,9 +67,8 @@ TEST(DescribeDevices, Uuids_AreStableAndDifferByDeviceSocketAndMachine) {
   os::Machine other = TwoNodes();
   other.id = "other";
   std::set<shm::Uuid> uuids;
-  for (const auto& devices :
-       {*DescribeDevices(two, TwoNodes()), *DescribeDevices(elsewhere, TwoNodes()),
-        *DescribeDevices(two, other), *DescribeDevices(two, TwoNodes())}) {
+  for (const auto& devices : {*Describe(two, TwoNodes()), *Describe(elsewhere, TwoNodes()),
+                              *Describe(two, other), *Describe(two, TwoNodes())}) {
     for (const core::DeviceDescription& device : devices) uuids.insert(device.uuid);
   }
   EXPECT_EQ(uuids.size(), 6u);
@@ -68,13 +76,13 @@ TEST(DescribeDevices, Uuids_AreStableAndDifferByDeviceSocketAndMachine) {
 
 TEST(DescribeDevices, NodeThatIsMissingOrTooSmall_IsRefusedWithNumbers) {
   const absl::Status missing =
-      DescribeDevices(SettingsWith({{.bytes = kMiB, .numa_node = 2}}), TwoNodes()).status();
+      Describe(SettingsWith({{.bytes = kMiB, .numa_node = 2}}), TwoNodes()).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(missing.message()),
               AllOf(HasSubstr("device 0 (host, 1.0 MiB) is to lie on NUMA node 2"),
                     HasSubstr("node 0: 4.0 GiB, node 1: 2.0 GiB")));
   const absl::Status full =
-      DescribeDevices(
+      Describe(
           SettingsWith({{.bytes = kGiB, .numa_node = 1}, {.bytes = kGiB + kMiB, .numa_node = 1}}),
           TwoNodes())
           .status();

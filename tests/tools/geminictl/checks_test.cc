@@ -78,6 +78,38 @@ TEST(JudgeDaemon, DeviceLargerThanItsNumaNode_IsWarnedOf) {
   EXPECT_NE(check.fix, "");
 }
 
+TEST(JudgeDaemon, GpuWithoutAnAgent_IsWarnedOf) {
+  SocketFindings socket = GoodSocket();
+  v1::GpuInfo* const gpu = socket.daemon->add_gpus();
+  gpu->set_device(1);
+  gpu->set_agent("serving");
+  EXPECT_EQ(Find(JudgeDaemon(socket, GoodMachine(), "1.0"), "daemon_devices").verdict,
+            Verdict::kPass);
+  gpu->set_agent("given up");
+  gpu->set_why("signal 11");
+  const Check check = Find(JudgeDaemon(socket, GoodMachine(), "1.0"), "daemon_devices");
+  EXPECT_EQ(check.verdict, Verdict::kWarn);
+  EXPECT_EQ(check.found, "device 1 has no new memory: its agent is given up, signal 11");
+  EXPECT_NE(check.fix, "");
+}
+
+TEST(JudgeDaemon, MemoryOfAGpu_IsNoMemoryOfTheMachine) {
+  SocketFindings socket = GoodSocket();
+  v1::DeviceDescription* const device = socket.daemon->add_devices();
+  device->set_kind(v1::DEVICE_KIND_CUDA);
+  device->set_capacity_bytes(1000 * kGiB);
+  device->set_numa_node(0);
+  v1::TierLedger* const tier = socket.daemon->mutable_ledger()->add_tiers();
+  tier->set_tier(v1::TIER_DEVICE);
+  tier->set_device(0);
+  tier->set_capacity_bytes(1000 * kGiB);
+  MachineFindings machine = GoodMachine();
+  machine.machine.nodes = {{0, 64 * kGiB, kGiB}};
+  const std::vector<Check> checks = JudgeDaemon(socket, machine, "1.0");
+  EXPECT_EQ(Find(checks, "daemon_devices").verdict, Verdict::kPass);
+  EXPECT_EQ(Find(checks, "daemon_capacity").verdict, Verdict::kPass);
+}
+
 TEST(JudgeMachine, GoodMachine_Passes) {
   for (const Check& check : JudgeMachine(GoodMachine())) {
     EXPECT_EQ(check.verdict, Verdict::kPass) << check.id << ": " << check.found;

@@ -51,6 +51,21 @@ TEST(DescribeStatus, Kinds_AreOneLineEachHoweverManyHoldThem) {
   EXPECT_THAT(text, Not(HasSubstr("smaller")));
 }
 
+TEST(DescribeStatus, Gpus_AreOneLineEachWithTheirAgent) {
+  v1::Status status;
+  EXPECT_THAT(DescribeStatus(status, {}, {}), Not(HasSubstr("AGENT")));
+  v1::GpuInfo* const gpu = status.add_gpus();
+  gpu->set_device(1);
+  gpu->set_agent("serving");
+  gpu->set_pid(77);
+  gpu->set_restarts(2);
+  gpu->set_slab_bytes(8 * kMiB);
+  gpu->set_free_bytes(2 * kMiB);
+  gpu->set_why("signal 9");
+  EXPECT_THAT(DescribeStatus(status, {}, {}),
+              ContainsRegex("1 +serving +77 +2 +8.0MiB +2.0MiB +signal 9\n"));
+}
+
 TEST(DescribeStatus, ManyJobs_AreCutAndCounted) {
   v1::ListSessionsResponse sessions;
   for (int job = 0; job < 15; ++job) AddSession(&sessions, "uid:1", absl::StrCat("job", job), kMiB);

@@ -1,0 +1,81 @@
+// The program geminid-agent: one GPU's memory, made for the daemon that started it.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <climits>
+#include <iostream>
+#include <string>
+
+#include "base/command_line.h"
+#include "base/exit_status.h"
+#include "base/unique_fd.h"
+#include "daemon/agent/messages.h"
+#include "daemon/agent/serve.h"
+
+namespace geminid::agent {
+namespace {
+
+bool IsDaemonsSocket(int fd) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
+
+// Nothing of the daemon's is this process's business, and it ends with the daemon.
+void BecomeAnAgent() {
+  ::syscall(SYS_close_range, kAgentSocket + 1, UINT_MAX,
+            0);  // Linux 5.9; the daemon's close on exec
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Typed at the daemon's terminal, or its end: the daemon decides.
+  ::signal(SIGINT, SIG_IGN);
+  ::signal(SIGHUP, SIG_IGN);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+int Fail(const std::string& message, int exit_code) {
+  std::cerr << "geminid-agent: " << message << '\n';
+  return exit_code;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("The memory of one GPU, for geminid, which starts this program.", "geminid-agent");
+  std::string gpu;
+  bool probe = false;
+  app.add_option("--gpu", gpu, "UUID of the GPU: for geminid alone");
+  app.add_flag("--probe", probe, "List the GPUs, as geminid would find them");
+  base::RefuseEmptyValues(&app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return Fail(base::DescribeParseError(app, error), base::kDaemonExitUsage);
+  }
+  const bool has_daemon = IsDaemonsSocket(kAgentSocket);
+  if (probe == !gpu.empty() || (!probe && !has_daemon)) {
+    return Fail(
+        "geminid starts this program, for each device that is a GPU; by hand there is only "
+        "geminid-agent --probe",
+        base::kDaemonExitUsage);
+  }
+  if (!has_daemon) {
+    const absl::Status printed = PrintGpus();
+    if (printed.ok()) return base::kDaemonExitOk;
+    return Fail(std::string(printed.message()), base::DaemonExitCodeOf(printed.code()));
+  }
+  BecomeAnAgent();
+  const base::UniqueFd socket(kAgentSocket);
+  const absl::Status status = probe ? Probe(socket) : Serve(socket, gpu);
+  // No more of the driver: it may hang, and the kernel takes back what it holds. The daemon has
+  // been told the reason and writes it into its log.
+  ::_exit(status.ok() ? base::kDaemonExitOk : base::DaemonExitCodeOf(status.code()));
+}
+
+}  // namespace
+}  // namespace geminid::agent
+
+// NOLINTNEXTLINE(bugprone-exception-escape): out of memory at the start ends the program anyhow
+int main(int argc, char** argv) { return geminid::agent::Main(argc, argv); }

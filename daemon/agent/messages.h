@@ -1,0 +1,127 @@
+// What geminid and a geminid-agent say to each other, over a socketpair of type SOCK_SEQPACKET.
+//
+// An agent speaks first: Hello with the facts of its GPU, or an error and its end. Then it answers
+// each request with one reply of the same id, in order. A Created carries one descriptor, which
+// keeps the slab's memory; nothing else carries any. All messages of a direction have one size, and
+// both programs are of one release. Each checks every field: an agent may have been overwritten by
+// the driver that it runs, and the daemon is not to follow it into that.
+#ifndef GEMINID_DAEMON_AGENT_MESSAGES_H_
+#define GEMINID_DAEMON_AGENT_MESSAGES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/shm/device.h"
+
+namespace geminid::agent {
+
+inline constexpr uint32_t kRequestMagic = 0x51414d47;  // "GMAQ"
+inline constexpr uint32_t kReplyMagic = 0x52414d47;    // "GMAR"
+// Raised with every change of a message.
+inline constexpr uint32_t kAgentVersion = 1;
+// Where the agent finds its end of the socketpair.
+inline constexpr int kAgentSocket = 3;
+inline constexpr int kUuidBytes = 64;
+inline constexpr int kPciBytes = 32;
+inline constexpr int kErrorBytes = 256;
+// More than any GPU has; a bound on what can go wrong in sums.
+inline constexpr uint64_t kMaxGpuBytes = uint64_t{1} << 46;
+inline constexpr uint64_t kMaxGranularityBytes = uint64_t{1} << 30;
+
+enum class RequestType : uint32_t {
+  kNone = 0,
+  kCreate = 1,   // device memory of `bytes`, a multiple of the granularity
+  kScrub = 2,    // zeros into all of a slab that nobody has got yet
+  kRelease = 3,  // lets go of a slab, whose memory is back once everybody else has
+  kHealth = 4,
+};
+
+struct Request {
+  uint32_t magic;
+  uint32_t version;
+  RequestType type;
+  uint32_t reserved;
+  uint64_t id;     // of the request; from 1
+  uint64_t slab;   // of kScrub and kRelease
+  uint64_t bytes;  // of kCreate
+};
+static_assert(sizeof(Request) == 40);
+
+enum class ReplyType : uint32_t {
+  kNone = 0,
+  kHello = 1,    // `gpu`; id 0
+  kFound = 2,    // of a probe: `gpu`, once for each; id 0
+  kNoMore = 3,   // of a probe, the last; id 0
+  kCreated = 4,  // `slab`, and a descriptor
+  kScrubbed = 5,
+  kReleased = 6,
+  kHealthy = 7,  // `health`
+  kFailed = 8,   // `status` and `error`; id 0: the agent ends
+};
+
+// A GPU, or an instance of one (MIG).
+struct GpuFacts {
+  char uuid[kUuidBytes];  // NVML's, "GPU-..." or "MIG-..."; zero-terminated like the rest
+  char pci[kPciBytes];    // "00000000:3B:00.0"
+  char name[shm::kDeviceNameBytes];
+  int32_t numa_node;  // shm::kNoNumaNode: not known
+  uint32_t is_mig;    // 0 or 1
+  uint64_t total_bytes;
+  uint64_t free_bytes;         // when it was looked at
+  uint64_t granularity_bytes;  // of slabs; a power of two. 0: not asked (kFound)
+};
+static_assert(sizeof(GpuFacts) == 192);
+
+struct Health {
+  uint64_t total_bytes;
+  uint64_t free_bytes;
+  uint64_t slabs;        // that this agent holds
+  uint64_t slab_bytes;   // their sum
+  uint32_t has_context;  // 1: the driver made no memory without one
+  uint32_t reserved;
+};
+static_assert(sizeof(Health) == 40);
+
+struct Reply {
+  uint32_t magic;
+  uint32_t version;
+  ReplyType type;
+  uint32_t status;  // an absl::StatusCode; 0 but for kFailed
+  uint64_t id;
+  uint64_t slab;
+  union {
+    GpuFacts gpu;
+    Health health;
+    char error[kErrorBytes];  // zero-terminated
+  };
+};
+static_assert(sizeof(Reply) == 288);
+
+Request MakeRequest(RequestType type, uint64_t id, uint64_t slab, uint64_t bytes);
+Reply MakeReply(ReplyType type, uint64_t id);
+// `error` is not OK; what does not fit of its words is left out.
+Reply MakeFailure(uint64_t id, const absl::Status& error);
+
+// The message in these bytes, which may be anything of any length. FAILED_PRECONDITION names both
+// versions; INVALID_ARGUMENT says which field cannot be.
+absl::StatusOr<Request> ReadRequest(std::span<const std::byte> bytes);
+// `descriptors` came with it.
+absl::StatusOr<Reply> ReadReply(std::span<const std::byte> bytes, size_t descriptors);
+
+// The status of a kFailed.
+absl::Status StatusOf(const Reply& failure);
+
+// Copies `text` into a field, cut to what fits with its zero.
+void SetText(const std::string& text, std::span<char> field);
+
+// The 16 bytes of "GPU-f81d4fae-7dec-11d0-a765-00a0c91e6bf6" or "MIG-...", which are also those
+// that CUDA calls the device by. INVALID_ARGUMENT for another text.
+absl::StatusOr<shm::Uuid> ParseUuid(const std::string& text);
+
+}  // namespace geminid::agent
+
+#endif  // GEMINID_DAEMON_AGENT_MESSAGES_H_

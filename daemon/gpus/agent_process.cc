@@ -1,0 +1,188 @@
+#include "daemon/gpus/agent_process.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/system_error.h"
+#include "daemon/os/event.h"
+#include "daemon/os/unix_socket.h"
+
+namespace geminid::gpus {
+namespace {
+
+constexpr char kProgram[] = "geminid-agent";
+constexpr char kVisibleDevices[] = "CUDA_VISIBLE_DEVICES=";
+// What an agent may take to end when its socket has closed, before it is killed.
+constexpr int kLastWordsMilliseconds = 200;
+constexpr int kKilledMilliseconds = 2000;
+
+// This process's variables, with the one that makes the GPU the driver's only device.
+std::vector<std::string> EnvironmentFor(const std::string& uuid) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (uuid.empty() || !absl::StartsWith(*variable, kVisibleDevices)) {
+      variables.emplace_back(*variable);
+    }
+  }
+  if (!uuid.empty()) variables.push_back(absl::StrCat(kVisibleDevices, uuid));
+  return variables;
+}
+
+std::vector<char*> PointersTo(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Signals as a program expects them: the daemon blocks those that it reads from a descriptor.
+class SpawnRules {
+ public:
+  explicit SpawnRules(int socket) {
+    ::posix_spawnattr_init(&attributes_);
+    sigset_t signals;
+    sigemptyset(&signals);
+    ::posix_spawnattr_setsigmask(&attributes_, &signals);
+    sigfillset(&signals);
+    ::posix_spawnattr_setsigdefault(&attributes_, &signals);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    ::posix_spawn_file_actions_init(&actions_);
+    ::posix_spawn_file_actions_adddup2(&actions_, socket, agent::kAgentSocket);
+  }
+  SpawnRules(const SpawnRules&) = delete;
+  SpawnRules& operator=(const SpawnRules&) = delete;
+  ~SpawnRules() {
+    ::posix_spawn_file_actions_destroy(&actions_);
+    ::posix_spawnattr_destroy(&attributes_);
+  }
+
+  int Spawn(pid_t* pid, const std::string& program, const std::vector<char*>& arguments,
+            const std::vector<char*>& environment) const {
+    return ::posix_spawn(pid, program.c_str(), &actions_, &attributes_, arguments.data(),
+                         environment.data());
+  }
+
+ private:
+  posix_spawnattr_t attributes_;
+  posix_spawn_file_actions_t actions_;
+};
+
+bool WaitReadable(const base::UniqueFd& fd, int milliseconds) {
+  pollfd entry = {.fd = fd.get(), .events = POLLIN, .revents = 0};
+  return base::RetryOnEintr([&] { return ::poll(&entry, 1, milliseconds); }) > 0;
+}
+
+}  // namespace
+
+std::string AgentBesideThisProgram() {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (here.parent_path() / kProgram).string();
+}
+
+absl::StatusOr<AgentProcess> AgentProcess::Start(const std::string& program,
+                                                 const std::string& uuid) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return base::SystemError(errno, "socketpair", "for geminid-agent");
+  }
+  base::UniqueFd ours(ends[0]);
+  const base::UniqueFd theirs(ends[1]);
+  std::vector<std::string> arguments = {program};
+  if (uuid.empty()) {
+    arguments.emplace_back("--probe");
+  } else {
+    arguments.insert(arguments.end(), {"--gpu", uuid});
+  }
+  std::vector<std::string> environment = EnvironmentFor(uuid);
+  pid_t pid = 0;
+  const int error =
+      SpawnRules(theirs.get()).Spawn(&pid, program, PointersTo(arguments), PointersTo(environment));
+  if (error != 0) {
+    return base::SystemError(error, "cannot start geminid-agent",
+                             absl::StrCat(program, "; install it beside geminid"));
+  }
+  // Not reaped yet, so the number is still its.
+  base::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) {
+    absl::Status status = base::SystemError(errno, "pidfd_open", "of geminid-agent");
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    return status;
+  }
+  return AgentProcess(pid, std::move(pidfd), std::move(ours));
+}
+
+AgentProcess::~AgentProcess() {
+  socket_.Reset();
+  if (!pidfd_.valid() || HowItEnded().has_value()) return;
+  if (!WaitReadable(pidfd_, kLastWordsMilliseconds)) {
+    Kill();
+    // One that waits in the kernel is left to whoever inherits it.
+    (void)WaitReadable(pidfd_, kKilledMilliseconds);
+  }
+  (void)HowItEnded();
+}
+
+absl::Status AgentProcess::Send(const agent::Request& request) const {
+  absl::Status sent = os::SendMessage(socket_, std::as_bytes(std::span(&request, 1)), {});
+  if (absl::IsUnavailable(sent)) return absl::UnavailableError("it does not read its socket");
+  if (absl::IsFailedPrecondition(sent)) {
+    return absl::FailedPreconditionError("it has closed its socket");
+  }
+  return sent;
+}
+
+absl::StatusOr<std::optional<AgentProcess::Heard>> AgentProcess::Receive() const {
+  std::array<std::byte, sizeof(agent::Reply)> buffer;
+  std::vector<base::UniqueFd> fds;
+  const os::Received received = os::ReceiveMessage(socket_, buffer, &fds);
+  if (received.result == os::Received::Result::kNothing) return std::nullopt;
+  if (received.result == os::Received::Result::kEnd) {
+    return absl::UnavailableError("it closed its socket");
+  }
+  if (received.truncated) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", received.bytes, " bytes; expected ", buffer.size(),
+                     ", or its descriptors did not fit below the limit of open files"));
+  }
+  absl::StatusOr<agent::Reply> reply =
+      agent::ReadReply(std::span(buffer).first(received.bytes), fds.size());
+  if (!reply.ok()) return reply.status();
+  Heard heard = {.reply = *reply, .fd = {}};
+  if (!fds.empty()) heard.fd = std::move(fds.front());
+  return std::optional<Heard>(std::move(heard));
+}
+
+void AgentProcess::Kill() const {
+  if (!end_.has_value()) ::kill(pid_, SIGKILL);
+}
+
+std::optional<std::string> AgentProcess::HowItEnded() {
+  if (end_.has_value()) return end_;
+  siginfo_t info = {};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0) {
+    end_ = "it was taken over by another process";
+  } else if (info.si_pid == 0) {
+    return std::nullopt;
+  } else if (info.si_code == CLD_EXITED) {
+    end_ = absl::StrCat("exit code ", info.si_status);
+  } else {
+    end_ = absl::StrCat("signal ", info.si_status, " (", ::strsignal(info.si_status), ")");
+  }
+  return end_;
+}
+
+}  // namespace geminid::gpus

@@ -1,0 +1,67 @@
+// A geminid-agent as a child of this process, and the socket between the two.
+#ifndef GEMINID_DAEMON_GPUS_AGENT_PROCESS_H_
+#define GEMINID_DAEMON_GPUS_AGENT_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+#include "daemon/agent/messages.h"
+
+namespace geminid::gpus {
+
+// geminid-agent beside the program that runs here.
+std::string AgentBesideThisProgram();
+
+// Move-only. One thread at a time. Its destruction ends the process: the socket closes, which an
+// agent obeys, and one that does not is killed.
+class AgentProcess {
+ public:
+  // The agent of the GPU of that UUID; with an empty one, a probe, which tells all GPUs and ends.
+  // Its standard streams are those of this process, and of everything else it inherits only its end
+  // of the socket. NOT_FOUND where there is no such program.
+  static absl::StatusOr<AgentProcess> Start(const std::string& program, const std::string& uuid);
+
+  AgentProcess(AgentProcess&& other) noexcept = default;
+  AgentProcess& operator=(AgentProcess&& other) noexcept = delete;
+  ~AgentProcess();
+
+  // Readable when it has said something, or closed its end.
+  const base::UniqueFd& socket() const { return socket_; }
+  // Readable when the process has ended.
+  const base::UniqueFd& pidfd() const { return pidfd_; }
+  pid_t pid() const { return pid_; }
+
+  // Never waits. UNAVAILABLE when it does not read, FAILED_PRECONDITION when it has closed its end.
+  absl::Status Send(const agent::Request& request) const;
+
+  struct Heard {
+    agent::Reply reply;
+    base::UniqueFd fd;  // of a kCreated
+  };
+  // The next reply, checked; nothing when there is none yet. An error: it broke the protocol, or
+  // closed its end (UNAVAILABLE).
+  absl::StatusOr<std::optional<Heard>> Receive() const;
+
+  // Ends it at once; it is gone when the pidfd says so.
+  void Kill() const;
+  // How it ended, such as "exit code 1" or "signal 9 (Killed)"; nothing while it runs. Once it has
+  // said so, the process is forgotten by the kernel too.
+  std::optional<std::string> HowItEnded();
+
+ private:
+  AgentProcess(pid_t pid, base::UniqueFd pidfd, base::UniqueFd socket)
+      : pid_(pid), pidfd_(std::move(pidfd)), socket_(std::move(socket)) {}
+
+  pid_t pid_;
+  base::UniqueFd pidfd_;
+  base::UniqueFd socket_;
+  std::optional<std::string> end_;
+};
+
+}  // namespace geminid::gpus
+
+#endif  // GEMINID_DAEMON_GPUS_AGENT_PROCESS_H_

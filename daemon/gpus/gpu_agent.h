@@ -1,0 +1,135 @@
+// One GPU as the daemon sees it: an agent's process, which is started, watched and started again,
+// and what is asked of it.
+//
+// An agent that hangs or dies costs new memory on its GPU, and time; slabs that were handed out
+// live on in their descriptors and in who has mapped them.
+#ifndef GEMINID_DAEMON_GPUS_GPU_AGENT_H_
+#define GEMINID_DAEMON_GPUS_GPU_AGENT_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+#include "daemon/agent/messages.h"
+#include "daemon/agent/supervision.h"
+#include "daemon/gpus/agent_process.h"
+#include "daemon/os/event_loop.h"
+
+namespace geminid::gpus {
+
+// Device memory. It lasts as long as anybody has its descriptor or a mapping of it, or its agent
+// holds it.
+struct Slab {
+  base::UniqueFd fd;
+  uint64_t bytes = 0;
+  uint64_t id = 0;     // its agent's name for it
+  uint32_t start = 0;  // which start of the agent made it
+};
+
+// How an agent is, for people.
+struct AgentReading {
+  std::string gpu;  // UUID
+  agent::AgentState state = agent::AgentState::kWaiting;
+  pid_t pid = 0;  // 0: there is no process
+  uint32_t restarts = 0;
+  std::string why;                      // it ended last; empty: it never did
+  std::optional<agent::Health> health;  // what it last said
+};
+
+class GpuAgent {
+ public:
+  struct Options {
+    std::string program;             // geminid-agent
+    std::string gpu;                 // UUID
+    std::string device;              // in messages: "device 1 (cuda, 8.0 GiB)"
+    uint64_t granularity_bytes = 0;  // of the device's arenas: a multiple of the driver's
+    agent::SupervisionOptions supervision{};
+  };
+  // `loop` outlives it.
+  GpuAgent(Options options, os::EventLoop* loop);
+  ~GpuAgent() { Close(); }
+
+  // --- the loop's thread -------------------------------------------------------------------------
+  // Does what is due; call it whenever the loop has turned.
+  void Step();
+  std::optional<int64_t> NextDeadline() const;  // monotonic nanoseconds
+  // Starts one that was given up.
+  void Retry();
+  // Ends the process and whoever waits, with CANCELLED; what was to be told later is not told. For
+  // good. Also when the loop does not turn any more.
+  void Close();
+
+  // --- any thread --------------------------------------------------------------------------------
+  // Waits for the agent: a tenth of a second, or as long as `supervision` lets an agent hang.
+  // UNAVAILABLE where there is none now, RESOURCE_EXHAUSTED where the GPU has no memory left, each
+  // naming the device. `scrub`: zeros are written into all of it.
+  absl::StatusOr<Slab> MakeSlab(uint64_t bytes, bool scrub);
+
+  // Closes the descriptors, waits for the end of the process behind `holder`, if that is valid, and
+  // then has the agent let go of them. `done` is called when it has, or has ended.
+  void Release(std::vector<Slab> slabs, base::UniqueFd holder, std::function<void()> done);
+
+  AgentReading Read() const;
+
+ private:
+  struct Heard {
+    AgentProcess::Heard said;
+    uint32_t start = 0;  // which start of the agent said it
+  };
+  using Answer = absl::StatusOr<Heard>;
+  struct Job {
+    agent::Request request;
+    std::function<void(Answer)> done;
+  };
+  using Calls = std::vector<std::function<void()>>;  // to be made without the mutex
+
+  // All under the mutex.
+  void Ask(Job job);
+  void SendNext();
+  void StartProcess(Calls* calls);
+  void FailWaiting(const absl::Status& why, Calls* calls);
+  void FinishReleases(Calls* calls);
+  void Hear(AgentProcess::Heard heard, Calls* calls);
+  absl::Status CheckHello(const agent::GpuFacts& gpu) const;
+  absl::Status NotNow() const;
+  void Unwatch();
+
+  // On the loop's thread, without the mutex.
+  void OnSocket();
+  void OnEnd();
+  void AwaitHolder(std::vector<Slab> slabs, base::UniqueFd holder, std::function<void()> done);
+
+  void ReleaseNow(const std::vector<Slab>& slabs, const std::function<void()>& done);
+  Answer AskAndWait(agent::RequestType type, uint64_t slab, uint64_t bytes);
+
+  const Options options_;
+  os::EventLoop* const loop_;
+  std::vector<os::EventLoop::WatchId> watches_;  // of the process; the loop's thread alone
+  struct Leaving {
+    base::UniqueFd holder;
+    std::vector<Slab> slabs;
+    std::function<void()> done;
+  };
+  std::map<os::EventLoop::WatchId, Leaving> leaving_;  // the loop's thread alone
+
+  mutable std::mutex mutex_;
+  agent::Supervision supervision_;  // guarded by mutex_, as all below
+  std::optional<AgentProcess> process_;
+  std::deque<Job> queue_;  // one is asked at a time
+  std::optional<Job> asked_;
+  uint64_t next_request_ = 1;
+  std::optional<agent::Health> health_;
+  bool closed_ = false;
+};
+
+}  // namespace geminid::gpus
+
+#endif  // GEMINID_DAEMON_GPUS_GPU_AGENT_H_

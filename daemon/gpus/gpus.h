@@ -1,0 +1,72 @@
+// The GPUs among the devices of the node, each with its agent.
+#ifndef GEMINID_DAEMON_GPUS_GPUS_H_
+#define GEMINID_DAEMON_GPUS_GPUS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/account.h"
+#include "daemon/gpus/assign.h"
+#include "daemon/gpus/gpu_agent.h"
+#include "daemon/gpus/gpu_arena.h"
+#include "daemon/os/event_loop.h"
+
+namespace geminid::gpus {
+
+// Whether memory for a tenant needs zeros written into it first. The driver is trusted to clear
+// what processes gave back to it, and then it is done a second time as soon as this GPU's memory
+// has been two tenants'.
+class ScrubRule {
+ public:
+  bool MustScrubFor(const std::string& tenant);
+
+ private:
+  std::optional<std::string> first_;
+  bool several_ = false;
+};
+
+class Gpus {
+ public:
+  struct Options {
+    std::string program;  // geminid-agent
+    agent::SupervisionOptions supervision{};
+  };
+  // One agent for each device that has a GPU; `descriptions` are those of `devices`, by index.
+  Gpus(const Options& options, const std::vector<NodeDevice>& devices,
+       const std::vector<core::DeviceDescription>& descriptions, os::EventLoop* loop);
+
+  // --- the loop's thread, as of GpuAgent ---------------------------------------------------------
+  void Step();
+  std::optional<int64_t> NextDeadline() const;
+  void Retry();
+  void Close();
+
+  // --- any thread --------------------------------------------------------------------------------
+  // An empty arena; UNAVAILABLE, naming the device, where it has no GPU.
+  absl::StatusOr<std::unique_ptr<GpuArena>> NewArena(shm::DeviceIndex device);
+  // Fills it for that tenant.
+  absl::Status Fill(shm::DeviceIndex device, const std::string& tenant, uint64_t bytes,
+                    const std::atomic<bool>& cancelled, GpuArena* arena);
+
+  // By index; devices that were to be GPUs and have none are not in it.
+  std::map<shm::DeviceIndex, AgentReading> Read() const;
+  // Of those: what is missing.
+  const std::map<shm::DeviceIndex, std::string>& missing() const { return missing_; }
+
+ private:
+  std::map<shm::DeviceIndex, std::unique_ptr<GpuAgent>> agents_;
+  std::map<shm::DeviceIndex, std::string> missing_;
+  std::mutex mutex_;
+  std::map<shm::DeviceIndex, ScrubRule> rules_;  // guarded by mutex_
+};
+
+}  // namespace geminid::gpus
+
+#endif  // GEMINID_DAEMON_GPUS_GPUS_H_

@@ -1,0 +1,34 @@
+// The arena of a host device: each slab is a sealed memfd.
+#ifndef GEMINID_DAEMON_MEMORY_HOST_ARENA_H_
+#define GEMINID_DAEMON_MEMORY_HOST_ARENA_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/memory/device_arena.h"
+#include "daemon/memory/host_pool.h"
+
+namespace geminid::memory {
+
+class HostArena : public DeviceArena {
+ public:
+  // All slabs or none, each with `options` but for its name and size, which are the arena's here;
+  // backed by memory as HostPool's are, with the same errors.
+  static absl::StatusOr<std::unique_ptr<HostArena>> Create(const PoolOptions& options,
+                                                           const os::Machine& machine);
+
+  std::vector<Slab> slabs() const override;
+  double populate_seconds() const override;
+
+  // At once, as HostPool's, whoever lives: of all slabs, whatever the first error is.
+  void Revoke(base::UniqueFd holder, std::function<void(absl::Status)> done) override;
+
+ private:
+  std::vector<HostPool> slabs_;
+};
+
+}  // namespace geminid::memory
+
+#endif  // GEMINID_DAEMON_MEMORY_HOST_ARENA_H_

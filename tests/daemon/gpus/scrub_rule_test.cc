@@ -1,0 +1,23 @@
+#include <gtest/gtest.h>
+
+#include "daemon/gpus/gpus.h"
+
+namespace geminid::gpus {
+namespace {
+
+TEST(ScrubRule, OneTenantsMemory_IsNotScrubbedForIt) {
+  ScrubRule rule;
+  EXPECT_FALSE(rule.MustScrubFor("uid:1"));
+  EXPECT_FALSE(rule.MustScrubFor("uid:1"));
+}
+
+TEST(ScrubRule, SecondTenant_HasAllMemoryScrubbedFromThenOn) {
+  ScrubRule rule;
+  EXPECT_FALSE(rule.MustScrubFor("uid:1"));
+  EXPECT_TRUE(rule.MustScrubFor("uid:2"));
+  EXPECT_TRUE(rule.MustScrubFor("uid:2"));
+  EXPECT_TRUE(rule.MustScrubFor("uid:1"));
+}
+
+}  // namespace
+}  // namespace geminid::gpus

@@ -21,6 +21,8 @@
 #include "base/unique_fd.h"
 #include "daemon/config/memory_defaults.h"
 #include "daemon/config/settings.h"
+#include "daemon/holder/holder_store.h"
+#include "daemon/holder/systemd_store.h"
 #include "daemon/os/event.h"
 #include "daemon/os/limits.h"
 #include "daemon/os/log.h"
@@ -189,10 +191,31 @@ void PrepareShared(const CommandLine& line, service::DaemonOptions* options) {
   if (!asked) options->terminal = os::OpenControllingTerminal();
 }
 
+// systemd's store where it has one for this process, else a holder of our own.
+absl::StatusOr<std::unique_ptr<holder::DescriptorStore>> OpenStore(const config::Settings& settings,
+                                                                   pid_t parent_pid) {
+  if (settings.restart_time <= absl::ZeroDuration()) return std::make_unique<holder::NoStore>();
+  if (std::unique_ptr<holder::DescriptorStore> store = holder::SystemdStore::Open()) return store;
+  absl::StatusOr<std::string> binary = holder::FindHolder();
+  if (!binary.ok()) {
+    os::Log(os::LogLevel::kWarning, "sessions end with this daemon, should it die",
+            {{"why", std::string(binary.status().message())}});
+    return std::make_unique<holder::NoStore>();
+  }
+  GEMINID_ASSIGN_OR_RETURN(
+      std::unique_ptr<holder::HolderStore> store,
+      holder::HolderStore::Open({.binary = *std::move(binary),
+                                 .socket = absl::StrCat(settings.socket, shm::kHolderSuffix),
+                                 .patience = settings.restart_time,
+                                 .until = parent_pid}));
+  return store;
+}
+
 int Serve(const CommandLine& line, const config::Settings& settings, pid_t parent_pid,
           int ready_fd) {
   service::DaemonOptions options;
   options.parent_pid = parent_pid;
+  options.open_store = [&settings, parent_pid] { return OpenStore(settings, parent_pid); };
   if (parent_pid == 0) PrepareShared(line, &options);
   absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(signals.status());

@@ -169,6 +169,11 @@ absl::StatusOr<Welcomed> AttachSocket::SayHello(const shm::Hello& hello) {
   return welcomed;
 }
 
+bool AttachSocket::HasMemory() const {
+  pollfd waiting = {fd_.get(), POLLIN, 0};
+  return poll(&waiting, 1, 0) == 1 && (waiting.revents & (POLLHUP | POLLERR)) == 0;
+}
+
 absl::StatusOr<ReceivedMemory> AttachSocket::ReceiveMemory() {
   ReceivedMemory memory = {};
   const absl::StatusOr<size_t> fds = Receive(&memory.message, sizeof memory.message, &memory.fd, 1);

@@ -37,6 +37,8 @@ class AttachSocket {
 
   // The next Memory message: it was sent before the call that asked for the memory returned.
   absl::StatusOr<ReceivedMemory> ReceiveMemory();
+  // There is another message already.
+  bool HasMemory() const;
 
   int fd() const { return fd_.get(); }
 

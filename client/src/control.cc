@@ -1,6 +1,7 @@
 #include "client/src/control.h"
 
 #include <grpcpp/grpcpp.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <utility>
@@ -31,12 +32,14 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::
   if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   if (code == absl::StatusCode::kUnavailable) {
-    return absl::UnavailableError(absl::StrCat(doing, ": the daemon at ", socket,
-                                               " does not answer (", status.error_message(),
-                                               "); mapped memory and leases still work"));
+    return absl::UnavailableError(
+        absl::StrCat(doing, ": the daemon at ", socket, ": ", status.error_message()));
   }
   return absl::Status(code, absl::StrCat(doing, ": ", status.error_message()));
 }
+
+// How often it is looked whether anybody still keeps the session.
+constexpr absl::Duration kSuccessorPoll = absl::Milliseconds(100);
 
 // Between attempts to connect; gRPC's own begin with a second.
 constexpr int kFirstBackoffMs = 20;
@@ -92,13 +95,47 @@ class Call {
 
 }  // namespace
 
-Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout)
+Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout,
+                 int attach_socket)
     : socket_(socket),
       timeout_(timeout),
       token_(HexToken(welcome)),
+      attach_socket_(attach_socket),
       stubs_(std::make_unique<Stubs>(MakeChannel(socket))) {}
 
 Control::~Control() = default;
+
+// True once there is a connection again; false when nobody keeps the session, or it took too long.
+bool Control::WaitForSuccessor(absl::Time give_up) const {
+  while (absl::Now() < give_up) {
+    pollfd attach = {attach_socket_, POLLRDHUP, 0};
+    if (poll(&attach, 1, 0) != 0) return false;
+    const absl::Time soon = std::min(give_up, absl::Now() + kSuccessorPoll);
+    if (stubs_->channel->WaitForConnected(absl::ToChronoTime(soon))) return true;
+  }
+  return false;
+}
+
+// `make(context, again)` makes the call; `again`: an earlier daemon may have carried it out.
+template <typename Make>
+absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make make) {
+  absl::Time lost = absl::InfiniteFuture();
+  for (bool again = false;; again = true) {
+    Call call(token_, timeout);
+    const grpc::Status status = make(call.context(), again);
+    const bool unavailable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    // A daemon that is there may say so itself, and means it.
+    if (!unavailable || stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) {
+      return FromGrpc(status, doing, socket_);
+    }
+    lost = std::min(lost, absl::Now());
+    if (WaitForSuccessor(lost + timeout_)) continue;
+    return absl::UnavailableError(absl::StrCat(
+        doing, ": the daemon at ", socket_, " does not answer (", status.error_message(),
+        "), and for ", absl::FormatDuration(absl::Trunc(absl::Now() - lost, absl::Milliseconds(1))),
+        " none took its place; mapped memory and leases still work"));
+  }
+}
 
 absl::Status Control::Connect() {
   if (stubs_->channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout_))) {
@@ -110,27 +147,30 @@ absl::Status Control::Connect() {
 }
 
 absl::StatusOr<Control::Arena> Control::CreateArena(uint64_t bytes) {
-  Call call(token_, timeout_ + TimeToPopulate(bytes));
   v1::CreateArenaRequest request;
   request.set_bytes(bytes);
   v1::CreateArenaResponse response;
-  absl::Status status = FromGrpc(stubs_->session->CreateArena(call.context(), request, &response),
-                                 "device memory", socket_);
+  absl::Status status = MakeCall("device memory", timeout_ + TimeToPopulate(bytes),
+                                 [&](grpc::ClientContext* context, bool again) {
+                                   request.set_again(again);
+                                   return stubs_->session->CreateArena(context, request, &response);
+                                 });
   if (!status.ok()) return status;
   return Arena{response.bytes(), response.slabs()};
 }
 
 absl::Status Control::ReleaseArena() {
-  Call call(token_, timeout_);
+  v1::ReleaseArenaRequest request;
   v1::ReleaseArenaResponse response;
-  return FromGrpc(
-      stubs_->session->ReleaseArena(call.context(), v1::ReleaseArenaRequest(), &response),
-      "giving device memory back", socket_);
+  return MakeCall("giving device memory back", timeout_,
+                  [&](grpc::ClientContext* context, bool again) {
+                    request.set_again(again);
+                    return stubs_->session->ReleaseArena(context, request, &response);
+                  });
 }
 
 absl::StatusOr<Control::Standing> Control::Admit(const Admission& admission, uint32_t ranks,
                                                  uint64_t device_bytes) {
-  Call call(token_, timeout_);
   v1::AdmitRequest request;
   request.set_run(admission.run);
   request.set_ranks(ranks);
@@ -141,8 +181,10 @@ absl::StatusOr<Control::Standing> Control::Admit(const Admission& admission, uin
   request.set_may_wait(admission.patience > absl::ZeroDuration());
   request.set_weight(admission.weight);
   v1::AdmitResponse response;
-  absl::Status status = FromGrpc(stubs_->session->Admit(call.context(), request, &response),
-                                 "asking for admission", socket_);
+  absl::Status status =
+      MakeCall("asking for admission", timeout_, [&](grpc::ClientContext* context, bool) {
+        return stubs_->session->Admit(context, request, &response);
+      });
   if (!status.ok()) return status;
   return Standing{response.admitted(), response.state(), response.position(), response.reason()};
 }
@@ -158,10 +200,13 @@ absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpe
     chunk->set_has_home(spec.has_home);
     if (spec.has_home) home_bytes += std::min(spec.bytes, shm::kMaxChunkBytes);
   }
-  Call call(token_, timeout_ + TimeToPopulate(home_bytes));
+  request.set_number(++allocations_);
   v1::AllocateChunksResponse response;
-  absl::Status status = FromGrpc(stubs_->chunk->Allocate(call.context(), request, &response),
-                                 "allocating memory", socket_);
+  absl::Status status = MakeCall("allocating memory", timeout_ + TimeToPopulate(home_bytes),
+                                 [&](grpc::ClientContext* context, bool again) {
+                                   request.set_again(again);
+                                   return stubs_->chunk->Allocate(context, request, &response);
+                                 });
   if (!status.ok()) return status;
   const int count = static_cast<int>(specs.size());
   if (response.chunk_size() != count || response.pool_offset_size() != count) {
@@ -177,30 +222,32 @@ absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpe
 }
 
 absl::Status Control::Free(std::span<const ChunkId> chunks) {
-  Call call(token_, timeout_);
   v1::FreeChunksRequest request;
   for (const ChunkId chunk : chunks) request.add_chunk(static_cast<uint32_t>(chunk));
   v1::FreeChunksResponse response;
-  return FromGrpc(stubs_->chunk->Free(call.context(), request, &response), "freeing memory",
-                  socket_);
+  return MakeCall("freeing memory", timeout_, [&](grpc::ClientContext* context, bool again) {
+    request.set_again(again);
+    return stubs_->chunk->Free(context, request, &response);
+  });
 }
 
 absl::StatusOr<Plan> Control::MakePlan(const Trace& trace, const PlanRequest& request) {
-  Call call(token_, timeout_ + kPlanning);
   const v1::MakePlanRequest message = ToMessage(trace, request);
   v1::MakePlanResponse response;
   absl::Status status =
-      FromGrpc(stubs_->plan->MakePlan(call.context(), message, &response), "planning", socket_);
+      MakeCall("planning", timeout_ + kPlanning, [&](grpc::ClientContext* context, bool) {
+        return stubs_->plan->MakePlan(context, message, &response);
+      });
   if (!status.ok()) return status;
   return FromMessage(response.plan(), trace);
 }
 
 absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
-  Call call(token_, timeout_);
   v1::Ledger ledger;
   absl::Status status =
-      FromGrpc(stubs_->memory->GetLedger(call.context(), v1::GetLedgerRequest(), &ledger),
-               "asking for the memory in use", socket_);
+      MakeCall("asking for the memory in use", timeout_, [&](grpc::ClientContext* context, bool) {
+        return stubs_->memory->GetLedger(context, v1::GetLedgerRequest(), &ledger);
+      });
   if (!status.ok()) return status;
   MemoryUse use;
   for (const v1::LedgerEntry& entry : ledger.entries()) {

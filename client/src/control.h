@@ -2,6 +2,7 @@
 #ifndef GEMINID_CLIENT_SRC_CONTROL_H_
 #define GEMINID_CLIENT_SRC_CONTROL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,7 +18,9 @@
 
 namespace geminid {
 
-// Thread-safe; calls block. UNAVAILABLE when the daemon does not answer.
+// Thread-safe; calls block. A call that finds no daemon waits for one, up to the timeout and as
+// long as somebody keeps the session for it, and is made again: once its daemon had done it or not,
+// it is done once. UNAVAILABLE when none comes, with how long that was waited for.
 class Control {
  public:
   struct Allocation {
@@ -27,7 +30,9 @@ class Control {
     uint64_t pool_bytes = 0;  // 0: there is no pool
   };
 
-  Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout);
+  // `attach_socket`, which outlives this, is the session's: its end says that nobody keeps it.
+  Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout,
+          int attach_socket);
   ~Control();
 
   // Connects, before the first call: a connection that others' crowd out of the queue of a socket
@@ -60,9 +65,15 @@ class Control {
 
  private:
   struct Stubs;
+  template <typename Make>
+  absl::Status MakeCall(const char* doing, absl::Duration timeout, Make make);
+  bool WaitForSuccessor(absl::Time give_up) const;
+
   const std::string socket_;
   const absl::Duration timeout_;
   const std::string token_;
+  const int attach_socket_;
+  std::atomic<uint64_t> allocations_ = 0;
   std::unique_ptr<Stubs> stubs_;
 };
 

@@ -6,17 +6,20 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +29,8 @@
 #include "base/memory_limits.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
+#include "client/os/thread.h"
+#include "proto/shm/attach_messages.h"
 
 extern char** environ;
 
@@ -37,6 +42,11 @@ constexpr char kBinaryName[] = "geminid";
 constexpr int kReadyFd = 3;  // in the daemon
 // A draining daemon is done in well under a second.
 constexpr absl::Duration kEndTimeout = absl::Seconds(5);
+// Of a daemon that died: how often it is started again without ever serving, and how soon. One that
+// somebody kills meanwhile has not failed.
+constexpr int kMostFailures = 5;
+constexpr int kMostKills = 50;
+constexpr int kPauseMilliseconds = 50;
 constexpr std::streamoff kLogTailBytes = 2000;
 // ".attach" is the longest of what the daemon appends to the socket's path.
 constexpr size_t kMaxSocketPath = 107 - 7;
@@ -237,6 +247,110 @@ absl::Status StartError(const absl::Status& error, int wait_status, const std::s
 
 }  // namespace
 
+// The process, and a thread that starts it again.
+class PrivateDaemon::Keeper {
+ public:
+  Keeper(std::vector<std::string> arguments, std::string log_path, std::string holder_socket,
+         absl::Duration timeout)
+      : arguments_(std::move(arguments)),
+        log_path_(std::move(log_path)),
+        holder_socket_(std::move(holder_socket)),
+        timeout_(timeout) {}
+  ~Keeper() {
+    if (thread_.joinable()) {
+      (void)eventfd_write(stop_.get(), 1);
+      thread_.join();
+    }
+    if (pid() > 0) EndProcess(pid());
+  }
+
+  pid_t pid() const { return pid_.load(); }
+
+  // Starts it and waits until it serves. On failure *wait_status is how it ended.
+  absl::Status Launch(int* wait_status);
+  absl::Status Watch();
+
+ private:
+  void Loop();
+  bool StartAgain();
+
+  const std::vector<std::string> arguments_;
+  const std::string log_path_;
+  const std::string holder_socket_;
+  const absl::Duration timeout_;
+  std::atomic<pid_t> pid_ = -1;
+  base::UniqueFd stop_;
+  std::thread thread_;
+};
+
+absl::Status PrivateDaemon::Keeper::Launch(int* wait_status) {
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0)
+    return base::SystemError(errno, "pipe2", "the daemon's ready pipe");
+  base::UniqueFd read_end(pipe_ends[0]);
+  base::UniqueFd write_end(pipe_ends[1]);
+  if (write_end.get() == kReadyFd) {
+    // dup2 onto itself would leave it close-on-exec.
+    write_end = base::UniqueFd(fcntl(write_end.get(), F_DUPFD_CLOEXEC, kReadyFd + 1));
+  }
+  const absl::StatusOr<pid_t> pid = Spawn(arguments_, SpawnSettings(log_path_, write_end.get()));
+  if (!pid.ok()) return pid.status();
+  write_end.Reset();
+  absl::Status ready = WaitReady(read_end, base::Deadline::In(timeout_));
+  if (ready.ok()) {
+    pid_.store(*pid);
+  } else {
+    *wait_status = EndProcess(*pid);
+  }
+  return ready;
+}
+
+absl::Status PrivateDaemon::Keeper::Watch() {
+  stop_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop_.valid()) return base::SystemError(errno, "eventfd", "the private daemon's keeper");
+  try {
+    thread_ = std::thread([this] { Loop(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no thread can be started for the private daemon: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+void PrivateDaemon::Keeper::Loop() {
+  PrepareThread("geminid-keeper");
+  while (pid() > 0) {
+    const base::UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
+    pollfd waiting[] = {{process.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+    (void)poll(waiting, 2, -1);
+    if (waiting[1].revents != 0) return;
+    int wait_status = 0;
+    const pid_t ended = waitpid(pid(), &wait_status, WNOHANG);
+    if (ended == 0) continue;
+    pid_.store(-1);
+    // One that somebody asked to end has ended its sessions, too.
+    const bool asked = ended > 0 && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
+    if (asked || !StartAgain()) return;
+  }
+}
+
+bool PrivateDaemon::Keeper::StartAgain() {
+  int failures = 0;
+  int kills = 0;
+  while (failures < kMostFailures && kills < kMostKills) {
+    int wait_status = 0;
+    if (Launch(&wait_status).ok()) return true;
+    const bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    ++(killed ? kills : failures);
+    pollfd stop = {stop_.get(), POLLIN, 0};
+    if (poll(&stop, 1, kPauseMilliseconds << failures) != 0) return false;
+  }
+  // Nobody comes: what kept the sessions for a successor ends with its socket, and they with it.
+  std::error_code ignored;
+  std::filesystem::remove(holder_socket_, ignored);
+  return false;
+}
+
 absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
     const PrivateDaemonOptions& options) {
   const absl::StatusOr<std::string> binary = FindBinary(options.binary);
@@ -249,38 +363,33 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   daemon->socket_ = *folder + "/geminid.sock";
   daemon->log_path_ = *folder + "/geminid.log";
 
-  int pipe_ends[2];
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0)
-    return base::SystemError(errno, "pipe2", "the daemon's ready pipe");
-  base::UniqueFd read_end(pipe_ends[0]);
-  base::UniqueFd write_end(pipe_ends[1]);
-  if (write_end.get() == kReadyFd) {
-    // dup2 onto itself would leave it close-on-exec.
-    write_end = base::UniqueFd(fcntl(write_end.get(), F_DUPFD_CLOEXEC, kReadyFd + 1));
-  }
   std::vector<std::string> arguments = {
       *binary,    "--private",     "--parent-pid", absl::StrCat(daemon->owner_),
       "--socket", daemon->socket_, "--ready-fd",   absl::StrCat(kReadyFd)};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
-  const absl::StatusOr<pid_t> pid =
-      Spawn(std::move(arguments), SpawnSettings(daemon->log_path_, write_end.get()));
-  if (!pid.ok()) return pid.status();
-  daemon->pid_ = *pid;
-  write_end.Reset();
-  absl::Status ready = WaitReady(read_end, base::Deadline::In(options.timeout));
-  if (!ready.ok()) {
-    const int wait_status = EndProcess(std::exchange(daemon->pid_, -1));
-    return StartError(ready, wait_status, *binary, daemon->LogTail());
-  }
+  daemon->keeper_ = std::make_unique<Keeper>(std::move(arguments), daemon->log_path_,
+                                             daemon->socket_ + shm::kHolderSuffix, options.timeout);
+  int wait_status = 0;
+  const absl::Status ready = daemon->keeper_->Launch(&wait_status);
+  if (!ready.ok()) return StartError(ready, wait_status, *binary, daemon->LogTail());
+  if (absl::Status status = daemon->keeper_->Watch(); !status.ok()) return status;
   return daemon;
 }
 
+PrivateDaemon::PrivateDaemon() = default;
+
 PrivateDaemon::~PrivateDaemon() {
-  if (getpid() != owner_) return;
-  if (pid_ > 0) EndProcess(pid_);
+  if (getpid() != owner_) {
+    // Neither the process nor the thread is this one's.
+    [[maybe_unused]] Keeper* const left_alone = keeper_.release();
+    return;
+  }
+  keeper_.reset();
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }
+
+pid_t PrivateDaemon::pid() const { return keeper_->pid(); }
 
 std::string PrivateDaemon::LogTail() const {
   std::ifstream log(log_path_, std::ios::binary | std::ios::ate);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/system_error.h"
 #include "client/os/thread.h"
 
@@ -24,6 +25,8 @@ constexpr std::chrono::microseconds kSpin{2};
 // So that the heartbeat moves, and a full ring is looked at again.
 constexpr int kIdleMilliseconds = 1000;
 constexpr int kBacklogMilliseconds = 1;
+// In the ids of requests that are answered only if they fail.
+constexpr uint64_t kNoticeBit = uint64_t{1} << 63;
 
 absl::Status RefusedStatus(const shm::Response& response) {
   const auto reason = static_cast<shm::ErrorReason>(response.error_code);
@@ -86,7 +89,7 @@ void RequestPort::Send(shm::Request request, Handler handler, bool urgent) {
   {
     const std::lock_guard lock(mutex_);
     if (!broken_) {
-      request.request_id = next_request_id_++;
+      request.request_id = next_request_id_++ | (handler == nullptr ? kNoticeBit : 0);
       if (handler != nullptr) handlers_.emplace(request.request_id, std::move(handler));
       (urgent ? urgent_ : backlog_).push_back(request);
       FlushLocked();
@@ -120,7 +123,8 @@ void RequestPort::FlushLocked() {
 
 bool RequestPort::PushLocked(const shm::Request& request) {
   if (!requests_.TryPush(request)) return false;
-  if (handlers_.contains(request.request_id)) ++answers_due_;
+  if (!handlers_.contains(request.request_id)) return true;
+  if (answers_due_++ == 0) waiting_since_ = std::chrono::steady_clock::now();
   return true;
 }
 
@@ -240,7 +244,9 @@ void RequestPort::Deliver(const shm::Response& response) {
     const auto found = handlers_.find(response.request_id);
     if (found == handlers_.end()) {
       // Only requests without an answer of their own fail like this: a contradiction between us.
-      if (!answer.status.ok() && status_.ok()) {
+      // Anything else comes for a second time, from the daemon's successor.
+      const bool notice = (response.request_id & kNoticeBit) != 0;
+      if (notice && !answer.status.ok() && status_.ok()) {
         status_ = absl::InternalError(absl::StrCat(
             "the daemon at ", socket_,
             " refused a notice: ", shm::Name(static_cast<shm::ErrorReason>(response.error_code))));
@@ -250,6 +256,7 @@ void RequestPort::Deliver(const shm::Response& response) {
     handler = std::move(found->second);
     handlers_.erase(found);
     if (answers_due_ > 0) --answers_due_;
+    waiting_since_ = std::chrono::steady_clock::now();
   }
   handler(answer);
 }
@@ -280,6 +287,22 @@ void RequestPort::FailUnanswered() {
   for (const auto& [id, handler] : handlers) handler(Answer{why});
 }
 
+absl::Status RequestPort::DaemonEnded() const {
+  std::string waited;
+  {
+    const std::lock_guard lock(mutex_);
+    if (answers_due_ > 0) {
+      const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::steady_clock::now() - waiting_since_);
+      waited = absl::StrCat(", for which requests waited ",
+                            absl::FormatDuration(absl::FromChrono(time)));
+    }
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "the daemon at ", socket_, " ended, and none took its place", waited,
+      "; mapped memory and leases still work, transfers and new memory need a new session"));
+}
+
 void RequestPort::Sleep() {
   client_->cursor.asleep.store(1, std::memory_order_seq_cst);
   int milliseconds = kIdleMilliseconds;
@@ -306,10 +329,7 @@ void RequestPort::Sleep() {
         return Break(absl::UnavailableError(
             "the job was ended on request (geminictl end); its memory is gone"));
       }
-      Break(absl::UnavailableError(absl::StrCat(
-          "the daemon at ", socket_,
-          " ended; mapped memory and leases still work, transfers and new memory need a new "
-          "session")));
+      Break(DaemonEnded());
     }
   }
   client_->cursor.asleep.store(0, std::memory_order_seq_cst);

@@ -3,6 +3,7 @@
 #define GEMINID_CLIENT_SRC_REQUEST_PORT_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -31,6 +32,10 @@ struct Answer {
 
 // Thread-safe. Requests leave in the order they were handed over; those that cannot leave yet wait
 // here, so that nobody ever blocks: not a caller, and not a copy whose completion returns credits.
+//
+// The daemon may die and be started again meanwhile: the rings and descriptors outlive it, and so
+// do the requests in them. Its successor carries them out, and may answer once more what had been
+// answered; that is not listened to. Only when nobody keeps the connection any more is it broken.
 class RequestPort final : public Executor {
  public:
   // Called once, on the port's thread, or in Stop.
@@ -85,6 +90,7 @@ class RequestPort final : public Executor {
   void Deliver(const shm::Response& response);
   bool RunCalls();
   void FailUnanswered();
+  absl::Status DaemonEnded() const;
   void Sleep();
   bool HasResponse() const { return !corrupt_ && !responses_.Empty(); }
 
@@ -101,6 +107,8 @@ class RequestPort final : public Executor {
   std::deque<shm::Request> backlog_;      // leave when few enough requests are unanswered
   std::map<uint64_t, Handler> handlers_;  // by request id, in the ring or waiting
   size_t answers_due_ = 0;                // of requests in the ring
+  // Since when one has been due and none has come.
+  std::chrono::steady_clock::time_point waiting_since_;
   uint64_t next_request_id_ = 1;
   absl::Status status_;
   bool broken_ = false;

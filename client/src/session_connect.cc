@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -131,7 +132,7 @@ absl::Status SessionImpl::Attach() {
   if (!welcome.ok()) return welcome.status();
   session_id = welcome->message.session_id;
   device_description = FromShm(welcome->message.device);
-  control = std::make_unique<Control>(socket, welcome->message, options.timeout);
+  control = std::make_unique<Control>(socket, welcome->message, options.timeout, attach.fd());
   if (absl::Status status = control->Connect(); !status.ok()) return status;
 
   using Fd = shm::WelcomeFd;
@@ -166,14 +167,20 @@ absl::Status SessionImpl::MakeArena() {
   if (device->base() == nullptr) {
     if (absl::Status status = device->ReserveArena(created->bytes); !status.ok()) return status;
   }
-  for (uint32_t slab = 0; slab < created->slabs; ++slab) {
+  // Of a daemon that ended on the way some may have come before: the last ones count.
+  std::deque<ReceivedMemory> slabs;
+  while (slabs.size() < created->slabs || attach.HasMemory()) {
     absl::StatusOr<ReceivedMemory> memory = attach.ReceiveMemory();
     if (!memory.ok()) return memory.status();
     if (memory->message.type != shm::MemoryType::kDeviceSlab) {
       return absl::InternalError("the daemon sent other memory than the arena's");
     }
-    absl::Status status = device->ImportSlab(std::move(memory->fd), memory->message.arena_offset,
-                                             memory->message.bytes);
+    slabs.push_back(*std::move(memory));
+    if (slabs.size() > created->slabs) slabs.pop_front();
+  }
+  for (ReceivedMemory& slab : slabs) {
+    absl::Status status =
+        device->ImportSlab(std::move(slab.fd), slab.message.arena_offset, slab.message.bytes);
     if (!status.ok()) return status;
   }
   if (device->memory_info().imported_bytes != created->bytes) {

@@ -40,7 +40,7 @@ constexpr std::array<EnvironmentKey, 5> kEnvironment = {{
 constexpr char kBuiltIn[] = "built-in";
 constexpr char kConfigVariable[] = "GEMINID_CONFIG";
 constexpr uint32_t kMostSessions = 4096;
-constexpr uint32_t kMostChunks = uint32_t{1} << 24;  // 1 GiB of records
+constexpr uint32_t kMostChunks = uint32_t{1} << 24;  // 2 GiB of records
 
 v1::Config BuiltIn() {
   v1::Config config;
@@ -49,6 +49,7 @@ v1::Config BuiltIn() {
   config.set_socket_mode("0660");
   config.set_metrics_listen("127.0.0.1:9464");
   config.set_keep_time("10m");
+  config.set_restart_time("1m");
   config.set_log_level("info");
   config.set_log_format("text");
   config.set_tickets_in_flight(2);
@@ -215,16 +216,16 @@ class Checker {
   Settings Check() {
     Settings settings;
     if (config_.config_version() != kConfigVersion) {
-      Problem("config_version", absl::StrCat(config_.config_version(),
-                                             " is not known; this "
-                                             "program reads version ",
-                                             kConfigVersion));
+      Problem("config_version",
+              absl::StrCat(config_.config_version(), " is not known; this program reads version ",
+                           kConfigVersion));
     }
     CheckSocket(&settings);
     CheckMetricsListen(&settings);
     settings.host_bytes = Size("host_memory", config_.host_memory());
     CheckDevices(&settings);
     settings.keep_time = Time("keep_time", config_.keep_time());
+    settings.restart_time = Time("restart_time", config_.restart_time());
     CheckLog(&settings);
     CheckTransfers(&settings);
     CheckLimits(&settings);
@@ -324,8 +325,7 @@ class Checker {
 
   void CheckTransfers(Settings* settings) {
     settings->tickets_in_flight = config_.tickets_in_flight();
-    // Both directions share the completion words.
-    const uint32_t most = shm::kMaxTicketsInFlight / 2;
+    const uint32_t most = shm::kMaxTicketsInFlight / 2;  // both directions share completion words
     if (settings->tickets_in_flight < 1 || settings->tickets_in_flight > most) {
       Problem("tickets_in_flight",
               absl::StrCat(settings->tickets_in_flight, " is not from 1 to ", most));

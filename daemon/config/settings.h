@@ -59,6 +59,7 @@ struct Settings {
   std::vector<DeviceSetting> devices;  // by index; empty: one host device with such a share
   mode_t socket_mode = 0;
   absl::Duration keep_time;
+  absl::Duration restart_time;
   os::LogLevel log_level = os::LogLevel::kInfo;
   os::LogFormat log_format = os::LogFormat::kText;
   uint32_t tickets_in_flight = 0;

@@ -53,7 +53,9 @@ Engine::Engine(const EngineOptions& options, Tables* tables, Manifest manifest)
       jobs_(&ledger_, &quota_, options.jobs),
       session_limit_("sessions", options.max_sessions),
       chunk_limit_("chunks", manifest_.record_count()),
-      scheduler_(options.transfers, static_cast<uint32_t>(options.devices.size())) {}
+      scheduler_(options.transfers, static_cast<uint32_t>(options.devices.size())) {
+  scheduler_.NumberTicketsFrom(FirstTicketOf(manifest_.epoch()));
+}
 
 Engine::~Engine() = default;
 
@@ -88,6 +90,19 @@ void Engine::SetStatus(Session* session, Chunk* chunk, ChunkStatus status) {
     tables_->PublishState(session->id, chunk->id, status.Published());
   }
   UpdateDeparture(session, chunk);
+}
+
+void Engine::NoteProgress(const Chunk& chunk) {
+  manifest_.SetProgress(chunk.record, {.home_lost = chunk.home_lost,
+                                       .publish_when_idle = chunk.publish_when_idle,
+                                       .drop_when_idle = chunk.drop_when_idle});
+}
+
+// To be called before the chunk is said to be dirty.
+void Engine::BeginDirtyEpoch(Chunk* chunk) {
+  chunk->dirty_epoch += 1;
+  chunk->written_back.Clear();
+  manifest_.BeginDirtyEpoch(chunk->record, chunk->dirty_epoch);
 }
 
 void Engine::SetLimits(const RunningLimits& limits, Time now) {
@@ -178,6 +193,7 @@ absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time n
   }
   session->spec = spec;
   session->state = SessionState::kAttached;
+  if (session->books.has_value()) session->books->SetAttached();
   kept_.erase({session->keep_until, id});
   session->opened_at = now;
   session->asked_for_admission = false;
@@ -211,7 +227,8 @@ absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, 
                     session->spec.death_policy == shm::DeathPolicy::kKeep &&
                     session->chunk_count > 0;
   if (keep) {
-    KeepSession(session, now);
+    KeepSession(session, now + options_.keep_time);
+    ++counters_.sessions_kept;
   } else {
     EndSession(session, &releases);
   }
@@ -247,21 +264,27 @@ void Engine::KeepChunk(Session* session, Chunk* chunk) {
   chunk->written_back.Clear();
   manifest_.SetTransfer(chunk->record, kNoTicket);
   chunk->home_lost = chunk->home_lost || (!whole && (home_torn || status.dirty));
+  NoteProgress(*chunk);
+  manifest_.ClearWrittenBack(chunk->record);
   if (whole && home_torn) status.dirty = true;
   if (status.state != ChunkState::kFree) status.state = ChunkState::kHold;
   SetStatus(session, chunk, status);
   if (status.residency != shm::Residency::kAbsent && !whole) RemoveExtent(session, chunk);
 }
 
-void Engine::KeepSession(Session* session, Time now) {
+void Engine::KeepSession(Session* session, Time until) {
   session->state = SessionState::kKept;
-  session->keep_until = now + options_.keep_time;
+  session->keep_until = until;
   kept_.emplace(session->keep_until, session->id);
-  ++counters_.sessions_kept;
+  if (session->books.has_value()) session->books->SetKeptUntil(session->keep_until);
   for (const auto& chunk : session->chunks) {
     if (chunk != nullptr) KeepChunk(session, chunk.get());
   }
   if (session->arena.has_value()) session->arena->ReserveTop(0).IgnoreError();  // cannot fail
+  if (!session->books.has_value()) return;
+  session->books->SetWorkspace(0);
+  session->books->ClearJob();
+  session->books->RemoveAllTransfers();
 }
 
 Releases Engine::Tick(Time now, std::vector<Outgoing>* out) {

@@ -10,6 +10,8 @@
 //   BeginAllocation / BeginArena charge the memory; the shell makes it; FinishAllocation /
 //   FinishArena give it to the session, and only then can anybody use or free it. Should one of
 //   these fail, the shell destroys what it made and calls GiveBack.
+//   What must survive this process is in the manifest and, where the shell gives it memory for
+//   that, in the sessions' books: Restore and FinishRestore take it over from an earlier engine.
 //   Whatever Releases names is no longer known to the engine: destroy it, then GiveBack its charge.
 //   So the ledger shows at every moment what the kernel holds.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_H_
@@ -36,6 +38,8 @@
 #include "daemon/core/manifest.h"
 #include "daemon/core/quota.h"
 #include "daemon/core/refusals.h"
+#include "daemon/core/session_books.h"
+#include "daemon/core/session_spec.h"
 #include "daemon/core/shared_limit.h"
 #include "daemon/core/time.h"
 #include "daemon/core/transfer_scheduler.h"
@@ -79,19 +83,16 @@ struct RunningLimits {
   uint64_t link_bytes_in_flight = 0;
 };
 
-struct SessionSpec {
-  std::string tenant;  // who is charged, from the peer's uid
-  std::string job;
-  std::string client;
-  int32_t rank = 0;
-  int32_t world_size = 1;
-  int32_t local_rank = 0;
-  int32_t local_world_size = 0;          // ranks of the job on this node; 0: unknown
-  DeviceIndex device = shm::kAnyDevice;  // asked for
-  uint32_t uid = 0;
-  int64_t pid = 0;
-  uint32_t weight = 1;  // of its tenant's part of a link, beside the tenant's other sessions
-  shm::DeathPolicy death_policy = shm::DeathPolicy::kFree;
+// What an earlier daemon left of a session, beside its records in the manifest.
+struct InheritedSession {
+  explicit InheritedSession(SessionBooks its_books) : books(std::move(its_books)) {}
+
+  SessionBooks books;
+  std::map<PoolId, uint64_t> pools;   // the bytes of those that there are
+  uint64_t arena_bytes = 0;           // of the slabs that there are
+  std::vector<uint64_t> state_words;  // as they were published, by chunk number
+  // Its ring has a request that the earlier daemon may have carried out, wholly or in part.
+  bool request_in_doubt = false;
 };
 
 struct ChunkSpec {
@@ -126,7 +127,7 @@ struct Releases {
   };
   std::vector<OfPool> pools;
   std::vector<SessionId> arenas;    // the arena of this session
-  std::vector<SessionId> sessions;  // ended for good: its segments too
+  std::vector<SessionId> sessions;  // ended for good: its segments and books too
   std::vector<ChargeId> charges;    // for all of them: to be given back once they are destroyed
 };
 
@@ -251,6 +252,22 @@ class Engine {
   // session; a kept one can only be closed as kDetached.
   absl::StatusOr<Releases> CloseSession(SessionId session, CloseReason reason, Time now);
 
+  // --- after a restart: engine_restore.cc
+  // ---------------------------------------------------------- Notes the session there from now on;
+  // their facts are the session's. Without it, the session ends with this process.
+  void KeepBooks(SessionId session, const SessionBooks& books);
+  // Its client knows of it, and counts on it from now on.
+  void SetWelcomed(SessionId session);
+  // Takes over what an earlier engine left, session by session and before anything else. All or
+  // nothing: DATA_LOSS when what is there contradicts itself, RESOURCE_EXHAUSTED when the
+  // capacities are less than what was handed out.
+  absl::Status RestoreSession(const InheritedSession& inherited, Time now);
+  // After the last of them. Records of nobody go; what clients see becomes what the manifest says;
+  // copies that ended meanwhile are settled; the tickets of the others come again, for a client
+  // that never got its own. From then on everything is as it was before the earlier engine ended.
+  void FinishRestore(Time now, std::vector<Outgoing>* out);
+  void HasServed() { manifest_.HasServed(); }
+
   // Of the session's device. NOT_FOUND: no such session.
   absl::StatusOr<DeviceDescription> DeviceOf(SessionId session) const;
   const std::vector<DeviceDescription>& devices() const { return options_.devices; }
@@ -260,7 +277,9 @@ class Engine {
   absl::StatusOr<Promise> BeginArena(SessionId session, uint64_t bytes);
   absl::Status FinishArena(ChargeId charge);
   // All or nothing. RESOURCE_EXHAUSTED says asked, free, top holder and what to do.
-  absl::StatusOr<Promise> BeginAllocation(SessionId session, std::vector<ChunkSpec> specs);
+  // `number`, if not 0: which of its allocations it is for the client, see ForgetAllocation.
+  absl::StatusOr<Promise> BeginAllocation(SessionId session, std::vector<ChunkSpec> specs,
+                                          uint64_t number = 0);
   // Both Finish: ABORTED when the session was closed meanwhile, whether it is kept or not.
   absl::StatusOr<Allocation> FinishAllocation(ChargeId charge);
   // Ends a charge, of a promise that is not finished or of Releases; another one is ignored.
@@ -270,6 +289,9 @@ class Engine {
   absl::StatusOr<Allocation> Allocate(SessionId session, const std::vector<ChunkSpec>& specs);
   // All or nothing. FAILED_PRECONDITION names a chunk that is leased or in a transfer.
   absl::StatusOr<Releases> Free(SessionId session, const std::vector<ChunkId>& chunks);
+
+  // Frees what the allocation of that number made, for a client that never learned of it.
+  absl::StatusOr<Releases> ForgetAllocation(SessionId session, uint64_t number);
 
   // --- jobs --------------------------------------------------------------------------------------
   // How the session's job stands; the first call asks for what the rank needs (its number and its
@@ -346,14 +368,25 @@ class Engine {
   Session* Find(SessionId session) const;
   absl::StatusOr<Session*> FindAttached(SessionId session) const;
   void EndSession(Session* session, Releases* releases);
-  void KeepSession(Session* session, Time now);
+  void KeepSession(Session* session, Time until);
   void KeepChunk(Session* session, Chunk* chunk);
   void VoidPromises(const Session& session);
 
   DeviceIndex DeviceFor(const SessionSpec& spec) const;
 
+  // engine_restore.cc
+  absl::StatusOr<std::unique_ptr<Session>> RebuildSession(const InheritedSession& inherited);
+  absl::Status RebuildChunk(Session* session, const InheritedSession& inherited,
+                            RecordIndex record);
+  absl::Status RebuildNumbers(Session* session, const InheritedSession& inherited);
+  absl::Status RebuildTransfer(Session* session, const NotedTransfer& noted);
+  absl::Status HandOutAgain(const Session& session);
+  void EnterAgain(Session* session);
+  void ResumeTransfers(Session* session, std::vector<Outgoing>* out);
+
   // engine_jobs.cc
   void DecideJobs(Time now);
+  void NoteJobs();
   absl::Status CheckAdmitted(const Session& session, bool arena) const;
   bool HasJob(const std::string& tenant, const std::string& job) const;
   void ShareLinks(const std::string& tenant);
@@ -426,6 +459,9 @@ class Engine {
   ChunkStatus StatusOf(const Chunk& chunk) const;
   void SetStatus(Session* session, Chunk* chunk, ChunkStatus status);
   static ValidLocation ValidOf(const Chunk& chunk, const ChunkStatus& status);
+  // The chunk's other words of the manifest.
+  void NoteProgress(const Chunk& chunk);
+  void BeginDirtyEpoch(Chunk* chunk);
 
   // engine_snapshots.cc, engine_explain.cc, engine_check.cc
   ChunkSnapshot Snapshot(const Session& session, const Chunk& chunk) const;
@@ -451,6 +487,9 @@ class Engine {
   std::set<std::pair<Time, SessionId>> kept_;  // by the end of their time
   std::map<ChargeId, Charge> charges_;
   uint64_t last_charge_ = 0;
+  // Between the first RestoreSession and FinishRestore: records that no session has claimed.
+  std::map<SessionId, std::vector<RecordIndex>> unclaimed_;
+  bool restoring_ = false;
 };
 
 }  // namespace geminid::core

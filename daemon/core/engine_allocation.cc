@@ -204,6 +204,7 @@ absl::Status Engine::FinishArena(ChargeId id) {
   if (!charge.ok()) return charge.status();
   Session* session = Find((*charge)->session);
   session->arena.emplace((*charge)->bytes, shm::kSlotBytes);
+  if (session->books.has_value()) session->books->SetArena((*charge)->bytes);
   session->arena_promised = false;
   charges_.erase(id);
   return absl::OkStatus();
@@ -217,7 +218,8 @@ absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
   return promise->bytes;
 }
 
-absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkSpec> specs) {
+absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkSpec> specs,
+                                                uint64_t number) {
   absl::StatusOr<Session*> found = FindAttached(id);
   if (!found.ok()) return found.status();
   Session* session = *found;
@@ -253,7 +255,8 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
                               .session = id,
                               .holder = id,
                               .specs = std::move(specs),
-                              .allocation = std::move(allocation)});
+                              .allocation = std::move(allocation),
+                              .number = number});
   return promise;
 }
 
@@ -264,6 +267,7 @@ absl::StatusOr<Allocation> Engine::FinishAllocation(ChargeId id) {
   Session* session = Find(charge.session);
   const std::vector<ChunkSpec> specs = std::move(charge.specs);
   Allocation allocation = std::move(charge.allocation);
+  const uint64_t number = charge.number;
   charges_.erase(id);  // its bytes and records are the session's now
   session->promised_chunks -= specs.size();
   if (allocation.pool != kNoPool) {
@@ -273,6 +277,7 @@ absl::StatusOr<Allocation> Engine::FinishAllocation(ChargeId id) {
   for (size_t i = 0; i < specs.size(); ++i) {
     const PoolId pool = specs[i].has_home ? allocation.pool : kNoPool;
     allocation.chunks.push_back(AddChunk(session, specs[i], pool, allocation.home_offsets[i]));
+    manifest_.SetAllocation(session->Find(allocation.chunks.back())->record, number);
   }
   return allocation;
 }
@@ -299,6 +304,7 @@ ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, u
   chunk->bytes = spec.bytes;
   chunk->pool = pool;
   chunk->home_offset = offset;
+  if (session->books.has_value()) session->books->SetName(chunk->id, spec.name);
   // A pool reads as zeros, so a home is valid from the start.
   const ChunkStatus status{
       .valid = chunk->has_home() ? ValidLocation::kHome : ValidLocation::kNowhere,
@@ -322,6 +328,17 @@ ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, u
   session->chunk_count += 1;
   tables_->PublishState(session->id, ChunkId{number}, status.Published());
   return ChunkId{number};
+}
+
+absl::StatusOr<Releases> Engine::ForgetAllocation(SessionId id, uint64_t number) {
+  absl::StatusOr<Session*> session = FindAttached(id);
+  if (!session.ok()) return session.status();
+  std::vector<ChunkId> made;
+  for (const auto& chunk : (*session)->chunks) {
+    if (chunk == nullptr || manifest_.AllocationOf(chunk->record) != number) continue;
+    made.push_back(chunk->id);
+  }
+  return Free(id, made);
 }
 
 absl::Status Engine::CheckFreeable(const Session& session,

@@ -216,9 +216,12 @@ void Engine::RemoveExtent(Session* session, Chunk* chunk) {
   status.slot = 0;
   status.dirty = false;
   SetStatus(session, chunk, status);
-  chunk->publish_when_idle = false;
-  chunk->drop_when_idle = false;
+  if (chunk->publish_when_idle || chunk->drop_when_idle) {
+    chunk->publish_when_idle = chunk->drop_when_idle = false;
+    NoteProgress(*chunk);
+  }
   chunk->written_back.Clear();
+  manifest_.ClearWrittenBack(chunk->record);
   session->arena->Free(offset).IgnoreError();
   ledger_.Vacate(session->device_account(), session->id, chunk->kind, chunk->bytes).IgnoreError();
 }

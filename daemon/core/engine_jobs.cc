@@ -34,6 +34,9 @@ absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, 
     if (!joined.ok()) return joined;
     session->asked_for_admission = true;
     session->spec.weight = weight;
+    if (session->books.has_value()) {
+      session->books->SetJob({.run = run, .ask = ask, .weight = weight, .since = now});
+    }
     ShareLinks(spec.tenant);
   }
   DecideJobs(now);
@@ -44,6 +47,16 @@ void Engine::DecideJobs(Time now) {
   const JobActions actions = jobs_.Decide(now);
   for (const SessionId session : actions.admitted) tables_->PublishYield(session, false);
   for (const SessionId session : actions.asked_to_yield) tables_->PublishYield(session, true);
+  NoteJobs();
+}
+
+// In the books of its ranks: how each job stands.
+void Engine::NoteJobs() {
+  for (const JobQueue::Standing& each : jobs_.TakeChanges()) {
+    Session* session = Find(each.session);
+    if (session == nullptr || !session->books.has_value()) continue;
+    session->books->SetStanding(each.state, each.yielded, each.since);
+  }
 }
 
 // A session that never asked has what it finds, but not while the operator drains the daemon.
@@ -83,6 +96,7 @@ absl::StatusOr<Releases> Engine::ReleaseArena(SessionId id, Time now) {
                                         .bytes = session->arena_bytes()}));
   releases.arenas.push_back(id);
   session->arena.reset();
+  if (session->books.has_value()) session->books->SetArena(0);
   jobs_.Yielded(id, now);
   DecideJobs(now);
   return releases;

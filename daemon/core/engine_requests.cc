@@ -33,6 +33,7 @@ void Engine::HandleRequest(SessionId id, const shm::Request& request, Time now,
   Session* session = Find(id);
   if (session == nullptr || session->state != SessionState::kAttached) return;
   ++counters_.requests;
+  session->again = std::exchange(session->in_doubt, false);
   Outgoing answer{.session = id};
   const Failure failure = Dispatch(session, request, now, &answer.response);
   shm::Response& response = answer.response;
@@ -76,6 +77,7 @@ Engine::Failure Engine::Dispatch(Session* session, const shm::Request& request, 
       return ReserveWorkspace(session, request, done);
     case shm::RequestOp::kBeginMoment:
       session->moment = request.argument;
+      if (session->books.has_value()) session->books->SetMoment(request.argument);
       scheduler_.SetMoment(session->id, static_cast<uint16_t>(request.argument));
       return Failure::None();
   }
@@ -94,8 +96,11 @@ Engine::Failure Engine::AllocateExtent(Session* session, const shm::Request& req
   Chunk* chunk = session->Find(Subject(request));
   if (chunk == nullptr) return NoSuchChunk(Subject(request));
   const bool may_evict = (request.flags & shm::kMayEvict) != 0;
-  Failure failure = PlaceExtent(session, chunk, request.device_offset, may_evict);
-  if (!failure.ok()) return failure;
+  const bool has_it = session->again && StatusOf(*chunk).residency == Residency::kFilling;
+  if (!has_it) {
+    Failure failure = PlaceExtent(session, chunk, request.device_offset, may_evict);
+    if (!failure.ok()) return failure;
+  }
   done->device_offset = StatusOf(*chunk).device_offset();
   done->bytes = chunk->bytes;
   return Failure::None();
@@ -105,6 +110,7 @@ Engine::Failure Engine::Publish(Session* session, const shm::Request& request) {
   Chunk* chunk = session->Find(Subject(request));
   if (chunk == nullptr) return NoSuchChunk(Subject(request));
   const Residency residency = StatusOf(*chunk).residency;
+  if (residency == Residency::kResident && session->again) return Failure::None();
   if (residency == Residency::kResident) {
     return {absl::FailedPreconditionError(
                 absl::StrCat("chunk \"", chunk->name, "\" is published already")),
@@ -131,18 +137,18 @@ void Engine::PublishChunk(Session* session, Chunk* chunk) {
   // Of a chunk whose home is lost, this is the only copy.
   if (chunk->home_lost && !status.dirty) {
     status.dirty = true;
-    chunk->dirty_epoch += 1;
-    chunk->written_back.Clear();
+    BeginDirtyEpoch(chunk);
   }
-  chunk->publish_when_idle = false;
   manifest_.CountLoad(chunk->record);
   SetStatus(session, chunk, status);
+  if (std::exchange(chunk->publish_when_idle, false)) NoteProgress(*chunk);
   Touch(session, chunk);
 }
 
 Engine::Failure Engine::Drop(Session* session, const shm::Request& request) {
   Chunk* chunk = session->Find(Subject(request));
   if (chunk == nullptr) return NoSuchChunk(Subject(request));
+  if (session->again && StatusOf(*chunk).residency == Residency::kAbsent) return Failure::None();
   return DropChunk(session, chunk);
 }
 
@@ -195,7 +201,7 @@ Engine::Failure Engine::Transition(Session* session, const shm::Request& request
   }
   ChunkStatus status = StatusOf(*chunk);
   // A chunk that is written again in the state it is in changes only in being dirty.
-  if (!dirty || to != status.state) {
+  if (to != status.state || (!dirty && !session->again)) {
     absl::Status legal = CheckTransition(chunk->name, status.state, to);
     if (!legal.ok()) return {std::move(legal), ErrorReason::kIllegalTransition};
   }
@@ -206,12 +212,11 @@ Engine::Failure Engine::Transition(Session* session, const shm::Request& request
   // The device copy of a chunk without a home is the only one, dirty or not.
   if (dirty && chunk->has_home()) {
     status.dirty = true;
-    chunk->dirty_epoch += 1;
-    chunk->written_back.Clear();
+    BeginDirtyEpoch(chunk);
   }
   if (to == ChunkState::kFree) {  // nothing is left to be written back, or to be lost
     status.dirty = false;
-    chunk->home_lost = false;
+    if (std::exchange(chunk->home_lost, false)) NoteProgress(*chunk);
   }
   SetStatus(session, chunk, status);
   Touch(session, chunk);
@@ -240,6 +245,7 @@ Engine::Failure Engine::ReserveWorkspace(Session* session, const shm::Request& r
             base::FormatBytes(arena.size_bytes()))),
         ErrorReason::kArenaFull};
   }
+  if (session->books.has_value()) session->books->SetWorkspace(arena.top_bytes());
   done->device_offset = arena.limit_bytes();
   done->bytes = arena.top_bytes();
   return Failure::None();

@@ -52,7 +52,7 @@ struct Engine::Chunk {
   uint32_t home_writes = 0;
   // The client died while it changed the only valid copy: what the home holds is not known, until
   // it is written whole or the next client loads it all the same.
-  bool home_lost = false;
+  bool home_lost = false;  // this and the next two are in the manifest, too
   // Asked for by a transfer that is done, and due when the last other transfer is.
   bool publish_when_idle = false;
   bool drop_when_idle = false;
@@ -74,6 +74,7 @@ struct Engine::Charge {
   SessionId holder = kNoSession;   // of whose promised memory it is
   std::vector<ChunkSpec> specs{};
   Allocation allocation{};
+  uint64_t number = 0;  // of the allocation, as the client counts them
 };
 
 struct Engine::Pool {
@@ -86,6 +87,10 @@ struct Engine::Session {
   SessionId id{};
   SessionSpec spec;
   DeviceIndex device{};
+  std::optional<SessionBooks> books;  // none: nothing of it outlives this process
+  // The next request may have been carried out by an earlier daemon; the one being carried out now.
+  bool in_doubt = false;
+  bool again = false;
   SessionState state = SessionState::kAttached;
   Time opened_at;
   Time keep_until;

@@ -141,6 +141,10 @@ Engine::Failure Engine::CheckTransfer(const Session& session, const shm::Request
 }
 
 Engine::Failure Engine::Transfer(Session* session, const shm::Request& request, Time now) {
+  if (session->again && session->books.has_value() &&
+      session->books->HasTransfer(request.request_id)) {
+    return Failure::None();
+  }
   Direction direction = Direction::kNone;
   if (Failure failure = CheckTransfer(*session, request, &direction); !failure.ok()) {
     return failure;
@@ -153,24 +157,27 @@ Engine::Failure Engine::Transfer(Session* session, const shm::Request& request, 
         PlaceExtent(session, destination, request.device_offset, Has(request, shm::kMayEvict));
     if (!failure.ok()) return failure;
   }
-  const TransferRequest transfer{.request_id = request.request_id,
-                                 .direction = direction,
-                                 .bytes = request.bytes,
-                                 .priority = request.priority,
-                                 .cause = request.cause,
-                                 .deadline_moment = request.deadline_moment,
-                                 .source = request.source,
-                                 .destination = request.destination,
-                                 .source_offset = request.source_offset,
-                                 .destination_offset = request.destination_offset,
-                                 .flags = request.flags,
-                                 .dirty_epoch = source->dirty_epoch};
-  scheduler_.Enqueue(session->id, transfer, now);  // CheckTransfer saw that there is room
+  TransferRequest transfer{.request_id = request.request_id,
+                           .direction = direction,
+                           .bytes = request.bytes,
+                           .priority = request.priority,
+                           .cause = request.cause,
+                           .deadline_moment = request.deadline_moment,
+                           .source = request.source,
+                           .destination = request.destination,
+                           .source_offset = request.source_offset,
+                           .destination_offset = request.destination_offset,
+                           .flags = request.flags,
+                           .dirty_epoch = source->dirty_epoch};
   if (direction == Direction::kHostToDevice && source->home_lost) {
     // The client has its commit record, and says by this that it knows what is there.
     source->home_lost = false;
+    NoteProgress(*source);
     SetStatus(session, source, StatusOf(*source));
   }
+  // CheckTransfer saw that there is room for it in the queue, and the books have as much.
+  if (session->books.has_value()) transfer.place = *session->books->AddTransfer(transfer, now);
+  scheduler_.Enqueue(session->id, transfer, now);
   Count(session, transfer, 1);
   Touch(session, source);
   Touch(session, destination);
@@ -200,6 +207,7 @@ void Engine::GrantTransfers(Time now, std::vector<Outgoing>* out) {
   for (const Ticket& ticket : scheduler_.Grant(now)) {
     Session* session = Find(ticket.session);
     Chunk* destination = session->Find(ticket.request.destination);
+    if (session->books.has_value()) session->books->Grant(ticket.request.place, ticket);
     destination->tickets_into += 1;
     manifest_.SetTransfer(destination->record, ticket.id);
     if (ticket.request.direction == Direction::kDeviceToHost) {
@@ -233,6 +241,9 @@ shm::Response Engine::Describe(const Session& session, const Ticket& ticket) con
 Engine::Failure Engine::TransferDone(Session* session, const shm::Request& request, Time now) {
   const TicketId id{request.argument};
   const Ticket* ticket = scheduler_.Find(session->id, id);
+  if (ticket == nullptr && request.argument < FirstTicketOf(manifest_.epoch())) {
+    return Failure::None();  // of an earlier daemon: it was settled when that one was succeeded
+  }
   if (ticket == nullptr) {
     return {absl::NotFoundError(absl::StrCat("no ticket ", request.argument, " is in flight")),
             ErrorReason::kUnknownTicket};
@@ -257,8 +268,16 @@ Engine::Failure Engine::Settle(Session* session, const TransferRequest& transfer
   if (destination->tickets_into == 0) manifest_.SetTransfer(destination->record, kNoTicket);
   if (transfer.direction == Direction::kDeviceToHost)
     SettleHomeWrite(session, destination, transfer);
-  if ((transfer.flags & shm::kPublishWhenDone) != 0) destination->publish_when_idle = true;
-  if ((transfer.flags & shm::kDropSourceWhenDone) != 0) source->drop_when_idle = true;
+  if ((transfer.flags & shm::kPublishWhenDone) != 0) {
+    destination->publish_when_idle = true;
+    NoteProgress(*destination);
+  }
+  if ((transfer.flags & shm::kDropSourceWhenDone) != 0) {
+    source->drop_when_idle = true;
+    NoteProgress(*source);
+  }
+  // All that follows from it is noted, or is due when its chunks are idle.
+  if (session->books.has_value()) session->books->RemoveTransfer(transfer.place);
   Failure failure = SettleIdle(session, destination);
   return failure.ok() && source != destination ? SettleIdle(session, source) : failure;
 }
@@ -274,18 +293,23 @@ void Engine::SettleHomeWrite(Session* session, Chunk* chunk, const TransferReque
   if (!counts) return;
   const uint64_t begin = transfer.destination_offset;
   chunk->written_back.Add(begin, begin + transfer.bytes);
+  manifest_.AddWrittenBack(chunk->record, {begin, begin + transfer.bytes});
   if (!chunk->written_back.Covers(0, chunk->bytes)) return;
-  chunk->written_back.Clear();
+  // What was written is forgotten once what follows from it is said.
   status.dirty = false;
-  chunk->home_lost = false;
+  if (std::exchange(chunk->home_lost, false)) NoteProgress(*chunk);
   SetStatus(session, chunk, status);
+  chunk->written_back.Clear();
+  manifest_.ClearWrittenBack(chunk->record);
 }
 
 Engine::Failure Engine::SettleIdle(Session* session, Chunk* chunk) {
   if (chunk->publish_when_idle && chunk->inbound == 0) PublishChunk(session, chunk);
   if (!chunk->drop_when_idle || chunk->pins > 0) return Failure::None();
   chunk->drop_when_idle = false;
-  return DropChunk(session, chunk);
+  Failure failure = DropChunk(session, chunk);
+  NoteProgress(*chunk);
+  return failure;
 }
 
 }  // namespace geminid::core

@@ -20,6 +20,11 @@ using shm::TransferCause;
 
 using shm::kNoDeadline;
 
+// Tickets carry the epoch of the daemon that granted them above this many bits, so that a
+// completion word of an earlier one never matches.
+inline constexpr int kTicketCountBits = 40;
+constexpr uint64_t FirstTicketOf(uint64_t epoch) { return (epoch << kTicketCountBits) + 1; }
+
 inline constexpr SessionId kNoSession{0};
 inline constexpr PoolId kNoPool{0};
 inline constexpr TicketId kNoTicket{0};

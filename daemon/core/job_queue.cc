@@ -118,6 +118,42 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
   return absl::OkStatus();
 }
 
+void JobQueue::Restore(SessionId session, const JobName& name, const RankAsk& ask, JobState state,
+                       bool yielded, Time since) {
+  Job* job = FindJob(name, ask);
+  if (job == nullptr) {
+    const JobId id{++last_job_};
+    job = &jobs_[id];
+    job->id = id;
+    job->name = name;
+    job->common = ask;
+    job->state = state;
+    job->since = since;
+  }
+  // Its ranks are noted one after the other: the furthest is the truth.
+  if (state > job->state) {
+    job->state = state;
+    job->since = since;
+  }
+  job->ranks[ask.rank] = {.session = session, .ask = ask, .yielded = yielded};
+  ranks_[session] = job->id;
+  if (job->complete() && job->state == JobState::kGathering) job->state = JobState::kQueued;
+  changed_ = true;
+}
+
+std::vector<JobQueue::Standing> JobQueue::TakeChanges() {
+  std::vector<Standing> changes;
+  for (auto& [id, job] : jobs_) {
+    for (auto& [number, rank] : job.ranks) {
+      const Standing now{rank.session, job.state, rank.yielded, job.since};
+      if (rank.told.has_value() && *rank.told == now) continue;
+      rank.told = now;
+      changes.push_back(now);
+    }
+  }
+  return changes;
+}
+
 // A rank that died comes again, while the others go on: it must fit now.
 absl::Status JobQueue::Rejoin(Job* job, SessionId session, const RankAsk& ask) {
   Job alone;

@@ -107,6 +107,18 @@ class JobQueue {
   // A rank asks. INVALID_ARGUMENT where the ranks of a job disagree; FAILED_PRECONDITION for a
   // session that has asked before; RESOURCE_EXHAUSTED where a rank that comes again finds no room.
   absl::Status Join(SessionId session, const JobName& name, const RankAsk& ask, Time now);
+  // A rank that an earlier daemon knew, as its job stood then.
+  void Restore(SessionId session, const JobName& name, const RankAsk& ask, JobState state,
+               bool yielded, Time since);
+  struct Standing {
+    SessionId session{};
+    JobState state = JobState::kGathering;
+    bool yielded = false;
+    Time since;
+    bool operator==(const Standing&) const = default;
+  };
+  // Of ranks whose standing has changed since the last call.
+  std::vector<Standing> TakeChanges();
   bool HasJoined(SessionId session) const { return ranks_.contains(session); }
   // Its session ended.
   void Leave(SessionId session, Time now);
@@ -148,8 +160,9 @@ class JobQueue {
     RankAsk ask;
     uint64_t host_charged = 0;
     uint64_t device_charged = 0;
-    bool asked = false;    // to yield
-    bool yielded = false;  // since it was admitted
+    bool asked = false;              // to yield
+    bool yielded = false;            // since it was admitted
+    std::optional<Standing> told{};  // by TakeChanges
   };
   using Needs = std::map<Account, uint64_t>;
   struct Job {

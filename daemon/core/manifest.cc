@@ -14,8 +14,13 @@ namespace {
 
 constexpr size_t kSuperblockBytes = 64;
 constexpr size_t kSuperblocks = 2;
-constexpr size_t kRecordBytes = 64;
+constexpr size_t kRecordBytes = 128;
 constexpr uint64_t kOneLoad = uint64_t{1} << 32;
+
+// Bits of a progress word.
+constexpr uint64_t kHomeLost = 1;
+constexpr uint64_t kPublishWhenIdle = 2;
+constexpr uint64_t kDropWhenIdle = 4;
 
 // Fields of a status word.
 constexpr int kResidencyShift = 61;
@@ -95,25 +100,42 @@ absl::StatusOr<Manifest> Manifest::Create(std::span<std::byte> memory, uint64_t 
   return manifest;
 }
 
-absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory) {
-  absl::StatusOr<Manifest> manifest = Attach(memory);
-  if (!manifest.ok()) return manifest.status();
-  const uint32_t fit = manifest->record_count();
+absl::Status Manifest::ReadSuperblocks(uint32_t fit) {
   bool found = false;
+  uint32_t other_version = 0;
   for (size_t i = 0; i < kSuperblocks; ++i) {
     Superblock block;
-    std::memcpy(&block, manifest->superblocks_ + i * kSuperblockBytes, sizeof(block));
-    const bool valid = block.magic == kManifestMagic && block.version == kManifestVersion &&
-                       block.record_bytes == kRecordBytes && block.record_count <= fit &&
+    std::memcpy(&block, superblocks_ + i * kSuperblockBytes, sizeof(block));
+    if (block.magic != kManifestMagic) continue;
+    if (block.version != kManifestVersion) other_version = block.version;
+    const bool valid = block.version == kManifestVersion && block.record_bytes == kRecordBytes &&
+                       block.record_count <= fit &&
                        block.crc32c == shm::Crc32c(&block, offsetof(Superblock, crc32c));
-    if (!valid || (found && block.sequence <= manifest->current_.sequence)) continue;
-    manifest->current_ = block;
+    if (!valid || (found && block.sequence <= current_.sequence)) continue;
+    current_ = block;
     found = true;
   }
-  if (!found) {
-    return absl::DataLossError(
-        absl::StrCat("neither superblock of the manifest is valid for version ", kManifestVersion,
-                     "; start with a new manifest (sessions attach again)"));
+  if (found) return absl::OkStatus();
+  if (other_version != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the manifest has version ", other_version, ", this release knows version ",
+                     kManifestVersion, "; start the release that wrote it"));
+  }
+  return absl::DataLossError(
+      absl::StrCat("neither superblock of the manifest is valid for version ", kManifestVersion,
+                   "; start with a new manifest (sessions attach again)"));
+}
+
+absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory, uint64_t least_epoch) {
+  absl::StatusOr<Manifest> manifest = Attach(memory);
+  if (!manifest.ok()) return manifest.status();
+  absl::Status read = manifest->ReadSuperblocks(manifest->record_count());
+  if (!read.ok()) return read;
+  Superblock& current = manifest->current_;
+  if (current.attempts >= kMaxAttempts) {
+    return absl::AbortedError(absl::StrCat(current.attempts,
+                                           " daemons took the manifest over and ended before they "
+                                           "served; start with a new one (sessions attach again)"));
   }
   for (uint32_t i = 0; i < manifest->record_count(); ++i) {
     Record& record = manifest->records_[i];
@@ -121,10 +143,17 @@ absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory) {
     record.owner.store(0, std::memory_order_release);
     ++manifest->lost_;
   }
-  ++manifest->current_.epoch;
+  ++current.attempts;
+  current.epoch = std::max(current.epoch + 1, least_epoch);
   manifest->WriteSuperblock();
   manifest->CollectFree();
   return manifest;
+}
+
+void Manifest::HasServed() {
+  if (current_.attempts == 0) return;
+  current_.attempts = 0;
+  WriteSuperblock();
 }
 
 bool Manifest::IsSound(const Record& record) {
@@ -190,6 +219,11 @@ absl::StatusOr<RecordIndex> Manifest::Add(const ChunkIdentity& identity,
   record.status.store(status.Encode(), std::memory_order_relaxed);
   record.transfer.store(0, std::memory_order_relaxed);
   record.counters.store(0, std::memory_order_relaxed);
+  record.progress.store(0, std::memory_order_relaxed);
+  record.dirty_epoch.store(0, std::memory_order_relaxed);
+  record.written_begin.store(0, std::memory_order_relaxed);
+  record.written_end.store(0, std::memory_order_relaxed);
+  record.allocation.store(0, std::memory_order_relaxed);
   record.owner.store(shm::Value(identity.session), std::memory_order_release);
   return RecordIndex{index};
 }
@@ -245,6 +279,59 @@ void Manifest::CountDrop(RecordIndex index) {
   const uint64_t word = counters.load(std::memory_order_relaxed);
   const uint32_t drops = static_cast<uint32_t>(word) + 1;
   counters.store((word & ~uint64_t{0xffffffff}) | drops, std::memory_order_relaxed);
+}
+
+ChunkProgress Manifest::Progress(RecordIndex index) const {
+  const uint64_t word = At(index).progress.load(std::memory_order_acquire);
+  return {.home_lost = (word & kHomeLost) != 0,
+          .publish_when_idle = (word & kPublishWhenIdle) != 0,
+          .drop_when_idle = (word & kDropWhenIdle) != 0};
+}
+
+void Manifest::SetProgress(RecordIndex index, const ChunkProgress& progress) {
+  At(index).progress.store((progress.home_lost ? kHomeLost : 0) |
+                               (progress.publish_when_idle ? kPublishWhenIdle : 0) |
+                               (progress.drop_when_idle ? kDropWhenIdle : 0),
+                           std::memory_order_release);
+}
+
+uint64_t Manifest::DirtyEpoch(RecordIndex index) const {
+  return At(index).dirty_epoch.load(std::memory_order_acquire);
+}
+
+ByteRange Manifest::WrittenBack(RecordIndex index) const {
+  return {At(index).written_begin.load(std::memory_order_acquire),
+          At(index).written_end.load(std::memory_order_acquire)};
+}
+
+void Manifest::BeginDirtyEpoch(RecordIndex index, uint64_t epoch) {
+  ClearWrittenBack(index);
+  At(index).dirty_epoch.store(epoch, std::memory_order_release);
+}
+
+// Half of either change names bytes that are there, or none.
+void Manifest::AddWrittenBack(RecordIndex index, ByteRange range) {
+  Record& record = At(index);
+  const ByteRange old = WrittenBack(index);
+  if (!old.empty()) {
+    if (range.begin > old.end || range.end < old.begin) return;
+    range = {std::min(range.begin, old.begin), std::max(range.end, old.end)};
+  }
+  record.written_begin.store(range.begin, std::memory_order_release);
+  record.written_end.store(range.end, std::memory_order_release);
+}
+
+void Manifest::ClearWrittenBack(RecordIndex index) {
+  At(index).written_end.store(0, std::memory_order_release);
+  At(index).written_begin.store(0, std::memory_order_release);
+}
+
+uint64_t Manifest::AllocationOf(RecordIndex index) const {
+  return At(index).allocation.load(std::memory_order_acquire);
+}
+
+void Manifest::SetAllocation(RecordIndex index, uint64_t allocation) {
+  At(index).allocation.store(allocation, std::memory_order_release);
 }
 
 std::vector<RecordIndex> Manifest::Used() const {

@@ -3,7 +3,7 @@
 //
 //   +--------------+--------------+-------------------------+
 //   | Superblock A | Superblock B | Record[record_count]    |
-//   | 64 B         | 64 B         | 64 B each               |
+//   | 64 B         | 64 B         | 128 B each              |
 //   +--------------+--------------+-------------------------+
 //
 // The caller provides the memory (a memfd that outlives the process, or a vector in a test). What
@@ -31,7 +31,11 @@
 namespace geminid::core {
 
 inline constexpr uint32_t kManifestMagic = 0x464e4d47;  // "GMNF"
-inline constexpr uint32_t kManifestVersion = 2;         // 2: slot numbers of 32 bits
+// 2: slot numbers of 32 bits. 3: records of 128 bytes, with what a restarted daemon needs.
+inline constexpr uint32_t kManifestVersion = 3;
+// Daemons that may end in a row before one of them has served: then it is the manifest's fault, and
+// not that of somebody who kills daemons.
+inline constexpr uint32_t kMaxAttempts = 10;
 
 // Where a chunk's content is valid. Never names a place that is being written.
 enum class ValidLocation : uint8_t {
@@ -75,9 +79,25 @@ struct ChunkIdentity {
   bool has_home() const { return pool != kNoPool; }
 };
 
+// How far the saving of a chunk's content has come, and what is due when its transfers are done.
+struct ChunkProgress {
+  bool home_lost = false;
+  bool publish_when_idle = false;
+  bool drop_when_idle = false;
+  bool operator==(const ChunkProgress&) const = default;
+};
+
+// [begin, end) of a chunk's bytes; empty where end <= begin.
+struct ByteRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  bool empty() const { return end <= begin; }
+};
+
 enum class RecordIndex : uint32_t {};
 
-// A view of the caller's memory, which must outlive it and be aligned to 64 bytes. Not thread-safe.
+// A view of the caller's memory, which must outlive it and be aligned to 64 bytes. Not
+// thread-safe.
 class Manifest {
  public:
   static size_t BytesFor(uint32_t record_count);
@@ -87,9 +107,13 @@ class Manifest {
 
   // Formats `memory`. INVALID_ARGUMENT when it holds no record or is misaligned.
   static absl::StatusOr<Manifest> Create(std::span<std::byte> memory, uint64_t epoch);
-  // Takes over what an earlier daemon wrote, and raises the epoch by one. DATA_LOSS when neither
-  // superblock is valid; records that make no sense are cleared and counted.
-  static absl::StatusOr<Manifest> Open(std::span<std::byte> memory);
+  // Takes over what an earlier daemon wrote, and raises the epoch by one, to `least_epoch` at
+  // least. FAILED_PRECONDITION, and nothing is touched, when another release wrote it. DATA_LOSS
+  // when neither superblock is valid; ABORTED when kMaxAttempts daemons took it over and ended
+  // before HasServed(). Records that make no sense are cleared and counted.
+  static absl::StatusOr<Manifest> Open(std::span<std::byte> memory, uint64_t least_epoch = 0);
+  // The daemon that took it over serves: what it found did not end it.
+  void HasServed();
 
   uint64_t epoch() const { return current_.epoch; }
   uint32_t record_count() const { return current_.record_count; }
@@ -115,6 +139,19 @@ class Manifest {
   void CountLoad(RecordIndex index);
   void CountDrop(RecordIndex index);
 
+  ChunkProgress Progress(RecordIndex index) const;
+  void SetProgress(RecordIndex index, const ChunkProgress& progress);  // one store
+  // How often the chunk became dirty, and what of that content its home has: of several ranges, one
+  // that a piece was added to. Never more than is there, whatever instruction the daemon dies at.
+  uint64_t DirtyEpoch(RecordIndex index) const;
+  ByteRange WrittenBack(RecordIndex index) const;
+  void BeginDirtyEpoch(RecordIndex index, uint64_t epoch);  // of which nothing is at home yet
+  void AddWrittenBack(RecordIndex index, ByteRange range);
+  void ClearWrittenBack(RecordIndex index);
+  // Which allocation of its session made the chunk, as the client counts them; 0: it does not.
+  uint64_t AllocationOf(RecordIndex index) const;
+  void SetAllocation(RecordIndex index, uint64_t allocation);
+
   // All records in use, in order of their index.
   std::vector<RecordIndex> Used() const;
 
@@ -128,8 +165,9 @@ class Manifest {
     uint64_t sequence;
     uint64_t last_session;
     uint32_t last_pool;
-    uint32_t crc32c;  // of every byte before it
-    uint8_t padding[16];
+    uint32_t attempts;  // daemons that took it over since one has served
+    uint32_t crc32c;    // of every byte before it
+    uint8_t padding[12];
   };
   static_assert(sizeof(Superblock) == 64);
 
@@ -142,11 +180,18 @@ class Manifest {
     std::atomic<uint64_t> status;
     std::atomic<uint64_t> transfer;
     std::atomic<uint64_t> counters;  // loads (upper half), drops
+    std::atomic<uint64_t> progress;  // bits: ChunkProgress
+    std::atomic<uint64_t> dirty_epoch;
+    std::atomic<uint64_t> written_begin;
+    std::atomic<uint64_t> written_end;
+    std::atomic<uint64_t> allocation;
+    std::atomic<uint64_t> reserved[3];
   };
-  static_assert(sizeof(Record) == 64);
+  static_assert(sizeof(Record) == 128);
 
   Manifest() = default;
   static absl::StatusOr<Manifest> Attach(std::span<std::byte> memory);
+  absl::Status ReadSuperblocks(uint32_t fit);
   static bool IsSound(const Record& record);
   void WriteSuperblock();
   void CollectFree();

@@ -92,6 +92,10 @@ bool Quota::TryCharge(const std::string& tenant, Account account, uint64_t bytes
   return true;
 }
 
+void Quota::ChargeAgain(const std::string& tenant, Account account, uint64_t bytes) {
+  if (bytes > 0) charges_[{tenant, account}] += bytes;
+}
+
 absl::Status Quota::Return(const std::string& tenant, Account account, uint64_t bytes) {
   const uint64_t charged = ChargedBytes(tenant, account);
   if (charged < bytes) {

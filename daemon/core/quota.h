@@ -78,6 +78,8 @@ class Quota {
 
   // False, and nothing charged, when that would exceed the limit.
   bool TryCharge(const std::string& tenant, Account account, uint64_t bytes);
+  // Charges what the tenant was given while an earlier daemon ran, whatever the limit is now.
+  void ChargeAgain(const std::string& tenant, Account account, uint64_t bytes);
   // Returns bytes charged before. An error, and nothing changed, when fewer were charged.
   absl::Status Return(const std::string& tenant, Account account, uint64_t bytes);
 

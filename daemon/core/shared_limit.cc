@@ -12,7 +12,7 @@ uint64_t SharedLimit::UsedBy(const std::string& tenant) const {
 }
 
 absl::Status SharedLimit::Take(const std::string& tenant, uint64_t count) {
-  const uint64_t free = total_ - used_;
+  const uint64_t free = total_ > used_ ? total_ - used_ : 0;
   const uint64_t own = UsedBy(tenant);
   // Afterwards: own + count <= free - count.
   if (count <= free && own <= free - count && count <= free - count - own) {
@@ -24,6 +24,11 @@ absl::Status SharedLimit::Take(const std::string& tenant, uint64_t count) {
       "asked for ", count, " ", name_, ": tenant ", tenant, " holds ", own, ", and ", free,
       " of the daemon's ", total_, " are free; a tenant may hold no more than stay free for ",
       "others; end some of ", tenant, "'s, or raise ", name_, " in the daemon's configuration"));
+}
+
+void SharedLimit::TakeAgain(const std::string& tenant, uint64_t count) {
+  if (count > 0) by_tenant_[tenant] += count;
+  used_ += count;
 }
 
 void SharedLimit::Give(const std::string& tenant, uint64_t count) {

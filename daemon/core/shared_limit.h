@@ -21,6 +21,8 @@ class SharedLimit {
 
   // RESOURCE_EXHAUSTED, and nothing taken, says which limit, whose, and what to do.
   absl::Status Take(const std::string& tenant, uint64_t count);
+  // Of what was taken while an earlier daemon ran: nobody is asked.
+  void TakeAgain(const std::string& tenant, uint64_t count);
   // Of what was taken before.
   void Give(const std::string& tenant, uint64_t count);
 

@@ -223,6 +223,22 @@ Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& c
   return ticket;
 }
 
+bool TransferScheduler::Restore(const Ticket& ticket) {
+  Session* session = FindSession(ticket.session);
+  if (session == nullptr || std::erase(session->free_indices, ticket.completion_index) != 1) {
+    return false;
+  }
+  const int direction = Index(ticket.request.direction);
+  for (InFlight* flight : {&session->lanes[direction].flight, &session->link->flight[direction]}) {
+    flight->tickets += 1;
+    flight->bytes += ticket.request.bytes;
+  }
+  session->tickets.emplace(ticket.id, ticket);
+  running_.emplace(std::pair(ticket.granted_at, ticket.id), ticket.session);
+  UpdateTurn(ticket.session, session, ticket.request.direction);
+  return true;
+}
+
 void TransferScheduler::GrantOnLink(Link* link, Direction direction, Time now,
                                     std::vector<Ticket>* granted) {
   const std::set<Turn>& turns = link->ready[Index(direction)];

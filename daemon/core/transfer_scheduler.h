@@ -65,7 +65,9 @@ struct TransferRequest {
   uint64_t source_offset = 0;
   uint64_t destination_offset = 0;
   uint16_t flags = 0;
-  uint64_t dirty_epoch = 0;  // the engine's own: which content a write-back saves
+  // The engine's own: which content a write-back saves, and the place in the session's books.
+  uint64_t dirty_epoch = 0;
+  uint32_t place = 0;
 };
 
 struct Ticket {
@@ -127,6 +129,12 @@ class TransferScheduler {
 
   // False when the session's queue is full (or there is no such session): nothing was queued.
   bool Enqueue(SessionId session, const TransferRequest& request, Time now);
+
+  // Numbers tickets from `first` on: an earlier daemon's are below it.
+  void NumberTicketsFrom(uint64_t first) { next_ticket_ = first; }
+  // Puts a ticket of an earlier daemon back in flight. False when its session is not there, or has
+  // a ticket with that completion word.
+  bool Restore(const Ticket& ticket);
 
   // Everything that may start now, in the order to be sent.
   std::vector<Ticket> Grant(Time now);

@@ -20,6 +20,12 @@ absl::StatusOr<std::unique_ptr<HostArena>> HostArena::Create(const PoolOptions& 
   return arena;
 }
 
+std::unique_ptr<HostArena> HostArena::Adopt(std::vector<HostPool> slabs) {
+  auto arena = std::make_unique<HostArena>();
+  arena->slabs_ = std::move(slabs);
+  return arena;
+}
+
 std::vector<DeviceArena::Slab> HostArena::slabs() const {
   std::vector<Slab> slabs;
   for (const HostPool& slab : slabs_) slabs.push_back({&slab.fd(), slab.bytes()});

@@ -19,6 +19,9 @@ class HostArena : public DeviceArena {
   static absl::StatusOr<std::unique_ptr<HostArena>> Create(const PoolOptions& options,
                                                            const os::Machine& machine);
 
+  // Of slabs that an earlier daemon made, in order.
+  static std::unique_ptr<HostArena> Adopt(std::vector<HostPool> slabs);
+
   std::vector<Slab> slabs() const override;
   double populate_seconds() const override;
 

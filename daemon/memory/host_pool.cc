@@ -1,6 +1,7 @@
 #include "daemon/memory/host_pool.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <mutex>
@@ -154,6 +155,17 @@ int NodeOfLocalRank(int local_rank, int local_ranks, const std::vector<os::NodeM
   }
   const size_t block = static_cast<size_t>(local_rank) * nodes.size() / local_ranks;
   return nodes[block].node;
+}
+
+absl::StatusOr<HostPool> HostPool::Adopt(base::UniqueFd fd) {
+  struct stat file = {};
+  if (::fstat(fd.get(), &file) != 0) return base::SystemError(errno, "fstat", "a pool");
+  const auto bytes = static_cast<uint64_t>(file.st_size);
+  GEMINID_RETURN_IF_ERROR(base::CheckRevocable(fd, bytes));
+  HostPool pool;
+  pool.fd_ = std::move(fd);
+  pool.bytes_ = bytes;
+  return pool;
 }
 
 absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::Machine& machine) {

@@ -48,13 +48,17 @@ class HostPool {
   // numbers of each node. CANCELLED when *cancelled became true.
   static absl::StatusOr<HostPool> Create(const PoolOptions& options, const os::Machine& machine);
 
+  // Takes over a pool that an earlier daemon made. INVALID_ARGUMENT when it is none: it could grow,
+  // or has no bytes, because it was revoked.
+  static absl::StatusOr<HostPool> Adopt(base::UniqueFd fd);
+
   // Gives the memory back to the kernel, whoever still has a descriptor or a mapping of it: see
   // base::Revoke. Dropping the pool without it leaves the memory to those.
   absl::Status Revoke() const { return base::Revoke(fd_); }
 
   const base::UniqueFd& fd() const { return fd_; }
   uint64_t bytes() const { return bytes_; }
-  int numa_node() const { return numa_node_; }  // kNoNumaNode: on all of them
+  int numa_node() const { return numa_node_; }  // kNoNumaNode: on all of them, or not known
   bool huge_pages() const { return huge_pages_; }
   double populate_seconds() const { return populate_seconds_; }
 

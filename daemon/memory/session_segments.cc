@@ -20,6 +20,12 @@ struct Segment {
   base::Mapping mapping;
 };
 
+absl::StatusOr<base::Mapping> MapAgain(const base::UniqueFd& fd, uint64_t bytes) {
+  const uint64_t rounded = base::RoundUpToPage(bytes);
+  GEMINID_RETURN_IF_ERROR(base::CheckSealed(fd, rounded));
+  return base::Mapping::Map(fd, rounded);
+}
+
 absl::StatusOr<Segment> CreateSegment(const std::string& name, uint64_t bytes) {
   const uint64_t rounded = base::RoundUpToPage(bytes);
   GEMINID_ASSIGN_OR_RETURN(base::UniqueFd fd, base::CreateSealedMemfd(name, rounded));
@@ -67,6 +73,7 @@ absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
 
   SessionSegments segments;
   GEMINID_ASSIGN_OR_RETURN(segments.state_read_only_, base::ReopenReadOnly(state.fd));
+  segments.state_ = std::move(state.fd);
   segments.state_map_ = std::move(state.mapping);
   segments.client_ = std::move(client.fd);
   segments.client_map_ = std::move(client.mapping);
@@ -74,6 +81,28 @@ absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
   InitialiseState(segments.state(), session, daemon_epoch);
   InitialiseClient(segments.client());
   InitialiseCommit(reinterpret_cast<shm::CommitHeader*>(commit.mapping.data()));
+  return segments;
+}
+
+absl::StatusOr<SessionSegments> SessionSegments::Adopt(base::UniqueFd state, base::UniqueFd client,
+                                                       base::UniqueFd commit,
+                                                       uint64_t daemon_epoch) {
+  SessionSegments segments;
+  GEMINID_ASSIGN_OR_RETURN(segments.state_map_, MapAgain(state, sizeof(shm::StateSegment)));
+  GEMINID_ASSIGN_OR_RETURN(segments.client_map_, MapAgain(client, sizeof(shm::ClientSegment)));
+  GEMINID_RETURN_IF_ERROR(
+      base::CheckSealed(commit, base::RoundUpToPage(sizeof(shm::CommitSegment))));
+  GEMINID_ASSIGN_OR_RETURN(segments.state_read_only_, base::ReopenReadOnly(state));
+  segments.state_ = std::move(state);
+  segments.client_ = std::move(client);
+  segments.commit_ = std::move(commit);
+  shm::StateHeader& header = segments.state()->header;
+  if (header.magic != shm::kStateMagic || header.version != shm::kLayoutVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a session's shared memory has layout ", header.version, ", this release knows layout ",
+        shm::kLayoutVersion, "; start the release that made it"));
+  }
+  header.daemon_epoch.store(daemon_epoch);
   return segments;
 }
 

@@ -19,6 +19,11 @@ namespace geminid::memory {
 class SessionSegments {
  public:
   static absl::StatusOr<SessionSegments> Create(shm::SessionId session, uint64_t daemon_epoch);
+  // Takes over the segments of a session from an earlier daemon; clients see the new epoch.
+  // INVALID_ARGUMENT when their sizes or seals are not what Create made, FAILED_PRECONDITION when
+  // they are of another layout.
+  static absl::StatusOr<SessionSegments> Adopt(base::UniqueFd state, base::UniqueFd client,
+                                               base::UniqueFd commit, uint64_t daemon_epoch);
   // What they hold at most.
   static uint64_t Bytes();
 
@@ -36,10 +41,13 @@ class SessionSegments {
 
   // For the client: the state segment cannot be mapped writable.
   const base::UniqueFd& state_fd() const { return state_read_only_; }
+  // For the daemon's successor, which writes it.
+  const base::UniqueFd& writable_state_fd() const { return state_; }
   const base::UniqueFd& client_fd() const { return client_; }
   const base::UniqueFd& commit_fd() const { return commit_; }
 
  private:
+  base::UniqueFd state_;
   base::UniqueFd state_read_only_;
   base::UniqueFd client_;
   base::UniqueFd commit_;

@@ -163,6 +163,7 @@ void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello)
   if (!session.ok()) return Refuse(copy, spec->tenant, session.status());
   on_attached_(*session);
   absl::Status sent = (*session)->SendWelcome(hub_->daemon_epoch());
+  if (sent.ok()) hub_->SetWelcomed(*session);
   if (absl::IsResourceExhausted(sent)) Refuse(copy, spec->tenant, sent);
   log_->Write(spec->tenant, sent.ok() ? os::LogLevel::kInfo : os::LogLevel::kWarning,
               sent.ok() ? "session attached" : "a client left while it attached",

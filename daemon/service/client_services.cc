@@ -64,8 +64,8 @@ void SessionRpc::AddTo(std::vector<RpcMethod>* methods) {
   methods->push_back(std::move(admit));
   RpcMethod release = Method("/geminid.v1.SessionService/ReleaseArena");
   ServeWith<v1::ReleaseArenaRequest, v1::ReleaseArenaResponse>(
-      &release, [this](const Caller& caller, const auto&, auto*) {
-        return hub_->ReleaseArena(caller.session);
+      &release, [this](const Caller& caller, const auto& request, auto*) {
+        return hub_->ReleaseArena(caller.session, request.again());
       });
   methods->push_back(std::move(release));
   RpcMethod detach = Method("/geminid.v1.SessionService/Detach");
@@ -76,7 +76,8 @@ void SessionRpc::AddTo(std::vector<RpcMethod>* methods) {
 
 absl::Status SessionRpc::CreateArena(const Caller& caller, const v1::CreateArenaRequest& request,
                                      v1::CreateArenaResponse* response) {
-  absl::StatusOr<Hub::ArenaMade> made = hub_->CreateArena(caller.session, request.bytes());
+  absl::StatusOr<Hub::ArenaMade> made =
+      hub_->CreateArena(caller.session, request.bytes(), request.again());
   if (!made.ok()) return made.status();
   response->set_bytes(made->bytes);
   response->set_slabs(made->slabs);
@@ -140,7 +141,8 @@ absl::Status ChunkRpc::Allocate(const Caller& caller, const v1::AllocateChunksRe
                                 v1::AllocateChunksResponse* response) {
   absl::StatusOr<std::vector<core::ChunkSpec>> specs = SpecsOf(request);
   if (!specs.ok()) return specs.status();
-  absl::StatusOr<core::Allocation> allocation = hub_->Allocate(caller.session, *specs);
+  absl::StatusOr<core::Allocation> allocation =
+      hub_->Allocate(caller.session, *specs, request.number(), request.again());
   if (!allocation.ok()) return allocation.status();
   for (const shm::ChunkId chunk : allocation->chunks) response->add_chunk(shm::Index(chunk));
   for (const uint64_t offset : allocation->home_offsets) response->add_pool_offset(offset);
@@ -152,7 +154,7 @@ absl::Status ChunkRpc::Allocate(const Caller& caller, const v1::AllocateChunksRe
 absl::Status ChunkRpc::Free(const Caller& caller, const v1::FreeChunksRequest& request) {
   std::vector<shm::ChunkId> chunks;
   for (const uint32_t chunk : request.chunk()) chunks.push_back(shm::ChunkId{chunk});
-  return hub_->Free(caller.session, chunks);
+  return hub_->Free(caller.session, std::move(chunks), request.again());
 }
 
 void PlanRpc::AddTo(std::vector<RpcMethod>* methods) {

@@ -4,10 +4,16 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+#include "base/memfd.h"
+#include "base/pages.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
+#include "daemon/service/keepsakes.h"
 
 namespace geminid::service {
+
 absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
     shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
     const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
@@ -21,16 +27,59 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
   if (!client_event.ok()) return client_event.status();
   absl::StatusOr<Token> token = NewToken();
   if (!token.ok()) return token.status();
+  const uint64_t bytes = base::RoundUpToPage(core::SessionBooks::Bytes());
+  GEMINID_ASSIGN_OR_RETURN(
+      base::UniqueFd books_fd,
+      base::CreateSealedMemfd(absl::StrCat("geminid-session", shm::Value(id), "-books"), bytes));
+  GEMINID_ASSIGN_OR_RETURN(base::Mapping books, base::Mapping::Map(books_fd, bytes));
+  return std::shared_ptr<ClientSession>(
+      new ClientSession(id, spec, device, *token, std::move(peer), std::move(socket),
+                        *std::move(daemon_event), *std::move(client_event), *std::move(segments),
+                        std::move(books_fd), std::move(books), in_flight));
+}
+
+absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Adopt(
+    const core::SessionFacts& facts, uint64_t daemon_epoch, const core::DeviceDescription& device,
+    Inheritance inheritance, InFlight* in_flight) {
+  GEMINID_ASSIGN_OR_RETURN(
+      memory::SessionSegments segments,
+      memory::SessionSegments::Adopt(std::move(inheritance.state), std::move(inheritance.client),
+                                     std::move(inheritance.commit), daemon_epoch));
+  if (segments.state()->header.session_id != shm::Value(facts.id)) {
+    return absl::DataLossError("a session's shared memory is another session's");
+  }
+  GEMINID_ASSIGN_OR_RETURN(os::Peer peer, os::PeerOf(inheritance.socket));
+  GEMINID_ASSIGN_OR_RETURN(
+      base::Mapping books,
+      base::Mapping::Map(inheritance.books, base::RoundUpToPage(core::SessionBooks::Bytes())));
+  Token token;
+  std::memcpy(token.data(), facts.token.data(), token.size());
+  os::WakeUp client_event = {std::move(inheritance.client_event), base::UniqueFd()};
   return std::shared_ptr<ClientSession>(new ClientSession(
-      id, spec, device, *token, std::move(peer), std::move(socket), *std::move(daemon_event),
-      *std::move(client_event), *std::move(segments), in_flight));
+      facts.id, facts.spec, device, token, std::move(peer), std::move(inheritance.socket),
+      std::move(inheritance.daemon_event), std::move(client_event), std::move(segments),
+      std::move(inheritance.books), std::move(books), in_flight));
+}
+
+std::vector<std::pair<std::string, int>> ClientSession::Keepsakes() const {
+  const auto named = [this](const char* what, const base::UniqueFd& fd) {
+    return std::pair(KeepsakeName(id_, what), fd.get());
+  };
+  // The books last: without them the others are nobody's.
+  return {named(kKeptState, segments_.writable_state_fd()),
+          named(kKeptClient, segments_.client_fd()),
+          named(kKeptCommit, segments_.commit_fd()),
+          named(kKeptDaemonEvent, daemon_event_),
+          named(kKeptClientEvent, client_event_.ours),
+          named(kKeptSocket, *socket_),
+          named(kKeptBooks, books_fd_)};
 }
 
 ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,
                              const core::DeviceDescription& device, const Token& token,
                              os::Peer peer, base::UniqueFd socket, base::UniqueFd daemon_event,
                              os::WakeUp client_event, memory::SessionSegments segments,
-                             InFlight* in_flight)
+                             base::UniqueFd books_fd, base::Mapping books, InFlight* in_flight)
     : id_(id),
       spec_(spec),
       device_(device),
@@ -40,6 +89,8 @@ ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,
       daemon_event_(std::move(daemon_event)),
       client_event_(std::move(client_event)),
       segments_(std::move(segments)),
+      books_fd_(std::move(books_fd)),
+      books_(std::move(books)),
       in_flight_(in_flight),
       requests_(segments_.client()->requests, &segments_.client()->cursor.requests_written,
                 &segments_.state()->cursor.requests_read),

@@ -9,8 +9,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "daemon/core/engine.h"
 #include "daemon/memory/device_arena.h"
@@ -48,6 +52,22 @@ class ClientSession {
       shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
       const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
       InFlight* in_flight);
+  // What an earlier daemon kept of one.
+  struct Inheritance {
+    base::UniqueFd state;
+    base::UniqueFd client;
+    base::UniqueFd commit;
+    base::UniqueFd daemon_event;
+    base::UniqueFd client_event;
+    base::UniqueFd socket;
+    base::UniqueFd books;
+  };
+  // The same session again, for a client that need not know.
+  static absl::StatusOr<std::shared_ptr<ClientSession>> Adopt(const core::SessionFacts& facts,
+                                                              uint64_t daemon_epoch,
+                                                              const core::DeviceDescription& device,
+                                                              Inheritance inheritance,
+                                                              InFlight* in_flight);
   ~ClientSession();
 
   shm::SessionId id() const { return id_; }
@@ -62,6 +82,10 @@ class ClientSession {
   // its edges, each write of the client is one.
   const base::UniqueFd& daemon_event() const { return daemon_event_; }
   const memory::SessionSegments& segments() const { return segments_; }
+  // Zero when the session is new: for core::SessionBooks.
+  std::span<std::byte> books_memory() const { return {books_.data(), books_.bytes()}; }
+  // All that a successor of the daemon needs, by name: to be kept from now on.
+  std::vector<std::pair<std::string, int>> Keepsakes() const;
 
   // Sends the Welcome with its descriptors.
   absl::Status SendWelcome(uint64_t daemon_epoch) const;
@@ -71,7 +95,11 @@ class ClientSession {
 
   // --- under the hub's mutex ---------------------------------------------------------------------
   using Popped = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
-  Popped PopRequest(shm::Request* request) { return requests_.TryPop(request); }
+  // The next request stays in the ring until HasDone(): should the daemon die before, its successor
+  // finds it there.
+  Popped PeekRequest(shm::Request* request) { return requests_.TryPeek(request); }
+  void HasDone() { requests_.Advance(); }
+  bool HasRequest() const { return !requests_.Empty(); }
   // Puts `response` into the ring, or, with false, behind those that wait for space in it.
   bool PushResponse(const shm::Response& response);
   // Moves what waits into the ring. True when nothing waits any more.
@@ -101,7 +129,8 @@ class ClientSession {
   ClientSession(shm::SessionId id, const core::SessionSpec& spec,
                 const core::DeviceDescription& device, const Token& token, os::Peer peer,
                 base::UniqueFd socket, base::UniqueFd daemon_event, os::WakeUp client_event,
-                memory::SessionSegments segments, InFlight* in_flight);
+                memory::SessionSegments segments, base::UniqueFd books_fd, base::Mapping books,
+                InFlight* in_flight);
 
   const shm::SessionId id_;
   const core::SessionSpec spec_;
@@ -113,6 +142,8 @@ class ClientSession {
   const base::UniqueFd daemon_event_;
   const os::WakeUp client_event_;
   const memory::SessionSegments segments_;
+  const base::UniqueFd books_fd_;
+  const base::Mapping books_;
   InFlight* const in_flight_;
   shm::RingReader<shm::Request, shm::kRingEntries> requests_;
   shm::RingWriter<shm::Response, shm::kRingEntries> responses_;

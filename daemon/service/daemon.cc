@@ -21,6 +21,7 @@
 #include "daemon/config/reload.h"
 #include "daemon/gpus/agent_process.h"
 #include "daemon/gpus/probe.h"
+#include "daemon/holder/holder_store.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/terminal.h"
@@ -77,6 +78,12 @@ config::MachineMemory MemoryOf(memory::Backing backing) {
   return {.total_bytes = os::TotalMemoryBytes(), .available_bytes = os::AvailableMemoryBytes()};
 }
 
+bool IsFromMachine(const config::Settings& settings, const char* key) {
+  return std::ranges::any_of(settings.origins, [key](const config::Origin& origin) {
+    return origin.key == key && origin.origin == config::kFromMachine;
+  });
+}
+
 // Says once what is missing; without a driver that is one line, whatever it was wanted for.
 void LogMissing(const absl::Status& found, const std::vector<gpus::NodeDevice>& devices) {
   std::map<std::string, std::vector<size_t>> by_reason;
@@ -117,6 +124,8 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings,
   options.daemon_epoch = daemon_epoch;
   core::EngineOptions& engine = options.engine;
   engine.host_capacity_bytes = *settings.host_bytes;
+  options.host_capacity_is_default = IsFromMachine(settings, "host_memory");
+  options.device_capacities_are_default = IsFromMachine(settings, "device_memory");
   absl::StatusOr<std::vector<core::DeviceDescription>> devices =
       DescribeDevices(node_devices, settings.socket, options.machine);
   if (!devices.ok()) return devices.status();
@@ -187,6 +196,7 @@ absl::Status Daemon::Open() {
   absl::StatusOr<std::unique_ptr<os::EventLoop>> loop = os::EventLoop::Create();
   if (!loop.ok()) return loop.status();
   loop_ = *std::move(loop);
+  if (absl::Status status = OpenStore(); !status.ok()) return status;
   absl::StatusOr<HubOptions> options =
       HubOptionsOf(settings_, devices_, *options_.numa, lock_->epoch());
   if (!options.ok()) return options.status();
@@ -197,10 +207,15 @@ absl::Status Daemon::Open() {
   options->gpus = gpus_.get();
   options->arena_backing = options_.arena_backing;
   options->limits = &limits_;
+  options->store = store_.get();
   absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(*options);
   if (!hub.ok()) return hub.status();
   hub_ = *std::move(hub);
   sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get(), &log_);
+  for (const SessionPtr& session : hub_->AllSessions()) {
+    if (!session->ended) sessions_->Add(session);
+  }
+  WatchStore();
   loop_->OnAwake([this] { vitals_.turn_since_nanoseconds.store(os::MonotonicNanoseconds()); });
   vitals_.last_good_reload_seconds.store(WallSeconds());
   if (absl::Status status = OpenMetrics(); !status.ok()) return status;
@@ -231,7 +246,7 @@ absl::Status Daemon::Open() {
   attach_ = *std::move(attach);
   os::Log(os::LogLevel::kInfo, "listening",
           {{"socket", settings_.socket},
-           {"epoch", absl::StrCat(lock_->epoch())},
+           {"epoch", absl::StrCat(hub_->daemon_epoch())},
            {"host_memory", base::FormatBytes(options->engine.host_capacity_bytes)},
            {"devices", absl::StrJoin(options->engine.devices, ", ",
                                      [](std::string* out, const core::DeviceDescription& device) {
@@ -382,6 +397,11 @@ void Daemon::Step() {
   sessions_->PumpAll();
   gpus_->Step();
   hub_->Tick();
+  // What a session had in its ring was looked at, too.
+  if (!has_served_ && !sessions_->busy()) {
+    has_served_ = true;
+    hub_->HasServed();
+  }
   const int64_t now = os::MonotonicNanoseconds();
   attach_->Expire(now);
   rpc_->Expire(now);
@@ -421,7 +441,8 @@ void Daemon::Close() {
   if (!lock_.has_value()) return;
   vitals_.stopping.store(true);
   if (gpus_ != nullptr) gpus_->Close();
-  if (hub_ != nullptr) {
+  const bool sessions_go_on = store_ != nullptr && store_->OutlivesStop();
+  if (hub_ != nullptr && !sessions_go_on) {
     hub_->CancelPopulating();
     for (const SessionPtr& session : hub_->AllSessions()) session->SetPhase(shm::Phase::kDraining);
   }
@@ -432,12 +453,13 @@ void Daemon::Close() {
   }
   observer_.reset();
   sessions_.reset();
-  if (hub_ != nullptr) {
+  if (hub_ != nullptr && !sessions_go_on) {
     for (const SessionPtr& session : hub_->AllSessions()) {
       session->SetPhase(shm::Phase::kGone);
       session->Disconnect();
     }
   }
+  if (store_ != nullptr) store_->Finish();
   RemoveFiles();
   lock_.reset();
 }
@@ -447,6 +469,10 @@ void Daemon::RemoveFiles() {
   if (rpc_ != nullptr) std::filesystem::remove(settings_.socket, ignored);
   std::filesystem::remove(absl::StrCat(settings_.socket, shm::kAttachSuffix), ignored);
   if (!metrics_socket_.empty()) std::filesystem::remove(metrics_socket_, ignored);
+  // Its listener may live a little longer, but nobody is to meet it.
+  if (store_ != nullptr && !store_->OutlivesStop()) {
+    std::filesystem::remove(absl::StrCat(settings_.socket, shm::kHolderSuffix), ignored);
+  }
   if (options_.parent_pid == 0) return;
   // The lock file of a shared socket stays: removing it would let two daemons lock two files of one
   // name.

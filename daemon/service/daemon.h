@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "daemon/config/settings.h"
 #include "daemon/gpus/gpus.h"
+#include "daemon/holder/descriptor_store.h"
 #include "daemon/os/event_loop.h"
 #include "daemon/os/file_lock.h"
 #include "daemon/service/attach_server.h"
@@ -45,6 +46,9 @@ struct DaemonOptions {
   // geminid-agent; empty: beside this program.
   std::string agent_program;
   agent::SupervisionOptions agent_supervision{};
+  // Where this daemon leaves what its successor needs; called once the socket's lock is held.
+  // Empty: sessions end with the daemon.
+  std::function<absl::StatusOr<std::unique_ptr<holder::DescriptorStore>>()> open_store;
   // Sparse arenas may be larger than the machine, whose caps then mean nothing: for tests.
   memory::Backing arena_backing = memory::Backing::kPopulated;
 };
@@ -85,6 +89,9 @@ class Daemon {
   void Reload();
   void RefuseReload(const absl::Status& why);
   absl::Status WatchParent();
+  absl::Status OpenStore();
+  void WatchStore();
+  void OnStoreEnd();
   void Step();
   int Timeout() const;
   bool Finished() const;
@@ -111,6 +118,10 @@ class Daemon {
   // In the order of their making; destroyed in the reverse.
   std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<gpus::Gpus> gpus_;
+  std::unique_ptr<holder::DescriptorStore> store_;
+  os::EventLoop::WatchId store_watch_ = 0;
+  int store_renewals_ = 0;
+  bool has_served_ = false;
   std::unique_ptr<Hub> hub_;
   std::unique_ptr<SessionLoop> sessions_;
   std::unique_ptr<Observer> observer_;

@@ -104,29 +104,6 @@ void Reaper::Run() {
 
 // --- Hub: sessions -------------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
-  const size_t bytes = core::Manifest::BytesFor(options.chunk_records);
-  const uint64_t rounded = base::RoundUpToPage(bytes);
-  absl::StatusOr<base::UniqueFd> fd = base::CreateSealedMemfd("geminid-manifest", rounded);
-  if (!fd.ok()) return fd.status();
-  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(*fd, rounded);
-  if (!mapping.ok()) return mapping.status();
-  absl::StatusOr<core::Manifest> manifest =
-      core::Manifest::Create(std::span(mapping->data(), bytes), options.daemon_epoch);
-  if (!manifest.ok()) return manifest.status();
-  std::unique_ptr<Hub> hub(new Hub(options, *std::move(mapping), *std::move(manifest)));
-  if (absl::Status status = hub->reaper_.Start(); !status.ok()) return status;
-  return hub;
-}
-
-Hub::Hub(const HubOptions& options, base::Mapping manifest_memory, core::Manifest manifest)
-    : options_(options),
-      manifest_memory_(std::move(manifest_memory)),
-      in_flight_(options.limits),
-      engine_(std::make_unique<core::Engine>(options.engine, &tables_, std::move(manifest))),
-      plan_memory_("plan_memory", options.plan_memory_bytes),
-      reaper_([this](Garbage garbage) { Destroy(std::move(garbage)); }) {}
-
 absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer,
                                      base::UniqueFd socket) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -139,8 +116,27 @@ absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer pee
     (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
     return session.status();
   }
+  core::SessionFacts facts;
+  facts.id = *id;
+  facts.spec = spec;
+  facts.device = (*session)->device().index;
+  facts.opened_at = Now();
+  facts.token = (*session)->token();
+  absl::StatusOr<core::SessionBooks> books =
+      core::SessionBooks::Create((*session)->books_memory(), facts);
+  if (!books.ok()) {
+    (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
+    return books.status();
+  }
+  engine_->KeepBooks(*id, *books);
   tables_.sessions[*id] = *session;
+  KeepSession(**session);
   return session;
+}
+
+void Hub::SetWelcomed(const SessionPtr& session) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  engine_->SetWelcomed(session->id());
 }
 
 Hub::Closed Hub::Close(shm::SessionId id, core::CloseReason reason) {
@@ -171,6 +167,7 @@ void Hub::Collect(const core::Releases& releases, bool died, Garbage* garbage) {
     if (session == tables_.sessions.end()) continue;
     auto node = session->second->pools.extract(pool);
     if (!node.empty()) garbage->pools.push_back(std::move(node.mapped()));
+    garbage->keepsakes.push_back(PoolName(id, pool));
   }
   for (const shm::SessionId id : releases.arenas) {
     const auto found = tables_.sessions.find(id);
@@ -181,6 +178,9 @@ void Hub::Collect(const core::Releases& releases, bool died, Garbage* garbage) {
     if (died && pidfd.valid()) {
       arena.holder = base::UniqueFd(::fcntl(pidfd.get(), F_DUPFD_CLOEXEC, 0));
     }
+    for (uint32_t i = 0; i < arena.memory->slabs().size(); ++i) {
+      garbage->keepsakes.push_back(SlabName(id, i));
+    }
     garbage->arenas.push_back(std::move(arena));
   }
   for (const shm::SessionId id : releases.sessions) {
@@ -189,6 +189,7 @@ void Hub::Collect(const core::Releases& releases, bool died, Garbage* garbage) {
     counters_.End(id);
     plan_memory_.Give(found->second->spec().tenant, found->second->plan_bytes);
     garbage->ended.push_back(found->second);
+    for (const auto& [name, fd] : found->second->Keepsakes()) garbage->keepsakes.push_back(name);
     tables_.sessions.erase(found);
   }
   garbage->charges.insert(garbage->charges.end(), releases.charges.begin(), releases.charges.end());
@@ -231,6 +232,7 @@ void Hub::Destroy(Garbage garbage) {
                          [back](const absl::Status& status) { back->Came(status); });
   }
   if (revoked.ok()) {
+    for (const std::string& name : garbage.keepsakes) store_->Remove(name).IgnoreError();
     garbage.pools.clear();
     garbage.arenas.clear();
     garbage.sessions.clear();
@@ -307,14 +309,13 @@ void Hub::CountAllocation(shm::Tier tier, core::Time began) {
 
 // --- Hub: the fast path --------------------------------------------------------------------------
 
-void Hub::Deliver(const std::vector<core::Outgoing>& out) {
-  std::vector<ClientSession*> served;
+void Hub::Push(const std::vector<core::Outgoing>& out, std::vector<ClientSession*>* served) {
   for (const core::Outgoing& outgoing : out) {
     const auto found = tables_.sessions.find(outgoing.session);
     if (found == tables_.sessions.end() || found->second->ended) continue;
     if (!found->second->PushResponse(outgoing.response)) unflushed_.insert(outgoing.session);
-    if (served.empty() || served.back() != found->second.get()) {
-      served.push_back(found->second.get());
+    if (served->empty() || served->back() != found->second.get()) {
+      served->push_back(found->second.get());
     }
     if (outgoing.error.empty()) continue;
     os::Log(os::LogLevel::kDebug, "request refused",
@@ -322,6 +323,11 @@ void Hub::Deliver(const std::vector<core::Outgoing>& out) {
              {"request", absl::StrCat(outgoing.response.request_id)},
              {"error", outgoing.error}});
   }
+}
+
+void Hub::Deliver(const std::vector<core::Outgoing>& out) {
+  std::vector<ClientSession*> served;
+  Push(out, &served);
   for (const ClientSession* session : served) session->WakeClient();
 }
 
@@ -347,25 +353,25 @@ Hub::Pumped Hub::Pump(const SessionPtr& session) {
     session->WakeClient();
     return Pumped::kBlocked;
   }
-  std::vector<core::Outgoing> out;
+  std::vector<ClientSession*> served;
   const core::Time now = Now();
+  bool corrupt = false;
   bool drained = false;
   for (int i = 0; i < kRequestsPerPump && !drained; ++i) {
     if (i > 0 && Now() - now > kLongestPump) break;
     shm::Request request;
-    switch (session->PopRequest(&request)) {
-      case ClientSession::Popped::kCorrupt:
-        Deliver(out);
-        return Pumped::kCorrupt;
-      case ClientSession::Popped::kEmpty:
-        drained = true;
-        break;
-      case ClientSession::Popped::kEntry:
-        engine_->HandleRequest(session->id(), request, now, &out);
-        break;
-    }
+    const ClientSession::Popped popped = session->PeekRequest(&request);
+    drained = popped != ClientSession::Popped::kEntry;
+    corrupt = popped == ClientSession::Popped::kCorrupt;
+    if (drained) break;
+    std::vector<core::Outgoing> out;
+    engine_->HandleRequest(session->id(), request, now, &out);
+    // In this order: a successor finds the request, its answer, or both.
+    Push(out, &served);
+    session->HasDone();
   }
-  Deliver(out);
+  for (const ClientSession* each : served) each->WakeClient();
+  if (corrupt) return Pumped::kCorrupt;
   unflushed_.erase(session->id());  // its own requests see to it
   if (!drained) return Pumped::kMore;
   if (!session->FlushResponses()) return Pumped::kBlocked;

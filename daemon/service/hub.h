@@ -26,6 +26,7 @@
 #include "daemon/metrics/session_counters.h"
 #include "daemon/os/machine.h"
 #include "daemon/service/client_session.h"
+#include "daemon/service/keepsakes.h"
 
 namespace geminid::service {
 
@@ -53,8 +54,10 @@ struct Garbage {
   std::vector<SessionPtr> sessions;  // only let go of
   std::vector<SessionPtr> ended;     // for good
   std::vector<core::ChargeId> charges;
+  std::vector<std::string> keepsakes;  // by name
   bool empty() const {
-    return pools.empty() && arenas.empty() && sessions.empty() && ended.empty() && charges.empty();
+    return keepsakes.empty() && pools.empty() && arenas.empty() && sessions.empty() &&
+           ended.empty() && charges.empty();
   }
 };
 
@@ -81,7 +84,13 @@ class Reaper {
 struct HubOptions {
   core::EngineOptions engine;
   gpus::Gpus* gpus = nullptr;  // outlives the hub; null: no device is one
-  Limits* limits = nullptr;    // outlives the hub
+  // Nobody chose them: an earlier daemon's are as good.
+  bool host_capacity_is_default = false;
+  bool device_capacities_are_default = false;
+  // Where the daemon's successor finds what it needs; null: sessions end with the daemon. Outlives
+  // the hub.
+  holder::DescriptorStore* store = nullptr;
+  Limits* limits = nullptr;  // outlives the hub
   os::Machine machine;
   const os::Numa* numa = &os::SystemNuma();        // outlives the hub
   uint32_t chunk_records = 4 * shm::kMaxChunks;    // of all sessions: 64 bytes each
@@ -100,12 +109,27 @@ struct HubNumbers {
 
 class Hub {
  public:
+  // Takes over what an earlier daemon left in the store: see hub_restore.cc. FAILED_PRECONDITION,
+  // and all stays as it is, when this daemon cannot: another release left it, or the configuration
+  // gives less than sessions have. What contradicts itself is given up, with an error in the log.
   static absl::StatusOr<std::unique_ptr<Hub>> Create(const HubOptions& options);
+  // What an earlier daemon left of a session's memory.
+  struct KeptMemory {
+    std::map<shm::PoolId, memory::HostPool> pools;
+    std::vector<memory::HostPool> slabs;
+    bool has_arena = false;  // the slabs are one
+  };
+  // Once what was taken over has not ended this daemon.
+  void HasServed();
+  // Puts everything into the store again, which has lost it.
+  void KeepAll();
 
   // --- sessions ----------------------------------------------------------------------------------
   // Opens a session for whoever is at the other end of `socket`.
   absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer,
                                   base::UniqueFd socket);
+  // The client has been told: its session outlives the daemon from now on.
+  void SetWelcomed(const SessionPtr& session);
   struct Closed {
     bool now = false;  // false: it had ended before
     Garbage garbage;   // for the caller to Destroy, now or later
@@ -123,20 +147,25 @@ class Hub {
   void DestroyLater(Garbage garbage) { reaper_.Destroy(std::move(garbage)); }
 
   // --- memory: for gRPC threads; as long as it takes to populate the memory ----------------------
+  // `again`: the client asked an earlier daemon before, which may have done it, and heard nothing.
+  // `number`: of the allocation, as the client counts them.
   absl::StatusOr<core::Allocation> Allocate(const SessionPtr& session,
-                                            const std::vector<core::ChunkSpec>& specs);
-  absl::Status Free(const SessionPtr& session, const std::vector<shm::ChunkId>& chunks);
+                                            const std::vector<core::ChunkSpec>& specs,
+                                            uint64_t number = 0, bool again = false);
+  absl::Status Free(const SessionPtr& session, std::vector<shm::ChunkId> chunks,
+                    bool again = false);
   struct ArenaMade {
     uint64_t bytes = 0;
     uint32_t slabs = 0;
   };
-  absl::StatusOr<ArenaMade> CreateArena(const SessionPtr& session, uint64_t bytes);
+  absl::StatusOr<ArenaMade> CreateArena(const SessionPtr& session, uint64_t bytes,
+                                        bool again = false);
 
   // --- jobs: hub_jobs.cc -------------------------------------------------------------------------
   // See core::Engine.
   absl::StatusOr<core::JobStanding> Admit(const SessionPtr& session, const std::string& run,
                                           const core::RankAsk& ask, uint32_t weight);
-  absl::Status ReleaseArena(const SessionPtr& session);
+  absl::Status ReleaseArena(const SessionPtr& session, bool again = false);
   void Drain(bool drained);
   // All jobs of that name; how many. NOT_FOUND, or FAILED_PRECONDITION where they cannot yield.
   absl::StatusOr<uint32_t> HoldJobs(const std::string& tenant, const std::string& job, bool hold);
@@ -194,14 +223,28 @@ class Hub {
   const os::Machine& machine() const { return options_.machine; }
   const gpus::Gpus* gpus() const { return options_.gpus; }
   bool huge_pages() const { return options_.huge_pages; }
-  uint64_t daemon_epoch() const { return options_.daemon_epoch; }
+  uint64_t daemon_epoch() const { return daemon_epoch_; }
 
  private:
   class Return;
 
-  Hub(const HubOptions& options, base::Mapping manifest_memory, core::Manifest manifest);
+  Hub(const HubOptions& options, base::UniqueFd manifest_fd, base::Mapping manifest_memory,
+      core::Manifest manifest);
+
+  // hub_restore.cc
+  static absl::StatusOr<std::unique_ptr<Hub>> CreateNew(const HubOptions& options);
+  static absl::StatusOr<std::unique_ptr<Hub>> TakeOver(const HubOptions& options, Keepsakes* kept);
+  absl::StatusOr<core::SessionFacts> CheckKept(shm::SessionId id,
+                                               const Keepsakes::OfSession& kept) const;
+  absl::Status Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* garbage);
+  void GiveMemory(ClientSession* session, KeptMemory memory, Garbage* garbage);
+  void Keep(const std::string& name, int fd);
+  void KeepSession(const ClientSession& session);
+  void KeepArena(const ClientSession& session, const memory::DeviceArena& arena,
+                 std::vector<std::string>* names);
 
   // All under the mutex.
+  void Push(const std::vector<core::Outgoing>& out, std::vector<ClientSession*>* served);
   void Deliver(const std::vector<core::Outgoing>& out);
   void FlushOthers(core::Time now);
   // `died`: the client may use its memory until its process has ended.
@@ -217,12 +260,18 @@ class Hub {
   absl::StatusOr<ArenaMade> MakeArena(const SessionPtr& session, const core::Promise& promise,
                                       Garbage* made);
   absl::Status MakeSlabs(const ClientSession& session, uint64_t bytes, Garbage* made);
+  absl::Status ForgetAllocation(const SessionPtr& session, uint64_t number);
   void Abandon(const core::Promise& promise, Garbage garbage);
   absl::Status PassPool(const ClientSession& session, shm::PoolId id, const memory::HostPool& pool);
   absl::Status PassArena(const ClientSession& session, const memory::DeviceArena& arena);
 
   const HubOptions options_;
+  holder::DescriptorStore* const store_;
+  std::atomic<bool> keeping_failed_{false};  // said so already
+  const base::UniqueFd manifest_fd_;
+  base::UniqueFd node_fd_;
   const base::Mapping manifest_memory_;
+  const uint64_t daemon_epoch_;
   InFlight in_flight_;
   std::atomic<bool> cancelled_{false};
   memory::Admission admission_;

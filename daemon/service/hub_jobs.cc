@@ -20,10 +20,11 @@ absl::StatusOr<core::JobStanding> Hub::Admit(const SessionPtr& session, const st
   return engine_->Admit(session->id(), run, ask, weight, Now());
 }
 
-absl::Status Hub::ReleaseArena(const SessionPtr& session) {
+absl::Status Hub::ReleaseArena(const SessionPtr& session, bool again) {
   Garbage garbage;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (again && session->arena == nullptr) return absl::OkStatus();
     absl::StatusOr<core::Releases> releases = engine_->ReleaseArena(session->id(), Now());
     if (!releases.ok()) return releases.status();
     Collect(*releases, /*died=*/false, &garbage);

@@ -15,11 +15,13 @@ void Hub::Abandon(const core::Promise& promise, Garbage garbage) {
 }
 
 absl::StatusOr<core::Allocation> Hub::Allocate(const SessionPtr& session,
-                                               const std::vector<core::ChunkSpec>& specs) {
+                                               const std::vector<core::ChunkSpec>& specs,
+                                               uint64_t number, bool again) {
   absl::StatusOr<core::Promise> promise;
+  if (again) GEMINID_RETURN_IF_ERROR(ForgetAllocation(session, number));
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    promise = engine_->BeginAllocation(session->id(), specs);
+    promise = engine_->BeginAllocation(session->id(), specs, number);
     if (!promise.ok()) return promise.status();
     if (promise->bytes == 0) return engine_->FinishAllocation(promise->charge);
   }
@@ -31,6 +33,18 @@ absl::StatusOr<core::Allocation> Hub::Allocate(const SessionPtr& session,
   return allocation;
 }
 
+absl::Status Hub::ForgetAllocation(const SessionPtr& session, uint64_t number) {
+  Garbage garbage;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    absl::StatusOr<core::Releases> releases = engine_->ForgetAllocation(session->id(), number);
+    if (!releases.ok()) return releases.status();
+    Collect(*releases, /*died=*/false, &garbage);
+  }
+  Destroy(std::move(garbage));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<core::Allocation> Hub::MakePool(const SessionPtr& session,
                                                const core::Promise& promise, Garbage* made) {
   memory::PoolOptions options = PoolOptionsOf(*session);
@@ -40,6 +54,8 @@ absl::StatusOr<core::Allocation> Hub::MakePool(const SessionPtr& session,
   GEMINID_ASSIGN_OR_RETURN(memory::HostPool pool,
                            memory::HostPool::Create(options, options_.machine));
   made->pools.push_back(std::move(pool));
+  made->keepsakes.push_back(PoolName(session->id(), promise.pool));
+  Keep(made->keepsakes.back(), made->pools.back().fd().get());
   GEMINID_RETURN_IF_ERROR(PassPool(*session, promise.pool, made->pools.back()));
   std::lock_guard<std::mutex> lock(mutex_);
   absl::StatusOr<core::Allocation> allocation = engine_->FinishAllocation(promise.charge);
@@ -72,10 +88,15 @@ absl::Status Hub::PassPool(const ClientSession& session, shm::PoolId id,
   return session.SendMemory(message, pool.fd());
 }
 
-absl::Status Hub::Free(const SessionPtr& session, const std::vector<shm::ChunkId>& chunks) {
+absl::Status Hub::Free(const SessionPtr& session, std::vector<shm::ChunkId> chunks, bool again) {
   Garbage garbage;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (again) {
+      std::erase_if(chunks, [&](shm::ChunkId chunk) {
+        return !engine_->FindChunk(session->id(), chunk).has_value();
+      });
+    }
     absl::StatusOr<core::Releases> releases = engine_->Free(session->id(), chunks);
     if (!releases.ok()) return releases.status();
     Collect(*releases, /*died=*/false, &garbage);
@@ -84,8 +105,21 @@ absl::Status Hub::Free(const SessionPtr& session, const std::vector<shm::ChunkId
   return absl::OkStatus();
 }
 
-absl::StatusOr<Hub::ArenaMade> Hub::CreateArena(const SessionPtr& session, uint64_t bytes) {
+absl::StatusOr<Hub::ArenaMade> Hub::CreateArena(const SessionPtr& session, uint64_t bytes,
+                                                bool again) {
   absl::StatusOr<core::Promise> promise;
+  if (again) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (session->arena != nullptr) {
+      GEMINID_RETURN_IF_ERROR(PassArena(*session, *session->arena));
+      ArenaMade made;
+      for (const memory::DeviceArena::Slab& slab : session->arena->slabs()) {
+        made.bytes += slab.bytes;
+        made.slabs += 1;
+      }
+      return made;
+    }
+  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
     promise = engine_->BeginArena(session->id(), bytes);
@@ -104,6 +138,7 @@ absl::StatusOr<Hub::ArenaMade> Hub::MakeArena(const SessionPtr& session,
   GEMINID_RETURN_IF_ERROR(MakeSlabs(*session, promise.bytes, made));
   std::unique_ptr<memory::DeviceArena>& arena = made->arenas.back().memory;
   const ArenaMade result = {promise.bytes, static_cast<uint32_t>(arena->slabs().size())};
+  KeepArena(*session, *arena, &made->keepsakes);
   GEMINID_RETURN_IF_ERROR(PassArena(*session, *arena));
   std::lock_guard<std::mutex> lock(mutex_);
   GEMINID_RETURN_IF_ERROR(engine_->FinishArena(promise.charge));

@@ -109,8 +109,9 @@ metrics::Reading Monitor::Read() const {
     reading.chunk_limit = {engine.chunk_limit().used(), engine.chunk_limit().total()};
     reading.refusals = engine.refusals().Read();
     reading.counters = engine.counters();
-    reading.overhead_bytes = sessions.size() * memory::SessionSegments::Bytes() +
-                             core::Manifest::BytesFor(engine.manifest().record_count());
+    reading.overhead_bytes =
+        sessions.size() * (memory::SessionSegments::Bytes() + core::SessionBooks::Bytes()) +
+        core::Manifest::BytesFor(engine.manifest().record_count());
     reading.plan_memory_bytes = numbers.plan_memory_bytes;
     reading.allocations = std::move(numbers.allocations);
     reading.counted = std::move(numbers.counted);

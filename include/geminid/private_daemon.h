@@ -23,7 +23,8 @@ struct PrivateDaemonOptions {
 };
 
 // Runs until this is destroyed or this process ends, however it ends. Move it to where it shall
-// live and export socket() as $GEMINID_SOCKET to the processes that shall share it.
+// live and export socket() as $GEMINID_SOCKET to the processes that shall share it. Should it die
+// before, a thread starts it again, and its sessions go on.
 class GEMINID_EXPORT PrivateDaemon {
  public:
   // Starts it and waits until it serves. On failure the message ends with the last lines of its
@@ -36,18 +37,20 @@ class GEMINID_EXPORT PrivateDaemon {
   PrivateDaemon& operator=(const PrivateDaemon&) = delete;
 
   const std::string& socket() const { return socket_; }
-  pid_t pid() const { return pid_; }
+  // Another one after it was started again; -1: it died, and could not be.
+  pid_t pid() const;
   // The last lines of its log.
   std::string LogTail() const;
 
  private:
-  PrivateDaemon() = default;
+  class Keeper;
+  PrivateDaemon();
 
   std::string folder_;
   std::string socket_;
   std::string log_path_;
-  pid_t pid_ = -1;
   pid_t owner_ = -1;
+  std::unique_ptr<Keeper> keeper_;
 };
 
 }  // namespace geminid

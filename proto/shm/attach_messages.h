@@ -25,6 +25,8 @@ inline constexpr int kNameBytes = 64;
 inline constexpr int kErrorTextBytes = 384;
 inline constexpr char kAttachSuffix[] = ".attach";
 inline constexpr char kLockSuffix[] = ".lock";
+// Where what is kept for the daemon's successor is asked for; who removes it gives that up.
+inline constexpr char kHolderSuffix[] = ".holder";
 // gRPC metadata key that carries the session's token, in lower-case hexadecimal.
 inline constexpr char kTokenMetadataKey[] = "geminid-token";
 

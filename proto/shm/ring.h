@@ -62,6 +62,14 @@ class RingReader {
   // Copies the next entry to *entry. kCorrupt: the writer's words contradict each other; the ring
   // must not be used any more.
   Result TryPop(Entry* entry) {
+    const Result result = TryPeek(entry);
+    if (result == Result::kEntry) Advance();
+    return result;
+  }
+
+  // The same, but the entry stays in the ring until Advance(): should the reader die before, it is
+  // the first that the reader's successor finds.
+  Result TryPeek(Entry* entry) {
     const uint64_t written = written_->load(std::memory_order_seq_cst);
     if (written == next_) return Result::kEmpty;
     if (written < next_ || written - next_ > kEntries) return Result::kCorrupt;
@@ -70,9 +78,11 @@ class RingReader {
                                   .load(std::memory_order_acquire);
     if (sequence != next_ + 1) return Result::kCorrupt;
     std::memcpy(entry, slot, sizeof(Entry));
+    return Result::kEntry;
+  }
+  void Advance() {
     ++next_;
     read_->store(next_, std::memory_order_release);
-    return Result::kEntry;
   }
 
   bool Empty() const { return written_->load(std::memory_order_seq_cst) == next_; }

@@ -233,6 +233,23 @@ TEST(RequestPort, ResponseToNobody_IsIgnored) {
   EXPECT_TRUE(port->status().ok());
 }
 
+// A daemon that died after it had answered, and before it said that it had, has a successor that
+// answers once more; by then the request may no longer be possible.
+TEST(RequestPort, AnswerThatComesAgain_IsHeardOnce) {
+  Answers answers;
+  FakeDaemon daemon([](const shm::Request& request) { return std::optional(DoneFor(request)); });
+  const auto port = daemon.MakePort();
+  port->Submit(Drop(0), answers.Next());
+  answers.Wait(1);
+  shm::Request first = Drop(0);
+  first.request_id = 1;
+  daemon.Push(
+      ErrorFor(first, absl::StatusCode::kFailedPrecondition, shm::ErrorReason::kNotResident));
+  port->Submit(Drop(0), answers.Next());
+  EXPECT_TRUE(answers.Wait(2)[1].status.ok());
+  EXPECT_TRUE(port->status().ok());
+}
+
 TEST(RequestPort, Heartbeat_MovesWithTheThread) {
   Answers answers;
   FakeDaemon daemon([](const shm::Request& request) { return std::optional(DoneFor(request)); });

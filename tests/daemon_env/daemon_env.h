@@ -7,6 +7,7 @@
 #ifndef GEMINID_TESTS_DAEMON_ENV_DAEMON_ENV_H_
 #define GEMINID_TESTS_DAEMON_ENV_DAEMON_ENV_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -52,6 +53,8 @@ struct DaemonEnvOptions {
   service::Identify identify{};  // instead of tenant_by
   // So that other users may use it; also opens the folder.
   bool for_everybody = false;
+  // Where the daemon leaves what its successor needs.
+  std::function<absl::StatusOr<std::unique_ptr<holder::DescriptorStore>>()> open_store{};
 };
 
 class DaemonEnv {

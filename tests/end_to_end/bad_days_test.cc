@@ -30,6 +30,7 @@ class BadDays : public ::testing::Test {
   void ExpectNothingIsLeft() {
     for (pid_t pid : ranks_) EXPECT_TRUE(IsGone(pid, kSeconds)) << "rank process " << pid;
     for (pid_t pid : daemons_) EXPECT_TRUE(IsGone(pid, kSeconds)) << "daemon " << pid;
+    for (pid_t pid : run_.Holders()) EXPECT_TRUE(IsGone(pid, kSeconds)) << "holder " << pid;
     EXPECT_THAT(run_.Leftovers(), IsEmpty());
   }
 
@@ -49,11 +50,13 @@ TEST_F(BadDays, RankThatIsKilled_StopsTheOthersAndIsNamed) {
   ExpectNothingIsLeft();
 }
 
-TEST_F(BadDays, DaemonThatIsKilled_EndsTheRunWithItsName) {
+TEST_F(BadDays, DaemonThatIsKilledAndCannotBeStartedAgain_EndsTheRunWithWhatItWaitedFor) {
+  run_.RemoveDaemonProgram();
   kill(daemons_[0], SIGKILL);
   const int code = run_.WaitForEnd(kSeconds);
   EXPECT_GT(code, 0);
-  EXPECT_THAT(run_.Words(), HasSubstr("daemon"));
+  EXPECT_THAT(run_.Words(), HasSubstr("the daemon at "));
+  EXPECT_THAT(run_.Words(), HasSubstr("ended, and none took its place"));
   ExpectNothingIsLeft();
 }
 

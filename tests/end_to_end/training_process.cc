@@ -10,12 +10,15 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <sstream>
 
 namespace geminid {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr char kDaemonLink[] = "geminid";
 
 std::string ReadFile(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -43,15 +46,18 @@ TrainingProcess::TrainingProcess(const std::vector<std::string>& flags) {
   for (int line = 0; line < 4000; ++line) text << "line " << line << " of the text\n";
   text.close();
 
+  std::filesystem::create_symlink(GEMINID_DAEMON_BINARY, folder_ / kDaemonLink);
   std::vector<std::string> arguments = {GEMINID_TRAIN_BINARY, "--text", folder_ / "text",
                                         "--progress", "lines"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  for (const std::string& flag : flags) {
+    arguments.push_back(flag == kExportHere ? ExportFolder().string() : flag);
+  }
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  std::vector<std::string> environment = {"TMPDIR=" + folder_.string(),
-                                          "XDG_RUNTIME_DIR=" + folder_.string(),
-                                          "GEMINID_DAEMON=" GEMINID_DAEMON_BINARY, "PATH=/usr/bin"};
+  std::vector<std::string> environment = {
+      "TMPDIR=" + folder_.string(), "XDG_RUNTIME_DIR=" + folder_.string(),
+      "GEMINID_DAEMON=" + (folder_ / kDaemonLink).string(), "PATH=/usr/bin"};
   std::vector<char*> envp;
   for (std::string& variable : environment) envp.push_back(variable.data());
   envp.push_back(nullptr);
@@ -87,16 +93,45 @@ bool TrainingProcess::WaitForWords(const std::string& text) const {
 }
 
 std::vector<pid_t> TrainingProcess::Children(const std::string& program) const {
-  const std::string id = std::to_string(pid_);
-  std::istringstream children(ReadFile("/proc/" + id + "/task/" + id + "/children"));
   std::vector<pid_t> found;
-  for (pid_t child = 0; children >> child;) {
-    std::error_code ignored;
-    const std::filesystem::path file =
-        std::filesystem::read_symlink("/proc/" + std::to_string(child) + "/exe", ignored);
-    if (file.filename() == program) found.push_back(child);
+  std::error_code ignored;
+  // A daemon that was started again is a child of the thread that did so.
+  const std::filesystem::path tasks = "/proc/" + std::to_string(pid_) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks, ignored)) {
+    std::istringstream children(ReadFile(task.path() / "children"));
+    for (pid_t child = 0; children >> child;) {
+      const std::filesystem::path file =
+          std::filesystem::read_symlink("/proc/" + std::to_string(child) + "/exe", ignored);
+      if (file.filename() == program) found.push_back(child);
+    }
   }
   return found;
+}
+
+std::vector<pid_t> TrainingProcess::Holders() const {
+  std::vector<pid_t> found;
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    const std::string arguments = ReadFile(process.path() / "cmdline");
+    if (arguments.find("geminid-holder") == std::string::npos) continue;
+    if (arguments.find(folder_.string()) == std::string::npos) continue;
+    found.push_back(std::stoi(process.path().filename()));
+  }
+  return found;
+}
+
+void TrainingProcess::RemoveDaemonProgram() const {
+  std::filesystem::remove(folder_ / kDaemonLink);
+}
+
+std::string TrainingProcess::ExportedBytes() const {
+  std::map<std::string, std::string> files;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(ExportFolder(), ignored)) {
+    if (file.path().extension() == ".safetensors") files[file.path()] = ReadFile(file.path());
+  }
+  std::string bytes;
+  for (const auto& [name, content] : files) bytes += content;
+  return bytes;
 }
 
 int TrainingProcess::WaitForEnd(int seconds) {
@@ -110,7 +145,9 @@ std::vector<std::string> TrainingProcess::Leftovers() const {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     const std::string name = entry.path().filename();
-    if (name != "text" && name != "words") names.push_back(name);
+    const bool expected =
+        name == "text" || name == "words" || name == "export" || name == kDaemonLink;
+    if (!expected) names.push_back(name);
   }
   return names;
 }

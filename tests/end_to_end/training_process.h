@@ -10,6 +10,9 @@
 
 namespace geminid {
 
+// As a flag: the run's ExportFolder().
+inline constexpr char kExportHere[] = "{export}";
+
 class TrainingProcess {
  public:
   // Starts it on a text of its own, with every temporary file under a folder of its own.
@@ -24,9 +27,16 @@ class TrainingProcess {
   std::string Words() const;
   // Its direct children that run the program of this name; "geminid" is the daemon.
   std::vector<pid_t> Children(const std::string& program) const;
+  // What keeps the daemon's descriptors.
+  std::vector<pid_t> Holders() const;
+  // From now on its daemon cannot be started again.
+  void RemoveDaemonProgram() const;
+  // In its folder; its values, if it wrote them there (--export).
+  std::filesystem::path ExportFolder() const { return folder_ / "export"; }
+  std::string ExportedBytes() const;
   // The exit code, 128 plus the signal, or -1 if it has not ended within `seconds`.
   int WaitForEnd(int seconds);
-  // What it left in its folder, its text and words apart.
+  // What it left in its folder, its text, words, values and the daemon's program apart.
   std::vector<std::string> Leftovers() const;
 
  private:

@@ -9,7 +9,7 @@ install(TARGETS geminid_library EXPORT geminid
   ARCHIVE COMPONENT dev
   FILE_SET HEADERS COMPONENT dev)
 if(GEMINID_HAS_DAEMON)
-  install(TARGETS geminid geminid-agent RUNTIME COMPONENT daemon)
+  install(TARGETS geminid geminid-agent geminid-holder RUNTIME COMPONENT daemon)
 endif()
 if(GEMINID_HAS_TOOLS)
   install(TARGETS geminictl geminid-train geminid-sim geminid-gpu-verify RUNTIME COMPONENT tools)

@@ -68,7 +68,7 @@ class EngineTest : public ::testing::Test {
   void TearDown() override { EXPECT_EQ(engine_->Check(), absl::OkStatus()); }
 
   void Start() {
-    blocks_.assign(kRecords + 2, ManifestBlock{});
+    blocks_.assign(2 * kRecords + 2, ManifestBlock{});
     absl::StatusOr<Manifest> manifest =
         Manifest::Create({blocks_.front().bytes, blocks_.size() * sizeof(ManifestBlock)}, 1);
     ASSERT_TRUE(manifest.ok());

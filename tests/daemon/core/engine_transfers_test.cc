@@ -261,8 +261,12 @@ TEST_F(EngineTransfers, WrongResidency_IsSaid) {
 }
 
 TEST_F(EngineTransfers, Done_UnknownTicketOrUnwrittenWordIsAnError) {
-  ExpectError(Do(session_, RequestOp::kTransferDone, shm::kNoChunk, 0, 12345),
+  const uint64_t first = FirstTicketOf(engine_->manifest().epoch());
+  ExpectError(Do(session_, RequestOp::kTransferDone, shm::kNoChunk, 0, first + 12345),
               StatusCode::kNotFound, ErrorReason::kUnknownTicket);
+  // An earlier daemon's was settled when that one was succeeded.
+  EXPECT_THAT(Send(session_, Make(RequestOp::kTransferDone, shm::kNoChunk, 0, first - 1)),
+              IsEmpty());
   const shm::Response ticket =
       Ask(session_, MakeTransfer(weight_, gathered_, 10, shm::kAllocateDestination));
   ExpectError(Do(session_, RequestOp::kTransferDone, shm::kNoChunk, 0, ticket.ticket),

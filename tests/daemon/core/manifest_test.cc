@@ -27,7 +27,7 @@ class ManifestTest : public ::testing::Test {
             .home_offset = 64 * chunk};
   }
 
-  std::vector<Block> blocks_ = std::vector<Block>(kRecords + 2);
+  std::vector<Block> blocks_ = std::vector<Block>(2 * kRecords + 2);
 };
 
 TEST_F(ManifestTest, BytesFor_IsTwoSuperblocksAndTheRecords) {
@@ -74,10 +74,12 @@ TEST_F(ManifestTest, OlderVersion_IsNotReadAsThisOne) {
     const uint32_t version = kManifestVersion - 1;
     std::byte* const superblock = blocks_[block].bytes;
     std::memcpy(superblock + 4, &version, sizeof(version));
-    const uint32_t crc = shm::Crc32c(superblock, 44);
-    std::memcpy(superblock + 44, &crc, sizeof(crc));
+    const uint32_t crc = shm::Crc32c(superblock, 48);
+    std::memcpy(superblock + 48, &crc, sizeof(crc));
   }
-  EXPECT_EQ(Manifest::Open(memory()).status().code(), absl::StatusCode::kDataLoss);
+  const std::vector<Block> before = blocks_;
+  EXPECT_EQ(Manifest::Open(memory()).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::memcmp(before.data(), blocks_.data(), before.size() * sizeof(Block)), 0);
 }
 
 TEST_F(ManifestTest, Add_IsReadBack) {
@@ -141,7 +143,7 @@ TEST_F(ManifestTest, TornSuperblock_OlderOneCounts) {
   const std::vector<Block> before = blocks_;
   manifest.NewSessionId();
   const std::vector<Block> after = blocks_;
-  constexpr size_t kWritten = 48;  // what the checksum covers, and the checksum
+  constexpr size_t kWritten = 52;  // what the checksum covers, and the checksum
   for (size_t torn = 0; torn <= kWritten; ++torn) {
     blocks_ = before;
     for (size_t i = 0; i < 2; ++i) std::memcpy(blocks_[i].bytes, after[i].bytes, torn);
@@ -201,6 +203,57 @@ TEST_F(ManifestTest, MemoryThatWasCutOff_IsDataLoss) {
   EXPECT_TRUE(Manifest::Open(memory().subspan(0, bytes)).ok());
   EXPECT_EQ(Manifest::Open(memory().subspan(0, bytes - 64)).status().code(),
             absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ManifestTest, DaemonsThatEndBeforeTheyServe_AreCountedUntilOneServes) {
+  { Manifest manifest = *Manifest::Create(memory(), 1); }
+  for (uint32_t i = 0; i < kMaxAttempts; ++i) EXPECT_TRUE(Manifest::Open(memory()).ok());
+  EXPECT_EQ(Manifest::Open(memory()).status().code(), absl::StatusCode::kAborted);
+
+  { Manifest manifest = *Manifest::Create(memory(), 1); }
+  for (uint32_t i = 0; i < 3 * kMaxAttempts; ++i) {
+    absl::StatusOr<Manifest> manifest = Manifest::Open(memory());
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    manifest->HasServed();
+  }
+}
+
+TEST_F(ManifestTest, Epoch_GrowsAndIsNoLessThanAskedFor) {
+  { Manifest manifest = *Manifest::Create(memory(), 4); }
+  EXPECT_EQ(Manifest::Open(memory(), 2)->epoch(), 5u);
+  EXPECT_EQ(Manifest::Open(memory(), 9)->epoch(), 9u);
+}
+
+TEST_F(ManifestTest, Progress_IsReadAgain) {
+  Manifest manifest = *Manifest::Create(memory(), 1);
+  const RecordIndex index = *manifest.Add(Identity(1), {});
+  EXPECT_EQ(manifest.Progress(index), ChunkProgress{});
+  EXPECT_TRUE(manifest.WrittenBack(index).empty());
+  for (const ChunkProgress& progress :
+       {ChunkProgress{.home_lost = true}, ChunkProgress{.publish_when_idle = true},
+        ChunkProgress{.drop_when_idle = true}}) {
+    manifest.SetProgress(index, progress);
+    EXPECT_EQ(manifest.Progress(index), progress);
+  }
+  manifest.SetAllocation(index, 12);
+  EXPECT_EQ(Manifest::Open(memory())->AllocationOf(index), 12u);
+}
+
+TEST_F(ManifestTest, WrittenBack_GrowsByPiecesThatTouchItAndEndsWithItsEpoch) {
+  Manifest manifest = *Manifest::Create(memory(), 1);
+  const RecordIndex index = *manifest.Add(Identity(1), {});
+  manifest.BeginDirtyEpoch(index, 3);
+  EXPECT_EQ(manifest.DirtyEpoch(index), 3u);
+  manifest.AddWrittenBack(index, {16, 32});
+  manifest.AddWrittenBack(index, {64, 80});  // apart: forgotten
+  EXPECT_EQ(manifest.WrittenBack(index).begin, 16u);
+  EXPECT_EQ(manifest.WrittenBack(index).end, 32u);
+  manifest.AddWrittenBack(index, {32, 64});
+  manifest.AddWrittenBack(index, {0, 16});
+  EXPECT_EQ(manifest.WrittenBack(index).begin, 0u);
+  EXPECT_EQ(manifest.WrittenBack(index).end, 64u);
+  manifest.BeginDirtyEpoch(index, 4);
+  EXPECT_TRUE(manifest.WrittenBack(index).empty());
 }
 
 TEST_F(ManifestTest, BadMemory_IsRefused) {

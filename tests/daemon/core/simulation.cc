@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/memfd.h"
 #include "base/pages.h"
 #include "proto/shm/lease.h"
 
@@ -23,7 +24,7 @@ bool OnDevice(const shm::StateWord& word) {
 
 }  // namespace
 
-Simulation::Simulation(uint32_t seed) : random_(seed), blocks_(kRecords + 2) {
+Simulation::Simulation(uint32_t seed) : random_(seed), blocks_(2 * kRecords + 2) {
   options_.host_capacity_bytes = kHostBytes;
   const uint64_t devices = 1 + Pick(3);
   for (uint32_t i = 0; i < devices; ++i) {
@@ -61,7 +62,13 @@ Simulation::ChunkModel* Simulation::FindChunk(SessionModel* session, ChunkId chu
 
 // --- tables --------------------------------------------------------------------------------------
 
+void Simulation::MayCrash() {
+  if (crash_in_ < 0 || --crash_in_ >= 0) return;
+  throw Crash();
+}
+
 void Simulation::PublishState(SessionId id, ChunkId chunk_id, uint64_t word) {
+  MayCrash();
   const auto session = sessions_.find(id);
   if (session == sessions_.end() || shm::Index(chunk_id) >= kMaxChunks) {
     return Violate("a word was published for nobody");
@@ -90,10 +97,12 @@ void Simulation::PublishState(SessionId id, ChunkId chunk_id, uint64_t word) {
 }
 
 uint64_t Simulation::ReadLease(SessionId id, ChunkId chunk) {
+  MayCrash();
   return sessions_.at(id).chunks[shm::Index(chunk)].lease;
 }
 
 uint64_t Simulation::ReadCompletion(SessionId id, uint16_t index) {
+  MayCrash();
   return sessions_.at(id).completion[index];
 }
 
@@ -148,7 +157,13 @@ void Simulation::Judge(SessionModel* session) {
 void Simulation::CheckStep(const ChunkModel& chunk, const shm::StateWord& next, Leaving leaving) {
   const bool republished = next.Encode() == chunk.word.Encode();  // a session was reopened
   const bool ended = leaving == Leaving::kUnused || leaving == Leaving::kAll;
-  if (!republished && !IsLegalStep(chunk.word, next, ended)) {
+  // An eviction whose daemon died on the way is concluded in one step.
+  shm::StateWord concluded = chunk.word;
+  if (restarting_ && concluded.residency == Residency::kEvictPending) {
+    concluded.residency = Residency::kEvicting;
+  }
+  if (!republished && !IsLegalStep(chunk.word, next, ended) &&
+      !IsLegalStep(concluded, next, ended)) {
     return Violate(absl::StrCat("published ", shm::Name(next.residency), " after ",
                                 shm::Name(chunk.word.residency)));
   }
@@ -281,6 +296,78 @@ void Simulation::OpenSession() {
   session.id = *id;
   session.spec = spec;
   session.device = device;
+  const uint64_t bytes = base::RoundUpToPage(SessionBooks::Bytes());
+  base::Mapping& memory = books_[*id];
+  memory = *base::Mapping::Map(*base::CreateSealedMemfd("books", bytes), bytes);
+  SessionFacts facts;
+  facts.id = *id;
+  facts.spec = spec;
+  facts.device = device;
+  engine_->KeepBooks(*id, *SessionBooks::Create({memory.data(), bytes}, facts));
+}
+
+// --- the daemon dies -----------------------------------------------------------------------------
+
+InheritedSession Simulation::Inherit(SessionModel* session, bool in_doubt) {
+  const base::Mapping& memory = books_.at(session->id);
+  InheritedSession inherited(*SessionBooks::Open({memory.data(), memory.bytes()}));
+  inherited.pools = session->pools;
+  inherited.arena_bytes = kArenaBytes;
+  for (const ChunkModel& chunk : session->chunks) {
+    inherited.state_words.push_back(chunk.word.Encode());
+  }
+  inherited.request_in_doubt = in_doubt;
+  return inherited;
+}
+
+// Memory that was being made or destroyed is nobody's any more.
+void Simulation::Restart(SessionModel* in_doubt) {
+  ++counts_.restarts;
+  crash_in_ = -1;
+  charges_.clear();
+  // Some copies have ended, and the daemon did not hear of it; or their clients are about to say
+  // so.
+  for (auto& [id, session] : sessions_) {
+    const std::map<uint64_t, uint64_t> tickets = session.tickets;
+    for (const auto& [ticket, request_id] : tickets) {
+      uint64_t& word = session.completion[session.transfers.at(request_id).ticket.completion_index];
+      if (word != ticket && Chance(80)) continue;
+      word = ticket;
+      Settle(&session, ticket);
+    }
+  }
+  absl::StatusOr<Manifest> manifest =
+      Manifest::Open({blocks_.front().bytes, blocks_.size() * sizeof(Block)});
+  if (!manifest.ok()) return Violate(std::string(manifest.status().message()));
+  engine_ = std::make_unique<Engine>(options_, static_cast<Tables*>(this), *std::move(manifest));
+  for (auto& [id, session] : sessions_) {
+    const absl::Status status =
+        engine_->RestoreSession(Inherit(&session, &session == in_doubt), now_);
+    if (!status.ok()) return Violate(std::string(status.message()));
+  }
+  std::vector<Outgoing> out;
+  restarting_ = true;
+  engine_->FinishRestore(now_, &out);
+  restarting_ = false;
+  engine_->HasServed();
+  ReceiveAgain(out);
+}
+
+// Tickets that their clients have already are the same as ever; the others are news.
+void Simulation::ReceiveAgain(const std::vector<Outgoing>& out) {
+  std::vector<Outgoing> news;
+  for (const Outgoing& outgoing : out) {
+    const SessionModel& session = sessions_.at(outgoing.session);
+    const auto transfer = session.transfers.find(outgoing.response.request_id);
+    if (transfer == session.transfers.end() || !transfer->second.granted) {
+      news.push_back(outgoing);
+    } else if (outgoing.response.ticket != transfer->second.ticket.ticket ||
+               outgoing.response.completion_index != transfer->second.ticket.completion_index ||
+               outgoing.response.device_offset != transfer->second.ticket.device_offset) {
+      Violate("a ticket came again and was another one");
+    }
+  }
+  Receive(news, nullptr, nullptr);
 }
 
 DeviceIndex Simulation::GivenDevice(const SessionSpec& spec) const {
@@ -416,6 +503,7 @@ void Simulation::Collect(const Releases& releases) {
     for (const auto& [request_id, transfer] : session->second.transfers) {
       unanswered_.erase(request_id);
     }
+    books_.erase(id);
     sessions_.erase(session);
   }
   if (releases.arenas.size() != releases.sessions.size()) Violate("an arena was not released");
@@ -648,14 +736,26 @@ void Simulation::Send(SessionModel* session, const shm::Request& request) {
   unanswered_.insert(request.request_id);
   std::vector<Outgoing> out;
   const uint64_t errors = counts_.errors;
-  engine_->HandleRequest(session->id, request, now_, &out);
+  if (Chance(30)) crash_in_ = static_cast<int>(Pick(6));
+  try {
+    engine_->HandleRequest(session->id, request, now_, &out);
+    crash_in_ = -1;
+  } catch (const Crash&) {
+    ++counts_.restarts_within;
+    Restart(session);
+    if (!violation_.empty()) return;
+    out.clear();
+    engine_->HandleRequest(session->id, request, now_, &out);
+  }
   Receive(out, session, &request);
   if (is_transfer) return;
   if (request.op == RequestOp::kTransferDone) {
     const bool refused = counts_.errors > errors;
     // Only a drop that was asked for may still fail: by this transfer or by one before it.
     if (refused && completes && !drops && !late_drops_) Violate("a true completion was refused");
-    if (!refused && !completes) Violate("a false completion was believed");
+    // Those of earlier daemons are not listened to.
+    const bool old = request.argument < FirstTicketOf(engine_->manifest().epoch());
+    if (!refused && !completes && !old) Violate("a false completion was believed");
   }
   if (unanswered_.erase(request.request_id) == 0) return;
   // What was not answered was done, and must have been allowed to be silent.
@@ -836,7 +936,7 @@ void Simulation::Step() {
   } else if (action < 7) {
     Free(session);
   } else if (action < 8) {
-    AdvanceTime();
+    Chance(30) ? Restart(nullptr) : AdvanceTime();
   } else if (action < 9) {
     EndMaking();
   } else if (action < 10) {

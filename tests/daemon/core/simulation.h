@@ -1,5 +1,8 @@
 // A deterministic world around one engine: clients that are honest, wrong, hostile, slow or dead.
 //
+// The daemon dies, too, between two requests or at any look of the engine at its tables within one,
+// and another engine takes over from what is in the manifest and the books.
+//
 // The model keeps its own books from what a client can see (published words, responses) and never
 // asks the engine what it thinks. Everything follows from the seed.
 #ifndef GEMINID_TESTS_DAEMON_CORE_SIMULATION_H_
@@ -15,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapping.h"
 #include "daemon/core/engine.h"
 
 namespace geminid::core {
@@ -29,8 +33,10 @@ struct SimulationCounts {
   uint64_t kills = 0;
   uint64_t kept = 0;
   uint64_t reopened = 0;
-  uint64_t lost = 0;         // chunks whose client died while it changed the only copy
-  uint64_t write_backs = 0;  // after which a dirty chunk was clean
+  uint64_t lost = 0;  // chunks whose client died while it changed the only copy
+  uint64_t restarts = 0;
+  uint64_t restarts_within = 0;  // a request
+  uint64_t write_backs = 0;      // after which a dirty chunk was clean
 };
 
 class Simulation : private Tables {
@@ -107,6 +113,13 @@ class Simulation : private Tables {
   uint64_t ReadLease(SessionId session, ChunkId chunk) override;
   uint64_t ReadCompletion(SessionId session, uint16_t index) override;
 
+  // Where the daemon may die.
+  struct Crash {};
+  void MayCrash();
+  void Restart(SessionModel* in_doubt);
+  InheritedSession Inherit(SessionModel* session, bool in_doubt);
+  void ReceiveAgain(const std::vector<Outgoing>& out);
+
   // Actions.
   void OpenSession();
   DeviceIndex GivenDevice(const SessionSpec& spec) const;
@@ -166,6 +179,9 @@ class Simulation : private Tables {
   std::mt19937_64 random_;
   EngineOptions options_;
   std::vector<Block> blocks_;
+  bool restarting_ = false;
+  int crash_in_ = -1;  // looks; negative: not now
+  std::map<SessionId, base::Mapping> books_;
   std::unique_ptr<Engine> engine_;
   std::map<SessionId, SessionModel> sessions_;
   Time now_ = Time::FromNanoseconds(1);

@@ -29,6 +29,8 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
     total.reopened += counts.reopened;
     total.lost += counts.lost;
     total.write_backs += counts.write_backs;
+    total.restarts += counts.restarts;
+    total.restarts_within += counts.restarts_within;
     total.arenas_refused += counts.arenas_refused;
     total.sessions_beside += counts.sessions_beside;
   }
@@ -42,6 +44,8 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
   EXPECT_GT(total.reopened, 50u);
   EXPECT_GT(total.lost, 20u);
   EXPECT_GT(total.write_backs, 100u);
+  EXPECT_GT(total.restarts, 5'000u);
+  EXPECT_GT(total.restarts_within, 2'000u);
   EXPECT_GT(total.arenas_refused, 500u);
   EXPECT_GT(total.sessions_beside, 500u);
   RecordProperty("tickets", static_cast<int>(total.tickets));

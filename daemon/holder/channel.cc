@@ -1,0 +1,89 @@
+#include "daemon/holder/channel.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace geminid::holder {
+namespace {
+
+// More descriptors are on their way than the kernel lets one user have: the other side takes them.
+constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 1'000'000};
+constexpr int kMostPauses = 5000;
+constexpr size_t kControlFds = 4;  // one is expected; the kernel drops what does not fit
+
+base::UniqueFd TakeFirst(msghdr* header) {
+  base::UniqueFd first;
+  for (cmsghdr* item = CMSG_FIRSTHDR(header); item != nullptr; item = CMSG_NXTHDR(header, item)) {
+    if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int number;
+      std::memcpy(&number, CMSG_DATA(item) + i * sizeof(int), sizeof(number));
+      base::UniqueFd descriptor(number);
+      if (!first.valid()) first = std::move(descriptor);
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+int Send(const base::UniqueFd& socket, const Message& message, int descriptor) {
+  Wire wire = Encode(message);
+  iovec data = {&wire, sizeof(wire)};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (descriptor >= 0) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof(control);
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(descriptor));
+  }
+  for (int pauses = 0;;) {
+    if (::sendmsg(socket.get(), &header, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(wire))) {
+      return 0;
+    }
+    if (errno == EINTR) continue;
+    if (errno != ETOOMANYREFS || ++pauses > kMostPauses) return errno == 0 ? EIO : errno;
+    ::nanosleep(&kPause, nullptr);
+  }
+}
+
+Arrived Receive(const base::UniqueFd& socket) {
+  Wire wire;
+  iovec data = {&wire, sizeof(wire)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kControlFds)] = {};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  ssize_t got;
+  do {
+    got = ::recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  Arrived arrived;
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) arrived.what = Arrived::What::kNothing;
+  if (got <= 0) return arrived;
+  arrived.descriptor = TakeFirst(&header);
+  arrived.what = Arrived::What::kNonsense;
+  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return arrived;
+  const std::optional<Message> message =
+      Decode(std::as_bytes(std::span(&wire, 1)).first(static_cast<size_t>(got)));
+  if (!message.has_value()) return arrived;
+  arrived.what = Arrived::What::kMessage;
+  arrived.message = *message;
+  return arrived;
+}
+
+}  // namespace geminid::holder

@@ -1,0 +1,29 @@
+// Messages of the holder's protocol over a connected SOCK_SEQPACKET socket. No library but libc.
+#ifndef GEMINID_DAEMON_HOLDER_CHANNEL_H_
+#define GEMINID_DAEMON_HOLDER_CHANNEL_H_
+
+#include <optional>
+
+#include "base/unique_fd.h"
+#include "daemon/holder/protocol.h"
+
+namespace geminid::holder {
+
+// Sends one message, with `descriptor` unless it is negative. Waits for room as long as the
+// socket's SO_SNDTIMEO says. 0, or an errno.
+int Send(const base::UniqueFd& socket, const Message& message, int descriptor = -1);
+
+struct Arrived {
+  enum class What { kMessage, kNonsense, kNothing, kEnd };
+  What what = What::kEnd;
+  Message message{};
+  base::UniqueFd descriptor{};  // the first that came; others are closed
+};
+
+// The next message; waits for it where the socket blocks, as long as its SO_RCVTIMEO says
+// (kNothing).
+Arrived Receive(const base::UniqueFd& socket);
+
+}  // namespace geminid::holder
+
+#endif  // GEMINID_DAEMON_HOLDER_CHANNEL_H_

@@ -1,0 +1,189 @@
+#include "daemon/holder/holder_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/system_error.h"
+#include "daemon/holder/channel.h"
+#include "daemon/os/unix_socket.h"
+
+extern char** environ;
+
+namespace geminid::holder {
+namespace {
+
+constexpr char kBinaryName[] = "geminid-holder";
+constexpr mode_t kSocketMode = 0600;
+constexpr int kBacklog = 4;
+// Its descriptors, in its own process.
+constexpr int kItsListener = 3;
+constexpr int kItsConnection = 4;
+// It does nothing that takes long; one that is stopped must not stop its daemon.
+constexpr timeval kTimeout = {.tv_sec = 2, .tv_usec = 0};
+
+void Bound(const base::UniqueFd& socket) {
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kTimeout, sizeof(kTimeout));
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof(kTimeout));
+}
+
+// Above those that it gets, or dup2 would close one for another.
+absl::StatusOr<base::UniqueFd> MoveUp(base::UniqueFd fd) {
+  base::UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kItsConnection + 1));
+  if (!moved.valid()) return base::SystemError(errno, "fcntl(F_DUPFD)", "a descriptor");
+  return moved;
+}
+
+absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
+                   const base::UniqueFd& connection) {
+  std::vector<std::string> arguments = {options.binary,
+                                        "--listener-fd",
+                                        absl::StrCat(kItsListener),
+                                        "--daemon-fd",
+                                        absl::StrCat(kItsConnection),
+                                        "--socket",
+                                        options.socket,
+                                        "--patience-ms",
+                                        absl::StrCat(absl::ToInt64Milliseconds(options.patience))};
+  if (options.until > 0) {
+    arguments.insert(arguments.end(), {"--until", absl::StrCat(options.until)});
+  }
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, listener.get(), kItsListener);
+  posix_spawn_file_actions_adddup2(&actions, connection.get(), kItsConnection);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  pid_t pid = -1;
+  const int error =
+      ::posix_spawn(&pid, options.binary.c_str(), &actions, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) return base::SystemError(error, "posix_spawn", options.binary);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindHolder() {
+  std::error_code ignored;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  std::string path = (self.parent_path() / kBinaryName).string();
+  if (::access(path.c_str(), X_OK) == 0) return path;
+  return absl::NotFoundError(
+      absl::StrCat("there is no program ", path, "; install it beside geminid"));
+}
+
+absl::StatusOr<std::unique_ptr<HolderStore>> HolderStore::Open(HolderOptions options) {
+  std::unique_ptr<HolderStore> store(new HolderStore(std::move(options)));
+  absl::Status status = store->Connect();
+  if (!status.ok()) status = store->StartHolder();
+  if (!status.ok()) return status;
+  return store;
+}
+
+// OK: an earlier daemon's holder is there.
+absl::Status HolderStore::Connect() {
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd socket, os::ConnectSeqpacket(options_.socket));
+  (void)::fcntl(socket.get(), F_SETFL, 0);  // it is waited for
+  Bound(socket);
+  socket_ = std::move(socket);
+  return absl::OkStatus();
+}
+
+absl::Status HolderStore::StartHolder() {
+  // The lock is ours: whatever is there is nobody's, or that of a holder that does not answer.
+  (void)::unlink(options_.socket.c_str());
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd listener,
+                           os::ListenSeqpacket(options_.socket, kSocketMode, kBacklog));
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return base::SystemError(errno, "socketpair", "the holder");
+  }
+  base::UniqueFd ours(ends[0]);
+  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd theirs, MoveUp(base::UniqueFd(ends[1])));
+  GEMINID_ASSIGN_OR_RETURN(listener, MoveUp(std::move(listener)));
+  Bound(ours);
+  GEMINID_RETURN_IF_ERROR(Spawn(options_, listener, theirs));
+  socket_ = std::move(ours);
+  return absl::OkStatus();
+}
+
+absl::Status HolderStore::SendLocked(const Message& message, int fd) {
+  const int error = Send(socket_, message, fd);
+  if (error == 0) return absl::OkStatus();
+  // One that takes nothing for so long is not waited for again; its end is seen by who watches it.
+  (void)::shutdown(socket_.get(), SHUT_RDWR);
+  return absl::UnavailableError(
+      absl::StrCat("the holder at ", options_.socket, " does not take it: ", std::strerror(error)));
+}
+
+absl::Status HolderStore::Put(const std::string& name, int fd) {
+  if (!IsName(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
+  const std::lock_guard lock(mutex_);
+  return SendLocked({.op = Op::kPut, .name = name}, fd);
+}
+
+absl::Status HolderStore::Remove(const std::string& name) {
+  if (!IsName(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
+  const std::lock_guard lock(mutex_);
+  return SendLocked({.op = Op::kRemove, .name = name}, -1);
+}
+
+absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
+  const std::lock_guard lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(SendLocked({.op = Op::kList}, -1));
+  std::vector<KeptDescriptor> kept;
+  for (;;) {
+    Arrived arrived = Receive(socket_);
+    if (arrived.what == Arrived::What::kEnd && kept.empty()) {
+      // It was about to end, because nobody came in time.
+      GEMINID_RETURN_IF_ERROR(StartHolder());
+      return kept;
+    }
+    if (arrived.what != Arrived::What::kMessage) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the holder at ", options_.socket,
+          " does not answer, or speaks another version; start the release that started it, or end "
+          "geminid-holder and with it the sessions of that daemon"));
+    }
+    if (arrived.message.op == Op::kEnd) break;
+    if (arrived.message.op != Op::kItem || !arrived.descriptor.valid()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the holder at ", options_.socket, " answers something else"));
+    }
+    kept.push_back({arrived.message.name, std::move(arrived.descriptor)});
+  }
+  return kept;
+}
+
+void HolderStore::Finish() {
+  const std::lock_guard lock(mutex_);
+  (void)Send(socket_, {.op = Op::kFinish});
+}
+
+absl::Status HolderStore::Renew() {
+  const std::lock_guard lock(mutex_);
+  return StartHolder();
+}
+
+}  // namespace geminid::holder

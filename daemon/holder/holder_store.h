@@ -1,0 +1,55 @@
+// The store of a daemon without a service manager: a process of its own, geminid-holder.
+#ifndef GEMINID_DAEMON_HOLDER_HOLDER_STORE_H_
+#define GEMINID_DAEMON_HOLDER_HOLDER_STORE_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/holder/descriptor_store.h"
+#include "daemon/holder/protocol.h"
+
+namespace geminid::holder {
+
+struct HolderOptions {
+  std::string binary;       // geminid-holder
+  std::string socket;       // where it listens for daemons; the caller has the lock of it
+  absl::Duration patience;  // how long it keeps what no daemon asks for
+  pid_t until = 0;          // without a daemon, it ends with this process; 0: with none
+};
+
+// The program of that name beside this one. NOT_FOUND when it is not there.
+absl::StatusOr<std::string> FindHolder();
+
+class HolderStore final : public DescriptorStore {
+ public:
+  // Meets the holder that an earlier daemon started, or starts one.
+  static absl::StatusOr<std::unique_ptr<HolderStore>> Open(HolderOptions options);
+
+  absl::Status Put(const std::string& name, int fd) override;
+  absl::Status Remove(const std::string& name) override;
+  absl::StatusOr<std::vector<KeptDescriptor>> List() override;
+  void Finish() override;
+  int watch_fd() const override { return socket_.get(); }
+  // After its end; the descriptor to watch is another one then.
+  absl::Status Renew() override;
+
+ private:
+  explicit HolderStore(HolderOptions options) : options_(std::move(options)) {}
+  absl::Status Connect();
+  absl::Status StartHolder();
+  absl::Status SendLocked(const Message& message, int fd);
+
+  const HolderOptions options_;
+  std::mutex mutex_;
+  base::UniqueFd socket_;  // written under mutex_, by Renew alone once it is open
+};
+
+}  // namespace geminid::holder
+
+#endif  // GEMINID_DAEMON_HOLDER_HOLDER_STORE_H_

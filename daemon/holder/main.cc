@@ -1,0 +1,213 @@
+// geminid-holder: keeps a daemon's descriptors, so that memory and connections outlive it.
+//
+// Started by the daemon, which hands it their connection and a listener for the daemon's
+// successors. It serves one of them at a time: the next one is accepted when the last has ended,
+// after all that one said was read. It ends when it is told to, or when for a while (--patience)
+// there is no daemon, or when without a daemon the process has ended for whose sake there was one
+// (--until).
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/exit_code.h"
+#include "daemon/holder/channel.h"
+#include "daemon/holder/shelf.h"
+
+namespace geminid::holder {
+namespace {
+
+constexpr timeval kSendTimeout = {.tv_sec = 5, .tv_usec = 0};
+constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
+constexpr int64_t kLookMs = 200;  // between looks whether its socket is there
+
+struct CommandLine {
+  int listener = -1;
+  int daemon = -1;
+  long patience_ms = 0;
+  long until = 0;  // 0: no process
+  std::string socket;
+};
+
+int64_t NowMs() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / kNanosecondsPerMillisecond;
+}
+
+bool ParseNumber(const char* text, long* number) {
+  char* end = nullptr;
+  errno = 0;
+  *number = std::strtol(text, &end, 10);
+  return errno == 0 && end != text && *end == '\0' && *number >= 0;
+}
+
+bool Parse(int argc, char** argv, CommandLine* line) {
+  long listener = -1;
+  long daemon = -1;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    const char* const value = argv[i + 1];
+    bool good = true;
+    if (flag == "--listener-fd") {
+      good = ParseNumber(value, &listener);
+    } else if (flag == "--daemon-fd") {
+      good = ParseNumber(value, &daemon);
+    } else if (flag == "--patience-ms") {
+      good = ParseNumber(value, &line->patience_ms);
+    } else if (flag == "--until") {
+      good = ParseNumber(value, &line->until);
+    } else if (flag == "--socket") {
+      line->socket = value;
+    } else {
+      good = false;
+    }
+    if (!good) return false;
+  }
+  line->listener = static_cast<int>(listener);
+  line->daemon = static_cast<int>(daemon);
+  return argc % 2 == 1 && listener >= 0 && daemon >= 0 && !line->socket.empty();
+}
+
+// As many as this process may have: it keeps all that several daemons in a row had open.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Only this user's processes, and root's, are daemons of this socket.
+bool IsOurs(const base::UniqueFd& connection) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == ::geteuid() || peer.uid == 0);
+}
+
+class Holder {
+ public:
+  explicit Holder(const CommandLine& line)
+      : socket_(line.socket), patience_ms_(line.patience_ms), listener_(line.listener) {
+    if (line.until > 0) {
+      until_ = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, line.until, 0)));
+      until_has_ended_ = !until_.valid() && errno == ESRCH;
+    }
+    (void)::stat(socket_.c_str(), &file_);
+    Meet(base::UniqueFd(line.daemon));
+  }
+
+  void Run() {
+    while (!finished_) {
+      if (daemon_.valid()) {
+        Serve();
+      } else if (until_has_ended_ || shelf_.items().empty() || NowMs() >= alone_until_ms_) {
+        finished_ = true;
+      } else {
+        WaitForDaemon();
+      }
+    }
+    // One that is told to end is met by nobody; another's socket may be there by then.
+    if (!told_ && HasSocket()) (void)::unlink(socket_.c_str());
+  }
+
+ private:
+  void Meet(base::UniqueFd daemon) {
+    daemon_ = std::move(daemon);
+    (void)::fcntl(daemon_.get(), F_SETFD, FD_CLOEXEC);
+    (void)::setsockopt(daemon_.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof(kSendTimeout));
+  }
+
+  // What is there may be another holder's by now.
+  bool HasSocket() const {
+    struct stat now = {};
+    return ::stat(socket_.c_str(), &now) == 0 && now.st_ino == file_.st_ino &&
+           now.st_dev == file_.st_dev;
+  }
+
+  void Leave() {
+    daemon_.Reset();
+    alone_until_ms_ = NowMs() + patience_ms_;
+  }
+
+  void Serve() {
+    Arrived arrived = Receive(daemon_);
+    if (arrived.what == Arrived::What::kNothing) return;
+    if (arrived.what == Arrived::What::kEnd) return Leave();
+    const Shelf::Next next = arrived.what == Arrived::What::kMessage
+                                 ? shelf_.Handle(arrived.message, std::move(arrived.descriptor))
+                                 : Shelf::Next::kRefuse;
+    if (next == Shelf::Next::kFinish) finished_ = told_ = true;
+    const bool refused = next == Shelf::Next::kRefuse || (next == Shelf::Next::kList && !SendAll());
+    if (!refused) return;
+    std::fprintf(stderr, "geminid-holder: the daemon of %s broke off, or speaks another version\n",
+                 socket_.c_str());
+    Leave();
+  }
+
+  bool SendAll() {
+    for (const auto& [name, descriptor] : shelf_.items()) {
+      if (Send(daemon_, {.op = Op::kItem, .name = name}, descriptor.get()) != 0) return false;
+    }
+    const auto count = static_cast<uint32_t>(shelf_.items().size());
+    return Send(daemon_, {.op = Op::kEnd, .count = count}) == 0;
+  }
+
+  void WaitForDaemon() {
+    pollfd waiting[] = {{listener_.get(), POLLIN, 0}, {until_.get(), POLLIN, 0}};
+    const int64_t left_ms = std::clamp<int64_t>(alone_until_ms_ - NowMs(), 0, kLookMs);
+    (void)::poll(waiting, 2, static_cast<int>(left_ms));
+    // Whoever removed the socket, or its folder, wants nothing of it any more.
+    until_has_ended_ = waiting[1].revents != 0 || !HasSocket();
+    if (waiting[0].revents == 0) return;
+    base::UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection.valid() && IsOurs(connection)) Meet(std::move(connection));
+  }
+
+  const std::string socket_;
+  struct stat file_ = {};  // of the socket
+  const long patience_ms_;
+  const base::UniqueFd listener_;
+  base::UniqueFd daemon_;  // invalid: there is none
+  base::UniqueFd until_;   // of the process; invalid: of none
+  bool until_has_ended_ = false;
+  int64_t alone_until_ms_ = 0;
+  bool finished_ = false;
+  bool told_ = false;  // by the daemon
+  Shelf shelf_;
+};
+
+}  // namespace
+}  // namespace geminid::holder
+
+int main(int argc, char** argv) {
+  geminid::holder::CommandLine line;
+  if (!geminid::holder::Parse(argc, argv, &line)) {
+    std::fprintf(stderr,
+                 "geminid-holder: keeps a daemon's descriptors; geminid starts it by itself\n"
+                 "usage: geminid-holder --listener-fd N --daemon-fd N --socket PATH "
+                 "--patience-ms MS [--until PID]\n");
+    return geminid::base::kDaemonExitUsage;
+  }
+  // It ends with its daemon, not with the terminal that both were started in.
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGHUP, SIG_IGN);
+  ::signal(SIGINT, SIG_IGN);
+  ::setsid();
+  geminid::holder::RaiseDescriptorLimit();
+  geminid::holder::Holder(line).Run();
+  return geminid::base::kDaemonExitOk;
+}

@@ -1,0 +1,52 @@
+// What a holder keeps: descriptors by name. It knows nothing of what they are.
+#ifndef GEMINID_DAEMON_HOLDER_SHELF_H_
+#define GEMINID_DAEMON_HOLDER_SHELF_H_
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "daemon/holder/protocol.h"
+
+namespace geminid::holder {
+
+class Shelf {
+ public:
+  enum class Next { kGoOn, kList, kFinish, kRefuse };
+
+  // Does what `message` asks, with the descriptor that came with it, if one did. kList: the caller
+  // sends items(). kRefuse, and nothing changed: it makes no sense.
+  Next Handle(const Message& message, base::UniqueFd descriptor) {
+    const bool takes_one = message.op == Op::kPut;
+    if (takes_one != descriptor.valid()) return Next::kRefuse;
+    switch (message.op) {
+      case Op::kPut:
+        items_[message.name] = std::move(descriptor);
+        return Next::kGoOn;
+      case Op::kRemove:
+        items_.erase(message.name);
+        return Next::kGoOn;
+      case Op::kList:
+        return Next::kList;
+      case Op::kFinish:
+        items_.clear();
+        return Next::kFinish;
+      case Op::kNone:
+      case Op::kItem:
+      case Op::kEnd:
+        break;
+    }
+    return Next::kRefuse;
+  }
+
+  const std::map<std::string, base::UniqueFd>& items() const { return items_; }
+
+ private:
+  std::map<std::string, base::UniqueFd> items_;
+};
+
+}  // namespace geminid::holder
+
+#endif  // GEMINID_DAEMON_HOLDER_SHELF_H_

@@ -1,0 +1,75 @@
+#include "daemon/holder/systemd_store.h"
+
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/system_error.h"
+#include "daemon/holder/protocol.h"
+
+namespace geminid::holder {
+namespace {
+
+constexpr char kStoreVariable[] = "FDSTORE";
+constexpr char kNotifyVariable[] = "NOTIFY_SOCKET";
+// The service's own process; others inherit its variables, and are not listened to.
+constexpr char kPidVariable[] = "SYSTEMD_EXEC_PID";
+
+// What systemd calls a descriptor that was never given a name.
+bool IsNamed(const std::string& name) {
+  return IsName(name) && name != "stored" && name != "unknown";
+}
+
+}  // namespace
+
+std::unique_ptr<SystemdStore> SystemdStore::Open() {
+  const char* const room = std::getenv(kStoreVariable);
+  const char* const pid = std::getenv(kPidVariable);
+  uint64_t most = 0;
+  if (room == nullptr || !absl::SimpleAtoi(room, &most) || most == 0 || pid == nullptr ||
+      pid != absl::StrCat(::getpid()) || std::getenv(kNotifyVariable) == nullptr) {
+    return nullptr;
+  }
+  std::unique_ptr<SystemdStore> store(new SystemdStore);
+  char** names = nullptr;
+  const int count = ::sd_listen_fds_with_names(/*unset_environment=*/1, &names);
+  for (int i = 0; i < count; ++i) {
+    base::UniqueFd fd(SD_LISTEN_FDS_START + i);
+    if (IsNamed(names[i])) store->received_.push_back({names[i], std::move(fd)});
+  }
+  for (int i = 0; i < count; ++i) std::free(names[i]);
+  std::free(names);
+  return store;
+}
+
+absl::Status SystemdStore::Notify(const std::string& state, int fd) {
+  const unsigned count = fd >= 0 ? 1 : 0;
+  const int sent = ::sd_pid_notify_with_fds(0, 0, state.c_str(), fd >= 0 ? &fd : nullptr, count);
+  if (sent > 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("systemd takes no descriptor: ",
+                   sent == 0 ? "there is no $NOTIFY_SOCKET" : std::strerror(-sent)));
+}
+
+// FDPOLL=0: a connection whose other end is closed is for the next daemon to notice. systemd keeps
+// several of one name: the older goes first.
+absl::Status SystemdStore::Put(const std::string& name, int fd) {
+  if (!IsNamed(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
+  return Notify(absl::StrCat("FDSTORE=1\nFDPOLL=0\nFDNAME=", name), fd);
+}
+
+absl::Status SystemdStore::Remove(const std::string& name) {
+  if (!IsNamed(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
+  return Notify(absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name), -1);
+}
+
+absl::StatusOr<std::vector<KeptDescriptor>> SystemdStore::List() {
+  const std::lock_guard lock(mutex_);
+  return std::move(received_);
+}
+
+}  // namespace geminid::holder

@@ -1,0 +1,182 @@
+// The program geminid-holder, as a process of its own.
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/memfd.h"
+#include "daemon/holder/holder_store.h"
+#include "gtest/gtest.h"
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::holder {
+namespace {
+
+constexpr int kMilliseconds = 20'000;  // generous: nothing waits for ever
+
+ino_t InodeOf(int fd) {
+  struct stat file = {};
+  return ::fstat(fd, &file) == 0 ? file.st_ino : 0;
+}
+
+class HolderTest : public ::testing::Test {
+ protected:
+  HolderOptions Options() const {
+    return {
+        .binary = GEMINID_HOLDER_BINARY, .socket = socket_, .patience = patience_, .until = until_};
+  }
+  std::unique_ptr<HolderStore> Open() const {
+    absl::StatusOr<std::unique_ptr<HolderStore>> store = HolderStore::Open(Options());
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  static std::map<std::string, ino_t> Listed(HolderStore* store) {
+    const absl::StatusOr<std::vector<KeptDescriptor>> kept = store->List();
+    EXPECT_TRUE(kept.ok()) << kept.status();
+    std::map<std::string, ino_t> inodes;
+    if (kept.ok()) {
+      for (const KeptDescriptor& each : *kept) inodes[each.name] = InodeOf(each.fd.get());
+    }
+    return inodes;
+  }
+  // Its end of a pair says when nobody keeps the other one any more.
+  base::UniqueFd PutPair(HolderStore* store, const std::string& name) {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    EXPECT_TRUE(store->Put(name, ends[1]).ok());
+    ::close(ends[1]);
+    return base::UniqueFd(ends[0]);
+  }
+  static bool HungUp(const base::UniqueFd& end, int milliseconds) {
+    pollfd waiting = {end.get(), POLLRDHUP, 0};
+    return ::poll(&waiting, 1, milliseconds) == 1;
+  }
+
+  testing::TemporaryFolder folder_;
+  const std::string socket_ = folder_.path() + "/geminid.sock.holder";
+  absl::Duration patience_ = absl::Seconds(60);
+  pid_t until_ = 0;
+};
+
+TEST_F(HolderTest, WhatADaemonPut_IsThereForTheNextOne) {
+  const base::UniqueFd memory = *base::CreateSealedMemfd("a", 4096);
+  base::UniqueFd socket;
+  {
+    const std::unique_ptr<HolderStore> first = Open();
+    EXPECT_TRUE(Listed(first.get()).empty());
+    EXPECT_TRUE(first->Put("memory", memory.get()).ok());
+    EXPECT_TRUE(first->Put("gone", memory.get()).ok());
+    EXPECT_TRUE(first->Remove("gone").ok());
+    socket = PutPair(first.get(), "socket");
+  }
+  const std::unique_ptr<HolderStore> second = Open();
+  const std::map<std::string, ino_t> listed = Listed(second.get());
+  ASSERT_EQ(listed.size(), 2u);
+  EXPECT_EQ(listed.at("memory"), InodeOf(memory.get()));
+  EXPECT_TRUE(listed.contains("socket"));
+  // To be asked takes nothing away.
+  EXPECT_EQ(Listed(second.get()).size(), 2u);
+  EXPECT_FALSE(HungUp(socket, 0));
+  second->Finish();
+  EXPECT_TRUE(HungUp(socket, kMilliseconds));
+}
+
+TEST_F(HolderTest, WhatWasSentBeforeADeath_IsKept) {
+  const base::UniqueFd memory = *base::CreateSealedMemfd("a", 4096);
+  const pid_t daemon = ::fork();
+  if (daemon == 0) {
+    absl::StatusOr<std::unique_ptr<HolderStore>> store = HolderStore::Open(Options());
+    for (int i = 0; store.ok() && i < 300; ++i) {
+      if (!(*store)->Put("m" + std::to_string(i), memory.get()).ok()) ::_exit(1);
+    }
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(daemon, &status, 0), daemon);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const std::unique_ptr<HolderStore> store = Open();
+  EXPECT_EQ(Listed(store.get()).size(), 300u);
+  store->Finish();
+}
+
+TEST_F(HolderTest, WithoutADaemonForTooLong_ItEnds) {
+  patience_ = absl::Milliseconds(1);
+  const base::UniqueFd socket = PutPair(Open().get(), "socket");
+  EXPECT_TRUE(HungUp(socket, kMilliseconds));
+  // The next daemon finds nothing, and keeps on with one of its own.
+  patience_ = absl::Seconds(60);
+  const std::unique_ptr<HolderStore> next = Open();
+  EXPECT_TRUE(Listed(next.get()).empty());
+  EXPECT_TRUE(next->Put("socket", socket.get()).ok());
+  next->Finish();
+}
+
+TEST_F(HolderTest, WithoutADaemonAndItsProcess_ItEnds) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  until_ = process;
+  const base::UniqueFd socket = PutPair(Open().get(), "socket");
+  EXPECT_FALSE(HungUp(socket, 0));
+  ::kill(process, SIGKILL);
+  ASSERT_EQ(::waitpid(process, nullptr, 0), process);
+  EXPECT_TRUE(HungUp(socket, kMilliseconds));
+}
+
+TEST_F(HolderTest, WhoseSocketWasRemoved_Ends) {
+  const base::UniqueFd socket = PutPair(Open().get(), "socket");
+  std::filesystem::remove(socket_);
+  EXPECT_TRUE(HungUp(socket, kMilliseconds));
+}
+
+TEST_F(HolderTest, ThatWasKilled_IsRenewedEmpty) {
+  const std::unique_ptr<HolderStore> store = Open();
+  const base::UniqueFd socket = PutPair(store.get(), "socket");
+  store->Finish();  // as sudden for the daemon as a death
+  pollfd waiting = {store->watch_fd(), POLLRDHUP, 0};
+  ASSERT_EQ(::poll(&waiting, 1, kMilliseconds), 1);
+  EXPECT_FALSE(store->Put("late", socket.get()).ok());
+  ASSERT_TRUE(store->Renew().ok());
+  EXPECT_TRUE(Listed(store.get()).empty());
+  EXPECT_TRUE(store->Put("again", socket.get()).ok());
+  EXPECT_EQ(Listed(store.get()).size(), 1u);
+  store->Finish();
+}
+
+TEST_F(HolderTest, ThatIsToldNonsense_HangsUpAndKeepsWhatItHas) {
+  base::UniqueFd socket = PutPair(Open().get(), "socket");
+  {
+    const std::unique_ptr<HolderStore> store = Open();
+    const char nonsense[] = "nonsense";
+    ASSERT_GT(::send(store->watch_fd(), nonsense, sizeof(nonsense), MSG_NOSIGNAL), 0);
+    pollfd waiting = {store->watch_fd(), POLLRDHUP, 0};
+    EXPECT_EQ(::poll(&waiting, 1, kMilliseconds), 1);
+  }
+  const std::unique_ptr<HolderStore> store = Open();
+  EXPECT_TRUE(Listed(store.get()).contains("socket"));
+  store->Finish();
+}
+
+TEST(HolderProgram, WrongUsage_IsSaid) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    (void)!::freopen("/dev/null", "w", stderr);
+    ::execl(GEMINID_HOLDER_BINARY, GEMINID_HOLDER_BINARY, "--listener-fd", "x", nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(WEXITSTATUS(status), 64);
+}
+
+}  // namespace
+}  // namespace geminid::holder

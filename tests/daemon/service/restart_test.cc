@@ -1,0 +1,318 @@
+// A daemon stops as if it had died, and another one takes over: all in one process, with sessions
+// of the client library.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/mapping.h"
+#include "base/memfd.h"
+#include "daemon/core/manifest.h"
+#include "geminid/session.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::service {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// What a holder keeps, without its process.
+class Kept {
+ public:
+  // To the daemon, telling it to stop is no different from its death.
+  class Store final : public holder::DescriptorStore {
+   public:
+    explicit Store(Kept* kept) : kept_(kept) {}
+    absl::Status Put(const std::string& name, int fd) override {
+      const std::lock_guard lock(kept_->mutex_);
+      kept_->fds_[name] = base::UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+      return absl::OkStatus();
+    }
+    absl::Status Remove(const std::string& name) override {
+      const std::lock_guard lock(kept_->mutex_);
+      kept_->fds_.erase(name);
+      return absl::OkStatus();
+    }
+    absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
+      const std::lock_guard lock(kept_->mutex_);
+      std::vector<holder::KeptDescriptor> listed;
+      for (const auto& [name, fd] : kept_->fds_) {
+        listed.push_back({name, base::UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0))});
+      }
+      return listed;
+    }
+    void Finish() override {}
+    bool OutlivesStop() const override { return true; }
+
+   private:
+    Kept* const kept_;
+  };
+
+  std::vector<std::string> Names() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> names;
+    for (const auto& [name, fd] : fds_) names.push_back(name);
+    return names;
+  }
+  bool Has(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    return fds_.contains(name);
+  }
+  const base::UniqueFd& Of(const std::string& name) const { return fds_.at(name); }
+  void Put(const std::string& name, base::UniqueFd fd) { fds_[name] = std::move(fd); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, base::UniqueFd> fds_;  // guarded by mutex_
+};
+
+class RestartTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.open_store = [this] { return std::make_unique<Kept::Store>(&kept_); };
+    ASSERT_TRUE(env_.Start(options_).ok());
+  }
+  std::unique_ptr<Session> Connect(const std::string& job = "job", bool keep = false) {
+    ConnectOptions options;
+    options.socket = env_.socket();
+    options.job = job;
+    options.device_memory_bytes = kMiB;
+    options.keep_on_death = keep;
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(options);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+  static ChunkHandle Allocate(Session* session, const std::string& name = "a") {
+    const absl::StatusOr<std::vector<ChunkHandle>> chunks =
+        session->Allocate({{name, ChunkKind::kGeneric, 64 * 1024, true}});
+    EXPECT_TRUE(chunks.ok()) << chunks.status();
+    return chunks.ok() ? chunks->front() : ChunkHandle{};
+  }
+  void Restart() {
+    env_.Stop();
+    const absl::Status started = env_.Start(options_);
+    ASSERT_TRUE(started.ok()) << started;
+  }
+  core::AccountTotals Totals(core::Account account) {
+    return env_.daemon().hub().Inspect(
+        [&](const core::Engine& engine, const auto&) { return engine.ledger().Totals(account); });
+  }
+  absl::Status Check() {
+    return env_.daemon().hub().Inspect(
+        [](const core::Engine& engine, const auto&) { return engine.Check(); });
+  }
+  ino_t InodeOf(const std::string& name) const {
+    struct stat file = {};
+    return ::fstat(kept_.Of(name).get(), &file) == 0 ? file.st_ino : 0;
+  }
+  // Changes one 32-bit word of what is kept, and returns what was there.
+  uint32_t Exchange(const std::string& name, size_t offset, uint32_t value) {
+    const base::Mapping mapping = *base::Mapping::Map(kept_.Of(name), 4096);
+    uint32_t old = 0;
+    std::memcpy(&old, mapping.data() + offset, sizeof(old));
+    std::memcpy(mapping.data() + offset, &value, sizeof(value));
+    return old;
+  }
+
+  Kept kept_;
+  testing::DaemonEnvOptions options_;
+  testing::DaemonEnv env_;
+};
+
+TEST_F(RestartTest, Session_GoesOnAsIfNothingHadHappened) {
+  const std::unique_ptr<Session> session = Connect();
+  const ChunkHandle chunk = Allocate(session.get(), "layer 7");
+  std::memset(chunk.home, 0x5a, chunk.bytes);
+  absl::StatusOr<Lease> lease = session->Use(chunk.id, absl::Seconds(30));
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const core::AccountTotals host = Totals(core::kHostAccount);
+  const core::AccountTotals device = Totals(core::DeviceAccount(shm::DeviceIndex{0}));
+  env_.Stop();
+  // Without a daemon: memory and leases.
+  EXPECT_EQ(std::to_integer<int>(lease->data[100]), 0x5a);
+  EXPECT_TRUE(session->TryLease(chunk.id).has_value());
+  ASSERT_TRUE(env_.Start(options_).ok());
+  EXPECT_EQ(Totals(core::kHostAccount).in_use_bytes, host.in_use_bytes);
+  EXPECT_EQ(Totals(core::kHostAccount).reserved_bytes, host.reserved_bytes);
+  EXPECT_EQ(Totals(core::DeviceAccount(shm::DeviceIndex{0})).in_use_bytes, device.in_use_bytes);
+  EXPECT_EQ(Check(), absl::OkStatus());
+  // What is leased may not be dropped, by the new daemon either.
+  EXPECT_FALSE(session->Drop(chunk.id).Wait(absl::Seconds(30)).ok());
+  lease->Release();
+  EXPECT_TRUE(session->Drop(chunk.id).Wait(absl::Seconds(30)).ok());
+  const ChunkHandle another = Allocate(session.get());
+  EXPECT_NE(another.id, chunk.id);
+  EXPECT_TRUE(session->Use(another.id, absl::Seconds(30)).ok());
+  const std::optional<core::ChunkSnapshot> shown =
+      env_.daemon().hub().Inspect([&](const core::Engine& engine, const auto&) {
+        return engine.FindChunk(shm::SessionId{session->id()},
+                                shm::ChunkId{static_cast<uint32_t>(chunk.id)});
+      });
+  ASSERT_TRUE(shown.has_value());
+  EXPECT_EQ(shown->name, "layer 7");
+}
+
+TEST_F(RestartTest, RequestsAndCallsMadeMeanwhile_AreCarriedOutByTheNextOne) {
+  const std::unique_ptr<Session> session = Connect();
+  const ChunkHandle chunk = Allocate(session.get());
+  env_.Stop();
+  const Pending extent = session->AllocateExtent(chunk.id, kAnyOffset, true);
+  const Pending published = session->Publish(chunk.id);
+  EXPECT_FALSE(extent.ready());
+  std::thread caller([&] {
+    EXPECT_TRUE(session->Allocate({{"b", ChunkKind::kGeneric, 4096, true}}).ok());
+  });
+  ASSERT_TRUE(env_.Start(options_).ok());
+  EXPECT_TRUE(extent.Wait(absl::Seconds(30)).ok());
+  EXPECT_TRUE(published.Wait(absl::Seconds(30)).ok());
+  EXPECT_EQ(session->ResidencyOf(chunk.id), Residency::kResident);
+  caller.join();
+  EXPECT_EQ(Check(), absl::OkStatus());
+}
+
+TEST_F(RestartTest, ManyRestarts_LoseNothingAndKeepNothingTooMuch) {
+  const std::unique_ptr<Session> session = Connect();
+  const ChunkHandle chunk = Allocate(session.get());
+  const size_t kept = kept_.Names().size();
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Restart());
+    ASSERT_TRUE(session->Use(chunk.id, absl::Seconds(30)).ok());
+    ASSERT_TRUE(session->Drop(chunk.id).Wait(absl::Seconds(30)).ok());
+  }
+  EXPECT_EQ(kept_.Names().size(), kept);
+  EXPECT_EQ(env_.daemon().hub().daemon_epoch(), 31u);
+}
+
+TEST_F(RestartTest, EndedSession_IsKeptNoMore) {
+  const size_t before = kept_.Names().size();
+  {
+    const std::unique_ptr<Session> session = Connect();
+    Allocate(session.get());
+    EXPECT_GT(kept_.Names().size(), before + 7);
+  }
+  Restart();  // has waited for what was being destroyed
+  EXPECT_EQ(kept_.Names().size(), before);
+  EXPECT_EQ(Totals(core::kHostAccount).reserved_bytes, 0u);
+}
+
+TEST_F(RestartTest, ClientThatLeftMeanwhile_IsFoundGone) {
+  std::unique_ptr<Session> session = Connect();
+  Allocate(session.get());
+  env_.Stop();
+  session.reset();
+  ASSERT_TRUE(env_.Start(options_).ok());
+  const absl::Time give_up = absl::Now() + absl::Seconds(30);
+  while (env_.daemon().hub().AttachedSessions() > 0 && absl::Now() < give_up) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 0u);
+}
+
+TEST_F(RestartTest, ManifestOfAnotherRelease_StopsTheStartAndTouchesNothing) {
+  const std::unique_ptr<Session> session = Connect();
+  const ChunkHandle chunk = Allocate(session.get());
+  env_.Stop();
+  const std::vector<std::string> names = kept_.Names();
+  constexpr size_t kVersionAt = 4;
+  constexpr size_t kSecondBlock = 64;
+  const uint32_t first = Exchange("manifest", kVersionAt, core::kManifestVersion + 1);
+  const uint32_t second =
+      Exchange("manifest", kSecondBlock + kVersionAt, core::kManifestVersion + 1);
+  const absl::Status refused = env_.Start(options_);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("start the release that wrote it"));
+  EXPECT_EQ(kept_.Names(), names);
+  // That release, again.
+  Exchange("manifest", kVersionAt, first);
+  Exchange("manifest", kSecondBlock + kVersionAt, second);
+  ASSERT_TRUE(env_.Start(options_).ok());
+  EXPECT_TRUE(session->Use(chunk.id, absl::Seconds(30)).ok());
+}
+
+TEST_F(RestartTest, LessMemoryThanWasHandedOut_StopsTheStart) {
+  const std::unique_ptr<Session> session = Connect();
+  const ChunkHandle chunk = Allocate(session.get());
+  env_.Stop();
+  testing::DaemonEnvOptions less = options_;
+  less.device_memory = "512KiB";
+  const absl::Status refused = env_.Start(less);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("gives less than job job already has"));
+  ASSERT_TRUE(env_.Start(options_).ok());
+  EXPECT_TRUE(session->Use(chunk.id, absl::Seconds(30)).ok());
+}
+
+TEST_F(RestartTest, SessionWhoseBooksAreTorn_EndsAlone) {
+  const std::unique_ptr<Session> torn = Connect("torn");
+  const std::unique_ptr<Session> sound = Connect("sound");
+  Allocate(torn.get());
+  const ChunkHandle chunk = Allocate(sound.get());
+  env_.Stop();
+  constexpr size_t kChecksumAt = 16;
+  const std::string books = "s" + std::to_string(torn->id()) + "-books";
+  Exchange(books, kChecksumAt, 0x12345678);
+  ASSERT_TRUE(env_.Start(options_).ok());
+  EXPECT_TRUE(sound->Use(chunk.id, absl::Seconds(30)).ok());
+  EXPECT_FALSE(kept_.Has(books));
+  EXPECT_EQ(torn->ReserveWorkspace(4096, true).Wait(absl::Seconds(30)).code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Check(), absl::OkStatus());
+}
+
+TEST_F(RestartTest, MemoryThatWasBeingMade_IsTakenBack) {
+  const std::unique_ptr<Session> session = Connect();
+  Allocate(session.get());
+  env_.Stop();
+  const std::string pool = "s" + std::to_string(session->id()) + "-pool4711";
+  base::UniqueFd memory = *base::CreateRevocableMemfd("pool", kMiB);
+  const base::UniqueFd same(::fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
+  kept_.Put(pool, std::move(memory));
+  ASSERT_TRUE(env_.Start(options_).ok());
+  EXPECT_FALSE(kept_.Has(pool));
+  struct stat file = {};
+  ASSERT_EQ(::fstat(same.get(), &file), 0);
+  EXPECT_EQ(file.st_size, 0);
+}
+
+TEST_F(RestartTest, SessionWithoutAll_EndsAndIsForgotten) {
+  const std::unique_ptr<Session> session = Connect();
+  Allocate(session.get());
+  env_.Stop();
+  const std::string prefix = "s" + std::to_string(session->id());
+  const ino_t manifest = InodeOf("manifest");
+  Kept::Store(&kept_).Remove(prefix + "-daemon-event").IgnoreError();
+  ASSERT_TRUE(env_.Start(options_).ok());
+  for (const std::string& name : kept_.Names()) EXPECT_THAT(name, Not(HasSubstr(prefix + "-")));
+  EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 0u);
+  EXPECT_FALSE(session->Allocate({{"b", ChunkKind::kGeneric, 4096, true}}).ok());
+  EXPECT_EQ(InodeOf("manifest"), manifest);  // which goes on without the session's chunks
+  EXPECT_EQ(Check(), absl::OkStatus());
+}
+
+TEST_F(RestartTest, ManifestThatEndsDaemons_IsGivenUpInTheEnd) {
+  const std::unique_ptr<Session> session = Connect();
+  Allocate(session.get());
+  env_.Stop();
+  const auto bytes = static_cast<uint64_t>(::lseek(kept_.Of("manifest").get(), 0, SEEK_END));
+  const base::Mapping mapping = *base::Mapping::Map(kept_.Of("manifest"), bytes);
+  for (uint32_t i = 0; i < core::kMaxAttempts; ++i) {
+    ASSERT_TRUE(core::Manifest::Open({mapping.data(), bytes}).ok());
+  }
+  const ino_t manifest = InodeOf("manifest");
+  ASSERT_TRUE(env_.Start(options_).ok());
+  EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 0u);
+  EXPECT_NE(InodeOf("manifest"), manifest);
+}
+
+}  // namespace
+}  // namespace geminid::service

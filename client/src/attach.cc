@@ -140,6 +140,7 @@ absl::StatusOr<size_t> AttachSocket::Receive(void* message, size_t bytes, base::
     received = recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (received < 0 && errno == EINTR);
   if (received == 0 || (received < 0 && errno == ECONNRESET)) {
+    hung_up_ = true;
     return absl::UnavailableError(absl::StrCat("the daemon at ", socket_, " hung up"));
   }
   if (received < 0) return base::SystemError(errno, "recvmsg", socket_);
@@ -156,6 +157,7 @@ absl::StatusOr<Welcomed> AttachSocket::SayHello(const shm::Hello& hello) {
   do {
     sent = send(fd_.get(), &hello, sizeof hello, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
+  hung_up_ = sent < 0 && (errno == EPIPE || errno == ECONNRESET);
   if (sent != sizeof hello) return base::SystemError(errno, "send", socket_);
   Welcomed welcomed = {};
   const absl::StatusOr<size_t> fds =

@@ -41,6 +41,8 @@ class AttachSocket {
   bool HasMemory() const;
 
   int fd() const { return fd_.get(); }
+  // The daemon was there, and went before it had answered.
+  bool hung_up() const { return hung_up_; }
 
  private:
   AttachSocket(base::UniqueFd fd, std::string socket, absl::Duration timeout)
@@ -53,6 +55,7 @@ class AttachSocket {
   base::UniqueFd fd_;
   std::string socket_;
   absl::Duration timeout_;
+  bool hung_up_ = false;
 };
 
 // Copies `text` into a zero-terminated field; INVALID_ARGUMENT, naming `what`, when it is too long.

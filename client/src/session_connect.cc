@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/bytes.h"
 #include "client/device/cuda/cuda_device.h"
 #include "client/device/host/host_device.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr char kSocketVariable[] = "GEMINID_SOCKET";
 constexpr char kInstalledSocket[] = "/run/geminid/geminid.sock";
+constexpr absl::Duration kMeetPause = absl::Milliseconds(20);
 constexpr char kStrictVariable[] = "GEMINID_STRICT_DEVICE";
 
 bool StrictInEnvironment() {
@@ -121,14 +123,29 @@ absl::Status SessionImpl::ResolveSocket() {
   return absl::OkStatus();
 }
 
+// A daemon that dies while it is met is waited for: somebody starts it again. One that was never
+// there is not.
+absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello) {
+  const absl::Time give_up = absl::Now() + options.timeout;
+  for (bool was_there = private_daemon != nullptr;;) {
+    absl::StatusOr<AttachSocket> connected = AttachSocket::Connect(socket, options.timeout);
+    if (connected.ok()) {
+      attach = *std::move(connected);
+      fork_guard.emplace(attach.fd());
+      absl::StatusOr<Welcomed> welcome = attach.SayHello(hello);
+      if (welcome.ok() || !attach.hung_up() || absl::Now() > give_up) return welcome;
+      was_there = true;
+    } else if (!was_there || !absl::IsUnavailable(connected.status()) || absl::Now() > give_up) {
+      return connected.status();
+    }
+    absl::SleepFor(kMeetPause);
+  }
+}
+
 absl::Status SessionImpl::Attach() {
   const absl::StatusOr<shm::Hello> hello = MakeHello(options);
   if (!hello.ok()) return hello.status();
-  absl::StatusOr<AttachSocket> connected = AttachSocket::Connect(socket, options.timeout);
-  if (!connected.ok()) return connected.status();
-  attach = *std::move(connected);
-  fork_guard.emplace(attach.fd());
-  absl::StatusOr<Welcomed> welcome = attach.SayHello(*hello);
+  absl::StatusOr<Welcomed> welcome = MeetDaemon(*hello);
   if (!welcome.ok()) return welcome.status();
   session_id = welcome->message.session_id;
   device_description = FromShm(welcome->message.device);

@@ -71,6 +71,7 @@ class SessionImpl {
  private:
   absl::Status ResolveSocket();
   absl::Status Attach();
+  absl::StatusOr<Welcomed> MeetDaemon(const shm::Hello& hello);
   absl::Status AwaitAdmission();
   std::string Describe(const Control::Standing& standing) const;
 };

@@ -226,6 +226,8 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
   hub->engine_->FinishRestore(Now(), &out);
   if (absl::Status status = hub->engine_->Check(); !status.ok()) return status;
   hub->Deliver(out);
+  // The earlier daemon may have answered, and died before it woke the client.
+  for (const auto& [id, session] : hub->tables_.sessions) session->WakeClient();
   hub->Destroy(std::move(garbage));
   for (const std::string& name : kept->strangers) hub->store_->Remove(name).IgnoreError();
   os::Log(os::LogLevel::kInfo, "took over from an earlier daemon",

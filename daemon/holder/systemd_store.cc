@@ -42,7 +42,7 @@ std::unique_ptr<SystemdStore> SystemdStore::Open() {
     if (IsNamed(names[i])) store->received_.push_back({names[i], std::move(fd)});
   }
   for (int i = 0; i < count; ++i) std::free(names[i]);
-  std::free(names);
+  std::free(static_cast<void*>(names));
   return store;
 }
 

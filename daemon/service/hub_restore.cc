@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
   Garbage garbage;
   size_t ended = 0;
   for (auto& [id, session] : kept->sessions) {
-    const absl::Status status = hub->Adopt(id, &session, &garbage);
+    absl::Status status = hub->Adopt(id, &session, &garbage);
     if (status.ok()) continue;
     if (absl::IsFailedPrecondition(status)) {
       hub->engine_->HasServed();  // it was not the manifest's fault
@@ -303,7 +303,7 @@ absl::Status Hub::Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* 
   inherited.state_words = StateWordsOf(*session);
   inherited.request_in_doubt = session->HasRequest();
   tables_.sessions[id] = session;
-  const absl::Status status = engine_->RestoreSession(inherited, Now());
+  absl::Status status = engine_->RestoreSession(inherited, Now());
   if (status.ok()) {
     session->ended = books.KeptUntil().has_value();
     GiveMemory(session.get(), std::move(memory), garbage);

@@ -21,7 +21,6 @@
 #include "daemon/config/reload.h"
 #include "daemon/gpus/agent_process.h"
 #include "daemon/gpus/probe.h"
-#include "daemon/holder/holder_store.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/terminal.h"

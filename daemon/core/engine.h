@@ -379,10 +379,10 @@ class Engine {
   absl::Status RebuildChunk(Session* session, const InheritedSession& inherited,
                             RecordIndex record);
   absl::Status RebuildNumbers(Session* session, const InheritedSession& inherited);
-  absl::Status RebuildTransfer(Session* session, const NotedTransfer& noted);
+  absl::Status RebuildTransfer(Session* session, const NotedTransfer& noted, Time now);
   absl::Status HandOutAgain(const Session& session);
   void EnterAgain(Session* session);
-  void ResumeTransfers(Session* session, std::vector<Outgoing>* out);
+  void ResumeTransfers(Session* session, Time now, std::vector<Outgoing>* out);
 
   // engine_jobs.cc
   void DecideJobs(Time now);

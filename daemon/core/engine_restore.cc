@@ -207,7 +207,7 @@ void Engine::EnterAgain(Session* session) {
   }
 }
 
-absl::Status Engine::RebuildTransfer(Session* session, const NotedTransfer& noted) {
+absl::Status Engine::RebuildTransfer(Session* session, const NotedTransfer& noted, Time now) {
   const TransferRequest& request = noted.request;
   Chunk* source = session->Find(request.source);
   Chunk* destination = session->Find(request.destination);
@@ -234,7 +234,7 @@ absl::Status Engine::RebuildTransfer(Session* session, const NotedTransfer& note
                       .completion_index = noted.completion_index,
                       .granted_at = noted.since,
                       .request = request};
-  if (session->state == SessionState::kAttached && !scheduler_.Restore(ticket)) {
+  if (session->state == SessionState::kAttached && !scheduler_.Restore(ticket, now)) {
     return Contradiction(session->id, "two of its tickets have one completion word");
   }
   Count(session, request, 1);
@@ -260,10 +260,10 @@ absl::Status Engine::RestoreSession(const InheritedSession& inherited, Time now)
   EnterAgain(session);
   unclaimed_.erase(id);
   for (const NotedTransfer& noted : session->books->Transfers()) {
-    absl::Status status = RebuildTransfer(session, noted);
+    absl::Status status = RebuildTransfer(session, noted, now);
     if (status.ok()) continue;
     // Its client hears no more of that copy than of the rest: the session ends as a whole.
-    scheduler_.RemoveSession(id);
+    scheduler_.RemoveSession(id, now);
     jobs_.Leave(id, now);
     Releases releases;
     for (const auto& chunk : session->chunks) {
@@ -280,13 +280,13 @@ absl::Status Engine::RestoreSession(const InheritedSession& inherited, Time now)
 
 // Copies whose completion word is there are done, as if their client said so now. It may have, to
 // a daemon that did not get to it; or it will, and is not listened to.
-void Engine::ResumeTransfers(Session* session, std::vector<Outgoing>* out) {
+void Engine::ResumeTransfers(Session* session, Time now, std::vector<Outgoing>* out) {
   for (const NotedTransfer& noted : session->books->Transfers()) {
     if (noted.ticket == kNoTicket) continue;
     const Ticket* ticket = scheduler_.Find(session->id, noted.ticket);
     const uint64_t word = tables_->ReadCompletion(session->id, noted.completion_index);
     if (word == shm::Value(noted.ticket)) {
-      scheduler_.Complete(session->id, noted.ticket);
+      scheduler_.Complete(session->id, noted.ticket, now);
       (void)Settle(session, noted.request);
       continue;
     }
@@ -319,7 +319,7 @@ void Engine::FinishRestore(Time now, std::vector<Outgoing>* out) {
         (void)SettleIdle(session.get(), chunk.get());
       }
     }
-    ResumeTransfers(session.get(), out);
+    ResumeTransfers(session.get(), now, out);
   }
   for (const std::string& tenant : tenants) ShareLinks(tenant);
   DecideJobs(now);

@@ -223,16 +223,15 @@ Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& c
   return ticket;
 }
 
-bool TransferScheduler::Restore(const Ticket& ticket) {
+bool TransferScheduler::Restore(const Ticket& ticket, Time now) {
   Session* session = FindSession(ticket.session);
   if (session == nullptr || std::erase(session->free_indices, ticket.completion_index) != 1) {
     return false;
   }
   const int direction = Index(ticket.request.direction);
-  for (InFlight* flight : {&session->lanes[direction].flight, &session->link->flight[direction]}) {
-    flight->tickets += 1;
-    flight->bytes += ticket.request.bytes;
-  }
+  session->lanes[direction].flight.tickets += 1;
+  session->lanes[direction].flight.bytes += ticket.request.bytes;
+  session->link->lines[direction].Begin(ticket.request.bytes, now);
   session->tickets.emplace(ticket.id, ticket);
   running_.emplace(std::pair(ticket.granted_at, ticket.id), ticket.session);
   UpdateTurn(ticket.session, session, ticket.request.direction);

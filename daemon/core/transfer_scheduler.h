@@ -134,7 +134,7 @@ class TransferScheduler {
   void NumberTicketsFrom(uint64_t first) { next_ticket_ = first; }
   // Puts a ticket of an earlier daemon back in flight. False when its session is not there, or has
   // a ticket with that completion word.
-  bool Restore(const Ticket& ticket);
+  bool Restore(const Ticket& ticket, Time now);
 
   // Everything that may start now, in the order to be sent.
   std::vector<Ticket> Grant(Time now);

@@ -67,6 +67,7 @@ class SessionImpl {
   std::unique_ptr<OnDemand> on_demand;  // made by Session
   std::byte* arena = nullptr;
   uint64_t arena_bytes = 0;
+  std::atomic<bool> arena_claimed = false;
 
  private:
   absl::Status ResolveSocket();

@@ -21,6 +21,11 @@ struct RequestPace {
 };
 RequestPace RequestPaceOf(const Session& session);
 
+// The arena has one user at a time, who places chunks there as if nobody else did. False: it has
+// one already.
+bool ClaimArena(Session& session);
+void UnclaimArena(Session& session);
+
 // Whether the daemon asks for the arena, for a job of higher priority or for the operator.
 bool YieldAsked(const Session& session);
 // Nothing may lie in the arena, or be under way. Its addresses stay the session's. Only with

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/src/session_impl.h"
+#include "client/src/session_internal.h"
 #include "client/src/wire.h"
 
 namespace geminid {
@@ -19,9 +20,9 @@ absl::StatusOr<std::byte*> MapPool(SessionImpl& impl, const Control::Allocation&
         memory->message.bytes != allocation.pool_bytes) {
       return absl::InternalError("Allocate: the daemon sent another pool than it announced");
     }
-    GEMINID_ASSIGN_OR_RETURN(
-        base::Mapping mapping,
-        base::Mapping::Map(memory->fd, allocation.pool_bytes, {.populate = true, .revocable = true}));
+    GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping,
+                             base::Mapping::Map(memory->fd, allocation.pool_bytes,
+                                                {.populate = true, .revocable = true}));
     GEMINID_RETURN_IF_ERROR(impl.device->RegisterHost(std::span(mapping.data(), mapping.bytes())));
     return impl.chunks.AddPool(allocation.pool, std::move(mapping));
   }
@@ -85,6 +86,10 @@ absl::StatusOr<Plan> Session::MakePlan(const Trace& trace, const PlanRequest& re
   if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
   return impl_->control->MakePlan(trace, request);
 }
+
+bool ClaimArena(Session& session) { return !SessionImpl::Of(session).arena_claimed.exchange(true); }
+
+void UnclaimArena(Session& session) { SessionImpl::Of(session).arena_claimed.store(false); }
 
 absl::StatusOr<MemoryUse> Session::GetMemoryUse() {
   if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;

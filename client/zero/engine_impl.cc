@@ -74,7 +74,9 @@ EngineImpl::~EngineImpl() {
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   updater_.reset();
   mover_.reset();
+  if (!arena_claimed_) return;
   if (status_.ok()) GiveMemoryBack();
+  UnclaimArena(*session_);
 }
 
 // What is still being moved, in the middle of a step, stays with the session.
@@ -147,6 +149,11 @@ absl::Status EngineImpl::CheckArguments() const {
 
 absl::Status EngineImpl::Start() {
   GEMINID_RETURN_IF_ERROR(CheckArguments());
+  arena_claimed_ = ClaimArena(*session_);
+  if (!arena_claimed_) {
+    return absl::FailedPreconditionError(
+        "the session has an engine already; end that one first, or connect another session");
+  }
   GEMINID_RETURN_IF_ERROR(MakeLayoutAndGatheredChunks());
   GEMINID_RETURN_IF_ERROR(MakeCommunicators());
   GEMINID_RETURN_IF_ERROR(MakeStateStore());

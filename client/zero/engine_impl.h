@@ -271,9 +271,10 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Compute> compute_;  // of the trainer's thread
   LossScaler loss_scaler_;
 
+  bool arena_claimed_ = false;
   absl::Status status_;
   absl::Status wait_ended_;  // for the arena; not OK: there is none any more
-  absl::Status refused_;  // of the trainer's last call, if it was
+  absl::Status refused_;     // of the trainer's last call, if it was
   std::unique_ptr<Director> director_;
   std::unique_ptr<Placer> placer_;
   std::unique_ptr<GradientBook> book_;

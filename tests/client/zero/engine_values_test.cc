@@ -212,6 +212,17 @@ TEST_F(EngineValuesTest, ClipNormOfAStep_IsInPlaceOfTheOptions) {
   EXPECT_EQ(Step().clip_coefficient, 1);
 }
 
+TEST_F(EngineValuesTest, SecondEngineOfASession_IsRefusedWhileTheFirstLives) {
+  MakeEngine();
+  const auto other = collectives::MakeSelfCommunicator();
+  const auto second =
+      Engine::Create(session_.get(), other.get(), {{.name = "c", .shape = {kElements}}}, options_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
+  (void)MicroBatch(1);
+  (void)Step();
+  EXPECT_EQ(engine_->GetStatistics()->plans_made, 1u);
+}
+
 TEST_F(EngineValuesTest, EngineThatEnds_LeavesItsMemoryToTheNextOne) {
   std::vector<std::vector<float>> weights;
   for (const StatePlacement state : {StatePlacement::kHost, StatePlacement::kDevice}) {

@@ -76,7 +76,8 @@ absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn
                                       .sequence = length,
                                       .heads = x.cols / head_dim,
                                       .head_dim = head_dim,
-                                      .token_stride = x.stride};
+                                      .token_stride = x.stride,
+                                      .first_position = context.first_position};
   const auto rotate =
       turn == Turn::kForward ? kernels::RotaryForward<T> : kernels::RotaryBackward<T>;
   return ForRows(resources, context.shape.sequences, length * x.cols,
@@ -304,6 +305,54 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
 }
 
 template <typename T>
+absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& context,
+                                 const AttentionPlaces& places, const ParameterUse& use, const T* x,
+                                 T* out, const RememberedKeys<T>& remembered) {
+  const ModelConfig& config = *context.config;
+  const size_t tokens = context.shape.tokens();
+  const size_t past = context.first_position;
+  const size_t columns = config.kv_heads * config.head_dim();
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, 3 * tokens * config.hidden));
+  const Matrix<T> n(storage.data(), tokens, config.hidden);
+  const Matrix<T> q(n.data + n.size(), tokens, config.hidden);
+  const Matrix<T> attended(q.data + q.size(), tokens, config.hidden);
+  const Matrix<T> k(remembered.keys + past * columns, tokens, columns);
+  const Matrix<T> v(remembered.values + past * columns, tokens, columns);
+  {
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(resources, context, places.norm, tokens));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  }
+  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.q), q));
+  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.k), k));
+  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.v), v));
+  GEMINID_RETURN_IF_ERROR(Rotate(resources, context, Turn::kForward, q));
+  GEMINID_RETURN_IF_ERROR(Rotate(resources, context, Turn::kForward, k));
+  const kernels::AttentionShape shape = {
+      .batch = 1,
+      .sequence = past + tokens,
+      .heads = config.heads,
+      .kv_heads = config.kv_heads,
+      .head_dim = config.head_dim(),
+      .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim())),
+      .first_query = past};
+  const size_t bytes =
+      kernels::AttentionWorkspaceBytes(shape, kernels::ThreadsOf(resources.threads));
+  GEMINID_ASSIGN_OR_RETURN(auto lse, Scratch<float>::Allocate(resources, tokens * config.heads));
+  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
+  const kernels::HeadsView<const T> keys = {.data = remembered.keys, .token_stride = columns};
+  const kernels::HeadsView<const T> values = {.data = remembered.values, .token_stride = columns};
+  GEMINID_RETURN_IF_ERROR(FromKernel(
+      kernels::AttentionForward<T>(shape, Heads<const T>(q), keys, values, Heads(attended),
+                                   lse.data(), scratch.data(), bytes, resources.threads),
+      "AttentionForward"));
+  std::copy_n(x, tokens * config.hidden, out);
+  return Forward<T>(resources, attended, WeightOf<T>(use, places.output),
+                    Matrix<T>(out, tokens, config.hidden), /*accumulate=*/true);
+}
+
+template <typename T>
 absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext& context,
                                    const AttentionPlaces& places, ParameterUse& use, const T* x,
                                    T* gradient, const KeptAttention<T>* kept) {
@@ -343,7 +392,10 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
                                              const T*, T*, const KeptAttention<T>*);               \
   template absl::Status AttentionHalfBackward(const Resources&, const HalfContext&,                \
                                               const AttentionPlaces&, ParameterUse&, const T*, T*, \
-                                              const KeptAttention<T>*);
+                                              const KeptAttention<T>*);                            \
+  template absl::Status AttentionHalfExtend(const Resources&, const HalfContext&,                  \
+                                            const AttentionPlaces&, const ParameterUse&, const T*, \
+                                            T*, const RememberedKeys<T>&);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

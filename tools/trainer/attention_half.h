@@ -30,6 +30,21 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                                   const AttentionPlaces& places, const ParameterUse& use,
                                   const T* x, T* out, const KeptAttention<T>* kept);
 
+// Keys, as the attention takes them, and values of one layer: [tokens, key/value columns] each, of
+// which those before context.first_position are there.
+template <typename T>
+struct RememberedKeys {
+  T* keys = nullptr;
+  T* values = nullptr;
+};
+
+// The half for the tokens of one sequence from context.first_position on; adds theirs to
+// `remembered`.
+template <typename T>
+absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& context,
+                                 const AttentionPlaces& places, const ParameterUse& use, const T* x,
+                                 T* out, const RememberedKeys<T>& remembered);
+
 // `gradient` [tokens, hidden]: of `out` before, of `x` after. Writes the gradients of all
 // parameters of the half. Computes again what is not in `kept`.
 template <typename T>

@@ -37,6 +37,8 @@ struct HalfContext {
   Tiling tiling;
   RotaryTables rotary = {};   // LLaMA only
   DropoutPlace dropout = {};  // of what the half adds
+  // Of the one sequence, where the tokens before were computed earlier.
+  size_t first_position = 0;
 };
 
 }  // namespace geminid::trainer

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "kernels/model/elementwise/bias.h"
 #include "kernels/model/matmul/matmul.h"
+#include "kernels/model/matmul/rows.h"
 #include "kernels/numeric/cast/cast.h"
 
 namespace geminid::trainer {
@@ -18,6 +19,10 @@ using kernels::Transpose;
 template <typename In, typename Out>
 absl::Status Multiply(const Resources& resources, const MatmulShape& shape, const In* a,
                       const In* b, const Out* bias, Out* c) {
+  if (resources.rows_alone && shape.transpose_a == Transpose::kNo) {
+    return FromKernel(kernels::MatmulByRows<In, Out>(shape, a, b, bias, c, resources.threads),
+                      "MatmulByRows");
+  }
   size_t bytes = 0;
   GEMINID_RETURN_IF_ERROR(
       FromKernel(kernels::MatmulWorkspaceBytes<In, Out>(shape, &bytes, kernels::MatmulPath::kAuto,

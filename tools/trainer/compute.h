@@ -97,6 +97,8 @@ struct LinearView {
 struct Resources {
   zero::Workspace& workspace;
   kernels::ThreadPool* threads = nullptr;  // none: the calling thread alone
+  // Forward passes give each token the same bits whichever others are computed with it.
+  bool rows_alone = false;
 };
 
 // A block of workspace as elements of one type.

@@ -58,8 +58,10 @@ absl::StatusOr<double> LossOfRows(const Resources& resources, Matrix<const T> n,
 template <typename T>
 absl::Status EmbeddingForward(const HalfContext& context, const ModelParameters& parameters,
                               const ParameterUse& use, const int32_t* tokens, T* x) {
-  const T* positions =
-      parameters.position_table ? WeightOf<T>(use, *parameters.position_table) : nullptr;
+  const T* positions = parameters.position_table
+                           ? WeightOf<T>(use, *parameters.position_table) +
+                                 context.first_position * context.config->hidden
+                           : nullptr;
   return FromKernel(kernels::EmbeddingForward<T>(ShapeOf(context), tokens,
                                                  WeightOf<T>(use, parameters.token_table),
                                                  positions, context.shape.sequence_length, x),

@@ -38,7 +38,8 @@ struct Flags {
   std::string save, save_every, keep = "2", load, export_to, export_type = "fp32";
   std::string log, tensorboard;
   std::string freeze, lora_rank, lora_alpha, dropout;
-  std::string prompt, prompt_tokens, tokens = "100", temperature = "0", top_k = "0";
+  std::string prompt, prompt_tokens, tokens = "100", temperature = "0", top_k = "0",
+                                     kv_cache = "auto";
   bool json = false;
   bool quiet = false, stop_on_nan = false, resume = false;
 };

@@ -12,6 +12,7 @@
 #include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/parameter_source.h"
+#include "tools/trainer/recompute.h"
 #include "tools/trainer/sampler.h"
 #include "tools/trainer/threads.h"
 #include "tools/trainer/train.h"
@@ -75,7 +76,8 @@ class Generator {
     GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_,
                                                            parameters, options_.run.zero));
     source_ = MakeEngineSource(engine_.get(), session_.get());
-    return LoadModelValues(options_.run, engine_.get(), parameters);
+    GEMINID_RETURN_IF_ERROR(LoadModelValues(options_.run, engine_.get(), parameters));
+    return PrepareCache();
   }
 
   // All ranks agree on the token: that of rank 0. So it is with a signal, which ends all.
@@ -98,15 +100,46 @@ class Generator {
   }
 
  private:
-  // What comes next after the last tokens that the model's context holds.
-  absl::StatusOr<int32_t> Next() {
+  // All ranks decide alike: their arenas are of one size.
+  absl::Status PrepareCache() {
+    const ModelConfig& model = options_.run.model;
+    const zero::DataType type = options_.run.zero.data_type;
+    const uint64_t tokens =
+        std::min<uint64_t>(model.context, options_.prompt.size() + options_.tokens);
+    if (tokens < options_.prompt.size()) return absl::OkStatus();  // there is nothing to remember
+    bool remembers = options_.kv_cache.value_or(true);
+    if (!options_.kv_cache) {
+      GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
+      const uint64_t needed =
+          RememberedBytes(model, type, tokens) +
+          WorkspaceBytesBound(model, type, {.sequences = 1, .sequence_length = tokens}, {},
+                              kernels::ThreadsOf(threads_.get())) +
+          statistics.device_state_bytes +
+          WorkingSetBytes(model_->parameters(), type, statistics.chunk_elements);
+      remembers = needed <= statistics.arena_bytes;
+    }
+    if (!remembers) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(remembered_, model_->Remember(*source_, tokens));
+    return absl::OkStatus();
+  }
+
+  // The logits of what comes next after the last tokens that the model's context holds.
+  absl::StatusOr<std::vector<float>> NextLogits() {
     const size_t context = options_.run.model.context;
+    if (tokens_.size() > context) remembered_.reset();  // every token has another position now
+    if (remembered_ != nullptr) {
+      const std::span<const int32_t> more = std::span(tokens_).subspan(remembered_->count());
+      return model_->NextLogits(*source_, more, more.size() - 1, remembered_.get());
+    }
     const size_t count = std::min(tokens_.size(), context);
     std::vector<int32_t> window(tokens_.end() - static_cast<ptrdiff_t>(count), tokens_.end());
     window.resize(
         std::min(context, (count + kLengthMultiple - 1) / kLengthMultiple * kLengthMultiple));
-    GEMINID_ASSIGN_OR_RETURN(const std::vector<float> logits,
-                             model_->NextLogits(*source_, window, count - 1));
+    return model_->NextLogits(*source_, window, count - 1);
+  }
+
+  absl::StatusOr<int32_t> Next() {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<float> logits, NextLogits());
     return SampleToken(
         {.temperature = options_.temperature, .top_k = options_.top_k, .seed = options_.run.seed},
         tokens_.size() - options_.prompt.size(), logits);
@@ -122,6 +155,7 @@ class Generator {
   std::unique_ptr<Session> session_;
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
+  std::unique_ptr<RememberedTokens> remembered_;  // null: every token computes all again
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "tools/trainer/generate_flags.h"
 
+#include <array>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,8 @@ constexpr FlagSpec kGenerateFlags[] = {
      "0: always the likeliest token; 1: as likely as the model says; between: bolder"},
     {"--top-k", &Flags::top_k, "N", "Choose among the N likeliest; 0: among all"},
     {"--seed", &Flags::seed, "N", "Of the choice"},
+    {"--kv-cache", &Flags::kv_cache, "WHEN",
+     "Keep keys and values of earlier tokens: on, off, or auto: where they fit. Changes no token"},
 };
 
 absl::StatusOr<std::vector<int32_t>> ParsePrompt(const Flags& flags, uint64_t vocabulary) {
@@ -78,6 +82,12 @@ absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
   GEMINID_ASSIGN_OR_RETURN(
       options.run.seed,
       base::ParseCount("--seed", flags.seed, 0, std::numeric_limits<uint64_t>::max()));
+  using Cache = std::optional<bool>;
+  GEMINID_ASSIGN_OR_RETURN(
+      options.kv_cache,
+      base::ParseWord("--kv-cache", flags.kv_cache,
+                      std::array{std::pair{"auto", Cache()}, std::pair{"on", Cache(true)},
+                                 std::pair{"off", Cache(false)}}));
   options.json = flags.json;
   // Each rank works on the one sequence.
   options.run.batch = static_cast<uint64_t>(options.run.ranks.value_or(1));

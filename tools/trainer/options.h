@@ -69,6 +69,8 @@ struct GenerateOptions {
   uint64_t tokens = 0;     // to add
   double temperature = 0;  // 0: always the likeliest
   uint64_t top_k = 0;      // of the likeliest tokens; 0: of all
+  // Whether keys and values of the tokens so far are remembered; unset: where they fit.
+  std::optional<bool> kv_cache;
   bool json = false;
 };
 

@@ -62,32 +62,69 @@ class TransformerOf final : public Transformer {
     return loss_sum;
   }
 
+  absl::StatusOr<std::unique_ptr<RememberedTokens>> Remember(ParameterSource& source,
+                                                             size_t tokens) override {
+    const size_t elements = tokens * config_.kv_heads * config_.head_dim();
+    auto remembered = std::make_unique<Remembered>(tokens);
+    const Resources resources = {source.workspace()};
+    for (uint64_t i = 0; i < 2 * config_.layers; ++i) {
+      GEMINID_ASSIGN_OR_RETURN(auto block, Scratch<T>::Allocate(resources, elements));
+      remembered->blocks.push_back(std::move(block));
+    }
+    return remembered;
+  }
+
   absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
-                                                std::span<const int32_t> tokens,
-                                                size_t last) override {
+                                                std::span<const int32_t> tokens, size_t last,
+                                                RememberedTokens* remembered) override {
+    auto* const memory = static_cast<Remembered*>(remembered);
     const MicroBatch batch = {.shape = {.sequences = 1, .sequence_length = tokens.size()},
                               .tokens = tokens,
                               .targets = tokens};
     GEMINID_RETURN_IF_ERROR(Check(batch));
+    if (memory != nullptr && memory->tokens + tokens.size() > config_.context) {
+      return absl::InvalidArgumentError(absl::StrCat("the model's context has ", config_.context,
+                                                     " tokens, not ", memory->tokens, " and ",
+                                                     tokens.size(), " more"));
+    }
     if (last >= tokens.size()) return absl::InvalidArgumentError("no such token in the sequence");
+    if (memory != nullptr && tokens.size() > memory->most - memory->tokens) {
+      return absl::InvalidArgumentError(absl::StrCat("there is room to remember ", memory->most,
+                                                     " tokens, of which ", memory->tokens,
+                                                     " are, not ", tokens.size(), " more"));
+    }
     Run run(source, threads_);
-    GEMINID_RETURN_IF_ERROR(RunUpToOutput(run, batch));
+    run.resources.rows_alone = true;
+    run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
+    run.context.first_position = memory == nullptr ? 0 : memory->tokens;
+    GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
+    GEMINID_RETURN_IF_ERROR(RunExtend(run, memory));
     GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
     std::vector<float> logits(config_.vocabulary);
     GEMINID_RETURN_IF_ERROR(LogitsOfToken<T>(run.resources, run.context, parameters_, *use,
                                              run.Top() + last * config_.hidden, logits));
     GEMINID_RETURN_IF_ERROR(use->Finish());
+    if (memory != nullptr) memory->tokens += tokens.size();
     return logits;
   }
 
  private:
+  struct Remembered final : RememberedTokens {
+    explicit Remembered(size_t tokens_max) : most(tokens_max) {}
+    size_t count() const override { return tokens; }
+
+    const size_t most;
+    size_t tokens = 0;
+    std::vector<Scratch<T>> blocks;  // keys and values, layer by layer
+  };
+
   // One micro-batch. Members are destroyed in reverse order, so the workspace is a stack.
   struct Run {
     Run(ParameterSource& parameter_source, kernels::ThreadPool* threads)
         : source(parameter_source), resources{parameter_source.workspace(), threads} {}
 
     ParameterSource& source;
-    const Resources resources;
+    Resources resources;
     HalfContext context;
     Scratch<float> rotary;
     Scratch<int32_t> tokens;         // then the targets
@@ -126,7 +163,7 @@ class TransformerOf final : public Transformer {
 
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
     if (config_.family == Family::kLlama) {
-      const size_t length = batch.shape.sequence_length;
+      const size_t length = run.context.first_position + batch.shape.sequence_length;
       const size_t half = length * config_.head_dim() / 2;
       GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.resources, 2 * half));
       float* cos = run.rotary.data();
@@ -149,15 +186,43 @@ class TransformerOf final : public Transformer {
     return RunForward(run, Pass::kEvaluate);
   }
 
-  absl::Status RunForward(Run& run, Pass pass) {
-    {
-      GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, embedding_ids_));
-      GEMINID_RETURN_IF_ERROR(run.Push());
+  absl::Status RunEmbedding(Run& run, Pass pass) {
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, embedding_ids_));
+    GEMINID_RETURN_IF_ERROR(run.Push());
+    GEMINID_RETURN_IF_ERROR(
+        EmbeddingForward<T>(run.context, parameters_, *use, run.tokens.data(), run.Top()));
+    Drop(run, run.Top());
+    return use->Finish();
+  }
+
+  // Keys and values are remembered, or forgotten after their layer.
+  absl::Status RunExtend(Run& run, Remembered* memory) {
+    GEMINID_RETURN_IF_ERROR(RunEmbedding(run, Pass::kEvaluate));
+    const size_t elements = run.context.shape.tokens() * config_.kv_heads * config_.head_dim();
+    for (uint64_t layer = 0; layer < config_.layers; ++layer) {
+      Scratch<T> own;
+      RememberedKeys<T> keys;
+      if (memory != nullptr) {
+        keys = {memory->blocks[2 * layer].data(), memory->blocks[2 * layer + 1].data()};
+      } else {
+        GEMINID_ASSIGN_OR_RETURN(own, Scratch<T>::Allocate(run.resources, 2 * elements));
+        keys = {own.data(), own.data() + elements};
+      }
+      const auto extend = [&](const Resources& resources, const HalfContext& context,
+                              const AttentionPlaces& places, const ParameterUse& use, const T* x,
+                              T* out, const KeptAttention<T>*) {
+        return AttentionHalfExtend<T>(resources, context, places, use, x, out, keys);
+      };
       GEMINID_RETURN_IF_ERROR(
-          EmbeddingForward<T>(run.context, parameters_, *use, run.tokens.data(), run.Top()));
-      Drop(run, run.Top());
-      GEMINID_RETURN_IF_ERROR(use->Finish());
+          HalfForward(run, Pass::kEvaluate, parameters_.attention[layer], extend, run.attention));
+      GEMINID_RETURN_IF_ERROR(
+          HalfForward(run, Pass::kEvaluate, parameters_.mlp[layer], MlpHalfForward<T>, run.mlp));
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunForward(Run& run, Pass pass) {
+    GEMINID_RETURN_IF_ERROR(RunEmbedding(run, pass));
     for (uint64_t layer = 0; layer < config_.layers; ++layer) {
       GEMINID_RETURN_IF_ERROR(HalfForward(run, pass, parameters_.attention[layer],
                                           AttentionHalfForward<T>, run.attention));
@@ -292,6 +357,10 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
                 copies(tokens, config.hidden, config.vocabulary)});
   return (2 * config.layers + 2) * stream + 2 * stream + tokens * config.hidden * sizeof(float) +
          std::max({attention, mlp, output}) + product;
+}
+
+uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens) {
+  return 2 * config.layers * config.kv_heads * config.head_dim() * zero::SizeOf(data_type) * tokens;
 }
 
 uint64_t KeptBytes(const ModelConfig& config, zero::DataType data_type,

@@ -32,6 +32,13 @@ struct MicroBatch {
   bool keeps_activations = false;    // for the backward pass; changes no bit
 };
 
+// Keys and values of all layers (a KV cache).
+class RememberedTokens {
+ public:
+  virtual ~RememberedTokens() = default;
+  virtual size_t count() const = 0;
+};
+
 class Transformer {
  public:
   virtual ~Transformer() = default;
@@ -46,11 +53,18 @@ class Transformer {
   // memory of two inputs of a half layer, whatever the number of layers.
   virtual absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) = 0;
 
-  // The logits of what follows tokens[last], by kind of token; `tokens` are one sequence. What
-  // comes after `last` changes nothing. As Evaluate.
+  // Room in the source's workspace to remember `tokens` tokens of one sequence: RememberedBytes.
+  virtual absl::StatusOr<std::unique_ptr<RememberedTokens>> Remember(ParameterSource& source,
+                                                                     size_t tokens) = 0;
+
+  // The logits of what follows tokens[last], by kind of token; `tokens` are one sequence, or what
+  // comes after the tokens that are remembered; then they are remembered too. What comes after
+  // `last` changes nothing, and remembering changes no bit. `remembered` is this model's, or null.
+  // As Evaluate.
   virtual absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
                                                         std::span<const int32_t> tokens,
-                                                        size_t last) = 0;
+                                                        size_t last,
+                                                        RememberedTokens* remembered = nullptr) = 0;
 };
 
 // `config` is valid. Computes on `threads`, which outlive the model and are used by one call at a
@@ -64,6 +78,9 @@ std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::Da
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
                              const MicroBatchShape& shape, const Tiling& tiling = {},
                              size_t threads = 1);
+
+// What remembering tokens takes: 2 L kv_heads head_dim e for each.
+uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens);
 
 // What keeping the activations of one micro-batch takes beside that:
 //   L T ((2 heads + 2 kv_heads) head_dim e + 4 heads + g intermediate e), g = 2 with a gate,

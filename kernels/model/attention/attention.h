@@ -30,6 +30,11 @@ struct AttentionShape {
   size_t kv_heads = 0;  // divides heads
   size_t head_dim = 0;  // 1 .. kAttentionHeadDimMax
   float scale = 0;      // usually 1/sqrt(head_dim); finite and positive
+  // Forward only: queries, out and lse begin with this token, for what was computed before. The
+  // bits of a token are the same whether those before it are computed with it or not.
+  size_t first_query = 0;
+
+  size_t queries() const { return sequence - first_query; }  // per batch entry
 };
 
 // A tensor [batch * sequence, heads, head_dim] whose tokens lie `token_stride` elements apart and
@@ -45,7 +50,7 @@ struct HeadsView {
 // 1.3 MiB.
 size_t AttentionWorkspaceBytes(const AttentionShape& shape, size_t threads = 1);
 
-// Writes out[batch*sequence, heads, head_dim] and lse[batch, heads, sequence] (log of the sum of
+// Writes out[batch*queries, heads, head_dim] and lse[batch, heads, queries] (log of the sum of
 // the exponentials of a row of S). `workspace` is 64-byte aligned. `out` overlaps no input. Works
 // on the pool's threads, or on the calling one.
 template <typename T>

@@ -125,6 +125,7 @@ Status AttentionForwardCuda(const AttentionShape& shape, HeadsView<const T> q, H
                             HeadsView<const T> v, HeadsView<T> out, float* lse, CudaStream stream) {
   const Status status = CheckAttentionForward(shape, q, k, v, out, lse);
   if (status != Status::kOk) return status;
+  if (shape.first_query != 0) return Status::kUnsupported;
   if (shape.head_dim <= cuda::kNarrowSlab) {
     return cuda::LaunchAttend<cuda::kNarrowSlab>(shape, q, k, v, out, lse, stream);
   }

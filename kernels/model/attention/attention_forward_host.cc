@@ -12,6 +12,7 @@
 #include "kernels/model/attention/task.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/parallel/tasks.h"
+#include "kernels/runtime/simd/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
@@ -24,12 +25,15 @@ struct ForwardBlock {
   float* out;     // [64,width], not yet divided by `sum`
   float* max;     // [64]
   float* sum;     // [64]
+  // The rows that are computed: whole tiles of the product.
+  size_t first = 0;
+  size_t last = kAttentionBlock;
 };
 
 // Replaces S by P = exp(S - max) and brings `max`, `sum` and `out` up to date.
 HWY_NOINLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) {
-  alignas(64) float correction[kAttentionBlock];
-  for (size_t r = 0; r < kAttentionBlock; ++r) {
+  alignas(64) float correction[kAttentionBlock] = {};
+  for (size_t r = b.first; r < b.last; ++r) {
     const float* row = b.scores + r * kAttentionBlock;
     F32x16 best = Load(row);
     for (size_t i = kWidth; i < kAttentionBlock; i += kWidth) best = Max(best, Load(row + i));
@@ -40,7 +44,7 @@ HWY_NOINLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) 
   for (size_t r = 0; r < kAttentionBlock; r += kWidth) {
     Store(Exp(Load(correction + r)), correction + r);
   }
-  for (size_t r = 0; r < kAttentionBlock; ++r) {
+  for (size_t r = b.first; r < b.last; ++r) {
     float* row = b.scores + r * kAttentionBlock;
     F32x16 sum = Set(0.0F);
     for (size_t i = 0; i < kAttentionBlock; i += kWidth) {
@@ -64,22 +68,44 @@ HWY_NOINLINE void AttendBlock(const AttentionLayout& layout, const float* k_tran
   }
   for (size_t key = 0; key <= query; key += kAttentionBlock) {
     const bool diagonal = key == query;
-    BlockScores(layout.width, b.q, k_transposed + key * layout.width, b.scores);
+    BlockScores(layout.width, b.q + b.first * layout.width, k_transposed + key * layout.width,
+                b.scores + b.first * kAttentionBlock, b.last - b.first);
     if (diagonal) MaskAboveDiagonal(b.scores);
     SoftmaxBlock(b, layout.width, key == 0);
-    Product({.a = b.scores,
+    Product({.a = b.scores + b.first * kAttentionBlock,
              .a_row_stride = kAttentionBlock,
              .a_col_stride = 1,
              .b = v + key * layout.width,
              .b_stride = layout.width,
-             .c = b.out,
+             .c = b.out + b.first * layout.width,
              .c_stride = layout.width,
-             .m = kAttentionBlock,
+             .m = b.last - b.first,
              .n = layout.width,
              .k = kAttentionBlock,
              .zeros = diagonal ? Zeros::kAboveDiagonal : Zeros::kNone,
-             .accumulate = key != 0});
+             .accumulate = key != 0,
+             .first_row = b.first});
   }
+}
+
+// The queries as rows of their own: those that exist begin with first_query.
+inline AttentionShape QueryRows(const AttentionShape& shape) {
+  AttentionShape rows = shape;
+  rows.sequence = shape.queries();
+  return rows;
+}
+
+// Unpacks the queries of the block that starts at token `query` and says which rows there are.
+template <typename T>
+HWY_INLINE void LoadQueries(const AttentionShape& shape, const AttentionLayout& layout,
+                            size_t query, const HeadRows<const T>& q, ForwardBlock* b) {
+  const size_t begin = std::max(query, shape.first_query) - query;
+  const size_t end = std::min(kAttentionBlock, shape.sequence - query);
+  b->first = begin / kTileRows * kTileRows;
+  b->last = (end + kTileRows - 1) / kTileRows * kTileRows;
+  ZeroRow(b->q, begin * layout.width);
+  Unpack(QueryRows(shape), q, query + begin - shape.first_query, kAttentionBlock - begin,
+         layout.width, shape.scale, b->q + begin * layout.width);
 }
 
 // Divides by the sum, writes the rows that exist and their lse.
@@ -87,15 +113,20 @@ template <typename T>
 HWY_INLINE void FinishBlock(const AttentionShape& shape, const AttentionLayout& layout,
                             size_t query, const ForwardBlock& b, const HeadRows<T>& out,
                             float* lse) {
-  for (size_t r = 0; r < kAttentionBlock && query + r < shape.sequence; ++r) {
+  const size_t begin = std::max(query, shape.first_query) - query;
+  const size_t end = std::min(kAttentionBlock, shape.sequence - query);
+  for (size_t r = begin; r < end; ++r) {
     float* row = b.out + r * layout.width;
+    const size_t at = query + r - shape.first_query;
     for (size_t i = 0; i < layout.width; i += kWidth) {
       Store(Load(row + i) / Set(b.sum[r]), row + i);
     }
-    lse[query + r] =
+    for (size_t i = 0; i < shape.head_dim; i += kWidth) {
+      StoreN(Load(row + i), out.Row(at) + i, shape.head_dim - i);
+    }
+    lse[at] =
         static_cast<float>(static_cast<double>(b.max[r]) + std::log(static_cast<double>(b.sum[r])));
   }
-  Pack(shape, b.out, query, layout.width, 1.0F, out);
 }
 
 template <typename T>
@@ -107,9 +138,9 @@ HWY_INLINE void ForwardLoop(const AttentionShape& shape, const HeadsView<const T
   float* k_rows = arena.Take(layout.head());
   float* k_transposed = arena.Take(layout.head());
   float* v_rows = arena.Take(layout.head());
-  const ForwardBlock block = {arena.Take(layout.block()), arena.Take(AttentionLayout::scores()),
-                              arena.Take(layout.block()), arena.Take(kAttentionBlock),
-                              arena.Take(kAttentionBlock)};
+  ForwardBlock block = {arena.Take(layout.block()), arena.Take(AttentionLayout::scores()),
+                        arena.Take(layout.block()), arena.Take(kAttentionBlock),
+                        arena.Take(kAttentionBlock)};
   const size_t group = shape.heads / shape.kv_heads;
   for (size_t b = 0; b < shape.batch; ++b) {
     for (size_t h = 0; h < shape.heads; ++h) {
@@ -120,12 +151,13 @@ HWY_INLINE void ForwardLoop(const AttentionShape& shape, const HeadsView<const T
         Unpack(shape, SelectHead(shape, v, b, h / group), 0, layout.rows, layout.width, 1.0F,
                v_rows);
       }
-      const auto q_head = SelectHead(shape, q, b, h);
-      for (size_t query = 0; query < shape.sequence; query += kAttentionBlock) {
-        Unpack(shape, q_head, query, kAttentionBlock, layout.width, shape.scale, block.q);
+      const auto q_head = SelectHead(QueryRows(shape), q, b, h);
+      const size_t first = shape.first_query / kAttentionBlock * kAttentionBlock;
+      for (size_t query = first; query < shape.sequence; query += kAttentionBlock) {
+        LoadQueries(shape, layout, query, q_head, &block);
         AttendBlock(layout, k_transposed, v_rows, query, block);
-        FinishBlock(shape, layout, query, block, SelectHead(shape, out, b, h),
-                    lse + (b * shape.heads + h) * shape.sequence);
+        FinishBlock(shape, layout, query, block, SelectHead(QueryRows(shape), out, b, h),
+                    lse + (b * shape.heads + h) * shape.queries());
       }
     }
   }

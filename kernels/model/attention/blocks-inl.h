@@ -74,9 +74,9 @@ inline HWY_NOINLINE void TransposeBlocks(const AttentionLayout& layout, const fl
   }
 }
 
-// scores[64,64] = left[64,width] right_transposed[width,64].
+// scores[rows,64] = left[rows,width] right_transposed[width,64].
 inline HWY_NOINLINE void BlockScores(size_t width, const float* left, const float* right_transposed,
-                                     float* scores) {
+                                     float* scores, size_t rows = kAttentionBlock) {
   Product({.a = left,
            .a_row_stride = width,
            .a_col_stride = 1,
@@ -84,7 +84,7 @@ inline HWY_NOINLINE void BlockScores(size_t width, const float* left, const floa
            .b_stride = kAttentionBlock,
            .c = scores,
            .c_stride = kAttentionBlock,
-           .m = kAttentionBlock,
+           .m = rows,
            .n = kAttentionBlock,
            .k = width});
 }

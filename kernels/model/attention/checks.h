@@ -14,6 +14,7 @@ namespace geminid::kernels {
 inline Status CheckAttentionShape(const AttentionShape& s) {
   if (s.heads == 0 || s.kv_heads == 0 || s.heads % s.kv_heads != 0) return Status::kInvalidShape;
   if (s.head_dim == 0 || s.head_dim > kAttentionHeadDimMax) return Status::kInvalidShape;
+  if (s.first_query > 0 && s.first_query >= s.sequence) return Status::kInvalidShape;
   if (!std::isfinite(s.scale) || s.scale <= 0) return Status::kInvalidParameter;
   // 2^40 tokens keep every product of dimensions below 2^64.
   constexpr size_t kDimensionMax = size_t{1} << 40;
@@ -33,22 +34,22 @@ class HeadsBuffers {
 
   template <typename T>
   Buffer Queries(const HeadsView<T>& view) {
-    return Of(view, shape_.heads);
+    return Of(view, shape_.heads, shape_.queries());
   }
   template <typename T>
   Buffer Keys(const HeadsView<T>& view) {
-    return Of(view, shape_.kv_heads);
+    return Of(view, shape_.kv_heads, shape_.sequence);
   }
   Buffer Lse(const float* lse) const {
-    return Buffer::Of(lse, shape_.batch * shape_.heads * shape_.sequence);
+    return Buffer::Of(lse, shape_.batch * shape_.heads * shape_.queries());
   }
   Status status() const { return status_; }
 
  private:
   template <typename T>
-  Buffer Of(const HeadsView<T>& view, size_t heads) {
+  Buffer Of(const HeadsView<T>& view, size_t heads, size_t rows) {
     const size_t width = heads * shape_.head_dim;
-    const size_t tokens = shape_.batch * shape_.sequence;
+    const size_t tokens = shape_.batch * rows;
     size_t count = 0;
     if (view.token_stride < width) status_ = Status::kInvalidShape;
     if (CheckedProduct(tokens, view.token_stride, &count) != Status::kOk) {
@@ -80,6 +81,7 @@ Status CheckAttentionBackward(const AttentionShape& shape, const AttentionSaved<
                               const HeadsView<T>& dv) {
   Status status = CheckAttentionShape(shape);
   if (status != Status::kOk) return status;
+  if (shape.first_query != 0) return Status::kInvalidShape;
   HeadsBuffers buffers(shape);
   const auto inputs = {buffers.Queries(saved.q),    buffers.Keys(saved.k),
                        buffers.Keys(saved.v),       buffers.Queries(saved.out),

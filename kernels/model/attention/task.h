@@ -11,8 +11,9 @@ namespace geminid::kernels {
 
 struct AttentionTask {
   AttentionShape shape;  // of the part
-  size_t first_token;    // of the batch entry
-  size_t first_query;    // columns
+  size_t first_token;    // of the batch entry, and its first query's row
+  size_t first_row;
+  size_t first_query;  // columns
   size_t first_key;
   size_t first_lse;
 
@@ -25,14 +26,15 @@ struct AttentionTask {
     shape.heads = whole.heads / whole.kv_heads;
     shape.kv_heads = 1;
     first_token = entry * whole.sequence;
+    first_row = entry * whole.queries();
     first_query = kv_head * shape.heads * whole.head_dim;
     first_key = kv_head * whole.head_dim;
-    first_lse = (entry * whole.heads + kv_head * shape.heads) * whole.sequence;
+    first_lse = (entry * whole.heads + kv_head * shape.heads) * whole.queries();
   }
 
   template <typename T>
   HeadsView<T> Queries(const HeadsView<T>& view) const {
-    return {view.data + first_token * view.token_stride + first_query, view.token_stride};
+    return {view.data + first_row * view.token_stride + first_query, view.token_stride};
   }
   template <typename T>
   HeadsView<T> Keys(const HeadsView<T>& view) const {

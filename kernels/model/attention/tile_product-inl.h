@@ -33,6 +33,7 @@ struct Tiles {
   size_t k;
   Zeros zeros = Zeros::kNone;
   bool accumulate = false;
+  size_t first_row = 0;  // of the triangle that kAboveDiagonal means
 };
 
 inline constexpr size_t kTileRows = 4;
@@ -52,7 +53,7 @@ HWY_INLINE void ProductTile(const Tiles& t, size_t row, size_t col) {
     }
   }
   const size_t begin = t.zeros == Zeros::kBelowDiagonal ? row : 0;
-  const size_t end = t.zeros == Zeros::kAboveDiagonal ? row + kTileRows : t.k;
+  const size_t end = t.zeros == Zeros::kAboveDiagonal ? t.first_row + row + kTileRows : t.k;
   const float* a = t.a + row * t.a_row_stride + begin * t.a_col_stride;
   const float* b = t.b + begin * t.b_stride + col;
   for (size_t k = begin; k < end; ++k) {

@@ -205,6 +205,53 @@ void CheckAgainstReference(const AttentionShape& shape, double sigma) {
 
 template <typename T>
 class Attention : public ::testing::Test {};
+template <typename T>
+void CheckLaterQueries(AttentionShape shape) {
+  AttentionRun<T> whole(shape, 31);
+  whole.Forward();
+  for (const size_t first : {size_t{1}, size_t{3}, size_t{63}, size_t{64}, shape.sequence - 1}) {
+    if (first >= shape.sequence) continue;
+    shape.first_query = first;
+    const size_t row = whole.q_width, queries = shape.queries();
+    GuardedArray<T> out(queries * row, 0);
+    GuardedArray<float> lse(shape.heads * queries, 0);
+    Workspace workspace(AttentionWorkspaceBytes(shape));
+    const HeadsView<const T> q = {whole.q.data() + first * row, row};
+    ASSERT_EQ(AttentionForward<T>(shape, q, whole.View(std::as_const(whole.k)),
+                                  whole.View(std::as_const(whole.v)), HeadsView<T>{out.data(), row},
+                                  lse.data(), workspace.data(), workspace.bytes()),
+              Status::kOk);
+    EXPECT_TRUE(workspace.array.GuardsIntact() && out.GuardsIntact() && lse.GuardsIntact());
+    EXPECT_TRUE(SameBits(out.data(), whole.out.data() + first * row, queries * row)) << first;
+    for (size_t h = 0; h < shape.heads; ++h) {
+      EXPECT_TRUE(SameBits(lse.data() + h * queries, whole.lse.data() + h * shape.sequence + first,
+                           queries));
+    }
+  }
+}
+
+TEST(AttentionQueries, FromAnyTokenOn_HaveTheBitsOfTheWhole) {
+  for (const size_t sequence : {2, 64, 65, 130}) {
+    CheckLaterQueries<float>(Shape(1, sequence, 4, 2, 20));
+    CheckLaterQueries<BFloat16>(Shape(1, sequence, 3, 3, 16));
+  }
+}
+
+TEST(AttentionQueries, BeyondTheSequenceOrInTheBackwardPass_AreRefused) {
+  AttentionRun<float> run(Shape(1, 4, 1, 1, 16), 31);
+  run.shape.first_query = 4;
+  Workspace workspace(AttentionWorkspaceBytes(Shape(1, 4, 1, 1, 16)));
+  EXPECT_EQ(AttentionForward<float>(run.shape, run.View(std::as_const(run.q)),
+                                    run.View(std::as_const(run.k)), run.View(std::as_const(run.v)),
+                                    run.View(run.out), run.lse.data(), workspace.data(),
+                                    workspace.bytes()),
+            Status::kInvalidShape);
+  run.shape.first_query = 1;
+  EXPECT_EQ(AttentionBackward<float>(run.shape, {}, run.View(run.dq), run.View(run.dk),
+                                     run.View(run.dv), workspace.data(), workspace.bytes()),
+            Status::kInvalidShape);
+}
+
 TEST(AttentionThreads, OfAnyNumber_GiveTheSameBits) {
   CheckThreads<float>(Shape(2, 70, 4, 2, 20));
   CheckThreads<BFloat16>(Shape(3, 33, 3, 3, 16));

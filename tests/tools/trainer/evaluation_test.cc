@@ -62,6 +62,36 @@ TEST_P(Evaluation, NextLogits_AreTheReferencesOfTheTokensSoFar) {
   }
 }
 
+TEST_P(Evaluation, NextLogitsOfRememberedTokens_HaveTheBitsOfAllComputedAgain) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    const auto model = MakeTransformer(config(), type, kFineTiling);
+    DenseParameters parameters(model->parameters().specs, type, 1, kWorkspaceBytes);
+    Stir(parameters);
+    const Batch batch = RandomBatch(config(), {.sequences = 1, .sequence_length = 9}, 3);
+    const std::span<const int32_t> tokens = batch.tokens;
+    for (const std::vector<size_t>& pieces :
+         std::vector<std::vector<size_t>>{{9}, {4, 1, 1, 1, 2}, {1, 1, 1, 6}}) {
+      auto remembered = model->Remember(parameters, 9);
+      ASSERT_TRUE(remembered.ok()) << remembered.status();
+      EXPECT_GE(parameters.workspace().in_use_bytes(), RememberedBytes(config(), type, 9));
+      size_t done = 0;
+      for (const size_t piece : pieces) {
+        const auto more = model->NextLogits(parameters, tokens.subspan(done, piece), piece - 1,
+                                            remembered->get());
+        ASSERT_TRUE(more.ok()) << more.status();
+        done += piece;
+        EXPECT_EQ((*remembered)->count(), done);
+        const auto again = model->NextLogits(parameters, tokens, done - 1);
+        ASSERT_TRUE(again.ok());
+        EXPECT_EQ(*more, *again) << done;
+      }
+      const auto beyond = model->NextLogits(parameters, tokens.subspan(0, 1), 0, remembered->get());
+      EXPECT_EQ(beyond.status().code(), absl::StatusCode::kInvalidArgument);
+    }
+    EXPECT_EQ(parameters.workspace().blocks(), 0u);
+  }
+}
+
 TEST_P(Evaluation, OfMoreLayers_TakesNoMoreMemory) {
   const auto peak = [this](uint64_t layers) {
     ModelConfig deep = config();

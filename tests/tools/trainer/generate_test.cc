@@ -86,6 +86,44 @@ TEST_F(Generated, WithWeightsLargerThanTheDevice_IsTheSameText) {
   EXPECT_EQ(Text(folder, {"--device-memory", "640KiB", "--ranks", "2"}), ample);
 }
 
+TEST_F(Generated, WithRememberedKeysOrWithout_IsTheSameText) {
+  for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+    for (const char* dtype : {"bf16", "fp32"}) {
+      const std::string folder = Train({"--model", model, "--dtype", dtype, "--layers", "4"});
+      const std::vector<std::string> bold = {"--dtype", dtype,      "--temperature",
+                                             "1.5",     "--tokens", "50"};
+      const auto with = [&](std::vector<std::string> more) {
+        more.insert(more.end(), bold.begin(), bold.end());
+        return Text(folder, more);
+      };
+      const std::string again = with({"--kv-cache", "off"});
+      EXPECT_EQ(with({"--kv-cache", "on"}), again);
+      EXPECT_EQ(with({}), again);
+      EXPECT_EQ(with({"--threads", "3", "--ranks", "2"}), again);
+      EXPECT_EQ(with({"--kv-cache", "on", "--placement", "cpu"}), again);
+    }
+  }
+}
+
+TEST_F(Generated, WhereKeysDoNotFit_ComputesAgainUnlessToldOtherwise) {
+  // Keys and values of 1,000 tokens in eight layers: 2.0 MiB.
+  const CommandResult trained =
+      RunTrainer({"--text", text_, "--model", "gpt2-tiny", "--layers", "8", "--context", "1024",
+                  "--batch", "1", "--steps", "1", "--quiet", "--save", folder_ / "long"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const std::string folder = folder_ / "long/step-000000001";
+  const auto generate = [&](const std::string& memory, const std::string& cache) {
+    return Generate(folder, {"--prompt", std::string(998, 'x'), "--tokens", "2", "--device-memory",
+                             memory, "--kv-cache", cache});
+  };
+  const CommandResult ample = generate("unlimited", "on");
+  ASSERT_EQ(ample.code, 0) << ample.err;
+  const CommandResult tight = generate("2560KiB", "auto");
+  ASSERT_EQ(tight.code, 0) << tight.err;
+  EXPECT_EQ(tight.out, ample.out);
+  EXPECT_EQ(generate("2560KiB", "on").code, 7);
+}
+
 TEST_F(Generated, BySampling_RepeatsBySeedAndLeavesTheLikeliest) {
   const std::string folder = Train({"--model", "gpt2-tiny"});
   const std::string greedy = Text(folder, {});
@@ -112,6 +150,7 @@ TEST_F(Generated, WithoutWhatIsNeeded_SaysSo) {
   const std::string folder = Train({"--model", "gpt2-tiny"});
   EXPECT_EQ(Generate(folder, {}).code, 2);
   EXPECT_EQ(Generate(folder, {"--prompt", "x", "--tokens", "0"}).code, 2);
+  EXPECT_EQ(Generate(folder, {"--prompt", "x", "--kv-cache", "yes"}).code, 2);
   const CommandResult token = Generate(folder, {"--prompt-tokens", "3,256"});
   EXPECT_EQ(token.code, 2);
   EXPECT_THAT(token.err, HasSubstr("--prompt-tokens"));

@@ -72,6 +72,7 @@ absl::StatusOr<std::vector<Opened>> OpenAll(const std::string& folder,
     if (!file.fd.valid()) return SystemError(errno, "open", path);
     if (::fstat(file.fd.get(), &about) != 0) return SystemError(errno, "stat", path);
     file.bytes = static_cast<uint64_t>(about.st_size);
+    (void)::posix_fadvise(file.fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // advice alone
     opened.push_back(std::move(file));
   }
   return opened;
@@ -187,7 +188,9 @@ absl::Status Verify(const std::string& folder, const std::vector<std::string>& f
   GEMINID_ASSIGN_OR_RETURN(const std::vector<Opened> opened, OpenAll(folder, files));
   if (rank == 0) GEMINID_RETURN_IF_ERROR(CheckCover(folder, files, opened, pieces));
   std::vector<std::byte> buffer(kReadBytes);
-  for (size_t i = static_cast<size_t>(rank); i < pieces.size(); i += static_cast<size_t>(ranks)) {
+  const auto parts = static_cast<size_t>(ranks), part = static_cast<size_t>(rank);
+  const size_t end = pieces.size() * (part + 1) / parts;
+  for (size_t i = pieces.size() * part / parts; i < end; ++i) {
     const Piece& piece = pieces[i];
     const std::string path = absl::StrCat(folder, "/", files[piece.file]);
     GEMINID_ASSIGN_OR_RETURN(const uint32_t crc,

@@ -46,8 +46,8 @@ struct ReadPieces {
 };
 absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path);
 
-// Compares every `ranks`-th piece, from the `rank`-th on, with the files in `folder`; the first
-// rank checks too that the pieces cover all files. DATA_LOSS names the file and the bytes.
+// Compares the rank's part of the pieces, consecutive ones, which a disk reads ahead, with the files
+// in `folder`; the first rank checks too that the pieces cover all files. DATA_LOSS names the file and the bytes.
 absl::Status Verify(const std::string& folder, const std::vector<std::string>& files,
                     std::vector<Piece> pieces, int rank, int ranks);
 

@@ -88,6 +88,7 @@ void WriteResults(base::JsonWriter& json, const Report& report) {
     json.Null();
   }
   json.Key("first_step").Value(report.first_step);
+  json.Key("load_seconds").Value(report.load_seconds);
   json.Key("steps_done").Value(report.first_step + report.losses.size());
   json.Key("ended_by").Value(report.ended_by);
   json.Key("weights_sha256").Value(report.weights_sha256);

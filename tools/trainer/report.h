@@ -41,6 +41,7 @@ struct Report {
   TrainOptions options;
   uint64_t parameters = 0;
   uint64_t first_step = 0;     // steps that were done before, by the run that this one goes on
+  double load_seconds = 0;     // for what it began with; 0: nothing was loaded
   std::vector<double> losses;  // one per step: the mean over its tokens
   std::vector<double> gradient_norms;  // one per step, before clipping
   std::vector<double> step_seconds;    // one per step, of rank 0

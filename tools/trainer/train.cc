@@ -284,6 +284,7 @@ class RankTrainer {
   }
 
   absl::Status BeginValues() {
+    const auto began = SteadyClock::now();
     GEMINID_ASSIGN_OR_RETURN(const Checkpoints::Beginning beginning,
                              checkpoints_->Begin(
                                  [&](zero::ParameterId id, std::span<float> values) {
@@ -292,6 +293,7 @@ class RankTrainer {
                                  },
                                  [this](uint64_t step) { return RunStateAt(step); }));
     report_.first_step = beginning.step;
+    if (!beginning.from.empty()) report_.load_seconds = SecondsSince(began);
     if (!beginning.from.empty()) {
       progress_.Announce(
           absl::StrCat(beginning.step > 0 ? "goes on from " : "begins with ", beginning.from));

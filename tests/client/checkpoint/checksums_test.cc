@@ -47,6 +47,17 @@ class Checksums_OfAFolder : public ::testing::Test {
 
 TEST_F(Checksums_OfAFolder, Unaltered_IsSound) { EXPECT_TRUE(VerifyBoth().ok()) << VerifyBoth(); }
 
+TEST_F(Checksums_OfAFolder, DividedAmongAnyNumberOfRanks_AreAllCompared) {
+  Write("b", "the secomd");
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    int found = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      found += Verify(folder_, {"a", "b"}, pieces_, rank, ranks).ok() ? 0 : 1;
+    }
+    EXPECT_EQ(found, 1) << ranks;
+  }
+}
+
 TEST_F(Checksums_OfAFolder, EveryAlteredByte_IsFoundAndItsFileNamed) {
   for (size_t i = 0; i < b_.size(); ++i) {
     std::string text = b_;

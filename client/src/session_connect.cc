@@ -171,7 +171,7 @@ absl::Status SessionImpl::Attach() {
     device = *std::move(found);
   }
   // A GPU writes the completion words by itself where it can.
-  const absl::Status registered = device->RegisterHost(
+  absl::Status registered = device->RegisterHost(
       {reinterpret_cast<std::byte*>(segments.client()), sizeof(*segments.client())});
   if (!registered.ok()) return registered;
   transfers = std::make_unique<Transfers>(port.get(), device.get(), &chunks, segments.client());

@@ -110,7 +110,7 @@ void CudaOps::RunPiece(CudaStream& stream, const std::vector<Array>& arrays,
   }
 }
 
-void CudaOps::OnHost(CudaStream& stream, std::vector<Array> arrays, uint64_t count,
+void CudaOps::OnHost(CudaStream& stream, const std::vector<Array>& arrays, uint64_t count,
                      const HostKernel& kernel) {
   std::vector<std::byte*> blocks;
   const absl::Status taken = TakeBlocks(arrays, count, &blocks);
@@ -211,7 +211,7 @@ void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step,
   for (const ArrayOf& array : new_arrays) {
     arrays.push_back({Bytes(array.data), array.element_bytes, false, true});
   }
-  OnHost(Own(stream), std::move(arrays), segment.count,
+  OnHost(Own(stream), arrays, segment.count,
          [this, &step, segment, to, threads](const Piece& piece) {
            const std::span<std::byte* const> places(piece.places);
            const size_t reads = ArraysOf(segment).size();

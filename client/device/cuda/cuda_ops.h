@@ -64,7 +64,7 @@ class CudaOps final : public DeviceOps {
   using HostKernel = std::function<void(const Piece&)>;
 
   // Runs `kernel` on the host for each piece of the arrays, in stream order.
-  void OnHost(CudaStream& stream, std::vector<Array> arrays, uint64_t count,
+  void OnHost(CudaStream& stream, const std::vector<Array>& arrays, uint64_t count,
               const HostKernel& kernel);
   void RunPiece(CudaStream& stream, const std::vector<Array>& arrays,
                 const std::vector<std::byte*>& blocks, Piece piece, const HostKernel& kernel);

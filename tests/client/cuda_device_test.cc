@@ -15,6 +15,7 @@
 
 #include "client/device/cuda/cuda_stream.h"
 #include "client/device/cuda/host_registry.h"
+#include "kernels/runtime/cuda/launcher.h"
 #include "tests/client/device_implementations.h"
 
 namespace geminid::device {
@@ -185,6 +186,21 @@ TEST_F(CudaDevice, HungCopyCall_HoldsItsStreamAlone) {
   node_->ClearFaults();
   caller.join();
   stream().Synchronize();
+}
+
+TEST_F(CudaDevice, ArithmeticInTheArena_IsTheGpus) {
+  if (!kernels::cuda::HasKernelImages()) GTEST_SKIP() << "built without a CUDA compiler";
+  const uint64_t launches = node_->calls("cuLaunchKernel");
+  const uint64_t copies = node_->calls("cuMemcpyDtoHAsync");
+  const Elements first = {device_->base(), 1000, collectives::DType::kFloat32};
+  double sum = -1;
+  device_->ops().Add(device_->compute_stream(), first, device_->base() + 8192,
+                     collectives::DType::kFloat32);
+  device_->ops().SumSquares(device_->compute_stream(), first, &sum);
+  EXPECT_TRUE(device_->ops().Synchronize(device_->compute_stream(), absl::InfiniteDuration()).ok());
+  EXPECT_GE(node_->calls("cuLaunchKernel"), launches + 2);
+  EXPECT_EQ(node_->calls("cuMemcpyDtoHAsync"), copies);
+  EXPECT_EQ(sum, 0);
 }
 
 // A lost device stays lost for its process: these are processes of their own.

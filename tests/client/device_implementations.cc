@@ -55,7 +55,8 @@ gpu_double::Node* CudaNode() {
     return is_real ? nullptr
                    : new gpu_double::Node({.memory_bytes = kMemoryBytes,
                                            .libcuda = GEMINID_CUDA_DOUBLE,
-                                           .libnvml = GEMINID_NVML_DOUBLE});
+                                           .libnvml = GEMINID_NVML_DOUBLE,
+                                           .kernels = GEMINID_DOUBLE_KERNELS});
   }();
   return node;
 }

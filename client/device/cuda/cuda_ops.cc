@@ -6,7 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/device/segment_arrays.h"
+#include "kernels/numeric/accumulate/accumulate_cuda.h"
+#include "kernels/numeric/cast/cast_cuda.h"
 #include "kernels/numeric/norm/norm.h"
+#include "kernels/numeric/norm/norm_cuda.h"
+#include "kernels/numeric/split_master/split_master_cuda.h"
 #include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::device {
@@ -27,6 +31,16 @@ CUdeviceptr Address(const void* place) { return reinterpret_cast<uintptr_t>(plac
 template <typename T>
 std::byte* Bytes(const T* place) {
   return reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(place));
+}
+
+template <typename T>
+const T* As(const Elements& elements) {
+  return reinterpret_cast<const T*>(elements.data);
+}
+
+// Kernels take elements where they belong.
+bool IsAligned(const Elements& elements) {
+  return Address(elements.data) % SizeOf(elements.type) == 0;
 }
 
 CudaStream& Own(Stream& stream) { return static_cast<CudaStream&>(stream); }
@@ -56,6 +70,47 @@ absl::Status CudaOps::Synchronize(Stream& stream, absl::Duration timeout) {
                                                     "; see whether it still answers (nvidia-smi)"));
   }
   return status();
+}
+
+// --- by kernels for the GPU
+// -----------------------------------------------------------------------
+
+bool CudaOps::ByKernel(CudaStream& stream, const char* name,
+                       std::initializer_list<const void*> operands,
+                       const std::function<Status(CUstream)>& launch) {
+  for (const void* operand : operands) {
+    if (operand != nullptr && !memory_.arena->Contains(operand)) return false;
+  }
+  const Status status = stream.Launch(launch);
+  if (status == Status::kUnsupported) return false;
+  memory_.context->Fail(kernels::FromKernel(status, name));
+  return true;
+}
+
+// The sum, and the blocks' sums that it is made of, are formed in page-locked memory: 8 bytes per
+// 16 KiB that are read.
+bool CudaOps::SumSquaresByKernel(CudaStream& stream, const Elements& values, double* sum) {
+  const uint64_t workspace_bytes = kernels::SquareSumWorkspaceBytes(values.count);
+  absl::StatusOr<std::byte*> block = memory_.context->TakeStaging(sizeof(double) + workspace_bytes);
+  if (!block.ok()) return false;
+  auto* const total = reinterpret_cast<double*>(*block);
+  *total = 0;
+  const bool queued = ByKernel(stream, "AddSquares", {values.data}, [&](CUstream queue) {
+    return values.type == DType::kBFloat16
+               ? kernels::AddSquaresCuda(As<BFloat16>(values), values.count, total + 1,
+                                         workspace_bytes, total, queue)
+               : kernels::AddSquaresCuda(As<float>(values), values.count, total + 1,
+                                         workspace_bytes, total, queue);
+  });
+  if (!queued) {
+    memory_.context->ReturnStaging(*block);
+    return false;
+  }
+  stream.Enqueue([this, total, sum, block = *block] {
+    *sum = *total;
+    memory_.context->ReturnStaging(block);
+  });
+  return true;
 }
 
 // --- by the host ---------------------------------------------------------------------------------
@@ -135,6 +190,15 @@ void CudaOps::Assign(Stream& stream, const Elements& from, std::byte* to, DType 
     Copy(stream, to, from.data, from.bytes());
     return;
   }
+  const bool queued =
+      IsAligned(from) && ByKernel(Own(stream), "Cast", {from.data, to}, [&](CUstream queue) {
+        return type == DType::kFloat32
+                   ? kernels::CastToFloatCuda(As<BFloat16>(from), from.count,
+                                              reinterpret_cast<float*>(to), queue)
+                   : kernels::CastToBFloat16Cuda(As<float>(from), from.count,
+                                                 reinterpret_cast<BFloat16*>(to), queue);
+      });
+  if (queued) return;
   OnHost(Own(stream),
          {{Bytes(from.data), SizeOf(from.type), true, false}, {to, SizeOf(type), false, true}},
          from.count, [this, source = from.type, type](const Piece& piece) {
@@ -143,6 +207,17 @@ void CudaOps::Assign(Stream& stream, const Elements& from, std::byte* to, DType 
 }
 
 void CudaOps::Add(Stream& stream, const Elements& from, std::byte* to, DType type) {
+  const bool queued =
+      IsAligned(from) && ByKernel(Own(stream), "Add", {from.data, to}, [&](CUstream queue) {
+        const auto add = [&](auto* sum) {
+          return from.type == DType::kFloat32
+                     ? kernels::AddCuda(As<float>(from), from.count, sum, queue)
+                     : kernels::AddCuda(As<BFloat16>(from), from.count, sum, queue);
+        };
+        return type == DType::kFloat32 ? add(reinterpret_cast<float*>(to))
+                                       : add(reinterpret_cast<BFloat16*>(to));
+      });
+  if (queued) return;
   OnHost(Own(stream),
          {{Bytes(from.data), SizeOf(from.type), true, false}, {to, SizeOf(type), true, true}},
          from.count, [this, source = from.type, type](const Piece& piece) {
@@ -151,6 +226,13 @@ void CudaOps::Add(Stream& stream, const Elements& from, std::byte* to, DType typ
 }
 
 void CudaOps::Accumulate(Stream& stream, const Elements& from, float scale, float* sum) {
+  const bool queued =
+      IsAligned(from) && ByKernel(Own(stream), "Accumulate", {from.data, sum}, [&](CUstream queue) {
+        return from.type == DType::kFloat32
+                   ? kernels::AccumulateCuda(As<float>(from), scale, from.count, sum, queue)
+                   : kernels::AccumulateCuda(As<BFloat16>(from), scale, from.count, sum, queue);
+      });
+  if (queued) return;
   OnHost(
       Own(stream),
       {{Bytes(from.data), SizeOf(from.type), true, false}, {Bytes(sum), sizeof(float), true, true}},
@@ -161,6 +243,7 @@ void CudaOps::Accumulate(Stream& stream, const Elements& from, float scale, floa
 }
 
 void CudaOps::SumSquares(Stream& stream, const Elements& values, double* sum) {
+  if (IsAligned(values) && SumSquaresByKernel(Own(stream), values, sum)) return;
   const auto total = std::make_shared<kernels::SquareSum>();
   OnHost(Own(stream), {{Bytes(values.data), SizeOf(values.type), true, false}}, values.count,
          [this, total, type = values.type](const Piece& piece) {
@@ -175,6 +258,11 @@ void CudaOps::SumSquares(Stream& stream, const Elements& values, double* sum) {
 
 void CudaOps::JoinMaster(Stream& stream, const BFloat16* weight, const int16_t* remainder,
                          uint64_t count, float* master) {
+  const bool queued =
+      ByKernel(Own(stream), "JoinMaster", {weight, remainder, master}, [&](CUstream queue) {
+        return kernels::JoinMasterCuda(weight, remainder, count, master, queue);
+      });
+  if (queued) return;
   OnHost(Own(stream),
          {{Bytes(weight), sizeof(BFloat16), true, false},
           {Bytes(remainder), sizeof(int16_t), true, false},
@@ -187,6 +275,11 @@ void CudaOps::JoinMaster(Stream& stream, const BFloat16* weight, const int16_t* 
 
 void CudaOps::SplitMaster(Stream& stream, const float* master, uint64_t count, BFloat16* weight,
                           int16_t* remainder) {
+  const bool queued =
+      ByKernel(Own(stream), "SplitMaster", {master, weight, remainder}, [&](CUstream queue) {
+        return kernels::SplitMasterCuda(master, count, weight, remainder, queue);
+      });
+  if (queued) return;
   OnHost(Own(stream),
          {{Bytes(master), sizeof(float), true, false},
           {Bytes(weight), sizeof(BFloat16), false, true},

@@ -1,12 +1,14 @@
-// The operations of a GPU. What the driver does itself, it does; the arithmetic that has no kernel
-// for the GPU is done by the host's kernels, on a copy in page-locked memory that goes there and
-// back in pieces: the same bits, at the speed of the link.
+// The operations of a GPU: by the driver, or by kernels for the GPU on what lies in the arena.
+// Where there is no kernel (the optimizers' steps; programs built without a CUDA compiler; operands
+// in host memory) the host's do it, on a copy in page-locked memory that goes there and back in
+// pieces: the same bits, at the speed of the link.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -62,6 +64,12 @@ class CudaOps final : public DeviceOps {
     }
   };
   using HostKernel = std::function<void(const Piece&)>;
+
+  // Whether `launch`, of the kernel `name`, has dealt with the operation: it was queued, or its
+  // arguments are bad. Else the host must: an operand is elsewhere, or there is no kernel.
+  bool ByKernel(CudaStream& stream, const char* name, std::initializer_list<const void*> operands,
+                const std::function<kernels::Status(CUstream)>& launch);
+  bool SumSquaresByKernel(CudaStream& stream, const Elements& values, double* sum);
 
   // Runs `kernel` on the host for each piece of the arrays, in stream order.
   void OnHost(CudaStream& stream, const std::vector<Array>& arrays, uint64_t count,

@@ -121,6 +121,13 @@ void CudaStream::Queue(const char* name,
   context_.Fail(context_.Check(call(context_.api(), stream_), name));
 }
 
+kernels::Status CudaStream::Launch(const std::function<kernels::Status(CUstream)>& launch) {
+  const std::lock_guard order(order_);
+  const CudaContext::Scope scope(context_);
+  Flush();
+  return launch(stream_);
+}
+
 void CudaStream::CopyAny(std::byte* to, const std::byte* from, uint64_t bytes) {
   const std::lock_guard order(order_);
   const CudaContext::Scope scope(context_);

@@ -20,6 +20,7 @@
 #include "client/device/cuda/cuda_event.h"
 #include "client/device/cuda/host_registry.h"
 #include "client/device/device.h"
+#include "kernels/runtime/common/status.h"
 
 namespace geminid::device {
 
@@ -56,6 +57,8 @@ class CudaStream final : public CopyStream {
   // device's failure.
   void Queue(const char* name,
              const std::function<CUresult(const gpu::DriverApi&, CUstream)>& call);
+  // The same for a kernel, whose refusal is the caller's to deal with.
+  kernels::Status Launch(const std::function<kernels::Status(CUstream)>& launch);
   // Between any two places of the arena and of host memory.
   void CopyAny(std::byte* to, const std::byte* from, uint64_t bytes);
   // Runs `work` on the thread once the device is there. The device goes on meanwhile.

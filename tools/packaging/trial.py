@@ -74,6 +74,10 @@ def check_service(machine):
     code, said = train(machine, 3)
     expect(f"a job of two ranks trains through the service ({time.monotonic() - began:.0f} s)",
            code == 0, said)
+    asked = "exec 3<>/dev/tcp/127.0.0.1/9464; printf 'GET /{} HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3"
+    for page, words in (("readyz", "200 OK"), ("metrics", "geminid_sessions_opened_total 2")):
+        answer = machine.run(f'bash -c "{asked.format(page)}"')
+        expect(f"/{page} is served on loopback", words in answer, answer)
     machine.run("useradd -M -G geminid anna && useradd -M bert")
     status = "geminictl status"
     expect("a member of the group geminid may use it",

@@ -1,15 +1,17 @@
 """A manual page in the macros of man(7)."""
 
-EXIT_CODES = {"geminid": ("The codes of sysexits.h: 0 it was told to end, 64 the command line, 69 another daemon has the "
+# Programs of the administrator.
+SECTION_8 = ("geminid", "geminid-agent")
+EXIT_CODES = {"8": ("The codes of sysexits.h: 0 it was told to end, 64 the command line, 69 another daemon has the "
                           "socket, 70 internal, 71 no memory or descriptors, 77 not allowed, 78 the configuration."),
-              "": ("0 all is well, 1 failed, 2 wrong arguments, 3 no daemon, 4 not found, 5 not allowed, 6 too late, 7 it "
+              "1": ("0 all is well, 1 failed, 2 wrong arguments, 3 no daemon, 4 not found, 5 not allowed, 6 too late, 7 it "
                    "does not fit, 8 something is wrong with what was looked at, 9 another rank failed, 10 versions that do "
                    "not go together.")}
-SEE_ALSO = ("geminictl(1)", "geminid(8)", "geminid-sim(1)", "geminid-train(1)", "geminid-gpu-verify(1)")
+SEE_ALSO = ("geminictl(1)", "geminid(8)", "geminid-agent(8)", "geminid-sim(1)", "geminid-train(1)", "geminid-gpu-verify(1)")
 
 
 def section_of(program):
-    return "8" if program == "geminid" else "1"
+    return "8" if program in SECTION_8 else "1"
 
 
 def escaped(text):
@@ -66,7 +68,7 @@ def render(shown, version):
         for subcommand in shown.subcommands:
             parts += _subcommand(subcommand)
     parts += [part for part in _notes(shown) if part.startswith(".SH")]
-    parts += [".SH EXIT STATUS", escaped(EXIT_CODES.get(name, EXIT_CODES[""]))]
+    parts += [".SH EXIT STATUS", escaped(EXIT_CODES[section])]
     others = ", ".join(f"\\fB{escaped(other[:-3])}\\fR{other[-3:]}" for other in SEE_ALSO
                        if not other.startswith(name + "("))
     parts += [".SH SEE ALSO", others]

@@ -45,7 +45,7 @@ def users_of(root):
 
 
 def check_programs(root):
-    for program in ("geminid", "geminictl", "geminid-train", "geminid-sim", "geminid-gpu-verify"):
+    for program in ("geminid", "geminid-agent", "geminictl", "geminid-train", "geminid-sim", "geminid-gpu-verify"):
         missing = [line for line in in_root(root, "ldd", f"/usr/bin/{program}").splitlines()
                    if "not found" in line]
         expect(f"{program} finds its libraries", not missing, missing)

@@ -221,7 +221,7 @@ TEST(Families, Jobs_SayHowManyAreInWhichStateAndSinceWhenOneWaits) {
 
 TEST(Families, Gpus_AreShownWhereThereAreAny) {
   Reading reading;
-  EXPECT_THAT(TextPage(Families(reading)), ::testing::Not(HasSubstr("geminid_gpu")));
+  EXPECT_THAT(PageOf(reading), ::testing::Not(HasSubstr("geminid_gpu")));
   reading.gpus = {{.device = 1,
                    .serving = true,
                    .restarts = 2,
@@ -230,7 +230,7 @@ TEST(Families, Gpus_AreShownWhereThereAreAny) {
                    .slab_bytes = 30},
                   {}};
   reading.gpus[1].device = 2;
-  const std::string page = TextPage(Families(reading));
+  const std::string page = PageOf(reading);
   for (const char* line :
        {"geminid_gpu_agent_up{device=\"1\"} 1\n", "geminid_gpu_agent_up{device=\"2\"} 0\n",
         "geminid_gpu_agent_restarts_total{device=\"1\"} 2\n",

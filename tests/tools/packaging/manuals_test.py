@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.packaging import help_text  # noqa: E402
 
-PROGRAMS = ("geminid", "geminictl", "geminid-train", "geminid-sim", "geminid-gpu-verify")
+PROGRAMS = ("geminid", "geminid-agent", "geminictl", "geminid-train", "geminid-sim", "geminid-gpu-verify")
 
 
 def page_of(program):

@@ -304,6 +304,9 @@ void GpuAgent::Hear(AgentProcess::Heard heard, Calls* calls) {
       return supervision_.Broke(Now(), std::string(status.message()));
     }
     supervision_.SaidHello(Now());
+    health_ = agent::Health{};
+    health_->total_bytes = reply.gpu.total_bytes;
+    health_->free_bytes = reply.gpu.free_bytes;
     os::Log(os::LogLevel::kInfo, "GPU agent is ready",
             {{"device", options_.device},
              {"gpu", options_.gpu},
@@ -359,8 +362,7 @@ void GpuAgent::OnEnd() {
     supervision_.Ended(Now(), *how);
     os::Log(os::LogLevel::kWarning, "GPU agent ended",
             {{"device", options_.device},
-             {"why", supervision_.why()},
-             {"how", *how},
+             {"why", supervision_.why() == *how ? *how : supervision_.why() + "; " + *how},
              {"state", agent::Name(supervision_.state())}});
     Unwatch();
     process_.reset();

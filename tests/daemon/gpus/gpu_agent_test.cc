@@ -174,9 +174,14 @@ TEST_F(GpuAgentTest, KilledAgent_IsStartedAgainAndSlabsLiveOn) {
   EXPECT_GE(after.restarts, 1u);
   EXPECT_THAT(after.why, HasSubstr("signal 9"));
   EXPECT_EQ(::fcntl(slab->fd.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);  // still open
-  // The second agent knows nothing of it: it went with the first.
+  // The second agent knows nothing of it, and gives the same number to a slab of its own.
+  absl::StatusOr<Slab> second = agent_->MakeSlab(2 * kMiB, false);
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_EQ(second->id, slab->id);
   ReleaseAndWait(*std::move(slab));
-  EXPECT_TRUE(agent_->MakeSlab(2 * kMiB, false).ok());
+  EXPECT_EQ(Held(), 1u);
+  ReleaseAndWait(*std::move(second));
+  EXPECT_EQ(Held(), 0u);
 }
 
 TEST_F(GpuAgentTest, HungAgent_IsKilledAndTheCallRefused) {
@@ -237,11 +242,12 @@ TEST_F(GpuAgentTest, AgentThatNeverStarts_IsGivenUpUntilRetry) {
   EXPECT_TRUE(agent_->MakeSlab(2 * kMiB, false).ok());
 }
 
-TEST_F(GpuAgentTest, Health_IsReadAgainAndAgain) {
+TEST_F(GpuAgentTest, Health_IsThatOfTheHelloUntilItIsAskedFor) {
   Start("", kImpatient);
-  const AgentReading reading =
-      Await([](const AgentReading& now) { return now.health.has_value(); });
-  EXPECT_EQ(reading.health->total_bytes, uint64_t{8} << 30);
+  const AgentReading hello = Await([](const AgentReading& now) { return now.health.has_value(); });
+  EXPECT_EQ(hello.health->total_bytes, uint64_t{8} << 30);
+  // The puppet's GPU is half full whenever it is asked.
+  Await([](const AgentReading& now) { return now.health->free_bytes == uint64_t{4} << 30; });
 }
 
 TEST_F(GpuAgentTest, Close_EndsTheProcessAndWhoWaits) {

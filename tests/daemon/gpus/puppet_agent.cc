@@ -93,7 +93,7 @@ void Answer(const base::UniqueFd& socket, const Request& request) {
     default: {
       Reply reply = MakeReply(ReplyType::kHealthy, request.id);
       reply.health.total_bytes = kTotalBytes;
-      reply.health.free_bytes = kTotalBytes;
+      reply.health.free_bytes = kTotalBytes / 2;
       return Say(socket, reply);
     }
   }

@@ -68,13 +68,14 @@ StepCase TwoPasses(std::string name, int states, Options options, Host host, Add
     const size_t bytes = workspace_bytes(tensor.count);
     CudaBuffer workspace(bytes);
     CudaBuffer norms_buffer(sizeof(Norms));
-    Norms norms = {};
-    if (!workspace || !norms_buffer.CopyFrom(&norms, sizeof(norms))) return Status::kUnsupported;
+    CudaBuffer factor(sizeof(float));
+    const Norms norms = {};
+    if (!workspace || !factor || !norms_buffer.CopyFrom(&norms, sizeof(norms)))
+      return Status::kUnsupported;
     Status status = add(options, tensor.old_arrays, tensor.gradient, tensor.count,
                         workspace.as<double>(), bytes, norms_buffer.as<Norms>(), nullptr);
     if (status != Status::kOk) return status;
-    if (!norms_buffer.CopyTo(&norms, sizeof(norms))) return Status::kUnsupported;
-    return apply(options, &norms, &tensor, 1, nullptr);
+    return apply(options, norms_buffer.as<Norms>(), &tensor, 1, factor.as<float>(), nullptr);
   };
   return one;
 }

@@ -149,8 +149,10 @@ struct KernelCase {
   std::function<void(Trial&)> timed;
 };
 
-// Those of kernels/numeric, of kernels/model but for attention, and of attention.
+// Those of kernels/numeric, of AdamW with compact moments, of kernels/model but for attention, and
+// of attention.
 std::vector<KernelCase> NumericCases();
+std::vector<KernelCase> CompactCases();
 std::vector<KernelCase> ModelCases();
 std::vector<KernelCase> AttentionCases();
 std::vector<KernelCase> AllKernelCases();

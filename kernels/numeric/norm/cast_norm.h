@@ -14,7 +14,7 @@
 //
 // The squares are of the values written. So a value that is finite in fp32 but not in fp16 is
 // found, and the bits of *total are those of AddSquares on the output: the same order, blocks and
-// lanes, the same on every instruction set and for calls cut at multiples of kNormBlock. Input and
+// lanes, the same on every instruction set and for calls cut at multiples of kNormTree. Input and
 // output are disjoint; element alignment suffices; any thread, no allocation, never blocks.
 // Outputs that are aligned to 64 bytes and larger than a second-level cache may be stored past the
 // caches; they are globally visible on return.

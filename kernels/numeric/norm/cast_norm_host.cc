@@ -139,10 +139,12 @@ HWY_INLINE double ConvertBlock(const In* input, size_t count, Out* output) {
 
 template <bool kStream, typename In, typename Out>
 HWY_INLINE double ConvertBlocks(const In* input, size_t count, Out* output, double sum) {
+  BlockTree tree(sum);
   for (size_t begin = 0; begin < count; begin += kNormBlock) {
-    sum += ConvertBlock<kStream>(input + begin, HWY_MIN(kNormBlock, count - begin), output + begin);
+    tree.Add(
+        ConvertBlock<kStream>(input + begin, HWY_MIN(kNormBlock, count - begin), output + begin));
   }
-  return sum;
+  return tree.Total();
 }
 
 template <typename In, typename Out>

@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "kernels/numeric/norm/block_tree.cuh"
 #include "kernels/numeric/norm/norm_cuda.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/cuda/pack.cuh"
@@ -23,12 +24,12 @@ struct NormBlocks {
       for (int k = 0; k < kLoadsInFlight; ++k) loaded[k] = values[i + k * kNormLanes];
 #pragma unroll
       for (int k = 0; k < kLoadsInFlight; ++k) {
-        const double x = Widen(loaded[k]);
+        const double x = MagnitudeOf(Widen(loaded[k]));
         sum += x * x;
       }
     }
     for (; i < end; i += kNormLanes) {
-      const double x = Widen(values[i]);
+      const double x = MagnitudeOf(Widen(values[i]));
       sum += x * x;
     }
     return sum;
@@ -56,20 +57,24 @@ GEMINID_KERNEL(geminid_norm_blocks_fp32, NormBlocks<float>);
 GEMINID_KERNEL(geminid_norm_blocks_bf16, NormBlocks<BFloat16>);
 GEMINID_KERNEL(geminid_norm_blocks_fp16, NormBlocks<Float16>);
 
-// One thread adds, in order; the others feed it.
+// One block: its warps fold trees, which one thread adds in order.
 struct NormTotal {
   static constexpr unsigned kThreads = 256;
+  static constexpr unsigned kWarps = kThreads / kTreeWarp;
 
   __device__ void Run() const {
-    __shared__ double tile[kThreads];
+    __shared__ double folded[kWarps];
+    const unsigned warp = threadIdx.x / kTreeWarp;
     double sum = *total;
-    for (size_t begin = 0; begin < blocks; begin += kThreads) {
-      const size_t in_tile = blocks - begin < kThreads ? blocks - begin : kThreads;
-      if (threadIdx.x < in_tile) tile[threadIdx.x] = block_sums[begin + threadIdx.x];
+    for (size_t begin = 0; begin < blocks; begin += kWarps * kTreeBlocks) {
+      const size_t first = begin + warp * kTreeBlocks;
+      const size_t left = first < blocks ? blocks - first : 0;
+      const double tree = FoldTree(left < kTreeBlocks ? left : kTreeBlocks,
+                                   [&](unsigned i) { return block_sums[first + i]; });
+      if (threadIdx.x % kTreeWarp == 0) folded[warp] = tree;
       __syncthreads();
       if (threadIdx.x == 0) {
-#pragma unroll 16
-        for (size_t i = 0; i < in_tile; ++i) sum += tile[i];
+        for (unsigned w = 0; w < kWarps; ++w) sum += folded[w];  // those beyond the end are 0
       }
       __syncthreads();
     }

@@ -12,8 +12,8 @@
 // AddSquares on a GPU, in the same order of additions: the bits are those of the host, so a norm
 // does not depend on where a gradient lies.
 //
-// The blocks' sums are made at the speed of memory; adding them in order takes one thread some 5 ns
-// per block of kNormBlock elements, while the rest of the device is free for the next work.
+// The blocks' sums are made at the speed of memory; then one block of threads folds their trees,
+// eight at a time, while the rest of the device is free for the next work.
 namespace geminid::kernels {
 
 // The device memory that a call over `count` values writes: one double per block.

@@ -6,6 +6,7 @@
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/numeric/norm/block_tree.h"
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
@@ -64,10 +65,11 @@ HWY_INLINE double BlockSum(const T* values, size_t count) {
 
 template <typename T>
 HWY_INLINE double Sum(const T* values, size_t count, double sum) {
+  BlockTree tree(sum);
   for (size_t begin = 0; begin < count; begin += kNormBlock) {
-    sum += BlockSum(values + begin, HWY_MIN(kNormBlock, count - begin));
+    tree.Add(BlockSum(values + begin, HWY_MIN(kNormBlock, count - begin)));
   }
-  return sum;
+  return tree.Total();
 }
 
 double SumBFloat16(const BFloat16* values, size_t count, double sum) {

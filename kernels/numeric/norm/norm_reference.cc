@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "kernels/numeric/norm/norm.h"
 
@@ -26,10 +28,25 @@ double BlockSum(const T* values, size_t count) {
   return lanes[0];
 }
 
+// The sum of a whole tree, missing blocks being 0.
+double Folded(std::vector<double> tree) {
+  while (tree.size() > 1) {
+    const size_t half = tree.size() / 2;
+    for (size_t i = 0; i < half; ++i) tree[i] += tree[half + i];
+    tree.resize(half);
+  }
+  return tree[0];
+}
+
 template <typename T>
 double Sum(const T* values, size_t count, double sum) {
-  for (size_t begin = 0; begin < count; begin += kNormBlock) {
-    sum += BlockSum(values + begin, std::min(kNormBlock, count - begin));
+  for (size_t begin = 0; begin < count; begin += kNormTree) {
+    std::vector<double> tree(kTreeBlocks, 0.0);
+    for (size_t b = 0; b < kTreeBlocks && begin + b * kNormBlock < count; ++b) {
+      const size_t at = begin + b * kNormBlock;
+      tree[b] = BlockSum(values + at, std::min(kNormBlock, count - at));
+    }
+    sum += Folded(std::move(tree));
   }
   return std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum;
 }

@@ -1,3 +1,4 @@
+#include "kernels/optimizers/compact_adamw/checks.h"
 #include "kernels/optimizers/compact_adamw/compact_adamw.h"
 #include "kernels/runtime/simd/targets.h"
 
@@ -289,36 +290,6 @@ namespace {
 GEMINID_COMPACT_ADAMW_INSTANCES(GEMINID_DEFINE_DISPATCH)
 #undef GEMINID_DEFINE_DISPATCH
 
-// The arrays of a state as the checks see them.
-class Buffers {
- public:
-  template <class State>
-  Buffers(const State& state, size_t count) {
-    ForEachArray(
-        state, state, [&](auto* a, auto*) { list_[size_++] = Buffer::Of(a, count); },
-        [&](float* a, float*) { list_[size_++] = Buffer::Of(a, QuantiseScaleCount(count)); });
-  }
-  std::span<const Buffer> List() const { return {list_.data(), size_}; }
-  void Add(const Buffer& buffer) { list_[size_++] = buffer; }
-
- private:
-  std::array<Buffer, 8> list_ = {};
-  size_t size_ = 0;
-};
-
-// Whether all arrays (kOk), or none (kUnsupported), of the two states begin at the same place.
-template <class State>
-Status CompareArrays(const State& a, const State& b, bool* in_place) {
-  size_t same = 0, arrays = 0;
-  const auto compare = [&](const auto* x, const auto* y) {
-    ++arrays;
-    same += x == y ? 1 : 0;
-  };
-  ForEachArray(a, b, compare, compare);
-  *in_place = same == arrays;
-  return same == 0 || same == arrays ? Status::kOk : Status::kOverlap;
-}
-
 template <class State>
 bool AlignedToLines(const State& state) {
   constexpr size_t kCacheLineBytes = 64;
@@ -332,21 +303,6 @@ bool AlignedToLines(const State& state) {
   return aligned;
 }
 
-template <class State, typename Gradient>
-Status CheckArrays(const State& old_state, const Gradient* gradient, size_t count,
-                   const State& new_state, bool* in_place) {
-  if (count == 0) return Status::kOk;
-  if (Status status = CompareArrays(old_state, new_state, in_place); status != Status::kOk) {
-    return status;
-  }
-  const Buffers outputs(new_state, count);
-  const Buffer input = Buffer::Of(gradient, count);
-  if (*in_place) return CheckBuffers(std::span(&input, 1), outputs.List());
-  Buffers inputs(old_state, count);
-  inputs.Add(input);
-  return CheckBuffers(inputs.List(), outputs.List());
-}
-
 }  // namespace
 
 template <class Weights, class Moments, typename Gradient>
@@ -357,10 +313,8 @@ Status AdamWCompact(const AdamWOptions& options, uint64_t first_element,
   CompactStep step = {.k = {}, .step = options.step, .first_element = first_element, .stream = {}};
   bool in_place = false;
   Status status = DeriveAdamWCoefficients(options, &step.k);
-  if (status == Status::kOk && first_element % kQuantiseBlock != 0) status = Status::kMisaligned;
-  if (status == Status::kOk && count > UINT64_MAX - first_element) status = Status::kSizeOverflow;
   if (status == Status::kOk) {
-    status = CheckArrays(old_state, gradient, count, new_state, &in_place);
+    status = CheckCompactStep(first_element, old_state, gradient, count, new_state, &in_place);
   }
   if (status != Status::kOk || count == 0) return status;
   step.stream = !in_place && AlignedToLines(new_state);

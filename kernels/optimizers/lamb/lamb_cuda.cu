@@ -5,7 +5,37 @@
 namespace geminid::kernels {
 namespace cuda {
 GEMINID_MEASURE_KERNELS(lamb, PlainRule<LambUpdateRule>);
-GEMINID_UPDATE_KERNELS(lamb, PlainRule<LambRule>);
+
+// What the norms of every tensor make of its rate.
+struct LambFactors {
+  static constexpr unsigned kThreads = 256;
+
+  __device__ void Run() const {
+    const uint64_t t = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (t < count)
+      factors[t] = static_cast<float>(options.learning_rate * LambTrustOf(options, norms[t]));
+  }
+
+  LambOptions options;
+  const LambNorms* norms;
+  float* factors;
+  uint64_t count;
+};
+GEMINID_KERNEL(geminid_lamb_factors, LambFactors);
+
+// LambRule whose rate the device has computed.
+struct MeasuredLambRule {
+  static constexpr int kStates = LambRule::kStates;
+
+  __device__ void operator()(size_t /* at */, Element<float>& e) const {
+    rule.Update(e, *factor);
+  }
+
+  LambRule rule;
+  const float* factor;
+};
+GEMINID_UPDATE_KERNELS(lamb, MeasuredLambRule);
+
 }  // namespace cuda
 
 size_t LambWorkspaceBytes(size_t count) { return cuda::NormsWorkspaceBytes(count); }
@@ -25,8 +55,24 @@ Status LambAddNormsCuda(const LambOptions& options, const ConstParameterArrays& 
 }
 
 Status LambApplyCuda(const LambOptions& options, const LambNorms* norms, const CudaTensor* tensors,
-                     size_t tensor_count, CudaStream stream) {
-  return cuda::StepWithNorms<LambRule>(options, norms, tensors, tensor_count, stream);
+                     size_t tensor_count, float* factors, CudaStream stream) {
+  LambRule rule;
+  Status status = MakeRule(options, LambNorms(), &rule);
+  if (status == Status::kOk) {
+    status = cuda::CheckTensors(tensors, tensor_count, LambRule::kStates);
+  }
+  if (status == Status::kOk) {
+    status = CheckBuffers({Buffer::Of(norms, tensor_count)}, {Buffer::Of(factors, tensor_count)});
+  }
+  if (status == Status::kOk) {
+    status = cuda::LaunchKernel(cuda::LambFactors{options, norms, factors, tensor_count},
+                                cuda::BlocksFor(tensor_count, cuda::LambFactors::kThreads), stream);
+  }
+  if (status != Status::kOk) return status;
+  const auto rule_of = [&](size_t tensor) {
+    return cuda::MeasuredLambRule{rule, factors + tensor};
+  };
+  return cuda::Update(rule_of, tensors, tensor_count, stream);
 }
 
 }  // namespace geminid::kernels

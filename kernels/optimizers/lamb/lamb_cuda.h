@@ -19,9 +19,12 @@ Status LambAddNormsCuda(const LambOptions& options, const ConstParameterArrays& 
                         const GradientArray& gradient, size_t count, double* workspace,
                         size_t workspace_bytes, LambNorms* norms, CudaStream stream);
 
-// Steps parts of tensors whose sums are complete: norms[t], on the host, is of tensors[t].
+// Steps parts of tensors whose sums are complete: norms[t], on the device, is of tensors[t]. So
+// nothing waits for the host; a sum over ranks may come between on the same stream. `factors`, a
+// float per tensor on the device, is overwritten. Where the host's step would refuse what the norms
+// make of the options, as not finite, the weights become NaN.
 Status LambApplyCuda(const LambOptions& options, const LambNorms* norms, const CudaTensor* tensors,
-                     size_t tensor_count, CudaStream stream);
+                     size_t tensor_count, float* factors, CudaStream stream);
 
 }  // namespace geminid::kernels
 

@@ -81,9 +81,7 @@ Status CheckLambOptions(const LambOptions& options) {
 }
 
 double LambTrust(const LambOptions& options, const LambNorms& norms) {
-  if (options.weight_decay == 0 && !options.always_adapt) return 1.0;
-  if (norms.weight_squares == 0 || norms.update_squares == 0) return 1.0;
-  return std::sqrt(norms.weight_squares) / std::sqrt(norms.update_squares);
+  return LambTrustOf(options, norms);
 }
 
 Status LambAddNorms(const LambOptions& options, const ConstParameterArrays& arrays,

@@ -4,7 +4,36 @@
 
 namespace geminid::kernels {
 namespace cuda {
-GEMINID_UPDATE_KERNELS(lars, PlainRule<LarsRule>);
+
+// What the norms of every tensor make of its trust.
+struct LarsFactors {
+  static constexpr unsigned kThreads = 256;
+
+  __device__ void Run() const {
+    const uint64_t t = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (t < count) factors[t] = static_cast<float>(LarsTrustOf(options, norms[t]));
+  }
+
+  LarsOptions options;
+  const LarsNorms* norms;
+  float* factors;
+  uint64_t count;
+};
+GEMINID_KERNEL(geminid_lars_factors, LarsFactors);
+
+// LarsRule whose trust the device has computed.
+struct MeasuredLarsRule {
+  static constexpr int kStates = LarsRule::kStates;
+
+  __device__ void operator()(size_t /* at */, Element<float>& e) const {
+    rule.Update(e, *factor);
+  }
+
+  LarsRule rule;
+  const float* factor;
+};
+GEMINID_UPDATE_KERNELS(lars, MeasuredLarsRule);
+
 }  // namespace cuda
 
 size_t LarsWorkspaceBytes(size_t count) { return cuda::NormsWorkspaceBytes(count); }
@@ -23,8 +52,24 @@ Status LarsAddNormsCuda(const LarsOptions& options, const ConstParameterArrays& 
 }
 
 Status LarsApplyCuda(const LarsOptions& options, const LarsNorms* norms, const CudaTensor* tensors,
-                     size_t tensor_count, CudaStream stream) {
-  return cuda::StepWithNorms<LarsRule>(options, norms, tensors, tensor_count, stream);
+                     size_t tensor_count, float* factors, CudaStream stream) {
+  LarsRule rule;
+  Status status = MakeRule(options, LarsNorms(), &rule);
+  if (status == Status::kOk) {
+    status = cuda::CheckTensors(tensors, tensor_count, LarsRule::kStates);
+  }
+  if (status == Status::kOk) {
+    status = CheckBuffers({Buffer::Of(norms, tensor_count)}, {Buffer::Of(factors, tensor_count)});
+  }
+  if (status == Status::kOk) {
+    status = cuda::LaunchKernel(cuda::LarsFactors{options, norms, factors, tensor_count},
+                                cuda::BlocksFor(tensor_count, cuda::LarsFactors::kThreads), stream);
+  }
+  if (status != Status::kOk) return status;
+  const auto rule_of = [&](size_t tensor) {
+    return cuda::MeasuredLarsRule{rule, factors + tensor};
+  };
+  return cuda::Update(rule_of, tensors, tensor_count, stream);
 }
 
 }  // namespace geminid::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/numeric/norm/block_tree.h"
 #include "kernels/optimizers/step/elementwise.h"
 #include "kernels/runtime/simd/targets.h"
 
@@ -125,6 +126,8 @@ void MeasureElements(const RuleCall& call, const ReadPass& pass, const SquareTot
   alignas(kLineBytes) float gradient_space[kSumBlock];
   alignas(kLineBytes) float weight_space[kSumBlock] = {};
   alignas(kLineBytes) float result[kSumBlock];
+  BlockTree result_squares(totals.result == nullptr ? 0 : *totals.result);
+  BlockTree weight_squares(totals.weight == nullptr ? 0 : *totals.weight);
   const bool weights = pass.arrays.master != nullptr || pass.arrays.bfloat16 != nullptr;
   for (size_t begin = 0; begin < pass.count; begin += kSumBlock) {
     const ReadPass rest = pass.From(begin);
@@ -136,12 +139,12 @@ void MeasureElements(const RuleCall& call, const ReadPass& pass, const SquareTot
     for (int s = 0; s < call.states; ++s) block.state[s] = rest.arrays.state[s];
     for (int f = 0; f < call.factors; ++f) block.factor[f] = rest.factor[f];
     call.loop(call.rule, block);
-    if (totals.result != nullptr) *totals.result += BlockSquares(result, block.count);
-    if (totals.weight != nullptr) *totals.weight += BlockSquares(block.weight, block.count);
+    if (totals.result != nullptr) result_squares.Add(BlockSquares(result, block.count));
+    if (totals.weight != nullptr) weight_squares.Add(BlockSquares(block.weight, block.count));
     if (totals.columns != nullptr) AddColumnSquares(result, block.count, totals.columns + begin);
   }
-  if (totals.result != nullptr) *totals.result = Canonical(*totals.result);
-  if (totals.weight != nullptr) *totals.weight = Canonical(*totals.weight);
+  if (totals.result != nullptr) *totals.result = Canonical(result_squares.Total());
+  if (totals.weight != nullptr) *totals.weight = Canonical(weight_squares.Total());
 }
 
 Status StepElements(const RuleCall& call, const ConstParameterArrays& old_arrays,

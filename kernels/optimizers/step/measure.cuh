@@ -3,8 +3,8 @@
 // (kernels/optimizers/step/elementwise.h).
 //
 // A block of kSumBlock elements is summed by sixteen threads, one per lane, at the speed of memory;
-// then one thread per sum adds its blocks in order, some 5 ns each. Device code; included by the
-// *_cuda.cu files alone.
+// warps fold trees of kTreeBlocks blocks; then one thread per sum adds its trees in order, some 5
+// ns each. Device code; included by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_
 #define GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_
 
@@ -118,8 +118,8 @@ struct MeasureBlocks {
 #pragma unroll 4
     for (uint64_t at = range.begin + threadIdx.x % kSumLanes; at < range.end; at += kSumLanes) {
       float weight_read;
-      const double r = ResultOf(tensor, at, &weight_read);
-      const double w = weight_read;
+      const double r = MagnitudeOf(ResultOf(tensor, at, &weight_read));
+      const double w = MagnitudeOf(weight_read);
       result += r * r;
       weight += w * w;
     }
@@ -140,6 +140,7 @@ inline constexpr unsigned kTileRows = 64;
 template <class Rule, class Weight, typename Gradient>
 struct MeasureColumns {
   static constexpr unsigned kThreads = cuda::kThreads;
+  static constexpr unsigned kMinBlocks = 1;  // the compiler's own choice spills on sm_80
 
   __device__ float At(uint64_t row, uint64_t column) const {
     const uint64_t position = (blocks.first_row + row) * blocks.width + column;
@@ -209,8 +210,8 @@ struct MeasureRow {
   GEMINID_MEASURE_KERNELS_OF(columns, name, MeasureColumns, name##_measured); \
   GEMINID_MEASURE_KERNELS_OF(row, name, MeasureRow, name##_measured)
 
-// Queues the additions of block sums, in order.
-Status AddBlocks(const BlockSums* sums, const RowBlocks& blocks, const SumTargets& targets,
+// Queues the additions of block sums, which are overwritten.
+Status AddBlocks(BlockSums* sums, const RowBlocks& blocks, const SumTargets& targets,
                  CudaStream stream);
 
 // What Measure reads; the arrays have been checked. Weights may all be null.

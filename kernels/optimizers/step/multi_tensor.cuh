@@ -297,25 +297,6 @@ Status Step(const Options& options, const CudaTensor* tensors, size_t count, Cud
   return status == Status::kOk ? CheckAndUpdate(rule, tensors, count, stream) : status;
 }
 
-// A step of one whose rule depends on the tensor's norms; norms[t] is of tensors[t].
-template <class Rule, class Options, class Norms>
-Status StepWithNorms(const Options& options, const Norms* norms, const CudaTensor* tensors,
-                     size_t count, CudaStream stream) {
-  if (norms == nullptr && count != 0) return Status::kNullPointer;
-  Status status = CheckTensors(tensors, count, Rule::kStates);
-  Rule rule;
-  for (size_t t = 0; t < count && status == Status::kOk; ++t) {
-    status = MakeRule(options, norms[t], &rule);
-  }
-  if (status != Status::kOk) return status;
-  const auto rule_of = [&](size_t tensor) {
-    PlainRule<Rule> its_rule;
-    static_cast<void>(MakeRule(options, norms[tensor], &its_rule.rule));  // it was made above
-    return its_rule;
-  };
-  return Update(rule_of, tensors, count, stream);
-}
-
 }  // namespace geminid::kernels::cuda
 
 #endif  // GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_

@@ -49,6 +49,17 @@ Status LaunchKernel(const Kernel& kernel, size_t blocks, CudaStream stream) {
   return site.Launch(blocks, Kernel::kThreads, &kernel, stream);
 }
 
+// The blocks that must fit on a multiprocessor: what a kernel says as kMinBlocks, which bounds its
+// registers; 0 leaves the choice to the compiler.
+template <class Kernel>
+constexpr unsigned MinBlocks() {
+  if constexpr (requires { Kernel::kMinBlocks; }) {
+    return Kernel::kMinBlocks;
+  } else {
+    return 0;
+  }
+}
+
 // Blocks of `per_block` that cover `count`.
 __host__ __device__ constexpr size_t BlocksFor(size_t count, size_t per_block) {
   return (count + per_block - 1) / per_block;
@@ -57,10 +68,11 @@ __host__ __device__ constexpr size_t BlocksFor(size_t count, size_t per_block) {
 }  // namespace geminid::kernels::cuda
 
 #if defined(__CUDACC__)
-#define GEMINID_KERNEL_ENTRY(name)                                      \
-  extern "C" __global__ void __launch_bounds__(name##_kernel::kThreads) \
-      name(const __grid_constant__ name##_kernel kernel) {              \
-    kernel.Run();                                                       \
+#define GEMINID_KERNEL_ENTRY(name)                                                   \
+  extern "C" __global__ void __launch_bounds__(                                      \
+      name##_kernel::kThreads, ::geminid::kernels::cuda::MinBlocks<name##_kernel>()) \
+      name(const __grid_constant__ name##_kernel kernel) {                           \
+    kernel.Run();                                                                    \
   }
 #elif defined(GEMINID_CUDA_ON_HOST)
 #define GEMINID_KERNEL_ENTRY(name)                                 \

@@ -5,6 +5,8 @@
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_
 #define GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_
 
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,6 +29,23 @@ inline bool LiesOnWord(const void* array) {
 __device__ inline float Widen(float value) { return value; }
 __device__ inline float Widen(BFloat16 value) { return value.ToFloat(); }
 __device__ inline float Widen(Float16 value) { return value.ToFloat(); }
+
+// |value| in float64, exact. Where the device has 1/64 of its fp32 units for float64, conversions
+// share them with the arithmetic; there the bits are moved by the integer units instead.
+__device__ inline double MagnitudeOf(float value) {
+#if !defined(__CUDACC__) ||    \
+    (defined(__CUDA_ARCH__) && \
+     (__CUDA_ARCH__ == 750 || __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890))
+  constexpr uint32_t kSmallestNormal = 0x00800000u;
+  constexpr uint32_t kInfinity = 0x7F800000u;
+  constexpr uint64_t kBiasDifference = 1023 - 127;
+  const uint32_t bits = std::bit_cast<uint32_t>(value) & 0x7FFFFFFFu;
+  if (bits >= kSmallestNormal && bits < kInfinity) {
+    return std::bit_cast<double>((uint64_t{bits} << 29) + (kBiasDifference << 52));
+  }
+#endif
+  return fabs(static_cast<double>(value));
+}
 
 // A float as an element of T, rounded to nearest even.
 template <typename T>

@@ -88,15 +88,15 @@ TEST(CastNorm, LargeAlignedArrays_AsCastAndNormSeparately) {
   });
 }
 
-TEST(CastNorm, CutAtBlocks_SameBitsAsOneCall) {
-  constexpr size_t kCount = 5 * kNormBlock + 9;
+TEST(CastNorm, CutAtTrees_SameBitsAsOneCall) {
+  constexpr size_t kCount = 3 * kNormTree + 5 * kNormBlock + 9;
   std::mt19937 random(43);
   std::vector<float> wide(kCount);
   for (float& x : wide) x = RandomValue(random, 1.0);
   std::vector<BFloat16> half(kCount);
   SquareSum whole, parts;
   ASSERT_EQ(CastToBFloat16AndAddSquares(wide.data(), kCount, half.data(), &whole), Status::kOk);
-  constexpr size_t kCut = 2 * kNormBlock;
+  constexpr size_t kCut = 2 * kNormTree;
   ASSERT_EQ(CastToBFloat16AndAddSquares(wide.data(), kCut, half.data(), &parts), Status::kOk);
   ASSERT_EQ(CastToBFloat16AndAddSquares(wide.data() + kCut, kCount - kCut, half.data(), &parts),
             Status::kOk);

@@ -59,17 +59,30 @@ TEST(Norm, EveryCountAndTarget_BitsOfReference) {
   });
 }
 
-TEST(Norm, CutAtBlockBoundaries_SameBitsAsOneCall) {
-  const std::vector<float> values = RandomValues(10 * kNormBlock + 77, 2);
+TEST(Norm, CutAtTreeBoundaries_SameBitsAsOneCall) {
+  const std::vector<float> values = RandomValues(5 * kNormTree + 3 * kNormBlock + 77, 2);
   SquareSum whole, parts;
   ASSERT_EQ(AddSquares(values.data(), values.size(), &whole), Status::kOk);
   size_t begin = 0;
-  for (const size_t blocks : {1, 4, 2}) {
-    ASSERT_EQ(AddSquares(values.data() + begin, blocks * kNormBlock, &parts), Status::kOk);
-    begin += blocks * kNormBlock;
+  for (const size_t trees : {1, 3}) {
+    ASSERT_EQ(AddSquares(values.data() + begin, trees * kNormTree, &parts), Status::kOk);
+    begin += trees * kNormTree;
   }
   ASSERT_EQ(AddSquares(values.data() + begin, values.size() - begin, &parts), Status::kOk);
   EXPECT_EQ(BitsOf(parts.sum), BitsOf(whole.sum));
+  EXPECT_EQ(BitsOf(whole.sum), BitsOf(reference::AddSquares(values.data(), values.size(), 0)));
+}
+
+// Every number of blocks that a tree can have, and of trees.
+TEST(Norm, AnyNumberOfBlocks_HasTheBitsOfTheDefinition) {
+  const std::vector<float> values = RandomValues(2 * kNormTree, 9);
+  for (const size_t blocks : {1, 2, 3, 127, 128, 129, 255, 256, 257, 511, 512}) {
+    SquareSum total = {0.25};
+    ASSERT_EQ(AddSquares(values.data(), blocks * kNormBlock, &total), Status::kOk);
+    EXPECT_EQ(BitsOf(total.sum),
+              BitsOf(reference::AddSquares(values.data(), blocks * kNormBlock, 0.25)))
+        << blocks;
+  }
 }
 
 TEST(Norm, RandomValues_WithinDocumentedBoundOfLongDouble) {
@@ -78,7 +91,7 @@ TEST(Norm, RandomValues_WithinDocumentedBoundOfLongDouble) {
   for (const float x : values) exact += static_cast<long double>(x) * x;
   SquareSum total;
   ASSERT_EQ(AddSquares(values.data(), values.size(), &total), Status::kOk);
-  const double roundings = kNormBlock / kNormLanes + 4 + 50;
+  const double roundings = kNormBlock / kNormLanes + 4 + 8 + 1;
   EXPECT_NEAR(total.sum / static_cast<double>(exact), 1.0, roundings * 0x1p-53);
 }
 

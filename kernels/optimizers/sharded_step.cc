@@ -331,6 +331,22 @@ Status ShardedStep::Restore(const StepScalars& scalars, std::span<const double> 
   return status;
 }
 
+std::optional<OptimizerOptions> ShardedStep::ElementwiseOptions(const Segment& s) const {
+  if (!ready_ || CheckSegment(s) != Status::kOk || !Trains(s)) return std::nullopt;
+  switch (options_.kind) {
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kLion: {
+      const ScopedFloatEnvironment environment;
+      return OptionsOf(tensors_[s.tensor]);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
 Status ShardedStep::Apply(const Segment& s, const ParameterArrays& new_arrays) const {
   const ScopedFloatEnvironment environment;
   if (!ready_) return Status::kInvalidParameter;

@@ -89,6 +89,11 @@ class ShardedStep {
   Status Restore(const StepScalars& scalars, std::span<const double> tensor_sums,
                  const float* new_factors);
 
+  // After Prepare or Restore: the options with which Apply steps the segment, if each of its
+  // elements is stepped by itself. Nothing for the other optimizers, and where Apply would copy or
+  // refuse.
+  std::optional<OptimizerOptions> ElementwiseOptions(const Segment& segment) const;
+
   // After Prepare or Restore. Thread-safe.
   Status Apply(const Segment& segment, const ParameterArrays& new_arrays) const;
 

@@ -11,6 +11,7 @@
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/numeric/norm/norm_cuda.h"
 #include "kernels/numeric/split_master/split_master_cuda.h"
+#include "kernels/optimizers/sharded_step_cuda.h"
 #include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::device {
@@ -21,10 +22,10 @@ using collectives::SizeOf;
 using kernels::BFloat16;
 using kernels::Status;
 
-// Of a piece on the host: long beside the start of a copy, a multiple of the norm's blocks, and
+// Of a piece on the host: long beside the start of a copy, a multiple of the norm's trees, and
 // small enough that a few arrays of it fit beside other work.
 constexpr uint64_t kPieceElements = 1 << 20;
-static_assert(kPieceElements % kernels::kNormBlock == 0);
+static_assert(kPieceElements % kernels::kNormTree == 0);
 
 CUdeviceptr Address(const void* place) { return reinterpret_cast<uintptr_t>(place); }
 
@@ -292,9 +293,21 @@ void CudaOps::SplitMaster(Stream& stream, const float* master, uint64_t count, B
 
 // --- the optimizers' steps -----------------------------------------------------------------------
 
+bool CudaOps::ApplyByKernel(CudaStream& stream, const kernels::ShardedStep& step,
+                            const kernels::Segment& segment, const kernels::ParameterArrays& to) {
+  for (const auto& arrays : {ArraysOf(segment), ArraysOf(to)}) {
+    for (const ArrayOf& array : arrays) {
+      if (array.data != nullptr && !memory_.arena->Contains(array.data)) return false;
+    }
+  }
+  return ByKernel(stream, "ShardedStep", {},
+                  [&](CUstream queue) { return kernels::ApplyCuda(step, segment, to, queue); });
+}
+
 void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step,
                     const kernels::Segment& segment, const kernels::ParameterArrays& to,
                     kernels::ThreadPool* threads) {
+  if (ApplyByKernel(Own(stream), step, segment, to)) return;
   const std::vector<ArrayOf> old_arrays = ArraysOf(segment);
   const std::vector<ArrayOf> new_arrays = ArraysOf(to);
   std::vector<Array> arrays;

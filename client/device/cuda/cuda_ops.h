@@ -1,7 +1,7 @@
 // The operations of a GPU: by the driver, or by kernels for the GPU on what lies in the arena.
-// Where there is no kernel (the optimizers' steps; programs built without a CUDA compiler; operands
-// in host memory) the host's do it, on a copy in page-locked memory that goes there and back in
-// pieces: the same bits, at the speed of the link.
+// Where there is no kernel (the steps of optimizers that need sums of whole tensors; programs built
+// without a CUDA compiler; operands in host memory) the host's do it, on a copy in page-locked memory
+// that goes there and back in pieces: the same bits, at the speed of the link.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -70,6 +70,8 @@ class CudaOps final : public DeviceOps {
   bool ByKernel(CudaStream& stream, const char* name, std::initializer_list<const void*> operands,
                 const std::function<kernels::Status(CUstream)>& launch);
   bool SumSquaresByKernel(CudaStream& stream, const Elements& values, double* sum);
+  bool ApplyByKernel(CudaStream& stream, const kernels::ShardedStep& step,
+                     const kernels::Segment& segment, const kernels::ParameterArrays& to);
 
   // Runs `kernel` on the host for each piece of the arrays, in stream order.
   void OnHost(CudaStream& stream, const std::vector<Array>& arrays, uint64_t count,

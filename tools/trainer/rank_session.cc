@@ -4,6 +4,7 @@
 #include "absl/time/clock.h"
 #include "base/bytes.h"
 #include "geminid/connect.h"
+#include "tools/trainer/device_check.h"
 #include "tools/trainer/wait_words.h"
 
 namespace geminid::trainer {
@@ -75,6 +76,10 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
         "without --device-memory nothing leaves the device, for which each rank takes ",
         base::FormatBytes(connect.device_memory_bytes),
         "; give --device-memory a size: ", std::string(session.status().message())));
+  }
+  if (!session.ok()) return session;
+  if (const absl::Status status = CheckDevice((*session)->device_description()); !status.ok()) {
+    return status;
   }
   return session;
 }

@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
         "; give --device-memory a size: ", std::string(session.status().message())));
   }
   if (!session.ok()) return session;
-  if (const absl::Status status = CheckDevice((*session)->device_description()); !status.ok()) {
+  if (absl::Status status = CheckDevice((*session)->device_description()); !status.ok()) {
     return status;
   }
   return session;

@@ -131,6 +131,16 @@ def under_training(machine, action):
     return job.returncode, said
 
 
+def check_restarts(machine):
+    for what, shell in (("is killed", f"kill -KILL {machine.show('MainPID')}"),
+                        # The trial has started it more often than a service may in a minute.
+                        ("is restarted", f"systemctl reset-failed {UNIT}; systemctl restart {UNIT}")):
+        before = machine.show("MainPID")
+        code, said = under_training(machine, lambda: machine.run(shell))
+        expect(f"a job goes on when its daemon {what}", code == 0, said)
+        expect("with another one", machine.show("MainPID") not in ("0", before))
+
+
 def check_upgrade(machine, root, newer):
     names = " ".join(copy_into(root, newer, "new"))
     pid = machine.show("MainPID")
@@ -138,7 +148,7 @@ def check_upgrade(machine, root, newer):
         f"DEBIAN_FRONTEND=noninteractive dpkg -i {names}"))
     expect("a job goes on while the packages are upgraded", code == 0, said)
     expect("with the daemon it began with", machine.show("MainPID") == pid)
-    machine.run(f"systemctl restart {UNIT}")
+    machine.run(f"systemctl reset-failed {UNIT}; systemctl restart {UNIT}")
     expect("after a restart the new one serves", train(machine, 1)[0] == 0)
 
 
@@ -169,6 +179,7 @@ def try_packages(packages, newer, scratch):
                time.monotonic() - began < 120)
         check_reload(machine)
         check_deaths(machine)
+        check_restarts(machine)
         print("upgrade and removal")
         check_upgrade(machine, root, newer)
         check_removal(machine)

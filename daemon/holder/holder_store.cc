@@ -78,6 +78,11 @@ absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
       ::posix_spawn(&pid, options.binary.c_str(), &actions, &attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
+  if (error == EAGAIN) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no process can be started for ", options.binary,
+                     "; raise the limit of processes (ulimit -u, TasksMax=)"));
+  }
   if (error != 0) return base::SystemError(error, "posix_spawn", options.binary);
   return absl::OkStatus();
 }

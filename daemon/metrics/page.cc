@@ -1,102 +1,72 @@
 #include "daemon/metrics/page.h"
 
-#include <charconv>
-#include <cmath>
+#include <prometheus/text_serializer.h>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include <algorithm>
+#include <iterator>
+#include <limits>
 
 namespace geminid::metrics {
 namespace {
 
 constexpr double kNanosecondsPerSecond = 1e9;
 
-// The shortest text that reads as the same number; integers without an exponent.
-void AppendNumber(double value, std::string* text) {
-  constexpr double kMostExactInteger = 9007199254740992;  // 2^53
-  if (value == std::trunc(value) && std::abs(value) <= kMostExactInteger) {
-    absl::StrAppend(text, static_cast<int64_t>(value));
-    return;
+prometheus::MetricType TypeOf(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return prometheus::MetricType::Counter;
+    case MetricType::kGauge:
+      return prometheus::MetricType::Gauge;
+    case MetricType::kHistogram:
+      return prometheus::MetricType::Histogram;
   }
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
-  text->append(digits, end);
+  return prometheus::MetricType::Untyped;
 }
 
-// `a="b",c="d"`.
-std::string LabelsOf(const Metric& metric, const LabelValues& values) {
-  std::string labels;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const std::string& value = values[i];
-    if (value.empty()) continue;
-    absl::StrAppend(&labels, labels.empty() ? "" : ",", metric.labels[i], "=\"");
-    if (value.find_first_of("\\\"\n") == std::string::npos) {
-      labels.append(value);
-    } else {
-      labels.append(absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}));
-    }
-    labels.push_back('"');
-  }
-  return labels;
-}
-
-// `bound`: of a bucket, or empty.
-void AppendLine(const Metric& metric, const char* suffix, const std::string& labels,
-                const std::string& bound, double value, std::string* text) {
-  absl::StrAppend(text, metric.name, suffix);
-  if (!labels.empty() || !bound.empty()) {
-    absl::StrAppend(text, "{", labels, labels.empty() || bound.empty() ? "" : ",", bound, "}");
-  }
-  text->push_back(' ');
-  AppendNumber(value, text);
-  text->push_back('\n');
-}
-
-std::string BoundOf(size_t range) {
-  std::string bound = "le=\"";
-  if (range == core::TimeHistogram::kBoundsNanoseconds.size()) {
-    bound.append("+Inf");
-  } else {
-    AppendNumber(
-        static_cast<double>(core::TimeHistogram::kBoundsNanoseconds[range]) / kNanosecondsPerSecond,
-        &bound);
-  }
-  bound.push_back('"');
-  return bound;
+double BoundSeconds(size_t range) {
+  const auto& bounds = core::TimeHistogram::kBoundsNanoseconds;
+  if (range == bounds.size()) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(bounds[range]) / kNanosecondsPerSecond;
 }
 
 }  // namespace
 
 Page::Page() {
-  for (const Metric* metric : Catalogue()) places_.emplace(metric, places_.size());
-  lines_.resize(places_.size());
+  for (const Metric* metric : Catalogue()) {
+    places_.emplace(metric, places_.size());
+    families_.push_back(
+        {.name = metric->name, .help = metric->help, .type = TypeOf(metric->type), .metric = {}});
+  }
+}
+
+prometheus::ClientMetric& Page::NewSeries(const Metric& metric, const LabelValues& labels) {
+  prometheus::ClientMetric& series = families_[places_.at(&metric)].metric.emplace_back();
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (!labels[i].empty()) series.label.push_back({metric.labels[i], labels[i]});
+  }
+  return series;
 }
 
 void Page::Add(const Metric& metric, const LabelValues& labels, double value) {
-  AppendLine(metric, "", LabelsOf(metric, labels), "", value, &lines_[places_.at(&metric)]);
+  prometheus::ClientMetric& series = NewSeries(metric, labels);
+  (metric.type == MetricType::kCounter ? series.counter.value : series.gauge.value) = value;
 }
 
 void Page::Add(const Metric& metric, const LabelValues& labels, const core::TimeHistogram& times) {
-  std::string* const text = &lines_[places_.at(&metric)];
-  const std::string all_labels = LabelsOf(metric, labels);
-  uint64_t so_far = 0;
+  prometheus::ClientMetric::Histogram& histogram = NewSeries(metric, labels).histogram;
   for (size_t i = 0; i < times.counts().size(); ++i) {
-    so_far += times.counts()[i];
-    AppendLine(metric, "_bucket", all_labels, BoundOf(i), static_cast<double>(so_far), text);
+    histogram.sample_count += times.counts()[i];
+    histogram.bucket.push_back(
+        {.cumulative_count = histogram.sample_count, .upper_bound = BoundSeconds(i)});
   }
-  AppendLine(metric, "_sum", all_labels, "", times.sum().seconds(), text);
-  AppendLine(metric, "_count", all_labels, "", static_cast<double>(so_far), text);
+  histogram.sample_sum = times.sum().seconds();
 }
 
 std::string Page::ToText() const {
-  std::string text;
-  for (size_t i = 0; i < lines_.size(); ++i) {
-    if (lines_[i].empty()) continue;
-    const Metric& metric = *Catalogue()[i];
-    absl::StrAppend(&text, "# HELP ", metric.name, " ", metric.help, "\n# TYPE ", metric.name, " ",
-                    Name(metric.type), "\n", lines_[i]);
-  }
-  return text;
+  std::vector<prometheus::MetricFamily> shown;
+  std::ranges::copy_if(families_, std::back_inserter(shown),
+                       [](const auto& family) { return !family.metric.empty(); });
+  return prometheus::TextSerializer().Serialize(shown);
 }
 
 }  // namespace geminid::metrics

@@ -2,6 +2,8 @@
 #ifndef GEMINID_DAEMON_METRICS_PAGE_H_
 #define GEMINID_DAEMON_METRICS_PAGE_H_
 
+#include <prometheus/metric_family.h>
+
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,7 +26,9 @@ class Page {
   std::string ToText() const;
 
  private:
-  std::vector<std::string> lines_;  // of each metric of the catalogue
+  prometheus::ClientMetric& NewSeries(const Metric& metric, const LabelValues& labels);
+
+  std::vector<prometheus::MetricFamily> families_;  // in the order of the catalogue
   std::unordered_map<const Metric*, size_t> places_;
 };
 

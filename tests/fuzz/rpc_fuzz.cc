@@ -36,7 +36,7 @@ class Server {
         chunk_(hub_.get()),
         plan_(hub_.get()),
         memory_(hub_.get()),
-        admin_(hub_.get(), FactsOf(&draining_)),
+        admin_(hub_.get(), FactsOf(&vitals_)),
         job_(hub_.get(), &log_, [](shm::SessionId) {}),
         settings_(config::Settings{}),
         config_(&settings_) {
@@ -62,9 +62,9 @@ class Server {
       ++place;
     return {place, method.path};
   }
-  static DaemonFacts FactsOf(const std::atomic<bool>* draining) {
+  static DaemonFacts FactsOf(Vitals* vitals) {
     DaemonFacts facts;
-    facts.draining = draining;
+    facts.vitals = vitals;
     return facts;
   }
   static std::unique_ptr<Hub> MakeHub(Limits* limits) {
@@ -76,7 +76,7 @@ class Server {
 
   Limits limits_{config::TenantShares{}};
   TenantLog log_{&limits_};
-  std::atomic<bool> draining_{false};
+  Vitals vitals_;
   std::unique_ptr<Hub> hub_;
   SessionRpc session_;
   ChunkRpc chunk_;

@@ -312,7 +312,7 @@ TEST_F(Program, LimitOfProcesses_IsNamedInsteadOfEndingInASignal) {
     Limit(RLIMIT_NPROC, 1);
   });
   EXPECT_GT(Wait(), 0) << "it ended with a signal, or not at all";
-  EXPECT_THAT(Output(), HasSubstr("no thread can be started"));
+  EXPECT_THAT(Output(), HasSubstr("no process can be started for"));
   EXPECT_THAT(Output(), HasSubstr("ulimit -u"));
 }
 

@@ -155,33 +155,11 @@ GEMINID_KERNEL(geminid_position_backward_bf16, ForEachPack<PositionBackwardOp<BF
 
 }  // namespace cuda
 
-namespace {
-
-// Shape and ids; element counts of the activation and of the table.
-Status CheckEmbedding(const EmbeddingShape& shape, const int32_t* ids, size_t* activation,
-                      size_t* table) {
-  const Status status = CheckEmbeddingShape(shape, activation, table);
-  return status == Status::kOk ? CheckBuffer(Buffer::Of(ids, shape.tokens)) : status;
-}
-
-}  // namespace
-
 template <typename T>
 Status EmbeddingForwardCuda(const EmbeddingShape& shape, const int32_t* ids, const T* table,
                             const T* position_table, size_t sequence, T* y, CudaStream stream) {
-  size_t activation = 0;
-  size_t table_count = 0;
-  size_t positions = 0;
-  Status status = CheckEmbedding(shape, ids, &activation, &table_count);
-  if (status != Status::kOk) return status;
-  if (position_table != nullptr) {
-    if (sequence == 0) return Status::kInvalidShape;
-    status = CheckedProduct(sequence, shape.hidden, &positions);
-    if (status != Status::kOk) return status;
-  }
-  status = CheckBuffers({Buffer::Of(ids, shape.tokens), Buffer::Of(table, table_count),
-                         Buffer::Of(position_table, positions)},
-                        {Buffer::Of(y, activation)});
+  const Status status =
+      CheckEmbeddingForward(shape, ids, Ids::kOnDevice, table, position_table, sequence, y);
   if (status != Status::kOk) return status;
   const cuda::EmbeddingForwardOp<T> op = {ids,          table,           position_table, y,
                                           shape.hidden, shape.first_row, shape.rows,     sequence};
@@ -193,12 +171,8 @@ Status EmbeddingForwardCuda(const EmbeddingShape& shape, const int32_t* ids, con
 template <typename T>
 Status EmbeddingBackwardCuda(const EmbeddingShape& shape, const int32_t* ids, const T* dy,
                              T* dtable, bool accumulate, CudaStream stream) {
-  size_t activation = 0;
   size_t table_count = 0;
-  Status status = CheckEmbedding(shape, ids, &activation, &table_count);
-  if (status != Status::kOk) return status;
-  status = CheckBuffers({Buffer::Of(ids, shape.tokens), Buffer::Of(dy, activation)},
-                        {Buffer::Of(dtable, table_count)});
+  Status status = CheckEmbeddingBackward(shape, ids, Ids::kOnDevice, dy, dtable, &table_count);
   if (status == Status::kOk && !accumulate) {
     status = cuda::LaunchForEachPack(cuda::ZeroOp<T>{dtable}, table_count, cuda::LiesOnWord(dtable),
                                      stream);
@@ -218,11 +192,8 @@ template <typename T>
 Status PositionEmbeddingBackwardCuda(size_t batch, size_t sequence, size_t hidden, const T* dy,
                                      T* dpositions, bool accumulate, CudaStream stream) {
   size_t positions = 0;
-  size_t activation = 0;
-  Status status = CheckedProduct(sequence, hidden, &positions);
-  if (status == Status::kOk) status = CheckedProduct(batch, positions, &activation);
-  if (status != Status::kOk) return status;
-  status = CheckBuffers({Buffer::Of(dy, activation)}, {Buffer::Of(dpositions, positions)});
+  const Status status =
+      CheckPositionBackward(batch, sequence, hidden, dy, dpositions, &positions);
   if (status != Status::kOk) return status;
   const bool words = cuda::RowsLieOnWords(positions, {dy, dpositions});
   return cuda::LaunchForEachPack(

@@ -125,20 +125,6 @@ GEMINID_KERNEL_EXPORT(Position);
 
 namespace {
 
-// Shape and ids; element counts of the activation and of the table.
-Status CheckEmbedding(const EmbeddingShape& shape, const int32_t* ids, size_t* activation,
-                      size_t* table) {
-  Status status = CheckEmbeddingShape(shape, activation, table);
-  if (status == Status::kOk) status = CheckBuffer(Buffer::Of(ids, shape.tokens));
-  if (status != Status::kOk) return status;
-  for (size_t t = 0; t < shape.tokens; ++t) {
-    if (ids[t] < 0 || static_cast<size_t>(ids[t]) >= shape.vocabulary) {
-      return Status::kInvalidParameter;
-    }
-  }
-  return Status::kOk;
-}
-
 // Counting sort, stable.
 RowTokens SortTokens(const EmbeddingShape& shape, const int32_t* ids, void* workspace) {
   RowTokens tokens;
@@ -166,19 +152,8 @@ RowTokens SortTokens(const EmbeddingShape& shape, const int32_t* ids, void* work
 template <typename T>
 Status EmbeddingForward(const EmbeddingShape& shape, const int32_t* ids, const T* table,
                         const T* position_table, size_t sequence, T* y) {
-  size_t activation = 0;
-  size_t table_count = 0;
-  size_t positions = 0;
-  Status status = CheckEmbedding(shape, ids, &activation, &table_count);
-  if (status != Status::kOk) return status;
-  if (position_table != nullptr) {
-    if (sequence == 0) return Status::kInvalidShape;
-    status = CheckedProduct(sequence, shape.hidden, &positions);
-    if (status != Status::kOk) return status;
-  }
-  status = CheckBuffers({Buffer::Of(ids, shape.tokens), Buffer::Of(table, table_count),
-                         Buffer::Of(position_table, positions)},
-                        {Buffer::Of(y, activation)});
+  const Status status =
+      CheckEmbeddingForward(shape, ids, Ids::kReadable, table, position_table, sequence, y);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   GEMINID_KERNEL_CALL(T, EmbeddingForward, shape, ids, table, position_table, sequence, y);
@@ -192,12 +167,8 @@ size_t EmbeddingWorkspaceBytes(const EmbeddingShape& shape) {
 template <typename T>
 Status EmbeddingBackward(const EmbeddingShape& shape, const int32_t* ids, const T* dy, T* dtable,
                          bool accumulate, void* workspace, size_t workspace_bytes) {
-  size_t activation = 0;
   size_t table_count = 0;
-  Status status = CheckEmbedding(shape, ids, &activation, &table_count);
-  if (status != Status::kOk) return status;
-  status = CheckBuffers({Buffer::Of(ids, shape.tokens), Buffer::Of(dy, activation)},
-                        {Buffer::Of(dtable, table_count)});
+  Status status = CheckEmbeddingBackward(shape, ids, Ids::kReadable, dy, dtable, &table_count);
   if (status != Status::kOk) return status;
   status = CheckWorkspace(workspace, workspace_bytes, EmbeddingWorkspaceBytes(shape));
   if (status != Status::kOk) return status;
@@ -211,11 +182,7 @@ template <typename T>
 Status PositionEmbeddingBackward(size_t batch, size_t sequence, size_t hidden, const T* dy,
                                  T* dpositions, bool accumulate) {
   size_t positions = 0;
-  size_t activation = 0;
-  Status status = CheckedProduct(sequence, hidden, &positions);
-  if (status == Status::kOk) status = CheckedProduct(batch, positions, &activation);
-  if (status != Status::kOk) return status;
-  status = CheckBuffers({Buffer::Of(dy, activation)}, {Buffer::Of(dpositions, positions)});
+  const Status status = CheckPositionBackward(batch, sequence, hidden, dy, dpositions, &positions);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   GEMINID_KERNEL_CALL(T, Position, batch, sequence, hidden, dy, dpositions, accumulate);

@@ -1,24 +1,18 @@
 #include "daemon/service/fair_workers.h"
 
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "daemon/os/start_thread.h"
 
 namespace geminid::service {
 
 absl::StatusOr<std::unique_ptr<FairWorkers>> FairWorkers::Create(int threads, int per_tenant) {
   std::unique_ptr<FairWorkers> workers(new FairWorkers(per_tenant));
-  try {
-    for (int i = 0; i < threads; ++i) {
-      workers->threads_.emplace_back([raw = workers.get()] { raw->Run(); });
-    }
-  } catch (const std::system_error& error) {
-    if (workers->threads_.empty()) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no thread can be started: ", error.what(),
-                       "; raise the limit of processes (ulimit -u, TasksMax=)"));
-    }
+  for (int i = 0; i < threads; ++i) {
+    absl::StatusOr<std::thread> thread = os::StartThread([raw = workers.get()] { raw->Run(); });
+    if (!thread.ok() && i == 0) return thread.status();
+    if (!thread.ok()) break;  // fewer will do
+    workers->threads_.push_back(*std::move(thread));
   }
   return workers;
 }

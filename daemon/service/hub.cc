@@ -3,15 +3,16 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/mapping.h"
 #include "base/memfd.h"
 #include "base/pages.h"
+#include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
+#include "daemon/os/start_thread.h"
 
 namespace geminid::service {
 namespace {
@@ -62,13 +63,7 @@ uint64_t SharedTables::ReadCompletion(shm::SessionId session, uint16_t index) {
 // --- Reaper --------------------------------------------------------------------------------------
 
 absl::Status Reaper::Start() {
-  try {
-    thread_ = std::thread([this] { Run(); });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no thread can be started: ", error.what(),
-                     "; raise the limit of processes (ulimit -u, TasksMax=)"));
-  }
+  GEMINID_ASSIGN_OR_RETURN(thread_, os::StartThread([this] { Run(); }));
   return absl::OkStatus();
 }
 

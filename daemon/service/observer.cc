@@ -1,12 +1,12 @@
 #include "daemon/service/observer.h"
 
 #include <algorithm>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
+#include "daemon/os/start_thread.h"
 
 namespace geminid::service {
 namespace {
@@ -20,13 +20,8 @@ absl::StatusOr<std::unique_ptr<Observer>> Observer::Start(const ObserverOptions&
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<os::EventLoop> loop, os::EventLoop::Create());
   std::unique_ptr<Observer> observer(new Observer(std::move(monitor), std::move(loop)));
   GEMINID_RETURN_IF_ERROR(observer->Listen(options));
-  try {
-    observer->thread_ = std::thread([raw = observer.get()] { raw->Run(); });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no thread can be started: ", error.what(),
-                     "; raise the limit of processes (ulimit -u, TasksMax=)"));
-  }
+  GEMINID_ASSIGN_OR_RETURN(observer->thread_,
+                           os::StartThread([raw = observer.get()] { raw->Run(); }));
   return observer;
 }
 

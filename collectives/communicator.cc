@@ -161,6 +161,66 @@ absl::Status Communicator::Broadcast(Buffer inout, int root) {
   return Finish(operation.kind, backend_->DoBroadcast(operation, inout.data));
 }
 
+absl::Status Communicator::Reduce(ConstBuffer in, Buffer out, int root, ReduceOp op,
+                                  ReduceOptions options) {
+  const Operation operation = Labelled({.kind = OpKind::kReduce,
+                                        .dtype = in.dtype,
+                                        .reduce = op,
+                                        .root_or_tag = root,
+                                        .count = in.count,
+                                        .scale = options.scale});
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Reduce: root"));
+  GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
+  GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, root == Rank() ? out : in));
+  if (root != Rank()) return Finish(operation.kind, GatherAt(operation, in.data, nullptr));
+  if (in.count != out.count) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "Reduce: in has %d elements and out %d; give the same count", in.count, out.count));
+  }
+  GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, out.data));
+  const auto ranks = static_cast<size_t>(WorldSize());
+  if (scratch_.size() < in.bytes() * ranks) scratch_.resize(in.bytes() * ranks);
+  const absl::Status gathered = GatherAt(operation, in.data, scratch_.data());
+  if (gathered.ok()) {
+    std::vector<const std::byte*> inputs(ranks);
+    for (size_t r = 0; r < ranks; ++r) inputs[r] = scratch_.data() + r * in.bytes();
+    ReduceInOrder(inputs, out.data, in.count, in.dtype, op, options.scale);
+  }
+  return Finish(operation.kind, gathered);
+}
+
+absl::Status Communicator::Gather(ConstBuffer in, Buffer out, int root) {
+  const Operation operation = Labelled(
+      {.kind = OpKind::kGather, .dtype = in.dtype, .root_or_tag = root, .count = in.count});
+  GEMINID_RETURN_IF_ERROR(health());
+  GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Gather: root"));
+  GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, root == Rank() ? out : in));
+  if (root != Rank()) return Finish(operation.kind, GatherAt(operation, in.data, nullptr));
+  GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "out", out.count, in.count, WorldSize()));
+  const std::byte* own = out.data + static_cast<size_t>(Rank()) * in.bytes();
+  GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, own));
+  return Finish(operation.kind, GatherAt(operation, in.data, out.data));
+}
+
+// Messages to the root, which takes them in rank order.
+absl::Status Communicator::GatherAt(const Operation& operation, const std::byte* in,
+                                    std::byte* out) {
+  const int root = operation.root_or_tag;
+  CommunicatorBackend::Message message{.operation = operation, .peer = root, .in = in};
+  if (root != Rank()) return backend_->DoSendReceive(&message, nullptr);
+  for (int rank = 0; rank < WorldSize(); ++rank) {
+    std::byte* place = out + static_cast<size_t>(rank) * message.bytes();
+    if (rank == root) {
+      if (place != in && message.bytes() > 0) std::memcpy(place, in, message.bytes());
+      continue;
+    }
+    const CommunicatorBackend::Message receive{.operation = operation, .peer = rank, .out = place};
+    GEMINID_RETURN_IF_ERROR(backend_->DoSendReceive(nullptr, &receive));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
   const auto ranks = static_cast<size_t>(WorldSize());
   const Operation operation =

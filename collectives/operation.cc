@@ -57,6 +57,10 @@ const char* Name(OpKind kind) {
       return "Receive";
     case OpKind::kBarrier:
       return "Barrier";
+    case OpKind::kReduce:
+      return "Reduce";
+    case OpKind::kGather:
+      return "Gather";
   }
   return "unknown operation";
 }
@@ -82,6 +86,13 @@ std::string DescribeKind(const Operation& operation) {
     case OpKind::kSend:
     case OpKind::kReceive:
       absl::StrAppend(&text, " with tag ", operation.root_or_tag);
+      break;
+    case OpKind::kReduce:
+      absl::StrAppendFormat(&text, ", op %s, scale %g, to rank %d", Name(operation.reduce),
+                            operation.scale, operation.root_or_tag);
+      break;
+    case OpKind::kGather:
+      absl::StrAppend(&text, " per rank to rank ", operation.root_or_tag);
       break;
     case OpKind::kBarrier:
       break;

@@ -53,8 +53,10 @@ enum class OpKind : uint8_t {
   kSend,
   kReceive,
   kBarrier,
+  kReduce,
+  kGather,
 };
-inline constexpr int kOpKindCount = 8;
+inline constexpr int kOpKindCount = 10;
 
 GEMINID_EXPORT const char* Name(OpKind kind);
 
@@ -82,8 +84,9 @@ struct ReduceOptions {
 //   AllReduce of S bytes                 S to and from each peer up to kDirectAllReduceBytes, else
 //                                        ReduceScatter + AllGather: about 2 S / P each way
 //   Broadcast of n bytes                 the root sends n to each peer, each peer receives n
-//   AllToAll of n bytes per pair         n sent to and received from each peer
-//   Send and Receive of n bytes          n
+//   Reduce, Gather of n bytes per rank   each peer sends n to the root, the root receives n from
+//   each AllToAll of n bytes per pair         n sent to and received from each peer Send and
+//   Receive of n bytes          n
 struct PeerTraffic {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
@@ -122,6 +125,15 @@ class GEMINID_EXPORT Communicator {
 
   // Every rank ends with the root's `inout`.
   absl::Status Broadcast(Buffer inout, int root);
+
+  // On the root, out = reduction of all `in`, and may be `in` itself. The others' `out` is not
+  // touched and may be empty. The root holds as many bytes beside it as all `in` have.
+  absl::Status Reduce(ConstBuffer in, Buffer out, int root, ReduceOp op = ReduceOp::kSum,
+                      ReduceOptions options = {});
+
+  // On the root, out = in of rank 0, in of rank 1, ...; `in` may be its own slice of `out`. The
+  // others' `out` is not touched and may be empty.
+  absl::Status Gather(ConstBuffer in, Buffer out, int root);
 
   // Slice q of `in` goes to rank q; slice q of `out` comes from rank q. The counts are equal and
   // divisible by P. No overlap.
@@ -171,12 +183,13 @@ class GEMINID_EXPORT Communicator {
   absl::Status CheckPeer(int peer, const char* what) const;
   absl::Status AllReduceDirect(const Operation& operation, const std::byte* in, std::byte* out);
   absl::Status AllReduceSliced(const Operation& operation, const std::byte* in, std::byte* out);
+  absl::Status GatherAt(const Operation& operation, const std::byte* in, std::byte* out);
 
   Operation Labelled(Operation operation) const;
 
   const std::unique_ptr<CommunicatorBackend> backend_;
   std::array<char, kMaxLabelBytes> label_ = {};
-  std::vector<std::byte> scratch_;                  // of AllReduceDirect, P times its limit at most
+  std::vector<std::byte> scratch_;                  // of AllReduceDirect and Reduce: P times `in`
   std::vector<std::pair<std::string, int>> names_;  // subsets made so far, by key
 };
 

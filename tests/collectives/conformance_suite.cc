@@ -212,6 +212,81 @@ TEST_P(Conformance, Broadcast_FromEveryRoot_ReachesAll) {
   }
 }
 
+TEST_P(Conformance, Reduce_ToEveryRoot_EqualsReductionInRankOrder) {
+  Communicators group = Connect();
+  for (const DType dtype : kAllTypes) {
+    for (int root = 0; root < world_size(); ++root) {
+      for (const size_t count : {size_t{0}, size_t{1}, size_t{5003}}) {
+        const auto inputs = Inputs(dtype, count);
+        const double scale = IsFloating(dtype) ? 0.5 : 1.0;
+        const Bytes expected = ReduceOneByOne(inputs, dtype, ReduceOp::kSum, scale);
+        ForEachRank(group, [&](Communicator& c) {
+          Bytes out(c.Rank() == root ? expected.size() : 0);
+          EXPECT_EQ(c.Reduce(In(inputs[At(c)], dtype), Out(out, dtype), root, ReduceOp::kSum,
+                             {.scale = scale}),
+                    absl::OkStatus());
+          EXPECT_EQ(out, c.Rank() == root ? expected : Bytes()) << Name(dtype) << " " << count;
+          Bytes inout = inputs[At(c)];
+          EXPECT_EQ(
+              c.Reduce(In(inout, dtype), Out(inout, dtype), root, ReduceOp::kSum, {.scale = scale}),
+              absl::OkStatus());
+          EXPECT_EQ(inout, c.Rank() == root ? expected : inputs[At(c)])
+              << Name(dtype) << " " << count << " in place";
+        });
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, Gather_ToEveryRoot_OrdersSlicesByRank) {
+  Communicators group = Connect();
+  for (int root = 0; root < world_size(); ++root) {
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{5003}, kLongCount}) {
+      const auto inputs = Inputs(DType::kInt32, count);
+      const Bytes expected = Concatenate(inputs);
+      ForEachRank(group, [&](Communicator& c) {
+        Bytes out(c.Rank() == root ? expected.size() : 0);
+        EXPECT_EQ(c.Gather(In(inputs[At(c)], DType::kInt32), Out(out, DType::kInt32), root),
+                  absl::OkStatus());
+        EXPECT_TRUE(out == (c.Rank() == root ? expected : Bytes())) << count;
+      });
+    }
+  }
+}
+
+TEST_P(Conformance, StatsOfReduceAndGather_AreTheRootsAlone) {
+  Communicators group = Connect();
+  constexpr uint64_t kCount = 100;
+  const int root = world_size() - 1;
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<float> own(kCount), all(kCount * ranks());
+    EXPECT_EQ(c.Reduce(own, own, root), absl::OkStatus());
+    EXPECT_EQ(c.Gather(own, all, root), absl::OkStatus());
+    const CommunicatorStats stats = c.Stats();
+    for (int r = 0; r < world_size(); ++r) {
+      PeerTraffic expected;
+      if (r != c.Rank() && r == root) expected.bytes_sent = 2 * kCount * sizeof(float);
+      if (r != c.Rank() && c.Rank() == root) expected.bytes_received = 2 * kCount * sizeof(float);
+      EXPECT_EQ(stats.peers[static_cast<size_t>(r)], expected) << r;
+    }
+    EXPECT_EQ(stats.operations[static_cast<size_t>(OpKind::kReduce)], 1u);
+    EXPECT_EQ(stats.operations[static_cast<size_t>(OpKind::kGather)], 1u);
+  });
+}
+
+TEST_P(Conformance, ReduceAndGather_RefuseWrongArgumentsAtOnce) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<float> own(4), other(5);
+    const auto refused = absl::StatusCode::kInvalidArgument;
+    EXPECT_EQ(c.Reduce(own, own, world_size()).code(), refused);
+    EXPECT_EQ(c.Gather(own, own, -1).code(), refused);
+    EXPECT_EQ(c.Reduce(own, other, c.Rank()).code(), refused);
+    EXPECT_EQ(c.Gather(own, other, c.Rank()).code(), refused);
+    EXPECT_EQ(c.health(), absl::OkStatus());
+  });
+}
+
 TEST_P(Conformance, AllToAll_TransposesSlices) {
   Communicators group = Connect();
   for (const DType dtype : kAllTypes) {

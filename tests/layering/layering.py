@@ -3,7 +3,7 @@
 
 The rules are those of docs/architecture.md:
   1. include, the public headers, uses nothing of ours; collectives, client and tools use it.
-     base <- proto <- kernels, collectives <- client <- tools;  proto <- daemon <- tools.
+     base <- proto <- kernels <- collectives <- client <- tools;  proto <- daemon <- tools.
      base <- gpu, the driver's tables, <- kernels, collectives, client, tools and, of the daemon, its
      agent alone: the daemon loads no driver.
   2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
@@ -28,7 +28,7 @@ MAY_INCLUDE = {
     "gpu": {"base", "gpu"},
     "proto": {"base", "proto"},
     "kernels": {"base", "gpu", "proto", "kernels"},
-    "collectives": {"include", "base", "gpu", "proto", "collectives"},
+    "collectives": {"include", "base", "gpu", "proto", "kernels", "collectives"},
     "client": {"include", "base", "gpu", "proto", "kernels", "collectives", "client"},
     "daemon": {"base", "gpu", "proto", "daemon"},
     "tools": {"include", "base", "gpu", "proto", "kernels", "collectives", "client", "daemon",

@@ -1,0 +1,59 @@
+#include "collectives/tensor_parallel/local_products.h"
+
+#include "base/status_macros.h"
+#include "kernels/model/elementwise/bias.h"
+#include "kernels/model/matmul/linear.h"
+#include "kernels/runtime/common/absl_status.h"
+
+namespace geminid::collectives {
+
+using kernels::FromKernel;
+
+void* LocalProducts::Workspace(size_t bytes) {
+  const size_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
+  if (workspace_.size() < lines) workspace_.resize(lines);
+  return workspace_.data();
+}
+
+absl::Status LocalProducts::Multiply(const kernels::MatmulShape& shape, const float* a,
+                                     const float* b, float* c) {
+  constexpr auto kPath = kernels::MatmulPath::kAuto;
+  const size_t threads = pool_ == nullptr ? 1 : pool_->threads();
+  size_t bytes = 0;
+  GEMINID_RETURN_IF_ERROR(FromKernel(
+      kernels::MatmulWorkspaceBytes<float, float>(shape, &bytes, kPath, threads), "matmul"));
+  return FromKernel(
+      kernels::Matmul<float, float>(shape, a, b, nullptr, c, Workspace(bytes), bytes, kPath, pool_),
+      "matmul");
+}
+
+absl::Status LocalProducts::Forward(const LinearShape& shape, const float* x, const float* w,
+                                    float* y, Into into) {
+  kernels::MatmulShape product =
+      kernels::LinearForwardShape(shape.tokens, shape.in, shape.out, /*bias=*/false);
+  product.accumulate = into == Into::kAdd;
+  return Multiply(product, x, w, y);
+}
+
+absl::Status LocalProducts::BackwardInput(const LinearShape& shape, const float* dy, const float* w,
+                                          float* dx, Into into) {
+  return Multiply(
+      kernels::LinearBackwardInputShape(shape.tokens, shape.in, shape.out, into == Into::kAdd), dy,
+      w, dx);
+}
+
+absl::Status LocalProducts::BackwardWeight(const LinearShape& shape, const float* dy,
+                                           const float* x, float* dw, Into into) {
+  return Multiply(
+      kernels::LinearBackwardWeightShape(shape.tokens, shape.in, shape.out, into == Into::kAdd), dy,
+      x, dw);
+}
+
+absl::Status LocalProducts::BackwardBias(size_t rows, size_t columns, const float* dy, float* db) {
+  const size_t bytes = kernels::ColumnSumWorkspaceBytes(columns);
+  return FromKernel(
+      kernels::ColumnSum(rows, columns, dy, db, /*accumulate=*/false, Workspace(bytes), bytes),
+      "column sum");
+}
+
+}  // namespace geminid::collectives

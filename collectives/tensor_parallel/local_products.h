@@ -1,0 +1,55 @@
+// The products of one rank's blocks, with the workspace they need.
+#ifndef GEMINID_COLLECTIVES_TENSOR_PARALLEL_LOCAL_PRODUCTS_H_
+#define GEMINID_COLLECTIVES_TENSOR_PARALLEL_LOCAL_PRODUCTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "collectives/tensor_parallel/tensor_grid.h"
+#include "kernels/model/matmul/matmul.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+
+namespace geminid::collectives {
+
+enum class Into : uint8_t { kOverwrite, kAdd };
+
+// Shapes are those of the blocks. One thread at a time. INTERNAL: a kernel refused its arguments.
+// The workspace grows to the largest product's.
+class LocalProducts {
+ public:
+  // `pool` may be null and outlives this.
+  explicit LocalProducts(kernels::ThreadPool* pool) : pool_(pool) {}
+
+  // y (+)= x w^T.
+  absl::Status Forward(const LinearShape& shape, const float* x, const float* w, float* y,
+                       Into into);
+  // dx (+)= dy w.
+  absl::Status BackwardInput(const LinearShape& shape, const float* dy, const float* w, float* dx,
+                             Into into);
+  // dw (+)= dy^T x.
+  absl::Status BackwardWeight(const LinearShape& shape, const float* dy, const float* x, float* dw,
+                              Into into);
+  // db = the sum of dy's rows.
+  absl::Status BackwardBias(size_t rows, size_t columns, const float* dy, float* db);
+
+ private:
+  absl::Status Multiply(const kernels::MatmulShape& shape, const float* a, const float* b,
+                        float* c);
+
+  // The workspace with at least so many bytes.
+  void* Workspace(size_t bytes);
+
+  struct alignas(64) Line {  // what kernels align workspaces to
+    std::array<std::byte, 64> bytes;
+  };
+
+  kernels::ThreadPool* pool_;
+  std::vector<Line> workspace_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_TENSOR_PARALLEL_LOCAL_PRODUCTS_H_

@@ -1,0 +1,61 @@
+#include "collectives/tensor_parallel/parallel_linear.h"
+
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "collectives/tensor_parallel/linear_1d.h"
+#include "collectives/tensor_parallel/linear_2d.h"
+#include "collectives/tensor_parallel/linear_3d.h"
+
+namespace geminid::collectives {
+namespace {
+
+absl::Status CheckSize(const char* what, size_t given, size_t needed) {
+  if (given == needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s has %d elements; this rank's block of it has %d", what, given, needed));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParallelLinear>> ParallelLinear::Make(TensorGroups& groups,
+                                                                     const LinearOptions& options,
+                                                                     LinearScratch& scratch) {
+  const TensorGrid& grid = groups.grid();
+  auto blocks = BlocksOf(grid, options.role, options.shape, groups.rank());
+  if (!blocks.ok()) return blocks.status();
+  switch (grid.mode()) {
+    case TensorMode::k1D:
+      return MakeLinear1D(groups, options, *blocks, scratch);
+    case TensorMode::k2D:
+    case TensorMode::k25D:
+      return MakeLinear2D(groups, options, *blocks, scratch);
+    case TensorMode::k3D:
+      return MakeLinear3D(groups, options, *blocks, scratch);
+  }
+  return absl::InternalError("a tensor mode that is none");
+}
+
+absl::Status ParallelLinear::Forward(std::span<const float> x, std::span<const float> w,
+                                     std::span<const float> bias, std::span<float> y) {
+  const size_t bias_elements = options_.bias ? blocks_.bias.count : 0;
+  GEMINID_RETURN_IF_ERROR(CheckSize("X", x.size(), blocks_.x.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("W", w.size(), blocks_.w.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("the bias", bias.size(), bias_elements));
+  GEMINID_RETURN_IF_ERROR(CheckSize("Y", y.size(), blocks_.y.elements()));
+  return DoForward(x.data(), w.data(), bias.data(), y.data());
+}
+
+absl::Status ParallelLinear::Backward(std::span<const float> x, std::span<const float> w,
+                                      std::span<const float> dy, const Gradients& gradients) {
+  const size_t bias_elements = options_.bias ? blocks_.bias.count : 0;
+  GEMINID_RETURN_IF_ERROR(CheckSize("X", x.size(), blocks_.x.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("W", w.size(), blocks_.w.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("dY", dy.size(), blocks_.y.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("dX", gradients.x.size(), blocks_.x.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("dW", gradients.w.size(), blocks_.w.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("the bias's gradient", gradients.bias.size(), bias_elements));
+  return DoBackward(x.data(), w.data(), dy.data(), gradients.x.data(), gradients.w.data(),
+                    gradients.bias.data());
+}
+
+}  // namespace geminid::collectives

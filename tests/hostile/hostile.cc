@@ -66,22 +66,25 @@ class Watcher {
     while (!stop_.load()) {
       // Between two looks at the ledger, so that what comes or goes meanwhile is in one of them.
       const std::optional<uint64_t> held = books_ == nullptr ? std::nullopt : books_->SharedBytes();
+      const std::string during = scene_->UnderWay();
       const std::optional<Scene::Answer> answer = scene_->Ask();
       {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (phase_ != nullptr) Note(answer, held, &shown_before);
+        if (phase_ != nullptr) Note(answer, during, held, &shown_before);
       }
       std::this_thread::sleep_for(kBetweenQuestions);
     }
   }
 
-  void Note(const std::optional<Scene::Answer>& answer, const std::optional<uint64_t>& held,
-            uint64_t* shown_before) {
+  void Note(const std::optional<Scene::Answer>& answer, const std::string& during,
+            const std::optional<uint64_t>& held, uint64_t* shown_before) {
     if (!answer.has_value()) {
       ++phase_->unanswered;
       return;
     }
-    phase_->answer_milliseconds.push_back(Milliseconds(answer->time));
+    const double milliseconds = Milliseconds(answer->time);
+    if (milliseconds > Slowest(*phase_)) phase_->during_slowest = during;
+    phase_->answer_milliseconds.push_back(milliseconds);
     report_->books_add_up = report_->books_add_up && answer->status.ledger().adds_up();
     const uint64_t shown = ShownBytes(answer->status);
     if (held.has_value() && *shown_before > 0) {
@@ -173,6 +176,7 @@ int Run(const std::string& daemon, const std::string& trainer, double seconds, b
   std::this_thread::sleep_for(std::chrono::seconds(1));
   if (const auto ended = scene.EndDaemon()) report.end_milliseconds = Milliseconds(*ended);
   report.spoils = scene.spoils();
+  report.dead_strangers = scene.dead_strangers();
   report.attacks = scene.attacks();
   scene.RemoveStrangers();
   const std::vector<Finding> findings = Judge(report, seconds >= kLongSeconds);
@@ -188,8 +192,8 @@ int Run(const std::string& daemon, const std::string& trainer, double seconds, b
 
 int main(int argc, char** argv) {
   using namespace geminid::hostile;  // NOLINT: one function
-  if (argc == 4 && std::strcmp(argv[1], kStrangerFlag) == 0) {
-    BeStranger(argv[2], std::atoi(argv[3]));
+  if (argc == 5 && std::strcmp(argv[1], kStrangerFlag) == 0) {
+    BeStranger(argv[2], std::atoi(argv[3]), std::atoi(argv[4]));
   }
   const bool as_json = argc == 5 && std::strcmp(argv[4], "--json") == 0;
   if (argc != 4 && !as_json) {

@@ -15,14 +15,20 @@ constexpr double kMostMillisecondsShared = 2000;  // where other programs use th
 constexpr double kMostToEnd = 2000;
 constexpr double kMostStepRatio = 1.1;
 
-double Slowest(const Phase& phase) {
+uint64_t SlowerThan(const Phase& phase, double milliseconds) {
   const auto& all = phase.answer_milliseconds;
-  return all.empty() ? 0 : *std::max_element(all.begin(), all.end());
+  return static_cast<uint64_t>(std::count_if(
+      all.begin(), all.end(), [milliseconds](double value) { return value > milliseconds; }));
 }
 
 std::string Milliseconds(double value) { return absl::StrFormat("%.1f ms", value); }
 
 }  // namespace
+
+double Slowest(const Phase& phase) {
+  const auto& all = phase.answer_milliseconds;
+  return all.empty() ? 0 : *std::max_element(all.begin(), all.end());
+}
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -63,6 +69,8 @@ std::vector<Finding> Judge(const Report& report, bool is_long) {
        report.unaccounted_bytes == 0 && report.left_bytes == 0});
   findings.push_back(
       {"answers about others", "0", absl::StrCat(report.spoils), report.spoils == 0});
+  findings.push_back({"strangers that died", "0", absl::StrCat(report.dead_strangers),
+                      report.dead_strangers == 0});
   const double ratio = StepRatio(report);
   findings.push_back(
       {"step time over the calm phases'",
@@ -83,6 +91,9 @@ std::string ToTable(const Report& report, const std::vector<Finding>& findings) 
                   Milliseconds(Median(report.hostile.answer_milliseconds)), ", calm ",
                   Milliseconds(Median(report.calm.answer_milliseconds)), " and at most ",
                   Milliseconds(Slowest(report.calm)), "; ", report.processors, "\n");
+  absl::StrAppend(&text, SlowerThan(report.hostile, kMostMilliseconds), " took over ",
+                  Milliseconds(kMostMilliseconds),
+                  "; the slowest during: ", report.hostile.during_slowest, "\n");
   for (const auto& [name, times] : report.attacks) {
     absl::StrAppend(&text, absl::StrFormat("%6d x %s\n", times, name));
   }
@@ -101,6 +112,8 @@ std::string ToJson(const Report& report, const std::vector<Finding>& findings) {
   json.Key("calm_step_seconds").Value(Median(report.calm.step_seconds));
   json.Key("status_milliseconds_worst").Value(Slowest(report.hostile));
   json.Key("status_milliseconds_median").Value(Median(report.hostile.answer_milliseconds));
+  json.Key("status_slower_than_target").Value(SlowerThan(report.hostile, kMostMilliseconds));
+  json.Key("during_slowest_status").Value(report.hostile.during_slowest);
   json.Key("calm_status_milliseconds_worst").Value(Slowest(report.calm));
   json.Key("status_answers").Value(uint64_t{report.hostile.answer_milliseconds.size()});
   json.Key("status_unanswered").Value(report.hostile.unanswered);
@@ -110,6 +123,7 @@ std::string ToJson(const Report& report, const std::vector<Finding>& findings) {
   json.Key("book_readings").Value(report.book_readings);
   json.Key("unaccounted_bytes").Value(report.unaccounted_bytes);
   json.Key("left_bytes").Value(report.left_bytes);
+  json.Key("dead_strangers").Value(report.dead_strangers);
   json.Key("answers_about_others").Value(report.spoils);
   json.Key("attacks").BeginObject();
   for (const auto& [name, times] : report.attacks) json.Key(name).Value(times);

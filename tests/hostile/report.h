@@ -16,6 +16,7 @@ struct Phase {
   uint64_t jobs_with_other_bits = 0;  // or none
   std::vector<double> step_seconds;
   std::vector<double> answer_milliseconds;  // of GetStatus
+  std::string during_slowest;               // what the strangers did meanwhile
   uint64_t unanswered = 0;
 };
 
@@ -24,7 +25,8 @@ struct Report {
   std::string processors;  // who ran on which
   Phase calm;
   Phase hostile;
-  uint64_t spoils = 0;                                    // answers that were others' business
+  uint64_t spoils = 0;          // answers that were others' business
+  uint64_t dead_strangers = 0;  // ended by themselves, so they attacked less than they should
   std::vector<std::pair<std::string, uint64_t>> attacks;  // how often each was carried out
   std::optional<double> end_milliseconds;                 // from SIGTERM; none: it did not end
   bool books_add_up = true;
@@ -46,6 +48,7 @@ struct Finding {
 std::vector<Finding> Judge(const Report& report, bool is_long);
 
 double Median(std::vector<double> values);  // 0 of none
+double Slowest(const Phase& phase);         // milliseconds of an answer; 0 of none
 // Of the median steps.
 double StepRatio(const Report& report);
 

@@ -14,8 +14,12 @@ using ::testing::HasSubstr;
 
 Report Good() {
   Report report;
-  report.calm = {.jobs = 1, .step_seconds = {1.0, 1.0, 1.0}, .answer_milliseconds = {1}};
-  report.hostile = {.jobs = 2, .step_seconds = {1.05, 1.05, 3.0}, .answer_milliseconds = {1, 99}};
+  report.calm.jobs = 1;
+  report.calm.step_seconds = {1.0, 1.0, 1.0};
+  report.calm.answer_milliseconds = {1};
+  report.hostile.jobs = 2;
+  report.hostile.step_seconds = {1.05, 1.05, 3.0};
+  report.hostile.answer_milliseconds = {1, 99};
   report.end_milliseconds = 100;
   report.book_readings = 10;
   report.attacks = {{"calls that hang", 7}};
@@ -47,6 +51,7 @@ TEST(Judge, EachTargetThatIsMissed_IsSaid) {
       [](Report* report) { report->unaccounted_bytes = 1; },
       [](Report* report) { report->left_bytes = 1; },
       [](Report* report) { report->spoils = 1; },
+      [](Report* report) { report->dead_strangers = 1; },
       [](Report* report) {
         report->hostile.step_seconds = {1.2, 1.2};
       },

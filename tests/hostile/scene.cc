@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "tests/daemon_env/raw_client.h"
 
@@ -120,6 +121,7 @@ std::vector<double> StepsOf(const std::string& report) {
 struct Counts {
   Spoils spoils;
   std::array<std::atomic<uint64_t>, kMostAttacks> attacks;
+  std::array<std::atomic<uint64_t>, std::size(kStrangers)> under_way;  // attack + 1, by stranger
 };
 
 namespace {
@@ -138,11 +140,12 @@ int NewCounts() {
 
 }  // namespace
 
-void BeStranger(const std::string& socket, int counts_fd) {
+void BeStranger(const std::string& socket, int counts_fd, int stranger) {
   Counts* const counts = MapCounts(counts_fd);
   std::mt19937 random(::getpid() ^ static_cast<unsigned>(Clock::now().time_since_epoch().count()));
   while (true) {
     const size_t which = random() % Attacks().size();
+    counts->under_way[static_cast<size_t>(stranger)] = which + 1;
     Attacks()[which].run(socket, &counts->spoils);
     ++counts->attacks[which];
   }
@@ -214,13 +217,16 @@ void Scene::ReleaseStrangers() {
   const std::string counts = absl::StrCat(counts_fd_.get());
   const cpu_set_t theirs = Half(true);
   const bool is_root = ::getuid() == 0;
-  for (const uid_t uid : kStrangers) {
+  for (size_t stranger = 0; stranger < std::size(kStrangers); ++stranger) {
+    const uid_t uid = kStrangers[stranger];
+    const std::string number = absl::StrCat(stranger);
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::sched_setaffinity(0, sizeof(theirs), &theirs);
       if (is_root && (::setgid(uid) != 0 || ::setuid(uid) != 0)) ::_exit(71);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::execl(program, program, kStrangerFlag, socket.c_str(), counts.c_str(), nullptr);
+      ::execl(program, program, kStrangerFlag, socket.c_str(), counts.c_str(), number.c_str(),
+              nullptr);
       ::_exit(127);
     }
     strangers_.push_back(pid);
@@ -228,8 +234,16 @@ void Scene::ReleaseStrangers() {
 }
 
 void Scene::RemoveStrangers() {
-  for (const pid_t pid : strangers_) Kill(pid);
+  for (const pid_t pid : strangers_) {
+    int status = 0;
+    if (::waitpid(pid, &status, WNOHANG) == pid) {
+      ++dead_strangers_;
+    } else {
+      Kill(pid);
+    }
+  }
   strangers_.clear();
+  for (auto& attack : counts_->under_way) attack = 0;
 }
 
 std::optional<Scene::Answer> Scene::Ask() {
@@ -257,6 +271,15 @@ std::optional<Clock::duration> Scene::EndDaemon() {
 }
 
 uint64_t Scene::spoils() const { return counts_->spoils.load(); }
+
+std::string Scene::UnderWay() const {
+  std::vector<std::string> names;
+  for (const auto& attack : counts_->under_way) {
+    const uint64_t number = attack.load();
+    if (number > 0 && number <= Attacks().size()) names.push_back(Attacks()[number - 1].name);
+  }
+  return names.empty() ? "nothing" : absl::StrJoin(names, " and ");
+}
 
 std::vector<std::pair<std::string, uint64_t>> Scene::attacks() const {
   std::vector<std::pair<std::string, uint64_t>> counts;

@@ -28,9 +28,9 @@ struct Job {
 struct Counts;
 
 // The whole life of a stranger, which this program is when it is started with kStrangerFlag, the
-// daemon's socket and the number of that descriptor.
+// daemon's socket, the number of that descriptor, and which of the strangers it is.
 inline constexpr char kStrangerFlag[] = "--stranger";
-[[noreturn]] void BeStranger(const std::string& socket, int counts);
+[[noreturn]] void BeStranger(const std::string& socket, int counts, int stranger);
 
 class Scene {
  public:
@@ -44,6 +44,7 @@ class Scene {
   bool StartDaemon();
   Job Train();
   void ReleaseStrangers();
+  // Those that had ended by themselves count as dead: they were to go on until now.
   void RemoveStrangers();
 
   // What the daemon answers, and how long it takes; nothing if none came within five seconds.
@@ -56,6 +57,9 @@ class Scene {
   std::optional<std::chrono::steady_clock::duration> EndDaemon();
 
   uint64_t spoils() const;
+  uint64_t dead_strangers() const { return dead_strangers_; }
+  // What the strangers are doing now: "listing loops and plans of garbage".
+  std::string UnderWay() const;
   std::vector<std::pair<std::string, uint64_t>> attacks() const;
   std::string LastWords() const;
 
@@ -70,6 +74,7 @@ class Scene {
   Counts* const counts_;
   pid_t daemon_ = -1;
   std::vector<pid_t> strangers_;
+  uint64_t dead_strangers_ = 0;
   std::shared_ptr<grpc::Channel> channel_;
 };
 

@@ -1,7 +1,14 @@
 #include "collectives/tensor_parallel/tensor_grid.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "collectives/tensor_parallel/tensor_traffic.h"
 
 namespace geminid::collectives {
@@ -57,6 +64,41 @@ TEST(TensorTraffic, ThousandRanks_HaveTwentySevenPartners) {
   const auto line = TrafficOf(*TensorGrid::Make(TensorMode::k1D, 1000), LinearRole::kFirst, shape);
   EXPECT_EQ(line.partners, 999);
   EXPECT_DOUBLE_EQ(line.backward_elements, 2 * 0.999 * 10000);
+}
+
+// The two products of an MLP, as docs/parallelism.md has them: a row of its table.
+std::string RowOf(TensorMode mode, int ranks, int depth) {
+  constexpr size_t kTokens = 32768, kWidth = 12288;
+  const TensorGrid grid = *TensorGrid::Make(mode, ranks, depth);
+  const auto first = TrafficOf(grid, LinearRole::kFirst, {kTokens, kWidth, 4 * kWidth});
+  const auto second = TrafficOf(grid, LinearRole::kSecond, {kTokens, 4 * kWidth, kWidth});
+  const auto both = [&](double LinearTraffic::*field) {
+    return (first.*field + second.*field) / (1 << 20);
+  };
+  const char* const names[] = {"1D", "2D", "2.5D, d = ", "3D"};
+  return absl::StrFormat(
+      "| %d | %s%s | %.1f | %.1f | %.1f | %.1f | %d |\n", ranks, names[static_cast<int>(mode)],
+      depth == 1 ? "" : absl::StrCat(depth), both(&LinearTraffic::forward_elements),
+      both(&LinearTraffic::backward_elements), both(&LinearTraffic::saved_elements),
+      both(&LinearTraffic::weight_elements), first.partners);
+}
+
+TEST(TensorTraffic, TableOfThePage_IsComputedFromTheFormulas) {
+  std::ifstream file(GEMINID_PARALLELISM_PAGE);
+  std::stringstream page;
+  page << file.rdbuf();
+  std::string table;
+  for (const auto& [mode, ranks, depth] :
+       {std::tuple(TensorMode::k1D, 8, 1), std::tuple(TensorMode::k25D, 8, 2),
+        std::tuple(TensorMode::k3D, 8, 1), std::tuple(TensorMode::k1D, 64, 1),
+        std::tuple(TensorMode::k2D, 64, 1), std::tuple(TensorMode::k25D, 64, 4),
+        std::tuple(TensorMode::k3D, 64, 1), std::tuple(TensorMode::k1D, 512, 1),
+        std::tuple(TensorMode::k25D, 512, 8), std::tuple(TensorMode::k3D, 512, 1),
+        std::tuple(TensorMode::k1D, 1000, 1), std::tuple(TensorMode::k25D, 1000, 10),
+        std::tuple(TensorMode::k3D, 1000, 1)}) {
+    table += RowOf(mode, ranks, depth);
+  }
+  EXPECT_THAT(page.str(), testing::HasSubstr(table));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<ParallelLinear>> ParallelLinear::Make(TensorGroup
   if (!blocks.ok()) return blocks.status();
   switch (grid.mode()) {
     case TensorMode::k1D:
+    case TensorMode::k1DSequence:
       return MakeLinear1D(groups, options, *blocks, scratch);
     case TensorMode::k2D:
     case TensorMode::k25D:

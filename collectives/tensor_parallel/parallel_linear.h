@@ -6,6 +6,9 @@
 //   mode       forward                          backward
 //   1D first   none                             all-reduce of dX: 2 (P-1)/P |X|
 //   1D second  all-reduce of Y: 2 (P-1)/P |Y|   none
+//   1D-sequence: a gather and a scatter each receive (P-1)/P of a matrix
+//      first   gather of X                      gather of X, scatter of dX
+//      second  scatter of Y                     gather of dY
 //   2D         (q-1)/q^2 (|X| + |W|)            twice that
 //   2.5D       (q-1)/q^2 (|X|/d + |W|)          twice that, and 2 (d-1)/(d q^2) |W| for dW
 //   3D         (d-1)/d^3 (|X| + |W| + |Y|)      (d-1)/d^3 (2 |X| + 2 |W| + |Y|)

@@ -15,6 +15,7 @@ namespace {
 int64_t RanksOf(TensorMode mode, int64_t side, int64_t depth) {
   switch (mode) {
     case TensorMode::k1D:
+    case TensorMode::k1DSequence:
       return side;
     case TensorMode::k2D:
     case TensorMode::k25D:
@@ -28,6 +29,7 @@ int64_t RanksOf(TensorMode mode, int64_t side, int64_t depth) {
 std::vector<MeshAxis> AxesOf(TensorMode mode, int side, int depth) {
   switch (mode) {
     case TensorMode::k1D:
+    case TensorMode::k1DSequence:
       return {{"column", side}};
     case TensorMode::k2D:
     case TensorMode::k25D:
@@ -56,6 +58,9 @@ absl::Status CheckShape(const TensorGrid& grid, LinearRole role, const LinearSha
   const int side = grid.side();
   int tokens = 1, in = 1, out = 1;
   switch (grid.mode()) {
+    case TensorMode::k1DSequence:
+      tokens = side;
+      [[fallthrough]];
     case TensorMode::k1D:
       (role == LinearRole::kFirst ? out : in) = side;
       break;
@@ -78,12 +83,14 @@ absl::Status CheckShape(const TensorGrid& grid, LinearRole role, const LinearSha
 
 LinearBlocks Blocks1D(const TensorGrid& grid, LinearRole role, const LinearShape& shape, int rank) {
   const Range tokens = {0, shape.tokens}, in = {0, shape.in}, out = {0, shape.out};
+  const bool is_cut = grid.mode() == TensorMode::k1DSequence;
+  const Range outside = is_cut ? Piece(shape.tokens, grid.side(), rank) : tokens;
   if (role == LinearRole::kFirst) {
     const Range part = Piece(shape.out, grid.side(), rank);
-    return {.x = {tokens, in}, .w = {part, in}, .y = {tokens, part}, .bias = part};
+    return {.x = {outside, in}, .w = {part, in}, .y = {tokens, part}, .bias = part};
   }
   const Range part = Piece(shape.in, grid.side(), rank);
-  return {.x = {tokens, part}, .w = {out, part}, .y = {tokens, out}, .bias = out};
+  return {.x = {tokens, part}, .w = {out, part}, .y = {outside, out}, .bias = out};
 }
 
 LinearBlocks Blocks2D(const TensorGrid& grid, const LinearShape& shape, int rank) {
@@ -126,6 +133,8 @@ const char* Name(TensorMode mode) {
       return "2.5d";
     case TensorMode::k3D:
       return "3d";
+    case TensorMode::k1DSequence:
+      return "1d-sequence";
   }
   return "?";
 }
@@ -163,6 +172,7 @@ absl::StatusOr<LinearBlocks> BlocksOf(const TensorGrid& grid, LinearRole role,
   GEMINID_RETURN_IF_ERROR(CheckShape(grid, role, shape));
   switch (grid.mode()) {
     case TensorMode::k1D:
+    case TensorMode::k1DSequence:
       return Blocks1D(grid, role, shape, rank);
     case TensorMode::k2D:
     case TensorMode::k25D:

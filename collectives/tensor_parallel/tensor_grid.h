@@ -2,7 +2,7 @@
 // layer Y = X W^T (+ b) a rank holds. Pure arithmetic.
 //
 //   mode   ranks   axes, outermost first       what talks along them
-//   1D     P       column                      everything
+//   1D     P       column                      everything; in 1D-sequence tokens are cut, too
 //   2D     q q     row, column                 W along rows' index, X along columns' index (SUMMA)
 //   2.5D   d q q   depth, row, column          2D in each depth; dW also along depth
 //   3D     d d d   output, input, weight       Y, X and W, each along an axis of its own
@@ -14,6 +14,8 @@
 //   mode        X                            W                           Y
 //   1D first    whole                        out by column               out by column
 //   1D second   in by column                 in by column                whole
+//   1D-sequence first: tokens by column, in; out by column; tokens, out by column
+//               second: tokens, in by column; in by column; tokens by column, out
 //   2D          tokens by row, in by column  out by column, in by row    tokens by row, out by
 //   column 2.5D        tokens by depth, then row    as 2D, the same in each     like X 3D first
 //   tokens by weight, then       out by input, then weight   tokens by weight, then
@@ -21,7 +23,8 @@
 //   3D second   as 3D first with the axes input and output exchanged
 //
 // A first layer's Y lies as its second layer's X must, so that a pair (the two products of an MLP)
-// needs no exchange between them. In 2D and 2.5D both are the same.
+// needs no exchange between them. In 2D and 2.5D both are the same. What lies between the pairs of
+// 1D-sequence (norms, dropout, residuals) is cut by tokens, where 1D has it whole on every rank.
 #ifndef GEMINID_COLLECTIVES_TENSOR_PARALLEL_TENSOR_GRID_H_
 #define GEMINID_COLLECTIVES_TENSOR_PARALLEL_TENSOR_GRID_H_
 
@@ -33,9 +36,9 @@
 
 namespace geminid::collectives {
 
-enum class TensorMode : uint8_t { k1D, k2D, k25D, k3D };
+enum class TensorMode : uint8_t { k1D, k2D, k25D, k3D, k1DSequence };
 
-// "1d", "2d", "2.5d", "3d".
+// "1d", "2d", "2.5d", "3d", "1d-sequence".
 const char* Name(TensorMode mode);
 
 enum class LinearRole : uint8_t { kFirst, kSecond };

@@ -15,6 +15,16 @@ LinearTraffic Traffic1D(double side, LinearRole role, double x, double w, double
           .partners = static_cast<int>(side) - 1};
 }
 
+LinearTraffic TrafficSequence(double side, LinearRole role, double x, double w, double y) {
+  const bool first = role == LinearRole::kFirst;
+  const double each = (side - 1) / side;
+  return {.forward_elements = each * (first ? x : y),
+          .backward_elements = each * (first ? 2 * x : y),
+          .saved_elements = x / side,
+          .weight_elements = w / side,
+          .partners = static_cast<int>(side) - 1};
+}
+
 LinearTraffic Traffic2D(double side, double depth, double x, double w) {
   const double product = (side - 1) / (side * side) * (x / depth + w);
   return {.forward_elements = product,
@@ -44,6 +54,8 @@ LinearTraffic TrafficOf(const TensorGrid& grid, LinearRole role, const LinearSha
   switch (grid.mode()) {
     case TensorMode::k1D:
       return Traffic1D(side, role, x, w, y);
+    case TensorMode::k1DSequence:
+      return TrafficSequence(side, role, x, w, y);
     case TensorMode::k2D:
     case TensorMode::k25D:
       return Traffic2D(side, depth, x, w);

@@ -237,7 +237,10 @@ INSTANTIATE_TEST_SUITE_P(
                                      GridCase{TensorMode::k2D, 9}, GridCase{TensorMode::k25D, 2, 2},
                                      GridCase{TensorMode::k25D, 8, 2},
                                      GridCase{TensorMode::k25D, 12, 3},
-                                     GridCase{TensorMode::k3D, 1}, GridCase{TensorMode::k3D, 8}),
+                                     GridCase{TensorMode::k3D, 1}, GridCase{TensorMode::k3D, 8},
+                                     GridCase{TensorMode::k1DSequence, 1},
+                                     GridCase{TensorMode::k1DSequence, 3},
+                                     GridCase{TensorMode::k1DSequence, 4}),
                      testing::Values(LinearRole::kFirst, LinearRole::kSecond), testing::Bool()),
     [](const auto& parameters) {
       const GridCase& grid = std::get<0>(parameters.param);
@@ -269,13 +272,15 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values(GridCase{TensorMode::k1D, 1}, GridCase{TensorMode::k1D, 2},
                                      GridCase{TensorMode::k1D, 4}, GridCase{TensorMode::k2D, 4},
                                      GridCase{TensorMode::k2D, 9}, GridCase{TensorMode::k25D, 8, 2},
-                                     GridCase{TensorMode::k3D, 8}),
+                                     GridCase{TensorMode::k3D, 8},
+                                     GridCase{TensorMode::k1DSequence, 4}),
                      testing::Values(LinearRole::kFirst, LinearRole::kSecond),
                      testing::Values(false)));
 
 TEST(ParallelLinear, PairOfFirstAndSecond_NeedsNoExchangeInBetween) {
   for (const GridCase& c : {GridCase{TensorMode::k1D, 4}, GridCase{TensorMode::k2D, 4},
-                            GridCase{TensorMode::k25D, 8, 2}, GridCase{TensorMode::k3D, 8}}) {
+                            GridCase{TensorMode::k25D, 8, 2}, GridCase{TensorMode::k3D, 8},
+                            GridCase{TensorMode::k1DSequence, 4}}) {
     const TensorGrid grid = *TensorGrid::Make(c.mode, c.ranks, c.depth);
     for (int rank = 0; rank < c.ranks; ++rank) {
       const auto first =

@@ -1,0 +1,54 @@
+// Between a cut of the tokens and a cut of the heads, by one all-to-all (DeepSpeed-Ulysses,
+// arXiv:2309.14509). Attention needs all tokens of a head, everything else all heads of a token.
+#ifndef GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_HEAD_EXCHANGE_H_
+#define GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_HEAD_EXCHANGE_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "geminid/communicator.h"
+
+namespace geminid::collectives {
+
+// Of the whole tensor, [batch, sequence, heads, head_dim].
+struct HeadsShape {
+  size_t batch = 0;
+  size_t sequence = 0;
+  size_t heads = 0;
+  size_t head_dim = 0;
+  size_t elements() const { return batch * sequence * heads * head_dim; }
+};
+
+// Rank r of P has the r-th of P equal parts of the sequence, or of the heads, of every batch entry.
+// Each way is the other's inverse, and the gradient of it. Each receives (P-1)/P of a rank's part.
+// Keeps buffers of twice a rank's part. One thread at a time.
+class HeadExchange {
+ public:
+  // INVALID_ARGUMENT where P does not divide the sequence or the heads; the message says what does.
+  // `ranks` outlives the exchange.
+  static absl::StatusOr<HeadExchange> Make(const HeadsShape& shape, Communicator& ranks);
+
+  const HeadsShape& shape() const { return shape_; }
+  // Of one rank, before and after.
+  size_t part_elements() const { return parts_[0].size(); }
+
+  // tokens [batch, sequence / P, heads, head_dim] -> heads [batch, sequence, heads / P, head_dim].
+  absl::Status ToHeads(std::span<const float> tokens, std::span<float> heads);
+  absl::Status ToTokens(std::span<const float> heads, std::span<float> tokens);
+
+ private:
+  HeadExchange(const HeadsShape& shape, Communicator& ranks);
+
+  absl::Status CheckSizes(size_t in, size_t out) const;
+
+  HeadsShape shape_;
+  Communicator* ranks_;
+  std::vector<float> parts_[2];  // by rank: what goes there, what comes from there
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_HEAD_EXCHANGE_H_

@@ -101,6 +101,22 @@ void Reaper::Run() {
 
 absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer,
                                      base::UniqueFd socket) {
+  absl::StatusOr<SessionPtr> session = Register(spec, std::move(peer), std::move(socket));
+  if (!session.ok()) return session;
+  // Without the mutex: who keeps descriptors may take its time.
+  KeepSession(**session);
+  bool ended = false;  // meanwhile, and perhaps before all of it was kept
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ended = (*session)->ended;
+  }
+  if (!ended) return session;
+  for (const auto& [name, fd] : (*session)->Keepsakes()) store_->Remove(name).IgnoreError();
+  return absl::AbortedError("the session was ended while it began");
+}
+
+absl::StatusOr<SessionPtr> Hub::Register(const core::SessionSpec& spec, os::Peer peer,
+                                         base::UniqueFd socket) {
   std::lock_guard<std::mutex> lock(mutex_);
   absl::StatusOr<shm::SessionId> id = engine_->OpenSession(spec, Now());
   if (!id.ok()) return id.status();
@@ -125,7 +141,6 @@ absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer pee
   }
   engine_->KeepBooks(*id, *books);
   tables_.sessions[*id] = *session;
-  KeepSession(**session);
   return session;
 }
 

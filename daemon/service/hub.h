@@ -125,7 +125,7 @@ class Hub {
   void KeepAll();
 
   // --- sessions ----------------------------------------------------------------------------------
-  // Opens a session for whoever is at the other end of `socket`.
+  // Opens a session for whoever is at the other end of `socket`. ABORTED: it was ended meanwhile.
   absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer,
                                   base::UniqueFd socket);
   // The client has been told: its session outlives the daemon from now on.
@@ -230,6 +230,10 @@ class Hub {
 
   Hub(const HubOptions& options, base::UniqueFd manifest_fd, base::Mapping manifest_memory,
       core::Manifest manifest);
+
+  // What Open does under the mutex.
+  absl::StatusOr<SessionPtr> Register(const core::SessionSpec& spec, os::Peer peer,
+                                      base::UniqueFd socket);
 
   // hub_restore.cc
   static absl::StatusOr<std::unique_ptr<Hub>> CreateNew(const HubOptions& options);

@@ -5,6 +5,9 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
 
 namespace geminid::service {
 namespace {
@@ -83,17 +86,58 @@ class Client {
   uint64_t sent_ = 0;
 };
 
-// One copy at a time over the link of both: the end of one's is the beginning of the other's.
-TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
-  Limits limits{config::TenantShares{}};
+HubOptions SmallHub(Limits* limits) {
   HubOptions options;
-  options.limits = &limits;
+  options.limits = limits;
   options.machine = os::ReadMachine(os::SystemNuma());
   options.arena_backing = memory::Backing::kSparse;
   options.engine.host_capacity_bytes = 16 * kMiB;
   options.engine.devices = {core::HostDevice(shm::DeviceIndex{0}, 16 * kMiB)};
   options.engine.transfers.link_bytes_in_flight = 1;
+  return options;
+}
+
+// Asks the hub something, on another thread, whenever it is given something to keep.
+class CuriousStore final : public holder::DescriptorStore {
+ public:
+  absl::Status Put(const std::string&, int) override {
+    if (hub == nullptr) return absl::OkStatus();
+    const auto answer = std::make_shared<std::promise<size_t>>();
+    std::thread([answer, asked = hub] { answer->set_value(asked->AttachedSessions()); }).detach();
+    constexpr auto kPatience = std::chrono::seconds(20);
+    unanswered += answer->get_future().wait_for(kPatience) == std::future_status::ready ? 0 : 1;
+    ++asked_questions;
+    return absl::OkStatus();
+  }
+  absl::Status Remove(const std::string&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
+    return std::vector<holder::KeptDescriptor>();
+  }
+  void Finish() override {}
+
+  Hub* hub = nullptr;
+  int unanswered = 0;
+  int asked_questions = 0;
+};
+
+// A holder that is stopped, or slow, stops the session that it is to keep, and nobody else.
+TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyElse) {
+  Limits limits{config::TenantShares{}};
+  HubOptions options = SmallHub(&limits);
+  CuriousStore store;
+  options.store = &store;
   absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  ASSERT_TRUE(hub.ok()) << hub.status();
+  store.hub = hub->get();
+  const Client client(hub->get());
+  EXPECT_GT(store.asked_questions, 3);  // segments, books, a pool, a slab
+  EXPECT_EQ(store.unanswered, 0);
+}
+
+// One copy at a time over the link of both: the end of one's is the beginning of the other's.
+TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
+  Limits limits{config::TenantShares{}};
+  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(SmallHub(&limits));
   ASSERT_TRUE(hub.ok()) << hub.status();
   Client busy(hub->get());
   Client waits(hub->get());

@@ -21,13 +21,61 @@ constexpr uint64_t kMostChunks = uint64_t{1} << 24;  // as many as a daemon can 
 // As written. Numbers are parsed here and not by CLI11, which takes "-1" for an unsigned number.
 struct Flags {
   std::string timeout = "10", interval = "2", sort = "stall", session, limit = "1000", chunk,
-              wait_at_most;
+              wait_at_most, at_most = "60", watch, times;
 };
+
+// What looks and changes nothing, in one go.
+bool MayBeWatched(Subcommand subcommand) {
+  switch (subcommand) {
+    case Subcommand::kStatus:
+    case Subcommand::kListSessions:
+    case Subcommand::kListChunks:
+    case Subcommand::kListPools:
+    case Subcommand::kListJobs:
+    case Subcommand::kExplain:
+    case Subcommand::kDoctor:
+    case Subcommand::kConfigShow:
+      return true;
+    default:
+      return false;
+  }
+}
 
 absl::StatusOr<absl::Duration> ParseSeconds(const std::string& flag, const std::string& text) {
   GEMINID_ASSIGN_OR_RETURN(const double seconds,
                            base::ParseReal(flag, text, kSecondsMin, kSecondsMax));
   return absl::Seconds(seconds);
+}
+
+absl::Status ParseWatch(const Flags& flags, CommandLine* line) {
+  if (!flags.times.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(line->watch.times, base::ParseCount("--times", flags.times, 1,
+                                                                 std::numeric_limits<int>::max()));
+  }
+  if (flags.watch.empty()) {
+    if (flags.times.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("--times says how often to --watch; give that too");
+  }
+  if (!MayBeWatched(*line->subcommand)) {
+    return absl::InvalidArgumentError(
+        "--watch is for status, ls, explain, doctor and config show; top is live by itself");
+  }
+  GEMINID_ASSIGN_OR_RETURN(line->watch.interval, ParseSeconds("--watch", flags.watch));
+  return absl::OkStatus();
+}
+
+absl::Status ParseWait(const Flags& flags, CommandLine* line) {
+  GEMINID_ASSIGN_OR_RETURN(line->wait.at_most, ParseSeconds("--at-most", flags.at_most));
+  return line->subcommand == Subcommand::kWaitJob ? CheckJobState(line->wait.state)
+                                                  : absl::OkStatus();
+}
+
+absl::Status CheckExport(const TraceOptions& trace) {
+  if (trace.perfetto.empty() && trace.svg.empty()) {
+    return absl::InvalidArgumentError("trace export writes files: give --perfetto, --svg or both");
+  }
+  if (trace.file.empty() || trace.session.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("trace export takes a session or a --file, not both");
 }
 
 absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
@@ -54,7 +102,11 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
   if (line->subcommand == Subcommand::kExplain) {
     GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));
   }
-  return absl::OkStatus();
+  if (line->subcommand == Subcommand::kTraceExport) {
+    GEMINID_RETURN_IF_ERROR(CheckExport(line->trace));
+  }
+  GEMINID_RETURN_IF_ERROR(ParseWait(flags, line));
+  return ParseWatch(flags, line);
 }
 
 class Parser {
@@ -72,6 +124,10 @@ class Parser {
                   "No colour; NO_COLOR in the environment is the same");
     app_.add_option("--timeout", flags_.timeout, "Seconds to wait for each answer")
         ->capture_default_str();
+    app_.add_option(
+        "--watch", flags_.watch,
+        "Does it again every so many seconds: status, ls, explain, doctor, config show");
+    app_.add_option("--times", flags_.times, "How often to --watch; otherwise until q or Ctrl-C");
     Add(&app_, "status", "What the daemon holds, and whether it adds up", Subcommand::kStatus);
     AddTop();
     AddList();
@@ -89,6 +145,10 @@ class Parser {
                      Subcommand::kPlan),
                  &line_.plan);
     AddTrace();
+    AddWait();
+    AddBundle();
+    Add(&app_, "schema", "The JSON Schema of what --json prints; needs no daemon",
+        Subcommand::kSchema);
     Add(&app_, "version", "The version of this program", Subcommand::kVersion);
     base::RefuseEmptyValues(&app_);
   }
@@ -187,6 +247,40 @@ class Parser {
     Add(trace, "show", "What a saved one holds; needs no daemon", Subcommand::kTraceShow)
         ->add_option("file", line_.trace.file, "As saved")
         ->required();
+    CLI::App* const out =
+        Add(trace, "export", "One step with its plan, simulated: for Perfetto, and as a picture",
+            Subcommand::kTraceExport);
+    out->add_option("session", line_.trace.session, "SESSION or JOB/RANK, where there are several");
+    out->add_option("--file", line_.trace.file, "A saved one instead; needs no daemon");
+    out->add_option("--perfetto", line_.trace.perfetto,
+                    "Write this file, for ui.perfetto.dev or chrome://tracing");
+    out->add_option("--svg", line_.trace.svg, "Write this picture");
+  }
+
+  void AddWait() {
+    CLI::App* const wait = Group("wait", "Returns when something is so, or after --at-most");
+    CLI::App* const daemon =
+        Add(wait, "daemon", "Until it serves and admits new jobs", Subcommand::kWaitDaemon);
+    CLI::App* const job = Add(wait, "job", "Until a job is in a state", Subcommand::kWaitJob);
+    job->add_option("job", line_.wait.job, "Its name")->required();
+    job->add_option("--for", line_.wait.state,
+                    "gathering, queued, running, yielding, preempted, kept or gone")
+        ->required();
+    job->add_option("--tenant", line_.wait.tenant,
+                    "Whose job, such as uid:1000; anybody's without it");
+    for (CLI::App* const app : {daemon, job}) {
+      app->add_option("--at-most", flags_.at_most, "Seconds to wait; then the exit code is 6")
+          ->capture_default_str();
+    }
+  }
+
+  void AddBundle() {
+    CLI::App* const bundle =
+        Add(&app_, "bundle", "Collects what helps to find a fault, without secrets, in one file",
+            Subcommand::kBundle);
+    bundle->add_option("-o,--output", line_.bundle.output,
+                       "FILE.tar.gz; otherwise geminid-bundle-TIME.tar.gz here");
+    bundle->add_option("--log", line_.bundle.log, "A log of the daemon, whose end goes into it");
   }
 
   CLI::App app_;

@@ -9,9 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tools/geminictl/bundle.h"
 #include "tools/geminictl/jobs.h"
 #include "tools/geminictl/plan_options.h"
 #include "tools/geminictl/trace.h"
+#include "tools/geminictl/wait.h"
+#include "tools/geminictl/watch.h"
 
 namespace geminid::ctl {
 
@@ -31,6 +34,11 @@ enum class Subcommand {
   kPlan,
   kTraceSave,
   kTraceShow,
+  kTraceExport,
+  kWaitDaemon,
+  kWaitJob,
+  kBundle,
+  kSchema,
   kVersion,
 };
 
@@ -69,6 +77,9 @@ struct CommandLine {
   PlanFlags plan;
   TraceOptions trace;
   JobOptions jobs;
+  WaitOptions wait;
+  BundleOptions bundle;
+  WatchOptions watch;
 };
 
 // Without the program's name. INVALID_ARGUMENT for everything that is wrong with it.

@@ -13,14 +13,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// "TIER_DEVICE" of enum Tier -> "device": the style guide's prefix, one '_' per capital letter.
-std::string Word(const EnumValueDescriptor& value) {
-  size_t prefix = 0;
-  for (const char c : value.type()->name()) prefix += absl::ascii_isupper(c) ? 2 : 1;
-  const std::string& name = value.name();
-  return absl::AsciiStrToLower(prefix < name.size() ? name.substr(prefix) : name);
-}
-
 void WriteInteger(int64_t value, JsonWriter* json) {
   if (value >= 0) {
     json->Value(static_cast<uint64_t>(value));
@@ -65,7 +57,7 @@ void WriteValue(const Message& message, const FieldDescriptor* field, int index,
       json->Value(get(&Reflection::GetString, &Reflection::GetRepeatedString));
       return;
     case FieldDescriptor::CPPTYPE_ENUM:
-      json->Value(Word(*get(&Reflection::GetEnum, &Reflection::GetRepeatedEnum)));
+      json->Value(EnumWord(*get(&Reflection::GetEnum, &Reflection::GetRepeatedEnum)));
       return;
     case FieldDescriptor::CPPTYPE_MESSAGE:
       WriteMessage(
@@ -110,6 +102,13 @@ void WriteFields(const Message& message, JsonWriter* json) {
 }
 
 }  // namespace
+
+std::string EnumWord(const EnumValueDescriptor& value) {
+  size_t prefix = 0;
+  for (const char c : value.type()->name()) prefix += absl::ascii_isupper(c) ? 2 : 1;
+  const std::string& name = value.name();
+  return absl::AsciiStrToLower(prefix < name.size() ? name.substr(prefix) : name);
+}
 
 void WriteMessage(const Message& message, JsonWriter* json) {
   json->BeginObject();

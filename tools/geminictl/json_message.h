@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json_writer.h"
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 
 namespace geminid::ctl {
@@ -20,6 +21,9 @@ using base::JsonWriter;
 // Of every JSON document that geminictl prints. Raised when a field changes its meaning or goes;
 // new fields do not raise it.
 inline constexpr uint64_t kSchemaVersion = 1;
+
+// "TIER_DEVICE" of enum Tier -> "device": the style guide's prefix, one '_' per capital letter.
+std::string EnumWord(const google::protobuf::EnumValueDescriptor& value);
 
 // The message as one object. A field with presence, such as a message, that is not set is null.
 void WriteMessage(const google::protobuf::Message& message, JsonWriter* json);

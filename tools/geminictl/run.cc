@@ -9,6 +9,7 @@
 #include "tools/geminictl/jobs.h"
 #include "tools/geminictl/list.h"
 #include "tools/geminictl/plan.h"
+#include "tools/geminictl/schema.h"
 #include "tools/geminictl/status.h"
 #include "tools/geminictl/top.h"
 #include "tools/geminictl/trace.h"
@@ -58,6 +59,16 @@ absl::StatusOr<int> Dispatch(const CommandLine& line, const Context& context) {
       return RunTraceSave(context, line.trace);
     case Subcommand::kTraceShow:
       return RunTraceShow(context, line.trace);
+    case Subcommand::kTraceExport:
+      return RunTraceExport(context, line.trace);
+    case Subcommand::kWaitDaemon:
+      return RunWaitDaemon(context, line.wait);
+    case Subcommand::kWaitJob:
+      return RunWaitJob(context, line.wait);
+    case Subcommand::kBundle:
+      return RunBundle(context, line.bundle);
+    case Subcommand::kSchema:
+      return RunSchema(context);
     case Subcommand::kVersion:
       return RunVersion(context);
   }
@@ -79,7 +90,8 @@ absl::StatusOr<int> ParseAndDispatch(const std::vector<std::string>& arguments,
   context.json = line.json;
   context.style = ChooseStyle(environment.out_is_terminal, line.no_color, environment.variables);
   context.interactive = environment.in_is_terminal && context.style.terminal;
-  return Dispatch(line, context);
+  return Watch(context, line.watch,
+               [&line](const Context& inner) { return Dispatch(line, inner); });
 }
 
 }  // namespace

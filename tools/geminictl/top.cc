@@ -10,6 +10,7 @@
 #include "daemon/os/event.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/format.h"
+#include "tools/geminictl/history.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/terminal.h"
 #include "tools/geminictl/top_view.h"
@@ -47,14 +48,17 @@ struct Readings {
   std::optional<Reading> now;
   std::optional<Reading> before;
   absl::Status failure;
+  History history;
 
   void Add(absl::StatusOr<Reading> reading) {
     failure = reading.status();
     if (!reading.ok()) return;
     const bool same_daemon =
         now.has_value() && now->status.daemon_epoch() == reading->status.daemon_epoch();
+    if (!same_daemon) history.Clear();
     before = same_daemon ? std::move(now) : std::nullopt;
     now = *std::move(reading);
+    history.Add(*now, before.has_value() ? &*before : nullptr);
   }
 };
 
@@ -64,7 +68,7 @@ std::string Draw(const Readings& readings, TopOrder order, const Screen& screen,
     return DrawWaiting(std::string(readings.failure.message()), screen, style);
   }
   return DrawTop(*readings.now, readings.before.has_value() ? &*readings.before : nullptr, order,
-                 screen, style);
+                 screen, style, &readings.history);
 }
 
 absl::StatusOr<int> Live(const Context& context, const TopOptions& options, const Style& style) {

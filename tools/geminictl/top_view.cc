@@ -5,12 +5,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/bytes.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/types.h"
 #include "tools/geminictl/account.h"
 #include "tools/geminictl/format.h"
+#include "tools/geminictl/history.h"
 #include "tools/geminictl/table.h"
 
 namespace geminid::ctl {
@@ -24,6 +27,8 @@ constexpr size_t kBarMax = 50;
 constexpr size_t kNumbersWidth = 21;  // "100.0 % of 1023.9 GiB"
 constexpr size_t kJobMin = 8;         // characters of a job's name that always stay
 constexpr size_t kRanksMin = 3;       // lines of ranks that no bar takes away
+constexpr size_t kTierHistory = 24;   // characters
+constexpr size_t kRankHistory = 12;
 
 // Values of keys that begin with `prefix`, summed.
 template <typename Map>
@@ -91,13 +96,20 @@ std::string BarLine(const std::string& label, const BarParts& parts, size_t widt
                       base::FormatBytes(parts.capacity_bytes));
 }
 
-std::vector<std::string> TierBars(const Reading& now, size_t width, const Style& style) {
+std::vector<std::string> TierBars(const Reading& now, size_t width, const Style& style,
+                                  const History* history) {
   std::vector<std::string> lines;
   for (const v1::TierLedger& tier : now.status.ledger().tiers()) {
     if (tier.capacity_bytes() == 0) continue;
-    lines.push_back(BarLine(AccountName(tier),
-                            {tier.in_use_bytes(), tier.reserved_bytes(), tier.capacity_bytes()},
-                            width, style));
+    std::string line =
+        BarLine(AccountName(tier),
+                {tier.in_use_bytes(), tier.reserved_bytes(), tier.capacity_bytes()}, width, style);
+    const size_t whole = LabelWidth(width) + 1 + kBarMax + 1 + kNumbersWidth;
+    if (history != nullptr && width >= whole + 1 + kTierHistory && DisplayWidth(line) <= whole) {
+      line.append(whole + 1 - DisplayWidth(line), ' ');
+      line += Sparkline(history->Tier(AccountName(tier)), kTierHistory, style);
+    }
+    lines.push_back(line);
   }
   return lines;
 }
@@ -121,13 +133,13 @@ struct RankColumn {
   std::function<std::string(const RankRates&)> cell;
 };
 
-std::vector<RankColumn> RankColumns() {
+std::vector<RankColumn> RankColumns(const History* history, const Style& style) {
   const auto info = [](auto cell) {
     return [cell](const RankRates& rank) { return std::string(cell(*rank.session)); };
   };
   using Info = v1::SessionInfo;
   const Align right = Align::kRight;
-  return {
+  std::vector<RankColumn> columns = {
       {{"SESSION", right}, 0, info([](const Info& i) { return absl::StrCat(i.session()); })},
       {{"JOB"}, 0, info([](const Info& i) { return i.job(); })},
       {{"RANK", right}, 0, info([](const Info& i) {
@@ -150,6 +162,13 @@ std::vector<RankColumn> RankColumns() {
       {{"STEP", right}, 4, info([](const Info& i) { return absl::StrCat(i.step()); })},
       {{"MOMENT", right}, 8, info([](const Info& i) { return absl::StrCat(i.moment()); })},
       {{"PID", right}, 10, info([](const Info& i) { return absl::StrCat(i.pid()); })}};
+  if (history != nullptr) {
+    columns.push_back({{"STALL_HISTORY"}, 6, [history, style](const RankRates& r) {
+                         return Sparkline(history->Stall(r.session->session()), kRankHistory,
+                                          style);
+                       }});
+  }
+  return columns;
 }
 
 size_t WidthOf(const std::vector<std::string>& lines) {
@@ -161,8 +180,8 @@ size_t WidthOf(const std::vector<std::string>& lines) {
 // The header and one line each, without newlines: the columns up to `order`, and names of jobs of
 // at most so many characters.
 std::vector<std::string> RankLines(const std::vector<RankRates>& ranks, int order, size_t job,
-                                   const Style& style) {
-  std::vector<RankColumn> columns = RankColumns();
+                                   const Style& style, const History* history) {
+  std::vector<RankColumn> columns = RankColumns(history, style);
   std::erase_if(columns, [order](const RankColumn& column) { return column.order > order; });
   std::vector<Column> heads;
   for (const RankColumn& column : columns) heads.push_back(column.column);
@@ -183,21 +202,21 @@ std::vector<std::string> RankLines(const std::vector<RankRates>& ranks, int orde
 
 // As many columns as there is room for; whole names where there is, too.
 std::vector<std::string> FitRanks(const std::vector<RankRates>& ranks, size_t width,
-                                  const Style& style) {
+                                  const Style& style, const History* history) {
   if (ranks.empty()) return {"no session is attached"};
   constexpr int kAllColumns = 10;
   Style plain = style;
   plain.color = false;
   for (int order = kAllColumns; order > 0; --order) {
-    if (WidthOf(RankLines(ranks, order, shm::kNameBytes, plain)) <= width) {
-      return RankLines(ranks, order, shm::kNameBytes, style);
+    if (WidthOf(RankLines(ranks, order, shm::kNameBytes, plain, history)) <= width) {
+      return RankLines(ranks, order, shm::kNameBytes, style, history);
     }
-    if (WidthOf(RankLines(ranks, order, kJobMin, plain)) > width) continue;
+    if (WidthOf(RankLines(ranks, order, kJobMin, plain, history)) > width) continue;
     size_t job = kJobMin;
-    while (WidthOf(RankLines(ranks, order, job + 1, plain)) <= width) ++job;
-    return RankLines(ranks, order, job, style);
+    while (WidthOf(RankLines(ranks, order, job + 1, plain, history)) <= width) ++job;
+    return RankLines(ranks, order, job, style, history);
   }
-  return RankLines(ranks, 0, kJobMin, style);
+  return RankLines(ranks, 0, kJobMin, style, history);
 }
 
 // The first `lines` of them; the last says how many are left out.
@@ -283,12 +302,21 @@ std::string DrawWaiting(const std::string& problem, const Screen& screen, const 
   return text + "\n";
 }
 
+std::string FitScreen(const std::string& text, const Screen& screen) {
+  std::vector<std::string> lines = absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
+  if (screen.height > 0) Keep(screen.height, "lines", &lines);
+  std::string fitting;
+  for (const std::string& line : lines) absl::StrAppend(&fitting, Cut(line, screen.width), "\n");
+  return fitting;
+}
+
 std::string DrawTop(const Reading& now, const Reading* before, TopOrder order, const Screen& screen,
-                    const Style& style) {
+                    const Style& style, const History* history) {
   std::vector<std::string> lines = Title(now, before, screen, style);
-  std::vector<std::string> tiers = TierBars(now, screen.width, style);
+  std::vector<std::string> tiers = TierBars(now, screen.width, style, history);
   std::vector<std::string> arenas = ArenaBars(now, screen.width, style);
-  std::vector<std::string> ranks = FitRanks(RankByRank(now, before, order), screen.width, style);
+  std::vector<std::string> ranks =
+      FitRanks(RankByRank(now, before, order), screen.width, style, history);
   const size_t header = now.sessions.sessions_size() > 0 ? 1 : 0;
   bool spacious = true;
   if (screen.height > 0) {
@@ -316,9 +344,7 @@ std::string DrawTop(const Reading& now, const Reading* before, TopOrder order, c
     while (lines.size() + 1 < screen.height) lines.push_back("");
     lines.push_back(Paint(screen.keys, Color::kDim, style));
   }
-  std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, Cut(line, screen.width), "\n");
-  return text;
+  return FitScreen(absl::StrJoin(lines, "\n"), {.width = screen.width});
 }
 
 }  // namespace geminid::ctl

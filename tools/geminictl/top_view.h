@@ -12,6 +12,8 @@
 
 namespace geminid::ctl {
 
+class History;
+
 struct Reading {
   v1::Status status;
   v1::ListSessionsResponse sessions;
@@ -37,9 +39,13 @@ struct RankRates {
 std::vector<RankRates> RankByRank(const Reading& now, const Reading* before, TopOrder order);
 
 // Bars of the tiers and arenas, then the ranks. Fits any screen; one of 40 columns and 10 lines
-// shows ranks and keys beside a bar. What is left out is counted.
+// shows ranks and keys beside a bar. What is left out is counted. With `history`, which may be
+// null, what was before is drawn beside tiers and ranks where there is room.
 std::string DrawTop(const Reading& now, const Reading* before, TopOrder order, const Screen& screen,
-                    const Style& style);
+                    const Style& style, const History* history = nullptr);
+
+// What of a text a screen has room for: the beginning of each of the first lines.
+std::string FitScreen(const std::string& text, const Screen& screen);
 
 // While there is no daemon to read.
 std::string DrawWaiting(const std::string& problem, const Screen& screen, const Style& style);

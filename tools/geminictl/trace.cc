@@ -8,12 +8,18 @@
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
 #include "base/exit_code.h"
+#include "base/files.h"
 #include "base/status_macros.h"
 #include "tools/forecast/trace_file.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/table.h"
+#include "tools/sim/inputs.h"
+#include "tools/sim/policies/policy.h"
+#include "tools/sim/prediction.h"
+#include "tools/sim/step_picture.h"
+#include "tools/sim/timeline.h"
 
 namespace geminid::ctl {
 namespace {
@@ -96,7 +102,60 @@ std::string Summary(const forecast::RecordedTrace& recorded, const Style& style)
   return table.Render(style);
 }
 
+absl::StatusOr<v1::TraceFile> Load(const Context& context, const TraceOptions& options) {
+  if (!options.file.empty()) return forecast::LoadTraceFile(options.file);
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<DaemonClient> client,
+                           DaemonClient::Connect(context.socket, context.timeout));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t session, FindSession(client.get(), options.session));
+  return client->GetTrace(session);
+}
+
+// The second step: the first begins with an empty device.
+absl::StatusOr<sim::Prediction> PlayOneStep(const sim::Input& input) {
+  GEMINID_ASSIGN_OR_RETURN(
+      const sim::Schedule schedule,
+      sim::MakeSchedule(input.workload.trace, {}, sim::SimulatedPlannerOptions()));
+  sim::SimulationOptions simulation;
+  simulation.steps = 1;
+  simulation.keeps_events = true;
+  return sim::Predict(input.machine, input.workload, schedule, simulation, /*seeds=*/1);
+}
+
+std::string ExportDocument(const TraceOptions& options, const sim::Prediction& prediction) {
+  base::JsonWriter json;
+  json.BeginObject();
+  json.Key("schema_version").Value(kSchemaVersion);
+  json.Key("perfetto").Value(options.perfetto).Key("svg").Value(options.svg);
+  json.Key("step_seconds").Value(prediction.step_mean_seconds);
+  json.Key("compute_seconds").Value(prediction.compute_seconds);
+  json.Key("wait_seconds").BeginObject();
+  for (size_t cause = 0; cause < prediction.wait_seconds.size(); ++cause) {
+    json.Key(sim::Name(static_cast<sim::WaitCause>(cause))).Value(prediction.wait_seconds[cause]);
+  }
+  json.EndObject();
+  json.Key("up_bytes").Value(prediction.up_bytes).Key("down_bytes").Value(prediction.down_bytes);
+  json.Key("arena_bytes").Value(prediction.arena_bytes);
+  json.EndObject();
+  return json.text() + "\n";
+}
+
 }  // namespace
+
+absl::StatusOr<int> RunTraceExport(const Context& context, const TraceOptions& options) {
+  GEMINID_ASSIGN_OR_RETURN(const v1::TraceFile file, Load(context, options));
+  GEMINID_ASSIGN_OR_RETURN(const sim::Input input, sim::FromTrace(file));
+  GEMINID_ASSIGN_OR_RETURN(const sim::Prediction prediction, PlayOneStep(input));
+  const sim::SimulationResult step = sim::ReportedOfFirstRank(prediction.first);
+  if (!options.perfetto.empty()) {
+    GEMINID_RETURN_IF_ERROR(base::ReplaceFile(options.perfetto, sim::TimelineJson(step)));
+  }
+  if (!options.svg.empty()) {
+    const std::string title = absl::StrCat("One step, simulated: ", Printable(input.description));
+    GEMINID_RETURN_IF_ERROR(base::ReplaceFile(options.svg, sim::StepSvg(title, step)));
+  }
+  *context.out << (context.json ? ExportDocument(options, prediction) : sim::ToText(prediction));
+  return base::kExitOk;
+}
 
 absl::StatusOr<int> RunTraceSave(const Context& context, const TraceOptions& options) {
   GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<DaemonClient> client,

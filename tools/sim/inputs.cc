@@ -82,13 +82,18 @@ std::string Lacking(const planner::HierarchyPlan& plan) {
 absl::StatusOr<Input> FromTraceFile(const std::string& path) {
   absl::StatusOr<v1::TraceFile> file = forecast::LoadTraceFile(path);
   if (!file.ok()) return file.status();
-  absl::StatusOr<forecast::RecordedTrace> recorded = forecast::FromMessage(*file);
+  absl::StatusOr<Input> input = FromTrace(*file);
+  if (input.ok()) return input;
+  return absl::Status(input.status().code(), absl::StrCat(path, ": ", input.status().message()));
+}
+
+absl::StatusOr<Input> FromTrace(const v1::TraceFile& file) {
+  absl::StatusOr<forecast::RecordedTrace> recorded = forecast::FromMessage(file);
   if (!recorded.ok()) return recorded.status();
   if (!recorded->activations.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     " leaves open what becomes of its activations; simulate a recorded "
-                     "trace, or --model"));
+        "the trace leaves open what becomes of its activations; simulate a recorded trace, or "
+        "--model");
   }
   Input input;
   input.description = recorded->description;

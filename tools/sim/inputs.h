@@ -21,6 +21,8 @@ struct Input {
 // A trace file, as `geminictl trace save` writes it. The machine has the trace's ranks and links,
 // and nothing else.
 absl::StatusOr<Input> FromTraceFile(const std::string& path);
+// The same of what such a file holds.
+absl::StatusOr<Input> FromTrace(const v1::TraceFile& file);
 
 // What the planner decides for a model on given hardware: where optimizer state lives, and the
 // trace that follows. RESOURCE_EXHAUSTED if it does not fit.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/sim/svg.h"
 
 namespace geminid::sim {
 namespace {
@@ -12,41 +13,6 @@ namespace {
 // In pixels.
 constexpr double kWidth = 720, kHeight = 320;
 constexpr double kLeft = 64, kRight = 704, kTop = 52, kBottom = 268;
-
-// Of middling lightness, and told apart by people who see red and green alike (Okabe and Ito,
-// 2008); weights at the bottom, activations at the top of the arena.
-struct Layer {
-  Owner owner;
-  const char* color;
-  const char* label;
-};
-constexpr Layer kLayers[] = {
-    {Owner::kWeights, "#0072b2", "gathered weights"},
-    {Owner::kLoading, "#56b4e9", "arriving"},
-    {Owner::kLeaving, "#d55e00", "gradients leaving"},
-    {Owner::kActivations, "#009e73", "activations"},
-};
-constexpr char kInk[] = "#808080";
-
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      default:
-        escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return escaped;
-}
 
 // A power of two, so that four to eight ticks fit below `most`.
 double TickBytes(double most) {
@@ -77,24 +43,13 @@ Scale MakeScale(const MemoryPicture& picture) {
   return scale;
 }
 
-void Text(double x, double y, const char* anchor, const std::string& text, std::string* svg) {
-  absl::StrAppendFormat(svg, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", x, y,
-                        anchor, Escaped(text));
-}
-
-void Line(double x1, double y1, double x2, double y2, const char* more, std::string* svg) {
-  absl::StrAppendFormat(svg,
-                        "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"%s/>\n",
-                        x1, y1, x2, y2, kInk, more);
-}
-
 void DrawAxes(const MemoryPicture& picture, const Scale& scale, std::string* svg) {
-  Text(kLeft, 18, "start", picture.title, svg);
+  SvgText(kLeft, 18, "start", picture.title, svg);
   const double tick = TickBytes(scale.most_bytes / scale.unit_bytes);
   for (double value = 0; value * scale.unit_bytes <= scale.most_bytes; value += tick) {
     const double y = scale.Y(value * scale.unit_bytes);
-    Line(kLeft - 4, y, kRight, y, " stroke-opacity=\"0.25\"", svg);
-    Text(kLeft - 8, y + 4, "end", absl::StrFormat("%g %s", value, scale.unit), svg);
+    SvgLine(kLeft - 4, y, kRight, y, " stroke-opacity=\"0.25\"", svg);
+    SvgText(kLeft - 8, y + 4, "end", absl::StrFormat("%g %s", value, scale.unit), svg);
   }
   const size_t moments = picture.moments.size();
   const size_t step =
@@ -102,19 +57,19 @@ void DrawAxes(const MemoryPicture& picture, const Scale& scale, std::string* svg
   for (size_t t = 0; t < moments; t += step) {
     const double x =
         kLeft + (kRight - kLeft) * (static_cast<double>(t) + 0.5) / static_cast<double>(moments);
-    Text(x, kBottom + 16, "middle", absl::StrCat(t), svg);
+    SvgText(x, kBottom + 16, "middle", absl::StrCat(t), svg);
   }
-  Text((kLeft + kRight) / 2, kBottom + 34, "middle",
-       "moment of the step (operators of the forward pass, then of the backward pass)", svg);
+  SvgText((kLeft + kRight) / 2, kBottom + 34, "middle",
+          "moment of the step (operators of the forward pass, then of the backward pass)", svg);
 }
 
 void DrawLegend(std::string* svg) {
   double x = kLeft;
-  for (const Layer& layer : kLayers) {
+  for (const OwnerColor& layer : kOwnerColors) {
     absl::StrAppendFormat(svg,
                           "<rect x=\"%.1f\" y=\"28\" width=\"10\" height=\"10\" fill=\"%s\"/>\n", x,
                           layer.color);
-    Text(x + 14, 37, "start", layer.label, svg);
+    SvgText(x + 14, 37, "start", layer.label, svg);
     x += 30 + 6.5 * static_cast<double>(std::string(layer.label).size());
   }
 }
@@ -122,7 +77,7 @@ void DrawLegend(std::string* svg) {
 void DrawMoment(const MemoryPicture& picture, const Scale& scale, size_t t, std::string* svg) {
   const double width = (kRight - kLeft) / static_cast<double>(picture.moments.size());
   double below = 0;
-  for (const Layer& layer : kLayers) {
+  for (const OwnerColor& layer : kOwnerColors) {
     const uint64_t bytes = picture.moments[t][static_cast<size_t>(layer.owner)];
     if (bytes == 0) continue;
     const double top = scale.Y(below + static_cast<double>(bytes));
@@ -139,20 +94,16 @@ void DrawMoment(const MemoryPicture& picture, const Scale& scale, size_t t, std:
 
 std::string ToSvg(const MemoryPicture& picture) {
   const Scale scale = MakeScale(picture);
-  std::string svg = absl::StrFormat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\" "
-      "font-family=\"sans-serif\" font-size=\"12\" fill=\"%s\" role=\"img\">\n",
-      kWidth, kHeight, kWidth, kHeight, kInk);
-  absl::StrAppend(&svg, "<title>", Escaped(picture.title), "</title>\n");
+  std::string svg = SvgHead(kWidth, kHeight, picture.title);
   DrawAxes(picture, scale, &svg);
   DrawLegend(&svg);
   for (size_t t = 0; t < picture.moments.size(); ++t) DrawMoment(picture, scale, t, &svg);
   const double y = scale.Y(static_cast<double>(picture.arena_bytes));
-  Line(kLeft, y, kRight, y, " stroke-width=\"2\" stroke-dasharray=\"6 3\"", &svg);
-  Text(kRight, y - 4, "end",
-       absl::StrFormat("device memory: %g %s",
-                       static_cast<double>(picture.arena_bytes) / scale.unit_bytes, scale.unit),
-       &svg);
+  SvgLine(kLeft, y, kRight, y, " stroke-width=\"2\" stroke-dasharray=\"6 3\"", &svg);
+  SvgText(kRight, y - 4, "end",
+          absl::StrFormat("device memory: %g %s",
+                          static_cast<double>(picture.arena_bytes) / scale.unit_bytes, scale.unit),
+          &svg);
   absl::StrAppend(&svg, "</svg>\n");
   return svg;
 }

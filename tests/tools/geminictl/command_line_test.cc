@@ -18,6 +18,11 @@ TEST(ParseCommandLine, EverySubcommand_IsKnown) {
       {{"explain", "1"}, Subcommand::kExplain},
       {{"doctor"}, Subcommand::kDoctor},
       {{"config", "show"}, Subcommand::kConfigShow},
+      {{"trace", "export", "--svg", "x"}, Subcommand::kTraceExport},
+      {{"wait", "daemon"}, Subcommand::kWaitDaemon},
+      {{"wait", "job", "demo", "--for", "gone"}, Subcommand::kWaitJob},
+      {{"bundle"}, Subcommand::kBundle},
+      {{"schema"}, Subcommand::kSchema},
       {{"version"}, Subcommand::kVersion},
   };
   for (const auto& [arguments, subcommand] : lines) {
@@ -72,6 +77,16 @@ TEST(ParseCommandLine, Mistakes_AreRefused) {
            {"top", "--interval", "nan"},
            {"top", "--sort", "name"},
            {"status", "--timeout", "soon"},
+           {"trace", "export", "3"},
+           {"trace", "export", "3", "--file", "t.pb", "--svg", "x"},
+           {"wait"},
+           {"wait", "job", "demo"},
+           {"wait", "job", "demo", "--for", "done"},
+           {"wait", "daemon", "--at-most", "never"},
+           {"status", "--times", "3"},
+           {"top", "--watch", "1"},
+           {"end", "demo", "--watch", "1"},
+           {"status", "--watch", "0"},
        }) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseCommandLine(arguments).status()))
         << ::testing::PrintToString(arguments);

@@ -12,6 +12,7 @@
 #include "tools/sim/memory_picture.h"
 #include "tools/sim/policies/policy.h"
 #include "tools/sim/prediction.h"
+#include "tools/sim/step_picture.h"
 #include "tools/sim/timeline.h"
 
 namespace geminid::sim {
@@ -92,6 +93,45 @@ TEST(TimelineJson, SpansOfOneTrack_DoNotOverlap) {
       last = span.end;
     }
   }
+}
+
+TEST(ReportedOfFirstRank, Step_BeginsAtZeroAndIsAsLongAsItsSpans) {
+  const SimulationResult run = RunModel();
+  const SimulationResult step = ReportedOfFirstRank(run);
+  ASSERT_EQ(step.ranks.size(), 1u);
+  double computed = 0;
+  for (const Span& span : step.spans) {
+    EXPECT_EQ(span.rank, 0);
+    EXPECT_GE(span.begin.nanoseconds(), 0);
+    if (span.track == Track::kCompute) computed += (span.end - span.begin).seconds();
+  }
+  EXPECT_NEAR(computed, run.ranks[0].busy_seconds[static_cast<size_t>(Track::kCompute)], 1e-9);
+  EXPECT_EQ(step.samples.front().at, core::Time());
+  EXPECT_LT(step.spans.size(), run.spans.size() / 2);  // of two ranks, and without the warm-up
+}
+
+TEST(StepSvg, AnyStep_IsXmlWithItsLanesAndTheArena) {
+  const SimulationResult step = ReportedOfFirstRank(RunModel());
+  const std::string svg = StepSvg("a < b", step);
+  EXPECT_TRUE(PythonReads(svg, "xml.parse(f)"));
+  EXPECT_NE(svg.find(">compute</text>"), std::string::npos);
+  EXPECT_NE(svg.find("moment 0, "), std::string::npos);
+  EXPECT_NE(svg.find("device memory: "), std::string::npos);
+  EXPECT_EQ(svg.find(">disk</text>"), std::string::npos);  // nothing was on that track
+}
+
+TEST(StepSvg, SpansThatCannotBeToldApart_AreDrawnAsOneThatCountsThem) {
+  SimulationResult step;
+  step.arena_bytes = 100;
+  step.step_seconds = {1};
+  step.samples.emplace_back();
+  for (int64_t i = 0; i < 1000; ++i) {
+    step.spans.push_back({0, Track::kCompute, "moment", core::Time::FromNanoseconds(i),
+                          core::Time::FromNanoseconds(i + 1)});
+  }
+  const std::string svg = StepSvg("", step);
+  EXPECT_NE(svg.find(" and 999 more</title>"), std::string::npos);
+  EXPECT_LT(svg.size(), 5000u);
 }
 
 TEST(Prediction, JsonOfIt_HasTheSumsOfTheRuns) {

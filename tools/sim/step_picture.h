@@ -1,0 +1,23 @@
+// One step of one rank: cut out of a run, and as a picture.
+#ifndef GEMINID_TOOLS_SIM_STEP_PICTURE_H_
+#define GEMINID_TOOLS_SIM_STEP_PICTURE_H_
+
+#include <string>
+
+#include "tools/sim/simulation.h"
+
+namespace geminid::sim {
+
+// The reported steps of rank 0 alone, from 0 on: spans that began before are cut there, and the
+// first sample says what lay on the device then. The run must have kept its events.
+SimulationResult ReportedOfFirstRank(const SimulationResult& run);
+
+// A stand-alone SVG that reads on light and on dark pages: a lane per track that did anything,
+// whose rectangles have titles such as "moment 3, 1.250 ms", and below them device memory by owner
+// over time, under a line for the arena. `step` is what ReportedOfFirstRank returned. Spans too
+// short to be told apart are drawn as one, whose title counts them.
+std::string StepSvg(const std::string& title, const SimulationResult& step);
+
+}  // namespace geminid::sim
+
+#endif  // GEMINID_TOOLS_SIM_STEP_PICTURE_H_

@@ -22,6 +22,9 @@ uint64_t ElementsOf(const Parameter& parameter) {
   return elements;
 }
 
+// One is copied to while another one's update is made.
+constexpr uint32_t kLandingPlaces = 2;
+
 // For which a daemon that does not answer is waited for by an engine that ends.
 constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
 
@@ -71,9 +74,12 @@ EngineImpl::~EngineImpl() {
   const bool unfinished = director_ != nullptr && director_->in_micro_batch();
   if (unfinished && status_.ok()) AbortRanks(WhyStopped());
   if (stream_times_ != nullptr) stream_times_->Stop();
+  if (updater_ != nullptr && updates_in_backward()) updater_->Abandon();
   if (snapshotter_ != nullptr) snapshotter_->Stop();
-  updater_.reset();
+  // Each calls the other.
+  if (updater_ != nullptr) updater_->Stop();
   mover_.reset();
+  updater_.reset();
   if (!arena_claimed_) return;
   if (status_.ok()) GiveMemoryBack();
   UnclaimArena(*session_);
@@ -111,6 +117,7 @@ absl::Status EngineImpl::CheckArguments() const {
     if (!status.ok()) return status;
   }
   GEMINID_RETURN_IF_ERROR(CheckOptimizer(options_.optimizer));
+  if (updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckUpdatesInBackward());
   if (!(options_.state_share >= 0 && options_.state_share <= 1)) {
     return absl::InvalidArgumentError("state_share must be from 0 to 1");
   }
@@ -147,6 +154,23 @@ absl::Status EngineImpl::CheckArguments() const {
   return absl::OkStatus();
 }
 
+// Nothing but its own gradient may be needed for an element's update.
+absl::Status EngineImpl::CheckUpdatesInBackward() const {
+  const char* why = nullptr;
+  if (options_.clip_norm > 0) why = "clipping needs the norm of the whole gradient first";
+  if (options_.loss_scale.has_value()) why = "loss scaling may leave a whole step out";
+  if (options_.accumulate > 1) why = "gradients are complete with the last micro-batch only";
+  if (!IsElementwise(options_.optimizer)) why = "the optimizer needs sums over whole tensors first";
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.update_without_gradient) {
+      why = "which parameters have no gradient is known at the step's end only";
+    }
+  }
+  if (why == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("parameters cannot be updated in the backward pass: ", why));
+}
+
 absl::Status EngineImpl::Start() {
   GEMINID_RETURN_IF_ERROR(CheckArguments());
   arena_claimed_ = ClaimArena(*session_);
@@ -181,6 +205,7 @@ absl::Status EngineImpl::MakeStateStore() {
       StateStore::Create(session_, layout_,
                          {.data_type = options_.data_type,
                           .accumulate = options_.accumulate > 1,
+                          .landing_places = updates_in_backward() ? kLandingPlaces : 0,
                           .on_device = options_.placement == Placement::kDevice ||
                                        options_.state_placement == StatePlacement::kDevice,
                           .state_arrays = optimizer_->state_arrays(),
@@ -195,28 +220,6 @@ absl::Status EngineImpl::MakeStateStore() {
 }
 
 absl::Status EngineImpl::MakeThreads() {
-  MoverContext context;
-  context.session = session_;
-  context.layout = &layout_;
-  context.store = store_.get();
-  context.communicator = mover_communicator_.get();
-  context.data_type = options_.data_type;
-  context.accumulate = options_.accumulate;
-  context.meter = &meter_;
-  context.gathered = gathered_;
-  context.owners = book_->owners();
-  context.weights_current = [this](uint32_t chunk) {
-    return updater_ == nullptr || updater_->IsCurrent(chunk);
-  };
-  context.on_reserved = [this](uint64_t bytes) { workspace_->SetReserved(bytes); };
-  context.clock = clock_;
-  context.timeout = options_.timeout;
-  context.device = DeviceOf(*session_);
-  absl::StatusOr<std::unique_ptr<Compute>> compute =
-      Compute::Create(context.device, "geminid-moves", options_.timeout);
-  if (!compute.ok()) return compute.status();
-  mover_ = std::make_unique<Mover>(std::move(context), *std::move(compute));
-
   std::unique_ptr<kernels::ThreadPool> pool;
   if (kernels::ThreadPool::Create({.threads = static_cast<size_t>(options_.update_threads)},
                                   &pool) != kernels::Status::kOk) {
@@ -228,8 +231,41 @@ absl::Status EngineImpl::MakeThreads() {
       layout_, *optimizer_, store_.get(), std::move(pool),
       [this](const absl::Status& status) { mover_->Notify(status); },
       [this](uint32_t granule, uint64_t epoch) { snapshotter_->BeforeUpdate(granule, epoch); });
+  GEMINID_RETURN_IF_ERROR(MakeMover());
   SetUpdateOrder();
   return ReadHostBytes();
+}
+
+absl::Status EngineImpl::MakeMover() {
+  MoverContext context;
+  context.session = session_;
+  context.layout = &layout_;
+  context.store = store_.get();
+  context.communicator = mover_communicator_.get();
+  context.data_type = options_.data_type;
+  context.accumulate = options_.accumulate;
+  context.meter = &meter_;
+  context.gathered = gathered_;
+  context.owners = book_->owners();
+  context.weights_current = [this](uint32_t chunk) { return updater_->IsCurrent(chunk); };
+  context.updates = updates_in_backward() ? updater_.get() : nullptr;
+  context.names = [this](uint32_t chunk) { return NamesIn(chunk); };
+  context.on_reserved = [this](uint64_t bytes) { workspace_->SetReserved(bytes); };
+  context.clock = clock_;
+  context.timeout = options_.timeout;
+  context.device = DeviceOf(*session_);
+  absl::StatusOr<std::unique_ptr<Compute>> compute =
+      Compute::Create(context.device, "geminid-moves", options_.timeout);
+  if (!compute.ok()) return compute.status();
+  mover_ = std::make_unique<Mover>(std::move(context), *std::move(compute));
+  return absl::OkStatus();
+}
+
+std::string EngineImpl::NamesIn(uint32_t chunk) const {
+  const std::vector<uint32_t>& tensors = layout_.chunks[chunk].tensors;
+  const std::string first = absl::StrCat("'", parameters_[tensors.front()].name, "'");
+  if (tensors.size() == 1) return first;
+  return absl::StrCat("one of ", first, " to '", parameters_[tensors.back()].name, "'");
 }
 
 // When memory was allocated or freed, and not for every look at the statistics: those must not wait

@@ -56,6 +56,7 @@ class EngineImpl final : public Engine {
 
   absl::Status Initialize(const Fill& fill) override;
   absl::Status InitializeShards(const FillRange& fill) override;
+  absl::Status BeginStep(const StepInput& input) override;
   absl::Status BeginMicroBatch() override;
   absl::Status CancelMicroBatch() override;
   absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters) override;
@@ -123,6 +124,9 @@ class EngineImpl final : public Engine {
   absl::Status MakeCommunicators();
   absl::Status MakeStateStore();
   absl::Status MakeThreads();
+  absl::Status MakeMover();
+  absl::Status CheckUpdatesInBackward() const;
+  std::string NamesIn(uint32_t chunk) const;
   absl::Status Remember(const absl::Status& status);
   // Of a call of the trainer's: should it stop for this, the other ranks are told why.
   template <typename Result>
@@ -152,6 +156,7 @@ class EngineImpl final : public Engine {
   // engine_moments.cc: operators, and what happens between them
   absl::Status CheckId(ParameterId id) const;
   absl::Status CheckUse(Pass pass, std::span<const ParameterId> parameters) const;
+  absl::Status CheckNotUpdated(std::span<const ParameterId> parameters) const;
   // In all of these, `stream` null: the caller's thread waits.
   absl::StatusOr<Operation> Begin(Pass pass, std::span<const ParameterId> parameters,
                                   Stream* stream);
@@ -229,7 +234,8 @@ class EngineImpl final : public Engine {
   absl::Status CheckRates(const StepInput& input) const;
   double GradientFactor() const;
   absl::Status LeaveOutUnwritten(std::vector<TensorRates>* rates);
-  absl::Status PrepareUpdate(const StepInput& input, const StepResult& result);
+  absl::Status CheckBegun(const StepInput& input) const;
+  absl::Status PrepareUpdate(const StepInput& input, const StepResult& result, uint64_t update);
   void Commit(const StepInput& input, const StepResult& result);
 
   uint32_t ChunkOf(ParameterId id) const {
@@ -240,6 +246,7 @@ class EngineImpl final : public Engine {
   Placer::Held Held() const {
     return [this](uint32_t chunk) { return director_->holders(chunk) > 0; };
   }
+  bool updates_in_backward() const { return options_.update == UpdateTime::kInBackward; }
   size_t element_bytes() const { return SizeOf(options_.data_type); }
   const Plan* plan() const {
     return director_->training_plan() == nullptr ? nullptr : &director_->training_plan()->plan();
@@ -311,6 +318,7 @@ class EngineImpl final : public Engine {
   int micro_batch_ = 0;                // within the step: complete ones
   std::optional<double> norm_;         // of this step, once asked for
   bool gradients_written_ = false;     // by the trainer, since they were measured
+  std::optional<StepInput> begun_;     // what updates are made with in the backward pass
   bool yield_asked_ = false;           // of all ranks, in the step that ends
   uint64_t micro_batches_run_ = 0;
   uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far

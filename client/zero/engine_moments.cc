@@ -27,6 +27,7 @@ absl::Status EngineImpl::CheckId(ParameterId id) const {
 
 absl::Status EngineImpl::CheckUse(Pass pass, std::span<const ParameterId> parameters) const {
   for (ParameterId id : parameters) GEMINID_RETURN_IF_ERROR(CheckId(id));
+  if (updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckNotUpdated(parameters));
   if (pass == Pass::kEvaluate) {
     for (ParameterId id : parameters) {
       GEMINID_RETURN_IF_ERROR(book_->CheckWeight(static_cast<uint32_t>(id)));
@@ -44,6 +45,17 @@ absl::Status EngineImpl::CheckUse(Pass pass, std::span<const ParameterId> parame
     const bool takes_more =
         pass == Pass::kBackward && parameters_[static_cast<uint32_t>(id)].backward_uses > 1;
     if (!takes_more) GEMINID_RETURN_IF_ERROR(book_->CheckWeight(static_cast<uint32_t>(id)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::CheckNotUpdated(std::span<const ParameterId> parameters) const {
+  for (ParameterId id : parameters) {
+    if (!book_->IsReduced(ChunkOf(id))) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("parameter '", parameters_[static_cast<uint32_t>(id)].name,
+                     "' is used in the step that updates it, after its gradient was complete; use "
+                     "it after Step, or have updates made after the step"));
   }
   return absl::OkStatus();
 }

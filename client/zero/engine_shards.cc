@@ -134,9 +134,10 @@ absl::Status EngineImpl::CheckGradientCall(const char* call, ParameterId id) {
     return absl::FailedPreconditionError(
         absl::StrCat(call, " is for between GradientNorm and Step"));
   }
-  if (parameter.trainable) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("parameter '", parameter.name, "' has no gradient: it is frozen"));
+  if (parameter.trainable && !updates_in_backward()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "parameter '", parameter.name,
+      "' has no gradient: ", parameter.trainable ? "its update is made already" : "it is frozen"));
 }
 
 collectives::DType EngineImpl::KeptGradientType() const {
@@ -202,6 +203,7 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
   loss_scaler_.Restore(progress.loss_scaler);
   step_ = progress.step;
   updates_ = progress.updates;
+  begun_.reset();  // its updates have numbers of their own
   session_->SetStep(step_);
   return absl::OkStatus();
 }

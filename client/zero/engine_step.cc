@@ -23,10 +23,32 @@ absl::Status EngineImpl::CheckNothingOpen(const char* call) const {
       absl::StrCat(call, " while an Operation is open; finish all of them first"));
 }
 
+absl::Status EngineImpl::BeginStep(const StepInput& input) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("BeginStep"));
+  GEMINID_RETURN_IF_ERROR(CheckRates(input));
+  if (!updates_in_backward()) return absl::OkStatus();
+  if (input.clip_norm.value_or(0) > 0) {
+    return absl::InvalidArgumentError(
+        "a step whose parameters are updated in the backward pass cannot be clipped");
+  }
+  const absl::Status status = PrepareUpdate(input, {}, updates_ + 1);
+  if (!status.ok()) return Remember(status);
+  const shm::CommitRecord* const newest = shm::NewestRecord(*CommitSegmentOf(*session_));
+  updater_->BeginStep(newest == nullptr ? 1 : newest->epoch + 1);
+  begun_ = input;
+  return absl::OkStatus();
+}
+
 absl::Status EngineImpl::BeginMicroBatch() {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(HealthOnDevice());
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("BeginMicroBatch"));
+  if (updates_in_backward() && !begun_.has_value()) {
+    return absl::FailedPreconditionError(
+        "parameters are updated in the backward pass: say with BeginStep what with, before "
+        "BeginMicroBatch");
+  }
   const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
   if (norm_.has_value() || (options_.accumulate == 1 && begun == 1)) {
     return absl::FailedPreconditionError(
@@ -89,6 +111,12 @@ absl::Status EngineImpl::CancelMicroBatch() {
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("CancelMicroBatch"));
   if (!director_->in_micro_batch() && micro_batch_ == 0) return absl::OkStatus();
+  if (updates_in_backward() && book_->reduced() > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the step cannot be given up: of ", book_->reduced(), " of ", layout_.chunks.size(),
+        " chunks the parameters are updated; complete it, or go "
+        "on from a checkpoint"));
+  }
   absl::Status status = SynchronizeStreams();
   Measure();
   if (status.ok() && director_->in_micro_batch()) status = Carry(director_->CancelMicroBatch());
@@ -184,6 +212,7 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckStep("Step"));
   GEMINID_RETURN_IF_ERROR(CheckRates(input));
+  GEMINID_RETURN_IF_ERROR(CheckBegun(input));
   const absl::StatusOr<double> norm = NormOfStep();
   if (!norm.ok()) return Remember(norm.status());
 
@@ -198,13 +227,17 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   }
   if (!result.overflow) {
     ++updates_;
-    if (absl::Status status = PrepareUpdate(input, result); !status.ok()) return Remember(status);
+    if (!updates_in_backward()) {
+      absl::Status status = PrepareUpdate(input, result, updates_);
+      if (!status.ok()) return Remember(status);
+    }
   }
   if (absl::Status status = Carry(director_->ChangeWeights()); !status.ok()) {
     return Remember(status);
   }
   loss_scaler_.OnStep(result.overflow);
   Commit(input, result);
+  begun_.reset();
   session_->SetStep(step_);
   mover_->ClearGradientSquares();
   book_->BeginStep();
@@ -223,7 +256,22 @@ double EngineImpl::GradientFactor() const {
   return options_.gradient_scale == GradientScale::kSum ? expected : expected / micro_batch_;
 }
 
-absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult& result) {
+// What the updates were made with is what the step is.
+absl::Status EngineImpl::CheckBegun(const StepInput& input) const {
+  if (!updates_in_backward()) return absl::OkStatus();
+  const auto same = [](const GroupInput& a, const GroupInput& b) {
+    return a.learning_rate == b.learning_rate && a.weight_decay == b.weight_decay;
+  };
+  if (begun_->learning_rate == input.learning_rate && input.clip_norm.value_or(0) == 0 &&
+      std::ranges::equal(begun_->groups, input.groups, same)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "Step must be given what BeginStep was given: the parameters are updated already");
+}
+
+absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult& result,
+                                       uint64_t update) {
   std::vector<TensorRates> rates;
   for (const Parameter& parameter : parameters_) {
     TensorRates rate;
@@ -235,7 +283,7 @@ absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult&
   }
   GEMINID_RETURN_IF_ERROR(LeaveOutUnwritten(&rates));
   kernels::StepScalars scalars;
-  scalars.step = updates_;
+  scalars.step = update;
   scalars.learning_rate = input.learning_rate;
   scalars.grad_scale = GradientFactor() * (result.clip_coefficient / result.loss_scale);
   scalars.gradient_norm = result.clip_coefficient * result.gradient_norm;
@@ -258,7 +306,8 @@ absl::Status EngineImpl::LeaveOutUnwritten(std::vector<TensorRates>* rates) {
 }
 
 // The record first, then the granules: a crash in between leaves the scalars that the remaining
-// granules are rolled forward with.
+// granules are rolled forward with. With updates in the backward pass the granules first: some that
+// are newer than the record mean a step that cannot be finished any more.
 void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   shm::CommitRecord record = {};
   record.step = result.step;
@@ -274,7 +323,7 @@ void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   record.overflows = loss_scaler_.state().overflows;
   record.overflow = result.overflow ? 1 : 0;
   epoch_ = shm::WriteRecord(CommitSegmentOf(*session_), record);
-  if (result.overflow) return;
+  if (result.overflow || updates_in_backward()) return;
   store_->FlipTensorState(epoch_);
   updater_->Start(epoch_, update_order_);
 }

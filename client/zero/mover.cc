@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,8 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
       guard_(std::make_shared<Guard>()),
       compute_(std::move(compute)) {
   guard_->mover = this;
+  free_places_.resize(context_.store->landing_places());
+  std::iota(free_places_.begin(), free_places_.end(), 0u);
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -261,8 +264,8 @@ absl::Status Mover::WaitResident(uint32_t chunk) {
 absl::Status Mover::WaitIdle() {
   Lock lock(mutex_);
   return Await(
-      &lock, [this] { return queue_.Idle() && adding_ == 0; }, "gathers and reductions under way",
-      [] { return StallCause::kReduce; });
+      &lock, [this] { return queue_.Idle() && adding_ == 0 && updating_ == 0; },
+      "gathers and reductions under way", [] { return StallCause::kReduce; });
 }
 
 absl::Status Mover::WaitClear(uint64_t begin, uint64_t end) {

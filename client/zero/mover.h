@@ -30,6 +30,7 @@
 #include "client/zero/host_buffers.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
+#include "client/zero/updater.h"
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
@@ -50,7 +51,10 @@ struct MoverContext {
   std::vector<ChunkId> gathered;
   std::vector<uint32_t> owners;
   std::function<bool(uint32_t chunk)> weights_current;
-  std::function<void(uint64_t bytes)> on_reserved;  // the workspace has this much of the arena
+  // In the backward pass; null: none then. It has ended (Updater::Stop) before the mover does.
+  Updater* updates = nullptr;
+  std::function<std::string(uint32_t chunk)> names;  // of the parameters in it, for messages
+  std::function<void(uint64_t bytes)> on_reserved;   // the workspace has this much of the arena
   std::function<absl::Time()> clock;  // that stalls are measured by, on the waiting thread
   absl::Duration timeout;             // for which nothing may happen while something is waited for
 };
@@ -165,6 +169,11 @@ class Mover {
     uint64_t arrival = 0;
     std::shared_ptr<device::Gate> gate;
   };
+  // The `index`-th granule of a reduced shard, on its way to its update.
+  struct Landing {
+    uint32_t chunk = 0;
+    uint32_t index = 0;
+  };
   struct ClosedRange {
     uint64_t block = 0;
     std::set<uint64_t> points;
@@ -238,6 +247,13 @@ class Mover {
   void StartGradientCopies(const Task& task);
   void GradientCopyDone(const Task& task);
 
+  // mover_updates.cc
+  absl::Status StartUpdate(const Task& task);
+  absl::Status CheckFinite(uint32_t chunk) const;
+  void StartLandings();
+  void Update(const Landing& landed, std::function<void()> used_up);
+  void GradientLeft(uint32_t chunk);
+
   // The layout's chunk, of a separate gradient too.
   uint32_t LayoutChunk(uint32_t chunk) const { return context_.owners[chunk]; }
   const ChunkShape& Shape(uint32_t chunk) const {
@@ -262,6 +278,9 @@ class Mover {
   std::vector<uint32_t> copies_pending_;  // by chunk
   std::vector<double> squares_;           // by granule
   uint32_t adding_ = 0;                   // gradients that left their extents and are not added yet
+  std::deque<Landing> landing_;           // that have no place yet
+  std::vector<uint32_t> free_places_;     // of the store's landing places
+  uint32_t updating_ = 0;                 // granules reduced in the backward pass, not updated yet
   LinkMeter link_;
   bool starting_ = false;  // a thread is in StartGathers
   uint64_t reserved_bytes_ = 0;

@@ -10,6 +10,7 @@ namespace geminid::zero {
 absl::Status Mover::RunReduce(const Task& task) {
   GEMINID_RETURN_IF_ERROR(ReduceScatter(task));
   if (context_.accumulate == 1) GEMINID_RETURN_IF_ERROR(MeasureShard(task.chunk));
+  if (context_.updates != nullptr) return StartUpdate(task);
   if (!context_.store->on_device(LayoutChunk(task.chunk))) {
     StartGradientCopies(task);
     return absl::OkStatus();

@@ -109,6 +109,10 @@ uint64_t TensorStateBytes(const kernels::OptimizerOptions& options, uint64_t ten
   return kSumsPerTensor * tensors * sizeof(double) + factors * sizeof(float);
 }
 
+bool IsElementwise(const Optimizer& optimizer) {
+  return !kernels::NeedsSums(ToKernel(optimizer).kind);
+}
+
 absl::Status CheckOptimizer(const Optimizer& optimizer) {
   if (kernels::CheckOptimizerOptions(ToKernel(optimizer)) == kernels::Status::kOk) {
     return absl::OkStatus();

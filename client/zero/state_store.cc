@@ -108,7 +108,7 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     for (uint32_t g = 0; g < chunk.granules; ++g) {
       const std::string name = absl::StrCat("chunk ", c, " part ", g);
       slots.push_back(AddExtent(chunk.trainable, /*spare=*/false, has_home, name, &specs));
-      if (!chunk.trainable) continue;
+      if (!chunk.trainable || options_.landing_places > 0) continue;
       gradient_slots[chunk.first_granule + g] = specs.size();
       specs.push_back({name, ChunkKind::kGradient, gradient_bytes, has_home});
     }
@@ -126,7 +126,8 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   }
   slots.push_back(AddExtent(/*trainable=*/true, /*spare=*/true, has_home, "spare", &specs));
   const size_t first_staging = specs.size();
-  for (uint32_t g = 0; options_.accumulate && has_home && g < most_granules; ++g) {
+  const uint32_t staged = options_.accumulate ? most_granules : options_.landing_places;
+  for (uint32_t g = 0; has_home && g < staged; ++g) {
     specs.push_back({absl::StrCat("gradient staging ", g), ChunkKind::kGradient, weight_bytes});
   }
 
@@ -143,7 +144,8 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     for (uint32_t i = chunk.first_granule; i < chunk.first_granule + chunk.granules; ++i) {
       current_[i].store(i);
       commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
-      if (chunk.trainable) gradient_chunks_[i] = (*ids)[gradient_slots[i]];
+      if (!chunk.trainable || options_.landing_places > 0) continue;
+      gradient_chunks_[i] = (*ids)[gradient_slots[i]];
     }
   }
   for (size_t i = 0; i < tensor_states; ++i) {

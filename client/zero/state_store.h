@@ -32,7 +32,10 @@ inline constexpr size_t kMaxStateArrays = 2;
 struct StateStoreOptions {
   DataType data_type = DataType::kBFloat16;
   bool accumulate = false;  // gradients are summed over micro-batches, in fp32
-  bool on_device = false;   // no host homes: everything lives in the arena
+  // Of one granule each: where gradients land that are used up as they come. 0: every granule's
+  // gradient has a place of its own.
+  uint32_t landing_places = 0;
+  bool on_device = false;  // no host homes: everything lives in the arena
   // Full-size fp32 arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
   size_t state_arrays = 2;
   uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
@@ -72,6 +75,8 @@ class StateStore {
 
   // The reduced gradient of a granule: of the engine's type, or fp32 when accumulating.
   std::byte* Gradient(uint32_t granule) const { return gradients_[granule]; }
+  // Without a place of its own, until its update: where it lies.
+  void SetGradient(uint32_t granule, std::byte* gradient) { gradients_[granule] = gradient; }
 
   // All of its memory goes back to the session. Nothing else may be called after it.
   void Free();
@@ -80,7 +85,9 @@ class StateStore {
   ChunkId WeightChunk(uint32_t granule) const { return extents_[current_[granule].load()].weight; }
   ChunkId GradientChunk(uint32_t granule) const { return gradient_chunks_[granule]; }
 
-  // When accumulating: where the `index`-th granule of a shard lands before it is added.
+  uint32_t landing_places() const { return options_.landing_places; }
+  // When accumulating: where the `index`-th granule of a shard lands before it is added; else the
+  // `index`-th of the landing places.
   ChunkId StagingChunk(uint32_t index) const { return staging_chunks_[index]; }
   std::byte* Staging(uint32_t index) const { return staging_[index]; }
 

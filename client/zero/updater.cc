@@ -1,5 +1,6 @@
 #include "client/zero/updater.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,44 +17,79 @@ Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateS
       pool_(std::move(pool)),
       on_chunk_updated_(std::move(on_chunk_updated)),
       before_update_(std::move(before_update)),
-      current_(layout.chunks.size(), true) {
+      missing_(layout.chunks.size()) {
   thread_ = std::thread([this] { Loop(); });
 }
 
-Updater::~Updater() {
+Updater::~Updater() { Stop(); }
+
+void Updater::Stop() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
   }
   wake_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Updater::Abandon() {
+  {
+    std::lock_guard lock(mutex_);
+    const bool whole = std::ranges::all_of(missing_, [](uint32_t missing) { return missing == 0; });
+    if (whole) return;
+    status_.Update(absl::CancelledError("the engine ended while a step was being updated"));
+  }
+  wake_.notify_all();
 }
 
 void Updater::Start(uint64_t epoch, const std::vector<uint32_t>& order) {
   {
     std::lock_guard lock(mutex_);
     epoch_ = epoch;
-    queue_ = order;
-    next_ = 0;
-    for (uint32_t chunk : order) current_[chunk] = false;
+    for (uint32_t chunk : order) {
+      const ChunkShape& shape = layout_.chunks[chunk];
+      missing_[chunk] = shape.granules;
+      for (uint32_t g = 0; g < shape.granules; ++g) {
+        queue_.push_back({.chunk = chunk, .granule = shape.first_granule + g});
+      }
+    }
+  }
+  wake_.notify_all();
+}
+
+void Updater::BeginStep(uint64_t epoch) {
+  std::lock_guard lock(mutex_);
+  epoch_ = epoch;
+}
+
+void Updater::Expect(uint32_t chunk) {
+  std::lock_guard lock(mutex_);
+  missing_[chunk] = layout_.chunks[chunk].granules;
+}
+
+void Updater::Add(uint32_t chunk, uint32_t granule, std::function<void()> done) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return;
+    queue_.push_back({chunk, granule, std::move(done)});
   }
   wake_.notify_all();
 }
 
 bool Updater::IsCurrent(uint32_t chunk) const {
   std::lock_guard lock(mutex_);
-  return current_[chunk];
+  return !IsMissing(chunk);
 }
 
 absl::Status Updater::WaitIdle(absl::Duration timeout) {
   std::unique_lock lock(mutex_);
-  while (next_ < queue_.size() && status_.ok()) {
-    const size_t before = next_;
+  while (!queue_.empty() && status_.ok()) {
+    const uint64_t before = updated_;
     const auto deadline = base::Deadline::In(timeout);
-    wake_.wait_until(lock, deadline.time(), [&] { return next_ != before || !status_.ok(); });
-    if (next_ == before && status_.ok()) {
-      return absl::DeadlineExceededError(absl::StrCat("the update of chunk ", queue_[next_],
-                                                      " has not ended within ",
+    wake_.wait_until(lock, deadline.time(), [&] { return updated_ != before || !status_.ok(); });
+    if (updated_ == before && status_.ok()) {
+      return absl::DeadlineExceededError(absl::StrCat("the update of chunk ", queue_.front().chunk,
+                                                      " has not gone on within ",
                                                       absl::FormatDuration(timeout)));
     }
   }
@@ -62,40 +98,38 @@ absl::Status Updater::WaitIdle(absl::Duration timeout) {
 
 absl::Status Updater::WaitCurrent(uint32_t chunk) {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [this, chunk] { return current_[chunk] || !status_.ok(); });
+  wake_.wait(lock, [this, chunk] { return !IsMissing(chunk) || !status_.ok(); });
   return status_;
 }
 
 void Updater::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [this] { return stop_ || (next_ < queue_.size() && status_.ok()); });
-    if (next_ == queue_.size() || !status_.ok()) return;  // stopping, and nothing left to do
-    const uint32_t chunk = queue_[next_];
+    wake_.wait(lock, [this] { return stop_ || (!queue_.empty() && status_.ok()); });
+    if (queue_.empty() || !status_.ok()) return;  // stopping, and nothing left to do
+    const Item item = queue_.front();
     const uint64_t epoch = epoch_;
     lock.unlock();
-    absl::Status status = UpdateChunk(chunk, epoch);
+    const absl::Status status = UpdateGranule(item.granule, epoch);
     lock.lock();
     status_.Update(status);
-    current_[chunk] = status.ok();
-    ++next_;
+    if (status.ok()) --missing_[item.chunk];
+    const bool tell = !status.ok() || !IsMissing(item.chunk);
+    queue_.pop_front();
+    ++updated_;
     lock.unlock();
     wake_.notify_all();
-    on_chunk_updated_(status);
+    if (status.ok() && item.done) item.done();
+    if (tell) on_chunk_updated_(status);
     lock.lock();
   }
 }
 
-absl::Status Updater::UpdateChunk(uint32_t chunk, uint64_t epoch) {
-  const ChunkShape& shape = layout_.chunks[chunk];
-  for (uint32_t g = 0; g < shape.granules; ++g) {
-    const uint32_t granule = shape.first_granule + g;
-    before_update_(granule, epoch);
-    absl::Status status = optimizer_.Update(granule, *store_, pool_.get());
-    if (!status.ok()) return status;
-    store_->Flip(granule, epoch);
-  }
-  return absl::OkStatus();
+absl::Status Updater::UpdateGranule(uint32_t granule, uint64_t epoch) {
+  before_update_(granule, epoch);
+  absl::Status status = optimizer_.Update(granule, *store_, pool_.get());
+  if (status.ok()) store_->Flip(granule, epoch);
+  return status;
 }
 
 }  // namespace geminid::zero

@@ -1,10 +1,12 @@
 // The optimizer step, on its own thread: granule by granule, in the order in which the next forward
-// pass needs them, while that forward already runs. Exact: same bits as an update before it.
+// pass needs them, while that forward already runs. Exact: same bits as an update before it. Or in
+// the backward pass, in the order in which gradients come.
 #ifndef GEMINID_CLIENT_ZERO_UPDATER_H_
 #define GEMINID_CLIENT_ZERO_UPDATER_H_
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -28,7 +30,7 @@ class Updater {
           std::unique_ptr<kernels::ThreadPool> pool,
           std::function<void(absl::Status)> on_chunk_updated,
           std::function<void(uint32_t granule, uint64_t epoch)> before_update);
-  ~Updater();  // finishes the step in progress
+  ~Updater();  // as Stop
   Updater(const Updater&) = delete;
   Updater& operator=(const Updater&) = delete;
 
@@ -36,17 +38,37 @@ class Updater {
   // one before must have ended. `epoch`, of the commit record, marks every granule's new version.
   void Start(uint64_t epoch, const std::vector<uint32_t>& order);
 
+  // In the backward pass: a step of that epoch begins; then of each chunk that it is not current
+  // from now on, and of each granule that its gradient is there, in any order. `done` is called on
+  // the updater's thread when the gradient is not needed any more; not after Stop or an error.
+  void BeginStep(uint64_t epoch);
+  void Expect(uint32_t chunk);
+  void Add(uint32_t chunk, uint32_t granule, std::function<void()> done);
+
+  // Finishes what was given, and ends the thread. What is given later is left alone.
+  void Stop();
+  // Before that, where a step ends in its middle: who waits for a chunk is told so.
+  void Abandon();
+
   // The chunk's newest weights are there.
   bool IsCurrent(uint32_t chunk) const;
 
-  // Waits for the step in progress. DEADLINE_EXCEEDED when no chunk is finished for so long.
+  // Waits for all that was given. DEADLINE_EXCEEDED when nothing is finished for so long.
   absl::Status WaitIdle(absl::Duration timeout);
   // Waits until the chunk's newest weights are there.
   absl::Status WaitCurrent(uint32_t chunk);
 
  private:
+  struct Item {
+    uint32_t chunk = 0;
+    uint32_t granule = 0;
+    std::function<void()> done{};
+  };
+
   void Loop();
-  absl::Status UpdateChunk(uint32_t chunk, uint64_t epoch);
+  absl::Status UpdateGranule(uint32_t granule, uint64_t epoch);
+  // With the lock held.
+  bool IsMissing(uint32_t chunk) const { return missing_[chunk] > 0; }
 
   const Layout& layout_;
   const GranuleOptimizer& optimizer_;
@@ -59,9 +81,9 @@ class Updater {
   std::condition_variable wake_;
   bool stop_ = false;
   uint64_t epoch_ = 0;
-  std::vector<uint32_t> queue_;
-  size_t next_ = 0;  // into queue_
-  std::vector<bool> current_;
+  std::deque<Item> queue_;         // its front is being updated
+  uint64_t updated_ = 0;           // granules, ever
+  std::vector<uint32_t> missing_;  // by chunk: granules without their newest weights
   absl::Status status_;
   std::thread thread_;
 };

@@ -107,6 +107,9 @@ using Optimizer = std::variant<AdamWOptions, AdamOptions, LambOptions, LarsOptio
 // the variant.
 GEMINID_EXPORT const char* Name(const Optimizer& optimizer);
 
+// An element's step needs its own gradient and nothing of the tensor's other elements.
+GEMINID_EXPORT bool IsElementwise(const Optimizer& optimizer);
+
 // INVALID_ARGUMENT naming the optimizer if a hyperparameter is out of its range.
 GEMINID_EXPORT absl::Status CheckOptimizer(const Optimizer& optimizer);
 

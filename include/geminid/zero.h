@@ -88,6 +88,19 @@ enum class StatePlacement {
   kShare,   // as many as fit Options::state_share of the margin
 };
 
+// When parameters are updated, and with that how much of the gradient is kept.
+enum class UpdateTime {
+  kAfterStep,  // a step as a whole or not at all: its gradient is kept until Step
+  // Chunk by chunk, each as soon as its gradient is reduced: 2 bytes less of host memory for each
+  // parameter in bf16. The bits are those of kAfterStep. Only where nothing must be known of the
+  // whole gradient first: no clipping, no loss scaling, one micro-batch per step, an optimizer
+  // that IsElementwise, and no Parameter::update_without_gradient that is false. What it costs:
+  // from the first update on a step can only be completed. CancelMicroBatch, operators that use
+  // what is updated, ReadGradient and WriteGradient are refused; a gradient that is not finite is
+  // DATA_LOSS, not StepResult::overflow; a run that ends in between has its last checkpoint alone.
+  kInBackward,
+};
+
 // Of a step's gradient over its micro-batches.
 enum class GradientScale { kMean, kSum };
 
@@ -130,6 +143,7 @@ struct Options {
   // are not summed in fp32.
   int accumulate = 1;
   GradientScale gradient_scale = GradientScale::kMean;
+  UpdateTime update = UpdateTime::kAfterStep;
   Optimizer optimizer{};  // AdamW unless another one is given
   // Gradients arrive multiplied by loss_scale() and are divided by it in the update.
   std::optional<LossScalerOptions> loss_scale{};
@@ -223,8 +237,8 @@ struct StepResult {
   double loss_scale = 1;        // what the gradients had been multiplied by
   bool overflow = false;        // a gradient was not finite: the weights are unchanged
   // Another job has the device, and Admission::on_wait of some rank ended the wait for it. The step
-  // is committed, and all state is on the host: save it, export it, read values, and end. What needs
-  // the device fails from now on with that rank's reason, on all ranks.
+  // is committed, and all state is on the host: save it, export it, read values, and end. What
+  // needs the device fails from now on with that rank's reason, on all ranks.
   bool wait_ended = false;
 };
 
@@ -307,10 +321,30 @@ class GEMINID_EXPORT Engine {
   using FillRange = std::function<void(ParameterId id, uint64_t first, std::span<float> values)>;
   virtual absl::Status InitializeShards(const FillRange& fill) = 0;
 
+  // What one group of parameters is updated with.
+  struct GroupInput {
+    double learning_rate = 0;
+    std::optional<double> weight_decay = std::nullopt;  // in place of the parameters' own
+  };
+  // What a step is made with.
+  struct StepInput {
+    double learning_rate = 0;
+    // By Parameter::group, in place of learning_rate; empty: that one for all.
+    std::vector<GroupInput> groups{};
+    std::optional<double> clip_norm = std::nullopt;  // in place of Options::clip_norm
+    uint64_t data_position = 0;
+    std::array<uint64_t, 4> random_state = {};
+  };
+
+  // UpdateTime::kInBackward: with what the step's updates are made, before its micro-batch; Step is
+  // given the same rates. Else it changes nothing. Between steps.
+  virtual absl::Status BeginStep(const StepInput& input) = 0;
+
   // Ends the micro-batch before, if there is one. No Operation may be open.
   virtual absl::Status BeginMicroBatch() = 0;
   // Gives up the step's micro-batches so far, as after an exception in one: their gradients are
   // lost, and the step begins again with the next one. No Operation may be open. All ranks must.
+  // FAILED_PRECONDITION once an update has begun (UpdateTime::kInBackward).
   virtual absl::Status CancelMicroBatch() = 0;
 
   // The next operator. Waits until its parameters are on the device.
@@ -349,22 +383,9 @@ class GEMINID_EXPORT Engine {
   // the last call of Use. Must be called before they are used.
   virtual absl::Status ReportWorkspace(uint64_t bytes) = 0;
 
-  // What one group of parameters is updated with.
-  struct GroupInput {
-    double learning_rate = 0;
-    std::optional<double> weight_decay = std::nullopt;  // in place of the parameters' own
-  };
   // Ends the step: waits for the gradients, agrees with the other ranks on norm and overflow,
   // commits, and starts the update, which the next forward waits for chunk by chunk.
   // `data_position` and `random_state` are recorded with the commit.
-  struct StepInput {
-    double learning_rate = 0;
-    // By Parameter::group, in place of learning_rate; empty: that one for all.
-    std::vector<GroupInput> groups{};
-    std::optional<double> clip_norm = std::nullopt;  // in place of Options::clip_norm
-    uint64_t data_position = 0;
-    std::array<uint64_t, 4> random_state = {};
-  };
   virtual absl::StatusOr<StepResult> Step(const StepInput& input) = 0;
 
   // The norm that Step would return now, before clipping: ends the step's last micro-batch and

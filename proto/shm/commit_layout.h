@@ -9,7 +9,9 @@
 // scalars are written into the slot that is not current, its checksum last; the valid record with
 // the larger epoch is the truth, so a death at any instruction leaves the older record valid. Each
 // chunk group's version word names the extent that holds its newest state and the step that made
-// it; it is stored once, after the new state is complete. A last group may be the optimizer's
+// it; it is stored once, after the new state is complete. Words newer than the newest record are of
+// a step whose updates were made in its backward pass and that was not completed: it can be neither
+// finished nor undone. A last group may be the optimizer's
 // numbers per tensor, whose extents 0 and 1 are written before the record.
 #ifndef GEMINID_PROTO_SHM_COMMIT_LAYOUT_H_
 #define GEMINID_PROTO_SHM_COMMIT_LAYOUT_H_

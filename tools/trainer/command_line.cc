@@ -1,6 +1,7 @@
 #include "tools/trainer/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,10 @@ namespace {
 
 constexpr FlagSpec kClipFlag = {"--clip-norm", &Flags::clip_norm, "X",
                                 "Limit of the gradients' norm; 0: none"};
+constexpr FlagSpec kUpdateFlag = {
+    "--update", &Flags::update, "WHEN",
+    "Of the parameters: after a step (step), in its backward pass (backward; needs no room for "
+    "gradients), or auto: backward with --clip-norm 0 where nothing else speaks against it"};
 
 void AddTraining(CLI::App* app, Flags* flags) {
   AddFlags(app, flags, "Data", DataFlags());
@@ -31,6 +36,7 @@ void AddTraining(CLI::App* app, Flags* flags) {
   AddFlag(app, flags, "Model", kDataTypeFlag);
   AddFlags(app, flags, "Optimizer", OptimizerFlags());
   AddFlag(app, flags, "Optimizer", kClipFlag);
+  AddFlag(app, flags, "Optimizer", kUpdateFlag);
   AddFlags(app, flags, "Schedule", ScheduleFlags());
   for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
   AddFlags(app, flags, "Memory", MemoryFlags());
@@ -67,6 +73,26 @@ CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
   return generate;
 }
 
+// After all that speaks against it has been parsed.
+absl::Status ParseUpdate(const Flags& flags, zero::Options* options) {
+  using zero::UpdateTime;
+  std::string why;
+  if (options->clip_norm > 0) why = "--clip-norm 0";
+  if (options->loss_scale.has_value()) why = "--loss-scale none";
+  if (options->accumulate > 1) why = "--accumulate 1";
+  if (!IsElementwise(options->optimizer)) why = "an --optimizer that needs no sums over tensors";
+  const UpdateTime automatic = why.empty() ? UpdateTime::kInBackward : UpdateTime::kAfterStep;
+  GEMINID_ASSIGN_OR_RETURN(
+      options->update,
+      base::ParseWord(
+          "--update", flags.update,
+          std::array{std::pair{"auto", automatic},
+                     std::pair{Name(UpdateTime::kAfterStep), UpdateTime::kAfterStep},
+                     std::pair{Name(UpdateTime::kInBackward), UpdateTime::kInBackward}}));
+  if (options->update == UpdateTime::kAfterStep || why.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--update backward needs ", why));
+}
+
 absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   GEMINID_ASSIGN_OR_RETURN(options->zero.optimizer, ParseOptimizer(flags));
   GEMINID_ASSIGN_OR_RETURN(options->schedule,
@@ -78,6 +104,7 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
       const uint64_t threads,
       base::ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
   options->zero.update_threads = static_cast<int>(threads);
+  GEMINID_RETURN_IF_ERROR(ParseUpdate(flags, &options->zero));
   GEMINID_ASSIGN_OR_RETURN(options->zero.data_type, ParseDataType(flags));
   return absl::OkStatus();
 }

@@ -18,4 +18,8 @@ const char* Name(zero::DataType data_type) {
   return data_type == zero::DataType::kBFloat16 ? "bf16" : "fp32";
 }
 
+const char* Name(zero::UpdateTime update) {
+  return update == zero::UpdateTime::kInBackward ? "backward" : "step";
+}
+
 }  // namespace geminid::trainer

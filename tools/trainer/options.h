@@ -76,6 +76,7 @@ struct GenerateOptions {
 
 const char* Name(zero::Placement placement);
 const char* Name(zero::DataType data_type);
+const char* Name(zero::UpdateTime update);
 
 }  // namespace geminid::trainer
 

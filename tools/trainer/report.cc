@@ -58,6 +58,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("batch").Value(options.batch);
   json.Key("accumulate").Value(static_cast<uint64_t>(options.zero.accumulate));
   json.Key("clip_norm").Value(options.zero.clip_norm);
+  json.Key("update").Value(Name(options.zero.update));
   json.Key("optimizer").Value(Name(options.zero.optimizer));
   json.Key("learning_rate").Value(options.schedule.peak);
   json.Key("schedule").Value(Name(options.schedule.shape));

@@ -303,6 +303,8 @@ class RankTrainer {
 
   absl::Status TrainStep(uint64_t step) {
     const auto began = SteadyClock::now();
+    const double rate = options_.schedule.At(step);
+    GEMINID_RETURN_IF_ERROR(engine_->BeginStep({.learning_rate = rate}));
     // The engine takes the mean of the gradients over micro-batches and ranks.
     const float gradient_scale = static_cast<float>(engine_->loss_scale()) /
                                  static_cast<float>(batches_->tokens_per_micro_batch());
@@ -321,7 +323,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(my_loss));
     const checkpoint::RunState run = RunStateAt(step + 1);
     GEMINID_ASSIGN_OR_RETURN(const zero::StepResult result,
-                             engine_->Step({.learning_rate = options_.schedule.At(step),
+                             engine_->Step({.learning_rate = rate,
                                             .data_position = run.data_position,
                                             .random_state = run.random_state}));
     report_.losses.push_back(loss_sum / static_cast<double>(batches_->tokens_per_step()));

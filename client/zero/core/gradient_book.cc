@@ -74,6 +74,10 @@ void GradientBook::Write(uint32_t tensor) {
   written_in_step_[tensor] = true;
 }
 
+uint32_t GradientBook::reduced() const {
+  return static_cast<uint32_t>(std::ranges::count_if(chunks_, &Chunk::reduced));
+}
+
 bool GradientBook::Complete(uint32_t chunk) const {
   const std::vector<uint32_t>& trained = chunks_[chunk].trained;
   return !trained.empty() && std::ranges::all_of(trained, [this](uint32_t tensor) {

@@ -50,6 +50,8 @@ class GradientBook {
   bool Complete(uint32_t chunk) const;
   void Reduce(uint32_t chunk) { chunks_[chunk].reduced = true; }
   bool IsReduced(uint32_t chunk) const { return chunks_[chunk].reduced; }
+  // Of how many chunks the gradient is on its way to the update.
+  uint32_t reduced() const;
 
  private:
   struct Chunk {

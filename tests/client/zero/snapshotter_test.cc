@@ -101,6 +101,39 @@ TEST_F(SnapshotTest, TrainingGoesOn_TheValuesAreThoseOfTheStep) {
   ExpectSameBits(result.weights, TrainDensely(run_));
 }
 
+TEST_F(SnapshotTest, TrainingGoesOnWithUpdatesInItsBackward_TheValuesAreThoseOfTheStep) {
+  run_.options.update = UpdateTime::kInBackward;
+  run_.world_size = 2;
+  std::vector<std::vector<float>> expected;
+  std::array<std::shared_ptr<SlowSink>, 2> sinks = {sink_, std::make_shared<SlowSink>()};
+  std::array<absl::Status, 2> ended;
+  run_.between_steps = [&](Engine* engine, int rank, int step) {
+    const auto mine = static_cast<size_t>(rank);
+    if (step == 2) {
+      for (uint32_t p = 0; p < run_.model.parameters.size(); ++p) {
+        const std::vector<float> values = *engine->ReadParameter(ParameterId{p});
+        if (rank == 0) expected.push_back(values);
+      }
+      EXPECT_TRUE(engine->StartSnapshot(sinks[mine]).ok());
+    }
+    if (step == 5) ended[mine] = engine->WaitSnapshot();
+  };
+  const SyntheticResult result = MustTrain();
+  for (const absl::Status& status : ended) ASSERT_TRUE(status.ok()) << status;
+  uint64_t elements = 0;
+  for (uint32_t p = 0; p < expected.size(); ++p) {
+    elements += 3 * expected[p].size();
+    std::vector<float> together(expected[p].size());
+    for (const auto& sink : sinks) {
+      const std::vector<float>& part = sink->Values(p, StateKind::kMaster);
+      for (size_t i = 0; i < part.size(); ++i) together[i] += part[i];
+    }
+    EXPECT_EQ(together, expected[p]) << "of parameter " << p;
+  }
+  EXPECT_EQ(sinks[0]->elements() + sinks[1]->elements(), elements) << "each part once";
+  ExpectSameBits(result.weights, TrainDensely(run_));
+}
+
 TEST_F(SnapshotTest, SinkThatFails_EndsTheSnapshotAndNotTheRun) {
   sink_->FailWith(absl::ResourceExhaustedError("no room"));
   absl::Status ended;

@@ -199,6 +199,7 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
       run.prepare ? run.prepare(engine->get(), communicator, rank) : (*engine)->Initialize(fill);
   for (int step = run.first_step; status.ok() && step < run.steps; ++step) {
     if (run.before_step) status = run.before_step(rank, step);
+    if (status.ok()) status = (*engine)->BeginStep({.learning_rate = kLearningRate});
     for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
       const float loss_scale = static_cast<float>((*engine)->loss_scale());
       status = RunMicroBatch({session->get(), engine->get()}, run,

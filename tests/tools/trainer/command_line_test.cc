@@ -157,6 +157,20 @@ TEST(ParseCommandLine, WithAPlaceForTheOptimizersState_TakesIt) {
   EXPECT_EQ(share.state_share, 0.25);
 }
 
+TEST(ParseCommandLine, UpdatesInTheBackwardPass_AreTakenWhereNothingSpeaksAgainstThem) {
+  using zero::UpdateTime;
+  const auto update = [](const std::vector<std::string>& arguments) {
+    return Parse(arguments).zero.update;
+  };
+  EXPECT_EQ(update({}), UpdateTime::kAfterStep);
+  EXPECT_EQ(update({"--clip-norm", "0"}), UpdateTime::kInBackward);
+  EXPECT_EQ(update({"--clip-norm", "0", "--optimizer", "lion"}), UpdateTime::kInBackward);
+  EXPECT_EQ(update({"--clip-norm", "0", "--update", "step"}), UpdateTime::kAfterStep);
+  EXPECT_EQ(update({"--clip-norm", "0", "--accumulate", "2"}), UpdateTime::kAfterStep);
+  EXPECT_EQ(update({"--clip-norm", "0", "--optimizer", "lamb"}), UpdateTime::kAfterStep);
+  EXPECT_EQ(update({"--clip-norm", "0", "--loss-scale", "dynamic"}), UpdateTime::kAfterStep);
+}
+
 TEST(ParseCommandLine, WithThreads_TakesTheirNumber) {
   EXPECT_FALSE(Parse({}).threads.has_value());
   EXPECT_EQ(Parse({"--threads", "3"}).threads, 3);
@@ -235,6 +249,9 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--threads", "0"}, "--threads is '0'; it must be a whole number from 1"},
            {{"--update-threads", "0"}, "--update-threads is '0'"},
            {{"--weight-decay", "-1"}, "--weight-decay is '-1'"},
+           {{"--update", "late"}, "--update is 'late'; it must be one of: auto, step, backward"},
+           {{"--update", "backward"}, "--update backward needs --clip-norm 0"},
+           {{"--update", "backward", "--clip-norm", "0", "--accumulate", "4"}, "--accumulate 1"},
            {{"--optimizer-state", "gpu"}, "--optimizer-state is 'gpu'; it must be auto, host"},
            {{"--optimizer-state", "1.5"}, "--optimizer-state is '1.5'"},
            {{"--optimizer-state", "0.5", "--placement", "cpu"}, "needs --placement auto"},

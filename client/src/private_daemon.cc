@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -24,6 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/child_process.h"
 #include "base/deadline.h"
 #include "base/exit_code.h"
 #include "base/memory_limits.h"
@@ -120,64 +120,18 @@ absl::StatusOr<std::string> MakeFolder() {
                    "daemon"));
 }
 
-// posix_spawn's two argument objects.
-class SpawnSettings {
- public:
-  SpawnSettings(const std::string& log_path, int ready_fd) {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, log_path.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND, 0600);
-    posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawn_file_actions_adddup2(&actions_, ready_fd, kReadyFd);
-    posix_spawnattr_init(&attributes_);
-    sigset_t signals;
-    sigemptyset(&signals);
-    posix_spawnattr_setsigmask(&attributes_, &signals);
-    sigfillset(&signals);
-    posix_spawnattr_setsigdefault(&attributes_, &signals);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  }
-  ~SpawnSettings() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-
-  const posix_spawn_file_actions_t* actions() const { return &actions_; }
-  const posix_spawnattr_t* attributes() const { return &attributes_; }
-
- private:
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attributes_;
-};
-
 // This process's environment without what names a place that only one daemon can have.
-std::vector<char*> EnvironmentForDaemon() {
+std::vector<std::string> EnvironmentForDaemon() {
   constexpr std::string_view kOnlyForOne[] = {"GEMINID_METRICS_LISTEN=", "GEMINID_SOCKET="};
-  std::vector<char*> variables;
+  std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     bool keep = true;
     for (std::string_view name : kOnlyForOne) {
       keep = keep && std::strncmp(*variable, name.data(), name.size()) != 0;
     }
-    if (keep) variables.push_back(*variable);
+    if (keep) variables.emplace_back(*variable);
   }
-  variables.push_back(nullptr);
   return variables;
-}
-
-absl::StatusOr<pid_t> Spawn(std::vector<std::string> arguments, const SpawnSettings& settings) {
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  pid_t pid = -1;
-  std::vector<char*> variables = EnvironmentForDaemon();
-  errno = posix_spawn(&pid, argv[0], settings.actions(), settings.attributes(), argv.data(),
-                      variables.data());
-  if (errno != 0) return base::SystemError(errno, "posix_spawn", arguments[0]);
-  return pid;
 }
 
 // The daemon writes "ready" and a newline, then closes; if it only closes, it has failed.
@@ -289,11 +243,12 @@ absl::Status PrivateDaemon::Keeper::Launch(int* wait_status) {
     return base::SystemError(errno, "pipe2", "the daemon's ready pipe");
   base::UniqueFd read_end(pipe_ends[0]);
   base::UniqueFd write_end(pipe_ends[1]);
-  if (write_end.get() == kReadyFd) {
-    // dup2 onto itself would leave it close-on-exec.
-    write_end = base::UniqueFd(fcntl(write_end.get(), F_DUPFD_CLOEXEC, kReadyFd + 1));
-  }
-  const absl::StatusOr<pid_t> pid = Spawn(arguments_, SpawnSettings(log_path_, write_end.get()));
+  const absl::StatusOr<pid_t> pid = base::StartChild({.arguments = arguments_,
+                                                      .environment = EnvironmentForDaemon(),
+                                                      .gifts = {{write_end.get(), kReadyFd}},
+                                                      .reads_input = false,
+                                                      .output = log_path_,
+                                                      .errors_to_output = true});
   if (!pid.ok()) return pid.status();
   write_end.Reset();
   absl::Status ready = WaitReady(read_end, base::Deadline::In(timeout_));

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/child_process.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
 #include "daemon/os/unix_socket.h"
@@ -40,45 +40,6 @@ std::vector<std::string> EnvironmentFor(const std::string& uuid) {
   return variables;
 }
 
-std::vector<char*> PointersTo(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// Signals as a program expects them: the daemon blocks those that it reads from a descriptor.
-class SpawnRules {
- public:
-  explicit SpawnRules(int socket) {
-    ::posix_spawnattr_init(&attributes_);
-    sigset_t signals;
-    sigemptyset(&signals);
-    ::posix_spawnattr_setsigmask(&attributes_, &signals);
-    sigfillset(&signals);
-    ::posix_spawnattr_setsigdefault(&attributes_, &signals);
-    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    ::posix_spawn_file_actions_init(&actions_);
-    ::posix_spawn_file_actions_adddup2(&actions_, socket, agent::kAgentSocket);
-  }
-  SpawnRules(const SpawnRules&) = delete;
-  SpawnRules& operator=(const SpawnRules&) = delete;
-  ~SpawnRules() {
-    ::posix_spawn_file_actions_destroy(&actions_);
-    ::posix_spawnattr_destroy(&attributes_);
-  }
-
-  int Spawn(pid_t* pid, const std::string& program, const std::vector<char*>& arguments,
-            const std::vector<char*>& environment) const {
-    return ::posix_spawn(pid, program.c_str(), &actions_, &attributes_, arguments.data(),
-                         environment.data());
-  }
-
- private:
-  posix_spawnattr_t attributes_;
-  posix_spawn_file_actions_t actions_;
-};
-
 bool WaitReadable(const base::UniqueFd& fd, int milliseconds) {
   pollfd entry = {.fd = fd.get(), .events = POLLIN, .revents = 0};
   return base::RetryOnEintr([&] { return ::poll(&entry, 1, milliseconds); }) > 0;
@@ -100,20 +61,21 @@ absl::StatusOr<AgentProcess> AgentProcess::Start(const std::string& program,
   }
   base::UniqueFd ours(ends[0]);
   const base::UniqueFd theirs(ends[1]);
-  std::vector<std::string> arguments = {program};
+  base::ChildProgram child = {.arguments = {program},
+                              .environment = EnvironmentFor(uuid),
+                              .gifts = {{theirs.get(), agent::kAgentSocket}}};
   if (uuid.empty()) {
-    arguments.emplace_back("--probe");
+    child.arguments.emplace_back("--probe");
   } else {
-    arguments.insert(arguments.end(), {"--gpu", uuid});
+    child.arguments.insert(child.arguments.end(), {"--gpu", uuid});
   }
-  std::vector<std::string> environment = EnvironmentFor(uuid);
-  pid_t pid = 0;
-  const int error =
-      SpawnRules(theirs.get()).Spawn(&pid, program, PointersTo(arguments), PointersTo(environment));
-  if (error != 0) {
-    return base::SystemError(error, "cannot start geminid-agent",
-                             absl::StrCat(program, "; install it beside geminid"));
+  const absl::StatusOr<pid_t> started = base::StartChild(child);
+  if (!started.ok()) {
+    return absl::Status(started.status().code(),
+                        absl::StrCat("cannot start ", program,
+                                     "; install it beside geminid: ", started.status().message()));
   }
+  const pid_t pid = *started;
   // Not reaped yet, so the number is still its.
   base::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {

@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,12 +11,11 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/child_process.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/holder/channel.h"
 #include "daemon/os/unix_socket.h"
-
-extern char** environ;
 
 namespace geminid::holder {
 namespace {
@@ -37,54 +34,19 @@ void Bound(const base::UniqueFd& socket) {
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof(kTimeout));
 }
 
-// Above those that it gets, or dup2 would close one for another.
-absl::StatusOr<base::UniqueFd> MoveUp(base::UniqueFd fd) {
-  base::UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kItsConnection + 1));
-  if (!moved.valid()) return base::SystemError(errno, "fcntl(F_DUPFD)", "a descriptor");
-  return moved;
-}
-
 absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
                    const base::UniqueFd& connection) {
-  std::vector<std::string> arguments = {options.binary,
-                                        "--listener-fd",
-                                        absl::StrCat(kItsListener),
-                                        "--daemon-fd",
-                                        absl::StrCat(kItsConnection),
-                                        "--socket",
-                                        options.socket,
-                                        "--patience-ms",
-                                        absl::StrCat(absl::ToInt64Milliseconds(options.patience))};
+  base::ChildProgram program = {
+      .arguments = {options.binary, "--listener-fd", absl::StrCat(kItsListener), "--daemon-fd",
+                    absl::StrCat(kItsConnection), "--socket", options.socket, "--patience-ms",
+                    absl::StrCat(absl::ToInt64Milliseconds(options.patience))},
+      .gifts = {{listener.get(), kItsListener}, {connection.get(), kItsConnection}},
+      .reads_input = false,
+      .output = "/dev/null"};
   if (options.until > 0) {
-    arguments.insert(arguments.end(), {"--until", absl::StrCat(options.until)});
+    program.arguments.insert(program.arguments.end(), {"--until", absl::StrCat(options.until)});
   }
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, listener.get(), kItsListener);
-  posix_spawn_file_actions_adddup2(&actions, connection.get(), kItsConnection);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = -1;
-  const int error =
-      ::posix_spawn(&pid, options.binary.c_str(), &actions, &attributes, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (error == EAGAIN) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no process can be started for ", options.binary,
-                     "; raise the limit of processes (ulimit -u, TasksMax=)"));
-  }
-  if (error != 0) return base::SystemError(error, "posix_spawn", options.binary);
-  return absl::OkStatus();
+  return base::StartChild(program).status();
 }
 
 }  // namespace
@@ -118,15 +80,14 @@ absl::Status HolderStore::Connect() {
 absl::Status HolderStore::StartHolder() {
   // The lock is ours: whatever is there is nobody's, or that of a holder that does not answer.
   (void)::unlink(options_.socket.c_str());
-  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd listener,
+  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd listener,
                            os::ListenSeqpacket(options_.socket, kSocketMode, kBacklog));
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return base::SystemError(errno, "socketpair", "the holder");
   }
   base::UniqueFd ours(ends[0]);
-  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd theirs, MoveUp(base::UniqueFd(ends[1])));
-  GEMINID_ASSIGN_OR_RETURN(listener, MoveUp(std::move(listener)));
+  const base::UniqueFd theirs(ends[1]);
   Bound(ours);
   GEMINID_RETURN_IF_ERROR(Spawn(options_, listener, theirs));
   socket_ = std::move(ours);

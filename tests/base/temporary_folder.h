@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -14,7 +15,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "geminid-test-XXXXXX").string();
-    path_ = mkdtemp(name.data());
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    path_ = name;
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -23,11 +25,11 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
   // The file's path.
   std::string Write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ / name;
+    const std::filesystem::path file = *this / name;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::binary) << text;
     return file.string();
@@ -42,7 +44,7 @@ class TemporaryFolder {
   }
 
  private:
-  std::filesystem::path path_;
+  std::string path_;
 };
 
 }  // namespace geminid::base

@@ -2,23 +2,7 @@
 
 #include <sys/stat.h>
 
-#include <cstdlib>
-#include <filesystem>
-
-#include "absl/strings/str_cat.h"
-
 namespace geminid::testing {
-
-TemporaryFolder::TemporaryFolder() {
-  const char* const base = std::getenv("TMPDIR");
-  path_ = absl::StrCat(base == nullptr ? "/tmp" : base, "/geminid-test-XXXXXX");
-  if (::mkdtemp(path_.data()) == nullptr) std::abort();
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 DaemonEnv::~DaemonEnv() { Stop(); }
 

@@ -14,21 +14,9 @@
 
 #include "absl/status/status.h"
 #include "daemon/service/daemon.h"
+#include "tests/base/temporary_folder.h"
 
 namespace geminid::testing {
-
-// A folder of its own under $TMPDIR or /tmp, removed with all that is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // As in a configuration file; empty texts leave the built-in value.
 struct DaemonEnvOptions {
@@ -76,7 +64,7 @@ class DaemonEnv {
   service::Daemon& daemon() { return *daemon_; }
 
  private:
-  TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   std::unique_ptr<service::Daemon> daemon_;
   std::thread thread_;
 };

@@ -14,6 +14,7 @@
 
 #include "base/unique_fd.h"
 #include "geminid/v1/admin.pb.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/hostile/attacks.h"
 
@@ -69,7 +70,7 @@ class Scene {
 
   const std::string daemon_program_;
   const std::string trainer_program_;
-  testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   const base::UniqueFd counts_fd_;  // the strangers inherit it
   Counts* const counts_;
   pid_t daemon_ = -1;

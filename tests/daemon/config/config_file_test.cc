@@ -6,6 +6,7 @@
 #include <fstream>
 #include <random>
 
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::config {
@@ -118,7 +119,7 @@ TEST(ConfigFile, OtherExtension_IsRefused) {
 }
 
 TEST(ConfigFile, Read_MissingOrTooLarge_IsRefused) {
-  geminid::testing::TemporaryFolder folder;
+  base::TemporaryFolder folder;
   EXPECT_FALSE(ReadConfigFile(folder.path() + "/none.json").ok());
   const std::string large = folder.path() + "/large.json";
   std::ofstream(large) << std::string(kMaxConfigFileBytes + 1, ' ');

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::config {
@@ -39,7 +40,7 @@ class SettingsTest : public ::testing::Test {
     return {};
   }
 
-  geminid::testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   std::map<std::string, std::string> environment_;
   SettingsSources sources_;
 };

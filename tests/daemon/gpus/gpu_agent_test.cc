@@ -17,6 +17,7 @@
 
 #include "daemon/gpus/gpu_arena.h"
 #include "daemon/os/event.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::gpus {
@@ -94,7 +95,7 @@ class GpuAgentTest : public ::testing::Test {
     done.get_future().wait();
   }
 
-  testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<GpuAgent> agent_;
   std::atomic<bool> stop_{false};

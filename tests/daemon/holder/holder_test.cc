@@ -14,6 +14,7 @@
 #include "base/memfd.h"
 #include "daemon/holder/holder_store.h"
 #include "gtest/gtest.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::holder {
@@ -59,7 +60,7 @@ class HolderTest : public ::testing::Test {
     return ::poll(&waiting, 1, milliseconds) == 1;
   }
 
-  testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   const std::string socket_ = folder_.path() + "/geminid.sock.holder";
   absl::Duration patience_ = absl::Seconds(60);
   pid_t until_ = 0;

@@ -13,6 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::holder {
@@ -65,7 +66,7 @@ class SystemdStoreTest : public ::testing::Test {
     return notice;
   }
 
-  testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   const std::string path_ = folder_.path() + "/notify";
   base::UniqueFd notified_;
 };

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::os {
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 class FileLockTest : public ::testing::Test {
  protected:
   std::string Path() const { return folder_.path() + "/lock"; }
-  geminid::testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
 };
 
 TEST_F(FileLockTest, Acquire_Twice_NamesTheHolder) {

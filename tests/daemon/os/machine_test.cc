@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::os {
@@ -43,7 +44,7 @@ class Cgroups : public ::testing::Test {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  geminid::testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
 };
 
 TEST_F(Cgroups, LimitOfAnAncestor_Counts) {

@@ -13,6 +13,7 @@
 
 #include "base/unique_fd.h"
 #include "daemon/os/event.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::os {
@@ -38,7 +39,7 @@ class UnixSocket : public ::testing::Test {
     return {*std::move(client), *std::move(server)};
   }
 
-  geminid::testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
 };
 
 TEST_F(UnixSocket, Listen_SetsTheMode) {

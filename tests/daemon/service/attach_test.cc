@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "daemon/os/unix_socket.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"
 
@@ -216,7 +217,7 @@ config::Settings SettingsFor(const std::string& socket) {
 }
 
 TEST(SocketPath, StaleSockets_AreReplaced) {
-  geminid::testing::TemporaryFolder folder;
+  base::TemporaryFolder folder;
   const std::string path = folder.path() + "/s";
   ASSERT_TRUE(os::ListenSeqpacket(path, 0600, 1).ok());
   ASSERT_TRUE(os::ListenSeqpacket(path + ".attach", 0600, 1).ok());
@@ -224,7 +225,7 @@ TEST(SocketPath, StaleSockets_AreReplaced) {
 }
 
 TEST(SocketPath, OrdinaryFile_IsRefusedAndKept) {
-  geminid::testing::TemporaryFolder folder;
+  base::TemporaryFolder folder;
   const std::string path = folder.path() + "/s";
   std::ofstream(path) << "precious";
   EXPECT_EQ(Daemon::Start(SettingsFor(path), DaemonOptions()).status().code(),
@@ -245,7 +246,7 @@ TEST(SocketPath, SecondDaemon_IsRefusedAndTheFirstServesOn) {
 }
 
 TEST(SocketPath, Mode_IsTheConfiguredOne) {
-  geminid::testing::TemporaryFolder folder;
+  base::TemporaryFolder folder;
   const std::string path = folder.path() + "/s";
   config::Settings settings = SettingsFor(path);
   settings.socket_mode = 0640;
@@ -259,7 +260,7 @@ TEST(SocketPath, Mode_IsTheConfiguredOne) {
 }
 
 TEST(SocketPath, OddCharacters_Work) {
-  geminid::testing::TemporaryFolder folder;
+  base::TemporaryFolder folder;
   const std::string path = folder.path() + "/a b%20:c";
   absl::StatusOr<std::unique_ptr<Daemon>> daemon =
       Daemon::Start(SettingsFor(path), DaemonOptions());

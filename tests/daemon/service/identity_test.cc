@@ -8,6 +8,7 @@
 
 #include <array>
 
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::service {
@@ -126,7 +127,7 @@ class Connected : public ::testing::Test {
   }
   void TearDown() override { End(); }
 
-  geminid::testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   std::array<int, 2> leash_{};
   pid_t pid_ = 0;
   base::UniqueFd connection_;

@@ -17,6 +17,7 @@
 #include "daemon/metrics/session_counters.h"
 #include "daemon/os/unix_socket.h"
 #include "geminid/v1/chunk.grpc.pb.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"
 
@@ -147,7 +148,7 @@ class TakenPort : public ::testing::Test {
     return std::make_unique<Monitor>(&other_.daemon().hub(), &other_.daemon().vitals(), "1");
   }
 
-  geminid::testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   DaemonEnv other_;
   ObserverOptions options_;
 };

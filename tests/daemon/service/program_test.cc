@@ -26,6 +26,7 @@
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "proto/shm/ring.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"
 
@@ -132,7 +133,7 @@ class Program : public ::testing::Test {
     return answer;
   }
 
-  geminid::testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   std::string log_path_ = folder_.path() + "/stderr";
   pid_t pid_ = 0;
 };

@@ -20,6 +20,7 @@
 #include "daemon/service/version.h"
 #include "geminid/session.h"
 #include "tests/base/json_values.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/tools/geminictl/in_process.h"
 
@@ -243,7 +244,7 @@ TEST_F(Geminictl, SocketFlag_BeatsTheEnvironment) {
 }
 
 TEST(GeminictlAlone, Doctor_HasEveryCheckAndNeedsNoDaemon) {
-  const geminid::testing::TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const Outcome outcome = RunWith({"doctor", "--json", "--socket", folder.path() + "/s"});
   const JsonValue value = Parse(outcome);
   std::vector<std::string> ids;
@@ -263,7 +264,7 @@ TEST(GeminictlAlone, Doctor_HasEveryCheckAndNeedsNoDaemon) {
 }
 
 TEST(GeminictlAlone, Doctor_FailureIsUnhealthy) {
-  const geminid::testing::TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   std::ofstream(folder.path() + "/s") << "no socket";
   const Outcome outcome = RunWith({"doctor", "--socket", folder.path() + "/s"});
   EXPECT_EQ(outcome.code, base::kExitUnhealthy);
@@ -271,7 +272,7 @@ TEST(GeminictlAlone, Doctor_FailureIsUnhealthy) {
 }
 
 TEST(GeminictlAlone, NoDaemon_IsUnavailableWithAdvice) {
-  const geminid::testing::TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const std::string socket = folder.path() + "/s";
   for (const std::vector<std::string>& command : {std::vector<std::string>{"status"},
                                                   {"top"},
@@ -303,7 +304,7 @@ base::UniqueFd Bind(const std::string& path, bool listen) {
 }
 
 TEST(GeminictlAlone, SocketOfADeadDaemon_IsUnavailable) {
-  const geminid::testing::TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const base::UniqueFd dead = Bind(folder.path() + "/s", false);
   const Outcome outcome = RunWith({"status", "--socket", folder.path() + "/s"});
   EXPECT_EQ(outcome.code, base::kExitUnavailable);
@@ -311,7 +312,7 @@ TEST(GeminictlAlone, SocketOfADeadDaemon_IsUnavailable) {
 }
 
 TEST(GeminictlAlone, DaemonThatDoesNotAnswer_IsADeadline) {
-  const geminid::testing::TemporaryFolder folder;
+  const base::TemporaryFolder folder;
   const base::UniqueFd silent = Bind(folder.path() + "/s", true);
   const Outcome outcome = RunWith({"status", "--timeout", "0.2", "--socket", folder.path() + "/s"});
   EXPECT_EQ(outcome.code, base::kExitDeadline);

@@ -22,6 +22,7 @@
 #include "base/unique_fd.h"
 #include "client/device/device_ops.h"
 #include "geminid/stream.h"
+#include "geminid/types.h"
 
 namespace geminid::device {
 
@@ -82,6 +83,7 @@ class Device {
   // UnregisterHost or the end of the device.
   virtual absl::Status RegisterHost(std::span<std::byte> memory) = 0;
   virtual void UnregisterHost(std::span<std::byte> memory) = 0;
+  virtual HostRegistration host_registration() const { return {}; }
 
   // Null before ReserveArena. Addresses from here on are the device's: only its copies and
   // operations touch what is there.

@@ -118,6 +118,8 @@ void Session::SetWorkspace(uint64_t bytes) {
   impl_->segments.client()->counters.workspace_bytes.store(bytes, std::memory_order_relaxed);
 }
 
+HostRegistration Session::GetHostRegistration() const { return impl_->device->host_registration(); }
+
 TransferTotals Session::Totals() const { return impl_->transfers->totals(); }
 
 RequestPace RequestPaceOf(const Session& session) {

@@ -209,6 +209,7 @@ class GEMINID_EXPORT Session {
   void SetStep(uint64_t step);
   void SetWorkspace(uint64_t bytes);  // non-model device bytes in use now
   TransferTotals Totals() const;      // of completed copies
+  HostRegistration GetHostRegistration() const;
   absl::StatusOr<MemoryUse> GetMemoryUse();
   absl::StatusOr<uint64_t> HostBytes();  // GetMemoryUse().host_bytes
 

@@ -85,6 +85,15 @@ struct DeviceDescription {
   uint64_t granularity_bytes = 0;  // arenas are multiples of it
 };
 
+// Host memory of a session that its device copies to and from by itself once it is registered
+// there, which happens in the background. All 0 where a device needs nothing for that.
+struct HostRegistration {
+  uint64_t bytes = 0;
+  uint64_t registered_bytes = 0;
+  uint64_t refused_bytes = 0;  // by the driver: copies of these take a detour, for good
+  std::string refusal{};       // what it said
+};
+
 // "The daemon chooses": the lowest device offset that fits.
 inline constexpr uint64_t kAnyOffset = ~uint64_t{0};
 // Device extents begin at multiples of this.

@@ -5,7 +5,6 @@
 
 #include "base/status_macros.h"
 #include "kernels/model/attention/attention.h"
-#include "kernels/model/rotary/rotary.h"
 #include "tools/trainer/norm_layer.h"
 
 namespace geminid::trainer {
@@ -63,8 +62,6 @@ kernels::HeadsView<T> Heads(Matrix<T> matrix) {
   return {.data = matrix.data, .token_stride = matrix.stride};
 }
 
-enum class Turn { kForward, kBackward };
-
 // Turns queries or keys by their positions, or gradients back. Without tables: nothing.
 template <typename T>
 absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn turn,
@@ -72,22 +69,13 @@ absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn
   if (context.rotary.cos == nullptr) return absl::OkStatus();
   const size_t head_dim = context.config->head_dim();
   const size_t length = context.shape.sequence_length;
-  const kernels::RotaryShape shape = {.batch = 1,
+  const kernels::RotaryShape shape = {.batch = context.shape.sequences,
                                       .sequence = length,
                                       .heads = x.cols / head_dim,
                                       .head_dim = head_dim,
                                       .token_stride = x.stride,
                                       .first_position = context.first_position};
-  const auto rotate =
-      turn == Turn::kForward ? kernels::RotaryForward<T> : kernels::RotaryBackward<T>;
-  return ForRows(resources, context.shape.sequences, length * x.cols,
-                 [&](size_t first, size_t count) {
-                   kernels::RotaryShape part = shape;
-                   part.batch = count;
-                   return FromKernel(rotate(part, context.rotary.cos, context.rotary.sin,
-                                            x.Rows(first * length, count * length).data),
-                                     "Rotary");
-                 });
+  return KernelsFor<T>(resources).Rotate(resources, turn, shape, context.rotary, x.data);
 }
 
 // Queries, keys and values of one group, or their gradients. Dense, one after the other.
@@ -148,14 +136,6 @@ struct GroupValues {
   }
 };
 
-// Between matrices of the same shape.
-template <typename T>
-void CopyMatrix(Matrix<const T> from, Matrix<T> to) {
-  for (size_t r = 0; r < from.rows; ++r) {
-    std::copy_n(from.data + r * from.stride, from.cols, to.data + r * to.stride);
-  }
-}
-
 // One half in progress.
 template <typename T>
 class Half {
@@ -176,32 +156,21 @@ class Half {
   }
 
   absl::Status Attend(const Group& group, const Qkv<T>& qkv, Matrix<T> out, float* lse) {
-    const size_t bytes =
-        kernels::AttentionWorkspaceBytes(group.shape, kernels::ThreadsOf(resources_.threads));
-    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources_, bytes));
-    return FromKernel(
-        kernels::AttentionForward<T>(group.shape, Heads<const T>(qkv.q), Heads<const T>(qkv.k),
-                                     Heads<const T>(qkv.v), Heads(out), lse, scratch.data(), bytes,
-                                     resources_.threads),
-        "AttentionForward");
+    return KernelsFor<T>(resources_)
+        .AttentionForward(resources_, group.shape, qkv.q, qkv.k, qkv.v, out, lse);
   }
 
   absl::Status AttendBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
                               Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
-    const size_t bytes =
-        kernels::AttentionWorkspaceBytes(group.shape, kernels::ThreadsOf(resources_.threads));
-    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources_, bytes));
     const kernels::AttentionSaved<T> saved = {.q = Heads<const T>(qkv.q),
                                               .k = Heads<const T>(qkv.k),
                                               .v = Heads<const T>(qkv.v),
                                               .out = Heads(out),
                                               .dout = Heads(dout),
                                               .lse = lse};
-    GEMINID_RETURN_IF_ERROR(
-        FromKernel(kernels::AttentionBackward<T>(group.shape, saved, Heads(gradients.q),
-                                                 Heads(gradients.k), Heads(gradients.v),
-                                                 scratch.data(), bytes, resources_.threads),
-                   "AttentionBackward"));
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources_)
+                                .AttentionBackward(resources_, group.shape, saved, gradients.q,
+                                                   gradients.k, gradients.v));
     GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kBackward, gradients.q));
     return Rotate(resources_, context_, Turn::kBackward, gradients.k);
   }
@@ -281,6 +250,7 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                              NormLayer<T>::Create(resources, context, places.norm, tokens));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   }
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
   Half<T> half(resources, context, places);
   const Groups groups(context);
   for (size_t i = 0; i < groups.count(); ++i) {
@@ -288,9 +258,11 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
     GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(resources, tokens, group, kept));
     GEMINID_RETURN_IF_ERROR(half.Project(use, group, n, values.qkv));
     GEMINID_RETURN_IF_ERROR(half.Attend(group, values.qkv, values.attended, values.lse));
-    CopyMatrix<T>(values.attended, attended.Cols(group.first_query, group.query_columns));
+    GEMINID_RETURN_IF_ERROR(math.Copy(resources, values.attended,
+                                      attended.Cols(group.first_query, group.query_columns)));
   }
-  std::copy_n(x, tokens * hidden, out);
+  GEMINID_RETURN_IF_ERROR(
+      math.Copy(resources, Matrix<const T>(x, tokens, hidden), Matrix<T>(out, tokens, hidden)));
   const auto output = WeightOf<T>(use, places.output);
   if (!context.dropout.dropout.active()) {
     return Forward<T>(resources, attended, output, Matrix<T>(out, tokens, hidden),
@@ -298,10 +270,7 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
   }
   const Matrix<T>& added = n;  // nobody needs the norm any more
   GEMINID_RETURN_IF_ERROR(Forward<T>(resources, attended, output, added));
-  return ForRows(resources, tokens, hidden, [&](size_t first, size_t count) {
-    AddDropout(context.dropout, first, count, added.Rows(first, count).data, out + first * hidden);
-    return absl::OkStatus();
-  });
+  return math.AddDropped(resources, context.dropout, added, out);
 }
 
 template <typename T>
@@ -337,17 +306,13 @@ absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& 
       .head_dim = config.head_dim(),
       .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim())),
       .first_query = past};
-  const size_t bytes =
-      kernels::AttentionWorkspaceBytes(shape, kernels::ThreadsOf(resources.threads));
   GEMINID_ASSIGN_OR_RETURN(auto lse, Scratch<float>::Allocate(resources, tokens * config.heads));
-  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
-  const kernels::HeadsView<const T> keys = {.data = remembered.keys, .token_stride = columns};
-  const kernels::HeadsView<const T> values = {.data = remembered.values, .token_stride = columns};
-  GEMINID_RETURN_IF_ERROR(FromKernel(
-      kernels::AttentionForward<T>(shape, Heads<const T>(q), keys, values, Heads(attended),
-                                   lse.data(), scratch.data(), bytes, resources.threads),
-      "AttentionForward"));
-  std::copy_n(x, tokens * config.hidden, out);
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  GEMINID_RETURN_IF_ERROR(math.AttentionForward(
+      resources, shape, q, Matrix<const T>(remembered.keys, past + tokens, columns),
+      Matrix<const T>(remembered.values, past + tokens, columns), attended, lse.data()));
+  GEMINID_RETURN_IF_ERROR(math.Copy(resources, Matrix<const T>(x, tokens, config.hidden),
+                                    Matrix<T>(out, tokens, config.hidden)));
   return Forward<T>(resources, attended, WeightOf<T>(use, places.output),
                     Matrix<T>(out, tokens, config.hidden), /*accumulate=*/true);
 }
@@ -367,7 +332,7 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
 
   for (const LinearPlace& layer : {places.q, places.k, places.v, places.output}) {
-    ClearAdapterGradients<T>(use, layer);
+    GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, layer));
   }
   Half<T> half(resources, context, places);
   const Groups groups(context);
@@ -381,7 +346,7 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
     GEMINID_RETURN_IF_ERROR(
         BackwardBias<T>(resources, dy, GradientOf<T>(use, *places.output.bias)));
   }
-  GEMINID_RETURN_IF_ERROR(Round(resources, dn.data, dn.size(), n.data));
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
   return norm.Backward(use, n.data, x, gradient, gradient);
 }
 

@@ -1,13 +1,7 @@
 #include "tools/trainer/compute.h"
 
-#include <algorithm>
-#include <optional>
-
 #include "base/status_macros.h"
-#include "kernels/model/elementwise/bias.h"
 #include "kernels/model/matmul/matmul.h"
-#include "kernels/model/matmul/rows.h"
-#include "kernels/numeric/cast/cast.h"
 
 namespace geminid::trainer {
 namespace {
@@ -16,25 +10,15 @@ using kernels::BFloat16;
 using kernels::MatmulShape;
 using kernels::Transpose;
 
-template <typename In, typename Out>
-absl::Status Multiply(const Resources& resources, const MatmulShape& shape, const In* a,
-                      const In* b, const Out* bias, Out* c) {
-  if (resources.rows_alone && shape.transpose_a == Transpose::kNo) {
-    return FromKernel(kernels::MatmulByRows<In, Out>(shape, a, b, bias, c, resources.threads),
-                      "MatmulByRows");
+template <typename T, typename Out>
+absl::Status Multiply(const Resources& resources, const MatmulShape& shape, const T* a, const T* b,
+                      const Out* bias, Out* c) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  if constexpr (std::is_same_v<T, Out>) {
+    return math.Multiply(resources, shape, a, b, bias, c);
+  } else {
+    return math.MultiplyWide(resources, shape, a, b, c);
   }
-  size_t bytes = 0;
-  GEMINID_RETURN_IF_ERROR(
-      FromKernel(kernels::MatmulWorkspaceBytes<In, Out>(shape, &bytes, kernels::MatmulPath::kAuto,
-                                                        kernels::ThreadsOf(resources.threads)),
-                 "MatmulWorkspaceBytes"));
-  Scratch<std::byte> scratch;
-  if (bytes > 0) {
-    GEMINID_ASSIGN_OR_RETURN(scratch, Scratch<std::byte>::Allocate(resources, bytes));
-  }
-  return FromKernel(kernels::Matmul<In, Out>(shape, a, b, bias, c, scratch.data(), bytes,
-                                             kernels::MatmulPath::kAuto, resources.threads),
-                    "Matmul");
 }
 
 size_t FirstWeight(const LinearPlace& place) {
@@ -87,15 +71,17 @@ LinearView<T> GradientOf(ParameterUse& use, const LinearPlace& place) {
 }
 
 template <typename T>
-void ClearAdapterGradients(ParameterUse& use, const LinearPlace& place) {
-  if (!place.adapter) return;
+absl::Status ClearAdapterGradients(const Resources& resources, ParameterUse& use,
+                                   const LinearPlace& place) {
+  if (!place.adapter) return absl::OkStatus();
   const AdapterView<T> adapter = GradientOf<T>(use, place).adapter;
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
   if (adapter.da != nullptr && !use.GradientAccumulates(place.adapter->a)) {
-    std::fill_n(adapter.da, adapter.rank * adapter.a_stride, T{});
+    GEMINID_RETURN_IF_ERROR(
+        math.Zero(resources, adapter.da, adapter.rank * adapter.a_stride * sizeof(T)));
   }
-  if (adapter.db != nullptr && !use.GradientAccumulates(place.adapter->b)) {
-    std::fill_n(adapter.db, adapter.rank * place.out, T{});
-  }
+  if (adapter.db == nullptr || use.GradientAccumulates(place.adapter->b)) return absl::OkStatus();
+  return math.Zero(resources, adapter.db, adapter.rank * place.out * sizeof(T));
 }
 
 absl::Status GradientsWritten(ParameterUse& use, std::span<const ParameterId> ids) {
@@ -118,7 +104,6 @@ struct Thin {
     Thin thin;
     GEMINID_ASSIGN_OR_RETURN(thin.storage, Scratch<T>::Allocate(resources, x.rows * out));
     thin.values = Matrix<T>(thin.storage.data(), x.rows, out);
-    GEMINID_ASSIGN_OR_RETURN(auto exact, Scratch<float>::Allocate(resources, x.rows * out));
     const MatmulShape shape = {
         .m = x.rows,
         .n = out,
@@ -126,10 +111,8 @@ struct Thin {
         .transpose_b = layout == Layout::kOutIn ? Transpose::kYes : Transpose::kNo,
         .a_stride = x.stride,
         .b_stride = stride};
-    GEMINID_RETURN_IF_ERROR(
-        (Multiply<T, float>(resources, shape, x.data, m, nullptr, exact.data())));
-    for (size_t i = 0; i < x.rows * out; ++i) exact.data()[i] *= scale;
-    GEMINID_RETURN_IF_ERROR(Round(resources, exact.data(), x.rows * out, thin.values.data));
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).MultiplyScaled(resources, shape, scale, x.data,
+                                                                    m, thin.values.data));
     return thin;
   }
 };
@@ -251,11 +234,7 @@ absl::Status BackwardInput(const Resources& resources, Matrix<const T> dy,
 template <typename T>
 absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db) {
   if (db == nullptr) return absl::OkStatus();
-  const size_t bytes = kernels::ColumnSumWorkspaceBytes(dy.cols);
-  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
-  return FromKernel(kernels::ColumnSum<T>(dy.rows, dy.cols, dy.data, db, /*accumulate=*/false,
-                                          scratch.data(), bytes),
-                    "ColumnSum");
+  return KernelsFor<T>(resources).ColumnSum(resources, dy, db);
 }
 
 template <typename T>
@@ -279,33 +258,11 @@ absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matr
   return BackwardBias<T>(resources, dy, dw.bias);
 }
 
-absl::Status Round(const Resources& resources, const float* in, size_t count, BFloat16* out) {
-  return ForRows(resources, count, 1, [&](size_t first, size_t some) {
-    return FromKernel(kernels::CastToBFloat16(in + first, some, out + first), "CastToBFloat16");
-  });
-}
-
-absl::Status Round(const Resources& resources, const float* in, size_t count, float* out) {
-  return Widen(resources, in, count, out);
-}
-
-absl::Status Widen(const Resources& resources, const BFloat16* in, size_t count, float* out) {
-  return ForRows(resources, count, 1, [&](size_t first, size_t some) {
-    return FromKernel(kernels::CastToFloat(in + first, some, out + first), "CastToFloat");
-  });
-}
-
-absl::Status Widen(const Resources& resources, const float* in, size_t count, float* out) {
-  return ForRows(resources, count, 1, [&](size_t first, size_t some) {
-    std::copy_n(in + first, some, out + first);
-    return absl::OkStatus();
-  });
-}
-
 #define GEMINID_INSTANTIATE(T)                                                                 \
   template LinearView<const T> WeightOf(const ParameterUse&, const LinearPlace&);              \
   template LinearView<T> GradientOf(ParameterUse&, const LinearPlace&);                        \
-  template void ClearAdapterGradients<T>(ParameterUse&, const LinearPlace&);                   \
+  template absl::Status ClearAdapterGradients<T>(const Resources&, ParameterUse&,              \
+                                                 const LinearPlace&);                          \
   template absl::Status Forward(const Resources&, Matrix<const T>, const LinearView<const T>&, \
                                 Matrix<T>, bool);                                              \
   template absl::Status BackwardInput(const Resources&, Matrix<const T>,                       \

@@ -87,8 +87,12 @@ absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks
     return choice;
   }
   PrivateDaemonOptions daemon;
-  GEMINID_ASSIGN_OR_RETURN(const uint64_t device_bytes, NeededDeviceBytes(options, ranks));
-  daemon.arguments = {"--device-memory", absl::StrCat(device_bytes)};
+  if (options.wants_gpu) {
+    daemon.arguments = {"--device", "cuda"};
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t device_bytes, NeededDeviceBytes(options, ranks));
+    daemon.arguments = {"--device-memory", absl::StrCat(device_bytes)};
+  }
   if (options.host_memory_bytes) {
     daemon.arguments.insert(daemon.arguments.end(),
                             {"--host-memory", absl::StrCat(*options.host_memory_bytes)});

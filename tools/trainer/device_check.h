@@ -7,8 +7,9 @@
 
 namespace geminid::trainer {
 
-// UNIMPLEMENTED for a device whose memory the trainer's compute cannot reach.
-absl::Status CheckDevice(const DeviceDescription& device);
+// `wants_gpu`: --device cuda. FAILED_PRECONDITION for another device then; UNIMPLEMENTED for a GPU
+// that several ranks train on.
+absl::Status CheckDevice(const DeviceDescription& device, bool wants_gpu, int ranks);
 
 }  // namespace geminid::trainer
 

@@ -13,36 +13,27 @@ using kernels::BFloat16;
 
 // Keeps the stream apart from others of the same seed.
 constexpr uint64_t kDropoutStream = 0x64726F706F7574;  // "dropout"
-constexpr uint64_t kBits = 16;                         // of randomness for an element
-constexpr uint64_t kElementsPerDraw = 64 / kBits;
-constexpr double kLevels = 1 << kBits;
+constexpr double kLevels = uint64_t{1} << kernels::DropoutPattern::kBits;
 
 // The factors of consecutive elements.
 class Factors {
  public:
   Factors(const DropoutPlace& place, size_t first_token)
-      : stream_(base::Mix(place.dropout.seed ^ kDropoutStream) + place.place),
-        next_((place.dropout.first_sample * place.sequence_length + first_token) * place.hidden) {
-    const double below = std::clamp(std::round(place.dropout.share * kLevels), 0.0, kLevels - 1);
-    below_ = static_cast<uint64_t>(below);
-    kept_ = static_cast<float>(kLevels / (kLevels - below));
-  }
+      : pattern_(DropoutPatternOf(place)), next_(FirstElement(place, first_token)) {}
 
   void Skip(uint64_t elements) { next_ += elements; }
 
   float Next() {
-    const uint64_t within = next_ % kElementsPerDraw;
-    if (within == 0 || !drawn_) draw_ = base::RandomBits(stream_, next_ / kElementsPerDraw);
+    if (next_ % kernels::DropoutPattern::kElementsPerDraw == 0 || !drawn_) {
+      draw_ = pattern_.Draw(next_);
+    }
     drawn_ = true;
-    ++next_;
-    return (draw_ >> kBits * within & ((1U << kBits) - 1)) < below_ ? 0.0F : kept_;
+    return pattern_.Factor(draw_, next_++);
   }
 
  private:
-  const uint64_t stream_;
+  const kernels::DropoutPattern pattern_;
   uint64_t next_;
-  uint64_t below_ = 0;
-  float kept_ = 1;
   uint64_t draw_ = 0;
   bool drawn_ = false;
 };
@@ -53,6 +44,17 @@ void Store(float value, float* out) { *out = value; }
 void Store(float value, BFloat16* out) { *out = BFloat16::FromFloat(value); }
 
 }  // namespace
+
+kernels::DropoutPattern DropoutPatternOf(const DropoutPlace& place) {
+  const double below = std::clamp(std::round(place.dropout.share * kLevels), 0.0, kLevels - 1);
+  return {.stream = base::Mix(place.dropout.seed ^ kDropoutStream) + place.place,
+          .below = static_cast<uint64_t>(below),
+          .kept = static_cast<float>(kLevels / (kLevels - below))};
+}
+
+uint64_t FirstElement(const DropoutPlace& place, size_t first_token) {
+  return (place.dropout.first_sample * place.sequence_length + first_token) * place.hidden;
+}
 
 float DropoutFactor(const DropoutPlace& place, size_t t, size_t h) {
   Factors factors(place, t);

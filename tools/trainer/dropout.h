@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/model/dropout/dropout.h"
+
 namespace geminid::trainer {
 
 struct Dropout {
@@ -25,6 +27,11 @@ struct DropoutPlace {
   size_t sequence_length = 0;
   size_t hidden = 0;
 };
+
+// Which of the run's elements dropout leaves there, and the number among them of the first element
+// of a token of the micro-batch.
+kernels::DropoutPattern DropoutPatternOf(const DropoutPlace& place);
+uint64_t FirstElement(const DropoutPlace& place, size_t first_token);
 
 // What element `h` of token `t` of the micro-batch is multiplied by: 0, or 1 / (1 - share).
 float DropoutFactor(const DropoutPlace& place, size_t t, size_t h);

@@ -21,51 +21,64 @@ kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
 
 // The loss of some tokens; their rows of dlogits are written, if there are any.
 template <typename T>
-absl::StatusOr<double> LossOfRows(const Resources& resources, Matrix<const T> n,
-                                  const LinearView<const T>& output, const int32_t* targets,
-                                  float gradient_scale, Matrix<T> dlogits) {
+absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
+                        const LinearView<const T>& output, const int32_t* targets,
+                        float gradient_scale, Matrix<T> dlogits,
+                        kernels::CrossEntropyResult* result) {
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * output.out));
   const Matrix<float> logits(storage.data(), n.rows, output.out);
   GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, output, logits)));
-  // Rows are summed in pieces that do not depend on the number of threads.
-  constexpr size_t kRows = 16;
-  float* const gradients = dlogits.data == nullptr ? nullptr : logits.data;
-  std::vector<kernels::CrossEntropyResult> parts(kernels::GranuleCount(logits.rows, kRows));
-  GEMINID_RETURN_IF_ERROR(FromKernel(
-      kernels::RunTasks(resources.threads, parts.size(),
-                        [&](size_t index, size_t) {
-                          const auto piece = kernels::GranuleAt(index, logits.rows, kRows);
-                          const size_t at = piece.begin * logits.stride;
-                          return kernels::CrossEntropy<float>(
-                              {.tokens = piece.end - piece.begin,
-                               .vocabulary = logits.cols,
-                               .row_stride = logits.stride},
-                              logits.data + at, targets + piece.begin, gradient_scale,
-                              gradients == nullptr ? nullptr : gradients + at, nullptr,
-                              &parts[index]);
-                        }),
-      "CrossEntropy"));
-  double loss_sum = 0;
-  for (const kernels::CrossEntropyResult& part : parts) loss_sum += part.loss_sum;
-  if (gradients != nullptr) {
-    GEMINID_RETURN_IF_ERROR(Round(resources, logits.data, logits.size(), dlogits.data));
-  }
-  return loss_sum;
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  const bool gradients = dlogits.data != nullptr;
+  GEMINID_RETURN_IF_ERROR(
+      math.CrossEntropy(resources, logits, targets, gradient_scale, gradients, result));
+  if (!gradients) return absl::OkStatus();
+  return math.Round(resources, logits.data, logits.size(), dlogits.data);
 }
+
+// What the pieces of the tokens give, where the kernels leave it.
+class Losses {
+ public:
+  static absl::StatusOr<Losses> Of(const Resources& resources, const HalfContext& context) {
+    Losses losses;
+    const size_t tokens = context.shape.tokens();
+    losses.count_ = (tokens + context.tiling.tokens - 1) / context.tiling.tokens;
+    GEMINID_ASSIGN_OR_RETURN(
+        losses.results_, Scratch<kernels::CrossEntropyResult>::Allocate(resources, losses.count_));
+    return losses;
+  }
+
+  kernels::CrossEntropyResult* At(size_t piece) const { return results_.data() + piece; }
+
+  // Waits for them.
+  template <typename T>
+  absl::StatusOr<double> Sum(const Resources& resources) const {
+    std::vector<kernels::CrossEntropyResult> here(count_);
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Download(
+        resources, results_.data(), count_ * sizeof(here[0]), here.data()));
+    double sum = 0;
+    for (const kernels::CrossEntropyResult& result : here) sum += result.loss_sum;
+    return sum;
+  }
+
+ private:
+  size_t count_ = 0;
+  Scratch<kernels::CrossEntropyResult> results_;
+};
 
 }  // namespace
 
 template <typename T>
-absl::Status EmbeddingForward(const HalfContext& context, const ModelParameters& parameters,
-                              const ParameterUse& use, const int32_t* tokens, T* x) {
+absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
+                              const ModelParameters& parameters, const ParameterUse& use,
+                              const int32_t* tokens, T* x) {
   const T* positions = parameters.position_table
                            ? WeightOf<T>(use, *parameters.position_table) +
                                  context.first_position * context.config->hidden
                            : nullptr;
-  return FromKernel(kernels::EmbeddingForward<T>(ShapeOf(context), tokens,
-                                                 WeightOf<T>(use, parameters.token_table),
-                                                 positions, context.shape.sequence_length, x),
-                    "EmbeddingForward");
+  return KernelsFor<T>(resources).EmbeddingForward(resources, ShapeOf(context), tokens,
+                                                   WeightOf<T>(use, parameters.token_table),
+                                                   positions, context.shape.sequence_length, x);
 }
 
 template <typename T>
@@ -73,14 +86,11 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
                                const ModelParameters& parameters, ParameterUse& use,
                                const int32_t* tokens, const T* gradient) {
   const kernels::EmbeddingShape shape = ShapeOf(context);
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
   if (T* const table = GradientOf<T>(use, parameters.token_table)) {
-    const size_t bytes = kernels::EmbeddingWorkspaceBytes(shape);
-    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
     GEMINID_RETURN_IF_ERROR(
-        FromKernel(kernels::EmbeddingBackward<T>(shape, tokens, gradient, table,
-                                                 use.GradientAccumulates(parameters.token_table),
-                                                 scratch.data(), bytes),
-                   "EmbeddingBackward"));
+        math.EmbeddingBackward(resources, shape, tokens, gradient, table,
+                               use.GradientAccumulates(parameters.token_table)));
   }
   T* const positions =
       parameters.position_table ? GradientOf<T>(use, *parameters.position_table) : nullptr;
@@ -89,13 +99,13 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
   const size_t length = context.shape.sequence_length;
   if (!use.GradientAccumulates(id)) {
     // Positions that no sequence reaches: zero is all bits zero in both types.
-    std::fill(positions + length * shape.hidden,
-              positions + context.config->position_rows() * shape.hidden, T{});
+    GEMINID_RETURN_IF_ERROR(
+        math.Zero(resources, positions + length * shape.hidden,
+                  (context.config->position_rows() - length) * shape.hidden * sizeof(T)));
   }
-  return FromKernel(
-      kernels::PositionEmbeddingBackward<T>(context.shape.sequences, length, shape.hidden, gradient,
-                                            positions, use.GradientAccumulates(id)),
-      "PositionEmbeddingBackward");
+  return math.PositionBackward(resources, context.shape,
+                               Matrix<const T>(gradient, shape.tokens, shape.hidden), positions,
+                               use.GradientAccumulates(id));
 }
 
 template <typename T>
@@ -106,6 +116,7 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const size_t vocabulary = context.config->vocabulary;
+  GEMINID_ASSIGN_OR_RETURN(const Losses losses, Losses::Of(resources, context));
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
   GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
@@ -116,13 +127,11 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
 
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);
-  double loss_sum = 0;
   for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
     const size_t rows = std::min(context.tiling.tokens, tokens - first);
-    GEMINID_ASSIGN_OR_RETURN(const double loss,
-                             LossOfRows<T>(resources, n.Rows(first, rows), output, targets + first,
-                                           gradient_scale, dlogits.Rows(first, rows)));
-    loss_sum += loss;
+    GEMINID_RETURN_IF_ERROR(LossOfRows<T>(resources, n.Rows(first, rows), output, targets + first,
+                                          gradient_scale, dlogits.Rows(first, rows),
+                                          losses.At(first / context.tiling.tokens)));
   }
   GEMINID_RETURN_IF_ERROR(
       (BackwardInput<T, T>(resources, dlogits, output, Matrix<T>(gradient, tokens, hidden))));
@@ -130,7 +139,7 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
                                             GradientOf<T>(use, parameters.output),
                                             use.GradientAccumulates(parameters.output.weight)));
   GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
-  return loss_sum;
+  return losses.Sum<T>(resources);
 }
 
 template <typename T>
@@ -140,7 +149,7 @@ absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext&
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);
-  double loss_sum = 0;
+  GEMINID_ASSIGN_OR_RETURN(const Losses losses, Losses::Of(resources, context));
   for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
     const size_t rows = std::min(context.tiling.tokens, tokens - first);
     GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
@@ -148,11 +157,11 @@ absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext&
     GEMINID_ASSIGN_OR_RETURN(auto norm,
                              NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
-    GEMINID_ASSIGN_OR_RETURN(const double loss, LossOfRows<T>(resources, n, output, targets + first,
-                                                              /*gradient_scale=*/0, Matrix<T>()));
-    loss_sum += loss;
+    GEMINID_RETURN_IF_ERROR(LossOfRows<T>(resources, n, output, targets + first,
+                                          /*gradient_scale=*/0, Matrix<T>(),
+                                          losses.At(first / context.tiling.tokens)));
   }
-  return loss_sum;
+  return losses.Sum<T>(resources);
 }
 
 template <typename T>
@@ -169,13 +178,14 @@ absl::Status LogitsOfToken(const Resources& resources, const HalfContext& contex
   GEMINID_RETURN_IF_ERROR(
       (Forward<T, float>(resources, n, WeightOf<T>(use, parameters.output),
                          Matrix<float>(logits_storage.data(), 1, logits.size()))));
-  std::copy_n(logits_storage.data(), logits.size(), logits.begin());
-  return absl::OkStatus();
+  return KernelsFor<T>(resources).Download(resources, logits_storage.data(), logits.size_bytes(),
+                                           logits.data());
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                   \
-  template absl::Status EmbeddingForward(const HalfContext&, const ModelParameters&,             \
-                                         const ParameterUse&, const int32_t*, T*);               \
+  template absl::Status EmbeddingForward(const Resources&, const HalfContext&,                   \
+                                         const ModelParameters&, const ParameterUse&,            \
+                                         const int32_t*, T*);                                    \
   template absl::Status EmbeddingBackward(const Resources&, const HalfContext&,                  \
                                           const ModelParameters&, ParameterUse&, const int32_t*, \
                                           const T*);                                             \

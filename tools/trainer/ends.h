@@ -12,8 +12,9 @@ namespace geminid::trainer {
 
 // x[t] = the row of tokens[t] (+ the row of its position).
 template <typename T>
-absl::Status EmbeddingForward(const HalfContext& context, const ModelParameters& parameters,
-                              const ParameterUse& use, const int32_t* tokens, T* x);
+absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
+                              const ModelParameters& parameters, const ParameterUse& use,
+                              const int32_t* tokens, T* x);
 
 // Writes, or adds to, the gradients of the tables.
 template <typename T>

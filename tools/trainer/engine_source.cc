@@ -82,7 +82,47 @@ class EngineSource final : public ParameterSource {
   HostWorkspace workspace_;
 };
 
+// On a stream of the device, at the device's addresses.
+class StreamUse final : public ParameterUse {
+ public:
+  explicit StreamUse(zero::Operation operation) : operation_(std::move(operation)) {}
+
+  const std::byte* Weight(zero::ParameterId id) const override { return operation_.Weight(id); }
+  std::byte* Gradient(zero::ParameterId id) override { return operation_.Gradient(id); }
+  bool GradientAccumulates(zero::ParameterId id) const override {
+    return operation_.GradientAccumulates(id);
+  }
+  absl::Status GradientWritten(zero::ParameterId id) override {
+    return operation_.GradientWritten(id);
+  }
+  absl::Status Finish() override { return operation_.Finish(); }
+
+ private:
+  zero::Operation operation_;
+};
+
+class StreamSource final : public ParameterSource {
+ public:
+  StreamSource(zero::Engine* engine, StreamHandle stream) : engine_(engine), stream_(stream) {}
+
+  absl::Status BeginMicroBatch() override { return engine_->BeginMicroBatch(); }
+  absl::StatusOr<std::unique_ptr<ParameterUse>> Use(
+      zero::Pass pass, std::span<const zero::ParameterId> parameters) override {
+    GEMINID_ASSIGN_OR_RETURN(zero::Operation operation, engine_->Use(pass, parameters, stream_));
+    return std::make_unique<StreamUse>(std::move(operation));
+  }
+  zero::Workspace& workspace() override { return engine_->workspace(); }
+
+ private:
+  zero::Engine* const engine_;
+  const StreamHandle stream_;
+};
+
 }  // namespace
+
+std::unique_ptr<ParameterSource> MakeStreamSource(zero::Engine* engine, StreamHandle stream) {
+  return std::make_unique<StreamSource>(engine, stream);
+}
 
 std::unique_ptr<ParameterSource> MakeEngineSource(zero::Engine* engine, const Session* session) {
   return std::make_unique<EngineSource>(engine, session);

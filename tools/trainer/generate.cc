@@ -11,6 +11,7 @@
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/checkpoints.h"
+#include "tools/trainer/model_place.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/recompute.h"
 #include "tools/trainer/sampler.h"
@@ -63,19 +64,21 @@ class Generator {
     communicator_ = communicator;
     GEMINID_ASSIGN_OR_RETURN(threads_,
                              MakeThreads(options_.run.threads, context_.info, *communicator_));
-    model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type, {}, threads_.get());
     GEMINID_ASSIGN_OR_RETURN(
         session_, ConnectDaemon(options_.run, context_,
                                 UnlimitedDeviceBytes(options_.run, context_.info.world_size,
                                                      kernels::ThreadsOf(threads_.get())),
                                 /*takes_steps=*/false));
+    GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_));
+    model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type, {}, threads_.get(),
+                             place_->math());
     std::vector<zero::Parameter> parameters;
     for (const ParameterSpec& spec : model_->parameters().specs) {
       parameters.push_back({.name = spec.name, .shape = spec.shape, .trainable = false});
     }
     GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_,
                                                            parameters, options_.run.zero));
-    source_ = MakeEngineSource(engine_.get(), session_.get());
+    source_ = place_->Source(engine_.get(), session_.get());
     GEMINID_RETURN_IF_ERROR(LoadModelValues(options_.run, engine_.get(), parameters));
     return PrepareCache();
   }
@@ -107,8 +110,9 @@ class Generator {
     const uint64_t tokens =
         std::min<uint64_t>(model.context, options_.prompt.size() + options_.tokens);
     if (tokens < options_.prompt.size()) return absl::OkStatus();  // there is nothing to remember
-    bool remembers = options_.kv_cache.value_or(true);
-    if (!options_.kv_cache) {
+    // A GPU has no kernel that attends to what is remembered.
+    bool remembers = options_.kv_cache.value_or(!place_->on_gpu());
+    if (!options_.kv_cache && remembers) {
       GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
       const uint64_t needed =
           RememberedBytes(model, type, tokens) +
@@ -148,9 +152,10 @@ class Generator {
   const GenerateOptions& options_;
   const RankContext& context_;
   std::unique_ptr<kernels::ThreadPool> threads_;  // null: one
-  std::unique_ptr<Transformer> model_;
   std::vector<int32_t> tokens_;
-  // Destroyed in reverse order: the engine uses the session.
+  // Destroyed in reverse order: the engine uses the session and the place's stream.
+  std::unique_ptr<ModelPlace> place_;
+  std::unique_ptr<Transformer> model_;
   collectives::Communicator* communicator_ = nullptr;
   std::unique_ptr<Session> session_;
   std::unique_ptr<zero::Engine> engine_;

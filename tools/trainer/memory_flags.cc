@@ -13,11 +13,13 @@ namespace geminid::trainer {
 namespace {
 
 constexpr uint64_t kDevicesMax = 64;
+constexpr char kAnyGpu[] = "cuda";
 
 constexpr FlagSpec kMemoryFlags[] = {
     {"--placement", &Flags::placement, "WHERE", "Where weights live: device, cpu or auto"},
-    {"--device", &Flags::device, "N",
-     "Device of every rank; otherwise $GEMINID_DEVICE, or the node's devices in turn"},
+    {"--device", &Flags::device, "N|cuda",
+     "Device of every rank, or cuda for the GPUs in turn; otherwise $GEMINID_DEVICE, or the node's "
+     "devices in turn"},
     {"--device-memory", &Flags::device_memory, "SIZE", "Of each rank, such as 24MiB, or unlimited"},
     {"--host-memory", &Flags::host_memory, "SIZE",
      "What the run's own daemon hands out, or unlimited"},
@@ -78,7 +80,8 @@ absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
                       std::array{std::pair{Name(Recompute::kAuto), Recompute::kAuto},
                                  std::pair{Name(Recompute::kOn), Recompute::kOn},
                                  std::pair{Name(Recompute::kOff), Recompute::kOff}}));
-  if (!flags.device.empty()) {
+  options->wants_gpu = flags.device == kAnyGpu;
+  if (!flags.device.empty() && !options->wants_gpu) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t device,
                              base::ParseCount("--device", flags.device, 0, kDevicesMax - 1));
     options->device = DeviceIndex{static_cast<uint32_t>(device)};

@@ -4,9 +4,6 @@
 #include <type_traits>
 
 #include "base/status_macros.h"
-#include "kernels/model/activation/gelu.h"
-#include "kernels/model/activation/swiglu.h"
-#include "kernels/model/elementwise/bias.h"
 #include "tools/trainer/norm_layer.h"
 
 namespace geminid::trainer {
@@ -53,39 +50,16 @@ absl::Status Project(const Resources& resources, const MlpPlaces& places, const 
 
 template <typename T>
 absl::Status Activate(const Resources& resources, const Columns<T>& columns) {
-  const size_t cols = columns.input.cols;
-  return ForRows(resources, columns.input.rows, cols, [&](size_t first, size_t count) {
-    const size_t at = first * cols;
-    const T* input = columns.input.data + at;
-    T* activated = columns.activated.data + at;
-    if (columns.up.data == nullptr) {
-      return FromKernel(kernels::GeluForward<T>(input, count * cols, activated), "GeluForward");
-    }
-    return FromKernel(
-        kernels::SwigluForward<T>({.rows = count, .cols = cols, .gate_up_stride = cols}, input,
-                                  columns.up.data + at, activated),
-        "SwigluForward");
-  });
+  return KernelsFor<T>(resources).Activate(resources, columns.input, columns.up.data,
+                                           columns.activated.data);
 }
 
 // Turns columns.input (and up) into their gradients.
 template <typename T>
 absl::Status ActivateBackward(const Resources& resources, Matrix<const T> dy,
                               const Columns<T>& columns) {
-  const size_t cols = dy.cols;
-  return ForRows(resources, dy.rows, cols, [&](size_t first, size_t count) {
-    const size_t at = first * cols;
-    T* input = columns.input.data + at;
-    if (columns.up.data == nullptr) {
-      return FromKernel(kernels::GeluBackward<T>(dy.data + at, input, count * cols, input),
-                        "GeluBackward");
-    }
-    T* up = columns.up.data + at;
-    return FromKernel(
-        kernels::SwigluBackward<T>({.rows = count, .cols = cols, .gate_up_stride = cols},
-                                   dy.data + at, input, up, input, up),
-        "SwigluBackward");
-  });
+  return KernelsFor<T>(resources).ActivateBackward(resources, dy, columns.input.data,
+                                                   columns.up.data);
 }
 
 template <typename T>
@@ -132,10 +106,11 @@ class OutputSum {
       GEMINID_ASSIGN_OR_RETURN(sum.storage_, Scratch<float>::Allocate(resources, size));
       sum.data_ = sum.storage_.data();
     }
+    const KernelsOf<T>& math = KernelsFor<T>(resources);
     if (sum.drops()) {
-      std::fill_n(sum.data_, size, 0.0F);
+      GEMINID_RETURN_IF_ERROR(math.Zero(resources, sum.data_, size * sizeof(float)));
     } else {
-      GEMINID_RETURN_IF_ERROR(Widen(resources, x, size, sum.data_));
+      GEMINID_RETURN_IF_ERROR(math.Widen(resources, x, size, sum.data_));
     }
     return sum;
   }
@@ -145,21 +120,16 @@ class OutputSum {
   // Adds the bias, if there is one, and leaves the half's output in `out`. `spare` has room for as
   // many elements.
   absl::Status Finish(const Resources& resources, const T* bias, T* spare) {
-    if (bias != nullptr) {
-      GEMINID_ASSIGN_OR_RETURN(auto wide, Scratch<float>::Allocate(resources, cols_));
-      GEMINID_RETURN_IF_ERROR(Widen(resources, bias, cols_, wide.data()));
-      GEMINID_RETURN_IF_ERROR(
-          FromKernel(kernels::BiasAdd<float>(rows_, cols_, wide.data(), data_), "BiasAdd"));
+    const KernelsOf<T>& math = KernelsFor<T>(resources);
+    if (bias != nullptr) GEMINID_RETURN_IF_ERROR(math.AddBias(resources, bias, values()));
+    if (!drops()) {
+      return data_ == Address(out_) ? absl::OkStatus() : math.Round(resources, data_, size(), out_);
     }
-    if (!drops())
-      return data_ == Address(out_) ? absl::OkStatus() : Round(resources, data_, size(), out_);
-    GEMINID_RETURN_IF_ERROR(Round(resources, data_, size(), spare));
-    return ForRows(resources, rows_, cols_, [&](size_t first, size_t count) {
-      const size_t at = first * cols_;
-      std::copy_n(x_ + at, count * cols_, out_ + at);
-      AddDropout(context_->dropout, first, count, spare + at, out_ + at);
-      return absl::OkStatus();
-    });
+    GEMINID_RETURN_IF_ERROR(math.Round(resources, data_, size(), spare));
+    GEMINID_RETURN_IF_ERROR(
+        math.Copy(resources, Matrix<const T>(x_, rows_, cols_), Matrix<T>(out_, rows_, cols_)));
+    return math.AddDropped(resources, context_->dropout, Matrix<const T>(spare, rows_, cols_),
+                           out_);
   }
 
  private:
@@ -243,9 +213,11 @@ absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& cont
                            Dropped<T>::Of(resources, context.dropout, tokens, gradient));
   const Matrix<const T> dy(dropped.data, tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-  ClearAdapterGradients<T>(use, places.input);
-  if (places.up) ClearAdapterGradients<T>(use, *places.up);
-  ClearAdapterGradients<T>(use, places.output);
+  GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, places.input));
+  if (places.up) {
+    GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, *places.up));
+  }
+  GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, places.output));
   for (size_t first = 0; first < width; first += context.tiling.mlp_columns) {
     const size_t count = std::min(context.tiling.mlp_columns, width - first);
     GEMINID_RETURN_IF_ERROR(
@@ -255,7 +227,7 @@ absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& cont
     GEMINID_RETURN_IF_ERROR(
         BackwardBias<T>(resources, dy, GradientOf<T>(use, *places.output.bias)));
   }
-  GEMINID_RETURN_IF_ERROR(Round(resources, dn.data, dn.size(), n.data));
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
   return norm.Backward(use, n.data, x, gradient, gradient);
 }
 

@@ -1,10 +1,6 @@
 #include "tools/trainer/norm_layer.h"
 
-#include <algorithm>
-
 #include "base/status_macros.h"
-#include "kernels/model/normalisation/layer_norm.h"
-#include "kernels/model/normalisation/rms_norm.h"
 
 namespace geminid::trainer {
 
@@ -16,9 +12,10 @@ absl::StatusOr<NormLayer<T>> NormLayer<T>::Create(const Resources& resources,
   NormLayer layer;
   layer.resources_ = &resources;
   layer.place_ = place;
-  layer.rows_ = rows;
-  layer.cols_ = cols;
-  layer.epsilon_ = static_cast<float>(context.config->norm_epsilon);
+  layer.shape_ = {.rows = rows,
+                  .cols = cols,
+                  .epsilon = static_cast<float>(context.config->norm_epsilon),
+                  .shifts = place.shift.has_value()};
   GEMINID_ASSIGN_OR_RETURN(layer.statistics_,
                            Scratch<float>::Allocate(resources, rows * (place.shift ? 2 : 1)));
   GEMINID_ASSIGN_OR_RETURN(layer.gain_, Scratch<T>::Allocate(resources, cols));
@@ -27,65 +24,39 @@ absl::StatusOr<NormLayer<T>> NormLayer<T>::Create(const Resources& resources,
 
 template <typename T>
 absl::Status NormLayer<T>::Forward(const ParameterUse& use, const T* x, T* y) {
-  const T* gain = WeightOf<T>(use, place_.gain);
-  std::copy_n(gain, cols_, gain_.data());
-  const T* shift = place_.shift ? WeightOf<T>(use, *place_.shift) : nullptr;
-  return ForRows(*resources_, rows_, cols_, [&](size_t first, size_t count) {
-    const size_t at = first * cols_;
-    float* rstd = statistics_.data() + first;
-    if (shift == nullptr) {
-      return FromKernel(
-          kernels::RmsNormForward<T>({.rows = count, .cols = cols_, .epsilon = epsilon_}, x + at,
-                                     gain, y + at, rstd),
-          "RmsNormForward");
-    }
-    return FromKernel(
-        kernels::LayerNormForward<T>({.rows = count, .cols = cols_, .epsilon = epsilon_}, x + at,
-                                     gain, shift, y + at, rstd + rows_, rstd),
-        "LayerNormForward");
-  });
+  const T* const gain = WeightOf<T>(use, place_.gain);
+  const KernelsOf<T>& math = KernelsFor<T>(*resources_);
+  GEMINID_RETURN_IF_ERROR(math.Copy(*resources_, Matrix<const T>(gain, 1, shape_.cols),
+                                    Matrix<T>(gain_.data(), 1, shape_.cols)));
+  return math.NormForward(*resources_, shape_,
+                          {.x = x,
+                           .gain = gain,
+                           .shift = place_.shift ? WeightOf<T>(use, *place_.shift) : nullptr,
+                           .y = y,
+                           .statistics = statistics_.data()});
 }
 
 template <typename T>
 absl::Status NormLayer<T>::Backward(ParameterUse& use, const T* dy, const T* x, const T* residual,
                                     T* dx) {
-  const float* rstd = statistics_.data();
-  if (!place_.shift) {
-    const kernels::RmsNormShape shape = {.rows = rows_, .cols = cols_, .epsilon = epsilon_};
-    const size_t bytes = kernels::RmsNormWorkspaceBytes(shape);
-    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(*resources_, bytes));
-    const kernels::RmsNormBackwardArgs<T> args = {.dy = dy,
-                                                  .x = x,
-                                                  .gamma = gain_.data(),
-                                                  .rstd = rstd,
-                                                  .residual = residual,
-                                                  .dx = dx,
-                                                  .dgamma = GradientOf<T>(use, place_.gain)};
-    return FromKernel(kernels::RmsNormBackward<T>(shape, args, scratch.data(), bytes),
-                      "RmsNormBackward");
-  }
-  const kernels::LayerNormShape shape = {.rows = rows_, .cols = cols_, .epsilon = epsilon_};
-  const size_t bytes = kernels::LayerNormWorkspaceBytes(shape);
-  GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(*resources_, bytes));
   T* gain = GradientOf<T>(use, place_.gain);
-  T* shift = GradientOf<T>(use, *place_.shift);
+  T* shift = place_.shift ? GradientOf<T>(use, *place_.shift) : nullptr;
   // The kernel writes both or none: of one that is frozen, to a place nobody reads.
   Scratch<T> unread;
-  if ((gain == nullptr) != (shift == nullptr)) {
-    GEMINID_ASSIGN_OR_RETURN(unread, Scratch<T>::Allocate(*resources_, cols_));
+  if (place_.shift && (gain == nullptr) != (shift == nullptr)) {
+    GEMINID_ASSIGN_OR_RETURN(unread, Scratch<T>::Allocate(*resources_, shape_.cols));
     (gain == nullptr ? gain : shift) = unread.data();
   }
-  const kernels::LayerNormBackwardArgs<T> args = {.dy = dy,
-                                                  .x = x,
-                                                  .gamma = gain_.data(),
-                                                  .mean = rstd + rows_,
-                                                  .rstd = rstd,
-                                                  .residual = residual,
-                                                  .dx = dx,
-                                                  .dgamma = gain,
-                                                  .dbeta = shift};
-  return FromKernel(kernels::LayerNormBackward<T>(shape, args, scratch.data(), bytes),
-                    "LayerNormBackward");
+  return KernelsFor<T>(*resources_)
+      .NormBackward(*resources_, shape_,
+                    {.dy = dy,
+                     .x = x,
+                     .gain = gain_.data(),
+                     .statistics = statistics_.data(),
+                     .residual = residual,
+                     .dx = dx,
+                     .dgain = gain,
+                     .dshift = shift});
 }
 
 template class NormLayer<float>;

@@ -26,10 +26,8 @@ class NormLayer {
  private:
   const Resources* resources_ = nullptr;
   NormPlace place_;
-  size_t rows_ = 0;
-  size_t cols_ = 0;
-  float epsilon_ = 0;
-  Scratch<float> statistics_;  // rstd[rows], then mean[rows] for LayerNorm
+  NormShape shape_;
+  Scratch<float> statistics_;
   Scratch<T> gain_;
 };
 

@@ -38,6 +38,7 @@ struct TrainOptions {
   Schedule schedule;  // and the number of steps
   zero::Options zero;
   std::optional<DeviceIndex> device;            // unset: $GEMINID_DEVICE, else by local rank
+  bool wants_gpu = false;                       // no device that is not one
   std::optional<uint64_t> device_memory_bytes;  // per rank; unset: enough for everything
   std::optional<uint64_t> host_memory_bytes;    // of the private daemon; unset: its default
   uint64_t copy_bytes_per_second = 0;           // 0: not paced

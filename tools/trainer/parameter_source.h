@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "geminid/session.h"
+#include "geminid/stream.h"
 #include "geminid/zero.h"
 
 namespace geminid::trainer {
@@ -37,6 +38,10 @@ class ParameterSource {
 // Addresses are the host's, where the trainer computes. `engine`, and `session`, whose it is,
 // outlive the source.
 std::unique_ptr<ParameterSource> MakeEngineSource(zero::Engine* engine, const Session* session);
+
+// Addresses are the device's, for what is queued on `stream`, which lives until the engine has been
+// synchronised.
+std::unique_ptr<ParameterSource> MakeStreamSource(zero::Engine* engine, StreamHandle stream);
 
 }  // namespace geminid::trainer
 

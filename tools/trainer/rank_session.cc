@@ -78,7 +78,9 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
         "; give --device-memory a size: ", std::string(session.status().message())));
   }
   if (!session.ok()) return session;
-  if (absl::Status status = CheckDevice((*session)->device_description()); !status.ok()) {
+  if (absl::Status status =
+          CheckDevice((*session)->device_description(), options.wants_gpu, context.info.world_size);
+      !status.ok()) {
     return status;
   }
   return session;

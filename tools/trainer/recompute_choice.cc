@@ -96,7 +96,8 @@ uint64_t WholeModelBytes(const TrainOptions& options) {
 
 absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
                                                 const ModelParameters& parameters,
-                                                const zero::Statistics& statistics, size_t threads,
+                                                const zero::Statistics& statistics, bool on_gpu,
+                                                size_t threads,
                                                 collectives::Communicator& communicator) {
   if (options.recompute != Recompute::kAuto) {
     return RecomputeChoice{options.recompute == Recompute::kOff, "as asked"};
@@ -117,6 +118,11 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
       .working_set_bytes = sums * WorkingSetBytes(parameters, type, statistics.chunk_elements),
       .state_bytes = statistics.device_state_bytes};
   if (auto choice = ChooseByRoom(room)) return *std::move(choice);
+  if (on_gpu) {
+    return RecomputeChoice{false,
+                           "weights would have to leave the GPU for activations, and computing "
+                           "again takes no link"};
+  }
   GEMINID_ASSIGN_OR_RETURN(const RecomputeSpeed speed, Measure(options, threads, communicator));
   return ChooseBySpeed(room, speed);
 }

@@ -13,11 +13,12 @@ namespace geminid::trainer {
 uint64_t WholeModelBytes(const TrainOptions& options);
 
 // As options.recompute says; for kAuto what fits the smallest arena and is faster. That takes some
-// milliseconds of measuring where weights would leave for activations. `threads` compute. All ranks
-// must call it.
+// milliseconds of measuring where weights would leave for activations: on the host, where `threads`
+// compute. On a GPU nothing is measured, and they do not leave. All ranks must call it.
 absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
                                                 const ModelParameters& parameters,
-                                                const zero::Statistics& statistics, size_t threads,
+                                                const zero::Statistics& statistics, bool on_gpu,
+                                                size_t threads,
                                                 collectives::Communicator& communicator);
 
 }  // namespace geminid::trainer

@@ -62,6 +62,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("optimizer").Value(Name(options.zero.optimizer));
   json.Key("learning_rate").Value(options.schedule.peak);
   json.Key("schedule").Value(Name(options.schedule.shape));
+  json.Key("computes_on").Value(report.computes_on);
   json.Key("threads").Value(report.threads);
   json.Key("recompute").Value(Name(report.recompute));
   json.Key("final_loss_scale").Value(report.final_loss_scale);
@@ -118,6 +119,8 @@ void WriteMemory(base::JsonWriter& json, const Report& report) {
   json.EndObject();
   const uint64_t host_bytes = Sum(report, &RankReport::host_bytes);
   json.Key("host_bytes").Value(host_bytes);
+  json.Key("host_bytes_registered").Value(report.host_bytes_registered);
+  json.Key("host_bytes_refused").Value(report.host_bytes_refused);
   json.Key("host_bytes_per_parameter")
       .Value(report.parameters == 0
                  ? 0.0

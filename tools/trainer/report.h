@@ -54,7 +54,11 @@ struct Report {
   double flops_per_token = 0;          // as FlopsPerToken has it
   bool native_data_type = true;        // the processor multiplies the data type itself
   double final_loss_scale = 1;
-  uint64_t threads = 1;                  // of rank 0
+  std::string computes_on = "host";  // or the name of rank 0's GPU
+  uint64_t threads = 1;              // of rank 0
+  // Of rank 0's host memory, by its GPU's driver: HostRegistration.
+  uint64_t host_bytes_registered = 0;
+  uint64_t host_bytes_refused = 0;
   Recompute recompute = Recompute::kOn;  // what was done
   uint64_t tokens_per_step = 0;
   std::vector<RankReport> ranks;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/bytes.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "geminid/communicator.h"
@@ -24,6 +25,7 @@
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
+#include "tools/trainer/model_place.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/recompute_choice.h"
 #include "tools/trainer/report.h"
@@ -76,10 +78,11 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(Prepare());
     GEMINID_RETURN_IF_ERROR(OpenLog());
     report_.options = options_;
+    if (place_->on_gpu()) report_.computes_on = session_->device_description().name;
     report_.tokens_per_step = batches_->tokens_per_step();
     report_.flops_per_token = FlopsPerToken(options_.model);
-    report_.native_data_type =
-        options_.zero.data_type == zero::DataType::kFloat32 || kernels::HasNativeBFloat16();
+    report_.native_data_type = options_.zero.data_type == zero::DataType::kFloat32 ||
+                               (!place_->on_gpu() && kernels::HasNativeBFloat16());
     training_began_ = SteadyClock::now();
     absl::StatusOr<double> none = AddOverRanks(0);  // and agree on a stop before the first step
     if (!none.ok()) return none.status();
@@ -94,6 +97,7 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
       if (last_step_.wait_ended) GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // why
       NoteLoss(step + 1);
+      SayRefusedMemory();
       GEMINID_RETURN_IF_ERROR(Validate(step + 1));
       Log(step + 1);
       GEMINID_RETURN_IF_ERROR(ShowProgress(step + 1));
@@ -177,6 +181,17 @@ class RankTrainer {
     return sums[0];
   }
 
+  // Of a GPU that does not page-lock host memory: copies work, at a fraction of their speed.
+  void SayRefusedMemory() {
+    const HostRegistration host = session_->GetHostRegistration();
+    if (host.refused_bytes == 0 || said_refused_) return;
+    said_refused_ = true;
+    progress_.Warn(
+        absl::StrCat("geminid-train: rank ", rank(), ": the GPU's driver does not page-lock ",
+                     base::FormatBytes(host.refused_bytes), " of ", base::FormatBytes(host.bytes),
+                     " of host memory, whose copies take a detour: ", host.refusal));
+  }
+
   void NoteLoss(uint64_t step) {
     if (std::isfinite(report_.losses.back())) return;
     if (++report_.non_finite_losses == 1) {
@@ -242,15 +257,17 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(threads_,
                              MakeThreads(options_.threads, context_.info, *communicator_));
     report_.threads = kernels::ThreadsOf(threads_.get());
-    model_ = MakeTransformer(options_.model, options_.zero.data_type, {}, threads_.get());
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
     GEMINID_RETURN_IF_ERROR(ConnectSession());
+    GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_));
+    model_ = MakeTransformer(options_.model, options_.zero.data_type, {}, threads_.get(),
+                             place_->math());
     GEMINID_ASSIGN_OR_RETURN(const std::vector<zero::Parameter> parameters,
                              TrainedParameters(options_.model, options_.frozen));
     GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_.get(),
                                                            parameters, options_.zero));
-    source_ = MakeEngineSource(engine_.get(), session_.get());
+    source_ = place_->Source(engine_.get(), session_.get());
     GEMINID_ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Create(options_, engine_.get(),
                                                                communicator_.get(), parameters));
     GEMINID_RETURN_IF_ERROR(DecideOnRecompute());
@@ -277,8 +294,9 @@ class RankTrainer {
 
   absl::Status DecideOnRecompute() {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
-    GEMINID_ASSIGN_OR_RETURN(recompute_, ChooseRecompute(options_, model_->parameters(), statistics,
-                                                         report_.threads, *loss_communicator_));
+    GEMINID_ASSIGN_OR_RETURN(
+        recompute_, ChooseRecompute(options_, model_->parameters(), statistics, place_->on_gpu(),
+                                    report_.threads, *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }
@@ -402,6 +420,9 @@ class RankTrainer {
       if (rank() == 0) hash.Add(std::as_bytes(std::span(values)));
     }
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
+    const HostRegistration host = session_->GetHostRegistration();
+    report_.host_bytes_registered = host.registered_bytes;
+    report_.host_bytes_refused = host.refused_bytes;
     GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,
                                              session_->device_description().index, &report_));
     if (rank() != 0 || options_.report.empty()) return absl::OkStatus();
@@ -415,8 +436,10 @@ class RankTrainer {
   const RankContext& context_;
   Progress progress_;
   std::unique_ptr<kernels::ThreadPool> threads_;  // null: one
+  // Destroyed in reverse order: the engine uses the session, the communicator and the place's
+  // stream.
+  std::unique_ptr<ModelPlace> place_;
   std::unique_ptr<Transformer> model_;
-  // Destroyed in reverse order: the engine uses the session and the communicator.
   std::unique_ptr<collectives::Communicator> communicator_;
   std::unique_ptr<collectives::Communicator> loss_communicator_;
   std::unique_ptr<Session> session_;
@@ -427,6 +450,7 @@ class RankTrainer {
   std::optional<Validation> validation_;
   std::optional<RunLog> log_;
   absl::Status log_status_;
+  bool said_refused_ = false;
   zero::StepResult last_step_;
   RecomputeChoice recompute_;
   Report report_;

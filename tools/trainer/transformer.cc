@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/model/rotary/rotary.h"
+#include "kernels/runtime/common/absl_status.h"
 #include "tools/trainer/attention_half.h"
 #include "tools/trainer/compute.h"
 #include "tools/trainer/ends.h"
@@ -21,8 +22,13 @@ using zero::Pass;
 template <typename T>
 class TransformerOf final : public Transformer {
  public:
-  TransformerOf(const ModelConfig& config, const Tiling& tiling, kernels::ThreadPool* threads)
-      : config_(config), tiling_(tiling), threads_(threads), parameters_(MakeParameters(config)) {
+  TransformerOf(const ModelConfig& config, const Tiling& tiling, kernels::ThreadPool* threads,
+                const ModelKernels& math)
+      : config_(config),
+        tiling_(tiling),
+        threads_(threads),
+        math_(math),
+        parameters_(MakeParameters(config)) {
     embedding_ids_.push_back(parameters_.token_table);
     if (parameters_.position_table) embedding_ids_.push_back(*parameters_.position_table);
     output_ids_.push_back(parameters_.final_norm.gain);
@@ -36,7 +42,7 @@ class TransformerOf final : public Transformer {
                                          float gradient_scale) override {
     GEMINID_RETURN_IF_ERROR(Check(batch));
     GEMINID_RETURN_IF_ERROR(source.BeginMicroBatch());
-    Run run(source, threads_);
+    Run run(source, math_, threads_);
     run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
     run.context.dropout = {.dropout = batch.dropout,
                            .sequence_length = batch.shape.sequence_length,
@@ -52,7 +58,7 @@ class TransformerOf final : public Transformer {
 
   absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) override {
     GEMINID_RETURN_IF_ERROR(Check(batch));
-    Run run(source, threads_);
+    Run run(source, math_, threads_);
     GEMINID_RETURN_IF_ERROR(RunUpToOutput(run, batch));
     GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
     GEMINID_ASSIGN_OR_RETURN(
@@ -66,7 +72,7 @@ class TransformerOf final : public Transformer {
                                                              size_t tokens) override {
     const size_t elements = tokens * config_.kv_heads * config_.head_dim();
     auto remembered = std::make_unique<Remembered>(tokens);
-    const Resources resources = {source.workspace()};
+    const Resources resources = {source.workspace(), math_};
     for (uint64_t i = 0; i < 2 * config_.layers; ++i) {
       GEMINID_ASSIGN_OR_RETURN(auto block, Scratch<T>::Allocate(resources, elements));
       remembered->blocks.push_back(std::move(block));
@@ -93,7 +99,7 @@ class TransformerOf final : public Transformer {
                                                      " tokens, of which ", memory->tokens,
                                                      " are, not ", tokens.size(), " more"));
     }
-    Run run(source, threads_);
+    Run run(source, math_, threads_);
     run.resources.rows_alone = true;
     run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
     run.context.first_position = memory == nullptr ? 0 : memory->tokens;
@@ -120,8 +126,8 @@ class TransformerOf final : public Transformer {
 
   // One micro-batch. Members are destroyed in reverse order, so the workspace is a stack.
   struct Run {
-    Run(ParameterSource& parameter_source, kernels::ThreadPool* threads)
-        : source(parameter_source), resources{parameter_source.workspace(), threads} {}
+    Run(ParameterSource& parameter_source, const ModelKernels& math, kernels::ThreadPool* threads)
+        : source(parameter_source), resources{parameter_source.workspace(), math, threads} {}
 
     ParameterSource& source;
     Resources resources;
@@ -162,20 +168,26 @@ class TransformerOf final : public Transformer {
   }
 
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
+    const KernelsOf<T>& math = KernelsFor<T>(run.resources);
     if (config_.family == Family::kLlama) {
       const size_t length = run.context.first_position + batch.shape.sequence_length;
       const size_t half = length * config_.head_dim() / 2;
       GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.resources, 2 * half));
-      float* cos = run.rotary.data();
-      GEMINID_RETURN_IF_ERROR(FromKernel(
-          kernels::RotaryTable(length, config_.head_dim(), config_.rotary_theta, cos, cos + half),
-          "RotaryTable"));
-      run.context.rotary = {.cos = cos, .sin = cos + half};
+      std::vector<float> table(2 * half);  // cosines, then sines
+      GEMINID_RETURN_IF_ERROR(
+          kernels::FromKernel(kernels::RotaryTable(length, config_.head_dim(), config_.rotary_theta,
+                                                   table.data(), table.data() + half),
+                              "RotaryTable"));
+      GEMINID_RETURN_IF_ERROR(
+          math.Upload(run.resources, table.data(), 2 * half * sizeof(float), run.rotary.data()));
+      run.context.rotary = {.cos = run.rotary.data(), .sin = run.rotary.data() + half};
     }
     const size_t tokens = batch.shape.tokens();
     GEMINID_ASSIGN_OR_RETURN(run.tokens, Scratch<int32_t>::Allocate(run.resources, 2 * tokens));
-    std::copy(batch.tokens.begin(), batch.tokens.end(), run.tokens.data());
-    std::copy(batch.targets.begin(), batch.targets.end(), run.tokens.data() + tokens);
+    GEMINID_RETURN_IF_ERROR(math.Upload(run.resources, batch.tokens.data(),
+                                        batch.tokens.size_bytes(), run.tokens.data()));
+    GEMINID_RETURN_IF_ERROR(math.Upload(run.resources, batch.targets.data(),
+                                        batch.targets.size_bytes(), run.tokens.data() + tokens));
     run.inputs.reserve(2 * config_.layers + 1);
     return absl::OkStatus();
   }
@@ -189,9 +201,9 @@ class TransformerOf final : public Transformer {
   absl::Status RunEmbedding(Run& run, Pass pass) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, embedding_ids_));
     GEMINID_RETURN_IF_ERROR(run.Push());
-    GEMINID_RETURN_IF_ERROR(
-        EmbeddingForward<T>(run.context, parameters_, *use, run.tokens.data(), run.Top()));
-    Drop(run, run.Top());
+    GEMINID_RETURN_IF_ERROR(EmbeddingForward<T>(run.resources, run.context, parameters_, *use,
+                                                run.tokens.data(), run.Top()));
+    GEMINID_RETURN_IF_ERROR(Drop(run, run.Top()));
     return use->Finish();
   }
 
@@ -254,7 +266,7 @@ class TransformerOf final : public Transformer {
           HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>, run.attention));
     }
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, embedding_ids_));
-    Drop(run, run.gradient.data());
+    GEMINID_RETURN_IF_ERROR(Drop(run, run.gradient.data()));
     GEMINID_RETURN_IF_ERROR(EmbeddingBackward<T>(run.resources, run.context, parameters_, *use,
                                                  run.tokens.data(), run.gradient.data()));
     GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, embedding_ids_));
@@ -269,15 +281,11 @@ class TransformerOf final : public Transformer {
     return 2 + 2 * static_cast<uint64_t>(&places - parameters_.mlp.data());
   }
 
-  void Drop(Run& run, T* x) {
-    if (!run.context.dropout.dropout.active()) return;
+  absl::Status Drop(Run& run, T* x) {
+    if (!run.context.dropout.dropout.active()) return absl::OkStatus();
     run.context.dropout.place = 0;
-    (void)ForRows(run.resources, run.context.shape.tokens(), config_.hidden,
-                  [&](size_t first, size_t count) {
-                    T* const rows = x + first * config_.hidden;
-                    ApplyDropout(run.context.dropout, first, count, rows, rows);
-                    return absl::OkStatus();
-                  });
+    const Matrix<const T> rows(x, run.context.shape.tokens(), config_.hidden);
+    return KernelsFor<T>(run.resources).Drop(run.resources, run.context.dropout, rows, x);
   }
 
   template <typename Places, typename Forward, typename Kept>
@@ -314,6 +322,7 @@ class TransformerOf final : public Transformer {
   const ModelConfig config_;
   const Tiling tiling_;
   kernels::ThreadPool* const threads_;
+  const ModelKernels& math_;
   const ModelParameters parameters_;
   std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
@@ -322,11 +331,12 @@ class TransformerOf final : public Transformer {
 }  // namespace
 
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,
-                                             const Tiling& tiling, kernels::ThreadPool* threads) {
+                                             const Tiling& tiling, kernels::ThreadPool* threads,
+                                             const ModelKernels& math) {
   if (data_type == zero::DataType::kFloat32) {
-    return std::make_unique<TransformerOf<float>>(config, tiling, threads);
+    return std::make_unique<TransformerOf<float>>(config, tiling, threads, math);
   }
-  return std::make_unique<TransformerOf<kernels::BFloat16>>(config, tiling, threads);
+  return std::make_unique<TransformerOf<kernels::BFloat16>>(config, tiling, threads, math);
 }
 
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,

@@ -19,6 +19,7 @@
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/model_config.h"
+#include "tools/trainer/model_kernels.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/parameters.h"
 
@@ -67,11 +68,12 @@ class Transformer {
                                                         RememberedTokens* remembered = nullptr) = 0;
 };
 
-// `config` is valid. Computes on `threads`, which outlive the model and are used by one call at a
-// time, or on the calling thread.
+// `config` is valid. Computes by `math`, and on the host on `threads`, which outlive the model and
+// are used by one call at a time, or on the calling thread.
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,
                                              const Tiling& tiling = {},
-                                             kernels::ThreadPool* threads = nullptr);
+                                             kernels::ThreadPool* threads = nullptr,
+                                             const ModelKernels& math = HostKernels());
 
 // More workspace than one micro-batch of `shape` needs, but not by much: within a factor of two of
 // the measured peak where the model is not tiny.

@@ -40,6 +40,13 @@ class CudaDevice final : public Device {
   MemoryInfo memory_info() const override {
     return {arena_.reserved_bytes(), arena_.imported_bytes()};
   }
+  HostRegistration host_registration() const override {
+    const HostRegistry::Totals host = registry_.totals();
+    return {.bytes = host.given_bytes,
+            .registered_bytes = host.registered_bytes,
+            .refused_bytes = host.refused_bytes,
+            .refusal = std::string(registry_.status().message())};
+  }
   std::byte* HostAddress(std::byte* address) const override {
     return arena_.Contains(address) ? nullptr : address;
   }

@@ -95,6 +95,7 @@ class FaultyDevice final : public Device {
 
   std::byte* base() const override { return inner_->base(); }
   MemoryInfo memory_info() const override { return inner_->memory_info(); }
+  HostRegistration host_registration() const override { return inner_->host_registration(); }
   std::byte* HostAddress(std::byte* address) const override { return inner_->HostAddress(address); }
   CopyStream& copy_stream(Direction direction) override {
     return streams_[static_cast<int>(direction)];

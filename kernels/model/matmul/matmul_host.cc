@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <limits>
 #include <type_traits>
 
+#include "kernels/model/matmul/checks.h"
 #include "kernels/model/matmul/matmul.h"
 #include "kernels/model/matmul/plan.h"
 #include "kernels/model/matmul/tiles.h"
@@ -14,46 +14,6 @@ namespace geminid::kernels {
 namespace {
 
 using DataType = dnnl::memory::data_type;
-
-constexpr size_t kDimensionMax = std::numeric_limits<int32_t>::max();
-
-// A stored matrix: `rows` rows of `cols` elements, `stride` elements apart.
-struct Storage {
-  size_t rows;
-  size_t cols;
-  size_t stride;
-
-  size_t dense() const { return rows * cols; }
-  size_t span() const { return (rows - 1) * stride + cols; }
-};
-
-Storage StorageA(const MatmulShape& s) {
-  if (s.transpose_a == Transpose::kYes) return {s.k, s.m, s.a_stride};
-  return {s.m, s.k, s.a_stride};
-}
-
-Storage StorageB(const MatmulShape& s) {
-  if (s.transpose_b == Transpose::kYes) return {s.n, s.k, s.b_stride};
-  return {s.k, s.n, s.b_stride};
-}
-
-Storage StorageC(const MatmulShape& s) { return {s.m, s.n, s.c_stride}; }
-
-// Fills in the strides that were left 0, then checks every dimension.
-Status Normalise(MatmulShape* shape) {
-  for (const size_t dimension : {shape->m, shape->n, shape->k}) {
-    if (dimension == 0 || dimension > kDimensionMax) return Status::kInvalidShape;
-  }
-  if (shape->a_stride == 0) shape->a_stride = StorageA(*shape).cols;
-  if (shape->b_stride == 0) shape->b_stride = StorageB(*shape).cols;
-  if (shape->c_stride == 0) shape->c_stride = StorageC(*shape).cols;
-  for (const Storage& storage : {StorageA(*shape), StorageB(*shape), StorageC(*shape)}) {
-    if (storage.stride < storage.cols || storage.stride > kDimensionMax) {
-      return Status::kInvalidShape;
-    }
-  }
-  return Status::kOk;
-}
 
 // The same product on dense fp32 copies.
 MatmulShape Widened(MatmulShape shape) {
@@ -110,12 +70,12 @@ void ConvertMatrix(ThreadPool* pool, const From* from, size_t from_stride, To* t
 }
 
 template <typename T>
-void WidenMatrix(ThreadPool* pool, const T* from, const Storage& storage, float* to) {
+void WidenMatrix(ThreadPool* pool, const T* from, const MatrixStorage& storage, float* to) {
   ConvertMatrix(pool, from, storage.stride, to, storage.cols, storage.rows, storage.cols);
 }
 
 template <typename T>
-void NarrowMatrix(ThreadPool* pool, const float* from, const Storage& storage, T* to) {
+void NarrowMatrix(ThreadPool* pool, const float* from, const MatrixStorage& storage, T* to) {
   ConvertMatrix(pool, from, storage.cols, to, storage.stride, storage.rows, storage.cols);
 }
 
@@ -240,7 +200,7 @@ Status MatmulWorkspaceBytes(const MatmulShape& shape, size_t* workspace_bytes, M
   if (workspace_bytes == nullptr) return Status::kNullPointer;
   if (threads == 0) return Status::kInvalidParameter;
   MatmulShape normal = shape;
-  const Status status = Normalise(&normal);
+  const Status status = NormaliseMatmul(&normal);
   if (status != Status::kOk) return status;
   try {
     *workspace_bytes = NeededBytes<In, Out>(normal, path, threads);
@@ -254,7 +214,7 @@ template <typename In, typename Out>
 Status Matmul(const MatmulShape& shape, const In* a, const In* b, const Out* bias, Out* c,
               void* workspace, size_t workspace_bytes, MatmulPath path, ThreadPool* pool) {
   MatmulShape normal = shape;
-  Status status = Normalise(&normal);
+  Status status = NormaliseMatmul(&normal);
   if (status != Status::kOk) return status;
   status = CheckOperands(normal, a, b, bias, c);
   if (status != Status::kOk) return status;

@@ -109,8 +109,8 @@ struct Tensor {
   Rule rule;
   Weight weight;
   const Gradient* gradient;
-  const float* old_state[kArrays];
-  float* new_state[kArrays];
+  const float* old_state[kArrays] = {};
+  float* new_state[kArrays] = {};
   uint64_t count;
   bool words;  // every array lies on 16 bytes
 

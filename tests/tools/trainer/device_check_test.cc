@@ -9,21 +9,36 @@
 namespace geminid::trainer {
 namespace {
 
-TEST(CheckDevice, HostDevice_IsTaken) {
+DeviceDescription Device(DeviceKind kind) {
   DeviceDescription device;
-  device.kind = DeviceKind::kHost;
-  EXPECT_TRUE(CheckDevice(device).ok());
+  device.kind = kind;
+  device.index = DeviceIndex{3};
+  device.name = "the third";
+  return device;
 }
 
-TEST(CheckDevice, Gpu_IsRefusedByNameWithAWayOut) {
-  DeviceDescription device;
-  device.kind = DeviceKind::kCuda;
-  device.index = DeviceIndex{3};
-  device.name = "NVIDIA H200";
-  const absl::Status status = CheckDevice(device);
+TEST(CheckDevice, HostDevice_IsTakenByAnyNumberOfRanks) {
+  EXPECT_TRUE(CheckDevice(Device(DeviceKind::kHost), /*wants_gpu=*/false, 1).ok());
+  EXPECT_TRUE(CheckDevice(Device(DeviceKind::kHost), /*wants_gpu=*/false, 4).ok());
+}
+
+TEST(CheckDevice, Gpu_IsTakenWhetherAskedForOrNot) {
+  EXPECT_TRUE(CheckDevice(Device(DeviceKind::kCuda), /*wants_gpu=*/false, 1).ok());
+  EXPECT_TRUE(CheckDevice(Device(DeviceKind::kCuda), /*wants_gpu=*/true, 1).ok());
+}
+
+TEST(CheckDevice, HostDeviceWhereAGpuWasAskedFor_IsRefusedByNameWithAWayOut) {
+  const absl::Status status = CheckDevice(Device(DeviceKind::kHost), /*wants_gpu=*/true, 1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("device 3, the third"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("geminictl status"));
+}
+
+TEST(CheckDevice, GpuForSeveralRanks_IsRefusedByNameWithAWayOut) {
+  const absl::Status status = CheckDevice(Device(DeviceKind::kCuda), /*wants_gpu=*/false, 2);
   EXPECT_TRUE(absl::IsUnimplemented(status));
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("device 3, NVIDIA H200"));
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("host:1=16GiB"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("device 3, the third"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("one rank"));
 }
 
 }  // namespace

@@ -1,0 +1,155 @@
+// geminid-train on a GPU, end to end, on a driver without one: a daemon of its own, the agent,
+// arenas with evictions, the model's kernels on a stream, the optimizer on either side.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/gpu/double/node.h"
+#include "tests/tools/trainer/command.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+class GpuTraining : public testing::Test {
+ protected:
+  explicit GpuTraining(int devices = 1)
+      : node_({.devices = devices,
+               .memory_bytes = 512 * kMiB,
+               .libcuda = GEMINID_CUDA_DOUBLE,
+               .libnvml = GEMINID_NVML_DOUBLE,
+               .kernels = GEMINID_DOUBLE_KERNELS}),
+        devices_(devices) {}
+
+  // Of a run of a few steps, unless `more` says otherwise.
+  Words Arguments(const Words& more) const {
+    return With({"--text", text_, "--steps", "3", "--batch", "2", "--lr", "3e-3", "--context", "32",
+                 "--report", folder_ / "report.json"},
+                more);
+  }
+
+  // Its report.
+  nlohmann::json Train(const Words& more) {
+    const CommandResult result = RunTrainer(Arguments(more), environment_);
+    EXPECT_EQ(result.code, 0) << result.err;
+    said_ = result.err;
+    return result.code == 0 ? Report() : nlohmann::json();
+  }
+  nlohmann::json Report() const {
+    return nlohmann::json::parse(std::ifstream(folder_ / "report.json"));
+  }
+
+  static Words With(Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  // Who had some may be at its end still.
+  void ExpectMemoryBack() const {
+    for (int device = 0; device < devices_; ++device) {
+      while (node_.used_bytes(device) != 0) std::this_thread::yield();
+    }
+  }
+
+  static std::string SomeText() {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i % 10) + " of the text. ";
+    return text;
+  }
+
+  gpu_double::Node node_;
+  const int devices_;
+  const base::TemporaryFolder folder_;
+  const std::string text_ = folder_.Write("text", SomeText());
+  Words environment_;  // beside that of the test
+  std::string said_;   // by the last run
+};
+
+// Sums have another order than on the host, which moves a loss by roundings of fp32, or of bf16.
+constexpr double kFloatTolerance = 1e-4;
+constexpr double kBFloat16Tolerance = 2e-2;
+
+void ExpectNear(const nlohmann::json& report, const nlohmann::json& host, double tolerance) {
+  ASSERT_EQ(report["loss"].size(), host["loss"].size());
+  for (size_t i = 0; i < report["loss"].size(); ++i) {
+    EXPECT_NEAR(report["loss"][i].get<double>(), host["loss"][i].get<double>(), tolerance) << i;
+  }
+}
+
+TEST_F(GpuTraining, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
+  // 2.4 MB of weights.
+  const Words model = {"--model", "gpt2-tiny", "--layers", "6",        "--hidden",
+                       "128",     "--batch",   "1",        "--device", "cuda"};
+  const nlohmann::json free = Train(model);
+  EXPECT_GT(node_.calls("cuLaunchKernel"), 100u);
+  for (const Words& where : std::vector<Words>{{"--placement", "device"},
+                                               {"--placement", "cpu"},
+                                               {"--device-memory", "2MiB"},
+                                               {"--device-memory", "2MiB", "--recompute", "off"},
+                                               {"--optimizer-state", "host"}}) {
+    const nlohmann::json report = Train(With(model, where));
+    EXPECT_EQ(report["loss_hex"], free["loss_hex"]) << where[1];
+    EXPECT_EQ(report["weights_sha256"], free["weights_sha256"]) << where[1];
+    EXPECT_TRUE(where[0] != "--device-memory" || report["everything_fits"] == false) << where[1];
+  }
+  ExpectMemoryBack();
+}
+
+TEST_F(GpuTraining, LossesAreThoseOfTheHostToRounding) {
+  for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
+                                               {"--model", "llama-tiny", "--dtype", "bf16"}}) {
+    const nlohmann::json host = Train(model);
+    const nlohmann::json gpu = Train(With(model, {"--device", "cuda"}));
+    ExpectNear(gpu, host, model[3] == "fp32" ? kFloatTolerance : kBFloat16Tolerance);
+    EXPECT_LT(gpu["loss"].back(), gpu["loss"].front());
+  }
+}
+
+TEST_F(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHostDoes) {
+  for (const Words& model : std::vector<Words>{
+           {"--model", "gpt2-tiny", "--dropout", "0.1", "--accumulate", "2", "--batch", "1"},
+           {"--model", "llama-tiny", "--lora-rank", "4", "--validation", "0.2"}}) {
+    const nlohmann::json host = Train(With(model, {"--dtype", "fp32"}));
+    const nlohmann::json gpu = Train(With(model, {"--dtype", "fp32", "--device", "cuda"}));
+    EXPECT_EQ(host["computes_on"], "host");
+    EXPECT_THAT(gpu["computes_on"].get<std::string>(), HasSubstr("not a GPU"));
+    ExpectNear(gpu, host, kFloatTolerance);
+    EXPECT_EQ(gpu["validation"].size(), host["validation"].size());
+  }
+}
+
+TEST_F(GpuTraining, ValuesThatWereTrainedThere_GenerateThere) {
+  const std::string saved = folder_ / "saved";
+  Train({"--model", "gpt2-tiny", "--device", "cuda", "--save", saved});
+  const Words generate = {"generate", "--load", saved,      "--prompt", "line",
+                          "--tokens", "3",      "--device", "cuda"};
+  const CommandResult result = RunTrainer(generate);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::StartsWith("line"));
+  const CommandResult cached = RunTrainer(With(generate, {"--kv-cache", "on"}));
+  EXPECT_NE(cached.code, 0);
+  EXPECT_THAT(cached.err, HasSubstr("--kv-cache off"));
+}
+
+TEST_F(GpuTraining, WithoutAGpu_IsRefusedWithAWayOut) {
+  node_.SetLost(0, true);
+  Train({"--model", "gpt2-tiny"});  // the host device is as good as ever
+  const CommandResult result = RunTrainer({"--text", text_, "--model", "gpt2-tiny", "--steps", "1",
+                                           "--batch", "1", "--device", "cuda"});
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("a GPU is left out"));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,182 @@
+// The arithmetic of the model, done where its memory is: by the host's kernels at once, or by a
+// GPU's in the order of a stream (kernels/ says what each computes).
+//
+// Of every call: addresses are of that memory, and scratch is from the workspace. What is queued
+// may be given back or used again by the calls that follow, but is read by the host after Download
+// alone. Errors that a GPU finds later come with Download.
+#ifndef GEMINID_TOOLS_TRAINER_MODEL_KERNELS_H_
+#define GEMINID_TOOLS_TRAINER_MODEL_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "kernels/model/attention/attention.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/model/embedding/embedding.h"
+#include "kernels/model/matmul/matmul.h"
+#include "kernels/model/rotary/rotary.h"
+#include "kernels/runtime/common/bfloat16.h"
+#include "tools/trainer/blocks.h"
+#include "tools/trainer/dropout.h"
+#include "tools/trainer/scratch.h"
+
+namespace geminid::trainer {
+
+// LayerNorm, which has a shift, or RMSNorm.
+struct NormShape {
+  size_t rows = 0;
+  size_t cols = 0;
+  float epsilon = 0;
+  bool shifts = false;
+};
+
+template <typename T>
+struct NormForwardArgs {
+  const T* x = nullptr;
+  const T* gain = nullptr;
+  const T* shift = nullptr;
+  T* y = nullptr;
+  float* statistics = nullptr;  // rstd[rows], then, with a shift, mean[rows]
+};
+
+// `dx` may be `dy` or the residual, which is nullable. The gradients of gain and shift are both
+// null, or neither.
+template <typename T>
+struct NormBackwardArgs {
+  const T* dy = nullptr;
+  const T* x = nullptr;
+  const T* gain = nullptr;
+  const float* statistics = nullptr;
+  const T* residual = nullptr;
+  T* dx = nullptr;
+  T* dgain = nullptr;
+  T* dshift = nullptr;
+};
+
+enum class Turn { kForward, kBackward };
+
+// Of weights and activations of type T.
+template <typename T>
+class KernelsOf {
+ public:
+  virtual ~KernelsOf() = default;
+
+  // --- products ---
+  virtual absl::Status Multiply(const Resources& resources, const kernels::MatmulShape& shape,
+                                const T* a, const T* b, const T* bias, T* c) const = 0;
+  // c = scale op(A) op(B), scaled in fp32. Without a bias or an old c.
+  virtual absl::Status MultiplyScaled(const Resources& resources, const kernels::MatmulShape& shape,
+                                      float scale, const T* a, const T* b, T* c) const = 0;
+  // Into fp32, without a bias.
+  virtual absl::Status MultiplyWide(const Resources& resources, const kernels::MatmulShape& shape,
+                                    const T* a, const T* b, float* c) const = 0;
+  // The sum of the rows of x, which is dense.
+  virtual absl::Status ColumnSum(const Resources& resources, Matrix<const T> x, T* sum) const = 0;
+
+  // --- moves ---
+  // Between matrices of one shape.
+  virtual absl::Status Copy(const Resources& resources, Matrix<const T> from,
+                            Matrix<T> to) const = 0;
+  virtual absl::Status Zero(const Resources& resources, void* data, size_t bytes) const = 0;
+  virtual absl::Status Round(const Resources& resources, const float* in, size_t count,
+                             T* out) const = 0;
+  virtual absl::Status Widen(const Resources& resources, const T* in, size_t count,
+                             float* out) const = 0;
+  // x += bias, which is rounded to T, in every row. x is dense.
+  virtual absl::Status AddBias(const Resources& resources, const T* bias,
+                               Matrix<float> x) const = 0;
+
+  // --- normalisation and activation ---
+  virtual absl::Status NormForward(const Resources& resources, const NormShape& shape,
+                                   const NormForwardArgs<T>& args) const = 0;
+  virtual absl::Status NormBackward(const Resources& resources, const NormShape& shape,
+                                    const NormBackwardArgs<T>& args) const = 0;
+  // GELU of `input`, or, where `up` is not null, SwiGLU with `input` as its gate. Dense.
+  virtual absl::Status Activate(const Resources& resources, Matrix<const T> input, const T* up,
+                                T* out) const = 0;
+  // Turns input, and up, into their gradients.
+  virtual absl::Status ActivateBackward(const Resources& resources, Matrix<const T> dy, T* input,
+                                        T* up) const = 0;
+
+  // --- attention ---
+  // Queries, keys or gradients, of whole heads, by their positions.
+  virtual absl::Status Rotate(const Resources& resources, Turn turn,
+                              const kernels::RotaryShape& shape, const RotaryTables& tables,
+                              T* x) const = 0;
+  virtual absl::Status AttentionForward(const Resources& resources,
+                                        const kernels::AttentionShape& shape, Matrix<const T> q,
+                                        Matrix<const T> k, Matrix<const T> v, Matrix<T> out,
+                                        float* lse) const = 0;
+  virtual absl::Status AttentionBackward(const Resources& resources,
+                                         const kernels::AttentionShape& shape,
+                                         const kernels::AttentionSaved<T>& saved, Matrix<T> dq,
+                                         Matrix<T> dk, Matrix<T> dv) const = 0;
+
+  // --- the model's ends ---
+  // `positions` is nullable.
+  virtual absl::Status EmbeddingForward(const Resources& resources,
+                                        const kernels::EmbeddingShape& shape, const int32_t* tokens,
+                                        const T* table, const T* positions, size_t sequence,
+                                        T* x) const = 0;
+  virtual absl::Status EmbeddingBackward(const Resources& resources,
+                                         const kernels::EmbeddingShape& shape,
+                                         const int32_t* tokens, const T* gradient, T* table,
+                                         bool accumulate) const = 0;
+  virtual absl::Status PositionBackward(const Resources& resources, const MicroBatchShape& shape,
+                                        Matrix<const T> gradient, T* positions,
+                                        bool accumulate) const = 0;
+  // The losses of rows of logits, which become their gradients if there are to be any.
+  virtual absl::Status CrossEntropy(const Resources& resources, Matrix<float> logits,
+                                    const int32_t* targets, float gradient_scale, bool gradients,
+                                    kernels::CrossEntropyResult* result) const = 0;
+
+  // --- dropout: tools/trainer/dropout.h; the rows are the micro-batch's tokens ---
+  virtual absl::Status Drop(const Resources& resources, const DropoutPlace& place,
+                            Matrix<const T> x, T* y) const = 0;
+  virtual absl::Status AddDropped(const Resources& resources, const DropoutPlace& place,
+                                  Matrix<const T> x, T* sum) const = 0;
+
+  // --- from and to memory of the host ---
+  // `from` may be changed when it returns.
+  virtual absl::Status Upload(const Resources& resources, const void* from, size_t bytes,
+                              void* to) const = 0;
+  // Waits for what was queued.
+  virtual absl::Status Download(const Resources& resources, const void* from, size_t bytes,
+                                void* to) const = 0;
+};
+
+class ModelKernels {
+ public:
+  ModelKernels(std::unique_ptr<KernelsOf<float>> fp32,
+               std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16)
+      : fp32_(std::move(fp32)), bf16_(std::move(bf16)) {}
+
+  template <typename T>
+  const KernelsOf<T>& Of() const {
+    if constexpr (std::is_same_v<T, float>) {
+      return *fp32_;
+    } else {
+      return *bf16_;
+    }
+  }
+
+ private:
+  std::unique_ptr<KernelsOf<float>> fp32_;
+  std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16_;
+};
+
+template <typename T>
+const KernelsOf<T>& KernelsFor(const Resources& resources) {
+  return resources.math.Of<T>();
+}
+
+// On the threads that each call is given.
+const ModelKernels& HostKernels();
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_MODEL_KERNELS_H_

@@ -17,8 +17,12 @@ class Failed(Exception):
     pass
 
 
+def try_run(command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
 def run(command, **options):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    done = try_run(command, **options)
     if done.returncode != 0:
         raise Failed(f"{' '.join(map(str, command))}: exit code {done.returncode}\n"
                      f"{done.stdout[-2000:]}{done.stderr[-4000:]}")

@@ -1,0 +1,63 @@
+"""What programs need at run time: which shared libraries, and of which packages those are."""
+
+import pathlib
+import re
+
+from tools.packaging import machine
+
+# Of the system that it runs on: whoever brings these along brings a second one of them.
+OF_THE_SYSTEM = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0",
+                 "librt.so.1", "libresolv.so.2", "libutil.so.1", "libanl.so.1"}
+
+
+def parse_ldd(text):
+    """{name: path or None} of what ldd prints; None: not found."""
+    found = {}
+    for line in text.splitlines():
+        there = re.match(r"\s*(\S+) => (\S+|not found)", line)
+        if there:
+            found[there.group(1)] = None if there.group(2) == "not" or "not found" in line else there.group(2)
+    return found
+
+
+def needed(program, environment=None):
+    """The same of a program or library."""
+    return parse_ldd(machine.run(["ldd", str(program)], env=environment))
+
+
+def parse_owners(text):
+    """{path: package} of what dpkg -S prints."""
+    owners = {}
+    for line in text.splitlines():
+        package, _, path = line.partition(": ")
+        if path and not package.startswith("diversion"):
+            owners[path] = package.split(",")[0].split(":")[0]
+    return owners
+
+
+def spellings(path):
+    """dpkg knows a library by one of these, whichever folder is a link to which."""
+    real = str(pathlib.Path(path).resolve())
+    names = {str(path), real}
+    for name in list(names):
+        names.add(name.removeprefix("/usr") if name.startswith("/usr/") else "/usr" + name)
+    return names
+
+
+def packages_of(paths):
+    """{package: (version, source package)} that own these files."""
+    asked = sorted({name for path in paths for name in spellings(path)})
+    # Exit code 1 where one of the spellings is nobody's.
+    done = machine.try_run(["dpkg-query", "-S", *asked])
+    owners = parse_owners(done.stdout)
+    missing = [path for path in paths if not spellings(path) & set(owners)]
+    if missing:
+        raise machine.Failed(f"no package owns {missing[0]}")
+    names = sorted({owner for path in paths for name, owner in owners.items() if name in spellings(path)})
+    return versions_of(names)
+
+
+def versions_of(names):
+    text = machine.run(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${source:Package}\n", *names])
+    return {name: (version, source) for name, version, source in
+            (line.split("\t") for line in text.splitlines())}

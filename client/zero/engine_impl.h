@@ -119,6 +119,7 @@ class EngineImpl final : public Engine {
 
   // engine_impl.cc: creation, and what is known in numbers
   absl::Status CheckArguments() const;
+  absl::Status CheckParameter(const Parameter& parameter) const;
   absl::Status MakeLayoutAndGatheredChunks();
   absl::Status MakeCommunicators();
   absl::Status MakeStateStore();
@@ -147,7 +148,6 @@ class EngineImpl final : public Engine {
   absl::StatusOr<std::vector<ShardPart>> PiecesOf(ParameterId id, uint64_t offset,
                                                   uint64_t elements) const;
   absl::Status ForgetDeviceCopies();
-  collectives::DType KeptGradientType() const;
 
   // engine_moments.cc: operators, and what happens between them
   absl::Status CheckId(ParameterId id) const;
@@ -240,7 +240,6 @@ class EngineImpl final : public Engine {
   Placer::Held Held() const {
     return [this](uint32_t chunk) { return director_->holders(chunk) > 0; };
   }
-  size_t element_bytes() const { return SizeOf(options_.data_type); }
   const Plan* plan() const {
     return director_->training_plan() == nullptr ? nullptr : &director_->training_plan()->plan();
   }

@@ -137,6 +137,83 @@ absl::StatusOr<uint64_t> TotalElements(std::span<const TensorShape> tensors) {
   return total;
 }
 
+// The tensors of one size of elements, which are packed as if there were no others.
+struct Kind {
+  uint64_t element_bytes = 0;
+  std::vector<uint32_t> members{};    // by the list of all
+  std::vector<TensorShape> shapes{};  // of the members
+  uint64_t elements = 0;
+};
+
+std::vector<Kind> KindsOf(std::span<const TensorShape> tensors) {
+  std::vector<Kind> kinds;
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t bytes = tensors[i].element_bytes;
+    auto kind = std::ranges::find(kinds, bytes, &Kind::element_bytes);
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {.element_bytes = bytes});
+    kind->members.push_back(i);
+    kind->shapes.push_back(tensors[i]);
+    kind->elements += tensors[i].elements;
+  }
+  return kinds;
+}
+
+// How one kind is packed.
+struct Grain {
+  uint64_t alignment = 0;  // of tensors; these are all in elements
+  uint64_t chunk_elements = 0;
+  uint64_t granule_elements = 0;
+};
+
+// `alone`: there is no other kind, and a chunk size that is given may be larger than all of it.
+Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
+  const uint64_t world = static_cast<uint64_t>(options.world_size);
+  Grain grain;
+  grain.alignment = kTensorAlignmentBytes / kind.element_bytes;
+  // A model smaller than one chunk is one chunk.
+  const uint64_t most =
+      base::RoundUp(kind.elements, grain.alignment) + kind.shapes.size() * grain.alignment;
+  uint64_t start = options.chunk_elements;
+  if (start == 0) {
+    start = std::max(LargestOrdinary(kind.shapes, grain.alignment), kMinChunkElements);
+  }
+  if (options.chunk_elements == 0 || !alone) start = std::min(start, most);
+  const uint64_t chunks_expected = std::max<uint64_t>(kind.elements / start, 1);
+  const uint64_t per_shard = std::clamp<uint64_t>(
+      (kWantedGranules + chunks_expected - 1) / chunks_expected, 1,
+      std::clamp<uint64_t>(start / world / kMinGranuleElements, 1, kMaxGranulesPerShard));
+  const uint64_t shard_unit =
+      std::lcm(world * per_shard * grain.alignment, options.extent_bytes / kind.element_bytes);
+  grain.chunk_elements =
+      options.chunk_elements != 0
+          ? base::RoundUp(start, shard_unit)
+          : SearchChunkElements(kind.shapes, start, shard_unit, per_shard, grain.alignment);
+  grain.granule_elements = grain.chunk_elements / world / per_shard;
+  return grain;
+}
+
+// Chunks of the kind, after those of the kinds before.
+void Pack(const Kind& kind, const Grain& grain, uint64_t world, Layout* layout) {
+  const uint64_t quantum = grain.granule_elements * world;
+  const size_t first = layout->chunks.size();
+  Packer packer(grain.chunk_elements, quantum, grain.alignment);
+  for (size_t i = 0; i < kind.members.size(); ++i) {
+    const TensorShape& shape = kind.shapes[i];
+    const TensorPlace place = packer.Place(shape.elements, &layout->chunks, shape.trainable);
+    layout->tensors[kind.members[i]] = place;
+    layout->chunks[place.chunk].tensors.push_back(kind.members[i]);
+  }
+  for (size_t c = first; c < layout->chunks.size(); ++c) {
+    ChunkShape& chunk = layout->chunks[c];
+    chunk.element_bytes = kind.element_bytes;
+    chunk.granule_elements = grain.granule_elements;
+    chunk.first_granule = layout->granules;
+    chunk.granules = static_cast<uint32_t>(chunk.elements / quantum);
+    layout->granules += chunk.granules;
+    layout->padding_elements += chunk.elements - chunk.used_elements;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
@@ -144,43 +221,17 @@ absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
   absl::StatusOr<uint64_t> total = TotalElements(tensors);
   if (!total.ok()) return total.status();
   if (options.world_size < 1) return absl::InvalidArgumentError("world_size must be at least 1");
-  const uint64_t world = static_cast<uint64_t>(options.world_size);
-  const uint64_t alignment = kTensorAlignmentBytes / options.element_bytes;
-
-  uint64_t start = options.chunk_elements;
-  if (start == 0) {
-    start = std::max(LargestOrdinary(tensors, alignment), kMinChunkElements);
-    // A model smaller than one chunk is one chunk.
-    start = std::min(start, base::RoundUp(*total, alignment) + tensors.size() * alignment);
-  }
-  const uint64_t chunks_expected = std::max<uint64_t>(*total / start, 1);
-  const uint64_t per_shard = std::clamp<uint64_t>(
-      (kWantedGranules + chunks_expected - 1) / chunks_expected, 1,
-      std::clamp<uint64_t>(start / world / kMinGranuleElements, 1, kMaxGranulesPerShard));
-  const uint64_t shard_unit =
-      std::lcm(world * per_shard * alignment, options.extent_bytes / options.element_bytes);
-
   Layout layout;
-  layout.chunk_elements =
-      options.chunk_elements != 0
-          ? base::RoundUp(options.chunk_elements, shard_unit)
-          : SearchChunkElements(tensors, start, shard_unit, per_shard, alignment);
-  layout.granule_elements = layout.chunk_elements / world / per_shard;
-  const uint64_t quantum = layout.granule_elements * world;
-
-  Packer packer(layout.chunk_elements, quantum, alignment);
-  for (uint32_t i = 0; i < tensors.size(); ++i) {
-    const TensorPlace place =
-        packer.Place(tensors[i].elements, &layout.chunks, tensors[i].trainable);
-    layout.tensors.push_back(place);
-    layout.chunks[place.chunk].tensors.push_back(i);
-    layout.used_elements += tensors[i].elements;
-  }
-  for (ChunkShape& chunk : layout.chunks) {
-    chunk.first_granule = layout.granules;
-    chunk.granules = static_cast<uint32_t>(chunk.elements / quantum);
-    layout.granules += chunk.granules;
-    layout.padding_elements += chunk.elements - chunk.used_elements;
+  layout.tensors.resize(tensors.size());
+  layout.used_elements = *total;
+  const std::vector<Kind> kinds = KindsOf(tensors);
+  uint64_t most = 0;
+  for (const Kind& kind : kinds) {
+    const Grain grain = GrainOf(kind, options, kinds.size() == 1);
+    Pack(kind, grain, static_cast<uint64_t>(options.world_size), &layout);
+    if (kind.elements <= most) continue;
+    most = kind.elements;
+    layout.chunk_elements = grain.chunk_elements;
   }
   return layout;
 }

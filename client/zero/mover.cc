@@ -19,8 +19,7 @@ constexpr std::chrono::milliseconds kStallSlice{20};
 std::vector<uint64_t> ExtentBytes(const MoverContext& context) {
   std::vector<uint64_t> bytes;
   for (uint32_t owner : context.owners) {
-    bytes.push_back(
-        RoundUpToExtent(context.layout->chunks[owner].elements * SizeOf(context.data_type)));
+    bytes.push_back(RoundUpToExtent(context.layout->chunks[owner].bytes()));
   }
   return bytes;
 }
@@ -362,8 +361,9 @@ void Mover::ReleaseExtent(uint32_t chunk) {
 // --- places --------------------------------------------------------------------------------------
 
 uint64_t Mover::ShardOffset(uint32_t chunk) const {
-  return static_cast<uint64_t>(context_.communicator->Rank()) * Shape(chunk).granules *
-         granule_bytes();
+  const ChunkShape& shape = Shape(chunk);
+  return static_cast<uint64_t>(context_.communicator->Rank()) * shape.granules *
+         shape.granule_bytes();
 }
 
 std::byte* Mover::Extent(uint32_t chunk) const {

@@ -43,7 +43,6 @@ struct MoverContext {
   const Layout* layout = nullptr;
   StateStore* store = nullptr;
   collectives::Communicator* communicator = nullptr;  // this thread's own
-  DataType data_type = DataType::kBFloat16;
   int accumulate = 1;
   ArenaMeter* meter = nullptr;
   // The session's chunk of each layout chunk, then of separate gradients; and whose those are.
@@ -246,12 +245,6 @@ class Mover {
   uint64_t ShardOffset(uint32_t chunk) const;
   std::byte* Extent(uint32_t chunk) const;
   std::byte* Shard(uint32_t chunk) const { return Extent(chunk) + ShardOffset(chunk); }
-  collectives::DType collective_type() const {
-    return context_.data_type == DataType::kBFloat16 ? collectives::DType::kBFloat16
-                                                     : collectives::DType::kFloat32;
-  }
-  size_t element_bytes() const { return SizeOf(context_.data_type); }
-  uint64_t granule_bytes() const { return context_.layout->granule_elements * element_bytes(); }
 
   MoverContext context_;
   HostBuffers buffers_;  // of the trainer's thread

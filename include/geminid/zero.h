@@ -103,6 +103,9 @@ inline constexpr std::array kStateKinds = {StateKind::kMaster, StateKind::kExpAv
 struct Parameter {
   std::string name{};
   std::vector<int64_t> shape{};
+  // Of weight and gradient, in place of Options::data_type: fp32 norms and routers beside bf16.
+  // What is kept of it is fp32 in either.
+  std::optional<DataType> data_type = std::nullopt;
   bool trainable = true;
   bool decay = true;                                  // subject to weight decay
   std::optional<double> weight_decay = std::nullopt;  // in place of the optimizer's
@@ -123,7 +126,7 @@ struct Parameter {
 inline constexpr int kMaxUpdateThreads = 1024;
 
 struct Options {
-  DataType data_type = DataType::kBFloat16;
+  DataType data_type = DataType::kBFloat16;  // of parameters that name none
   Placement placement = Placement::kAuto;
   double clip_norm = 1.0;  // 0: gradients are not clipped
   // Micro-batches per step as a rule; Step may come earlier or later. 1: always one, and gradients
@@ -147,8 +150,8 @@ struct Options {
 };
 
 // The parameters of one operator, on the device while this lives. Move-only. Pointers are to whole
-// row-major tensors of the engine's data type, aligned to 64 bytes, valid until Finish. Once it has
-// finished, been moved from, or its engine has ended, pointers are null and calls fail.
+// row-major tensors of the parameter's data type, aligned to 64 bytes, valid until Finish. Once it
+// has finished, been moved from, or its engine has ended, pointers are null and calls fail.
 class GEMINID_EXPORT Operation {
  public:
   Operation(Operation&&) noexcept;
@@ -223,8 +226,8 @@ struct StepResult {
   double loss_scale = 1;        // what the gradients had been multiplied by
   bool overflow = false;        // a gradient was not finite: the weights are unchanged
   // Another job has the device, and Admission::on_wait of some rank ended the wait for it. The step
-  // is committed, and all state is on the host: save it, export it, read values, and end. What needs
-  // the device fails from now on with that rank's reason, on all ranks.
+  // is committed, and all state is on the host: save it, export it, read values, and end. What
+  // needs the device fails from now on with that rank's reason, on all ranks.
   bool wait_ended = false;
 };
 
@@ -397,7 +400,7 @@ class GEMINID_EXPORT Engine {
 
   // The same of the step's gradients, between GradientNorm and Step: reduced, unscaled, as they
   // will be clipped. They are rounded to how they are kept: with one micro-batch per step in the
-  // parameters' data type, else in fp32. Step measures the norm anew, and GradientNorm can be asked
+  // parameter's data type, else in fp32. Step measures the norm anew, and GradientNorm can be asked
   // for it. Of trained parameters alone.
   virtual absl::Status ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) = 0;
   virtual absl::Status WriteGradient(ParameterId id, uint64_t offset,

@@ -23,21 +23,22 @@ void ExpectSound(const Layout& layout, const std::vector<TensorShape>& tensors,
   uint32_t granules = 0;
   for (const ChunkShape& chunk : layout.chunks) {
     EXPECT_EQ(chunk.first_granule, granules);
-    EXPECT_EQ(chunk.elements, uint64_t{chunk.granules} * layout.granule_elements *
+    EXPECT_EQ(chunk.elements, uint64_t{chunk.granules} * chunk.granule_elements *
                                   static_cast<uint64_t>(options.world_size));
+    EXPECT_EQ(chunk.granule_bytes() % 64, 0u);
     granules += chunk.granules;
     uint64_t end = 0;
     for (uint32_t tensor : chunk.tensors) {
       EXPECT_GE(layout.tensors[tensor].offset, end) << "tensors overlap";
-      EXPECT_EQ(layout.tensors[tensor].offset * options.element_bytes % 64, 0u);
+      EXPECT_EQ(layout.tensors[tensor].offset * chunk.element_bytes % 64, 0u);
       EXPECT_EQ(tensors[tensor].trainable, chunk.trainable);
+      EXPECT_EQ(tensors[tensor].element_bytes, chunk.element_bytes);
       end = layout.tensors[tensor].offset + tensors[tensor].elements;
       used += tensors[tensor].elements;
     }
     EXPECT_LE(end, chunk.elements);
   }
   EXPECT_EQ(layout.granules, granules);
-  EXPECT_EQ(layout.granule_elements * options.element_bytes % 64, 0u);
   EXPECT_EQ(layout.used_elements, used);
 }
 
@@ -46,10 +47,12 @@ TEST(Layout, RandomTensors_AreSoundForEveryWorldSize) {
   for (int round = 0; round < 60; ++round) {
     LayoutOptions options;
     options.world_size = 1 + static_cast<int>(random() % 5);
-    options.element_bytes = random() % 2 == 0 ? 2 : 4;
+    // The element's bytes: all 2, all 4, or both.
+    const uint64_t types = random() % 3;
     std::vector<TensorShape> tensors(1 + random() % 40);
     for (TensorShape& tensor : tensors) {
       tensor = {1 + random() % (random() % 8 == 0 ? 3000000 : 90000), random() % 5 != 0};
+      tensor.element_bytes = types == 0 || (types == 1 && random() % 2 == 0) ? 2 : 4;
     }
     absl::StatusOr<Layout> layout = MakeLayout(tensors, options);
     ASSERT_TRUE(layout.ok()) << layout.status();
@@ -79,7 +82,7 @@ TEST(Layout, TensorLargerThanAChunk_HasAChunkOfItsOwn) {
   EXPECT_NE(layout->tensors[0].chunk, layout->tensors[1].chunk);
   const ChunkShape& own = layout->chunks[layout->tensors[1].chunk];
   EXPECT_EQ(own.tensors, std::vector<uint32_t>{1});
-  EXPECT_LT(own.elements - 300000, layout->granule_elements * 2);
+  EXPECT_LT(own.elements - 300000, own.granule_elements * 2);
 }
 
 TEST(Layout, FrozenTensors_DoNotShareChunksWithTrainedOnes) {
@@ -89,6 +92,42 @@ TEST(Layout, FrozenTensors_DoNotShareChunksWithTrainedOnes) {
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->tensors[0].chunk, layout->tensors[2].chunk);
   EXPECT_NE(layout->tensors[0].chunk, layout->tensors[1].chunk);
+}
+
+std::vector<TensorShape> Matrices(uint64_t element_bytes) {
+  std::vector<TensorShape> tensors;
+  for (int layer = 0; layer < 24; ++layer) {
+    tensors.push_back({1 << 20, true, element_bytes});
+    tensors.push_back({5 << 18, true, element_bytes});
+  }
+  return tensors;
+}
+
+// Chunks for norms as large as those for matrices would be mostly padding.
+TEST(Layout, FewTensorsOfAnotherType_AreInChunksForTheirOwnSizes) {
+  const std::vector<TensorShape> matrices = Matrices(2);
+  std::vector<TensorShape> tensors = matrices;
+  for (int layer = 0; layer < 24; ++layer) tensors.push_back({1024, true, 4});
+  absl::StatusOr<Layout> alone = MakeLayout(matrices, {.world_size = 2});
+  absl::StatusOr<Layout> mixed = MakeLayout(tensors, {.world_size = 2});
+  ASSERT_TRUE(alone.ok() && mixed.ok());
+  ExpectSound(*mixed, tensors, {.world_size = 2});
+  EXPECT_EQ(mixed->chunk_elements, alone->chunk_elements);
+  for (size_t t = 0; t < matrices.size(); ++t) {
+    EXPECT_EQ(mixed->tensors[t].chunk, alone->tensors[t].chunk);
+    EXPECT_EQ(mixed->tensors[t].offset, alone->tensors[t].offset);
+  }
+  const uint64_t more = mixed->padding_elements - alone->padding_elements;
+  EXPECT_LT(more, 24u * 1024u / 2);
+}
+
+TEST(Layout, ChunkSizeThatIsGiven_MakesNoChunkLargerThanAllOfItsType) {
+  std::vector<TensorShape> tensors = Matrices(2);
+  tensors.push_back({1024, true, 4});
+  absl::StatusOr<Layout> layout = MakeLayout(tensors, {.chunk_elements = 1 << 22});
+  ASSERT_TRUE(layout.ok());
+  EXPECT_GE(layout->chunk_elements, uint64_t{1} << 22);
+  EXPECT_LE(layout->chunks.back().elements, 2048u);
 }
 
 // The golden figure of Gemini's search: GPT-2 with 2 layers of width 128 packs without waste into

@@ -254,7 +254,8 @@ absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
   std::vector<TensorShape> shapes;
   for (const Parameter& parameter : parameters_) {
     elements_.push_back(ElementsOf(parameter));
-    shapes.push_back({elements_.back(), parameter.trainable, SizeOf(TypeOf(parameter, options_))});
+    shapes.push_back({elements_.back(), parameter.trainable, SizeOf(TypeOf(parameter, options_)),
+                      parameter.unit});
   }
   absl::StatusOr<Layout> layout = MakeLayout(shapes, {.world_size = communicator_->WorldSize(),
                                                       .chunk_elements = options_.chunk_elements,

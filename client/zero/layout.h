@@ -9,10 +9,15 @@
 // if there were no others. A granule is the unit of the optimizer's out-of-place update: all
 // granules of one size of elements have the same size, so one spare serves them all, and a spare
 // costs little when there are many.
+//
+// Tensors of a unit share chunks with each other alone, and these are no larger than granules
+// allow. Units that would not fill a granule of every rank share chunks with all that is of no
+// unit.
 #ifndef GEMINID_CLIENT_ZERO_LAYOUT_H_
 #define GEMINID_CLIENT_ZERO_LAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,7 +28,8 @@ namespace geminid::zero {
 struct TensorShape {
   uint64_t elements = 0;
   bool trainable = true;
-  uint64_t element_bytes = 2;  // of the gathered weight
+  uint64_t element_bytes = 2;         // of the gathered weight
+  std::optional<uint32_t> unit = {};  // that it is used with
 };
 
 struct LayoutOptions {

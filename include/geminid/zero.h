@@ -106,6 +106,10 @@ struct Parameter {
   // Of weight and gradient, in place of Options::data_type: fp32 norms and routers beside bf16.
   // What is kept of it is fp32 in either.
   std::optional<DataType> data_type = std::nullopt;
+  // Of parameters that are used together, as those of a block: they share chunks with each other
+  // alone, so that no others are gathered and held with them. What a unit has of a data type may be
+  // so little that it shares chunks with others all the same.
+  std::optional<uint32_t> unit = std::nullopt;
   bool trainable = true;
   bool decay = true;                                  // subject to weight decay
   std::optional<double> weight_decay = std::nullopt;  // in place of the optimizer's

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 namespace geminid::zero {
 namespace {
@@ -128,6 +130,92 @@ TEST(Layout, ChunkSizeThatIsGiven_MakesNoChunkLargerThanAllOfItsType) {
   ASSERT_TRUE(layout.ok());
   EXPECT_GE(layout->chunk_elements, uint64_t{1} << 22);
   EXPECT_LE(layout->chunks.back().elements, 2048u);
+}
+
+// --- units ---------------------------------------------------------------------------------------
+
+TEST(Layout, RandomUnits_ShareChunksOnlyIfTheyAreSmall) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 60; ++round) {
+    LayoutOptions options;
+    options.world_size = 1 + static_cast<int>(random() % 4);
+    options.chunk_elements = random() % 2 == 0 ? 0 : 32768;
+    std::vector<TensorShape> tensors(1 + random() % 60);
+    for (TensorShape& tensor : tensors) {
+      tensor = {1 + random() % (random() % 8 == 0 ? 300000 : 20000), random() % 5 != 0};
+      tensor.element_bytes = random() % 4 == 0 ? 4 : 2;
+      if (random() % 6 != 0) tensor.unit = random() % 7;
+    }
+    absl::StatusOr<Layout> layout = MakeLayout(tensors, options);
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    ExpectSound(*layout, tensors, options);
+    for (size_t a = 0; a < tensors.size(); ++a) {
+      const ChunkShape& chunk = layout->chunks[layout->tensors[a].chunk];
+      uint64_t of_the_unit = 0;
+      for (const TensorShape& other : tensors) {
+        const bool together = other.unit == tensors[a].unit && other.trainable == chunk.trainable &&
+                              other.element_bytes == chunk.element_bytes;
+        if (together) of_the_unit += other.elements;
+      }
+      const uint64_t quantum = chunk.elements / chunk.granules;
+      if (!tensors[a].unit.has_value() || of_the_unit < quantum) continue;
+      for (uint32_t b : chunk.tensors) EXPECT_EQ(tensors[b].unit, tensors[a].unit);
+    }
+  }
+}
+
+// Blocks of GPT-2 of width 64, in fp32. `units`: each is one.
+std::vector<TensorShape> Blocks(bool units) {
+  std::vector<TensorShape> tensors;
+  for (uint32_t block = 0; block < 6; ++block) {
+    for (uint64_t size :
+         {64, 64, 64 * 192, 192, 64 * 64, 64, 64, 64, 64 * 256, 256, 256 * 64, 64}) {
+      tensors.push_back({size, true, 4});
+      if (units) tensors.back().unit = block;
+    }
+  }
+  return tensors;
+}
+
+// The most that one block gathers.
+uint64_t BytesOfABlock(const std::vector<TensorShape>& tensors, const Layout& layout) {
+  const size_t per_block = tensors.size() / 6;
+  uint64_t most = 0;
+  for (size_t block = 0; block < 6; ++block) {
+    std::set<uint32_t> chunks;
+    for (size_t t = 0; t < per_block; ++t) {
+      chunks.insert(layout.tensors[block * per_block + t].chunk);
+    }
+    uint64_t bytes = 0;
+    for (uint32_t chunk : chunks) bytes += layout.chunks[chunk].bytes();
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+// A block is 196 KiB.
+TEST(Layout, BlocksAsUnits_AreSpreadOverNoMoreThanTheyFill) {
+  const LayoutOptions options{.chunk_elements = 16384};
+  absl::StatusOr<Layout> without = MakeLayout(Blocks(false), options);
+  absl::StatusOr<Layout> with = MakeLayout(Blocks(true), options);
+  ASSERT_TRUE(without.ok() && with.ok());
+  EXPECT_GE(BytesOfABlock(Blocks(false), *without), 384u << 10);
+  EXPECT_EQ(BytesOfABlock(Blocks(true), *with), 256u << 10);
+  EXPECT_LE(with->padding_elements, without->padding_elements);
+  absl::StatusOr<Layout> searched = MakeLayout(Blocks(true), {});
+  ASSERT_TRUE(searched.ok());
+  EXPECT_LE(BytesOfABlock(Blocks(true), *searched), 256u << 10);
+}
+
+TEST(Layout, UnitsTooSmallForAGranule_ShareChunksWithTheRest) {
+  std::vector<TensorShape> tensors = Matrices(2);
+  for (size_t t = 0; t < tensors.size(); ++t) tensors[t].unit = static_cast<uint32_t>(t / 2);
+  for (uint32_t block = 0; block < 24; ++block) tensors.push_back({1024, true, 2, 100 + block});
+  absl::StatusOr<Layout> layout = MakeLayout(tensors, {});
+  ASSERT_TRUE(layout.ok());
+  EXPECT_EQ(layout->tensors.back().chunk, layout->tensors[tensors.size() - 24].chunk);
+  EXPECT_LT(static_cast<double>(layout->padding_elements),
+            0.15 * static_cast<double>(layout->used_elements));
 }
 
 // The golden figure of Gemini's search: GPT-2 with 2 layers of width 128 packs without waste into

@@ -378,6 +378,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
     statistics.transfer_bytes_lower_bound +=
         unplanned_micro_batches_ * plan()->transfer_bytes_lower_bound;
   }
+  statistics.queued_seconds = absl::ToDoubleSeconds(session_->Queued());
   const std::array<absl::Duration, kStallCauses> stalls = session_->Stalls();
   for (int cause = 0; cause < kStallCauses; ++cause) {
     const double seconds = absl::ToDoubleSeconds(stalls[cause]);

@@ -254,6 +254,7 @@ struct Statistics {
   uint64_t planned_transfer_bytes = 0;      // per micro-batch
   double stall_seconds = 0;
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
+  double queued_seconds = 0;  // waited to be admitted, which is no stall
   uint64_t chunks = 0;
   uint64_t chunk_elements = 0;
   double waste_ratio = 0;  // padding over all elements

@@ -187,7 +187,7 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
   if (!session.ok()) return session.status();
   Options options = run.options;
   absl::Time clock = absl::UnixEpoch();
-  options.clock = [&clock] { return clock; };
+  if (!options.clock) options.clock = [&clock] { return clock; };
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(session->get(), communicator, run.model.parameters, options);
   if (!engine.ok()) return engine.status();

@@ -74,9 +74,11 @@ EngineImpl::~EngineImpl() {
   if (stream_times_ != nullptr) stream_times_->Stop();
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   updater_.reset();
+  const bool passed = mover_ == nullptr || mover_->StreamsPassed();
   mover_.reset();
   if (!arena_claimed_) return;
   if (status_.ok()) GiveMemoryBack();
+  if (!views_.empty() && passed) DeviceOf(*session_)->ReleaseViews();
   UnclaimArena(*session_);
 }
 
@@ -167,6 +169,7 @@ absl::Status EngineImpl::Start() {
         "the session has an engine already; end that one first, or connect another session");
   }
   GEMINID_RETURN_IF_ERROR(MakeLayoutAndGatheredChunks());
+  if (options_.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
   GEMINID_RETURN_IF_ERROR(MakeCommunicators());
   GEMINID_RETURN_IF_ERROR(MakeStateStore());
   workspace_ = std::make_unique<ArenaWorkspace>(
@@ -215,6 +218,7 @@ absl::Status EngineImpl::MakeThreads() {
   context.meter = &meter_;
   context.gathered = gathered_;
   context.owners = book_->owners();
+  context.views = views_;
   context.weights_current = [this](uint32_t chunk) {
     return updater_ == nullptr || updater_->IsCurrent(chunk);
   };
@@ -288,6 +292,15 @@ absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
   if (!handles.ok()) return handles.status();
   for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);
   return absl::OkStatus();
+}
+
+absl::Status EngineImpl::MakeViews() {
+  uint64_t bytes = 0;
+  for (uint32_t owner : book_->owners()) {
+    views_.push_back(bytes);
+    bytes += RoundUpToExtent(layout_.chunks[owner].bytes());
+  }
+  return DeviceOf(*session_)->ReserveViews(bytes);
 }
 
 absl::Status EngineImpl::MakeCommunicators() {

@@ -66,6 +66,7 @@ class EngineImpl final : public Engine {
   absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient, DataType type,
                            StreamHandle stream) override;
   absl::Status Synchronize() override;
+  const std::byte* StableAddress(ParameterId id) const override;
   Workspace& workspace() override { return *workspace_; }
   absl::Status ReportWorkspace(uint64_t bytes) override { return workspace_->Report(bytes); }
   absl::StatusOr<double> GradientNorm() override;
@@ -121,6 +122,7 @@ class EngineImpl final : public Engine {
   absl::Status CheckArguments() const;
   absl::Status CheckParameter(const Parameter& parameter) const;
   absl::Status MakeLayoutAndGatheredChunks();
+  absl::Status MakeViews();
   absl::Status MakeCommunicators();
   absl::Status MakeStateStore();
   absl::Status MakeThreads();
@@ -257,6 +259,7 @@ class EngineImpl final : public Engine {
   std::vector<uint64_t> elements_;  // by tensor
   ArenaMeter meter_;
   std::vector<ChunkId> gathered_;  // of chunks, then of separate gradients
+  std::vector<uint64_t> views_;    // likewise: where they are among the device's; none: no views
   std::unique_ptr<collectives::Communicator> mover_communicator_;
   std::unique_ptr<collectives::Communicator> control_communicator_;
   std::unique_ptr<RankAgreement> agreement_;

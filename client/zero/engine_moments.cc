@@ -207,8 +207,14 @@ absl::Status EngineImpl::HoldChunks(const std::vector<uint32_t>& chunks, Stream*
 
 std::byte* EngineImpl::Address(uint32_t chunk, uint32_t tensor) const {
   const TensorPlace& place = layout_.tensors[tensor];
-  return session_->arena() + mover_->offset(chunk) +
-         place.offset * layout_.chunks[place.chunk].element_bytes;
+  std::byte* const begin = views_.empty() ? session_->arena() + mover_->offset(chunk)
+                                          : DeviceOf(*session_)->views() + views_[chunk];
+  return begin + place.offset * layout_.chunks[place.chunk].element_bytes;
+}
+
+const std::byte* EngineImpl::StableAddress(ParameterId id) const {
+  if (views_.empty() || !CheckId(id).ok()) return nullptr;
+  return Address(ChunkOf(id), static_cast<uint32_t>(id));
 }
 
 const std::byte* EngineImpl::WeightOf(ParameterId id) const {

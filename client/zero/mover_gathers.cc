@@ -106,6 +106,7 @@ absl::Status Mover::FinishGather(const Task& task) {
 }
 
 void Mover::Publish(uint32_t chunk) {
+  if (const absl::Status shown = ShowView(chunk); !shown.ok()) return Fail(shown);
   {
     std::lock_guard lock(mutex_);
     queue_.Publishing(chunk);

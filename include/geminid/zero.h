@@ -144,6 +144,10 @@ struct Options {
   // kShare: 0 to 1, of what the arena has beyond its fullest moment in the sample.
   double state_share = 0;
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
+  // Each weight and each gradient is at the same address whenever it is on the device, and touching
+  // that address at any other time is a fault. Takes as many addresses as all of them have bytes,
+  // and a few system calls when a chunk comes or goes. UNIMPLEMENTED on a GPU.
+  bool stable_addresses = false;
   int max_lookahead_moments = 8;
   int update_threads = 1;  // that the update runs on; changes no bit
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
@@ -350,6 +354,9 @@ class GEMINID_EXPORT Engine {
   // DEADLINE_EXCEEDED when nothing goes on for Options::timeout; else the engine's state. Step,
   // GradientNorm and CancelMicroBatch begin with it.
   virtual absl::Status Synchronize() = 0;
+
+  // With Options::stable_addresses, where Operation::Weight says that it is; null without.
+  virtual const std::byte* StableAddress(ParameterId id) const = 0;
 
   virtual Workspace& workspace() = 0;
 

@@ -1,6 +1,6 @@
 // Random programs through the public interface: whatever the arena, the placement, the number of
-// ranks and the types of the parameters, the weights are those of an arena in which everything
-// fits, or there is a clean error.
+// ranks, the types of the parameters and their addresses, the weights are those of an arena in
+// which everything fits, or there is a clean error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -196,6 +196,10 @@ class Runner {
       const DataType type = TypeOf(program_, p);
       const std::byte* const weight = session_->HostAddress(operation->Weight(id));
       if (weight == nullptr) return absl::InternalError("no weight");
+      if (const std::byte* const stable = engine_->StableAddress(id);
+          stable != nullptr && stable != operation->Weight(id)) {
+        return absl::InternalError("the weight is not at its address");
+      }
       Do([this, p, from = Values(weight, type)] {
         last_[p].resize(kElements);
         for (size_t i = 0; i < kElements; ++i) last_[p][i] = from.Load(i);
@@ -279,6 +283,7 @@ class EngineProgramsTest : public ::testing::Test {
     }
     Options options;
     options.placement = placement;
+    options.stable_addresses = program.seed / 3 % 2 == 0;
     options.state_placement = StatePlacement::kHost;
     options.chunk_elements = 2048;
     options.accumulate = std::max(program.accumulate, 2);

@@ -4,6 +4,7 @@
 
 #include <boost/interprocess/exceptions.hpp>
 #include <boost/interprocess/mapped_region.hpp>
+#include <cerrno>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -123,14 +124,34 @@ absl::Status Reservation::Unmap(uint64_t offset, uint64_t bytes) {
   return MapAt(offset, empty, bytes, {.access = Access::kRead});
 }
 
-absl::Status Reservation::MapAt(uint64_t offset, const UniqueFd& fd, uint64_t bytes,
-                                const MappingOptions& options) {
+absl::Status Reservation::CheckRange(uint64_t offset, uint64_t bytes) const {
   if (offset % kPageBytes != 0 || bytes % kPageBytes != 0 || offset > range_.bytes() ||
       bytes > range_.bytes() - offset) {
     return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes at ", offset,
                                                    " do not fit whole pages in a reservation of ",
                                                    range_.bytes()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Reservation::ShareAt(uint64_t offset, const Reservation& other, uint64_t from,
+                                  uint64_t bytes, const MappingOptions& options) {
+  GEMINID_RETURN_IF_ERROR(CheckRange(offset, bytes));
+  GEMINID_RETURN_IF_ERROR(other.CheckRange(from, bytes));
+  std::byte* const address = range_.data() + offset;
+  // Of a shared mapping 0 bytes move: it stays, and is there as well.
+  void* const mapped =
+      ::mremap(other.data() + from, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address);
+  if (mapped == MAP_FAILED) {
+    return SystemError(errno, "mremap", absl::StrCat(FormatBytes(bytes), " of shared memory"));
+  }
+  Advise(address, bytes, options);
+  return absl::OkStatus();
+}
+
+absl::Status Reservation::MapAt(uint64_t offset, const UniqueFd& fd, uint64_t bytes,
+                                const MappingOptions& options) {
+  GEMINID_RETURN_IF_ERROR(CheckRange(offset, bytes));
   std::byte* const address = range_.data() + offset;
   // Never destroyed: range_ unmaps it with the rest.
   alignas(bip::mapped_region) std::byte region[sizeof(bip::mapped_region)];

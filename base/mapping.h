@@ -75,6 +75,11 @@ class Reservation {
   absl::Status MapAt(uint64_t offset, const UniqueFd& fd, uint64_t bytes,
                      const MappingOptions& options = {});
 
+  // What is mapped at `from` of another reservation is here at `offset` too, of one file. All three
+  // are whole pages. `options`: what of them is of a mapping and not of its file.
+  absl::Status ShareAt(uint64_t offset, const Reservation& other, uint64_t from, uint64_t bytes,
+                       const MappingOptions& options = {});
+
   // As before anything was mapped there: the addresses stay reserved.
   absl::Status Unmap(uint64_t offset, uint64_t bytes);
 
@@ -83,6 +88,7 @@ class Reservation {
 
  private:
   explicit Reservation(Mapping range) : range_(std::move(range)) {}
+  absl::Status CheckRange(uint64_t offset, uint64_t bytes) const;
 
   Mapping range_;
 };

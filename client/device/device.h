@@ -59,8 +59,8 @@ struct MemoryInfo {
   uint64_t imported_bytes = 0;  // of slabs
 };
 
-// Thread-safe but for ReserveArena, ImportSlab and ReleaseSlabs. Destruction completes everything
-// submitted, then unmaps the arena.
+// Thread-safe but for ReserveArena, ImportSlab, ReleaseSlabs, ReserveViews and ReleaseViews.
+// Destruction completes everything submitted, then unmaps the arena.
 class Device {
  public:
   virtual ~Device() = default;
@@ -78,6 +78,19 @@ class Device {
   // Unmaps all slabs: the addresses stay the arena's, and others may be imported. Nothing may be
   // under way.
   virtual absl::Status ReleaseSlabs() = 0;
+
+  // Takes other addresses, `bytes` whole pages of them, at which parts of the arena can be had too:
+  // those taken before go. UNIMPLEMENTED on a device that cannot.
+  virtual absl::Status ReserveViews(uint64_t bytes) = 0;
+  virtual void ReleaseViews() = 0;
+  // Null when there are none. The device's as those of the arena are.
+  virtual std::byte* views() const = 0;
+  // Whole pages at `offset` of the arena, on slabs, are at views() + `at` too until they are
+  // unmapped. Different pages at a time by different threads.
+  virtual absl::Status MapView(uint64_t at, uint64_t offset, uint64_t bytes) = 0;
+  virtual absl::Status UnmapView(uint64_t at, uint64_t bytes) = 0;
+  // Other memory is there, of no contents: what still uses these addresses does no harm.
+  virtual absl::Status FillView(uint64_t at, uint64_t bytes) = 0;
 
   // Makes mapped host memory fit for asynchronous copies, where the device needs that, until
   // UnregisterHost or the end of the device.

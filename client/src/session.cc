@@ -97,6 +97,12 @@ void Session::AddStall(StallCause cause, absl::Duration waited) {
       nanoseconds, std::memory_order_relaxed);
 }
 
+absl::Duration Session::Queued() const {
+  if (impl_->fork_guard->in_child()) return absl::ZeroDuration();
+  return absl::Nanoseconds(static_cast<int64_t>(
+      impl_->segments.client()->counters.queued_nanoseconds.load(std::memory_order_relaxed)));
+}
+
 std::array<absl::Duration, kStallCauses> Session::Stalls() const {
   std::array<absl::Duration, kStallCauses> stalls;
   if (impl_->fork_guard->in_child()) return stalls;

@@ -35,16 +35,25 @@ absl::Status SessionImpl::TellWait(const Control::Standing& standing) const {
   return options.admission->on_wait(Describe(standing));
 }
 
+void SessionImpl::AddQueued(absl::Duration waited) {
+  if (waited <= absl::ZeroDuration() || fork_guard->in_child()) return;
+  segments.client()->counters.queued_nanoseconds.fetch_add(
+      static_cast<uint64_t>(absl::ToInt64Nanoseconds(waited)), std::memory_order_relaxed);
+}
+
 // Its own ranks are waited for as long as the daemon does.
 absl::Status SessionImpl::AwaitAdmission() {
   const absl::Time began = absl::Now();
   absl::Duration pause = kFirstPause;
   for (;;) {
     GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
-    if (standing.admitted) return absl::OkStatus();
+    const absl::Duration waited = absl::Now() - began;
+    if (standing.admitted) {
+      AddQueued(waited);
+      return absl::OkStatus();
+    }
     GEMINID_RETURN_IF_ERROR(TellWait(standing));
     const bool queued = standing.state != "gathering";
-    const absl::Duration waited = absl::Now() - began;
     if (queued && waited >= options.admission->patience) {
       return absl::DeadlineExceededError(absl::StrCat(
           "waited ", absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(100))),
@@ -59,6 +68,10 @@ absl::Status SessionImpl::AwaitAdmission() {
 bool YieldAsked(const Session& session) {
   return SessionImpl::Of(session).segments.state()->header.yield.load(std::memory_order_acquire) !=
          0;
+}
+
+void AddQueued(Session& session, absl::Duration waited) {
+  SessionImpl::Of(session).AddQueued(waited);
 }
 
 absl::Status GiveArenaBack(Session& session) {

@@ -47,6 +47,7 @@ class SessionImpl {
   absl::StatusOr<Control::Standing> AskAdmission() const;
   // An error ends the wait.
   absl::Status TellWait(const Control::Standing& standing) const;
+  void AddQueued(absl::Duration waited);  // waited to be admitted
   // The first time, and again after the slabs were released.
   absl::Status MakeArena();
 

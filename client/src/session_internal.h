@@ -37,6 +37,8 @@ struct ArenaWait {
 };
 // Asks once whether the job is admitted again, and tells on_wait if it is not.
 absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session);
+// Adds to Session::Queued.
+void AddQueued(Session& session, absl::Duration waited);
 
 }  // namespace geminid
 

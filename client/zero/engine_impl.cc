@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
+#include "client/zero/data_types.h"
 
 namespace geminid::zero {
 namespace {
@@ -78,10 +79,12 @@ EngineImpl::~EngineImpl() {
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   // Each calls the other.
   if (updater_ != nullptr) updater_->Stop();
+  const bool passed = mover_ == nullptr || mover_->StreamsPassed();
   mover_.reset();
   updater_.reset();
   if (!arena_claimed_) return;
   if (status_.ok()) GiveMemoryBack();
+  if (!views_.empty() && passed) DeviceOf(*session_)->ReleaseViews();
   UnclaimArena(*session_);
 }
 
@@ -129,27 +132,38 @@ absl::Status EngineImpl::CheckArguments() const {
   }
   std::set<std::string> names;
   for (const Parameter& parameter : parameters_) {
-    if (ElementsOf(parameter) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", parameter.name, "' has a dimension that is not positive"));
-    }
     if (!names.insert(parameter.name).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("two parameters are called '", parameter.name, "'"));
     }
-    const bool rate_ok =
-        std::isfinite(parameter.learning_rate_scale) && parameter.learning_rate_scale >= 0;
-    const double decay = parameter.weight_decay.value_or(0);
-    if (!rate_ok || !std::isfinite(decay) || decay < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", parameter.name,
-                       "' needs a learning_rate_scale and weight_decay that are finite and not "
-                       "negative"));
-    }
-    if (parameter.backward_uses < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "parameter '", parameter.name, "' has negative backward_uses; 0 stands for any number"));
-    }
+    GEMINID_RETURN_IF_ERROR(CheckParameter(parameter));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::CheckParameter(const Parameter& parameter) const {
+  if (ElementsOf(parameter) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", parameter.name, "' has a dimension that is not positive"));
+  }
+  const DataType type = TypeOf(parameter, options_);
+  if (type != DataType::kBFloat16 && type != DataType::kFloat32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", parameter.name, "' has data type ", static_cast<int>(type),
+                     ", which does not exist; parameters are of bf16 or fp32"));
+  }
+  const bool rate_ok =
+      std::isfinite(parameter.learning_rate_scale) && parameter.learning_rate_scale >= 0;
+  const double decay = parameter.weight_decay.value_or(0);
+  if (!rate_ok || !std::isfinite(decay) || decay < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", parameter.name,
+                     "' needs a learning_rate_scale and weight_decay that are finite and not "
+                     "negative"));
+  }
+  if (parameter.backward_uses < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter '", parameter.name, "' has negative backward_uses; 0 stands for any number"));
   }
   return absl::OkStatus();
 }
@@ -179,6 +193,7 @@ absl::Status EngineImpl::Start() {
         "the session has an engine already; end that one first, or connect another session");
   }
   GEMINID_RETURN_IF_ERROR(MakeLayoutAndGatheredChunks());
+  if (options_.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
   GEMINID_RETURN_IF_ERROR(MakeCommunicators());
   GEMINID_RETURN_IF_ERROR(MakeStateStore());
   workspace_ = std::make_unique<ArenaWorkspace>(
@@ -203,8 +218,7 @@ absl::Status EngineImpl::MakeStateStore() {
   GEMINID_RETURN_IF_ERROR(optimizer_->status());
   absl::StatusOr<std::unique_ptr<StateStore>> store =
       StateStore::Create(session_, layout_,
-                         {.data_type = options_.data_type,
-                          .accumulate = options_.accumulate > 1,
+                         {.accumulate = options_.accumulate > 1,
                           .landing_places = updates_in_backward() ? kLandingPlaces : 0,
                           .on_device = options_.placement == Placement::kDevice ||
                                        options_.state_placement == StatePlacement::kDevice,
@@ -213,7 +227,7 @@ absl::Status EngineImpl::MakeStateStore() {
                           .timeout = options_.timeout});
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
-  values_ = std::make_unique<ShardValues>(*store_, options_.data_type);
+  values_ = std::make_unique<ShardValues>(*store_);
   placer_->SetFloor(store_->device_bytes());
   meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));
   return absl::OkStatus();
@@ -242,11 +256,11 @@ absl::Status EngineImpl::MakeMover() {
   context.layout = &layout_;
   context.store = store_.get();
   context.communicator = mover_communicator_.get();
-  context.data_type = options_.data_type;
   context.accumulate = options_.accumulate;
   context.meter = &meter_;
   context.gathered = gathered_;
   context.owners = book_->owners();
+  context.views = views_;
   context.weights_current = [this](uint32_t chunk) { return updater_->IsCurrent(chunk); };
   context.updates = updates_in_backward() ? updater_.get() : nullptr;
   context.names = [this](uint32_t chunk) { return NamesIn(chunk); };
@@ -280,10 +294,10 @@ absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
   std::vector<TensorShape> shapes;
   for (const Parameter& parameter : parameters_) {
     elements_.push_back(ElementsOf(parameter));
-    shapes.push_back({elements_.back(), parameter.trainable});
+    shapes.push_back({elements_.back(), parameter.trainable, SizeOf(TypeOf(parameter, options_)),
+                      parameter.unit});
   }
   absl::StatusOr<Layout> layout = MakeLayout(shapes, {.world_size = communicator_->WorldSize(),
-                                                      .element_bytes = element_bytes(),
                                                       .chunk_elements = options_.chunk_elements,
                                                       .extent_bytes = kExtentAlignmentBytes});
   if (!layout.ok()) return layout.status();
@@ -301,7 +315,7 @@ absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
   std::vector<ChunkSpec> specs;
   for (uint32_t i = 0; i < book_->owners().size(); ++i) {
     const uint32_t owner = book_->owners()[i];
-    const uint64_t chunk_bytes = layout_.chunks[owner].elements * element_bytes();
+    const uint64_t chunk_bytes = layout_.chunks[owner].bytes();
     bytes.push_back(RoundUpToExtent(chunk_bytes));
     directed.push_back({bytes.back(), /*is_gradient=*/i != owner});
     specs.push_back({absl::StrCat("chunk ", owner, i == owner ? " gathered" : " gradient"),
@@ -314,6 +328,15 @@ absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
   if (!handles.ok()) return handles.status();
   for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);
   return absl::OkStatus();
+}
+
+absl::Status EngineImpl::MakeViews() {
+  uint64_t bytes = 0;
+  for (uint32_t owner : book_->owners()) {
+    views_.push_back(bytes);
+    bytes += RoundUpToExtent(layout_.chunks[owner].bytes());
+  }
+  return DeviceOf(*session_)->ReserveViews(bytes);
 }
 
 absl::Status EngineImpl::MakeCommunicators() {
@@ -404,6 +427,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
     statistics.transfer_bytes_lower_bound +=
         unplanned_micro_batches_ * plan()->transfer_bytes_lower_bound;
   }
+  statistics.queued_seconds = absl::ToDoubleSeconds(session_->Queued());
   const std::array<absl::Duration, kStallCauses> stalls = session_->Stalls();
   for (int cause = 0; cause < kStallCauses; ++cause) {
     const double seconds = absl::ToDoubleSeconds(stalls[cause]);

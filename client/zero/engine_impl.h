@@ -67,6 +67,7 @@ class EngineImpl final : public Engine {
   absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient, DataType type,
                            StreamHandle stream) override;
   absl::Status Synchronize() override;
+  const std::byte* StableAddress(ParameterId id) const override;
   Workspace& workspace() override { return *workspace_; }
   absl::Status ReportWorkspace(uint64_t bytes) override { return workspace_->Report(bytes); }
   absl::StatusOr<double> GradientNorm() override;
@@ -120,7 +121,9 @@ class EngineImpl final : public Engine {
 
   // engine_impl.cc: creation, and what is known in numbers
   absl::Status CheckArguments() const;
+  absl::Status CheckParameter(const Parameter& parameter) const;
   absl::Status MakeLayoutAndGatheredChunks();
+  absl::Status MakeViews();
   absl::Status MakeCommunicators();
   absl::Status MakeStateStore();
   absl::Status MakeThreads();
@@ -151,7 +154,6 @@ class EngineImpl final : public Engine {
   absl::StatusOr<std::vector<ShardPart>> PiecesOf(ParameterId id, uint64_t offset,
                                                   uint64_t elements) const;
   absl::Status ForgetDeviceCopies();
-  collectives::DType KeptGradientType() const;
 
   // engine_moments.cc: operators, and what happens between them
   absl::Status CheckId(ParameterId id) const;
@@ -247,7 +249,6 @@ class EngineImpl final : public Engine {
     return [this](uint32_t chunk) { return director_->holders(chunk) > 0; };
   }
   bool updates_in_backward() const { return options_.update == UpdateTime::kInBackward; }
-  size_t element_bytes() const { return SizeOf(options_.data_type); }
   const Plan* plan() const {
     return director_->training_plan() == nullptr ? nullptr : &director_->training_plan()->plan();
   }
@@ -265,6 +266,7 @@ class EngineImpl final : public Engine {
   std::vector<uint64_t> elements_;  // by tensor
   ArenaMeter meter_;
   std::vector<ChunkId> gathered_;  // of chunks, then of separate gradients
+  std::vector<uint64_t> views_;    // likewise: where they are among the device's; none: no views
   std::unique_ptr<collectives::Communicator> mover_communicator_;
   std::unique_ptr<collectives::Communicator> control_communicator_;
   std::unique_ptr<RankAgreement> agreement_;

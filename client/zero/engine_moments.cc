@@ -6,16 +6,10 @@
 #include "base/status_macros.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/core/shortage.h"
+#include "client/zero/data_types.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
-namespace {
-
-collectives::DType ToDType(DataType type) {
-  return type == DataType::kBFloat16 ? collectives::DType::kBFloat16 : collectives::DType::kFloat32;
-}
-
-}  // namespace
 
 // --- what may be asked ---------------------------------------------------------------------------
 
@@ -200,8 +194,7 @@ uint64_t EngineImpl::ChunkBytes(const std::function<bool(uint32_t)>& needed) con
   uint64_t bytes = 0;
   for (uint32_t chunk = 0; chunk < gathered_.size(); ++chunk) {
     if (!needed(chunk)) continue;
-    const ChunkShape& shape = layout_.chunks[book_->owners()[chunk]];
-    bytes += RoundUpToExtent(shape.elements * element_bytes());
+    bytes += RoundUpToExtent(layout_.chunks[book_->owners()[chunk]].bytes());
   }
   return bytes;
 }
@@ -225,8 +218,15 @@ absl::Status EngineImpl::HoldChunks(const std::vector<uint32_t>& chunks, Stream*
 }
 
 std::byte* EngineImpl::Address(uint32_t chunk, uint32_t tensor) const {
-  return session_->arena() + mover_->offset(chunk) +
-         layout_.tensors[tensor].offset * element_bytes();
+  const TensorPlace& place = layout_.tensors[tensor];
+  std::byte* const begin = views_.empty() ? session_->arena() + mover_->offset(chunk)
+                                          : DeviceOf(*session_)->views() + views_[chunk];
+  return begin + place.offset * layout_.chunks[place.chunk].element_bytes;
+}
+
+const std::byte* EngineImpl::StableAddress(ParameterId id) const {
+  if (views_.empty() || !CheckId(id).ok()) return nullptr;
+  return Address(ChunkOf(id), static_cast<uint32_t>(id));
 }
 
 const std::byte* EngineImpl::WeightOf(ParameterId id) const {
@@ -324,7 +324,9 @@ absl::Status EngineImpl::CheckAddGradient(ParameterId id, std::span<const std::b
 
 absl::Status EngineImpl::AddTo(uint32_t tensor, std::span<const std::byte> gradient, DataType type,
                                Stream* stream) {
-  const uint32_t storage = book_->StorageOf(layout_.tensors[tensor].chunk);
+  const uint32_t chunk = layout_.tensors[tensor].chunk;
+  const uint32_t storage = book_->StorageOf(chunk);
+  const collectives::DType to_type = DTypeOf(layout_.chunks[chunk]);
   ComputePlace place = compute_->on_device();
   if (stream == nullptr) {
     GEMINID_RETURN_IF_ERROR(mover_->WaitUnused(storage));
@@ -335,9 +337,9 @@ absl::Status EngineImpl::AddTo(uint32_t tensor, std::span<const std::byte> gradi
   std::byte* const to = Address(storage, tensor);
   const device::Elements from = {gradient.data(), gradient.size() / SizeOf(type), ToDType(type)};
   if (book_->written(tensor) > 0) {
-    place.ops->Add(*place.stream, from, to, ToDType(options_.data_type));
+    place.ops->Add(*place.stream, from, to, to_type);
   } else {
-    place.ops->Assign(*place.stream, from, to, ToDType(options_.data_type));
+    place.ops->Assign(*place.stream, from, to, to_type);
   }
   if (stream == nullptr) return place.Finish();
   mover_->NoteUse(storage, mover_->Mark(stream));

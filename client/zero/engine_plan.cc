@@ -39,9 +39,8 @@ Trace EngineImpl::MakeTrace(const std::vector<Moment>& moments) const {
     const ChunkShape& chunk = layout_.chunks[owner];
     TraceChunk traced;
     traced.chunk = gathered_[i];
-    traced.device_bytes = RoundUpToExtent(chunk.elements * element_bytes());
-    const uint64_t shard_bytes =
-        store_->on_device(owner) ? 0 : chunk.elements / world * element_bytes();
+    traced.device_bytes = RoundUpToExtent(chunk.bytes());
+    const uint64_t shard_bytes = store_->on_device(owner) ? 0 : chunk.bytes() / world;
     traced.transfer_bytes = i == owner ? shard_bytes : 0;
     traced.gradient_bytes = chunk.trainable ? shard_bytes : 0;
     traced.frozen = !chunk.trainable;

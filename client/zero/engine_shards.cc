@@ -140,12 +140,6 @@ absl::Status EngineImpl::CheckGradientCall(const char* call, ParameterId id) {
       "' has no gradient: ", parameter.trainable ? "its update is made already" : "it is frozen"));
 }
 
-collectives::DType EngineImpl::KeptGradientType() const {
-  return options_.accumulate > 1 || options_.data_type == DataType::kFloat32
-             ? collectives::DType::kFloat32
-             : collectives::DType::kBFloat16;
-}
-
 absl::Status EngineImpl::ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckGradientCall("ReadGradient", id));
@@ -153,7 +147,7 @@ absl::Status EngineImpl::ReadGradient(ParameterId id, uint64_t offset, std::span
                            PiecesOf(id, offset, values.size()));
   for (const ShardPart& piece : pieces) {
     const auto to = values.subspan(piece.tensor_offset - offset, piece.elements);
-    const absl::Status status = values_->ReadGradient(piece, KeptGradientType(), to);
+    const absl::Status status = values_->ReadGradient(piece, to);
     if (!status.ok()) return Remember(status);
   }
   const double scale = GradientFactor() / loss_scaler_.scale();
@@ -173,7 +167,7 @@ absl::Status EngineImpl::WriteGradient(ParameterId id, uint64_t offset,
   gradients_written_ = true;
   for (const ShardPart& piece : pieces) {
     const auto from = std::span(kept).subspan(piece.tensor_offset - offset, piece.elements);
-    const absl::Status status = values_->WriteGradient(piece, KeptGradientType(), from);
+    const absl::Status status = values_->WriteGradient(piece, from);
     if (!status.ok()) return Remember(status);
   }
   return absl::OkStatus();

@@ -98,7 +98,7 @@ absl::Status EngineImpl::ReduceIncomplete() {
     for (uint32_t tensor : layout_.chunks[c].tensors) {
       if (book_->written(tensor) > 0) continue;
       place.ops->Zero(*place.stream, Address(book_->StorageOf(c), tensor),
-                      ElementsOfTensor(tensor) * element_bytes());
+                      ElementsOfTensor(tensor) * layout_.chunks[c].element_bytes);
     }
     GEMINID_RETURN_IF_ERROR(place.Finish());
     GEMINID_RETURN_IF_ERROR(Reduce(c));

@@ -38,7 +38,7 @@ absl::Status EngineImpl::YieldIfAsked() {
   GEMINID_RETURN_IF_ERROR(LeaveArena());
   const absl::Time began = clock_();
   GEMINID_RETURN_IF_ERROR(AwaitArena());
-  session_->AddStall(StallCause::kSpace, clock_() - began);
+  AddQueued(*session_, clock_() - began);
   if (wait_ended_.ok()) {
     GEMINID_RETURN_IF_ERROR(store_->ReturnToDevice());
   } else {

@@ -39,10 +39,9 @@ std::vector<kernels::TensorOptions> TensorsOf(const std::vector<Parameter>& para
   return tensors;
 }
 
-kernels::ParameterArrays ArraysOf(const StateStore::View& view, DataType data_type,
-                                  uint64_t offset) {
+kernels::ParameterArrays ArraysOf(const StateStore::View& view, uint64_t offset) {
   kernels::ParameterArrays arrays;
-  if (data_type == DataType::kFloat32) {
+  if (view.type == DataType::kFloat32) {
     arrays.form = kernels::WeightForm::kFloat;
     arrays.master = reinterpret_cast<float*>(view.weight) + offset;
   } else {
@@ -61,8 +60,6 @@ kernels::ParameterArrays ArraysOf(const StateStore::View& view, DataType data_ty
 GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Parameter>& parameters,
                                    int rank, const Options& options)
     : layout_(layout),
-      data_type_(options.data_type),
-      fp32_gradient_(options.data_type == DataType::kFloat32 || options.accumulate > 1),
       options_(ToKernel(options.optimizer)),
       needs_sums_(kernels::NeedsSums(options_.kind)),
       state_arrays_(static_cast<size_t>(kernels::StateArrays(options_))),
@@ -83,13 +80,13 @@ void GranuleOptimizer::MakeRuns(const std::vector<Parameter>& parameters, int ra
   for (const ChunkShape& chunk : layout_.chunks) {
     if (!chunk.trainable) continue;
     const uint64_t shard_begin =
-        static_cast<uint64_t>(rank) * chunk.granules * layout_.granule_elements;
+        static_cast<uint64_t>(rank) * chunk.granules * chunk.granule_elements;
     // The pieces of the chunk in order: tensors, and the padding after each and after the last.
     const auto add = [&](uint32_t tensor, uint64_t piece_begin, uint64_t piece_end) {
       for (uint32_t g = 0; g < chunk.granules; ++g) {
-        const uint64_t granule_begin = shard_begin + g * layout_.granule_elements;
+        const uint64_t granule_begin = shard_begin + g * chunk.granule_elements;
         const uint64_t begin = std::max(piece_begin, granule_begin);
-        const uint64_t end = std::min(piece_end, granule_begin + layout_.granule_elements);
+        const uint64_t end = std::min(piece_end, granule_begin + chunk.granule_elements);
         if (begin >= end) continue;
         runs_[chunk.first_granule + g].push_back(
             {tensor, begin - piece_begin, begin - granule_begin, end - begin});
@@ -112,9 +109,9 @@ kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
   segment.tensor = run.tensor;
   segment.offset = run.tensor == kernels::kNoTensor ? 0 : run.tensor_offset;
   segment.count = run.elements;
-  segment.arrays = ArraysOf(store.Current(granule), data_type_, run.granule_offset).View();
+  segment.arrays = ArraysOf(store.Current(granule), run.granule_offset).View();
   std::byte* gradient = store.Gradient(granule);
-  if (fp32_gradient_) {
+  if (store.GradientType(granule) == DataType::kFloat32) {
     segment.gradient = reinterpret_cast<const float*>(gradient) + run.granule_offset;
   } else {
     segment.gradient = reinterpret_cast<const kernels::BFloat16*>(gradient) + run.granule_offset;
@@ -184,7 +181,7 @@ absl::Status GranuleOptimizer::UpdateOnDevice(uint32_t granule, const StateStore
   const ComputePlace& place = store.ComputeOf(granule);
   for (const Run& run : runs_[granule]) {
     place.ops->Apply(*place.stream, step_, SegmentOf(run, granule, store),
-                     ArraysOf(store.Spare(granule), data_type_, run.granule_offset), pool);
+                     ArraysOf(store.Spare(granule), run.granule_offset), pool);
   }
   return place.Finish();
 }
@@ -192,7 +189,7 @@ absl::Status GranuleOptimizer::UpdateOnDevice(uint32_t granule, const StateStore
 kernels::Status GranuleOptimizer::Apply(const Run& run, uint32_t granule,
                                         const StateStore& store) const {
   return step_.Apply(SegmentOf(run, granule, store),
-                     ArraysOf(store.Spare(granule), data_type_, run.granule_offset));
+                     ArraysOf(store.Spare(granule), run.granule_offset));
 }
 
 absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
@@ -211,10 +208,13 @@ absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
       if (done != kernels::Status::kOk) status.store(done);
     }
   };
+  // Runs cover a granule, padding included.
+  const Run& last = runs_[granule].back();
+  const uint64_t elements = last.granule_offset + last.elements;
   if (pool->threads() == 1) {
-    update(0, layout_.granule_elements);
+    update(0, elements);
   } else {
-    pool->Run(layout_.granule_elements, kPieceElements,
+    pool->Run(elements, kPieceElements,
               [&](const kernels::Granule& piece) { update(piece.begin, piece.end); });
   }
   return FromKernel(status.load(), "ShardedStep");

@@ -65,8 +65,6 @@ class GranuleOptimizer {
   std::vector<kernels::Segment> AllSegments(const StateStore& store) const;
 
   const Layout& layout_;
-  const DataType data_type_;
-  const bool fp32_gradient_;
   const kernels::OptimizerOptions options_;
   const bool needs_sums_;
   const size_t state_arrays_;

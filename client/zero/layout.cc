@@ -1,9 +1,9 @@
 #include "client/zero/layout.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -24,62 +24,132 @@ constexpr uint64_t kMinChunkElements = 65536;
 constexpr uint64_t kSearchCandidates = 2048;
 constexpr uint64_t kMaxElements = uint64_t{1} << 40;
 
-// Packs tensors of one class; `quantum` is the unit in which a large tensor's own chunk grows.
+// Tensors that share chunks with each other alone.
+struct Group {
+  bool trainable = true;
+  std::optional<uint32_t> unit{};
+  uint64_t elements = 0;  // with what aligns them
+};
+
+// The tensors of one size of elements, which are packed as if there were no others.
+struct Kind {
+  uint64_t element_bytes = 0;
+  std::vector<uint32_t> members{};    // by the list of all
+  std::vector<TensorShape> shapes{};  // of the members
+  std::vector<size_t> group_of{};     // by member
+  // First of no unit: frozen, trained. These also have the small units.
+  std::vector<Group> groups = {{.trainable = false}, {.trainable = true}};
+  uint64_t elements = 0;
+
+  uint64_t alignment() const { return kTensorAlignmentBytes / element_bytes; }
+  bool has_units() const { return groups.size() > 2; }
+};
+
+void AddMember(uint32_t tensor, const TensorShape& shape, Kind* kind) {
+  size_t group = shape.trainable ? 1 : 0;
+  if (shape.unit.has_value()) {
+    const auto found = std::ranges::find_if(kind->groups, [&](const Group& other) {
+      return other.unit == shape.unit && other.trainable == shape.trainable;
+    });
+    group = static_cast<size_t>(found - kind->groups.begin());
+    if (found == kind->groups.end()) kind->groups.push_back({shape.trainable, shape.unit});
+  }
+  kind->groups[group].elements += base::RoundUp(shape.elements, kind->alignment());
+  kind->members.push_back(tensor);
+  kind->shapes.push_back(shape);
+  kind->group_of.push_back(group);
+  kind->elements += shape.elements;
+}
+
+std::vector<Kind> KindsOf(std::span<const TensorShape> tensors) {
+  std::vector<Kind> kinds;
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    auto kind = std::ranges::find(kinds, tensors[i].element_bytes, &Kind::element_bytes);
+    if (kind == kinds.end()) {
+      kind = kinds.insert(kinds.end(), {.element_bytes = tensors[i].element_bytes});
+    }
+    AddMember(i, tensors[i], &*kind);
+  }
+  return kinds;
+}
+
+// Packs one kind; `quantum` is the unit in which a chunk grows that is not of the ordinary size.
 class Packer {
  public:
-  Packer(uint64_t chunk_elements, uint64_t quantum, uint64_t alignment)
-      : chunk_elements_(chunk_elements), quantum_(quantum), alignment_(alignment) {}
+  Packer(const Kind& kind, uint64_t chunk_elements, uint64_t quantum)
+      : kind_(kind),
+        chunk_elements_(chunk_elements),
+        quantum_(quantum),
+        open_(kind.groups.size()) {}
 
-  // The number of the chunk that takes the tensor, and its offset there.
-  TensorPlace Place(uint64_t elements, std::vector<ChunkShape>* chunks, bool trainable) {
-    OpenChunk& open = open_[trainable ? 1 : 0];
-    const uint64_t aligned = base::RoundUp(elements, alignment_);
+  // Of each member; their chunks are added to `chunks`.
+  std::vector<TensorPlace> Pack(std::vector<ChunkShape>* chunks) {
+    std::vector<TensorPlace> places;
+    for (size_t i = 0; i < kind_.members.size(); ++i) places.push_back(Place(i, chunks));
+    for (size_t group = 0; group < open_.size(); ++group) {
+      if (!kind_.groups[group].unit.has_value()) continue;
+      for (const OpenChunk& open : open_[group]) {
+        (*chunks)[open.chunk].elements = base::RoundUp(open.fill, quantum_);
+      }
+    }
+    return places;
+  }
+
+ private:
+  struct OpenChunk {
+    uint32_t chunk = 0;
+    uint64_t fill = 0;
+  };
+
+  TensorPlace Place(size_t member, std::vector<ChunkShape>* chunks) {
+    const uint64_t elements = kind_.shapes[member].elements;
+    const uint64_t aligned = base::RoundUp(elements, kind_.alignment());
+    const bool trainable = kind_.shapes[member].trainable;
     if (aligned > chunk_elements_) {
-      Add(base::RoundUp(aligned, quantum_), trainable, chunks);
-      chunks->back().used_elements = elements;
-      return {static_cast<uint32_t>(chunks->size() - 1), 0};
+      const uint32_t own = Add(base::RoundUp(aligned, quantum_), trainable, chunks);
+      (*chunks)[own].used_elements = elements;
+      return {own, 0};
     }
-    if (!open.exists || open.fill + aligned > chunk_elements_) {
-      open = {true, static_cast<uint32_t>(chunks->size()), 0};
-      Add(chunk_elements_, trainable, chunks);
-    }
+    OpenChunk& open = Find(member, aligned, chunks);
     const TensorPlace place{open.chunk, open.fill};
     open.fill += aligned;
     (*chunks)[open.chunk].used_elements += elements;
     return place;
   }
 
- private:
-  struct OpenChunk {
-    bool exists = false;
-    uint32_t chunk = 0;
-    uint64_t fill = 0;
-  };
+  // Small tensors between large ones would cost a unit chunks, so that all of its stay open; of
+  // other tensors the last one does.
+  OpenChunk& Find(size_t member, uint64_t aligned, std::vector<ChunkShape>* chunks) {
+    size_t group = kind_.group_of[member];
+    if (kind_.groups[group].elements < quantum_) group = kind_.groups[group].trainable ? 1 : 0;
+    std::vector<OpenChunk>& open = open_[group];
+    for (OpenChunk& candidate : open) {
+      if (candidate.fill + aligned <= chunk_elements_) return candidate;
+    }
+    if (!kind_.groups[group].unit.has_value()) open.clear();
+    open.push_back({Add(chunk_elements_, kind_.groups[group].trainable, chunks), 0});
+    return open.back();
+  }
 
-  static void Add(uint64_t elements, bool trainable, std::vector<ChunkShape>* chunks) {
+  static uint32_t Add(uint64_t elements, bool trainable, std::vector<ChunkShape>* chunks) {
     chunks->emplace_back();
     chunks->back().elements = elements;
     chunks->back().trainable = trainable;
+    return static_cast<uint32_t>(chunks->size() - 1);
   }
 
+  const Kind& kind_;
   uint64_t chunk_elements_;
   uint64_t quantum_;
-  uint64_t alignment_;
-  std::array<OpenChunk, 2> open_;  // of frozen tensors, of trained ones
+  std::vector<std::vector<OpenChunk>> open_;  // by group
 };
 
-uint64_t PaddingOf(std::span<const TensorShape> tensors, uint64_t chunk_elements, uint64_t quantum,
-                   uint64_t alignment) {
-  Packer packer(chunk_elements, quantum, alignment);
+uint64_t PaddingOf(const Kind& kind, uint64_t chunk_elements, uint64_t quantum) {
   std::vector<ChunkShape> chunks;
-  uint64_t used = 0;
-  for (const TensorShape& tensor : tensors) {
-    packer.Place(tensor.elements, &chunks, tensor.trainable);
-    used += tensor.elements;
-  }
+  Packer(kind, chunk_elements, quantum).Pack(&chunks);
   uint64_t total = 0;
   for (const ChunkShape& chunk : chunks) total += chunk.elements;
-  return total - used;
+  return total - kind.elements;
 }
 
 // The largest tensor that is not an outlier: those have chunks of their own.
@@ -103,15 +173,15 @@ uint64_t LargestOrdinary(std::span<const TensorShape> tensors, uint64_t alignmen
   return largest;
 }
 
-uint64_t SearchChunkElements(std::span<const TensorShape> tensors, uint64_t start,
-                             uint64_t shard_unit, uint64_t granules_per_shard, uint64_t alignment) {
+uint64_t SearchChunkElements(const Kind& kind, uint64_t start, uint64_t shard_unit,
+                             uint64_t granules_per_shard) {
   const uint64_t first = base::RoundUp(start, shard_unit);
   const uint64_t step = base::RoundUp(std::max<uint64_t>(first / kSearchCandidates, 1), shard_unit);
   uint64_t best = first;
   uint64_t least = ~uint64_t{0};
   for (uint64_t candidate = first; candidate <= 2 * first; candidate += step) {
     const uint64_t quantum = candidate / granules_per_shard;
-    const uint64_t padding = PaddingOf(tensors, candidate, quantum, alignment);
+    const uint64_t padding = PaddingOf(kind, candidate, quantum);
     if (padding < least) {
       least = padding;
       best = candidate;
@@ -137,6 +207,63 @@ absl::StatusOr<uint64_t> TotalElements(std::span<const TensorShape> tensors) {
   return total;
 }
 
+// How one kind is packed.
+struct Grain {
+  uint64_t chunk_elements = 0;
+  uint64_t granule_elements = 0;
+};
+
+// `alone`: there is no other kind, and a chunk size that is given may be larger than all of it.
+Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
+  const uint64_t world = static_cast<uint64_t>(options.world_size);
+  const uint64_t alignment = kind.alignment();
+  // A model smaller than one chunk is one chunk.
+  const uint64_t most = base::RoundUp(kind.elements, alignment) + kind.shapes.size() * alignment;
+  uint64_t start = options.chunk_elements;
+  if (start == 0) {
+    start = std::max(LargestOrdinary(kind.shapes, alignment), kMinChunkElements);
+  }
+  if (options.chunk_elements == 0 || !alone) start = std::min(start, most);
+  const uint64_t chunks_expected = std::max<uint64_t>(kind.elements / start, 1);
+  const uint64_t most_granules =
+      std::clamp<uint64_t>(start / world / kMinGranuleElements, 1, kMaxGranulesPerShard);
+  // Chunks of units are cut to whole granules.
+  const uint64_t per_shard =
+      kind.has_units()
+          ? most_granules
+          : std::clamp<uint64_t>((kWantedGranules + chunks_expected - 1) / chunks_expected, 1,
+                                 most_granules);
+  const uint64_t shard_unit =
+      std::lcm(world * per_shard * alignment, options.extent_bytes / kind.element_bytes);
+  Grain grain;
+  grain.chunk_elements = options.chunk_elements != 0
+                             ? base::RoundUp(start, shard_unit)
+                             : SearchChunkElements(kind, start, shard_unit, per_shard);
+  grain.granule_elements = grain.chunk_elements / world / per_shard;
+  return grain;
+}
+
+// Chunks of the kind, after those of the kinds before.
+void Pack(const Kind& kind, const Grain& grain, uint64_t world, Layout* layout) {
+  const uint64_t quantum = grain.granule_elements * world;
+  const size_t first = layout->chunks.size();
+  const std::vector<TensorPlace> places =
+      Packer(kind, grain.chunk_elements, quantum).Pack(&layout->chunks);
+  for (size_t i = 0; i < places.size(); ++i) {
+    layout->tensors[kind.members[i]] = places[i];
+    layout->chunks[places[i].chunk].tensors.push_back(kind.members[i]);
+  }
+  for (size_t c = first; c < layout->chunks.size(); ++c) {
+    ChunkShape& chunk = layout->chunks[c];
+    chunk.element_bytes = kind.element_bytes;
+    chunk.granule_elements = grain.granule_elements;
+    chunk.first_granule = layout->granules;
+    chunk.granules = static_cast<uint32_t>(chunk.elements / quantum);
+    layout->granules += chunk.granules;
+    layout->padding_elements += chunk.elements - chunk.used_elements;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
@@ -144,43 +271,17 @@ absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
   absl::StatusOr<uint64_t> total = TotalElements(tensors);
   if (!total.ok()) return total.status();
   if (options.world_size < 1) return absl::InvalidArgumentError("world_size must be at least 1");
-  const uint64_t world = static_cast<uint64_t>(options.world_size);
-  const uint64_t alignment = kTensorAlignmentBytes / options.element_bytes;
-
-  uint64_t start = options.chunk_elements;
-  if (start == 0) {
-    start = std::max(LargestOrdinary(tensors, alignment), kMinChunkElements);
-    // A model smaller than one chunk is one chunk.
-    start = std::min(start, base::RoundUp(*total, alignment) + tensors.size() * alignment);
-  }
-  const uint64_t chunks_expected = std::max<uint64_t>(*total / start, 1);
-  const uint64_t per_shard = std::clamp<uint64_t>(
-      (kWantedGranules + chunks_expected - 1) / chunks_expected, 1,
-      std::clamp<uint64_t>(start / world / kMinGranuleElements, 1, kMaxGranulesPerShard));
-  const uint64_t shard_unit =
-      std::lcm(world * per_shard * alignment, options.extent_bytes / options.element_bytes);
-
   Layout layout;
-  layout.chunk_elements =
-      options.chunk_elements != 0
-          ? base::RoundUp(options.chunk_elements, shard_unit)
-          : SearchChunkElements(tensors, start, shard_unit, per_shard, alignment);
-  layout.granule_elements = layout.chunk_elements / world / per_shard;
-  const uint64_t quantum = layout.granule_elements * world;
-
-  Packer packer(layout.chunk_elements, quantum, alignment);
-  for (uint32_t i = 0; i < tensors.size(); ++i) {
-    const TensorPlace place =
-        packer.Place(tensors[i].elements, &layout.chunks, tensors[i].trainable);
-    layout.tensors.push_back(place);
-    layout.chunks[place.chunk].tensors.push_back(i);
-    layout.used_elements += tensors[i].elements;
-  }
-  for (ChunkShape& chunk : layout.chunks) {
-    chunk.first_granule = layout.granules;
-    chunk.granules = static_cast<uint32_t>(chunk.elements / quantum);
-    layout.granules += chunk.granules;
-    layout.padding_elements += chunk.elements - chunk.used_elements;
+  layout.tensors.resize(tensors.size());
+  layout.used_elements = *total;
+  const std::vector<Kind> kinds = KindsOf(tensors);
+  uint64_t most = 0;
+  for (const Kind& kind : kinds) {
+    const Grain grain = GrainOf(kind, options, kinds.size() == 1);
+    Pack(kind, grain, static_cast<uint64_t>(options.world_size), &layout);
+    if (kind.elements <= most) continue;
+    most = kind.elements;
+    layout.chunk_elements = grain.chunk_elements;
   }
   return layout;
 }

@@ -5,13 +5,19 @@
 //   granules of a shard:              |   g0   |   g1   |   g0     |   g1    |
 //
 // Tensors are packed in order (next fit), each aligned to 64 bytes; a tensor larger than a chunk
-// has a chunk of its own. A granule is the unit of the optimizer's out-of-place update: all
-// granules have the same size, so one spare serves them all, and a spare costs little when there
-// are many.
+// has a chunk of its own. A chunk holds elements of one size, and those of one size are packed as
+// if there were no others. A granule is the unit of the optimizer's out-of-place update: all
+// granules of one size of elements have the same size, so one spare serves them all, and a spare
+// costs little when there are many.
+//
+// Tensors of a unit share chunks with each other alone, and these are no larger than granules
+// allow. Units that would not fill a granule of every rank share chunks with all that is of no
+// unit.
 #ifndef GEMINID_CLIENT_ZERO_LAYOUT_H_
 #define GEMINID_CLIENT_ZERO_LAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,11 +28,12 @@ namespace geminid::zero {
 struct TensorShape {
   uint64_t elements = 0;
   bool trainable = true;
+  uint64_t element_bytes = 2;         // of the gathered weight
+  std::optional<uint32_t> unit = {};  // that it is used with
 };
 
 struct LayoutOptions {
   int world_size = 1;
-  uint64_t element_bytes = 2;   // of the gathered weight
   uint64_t chunk_elements = 0;  // 0: search
   // A chunk's device extent is a multiple of this.
   uint64_t extent_bytes = 4096;
@@ -38,19 +45,24 @@ struct TensorPlace {
 };
 
 struct ChunkShape {
-  uint64_t elements = 0;       // padded; world_size * granules * Layout::granule_elements
+  uint64_t elements = 0;       // padded; world_size * granules * granule_elements
   uint64_t used_elements = 0;  // of tensors
+  uint64_t element_bytes = 0;
+  uint64_t granule_elements = 0;
   uint32_t first_granule = 0;  // of this rank's shard, in the layout's numbering
   uint32_t granules = 0;       // per rank
   bool trainable = true;
   std::vector<uint32_t> tensors;  // in order of offset
+
+  uint64_t bytes() const { return elements * element_bytes; }
+  uint64_t granule_bytes() const { return granule_elements * element_bytes; }
 };
 
 struct Layout {
   std::vector<TensorPlace> tensors;
   std::vector<ChunkShape> chunks;
-  uint64_t chunk_elements = 0;  // of an ordinary chunk
-  uint64_t granule_elements = 0;
+  // Of an ordinary chunk; where elements are of several sizes, of the size that most are of.
+  uint64_t chunk_elements = 0;
   uint32_t granules = 0;  // per rank, over all chunks
   uint64_t used_elements = 0;
   uint64_t padding_elements = 0;  // over all chunks: elements minus used

@@ -20,8 +20,7 @@ constexpr std::chrono::milliseconds kStallSlice{20};
 std::vector<uint64_t> ExtentBytes(const MoverContext& context) {
   std::vector<uint64_t> bytes;
   for (uint32_t owner : context.owners) {
-    bytes.push_back(
-        RoundUpToExtent(context.layout->chunks[owner].elements * SizeOf(context.data_type)));
+    bytes.push_back(RoundUpToExtent(context.layout->chunks[owner].bytes()));
   }
   return bytes;
 }
@@ -37,6 +36,7 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
       squares_(context_.layout->granules),
       placed_(context_.gathered.size()),
       usages_(context_.gathered.size()),
+      shown_(context_.views.size()),
       guard_(std::make_shared<Guard>()),
       compute_(std::move(compute)) {
   guard_->mover = this;
@@ -353,6 +353,7 @@ absl::Status Mover::CarryOut(const Task& task) {
 
 // The extent is LEAVING.
 void Mover::ReleaseExtent(uint32_t chunk) {
+  if (const absl::Status hidden = HideView(chunk); !hidden.ok()) return Fail(hidden);
   context_.session->Drop(context_.gathered[chunk])
       .Then(Later([this, chunk](const absl::Status& status) {
         if (!status.ok()) return;
@@ -362,11 +363,41 @@ void Mover::ReleaseExtent(uint32_t chunk) {
       }));
 }
 
+// --- views ---------------------------------------------------------------------------------------
+
+// When its contents are there: before, what has used it until now may go on in its old place.
+absl::Status Mover::ShowView(uint32_t chunk) {
+  if (context_.views.empty()) return absl::OkStatus();
+  const auto offset = static_cast<uint64_t>(Extent(chunk) - context_.session->arena());
+  const std::lock_guard lock(views_mutex_);
+  shown_[chunk] = true;
+  return context_.device->MapView(context_.views[chunk], offset, queue_.bytes(chunk));
+}
+
+absl::Status Mover::HideView(uint32_t chunk) {
+  if (context_.views.empty()) return absl::OkStatus();
+  const std::lock_guard lock(views_mutex_);
+  if (views_kept_ || !shown_[chunk]) return absl::OkStatus();
+  shown_[chunk] = false;
+  return context_.device->UnmapView(context_.views[chunk], queue_.bytes(chunk));
+}
+
+// Streams go on without what they waited for. That must not end the process.
+void Mover::KeepViews(bool fill) {
+  const std::lock_guard lock(views_mutex_);
+  views_kept_ = true;
+  for (uint32_t chunk = 0; fill && chunk < context_.views.size(); ++chunk) {
+    if (shown_[chunk]) continue;
+    shown_[chunk] = context_.device->FillView(context_.views[chunk], queue_.bytes(chunk)).ok();
+  }
+}
+
 // --- places --------------------------------------------------------------------------------------
 
 uint64_t Mover::ShardOffset(uint32_t chunk) const {
-  return static_cast<uint64_t>(context_.communicator->Rank()) * Shape(chunk).granules *
-         granule_bytes();
+  const ChunkShape& shape = Shape(chunk);
+  return static_cast<uint64_t>(context_.communicator->Rank()) * shape.granules *
+         shape.granule_bytes();
 }
 
 std::byte* Mover::Extent(uint32_t chunk) const {

@@ -44,12 +44,12 @@ struct MoverContext {
   const Layout* layout = nullptr;
   StateStore* store = nullptr;
   collectives::Communicator* communicator = nullptr;  // this thread's own
-  DataType data_type = DataType::kBFloat16;
   int accumulate = 1;
   ArenaMeter* meter = nullptr;
   // The session's chunk of each layout chunk, then of separate gradients; and whose those are.
   std::vector<ChunkId> gathered;
   std::vector<uint32_t> owners;
+  std::vector<uint64_t> views;  // where each is among the device's views; none: there are no views
   std::function<bool(uint32_t chunk)> weights_current;
   // In the backward pass; null: none then. It has ended (Updater::Stop) before the mover does.
   Updater* updates = nullptr;
@@ -94,6 +94,8 @@ class Mover {
   // there.
   void Join(Stream* stream);
   bool has_streams() const { return !streams_.empty(); }
+  // Nothing that was queued there is still to be done.
+  bool StreamsPassed() const;
   // What is queued so far ends at this point; none without a stream.
   std::optional<uint64_t> Mark(Stream* stream);
   // Work before the point uses the chunk, which neither leaves nor is reduced before that.
@@ -228,6 +230,9 @@ class Mover {
   void LabelCollective(const Task& task);
   absl::Status AllGather(const Task& task, std::byte* chunk);
   void Publish(uint32_t chunk);
+  absl::Status ShowView(uint32_t chunk);
+  absl::Status HideView(uint32_t chunk);
+  void KeepViews(bool fill);
   void QueueShardTo(uint32_t chunk, std::byte* shard) const;
   absl::Status ToHost(uint32_t chunk);
   absl::Status ToDevice(const Step& step);
@@ -262,12 +267,6 @@ class Mover {
   uint64_t ShardOffset(uint32_t chunk) const;
   std::byte* Extent(uint32_t chunk) const;
   std::byte* Shard(uint32_t chunk) const { return Extent(chunk) + ShardOffset(chunk); }
-  collectives::DType collective_type() const {
-    return context_.data_type == DataType::kBFloat16 ? collectives::DType::kBFloat16
-                                                     : collectives::DType::kFloat32;
-  }
-  size_t element_bytes() const { return SizeOf(context_.data_type); }
-  uint64_t granule_bytes() const { return context_.layout->granule_elements * element_bytes(); }
 
   MoverContext context_;
   HostBuffers buffers_;  // of the trainer's thread
@@ -288,6 +287,9 @@ class Mover {
   std::vector<uint64_t> placed_;  // by chunk, of the trainer's thread
   std::vector<Stream*> streams_;  // of the trainer's thread
   std::vector<Usage> usages_;     // by chunk
+  std::mutex views_mutex_;        // the last one taken
+  std::vector<bool> shown_;       // by chunk: its view is there
+  bool views_kept_ = false;       // none is hidden any more
   std::vector<ArrivalGate> gates_;
   std::vector<ClosedRange> closed_;
   std::set<uint64_t> open_points_;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/zero/data_types.h"
 #include "client/zero/mover.h"
 
 namespace geminid::zero {
@@ -51,8 +52,7 @@ void Mover::StartLocally(const Task& task) {
     if (!status.ok()) return;
     const ComputePlace& place = compute_->on_device();
     if (task.kind == Task::Kind::kOpen) {
-      place.ops->Zero(*place.stream, Extent(task.chunk),
-                      Shape(task.chunk).elements * element_bytes());
+      place.ops->Zero(*place.stream, Extent(task.chunk), Shape(task.chunk).bytes());
     } else {
       QueueShardTo(task.chunk, Shard(task.chunk));
     }
@@ -66,8 +66,9 @@ void Mover::StartLocally(const Task& task) {
 }
 
 void Mover::StartCopies(const Task& task) {
-  const uint32_t copies = Shape(task.chunk).granules;
-  const uint64_t bytes = copies * granule_bytes();
+  const ChunkShape& shape = Shape(task.chunk);
+  const uint32_t copies = shape.granules;
+  const uint64_t bytes = copies * shape.granule_bytes();
   {
     std::lock_guard lock(mutex_);
     copies_pending_[task.chunk] = copies;
@@ -75,10 +76,10 @@ void Mover::StartCopies(const Task& task) {
   }
   for (uint32_t g = 0; g < copies; ++g) {
     TransferSpec spec;
-    spec.source = context_.store->WeightChunk(Shape(task.chunk).first_granule + g);
+    spec.source = context_.store->WeightChunk(shape.first_granule + g);
     spec.destination = context_.gathered[task.chunk];
-    spec.destination_offset = ShardOffset(task.chunk) + g * granule_bytes();
-    spec.bytes = granule_bytes();
+    spec.destination_offset = ShardOffset(task.chunk) + g * shape.granule_bytes();
+    spec.bytes = shape.granule_bytes();
     spec.allocate_destination = spec.may_evict = g == 0;
     spec.device_offset = task.offset;
     spec.deadline_moment = DeadlineAt(task.moment);
@@ -105,6 +106,7 @@ absl::Status Mover::FinishGather(const Task& task) {
 }
 
 void Mover::Publish(uint32_t chunk) {
+  if (const absl::Status shown = ShowView(chunk); !shown.ok()) return Fail(shown);
   {
     std::lock_guard lock(mutex_);
     queue_.Publishing(chunk);
@@ -136,8 +138,8 @@ void Mover::QueueShardTo(uint32_t chunk, std::byte* shard) const {
   const ChunkShape& shape = Shape(chunk);
   const ComputePlace& place = compute_->Of(context_.store->on_device(chunk));
   for (uint32_t g = 0; g < shape.granules; ++g) {
-    place.ops->Copy(*place.stream, shard + g * granule_bytes(),
-                    context_.store->Current(shape.first_granule + g).weight, granule_bytes());
+    place.ops->Copy(*place.stream, shard + g * shape.granule_bytes(),
+                    context_.store->Current(shape.first_granule + g).weight, shape.granule_bytes());
   }
 }
 
@@ -150,7 +152,7 @@ void Mover::LabelCollective(const Task& task) {
 absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
   if (context_.communicator->WorldSize() == 1) return absl::OkStatus();
   LabelCollective(task);
-  const collectives::DType type = collective_type();
+  const collectives::DType type = DTypeOf(Shape(task.chunk));
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
   std::byte* const there = context_.device->HostAddress(chunk);

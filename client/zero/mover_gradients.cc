@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "client/zero/data_types.h"
 #include "client/zero/mover.h"
 
 namespace geminid::zero {
@@ -15,8 +16,9 @@ absl::Status Mover::RunReduce(const Task& task) {
     StartGradientCopies(task);
     return absl::OkStatus();
   }
+  const uint64_t bytes = Shape(task.chunk).granule_bytes();
   GEMINID_RETURN_IF_ERROR(
-      KeepGradient(task, [&](uint32_t g) { return Shard(task.chunk) + g * granule_bytes(); }));
+      KeepGradient(task, [&](uint32_t g) { return Shard(task.chunk) + g * bytes; }));
   {
     std::lock_guard lock(mutex_);
     queue_.Leaving(task.chunk);
@@ -30,7 +32,7 @@ absl::Status Mover::ReduceScatter(const Task& task) {
   const int world_size = context_.communicator->WorldSize();
   if (world_size == 1) return absl::OkStatus();
   LabelCollective(task);
-  const collectives::DType type = collective_type();
+  const collectives::DType type = DTypeOf(Shape(task.chunk));
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(world_size);
   std::byte* const there = context_.device->HostAddress(Extent(task.chunk));
@@ -45,14 +47,14 @@ absl::Status Mover::ReduceScatter(const Task& task) {
 }
 
 absl::Status Mover::MeasureShard(uint32_t chunk) {
-  return Measure(Shape(chunk), compute_->on_device(), collective_type(),
-                 [&](uint32_t g) { return Shard(chunk) + g * granule_bytes(); });
+  const ChunkShape& shape = Shape(chunk);
+  return Measure(shape, compute_->on_device(), DTypeOf(shape),
+                 [&](uint32_t g) { return Shard(chunk) + g * shape.granule_bytes(); });
 }
 
 absl::Status Mover::MeasureKept(const ChunkShape& shape, bool on_device) {
-  const collectives::DType type =
-      context_.accumulate > 1 ? collectives::DType::kFloat32 : collective_type();
-  return Measure(shape, compute_->Of(on_device), type,
+  const DataType type = context_.store->GradientType(shape.first_granule);
+  return Measure(shape, compute_->Of(on_device), ToDType(type),
                  [&](uint32_t g) { return context_.store->Gradient(shape.first_granule + g); });
 }
 
@@ -60,7 +62,7 @@ absl::Status Mover::Measure(const ChunkShape& shape, const ComputePlace& place,
                             collectives::DType type, const GranulePlaces& gradients) {
   auto squares = std::make_shared<std::vector<double>>(shape.granules);
   for (uint32_t g = 0; g < shape.granules; ++g) {
-    place.ops->SumSquares(*place.stream, {gradients(g), context_.layout->granule_elements, type},
+    place.ops->SumSquares(*place.stream, {gradients(g), shape.granule_elements, type},
                           &(*squares)[g]);
   }
   place.Keep(squares);
@@ -75,15 +77,15 @@ absl::Status Mover::KeepGradient(const Task& task, const GranulePlaces& source) 
   const ChunkShape& shape = Shape(task.chunk);
   const bool on_device = context_.store->on_device(LayoutChunk(task.chunk));
   const ComputePlace& place = compute_->Of(on_device);
-  const uint64_t elements = context_.layout->granule_elements;
+  const uint64_t elements = shape.granule_elements;
   for (uint32_t g = 0; g < shape.granules; ++g) {
     std::byte* const kept = context_.store->Gradient(shape.first_granule + g);
     if (context_.accumulate == 1) {
-      place.ops->Copy(*place.stream, kept, source(g), granule_bytes());
+      place.ops->Copy(*place.stream, kept, source(g), shape.granule_bytes());
       continue;
     }
     if (task.first) place.ops->Zero(*place.stream, kept, elements * sizeof(float));
-    place.ops->Accumulate(*place.stream, {source(g), elements, collective_type()},
+    place.ops->Accumulate(*place.stream, {source(g), elements, DTypeOf(shape)},
                           1.0f / static_cast<float>(context_.accumulate),
                           reinterpret_cast<float*>(kept));
   }
@@ -102,10 +104,10 @@ void Mover::StartGradientCopies(const Task& task) {
   for (uint32_t g = 0; g < shape.granules; ++g) {
     TransferSpec spec;
     spec.source = context_.gathered[task.chunk];
-    spec.source_offset = ShardOffset(task.chunk) + g * granule_bytes();
+    spec.source_offset = ShardOffset(task.chunk) + g * shape.granule_bytes();
     spec.destination = staged ? context_.store->StagingChunk(g)
                               : context_.store->GradientChunk(shape.first_granule + g);
-    spec.bytes = granule_bytes();
+    spec.bytes = shape.granule_bytes();
     spec.cause = TransferCause::kWriteBack;
     spec.priority = Priority::kNormal;
     context_.session->Transfer(spec).Then(Later([this, task](const absl::Status& status) {

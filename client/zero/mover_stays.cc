@@ -78,6 +78,11 @@ absl::Status Mover::Synchronize() {
   return absl::OkStatus();
 }
 
+bool Mover::StreamsPassed() const {
+  std::lock_guard lock(mutex_);
+  return open_points_.empty() && gates_.empty();
+}
+
 // --- what operators hold -------------------------------------------------------------------------
 
 void Mover::WatchAll(Requests requests) {
@@ -221,6 +226,7 @@ absl::Status Mover::WaitUnused(uint32_t chunk) {
 }
 
 void Mover::OpenGates() {
+  KeepViews(/*fill=*/!gates_.empty());
   for (const ArrivalGate& gate : std::exchange(gates_, {})) gate.gate->Open();
 }
 

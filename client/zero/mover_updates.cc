@@ -28,7 +28,8 @@ absl::Status Mover::StartUpdate(const Task& task) {
     return absl::OkStatus();
   }
   for (uint32_t g = 0; g < shape.granules; ++g) {
-    context_.store->SetGradient(shape.first_granule + g, Shard(task.chunk) + g * granule_bytes());
+    context_.store->SetGradient(shape.first_granule + g,
+                                Shard(task.chunk) + g * shape.granule_bytes());
     Update({task.chunk, g}, [this, chunk = task.chunk] { GradientLeft(chunk); });
   }
   return absl::OkStatus();
@@ -63,9 +64,10 @@ void Mover::StartLandings() {
                                 context_.store->Staging(place));
     TransferSpec spec;
     spec.source = context_.gathered[next.chunk];
-    spec.source_offset = ShardOffset(next.chunk) + next.index * granule_bytes();
+    const uint64_t bytes = Shape(next.chunk).granule_bytes();
+    spec.source_offset = ShardOffset(next.chunk) + next.index * bytes;
     spec.destination = context_.store->StagingChunk(place);
-    spec.bytes = granule_bytes();
+    spec.bytes = bytes;
     spec.cause = TransferCause::kWriteBack;
     spec.priority = Priority::kNormal;
     context_.session->Transfer(spec).Then(Later([this, next, place](const absl::Status& status) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/zero/compute.h"
+#include "client/zero/data_types.h"
 #include "kernels/runtime/common/bfloat16.h"
 
 namespace geminid::zero {
@@ -12,6 +13,10 @@ namespace {
 
 const float* ArrayOf(const StateStore::View& view, StateKind kind) {
   return kind == StateKind::kExpAvg ? view.arrays[0] : view.arrays[1];
+}
+
+bool IsSplit(const StateStore::View& view, StateKind kind) {
+  return kind == StateKind::kMaster && view.type == DataType::kBFloat16;
 }
 
 // A split master, from its element `at` on.
@@ -43,7 +48,7 @@ absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,
   const StateStore::View view = store_.Current(part.granule);
   const ComputePlace& place = store_.ComputeOf(part.granule);
   auto read = std::make_shared<std::vector<float>>(values.size());
-  if (IsSplit(kind)) {
+  if (IsSplit(view, kind)) {
     const Split split = SplitAt(view, part.granule_offset);
     place.ops->JoinMaster(*place.stream, split.weight, split.remainder, read->size(), read->data());
   } else if (const float* const from = Find(view, part, kind)) {
@@ -61,7 +66,7 @@ absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
   const StateStore::View view = store_.Current(part.granule);
   const ComputePlace& place = store_.ComputeOf(part.granule);
   auto written = std::make_shared<std::vector<float>>(values.begin(), values.end());
-  if (IsSplit(kind)) {
+  if (IsSplit(view, kind)) {
     const Split split = SplitAt(view, part.granule_offset);
     place.ops->SplitMaster(*place.stream, written->data(), written->size(), split.weight,
                            split.remainder);
@@ -73,10 +78,10 @@ absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
   return place.Finish();
 }
 
-absl::Status ShardValues::ReadGradient(const ShardPart& part, collectives::DType type,
-                                       std::span<float> values) const {
+absl::Status ShardValues::ReadGradient(const ShardPart& part, std::span<float> values) const {
   const ComputePlace& place = store_.ComputeOf(part.granule);
   auto read = std::make_shared<std::vector<float>>(values.size());
+  const collectives::DType type = ToDType(store_.GradientType(part.granule));
   const std::byte* const from =
       store_.Gradient(part.granule) + part.granule_offset * collectives::SizeOf(type);
   place.ops->Assign(*place.stream, {from, values.size(), type},
@@ -87,10 +92,11 @@ absl::Status ShardValues::ReadGradient(const ShardPart& part, collectives::DType
   return status;
 }
 
-absl::Status ShardValues::WriteGradient(const ShardPart& part, collectives::DType type,
+absl::Status ShardValues::WriteGradient(const ShardPart& part,
                                         std::span<const float> values) const {
   const ComputePlace& place = store_.ComputeOf(part.granule);
   auto written = std::make_shared<std::vector<float>>(values.begin(), values.end());
+  const collectives::DType type = ToDType(store_.GradientType(part.granule));
   std::byte* const to =
       store_.Gradient(part.granule) + part.granule_offset * collectives::SizeOf(type);
   place.ops->Assign(*place.stream,

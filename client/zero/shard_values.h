@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "client/zero/shard_parts.h"
 #include "client/zero/state_store.h"
-#include "geminid/buffer.h"
 #include "geminid/zero.h"
 
 namespace geminid::zero {
@@ -17,7 +16,7 @@ namespace geminid::zero {
 class ShardValues {
  public:
   // `store` outlives it.
-  ShardValues(const StateStore& store, DataType data_type) : store_(store), data_type_(data_type) {}
+  explicit ShardValues(const StateStore& store) : store_(store) {}
 
   // Whether a granule has this kind of state.
   bool Has(uint32_t granule, StateKind kind) const;
@@ -25,20 +24,14 @@ class ShardValues {
   // on the device: after what is being computed there.
   absl::Status Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
   absl::Status Write(const ShardPart& part, StateKind kind, std::span<const float> values) const;
-  // The reduced gradient of a part, kept as `type`.
-  absl::Status ReadGradient(const ShardPart& part, collectives::DType type,
-                            std::span<float> values) const;
-  absl::Status WriteGradient(const ShardPart& part, collectives::DType type,
-                             std::span<const float> values) const;
+  // The reduced gradient of a part.
+  absl::Status ReadGradient(const ShardPart& part, std::span<float> values) const;
+  absl::Status WriteGradient(const ShardPart& part, std::span<const float> values) const;
 
  private:
-  bool IsSplit(StateKind kind) const {
-    return kind == StateKind::kMaster && data_type_ == DataType::kBFloat16;
-  }
   float* Find(const StateStore::View& view, const ShardPart& part, StateKind kind) const;
 
   const StateStore& store_;
-  const DataType data_type_;
 };
 
 }  // namespace geminid::zero

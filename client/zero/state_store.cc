@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
+#include "client/zero/data_types.h"
 
 namespace geminid::zero {
 namespace {
@@ -45,19 +46,20 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   return store;
 }
 
-StateStore::ExtentSlots StateStore::AddExtent(bool trainable, bool spare, bool has_home,
+StateStore::ExtentSlots StateStore::AddExtent(const ChunkShape& chunk, bool spare, bool has_home,
                                               const std::string& name,
                                               std::vector<ChunkSpec>* specs) const {
-  const uint64_t elements = layout_.granule_elements;
+  const uint64_t elements = chunk.granule_elements;
   const auto add = [&](ChunkKind kind, uint64_t bytes) {
     specs->push_back({name, spare ? ChunkKind::kSpare : kind, bytes, has_home});
     return specs->size() - 1;
   };
   ExtentSlots slots;
-  slots.trainable = trainable;
-  slots.weight = add(ChunkKind::kWeight, elements * SizeOf(options_.data_type));
-  if (!trainable) return slots;
-  if (options_.data_type == DataType::kBFloat16) {
+  slots.type = TypeOf(chunk);
+  slots.trainable = chunk.trainable;
+  slots.weight = add(ChunkKind::kWeight, chunk.granule_bytes());
+  if (!slots.trainable) return slots;
+  if (slots.type == DataType::kBFloat16) {
     slots.remainder = add(ChunkKind::kRemainder, elements * sizeof(int16_t));
   }
   for (size_t i = 0; i < options_.state_arrays; ++i) {
@@ -66,13 +68,28 @@ StateStore::ExtentSlots StateStore::AddExtent(bool trainable, bool spare, bool h
   return slots;
 }
 
+// One for each type that anything is trained of.
+std::vector<StateStore::ExtentSlots> StateStore::AddSpares(bool has_home, const std::string& name,
+                                                           std::vector<ChunkSpec>* specs) const {
+  std::vector<ExtentSlots> spares;
+  for (const ChunkShape& chunk : layout_.chunks) {
+    const bool there = std::ranges::any_of(
+        spares, [&](const ExtentSlots& spare) { return spare.type == TypeOf(chunk); });
+    if (chunk.trainable && !there) {
+      spares.push_back(AddExtent(chunk, /*spare=*/true, has_home, name, specs));
+    }
+  }
+  return spares;
+}
+
 StateStore::Extent StateStore::MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids,
                                           Tier tier) const {
   Extent extent;
   extent.tier = tier;
+  extent.type = slots.type;
   extent.weight = ids[slots.weight];
   if (!slots.trainable) return extent;
-  if (options_.data_type == DataType::kBFloat16) extent.remainder = ids[slots.remainder];
+  if (slots.type == DataType::kBFloat16) extent.remainder = ids[slots.remainder];
   for (size_t i = 0; i < options_.state_arrays; ++i) extent.arrays[i] = ids[slots.arrays[i]];
   return extent;
 }
@@ -95,19 +112,20 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::AllocateChunks(
 absl::Status StateStore::Allocate(const Layout& layout) {
   const bool has_home = !options_.on_device;
   const Tier tier = options_.on_device ? kDevice : kHost;
-  const uint64_t weight_bytes = layout.granule_elements * SizeOf(options_.data_type);
-  const uint64_t gradient_bytes =
-      options_.accumulate ? layout.granule_elements * sizeof(float) : weight_bytes;
   std::vector<ChunkSpec> specs;
   std::vector<ExtentSlots> slots;
   std::vector<size_t> gradient_slots(layout.granules);
   uint32_t most_granules = 0;
+  uint64_t most_bytes = 0;
   for (size_t c = 0; c < layout.chunks.size(); ++c) {
     const ChunkShape& chunk = layout.chunks[c];
     most_granules = std::max(most_granules, chunk.granules);
+    most_bytes = std::max(most_bytes, chunk.granule_bytes());
+    const uint64_t gradient_bytes =
+        options_.accumulate ? chunk.granule_elements * sizeof(float) : chunk.granule_bytes();
     for (uint32_t g = 0; g < chunk.granules; ++g) {
       const std::string name = absl::StrCat("chunk ", c, " part ", g);
-      slots.push_back(AddExtent(chunk.trainable, /*spare=*/false, has_home, name, &specs));
+      slots.push_back(AddExtent(chunk, /*spare=*/false, has_home, name, &specs));
       if (!chunk.trainable || options_.landing_places > 0) continue;
       gradient_slots[chunk.first_granule + g] = specs.size();
       specs.push_back({name, ChunkKind::kGradient, gradient_bytes, has_home});
@@ -124,11 +142,11 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     if (spec.kind != ChunkKind::kGradient && spec.kind != ChunkKind::kSpare)
       model_state_bytes_ += spec.bytes;
   }
-  slots.push_back(AddExtent(/*trainable=*/true, /*spare=*/true, has_home, "spare", &specs));
+  const std::vector<ExtentSlots> spares = AddSpares(has_home, "spare", &specs);
   const size_t first_staging = specs.size();
   const uint32_t staged = options_.accumulate ? most_granules : options_.landing_places;
   for (uint32_t g = 0; has_home && g < staged; ++g) {
-    specs.push_back({absl::StrCat("gradient staging ", g), ChunkKind::kGradient, weight_bytes});
+    specs.push_back({absl::StrCat("gradient staging ", g), ChunkKind::kGradient, most_bytes});
   }
 
   absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
@@ -137,7 +155,10 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
   }
   for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));
-  spare_[tier] = static_cast<uint32_t>(extents_.size() - 1);
+  for (const ExtentSlots& spare : spares) {
+    spare_[SpareOf(tier, spare.type)] = static_cast<uint32_t>(extents_.size());
+    extents_.push_back(MakeExtent(spare, *ids, tier));
+  }
   gradient_chunks_.resize(layout.granules, kNoChunk);
   commit_->versions[layout.granules].store(shm::ChunkVersion{}.Encode());
   for (const ChunkShape& chunk : layout.chunks) {
@@ -226,21 +247,22 @@ uint64_t StateStore::device_bytes_of(uint32_t chunk) const {
 
 uint64_t StateStore::device_spare_bytes() const {
   std::vector<ChunkSpec> specs;
-  AddExtent(/*trainable=*/true, /*spare=*/true, /*has_home=*/false, "", &specs);
+  AddSpares(/*has_home=*/false, "", &specs);
   uint64_t bytes = 0;
   for (const ChunkSpec& spec : specs) bytes += RoundUpToExtent(spec.bytes);
   return bytes;
 }
 
-absl::Status StateStore::MakeDeviceSpare() {
+absl::Status StateStore::MakeDeviceSpares() {
   std::vector<ChunkSpec> specs;
-  const ExtentSlots slots =
-      AddExtent(/*trainable=*/true, /*spare=*/true, /*has_home=*/false, "device spare", &specs);
+  const std::vector<ExtentSlots> spares = AddSpares(/*has_home=*/false, "device spare", &specs);
   absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
   if (!ids.ok()) return ids.status();
   GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
-  spare_[kDevice] = static_cast<uint32_t>(extents_.size());
-  extents_.push_back(MakeExtent(slots, *ids, kDevice));
+  for (const ExtentSlots& spare : spares) {
+    spare_[SpareOf(kDevice, spare.type)] = static_cast<uint32_t>(extents_.size());
+    extents_.push_back(MakeExtent(spare, *ids, kDevice));
+  }
   return absl::OkStatus();
 }
 
@@ -276,7 +298,7 @@ absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
     session_->Transition(chunk, ChunkState::kHold, /*dirty=*/true);
   }
   if (trained) {
-    GEMINID_RETURN_IF_ERROR(MakeDeviceSpare());
+    GEMINID_RETURN_IF_ERROR(MakeDeviceSpares());
   }
   for (uint32_t chunk : chunks) {
     const ChunkShape& shape = layout_.chunks[chunk];
@@ -298,6 +320,7 @@ void StateStore::FindAddresses() {
   views_.clear();
   for (const Extent& extent : extents_) {
     View view;
+    view.type = extent.type;
     view.weight = Address(extent.weight, extent.tier);
     view.remainder = reinterpret_cast<int16_t*>(Address(extent.remainder, extent.tier));
     for (size_t i = 0; i < kMaxStateArrays; ++i) {
@@ -337,7 +360,7 @@ absl::Status StateStore::WriteTensorState(std::span<const std::byte> bytes) {
 }
 
 void StateStore::Flip(uint32_t granule, uint64_t epoch) {
-  uint32_t& spare = spare_[TierOf(granule)];
+  uint32_t& spare = spare_[SpareOf(granule)];
   commit_->versions[granule].store(shm::ChunkVersion{epoch, spare}.Encode(),
                                    std::memory_order_release);
   spare = current_[granule].exchange(spare);

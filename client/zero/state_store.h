@@ -1,10 +1,11 @@
 // This rank's shard of the model state: where each granule's weight, remainder, moments and
 // gradient lie, and the spare that makes every update out of place.
 //
-// Every trained granule's kinds of state form an extent; there is one extent more than granules,
-// the spare. An update reads a granule's extent, writes the spare, and flips: one 64-bit store in
-// the commit segment says which extent is the granule's from now on, and the old one becomes the
-// spare. Chunks whose state lives on the device have a spare of their own there.
+// Every trained granule's kinds of state form an extent; for each data type there is one extent
+// more than granules, the spare. An update reads a granule's extent, writes the spare, and flips:
+// one 64-bit store in the commit segment says which extent is the granule's from now on, and the
+// old one becomes the spare. Chunks whose state lives on the device have a spare of their own
+// there.
 #ifndef GEMINID_CLIENT_ZERO_STATE_STORE_H_
 #define GEMINID_CLIENT_ZERO_STATE_STORE_H_
 
@@ -29,8 +30,9 @@ namespace geminid::zero {
 
 inline constexpr size_t kMaxStateArrays = 2;
 
+inline constexpr size_t kDataTypes = 2;
+
 struct StateStoreOptions {
-  DataType data_type = DataType::kBFloat16;
   bool accumulate = false;  // gradients are summed over micro-batches, in fp32
   // Of one granule each: where gradients land that are used up as they come. 0: every granule's
   // gradient has a place of its own.
@@ -49,15 +51,16 @@ class StateStore {
   static absl::StatusOr<std::unique_ptr<StateStore>> Create(Session* session, const Layout& layout,
                                                             const StateStoreOptions& options);
 
-  // One extent. Frozen granules have a weight alone; fp32 training has no remainder.
+  // One extent. Frozen granules have a weight alone; fp32 weights have no remainder.
   struct View {
+    DataType type = DataType::kBFloat16;  // of the weight
     std::byte* weight = nullptr;
     int16_t* remainder = nullptr;
     std::array<float*, kMaxStateArrays> arrays = {};
   };
   View Current(uint32_t granule) const { return views_[current_[granule].load()]; }
   // Where the granule's next version goes.
-  View Spare(uint32_t granule) const { return views_[spare_[TierOf(granule)]]; }
+  View Spare(uint32_t granule) const { return views_[spare_[SpareOf(granule)]]; }
 
   // The spare holds the granule's newest state, made by `epoch`. Everything written to it before is
   // visible to whoever sees the flip.
@@ -73,10 +76,13 @@ class StateStore {
   absl::Status ReadTensorState(std::span<std::byte> bytes) const;
   absl::Status WriteTensorState(std::span<const std::byte> bytes);
 
-  // The reduced gradient of a granule: of the engine's type, or fp32 when accumulating.
+  // The reduced gradient of a granule: of the weight's type, or fp32 when accumulating.
   std::byte* Gradient(uint32_t granule) const { return gradients_[granule]; }
   // Without a place of its own, until its update: where it lies.
   void SetGradient(uint32_t granule, std::byte* gradient) { gradients_[granule] = gradient; }
+  DataType GradientType(uint32_t granule) const {
+    return options_.accumulate ? DataType::kFloat32 : extents_[current_[granule].load()].type;
+  }
 
   // All of its memory goes back to the session. Nothing else may be called after it.
   void Free();
@@ -87,7 +93,7 @@ class StateStore {
 
   uint32_t landing_places() const { return options_.landing_places; }
   // When accumulating: where the `index`-th granule of a shard lands before it is added; else the
-  // `index`-th of the landing places.
+  // `index`-th of the landing places. Large enough for one of any type.
   ChunkId StagingChunk(uint32_t index) const { return staging_chunks_[index]; }
   std::byte* Staging(uint32_t index) const { return staging_[index]; }
 
@@ -100,7 +106,7 @@ class StateStore {
   }
   const ComputePlace& ComputeOfTensors() const { return compute_->Of(any_on_device()); }
   bool any_on_device() const { return device_bytes_ > 0; }
-  // What MoveToDevice would take of the arena: for a chunk, and once for any that are trained.
+  // What MoveToDevice would take of the arena: for a chunk, and once if any of them is trained.
   uint64_t device_bytes_of(uint32_t chunk) const;
   uint64_t device_spare_bytes() const;
   // Copies the state of chunks to the lowest places of the arena, and uses it there from now on;
@@ -130,25 +136,36 @@ class StateStore {
     ChunkId remainder = kNoChunk;
     std::array<ChunkId, kMaxStateArrays> arrays = {kNoChunk, kNoChunk};
     Tier tier = kHost;
+    DataType type = DataType::kBFloat16;
   };
   // Sessions allocate by lists: an extent's places in one.
   struct ExtentSlots {
     size_t weight = 0;
     size_t remainder = 0;
     std::array<size_t, kMaxStateArrays> arrays = {};
+    DataType type = DataType::kBFloat16;
     bool trainable = false;
   };
 
   StateStore(Session* session, const Layout& layout, const StateStoreOptions& options);
   absl::Status Allocate(const Layout& layout);
-  ExtentSlots AddExtent(bool trainable, bool spare, bool has_home, const std::string& name,
+  ExtentSlots AddExtent(const ChunkShape& chunk, bool spare, bool has_home, const std::string& name,
                         std::vector<ChunkSpec>* specs) const;
+  std::vector<ExtentSlots> AddSpares(bool has_home, const std::string& name,
+                                     std::vector<ChunkSpec>* specs) const;
   Extent MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids, Tier tier) const;
   absl::StatusOr<std::vector<ChunkId>> AllocateChunks(const std::vector<ChunkSpec>& specs);
-  absl::Status MakeDeviceSpare();
+  absl::Status MakeDeviceSpares();
   absl::Status PlaceOnDevice(const std::vector<ChunkId>& chunks);
   absl::Status HoldOnDevice(ChunkId chunk);
   Tier TierOf(uint32_t granule) const { return extents_[current_[granule].load()].tier; }
+  static size_t SpareOf(Tier tier, DataType type) {
+    return static_cast<size_t>(tier) * kDataTypes + static_cast<size_t>(type);
+  }
+  size_t SpareOf(uint32_t granule) const {
+    const Extent& extent = extents_[current_[granule].load()];
+    return SpareOf(extent.tier, extent.type);
+  }
   std::vector<ChunkId> ChunksOf(uint32_t chunk) const;
   std::byte* Address(ChunkId chunk, Tier tier) const;
   void FindAddresses();
@@ -160,7 +177,7 @@ class StateStore {
   std::vector<Extent> extents_;
   std::vector<View> views_;  // by extent
   std::vector<std::atomic<uint32_t>> current_;
-  std::array<uint32_t, 2> spare_ = {};  // by tier
+  std::array<uint32_t, 2 * kDataTypes> spare_ = {};  // by tier and type
   std::vector<ChunkId> gradient_chunks_;
   std::vector<std::byte*> gradients_;
   std::vector<ChunkId> staging_chunks_;

@@ -33,6 +33,7 @@ constexpr const Metric* kAll[] = {
     &kPlanMemory,
     &kPlanMemoryLimit,
     &kStall,
+    &kAdmissionWait,
     &kSteps,
     &kSessionTransfer,
     &kPlanBytes,

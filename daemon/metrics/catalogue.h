@@ -198,6 +198,12 @@ inline constexpr Metric kStall = {
     {"tenant", "job_name", "rank", "session", "cause"},
     {shm::kStallCauses * kSessionSeries},
     "Time a rank's computation waited, as its client counts it; no more than it has existed."};
+inline constexpr Metric kAdmissionWait = {
+    "geminid_client_queued_seconds_total",
+    kCounter,
+    {"tenant", "job_name", "rank", "session"},
+    {kSessionSeries},
+    "Time a rank waited to be admitted, likewise, at the start or again; no stall."};
 inline constexpr Metric kSteps = {"geminid_client_steps_total",
                                   kCounter,
                                   {"tenant", "job_name", "rank", "session"},

@@ -24,6 +24,8 @@ void AddCounts(const Series& series, Page* page) {
     page->Add(kStall, With(series, {shm::Name(static_cast<shm::StallCause>(i))}),
               static_cast<double>(series.counts.stalls[i]) * kSecondsPerNanosecond);
   }
+  page->Add(kAdmissionWait, With(series, {}),
+            static_cast<double>(series.counts.queued) * kSecondsPerNanosecond);
   page->Add(kSteps, With(series, {}), static_cast<double>(series.counts.steps));
   for (const shm::Direction direction :
        {shm::Direction::kHostToDevice, shm::Direction::kDeviceToHost}) {

@@ -14,6 +14,7 @@ void AddTo(uint64_t* sum, uint64_t value) {
 
 void AddTo(SessionCounts* sum, const SessionCounts& counts) {
   for (size_t i = 0; i < counts.stalls.size(); ++i) AddTo(&sum->stalls[i], counts.stalls[i]);
+  AddTo(&sum->queued, counts.queued);
   AddTo(&sum->steps, counts.steps);
   for (size_t i = 0; i < counts.transfer_bytes.size(); ++i) {
     AddTo(&sum->transfer_bytes[i], counts.transfer_bytes[i]);
@@ -24,6 +25,7 @@ void Raise(SessionCounts* counts, const SessionCounts& now) {
   for (size_t i = 0; i < now.stalls.size(); ++i) {
     counts->stalls[i] = std::max(counts->stalls[i], now.stalls[i]);
   }
+  counts->queued = std::max(counts->queued, now.queued);
   counts->steps = std::max(counts->steps, now.steps);
   for (size_t i = 0; i < now.transfer_bytes.size(); ++i) {
     counts->transfer_bytes[i] = std::max(counts->transfer_bytes[i], now.transfer_bytes[i]);
@@ -56,6 +58,7 @@ void SessionCounters::Update(shm::SessionId session, const SessionLabels& labels
   }
   SessionCounts believed = counts;
   for (uint64_t& stall : believed.stalls) stall = std::min(stall, age_nanoseconds);
+  believed.queued = std::min(believed.queued, age_nanoseconds);
   Raise(&entry.latest, believed);
   SessionCounts all = entry.earlier;
   AddTo(&all, entry.latest);

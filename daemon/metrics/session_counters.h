@@ -34,6 +34,7 @@ using StallTimes = std::array<uint64_t, shm::kStallCauses>;
 
 struct SessionCounts {
   StallTimes stalls{};  // as its client counts them
+  uint64_t queued = 0;  // nanoseconds that it waited for admission, likewise
   uint64_t steps = 0;   // likewise
   std::array<uint64_t, core::kDirections> transfer_bytes{};
 };
@@ -46,7 +47,7 @@ struct SessionCounts {
 class SessionCounters {
  public:
   // What is known of the session now. Its client may say anything: what is less than before is not
-  // believed, nor a stall that is longer than `age_nanoseconds`, for which this client has been
+  // believed, nor a wait that is longer than `age_nanoseconds`, for which this client has been
   // attached. Where the bytes that the daemon itself has counted are fewer than before, another
   // client has taken the session over, and all its counts are added to those before.
   void Update(shm::SessionId session, const SessionLabels& labels, const SessionCounts& counts,

@@ -161,6 +161,7 @@ ClientNumbers ClientSession::ReadNumbers() const {
     numbers.stall_nanoseconds[static_cast<size_t>(i)] =
         counters.stall_nanoseconds[i].load(std::memory_order_relaxed);
   }
+  numbers.queued_nanoseconds = counters.queued_nanoseconds.load(std::memory_order_relaxed);
   numbers.step = counters.step.load(std::memory_order_relaxed);
   numbers.moment = counters.moment.load(std::memory_order_relaxed);
   return numbers;

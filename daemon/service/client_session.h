@@ -33,6 +33,7 @@ namespace geminid::service {
 // The counters a client keeps about itself, each read once. Only ever shown: they may say anything.
 struct ClientNumbers {
   std::array<uint64_t, shm::kStallCauses> stall_nanoseconds{};
+  uint64_t queued_nanoseconds = 0;
   uint64_t step = 0;
   uint64_t moment = 0;
 };

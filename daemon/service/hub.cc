@@ -289,7 +289,9 @@ void Hub::Count(const ClientSession& session) {
   const core::SessionSpec& spec = session.spec();
   const ClientNumbers numbers = session.ReadNumbers();
   const core::TransferTotals totals = engine_->transfers().TotalsOf(session.id());
-  metrics::SessionCounts counts = {.stalls = numbers.stall_nanoseconds, .steps = numbers.step};
+  metrics::SessionCounts counts = {.stalls = numbers.stall_nanoseconds,
+                                   .queued = numbers.queued_nanoseconds,
+                                   .steps = numbers.step};
   for (size_t i = 0; i < counts.transfer_bytes.size(); ++i) {
     for (const core::TransferCount& count : totals.counts[i]) {
       counts.transfer_bytes[i] += count.bytes;

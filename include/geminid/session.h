@@ -206,6 +206,8 @@ class GEMINID_EXPORT Session {
   // --- what is known and told --------------------------------------------------------------------
   void AddStall(StallCause cause, absl::Duration waited);
   std::array<absl::Duration, kStallCauses> Stalls() const;  // what was added, by cause
+  // Waited to be admitted: at the start, and again after other jobs had the device. No stall.
+  absl::Duration Queued() const;
   void SetStep(uint64_t step);
   void SetWorkspace(uint64_t bytes);  // non-model device bytes in use now
   TransferTotals Totals() const;      // of completed copies

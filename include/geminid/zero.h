@@ -116,6 +116,13 @@ inline constexpr std::array kStateKinds = {StateKind::kMaster, StateKind::kExpAv
 struct Parameter {
   std::string name{};
   std::vector<int64_t> shape{};
+  // Of weight and gradient, in place of Options::data_type: fp32 norms and routers beside bf16.
+  // What is kept of it is fp32 in either.
+  std::optional<DataType> data_type = std::nullopt;
+  // Of parameters that are used together, as those of a block: they share chunks with each other
+  // alone, so that no others are gathered and held with them. What a unit has of a data type may be
+  // so little that it shares chunks with others all the same.
+  std::optional<uint32_t> unit = std::nullopt;
   bool trainable = true;
   bool decay = true;                                  // subject to weight decay
   std::optional<double> weight_decay = std::nullopt;  // in place of the optimizer's
@@ -136,7 +143,7 @@ struct Parameter {
 inline constexpr int kMaxUpdateThreads = 1024;
 
 struct Options {
-  DataType data_type = DataType::kBFloat16;
+  DataType data_type = DataType::kBFloat16;  // of parameters that name none
   Placement placement = Placement::kAuto;
   double clip_norm = 1.0;  // 0: gradients are not clipped
   // Micro-batches per step as a rule; Step may come earlier or later. 1: always one, and gradients
@@ -151,6 +158,10 @@ struct Options {
   // kShare: 0 to 1, of what the arena has beyond its fullest moment in the sample.
   double state_share = 0;
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
+  // Each weight and each gradient is at the same address whenever it is on the device, and touching
+  // that address at any other time is a fault. Takes as many addresses as all of them have bytes,
+  // and a few system calls when a chunk comes or goes. UNIMPLEMENTED on a GPU.
+  bool stable_addresses = false;
   int max_lookahead_moments = 8;
   int update_threads = 1;  // that the update runs on; changes no bit
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
@@ -161,8 +172,8 @@ struct Options {
 };
 
 // The parameters of one operator, on the device while this lives. Move-only. Pointers are to whole
-// row-major tensors of the engine's data type, aligned to 64 bytes, valid until Finish. Once it has
-// finished, been moved from, or its engine has ended, pointers are null and calls fail.
+// row-major tensors of the parameter's data type, aligned to 64 bytes, valid until Finish. Once it
+// has finished, been moved from, or its engine has ended, pointers are null and calls fail.
 class GEMINID_EXPORT Operation {
  public:
   Operation(Operation&&) noexcept;
@@ -261,6 +272,7 @@ struct Statistics {
   uint64_t planned_transfer_bytes = 0;      // per micro-batch
   double stall_seconds = 0;
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
+  double queued_seconds = 0;  // waited to be admitted, which is no stall
   uint64_t chunks = 0;
   uint64_t chunk_elements = 0;
   double waste_ratio = 0;  // padding over all elements
@@ -377,6 +389,9 @@ class GEMINID_EXPORT Engine {
   // GradientNorm and CancelMicroBatch begin with it.
   virtual absl::Status Synchronize() = 0;
 
+  // With Options::stable_addresses, where Operation::Weight says that it is; null without.
+  virtual const std::byte* StableAddress(ParameterId id) const = 0;
+
   virtual Workspace& workspace() = 0;
 
   // For trainers with an allocator of their own: the bytes of non-model device memory used since
@@ -418,7 +433,7 @@ class GEMINID_EXPORT Engine {
 
   // The same of the step's gradients, between GradientNorm and Step: reduced, unscaled, as they
   // will be clipped. They are rounded to how they are kept: with one micro-batch per step in the
-  // parameters' data type, else in fp32. Step measures the norm anew, and GradientNorm can be asked
+  // parameter's data type, else in fp32. Step measures the norm anew, and GradientNorm can be asked
   // for it. Of trained parameters alone.
   virtual absl::Status ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) = 0;
   virtual absl::Status WriteGradient(ParameterId id, uint64_t offset,

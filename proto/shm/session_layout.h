@@ -210,7 +210,8 @@ struct alignas(64) ClientCounters {
   std::atomic<uint64_t> heartbeat;        // changes while the client's transfer thread lives
   std::atomic<uint64_t> leases_acquired;
   std::atomic<uint64_t> lease_misses;
-  std::atomic<uint64_t> reserved[18];
+  std::atomic<uint64_t> queued_nanoseconds;  // waited for admission: no stall
+  std::atomic<uint64_t> reserved[17];
 };
 static_assert(sizeof(ClientCounters) == 256);
 

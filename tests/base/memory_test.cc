@@ -80,7 +80,8 @@ TEST(Memfd, CheckSealed_RefusesWhatIsOrCouldBecomeTooSmall) {
 TEST(Memfd, Revoked_HoldsNoPageAndNobodyCanBringOneBack) {
   absl::StatusOr<UniqueFd> fd = CreateRevocableMemfd("test", kBytes);
   ASSERT_TRUE(fd.ok()) << fd.status();
-  absl::StatusOr<Mapping> mapping = Mapping::Map(*fd, kBytes, {.inherited = true, .revocable = true});
+  absl::StatusOr<Mapping> mapping =
+      Mapping::Map(*fd, kBytes, {.inherited = true, .revocable = true});
   ASSERT_TRUE(mapping.ok()) << mapping.status();
   mapping->data()[0] = std::byte{1};
   const UniqueFd other(::open(absl::StrCat("/proc/self/fd/", fd->get()).c_str(), O_RDWR));
@@ -206,6 +207,25 @@ TEST(Reservation, Slabs_LieSideBySideAndGoTogether) {
   EXPECT_EQ(seen[1], 2);
   reserved.reset();
   for (int page = 0; page < 4; ++page) EXPECT_FALSE(IsMapped(data + page * kPageBytes)) << page;
+}
+
+TEST(Reservation, WhatIsShared_IsTheSameMemoryUntilItIsUnmapped) {
+  const UniqueFd slab = Memory(2 * kPageBytes);
+  absl::StatusOr<Reservation> reserved = Reservation::Make(2 * kPageBytes);
+  absl::StatusOr<Reservation> other = Reservation::Make(4 * kPageBytes);
+  ASSERT_TRUE(reserved.ok() && other.ok());
+  ASSERT_TRUE(reserved->MapAt(0, slab, 2 * kPageBytes).ok());
+  for (const uint64_t from : {uint64_t{0}, kPageBytes}) {
+    ASSERT_TRUE(other->ShareAt(2 * kPageBytes, *reserved, from, kPageBytes).ok());
+    other->data()[2 * kPageBytes] = std::byte{7};
+    EXPECT_EQ(reserved->data()[from], std::byte{7});
+  }
+  EXPECT_EQ(reserved->data()[0], std::byte{7}) << "it is still there";
+  EXPECT_FALSE(other->ShareAt(4 * kPageBytes, *reserved, 0, kPageBytes).ok());
+  EXPECT_FALSE(other->ShareAt(0, *reserved, kPageBytes, 2 * kPageBytes).ok());
+  EXPECT_FALSE(other->ShareAt(0, *reserved, kPageBytes / 2, kPageBytes).ok());
+  ASSERT_TRUE(other->Unmap(2 * kPageBytes, kPageBytes).ok());
+  EXPECT_TRUE(IsMapped(other->data() + 2 * kPageBytes)) << "reserved";
 }
 
 TEST(Reservation, WhereNothingIsMapped_CannotBeRead) {

@@ -1,6 +1,7 @@
 // What every device must do: one suite, all implementations.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -109,6 +110,38 @@ TEST_P(DeviceConformance, ReleasedSlabs_LeaveTheAddressesToOthers) {
   std::vector<std::byte> back(slab_, std::byte{1});
   ASSERT_TRUE(CopyAndWait(Direction::kDeviceToHost, back.data(), base, slab_).ok());
   EXPECT_EQ(back, std::vector<std::byte>(slab_));
+}
+
+// Over both slabs, then elsewhere; copies find the same bytes at either address.
+TEST_P(DeviceConformance, View_IsThePartOfTheArenaThatItWasMadeOf) {
+  MakeArena();
+  const absl::Status reserved = device_->ReserveViews(2 * slab_);
+  if (absl::IsUnimplemented(reserved)) {
+    EXPECT_EQ(device_->views(), nullptr);
+    return;
+  }
+  ASSERT_TRUE(reserved.ok()) << reserved;
+  const std::vector<std::byte> sent = Pattern(2 * slab_, 3);
+  ASSERT_TRUE(
+      CopyAndWait(Direction::kHostToDevice, device_->base(), sent.data(), sent.size()).ok());
+  for (const uint64_t offset : {slab_ - page_, uint64_t{0}, slab_}) {
+    ASSERT_TRUE(device_->MapView(page_, offset, 2 * page_).ok());
+    std::byte* const view = device_->views() + page_;
+    std::vector<std::byte> seen(2 * page_);
+    ASSERT_TRUE(CopyAndWait(Direction::kDeviceToHost, seen.data(), view, seen.size()).ok());
+    EXPECT_TRUE(std::equal(seen.begin(), seen.end(), sent.begin() + static_cast<long>(offset)));
+    EXPECT_EQ(*device_->HostAddress(view), sent[offset]);
+    *device_->HostAddress(view) = std::byte{77};
+    EXPECT_EQ(*device_->HostAddress(device_->base() + offset), std::byte{77});
+    *device_->HostAddress(view) = sent[offset];
+  }
+  EXPECT_TRUE(device_->UnmapView(page_, 2 * page_).ok());
+  EXPECT_TRUE(device_->FillView(page_, 2 * page_).ok());
+  EXPECT_EQ(*device_->HostAddress(device_->views() + page_), std::byte{0});
+  EXPECT_TRUE(absl::IsInvalidArgument(device_->MapView(2 * slab_, 0, page_)));
+  EXPECT_TRUE(absl::IsInvalidArgument(device_->MapView(0, 2 * slab_, page_)));
+  device_->ReleaseViews();
+  EXPECT_EQ(device_->views(), nullptr);
 }
 
 TEST_P(DeviceConformance, RoundTripsOfOddSizes_AreExact) {

@@ -65,10 +65,11 @@ class Builder {
  private:
   absl::Status LayOut() {
     std::vector<zero::TensorShape> shapes;
-    for (const Tensor& tensor : tensors_) shapes.push_back({.elements = tensor.elements()});
+    for (const Tensor& tensor : tensors_) {
+      shapes.push_back({.elements = tensor.elements(), .element_bytes = kElementBytes});
+    }
     GEMINID_ASSIGN_OR_RETURN(layout_,
                              zero::MakeLayout(shapes, {.world_size = static_cast<int>(job_.ranks),
-                                                       .element_bytes = kElementBytes,
                                                        .extent_bytes = kExtentAlignmentBytes}));
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
       of_operator_[{tensors_[i].used_by, tensors_[i].layer}].push_back(i);
@@ -222,9 +223,9 @@ class Builder {
     if (!job_.only_executable) return;
     // Of the engine's spare extent, the parts in whole units.
     const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
+    const std::uint64_t elements = layout_.chunks.front().granule_elements;
     for (const std::uint64_t bytes : {kElementBytes, kRemainderBytes, moments}) {
-      problem_.options.device_spare_bytes +=
-          base::RoundUp(layout_.granule_elements * bytes, kExtentAlignmentBytes);
+      problem_.options.device_spare_bytes += base::RoundUp(elements * bytes, kExtentAlignmentBytes);
     }
   }
 

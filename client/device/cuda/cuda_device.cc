@@ -16,6 +16,11 @@
 namespace geminid::device {
 namespace {
 
+absl::Status NoViews() {
+  return absl::UnimplementedError(
+      "parts of a GPU's arena cannot be had at other addresses yet; do without stable addresses");
+}
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(const std::shared_ptr<CudaContext>& context, uint64_t granularity_bytes)
@@ -34,6 +39,16 @@ class CudaDevice final : public Device {
     return arena_.Import(slab, offset, bytes);
   }
   absl::Status ReleaseSlabs() override { return arena_.Release(); }
+
+  // A view would be a second cuMemMap of a part of a slab, and the driver maps whole ones alone.
+  absl::Status ReserveViews(uint64_t /*bytes*/) override { return NoViews(); }
+  void ReleaseViews() override {}
+  std::byte* views() const override { return nullptr; }
+  absl::Status MapView(uint64_t /*at*/, uint64_t /*offset*/, uint64_t /*bytes*/) override {
+    return NoViews();
+  }
+  absl::Status UnmapView(uint64_t /*at*/, uint64_t /*bytes*/) override { return NoViews(); }
+  absl::Status FillView(uint64_t /*at*/, uint64_t /*bytes*/) override { return NoViews(); }
   absl::Status RegisterHost(std::span<std::byte> memory) override { return registry_.Add(memory); }
   void UnregisterHost(std::span<std::byte> memory) override { registry_.Remove(memory); }
   std::byte* base() const override { return arena_.base(); }

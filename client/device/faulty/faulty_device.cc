@@ -92,6 +92,18 @@ class FaultyDevice final : public Device {
   void UnregisterHost(std::span<std::byte> memory) override { inner_->UnregisterHost(memory); }
 
   absl::Status ReleaseSlabs() override { return inner_->ReleaseSlabs(); }
+  absl::Status ReserveViews(uint64_t bytes) override { return inner_->ReserveViews(bytes); }
+  void ReleaseViews() override { inner_->ReleaseViews(); }
+  std::byte* views() const override { return inner_->views(); }
+  absl::Status MapView(uint64_t at, uint64_t offset, uint64_t bytes) override {
+    return inner_->MapView(at, offset, bytes);
+  }
+  absl::Status UnmapView(uint64_t at, uint64_t bytes) override {
+    return inner_->UnmapView(at, bytes);
+  }
+  absl::Status FillView(uint64_t at, uint64_t bytes) override {
+    return inner_->FillView(at, bytes);
+  }
 
   std::byte* base() const override { return inner_->base(); }
   MemoryInfo memory_info() const override { return inner_->memory_info(); }

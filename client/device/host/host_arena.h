@@ -1,4 +1,5 @@
-// The arena of the host device: slabs, which are memfds, mapped side by side.
+// The arena of the host device: slabs, which are memfds, mapped side by side, and parts of it
+// mapped a second time.
 #ifndef GEMINID_CLIENT_DEVICE_HOST_HOST_ARENA_H_
 #define GEMINID_CLIENT_DEVICE_HOST_HOST_ARENA_H_
 
@@ -13,7 +14,7 @@
 
 namespace geminid::device {
 
-// Not inherited by forked children. Not thread-safe.
+// Not inherited by forked children. Not thread-safe but for views at different places.
 //
 // A strict one has its memory at addresses that only HostAddress tells: touching those that it
 // gives out is a fault.
@@ -27,25 +28,43 @@ class HostArena {
   // Unmaps all slabs; the addresses stay reserved.
   absl::Status Release();
 
-  std::byte* base() const { return reserved_.data(); }
+  std::byte* base() const { return arena_.given.data(); }
 
-  // Where the memory at an address of the arena is; other addresses are their own.
+  // As Device has them.
+  absl::Status ReserveViews(uint64_t bytes);
+  void ReleaseViews();
+  std::byte* views() const { return views_.given.data(); }
+  absl::Status MapView(uint64_t at, uint64_t offset, uint64_t bytes);
+  absl::Status UnmapView(uint64_t at, uint64_t bytes);
+  absl::Status FillView(uint64_t at, uint64_t bytes);
+
+  // Where the memory at an address of the arena or of a view is; other addresses are their own.
   template <typename T>
   T* HostAddress(T* address) const {
-    const auto at = reinterpret_cast<uintptr_t>(address);
-    const auto begin = reinterpret_cast<uintptr_t>(reserved_.data());
-    if (!strict_ || at < begin || at - begin >= reserved_.bytes()) return address;
-    return reinterpret_cast<T*>(memory_.data() + (at - begin));
+    if (!strict_) return address;
+    for (const Range* range : {&arena_, &views_}) {
+      const auto at = reinterpret_cast<uintptr_t>(address);
+      const auto begin = reinterpret_cast<uintptr_t>(range->given.data());
+      if (at < begin || at - begin >= range->given.bytes()) continue;
+      return reinterpret_cast<T*>(range->strict.data() + (at - begin));
+    }
+    return address;
   }
 
-  MemoryInfo memory_info() const { return {reserved_.bytes(), imported_bytes_}; }
+  MemoryInfo memory_info() const { return {arena_.given.bytes(), imported_bytes_}; }
 
  private:
+  struct Range {
+    base::Reservation given;   // the addresses that are told
+    base::Reservation strict;  // of a strict arena: where its memory is
+  };
+  absl::StatusOr<Range> MakeRange(uint64_t bytes) const;
+  base::Reservation& MemoryOf(Range* range) const { return strict_ ? range->strict : range->given; }
   absl::Status CheckRange(uint64_t offset, uint64_t bytes) const;
 
   const bool strict_;
-  base::Reservation reserved_;
-  base::Reservation memory_;  // of a strict arena: where the slabs are
+  Range arena_;
+  Range views_;
   uint64_t imported_bytes_ = 0;
   std::map<uint64_t, uint64_t> slabs_;  // offset to bytes
 };

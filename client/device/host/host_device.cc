@@ -25,6 +25,16 @@ class HostDevice final : public Device {
   }
 
   absl::Status ReleaseSlabs() override { return arena_.Release(); }
+  absl::Status ReserveViews(uint64_t bytes) override { return arena_.ReserveViews(bytes); }
+  void ReleaseViews() override { arena_.ReleaseViews(); }
+  std::byte* views() const override { return arena_.views(); }
+  absl::Status MapView(uint64_t at, uint64_t offset, uint64_t bytes) override {
+    return arena_.MapView(at, offset, bytes);
+  }
+  absl::Status UnmapView(uint64_t at, uint64_t bytes) override {
+    return arena_.UnmapView(at, bytes);
+  }
+  absl::Status FillView(uint64_t at, uint64_t bytes) override { return arena_.FillView(at, bytes); }
 
   // memcpy takes any memory.
   absl::Status RegisterHost(std::span<std::byte> /*memory*/) override { return absl::OkStatus(); }

@@ -172,6 +172,22 @@ TEST_F(CheckpointTest, Float32AndOptimizersWithOtherState_HaveTheSameBits) {
   }
 }
 
+TEST_F(CheckpointTest, ParametersOfBothTypes_HaveTheSameBits) {
+  run_.model = MixedModel(DataType::kFloat32);
+  run_.arena_bytes = kAmpleArena;
+  const SyntheticResult whole = TrainAndSave({2});
+  ExpectResumesTo(whole, Resuming(run_, folder_, 3));
+}
+
+// What is kept is fp32 in any case: frozen parameters alone are rounded to what they are trained
+// in.
+TEST_F(CheckpointTest, ParametersOfAnotherTypeThanSaved_HaveTheSameValues) {
+  const SyntheticResult saved = TrainAndSave({5});
+  SyntheticRun other = Resuming(run_, folder_, 6);
+  other.model = MixedModel(DataType::kFloat32);
+  ExpectSameBits(MustRun(other).weights, saved.weights);
+}
+
 // Another number of ranks starts from the same bits.
 TEST_F(CheckpointTest, OtherNumberOfRanks_StartsFromTheSameValues) {
   TrainAndSave({2});

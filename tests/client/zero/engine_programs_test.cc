@@ -1,5 +1,6 @@
-// Random programs through the public interface: whatever the arena, the placement and the number of
-// ranks, the weights are those of an arena in which everything fits, or there is a clean error.
+// Random programs through the public interface: whatever the arena, the placement, the number of
+// ranks, the types of the parameters and their addresses, the weights are those of an arena in
+// which everything fits, or there is a clean error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,12 +15,14 @@
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "kernels/runtime/common/bfloat16.h"
 #include "tests/client/zero/core/random_program.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::zero {
 namespace {
 
+using kernels::BFloat16;
 using Kind = SimulatedOperator::Kind;
 
 constexpr int64_t kElements = 1000;
@@ -30,6 +33,35 @@ float Noise(uint64_t a, uint64_t b, uint64_t c) {
   x = (x ^ (x >> 31)) * 0xd6e8feb86659fd93ull;
   return static_cast<float>(static_cast<int64_t>(x >> 40) - (1 << 23)) / (1 << 23);
 }
+
+// A third of the programs is in bf16, a third in fp32, and in a third both are mixed.
+DataType TypeOf(const SimulatedProgram& program, uint32_t parameter) {
+  const uint32_t mix = program.seed % 3;
+  const bool bf16 = mix == 0 || (mix == 1 && program.parameters[parameter].chunk % 2 == 0);
+  return bf16 ? DataType::kBFloat16 : DataType::kFloat32;
+}
+
+// Elements as they lie in memory.
+class Values {
+ public:
+  Values(const std::byte* data, DataType type) : data_(const_cast<std::byte*>(data)), type_(type) {}
+
+  float Load(size_t i) const {
+    return type_ == DataType::kFloat32 ? reinterpret_cast<const float*>(data_)[i]
+                                       : reinterpret_cast<const BFloat16*>(data_)[i].ToFloat();
+  }
+  void Store(size_t i, float value) const {
+    if (type_ == DataType::kFloat32) {
+      reinterpret_cast<float*>(data_)[i] = value;
+    } else {
+      reinterpret_cast<BFloat16*>(data_)[i] = BFloat16::FromFloat(value);
+    }
+  }
+
+ private:
+  std::byte* data_;
+  DataType type_;
+};
 
 struct Outcome {
   absl::Status status;
@@ -161,20 +193,27 @@ class Runner {
   absl::Status Compute(const SimulatedOperator& op, Operation* operation) {
     for (uint32_t p : op.parameters) {
       const ParameterId id{p};
-      const float* weight =
-          reinterpret_cast<const float*>(session_->HostAddress(operation->Weight(id)));
+      const DataType type = TypeOf(program_, p);
+      const std::byte* const weight = session_->HostAddress(operation->Weight(id));
       if (weight == nullptr) return absl::InternalError("no weight");
-      Do([this, p, weight] { last_[p].assign(weight, weight + kElements); });
+      if (const std::byte* const stable = engine_->StableAddress(id);
+          stable != nullptr && stable != operation->Weight(id)) {
+        return absl::InternalError("the weight is not at its address");
+      }
+      Do([this, p, from = Values(weight, type)] {
+        last_[p].resize(kElements);
+        for (size_t i = 0; i < kElements; ++i) last_[p][i] = from.Load(i);
+      });
       if (op.kind != Kind::kBackward || !op.writes_gradients || !program_.parameters[p].trainable) {
         continue;
       }
-      float* gradient = reinterpret_cast<float*>(session_->HostAddress(operation->Gradient(id)));
+      std::byte* const gradient = session_->HostAddress(operation->Gradient(id));
       if (gradient == nullptr) return absl::InternalError("no gradient");
       const bool accumulates = operation->GradientAccumulates(id);
-      Do([this, p, gradient, accumulates] {
+      Do([this, p, to = Values(gradient, type), accumulates] {
         const std::vector<float> values = GradientOf(p);
         for (size_t i = 0; i < values.size(); ++i) {
-          gradient[i] = accumulates ? gradient[i] + values[i] : values[i];
+          to.Store(i, accumulates ? to.Load(i) + values[i] : values[i]);
         }
       });
       if (absl::Status status = operation->GradientWritten(id); !status.ok()) return status;
@@ -236,14 +275,15 @@ class EngineProgramsTest : public ::testing::Test {
       Parameter made;
       made.name = "parameter " + std::to_string(parameters.size());
       made.shape = {kElements};
+      made.data_type = TypeOf(program, static_cast<uint32_t>(parameters.size()));
       made.trainable = parameter.trainable;
       made.backward_uses = parameter.backward_uses;
       made.separate_gradient = IsSeparate(program, parameter.chunk);
       parameters.push_back(made);
     }
     Options options;
-    options.data_type = DataType::kFloat32;
     options.placement = placement;
+    options.stable_addresses = program.seed / 3 % 2 == 0;
     options.state_placement = StatePlacement::kHost;
     options.chunk_elements = 2048;
     options.accumulate = std::max(program.accumulate, 2);

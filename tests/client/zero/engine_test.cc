@@ -239,6 +239,22 @@ TEST_F(ClippedEngineTest, NormAndClippedWeights_AreThoseOfDenseTraining) {
   }
 }
 
+TEST_F(ClippedEngineTest, NormOfBothTypes_IsThatOfDenseTraining) {
+  run_.options.chunk_elements = 1 << 17;
+  run_.options.clip_norm = 20;
+  run_.options.optimizer = SgdOptions{};
+  run_.arena_bytes = kAmpleArena;
+  run_.model = MixedModel(DataType::kFloat32);
+  for (int world_size : {1, 2, 4}) {
+    for (int accumulate : {1, 2}) {
+      SCOPED_TRACE(::testing::Message() << "world " << world_size << ", accumulate " << accumulate);
+      run_.world_size = world_size;
+      run_.options.accumulate = accumulate;
+      ExpectDenseNormsAndWeights();
+    }
+  }
+}
+
 TEST_F(ClippedEngineTest, NormBelowTheLimit_ScalesNothing) {
   run_.world_size = 2;
   run_.options.optimizer = SgdOptions{};

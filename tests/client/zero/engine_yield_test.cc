@@ -131,6 +131,36 @@ TEST_F(EngineYieldTest, JobThatIsNotPreemptible_IsWaitedFor) {
   ExpectSameBits(disturbed.weights, calm.weights);
 }
 
+// The operator moves the job off its device for as long as it takes to be told twice, by a clock on
+// which nothing else takes time.
+TEST_F(EngineYieldTest, WaitForTheDevice_IsNoStall) {
+  run_.arena_bytes = 1 << 20;
+  absl::Time clock = absl::UnixEpoch();
+  run_.options.clock = [&clock] { return clock; };
+  bool evicted = false;
+  int told = 0;
+  const auto hold = [this](bool on) {
+    return env_.daemon().hub().HoldJobs("uid:" + std::to_string(getuid()), "low", on).status();
+  };
+  run_.admission->on_wait = [&](const std::string&) {
+    if (!evicted) return absl::OkStatus();
+    clock += absl::Seconds(1000);
+    return ++told == 2 ? hold(false) : absl::OkStatus();
+  };
+  run_.before_step = [&](int, int step) {
+    if (step != kDisturbedStep) return absl::OkStatus();
+    evicted = true;
+    return hold(true);
+  };
+  const SyntheticResult result = MustTrain();
+  EXPECT_EQ(told, 2);
+  const Statistics& statistics = result.statistics[0];
+  EXPECT_GE(statistics.queued_seconds, 2000);
+  EXPECT_LT(statistics.queued_seconds, 2500);  // before it was admitted it hardly waited
+  EXPECT_EQ(statistics.stall_seconds, 0);
+  ExpectSameBits(result.weights, TrainDensely(run_));
+}
+
 // The operator moves the job off its device, and its user gives up.
 class EngineWaitEndedTest : public EngineYieldTest {
  protected:

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 namespace geminid::zero {
 namespace {
@@ -23,21 +25,22 @@ void ExpectSound(const Layout& layout, const std::vector<TensorShape>& tensors,
   uint32_t granules = 0;
   for (const ChunkShape& chunk : layout.chunks) {
     EXPECT_EQ(chunk.first_granule, granules);
-    EXPECT_EQ(chunk.elements, uint64_t{chunk.granules} * layout.granule_elements *
+    EXPECT_EQ(chunk.elements, uint64_t{chunk.granules} * chunk.granule_elements *
                                   static_cast<uint64_t>(options.world_size));
+    EXPECT_EQ(chunk.granule_bytes() % 64, 0u);
     granules += chunk.granules;
     uint64_t end = 0;
     for (uint32_t tensor : chunk.tensors) {
       EXPECT_GE(layout.tensors[tensor].offset, end) << "tensors overlap";
-      EXPECT_EQ(layout.tensors[tensor].offset * options.element_bytes % 64, 0u);
+      EXPECT_EQ(layout.tensors[tensor].offset * chunk.element_bytes % 64, 0u);
       EXPECT_EQ(tensors[tensor].trainable, chunk.trainable);
+      EXPECT_EQ(tensors[tensor].element_bytes, chunk.element_bytes);
       end = layout.tensors[tensor].offset + tensors[tensor].elements;
       used += tensors[tensor].elements;
     }
     EXPECT_LE(end, chunk.elements);
   }
   EXPECT_EQ(layout.granules, granules);
-  EXPECT_EQ(layout.granule_elements * options.element_bytes % 64, 0u);
   EXPECT_EQ(layout.used_elements, used);
 }
 
@@ -46,10 +49,12 @@ TEST(Layout, RandomTensors_AreSoundForEveryWorldSize) {
   for (int round = 0; round < 60; ++round) {
     LayoutOptions options;
     options.world_size = 1 + static_cast<int>(random() % 5);
-    options.element_bytes = random() % 2 == 0 ? 2 : 4;
+    // The element's bytes: all 2, all 4, or both.
+    const uint64_t types = random() % 3;
     std::vector<TensorShape> tensors(1 + random() % 40);
     for (TensorShape& tensor : tensors) {
       tensor = {1 + random() % (random() % 8 == 0 ? 3000000 : 90000), random() % 5 != 0};
+      tensor.element_bytes = types == 0 || (types == 1 && random() % 2 == 0) ? 2 : 4;
     }
     absl::StatusOr<Layout> layout = MakeLayout(tensors, options);
     ASSERT_TRUE(layout.ok()) << layout.status();
@@ -79,7 +84,7 @@ TEST(Layout, TensorLargerThanAChunk_HasAChunkOfItsOwn) {
   EXPECT_NE(layout->tensors[0].chunk, layout->tensors[1].chunk);
   const ChunkShape& own = layout->chunks[layout->tensors[1].chunk];
   EXPECT_EQ(own.tensors, std::vector<uint32_t>{1});
-  EXPECT_LT(own.elements - 300000, layout->granule_elements * 2);
+  EXPECT_LT(own.elements - 300000, own.granule_elements * 2);
 }
 
 TEST(Layout, FrozenTensors_DoNotShareChunksWithTrainedOnes) {
@@ -89,6 +94,128 @@ TEST(Layout, FrozenTensors_DoNotShareChunksWithTrainedOnes) {
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->tensors[0].chunk, layout->tensors[2].chunk);
   EXPECT_NE(layout->tensors[0].chunk, layout->tensors[1].chunk);
+}
+
+std::vector<TensorShape> Matrices(uint64_t element_bytes) {
+  std::vector<TensorShape> tensors;
+  for (int layer = 0; layer < 24; ++layer) {
+    tensors.push_back({1 << 20, true, element_bytes});
+    tensors.push_back({5 << 18, true, element_bytes});
+  }
+  return tensors;
+}
+
+// Chunks for norms as large as those for matrices would be mostly padding.
+TEST(Layout, FewTensorsOfAnotherType_AreInChunksForTheirOwnSizes) {
+  const std::vector<TensorShape> matrices = Matrices(2);
+  std::vector<TensorShape> tensors = matrices;
+  for (int layer = 0; layer < 24; ++layer) tensors.push_back({1024, true, 4});
+  absl::StatusOr<Layout> alone = MakeLayout(matrices, {.world_size = 2});
+  absl::StatusOr<Layout> mixed = MakeLayout(tensors, {.world_size = 2});
+  ASSERT_TRUE(alone.ok() && mixed.ok());
+  ExpectSound(*mixed, tensors, {.world_size = 2});
+  EXPECT_EQ(mixed->chunk_elements, alone->chunk_elements);
+  for (size_t t = 0; t < matrices.size(); ++t) {
+    EXPECT_EQ(mixed->tensors[t].chunk, alone->tensors[t].chunk);
+    EXPECT_EQ(mixed->tensors[t].offset, alone->tensors[t].offset);
+  }
+  const uint64_t more = mixed->padding_elements - alone->padding_elements;
+  EXPECT_LT(more, 24u * 1024u / 2);
+}
+
+TEST(Layout, ChunkSizeThatIsGiven_MakesNoChunkLargerThanAllOfItsType) {
+  std::vector<TensorShape> tensors = Matrices(2);
+  tensors.push_back({1024, true, 4});
+  absl::StatusOr<Layout> layout = MakeLayout(tensors, {.chunk_elements = 1 << 22});
+  ASSERT_TRUE(layout.ok());
+  EXPECT_GE(layout->chunk_elements, uint64_t{1} << 22);
+  EXPECT_LE(layout->chunks.back().elements, 2048u);
+}
+
+// --- units ---------------------------------------------------------------------------------------
+
+TEST(Layout, RandomUnits_ShareChunksOnlyIfTheyAreSmall) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 60; ++round) {
+    LayoutOptions options;
+    options.world_size = 1 + static_cast<int>(random() % 4);
+    options.chunk_elements = random() % 2 == 0 ? 0 : 32768;
+    std::vector<TensorShape> tensors(1 + random() % 60);
+    for (TensorShape& tensor : tensors) {
+      tensor = {1 + random() % (random() % 8 == 0 ? 300000 : 20000), random() % 5 != 0};
+      tensor.element_bytes = random() % 4 == 0 ? 4 : 2;
+      if (random() % 6 != 0) tensor.unit = random() % 7;
+    }
+    absl::StatusOr<Layout> layout = MakeLayout(tensors, options);
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    ExpectSound(*layout, tensors, options);
+    for (size_t a = 0; a < tensors.size(); ++a) {
+      const ChunkShape& chunk = layout->chunks[layout->tensors[a].chunk];
+      uint64_t of_the_unit = 0;
+      for (const TensorShape& other : tensors) {
+        const bool together = other.unit == tensors[a].unit && other.trainable == chunk.trainable &&
+                              other.element_bytes == chunk.element_bytes;
+        if (together) of_the_unit += other.elements;
+      }
+      const uint64_t quantum = chunk.elements / chunk.granules;
+      if (!tensors[a].unit.has_value() || of_the_unit < quantum) continue;
+      for (uint32_t b : chunk.tensors) EXPECT_EQ(tensors[b].unit, tensors[a].unit);
+    }
+  }
+}
+
+// Blocks of GPT-2 of width 64, in fp32. `units`: each is one.
+std::vector<TensorShape> Blocks(bool units) {
+  std::vector<TensorShape> tensors;
+  for (uint32_t block = 0; block < 6; ++block) {
+    for (uint64_t size :
+         {64, 64, 64 * 192, 192, 64 * 64, 64, 64, 64, 64 * 256, 256, 256 * 64, 64}) {
+      tensors.push_back({size, true, 4});
+      if (units) tensors.back().unit = block;
+    }
+  }
+  return tensors;
+}
+
+// The most that one block gathers.
+uint64_t BytesOfABlock(const std::vector<TensorShape>& tensors, const Layout& layout) {
+  const size_t per_block = tensors.size() / 6;
+  uint64_t most = 0;
+  for (size_t block = 0; block < 6; ++block) {
+    std::set<uint32_t> chunks;
+    for (size_t t = 0; t < per_block; ++t) {
+      chunks.insert(layout.tensors[block * per_block + t].chunk);
+    }
+    uint64_t bytes = 0;
+    for (uint32_t chunk : chunks) bytes += layout.chunks[chunk].bytes();
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+// A block is 196 KiB.
+TEST(Layout, BlocksAsUnits_AreSpreadOverNoMoreThanTheyFill) {
+  const LayoutOptions options{.chunk_elements = 16384};
+  absl::StatusOr<Layout> without = MakeLayout(Blocks(false), options);
+  absl::StatusOr<Layout> with = MakeLayout(Blocks(true), options);
+  ASSERT_TRUE(without.ok() && with.ok());
+  EXPECT_GE(BytesOfABlock(Blocks(false), *without), 384u << 10);
+  EXPECT_EQ(BytesOfABlock(Blocks(true), *with), 256u << 10);
+  EXPECT_LE(with->padding_elements, without->padding_elements);
+  absl::StatusOr<Layout> searched = MakeLayout(Blocks(true), {});
+  ASSERT_TRUE(searched.ok());
+  EXPECT_LE(BytesOfABlock(Blocks(true), *searched), 256u << 10);
+}
+
+TEST(Layout, UnitsTooSmallForAGranule_ShareChunksWithTheRest) {
+  std::vector<TensorShape> tensors = Matrices(2);
+  for (size_t t = 0; t < tensors.size(); ++t) tensors[t].unit = static_cast<uint32_t>(t / 2);
+  for (uint32_t block = 0; block < 24; ++block) tensors.push_back({1024, true, 2, 100 + block});
+  absl::StatusOr<Layout> layout = MakeLayout(tensors, {});
+  ASSERT_TRUE(layout.ok());
+  EXPECT_EQ(layout->tensors.back().chunk, layout->tensors[tensors.size() - 24].chunk);
+  EXPECT_LT(static_cast<double>(layout->padding_elements),
+            0.15 * static_cast<double>(layout->used_elements));
 }
 
 // The golden figure of Gemini's search: GPT-2 with 2 layers of width 128 packs without waste into

@@ -89,6 +89,18 @@ TEST_F(OptimizerTest, EveryOptimizer_GivesTheSameBitsForEveryPlacementAndRun) {
   }
 }
 
+TEST_F(OptimizerTest, EveryOptimizerOnBothTypes_IsCloseToDenseTraining) {
+  run_.world_size = 2;
+  run_.steps = 3;
+  run_.arena_bytes = 1 << 20;
+  run_.model = MixedModel(DataType::kFloat32);
+  for (const Optimizer& optimizer : AllOptimizers()) {
+    SCOPED_TRACE(Name(optimizer));
+    run_.options.optimizer = optimizer;
+    ExpectClose(MustTrain().weights, TrainDensely(run_), 1e-5);
+  }
+}
+
 TEST_F(OptimizerTest, MoreUpdateThreads_ChangeNoBit) {
   run_.options.chunk_elements = 1 << 19;  // 16 granules of two pieces each
   run_.arena_bytes = kAmpleArena;

@@ -81,18 +81,44 @@ TEST_F(StateStoreTest, WithoutTensorState_HasNoneAndNoWordForIt) {
   EXPECT_EQ(store->model_state_bytes(), 3u * 16384 * 4);
 }
 
+// A granule's next version never goes where there is no room for it.
+TEST_F(StateStoreTest, GranulesOfTwoTypes_FlipAmongExtentsOfTheirOwn) {
+  const std::vector<TensorShape> shapes = {{16384, true, 2}, {16384, true, 4}, {4096, false, 4}};
+  absl::StatusOr<Layout> layout = MakeLayout(shapes, {.chunk_elements = 16384});
+  ASSERT_TRUE(layout.ok());
+  layout_ = *std::move(layout);
+  ASSERT_EQ(layout_.chunks.size(), 3u);
+  for (const bool on_device : {false, true}) {
+    const std::unique_ptr<StateStore> store = Make({.on_device = on_device});
+    for (uint64_t epoch = 1; epoch < 5; ++epoch) {
+      for (uint32_t granule = 0; granule < 2; ++granule) {
+        const DataType type = granule == 0 ? DataType::kBFloat16 : DataType::kFloat32;
+        EXPECT_EQ(store->Current(granule).type, type);
+        EXPECT_EQ(store->Spare(granule).type, type);
+        EXPECT_EQ(store->Current(granule).remainder == nullptr, granule == 1);
+        EXPECT_EQ(store->GradientType(granule), type);
+        EXPECT_NE(store->Current(granule).weight, store->Spare(granule).weight);
+        store->Flip(granule, epoch);
+      }
+    }
+    EXPECT_NE(store->Spare(0).weight, store->Spare(1).weight);
+    EXPECT_EQ(store->Current(2).arrays[0], nullptr);
+    store->Free();
+  }
+}
+
 TEST_F(StateStoreTest, ChunkMovedToTheDevice_KeepsItsBytesAndFlipsAmongDeviceExtents) {
   const std::unique_ptr<StateStore> store = Make({});
   store->Flip(1, 1);  // so that extents are not in the order of granules
-  std::fill_n(store->Current(1).arrays[1], layout_.granule_elements, 2.5f);
-  std::fill_n(store->Gradient(1), 2 * layout_.granule_elements, std::byte{9});
+  std::fill_n(store->Current(1).arrays[1], layout_.chunks[1].granule_elements, 2.5f);
+  std::fill_n(store->Gradient(1), 2 * layout_.chunks[1].granule_elements, std::byte{9});
   const uint64_t expected = store->device_bytes_of(1) + store->device_spare_bytes();
   const std::vector<uint32_t> moved = {1};
   ASSERT_TRUE(store->MoveToDevice(moved).ok());
   EXPECT_EQ(store->device_bytes(), expected);
   EXPECT_TRUE(store->on_device(1));
   EXPECT_FALSE(store->on_device(0));
-  EXPECT_EQ(store->Current(1).arrays[1][layout_.granule_elements - 1], 2.5f);
+  EXPECT_EQ(store->Current(1).arrays[1][layout_.chunks[1].granule_elements - 1], 2.5f);
   EXPECT_EQ(store->Gradient(1)[0], std::byte{9});
   for (uint64_t epoch = 2; epoch < 6; ++epoch) {
     for (uint32_t granule = 0; granule < 3; ++granule) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "client/zero/data_types.h"
 #include "client/zero/optimizer_options.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
@@ -120,7 +121,7 @@ absl::Status Backward(const Driven& driven, const SyntheticRun& run,
     if (gradient == nullptr || (weight == nullptr) != accumulate) {
       return absl::InternalError("a weight or gradient is not where it should be");
     }
-    if (run.options.data_type == DataType::kBFloat16) {
+    if (TypeOf(run.model.parameters[parameter], run.options) == DataType::kBFloat16) {
       WriteGradient<BFloat16>(parameter, weight, gradient, elements, accumulate, sample);
     } else {
       WriteGradient<float>(parameter, weight, gradient, elements, accumulate, sample);
@@ -186,7 +187,7 @@ absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicato
   if (!session.ok()) return session.status();
   Options options = run.options;
   absl::Time clock = absl::UnixEpoch();
-  options.clock = [&clock] { return clock; };
+  if (!options.clock) options.clock = [&clock] { return clock; };
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(session->get(), communicator, run.model.parameters, options);
   if (!engine.ok()) return engine.status();
@@ -302,7 +303,7 @@ std::vector<float> StepGradient(const SyntheticRun& run, uint32_t parameter,
   const float scale = 1.0f / static_cast<float>(run.options.accumulate);
   for (int micro = 0; micro < run.options.accumulate; ++micro) {
     const std::vector<float> mean =
-        run.options.data_type == DataType::kBFloat16
+        TypeOf(run.model.parameters[parameter], run.options) == DataType::kBFloat16
             ? MeanGradient<BFloat16>(run, parameter, master, step, micro)
             : MeanGradient<float>(run, parameter, master, step, micro);
     for (uint64_t i = 0; i < gradient.size(); ++i) {
@@ -379,6 +380,17 @@ SyntheticModel SmallModel() {
   return model;
 }
 
+SyntheticModel MixedModel(DataType other) {
+  SyntheticModel model = SmallModel();
+  for (Parameter& parameter : model.parameters) {
+    const bool is_vector = parameter.shape.size() == 1;
+    if (is_vector || parameter.name == "layer.2.up" || parameter.name == "large") {
+      parameter.data_type = other;
+    }
+  }
+  return model;
+}
+
 std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result) {
   result->statistics.resize(static_cast<size_t>(run.world_size));
   std::vector<std::unique_ptr<collectives::Communicator>> communicators =
@@ -434,7 +446,8 @@ DenseResult RunDensely(const SyntheticRun& run) {
     ++updates;
   }
   for (uint32_t p = 0; p < parameters; ++p) {
-    if (!run.model.parameters[p].trainable && run.options.data_type == DataType::kBFloat16) {
+    const Parameter& parameter = run.model.parameters[p];
+    if (!parameter.trainable && TypeOf(parameter, run.options) == DataType::kBFloat16) {
       for (float& value : states[p].master) {
         value = kernels::SplitMasterBits(std::bit_cast<uint32_t>(value)).weight.ToFloat();
       }

@@ -24,6 +24,8 @@ struct SyntheticModel {
 
 // A tied embedding, matrices of several sizes, vectors, one tensor larger than a chunk.
 SyntheticModel SmallModel();
+// The same with vectors, a matrix and the large tensor of the other type: `other`.
+SyntheticModel MixedModel(DataType other);
 
 struct SyntheticRun {
   SyntheticModel model = SmallModel();

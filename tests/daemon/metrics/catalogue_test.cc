@@ -128,8 +128,9 @@ TEST(Catalogue, LargestPage_HasNoMoreSeriesThanStated) {
 // A bound that is never reached would say nothing.
 TEST(Catalogue, BoundsOfSessionsAndTenants_AreReached) {
   const std::map<std::string, size_t> series = SeriesOf(TextPage(LargestReading()));
-  for (const Metric* metric : {&kStall, &kSteps, &kSessionTransfer, &kPlanBytes, &kSessionBytes,
-                               &kSessionInUse, &kTenantBytes, &kRpcSeconds, &kRpcErrors}) {
+  for (const Metric* metric :
+       {&kStall, &kAdmissionWait, &kSteps, &kSessionTransfer, &kPlanBytes, &kSessionBytes,
+        &kSessionInUse, &kTenantBytes, &kRpcSeconds, &kRpcErrors}) {
     EXPECT_EQ(series.at(metric->name), metric->most.fixed + kDevices * metric->most.per_device)
         << metric->name;
   }

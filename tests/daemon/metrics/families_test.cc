@@ -50,7 +50,8 @@ TEST(Families, SessionsWithoutASeriesOfTheirOwn_AreSummed) {
 TEST(Families, SameNameOfTwoTenants_StaysApart) {
   Reading reading;
   SessionCounters counters;
-  AddSession(&reading, &counters, 1, {.stalls = {2'000'000'000}, .steps = 3});
+  AddSession(&reading, &counters, 1,
+             {.stalls = {2'000'000'000}, .queued = 500'000'000, .steps = 3});
   AddSession(&reading, &counters, 2, {.stalls = {4'000'000'000}, .transfer_bytes = {7, 0}});
   const std::string page = PageOf(reading);
   const std::string first = "{tenant=\"uid:1\",job_name=\"demo\",rank=\"0\",session=\"1\"";
@@ -58,6 +59,7 @@ TEST(Families, SameNameOfTwoTenants_StaysApart) {
   const std::string cause = absl::StrCat(",cause=\"", shm::Name(shm::StallCause{}), "\"} ");
   EXPECT_THAT(page, HasSubstr("geminid_client_stall_seconds_total" + first + cause + "2\n"));
   EXPECT_THAT(page, HasSubstr("geminid_client_stall_seconds_total" + second + cause + "4\n"));
+  EXPECT_THAT(page, HasSubstr("geminid_client_queued_seconds_total" + first + "} 0.5\n"));
   EXPECT_THAT(page, HasSubstr("geminid_client_steps_total" + first + "} 3\n"));
   EXPECT_THAT(page, HasSubstr("geminid_session_transfer_bytes_total" + second +
                               ",direction=\"host_to_device\"} 7\n"));

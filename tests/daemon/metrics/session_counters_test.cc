@@ -68,20 +68,22 @@ TEST(SessionCounters, ClientThatCountsToTheEnd_DoesNotBeginAgain) {
 
 TEST(SessionCounters, StallLongerThanItsClient_IsCut) {
   SessionCounters counters;
-  counters.Update(SessionId{1}, Labels(1), {.stalls = {kForEver, 3}}, 100);
+  counters.Update(SessionId{1}, Labels(1), {.stalls = {kForEver, 3}, .queued = kForEver}, 100);
   EXPECT_EQ(counters.Read().series[0].counts.stalls[0], 100u);
   EXPECT_EQ(counters.Read().series[0].counts.stalls[1], 3u);
+  EXPECT_EQ(counters.Read().series[0].counts.queued, 100u);
 }
 
 // The daemon's own count of bytes begins again when another process takes a kept session over.
 TEST(SessionCounters, SessionThatAnotherClientTakesOver_GoesOnCounting) {
   SessionCounters counters;
-  const SessionCounts first = {.stalls = {5}, .steps = 2, .transfer_bytes = {100, 10}};
-  const SessionCounts second = {.stalls = {3}, .steps = 1, .transfer_bytes = {40, 0}};
+  const SessionCounts first = {.stalls = {5}, .queued = 7, .steps = 2, .transfer_bytes = {100, 10}};
+  const SessionCounts second = {.stalls = {3}, .queued = 2, .steps = 1, .transfer_bytes = {40, 0}};
   counters.Update(SessionId{1}, Labels(1), first, kForEver);
   counters.Update(SessionId{1}, Labels(1), second, kForEver);
   const SessionCounts& counts = counters.Read().series[0].counts;
   EXPECT_EQ(counts.stalls[0], 8u);
+  EXPECT_EQ(counts.queued, 9u);
   EXPECT_EQ(counts.steps, 3u);
   EXPECT_EQ(counts.transfer_bytes[0], 140u);
   EXPECT_EQ(counts.transfer_bytes[1], 10u);

@@ -62,14 +62,14 @@ StateBytes Allocated(const zero::Optimizer& optimizer) {
                        static_cast<std::int64_t>(tensor.columns)};
   }
   const absl::StatusOr<zero::Layout> layout =
-      zero::MakeLayout(shapes, {.world_size = kRanks, .element_bytes = 2, .extent_bytes = 4096});
+      zero::MakeLayout(shapes, {.world_size = kRanks, .extent_bytes = 4096});
   EXPECT_TRUE(layout.ok()) << layout.status();
   zero::Options options;
   options.optimizer = optimizer;
   const zero::GranuleOptimizer engine(*layout, parameters, 0, options);
   EXPECT_TRUE(engine.status().ok()) << engine.status();
   StateBytes bytes;
-  bytes.shard = layout->granules * layout->granule_elements;
+  bytes.shard = layout->granules * layout->chunks.front().granule_elements;
   bytes.moments =
       bytes.shard * engine.state_arrays() * sizeof(float) + 2 * engine.tensor_state_bytes();
   return bytes;

@@ -1,0 +1,108 @@
+// What zero::Options::stable_addresses costs an operator: of parameters that are on the device, and
+// of those that come for it and leave after it. The second also reads all that came, as a kernel
+// would, so that what a page costs at its first touch counts. The daemon is a private one.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "collectives/local/local_communicator.h"
+#include "geminid/private_daemon.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+namespace {
+
+constexpr uint64_t kKiB = uint64_t{1} << 10;
+constexpr uint32_t kParameters = 4;
+
+// Ends the program with the reason: a benchmark that cannot run has nothing to say.
+template <typename T>
+T Must(absl::StatusOr<T> result) {
+  if (!result.ok()) {
+    std::cerr << result.status() << std::endl;
+    std::exit(1);
+  }
+  return *std::move(result);
+}
+
+std::unique_ptr<PrivateDaemon> StartDaemon() {
+  PrivateDaemonOptions options;
+  options.arguments = {"--host-memory", "2GiB", "--device-memory", "1GiB"};
+  options.timeout = absl::Seconds(30);
+  return Must(PrivateDaemon::Start(options));
+}
+
+const std::string& Socket() {
+  static const std::unique_ptr<PrivateDaemon> daemon = StartDaemon();
+  return daemon->socket();
+}
+
+// A few parameters, each a chunk of `bytes`, frozen: nothing but the weights moves.
+struct Model {
+  Model(uint64_t bytes, Placement placement, bool stable) {
+    ConnectOptions connect;
+    connect.socket = Socket();
+    connect.device_memory_bytes = 2 * kParameters * bytes;
+    session = Must(Session::Connect(connect));
+    const uint64_t elements = bytes / SizeOf(DataType::kFloat32);
+    std::vector<Parameter> parameters;
+    for (uint32_t p = 0; p < kParameters; ++p) {
+      parameters.push_back({.name = std::to_string(p),
+                            .shape = {static_cast<int64_t>(elements)},
+                            .trainable = false});
+    }
+    Options options;
+    options.data_type = DataType::kFloat32;
+    options.placement = placement;
+    options.state_placement = StatePlacement::kHost;
+    options.chunk_elements = elements;
+    options.stable_addresses = stable;
+    engine = Must(Engine::Create(session.get(), communicator.get(), parameters, options));
+  }
+
+  std::unique_ptr<collectives::Communicator> communicator = collectives::MakeSelfCommunicator();
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Engine> engine;
+};
+
+void BM_UseOfWhatIsThere(benchmark::State& state) {
+  const Model model(64 * kKiB, Placement::kAuto, state.range(0) != 0);
+  const std::vector<ParameterId> one = {ParameterId{0}};
+  // The first one stays open, so that its parameter stays.
+  const Operation held = Must(model.engine->Use(Pass::kEvaluate, one));
+  for (auto _ : state) {
+    const Operation operation = Must(model.engine->Use(Pass::kEvaluate, one));
+    benchmark::DoNotOptimize(operation.Weight(one[0]));
+  }
+}
+BENCHMARK(BM_UseOfWhatIsThere)->ArgName("stable")->Arg(0)->Arg(1);
+
+void BM_UseOfWhatComes(benchmark::State& state) {
+  const uint64_t bytes = static_cast<uint64_t>(state.range(1)) * kKiB;
+  const Model model(bytes, Placement::kCpu, state.range(0) != 0);
+  uint32_t next = 0;
+  uint64_t sum = 0;
+  for (auto _ : state) {
+    const std::vector<ParameterId> one = {ParameterId{next++ % kParameters}};
+    const Operation operation = Must(model.engine->Use(Pass::kEvaluate, one));
+    const auto* const words = reinterpret_cast<const uint64_t*>(operation.Weight(one[0]));
+    sum = std::accumulate(words, words + bytes / sizeof(uint64_t), sum);
+    benchmark::DoNotOptimize(sum);
+  }
+}
+BENCHMARK(BM_UseOfWhatComes)
+    ->ArgNames({"stable", "KiB"})
+    ->ArgsProduct({{0, 1}, {64, 1024, 16 * 1024}})
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace geminid::zero
+
+BENCHMARK_MAIN();

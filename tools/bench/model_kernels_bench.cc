@@ -3,10 +3,12 @@
 // the rest.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -67,28 +69,70 @@ void SetBytes(benchmark::State& state, size_t bytes) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes));
 }
 
-template <typename In, typename Out>
-void BM_Matmul(benchmark::State& state, const MatmulShape& shape) {
-  Tensor<In> a(shape.m * shape.k);
-  Tensor<In> b(shape.k * shape.n);
-  Tensor<Out> c(shape.m * shape.n);
-  Tensor<Out> bias(shape.n);
-  size_t bytes = 0;
-  Require(state, MatmulWorkspaceBytes<In, Out>(shape, &bytes));
-  Tensor<uint8_t> workspace(bytes + 1);
-  for (auto _ : state) {
-    Require(state, Matmul(shape, a.data(), b.data(), bias.data(), c.data(), workspace.data(),
-                          workspace.size()));
+template <typename T>
+struct Product {
+  explicit Product(const MatmulShape& of)
+      : shape(of),
+        a(of.m * of.k),
+        b(of.k * std::max(of.n, of.b_stride)),
+        c(of.m * of.n),
+        bias(of.n) {
+    status = MatmulWorkspaceBytes<T, T>(shape, &workspace_bytes);
+    workspace = hwy::AllocateAligned<uint8_t>(workspace_bytes + 1);
   }
+  Status Run() {
+    if (status != Status::kOk) return status;
+    return Matmul(shape, a.data(), b.data(), bias.data(), c.data(), workspace.get(),
+                  workspace_bytes);
+  }
+
+  MatmulShape shape;
+  Tensor<T> a, b, c, bias;
+  Status status;
+  size_t workspace_bytes = 0;
+  hwy::AlignedFreeUniquePtr<uint8_t[]> workspace;
+};
+
+template <typename T>
+void BM_Matmul(benchmark::State& state, const MatmulShape& shape) {
+  Product<T> product(shape);
+  for (auto _ : state) Require(state, product.Run());
   SetFlops(state, 2.0 * static_cast<double>(shape.m * shape.n * shape.k));
-  state.counters["workspace"] = static_cast<double>(bytes);
+  state.counters["workspace"] = static_cast<double>(product.workspace_bytes);
+}
+
+double ThreadSeconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// One product of each type in turn, so that a machine whose speed drifts slows both: `of_fp32` is
+// the median over the pairs of fp32's processor time over bf16's.
+void BM_MatmulOfFloat(benchmark::State& state, const MatmulShape& shape) {
+  const auto timed = [&state](const auto& product) {
+    const double began = ThreadSeconds();
+    Require(state, product());
+    return ThreadSeconds() - began;
+  };
+  Product<BFloat16> narrow(shape);
+  Product<float> wide(shape);
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    const double narrow_seconds = timed([&] { return narrow.Run(); });
+    ratios.push_back(timed([&] { return wide.Run(); }) / narrow_seconds);
+  }
+  std::nth_element(ratios.begin(), ratios.begin() + ratios.size() / 2, ratios.end());
+  state.counters["of_fp32"] = ratios[ratios.size() / 2];
 }
 
 void RegisterMatmuls() {
   const auto add = [](const char* name, const MatmulShape& shape) {
     const std::string base = std::string("BM_Matmul/") + name;
-    benchmark::RegisterBenchmark((base + "/bf16").c_str(), BM_Matmul<BFloat16, BFloat16>, shape);
-    benchmark::RegisterBenchmark((base + "/fp32").c_str(), BM_Matmul<float, float>, shape);
+    benchmark::RegisterBenchmark((std::string("BM_MatmulOfFloat/") + name).c_str(),
+                                 BM_MatmulOfFloat, shape);
+    benchmark::RegisterBenchmark((base + "/bf16").c_str(), BM_Matmul<BFloat16>, shape);
+    benchmark::RegisterBenchmark((base + "/fp32").c_str(), BM_Matmul<float>, shape);
   };
   add("forward", LinearForwardShape(kTokens, kHidden, 4 * kHidden, true));
   add("input_gradient", LinearBackwardInputShape(kTokens, kHidden, 4 * kHidden));
@@ -96,6 +140,11 @@ void RegisterMatmuls() {
   add("weight_gradient_accumulated",
       LinearBackwardWeightShape(kTokens, kHidden, 4 * kHidden, true));
   add("logits", LinearForwardShape(kTokens, kHidden, kVocabulary, false));
+  // A part of a wider matrix, as queries, keys and values are of one.
+  MatmulShape third = LinearBackwardInputShape(kTokens, kHidden, kHidden);
+  third.b_stride = 3 * kHidden;
+  add("third", third);
+  add("few_tokens", LinearForwardShape(kTokens / 4, kHidden, 4 * kHidden, true));
 }
 
 template <typename T>

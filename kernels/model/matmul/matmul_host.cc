@@ -41,10 +41,16 @@ float* FloatsAt(void* workspace, size_t offset_bytes) {
   return reinterpret_cast<float*>(static_cast<char*>(workspace) + offset_bytes);
 }
 
-void Convert(const float* from, size_t count, float* to) { std::copy_n(from, count, to); }
-void Convert(const BFloat16* from, size_t count, float* to) { (void)CastToFloat(from, count, to); }
-void Convert(const float* from, size_t count, BFloat16* to) {
-  (void)CastToBFloat16(from, count, to);
+void Convert(const CastRows& rows, const float* from, float* to) {
+  for (size_t r = 0; r < rows.rows; ++r) {
+    std::copy_n(from + r * rows.input_stride, rows.cols, to + r * rows.output_stride);
+  }
+}
+void Convert(const CastRows& rows, const BFloat16* from, float* to) {
+  (void)CastRowsToFloat(rows, from, to);
+}
+void Convert(const CastRows& rows, const float* from, BFloat16* to) {
+  (void)CastRowsToBFloat16(rows, from, to);
 }
 
 // Between a stored matrix and its dense copy; buffers of Matmul, so the casts cannot refuse them.
@@ -54,17 +60,11 @@ void ConvertMatrix(ThreadPool* pool, const From* from, size_t from_stride, To* t
   constexpr size_t kRows = 32;  // of a task
   (void)RunTasks(pool, GranuleCount(rows, kRows), [&](size_t task, size_t) {
     const Granule part = GranuleAt(task, rows, kRows);
-    const From* source = from + part.begin * from_stride;
-    To* target = to + part.begin * to_stride;
-    if (from_stride == cols && to_stride == cols) {
-      Convert(source, (part.end - part.begin) * cols, target);
-      return Status::kOk;
-    }
-    for (size_t r = part.begin; r < part.end; ++r) {
-      Convert(source, cols, target);
-      source += from_stride;
-      target += to_stride;
-    }
+    const size_t count = part.end - part.begin;
+    const bool dense = from_stride == cols && to_stride == cols;  // then it is one long row
+    const CastRows some = dense ? CastRows{1, count * cols, count * cols, count * cols}
+                                : CastRows{count, cols, from_stride, to_stride};
+    Convert(some, from + part.begin * from_stride, to + part.begin * to_stride);
     return Status::kOk;
   });
 }

@@ -17,6 +17,17 @@ Status CastToFloat(const BFloat16* input, size_t count, float* output);
 Status CastToFloat16(const float* input, size_t count, Float16* output);
 Status CastToFloat(const Float16* input, size_t count, float* output);
 
+// The same of a matrix: `rows` rows of `cols` elements, whose beginnings are a stride of at least
+// `cols` elements apart. What lies between rows is left as it is.
+struct CastRows {
+  size_t rows = 0;
+  size_t cols = 0;
+  size_t input_stride = 0;
+  size_t output_stride = 0;
+};
+Status CastRowsToBFloat16(const CastRows& shape, const float* input, BFloat16* output);
+Status CastRowsToFloat(const CastRows& shape, const BFloat16* input, float* output);
+
 }  // namespace geminid::kernels
 
 #endif  // GEMINID_KERNELS_NUMERIC_CAST_CAST_H_

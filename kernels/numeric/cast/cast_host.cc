@@ -55,6 +55,16 @@ void WidenBFloat16(const BFloat16* input, size_t count, float* output) {
 void WidenFloat16(const Float16* input, size_t count, float* output) {
   WidenAll(input, count, output);
 }
+void NarrowRowsBFloat16(const CastRows& shape, const float* input, BFloat16* output) {
+  for (size_t row = 0; row < shape.rows; ++row) {
+    NarrowAll(input + row * shape.input_stride, shape.cols, output + row * shape.output_stride);
+  }
+}
+void WidenRowsBFloat16(const CastRows& shape, const BFloat16* input, float* output) {
+  for (size_t row = 0; row < shape.rows; ++row) {
+    WidenAll(input + row * shape.input_stride, shape.cols, output + row * shape.output_stride);
+  }
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -69,6 +79,8 @@ HWY_EXPORT(NarrowBFloat16);
 HWY_EXPORT(NarrowFloat16);
 HWY_EXPORT(WidenBFloat16);
 HWY_EXPORT(WidenFloat16);
+HWY_EXPORT(NarrowRowsBFloat16);
+HWY_EXPORT(WidenRowsBFloat16);
 
 template <typename In, typename Out, typename Kernel>
 Status CheckAndRun(const In* input, size_t count, Out* output, Kernel kernel) {
@@ -76,6 +88,19 @@ Status CheckAndRun(const In* input, size_t count, Out* output, Kernel kernel) {
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
   kernel(input, count, output);
+  return Status::kOk;
+}
+
+template <typename In, typename Out, typename Kernel>
+Status CheckAndRunRows(const CastRows& s, const In* input, Out* output, Kernel kernel) {
+  if (s.rows == 0 || s.cols == 0) return Status::kOk;
+  if (s.input_stride < s.cols || s.output_stride < s.cols) return Status::kInvalidShape;
+  const auto span = [&s](size_t stride) { return (s.rows - 1) * stride + s.cols; };
+  const Status status = CheckBuffers({Buffer::Of(input, span(s.input_stride))},
+                                     {Buffer::Of(output, span(s.output_stride))});
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  kernel(s, input, output);
   return Status::kOk;
 }
 
@@ -95,6 +120,14 @@ Status CastToFloat(const BFloat16* input, size_t count, float* output) {
 
 Status CastToFloat(const Float16* input, size_t count, float* output) {
   return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(WidenFloat16));
+}
+
+Status CastRowsToBFloat16(const CastRows& shape, const float* input, BFloat16* output) {
+  return CheckAndRunRows(shape, input, output, HWY_DYNAMIC_DISPATCH(NarrowRowsBFloat16));
+}
+
+Status CastRowsToFloat(const CastRows& shape, const BFloat16* input, float* output) {
+  return CheckAndRunRows(shape, input, output, HWY_DYNAMIC_DISPATCH(WidenRowsBFloat16));
 }
 
 }  // namespace geminid::kernels

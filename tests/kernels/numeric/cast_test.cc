@@ -100,6 +100,43 @@ TEST(Cast, EdgesOfRounding_BitsOfReferenceOnEveryTarget) {
   });
 }
 
+TEST(Cast, RowsOfAnyStride_BitsOfReferenceAndNothingBetweenRows) {
+  ForEachTarget([] {
+    std::mt19937 random(3);
+    for (const size_t cols : {1, 7, 16, 33, 100}) {
+      for (const size_t gap : {0, 1, 9}) {
+        const size_t rows = 5, stride = cols + gap, count = rows * stride - gap;
+        std::vector<float> wide(count), back(rows * cols);
+        for (float& value : wide) value = AnyFloat(random);
+        std::vector<BFloat16> expected(count), narrow(count, BFloat16{7});
+        std::vector<float> expected_back(count);
+        reference::CastToBFloat16(wide.data(), count, expected.data());
+        reference::CastToFloat(expected.data(), count, expected_back.data());
+        const CastRows down = {rows, cols, stride, stride};
+        ASSERT_EQ(CastRowsToBFloat16(down, wide.data(), narrow.data()), Status::kOk);
+        const CastRows up = {rows, cols, stride, cols};
+        ASSERT_EQ(CastRowsToFloat(up, narrow.data(), back.data()), Status::kOk);
+        for (size_t i = 0; i < count; ++i) {
+          const size_t row = i / stride, col = i % stride;
+          ASSERT_EQ(narrow[i].bits, col < cols ? expected[i].bits : 7) << i;
+          if (col < cols) {
+            ASSERT_TRUE(SameBits(&back[row * cols + col], &expected_back[i], 1)) << i;
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(Cast, RowsThatOverlapTheNext_AreRefused) {
+  std::vector<float> wide(8);
+  std::vector<BFloat16> narrow(8);
+  EXPECT_EQ(CastRowsToBFloat16({2, 4, 3, 4}, wide.data(), narrow.data()), Status::kInvalidShape);
+  EXPECT_EQ(CastRowsToFloat({2, 4, 4, 3}, narrow.data(), wide.data()), Status::kInvalidShape);
+  EXPECT_EQ(CastRowsToFloat({2, 4, 4, 4}, nullptr, wide.data()), Status::kNullPointer);
+  EXPECT_EQ(CastRowsToFloat({0, 4, 4, 4}, nullptr, nullptr), Status::kOk);
+}
+
 TEST(Cast, BadBuffers_RefusedBeforeWriting) {
   std::vector<float> wide(8, 1.0f);
   std::vector<BFloat16> narrow(8, BFloat16{7});

@@ -159,8 +159,9 @@ struct Options {
   double state_share = 0;
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   // Each weight and each gradient is at the same address whenever it is on the device, and touching
-  // that address at any other time is a fault. Takes as many addresses as all of them have bytes,
-  // and a few system calls when a chunk comes or goes. UNIMPLEMENTED on a GPU.
+  // that address at any other time is a fault, until the engine fails. Takes as many addresses as
+  // all of them have bytes, and a few system calls when a chunk comes or goes. UNIMPLEMENTED on a
+  // GPU.
   bool stable_addresses = false;
   int max_lookahead_moments = 8;
   int update_threads = 1;  // that the update runs on; changes no bit

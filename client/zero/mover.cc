@@ -38,7 +38,8 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
       usages_(context_.gathered.size()),
       shown_(context_.views.size()),
       guard_(std::make_shared<Guard>()),
-      compute_(std::move(compute)) {
+      compute_(std::move(compute)),
+      exchange_(context_.session, compute_->on_device(), context_.communicator) {
   guard_->mover = this;
   free_places_.resize(context_.store->landing_places());
   std::iota(free_places_.begin(), free_places_.end(), 0u);

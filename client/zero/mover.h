@@ -28,6 +28,7 @@
 #include "client/zero/core/move_queue.h"
 #include "client/zero/core/placer.h"
 #include "client/zero/host_buffers.h"
+#include "client/zero/host_exchange.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
 #include "client/zero/updater.h"
@@ -299,6 +300,7 @@ class Mover {
   bool stop_ = false;
   const std::shared_ptr<Guard> guard_;
   const std::unique_ptr<Compute> compute_;
+  HostExchange exchange_;  // of the thread, where the host cannot touch the device's memory
   std::thread thread_;
 };
 

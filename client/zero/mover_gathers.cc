@@ -156,11 +156,7 @@ absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
   std::byte* const there = context_.device->HostAddress(chunk);
-  if (there == nullptr) {
-    return absl::UnimplementedError(
-        "the ranks exchange chunks through host memory, and this device's cannot be reached from "
-        "there; use one rank, or host devices");
-  }
+  if (there == nullptr) return exchange_.AllGather({chunk, elements, type});
   return context_.communicator->AllGather({there + ShardOffset(task.chunk), shard, type},
                                           {there, elements, type});
 }

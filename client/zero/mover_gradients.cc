@@ -35,12 +35,9 @@ absl::Status Mover::ReduceScatter(const Task& task) {
   const collectives::DType type = DTypeOf(Shape(task.chunk));
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(world_size);
-  std::byte* const there = context_.device->HostAddress(Extent(task.chunk));
-  if (there == nullptr) {
-    return absl::UnimplementedError(
-        "the ranks exchange chunks through host memory, and this device's cannot be reached from "
-        "there; use one rank, or host devices");
-  }
+  std::byte* const extent = Extent(task.chunk);
+  std::byte* const there = context_.device->HostAddress(extent);
+  if (there == nullptr) return exchange_.Average({extent, elements, type});
   return context_.communicator->ReduceScatter({there, elements, type},
                                               {there + ShardOffset(task.chunk), shard, type},
                                               collectives::ReduceOp::kSum, {1.0 / world_size});

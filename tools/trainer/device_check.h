@@ -7,9 +7,8 @@
 
 namespace geminid::trainer {
 
-// `wants_gpu`: --device cuda. FAILED_PRECONDITION for another device then; UNIMPLEMENTED for a GPU
-// that several ranks train on.
-absl::Status CheckDevice(const DeviceDescription& device, bool wants_gpu, int ranks);
+// `wants_gpu`: --device cuda. FAILED_PRECONDITION for another device then.
+absl::Status CheckDevice(const DeviceDescription& device, bool wants_gpu);
 
 }  // namespace geminid::trainer
 

@@ -78,8 +78,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
         "; give --device-memory a size: ", std::string(session.status().message())));
   }
   if (!session.ok()) return session;
-  if (absl::Status status =
-          CheckDevice((*session)->device_description(), options.wants_gpu, context.info.world_size);
+  if (absl::Status status = CheckDevice((*session)->device_description(), options.wants_gpu);
       !status.ok()) {
     return status;
   }

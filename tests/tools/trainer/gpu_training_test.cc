@@ -2,6 +2,7 @@
 // arenas with evictions, the model's kernels on a stream, the optimizer on either side.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -11,18 +12,20 @@
 #include <vector>
 
 #include "tests/base/temporary_folder.h"
+#include "tests/daemon_env/daemon_env.h"
 #include "tests/gpu/double/node.h"
 #include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/trainer_process.h"
 
 namespace geminid::trainer {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-class GpuTraining : public testing::Test {
+class GpuTraining : public ::testing::Test {
  protected:
   explicit GpuTraining(int devices = 1)
       : node_({.devices = devices,
@@ -136,7 +139,7 @@ TEST_F(GpuTraining, ValuesThatWereTrainedThere_GenerateThere) {
                           "--tokens", "3",      "--device", "cuda"};
   const CommandResult result = RunTrainer(generate);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, testing::StartsWith("line"));
+  EXPECT_THAT(result.out, ::testing::StartsWith("line"));
   const CommandResult cached = RunTrainer(With(generate, {"--kv-cache", "on"}));
   EXPECT_NE(cached.code, 0);
   EXPECT_THAT(cached.err, HasSubstr("--kv-cache off"));
@@ -149,6 +152,68 @@ TEST_F(GpuTraining, WithoutAGpu_IsRefusedWithAWayOut) {
                                            "--batch", "1", "--device", "cuda"});
   EXPECT_NE(result.code, 0);
   EXPECT_THAT(result.err, HasSubstr("a GPU is left out"));
+}
+
+// With a daemon that lives on, and two GPUs.
+class GpuTrainingBesideADaemon : public GpuTraining {
+ protected:
+  GpuTrainingBesideADaemon() : GpuTraining(/*devices=*/2) {}
+
+  void SetUp() override {
+    testing::DaemonEnvOptions options;
+    options.device = "cuda";
+    options.agent_program = GEMINID_AGENT;
+    ASSERT_TRUE(env_.Start(options).ok());
+    environment_ = {"GEMINID_SOCKET=" + env_.socket()};
+  }
+
+  testing::DaemonEnv env_;
+};
+
+TEST_F(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
+  const Words model = {"--model", "gpt2-tiny", "--ranks", "2"};
+  const nlohmann::json two = Train(With(model, {"--device", "cuda"}));
+  EXPECT_EQ(two["device_per_rank"], nlohmann::json({0, 1}));
+  for (const Words& where : std::vector<Words>{{"--placement", "auto"},
+                                               {"--placement", "cpu"},
+                                               {"--device-memory", "2MiB"},
+                                               {"--optimizer-state", "host"}}) {
+    const nlohmann::json one = Train(With(With(model, {"--device", "0"}), where));
+    EXPECT_EQ(one["device_per_rank"], nlohmann::json({0, 0}));
+    EXPECT_EQ(one["loss_hex"], two["loss_hex"]) << where[1];
+    EXPECT_EQ(one["weights_sha256"], two["weights_sha256"]) << where[1];
+  }
+  ExpectMemoryBack();
+  environment_.clear();
+  ExpectNear(two, Train(model), kBFloat16Tolerance);
+}
+
+TEST_F(GpuTrainingBesideADaemon, KilledRank_LeavesTheMemoryOfTheGpusAsItWas) {
+  TrainerProcess run(Arguments({"--model", "gpt2-tiny", "--ranks", "2", "--steps", "1000000"}),
+                     /*columns=*/100, environment_);
+  ASSERT_TRUE(run.WaitFor("step 2/")) << run.output();
+  EXPECT_GT(node_.used_bytes(0), 0u);
+  EXPECT_GT(node_.used_bytes(1), 0u);
+  const std::vector<pid_t> ranks = run.Children("geminid-train: rank 1");
+  ASSERT_EQ(ranks.size(), 1u);
+  kill(ranks[0], SIGKILL);
+  EXPECT_NE(run.Wait(), 0);
+  ExpectMemoryBack();
+  EXPECT_EQ(Train({"--model", "gpt2-tiny", "--device", "cuda"})["loss"].size(), 3u);
+}
+
+TEST_F(GpuTrainingBesideADaemon, KilledAgents_CostTheRunNothingAndLeaveTheMemoryAsItWas) {
+  const Words model = {"--model", "gpt2-tiny", "--ranks", "2", "--device", "cuda"};
+  const nlohmann::json undisturbed = Train(With(model, {"--steps", "8"}));
+  TrainerProcess run(Arguments(With(model, {"--steps", "8"})), /*columns=*/100, environment_);
+  ASSERT_TRUE(run.WaitFor("step 2/")) << run.output();
+  const std::vector<pid_t> agents = OwnChildren(GEMINID_AGENT);
+  EXPECT_EQ(agents.size(), 2u);
+  for (const pid_t agent : agents) kill(agent, SIGKILL);
+  EXPECT_EQ(run.Wait(), 0) << run.output();
+  EXPECT_EQ(Report()["loss_hex"], undisturbed["loss_hex"]);
+  EXPECT_EQ(Report()["weights_sha256"], undisturbed["weights_sha256"]);
+  ExpectMemoryBack();
 }
 
 }  // namespace

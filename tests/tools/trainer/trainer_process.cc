@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -24,6 +25,19 @@ std::string ReadProc(pid_t pid, const std::string& name) {
   std::stringstream text;
   text << std::ifstream("/proc/" + std::to_string(pid) + "/" + name).rdbuf();
   return text.str();
+}
+
+// Whatever thread of it has started them.
+std::vector<pid_t> ChildrenOf(pid_t pid, const std::string& command) {
+  std::vector<pid_t> children;
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    std::ifstream pids(thread.path() / "children");
+    for (pid_t child; pids >> child;) {
+      if (CommandLineOf(child).starts_with(command)) children.push_back(child);
+    }
+  }
+  return children;
 }
 
 }  // namespace
@@ -91,13 +105,10 @@ int TrainerProcess::Wait() {
 }
 
 std::vector<pid_t> TrainerProcess::Children(const std::string& command) const {
-  std::istringstream pids(ReadProc(pid_, "task/" + std::to_string(pid_) + "/children"));
-  std::vector<pid_t> children;
-  for (pid_t child; pids >> child;) {
-    if (CommandLineOf(child).starts_with(command)) children.push_back(child);
-  }
-  return children;
+  return ChildrenOf(pid_, command);
 }
+
+std::vector<pid_t> OwnChildren(const std::string& command) { return ChildrenOf(getpid(), command); }
 
 absl::Duration TrainerProcess::Used() const {
   std::vector<pid_t> processes = Children("");

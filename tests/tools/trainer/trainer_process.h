@@ -47,6 +47,8 @@ class TrainerProcess {
   std::string output_;
 };
 
+// The processes that this one has started, as TrainerProcess::Children.
+std::vector<pid_t> OwnChildren(const std::string& command);
 std::string CommandLineOf(pid_t pid);  // arguments end with a blank
 std::string ShortNameOf(pid_t pid);
 

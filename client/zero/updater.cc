@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "client/zero/crash_points.h"
 
 namespace geminid::zero {
 Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
@@ -93,7 +94,9 @@ absl::Status Updater::UpdateChunk(uint32_t chunk, uint64_t epoch) {
     before_update_(granule, epoch);
     absl::Status status = optimizer_.Update(granule, *store_, pool_.get());
     if (!status.ok()) return status;
+    CrashPoint("granule written");
     store_->Flip(granule, epoch);
+    CrashPoint("granule flipped");
   }
   return absl::OkStatus();
 }

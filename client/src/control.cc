@@ -101,6 +101,8 @@ Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::D
       timeout_(timeout),
       token_(HexToken(welcome)),
       attach_socket_(attach_socket),
+      first_allocation_(uint64_t{welcome.successor} << shm::kAllocationBits),
+      allocations_(first_allocation_),
       stubs_(std::make_unique<Stubs>(MakeChannel(socket))) {}
 
 Control::~Control() = default;
@@ -146,13 +148,13 @@ absl::Status Control::Connect() {
                    absl::FormatDuration(timeout_), "; see its log, and 'geminictl status'"));
 }
 
-absl::StatusOr<Control::Arena> Control::CreateArena(uint64_t bytes) {
+absl::StatusOr<Control::Arena> Control::CreateArena(uint64_t bytes, bool may_be_there) {
   v1::CreateArenaRequest request;
   request.set_bytes(bytes);
   v1::CreateArenaResponse response;
   absl::Status status = MakeCall("device memory", timeout_ + TimeToPopulate(bytes),
                                  [&](grpc::ClientContext* context, bool again) {
-                                   request.set_again(again);
+                                   request.set_again(again || may_be_there);
                                    return stubs_->session->CreateArena(context, request, &response);
                                  });
   if (!status.ok()) return status;
@@ -189,7 +191,8 @@ absl::StatusOr<Control::Standing> Control::Admit(const Admission& admission, uin
   return Standing{response.admitted(), response.state(), response.position(), response.reason()};
 }
 
-absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpec>& specs) {
+absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpec>& specs,
+                                                      bool claim) {
   v1::AllocateChunksRequest request;
   uint64_t home_bytes = 0;
   for (const ChunkSpec& spec : specs) {
@@ -201,6 +204,7 @@ absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpe
     if (spec.has_home) home_bytes += std::min(spec.bytes, shm::kMaxChunkBytes);
   }
   request.set_number(++allocations_);
+  request.set_claim(claim);
   v1::AllocateChunksResponse response;
   absl::Status status = MakeCall("allocating memory", timeout_ + TimeToPopulate(home_bytes),
                                  [&](grpc::ClientContext* context, bool again) {
@@ -229,6 +233,16 @@ absl::Status Control::Free(std::span<const ChunkId> chunks) {
     request.set_again(again);
     return stubs_->chunk->Free(context, request, &response);
   });
+}
+
+absl::Status Control::FreeOlder() {
+  v1::FreeChunksRequest request;
+  request.set_older_than(first_allocation_);
+  v1::FreeChunksResponse response;
+  return MakeCall("freeing what a predecessor left", timeout_,
+                  [&](grpc::ClientContext* context, bool) {
+                    return stubs_->chunk->Free(context, request, &response);
+                  });
 }
 
 absl::StatusOr<Plan> Control::MakePlan(const Trace& trace, const PlanRequest& request) {

@@ -44,7 +44,8 @@ class Control {
     uint64_t bytes = 0;
     uint32_t slabs = 0;
   };
-  absl::StatusOr<Arena> CreateArena(uint64_t bytes);
+  // `may_be_there`: a predecessor's is as good, whatever its size.
+  absl::StatusOr<Arena> CreateArena(uint64_t bytes, bool may_be_there);
   // Undoes it. Nothing may lie there.
   absl::Status ReleaseArena();
 
@@ -57,7 +58,10 @@ class Control {
   };
   absl::StatusOr<Standing> Admit(const Admission& admission, uint32_t ranks, uint64_t device_bytes);
 
-  absl::StatusOr<Allocation> Allocate(const std::vector<ChunkSpec>& specs);
+  // `claim`: what a predecessor left, NOT_FOUND where it did not.
+  absl::StatusOr<Allocation> Allocate(const std::vector<ChunkSpec>& specs, bool claim);
+  // Frees what a predecessor left, and was not claimed.
+  absl::Status FreeOlder();
   absl::Status Free(std::span<const ChunkId> chunks);
   absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);
   absl::StatusOr<MemoryUse> GetMemoryUse(uint64_t session);
@@ -73,7 +77,8 @@ class Control {
   const absl::Duration timeout_;
   const std::string token_;
   const int attach_socket_;
-  std::atomic<uint64_t> allocations_ = 0;
+  const uint64_t first_allocation_;
+  std::atomic<uint64_t> allocations_;
   std::unique_ptr<Stubs> stubs_;
 };
 

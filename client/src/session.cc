@@ -44,6 +44,13 @@ Session::~Session() {
   }
 }
 
+void Session::LeaveToSuccessor() { impl_->is_left.store(true); }
+bool Session::is_successor() const { return impl_->successor > 0; }
+
+bool IsOfRun(const Session& session) { return !SessionImpl::Of(session).options.run.empty(); }
+
+bool IsLeft(const Session& session) { return SessionImpl::Of(session).is_left.load(); }
+
 const std::string& Session::socket() const { return impl_->socket; }
 uint64_t Session::id() const { return impl_->session_id; }
 const DeviceDescription& Session::device_description() const { return impl_->device_description; }

@@ -75,6 +75,7 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
       options.client_name.empty() ? program.substr(0, shm::kNameBytes - 1) : options.client_name;
   absl::Status status = CopyName(options.job, "the job's name", hello.job);
   status.Update(CopyName(name, "the client's name", hello.client));
+  status.Update(CopyName(options.run, "the run's name", hello.run));
   if (!status.ok()) return status;
   return hello;
 }
@@ -148,6 +149,7 @@ absl::Status SessionImpl::Attach() {
   absl::StatusOr<Welcomed> welcome = MeetDaemon(*hello);
   if (!welcome.ok()) return welcome.status();
   session_id = welcome->message.session_id;
+  successor = welcome->message.successor;
   device_description = FromShm(welcome->message.device);
   control = std::make_unique<Control>(socket, welcome->message, options.timeout, attach.fd());
   if (absl::Status status = control->Connect(); !status.ok()) return status;
@@ -179,7 +181,8 @@ absl::Status SessionImpl::Attach() {
 }
 
 absl::Status SessionImpl::MakeArena() {
-  const absl::StatusOr<Control::Arena> created = control->CreateArena(options.device_memory_bytes);
+  const absl::StatusOr<Control::Arena> created =
+      control->CreateArena(options.device_memory_bytes, /*may_be_there=*/successor > 0);
   if (!created.ok()) return created.status();
   if (device->base() == nullptr) {
     if (absl::Status status = device->ReserveArena(created->bytes); !status.ok()) return status;
@@ -221,13 +224,16 @@ void SessionImpl::Close() {
     device->copy_stream(device::Direction::kHostToDevice).Synchronize();
     device->copy_stream(device::Direction::kDeviceToHost).Synchronize();
   }
-  if (control != nullptr) (void)control->Detach();  // fails only when the daemon is gone
+  if (control != nullptr && !is_left.load()) {
+    (void)control->Detach();  // fails only when the daemon is gone
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
                                                            std::unique_ptr<device::Device> device) {
   auto impl = std::make_unique<SessionImpl>(std::move(options), std::move(device));
   if (absl::Status status = impl->Open(); !status.ok()) {
+    impl->is_left.store(impl->successor > 0);  // it may be tried again
     impl->Close();
     return status;
   }

@@ -50,11 +50,15 @@ class SessionImpl {
   void AddQueued(absl::Duration waited);  // waited to be admitted
   // The first time, and again after the slabs were released.
   absl::Status MakeArena();
+  // Session::Allocate; `claim`: of what a predecessor left.
+  absl::StatusOr<std::vector<ChunkHandle>> Obtain(const std::vector<ChunkSpec>& specs, bool claim);
 
   const ConnectOptions options;
   std::shared_ptr<PrivateDaemon> private_daemon;
   std::string socket;
   uint64_t session_id = 0;
+  uint32_t successor = 0;             // how many processes had the session before
+  std::atomic<bool> is_left = false;  // to a successor
   DeviceDescription device_description;
   AttachSocket attach;
   std::optional<ForkGuard> fork_guard;

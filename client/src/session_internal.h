@@ -14,6 +14,17 @@ shm::CommitSegment* CommitSegmentOf(Session& session);
 // The device that its arena is on, which lives as long as the session.
 device::Device* DeviceOf(Session& session);
 
+// It may have a predecessor, and a successor: it notes for that one what is whole.
+bool IsOfRun(const Session& session);
+// Its end leaves all that it has to the successor: nothing is to be freed.
+bool IsLeft(const Session& session);
+// What one Allocate of a predecessor made, if it was asked for exactly `specs`: the same chunks
+// with their contents, and device copies where they were. NOT_FOUND if there is none such.
+absl::StatusOr<std::vector<ChunkHandle>> Claim(Session& session,
+                                               const std::vector<ChunkSpec>& specs);
+// Frees what a predecessor left and nobody has claimed.
+absl::Status FreeUnclaimed(Session& session);
+
 // How many requests the daemon was sent, and how many of them it has taken.
 struct RequestPace {
   uint64_t sent = 0;

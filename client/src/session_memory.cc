@@ -42,31 +42,48 @@ bool IsSane(const Control::Allocation& allocation, const std::vector<ChunkSpec>&
 
 }  // namespace
 
-absl::StatusOr<std::vector<ChunkHandle>> Session::Allocate(const std::vector<ChunkSpec>& specs) {
-  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+absl::StatusOr<std::vector<ChunkHandle>> SessionImpl::Obtain(const std::vector<ChunkSpec>& specs,
+                                                             bool claim) {
+  GEMINID_RETURN_IF_ERROR(CheckUsable());
   if (specs.empty()) return std::vector<ChunkHandle>();
-  const std::lock_guard lock(impl_->memory_mutex);
-  absl::StatusOr<Control::Allocation> allocation = impl_->control->Allocate(specs);
+  const std::lock_guard lock(memory_mutex);
+  absl::StatusOr<Control::Allocation> allocation = control->Allocate(specs, claim);
   if (!allocation.ok()) return allocation.status();
   absl::StatusOr<std::byte*> pool = nullptr;
   if (!IsSane(*allocation, specs)) {
     pool = absl::InternalError("Allocate: the daemon's answer makes no sense");
   } else if (allocation->pool_bytes > 0) {
-    pool = MapPool(*impl_, *allocation);
+    pool = MapPool(*this, *allocation);
   }
   if (!pool.ok()) {
-    (void)impl_->control->Free(allocation->chunks);
+    if (!claim) (void)control->Free(allocation->chunks);
     return pool.status();
   }
   std::vector<ChunkHandle> handles;
   for (size_t i = 0; i < specs.size(); ++i) {
     const uint64_t offset = allocation->pool_offsets[i];
     std::byte* const home = specs[i].has_home ? *pool + offset : nullptr;
-    impl_->chunks.Add(allocation->chunks[i], specs[i].kind, specs[i].bytes, allocation->pool,
-                      offset, home);
+    chunks.Add(allocation->chunks[i], specs[i].kind, specs[i].bytes, allocation->pool, offset,
+               home);
     handles.push_back({allocation->chunks[i], home, specs[i].bytes});
   }
   return handles;
+}
+
+absl::StatusOr<std::vector<ChunkHandle>> Session::Allocate(const std::vector<ChunkSpec>& specs) {
+  return impl_->Obtain(specs, /*claim=*/false);
+}
+
+absl::StatusOr<std::vector<ChunkHandle>> Claim(Session& session,
+                                               const std::vector<ChunkSpec>& specs) {
+  return SessionImpl::Of(session).Obtain(specs, /*claim=*/true);
+}
+
+absl::Status FreeUnclaimed(Session& session) {
+  SessionImpl& impl = SessionImpl::Of(session);
+  if (impl.successor == 0) return absl::OkStatus();
+  const std::lock_guard lock(impl.memory_mutex);
+  return impl.control->FreeOlder();
 }
 
 absl::Status Session::Free(std::span<const ChunkId> chunks) {

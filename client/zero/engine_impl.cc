@@ -83,7 +83,7 @@ EngineImpl::~EngineImpl() {
   mover_.reset();
   updater_.reset();
   if (!arena_claimed_) return;
-  if (status_.ok()) GiveMemoryBack();
+  if (status_.ok() && !IsLeft(*session_)) GiveMemoryBack();
   if (!views_.empty() && passed) DeviceOf(*session_)->ReleaseViews();
   UnclaimArena(*session_);
 }
@@ -93,7 +93,8 @@ void EngineImpl::GiveMemoryBack() {
   const absl::Duration timeout = std::min(options_.timeout, kFarewellTimeout);
   if (!session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout).ok()) return;
   session_->Free(gathered_).IgnoreError();
-  if (store_ != nullptr) store_->Free();
+  // Should it fail, that stays until the session ends.
+  if (store_ != nullptr) store_->Free().IgnoreError();
 }
 
 absl::Status EngineImpl::CheckArguments() const {
@@ -192,10 +193,15 @@ absl::Status EngineImpl::Start() {
     return absl::FailedPreconditionError(
         "the session has an engine already; end that one first, or connect another session");
   }
-  GEMINID_RETURN_IF_ERROR(MakeLayoutAndGatheredChunks());
+  // Plans name chunks by their numbers, which must be the same on all ranks. What a predecessor
+  // left has the lowest ones: where there may be one, that comes first.
+  const bool state_first = IsOfRun(*session_);
+  GEMINID_RETURN_IF_ERROR(MakeLayout());
   if (options_.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
+  if (!state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
   GEMINID_RETURN_IF_ERROR(MakeCommunicators());
   GEMINID_RETURN_IF_ERROR(MakeStateStore());
+  if (state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
   workspace_ = std::make_unique<ArenaWorkspace>(
       session_->arena(), session_->arena_bytes(), &meter_,
       [this](uint64_t extent_bytes) { return GrowWorkspace(extent_bytes); },
@@ -216,30 +222,46 @@ absl::Status EngineImpl::MakeStateStore() {
   optimizer_ =
       std::make_unique<GranuleOptimizer>(layout_, parameters_, communicator_->Rank(), options_);
   GEMINID_RETURN_IF_ERROR(optimizer_->status());
-  absl::StatusOr<std::unique_ptr<StateStore>> store =
-      StateStore::Create(session_, layout_,
-                         {.accumulate = options_.accumulate > 1,
-                          .landing_places = updates_in_backward() ? kLandingPlaces : 0,
-                          .on_device = options_.placement == Placement::kDevice ||
-                                       options_.state_placement == StatePlacement::kDevice,
-                          .state_arrays = optimizer_->state_arrays(),
-                          .tensor_state_bytes = optimizer_->tensor_state_bytes(),
-                          .timeout = options_.timeout});
-  if (!store.ok()) return store.status();
-  store_ = *std::move(store);
+  StateStoreOptions options = {.accumulate = options_.accumulate > 1,
+                               .landing_places = updates_in_backward() ? kLandingPlaces : 0,
+                               .on_device = options_.placement == Placement::kDevice ||
+                                            options_.state_placement == StatePlacement::kDevice,
+                               .state_arrays = optimizer_->state_arrays(),
+                               .tensor_state_bytes = optimizer_->tensor_state_bytes(),
+                               .resume = options_.resume,
+                               .timeout = options_.timeout};
+  if (IsOfRun(*session_)) options.noted_tensors = parameters_.size();
+  GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(session_, layout_, options));
+  if (const shm::CommitRecord* last = shm::NewestRecord(*store_->commit()); last != nullptr) {
+    epoch_ = last->epoch;
+  }
+  bool resumed = false;
+  if (options_.resume) {
+    GEMINID_ASSIGN_OR_RETURN(resumed, ResumeState());
+  }
+  if (store_->is_claimed() && !resumed) {
+    GEMINID_RETURN_IF_ERROR(store_->Free());
+    options.resume = false;
+    GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(session_, layout_, options));
+  }
   values_ = std::make_unique<ShardValues>(*store_);
   placer_->SetFloor(store_->device_bytes());
   meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));
   return absl::OkStatus();
 }
 
-absl::Status EngineImpl::MakeThreads() {
+absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> EngineImpl::MakeUpdatePool() const {
   std::unique_ptr<kernels::ThreadPool> pool;
   if (kernels::ThreadPool::Create({.threads = static_cast<size_t>(options_.update_threads)},
                                   &pool) != kernels::Status::kOk) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the system gives no ", options_.update_threads, " threads; use fewer update_threads"));
   }
+  return pool;
+}
+
+absl::Status EngineImpl::MakeThreads() {
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<kernels::ThreadPool> pool, MakeUpdatePool());
   snapshotter_ = std::make_unique<Snapshotter>(layout_, elements_, communicator_->Rank(), *values_);
   updater_ = std::make_unique<Updater>(
       layout_, *optimizer_, store_.get(), std::move(pool),
@@ -290,16 +312,17 @@ absl::Status EngineImpl::ReadHostBytes() {
   return bytes.status();
 }
 
-absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
+absl::Status EngineImpl::MakeLayout() {
   std::vector<TensorShape> shapes;
   for (const Parameter& parameter : parameters_) {
     elements_.push_back(ElementsOf(parameter));
     shapes.push_back({elements_.back(), parameter.trainable, SizeOf(TypeOf(parameter, options_)),
                       parameter.unit});
   }
-  absl::StatusOr<Layout> layout = MakeLayout(shapes, {.world_size = communicator_->WorldSize(),
-                                                      .chunk_elements = options_.chunk_elements,
-                                                      .extent_bytes = kExtentAlignmentBytes});
+  absl::StatusOr<Layout> layout =
+      zero::MakeLayout(shapes, {.world_size = communicator_->WorldSize(),
+                                .chunk_elements = options_.chunk_elements,
+                                .extent_bytes = kExtentAlignmentBytes});
   if (!layout.ok()) return layout.status();
   layout_ = *std::move(layout);
   std::vector<GradientBook::Tensor> tensors;
@@ -312,18 +335,26 @@ absl::Status EngineImpl::MakeLayoutAndGatheredChunks() {
 
   std::vector<Director::Chunk> directed;
   std::vector<uint64_t> bytes;
-  std::vector<ChunkSpec> specs;
   for (uint32_t i = 0; i < book_->owners().size(); ++i) {
     const uint32_t owner = book_->owners()[i];
     const uint64_t chunk_bytes = layout_.chunks[owner].bytes();
     bytes.push_back(RoundUpToExtent(chunk_bytes));
     directed.push_back({bytes.back(), /*is_gradient=*/i != owner});
-    specs.push_back({absl::StrCat("chunk ", owner, i == owner ? " gathered" : " gradient"),
-                     ChunkKind::kGatheredWeight, chunk_bytes, /*has_home=*/false});
   }
   director_ = std::make_unique<Director>(std::move(directed));
   placer_ =
       std::make_unique<Placer>(session_->arena_bytes(), kExtentAlignmentBytes, std::move(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::AllocateGathered() {
+  std::vector<ChunkSpec> specs;
+  for (uint32_t i = 0; i < book_->owners().size(); ++i) {
+    const uint32_t owner = book_->owners()[i];
+    specs.push_back({absl::StrCat("chunk ", owner, i == owner ? " gathered" : " gradient"),
+                     ChunkKind::kGatheredWeight, layout_.chunks[owner].bytes(),
+                     /*has_home=*/false});
+  }
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
   if (!handles.ok()) return handles.status();
   for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);

@@ -88,6 +88,7 @@ class EngineImpl final : public Engine {
   absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
   absl::StatusOr<Statistics> GetStatistics() override;
+  std::optional<Resumed> resumed() const override { return resumed_; }
 
   // For Operation, which must be open.
   const std::byte* WeightOf(ParameterId id) const;
@@ -122,10 +123,12 @@ class EngineImpl final : public Engine {
   // engine_impl.cc: creation, and what is known in numbers
   absl::Status CheckArguments() const;
   absl::Status CheckParameter(const Parameter& parameter) const;
-  absl::Status MakeLayoutAndGatheredChunks();
+  absl::Status MakeLayout();
+  absl::Status AllocateGathered();
   absl::Status MakeViews();
   absl::Status MakeCommunicators();
   absl::Status MakeStateStore();
+  absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> MakeUpdatePool() const;
   absl::Status MakeThreads();
   absl::Status MakeMover();
   absl::Status CheckUpdatesInBackward() const;
@@ -141,6 +144,13 @@ class EngineImpl final : public Engine {
   absl::Status HealthOnDevice();
   absl::Status ReadHostBytes();
   void GiveMemoryBack();
+
+  // engine_resume.cc: after a predecessor of this process
+  std::optional<uint64_t> StepLeft() const;
+  absl::StatusOr<bool> ResumeState();
+  absl::Status PassStep(int ahead, bool is_behind);
+  absl::Status ReadTensorStateOf(uint64_t epoch, std::span<std::byte> bytes);
+  absl::StatusOr<uint64_t> FinishUpdate();
 
   // engine_values.cc: parameters as values
   absl::Status LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
@@ -325,6 +335,7 @@ class EngineImpl final : public Engine {
   uint64_t micro_batches_run_ = 0;
   uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far
   uint64_t unplanned_micro_batches_ = 0;
+  std::optional<Resumed> resumed_;
   uint64_t step_ = 0;
   uint64_t epoch_ = 0;    // of the last commit
   uint64_t updates_ = 0;  // steps that changed the weights

@@ -286,6 +286,8 @@ absl::Status EngineImpl::ReduceIfComplete(uint32_t chunk) {
 
 absl::Status EngineImpl::Reduce(uint32_t chunk) {
   const uint32_t storage = book_->StorageOf(chunk);
+  // One that no operator used was not waited for: its update still reads the gradient before.
+  GEMINID_RETURN_IF_ERROR(updater_->WaitCurrent(chunk));
   book_->Reduce(chunk);
   return Carry(director_->Reduce(storage));
 }

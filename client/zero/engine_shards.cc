@@ -117,6 +117,7 @@ absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t off
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ShardPart> pieces,
                            PiecesOf(id, offset, values.size()));
   absl::Status status = ForgetDeviceCopies();
+  store_->SetResumable(false);
   for (const ShardPart& piece : pieces) {
     const auto from = values.subspan(piece.tensor_offset - offset, piece.elements);
     if (status.ok()) status = values_->Write(piece, kind, from);
@@ -192,6 +193,7 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
                                                    " updates and the loss scale ", scale));
   }
   absl::Status status = ForgetDeviceCopies();
+  store_->SetResumable(false);
   if (status.ok() && bytes > 0) status = store_->WriteTensorState(progress.tensor_state);
   if (!status.ok()) return Remember(status);
   loss_scaler_.Restore(progress.loss_scaler);

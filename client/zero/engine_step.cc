@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
+#include "client/zero/crash_points.h"
 #include "client/zero/engine_impl.h"
 #include "proto/shm/commit_layout.h"
 
@@ -215,6 +216,7 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   GEMINID_RETURN_IF_ERROR(CheckBegun(input));
   const absl::StatusOr<double> norm = NormOfStep();
   if (!norm.ok()) return Remember(norm.status());
+  CrashPoint("step agreed");
 
   StepResult result;
   result.step = ++step_;
@@ -282,12 +284,18 @@ absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult&
     rates.push_back(rate);
   }
   GEMINID_RETURN_IF_ERROR(LeaveOutUnwritten(&rates));
-  kernels::StepScalars scalars;
+  StepNote note = {.scalars = {}, .rates = std::move(rates)};
+  kernels::StepScalars& scalars = note.scalars;
   scalars.step = update;
   scalars.learning_rate = input.learning_rate;
   scalars.grad_scale = GradientFactor() * (result.clip_coefficient / result.loss_scale);
   scalars.gradient_norm = result.clip_coefficient * result.gradient_norm;
-  return optimizer_->Prepare(scalars, rates, *store_, control_communicator_.get());
+  GEMINID_RETURN_IF_ERROR(
+      optimizer_->Prepare(scalars, note.rates, *store_, control_communicator_.get()));
+  CrashPoint("update prepared");
+  if (store_->notes() != nullptr) store_->notes()->Write(epoch_ + 1, note);
+  CrashPoint("step noted");
+  return absl::OkStatus();
 }
 
 // Parameters that no rank gave a gradient stay as they are, where that was asked for.
@@ -322,9 +330,12 @@ void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   record.good_steps = loss_scaler_.state().good_steps;
   record.overflows = loss_scaler_.state().overflows;
   record.overflow = result.overflow ? 1 : 0;
-  epoch_ = shm::WriteRecord(CommitSegmentOf(*session_), record);
+  epoch_ = shm::WriteRecord(store_->commit(), record);
+  store_->SetResumable(true);
+  CrashPoint("step recorded");
   if (result.overflow || updates_in_backward()) return;
   store_->FlipTensorState(epoch_);
+  CrashPoint("tensors flipped");
   updater_->Start(epoch_, update_order_);
 }
 

@@ -9,6 +9,7 @@ namespace geminid::zero {
 absl::Status EngineImpl::Initialize(const Fill& fill) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNotStarted("Initialize"));
+  store_->SetResumable(false);
   std::vector<float> values;
   for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
     values.assign(elements_[tensor], 0.0f);
@@ -25,6 +26,7 @@ absl::Status EngineImpl::Initialize(const Fill& fill) {
 absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNotStarted("InitializeShards"));
+  store_->SetResumable(false);
   std::vector<float> values;
   for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
     for (const ShardPart& part : PartsOf(ParameterId{tensor})) {

@@ -176,6 +176,19 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
   return place.Finish();
 }
 
+absl::Status GranuleOptimizer::Restore(const StepNote& note,
+                                       std::span<const std::byte> tensor_state) {
+  kernels::StepScalars scalars = note.scalars;
+  scalars.learning_rate = SetRates(scalars, note.rates);
+  std::vector<double> sums(kSumsPerTensor * tensors_, 0.0);
+  if (!needs_sums_) return FromKernel(step_.Restore(scalars, sums, nullptr), "ShardedStep");
+  const std::span<std::byte> sums_bytes = std::as_writable_bytes(std::span(sums));
+  std::ranges::copy(tensor_state.first(sums_bytes.size()), sums_bytes.begin());
+  const auto* const factors =
+      reinterpret_cast<const float*>(tensor_state.data() + sums_bytes.size());
+  return FromKernel(step_.Restore(scalars, sums, factors), "ShardedStep");
+}
+
 absl::Status GranuleOptimizer::UpdateOnDevice(uint32_t granule, const StateStore& store,
                                               kernels::ThreadPool* pool) const {
   const ComputePlace& place = store.ComputeOf(granule);

@@ -11,19 +11,13 @@
 #include "absl/status/status.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
+#include "client/zero/step_notes.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
 #include "kernels/optimizers/sharded_step.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::zero {
-
-// What a step updates one tensor with.
-struct TensorRates {
-  std::optional<double> learning_rate = {};  // in place of the step's
-  std::optional<double> weight_decay = {};   // in place of the tensor's own
-  bool skip = false;                         // weights and state stay as they are
-};
 
 class GranuleOptimizer {
  public:
@@ -42,6 +36,9 @@ class GranuleOptimizer {
   // `rates`: by tensor.
   absl::Status Prepare(const kernels::StepScalars& scalars, std::span<const TensorRates> rates,
                        const StateStore& store, collectives::Communicator* communicator);
+
+  // Instead, to finish a step that another process prepared: `tensor_state` is what it wrote.
+  absl::Status Restore(const StepNote& note, std::span<const std::byte> tensor_state);
 
   // Writes the granule's next version to its spare, on the pool's threads if there are several. The
   // bits do not depend on how many.

@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   GEMINID_ASSIGN_OR_RETURN(store->compute_,
                            Compute::Create(DeviceOf(*session), "geminid-state", options.timeout));
   GEMINID_RETURN_IF_ERROR(store->Allocate(layout));
+  if (store->claimed_ && store->left_.ok()) store->left_ = store->TakeUp();
   return store;
 }
 
@@ -149,10 +150,12 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     specs.push_back({absl::StrCat("gradient staging ", g), ChunkKind::kGradient, most_bytes});
   }
 
-  absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
+  absl::StatusOr<std::vector<ChunkId>> ids = ObtainChunks(specs);
   if (!ids.ok()) return ids.status();
+  GEMINID_RETURN_IF_ERROR(ObtainNotes());
   if (options_.on_device) {
-    GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
+    if (claimed_) left_ = HoldClaimed(*ids);
+    if (!claimed_) GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
   }
   for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));
   for (const ExtentSlots& spare : spares) {
@@ -160,11 +163,11 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     extents_.push_back(MakeExtent(spare, *ids, tier));
   }
   gradient_chunks_.resize(layout.granules, kNoChunk);
-  commit_->versions[layout.granules].store(shm::ChunkVersion{}.Encode());
+  if (!claimed_) commit_->versions[layout.granules].store(shm::ChunkVersion{}.Encode());
   for (const ChunkShape& chunk : layout.chunks) {
     for (uint32_t i = chunk.first_granule; i < chunk.first_granule + chunk.granules; ++i) {
       current_[i].store(i);
-      commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
+      if (!claimed_) commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
       if (!chunk.trainable || options_.landing_places > 0) continue;
       gradient_chunks_[i] = (*ids)[gradient_slots[i]];
     }
@@ -182,11 +185,12 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   return absl::OkStatus();
 }
 
-void StateStore::Free() {
+absl::Status StateStore::Free() {
   held_.clear();
-  // Should it fail, they stay until the session ends.
-  session_->Free(allocated_).IgnoreError();
-  allocated_.clear();
+  // Requests are carried out in order: copies that have ended are settled when this is done.
+  GEMINID_RETURN_IF_ERROR(
+      session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(options_.timeout));
+  return session_->Free(std::exchange(allocated_, {}));
 }
 
 absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
@@ -255,7 +259,7 @@ uint64_t StateStore::device_spare_bytes() const {
 
 absl::Status StateStore::MakeDeviceSpares() {
   std::vector<ChunkSpec> specs;
-  const std::vector<ExtentSlots> spares = AddSpares(/*has_home=*/false, "device spare", &specs);
+  const std::vector<ExtentSlots> spares = DeviceSpareSlots(&specs);
   absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
   if (!ids.ok()) return ids.status();
   GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
@@ -352,9 +356,17 @@ absl::Status StateStore::ReadTensorState(std::span<std::byte> bytes) const {
 }
 
 absl::Status StateStore::WriteTensorState(std::span<const std::byte> bytes) {
+  return WriteTo(TensorState(), bytes);
+}
+
+absl::Status StateStore::WriteSpareTensorState(std::span<const std::byte> bytes) {
+  return WriteTo(SpareTensorState(), bytes);
+}
+
+absl::Status StateStore::WriteTo(std::byte* tensor_state, std::span<const std::byte> bytes) {
   const ComputePlace& place = ComputeOfTensors();
   auto written = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-  place.ops->Copy(*place.stream, TensorState(), written->data(), bytes.size());
+  place.ops->Copy(*place.stream, tensor_state, written->data(), bytes.size());
   place.Keep(written);
   return place.Finish();
 }

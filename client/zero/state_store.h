@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "client/zero/compute.h"
 #include "client/zero/layout.h"
+#include "client/zero/step_notes.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "proto/shm/commit_layout.h"
@@ -41,13 +42,16 @@ struct StateStoreOptions {
   // Full-size fp32 arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
   size_t state_arrays = 2;
   uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
+  bool resume = false;                        // from what a predecessor left, if it left this
+  std::optional<size_t> noted_tensors{};      // steps are noted for a successor; none: they are not
   absl::Duration timeout = absl::Minutes(5);  // for each answer of the daemon
 };
 
 // Threads: Flip by the updating thread; everything else by any, for granules not being updated.
 class StateStore {
  public:
-  // Allocates everything, zeroed. RESOURCE_EXHAUSTED as the daemon words it. `layout` outlives it.
+  // Allocates everything, zeroed; or takes what a predecessor left. RESOURCE_EXHAUSTED as the
+  // daemon words it. `layout` outlives it.
   static absl::StatusOr<std::unique_ptr<StateStore>> Create(Session* session, const Layout& layout,
                                                             const StateStoreOptions& options);
 
@@ -72,9 +76,24 @@ class StateStore {
   std::byte* TensorState() const { return tensor_states_[tensor_state_]; }
   std::byte* SpareTensorState() const { return tensor_states_[1 - tensor_state_]; }
   void FlipTensorState(uint64_t epoch);
+
+  // --- for successors: state_store_resume.cc ---
+  // It has a predecessor's chunks. left(): OK if they can be gone on from, where the newest commit
+  // record and the version words say; else why not, and it must be freed and made anew.
+  bool is_claimed() const { return claimed_; }
+  const absl::Status& left() const { return left_; }
+  // Whether a successor may go on from here; to be said after each commit, and of other changes.
+  void SetResumable(bool resumable) { commit_->header.resumable.store(resumable ? 1 : 0); }
+  // Trained granules that no step from `epoch` on has updated.
+  std::vector<uint32_t> GranulesBefore(uint64_t epoch) const;
+  bool IsTensorStateBefore(uint64_t epoch) const;
+  shm::CommitSegment* commit() const { return commit_; }
+  StepNotes* notes() { return notes_.has_value() ? &*notes_ : nullptr; }
+
   // As many bytes as there are. They wait for what is being computed where it lies.
   absl::Status ReadTensorState(std::span<std::byte> bytes) const;
   absl::Status WriteTensorState(std::span<const std::byte> bytes);
+  absl::Status WriteSpareTensorState(std::span<const std::byte> bytes);
 
   // The reduced gradient of a granule: of the weight's type, or fp32 when accumulating.
   std::byte* Gradient(uint32_t granule) const { return gradients_[granule]; }
@@ -85,7 +104,7 @@ class StateStore {
   }
 
   // All of its memory goes back to the session. Nothing else may be called after it.
-  void Free();
+  absl::Status Free();
 
   // What transfers name. The weight's changes with each flip.
   ChunkId WeightChunk(uint32_t granule) const { return extents_[current_[granule].load()].weight; }
@@ -155,8 +174,29 @@ class StateStore {
                                      std::vector<ChunkSpec>* specs) const;
   Extent MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids, Tier tier) const;
   absl::StatusOr<std::vector<ChunkId>> AllocateChunks(const std::vector<ChunkSpec>& specs);
+  // Of what a predecessor left, if it is wanted and there; else new ones.
+  absl::StatusOr<std::vector<ChunkId>> ObtainChunks(const std::vector<ChunkSpec>& specs);
+  std::optional<std::vector<ChunkId>> ClaimChunks(const std::vector<ChunkSpec>& specs);
+  absl::Status ObtainNotes();
+  std::vector<ExtentSlots> DeviceSpareSlots(std::vector<ChunkSpec>* specs) const {
+    return AddSpares(/*has_home=*/false, "device spare", specs);
+  }
+  absl::Status HoldClaimed(const std::vector<ChunkId>& chunks);
+  absl::Status TakeUp();
+  // By the device's spares: the granule whose newest state is there, if any.
+  using OnDeviceSpares = std::vector<std::optional<uint32_t>>;
+  absl::Status ReadVersions(std::vector<bool>* used, OnDeviceSpares* on_device_spares);
+  absl::Status BringHome();
+  absl::Status CopyHome(ChunkId from, ChunkId to);
+  absl::Status FreeDeviceSpare();
+  absl::Status TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t granule,
+                                   std::vector<bool>* used);
+  absl::Status FindSpares(const std::vector<bool>& used);
+  // Of the type, and nobody's.
+  std::optional<uint32_t> UnusedExtent(DataType type, const std::vector<bool>& used) const;
   absl::Status MakeDeviceSpares();
   absl::Status PlaceOnDevice(const std::vector<ChunkId>& chunks);
+  absl::Status WriteTo(std::byte* tensor_state, std::span<const std::byte> bytes);
   absl::Status HoldOnDevice(ChunkId chunk);
   Tier TierOf(uint32_t granule) const { return extents_[current_[granule].load()].tier; }
   static size_t SpareOf(Tier tier, DataType type) {
@@ -191,6 +231,10 @@ class StateStore {
   };
 
   std::vector<Held> held_;
+  bool claimed_ = false;
+  absl::Status left_;
+  std::vector<ChunkId> device_spare_;  // a predecessor's, if it had one
+  std::optional<StepNotes> notes_;
   std::array<ChunkId, 2> tensor_state_chunks_ = {kNoChunk, kNoChunk};
   std::vector<ChunkId> allocated_;
   std::array<std::byte*, 2> tensor_states_ = {};

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "client/zero/crash_points.h"
 
 namespace geminid::zero {
 Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
@@ -128,8 +129,11 @@ void Updater::Loop() {
 absl::Status Updater::UpdateGranule(uint32_t granule, uint64_t epoch) {
   before_update_(granule, epoch);
   absl::Status status = optimizer_.Update(granule, *store_, pool_.get());
-  if (status.ok()) store_->Flip(granule, epoch);
-  return status;
+  if (!status.ok()) return status;
+  CrashPoint("granule written");
+  store_->Flip(granule, epoch);
+  CrashPoint("granule flipped");
+  return absl::OkStatus();
 }
 
 }  // namespace geminid::zero

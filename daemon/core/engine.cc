@@ -161,51 +161,6 @@ absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now)
   return id;
 }
 
-std::optional<SessionId> Engine::FindKept(const std::string& tenant, const std::string& job,
-                                          int32_t rank) const {
-  for (auto it = sessions_.rbegin(); it != sessions_.rend(); ++it) {
-    const Session& session = *it->second;
-    if (session.state == SessionState::kKept && session.spec.tenant == tenant &&
-        session.spec.job == job && session.spec.rank == rank) {
-      return session.id;
-    }
-  }
-  return std::nullopt;
-}
-
-absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time now) {
-  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
-  Session* session = Find(id);
-  if (session == nullptr || session->state != SessionState::kKept) {
-    return absl::NotFoundError(
-        absl::StrCat("no session ", shm::Value(id), " is kept; attach without resuming"));
-  }
-  const SessionSpec& old = session->spec;
-  if (spec.tenant != old.tenant || spec.job != old.job || spec.rank != old.rank) {
-    return absl::PermissionDeniedError(absl::StrCat("session ", shm::Value(id), " is kept for job ",
-                                                    old.job, " rank ", old.rank, " of ", old.tenant,
-                                                    "; only that may resume it"));
-  }
-  if (spec.device != shm::kAnyDevice && spec.device != session->device) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "session ", shm::Value(id), " is kept on device ", shm::Value(session->device),
-        ", not on device ", shm::Value(spec.device), "; resume it without asking for a device"));
-  }
-  session->spec = spec;
-  session->state = SessionState::kAttached;
-  if (session->books.has_value()) session->books->SetAttached();
-  kept_.erase({session->keep_until, id});
-  session->opened_at = now;
-  session->asked_for_admission = false;
-  scheduler_.AddSession(id, session->device, 1);
-  ShareLinks(spec.tenant);
-  for (const auto& chunk : session->chunks) {
-    if (chunk == nullptr) continue;
-    tables_->PublishState(id, chunk->id, StatusOf(*chunk).Published());
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<DeviceDescription> Engine::DeviceOf(SessionId id) const {
   const Session* session = Find(id);
   if (session == nullptr) return NoSuchSession(id);
@@ -256,7 +211,10 @@ void Engine::EndSession(Session* session, Releases* releases) {
 void Engine::KeepChunk(Session* session, Chunk* chunk) {
   ChunkStatus status = StatusOf(*chunk);
   const bool resident = status.residency == shm::Residency::kResident;
-  const bool changing = status.state == ChunkState::kCompute || IsLeased(*session, *chunk);
+  // Of a run, the next client's commit record tells what is whole.
+  const bool noted = !session->spec.run.empty();
+  const bool changing =
+      !noted && (status.state == ChunkState::kCompute || IsLeased(*session, *chunk));
   const bool whole = resident && !changing && chunk->kind != ChunkKind::kGatheredWeight;
   const bool home_torn = chunk->has_home() && chunk->home_writes > 0;
   chunk->pins = chunk->inbound = chunk->home_uses = chunk->tickets_into = chunk->home_writes = 0;

@@ -41,7 +41,9 @@
 #include "daemon/core/session_books.h"
 #include "daemon/core/session_spec.h"
 #include "daemon/core/shared_limit.h"
+#include "daemon/core/snapshots.h"
 #include "daemon/core/time.h"
+#include "daemon/core/time_histogram.h"
 #include "daemon/core/transfer_scheduler.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/session_layout.h"
@@ -146,9 +148,6 @@ enum class CloseReason {
 
 struct EvictionPlace;  // explanation.h
 
-enum class SessionState { kAttached, kKept };
-const char* Name(SessionState state);
-
 // When each chunk is used within an iteration of `moments` moments, from the session's plan.
 struct NextUseTable {
   struct Uses {
@@ -159,63 +158,6 @@ struct NextUseTable {
   std::vector<Uses> chunks;  // a chunk that is not named is never used
 };
 
-// --- snapshots, for the operator -----------------------------------------------------------------
-
-struct SessionSnapshot {
-  SessionId id{};
-  SessionSpec spec;
-  DeviceIndex device{};  // given
-  SessionState state = SessionState::kAttached;
-  bool slow = false;  // a ticket is overdue
-  Time opened_at;
-  std::optional<Time> keep_until{};  // kKept only
-  uint64_t host_bytes = 0;           // its pools
-  uint64_t arena_bytes = 0;
-  uint64_t device_in_use_bytes = 0;  // chunks in the arena
-  uint64_t workspace_bytes = 0;
-  uint64_t largest_hole_bytes = 0;  // in the arena
-  double fragmentation = 0;         // of the arena
-  uint64_t chunks = 0;
-  uint64_t moment = 0;
-  bool has_plan = false;
-  uint64_t evictions = 0;
-  uint64_t evictions_refused_by_lease = 0;
-  uint64_t queued_transfers = 0;
-  std::array<InFlight, kDirections> in_flight{};
-  TransferTotals transfers;
-};
-
-struct ChunkSnapshot {
-  ChunkIdentity identity;
-  std::string name;
-  ChunkStatus status;
-  bool leased = false;
-  uint32_t pins = 0;  // transfers, queued or in flight, that touch its device copy
-  uint32_t loads = 0;
-  uint32_t drops = 0;
-};
-
-// The order of listings.
-struct ChunkPlace {
-  SessionId session{};
-  ChunkId chunk{};
-};
-
-struct PoolPlace {
-  SessionId session{};
-  PoolId pool = kNoPool;
-};
-
-// A device arena is listed as a pool of its device, with pool id kNoPool.
-struct PoolSnapshot {
-  PoolId pool = kNoPool;
-  SessionId session{};
-  std::string tenant;
-  Account account;
-  uint64_t bytes = 0;
-  uint64_t in_use_bytes = 0;
-};
-
 struct EngineCounters {
   uint64_t requests = 0;
   uint64_t request_errors = 0;
@@ -224,6 +166,8 @@ struct EngineCounters {
   uint64_t evictions_refused_by_lease = 0;
   uint64_t sessions_opened = 0;
   uint64_t sessions_kept = 0;
+  uint64_t sessions_resumed = 0;  // of those kept, by a successor
+  TimeHistogram successor_waits;  // from the death to then
   uint64_t sessions_expired = 0;
 };
 
@@ -240,15 +184,16 @@ class Engine {
   // RESOURCE_EXHAUSTED at the tenant's share; INVALID_ARGUMENT for a spec that makes no sense, or a
   // device that is not there, with those that are.
   absl::StatusOr<SessionId> OpenSession(const SessionSpec& spec, Time now);
-  // The kept session of this tenant, job and rank, the youngest if there are several.
-  std::optional<SessionId> FindKept(const std::string& tenant, const std::string& job,
-                                    int32_t rank) const;
+  // The kept session of this tenant, job, run, rank and world, the youngest if there are several.
+  std::optional<SessionId> FindKept(const SessionSpec& spec) const;
   // A new process takes over a kept session. Its segments must be mapped again (lease words zero)
   // before the call, which publishes every chunk's state anew. `spec` replaces the old one but for
-  // tenant, job and rank, which must be equal; its device, where one is asked for, must be the old.
+  // tenant, job, run, rank and world, which must be equal; its device, where one is asked for, must
+  // be the old. Until SetWelcomed the books have it as kept.
   absl::Status ReopenSession(SessionId session, const SessionSpec& spec, Time now);
   // Cancels its transfers. Either all its memory is in the result, or the session is kept: chunks
-  // that were being filled or gathered fall back to their last valid copy. NOT_FOUND: no such
+  // that were being filled or gathered fall back to their last valid copy; so do those that were
+  // leased, but not in a run, whose clients note what is whole themselves. NOT_FOUND: no such
   // session; a kept one can only be closed as kDetached.
   absl::StatusOr<Releases> CloseSession(SessionId session, CloseReason reason, Time now);
 
@@ -292,6 +237,17 @@ class Engine {
 
   // Frees what the allocation of that number made, for a client that never learned of it.
   absl::StatusOr<Releases> ForgetAllocation(SessionId session, uint64_t number);
+
+  // --- what a predecessor left: engine_successors.cc ---------------------------------------------
+  // For the next client of the session: see shm::Welcome.
+  uint32_t SuccessorNumber(SessionId session) const;
+  // All that one allocation of a predecessor made, if that is exactly what `specs` say and all of
+  // it is still there; from now on it is the allocation `number` of this client. NOT_FOUND if
+  // there is none. Asked again, the answer is the same.
+  absl::StatusOr<Allocation> Claim(SessionId session, const std::vector<ChunkSpec>& specs,
+                                   uint64_t number);
+  // Frees all that was made by allocations of smaller numbers.
+  absl::StatusOr<Releases> FreeOlder(SessionId session, uint64_t number);
 
   // --- jobs --------------------------------------------------------------------------------------
   // How the session's job stands; the first call asks for what the rank needs (its number and its
@@ -404,6 +360,11 @@ class Engine {
   ChunkId AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset);
   absl::Status CheckFreeable(const Session& session, const std::vector<ChunkId>& sorted) const;
   void FreeChunk(Session* session, ChunkId id, Releases* releases);
+
+  // engine_successors.cc
+  bool Matches(const std::vector<Chunk*>& chunks, const std::vector<ChunkSpec>& specs) const;
+  Allocation TakeAllocation(const Session& session, const std::vector<Chunk*>& chunks,
+                            uint64_t number);
 
   // engine_requests.cc
   static Failure NoSuchChunk(ChunkId chunk);

@@ -30,7 +30,8 @@ absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, 
                        "; a session can have up to ", base::FormatBytes(shm::kMaxArenaBytes)));
     }
     ask.device_bytes = base::RoundUp(ask.device_bytes, device.granularity_bytes);
-    absl::Status joined = jobs_.Join(id, {spec.tenant, spec.job, run}, ask, now);
+    const RankHas has = {.host_bytes = session->pool_bytes, .device_bytes = session->arena_bytes()};
+    absl::Status joined = jobs_.Join(id, {spec.tenant, spec.job, run}, ask, now, has);
     if (!joined.ok()) return joined;
     session->asked_for_admission = true;
     session->spec.weight = weight;
@@ -55,7 +56,7 @@ void Engine::NoteJobs() {
   for (const JobQueue::Standing& each : jobs_.TakeChanges()) {
     Session* session = Find(each.session);
     if (session == nullptr || !session->books.has_value()) continue;
-    session->books->SetStanding(each.state, each.yielded, each.since);
+    session->books->SetStanding(each.state, each.yielded, each.held, each.since);
   }
 }
 

@@ -40,11 +40,20 @@ void Engine::KeepBooks(SessionId id, const SessionBooks& books) {
   if (session == nullptr) return;
   session->books = books;
   session->books->SetArena(session->arena_bytes());
+  if (session->barred) session->books->SetBarred();
+  for (const auto& chunk : session->chunks) {
+    if (chunk != nullptr) session->books->SetName(chunk->id, chunk->name);
+  }
+  if (session->state != SessionState::kKept) return;
+  session->books->SetKeptUntil(session->keep_until);
+  session->books->SetWelcomed();  // its predecessor was
 }
 
 void Engine::SetWelcomed(SessionId id) {
   Session* session = Find(id);
-  if (session != nullptr && session->books.has_value()) session->books->SetWelcomed();
+  if (session == nullptr || !session->books.has_value()) return;
+  session->books->SetWelcomed();
+  session->books->SetAttached();
 }
 
 // --- one session by itself -----------------------------------------------------------------------
@@ -133,6 +142,7 @@ absl::StatusOr<std::unique_ptr<Engine::Session>> Engine::RebuildSession(
   session->opened_at = facts->opened_at;
   session->books = inherited.books;
   session->moment = inherited.books.moment();
+  session->barred = inherited.books.barred();
   if (Find(session->id) != nullptr || shm::Value(session->device) >= options_.devices.size()) {
     return Contradiction(session->id, absl::StrCat("device ", shm::Value(session->device),
                                                    " is not there, or it came twice"));
@@ -199,7 +209,7 @@ void Engine::EnterAgain(Session* session) {
   }
   if (job.has_value() && session->state == SessionState::kAttached) {
     jobs_.Restore(session->id, {spec.tenant, spec.job, job->run}, job->ask, job->state,
-                  job->yielded, job->since);
+                  job->yielded, job->since, job->held);
     jobs_.Charged(session->id, kHostAccount, session->pool_bytes);
     jobs_.Charged(session->id, session->device_account(), session->arena_bytes());
     session->asked_for_admission = true;

@@ -80,7 +80,8 @@ JobQueue::Job* JobQueue::FindJob(const JobName& name, const RankAsk& ask) {
   return nullptr;
 }
 
-absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAsk& ask, Time now) {
+absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
+                            const RankHas& has) {
   if (ranks_.contains(session) || undone_.contains(session)) {
     return absl::FailedPreconditionError("the session has asked for admission before");
   }
@@ -89,6 +90,10 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
         "a job of ", ask.ranks, " ranks with priority ", ask.priority,
         "; it has one at least, and a priority from ", kLowestPriority, " to ", kHighestPriority));
   }
+  const Rank rank = {.session = session,
+                     .ask = ask,
+                     .host_charged = has.host_bytes,
+                     .device_charged = has.device_bytes};
   Job* job = FindJob(name, ask);
   if (job != nullptr) {
     const RankAsk& common = job->common;
@@ -99,7 +104,7 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
           " ranks on this node and priority ", ask.priority, ", the others ", common.ranks, " and ",
           common.priority, "; start all of its ranks with the same options"));
     }
-    if (job->state != JobState::kGathering) return Rejoin(job, session, ask);
+    if (job->state != JobState::kGathering) return Rejoin(job, rank);
   } else {
     const JobId id{++last_job_};
     job = &jobs_[id];
@@ -108,7 +113,7 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
     job->common = ask;
     job->since = now;
   }
-  job->ranks[ask.rank] = {.session = session, .ask = ask};
+  job->ranks[ask.rank] = rank;
   ranks_[session] = job->id;
   if (job->complete()) {
     job->state = JobState::kQueued;
@@ -119,7 +124,7 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
 }
 
 void JobQueue::Restore(SessionId session, const JobName& name, const RankAsk& ask, JobState state,
-                       bool yielded, Time since) {
+                       bool yielded, Time since, bool held) {
   Job* job = FindJob(name, ask);
   if (job == nullptr) {
     const JobId id{++last_job_};
@@ -135,6 +140,7 @@ void JobQueue::Restore(SessionId session, const JobName& name, const RankAsk& as
     job->state = state;
     job->since = since;
   }
+  job->held = job->held || held;
   job->ranks[ask.rank] = {.session = session, .ask = ask, .yielded = yielded};
   ranks_[session] = job->id;
   if (job->complete() && job->state == JobState::kGathering) job->state = JobState::kQueued;
@@ -145,7 +151,7 @@ std::vector<JobQueue::Standing> JobQueue::TakeChanges() {
   std::vector<Standing> changes;
   for (auto& [id, job] : jobs_) {
     for (auto& [number, rank] : job.ranks) {
-      const Standing now{rank.session, job.state, rank.yielded, job.since};
+      const Standing now{rank.session, job.state, rank.yielded, job.held, job.since};
       if (rank.told.has_value() && *rank.told == now) continue;
       rank.told = now;
       changes.push_back(now);
@@ -155,18 +161,19 @@ std::vector<JobQueue::Standing> JobQueue::TakeChanges() {
 }
 
 // A rank that died comes again, while the others go on: it must fit now.
-absl::Status JobQueue::Rejoin(Job* job, SessionId session, const RankAsk& ask) {
+absl::Status JobQueue::Rejoin(Job* job, const Rank& rank) {
+  const RankAsk& ask = rank.ask;
   Job alone;
   alone.name = job->name;
   alone.common = ask;
-  alone.ranks[ask.rank] = {.session = session, .ask = ask};
+  alone.ranks[ask.rank] = rank;
   const Room room = MakeRoom(kNoSession);
   const std::optional<Account> lacks = Lacks(alone, room);
   if (lacks.has_value() && job->state == JobState::kRunning) return NoRoom(alone, *lacks, room);
   job->ranks[ask.rank] = alone.ranks[ask.rank];
   // Of a job that is on its way out, it waits with the others.
   job->ranks[ask.rank].yielded = job->state != JobState::kRunning;
-  ranks_[session] = job->id;
+  ranks_[rank.session] = job->id;
   changed_ = true;
   return absl::OkStatus();
 }

@@ -57,6 +57,12 @@ struct RankAsk {
   bool may_wait = true;      // false: refused at once where it does not fit now
 };
 
+// What was handed out to a rank before it asks, as a successor of one that died.
+struct RankHas {
+  uint64_t host_bytes = 0;
+  uint64_t device_bytes = 0;
+};
+
 enum class JobState { kGathering, kQueued, kRunning, kYielding, kPreempted };
 const char* Name(JobState state);
 
@@ -106,14 +112,16 @@ class JobQueue {
 
   // A rank asks. INVALID_ARGUMENT where the ranks of a job disagree; FAILED_PRECONDITION for a
   // session that has asked before; RESOURCE_EXHAUSTED where a rank that comes again finds no room.
-  absl::Status Join(SessionId session, const JobName& name, const RankAsk& ask, Time now);
+  absl::Status Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
+                    const RankHas& has = {});
   // A rank that an earlier daemon knew, as its job stood then.
   void Restore(SessionId session, const JobName& name, const RankAsk& ask, JobState state,
-               bool yielded, Time since);
+               bool yielded, Time since, bool held = false);
   struct Standing {
     SessionId session{};
     JobState state = JobState::kGathering;
     bool yielded = false;
+    bool held = false;
     Time since;
     bool operator==(const Standing&) const = default;
   };
@@ -194,7 +202,7 @@ class JobQueue {
   using Turn = std::tuple<double, int32_t, bool, uint64_t>;
 
   Job* FindJob(const JobName& name, const RankAsk& ask);
-  absl::Status Rejoin(Job* job, SessionId session, const RankAsk& ask);
+  absl::Status Rejoin(Job* job, const Rank& rank);
   Room MakeRoom(SessionId except) const;
   static void Claim(const std::string& tenant, const Needs& needs, Room* room);
   static void FreeArenas(const Job& job, Room* room);

@@ -42,11 +42,12 @@ struct FactsRecord {
   char tenant[kMaxTenantBytes];
   char job[shm::kNameBytes];
   char client[shm::kNameBytes];
+  char run[shm::kNameBytes];
 };
 
 struct JobRecord {
   std::atomic<uint64_t> valid;
-  std::atomic<uint64_t> state;  // a JobState; bit 8: it yielded
+  std::atomic<uint64_t> state;  // a JobState; bit 8: it yielded; bit 9: it is held
   std::atomic<int64_t> since_nanoseconds;
   uint64_t device_bytes;
   uint64_t host_bytes;
@@ -61,6 +62,7 @@ struct JobRecord {
   char run[shm::kNameBytes];
 };
 constexpr uint64_t kYieldedBit = 0x100;
+constexpr uint64_t kHeldBit = 0x200;
 
 // The place of a transfer: free, waiting, or under way.
 enum class Place : uint64_t { kFree = 0, kWaits = 1, kGranted = 2 };
@@ -98,6 +100,7 @@ struct SessionBooks::Layout {
   uint32_t reserved;
   std::atomic<uint64_t> welcomed;
   std::atomic<int64_t> kept_until_nanoseconds;  // 0: its client lives
+  std::atomic<uint64_t> barred;
   std::atomic<uint64_t> arena_bytes;
   std::atomic<uint64_t> workspace_bytes;
   std::atomic<uint64_t> moment;
@@ -121,7 +124,7 @@ absl::StatusOr<SessionBooks> SessionBooks::Create(std::span<std::byte> memory,
   const SessionSpec& spec = facts.spec;
   FactsRecord& record = layout->facts;
   if (!PutText(spec.tenant, record.tenant) || !PutText(spec.job, record.job) ||
-      !PutText(spec.client, record.client)) {
+      !PutText(spec.client, record.client) || !PutText(spec.run, record.run)) {
     return absl::InvalidArgumentError(
         absl::StrCat("tenant ", spec.tenant.substr(0, shm::kNameBytes), ": its name has ",
                      spec.tenant.size(), " bytes; at most ", kMaxTenantBytes - 1, " are allowed"));
@@ -180,6 +183,7 @@ absl::StatusOr<SessionFacts> SessionBooks::Facts() const {
   spec.tenant = GetText(record.tenant);
   spec.job = GetText(record.job);
   spec.client = GetText(record.client);
+  spec.run = GetText(record.run);
   spec.rank = record.rank;
   spec.world_size = record.world_size;
   spec.local_rank = record.local_rank;
@@ -208,6 +212,8 @@ std::optional<Time> SessionBooks::KeptUntil() const {
   if (until == 0) return std::nullopt;
   return Time::FromNanoseconds(until);
 }
+void SessionBooks::SetBarred() { layout_->barred.store(1); }
+bool SessionBooks::barred() const { return layout_->barred.load() != 0; }
 void SessionBooks::SetArena(uint64_t bytes) { layout_->arena_bytes.store(bytes); }
 uint64_t SessionBooks::arena_bytes() const { return layout_->arena_bytes.load(); }
 void SessionBooks::SetWorkspace(uint64_t bytes) { layout_->workspace_bytes.store(bytes); }
@@ -232,13 +238,14 @@ void SessionBooks::SetJob(const JobNote& note) {
   record.weight = note.weight;
   record.preemptible = note.ask.preemptible ? 1 : 0;
   record.may_wait = note.ask.may_wait ? 1 : 0;
-  SetStanding(note.state, note.yielded, note.since);
+  SetStanding(note.state, note.yielded, note.held, note.since);
   record.valid.store(1);
 }
 
-void SessionBooks::SetStanding(JobState state, bool yielded, Time since) {
+void SessionBooks::SetStanding(JobState state, bool yielded, bool held, Time since) {
   layout_->job.since_nanoseconds.store(since.nanoseconds());
-  layout_->job.state.store(static_cast<uint64_t>(state) | (yielded ? kYieldedBit : 0));
+  layout_->job.state.store(static_cast<uint64_t>(state) | (yielded ? kYieldedBit : 0) |
+                           (held ? kHeldBit : 0));
 }
 
 void SessionBooks::ClearJob() { layout_->job.valid.store(0); }
@@ -260,6 +267,7 @@ std::optional<JobNote> SessionBooks::Job() const {
   note.weight = record.weight;
   note.state = static_cast<JobState>(state & (kYieldedBit - 1));
   note.yielded = (state & kYieldedBit) != 0;
+  note.held = (state & kHeldBit) != 0;
   note.since = Time::FromNanoseconds(record.since_nanoseconds.load());
   return note;
 }

@@ -36,7 +36,7 @@
 namespace geminid::core {
 
 inline constexpr uint32_t kBooksMagic = 0x4b4f4247;  // "GBOK"
-inline constexpr uint32_t kBooksVersion = 1;
+inline constexpr uint32_t kBooksVersion = 2;
 inline constexpr uint32_t kBooksTransfers = 4096 + shm::kMaxTicketsInFlight;
 inline constexpr size_t kMaxTenantBytes = 3072;
 using SessionToken = std::array<uint8_t, shm::kTokenBytes>;
@@ -57,6 +57,7 @@ struct JobNote {
   uint32_t weight = 1;
   JobState state = JobState::kGathering;
   bool yielded = false;
+  bool held = false;  // by the operator
   Time since;
 };
 
@@ -93,6 +94,8 @@ class SessionBooks {
   void SetKeptUntil(Time until);
   void SetAttached();
   std::optional<Time> KeptUntil() const;
+  void SetBarred();  // it came while the daemon was drained
+  bool barred() const;
   void SetArena(uint64_t bytes);  // 0: none
   uint64_t arena_bytes() const;
   void SetWorkspace(uint64_t bytes);
@@ -101,7 +104,7 @@ class SessionBooks {
   uint64_t moment() const;
 
   void SetJob(const JobNote& note);  // what was asked for, once
-  void SetStanding(JobState state, bool yielded, Time since);
+  void SetStanding(JobState state, bool yielded, bool held, Time since);
   void ClearJob();
   std::optional<JobNote> Job() const;
 

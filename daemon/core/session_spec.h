@@ -13,6 +13,7 @@ namespace geminid::core {
 struct SessionSpec {
   std::string tenant;  // who is charged, from the peer's uid
   std::string job;
+  std::string run{};  // keeps two runs of a job apart; empty: what is kept goes to nobody
   std::string client;
   int32_t rank = 0;
   int32_t world_size = 1;

@@ -62,14 +62,22 @@ void InitialiseCommit(shm::CommitHeader* header) {
 }  // namespace
 
 absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
-                                                        uint64_t daemon_epoch) {
+                                                        uint64_t daemon_epoch,
+                                                        base::UniqueFd commit) {
   const std::string name = absl::StrCat("geminid-session", shm::Value(session));
   GEMINID_ASSIGN_OR_RETURN(Segment state,
                            CreateSegment(name + "-state", sizeof(shm::StateSegment)));
   GEMINID_ASSIGN_OR_RETURN(Segment client,
                            CreateSegment(name + "-client", sizeof(shm::ClientSegment)));
-  GEMINID_ASSIGN_OR_RETURN(Segment commit,
-                           CreateSegment(name + "-commit", sizeof(shm::CommitSegment)));
+  if (commit.valid()) {
+    GEMINID_RETURN_IF_ERROR(
+        base::CheckSealed(commit, base::RoundUpToPage(sizeof(shm::CommitSegment))));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(Segment made,
+                             CreateSegment(name + "-commit", sizeof(shm::CommitSegment)));
+    InitialiseCommit(reinterpret_cast<shm::CommitHeader*>(made.mapping.data()));
+    commit = std::move(made.fd);
+  }
 
   SessionSegments segments;
   GEMINID_ASSIGN_OR_RETURN(segments.state_read_only_, base::ReopenReadOnly(state.fd));
@@ -77,10 +85,9 @@ absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
   segments.state_map_ = std::move(state.mapping);
   segments.client_ = std::move(client.fd);
   segments.client_map_ = std::move(client.mapping);
-  segments.commit_ = std::move(commit.fd);
+  segments.commit_ = std::move(commit);
   InitialiseState(segments.state(), session, daemon_epoch);
   InitialiseClient(segments.client());
-  InitialiseCommit(reinterpret_cast<shm::CommitHeader*>(commit.mapping.data()));
   return segments;
 }
 

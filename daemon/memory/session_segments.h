@@ -18,7 +18,10 @@ namespace geminid::memory {
 // time and whatever it likes: read each field once, then check it.
 class SessionSegments {
  public:
-  static absl::StatusOr<SessionSegments> Create(shm::SessionId session, uint64_t daemon_epoch);
+  // `commit`: a predecessor's, whose content counts; invalid: a new one. INVALID_ARGUMENT when its
+  // size or seals are not what Create made.
+  static absl::StatusOr<SessionSegments> Create(shm::SessionId session, uint64_t daemon_epoch,
+                                                base::UniqueFd commit = base::UniqueFd());
   // Takes over the segments of a session from an earlier daemon; clients see the new epoch.
   // INVALID_ARGUMENT when their sizes or seals are not what Create made, FAILED_PRECONDITION when
   // they are of another layout.

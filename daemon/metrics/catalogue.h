@@ -179,6 +179,29 @@ inline constexpr Metric kSessionsKept = {"geminid_sessions_kept_total",
                                          {},
                                          {1},
                                          "Sessions whose client died and whose memory was kept."};
+inline constexpr Metric kSessionsResumed = {"geminid_sessions_resumed_total",
+                                            kCounter,
+                                            {},
+                                            {1},
+                                            "Kept sessions that a successor took over."};
+inline constexpr Metric kSuccessorWait = {
+    "geminid_successor_wait_seconds",
+    kHistogram,
+    {},
+    {kOfHistogram},
+    "Time from a client's death until its successor took its session over."};
+inline constexpr Metric kSessionsTakenOver = {
+    "geminid_sessions_taken_over",
+    kGauge,
+    {"outcome"},
+    {2},
+    "Sessions of the daemon before this one, which died: that go on, and that were lost."};
+inline constexpr Metric kTakeOverSeconds = {
+    "geminid_take_over_seconds",
+    kGauge,
+    {},
+    {1},
+    "Time it took to take them over; 0: there was no such daemon."};
 inline constexpr Metric kSessionsExpired = {
     "geminid_sessions_expired_total", kCounter, {}, {1}, "Kept sessions whose time was over."};
 inline constexpr Metric kChunks = {"geminid_chunks", kGauge, {}, {1}, "Chunks of all sessions."};

@@ -91,6 +91,11 @@ void AddSessions(const Reading& reading, Page* page) {
   page->Add(kSessionsLimit, {}, static_cast<double>(reading.session_limit.limit));
   page->Add(kSessionsOpened, {}, static_cast<double>(reading.counters.sessions_opened));
   page->Add(kSessionsKept, {}, static_cast<double>(reading.counters.sessions_kept));
+  page->Add(kSessionsResumed, {}, static_cast<double>(reading.counters.sessions_resumed));
+  page->Add(kSuccessorWait, {}, reading.counters.successor_waits);
+  page->Add(kSessionsTakenOver, {"go_on"}, static_cast<double>(reading.take_over.sessions));
+  page->Add(kSessionsTakenOver, {"lost"}, static_cast<double>(reading.take_over.lost));
+  page->Add(kTakeOverSeconds, {}, reading.take_over.seconds);
   page->Add(kSessionsExpired, {}, static_cast<double>(reading.counters.sessions_expired));
   page->Add(kChunks, {}, static_cast<double>(reading.chunk_limit.used));
   page->Add(kChunksLimit, {}, static_cast<double>(reading.chunk_limit.limit));

@@ -71,6 +71,13 @@ struct UsedOfLimit {
   uint64_t limit = 0;
 };
 
+// From a daemon before this one.
+struct TakeOverReading {
+  uint64_t sessions = 0;
+  uint64_t lost = 0;
+  double seconds = 0;
+};
+
 struct JobsReading {
   std::map<core::JobState, uint64_t> by_state;
   std::optional<double> oldest_wait_timestamp_seconds{};
@@ -103,6 +110,7 @@ struct Reading {
   // --- sessions and jobs
   std::vector<SessionReading> sessions;
   SessionCounters::Reading counted;
+  TakeOverReading take_over;
   UsedOfLimit session_limit;
   UsedOfLimit chunk_limit;
   UsedOfLimit plan_memory_bytes;

@@ -170,6 +170,7 @@ void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello)
               {{"session", absl::StrCat(shm::Value((*session)->id()))},
                {"job", spec->job},
                {"rank", absl::StrCat(spec->rank)},
+               {"predecessors", absl::StrCat((*session)->successor)},
                {"device", absl::StrCat(shm::Value((*session)->device().index))},
                {"tenant", spec->tenant},
                {"pid", absl::StrCat(spec->pid)},

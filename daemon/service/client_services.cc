@@ -142,7 +142,8 @@ absl::Status ChunkRpc::Allocate(const Caller& caller, const v1::AllocateChunksRe
   absl::StatusOr<std::vector<core::ChunkSpec>> specs = SpecsOf(request);
   if (!specs.ok()) return specs.status();
   absl::StatusOr<core::Allocation> allocation =
-      hub_->Allocate(caller.session, *specs, request.number(), request.again());
+      request.claim() ? hub_->Claim(caller.session, *specs, request.number())
+                      : hub_->Allocate(caller.session, *specs, request.number(), request.again());
   if (!allocation.ok()) return allocation.status();
   for (const shm::ChunkId chunk : allocation->chunks) response->add_chunk(shm::Index(chunk));
   for (const uint64_t offset : allocation->home_offsets) response->add_pool_offset(offset);
@@ -152,6 +153,7 @@ absl::Status ChunkRpc::Allocate(const Caller& caller, const v1::AllocateChunksRe
 }
 
 absl::Status ChunkRpc::Free(const Caller& caller, const v1::FreeChunksRequest& request) {
+  if (request.older_than() > 0) return hub_->FreeOlder(caller.session, request.older_than());
   std::vector<shm::ChunkId> chunks;
   for (const uint32_t chunk : request.chunk()) chunks.push_back(shm::ChunkId{chunk});
   return hub_->Free(caller.session, std::move(chunks), request.again());

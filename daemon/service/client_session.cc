@@ -17,9 +17,9 @@ namespace geminid::service {
 absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
     shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
     const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
-    InFlight* in_flight) {
+    InFlight* in_flight, base::UniqueFd commit) {
   absl::StatusOr<memory::SessionSegments> segments =
-      memory::SessionSegments::Create(id, daemon_epoch);
+      memory::SessionSegments::Create(id, daemon_epoch, std::move(commit));
   if (!segments.ok()) return segments.status();
   absl::StatusOr<base::UniqueFd> daemon_event = os::CreateEvent();
   if (!daemon_event.ok()) return daemon_event.status();
@@ -104,6 +104,7 @@ absl::Status ClientSession::SendWelcome(uint64_t daemon_epoch) const {
   shm::Welcome welcome = {};
   welcome.magic = shm::kWelcomeMagic;
   welcome.protocol_version = shm::kProtocolVersion;
+  welcome.successor = successor;
   welcome.session_id = shm::Value(id_);
   welcome.daemon_epoch = daemon_epoch;
   welcome.device = device_;

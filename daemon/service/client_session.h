@@ -48,11 +48,11 @@ struct PlanNumbers {
 class ClientSession {
  public:
   // `socket` is the attach connection, `in_flight` outlives the session. Creates the segments, the
-  // two events and the token.
+  // two events and the token. `commit`: the segment of a predecessor's, if it has one.
   static absl::StatusOr<std::shared_ptr<ClientSession>> Create(
       shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
       const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
-      InFlight* in_flight);
+      InFlight* in_flight, base::UniqueFd commit = base::UniqueFd());
   // What an earlier daemon kept of one.
   struct Inheritance {
     base::UniqueFd state;
@@ -117,7 +117,8 @@ class ClientSession {
   void Disconnect();
   ClientNumbers ReadNumbers() const;
 
-  bool ended = false;  // its client has gone; its memory may be kept
+  bool ended = false;      // its client has gone; its memory may be kept
+  uint32_t successor = 0;  // see shm::Welcome
   std::map<shm::PoolId, memory::HostPool> pools;
   std::unique_ptr<memory::DeviceArena> arena;  // null: none
   PlanNumbers plan;

@@ -96,8 +96,13 @@ absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message)
     return absl::InvalidArgumentError(
         absl::StrCat("a client's name has at most ", shm::kNameBytes - 1, " characters"));
   }
+  if (!IsTerminated(hello.run)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a run's name has at most ", shm::kNameBytes - 1, " characters"));
+  }
   core::SessionSpec spec;
   spec.job = hello.job;
+  spec.run = Printable(hello.run);
   spec.client = Printable(hello.client);
   spec.rank = hello.rank;
   spec.world_size = hello.world_size;

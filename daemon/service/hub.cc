@@ -99,25 +99,31 @@ void Reaper::Run() {
 
 // --- Hub: sessions -------------------------------------------------------------------------------
 
-absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer,
-                                     base::UniqueFd socket) {
-  absl::StatusOr<SessionPtr> session = Register(spec, std::move(peer), std::move(socket));
-  if (!session.ok()) return session;
+absl::StatusOr<SessionPtr> Hub::KeepNew(SessionPtr session) {
   // Without the mutex: who keeps descriptors may take its time.
-  KeepSession(**session);
+  KeepSession(*session);
   bool ended = false;  // meanwhile, and perhaps before all of it was kept
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    ended = (*session)->ended;
+    ended = session->ended;
   }
   if (!ended) return session;
-  for (const auto& [name, fd] : (*session)->Keepsakes()) store_->Remove(name).IgnoreError();
+  for (const auto& [name, fd] : session->Keepsakes()) store_->Remove(name).IgnoreError();
   return absl::AbortedError("the session was ended while it began");
 }
 
-absl::StatusOr<SessionPtr> Hub::Register(const core::SessionSpec& spec, os::Peer peer,
-                                         base::UniqueFd socket) {
-  std::lock_guard<std::mutex> lock(mutex_);
+absl::StatusOr<core::SessionBooks> Hub::MakeBooks(const ClientSession& session) const {
+  core::SessionFacts facts;
+  facts.id = session.id();
+  facts.spec = session.spec();
+  facts.device = session.device().index;
+  facts.opened_at = Now();
+  facts.token = session.token();
+  return core::SessionBooks::Create(session.books_memory(), facts);
+}
+
+absl::StatusOr<SessionPtr> Hub::OpenNew(const core::SessionSpec& spec, os::Peer peer,
+                                        base::UniqueFd socket) {
   absl::StatusOr<shm::SessionId> id = engine_->OpenSession(spec, Now());
   if (!id.ok()) return id.status();
   absl::StatusOr<SessionPtr> session =
@@ -127,14 +133,7 @@ absl::StatusOr<SessionPtr> Hub::Register(const core::SessionSpec& spec, os::Peer
     (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
     return session.status();
   }
-  core::SessionFacts facts;
-  facts.id = *id;
-  facts.spec = spec;
-  facts.device = (*session)->device().index;
-  facts.opened_at = Now();
-  facts.token = (*session)->token();
-  absl::StatusOr<core::SessionBooks> books =
-      core::SessionBooks::Create((*session)->books_memory(), facts);
+  absl::StatusOr<core::SessionBooks> books = MakeBooks(**session);
   if (!books.ok()) {
     (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
     return books.status();
@@ -150,11 +149,15 @@ void Hub::SetWelcomed(const SessionPtr& session) {
 }
 
 Hub::Closed Hub::Close(shm::SessionId id, core::CloseReason reason) {
-  Closed closed;
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = tables_.sessions.find(id);
-  if (found == tables_.sessions.end() || found->second->ended) return closed;
-  const SessionPtr session = found->second;
+  if (found == tables_.sessions.end() || found->second->ended) return {};
+  return CloseLocked(SessionPtr(found->second), reason);
+}
+
+Hub::Closed Hub::CloseLocked(const SessionPtr& session, core::CloseReason reason) {
+  const shm::SessionId id = session->id();
+  Closed closed;
   session->ended = true;
   closed.now = true;
   session->SetPhase(shm::Phase::kGone);
@@ -310,6 +313,7 @@ HubNumbers Hub::Numbers() {
     if (!session->ended) Count(*session);  // what its memory says after its client has gone is old
   }
   return {.counted = counters_.Read(),
+          .take_over = take_over_,
           .plan_memory_bytes = {plan_memory_.used(), plan_memory_.total()},
           .allocations = allocations_};
 }

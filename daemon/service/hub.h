@@ -103,6 +103,7 @@ struct HubOptions {
 // What the hub itself has counted.
 struct HubNumbers {
   metrics::SessionCounters::Reading counted;  // of every session so far, the ended ones included
+  metrics::TakeOverReading take_over;
   metrics::UsedOfLimit plan_memory_bytes;
   std::map<shm::Tier, core::TimeHistogram> allocations;
 };
@@ -125,7 +126,8 @@ class Hub {
   void KeepAll();
 
   // --- sessions ----------------------------------------------------------------------------------
-  // Opens a session for whoever is at the other end of `socket`. ABORTED: it was ended meanwhile.
+  // Opens a session for whoever is at the other end of `socket`: that of its predecessor, if it is
+  // the successor of one. UNAVAILABLE while the predecessor lives. ABORTED: it was ended meanwhile.
   absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer,
                                   base::UniqueFd socket);
   // The client has been told: its session outlives the daemon from now on.
@@ -154,6 +156,11 @@ class Hub {
                                             uint64_t number = 0, bool again = false);
   absl::Status Free(const SessionPtr& session, std::vector<shm::ChunkId> chunks,
                     bool again = false);
+  // Of what a predecessor left; see core::Engine.
+  absl::StatusOr<core::Allocation> Claim(const SessionPtr& session,
+                                         const std::vector<core::ChunkSpec>& specs,
+                                         uint64_t number);
+  absl::Status FreeOlder(const SessionPtr& session, uint64_t number);
   struct ArenaMade {
     uint64_t bytes = 0;
     uint32_t slabs = 0;
@@ -166,6 +173,7 @@ class Hub {
   absl::StatusOr<core::JobStanding> Admit(const SessionPtr& session, const std::string& run,
                                           const core::RankAsk& ask, uint32_t weight);
   absl::Status ReleaseArena(const SessionPtr& session, bool again = false);
+  // It stays so for the daemon's successors.
   void Drain(bool drained);
   // All jobs of that name; how many. NOT_FOUND, or FAILED_PRECONDITION where they cannot yield.
   absl::StatusOr<uint32_t> HoldJobs(const std::string& tenant, const std::string& job, bool hold);
@@ -231,9 +239,8 @@ class Hub {
   Hub(const HubOptions& options, base::UniqueFd manifest_fd, base::Mapping manifest_memory,
       core::Manifest manifest);
 
-  // What Open does under the mutex.
-  absl::StatusOr<SessionPtr> Register(const core::SessionSpec& spec, os::Peer peer,
-                                      base::UniqueFd socket);
+  // What Open does for a new one once it has let go of the mutex.
+  absl::StatusOr<SessionPtr> KeepNew(SessionPtr session);
 
   // hub_restore.cc
   static absl::StatusOr<std::unique_ptr<Hub>> CreateNew(const HubOptions& options);
@@ -242,12 +249,22 @@ class Hub {
                                                const Keepsakes::OfSession& kept) const;
   absl::Status Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* garbage);
   void GiveMemory(ClientSession* session, KeptMemory memory, Garbage* garbage);
+  bool IsDrainNoted() const;
+  void NoteDrain(bool drained) const;
   void Keep(const std::string& name, int fd);
   void KeepSession(const ClientSession& session);
   void KeepArena(const ClientSession& session, const memory::DeviceArena& arena,
                  std::vector<std::string>* names);
 
-  // All under the mutex.
+  // All under the mutex. hub_successors.cc:
+  absl::Status ClosePredecessor(const core::SessionSpec& spec, Garbage* garbage);
+  absl::StatusOr<SessionPtr> Reopen(shm::SessionId id, const core::SessionSpec& spec, os::Peer peer,
+                                    base::UniqueFd socket, Garbage* garbage);
+  absl::StatusOr<core::SessionBooks> MakeBooks(const ClientSession& session) const;
+
+  Closed CloseLocked(const SessionPtr& session, core::CloseReason reason);
+  absl::StatusOr<SessionPtr> OpenNew(const core::SessionSpec& spec, os::Peer peer,
+                                     base::UniqueFd socket);
   void Push(const std::vector<core::Outgoing>& out, std::vector<ClientSession*>* served);
   void Deliver(const std::vector<core::Outgoing>& out);
   void FlushOthers(core::Time now);
@@ -274,6 +291,7 @@ class Hub {
   std::atomic<bool> keeping_failed_{false};  // said so already
   const base::UniqueFd manifest_fd_;
   base::UniqueFd node_fd_;
+  base::Mapping node_memory_;  // none: it is another release's
   const base::Mapping manifest_memory_;
   const uint64_t daemon_epoch_;
   InFlight in_flight_;
@@ -292,7 +310,8 @@ class Hub {
   std::map<shm::Tier, core::TimeHistogram> allocations_ = {{shm::Tier::kHost, {}},
                                                            {shm::Tier::kDevice, {}}};
   core::SharedLimit plan_memory_;  // guarded by mutex_; in bytes
-  Reaper reaper_;                  // last: its thread uses the others
+  metrics::TakeOverReading take_over_;
+  Reaper reaper_;  // last: its thread uses the others
 };
 
 // The time the engine is handed.

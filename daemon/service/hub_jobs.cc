@@ -35,6 +35,7 @@ absl::Status Hub::ReleaseArena(const SessionPtr& session, bool again) {
 
 void Hub::Drain(bool drained) {
   std::lock_guard<std::mutex> lock(mutex_);
+  NoteDrain(drained);
   engine_->Drain(drained, Now());
 }
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,7 @@ struct NodeRecord {
   uint64_t devices;
   uint64_t host_capacity_bytes;
   uint64_t device_capacity_bytes[shm::kMaxDevices];
+  std::atomic<uint64_t> drained;  // 1: by the operator
 };
 constexpr uint32_t kNodeMagic = 0x444f4e47;  // "GNOD"
 constexpr uint32_t kNodeVersion = 1;
@@ -54,15 +56,20 @@ absl::StatusOr<base::UniqueFd> MakeNode(const core::EngineOptions& engine) {
   return fd;
 }
 
-void UseNode(const base::UniqueFd& fd, HubOptions* options) {
+// Nothing: there is none of this release.
+base::Mapping MapNode(const base::UniqueFd& fd) {
   const uint64_t bytes = base::RoundUpToPage(sizeof(NodeRecord));
-  if (!fd.valid() || !base::CheckSealed(fd, bytes).ok()) return;
-  const absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(fd, bytes);
-  if (!mapping.ok()) return;
-  NodeRecord node;
-  std::memcpy(&node, mapping->data(), sizeof(node));
+  if (!fd.valid() || !base::CheckSealed(fd, bytes).ok()) return {};
+  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(fd, bytes);
+  if (!mapping.ok()) return {};
+  const auto& node = *reinterpret_cast<const NodeRecord*>(mapping->data());
+  if (node.magic != kNodeMagic || node.version != kNodeVersion) return {};
+  return *std::move(mapping);
+}
+
+void UseNode(const base::Mapping& memory, HubOptions* options) {
+  const auto& node = *reinterpret_cast<const NodeRecord*>(memory.data());
   core::EngineOptions& engine = options->engine;
-  if (node.magic != kNodeMagic || node.version != kNodeVersion) return;
   if (options->host_capacity_is_default) engine.host_capacity_bytes = node.host_capacity_bytes;
   if (!options->device_capacities_are_default || node.devices != engine.devices.size()) return;
   for (size_t i = 0; i < engine.devices.size(); ++i) {
@@ -188,6 +195,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::CreateNew(const HubOptions& options) {
   std::unique_ptr<Hub> hub(
       new Hub(options, std::move(fd), std::move(mapping), std::move(manifest)));
   GEMINID_ASSIGN_OR_RETURN(hub->node_fd_, MakeNode(options.engine));
+  hub->node_memory_ = MapNode(hub->node_fd_);
   // Nothing counts without a manifest: it comes last.
   hub->Keep(kKeptNode, hub->node_fd_.get());
   hub->Keep(kKeptManifest, hub->manifest_fd_.get());
@@ -196,8 +204,10 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::CreateNew(const HubOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Keepsakes* kept) {
+  const core::Time began = Now();
   HubOptions options = wanted;
-  UseNode(kept->node, &options);
+  base::Mapping node = MapNode(kept->node);
+  if (node.data() != nullptr) UseNode(node, &options);
   GEMINID_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(kept->manifest));
   GEMINID_RETURN_IF_ERROR(base::CheckSealed(kept->manifest, bytes));
   GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping, base::Mapping::Map(kept->manifest, bytes));
@@ -207,6 +217,8 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
   std::unique_ptr<Hub> hub(
       new Hub(options, std::move(kept->manifest), std::move(mapping), std::move(manifest)));
   hub->node_fd_ = std::move(kept->node);
+  hub->node_memory_ = std::move(node);
+  if (hub->IsDrainNoted()) hub->engine_->Drain(true, Now());
   if (absl::Status status = hub->reaper_.Start(); !status.ok()) return status;
   Garbage garbage;
   size_t ended = 0;
@@ -230,8 +242,12 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
   for (const auto& [id, session] : hub->tables_.sessions) session->WakeClient();
   hub->Destroy(std::move(garbage));
   for (const std::string& name : kept->strangers) hub->store_->Remove(name).IgnoreError();
+  hub->take_over_ = {.sessions = hub->tables_.sessions.size(),
+                     .lost = ended,
+                     .seconds = (Now() - began).seconds()};
   os::Log(os::LogLevel::kInfo, "took over from an earlier daemon",
           {{"sessions", absl::StrCat(hub->tables_.sessions.size())},
+           {"seconds", absl::StrCat(hub->take_over_.seconds)},
            {"chunks", absl::StrCat(hub->engine_->manifest().used_records())},
            {"lost_sessions", absl::StrCat(ended)},
            {"epoch", absl::StrCat(hub->daemon_epoch_)}});
@@ -306,6 +322,7 @@ absl::Status Hub::Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* 
   absl::Status status = engine_->RestoreSession(inherited, Now());
   if (status.ok()) {
     session->ended = books.KeptUntil().has_value();
+    if (session->ended) session->Disconnect();  // a successor that was not told of it tries again
     GiveMemory(session.get(), std::move(memory), garbage);
     return absl::OkStatus();
   }
@@ -325,6 +342,16 @@ absl::Status Hub::Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* 
 void Hub::HasServed() {
   std::lock_guard<std::mutex> lock(mutex_);
   engine_->HasServed();
+}
+
+bool Hub::IsDrainNoted() const {
+  if (node_memory_.data() == nullptr) return false;
+  return reinterpret_cast<const NodeRecord*>(node_memory_.data())->drained.load() != 0;
+}
+
+void Hub::NoteDrain(bool drained) const {
+  if (node_memory_.data() == nullptr) return;
+  reinterpret_cast<NodeRecord*>(node_memory_.data())->drained.store(drained ? 1 : 0);
 }
 
 // --- keeping -------------------------------------------------------------------------------------

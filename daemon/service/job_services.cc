@@ -1,6 +1,7 @@
 #include "daemon/service/job_services.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -70,18 +71,27 @@ v1::JobInfo UnaskedMessage(const std::vector<core::SessionSnapshot>& sessions, c
   message.set_tenant(spec.tenant);
   message.set_job(spec.job);
   core::Time oldest = now;
+  std::optional<core::Time> until;  // the last of them is kept
   uint32_t attached = 0;
   std::map<uint32_t, uint64_t> device_bytes;
   for (const core::SessionSnapshot& session : sessions) {
     AddSession(session, &device_bytes, &message);
     attached += session.state == core::SessionState::kAttached ? 1 : 0;
     oldest = std::min(oldest, session.opened_at);
+    if (session.keep_until.has_value()) {
+      until = std::max(until.value_or(*session.keep_until), *session.keep_until);
+    }
   }
   SetDeviceBytes(device_bytes, &message);
   const int32_t local = spec.local_world_size > 0 ? spec.local_world_size : spec.world_size;
   message.set_ranks_present(attached);
   message.set_ranks_expected(std::max(static_cast<uint32_t>(local), attached));
   message.set_state(attached == 0 ? "kept" : "running");
+  if (attached == 0 && until.has_value()) {
+    message.set_reason(absl::StrCat(
+        "its ranks died; kept for ", std::ceil((*until - now).seconds()),
+        " s, unless they come back or 'geminictl end' frees it"));
+  }
   message.set_seconds_in_state((now - oldest).seconds());
   return message;
 }

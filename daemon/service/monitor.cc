@@ -113,6 +113,7 @@ metrics::Reading Monitor::Read() const {
         sessions.size() * (memory::SessionSegments::Bytes() + core::SessionBooks::Bytes()) +
         core::Manifest::BytesFor(engine.manifest().record_count());
     reading.plan_memory_bytes = numbers.plan_memory_bytes;
+    reading.take_over = numbers.take_over;
     reading.allocations = std::move(numbers.allocations);
     reading.counted = std::move(numbers.counted);
   });

@@ -21,6 +21,7 @@ SessionLoop::~SessionLoop() {
 }
 
 void SessionLoop::Add(const SessionPtr& session) {
+  Remove(session->id());  // a predecessor whose end nobody has told of yet
   Watched& watched = watched_[session->id()];
   watched.session = session;
   const auto watch = [&](size_t slot, int fd, os::EventLoop::Callback callback,

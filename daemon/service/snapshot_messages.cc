@@ -115,6 +115,9 @@ v1::SessionInfo SessionMessage(const core::SessionSnapshot& snapshot, const Clie
   message.set_step(client.step);
   message.set_moment(snapshot.moment);
   message.set_attached_seconds((now - snapshot.opened_at).seconds());
+  if (snapshot.keep_until.has_value()) {
+    message.set_kept_seconds_left((*snapshot.keep_until - now).seconds());
+  }
   for (int i = 0; i < shm::kStallCauses; ++i) {
     (*message.mutable_stall_seconds())[shm::Name(static_cast<shm::StallCause>(i))] =
         static_cast<double>(client.stall_nanoseconds[static_cast<size_t>(i)]) *

@@ -45,7 +45,11 @@ struct ConnectOptions {
   // None: $GEMINID_DEVICE, else the daemon spreads the ranks over its devices by local rank, in
   // turn: of two devices, ranks 0, 1, 2, 3 get 0, 1, 0, 1.
   std::optional<DeviceIndex> device{};
-  bool keep_on_death = false;        // if this process dies, its memory is kept for a successor
+  // If this process dies, its memory is kept for as long as the daemon's keep_time says. With a run
+  // it goes to the next process that connects with the same job, run, rank and world_size:
+  // zero::Options::resume goes on from there.
+  bool keep_on_death = false;
+  std::string run{};                 // keeps two runs of a job apart; at most 63 characters
   std::string client_name{};         // for people; empty: the program's name
   uint64_t device_memory_bytes = 0;  // capacity of the arena, at most kMaxArenaBytes; 0: none
   // Host device only: each direction is paced to this; 0: as fast as memcpy.
@@ -125,6 +129,10 @@ class GEMINID_EXPORT Session {
   // Waits for running copies, completes what else is pending with CANCELLED, then detaches: all of
   // the session's memory is freed and unmapped. Leases must have been released. Not in a callback.
   ~Session();
+  // Its end will be to the daemon as if this process had died: see ConnectOptions::keep_on_death.
+  void LeaveToSuccessor();
+  // It was another process's, which died, and has what that one left.
+  bool is_successor() const;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 

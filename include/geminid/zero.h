@@ -165,6 +165,13 @@ struct Options {
   bool stable_addresses = false;
   int max_lookahead_moments = 8;
   int update_threads = 1;  // that the update runs on; changes no bit
+  // With a session that keeps on death (ConnectOptions::keep_on_death, and a run): Create takes
+  // what the ranks' predecessors left, if all of them left their state and had committed a step,
+  // and finishes the last step that any of them had committed. Then resumed() says where that is,
+  // the state is that of an undisturbed run after it, and Initialize is not to be called. Otherwise
+  // what was left is freed, and all is as without. The same on all ranks; so are data_position and
+  // random_state then.
+  bool resume = false;
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
   // of the trainer and of its streams, not twice at once.
   std::function<absl::Time()> clock{};
@@ -297,6 +304,16 @@ struct Progress {
   uint64_t updates = 0;  // of them those that changed the weights
   LossScaler::State loss_scaler{};
   std::vector<std::byte> tensor_state{};  // the optimizer's numbers per tensor, if it has any
+};
+
+// Where an engine went on that took the place of one whose process died; see Options::resume.
+struct Resumed {
+  uint64_t step = 0;  // the last one that any rank had committed: all have it now
+  // As StepInput had them in that step, on the rank that had committed it.
+  uint64_t data_position = 0;
+  std::array<uint64_t, 4> random_state = {};
+  bool was_behind = false;        // this rank had committed one step less
+  uint64_t granules_updated = 0;  // of that step's update, pieces of the state that were left to do
 };
 
 // Receives a snapshot: this rank's parts of every parameter and kind of state, each once, in any
@@ -452,6 +469,9 @@ class GEMINID_EXPORT Engine {
   virtual absl::Status WaitSnapshot() = 0;
 
   virtual absl::StatusOr<Statistics> GetStatistics() = 0;
+
+  // Nothing: it began anew.
+  virtual std::optional<Resumed> resumed() const = 0;
 
  protected:
   Engine() = default;

@@ -19,7 +19,8 @@ inline constexpr uint32_t kWelcomeMagic = 0x4d434c57;  // "WLCM"
 inline constexpr uint32_t kMemoryMagic = 0x4d4d4547;   // "GEMM"
 // Raised when either side could misread the other. A daemon serves exactly its own version.
 //   2: a Hello asks for a device and says how many ranks are local; a Welcome describes the device.
-inline constexpr uint32_t kProtocolVersion = 2;
+//   3: a Hello names its run, and a Welcome says whether the session is a predecessor's.
+inline constexpr uint32_t kProtocolVersion = 3;
 inline constexpr int kTokenBytes = 32;
 inline constexpr int kNameBytes = 64;
 inline constexpr int kErrorTextBytes = 384;
@@ -30,7 +31,9 @@ inline constexpr char kHolderSuffix[] = ".holder";
 // gRPC metadata key that carries the session's token, in lower-case hexadecimal.
 inline constexpr char kTokenMetadataKey[] = "geminid-token";
 
-// What becomes of a session's memory when its client ends without saying goodbye.
+// What becomes of a session's memory when its client ends without saying goodbye. What is kept goes
+// to the next client of the same tenant, job, run, rank and world: it gets the very session, under
+// the same number, once the process of its predecessor has ended.
 enum class DeathPolicy : uint32_t { kFree = 0, kKeep = 1 };
 
 struct Hello {
@@ -46,8 +49,9 @@ struct Hello {
   uint32_t reserved;
   char job[kNameBytes];     // zero-terminated; [a-z0-9-], at most 63 characters
   char client[kNameBytes];  // program and version, for people
+  char run[kNameBytes];     // zero-terminated; keeps two runs of a job apart. Empty: no successor
 };
-static_assert(sizeof(Hello) == 168);
+static_assert(sizeof(Hello) == 232);
 
 // Descriptors that follow a Welcome with status 0, in this order.
 enum class WelcomeFd : int {
@@ -65,7 +69,9 @@ struct Welcome {
   uint32_t magic;
   uint32_t protocol_version;
   uint32_t status;  // an absl::StatusCode; 0 is welcome
-  uint32_t reserved;
+  // 0: the session is new. Else it is a predecessor's, which had so many successors by now: its
+  // allocations had numbers below this shifted by kAllocationBits.
+  uint32_t successor;
   uint64_t session_id;
   uint64_t daemon_epoch;
   uint8_t token[kTokenBytes];
@@ -75,6 +81,9 @@ struct Welcome {
   };
 };
 static_assert(sizeof(Welcome) == 448);
+
+// A client counts its allocations from its successor's number shifted by so many bits.
+inline constexpr int kAllocationBits = 40;
 
 enum class MemoryType : uint32_t { kNone = 0, kHostPool = 1, kDeviceSlab = 2 };
 

@@ -13,6 +13,14 @@
 // a step whose updates were made in its backward pass and that was not completed: it can be neither
 // finished nor undone. A last group may be the optimizer's
 // numbers per tensor, whose extents 0 and 1 are written before the record.
+//
+// Between ranks. A rank writes the record of step t only after a collective that each rank enters
+// when all its gradients of step t are reduced and kept, and its update of step t - 1 is complete.
+// And no gradient of step t + 1 replaces one of step t before that group's update. So at any
+// instant the records of two ranks are at most one step apart; where some rank has recorded t,
+// every rank has what step t needs, and rolls it forward: one that is behind with the other's
+// record and notes (client/zero/step_notes.h), every one with what remains of its own update. No
+// older state is ever needed.
 #ifndef GEMINID_PROTO_SHM_COMMIT_LAYOUT_H_
 #define GEMINID_PROTO_SHM_COMMIT_LAYOUT_H_
 
@@ -34,6 +42,9 @@ struct alignas(64) CommitHeader {
   uint32_t version;
   uint32_t size_of_record;
   uint32_t groups;  // how many ChunkVersion words are in use
+  // 1: the record and the version words describe the session's chunks. 0: nothing was committed to
+  // them, or they were changed by other means since; a successor begins anew.
+  std::atomic<uint32_t> resumable;
 };
 static_assert(sizeof(CommitHeader) == 64);
 

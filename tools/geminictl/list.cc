@@ -18,6 +18,11 @@ namespace {
 
 using ClientPtr = std::unique_ptr<DaemonClient>;
 
+std::string StateOf(const v1::SessionInfo& session) {
+  if (session.kept_seconds_left() <= 0) return session.state();
+  return absl::StrCat(session.state(), " for ", FormatDuration(session.kept_seconds_left()));
+}
+
 std::string Sessions(const v1::ListSessionsResponse& response, const Style& style) {
   Table table({{"SESSION", Align::kRight},
                {"JOB"},
@@ -36,7 +41,7 @@ std::string Sessions(const v1::ListSessionsResponse& response, const Style& styl
   for (const v1::SessionInfo& session : response.sessions()) {
     table.AddRow({absl::StrCat(session.session()), session.job(),
                   absl::StrCat(session.rank(), "/", session.world_size()),
-                  absl::StrCat(session.pid()), session.tenant(), session.state(),
+                  absl::StrCat(session.pid()), session.tenant(), StateOf(session),
                   absl::StrCat(session.chunks()), base::FormatBytes(session.host_bytes()),
                   absl::StrCat(session.device()), base::FormatBytes(session.device_bytes()),
                   base::FormatBytes(session.device_in_use_bytes()), absl::StrCat(session.step()),

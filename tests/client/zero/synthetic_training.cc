@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "client/zero/data_types.h"
 #include "client/zero/optimizer_options.h"
 #include "collectives/local/local_communicator.h"
@@ -168,64 +169,6 @@ absl::Status RunMicroBatch(const Driven& driven, const SyntheticRun& run, const 
     }
     activations.pop_back();
   }
-  return absl::OkStatus();
-}
-
-absl::Status RunRank(const SyntheticRun& run, int rank, collectives::Communicator* communicator,
-                     SyntheticResult* result) {
-  ConnectOptions connect;
-  connect.socket = run.socket;
-  connect.job = run.job;
-  connect.admission = run.admission;
-  connect.rank = rank;
-  connect.world_size = run.world_size;
-  connect.local_rank = rank;
-  connect.device_memory_bytes = run.arena_bytes;
-  connect.copy_bytes_per_second = run.copy_bytes_per_second;
-  connect.strict_device = true;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
-  if (!session.ok()) return session.status();
-  Options options = run.options;
-  absl::Time clock = absl::UnixEpoch();
-  if (!options.clock) options.clock = [&clock] { return clock; };
-  absl::StatusOr<std::unique_ptr<Engine>> engine =
-      Engine::Create(session->get(), communicator, run.model.parameters, options);
-  if (!engine.ok()) return engine.status();
-  const auto fill = [](ParameterId id, std::span<float> values) {
-    for (uint64_t i = 0; i < values.size(); ++i) {
-      values[i] = InitialValue(static_cast<uint32_t>(id), i);
-    }
-  };
-  absl::Status status =
-      run.prepare ? run.prepare(engine->get(), communicator, rank) : (*engine)->Initialize(fill);
-  for (int step = run.first_step; status.ok() && step < run.steps; ++step) {
-    if (run.before_step) status = run.before_step(rank, step);
-    if (status.ok()) status = (*engine)->BeginStep({.learning_rate = kLearningRate});
-    for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
-      const float loss_scale = static_cast<float>((*engine)->loss_scale());
-      status = RunMicroBatch({session->get(), engine->get()}, run,
-                             {rank, step, micro, loss_scale, &clock});
-    }
-    if (!status.ok()) break;
-    absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = kLearningRate});
-    if (!outcome.ok()) return outcome.status();
-    if (rank == 0) result->steps.push_back(*outcome);
-    if (run.between_steps) run.between_steps(engine->get(), rank, step);
-  }
-  if (status.ok() && run.before_end) status = run.before_end(rank);
-  if (!status.ok()) {
-    communicator->Abort("rank " + std::to_string(rank) +
-                        " stopped: " + std::string(status.message()));
-    return status;
-  }
-  for (uint32_t parameter = 0; parameter < run.model.parameters.size(); ++parameter) {
-    absl::StatusOr<std::vector<float>> values = (*engine)->ReadParameter(ParameterId{parameter});
-    if (!values.ok()) return values.status();
-    if (rank == 0) result->weights.push_back(*std::move(values));
-  }
-  absl::StatusOr<Statistics> statistics = (*engine)->GetStatistics();
-  if (!statistics.ok()) return statistics.status();
-  result->statistics[static_cast<size_t>(rank)] = *std::move(statistics);
   return absl::OkStatus();
 }
 
@@ -391,8 +334,79 @@ SyntheticModel MixedModel(DataType other) {
   return model;
 }
 
-std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result) {
+absl::Status TrainOneRank(const SyntheticRun& run, int rank,
+                          collectives::Communicator* communicator, SyntheticResult* result) {
   result->statistics.resize(static_cast<size_t>(run.world_size));
+  ConnectOptions connect;
+  connect.socket = run.socket;
+  connect.job = run.job;
+  connect.run = run.run;
+  connect.keep_on_death = !run.run.empty();
+  connect.admission = run.admission;
+  connect.rank = rank;
+  connect.world_size = run.world_size;
+  connect.local_rank = rank;
+  connect.device_memory_bytes = run.arena_bytes;
+  connect.copy_bytes_per_second = run.copy_bytes_per_second;
+  connect.strict_device = true;
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
+  if (!session.ok()) return session.status();
+  Options options = run.options;
+  absl::Time clock = absl::UnixEpoch();
+  if (!options.clock) options.clock = [&clock] { return clock; };
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(session->get(), communicator, run.model.parameters, options);
+  if (!engine.ok()) return engine.status();
+  bool done = false;
+  const absl::Cleanup leave = [&] {
+    if (!done && !run.run.empty()) (*session)->LeaveToSuccessor();
+  };
+  const auto fill = [](ParameterId id, std::span<float> values) {
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      values[i] = InitialValue(static_cast<uint32_t>(id), i);
+    }
+  };
+  const std::optional<Resumed> resumed = (*engine)->resumed();
+  const int first_step = resumed.has_value() ? static_cast<int>(resumed->step) : run.first_step;
+  absl::Status status;
+  if (!resumed.has_value()) {
+    status =
+        run.prepare ? run.prepare(engine->get(), communicator, rank) : (*engine)->Initialize(fill);
+  }
+  for (int step = first_step; status.ok() && step < run.steps; ++step) {
+    if (run.before_step) status = run.before_step(rank, step);
+    if (status.ok()) status = (*engine)->BeginStep({.learning_rate = kLearningRate});
+    for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
+      const float loss_scale = static_cast<float>((*engine)->loss_scale());
+      status = RunMicroBatch({session->get(), engine->get()}, run,
+                             {rank, step, micro, loss_scale, &clock});
+    }
+    if (!status.ok()) break;
+    absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = kLearningRate});
+    if (!outcome.ok()) return outcome.status();
+    if (rank == 0) result->steps.push_back(*outcome);
+    if (run.between_steps) run.between_steps(engine->get(), rank, step);
+  }
+  if (status.ok() && run.before_end) status = run.before_end(rank);
+  if (!status.ok()) {
+    communicator->Abort("rank " + std::to_string(rank) +
+                        " stopped: " + std::string(status.message()));
+    return status;
+  }
+  for (uint32_t parameter = 0; parameter < run.model.parameters.size(); ++parameter) {
+    absl::StatusOr<std::vector<float>> values = (*engine)->ReadParameter(ParameterId{parameter});
+    if (!values.ok()) return values.status();
+    if (rank == 0) result->weights.push_back(*std::move(values));
+  }
+  absl::StatusOr<Statistics> statistics = (*engine)->GetStatistics();
+  if (!statistics.ok()) return statistics.status();
+  result->statistics[static_cast<size_t>(rank)] = *std::move(statistics);
+  done = true;
+  return absl::OkStatus();
+}
+
+std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result) {
+  result->statistics.resize(static_cast<size_t>(run.world_size));  // before its threads look at it
   std::vector<std::unique_ptr<collectives::Communicator>> communicators =
       collectives::MakeLocalCommunicators(run.world_size);
   std::vector<absl::Status> statuses(static_cast<size_t>(run.world_size));
@@ -400,7 +414,7 @@ std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult
   for (int rank = 0; rank < run.world_size; ++rank) {
     threads.emplace_back([&, rank] {
       const size_t index = static_cast<size_t>(rank);
-      statuses[index] = RunRank(run, rank, communicators[index].get(), result);
+      statuses[index] = TrainOneRank(run, rank, communicators[index].get(), result);
       if (!statuses[index].ok())
         communicators[index]->Abort(std::string(statuses[index].message()));
     });

@@ -38,6 +38,7 @@ struct SyntheticRun {
   double copy_bytes_per_second = 0;
   std::string job = "synthetic";
   std::optional<Admission> admission;
+  std::string run{};       // where what a rank leaves is kept for its successor; empty: it is not
   int overflow_step = -1;  // in this step the first rank writes an infinite gradient
   Options options;
   // In place of initial values. Called on each rank's thread, as all of these.
@@ -62,6 +63,11 @@ struct SyntheticResult {
 absl::StatusOr<SyntheticResult> Train(const SyntheticRun& run);
 // The same with each rank's own outcome.
 std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result);
+
+// One rank of it on this thread, among the others of `communicator`. With Options::resume it goes
+// on where its predecessor stopped, if it can. An error leaves its session to its successor.
+absl::Status TrainOneRank(const SyntheticRun& run, int rank,
+                          collectives::Communicator* communicator, SyntheticResult* result);
 
 // What the weights and the norms must be, computed densely: no ranks, chunks or granules.
 struct DenseResult {

@@ -328,9 +328,19 @@ TEST_F(EngineSessions, Reopen_PublishesEveryChunkAndWorksOn) {
   const ChunkId chunk = Add(session, ChunkKind::kGeneric, 4096);
   MakeResident(session, chunk);
   ASSERT_TRUE(engine_->CloseSession(session, CloseReason::kDied, now_).ok());
-  EXPECT_EQ(engine_->FindKept("uid:1000", "llm", 0), session);
-  EXPECT_EQ(engine_->FindKept("uid:1000", "llm", 1), std::nullopt);
-  EXPECT_EQ(engine_->FindKept("uid:1001", "llm", 0), std::nullopt);
+  EXPECT_EQ(engine_->FindKept(Keeping()), session);
+  const auto but = [](auto change) {
+    SessionSpec spec = Keeping();
+    change(&spec);
+    return spec;
+  };
+  for (const SessionSpec& other : {but([](SessionSpec* spec) { spec->rank = 1; }),
+                                   but([](SessionSpec* spec) { spec->world_size = 2; }),
+                                   but([](SessionSpec* spec) { spec->run = "another"; }),
+                                   but([](SessionSpec* spec) { spec->job = "other"; }),
+                                   but([](SessionSpec* spec) { spec->tenant = "uid:1001"; })}) {
+    EXPECT_EQ(engine_->FindKept(other), std::nullopt);
+  }
 
   tables_.sessions.erase(session);
   SessionSpec thief = Keeping();
@@ -339,7 +349,7 @@ TEST_F(EngineSessions, Reopen_PublishesEveryChunkAndWorksOn) {
             absl::StatusCode::kPermissionDenied);
   ASSERT_TRUE(engine_->ReopenSession(session, Keeping(), now_).ok());
   EXPECT_FALSE(engine_->ReopenSession(session, Keeping(), now_).ok());
-  EXPECT_EQ(engine_->FindKept("uid:1000", "llm", 0), std::nullopt);
+  EXPECT_EQ(engine_->FindKept(Keeping()), std::nullopt);
   EXPECT_EQ(ResidencyOf(session, chunk), shm::Residency::kResident);
   EXPECT_EQ(Do(session, shm::RequestOp::kDrop, chunk).op, shm::ResponseOp::kDone);
   const shm::Response ticket =

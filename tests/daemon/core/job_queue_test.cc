@@ -30,6 +30,12 @@ class JobQueueTest : public ::testing::Test {
     return queue_.Join(SessionId{session}, {tenant_, job, ""}, ask, At(seconds));
   }
 
+  // As an engine that takes over does it.
+  void Restore(uint64_t session, const std::string& job, const RankAsk& ask, JobState state,
+               bool yielded = false, int64_t seconds = 0) {
+    queue_.Restore(SessionId{session}, {tenant_, job, ""}, ask, state, yielded, At(seconds));
+  }
+
   // As the engine does it when the session makes its arena.
   void Charge(uint64_t session, uint64_t bytes) {
     ASSERT_TRUE(ledger_.HandOut(DeviceAccount(kDevice), bytes).ok());
@@ -366,6 +372,112 @@ TEST_F(JobQueueTest, RankThatComesAgain_JoinsItsRunningJobWhereItFits) {
   (void)queue_.Decide(At(0));
   queue_.Leave(SessionId{2}, At(1));
   ASSERT_TRUE(Join(3, "a", ask, 2).ok());
+  EXPECT_EQ(State(3), JobState::kRunning);
+}
+
+// --- after the daemon's own death ---
+
+TEST_F(JobQueueTest, RestoredJob_RunsWithWhatWasPromisedToIt) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kRunning);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kRunning);
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+  EXPECT_EQ(State(1), JobState::kRunning);
+  EXPECT_EQ(State(2), JobState::kRunning);
+  EXPECT_EQ(queue_.AvailableBytes(SessionId{3}, kTenant, DeviceAccount(kDevice)), 0u);
+  EXPECT_EQ(queue_.AvailableBytes(SessionId{2}, kTenant, DeviceAccount(kDevice)), 50u);
+}
+
+TEST_F(JobQueueTest, RestoredJobWhoseRanksWereNotedAtDifferentTimes_StandsAsTheFurthestOne) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kQueued);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kRunning);
+  EXPECT_EQ(State(1), JobState::kRunning);
+}
+
+TEST_F(JobQueueTest, RestoredJobOfWhichAllHadCome_IsQueuedAndAdmitted) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kGathering);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kGathering);
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{1}, SessionId{2}));
+}
+
+TEST_F(JobQueueTest, RestoredJobThatStillGathers_IsUndoneInTime) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kGathering, /*yielded=*/false, 10);
+  (void)queue_.Decide(At(69));
+  EXPECT_EQ(State(1), JobState::kGathering);
+  (void)queue_.Decide(At(70));
+  EXPECT_EQ(queue_.StandingOf(SessionId{1}).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(JobQueueTest, RestoredJobThatYields_IsAskedAgainWhereItHasNotGivenBack) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kYielding, /*yielded=*/true);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kYielding);
+  Charge(2, 50);
+  EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{2}));
+  Yield(2, 50, 2);
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, UnorderedElementsAre(SessionId{1}, SessionId{2}));
+}
+
+TEST_F(JobQueueTest, RestoredJobThatMadeWay_ComesBackWhenThereIsRoom) {
+  Restore(1, "a", Ask(80), JobState::kPreempted, /*yielded=*/true);
+  ASSERT_TRUE(Join(2, "b", Ask(80, 1), 1).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{2}));
+  Charge(2, 80);
+  EXPECT_EQ(State(1), JobState::kPreempted);
+  queue_.Leave(SessionId{2}, At(2));
+  Return(2, 80);
+  queue_.BooksChanged();
+  EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{1}));
+}
+
+TEST_F(JobQueueTest, RestoredJobThatWasHeld_StaysAwayUntilItIsLetGo) {
+  queue_.Restore(SessionId{1}, {tenant_, "a", ""}, Ask(80), JobState::kPreempted, true, At(0),
+                 /*held=*/true);
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+  ASSERT_TRUE(queue_.LetGo(queue_.Jobs()[0].id).ok());
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, ElementsAre(SessionId{1}));
+}
+
+TEST_F(JobQueueTest, RestoredJobs_AreToldApartByTheirRuns) {
+  RankAsk ask = Ask(40);
+  ask.ranks = 2;
+  for (uint64_t session : {1, 2}) {
+    queue_.Restore(SessionId{session}, {kTenant, "a", absl::StrCat("run", session)}, ask,
+                   JobState::kGathering, false, At(0));
+  }
+  EXPECT_EQ(queue_.Jobs().size(), 2u);
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+}
+
+TEST_F(JobQueueTest, RankThatComesWithWhatItsPredecessorHad_NeedsNoMore) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  ask.may_wait = false;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  ask.rank = 1;
+  ASSERT_TRUE(Join(2, "a", ask).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 50);
+  Charge(2, 50);
+  queue_.Leave(SessionId{2}, At(1));  // what it has is kept
+  ask.rank = 1;
+  EXPECT_EQ(Join(3, "a", ask, 2).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(
+      queue_
+          .Join(SessionId{3}, {tenant_, "a", ""}, ask, At(2), {.host_bytes = 0, .device_bytes = 50})
+          .ok());
   EXPECT_EQ(State(3), JobState::kRunning);
 }
 

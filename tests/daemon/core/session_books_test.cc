@@ -17,6 +17,7 @@ class SessionBooksTest : public ::testing::Test {
     facts.id = SessionId{7};
     facts.spec.tenant = "cgroup:/docker/0123";
     facts.spec.job = "llm";
+    facts.spec.run = "run-1";
     facts.spec.client = "trainer 1.0";
     facts.spec.rank = 3;
     facts.spec.world_size = 8;
@@ -65,6 +66,7 @@ TEST_F(SessionBooksTest, Facts_AreReadAgain) {
   EXPECT_EQ(facts->token, Facts().token);
   EXPECT_EQ(facts->spec.tenant, "cgroup:/docker/0123");
   EXPECT_EQ(facts->spec.job, "llm");
+  EXPECT_EQ(facts->spec.run, "run-1");
   EXPECT_EQ(facts->spec.client, "trainer 1.0");
   EXPECT_EQ(facts->spec.rank, 3);
   EXPECT_EQ(facts->spec.world_size, 8);
@@ -79,9 +81,11 @@ TEST_F(SessionBooksTest, Facts_AreReadAgain) {
 TEST_F(SessionBooksTest, Words_BeginAsNothingAndAreReadAgain) {
   SessionBooks books = Create();
   EXPECT_FALSE(books.welcomed());
+  EXPECT_FALSE(books.barred());
   EXPECT_EQ(books.KeptUntil(), std::nullopt);
   EXPECT_EQ(books.Job(), std::nullopt);
   books.SetWelcomed();
+  books.SetBarred();
   books.SetArena(1 << 30);
   books.SetWorkspace(4096);
   books.SetMoment(17);
@@ -90,6 +94,7 @@ TEST_F(SessionBooksTest, Words_BeginAsNothingAndAreReadAgain) {
   books.SetName(ChunkId{4}, std::string(128, 'x'));
   const SessionBooks again = Open();
   EXPECT_TRUE(again.welcomed());
+  EXPECT_TRUE(again.barred());
   EXPECT_EQ(again.arena_bytes(), uint64_t{1} << 30);
   EXPECT_EQ(again.workspace_bytes(), 4096u);
   EXPECT_EQ(again.moment(), 17u);
@@ -115,10 +120,11 @@ TEST_F(SessionBooksTest, Job_IsReadAgainAsItStandsNow) {
               .may_wait = false};
   note.weight = 5;
   books.SetJob(note);
-  books.SetStanding(JobState::kYielding, true, Time::FromNanoseconds(8));
+  books.SetStanding(JobState::kYielding, true, /*held=*/true, Time::FromNanoseconds(8));
   const std::optional<JobNote> again = Open().Job();
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->run, "run-1");
+  EXPECT_TRUE(again->held);
   EXPECT_EQ(again->ask.rank, 3);
   EXPECT_EQ(again->ask.ranks, 2u);
   EXPECT_EQ(again->ask.priority, -4);

@@ -91,7 +91,7 @@ TEST_F(Attach, OtherVersion_IsToldBothVersions) {
   const shm::Welcome welcome = Refusal(Bytes(hello));
   EXPECT_EQ(welcome.status, static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition));
   EXPECT_EQ(welcome.protocol_version, shm::kProtocolVersion);
-  EXPECT_THAT(welcome.error, HasSubstr("version 2, the client version 77"));
+  EXPECT_THAT(welcome.error, HasSubstr("version 3, the client version 77"));
 }
 
 TEST_F(Attach, OtherVersionWithALongerHello_IsToldBothVersions) {
@@ -99,7 +99,7 @@ TEST_F(Attach, OtherVersionWithALongerHello_IsToldBothVersions) {
   shm::Hello hello = GoodHello();
   hello.protocol_version = 77;
   std::memcpy(long_hello.data(), &hello, sizeof(hello));
-  EXPECT_THAT(Refusal(long_hello).error, HasSubstr("version 2, the client version 77"));
+  EXPECT_THAT(Refusal(long_hello).error, HasSubstr("version 3, the client version 77"));
 }
 
 // What the first release sent and could read: 160 bytes, and a refusal of 448 with its text at 64.
@@ -110,7 +110,7 @@ TEST_F(Attach, ClientOfVersionOne_CanReadWhyItIsRefused) {
   const shm::Welcome welcome = Refusal(old);
   static_assert(sizeof(welcome) == 448 && offsetof(shm::Welcome, error) == 64);
   EXPECT_THAT(welcome.error,
-              HasSubstr("version 2, the client version 1; install the same release"));
+              HasSubstr("version 3, the client version 1; install the same release"));
 }
 
 TEST_F(Attach, ShortLongAndGarbage_AreRefused) {
@@ -119,7 +119,7 @@ TEST_F(Attach, ShortLongAndGarbage_AreRefused) {
   Refusal(Bytes(hello).first(sizeof(hello) - 1));
   std::array<std::byte, sizeof(hello) + 1> longer = {};
   std::memcpy(longer.data(), &hello, sizeof(hello));
-  EXPECT_THAT(Refusal(longer).error, HasSubstr("a hello of 169 bytes; expected 168"));
+  EXPECT_THAT(Refusal(longer).error, HasSubstr("a hello of 233 bytes; expected 232"));
   std::array<std::byte, 100000> garbage;
   garbage.fill(std::byte{0xa5});
   Refusal(garbage);

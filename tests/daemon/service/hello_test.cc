@@ -25,9 +25,11 @@ TEST(Hello, Good_BecomesASpec) {
   hello.local_world_size = 2;
   hello.device = shm::DeviceIndex{1};
   hello.death_policy = shm::DeathPolicy::kKeep;
+  std::strcpy(hello.run, "run-7");
   absl::StatusOr<core::SessionSpec> spec = CheckHello(Bytes(hello));
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->job, "demo");
+  EXPECT_EQ(spec->run, "run-7");
   EXPECT_EQ(spec->rank, 1);
   EXPECT_EQ(spec->world_size, 4);
   EXPECT_EQ(spec->local_world_size, 2);
@@ -42,7 +44,7 @@ TEST(Hello, OtherVersion_NamesBoth) {
   const absl::Status status = CheckHello(Bytes(hello)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("protocol version 2, the client version 77"));
+              HasSubstr("protocol version 3, the client version 77"));
 }
 
 TEST(Hello, OtherVersionOfAnotherSize_NamesBoth) {
@@ -58,7 +60,7 @@ TEST(Hello, OfVersionOne_IsRefusedWithBothVersions) {
   const absl::Status status = CheckHello(old).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("protocol version 2, the client version 1; install the same release"));
+              HasSubstr("protocol version 3, the client version 1; install the same release"));
 }
 
 TEST(Hello, OtherLayout_NamesBoth) {

@@ -12,6 +12,7 @@
 
 #include "base/mapping.h"
 #include "base/memfd.h"
+#include "client/src/session_internal.h"
 #include "daemon/core/manifest.h"
 #include "geminid/session.h"
 #include "gmock/gmock.h"
@@ -312,6 +313,173 @@ TEST_F(RestartTest, ManifestThatEndsDaemons_IsGivenUpInTheEnd) {
   ASSERT_TRUE(env_.Start(options_).ok());
   EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 0u);
   EXPECT_NE(InodeOf("manifest"), manifest);
+}
+
+// --- clients that die, and their successors ---
+
+class SuccessorTest : public RestartTest {
+ protected:
+  absl::StatusOr<std::unique_ptr<Session>> ConnectRun(const std::string& run = "run-1") {
+    ConnectOptions options;
+    options.socket = env_.socket();
+    options.job = "job";
+    options.run = run;
+    options.keep_on_death = true;
+    options.device_memory_bytes = kMiB;
+    return Session::Connect(options);
+  }
+  std::unique_ptr<Session> MustConnect() {
+    absl::StatusOr<std::unique_ptr<Session>> session = ConnectRun();
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+  static void Die(std::unique_ptr<Session> session) {
+    session->LeaveToSuccessor();
+    session.reset();
+  }
+  static const inline std::vector<ChunkSpec> kSpecs = {
+      {"weights", ChunkKind::kWeight, 100'000, true}, {"spare", ChunkKind::kSpare, 5000, true}};
+
+  // What was written to the first of them, on the device or not.
+  std::vector<ChunkHandle> AllocateAndWrite(Session* session) {
+    const absl::StatusOr<std::vector<ChunkHandle>> chunks = session->Allocate(kSpecs);
+    EXPECT_TRUE(chunks.ok()) << chunks.status();
+    std::memset((*chunks)[0].home, 0x5a, (*chunks)[0].bytes);
+    return *chunks;
+  }
+  void ExpectClaimed(Session* session, const std::vector<ChunkHandle>& made) {
+    ASSERT_TRUE(session->is_successor());
+    const absl::StatusOr<std::vector<ChunkHandle>> claimed = Claim(*session, kSpecs);
+    ASSERT_TRUE(claimed.ok()) << claimed.status();
+    EXPECT_EQ((*claimed)[0].id, made[0].id);
+    EXPECT_EQ((*claimed)[1].id, made[1].id);
+    for (uint64_t at = 0; at < (*claimed)[0].bytes; ++at) {
+      ASSERT_EQ(std::to_integer<int>((*claimed)[0].home[at]), 0x5a) << at;
+    }
+    EXPECT_EQ(Check(), absl::OkStatus());
+  }
+};
+
+TEST_F(SuccessorTest, Successor_GetsTheSessionAndClaimsItsMemory) {
+  std::unique_ptr<Session> session = MustConnect();
+  const uint64_t id = session->id();
+  EXPECT_FALSE(session->is_successor());
+  const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
+  CommitSegmentOf(*session)->versions[7].store(42);
+  Die(std::move(session));
+  session = MustConnect();
+  EXPECT_EQ(session->id(), id);
+  EXPECT_EQ(session->arena_bytes(), kMiB);
+  EXPECT_EQ(CommitSegmentOf(*session)->versions[7].load(), 42u);
+  ExpectClaimed(session.get(), made);
+  // It is a session like any other.
+  const absl::StatusOr<Lease> lease = session->Use(made[0].id, absl::Seconds(30));
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(std::to_integer<int>(lease->data[100]), 0x5a);
+}
+
+TEST_F(SuccessorTest, DeviceCopyThatWasHeld_IsThereForTheSuccessor) {
+  std::unique_ptr<Session> session = MustConnect();
+  const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
+  {
+    const absl::StatusOr<Lease> lease = session->Use(made[0].id, absl::Seconds(30));
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    std::memset(session->HostAddress(lease->data), 0x33, made[0].bytes);
+    session->Transition(made[0].id, ChunkState::kCompute);
+    ASSERT_TRUE(session->Transition(made[0].id, ChunkState::kHold, /*dirty=*/true)
+                    .Wait(absl::Seconds(30))
+                    .ok());
+  }
+  const uint64_t offset = session->DeviceOffset(made[0].id);
+  Die(std::move(session));
+  session = MustConnect();
+  ExpectClaimed(session.get(), made);
+  EXPECT_EQ(session->ResidencyOf(made[0].id), Residency::kResident);
+  EXPECT_EQ(session->DeviceOffset(made[0].id), offset);
+  ASSERT_TRUE(session->WriteBack(made[0].id).Wait(absl::Seconds(30)).ok());
+  EXPECT_EQ(std::to_integer<int>(session->Home(made[0].id)[99'999]), 0x33);
+}
+
+TEST_F(SuccessorTest, WhatIsNotClaimed_IsFreed) {
+  std::unique_ptr<Session> session = MustConnect();
+  const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
+  Allocate(session.get(), "other");
+  const uint64_t before = Totals(core::kHostAccount).reserved_bytes;
+  Die(std::move(session));
+  session = MustConnect();
+  ExpectClaimed(session.get(), made);
+  EXPECT_EQ(Totals(core::kHostAccount).reserved_bytes, before);
+  ASSERT_TRUE(FreeUnclaimed(*session).ok());
+  EXPECT_EQ(Totals(core::kHostAccount).reserved_bytes, before - 64 * 1024);
+  EXPECT_EQ(Claim(*session, {{"other", ChunkKind::kGeneric, 64 * 1024}}).status().code(),
+            absl::StatusCode::kNotFound);
+  session.reset();
+  EXPECT_EQ(Totals(core::kHostAccount).reserved_bytes, 0u);
+}
+
+TEST_F(SuccessorTest, DaemonKilledBetweenThem_ChangesNothing) {
+  std::unique_ptr<Session> session = MustConnect();
+  const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
+  env_.Stop();
+  Die(std::move(session));  // nobody is there to notice
+  ASSERT_TRUE(env_.Start(options_).ok());
+  session = MustConnect();
+  ExpectClaimed(session.get(), made);
+  Restart();
+  std::unique_ptr<Session> other = Connect("other");
+  ASSERT_NE(other, nullptr);
+  const absl::StatusOr<Lease> lease = session->Use(made[0].id, absl::Seconds(30));
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  Die(std::move(session));
+  Restart();
+  session = MustConnect();
+  ExpectClaimed(session.get(), made);
+}
+
+TEST_F(SuccessorTest, PredecessorThatLives_IsNotReplaced) {
+  const std::unique_ptr<Session> session = MustConnect();
+  AllocateAndWrite(session.get());
+  const absl::Status refused = ConnectRun().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("rank 0 of run run-1 of job job is process"));
+}
+
+TEST_F(SuccessorTest, AnotherRunOrNone_GetsASessionOfItsOwn) {
+  std::unique_ptr<Session> session = MustConnect();
+  AllocateAndWrite(session.get());
+  Die(std::move(session));
+  const absl::StatusOr<std::unique_ptr<Session>> another = ConnectRun("run-2");
+  ASSERT_TRUE(another.ok()) << another.status();
+  EXPECT_FALSE((*another)->is_successor());
+  const absl::StatusOr<std::unique_ptr<Session>> none = ConnectRun("");
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_FALSE((*none)->is_successor());
+  EXPECT_TRUE(MustConnect()->is_successor());
+}
+
+TEST_F(SuccessorTest, SessionThatSaidGoodbye_HasNoSuccessor) {
+  std::unique_ptr<Session> session = MustConnect();
+  AllocateAndWrite(session.get());
+  session.reset();
+  EXPECT_FALSE(MustConnect()->is_successor());
+}
+
+// --- what the operator asked for ---
+
+TEST_F(RestartTest, DrainedDaemon_IsDrainedAfterItsDeath) {
+  env_.daemon().hub().Drain(true);
+  const auto drained = [this] {
+    return env_.daemon().hub().Inspect(
+        [](const core::Engine& engine, const auto&) { return engine.jobs().drained(); });
+  };
+  Restart();
+  EXPECT_TRUE(drained());
+  Restart();
+  EXPECT_TRUE(drained());
+  env_.daemon().hub().Drain(false);
+  Restart();
+  EXPECT_FALSE(drained());
 }
 
 }  // namespace

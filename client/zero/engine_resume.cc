@@ -1,0 +1,165 @@
+// Going on from what a predecessor of this process left: the ranks agree on the last step that any
+// of them committed, those that are behind are told what it was, and every rank finishes its part.
+// See proto/shm/commit_layout.h for why that is always possible.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/zero/crash_points.h"
+#include "client/zero/engine_impl.h"
+#include "proto/shm/commit_layout.h"
+
+namespace geminid::zero {
+namespace {
+
+// What one rank tells those that are behind.
+struct PassedStep {
+  shm::CommitRecord record;
+  kernels::StepScalars scalars;
+};
+
+struct PassedRates {
+  double learning_rate;
+  double weight_decay;
+  bool has_learning_rate;
+  bool has_weight_decay;
+  bool skip;
+};
+
+PassedRates Pack(const TensorRates& rates) {
+  PassedRates packed;
+  std::memset(&packed, 0, sizeof(packed));
+  packed.learning_rate = rates.learning_rate.value_or(0);
+  packed.weight_decay = rates.weight_decay.value_or(0);
+  packed.has_learning_rate = rates.learning_rate.has_value();
+  packed.has_weight_decay = rates.weight_decay.has_value();
+  packed.skip = rates.skip;
+  return packed;
+}
+
+TensorRates Unpack(const PassedRates& packed) {
+  TensorRates rates;
+  if (packed.has_learning_rate) rates.learning_rate = packed.learning_rate;
+  if (packed.has_weight_decay) rates.weight_decay = packed.weight_decay;
+  rates.skip = packed.skip;
+  return rates;
+}
+
+template <typename T>
+absl::Status Share(collectives::Communicator* ranks, int from, std::span<T> values) {
+  const auto bytes = std::as_writable_bytes(values);
+  return ranks->Broadcast({bytes.data(), bytes.size(), collectives::DType::kUint8}, from);
+}
+
+}  // namespace
+
+// The last step that this rank committed; none: it cannot go on from there.
+std::optional<uint64_t> EngineImpl::StepLeft() const {
+  if (!store_->is_claimed() || !store_->left().ok()) return std::nullopt;
+  // Gradients that were used up as they came cannot finish a step that was half made.
+  if (updates_in_backward()) return std::nullopt;
+  const shm::CommitRecord& record = *shm::NewestRecord(*store_->commit());
+  StepNote note;
+  const bool noted = record.overflow != 0 || (store_->notes() != nullptr &&
+                                              store_->notes()->Read(record.epoch, &note).ok());
+  if (!noted) return std::nullopt;
+  return record.step;
+}
+
+// False: some rank has nothing to go on from.
+absl::StatusOr<bool> EngineImpl::ResumeState() {
+  const auto ranks = static_cast<size_t>(communicator_->WorldSize());
+  const std::optional<uint64_t> mine = StepLeft();
+  // Steps are counted from 1; 0: nothing.
+  std::vector<double> steps(ranks, 0.0);
+  steps[static_cast<size_t>(communicator_->Rank())] = static_cast<double>(mine.value_or(0));
+  GEMINID_RETURN_IF_ERROR(agreement_->Worst(&steps));
+  const auto [least, most] = std::ranges::minmax_element(steps);
+  if (*least == 0 || *most - *least > 1) return false;
+  const int ahead = static_cast<int>(most - steps.begin());
+  if (*least < *most) GEMINID_RETURN_IF_ERROR(PassStep(ahead, *mine < *most));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t granules, FinishUpdate());
+  CrashPoint("resumed");
+  const shm::CommitRecord& record = *shm::NewestRecord(*store_->commit());
+  step_ = record.step;
+  updates_ = record.updates;
+  loss_scaler_.Restore({.scale = record.next_loss_scale,
+                        .good_steps = record.good_steps,
+                        .overflows = record.overflows});
+  session_->SetStep(step_);
+  resumed_ = Resumed{.step = record.step,
+                     .data_position = record.data_position,
+                     .was_behind = *mine < *most,
+                     .granules_updated = granules};
+  std::copy(std::begin(record.random_state), std::end(record.random_state),
+            resumed_->random_state.begin());
+  return true;
+}
+
+// What the rank that is ahead wrote before its record and with it is written here too, in the same
+// order.
+absl::Status EngineImpl::PassStep(int ahead, bool is_behind) {
+  PassedStep step = {};
+  StepNote note;
+  note.rates.resize(parameters_.size());
+  std::vector<std::byte> tensor_state(optimizer_->tensor_state_bytes());
+  if (communicator_->Rank() == ahead) {
+    step.record = *shm::NewestRecord(*store_->commit());
+    if (step.record.overflow == 0) {
+      GEMINID_RETURN_IF_ERROR(store_->notes()->Read(step.record.epoch, &note));
+      GEMINID_RETURN_IF_ERROR(ReadTensorStateOf(step.record.epoch, tensor_state));
+    }
+    step.scalars = note.scalars;
+  }
+  std::vector<PassedRates> rates(note.rates.size());
+  std::ranges::transform(note.rates, rates.begin(), Pack);
+  collectives::Communicator* const ranks = control_communicator_.get();
+  GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(&step, 1)));
+  GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(rates)));
+  if (!tensor_state.empty()) {
+    GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(tensor_state)));
+  }
+  if (!is_behind) return absl::OkStatus();
+  if (step.record.overflow == 0) {
+    note.scalars = step.scalars;
+    std::ranges::transform(rates, note.rates.begin(), Unpack);
+    if (!tensor_state.empty()) {
+      GEMINID_RETURN_IF_ERROR(store_->WriteSpareTensorState(tensor_state));
+    }
+    store_->notes()->Write(epoch_ + 1, note);
+  }
+  CrashPoint("step passed");
+  epoch_ = shm::WriteRecord(store_->commit(), step.record);
+  CrashPoint("behind recorded");
+  return absl::OkStatus();
+}
+
+// Of the step with this epoch, whether it has been flipped to or not.
+absl::Status EngineImpl::ReadTensorStateOf(uint64_t epoch, std::span<std::byte> bytes) {
+  if (bytes.empty()) return absl::OkStatus();
+  if (store_->IsTensorStateBefore(epoch)) store_->FlipTensorState(epoch);
+  return store_->ReadTensorState(bytes);
+}
+
+// What is left of the newest step's update. Returns how many granules that was.
+absl::StatusOr<uint64_t> EngineImpl::FinishUpdate() {
+  const shm::CommitRecord& record = *shm::NewestRecord(*store_->commit());
+  if (record.overflow != 0) return 0;
+  std::vector<std::byte> tensor_state(optimizer_->tensor_state_bytes());
+  GEMINID_RETURN_IF_ERROR(ReadTensorStateOf(record.epoch, tensor_state));
+  const std::vector<uint32_t> granules = store_->GranulesBefore(record.epoch);
+  if (granules.empty()) return 0;
+  StepNote note;
+  GEMINID_RETURN_IF_ERROR(store_->notes()->Read(record.epoch, &note));
+  GEMINID_RETURN_IF_ERROR(optimizer_->Restore(note, tensor_state));
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<kernels::ThreadPool> pool, MakeUpdatePool());
+  for (const uint32_t granule : granules) {
+    GEMINID_RETURN_IF_ERROR(optimizer_->Update(granule, *store_, pool.get()));
+    store_->Flip(granule, record.epoch);
+    CrashPoint("granule resumed");
+  }
+  return granules.size();
+}
+
+}  // namespace geminid::zero

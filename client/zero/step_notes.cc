@@ -1,0 +1,86 @@
+#include "client/zero/step_notes.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "proto/shm/crc32c.h"
+
+namespace geminid::zero {
+
+struct StepNotes::Header {
+  uint64_t epoch;
+  uint64_t step;
+  double learning_rate;
+  double grad_scale;
+  double gradient_norm;
+  uint32_t tensors;
+  uint32_t crc32c;  // of the whole slot, with a 0 here
+};
+
+struct StepNotes::Rates {
+  double learning_rate;
+  double weight_decay;
+  uint8_t has_learning_rate;
+  uint8_t has_weight_decay;
+  uint8_t skip;
+  uint8_t reserved[5];
+};
+
+uint64_t StepNotes::BytesFor(size_t tensors) {
+  return 2 * (sizeof(Header) + tensors * sizeof(Rates));
+}
+
+std::span<std::byte> StepNotes::Slot(uint64_t epoch) const {
+  const size_t bytes = BytesFor(tensors_) / 2;
+  return {memory_ + (epoch % 2) * bytes, bytes};
+}
+
+void StepNotes::Write(uint64_t epoch, const StepNote& note) {
+  std::vector<std::byte> made(Slot(epoch).size());
+  auto* const header = reinterpret_cast<Header*>(made.data());
+  auto* const rates = reinterpret_cast<Rates*>(header + 1);
+  header->epoch = epoch;
+  header->step = note.scalars.step;
+  header->learning_rate = note.scalars.learning_rate;
+  header->grad_scale = note.scalars.grad_scale;
+  header->gradient_norm = note.scalars.gradient_norm;
+  header->tensors = static_cast<uint32_t>(tensors_);
+  for (size_t t = 0; t < tensors_ && t < note.rates.size(); ++t) {
+    const TensorRates& from = note.rates[t];
+    rates[t].learning_rate = from.learning_rate.value_or(0);
+    rates[t].weight_decay = from.weight_decay.value_or(0);
+    rates[t].has_learning_rate = from.learning_rate.has_value() ? 1 : 0;
+    rates[t].has_weight_decay = from.weight_decay.has_value() ? 1 : 0;
+    rates[t].skip = from.skip ? 1 : 0;
+  }
+  header->crc32c = shm::Crc32c(made.data(), made.size());
+  std::memcpy(Slot(epoch).data(), made.data(), made.size());
+}
+
+absl::Status StepNotes::Read(uint64_t epoch, StepNote* note) const {
+  const std::span<const std::byte> slot = Slot(epoch);
+  std::vector<std::byte> read(slot.begin(), slot.end());
+  auto* const header = reinterpret_cast<Header*>(read.data());
+  const auto* const rates = reinterpret_cast<const Rates*>(header + 1);
+  const uint32_t crc32c = header->crc32c;
+  header->crc32c = 0;
+  if (header->epoch != epoch || header->tensors != tensors_ ||
+      crc32c != shm::Crc32c(read.data(), read.size())) {
+    return absl::DataLossError(
+        absl::StrCat("what the step of epoch ", epoch, " updates with was never noted"));
+  }
+  note->scalars = {.step = header->step,
+                   .learning_rate = header->learning_rate,
+                   .grad_scale = header->grad_scale,
+                   .gradient_norm = header->gradient_norm};
+  note->rates.assign(tensors_, {});
+  for (size_t t = 0; t < tensors_; ++t) {
+    TensorRates& to = note->rates[t];
+    if (rates[t].has_learning_rate != 0) to.learning_rate = rates[t].learning_rate;
+    if (rates[t].has_weight_decay != 0) to.weight_decay = rates[t].weight_decay;
+    to.skip = rates[t].skip != 0;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::zero

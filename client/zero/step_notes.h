@@ -1,0 +1,55 @@
+// What a step updates with, beside its commit record: noted before it, so that an update that was
+// interrupted is finished with the same bits, by a successor of this rank or of one that is behind.
+//
+// Two slots in a chunk of host memory, as there are of the record; a step's epoch says which is
+// its own.
+#ifndef GEMINID_CLIENT_ZERO_STEP_NOTES_H_
+#define GEMINID_CLIENT_ZERO_STEP_NOTES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/optimizers/sharded_step.h"
+
+namespace geminid::zero {
+
+// What a step updates one tensor with.
+struct TensorRates {
+  std::optional<double> learning_rate = {};  // in place of the step's
+  std::optional<double> weight_decay = {};   // in place of the tensor's own
+  bool skip = false;                         // weights and state stay as they are
+};
+
+struct StepNote {
+  kernels::StepScalars scalars;
+  std::vector<TensorRates> rates;  // by tensor
+};
+
+// Not thread-safe.
+class StepNotes {
+ public:
+  static uint64_t BytesFor(size_t tensors);
+  // `memory` has BytesFor(tensors), aligned to 8, and outlives this.
+  StepNotes(std::byte* memory, size_t tensors) : memory_(memory), tensors_(tensors) {}
+
+  // `epoch`: that the step's record will have.
+  void Write(uint64_t epoch, const StepNote& note);
+  // DATA_LOSS where it was not written.
+  absl::Status Read(uint64_t epoch, StepNote* note) const;
+
+ private:
+  struct Header;
+  struct Rates;
+  std::span<std::byte> Slot(uint64_t epoch) const;
+
+  std::byte* const memory_;
+  const size_t tensors_;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_STEP_NOTES_H_

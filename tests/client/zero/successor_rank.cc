@@ -1,0 +1,77 @@
+// One rank of a run, as a process that dies, or stands still, at a crash point.
+//
+//   successor_rank SOCKET RUN NAME RANK RESUME [kill|hold POINT COUNT]
+//
+// Rank 0 writes to standard output the step it went on from (0: it began anew), then every weight
+// as the eight hexadecimal digits of its bits. Exit code 0; 1 with an error on standard error.
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <string_view>
+
+#include "client/zero/crash_points.h"
+#include "geminid/connect.h"
+#include "tests/client/zero/successor_runs.h"
+
+namespace geminid::zero {
+namespace {
+
+std::string_view point;
+std::atomic<int> left = 0;
+bool holds = false;
+
+void OnPoint(const char* name) {
+  if (point != name || left.fetch_sub(1) != 1) return;
+  if (!holds) ::kill(::getpid(), SIGKILL);
+  // Whoever waits for it learns that it stands still; nobody sees what it would do next.
+  for (;;) ::raise(SIGSTOP);
+}
+
+int Run(int argc, char** argv) {
+  if (argc != 6 && argc != 9) return 2;
+  SyntheticRun run = SuccessorRun(argv[3]);
+  run.socket = argv[1];
+  run.run = argv[2];
+  const int rank = std::atoi(argv[4]);
+  run.options.resume = std::string_view(argv[5]) == "1";
+  if (argc == 9) {
+    holds = std::string_view(argv[6]) == "hold";
+    point = argv[7];
+    left = std::atoi(argv[8]);
+    on_crash_point = OnPoint;
+  }
+  collectives::RankInfo info;
+  info.rank = info.local_rank = rank;
+  info.world_size = info.local_world_size = run.world_size;
+  info.job = run.run;
+  collectives::ConnectOptions connect;
+  connect.timeout = connect.connect_timeout = absl::Seconds(60);
+  auto communicator = collectives::Connect(info, connect);
+  if (!communicator.ok()) {
+    std::cerr << communicator.status() << "\n";
+    return 1;
+  }
+  SyntheticResult result;
+  const absl::Status status = TrainOneRank(run, rank, communicator->get(), &result);
+  if (!status.ok()) {
+    std::cerr << status << "\n";
+    return 1;
+  }
+  std::printf("%zu\n", run.steps - result.steps.size());
+  for (const std::vector<float>& weights : result.weights) {
+    for (const float value : weights) std::printf("%08x", std::bit_cast<unsigned>(value));
+    std::printf("\n");
+  }
+  return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace geminid::zero
+
+int main(int argc, char** argv) { return geminid::zero::Run(argc, argv); }

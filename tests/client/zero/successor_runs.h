@@ -1,0 +1,46 @@
+// The runs whose ranks are made to die: by name, for the test and for the program of one rank.
+#ifndef GEMINID_TESTS_CLIENT_ZERO_SUCCESSOR_RUNS_H_
+#define GEMINID_TESTS_CLIENT_ZERO_SUCCESSOR_RUNS_H_
+
+#include <string>
+
+#include "tests/client/zero/synthetic_training.h"
+
+namespace geminid::zero {
+
+inline constexpr int kSuccessorRanks = 2;
+inline constexpr int kSuccessorSteps = 6;
+
+// "tight": an arena that does not hold the model; "moved": some state goes to the device after the
+// first step; "device": all of it lives there; "lamb": an optimizer that needs sums of all ranks;
+// "came": and factors; "summed": fp32 gradients of two micro-batches; "overflow": a step that
+// changes nothing.
+inline SyntheticRun SuccessorRun(const std::string& name) {
+  SyntheticRun run;
+  run.world_size = kSuccessorRanks;
+  run.steps = kSuccessorSteps;
+  run.job = "successors";
+  run.options.chunk_elements = 16384;
+  run.options.clip_norm = 0;
+  run.options.state_placement = StatePlacement::kHost;
+  run.options.timeout = absl::Seconds(60);
+  if (name == "tight") run.arena_bytes = 320 << 10;
+  if (name == "moved") {
+    run.options.state_placement = StatePlacement::kShare;
+    run.options.state_share = 0.5;
+    run.arena_bytes = 2 << 20;
+  }
+  if (name == "device") run.options.state_placement = StatePlacement::kDevice;
+  if (name == "lamb") run.options.optimizer = LambOptions{};
+  if (name == "came") run.options.optimizer = CameOptions{};
+  if (name == "summed") run.options.accumulate = 2;
+  if (name == "overflow") {
+    run.options.loss_scale = FixedLossScale(1);
+    run.overflow_step = 2;
+  }
+  return run;
+}
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_TESTS_CLIENT_ZERO_SUCCESSOR_RUNS_H_

@@ -1,0 +1,260 @@
+// Ranks die at every point of a step, alone and together, and their successors go on: with every
+// bit of a run that nothing happened to.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <bit>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/zero/crash_points.h"
+#include "geminid/session.h"
+#include "tests/client/zero/successor_runs.h"
+#include "tests/daemon_env/daemon_env.h"
+
+extern char** environ;
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Eq;
+
+constexpr int kLastPointOfAStep = 7;  // of kCrashPoints; those after it are a successor's
+
+// What becomes of a rank at a crash point.
+struct Fate {
+  std::string what = "";  // "kill", "hold"; empty: it lives
+  std::string point{};
+  int count = 1;  // when it gets there for so many times
+};
+
+class RankProcess {
+ public:
+  RankProcess(const std::vector<std::string>& arguments, const std::string& output,
+              const std::string& words) {
+    std::vector<char*> argv;
+    std::vector<std::string> copies = arguments;
+    for (std::string& argument : copies) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), kFlags, 0600);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, words.c_str(), kFlags, 0600);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  // Until it ends or stands still; what stands still is killed.
+  int Wait() {
+    int status = 0;
+    EXPECT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    if (!WIFSTOPPED(status)) return status;
+    kill(pid_, SIGKILL);
+    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+class SuccessorTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+
+  // Runs both ranks until both have ended. Returns how rank 0 and rank 1 ended, as waitpid says.
+  std::vector<int> Start(const std::string& name, bool resume, const std::vector<Fate>& fates) {
+    std::vector<RankProcess> ranks;
+    for (int rank = 0; rank < kSuccessorRanks; ++rank) {
+      const Fate& fate = fates[static_cast<size_t>(rank)];
+      std::vector<std::string> arguments = {
+          GEMINID_SUCCESSOR_RANK, env_.socket(),     RunName(), name,
+          absl::StrCat(rank),     resume ? "1" : "0"};
+      if (!fate.what.empty()) {
+        arguments.insert(arguments.end(), {fate.what, fate.point, absl::StrCat(fate.count)});
+      }
+      ranks.emplace_back(arguments, File("output", rank), File("words", rank));
+    }
+    // First whoever is killed: one that is held ends when its turn comes.
+    std::vector<int> ends(ranks.size());
+    const size_t first = fates[0].what == "hold" ? 1 : 0;
+    ends[first] = ranks[first].Wait();
+    ends[1 - first] = ranks[1 - first].Wait();
+    return ends;
+  }
+
+  // Takes what rank `rank` left and says goodbye.
+  void EndKept(int rank) {
+    ConnectOptions connect;
+    connect.socket = env_.socket();
+    connect.job = SuccessorRun("").job;
+    connect.run = RunName();
+    connect.rank = connect.local_rank = rank;
+    connect.world_size = kSuccessorRanks;
+    const absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_TRUE((*session)->is_successor());
+  }
+
+  std::string File(const std::string& what, int rank) const {
+    return absl::StrCat(folder_.path(), "/", what, rank);
+  }
+  std::string RunName() const { return absl::StrCat("run-", run_); }
+
+  std::string Words() const {
+    std::string words;
+    for (int rank = 0; rank < kSuccessorRanks; ++rank) {
+      std::stringstream read;
+      read << std::ifstream(File("words", rank)).rdbuf();
+      absl::StrAppend(&words, "rank ", rank, ": ", read.str());
+    }
+    return words;
+  }
+
+  // Starts them for the last time: they must end well, with the weights of a run that nothing
+  // happened to. Returns the step that they went on from.
+  int MustFinish(const std::string& name) {
+    EXPECT_THAT(Start(name, /*resume=*/true, {{}, {}}), ::testing::Each(Eq(0))) << Words();
+    std::ifstream output(File("output", 0));
+    std::string line;
+    std::getline(output, line);
+    const int from = std::atoi(line.c_str());
+    std::string expected;
+    for (const std::vector<float>& weights : Expected(name)) {
+      std::getline(output, line);
+      expected.clear();
+      for (const float value : weights) {
+        absl::StrAppend(&expected, absl::Hex(std::bit_cast<uint32_t>(value), absl::kZeroPad8));
+      }
+      EXPECT_TRUE(line == expected) << "some of " << weights.size() << " weights differ";
+    }
+    ExpectNothingIsKept();
+    ++run_;
+    return from;
+  }
+
+  const std::vector<std::vector<float>>& Expected(const std::string& name) {
+    std::vector<std::vector<float>>& expected = expected_[name];
+    if (expected.empty()) {
+      SyntheticRun run = SuccessorRun(name);
+      run.socket = env_.socket();
+      absl::StatusOr<SyntheticResult> result = Train(run);
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (result.ok()) expected = result->weights;
+    }
+    return expected;
+  }
+
+  void ExpectNothingIsKept() {
+    env_.daemon().hub().Inspect([](const core::Engine& engine, const auto& sessions) {
+      EXPECT_TRUE(sessions.empty());
+      EXPECT_EQ(engine.Check(), absl::OkStatus());
+      EXPECT_EQ(engine.ledger().Totals(core::kHostAccount).reserved_bytes, 0u);
+    });
+  }
+
+  static bool WasKilled(int end) { return WIFSIGNALED(end) && WTERMSIG(end) == SIGKILL; }
+
+  geminid::testing::DaemonEnv env_;
+  geminid::testing::TemporaryFolder folder_;
+  std::map<std::string, std::vector<std::vector<float>>> expected_;
+  int run_ = 0;
+};
+
+// Rank 0 dies at each point of its fourth step, or so; the other notices and leaves its own state.
+TEST_F(SuccessorTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
+  for (int p = 0; p < kLastPointOfAStep; ++p) {
+    SCOPED_TRACE(kCrashPoints[p]);
+    const bool is_granule = std::string_view(kCrashPoints[p]).starts_with("granule");
+    const std::vector<int> ends =
+        Start("tight", false, {{"kill", kCrashPoints[p], is_granule ? 50 : 4}, {}});
+    ASSERT_TRUE(WasKilled(ends[0])) << Words();
+    EXPECT_THAT(MustFinish("tight"), AnyOf(3, 4));
+  }
+}
+
+TEST_F(SuccessorTest, OneRankBehindTheOther_IsToldTheStep) {
+  for (const std::string name : {"tight", "device", "lamb", "came", "summed", "overflow"}) {
+    SCOPED_TRACE(name);
+    // The step that the other one has recorded is not that of a rank held where it agreed to it.
+    const int step = name == "overflow" ? 3 : 4;
+    // Sums over the ranks are made in between.
+    const bool sums = name == "lamb" || name == "came";
+    const char* const held_at = sums ? "update prepared" : "step agreed";
+    const std::vector<int> ends =
+        Start(name, false, {{"kill", "step recorded", step}, {"hold", held_at, step}});
+    ASSERT_TRUE(WasKilled(ends[0]) && WasKilled(ends[1])) << Words();
+    EXPECT_EQ(MustFinish(name), step);
+  }
+}
+
+TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) {
+  for (const std::string name : {"moved", "device", "lamb", "came", "summed"}) {
+    for (const char* point : {"granule written", "granule flipped"}) {
+      SCOPED_TRACE(absl::StrCat(name, ", ", point));
+      const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});
+      ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+      EXPECT_GE(MustFinish(name), 1);
+    }
+  }
+}
+
+// Successors die, too, at every point of their own, and theirs finish it.
+TEST_F(SuccessorTest, SuccessorsKilledAtEveryPoint_HaveSuccessors) {
+  for (const std::string name : {"moved", "lamb"}) {
+    for (size_t p = kLastPointOfAStep; p < std::size(kCrashPoints); ++p) {
+      SCOPED_TRACE(absl::StrCat(name, ", ", kCrashPoints[p]));
+      Start(name, false, {{"kill", "tensors flipped", 4}, {"hold", "update prepared", 4}});
+      const std::vector<int> ends =
+          Start(name, true, {{"kill", kCrashPoints[p], 1}, {"kill", kCrashPoints[p], 1}});
+      // Not every run comes by every point.
+      const bool killed = WasKilled(ends[0]) || WasKilled(ends[1]);
+      EXPECT_EQ(killed, !(name == "lamb" && kCrashPoints[p] == std::string("spare brought")))
+          << Words();
+      if (killed) {
+        EXPECT_GE(MustFinish(name), 2);
+      }
+    }
+  }
+}
+
+TEST_F(SuccessorTest, WithoutACommittedStep_AllBeginAnew) {
+  const std::vector<int> ends =
+      Start("tight", false, {{"kill", "step agreed", 1}, {"hold", "step agreed", 1}});
+  ASSERT_TRUE(WasKilled(ends[0])) << Words();
+  EXPECT_EQ(MustFinish("tight"), 0);
+}
+
+// One rank has nothing to go on from, so the other gives up what it has.
+TEST_F(SuccessorTest, WhereOneRankFindsNothing_AllBeginAnew) {
+  for (const std::string name : {"tight", "moved", "device"}) {
+    SCOPED_TRACE(name);
+    Start(name, false, {{"kill", "granule flipped", 43}, {}});
+    EndKept(1);
+    EXPECT_EQ(MustFinish(name), 0);
+  }
+}
+
+// The same point of the run is met again and again, at whatever the other threads are then.
+TEST_F(SuccessorTest, StateThatMovedToTheDevice_IsBroughtHomeEachTime) {
+  constexpr int kTimes = 8;
+  for (int i = 0; i < kTimes; ++i) {
+    SCOPED_TRACE(i);
+    Start("moved", false, {{"kill", "granule flipped", 43 + i}, {}});
+    EXPECT_GE(MustFinish("moved"), 1);
+  }
+}
+
+}  // namespace
+}  // namespace geminid::zero

@@ -1,5 +1,5 @@
-// The daemon is killed under training, again and again: the run does not notice, and its weights
-// are those of a run whose daemon lived.
+// The daemon is killed under training, again and again, and so are ranks, one or all, with the
+// daemon or without: the run goes on, and its weights are those of a run that was left alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -19,6 +19,7 @@ constexpr int kSeconds = 120;  // the machine may be busy
 constexpr int kKills = 20;
 constexpr int kKillsPerRun = 5;
 constexpr uint64_t kLongestPauseMilliseconds = 150;
+constexpr uint64_t kLongestPauseBetweenRanksMilliseconds = 1500;
 
 // Two ranks on an arena that does not hold the model: chunks come and go at every operator.
 std::vector<std::string> Flags(const std::string& steps) {
@@ -68,6 +69,80 @@ TEST_F(Restart, DaemonKilledAtRandomInstants_LeavesTheSameWeightsAndNothingElse)
     EXPECT_TRUE(run.ExportedBytes() == weights) << "seed " << seed;
     ExpectNothingIsLeft(run, daemons);
   }
+}
+
+// One rank, all of them, or one with the daemon: in turn.
+int KillRanks(const TrainingProcess& run, uint64_t seed, std::set<pid_t>* daemons) {
+  int kills = 0;
+  for (uint64_t i = 0; kills < kKillsPerRun; ++i) {
+    const uint64_t pause = base::RandomBits(seed, i) % kLongestPauseBetweenRanksMilliseconds;
+    poll(nullptr, 0, static_cast<int>(pause));
+    std::vector<pid_t> victims = run.Children("geminid-train");
+    if (victims.empty()) {
+      if (run.Children("geminid").empty()) break;  // the run is over
+      continue;
+    }
+    const int kind = kills % 3;
+    if (kind != 1) victims = {victims[base::RandomBits(seed + 1000, i) % victims.size()]};
+    if (kind == 2) {
+      for (const pid_t daemon : run.Children("geminid")) {
+        daemons->insert(daemon);
+        victims.push_back(daemon);
+      }
+    }
+    int killed = 0;
+    for (const pid_t victim : victims) killed += kill(victim, SIGKILL) == 0 ? 1 : 0;
+    kills += killed > 0 ? 1 : 0;
+  }
+  return kills;
+}
+
+int Count(const std::string& words, const std::string& what) {
+  int count = 0;
+  for (size_t at = 0; (at = words.find(what, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST_F(Restart, RanksKilledAtRandomInstants_ComeBackWithTheSameWeights) {
+  std::vector<std::string> flags = Flags("150");
+  TrainingProcess undisturbed(flags);
+  ASSERT_EQ(undisturbed.WaitForEnd(kSeconds), 0) << undisturbed.Words();
+  const std::string weights = undisturbed.ExportedBytes();
+  ASSERT_GT(weights.size(), 400'000u);
+  flags.insert(flags.end(), {"--restarts", "100"});
+  int kills = 0;
+  int resumed = 0;
+  int anew = 0;
+  for (uint64_t seed = 100; kills < kKills; ++seed) {
+    ASSERT_LT(seed, 120u) << "the runs end before they are disturbed";
+    TrainingProcess run(flags);
+    ASSERT_TRUE(run.WaitForWords("step 1/")) << run.Words();
+    std::set<pid_t> daemons;
+    kills += KillRanks(run, seed, &daemons);
+    ASSERT_EQ(run.WaitForEnd(kSeconds), 0) << "seed " << seed << ": " << run.Words();
+    EXPECT_TRUE(run.ExportedBytes() == weights) << "seed " << seed << ": " << run.Words();
+    ExpectNothingIsLeft(run, daemons);
+    const std::string words = run.Words();
+    resumed += Count(words, "from memory;");
+    anew += Count(words, "not all ranks left their state");
+  }
+  // A start may be killed before it says so. One begins anew only where a rank was killed between
+  // its goodbye to the daemon and its end.
+  EXPECT_GE(resumed, kKills / kKillsPerRun);
+  EXPECT_LE(anew, 1);
+}
+
+TEST_F(Restart, RanksThatDieMoreOftenThanAllowed_EndTheRun) {
+  std::vector<std::string> flags = Flags("100000");
+  flags.insert(flags.end(), {"--restarts", "1"});
+  TrainingProcess run(flags);
+  ASSERT_TRUE(run.WaitForWords("step 1/")) << run.Words();
+  kill(run.Children("geminid-train").front(), SIGKILL);
+  ASSERT_TRUE(run.WaitForWords("from memory")) << run.Words();
+  kill(run.Children("geminid-train").front(), SIGKILL);
+  EXPECT_EQ(run.WaitForEnd(kSeconds), 1) << run.Words();
+  EXPECT_THAT(run.Words(), ::testing::HasSubstr("all ranks are started again (1 of 1)"));
+  EXPECT_THAT(run.Leftovers(), IsEmpty());
 }
 
 }  // namespace

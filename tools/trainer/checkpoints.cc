@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/trainer/fine_tuning.h"
@@ -61,6 +62,12 @@ absl::Status LoadModelValues(const TrainOptions& options, zero::Engine* engine,
 absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
     const zero::Engine::Fill& fill, const std::function<checkpoint::RunState(uint64_t)>& run_at) {
   Beginning beginning;
+  if (const std::optional<zero::Resumed> left = engine_->resumed(); left.has_value()) {
+    if (checkpoint::RunState{left->data_position, left->random_state} != run_at(left->step)) {
+      return absl::InternalError("what the ranks left in memory is another run's");
+    }
+    return Beginning{left->step, "memory"};
+  }
   const bool resumes =
       options_.resume && !absl::IsNotFound(checkpoint::Newest(options_.save).status());
   if (resumes) {
@@ -88,6 +95,20 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last)) return absl::OkStatus();
   return saver_->Save(run);
+}
+
+absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run) {
+  if (saver_ == nullptr || !engine_->resumed().has_value()) return absl::OkStatus();
+  std::vector<double> there = {0};
+  if (communicator_->Rank() == 0) {
+    const absl::StatusOr<std::string> newest = checkpoint::Newest(options_.save);
+    uint64_t step = 0;
+    const bool saved =
+        newest.ok() && absl::SimpleAtoi(newest->substr(newest->rfind('-') + 1), &step);
+    there[0] = saved && step >= done ? 1 : 0;
+  }
+  GEMINID_RETURN_IF_ERROR(communicator_->AllReduce(there, there, collectives::ReduceOp::kSum));
+  return there[0] > 0 ? absl::OkStatus() : AfterStep(done, last, run);
 }
 
 absl::Status Checkpoints::Export() {

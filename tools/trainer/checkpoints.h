@@ -28,14 +28,19 @@ class Checkpoints {
     uint64_t step = 0;  // steps that are done
     std::string from;   // what was loaded; empty: nothing
   };
-  // Sets all values: from the newest checkpoint with --resume, if there is one; else from --load;
-  // else by `fill`. `run_at` says how a run like this one stands after a number of steps: a
-  // checkpoint that stands elsewhere was made with another --seed or --batch, and is refused.
+  // Sets all values: nothing where the engine has resumed; else from the newest checkpoint with
+  // --resume, if there is one; else from --load; else by `fill`. `run_at` says how a run like this
+  // one stands after a number of steps: a checkpoint that stands elsewhere was made with another
+  // --seed or --batch, and is refused.
   absl::StatusOr<Beginning> Begin(const zero::Engine::Fill& fill,
                                   const std::function<checkpoint::RunState(uint64_t)>& run_at);
 
   // After a step: saves when --save-every says so, or when the step is the last.
   absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run);
+
+  // Where the engine has resumed: an earlier start may have died before it saved the step that it
+  // had committed. Saves it if it was to be saved and is not there.
+  absl::Status AfterResume(uint64_t done, bool last, const checkpoint::RunState& run);
 
   // After the last step: a Hugging Face folder, if --export says so.
   absl::Status Export();

@@ -20,6 +20,7 @@
 #include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/trainer/rank_process.h"
+#include "tools/trainer/restarts.h"
 #include "tools/trainer/stop_signals.h"
 
 extern char** environ;
@@ -39,8 +40,15 @@ std::string RandomJobId() {
 }
 
 std::vector<std::string> EnvironmentOf(const LaunchOptions& options, int rank,
-                                       const std::string& job_id) {
+                                       const std::string& job_id, const Restarts& restarts) {
   std::vector<std::pair<std::string, std::string>> added = options.environment;
+  if (restarts.most > 0) {
+    added.insert(added.end(), {{kRestartCountVariable, absl::StrCat(restarts.count)},
+                               {kMaxRestartsVariable, absl::StrCat(restarts.most)}});
+  }
+  if (restarts.failed_at.has_value()) {
+    added.emplace_back(kFailedAtVariable, absl::StrCat(absl::ToUnixNanos(*restarts.failed_at)));
+  }
   added.insert(added.end(), {{"RANK", absl::StrCat(rank)},
                              {"WORLD_SIZE", absl::StrCat(options.ranks)},
                              {"LOCAL_RANK", absl::StrCat(rank)},
@@ -92,13 +100,27 @@ std::optional<int> AgreedEnd(int wait_status) {
   return std::nullopt;
 }
 
+// Whether another start may not meet it again.
+bool IsPassing(int wait_status) {
+  if (WIFSIGNALED(wait_status)) return true;
+  switch (WEXITSTATUS(wait_status)) {
+    case base::kExitFailed:
+    case base::kExitUnavailable:
+    case base::kExitDeadline:
+    case base::kExitAborted:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// One start of all ranks.
 class Launcher {
  public:
-  Launcher(const LaunchOptions& options, int signal_fd)
-      : options_(options), signal_fd_(signal_fd) {}
+  Launcher(const LaunchOptions& options, int signal_fd, Restarts restarts)
+      : options_(options), signal_fd_(signal_fd), restarts_(restarts) {}
 
-  absl::Status Start(const sigset_t& signal_mask) {
-    const std::string job_id = RandomJobId();
+  absl::Status Start(const std::string& job_id, const sigset_t& signal_mask) {
     std::vector<std::string> arguments = {""};
     arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
     processes_.reserve(static_cast<size_t>(options_.ranks));
@@ -107,13 +129,14 @@ class Launcher {
       GEMINID_ASSIGN_OR_RETURN(
           RankProcess process,
           RankProcess::Start(rank, options_.program, arguments,
-                             EnvironmentOf(options_, rank, job_id), signal_mask));
+                             EnvironmentOf(options_, rank, job_id, restarts_), signal_mask));
       processes_.push_back(std::move(process));
     }
     return absl::OkStatus();
   }
 
-  int Run() {
+  // Returns when all ranks have ended.
+  void Run() {
     PollUntil([&] { return Over() || failed_ || policy_.first() != 0; }, absl::InfiniteFuture());
     // A failure spreads: whoever notices it ends with words of its own, or the signal that ended
     // one rank was for all of us.
@@ -128,10 +151,63 @@ class Launcher {
     if (!Over()) Stop();
     for (RankProcess& process : processes_) Listen(process);
     ReadSignals();
-    return Judge();
+  }
+
+  // Nothing: it must not be started again. Else how.
+  std::optional<Restarts> Again() const {
+    if (!restarts_.keeps() || ended_badly_.empty() || policy_.first() != 0 || IsDone()) return {};
+    if (!IsPassing(*Culprit().wait_status())) return {};
+    return Restarts{restarts_.count + 1, restarts_.most, failed_at_};
+  }
+
+  void SayAgain() const {
+    options_.write_stderr(absl::StrCat(kProgramName, ": ", DescribeCulprit(),
+                                       "; all ranks are started again (", restarts_.count + 1,
+                                       " of ", restarts_.most,
+                                       "), to go on from what they left in memory\n"));
+  }
+
+  int Judge() {
+    if (at_once_) return base::kExitSignalBase + policy_.first();
+    if (ended_badly_.empty()) return agreed_end_;
+    const RankProcess& culprit = Culprit();
+    // Those that the signal killed are missed by the others.
+    if (agreed_end_ != base::kExitOk && Guilt(culprit) == kStoppedGuilt) return agreed_end_;
+    if (restarts_.most > 0 && IsDone()) {
+      options_.write_stderr(
+          absl::StrCat(kProgramName, ": ", DescribeCulprit(), " after the run was done\n"));
+      return base::kExitOk;
+    }
+    std::string words =
+        absl::StrCat(kProgramName, ": ", DescribeCulprit(), "; the other ranks were stopped\n");
+    // Rank 0's words were passed on already.
+    if (culprit.rank() != 0 && !culprit.last_words().empty()) {
+      absl::StrAppend(&words, "Its last words:\n", Indented(culprit.last_words()));
+    }
+    options_.write_stderr(words);
+    const int status = *culprit.wait_status();
+    return WIFEXITED(status) ? WEXITSTATUS(status) : base::kExitFailed;
   }
 
  private:
+  const RankProcess& Culprit() const {
+    return **std::min_element(ended_badly_.begin(), ended_badly_.end(),
+                              [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
+  }
+
+  std::string DescribeCulprit() const {
+    const RankProcess& culprit = Culprit();
+    return absl::StrCat("rank ", culprit.rank(), " (pid ", culprit.pid(), ") ",
+                        culprit.DescribeEnd());
+  }
+
+  // Ranks end well together, after the last of them has done its part.
+  bool IsDone() const {
+    return std::any_of(processes_.begin(), processes_.end(), [](const RankProcess& process) {
+      return process.wait_status() == std::optional<int>(0);
+    });
+  }
+
   bool Over() const {
     return std::none_of(processes_.begin(), processes_.end(),
                         [](const RankProcess& process) { return process.running(); });
@@ -180,6 +256,7 @@ class Launcher {
       agreed_end_ = *code;
       return;
     }
+    if (!failed_) failed_at_ = absl::Now();
     failed_ = true;
     if (!stopping_) ended_badly_.push_back(&process);
   }
@@ -205,28 +282,10 @@ class Launcher {
     PollUntil([&] { return Over(); }, absl::InfiniteFuture());
   }
 
-  int Judge() {
-    if (at_once_) return base::kExitSignalBase + policy_.first();
-    if (ended_badly_.empty()) return agreed_end_;
-    const RankProcess& culprit =
-        **std::min_element(ended_badly_.begin(), ended_badly_.end(),
-                           [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
-    // Those that the signal killed are missed by the others.
-    if (agreed_end_ != base::kExitOk && Guilt(culprit) == kStoppedGuilt) return agreed_end_;
-    std::string words =
-        absl::StrCat(kProgramName, ": rank ", culprit.rank(), " (pid ", culprit.pid(), ") ",
-                     culprit.DescribeEnd(), "; the other ranks were stopped\n");
-    // Rank 0's words were passed on already.
-    if (culprit.rank() != 0 && !culprit.last_words().empty()) {
-      absl::StrAppend(&words, "Its last words:\n", Indented(culprit.last_words()));
-    }
-    options_.write_stderr(words);
-    const int status = *culprit.wait_status();
-    return WIFEXITED(status) ? WEXITSTATUS(status) : base::kExitFailed;
-  }
-
   const LaunchOptions& options_;
   const int signal_fd_;
+  const Restarts restarts_;
+  absl::Time failed_at_;
   std::vector<RankProcess> processes_;
   std::vector<const RankProcess*> ended_badly_;  // before they were told to stop, in order
   bool failed_ = false;
@@ -247,9 +306,17 @@ absl::StatusOr<int> Launch(const LaunchOptions& options) {
   const int signal_fd = signalfd(-1, &forwarded, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signal_fd < 0) return absl::ErrnoToStatus(errno, "cannot watch signals");
   const absl::Cleanup close_fd = [&] { close(signal_fd); };
-  Launcher launcher(options, signal_fd);
-  GEMINID_RETURN_IF_ERROR(launcher.Start(before));
-  return launcher.Run();
+  const std::string job_id = RandomJobId();
+  Restarts restarts = {.count = 0, .most = options.restarts};
+  for (;;) {
+    Launcher launcher(options, signal_fd, restarts);
+    GEMINID_RETURN_IF_ERROR(launcher.Start(job_id, before));
+    launcher.Run();
+    const std::optional<Restarts> again = launcher.Again();
+    if (!again.has_value()) return launcher.Judge();
+    launcher.SayAgain();
+    restarts = *again;
+  }
 }
 
 bool IsLaunched() {

@@ -14,6 +14,7 @@ namespace geminid::trainer {
 
 struct LaunchOptions {
   int ranks = 1;
+  int restarts = 0;  // how often all ranks are started again after one has failed
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;                              // without the program's name
   std::vector<std::pair<std::string, std::string>> environment{};  // added to this process's
@@ -30,6 +31,11 @@ struct LaunchOptions {
 // the last words are kept, and shown if they are the reason of a failure. SIGINT, SIGTERM and
 // SIGHUP are passed on to the ranks, which may take their time to end; a second one kills them. If
 // this process dies, the ranks are killed.
+//
+// With restarts, a failure that another start may not meet again (a rank that was killed, lost its
+// daemon or another rank) has the others end, and all ranks started again, who learn of it from
+// tools/trainer/restarts.h; each time a line says so. A rank that has returned 0 says that all have
+// done their part: what fails after that is said and no failure.
 //
 // Returns the exit code for this process: 0 if all ranks returned 0; the code of an end that all
 // ranks agree on (128 plus a signal of those three, kExitDiverged); 128 plus the signal that was

@@ -50,6 +50,11 @@ absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
         absl::StrCat("--ranks is ", *options.ranks, ", but the launcher's environment says ",
                      info.world_size, " ranks; leave --ranks out under a launcher"));
   }
+  if (info.world_size > 1 && options.restarts > 0) {
+    return absl::InvalidArgumentError(
+        "--restarts is for ranks that this program starts itself; these have a launcher, which "
+        "starts them again if it is told to (torchrun --max-restarts)");
+  }
   return info;
 }
 
@@ -90,7 +95,11 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
                      "set ",
                      kSocketVariable, " or --socket, or let --ranks start the ranks"));
   }
+  GEMINID_ASSIGN_OR_RETURN(
+      const Restarts restarts,
+      RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
   around->context = {.info = info,
+                     .restarts = restarts,
                      .socket = around->daemon.socket,
                      .write_stderr = WriteStderr,
                      .stderr_is_terminal = StderrIsTerminal(),
@@ -133,10 +142,12 @@ absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
 // `trains`: the ranks show their progress.
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                                 const std::vector<std::string>& arguments) {
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, *options.ranks));
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon,
+                           ChooseDaemon(options, options.ranks.value_or(1)));
   LaunchOptions launch;
-  launch.ranks = *options.ranks;
-  launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket"});
+  launch.ranks = options.ranks.value_or(1);
+  launch.restarts = trains ? options.restarts : 0;
+  launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket", "--restarts"});
   if (trains && !options.progress && StderrIsTerminal()) {  // rank 0 itself writes into a pipe
     launch.arguments = WithoutOptions(launch.arguments, {"--progress"});
     launch.arguments.insert(launch.arguments.end(), {"--progress", "terminal"});
@@ -153,11 +164,15 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenData(options));
   GEMINID_RETURN_IF_ERROR(
       SplitTokens(*data, options.validation_share, options.model.context).status());
-  if (info.rank == 0) GEMINID_RETURN_IF_ERROR(CheckExport(options));
+  GEMINID_ASSIGN_OR_RETURN(
+      const Restarts restarts,
+      RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
+  // What is there after a restart, an earlier start of this run has exported.
+  if (info.rank == 0 && restarts.count == 0) GEMINID_RETURN_IF_ERROR(CheckExport(options));
   if (info.rank == 0 && !options.report.empty()) {
     GEMINID_RETURN_IF_ERROR(CheckWritable(options.report));
   }
-  if (ranks == info.world_size) return TrainOneRank(options, info, *data);
+  if (ranks == info.world_size && options.restarts == 0) return TrainOneRank(options, info, *data);
   data.reset();  // the ranks load their own
   return RunLauncher(options, /*trains=*/true, arguments);
 }

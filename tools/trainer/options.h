@@ -32,6 +32,7 @@ struct TrainOptions {
   uint64_t validation_batches = 8;
   ModelConfig model;
   std::optional<int> ranks;    // unset: as the environment says, else 1
+  int restarts = 0;            // of all ranks, after one has died
   std::optional<int> threads;  // of each rank; unset: the processors that it may use
   uint64_t batch = 0;          // sequences of all ranks in one micro-batch
   uint64_t seed = 0;

@@ -20,6 +20,7 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(
 namespace {
 
 constexpr size_t kRunNameMax = 63;
+constexpr absl::Duration kConnectPause = absl::Milliseconds(50);
 
 // What the state of the model surely takes of host memory on this rank.
 uint64_t HostBytes(const TrainOptions& options, int world_size) {
@@ -69,8 +70,19 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   connect.client_name = "geminid-train";
   connect.device_memory_bytes = options.device_memory_bytes.value_or(unlimited_bytes);
   connect.copy_bytes_per_second = static_cast<double>(options.copy_bytes_per_second);
+  if (takes_steps && context.restarts.most > 0) {
+    connect.run = RunName(context.info);
+    connect.keep_on_death = context.restarts.keeps();
+  }
   connect.admission = AdmissionOf(options, context, takes_steps);
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
+  // The daemon may have died with the rank, and somebody starts it again.
+  const absl::Time give_up = absl::Now() + options.timeout;
+  while (absl::IsUnavailable(session.status()) && context.restarts.count > 0 &&
+         absl::Now() < give_up) {
+    absl::SleepFor(kConnectPause);
+    session = Session::Connect(connect);
+  }
   if (absl::IsResourceExhausted(session.status()) && !options.device_memory_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "without --device-memory nothing leaves the device, for which each rank takes ",

@@ -13,11 +13,13 @@
 #include "tools/trainer/data/token_source.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/progress.h"
+#include "tools/trainer/restarts.h"
 
 namespace geminid::trainer {
 
 struct RankContext {
   collectives::RankInfo info;
+  Restarts restarts{};
   std::string socket;                 // of the daemon
   const TokenSource* data = nullptr;  // what to learn, if anything
   Progress::Write write_stderr;
@@ -33,7 +35,8 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(const Tr
 
 // A session with an arena of `options`' size, or of `unlimited_bytes` if they have none. Waits in
 // the daemon's queue, and says for what; CANCELLED where a signal asks for an end meanwhile.
-// `takes_steps`: between them the arena can be given to jobs of higher priority.
+// `takes_steps`: between them the arena can be given to jobs of higher priority, and a successor
+// can go on after them.
 absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
                                                        const RankContext& context,
                                                        uint64_t unlimited_bytes, bool takes_steps);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "tools/trainer/restarts.h"
 
 namespace geminid::trainer {
 namespace {
@@ -18,6 +19,8 @@ constexpr size_t kJobNameMax = 63;
 
 constexpr FlagSpec kProcessFlags[] = {
     {"--ranks", &Flags::ranks, "N", "Processes to compute with; this program starts them"},
+    {"--restarts", &Flags::restarts, "N",
+     "How often the ranks are started again after one died; they go on from what is in memory"},
     {"--threads", &Flags::threads, "N",
      "Of each rank, to compute on; otherwise its share of the processors. Changes no bit"},
     {"--timeout", &Flags::timeout, "SECONDS", "How long to wait for another rank"},
@@ -81,6 +84,9 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
                              base::ParseCount("--ranks", flags.ranks, 1, kRanksMax));
     options->ranks = static_cast<int>(ranks);
   }
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t restarts,
+                           base::ParseCount("--restarts", flags.restarts, 0, kRestartsMax));
+  options->restarts = static_cast<int>(restarts);
   if (!flags.threads.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t threads,
                              base::ParseCount("--threads", flags.threads, 1, kThreadsMax));

@@ -62,6 +62,9 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(communicator_, ConnectRanks(options_, context_));
     absl::Status status = RunConnected();
     progress_.Finish();
+    if (!status.ok() && session_ != nullptr && context_.restarts.keeps()) {
+      session_->LeaveToSuccessor();
+    }
     if (!status.ok()) {
       communicator_->Abort(absl::StrCat("rank ", rank(), ": ", std::string(status.message())));
     }
@@ -93,7 +96,9 @@ class RankTrainer {
                      Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
                      ", ", batches_->tokens_per_step(), " tokens per step"));
     progress_.Announce(absl::StrCat("recompute ", Name(report_.recompute), ": ", recompute_.why));
-    for (uint64_t step = report_.first_step; step < steps() && !ends(); ++step) {
+    const uint64_t first = report_.first_step;
+    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, first == steps(), RunStateAt(first)));
+    for (uint64_t step = first; step < steps() && !ends(); ++step) {
       GEMINID_RETURN_IF_ERROR(TrainStep(step));
       if (last_step_.wait_ended) GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // why
       NoteLoss(step + 1);
@@ -104,10 +109,27 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(Save(step + 1));
     }
     GEMINID_ASSIGN_OR_RETURN(saved_in_, checkpoints_->Finish());
-    if (!ends()) GEMINID_RETURN_IF_ERROR(checkpoints_->Export());
+    if (!ends()) GEMINID_RETURN_IF_ERROR(Export());
     GEMINID_RETURN_IF_ERROR(FinishReport());
     SayEnd();
+    // Whoever ends well says for all ranks that nothing is left to be done.
+    std::vector<double> done = {0};
+    if (context_.restarts.most > 0) {
+      GEMINID_RETURN_IF_ERROR(
+          loss_communicator_->AllReduce(done, done, collectives::ReduceOp::kSum));
+    }
     return log_status_;
+  }
+
+  // An earlier start of this run may have done so just before it died.
+  absl::Status Export() {
+    std::vector<double> done = {0};
+    if (rank() == 0 && context_.restarts.count > 0 && !CheckExport(options_).ok()) done[0] = 1;
+    if (context_.restarts.count > 0) {
+      GEMINID_RETURN_IF_ERROR(
+          loss_communicator_->AllReduce(done, done, collectives::ReduceOp::kSum));
+    }
+    return done[0] > 0 ? absl::OkStatus() : checkpoints_->Export();
   }
 
   absl::Status OpenLog() {
@@ -265,8 +287,10 @@ class RankTrainer {
                              place_->math());
     GEMINID_ASSIGN_OR_RETURN(const std::vector<zero::Parameter> parameters,
                              TrainedParameters(options_.model, options_.frozen));
-    GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_.get(),
-                                                           parameters, options_.zero));
+    zero::Options zero = options_.zero;
+    zero.resume = context_.restarts.count > 0;
+    GEMINID_ASSIGN_OR_RETURN(
+        engine_, zero::Engine::Create(session_.get(), communicator_.get(), parameters, zero));
     source_ = place_->Source(engine_.get(), session_.get());
     GEMINID_ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Create(options_, engine_.get(),
                                                                communicator_.get(), parameters));
@@ -312,7 +336,11 @@ class RankTrainer {
                                  [this](uint64_t step) { return RunStateAt(step); }));
     report_.first_step = beginning.step;
     if (!beginning.from.empty()) report_.load_seconds = SecondsSince(began);
-    if (!beginning.from.empty()) {
+    if (context_.restarts.count > 0) {
+      progress_.Announce(DescribeStart(
+          context_.restarts, {engine_->resumed().has_value(), beginning.step, beginning.from},
+          absl::Now()));
+    } else if (!beginning.from.empty()) {
       progress_.Announce(
           absl::StrCat(beginning.step > 0 ? "goes on from " : "begins with ", beginning.from));
     }

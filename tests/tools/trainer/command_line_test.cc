@@ -47,6 +47,14 @@ TEST(ParseCommandLine, PriorityAndQueueTimeout_AreChecked) {
   }
 }
 
+TEST(ParseCommandLine, Restarts_AreCounted) {
+  EXPECT_EQ(Parse({}).restarts, 0);
+  EXPECT_EQ(Parse({"--restarts", "3"}).restarts, 3);
+  for (const char* wrong : {"--restarts=-1", "--restarts=1001", "--restarts=often"}) {
+    EXPECT_FALSE(ParseCommandLine(With({wrong})).ok()) << wrong;
+  }
+}
+
 TEST(ParseCommandLine, Device_IsAnIndexOrNone) {
   EXPECT_FALSE(Parse({}).device.has_value());
   EXPECT_EQ(Parse({"--device", "1"}).device, DeviceIndex{1});

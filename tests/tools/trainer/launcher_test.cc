@@ -25,10 +25,11 @@ struct Outcome {
   int code = -1;
   std::string text;
 };
-Outcome LaunchScript(int ranks, const std::string& script) {
+Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0) {
   Outcome outcome;
   LaunchOptions options;
   options.ranks = ranks;
+  options.restarts = restarts;
   options.program = "/bin/sh";
   options.arguments = {"-c", script};
   options.environment = {{"LAUNCHER_TEST", "yes"}};
@@ -83,6 +84,65 @@ TEST(Launcher, OfARankThatIsKilled_NamesTheSignal) {
   EXPECT_EQ(outcome.code, base::kExitFailed);
   EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
   EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed)"));
+}
+
+// In the first start rank 1 is killed, while the other waits for it.
+const char kDiesOnce[] =
+    "[ $GEMINID_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && kill -9 $$; exec sleep 60";
+
+TEST(Launcher, WithRestarts_StartsAllRanksAgainAfterOneWasKilled) {
+  const Outcome outcome = LaunchScript(2, kDiesOnce, /*restarts=*/2);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("rank 1 (pid "));
+  EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed); all ranks are started "
+                                      "again (1 of 2), to go on from what they left in memory"));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, WithRestarts_TellsTheRanksWhichStartItIsAndKeepsTheirJob) {
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "$RANK-$GEMINID_RESTART_COUNT";
+  const Outcome outcome =
+      LaunchScript(2, "echo $GEMINID_MAX_RESTARTS/$GEMINID_JOB_ID > " + file + "; " + kDiesOnce, 1);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  std::set<std::string> jobs;
+  for (const char* start : {"0-0", "1-0", "0-1", "1-1"}) {
+    std::string line;
+    std::getline(std::ifstream(folder / start), line);
+    EXPECT_THAT(line, testing::StartsWith("1/")) << start;
+    jobs.insert(line);
+  }
+  EXPECT_EQ(jobs.size(), 1u);
+}
+
+TEST(Launcher, WithRestarts_EndsWhenRanksDieMoreOften) {
+  const Outcome outcome = LaunchScript(2, "[ $RANK = 1 ] && kill -9 $$; exec sleep 60", 1);
+  EXPECT_EQ(outcome.code, base::kExitFailed);
+  EXPECT_THAT(outcome.text, HasSubstr("(1 of 1)"));
+  EXPECT_THAT(outcome.text, HasSubstr("the other ranks were stopped"));
+}
+
+TEST(Launcher, WithRestarts_DoesNotRepeatWhatWouldHappenAgain) {
+  for (const int code : {int{base::kExitUsage}, int{base::kExitResourceExhausted},
+                         int{base::kExitPermission}, int{base::kExitDiverged}}) {
+    const Outcome outcome = LaunchScript(2, "exit " + std::to_string(code), 3);
+    EXPECT_EQ(outcome.code, code);
+    EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+  }
+}
+
+TEST(Launcher, WithRestarts_OfARankKilledWhenTheRunWasDone_ReturnsZero) {
+  const Outcome outcome = LaunchScript(2, "[ $RANK = 0 ] && exit 0; sleep 0.1; kill -9 $$", 3);
+  EXPECT_EQ(outcome.code, base::kExitOk);
+  EXPECT_THAT(outcome.text, HasSubstr("after the run was done"));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+}
+
+TEST(Launcher, WithRestarts_GivenASignal_EndsTheRun) {
+  const Outcome outcome =
+      LaunchScript(2, "[ $RANK = 0 ] && kill -TERM $PPID; while :; do sleep 0.05; done", 3);
+  EXPECT_EQ(outcome.code, base::kExitSignalBase + SIGTERM) << outcome.text;
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
 }
 
 TEST(Launcher, OfARankStoppedByAnother_BlamesTheOther) {

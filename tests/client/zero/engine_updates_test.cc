@@ -91,7 +91,7 @@ TEST_F(BackwardUpdatesTest, HostMemory_IsStateAndOneSpareAndTwoLandingPlaces) {
     run_.world_size = world_size;
     const Layout layout = *MakeLayout(
         shapes, {.world_size = world_size, .chunk_elements = run_.options.chunk_elements});
-    const uint64_t g = layout.granule_elements;
+    const uint64_t g = layout.chunks.front().granule_elements;  // all are of one type
     const uint64_t state = 12 * (layout.granules + 1) * g;
     run_.options.update = UpdateTime::kInBackward;
     for (const Statistics& rank : MustTrain().statistics) {

@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -51,8 +54,10 @@ struct SettingFlag {
 };
 // Texts all of them: they are parsed with the rules of the configuration file.
 constexpr SettingFlag kSettingFlags[] = {
-    {"--socket", "socket", "Path of the gRPC socket; PATH.attach, PATH.http and PATH.lock appear beside it"},
-    {"--metrics-listen", "metrics_listen", "ADDRESS:PORT for Prometheus, or off; port 0 is any free one"},
+    {"--socket", "socket",
+     "Path of the gRPC socket; PATH.attach, PATH.http and PATH.lock appear beside it"},
+    {"--metrics-listen", "metrics_listen",
+     "ADDRESS:PORT for Prometheus, or off; port 0 is any free one"},
     {"--host-memory", "host_memory", "Most host memory to hand out, such as 64GiB"},
     {"--device-memory", "device_memory",
      "Short for one host device: the most memory of it to hand out"},
@@ -192,10 +197,13 @@ void PrepareShared(const CommandLine& line, service::DaemonOptions* options) {
 }
 
 // systemd's store where it has one for this process, else a holder of our own.
-absl::StatusOr<std::unique_ptr<holder::DescriptorStore>> OpenStore(const config::Settings& settings,
-                                                                   pid_t parent_pid) {
+absl::StatusOr<std::unique_ptr<holder::DescriptorStore>> OpenStore(
+    const config::Settings& settings, pid_t parent_pid,
+    std::vector<holder::KeptDescriptor> handed_over) {
   if (settings.restart_time <= absl::ZeroDuration()) return std::make_unique<holder::NoStore>();
-  if (std::unique_ptr<holder::DescriptorStore> store = holder::SystemdStore::Open()) return store;
+  if (std::unique_ptr<holder::DescriptorStore> store =
+          holder::SystemdStore::Open(std::move(handed_over)))
+    return store;
   absl::StatusOr<std::string> binary = holder::FindHolder();
   if (!binary.ok()) {
     os::Log(os::LogLevel::kWarning, "sessions end with this daemon, should it die",
@@ -215,7 +223,13 @@ int Serve(const CommandLine& line, const config::Settings& settings, pid_t paren
           int ready_fd) {
   service::DaemonOptions options;
   options.parent_pid = parent_pid;
-  options.open_store = [&settings, parent_pid] { return OpenStore(settings, parent_pid); };
+  const auto handed_over =
+      std::make_shared<std::vector<holder::KeptDescriptor>>(holder::TakeHandedOver());
+  options.control_listener = holder::TakeNamed(holder::kControlListener, handed_over.get());
+  options.attach_listener = holder::TakeNamed(holder::kAttachListener, handed_over.get());
+  options.open_store = [&settings, parent_pid, handed_over] {
+    return OpenStore(settings, parent_pid, std::move(*handed_over));
+  };
   if (parent_pid == 0) PrepareShared(line, &options);
   absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(signals.status());

@@ -15,7 +15,10 @@ bool ScrubRule::MustScrubFor(const std::string& tenant) {
 Gpus::Gpus(const Options& options, const std::vector<NodeDevice>& devices,
            const std::vector<core::DeviceDescription>& descriptions, os::EventLoop* loop) {
   for (size_t i = 0; i < devices.size(); ++i) {
-    if (devices[i].setting.kind != shm::DeviceKind::kCuda) continue;
+    if (devices[i].setting.kind != shm::DeviceKind::kCuda) {
+      has_other_devices_ = true;
+      continue;
+    }
     const core::DeviceDescription& description = descriptions[i];
     if (!devices[i].gpu.has_value()) {
       missing_[description.index] =

@@ -59,10 +59,13 @@ class Gpus {
   std::map<shm::DeviceIndex, AgentReading> Read() const;
   // Of those: what is missing.
   const std::map<shm::DeviceIndex, std::string>& missing() const { return missing_; }
+  // Whether the node has devices that are no GPUs.
+  bool has_other_devices() const { return has_other_devices_; }
 
  private:
   std::map<shm::DeviceIndex, std::unique_ptr<GpuAgent>> agents_;
   std::map<shm::DeviceIndex, std::string> missing_;
+  bool has_other_devices_ = false;
   std::mutex mutex_;
   std::map<shm::DeviceIndex, ScrubRule> rules_;  // guarded by mutex_
 };

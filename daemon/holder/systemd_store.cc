@@ -3,8 +3,10 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -26,7 +28,28 @@ bool IsNamed(const std::string& name) {
 
 }  // namespace
 
-std::unique_ptr<SystemdStore> SystemdStore::Open() {
+std::vector<KeptDescriptor> TakeHandedOver() {
+  std::vector<KeptDescriptor> handed_over;
+  char** names = nullptr;
+  const int count = ::sd_listen_fds_with_names(/*unset_environment=*/1, &names);
+  for (int i = 0; i < count; ++i) {
+    base::UniqueFd fd(SD_LISTEN_FDS_START + i);
+    if (IsNamed(names[i])) handed_over.push_back({names[i], std::move(fd)});
+  }
+  for (int i = 0; i < count; ++i) std::free(names[i]);
+  std::free(static_cast<void*>(names));
+  return handed_over;
+}
+
+base::UniqueFd TakeNamed(const std::string& name, std::vector<KeptDescriptor>* from) {
+  const auto found = std::ranges::find(*from, name, &KeptDescriptor::name);
+  if (found == from->end()) return base::UniqueFd();
+  base::UniqueFd fd = std::move(found->fd);
+  from->erase(found);
+  return fd;
+}
+
+std::unique_ptr<SystemdStore> SystemdStore::Open(std::vector<KeptDescriptor> handed_over) {
   const char* const room = std::getenv(kStoreVariable);
   const char* const pid = std::getenv(kPidVariable);
   uint64_t most = 0;
@@ -35,14 +58,7 @@ std::unique_ptr<SystemdStore> SystemdStore::Open() {
     return nullptr;
   }
   std::unique_ptr<SystemdStore> store(new SystemdStore);
-  char** names = nullptr;
-  const int count = ::sd_listen_fds_with_names(/*unset_environment=*/1, &names);
-  for (int i = 0; i < count; ++i) {
-    base::UniqueFd fd(SD_LISTEN_FDS_START + i);
-    if (IsNamed(names[i])) store->received_.push_back({names[i], std::move(fd)});
-  }
-  for (int i = 0; i < count; ++i) std::free(names[i]);
-  std::free(static_cast<void*>(names));
+  store->received_ = std::move(handed_over);
   return store;
 }
 

@@ -15,12 +15,22 @@
 
 namespace geminid::holder {
 
+// What systemd handed to this process ($LISTEN_FDS): what is in its store, and its sockets. Nothing
+// where it handed over nothing. Once, before other threads exist: it changes the environment.
+std::vector<KeptDescriptor> TakeHandedOver();
+
+// The one of that name, taken out of them; invalid: there is none.
+base::UniqueFd TakeNamed(const std::string& name, std::vector<KeptDescriptor>* from);
+
+// What geminid.socket calls its listeners (FileDescriptorName=).
+inline constexpr char kControlListener[] = "control-listener";
+inline constexpr char kAttachListener[] = "attach-listener";
+
 class SystemdStore final : public DescriptorStore {
  public:
-  // Takes the descriptors that systemd handed to this process. Null: it has no store for it
-  // ($FDSTORE, of systemd 254), or it is not the service's own ($SYSTEMD_EXEC_PID). Once, before
-  // other threads exist: it changes the environment.
-  static std::unique_ptr<SystemdStore> Open();
+  // `handed_over`: what TakeHandedOver returned, without listeners. Null: systemd has no store for
+  // this process ($FDSTORE, of systemd 254), or it is not the service's own ($SYSTEMD_EXEC_PID).
+  static std::unique_ptr<SystemdStore> Open(std::vector<KeptDescriptor> handed_over);
 
   absl::Status Put(const std::string& name, int fd) override;
   absl::Status Remove(const std::string& name) override;

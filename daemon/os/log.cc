@@ -54,18 +54,18 @@ const char* UpperName(LogLevel level) {
 }
 
 // sd-daemon(3): the syslog severities.
-const char* JournalPrefix(LogLevel level) {
+const char* Severity(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
-      return "<7>";
+      return "7";
     case LogLevel::kInfo:
-      return "<6>";
+      return "6";
     case LogLevel::kWarning:
-      return "<4>";
+      return "4";
     case LogLevel::kError:
-      return "<3>";
+      return "3";
   }
-  return "<3>";
+  return "3";
 }
 
 std::string FormatTime(int64_t unix_nanoseconds) {
@@ -136,8 +136,16 @@ int64_t UnixNanoseconds() {
   return static_cast<int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec;
 }
 
-std::string Line(LogLevel level, const std::string& message, const std::vector<LogField>& fields) {
-  static const bool journal = StderrIsJournal();
+std::string TextOf(const std::string& message, const std::vector<LogField>& fields) {
+  std::string text = TextMessage(message);
+  for (const LogField& field : fields) {
+    absl::StrAppend(&text, " ", field.key, "=", TextValue(field.value));
+  }
+  return text;
+}
+
+std::string Line(LogLevel level, bool journal, const std::string& message,
+                 const std::vector<LogField>& fields) {
   std::string line = FormatLogLine(level, log_format.load(std::memory_order_relaxed), journal,
                                    UnixNanoseconds(), message, fields);
   if (line.size() > kMostBytes) {
@@ -154,6 +162,19 @@ bool TryWrite(const std::string& line) {
   // Nobody to tell when the log itself cannot be written.
   (void)!base::RetryOnEintr([&] { return ::write(STDERR_FILENO, line.data(), line.size()); });
   return true;
+}
+
+// Wherever the log goes. False where that would block.
+bool TryPut(LogLevel level, const std::string& message, const std::vector<LogField>& fields) {
+  static const bool is_journal = StderrIsJournal();
+  // The program's end must not close it under others' feet.
+  static const Journal* const journal = is_journal ? new Journal(kJournalSocket) : nullptr;
+  if (journal != nullptr && log_format.load(std::memory_order_relaxed) == LogFormat::kText) {
+    const Journal::Result result =
+        journal->Send(JournalEntry(JournalFieldsOf(level, message, fields)));
+    if (result != Journal::Result::kGone) return result == Journal::Result::kSent;
+  }
+  return TryWrite(Line(level, is_journal, message, fields));
 }
 
 }  // namespace
@@ -190,31 +211,36 @@ std::string FormatLogLine(LogLevel level, LogFormat format, bool journal, int64_
     }
     return line + "}\n";
   }
-  line = journal ? JournalPrefix(level)
+  line = journal ? absl::StrCat("<", Severity(level), ">")
                  : absl::StrCat(FormatTime(unix_nanoseconds), " ", UpperName(level), " ");
-  line += TextMessage(message);
-  for (const LogField& field : fields) {
-    absl::StrAppend(&line, " ", field.key, "=", TextValue(field.value));
-  }
-  return line + "\n";
+  return absl::StrCat(line, TextOf(message, fields), "\n");
+}
+
+std::vector<JournalField> JournalFieldsOf(LogLevel level, const std::string& message,
+                                          const std::vector<LogField>& fields) {
+  std::vector<JournalField> entry = {{"MESSAGE", TextOf(message, fields)},
+                                     {"PRIORITY", Severity(level)},
+                                     {"SYSLOG_IDENTIFIER", "geminid"},
+                                     {JournalFieldName("level"), LowerName(level)}};
+  for (const LogField& field : fields) entry.push_back({JournalFieldName(field.key), field.value});
+  return entry;
 }
 
 void Log(LogLevel level, const std::string& message, const std::vector<LogField>& fields) {
   if (level < least_level.load(std::memory_order_relaxed)) return;
-  const std::string line = Line(level, message, fields);
   // So that the room which poll() saw is there still.
   static std::mutex mutex;
   static uint64_t lost = 0;  // guarded by mutex
   const std::lock_guard<std::mutex> lock(mutex);
   if (lost > 0) {
-    if (!TryWrite(Line(LogLevel::kWarning, "the log's reader is slow",
-                       {{"lines_lost", absl::StrCat(lost)}}))) {
+    if (!TryPut(LogLevel::kWarning, "the log's reader is slow",
+                {{"lines_lost", absl::StrCat(lost)}})) {
       ++lost;
       return;
     }
     lost = 0;
   }
-  if (!TryWrite(line)) ++lost;
+  if (!TryPut(level, message, fields)) ++lost;
 }
 
 }  // namespace geminid::os

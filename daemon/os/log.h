@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/os/journal.h"
+
 namespace geminid::os {
 
 enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
@@ -39,6 +41,11 @@ void Log(LogLevel level, const std::string& message, const std::vector<LogField>
 // The line that Log writes, with its newline; `unix_nanoseconds` is the time.
 std::string FormatLogLine(LogLevel level, LogFormat format, bool journal, int64_t unix_nanoseconds,
                           const std::string& message, const std::vector<LogField>& fields);
+
+// The fields of the journal's entry for it: MESSAGE, which says it all, PRIORITY,
+// SYSLOG_IDENTIFIER, GEMINID_LEVEL, and one per field.
+std::vector<JournalField> JournalFieldsOf(LogLevel level, const std::string& message,
+                                          const std::vector<LogField>& fields);
 
 }  // namespace geminid::os
 

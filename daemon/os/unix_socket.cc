@@ -1,5 +1,6 @@
 #include "daemon/os/unix_socket.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -70,6 +71,35 @@ absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t m
 
 absl::StatusOr<base::UniqueFd> ListenStream(const std::string& path, mode_t mode, int backlog) {
   return Listen(SOCK_STREAM, path, mode, backlog);
+}
+
+absl::StatusOr<base::UniqueFd> AdoptListener(base::UniqueFd listener, int type,
+                                             const std::string& path) {
+  const auto option = [&listener](int name) {
+    int value = -1;
+    socklen_t size = sizeof(value);
+    return ::getsockopt(listener.get(), SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+  };
+  if (option(SO_ACCEPTCONN) != 1 || option(SO_TYPE) != type) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("what was handed over for ", path, " is no listener of the right type; see ",
+                     "ListenStream= and ListenSequentialPacket= in geminid.socket"));
+  }
+  sockaddr_un address = {};
+  socklen_t size = sizeof(address);
+  ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  if (address.sun_family != AF_UNIX || path != address.sun_path) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the listener that was handed over is at '", address.sun_path, "', and not at ", path,
+        "; have geminid.socket and the configuration name the same socket"));
+  }
+  const int flags = ::fcntl(listener.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
+      ::fcntl(listener.get(), F_SETFD, FD_CLOEXEC) != 0) {
+    return base::SystemError(errno, "fcntl", path);
+  }
+  (void)RefuseDescriptors(listener);  // older kernels cannot; see RefusesDescriptors
+  return listener;
 }
 
 bool RefusesDescriptors() {

@@ -23,6 +23,10 @@ inline constexpr size_t kMaxSocketPath = 107;
 // (EPERM) where RefusesDescriptors().
 absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog);
 absl::StatusOr<base::UniqueFd> ListenStream(const std::string& path, mode_t mode, int backlog);
+// A listener that somebody else made, such as systemd: the same as if it had been made here, but
+// for its mode. FAILED_PRECONDITION where it is no listener of that type, or listens elsewhere.
+absl::StatusOr<base::UniqueFd> AdoptListener(base::UniqueFd listener, int type,
+                                             const std::string& path);
 // Linux 6.16 or later. Who receives a descriptor must close it, and closing one, a socket that
 // lingers, may take as long as its sender likes.
 bool RefusesDescriptors();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -19,12 +20,12 @@ constexpr int kBacklog = 4096;  // as many as the kernel allows by default (soma
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Create(const std::string& path,
-                                                                   mode_t mode, os::EventLoop* loop,
-                                                                   Hub* hub, TenantLog* log,
-                                                                   const Clients* clients,
-                                                                   OnAttached on_attached) {
-  absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(path, mode, kBacklog);
+absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Create(
+    const std::string& path, mode_t mode, base::UniqueFd handed_over, os::EventLoop* loop, Hub* hub,
+    TenantLog* log, const Clients* clients, OnAttached on_attached) {
+  absl::StatusOr<base::UniqueFd> listener =
+      handed_over.valid() ? os::AdoptListener(std::move(handed_over), SOCK_SEQPACKET, path)
+                          : os::ListenSeqpacket(path, mode, kBacklog);
   if (!listener.ok()) return listener.status();
   std::unique_ptr<AttachServer> server(
       new AttachServer(loop, hub, log, clients, std::move(on_attached)));

@@ -34,13 +34,11 @@ class AttachServer {
  public:
   using OnAttached = std::function<void(const SessionPtr&)>;
 
-  // Listens at `path`, which must be free. All that is pointed to outlives the
-  // server.
-  static absl::StatusOr<std::unique_ptr<AttachServer>> Create(const std::string& path, mode_t mode,
-                                                              os::EventLoop* loop, Hub* hub,
-                                                              TenantLog* log,
-                                                              const Clients* clients,
-                                                              OnAttached on_attached);
+  // Listens at `path`: by `listener`, or, where that is invalid, a new one, for which the path must
+  // be free. All that is pointed to outlives the server.
+  static absl::StatusOr<std::unique_ptr<AttachServer>> Create(
+      const std::string& path, mode_t mode, base::UniqueFd listener, os::EventLoop* loop, Hub* hub,
+      TenantLog* log, const Clients* clients, OnAttached on_attached);
   ~AttachServer();
 
   // Closes handshakes that took too long, and accepts again after the descriptors had run out.

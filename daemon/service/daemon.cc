@@ -24,6 +24,7 @@
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/terminal.h"
+#include "daemon/service/daemon_files.h"
 #include "daemon/service/devices.h"
 #include "daemon/service/version.h"
 
@@ -32,11 +33,6 @@ namespace {
 
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 constexpr absl::Duration kShutdownPatience = absl::Milliseconds(100);
-constexpr mode_t kFolderMode = 0755;
-// The driver takes a second or two for each GPU where nothing keeps it initialised.
-constexpr absl::Duration kProbePatience = absl::Seconds(60);
-// What the client library calls it.
-constexpr char kStarterLog[] = "geminid.log";
 
 core::TenantLimits LimitsOf(const config::TenantQuota& quota) {
   core::TenantLimits limits = {.tenant = quota.tenant,
@@ -143,17 +139,6 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings,
 
 double WallSeconds() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
-// The folder of the default socket, /run/geminid, is not there before a service manager made it.
-absl::Status MakeFolder(const std::string& socket) {
-  const std::filesystem::path folder = std::filesystem::path(socket).parent_path();
-  if (folder.empty() || ::mkdir(folder.c_str(), kFolderMode) == 0 || errno == EEXIST) {
-    return absl::OkStatus();
-  }
-  absl::Status status = base::SystemError(errno, "mkdir", absl::StrCat("folder ", folder.string()));
-  return absl::Status(status.code(),
-                      absl::StrCat(std::string(status.message()), "; choose another --socket"));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& wanted,
@@ -166,10 +151,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& wa
   absl::StatusOr<os::FileLock> lock =
       os::FileLock::Acquire(absl::StrCat(settings.socket, shm::kLockSuffix));
   if (!lock.ok()) return lock.status();
-  for (const std::string& path :
-       {settings.socket, absl::StrCat(settings.socket, shm::kAttachSuffix)}) {
-    if (absl::Status status = os::RemoveStaleSocket(path); !status.ok()) return status;
-  }
+  if (absl::Status status = FreePaths(settings.socket, options); !status.ok()) return status;
   if (options.agent_program.empty()) options.agent_program = gpus::AgentBesideThisProgram();
   absl::StatusOr<std::vector<gpus::NodeDevice>> devices = FindDevices(options, &settings);
   if (!devices.ok()) return devices.status();
@@ -186,6 +168,7 @@ Daemon::Daemon(const config::Settings& settings, std::vector<gpus::NodeDevice> d
       in_force_(settings),
       options_(std::move(options)),
       lock_(std::move(lock)),
+      listeners_handed_over_(options_.control_listener.valid()),
       limits_(settings.shares),
       clients_(settings.tenant_by, options_.identify) {}
 
@@ -234,13 +217,15 @@ absl::Status Daemon::Open() {
     loop_->Post([this, id] { sessions_->Remove(id); });
   };
   absl::StatusOr<std::unique_ptr<RpcServer>> rpc =
-      RpcServer::Start(&in_force_, facts, loop_.get(), hub_.get(), &log_, &clients_, on_detached);
+      RpcServer::Start(&in_force_, facts, std::move(options_.control_listener), loop_.get(),
+                       hub_.get(), &log_, &clients_, on_detached);
   if (!rpc.ok()) return rpc.status();
   rpc_ = *std::move(rpc);
   // Last: who can attach can do everything.
   absl::StatusOr<std::unique_ptr<AttachServer>> attach = AttachServer::Create(
-      absl::StrCat(settings_.socket, shm::kAttachSuffix), settings_.socket_mode, loop_.get(),
-      hub_.get(), &log_, &clients_, [this](const SessionPtr& session) { sessions_->Add(session); });
+      absl::StrCat(settings_.socket, shm::kAttachSuffix), settings_.socket_mode,
+      std::move(options_.attach_listener), loop_.get(), hub_.get(), &log_, &clients_,
+      [this](const SessionPtr& session) { sessions_->Add(session); });
   if (!attach.ok()) return attach.status();
   attach_ = *std::move(attach);
   os::Log(os::LogLevel::kInfo, "listening",
@@ -461,37 +446,6 @@ void Daemon::Close() {
   if (store_ != nullptr) store_->Finish();
   RemoveFiles();
   lock_.reset();
-}
-
-void Daemon::RemoveFiles() {
-  std::error_code ignored;  // what is not there need not be removed
-  if (rpc_ != nullptr) std::filesystem::remove(settings_.socket, ignored);
-  std::filesystem::remove(absl::StrCat(settings_.socket, shm::kAttachSuffix), ignored);
-  if (!metrics_socket_.empty()) std::filesystem::remove(metrics_socket_, ignored);
-  // Its listener may live a little longer, but nobody is to meet it.
-  if (store_ != nullptr && !store_->OutlivesStop()) {
-    std::filesystem::remove(absl::StrCat(settings_.socket, shm::kHolderSuffix), ignored);
-  }
-  if (options_.parent_pid == 0) return;
-  // The lock file of a shared socket stays: removing it would let two daemons lock two files of one
-  // name.
-  std::filesystem::remove(absl::StrCat(settings_.socket, shm::kLockSuffix), ignored);
-  RemoveStartersFolder();
-}
-
-// Nothing else is removed of a folder that somebody named on the command line.
-void Daemon::RemoveStartersFolder() {
-  const std::filesystem::path folder = std::filesystem::path(settings_.socket).parent_path();
-  const std::filesystem::path log = folder / kStarterLog;
-  struct stat file = {};
-  struct stat output = {};
-  if (::lstat(log.c_str(), &file) != 0 || ::fstat(STDERR_FILENO, &output) != 0 ||
-      file.st_dev != output.st_dev || file.st_ino != output.st_ino) {
-    return;
-  }
-  std::error_code ignored;
-  std::filesystem::remove(log, ignored);
-  std::filesystem::remove(folder, ignored);  // only if it is empty
 }
 
 }  // namespace geminid::service

@@ -27,6 +27,10 @@
 
 namespace geminid::service {
 
+// For the first agent to say which GPUs there are: the driver takes a second or two for each where
+// nothing keeps it initialised. The unit's TimeoutStartSec= is longer.
+inline constexpr absl::Duration kProbePatience = absl::Seconds(60);
+
 struct DaemonOptions {
   // A private daemon belongs to this process: once it has ended and no session is attached, the
   // daemon ends too. If its output is in the file kStarterLog beside the socket, the folder is its
@@ -46,6 +50,10 @@ struct DaemonOptions {
   // geminid-agent; empty: beside this program.
   std::string agent_program;
   agent::SupervisionOptions agent_supervision{};
+  // At settings.socket and beside it, from whoever starts the daemon when somebody connects; both
+  // or neither. Invalid: the daemon makes them, and removes their files when it ends.
+  base::UniqueFd control_listener;
+  base::UniqueFd attach_listener;
   // Where this daemon leaves what its successor needs; called once the socket's lock is held.
   // Empty: sessions end with the daemon.
   std::function<absl::StatusOr<std::unique_ptr<holder::DescriptorStore>>()> open_store;
@@ -106,6 +114,7 @@ class Daemon {
   std::optional<os::FileLock> lock_;
   Vitals vitals_;
   std::string metrics_socket_;
+  const bool listeners_handed_over_;
   bool parent_gone_ = false;
   base::UniqueFd parent_pidfd_;
   int64_t watchdog_nanoseconds_ = 0;  // 0: systemd does not watch

@@ -31,6 +31,11 @@ void AddAccounts(const HealthReading& reading, Reasons* reasons) {
   }
 }
 
+void AddGpus(const HealthReading& reading, Reasons* reasons) {
+  reasons->insert(reasons->end(), reading.gpus_without_memory.begin(),
+                  reading.gpus_without_memory.end());
+}
+
 }  // namespace
 
 metrics::HttpResponse Livez(const HealthReading& reading) {
@@ -46,6 +51,7 @@ metrics::HttpResponse Readyz(const HealthReading& reading) {
   if (reading.drained) reasons.push_back("it is drained; geminictl drain --undo ends that");
   AddLife(reading, &reasons);
   AddAccounts(reading, &reasons);
+  if (!reading.some_device_serves) AddGpus(reading, &reasons);
   return Answer(reasons);
 }
 
@@ -53,6 +59,7 @@ metrics::HttpResponse Healthz(const HealthReading& reading) {
   Reasons reasons;
   AddLife(reading, &reasons);
   AddAccounts(reading, &reasons);
+  AddGpus(reading, &reasons);
   return Answer(reasons);
 }
 

@@ -20,13 +20,15 @@ struct HealthReading {
   bool drained = false;                     // by the operator: no new jobs
   core::Duration turn;                      // how long the event loop has been at its present turn
   std::vector<std::string> contradictions;  // of the accounts, found since the start
+  std::vector<std::string> gpus_without_memory;  // a line for each whose agent does not serve
+  bool some_device_serves = true;                // memory can be had of it
 };
 
 // Each answers 200, or 503 with a line per reason.
 //   /livez: the event loop turns. Restart the daemon if not; nothing else would help.
-//   /readyz: new jobs may come: it lives, serves, is neither stopping nor drained, and its accounts
-//     are right.
-//   /healthz: it lives, and its accounts are right.
+//   /readyz: new jobs may come: it lives, serves, is neither stopping nor drained, its accounts are
+//     right, and at least one device has memory to give.
+//   /healthz: it lives, its accounts are right, and so are all of its GPUs' agents.
 metrics::HttpResponse Livez(const HealthReading& reading);
 metrics::HttpResponse Readyz(const HealthReading& reading);
 metrics::HttpResponse Healthz(const HealthReading& reading);

@@ -1,7 +1,9 @@
 #include "daemon/service/monitor.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "daemon/metrics/families.h"
+#include "daemon/metrics/live/live.h"
 #include "daemon/metrics/process.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
@@ -19,6 +21,23 @@ void AddGpus(const gpus::Gpus& gpus, metrics::Reading* reading) {
                              .free_bytes = health.free_bytes,
                              .slab_bytes = health.slab_bytes});
   }
+}
+
+void AddGpus(const gpus::Gpus& gpus, HealthReading* reading) {
+  bool some_agent_serves = false;
+  for (const auto& [device, of_agent] : gpus.Read()) {
+    if (of_agent.state == agent::AgentState::kServing) {
+      some_agent_serves = true;
+      continue;
+    }
+    reading->gpus_without_memory.push_back(
+        absl::StrCat("device ", shm::Value(device), ": its agent is ", agent::Name(of_agent.state),
+                     of_agent.why.empty() ? "" : absl::StrCat(" (", of_agent.why, ")"),
+                     "; geminictl status shows the GPUs, and a reload (SIGHUP) has one that has "
+                     "given up try again"));
+  }
+  for (const auto& [device, why] : gpus.missing()) reading->gpus_without_memory.push_back(why);
+  reading->some_device_serves = some_agent_serves || gpus.has_other_devices();
 }
 
 using Sessions = std::map<shm::SessionId, SessionPtr>;
@@ -151,6 +170,7 @@ HealthReading Monitor::ReadHealth() const {
   const int64_t since = vitals_->turn_since_nanoseconds.load();
   if (since != 0) reading.turn = Now() - core::Time::FromNanoseconds(since);
   reading.contradictions.assign(contradictions_.begin(), contradictions_.end());
+  if (hub_->gpus() != nullptr) AddGpus(*hub_->gpus(), &reading);
   return reading;
 }
 
@@ -168,10 +188,13 @@ metrics::HttpResponse Monitor::Handle(const std::string& path) {
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     if (page_.empty() || pages_.Take(Now())) page_ = metrics::TextPage(Read());
     response.body = page_;
+  } else if (path == "/") {
+    response.content_type = "text/html; charset=utf-8";
+    response.body = metrics::LivePage();
   } else {
     response.code = 404;
     response.reason = "Not Found";
-    response.body = "There are /metrics, /healthz, /livez and /readyz here.\n";
+    response.body = "There are /, /metrics, /healthz, /livez and /readyz here.\n";
   }
   return response;
 }

@@ -5,6 +5,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/server_posix.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -144,8 +145,9 @@ RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, 
 }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
-    const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop, Hub* hub,
-    TenantLog* log, const Clients* clients, std::function<void(shm::SessionId)> on_detached) {
+    const SettingsInForce* settings, const DaemonFacts& facts, base::UniqueFd handed_over,
+    os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
+    std::function<void(shm::SessionId)> on_detached) {
   QuietGrpcOnce();
   std::unique_ptr<RpcServer> rpc(
       new RpcServer(settings, facts, loop, hub, log, clients, std::move(on_detached)));
@@ -160,7 +162,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   rpc->shared_.worker_count = static_cast<size_t>(threads);
   rpc->AddMethods();
   absl::StatusOr<base::UniqueFd> listener =
-      os::ListenStream(facts.socket, settings->Get().socket_mode, kBacklog);
+      handed_over.valid() ? os::AdoptListener(std::move(handed_over), SOCK_STREAM, facts.socket)
+                          : os::ListenStream(facts.socket, settings->Get().socket_mode, kBacklog);
   if (!listener.ok()) return listener.status();
   absl::StatusOr<std::unique_ptr<os::Acceptor>> acceptor = os::Acceptor::Create(
       *std::move(listener), "the control socket", loop,

@@ -35,10 +35,12 @@ namespace geminid::service {
 // Belongs to the event loop's thread.
 class RpcServer {
  public:
-  // Listens at `facts.socket`, which must be free. All that is pointed to outlives the server.
+  // Listens at `facts.socket`: by `listener`, or, where that is invalid, a new one, for which the
+  // path must be free. All that is pointed to outlives the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
-      const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop, Hub* hub,
-      TenantLog* log, const Clients* clients, std::function<void(shm::SessionId)> on_detached);
+      const SettingsInForce* settings, const DaemonFacts& facts, base::UniqueFd listener,
+      os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
+      std::function<void(shm::SessionId)> on_detached);
   ~RpcServer();
 
   // Health checks answer NOT_SERVING from now on.

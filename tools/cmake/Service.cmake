@@ -25,6 +25,8 @@ if(GEMINID_HAS_DAEMON)
     install(FILES ${made} DESTINATION lib/systemd/${kind} COMPONENT daemon)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${unit})
   endforeach()
+  install(FILES ${deploy}/systemd/geminid.socket ${deploy}/systemd/geminid-attach.socket
+    DESTINATION lib/systemd/system COMPONENT daemon)
 endif()
 
 # Made from each program's own --help.

@@ -1,5 +1,6 @@
 """What must hold of the packages on a machine that has nothing else: installation, the service, upgrade, removal, purge."""
 
+import json
 import shutil
 import time
 
@@ -87,6 +88,28 @@ def check_service(machine):
     machine.run("userdel anna && userdel bert")
 
 
+def check_journal(machine):
+    """Of the two ranks that trained."""
+    fields = "journalctl -u geminid GEMINID_LEVEL=info GEMINID_RANK=1 -o json --output-fields=MESSAGE,GEMINID_JOB,PRIORITY"
+    entries = [json.loads(line) for line in machine.run(fields).splitlines()]
+    expect("the journal has the log's fields", entries and all(entry["PRIORITY"] == "6" and entry["GEMINID_JOB"]
+                                                              for entry in entries), entries)
+
+
+def check_activation(machine):
+    machine.run(f"systemctl stop {UNIT} && systemctl reset-failed {UNIT}")
+    machine.run("systemctl start geminid.socket geminid-attach.socket")
+    expect("sockets alone start nothing", not is_active(machine))
+    code, said = train(machine, 1)
+    expect("who connects first starts the service and trains", code == 0 and is_active(machine), said)
+    machine.run(f"systemctl stop {UNIT}")
+    expect("the sockets outlive it", machine.run("ls /run/geminid").split() ==
+           ["geminid.sock", "geminid.sock.attach", "geminid.sock.lock"], machine.run("ls /run/geminid"))
+    expect("and start it again", machine.try_run("geminictl status").returncode == 0 and is_active(machine))
+    machine.run(f"systemctl stop geminid.socket geminid-attach.socket {UNIT} && systemctl start {UNIT}")
+    wait_for("the service", lambda: is_active(machine))
+
+
 def check_reload(machine):
     machine.run(f"systemctl reload {UNIT}")
     wait_for("the reload", lambda: "configuration read again" in machine.run("journalctl -u geminid -o cat"))
@@ -115,7 +138,8 @@ def check_deaths(machine):
            "watchdog" in machine.run("journalctl -u geminid -o cat"))
     machine.run(f"systemctl stop {UNIT}")
     expect("it stops", machine.show("Result") == "success" and not is_active(machine))
-    expect("and leaves no folder", machine.try_run("test -e /run/geminid").returncode != 0)
+    left = machine.run("ls /run/geminid").split()
+    expect("and leaves nothing but the lock", left == ["geminid.sock.lock"], left)
     machine.run(f"systemctl start {UNIT}")
 
 
@@ -177,6 +201,8 @@ def try_packages(packages, newer, scratch):
         check_service(machine)
         expect(f"from nothing to a trained job in {time.monotonic() - began:.0f} s, at most 120",
                time.monotonic() - began < 120)
+        check_journal(machine)
+        check_activation(machine)
         check_reload(machine)
         check_deaths(machine)
         check_restarts(machine)

@@ -72,7 +72,7 @@ class SystemdStoreTest : public ::testing::Test {
 };
 
 TEST_F(SystemdStoreTest, PutAndRemove_SayWhatTheManualAsksFor) {
-  const std::unique_ptr<SystemdStore> store = SystemdStore::Open();
+  const std::unique_ptr<SystemdStore> store = SystemdStore::Open(TakeHandedOver());
   ASSERT_NE(store, nullptr);
   const base::UniqueFd event(::eventfd(7, EFD_CLOEXEC));
   ASSERT_TRUE(store->Put("s1-books", event.get()).ok());
@@ -93,15 +93,15 @@ TEST_F(SystemdStoreTest, PutAndRemove_SayWhatTheManualAsksFor) {
 
 TEST_F(SystemdStoreTest, ServiceWithoutAStore_HasNone) {
   ::unsetenv("FDSTORE");
-  EXPECT_EQ(SystemdStore::Open(), nullptr);
+  EXPECT_EQ(SystemdStore::Open(TakeHandedOver()), nullptr);
   ::setenv("FDSTORE", "0", 1);
-  EXPECT_EQ(SystemdStore::Open(), nullptr);
+  EXPECT_EQ(SystemdStore::Open(TakeHandedOver()), nullptr);
   ::setenv("FDSTORE", "100", 1);
   ::setenv("SYSTEMD_EXEC_PID", "1", 1);
-  EXPECT_EQ(SystemdStore::Open(), nullptr);
+  EXPECT_EQ(SystemdStore::Open(TakeHandedOver()), nullptr);
   ::setenv("SYSTEMD_EXEC_PID", std::to_string(::getpid()).c_str(), 1);
   ::unsetenv("NOTIFY_SOCKET");
-  EXPECT_EQ(SystemdStore::Open(), nullptr);
+  EXPECT_EQ(SystemdStore::Open(TakeHandedOver()), nullptr);
 }
 
 // In a process of its own, whose descriptors 3 and 4 are those that systemd hands over.
@@ -114,7 +114,7 @@ TEST_F(SystemdStoreTest, WhatSystemdKept_IsListedByName) {
     ::setenv("LISTEN_PID", std::to_string(::getpid()).c_str(), 1);
     ::setenv("LISTEN_FDS", "2", 1);
     ::setenv("LISTEN_FDNAMES", "manifest:stored", 1);
-    const std::unique_ptr<SystemdStore> store = SystemdStore::Open();
+    const std::unique_ptr<SystemdStore> store = SystemdStore::Open(TakeHandedOver());
     if (store == nullptr) ::_exit(11);
     const absl::StatusOr<std::vector<KeptDescriptor>> kept = store->List();
     if (!kept.ok() || kept->size() != 1 || kept->front().name != "manifest") ::_exit(12);

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <map>
+#include <string>
+
 #include "base/unique_fd.h"
 
 namespace geminid::os {
@@ -69,6 +72,20 @@ TEST(Log, ParseLevel_KnowsItsNamesOnly) {
   EXPECT_FALSE(ParseLogLevel("DEBUG", &level));
   EXPECT_FALSE(ParseLogLevel("", &level));
   EXPECT_EQ(level, LogLevel::kDebug);
+}
+
+TEST(Log, JournalEntry_HasAFieldForEachOfOurs) {
+  const auto fields = JournalFieldsOf(LogLevel::kWarning, "attach refused",
+                                      {{"tenant", "uid:7"}, {"error", "no room"}});
+  std::map<std::string, std::string> by_name;
+  for (const JournalField& field : fields) by_name[field.name] = field.value;
+  EXPECT_EQ(by_name, (std::map<std::string, std::string>{
+                         {"MESSAGE", "attach refused tenant=uid:7 error=\"no room\""},
+                         {"PRIORITY", "4"},
+                         {"SYSLOG_IDENTIFIER", "geminid"},
+                         {"GEMINID_LEVEL", "warning"},
+                         {"GEMINID_TENANT", "uid:7"},
+                         {"GEMINID_ERROR", "no room"}}));
 }
 
 }  // namespace

@@ -51,5 +51,17 @@ TEST(Health, Contradictions_AreToldAndNoReasonToRestart) {
   EXPECT_THAT(Healthz(reading).body, HasSubstr("device 0: lines"));
 }
 
+TEST(Health, GpuWithoutAnAgent_IsToldAndNotReadyOnlyWhereNoDeviceServes) {
+  HealthReading reading = Good();
+  reading.gpus_without_memory = {"device 1: its agent is starting"};
+  EXPECT_EQ(Livez(reading).code, 200);
+  EXPECT_EQ(Readyz(reading).code, 200);
+  EXPECT_EQ(Healthz(reading).code, 503);
+  reading.some_device_serves = false;
+  EXPECT_EQ(Livez(reading).code, 200);
+  EXPECT_EQ(Readyz(reading).code, 503);
+  EXPECT_THAT(Readyz(reading).body, HasSubstr("device 1: its agent is starting"));
+}
+
 }  // namespace
 }  // namespace geminid::service

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "daemon/metrics/session_counters.h"
@@ -135,6 +136,21 @@ TEST(Observer, PageOf256Sessions_HasMemoryOfEach) {
   RecordProperty("microseconds", static_cast<int>(least * 1e6));
 }
 
+TEST(Observer, Root_IsAPageThatLoadsNothingFromElsewhere) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  const std::string answer = AskSocket(env.daemon().metrics_socket(), "/");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n"));
+  EXPECT_THAT(answer, HasSubstr("</html>\n"));
+  EXPECT_THAT(answer, HasSubstr("default-src 'none'"));
+  // The one address in it is a name: that of SVG's elements.
+  std::string rest = answer;
+  const std::string svg = "http://www.w3.org/2000/svg";
+  rest.erase(rest.find(svg), svg.size());
+  EXPECT_EQ(rest.find("://"), std::string::npos);
+  EXPECT_EQ(rest.find("innerHTML"), std::string::npos);  // names of jobs are never markup
+}
+
 class TakenPort : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -163,6 +179,8 @@ TEST_F(TakenPort, ThatNobodyAskedFor_LeavesTheSocket) {
   const auto observer = Observer::Start(options_, NewMonitor());
   ASSERT_TRUE(observer.ok()) << observer.status();
   EXPECT_EQ((*observer)->address(), "");
+  // The other daemon's thread may only be starting, and then it is not ready.
+  while (!other_.daemon().vitals().serving.load()) std::this_thread::yield();
   EXPECT_THAT(AskSocket(options_.socket, "/readyz"), HasSubstr("ok\n"));
 }
 

@@ -12,6 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
 SYSTEM = ROOT / "deploy/systemd/geminid.service"
+SOCKETS = [ROOT / "deploy/systemd" / name for name in ("geminid.socket", "geminid-attach.socket")]
 USER = ROOT / "deploy/systemd/user/geminid.service"
 # 2.5 of 10; systemd-analyze counts in tenths.
 MOST_EXPOSURE = 25
@@ -23,8 +24,8 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
 
 
-def complaints(text):
-    """What systemd says of a unit of the system, in a root that has the program."""
+def complaints(text, sockets=()):
+    """What systemd says of units of the system, in a root that has the program."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for program in ("usr/bin/geminid", "bin/kill"):
@@ -34,8 +35,10 @@ def complaints(text):
         unit = root / "etc/systemd/system/geminid.service"
         unit.parent.mkdir(parents=True)
         unit.write_text(text)
+        for socket, of_socket in sockets:
+            (unit.parent / socket).write_text(of_socket)
         done = run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no",
-                   f"--root={root}", "geminid.service")
+                   f"--root={root}", "geminid.service", *(socket for socket, _ in sockets))
         return (done.stdout + done.stderr).strip() or ("" if done.returncode == 0 else "it failed")
 
 
@@ -53,6 +56,23 @@ class Units(unittest.TestCase):
     @needs_systemd
     def test_wrong_value_is_found(self):
         self.assertNotEqual(complaints(SYSTEM.read_text().replace("WatchdogSec=20", "WatchdogSec=soon")), "")
+
+    @needs_systemd
+    def test_sockets_are_good(self):
+        sockets = [(path.name, path.read_text()) for path in SOCKETS]
+        self.assertEqual(complaints(SYSTEM.read_text(), sockets), "")
+        wrong = [(name, text.replace("Backlog=4096", "Backlog=many")) for name, text in sockets]
+        self.assertNotEqual(complaints(SYSTEM.read_text(), wrong), "")
+
+    def test_sockets_are_where_the_service_looks(self):
+        """And have the names that the daemon asks for."""
+        names = (ROOT / "daemon/holder/systemd_store.h").read_text()
+        for path, kind, end in ((SOCKETS[0], "ListenStream", ""),
+                                (SOCKETS[1], "ListenSequentialPacket", ".attach")):
+            text = path.read_text()
+            self.assertIn(f"{kind}=/run/geminid/geminid.sock{end}\n", text)
+            name = re.search(r"^FileDescriptorName=(.*)$", text, re.MULTILINE).group(1)
+            self.assertIn(f'"{name}"', names)
 
     @needs_systemd
     def test_unit_of_a_user_is_good(self):
@@ -82,6 +102,12 @@ class Units(unittest.TestCase):
                          (ROOT / "daemon/service/health.h").read_text()).group(1)
         for unit in (SYSTEM, USER):
             self.assertIn(f"WatchdogSec={2 * int(turn)}\n", unit.read_text(), unit)
+
+    def test_start_may_take_longer_than_finding_the_gpus(self):
+        patience = re.search(r"kProbePatience = absl::Seconds\((\d+)\)",
+                             (ROOT / "daemon/service/daemon.h").read_text()).group(1)
+        start = re.search(r"^TimeoutStartSec=(\d+)$", SYSTEM.read_text(), re.MULTILINE).group(1)
+        self.assertGreaterEqual(int(start), int(patience) + 30)
 
     def test_scripts_of_the_packages_are_good_shell(self):
         for script in ("postinst", "prerm", "postrm"):

@@ -103,7 +103,7 @@ TEST_F(StateStoreTest, GranulesOfTwoTypes_FlipAmongExtentsOfTheirOwn) {
     }
     EXPECT_NE(store->Spare(0).weight, store->Spare(1).weight);
     EXPECT_EQ(store->Current(2).arrays[0], nullptr);
-    store->Free();
+    EXPECT_EQ(store->Free(), absl::OkStatus());
   }
 }
 

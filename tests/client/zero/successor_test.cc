@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/zero/crash_points.h"
 #include "geminid/session.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/client/zero/successor_runs.h"
 #include "tests/daemon_env/daemon_env.h"
 
@@ -167,7 +168,7 @@ class SuccessorTest : public ::testing::Test {
   static bool WasKilled(int end) { return WIFSIGNALED(end) && WTERMSIG(end) == SIGKILL; }
 
   geminid::testing::DaemonEnv env_;
-  geminid::testing::TemporaryFolder folder_;
+  base::TemporaryFolder folder_;
   std::map<std::string, std::vector<std::vector<float>>> expected_;
   int run_ = 0;
 };

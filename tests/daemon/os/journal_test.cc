@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "tests/daemon_env/daemon_env.h"
+#include "tests/base/temporary_folder.h"
 
 namespace geminid::os {
 namespace {
@@ -47,7 +47,7 @@ class FakeJournal : public ::testing::Test {
               0);
   }
 
-  const geminid::testing::TemporaryFolder folder_;
+  const base::TemporaryFolder folder_;
   const std::string path_ = folder_.path() + "/socket";
   base::UniqueFd reader_;
 };

@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "tests/daemon_env/daemon_env.h"
+#include "tests/base/temporary_folder.h"
 
 namespace geminid::ctl {
 namespace {
 
 // What python3, whose reader is not ours, prints for this expression of the archive `t`.
 bool PythonAgrees(const std::string& archive, const std::string& assertion) {
-  const geminid::testing::TemporaryFolder folder;
+  const geminid::base::TemporaryFolder folder;
   const std::string path = folder.path() + "/a.tar.gz";
   std::ofstream(path, std::ios::binary) << archive;
   const std::string command =

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "client/src/segments.h"
 #include "tests/client/memory_files.h"
@@ -114,9 +115,10 @@ TEST(Attach, OtherVersion_IsNamedWithOurs) {
   });
   const absl::Status status = Attach(listener.socket()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("version 77"), HasSubstr("version 2"), HasSubstr("same release"),
-                    HasSubstr("the client is old")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("version 77"), HasSubstr(absl::StrCat("version ", shm::kProtocolVersion)),
+            HasSubstr("same release"), HasSubstr("the client is old")));
 }
 
 // Were it not refused, the client would misread what such a daemon writes.

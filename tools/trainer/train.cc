@@ -39,7 +39,6 @@ namespace geminid::trainer {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-
 // The steps whose mean time the rate and the remaining time are taken from.
 constexpr size_t kRecentSteps = 16;
 
@@ -62,14 +61,10 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(communicator_, ConnectRanks(options_, context_));
     absl::Status status = RunConnected();
     progress_.Finish();
-    if (!status.ok() && session_ != nullptr && context_.restarts.keeps()) {
-      session_->LeaveToSuccessor();
-    }
-    if (!status.ok()) {
-      communicator_->Abort(absl::StrCat("rank ", rank(), ": ", std::string(status.message())));
-    }
-    if (!status.ok()) return status;
-    return end_;
+    if (status.ok()) return end_;
+    if (session_ != nullptr && context_.restarts.keeps()) session_->LeaveToSuccessor();
+    communicator_->Abort(absl::StrCat("rank ", rank(), ": ", std::string(status.message())));
+    return status;
   }
 
  private:
@@ -87,8 +82,7 @@ class RankTrainer {
     report_.native_data_type = options_.zero.data_type == zero::DataType::kFloat32 ||
                                (!place_->on_gpu() && kernels::HasNativeBFloat16());
     training_began_ = SteadyClock::now();
-    absl::StatusOr<double> none = AddOverRanks(0);  // and agree on a stop before the first step
-    if (!none.ok()) return none.status();
+    GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // agree on a stop before the first step
     progress_.Announce(
         absl::StrCat(CountParameters(options_.model), " parameters, ", context_.info.world_size,
                      " rank", context_.info.world_size == 1 ? "" : "s", " of ", report_.threads,

@@ -555,6 +555,7 @@ void Simulation::Reopen(SessionModel* session) {
   if (!engine_->ReopenSession(session->id, session->spec, now_).ok()) {
     return Violate("a kept session could not be reopened");
   }
+  engine_->SetWelcomed(session->id);
   ++counts_.reopened;
   session->kept = false;
   session->completion = {};

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/src/session_internal.h"
 #include "client/zero/crash_points.h"
 #include "client/zero/engine_impl.h"
 #include "proto/shm/commit_layout.h"
@@ -35,8 +34,7 @@ absl::Status EngineImpl::BeginStep(const StepInput& input) {
   }
   const absl::Status status = PrepareUpdate(input, {}, updates_ + 1);
   if (!status.ok()) return Remember(status);
-  const shm::CommitRecord* const newest = shm::NewestRecord(*CommitSegmentOf(*session_));
-  updater_->BeginStep(newest == nullptr ? 1 : newest->epoch + 1);
+  updater_->BeginStep(epoch_ + 1);
   begun_ = input;
   return absl::OkStatus();
 }

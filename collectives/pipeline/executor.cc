@@ -2,6 +2,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,19 +23,19 @@ struct Parcel {
   auto operator<=>(const Parcel&) const = default;
 };
 
-// What an action of `stage` leaves for another stage, if anything, and for which.
+// What an action of `stage` leaves for the next part, if anything, and on which stage that is.
 struct Delivery {
   Parcel parcel;
   int stage = 0;
 };
-std::vector<Delivery> DeliveriesOf(const PipelineShape& shape, int stage,
+std::optional<Delivery> DeliveryOf(const PipelineShape& shape, int stage,
                                    const PipelineAction& action) {
-  if (action.work == PipelineWork::kBackwardWeight) return {};
+  if (action.work == PipelineWork::kBackwardWeight) return std::nullopt;
   const bool gradient = action.work != PipelineWork::kForward;
   const int own = PositionOf(shape, stage, action.part);
   const int next = gradient ? own - 1 : own + 1;
-  if (next < 0 || next == shape.stages * shape.parts) return {};
-  return {{{gradient, next, action.micro_batch}, PlaceAt(shape, next).stage}};
+  if (next < 0 || next == shape.stages * shape.parts) return std::nullopt;
+  return Delivery{{gradient, next, action.micro_batch}, PlaceAt(shape, next).stage};
 }
 
 class Executor : public PipelineExecutor {
@@ -91,14 +92,12 @@ class Executor : public PipelineExecutor {
       if (!taken.ok()) return taken.status();
       in = *std::move(taken);
     }
-    const std::vector<Delivery> deliveries = DeliveriesOf(shape_, stage_, action);
-    std::vector<float> out(deliveries.empty() ? 0 : activation_elements_);
+    const std::optional<Delivery> delivery = DeliveryOf(shape_, stage_, action);
+    std::vector<float> out(delivery.has_value() ? activation_elements_ : 0);
     const absl::Status worked = gradient ? stage.BackwardInput(part, micro_batch, in, out)
                                          : stage.Forward(part, micro_batch, in, out);
     GEMINID_RETURN_IF_ERROR(worked);
-    for (const Delivery& delivery : deliveries) {
-      GEMINID_RETURN_IF_ERROR(Deliver(delivery, std::move(out)));
-    }
+    if (delivery.has_value()) GEMINID_RETURN_IF_ERROR(Deliver(*delivery, std::move(out)));
     return work == PipelineWork::kBackward ? stage.BackwardWeight(part, micro_batch)
                                            : absl::OkStatus();
   }
@@ -141,10 +140,9 @@ Routes RoutesOf(const PipelineShape& shape, const PipelineSchedule& schedule) {
   Routes routes;
   for (int stage = 0; stage < shape.stages; ++stage) {
     for (const PipelineAction& action : schedule[static_cast<size_t>(stage)]) {
-      for (const Delivery& delivery : DeliveriesOf(shape, stage, action)) {
-        if (delivery.stage == stage) continue;
-        routes[{stage, delivery.stage}].push_back(delivery.parcel);
-      }
+      const std::optional<Delivery> delivery = DeliveryOf(shape, stage, action);
+      if (!delivery.has_value() || delivery->stage == stage) continue;
+      routes[{stage, delivery->stage}].push_back(delivery->parcel);
     }
   }
   return routes;

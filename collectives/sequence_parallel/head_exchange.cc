@@ -8,10 +8,11 @@
 namespace geminid::collectives {
 namespace {
 
-// Calls copy(at whole, at part, elements) for the runs of elements that part `rank` shares with a
-// tensor that is cut along heads (`tokens` of it per batch entry) or along tokens.
-template <class Copy>
-void ForHeadsOf(const HeadsShape& shape, size_t ranks, size_t rank, const Copy& copy) {
+using CopyRun = absl::FunctionRef<void(size_t whole, size_t part, size_t elements)>;
+
+// Copies the runs of elements that part `rank` shares with a rank's tensor, which is cut along
+// heads or along tokens.
+void ForHeadsOf(const HeadsShape& shape, size_t ranks, size_t rank, CopyRun copy) {
   const size_t own = shape.heads / ranks * shape.head_dim;
   const size_t rows = shape.batch * (shape.sequence / ranks);
   for (size_t row = 0; row < rows; ++row) {
@@ -19,8 +20,7 @@ void ForHeadsOf(const HeadsShape& shape, size_t ranks, size_t rank, const Copy& 
   }
 }
 
-template <class Copy>
-void ForTokensOf(const HeadsShape& shape, size_t ranks, size_t rank, const Copy& copy) {
+void ForTokensOf(const HeadsShape& shape, size_t ranks, size_t rank, CopyRun copy) {
   const size_t run = shape.sequence / ranks * (shape.heads / ranks) * shape.head_dim;
   for (size_t entry = 0; entry < shape.batch; ++entry) {
     copy((entry * ranks + rank) * run, entry * run, run);
@@ -58,36 +58,27 @@ absl::Status HeadExchange::CheckSizes(size_t in, size_t out) const {
 }
 
 absl::Status HeadExchange::ToHeads(std::span<const float> tokens, std::span<float> heads) {
-  GEMINID_RETURN_IF_ERROR(CheckSizes(tokens.size(), heads.size()));
-  const auto ranks = static_cast<size_t>(ranks_->WorldSize());
-  const size_t each = part_elements() / ranks;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    ForHeadsOf(shape_, ranks, rank, [&](size_t whole, size_t part, size_t count) {
-      std::copy_n(&tokens[whole], count, &parts_[0][rank * each + part]);
-    });
-  }
-  GEMINID_RETURN_IF_ERROR(ranks_->AllToAll(parts_[0], parts_[1]));
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    ForTokensOf(shape_, ranks, rank, [&](size_t whole, size_t part, size_t count) {
-      std::copy_n(&parts_[1][rank * each + part], count, &heads[whole]);
-    });
-  }
-  return absl::OkStatus();
+  return Exchange(tokens, ForHeadsOf, heads, ForTokensOf);
 }
 
 absl::Status HeadExchange::ToTokens(std::span<const float> heads, std::span<float> tokens) {
-  GEMINID_RETURN_IF_ERROR(CheckSizes(heads.size(), tokens.size()));
+  return Exchange(heads, ForTokensOf, tokens, ForHeadsOf);
+}
+
+absl::Status HeadExchange::Exchange(std::span<const float> in, Runs of_in, std::span<float> out,
+                                    Runs of_out) {
+  GEMINID_RETURN_IF_ERROR(CheckSizes(in.size(), out.size()));
   const auto ranks = static_cast<size_t>(ranks_->WorldSize());
   const size_t each = part_elements() / ranks;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    ForTokensOf(shape_, ranks, rank, [&](size_t whole, size_t part, size_t count) {
-      std::copy_n(&heads[whole], count, &parts_[0][rank * each + part]);
+    of_in(shape_, ranks, rank, [&](size_t whole, size_t part, size_t count) {
+      std::copy_n(&in[whole], count, &parts_[0][rank * each + part]);
     });
   }
   GEMINID_RETURN_IF_ERROR(ranks_->AllToAll(parts_[0], parts_[1]));
   for (size_t rank = 0; rank < ranks; ++rank) {
-    ForHeadsOf(shape_, ranks, rank, [&](size_t whole, size_t part, size_t count) {
-      std::copy_n(&parts_[1][rank * each + part], count, &tokens[whole]);
+    of_out(shape_, ranks, rank, [&](size_t whole, size_t part, size_t count) {
+      std::copy_n(&parts_[1][rank * each + part], count, &out[whole]);
     });
   }
   return absl::OkStatus();

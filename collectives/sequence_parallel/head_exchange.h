@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "geminid/communicator.h"
@@ -42,6 +43,11 @@ class HeadExchange {
  private:
   HeadExchange(const HeadsShape& shape, Communicator& ranks);
 
+  // Calls a function with each run of elements that a rank's part shares with the tensor: where it
+  // begins in either, and how long it is.
+  using Runs = void (*)(const HeadsShape& shape, size_t ranks, size_t rank,
+                        absl::FunctionRef<void(size_t whole, size_t part, size_t elements)> copy);
+  absl::Status Exchange(std::span<const float> in, Runs of_in, std::span<float> out, Runs of_out);
   absl::Status CheckSizes(size_t in, size_t out) const;
 
   HeadsShape shape_;

@@ -10,11 +10,6 @@
 namespace geminid::core {
 namespace {
 
-bool IsSameRank(const SessionSpec& a, const SessionSpec& b) {
-  return a.tenant == b.tenant && a.job == b.job && a.run == b.run && a.rank == b.rank &&
-         a.world_size == b.world_size;
-}
-
 uint64_t SuccessorOf(uint64_t allocation) { return allocation >> shm::kAllocationBits; }
 
 }  // namespace

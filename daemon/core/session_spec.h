@@ -26,6 +26,12 @@ struct SessionSpec {
   shm::DeathPolicy death_policy = shm::DeathPolicy::kFree;
 };
 
+// Processes of the same rank of one run follow each other in a session.
+inline bool IsSameRank(const SessionSpec& a, const SessionSpec& b) {
+  return a.tenant == b.tenant && a.job == b.job && a.run == b.run && a.rank == b.rank &&
+         a.world_size == b.world_size;
+}
+
 }  // namespace geminid::core
 
 #endif  // GEMINID_DAEMON_CORE_SESSION_SPEC_H_

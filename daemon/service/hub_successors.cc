@@ -17,11 +17,6 @@ namespace {
 
 bool IsOfRun(const core::SessionSpec& spec) { return !spec.run.empty(); }
 
-bool IsSameRank(const core::SessionSpec& a, const core::SessionSpec& b) {
-  return a.tenant == b.tenant && a.job == b.job && a.run == b.run && a.rank == b.rank &&
-         a.world_size == b.world_size;
-}
-
 // Its process has ended, or has closed its connection; nobody may have noticed yet.
 bool HasGone(const ClientSession& session) {
   pollfd signs[] = {{session.pidfd().get(), POLLIN, 0}, {session.socket().get(), POLLRDHUP, 0}};

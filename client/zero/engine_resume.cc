@@ -2,7 +2,8 @@
 // of them committed, those that are behind are told what it was, and every rank finishes its part.
 // See proto/shm/commit_layout.h for why that is always possible.
 #include <algorithm>
-#include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -12,39 +13,6 @@
 
 namespace geminid::zero {
 namespace {
-
-// What one rank tells those that are behind.
-struct PassedStep {
-  shm::CommitRecord record;
-  kernels::StepScalars scalars;
-};
-
-struct PassedRates {
-  double learning_rate;
-  double weight_decay;
-  bool has_learning_rate;
-  bool has_weight_decay;
-  bool skip;
-};
-
-PassedRates Pack(const TensorRates& rates) {
-  PassedRates packed;
-  std::memset(&packed, 0, sizeof(packed));
-  packed.learning_rate = rates.learning_rate.value_or(0);
-  packed.weight_decay = rates.weight_decay.value_or(0);
-  packed.has_learning_rate = rates.learning_rate.has_value();
-  packed.has_weight_decay = rates.weight_decay.has_value();
-  packed.skip = rates.skip;
-  return packed;
-}
-
-TensorRates Unpack(const PassedRates& packed) {
-  TensorRates rates;
-  if (packed.has_learning_rate) rates.learning_rate = packed.learning_rate;
-  if (packed.has_weight_decay) rates.weight_decay = packed.weight_decay;
-  rates.skip = packed.skip;
-  return rates;
-}
 
 template <typename T>
 absl::Status Share(collectives::Communicator* ranks, int from, std::span<T> values) {
@@ -100,37 +68,34 @@ absl::StatusOr<bool> EngineImpl::ResumeState() {
 // What the rank that is ahead wrote before its record and with it is written here too, in the same
 // order.
 absl::Status EngineImpl::PassStep(int ahead, bool is_behind) {
-  PassedStep step = {};
+  shm::CommitRecord record = {};
   StepNote note;
-  note.rates.resize(parameters_.size());
   std::vector<std::byte> tensor_state(optimizer_->tensor_state_bytes());
   if (communicator_->Rank() == ahead) {
-    step.record = *shm::NewestRecord(*store_->commit());
-    if (step.record.overflow == 0) {
-      GEMINID_RETURN_IF_ERROR(store_->notes()->Read(step.record.epoch, &note));
-      GEMINID_RETURN_IF_ERROR(ReadTensorStateOf(step.record.epoch, tensor_state));
+    record = *shm::NewestRecord(*store_->commit());
+    if (record.overflow == 0) {
+      GEMINID_RETURN_IF_ERROR(store_->notes()->Read(record.epoch, &note));
+      GEMINID_RETURN_IF_ERROR(ReadTensorStateOf(record.epoch, tensor_state));
     }
-    step.scalars = note.scalars;
   }
-  std::vector<PassedRates> rates(note.rates.size());
-  std::ranges::transform(note.rates, rates.begin(), Pack);
+  std::vector<std::byte> noted = StepNotes::Encode(record.epoch, parameters_.size(), note);
   collectives::Communicator* const ranks = control_communicator_.get();
-  GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(&step, 1)));
-  GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(rates)));
+  GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(&record, 1)));
+  GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(noted)));
   if (!tensor_state.empty()) {
     GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(tensor_state)));
   }
   if (!is_behind) return absl::OkStatus();
-  if (step.record.overflow == 0) {
-    note.scalars = step.scalars;
-    std::ranges::transform(rates, note.rates.begin(), Unpack);
+  if (record.overflow == 0) {
+    GEMINID_RETURN_IF_ERROR(
+        StepNotes::Decode(record.epoch, parameters_.size(), std::move(noted), &note));
     if (!tensor_state.empty()) {
       GEMINID_RETURN_IF_ERROR(store_->WriteSpareTensorState(tensor_state));
     }
     store_->notes()->Write(epoch_ + 1, note);
   }
   CrashPoint("step passed");
-  epoch_ = shm::WriteRecord(store_->commit(), step.record);
+  epoch_ = shm::WriteRecord(store_->commit(), record);
   CrashPoint("behind recorded");
   return absl::OkStatus();
 }

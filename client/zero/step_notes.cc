@@ -36,7 +36,17 @@ std::span<std::byte> StepNotes::Slot(uint64_t epoch) const {
 }
 
 void StepNotes::Write(uint64_t epoch, const StepNote& note) {
-  std::vector<std::byte> made(Slot(epoch).size());
+  const std::vector<std::byte> made = Encode(epoch, tensors_, note);
+  std::memcpy(Slot(epoch).data(), made.data(), made.size());
+}
+
+absl::Status StepNotes::Read(uint64_t epoch, StepNote* note) const {
+  const std::span<const std::byte> slot = Slot(epoch);
+  return Decode(epoch, tensors_, {slot.begin(), slot.end()}, note);
+}
+
+std::vector<std::byte> StepNotes::Encode(uint64_t epoch, size_t tensors, const StepNote& note) {
+  std::vector<std::byte> made(BytesFor(tensors) / 2);
   auto* const header = reinterpret_cast<Header*>(made.data());
   auto* const rates = reinterpret_cast<Rates*>(header + 1);
   header->epoch = epoch;
@@ -44,8 +54,8 @@ void StepNotes::Write(uint64_t epoch, const StepNote& note) {
   header->learning_rate = note.scalars.learning_rate;
   header->grad_scale = note.scalars.grad_scale;
   header->gradient_norm = note.scalars.gradient_norm;
-  header->tensors = static_cast<uint32_t>(tensors_);
-  for (size_t t = 0; t < tensors_ && t < note.rates.size(); ++t) {
+  header->tensors = static_cast<uint32_t>(tensors);
+  for (size_t t = 0; t < tensors && t < note.rates.size(); ++t) {
     const TensorRates& from = note.rates[t];
     rates[t].learning_rate = from.learning_rate.value_or(0);
     rates[t].weight_decay = from.weight_decay.value_or(0);
@@ -54,18 +64,17 @@ void StepNotes::Write(uint64_t epoch, const StepNote& note) {
     rates[t].skip = from.skip ? 1 : 0;
   }
   header->crc32c = shm::Crc32c(made.data(), made.size());
-  std::memcpy(Slot(epoch).data(), made.data(), made.size());
+  return made;
 }
 
-absl::Status StepNotes::Read(uint64_t epoch, StepNote* note) const {
-  const std::span<const std::byte> slot = Slot(epoch);
-  std::vector<std::byte> read(slot.begin(), slot.end());
-  auto* const header = reinterpret_cast<Header*>(read.data());
+absl::Status StepNotes::Decode(uint64_t epoch, size_t tensors, std::vector<std::byte> slot,
+                               StepNote* note) {
+  auto* const header = reinterpret_cast<Header*>(slot.data());
   const auto* const rates = reinterpret_cast<const Rates*>(header + 1);
   const uint32_t crc32c = header->crc32c;
   header->crc32c = 0;
-  if (header->epoch != epoch || header->tensors != tensors_ ||
-      crc32c != shm::Crc32c(read.data(), read.size())) {
+  if (header->epoch != epoch || header->tensors != tensors ||
+      crc32c != shm::Crc32c(slot.data(), slot.size())) {
     return absl::DataLossError(
         absl::StrCat("what the step of epoch ", epoch, " updates with was never noted"));
   }
@@ -73,8 +82,8 @@ absl::Status StepNotes::Read(uint64_t epoch, StepNote* note) const {
                    .learning_rate = header->learning_rate,
                    .grad_scale = header->grad_scale,
                    .gradient_norm = header->gradient_norm};
-  note->rates.assign(tensors_, {});
-  for (size_t t = 0; t < tensors_; ++t) {
+  note->rates.assign(tensors, {});
+  for (size_t t = 0; t < tensors; ++t) {
     TensorRates& to = note->rates[t];
     if (rates[t].has_learning_rate != 0) to.learning_rate = rates[t].learning_rate;
     if (rates[t].has_weight_decay != 0) to.weight_decay = rates[t].weight_decay;

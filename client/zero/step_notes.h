@@ -41,6 +41,12 @@ class StepNotes {
   // DATA_LOSS where it was not written.
   absl::Status Read(uint64_t epoch, StepNote* note) const;
 
+  // A note as it lies in a slot, for another rank of the run.
+  static std::vector<std::byte> Encode(uint64_t epoch, size_t tensors, const StepNote& note);
+  // DATA_LOSS where the bytes are not the note of this epoch and so many tensors.
+  static absl::Status Decode(uint64_t epoch, size_t tensors, std::vector<std::byte> slot,
+                             StepNote* note);
+
  private:
   struct Header;
   struct Rates;

@@ -1,9 +1,9 @@
 #include "collectives/pipeline/sender.h"
 
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/start_thread.h"
+#include "base/status_macros.h"
 
 namespace geminid::collectives {
 
@@ -23,13 +23,7 @@ absl::Status PipelineSender::Send(PipelineMessage message) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!status_.ok()) return status_;
   if (!thread_.joinable()) {
-    try {
-      thread_ = std::thread([this] { Loop(); });
-    } catch (const std::system_error& error) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no thread for a pipeline's sends could be started: ", error.what(),
-                       "; raise the limit of processes (ulimit -u) or of the container's tasks"));
-    }
+    GEMINID_ASSIGN_OR_RETURN(thread_, base::StartThread([this] { Loop(); }));
   }
   waiting_.push_back(std::move(message));
   changed_.notify_all();

@@ -1,8 +1,10 @@
 #include "collectives/tensor_parallel/ahead.h"
 
-#include <system_error>
 #include <thread>
+#include <utility>
 
+#include "absl/status/statusor.h"
+#include "base/start_thread.h"
 #include "base/status_macros.h"
 
 namespace geminid::collectives {
@@ -15,10 +17,9 @@ absl::Status FetchAhead(int steps, absl::FunctionRef<absl::Status(int)> fetch,
     std::thread beside;
     const bool more = step + 1 < steps;
     if (more) {
-      try {
-        beside = std::thread([&, step] { fetched = fetch(step + 1); });
-      } catch (const std::system_error&) {  // no thread to be had: in turn, then
-      }
+      absl::StatusOr<std::thread> started =
+          base::StartThread([&, step] { fetched = fetch(step + 1); });
+      if (started.ok()) beside = *std::move(started);  // else in turn
     }
     const absl::Status used = use(step);
     if (beside.joinable()) {

@@ -2,14 +2,14 @@
 
 #include <utility>
 
-#include "daemon/os/start_thread.h"
+#include "base/start_thread.h"
 
 namespace geminid::service {
 
 absl::StatusOr<std::unique_ptr<FairWorkers>> FairWorkers::Create(int threads, int per_tenant) {
   std::unique_ptr<FairWorkers> workers(new FairWorkers(per_tenant));
   for (int i = 0; i < threads; ++i) {
-    absl::StatusOr<std::thread> thread = os::StartThread([raw = workers.get()] { raw->Run(); });
+    absl::StatusOr<std::thread> thread = base::StartThread([raw = workers.get()] { raw->Run(); });
     if (!thread.ok() && i == 0) return thread.status();
     if (!thread.ok()) break;  // fewer will do
     workers->threads_.push_back(*std::move(thread));

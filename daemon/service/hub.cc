@@ -9,10 +9,10 @@
 #include "base/mapping.h"
 #include "base/memfd.h"
 #include "base/pages.h"
+#include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
-#include "daemon/os/start_thread.h"
 
 namespace geminid::service {
 namespace {
@@ -63,7 +63,7 @@ uint64_t SharedTables::ReadCompletion(shm::SessionId session, uint16_t index) {
 // --- Reaper --------------------------------------------------------------------------------------
 
 absl::Status Reaper::Start() {
-  GEMINID_ASSIGN_OR_RETURN(thread_, os::StartThread([this] { Run(); }));
+  GEMINID_ASSIGN_OR_RETURN(thread_, base::StartThread([this] { Run(); }));
   return absl::OkStatus();
 }
 

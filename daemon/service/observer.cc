@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
-#include "daemon/os/start_thread.h"
 
 namespace geminid::service {
 namespace {
@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Observer>> Observer::Start(const ObserverOptions&
   std::unique_ptr<Observer> observer(new Observer(std::move(monitor), std::move(loop)));
   GEMINID_RETURN_IF_ERROR(observer->Listen(options));
   GEMINID_ASSIGN_OR_RETURN(observer->thread_,
-                           os::StartThread([raw = observer.get()] { raw->Run(); }));
+                           base::StartThread([raw = observer.get()] { raw->Run(); }));
   return observer;
 }
 

@@ -1,11 +1,11 @@
-#include "daemon/os/start_thread.h"
+#include "base/start_thread.h"
 
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
-namespace geminid::os {
+namespace geminid::base {
 
 absl::StatusOr<std::thread> StartThread(std::function<void()> run) {
   try {
@@ -17,4 +17,4 @@ absl::StatusOr<std::thread> StartThread(std::function<void()> run) {
   }
 }
 
-}  // namespace geminid::os
+}  // namespace geminid::base

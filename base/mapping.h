@@ -13,7 +13,7 @@
 #include "base/unique_fd.h"
 
 namespace boost::interprocess {
-class mapped_region;
+class mapped_region;  // NOLINT(readability-identifier-naming): as it is called there
 }  // namespace boost::interprocess
 
 namespace geminid::base {

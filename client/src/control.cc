@@ -43,7 +43,7 @@ constexpr absl::Duration kSuccessorPoll = absl::Milliseconds(100);
 
 // Between attempts to connect; gRPC's own begin with a second.
 constexpr int kFirstBackoffMs = 20;
-constexpr int kLongestBackoffMs = 500;
+constexpr int kLongestBackoffMs = 100;  // others may be crowding the socket
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
   grpc::ChannelArguments arguments;

@@ -299,7 +299,7 @@ absl::Status EngineImpl::MakeMover() {
 
 std::string EngineImpl::NamesIn(uint32_t chunk) const {
   const std::vector<uint32_t>& tensors = layout_.chunks[chunk].tensors;
-  const std::string first = absl::StrCat("'", parameters_[tensors.front()].name, "'");
+  std::string first = absl::StrCat("'", parameters_[tensors.front()].name, "'");
   if (tensors.size() == 1) return first;
   return absl::StrCat("one of ", first, " to '", parameters_[tensors.back()].name, "'");
 }

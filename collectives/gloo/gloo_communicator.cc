@@ -104,7 +104,8 @@ class GlooBackend final : public CommunicatorBackend {
     std::vector<GlooLinks::Receiving> receives;
     if (send != nullptr) sends.push_back({send->peer, send->in, send->bytes()});
     if (receive != nullptr) receives.push_back({receive->peer, receive->out, receive->bytes()});
-    const Operation& sent = send != nullptr ? send->operation : receive->operation;
+    const Message& any = send != nullptr ? *send : *receive;  // one of them there is
+    const Operation& sent = any.operation;
     const Operation& expected = receive != nullptr ? receive->operation : sent;
     return Exchange(sent, sends, expected, receives);
   }

@@ -187,7 +187,7 @@ absl::Status SendAll(int socket, const std::string& bytes) {
   while (sent < bytes.size()) {
     const ssize_t n =
         ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n > 0) {
+    if (n >= 0) {
       sent += static_cast<size_t>(n);
       continue;
     }

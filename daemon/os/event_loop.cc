@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/system_error.h"
@@ -12,6 +13,8 @@ namespace {
 
 // One wait handles at most this many events; the kernel hands the rest to the next, in turn.
 constexpr int kEventsPerWait = 64;
+constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
+constexpr int64_t kLongestMilliseconds = 3'600'000;
 
 }  // namespace
 
@@ -72,6 +75,14 @@ void EventLoop::RunOnce(int timeout_milliseconds) {
     const std::shared_ptr<Callback> callback = found->second.callback;
     (*callback)(events[i].events);
   }
+}
+
+void EventLoop::RunUntil(std::optional<int64_t> deadline_nanoseconds) {
+  if (!deadline_nanoseconds.has_value()) return RunOnce(-1);
+  const int64_t wait = std::max<int64_t>(0, *deadline_nanoseconds - MonotonicNanoseconds());
+  // Rounded up, or the last part of a millisecond would be spent spinning.
+  RunOnce(static_cast<int>(std::min(
+      kLongestMilliseconds, (wait + kNanosecondsPerMillisecond - 1) / kNanosecondsPerMillisecond)));
 }
 
 void EventLoop::Post(std::function<void()> function) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -34,6 +35,8 @@ class EventLoop {
   // Waits up to `timeout_milliseconds` (-1: for ever) for events and calls their callbacks, and
   // what was posted.
   void RunOnce(int timeout_milliseconds);
+  // The same until a moment of the monotonic clock; nullopt: for ever.
+  void RunUntil(std::optional<int64_t> deadline_nanoseconds);
 
   // Calls `on_awake` after each wait, before anything else.
   void OnAwake(std::function<void()> on_awake) { on_awake_ = std::move(on_awake); }

@@ -56,6 +56,7 @@ void AttachServer::Refuse(const base::UniqueFd& connection, const std::string& t
 }
 
 void AttachServer::OnConnection(base::UniqueFd connection) {
+  if (flood_.Floods(connection, Now())) return;
   absl::StatusOr<Client> client = clients_->OfSession(connection);
   if (!client.ok()) return Refuse(connection, kUnresolvedTenant, client.status());
   const std::string tenant = client->identity.tenant;

@@ -16,6 +16,7 @@
 #include "daemon/os/acceptor.h"
 #include "daemon/os/event_loop.h"
 #include "daemon/os/unix_socket.h"
+#include "daemon/service/flood_guard.h"
 #include "daemon/service/hub.h"
 #include "daemon/service/identity.h"
 #include "daemon/service/tenant_log.h"
@@ -28,10 +29,11 @@ namespace geminid::service {
 inline constexpr size_t kHandshakeShares = 4;
 inline constexpr int64_t kHandshakeNanoseconds = 5'000'000'000;
 
-// Belongs to the event loop's thread. Never waits for a client: one that is slow only keeps its own
+// Belongs to its event loop's thread. Never waits for a client: one that is slow only keeps its own
 // connection waiting, and only for kHandshakeNanoseconds.
 class AttachServer {
  public:
+  // Called on the loop's thread, before the client is told.
   using OnAttached = std::function<void(const SessionPtr&)>;
 
   // Listens at `path`: by `listener`, or, where that is invalid, a new one, for which the path must
@@ -62,7 +64,8 @@ class AttachServer {
         hub_(hub),
         log_(log),
         clients_(clients),
-        on_attached_(std::move(on_attached)) {}
+        on_attached_(std::move(on_attached)),
+        flood_(&hub->limits()) {}
   void OnConnection(base::UniqueFd connection);
   absl::Status StartHandshake(base::UniqueFd* connection, os::Peer* peer,
                               const std::string& tenant);
@@ -78,6 +81,7 @@ class AttachServer {
   TenantLog* const log_;
   const Clients* const clients_;
   const OnAttached on_attached_;
+  FloodGuard flood_;
   core::TenantRates attaches_{core::Rate{}};
   uint64_t next_handshake_ = 1;
   Handshakes handshakes_;                        // in the order of their deadlines

@@ -111,7 +111,7 @@ absl::Status SessionRpc::Admit(const Caller& caller, const v1::AdmitRequest& req
 
 absl::Status SessionRpc::Detach(const Caller& caller) {
   const SessionPtr& session = caller.session;
-  Hub::Closed closed = hub_->Close(session->id(), core::CloseReason::kDetached);
+  Hub::Closed closed = hub_->Close(session, core::CloseReason::kDetached);
   // Here, so that the memory is free when the client is told so.
   hub_->Destroy(std::move(closed.garbage));
   if (!closed.now) return absl::OkStatus();  // two calls at once

@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/config/guarantees.h"
 #include "daemon/config/memory_defaults.h"
@@ -26,12 +28,12 @@
 #include "daemon/os/terminal.h"
 #include "daemon/service/daemon_files.h"
 #include "daemon/service/devices.h"
+#include "daemon/service/health.h"
 #include "daemon/service/version.h"
 
 namespace geminid::service {
 namespace {
 
-constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 constexpr absl::Duration kShutdownPatience = absl::Milliseconds(100);
 
 core::TenantLimits LimitsOf(const config::TenantQuota& quota) {
@@ -213,21 +215,7 @@ absl::Status Daemon::Open() {
   facts.start_time_seconds = WallSeconds();
   facts.start_nanoseconds = os::MonotonicNanoseconds();
   facts.vitals = &vitals_;
-  const auto on_detached = [this](shm::SessionId id) {
-    loop_->Post([this, id] { sessions_->Remove(id); });
-  };
-  absl::StatusOr<std::unique_ptr<RpcServer>> rpc =
-      RpcServer::Start(&in_force_, facts, std::move(options_.control_listener), loop_.get(),
-                       hub_.get(), &log_, &clients_, on_detached);
-  if (!rpc.ok()) return rpc.status();
-  rpc_ = *std::move(rpc);
-  // Last: who can attach can do everything.
-  absl::StatusOr<std::unique_ptr<AttachServer>> attach = AttachServer::Create(
-      absl::StrCat(settings_.socket, shm::kAttachSuffix), settings_.socket_mode,
-      std::move(options_.attach_listener), loop_.get(), hub_.get(), &log_, &clients_,
-      [this](const SessionPtr& session) { sessions_->Add(session); });
-  if (!attach.ok()) return attach.status();
-  attach_ = *std::move(attach);
+  if (absl::Status status = OpenEntrance(facts); !status.ok()) return status;
   os::Log(os::LogLevel::kInfo, "listening",
           {{"socket", settings_.socket},
            {"epoch", absl::StrCat(hub_->daemon_epoch())},
@@ -239,6 +227,25 @@ absl::Status Daemon::Open() {
            {"metrics", metrics_address().empty() ? "off" : metrics_address()},
            {"metrics_socket", metrics_socket_.empty() ? "off" : metrics_socket_}});
   return absl::OkStatus();
+}
+
+absl::Status Daemon::OpenEntrance(const DaemonFacts& facts) {
+  GEMINID_ASSIGN_OR_RETURN(entrance_, Entrance::Create(&vitals_));
+  const auto on_detached = [this](shm::SessionId id) {
+    loop_->Post([this, id] { sessions_->Remove(id); });
+  };
+  GEMINID_ASSIGN_OR_RETURN(
+      rpc_, RpcServer::Start(&in_force_, facts, std::move(options_.control_listener),
+                             entrance_->loop(), hub_.get(), &log_, &clients_, on_detached));
+  const auto on_attached = [this](const SessionPtr& session) {
+    loop_->Post([this, session] { sessions_->Add(session); });
+  };
+  // Last: who can attach can do everything.
+  GEMINID_ASSIGN_OR_RETURN(
+      attach_, AttachServer::Create(absl::StrCat(settings_.socket, shm::kAttachSuffix),
+                                    settings_.socket_mode, std::move(options_.attach_listener),
+                                    entrance_->loop(), hub_.get(), &log_, &clients_, on_attached));
+  return entrance_->Start(attach_.get(), rpc_.get());
 }
 
 absl::Status Daemon::OpenMetrics() {
@@ -377,7 +384,7 @@ bool Daemon::Finished() const {
 }
 
 void Daemon::Step() {
-  loop_->RunOnce(Timeout());
+  loop_->RunUntil(NextDeadline());
   sessions_->PumpAll();
   gpus_->Step();
   hub_->Tick();
@@ -387,34 +394,24 @@ void Daemon::Step() {
     hub_->HasServed();
   }
   const int64_t now = os::MonotonicNanoseconds();
-  attach_->Expire(now);
-  rpc_->Expire(now);
   if (watchdog_nanoseconds_ > 0 && now >= next_watchdog_) {
-    ::sd_notify(0, "WATCHDOG=1");
+    if (vitals_.LongestTurn(Now()) < kLongestTurn) ::sd_notify(0, "WATCHDOG=1");
     next_watchdog_ = now + watchdog_nanoseconds_;
   }
   vitals_.turn_since_nanoseconds.store(0);
 }
 
-// In milliseconds; -1: until something happens.
-int Daemon::Timeout() const {
+// When there is something to do without an event.
+std::optional<int64_t> Daemon::NextDeadline() const {
   if (sessions_->busy()) return 0;
   std::optional<int64_t> next = hub_->NextTick();
   const auto consider = [&next](std::optional<int64_t> other) {
     if (other.has_value()) next = std::min(next.value_or(*other), *other);
   };
   consider(gpus_->NextDeadline());
-  consider(attach_->NextDeadline());
-  consider(rpc_->NextDeadline());
   consider(sessions_->NextDeadline());
-  const int64_t now = os::MonotonicNanoseconds();
   if (watchdog_nanoseconds_ > 0) consider(next_watchdog_);
-  if (!next.has_value()) return -1;
-  const int64_t wait = std::max<int64_t>(0, *next - now);
-  constexpr int64_t kLongestMilliseconds = 3'600'000;
-  // Rounded up, or the last part of a millisecond would be spent spinning.
-  return static_cast<int>(std::min(
-      kLongestMilliseconds, (wait + kNanosecondsPerMillisecond - 1) / kNanosecondsPerMillisecond));
+  return next;
 }
 
 void Daemon::RequestStop() {
@@ -430,6 +427,7 @@ void Daemon::Close() {
     hub_->CancelPopulating();
     for (const SessionPtr& session : hub_->AllSessions()) session->SetPhase(shm::Phase::kDraining);
   }
+  if (entrance_ != nullptr) entrance_->Stop();
   attach_.reset();
   if (rpc_ != nullptr) {
     rpc_->Drain();

@@ -16,6 +16,7 @@
 #include "daemon/os/event_loop.h"
 #include "daemon/os/file_lock.h"
 #include "daemon/service/attach_server.h"
+#include "daemon/service/entrance.h"
 #include "daemon/service/hub.h"
 #include "daemon/service/identity.h"
 #include "daemon/service/observer.h"
@@ -89,6 +90,7 @@ class Daemon {
   Daemon(const config::Settings& settings, std::vector<gpus::NodeDevice> devices,
          DaemonOptions options, os::FileLock lock);
   absl::Status Open();
+  absl::Status OpenEntrance(const DaemonFacts& facts);
   absl::Status OpenMetrics();
   absl::Status WatchSignals();
   absl::Status WatchTerminal();
@@ -101,7 +103,7 @@ class Daemon {
   void WatchStore();
   void OnStoreEnd();
   void Step();
-  int Timeout() const;
+  std::optional<int64_t> NextDeadline() const;
   bool Finished() const;
   void Close();
   void RemoveFiles();
@@ -134,6 +136,7 @@ class Daemon {
   std::unique_ptr<Hub> hub_;
   std::unique_ptr<SessionLoop> sessions_;
   std::unique_ptr<Observer> observer_;
+  std::unique_ptr<Entrance> entrance_;
   std::unique_ptr<AttachServer> attach_;
   std::unique_ptr<RpcServer> rpc_;
 };

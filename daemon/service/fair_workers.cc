@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/start_thread.h"
+#include "daemon/os/priority.h"
 
 namespace geminid::service {
 
@@ -46,6 +47,7 @@ std::map<std::string, FairWorkers::Tenant>::iterator FairWorkers::Next() {
 }
 
 void FairWorkers::Run() {
+  os::GiveWay();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     const auto turn = Next();

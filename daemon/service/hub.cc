@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
+#include "daemon/os/priority.h"
 
 namespace geminid::service {
 namespace {
@@ -86,6 +87,7 @@ void Reaper::Destroy(Garbage garbage) {
 }
 
 void Reaper::Run() {
+  os::GiveWay();
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopping_ || !garbage_.empty()) {
     changed_.wait(lock, [this] { return stopping_ || !garbage_.empty(); });
@@ -148,11 +150,10 @@ void Hub::SetWelcomed(const SessionPtr& session) {
   engine_->SetWelcomed(session->id());
 }
 
-Hub::Closed Hub::Close(shm::SessionId id, core::CloseReason reason) {
+Hub::Closed Hub::Close(const SessionPtr& session, core::CloseReason reason) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = tables_.sessions.find(id);
-  if (found == tables_.sessions.end() || found->second->ended) return {};
-  return CloseLocked(SessionPtr(found->second), reason);
+  if (session->ended) return {};
+  return CloseLocked(session, reason);
 }
 
 Hub::Closed Hub::CloseLocked(const SessionPtr& session, core::CloseReason reason) {

@@ -1,6 +1,6 @@
 // The engine, the memory of the sessions, and the one mutex over both.
 //
-// The event loop and the gRPC threads meet here. Nothing slow happens under the mutex: memory is
+// The event loops and the gRPC threads meet here. Nothing slow happens under the mutex: memory is
 // created before it is taken and destroyed after it is given back.
 #ifndef GEMINID_DAEMON_SERVICE_HUB_H_
 #define GEMINID_DAEMON_SERVICE_HUB_H_
@@ -136,7 +136,8 @@ class Hub {
     bool now = false;  // false: it had ended before
     Garbage garbage;   // for the caller to Destroy, now or later
   };
-  [[nodiscard]] Closed Close(shm::SessionId session, core::CloseReason reason);
+  // Nothing where another has succeeded it.
+  [[nodiscard]] Closed Close(const SessionPtr& session, core::CloseReason reason);
   // The session with this token in hexadecimal; UNAUTHENTICATED if there is none.
   absl::StatusOr<SessionPtr> Authenticate(const std::string& token_hex);
   std::vector<SessionPtr> AllSessions();

@@ -167,8 +167,7 @@ HealthReading Monitor::ReadHealth() const {
   HealthReading reading;
   reading.serving = vitals_->serving.load();
   reading.stopping = vitals_->stopping.load();
-  const int64_t since = vitals_->turn_since_nanoseconds.load();
-  if (since != 0) reading.turn = Now() - core::Time::FromNanoseconds(since);
+  reading.turn = vitals_->LongestTurn(Now());
   reading.contradictions.assign(contradictions_.begin(), contradictions_.end());
   if (hub_->gpus() != nullptr) AddGpus(*hub_->gpus(), &reading);
   return reading;

@@ -7,13 +7,9 @@
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
+#include "daemon/os/priority.h"
 
 namespace geminid::service {
-namespace {
-
-constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Observer>> Observer::Start(const ObserverOptions& options,
                                                           std::unique_ptr<Monitor> monitor) {
@@ -56,20 +52,19 @@ Observer::~Observer() {
 }
 
 void Observer::Run() {
+  os::GiveWay();
   while (!stopping_) {
-    loop_->RunOnce(Timeout());
+    loop_->RunUntil(NextDeadline());
     const int64_t now = os::MonotonicNanoseconds();
     for (const auto& server : servers_) server->Expire(now);
     monitor_->CheckIfDue(now);
   }
 }
 
-int Observer::Timeout() const {
+int64_t Observer::NextDeadline() const {
   int64_t next = monitor_->next_check();
   for (const auto& server : servers_) next = std::min(next, server->NextDeadline().value_or(next));
-  const int64_t wait = std::max<int64_t>(0, next - os::MonotonicNanoseconds());
-  // Rounded up, or the last part of a millisecond would be spent spinning.
-  return static_cast<int>((wait + kNanosecondsPerMillisecond - 1) / kNanosecondsPerMillisecond);
+  return next;
 }
 
 }  // namespace geminid::service

@@ -42,7 +42,7 @@ class Observer {
       : monitor_(std::move(monitor)), loop_(std::move(loop)) {}
   absl::Status Listen(const ObserverOptions& options);
   void Run();
-  int Timeout() const;
+  int64_t NextDeadline() const;
 
   const std::unique_ptr<Monitor> monitor_;
   const std::unique_ptr<os::EventLoop> loop_;

@@ -136,7 +136,8 @@ RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, 
       job_(hub, log, std::move(on_detached)),
       loop_(loop),
       log_(log),
-      clients_(clients) {
+      clients_(clients),
+      flood_(&hub->limits()) {
   shared_.hub = hub;
   shared_.limits = &hub->limits();
   shared_.log = log;
@@ -246,6 +247,7 @@ absl::Status RpcServer::CheckLimits(const base::UniqueFd& newest, const std::str
 }
 
 void RpcServer::OnConnection(base::UniqueFd connection) {
+  if (flood_.Floods(connection, Now())) return;
   const absl::StatusOr<Client> client = clients_->OfCall(connection);
   if (!client.ok()) return;  // it has gone
   const std::string& name = client->identity.tenant;

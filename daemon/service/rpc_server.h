@@ -23,6 +23,7 @@
 #include "daemon/config/settings.h"
 #include "daemon/os/acceptor.h"
 #include "daemon/service/client_services.h"
+#include "daemon/service/flood_guard.h"
 #include "daemon/service/hub.h"
 #include "daemon/service/identity.h"
 #include "daemon/service/job_services.h"
@@ -32,7 +33,7 @@
 
 namespace geminid::service {
 
-// Belongs to the event loop's thread.
+// Belongs to its event loop's thread.
 class RpcServer {
  public:
   // Listens at `facts.socket`: by `listener`, or, where that is invalid, a new one, for which the
@@ -83,6 +84,7 @@ class RpcServer {
   std::atomic<bool> draining_{false};
   CallShared shared_;
   std::unique_ptr<FairWorkers> workers_;
+  FloodGuard flood_;
   core::TenantRates connections_{core::Rate{}};
   // By name, and whether it may see all: root in a container of its own may have root's name.
   std::map<std::pair<std::string, bool>, std::unique_ptr<Tenant>> tenants_;

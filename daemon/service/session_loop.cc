@@ -78,7 +78,7 @@ void SessionLoop::OnSocket(const SessionPtr& session) {
 void SessionLoop::End(const SessionPtr& session, core::CloseReason reason, const char* why) {
   // A callback of this session may be running: its copy of the pointer keeps it alive.
   const SessionPtr keep = session;  // NOLINT(performance-unnecessary-copy-initialization)
-  Hub::Closed closed = hub_->Close(keep->id(), reason);
+  Hub::Closed closed = hub_->Close(keep, reason);
   hub_->DestroyLater(std::move(closed.garbage));
   Remove(keep->id());
   if (!closed.now) return;  // it detached, and has been logged

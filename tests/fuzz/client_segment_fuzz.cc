@@ -115,7 +115,7 @@ void RunOne(const uint8_t* data, size_t size) {
   absl::Status status = hub->Inspect(check);
   if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   Require(status.ok(), "the books add up whatever a client writes");
-  auto closed = hub->Close(session->id(), core::CloseReason::kDied);
+  auto closed = hub->Close(session, core::CloseReason::kDied);
   Require(closed.now, "a session can be closed");
   hub->Destroy(std::move(closed.garbage));
   Require(hub->Inspect(check).ok(), "the books add up when a client is gone");

@@ -159,7 +159,7 @@ void RunOne(const uint8_t* data, size_t size) {
   const absl::Status status = method.serve(caller, &bytes, &answer);
   fuzz::Require(!status.ok() || request != nullptr, "only a message is served");
   fuzz::Require(!absl::IsInternal(status), "a request is no fault of the daemon");
-  auto closed = server->hub().Close(caller.session->id(), core::CloseReason::kDetached);
+  auto closed = server->hub().Close(caller.session, core::CloseReason::kDetached);
   server->hub().Destroy(std::move(closed.garbage));
   fuzz::Require(server->hub().Inspect([](const core::Engine& engine, const auto& sessions) {
     return sessions.empty() && engine.Check().ok();

@@ -82,5 +82,24 @@ TEST(EventLoop, Post_FromAnotherThread_WakesAndRuns) {
   EXPECT_TRUE(ran);
 }
 
+TEST(EventLoop, RunUntilAMomentThatHasPassed_ReturnsAtOnce) {
+  absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  (*loop)->RunUntil(0);
+  (*loop)->RunUntil(MonotonicNanoseconds() - 1);
+}
+
+TEST(EventLoop, RunUntilSomethingHappens_ReturnsThen) {
+  absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  int runs = 0;
+  (*loop)->Post([&] { ++runs; });
+  (*loop)->RunUntil(std::nullopt);
+  EXPECT_EQ(runs, 1);
+  (*loop)->Post([&] { ++runs; });
+  (*loop)->RunUntil(MonotonicNanoseconds() + int64_t{3'600'000'000'000});
+  EXPECT_EQ(runs, 2);
+}
+
 }  // namespace
 }  // namespace geminid::os

@@ -236,5 +236,17 @@ TEST(Probes, LoopThatStandsStill_IsNotAlive) {
   }
 }
 
+TEST(Probes, EntranceThatStandsStill_IsNotAliveEither) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  Vitals vitals;
+  vitals.serving.store(true);
+  Monitor monitor(&env.daemon().hub(), &vitals, "1");
+  const int64_t now = os::MonotonicNanoseconds();
+  vitals.turn_since_nanoseconds.store(now);
+  vitals.entrance_turn_since_nanoseconds.store(now - 60'000'000'000);
+  EXPECT_EQ(monitor.Handle("/livez").code, 503);
+}
+
 }  // namespace
 }  // namespace geminid::service

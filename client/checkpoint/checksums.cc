@@ -1,12 +1,5 @@
 #include "client/checkpoint/checksums.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "base/system_error.h"
-#include "base/unique_fd.h"
 #include "client/checkpoint/safetensors.h"
 #include "client/checkpoint/tensor_file.h"
 #include "proto/shm/crc32c.h"
@@ -23,11 +14,7 @@
 namespace geminid::checkpoint {
 namespace {
 
-using base::RetryOnEintr;
-using base::SystemError;
-
 constexpr char kFilesKey[] = "files";
-constexpr size_t kReadBytes = size_t{1} << 20;
 
 template <typename T, typename Get>
 std::vector<T> Column(const std::vector<Piece>& pieces, const Get& get) {
@@ -52,73 +39,6 @@ absl::StatusOr<std::vector<T>> ReadColumn(const TensorFile& file, const char* na
   GEMINID_RETURN_IF_ERROR(
       file.Read(file.PlaceOf(*entry, 0), std::as_writable_bytes(std::span(column))));
   return column;
-}
-
-// An open file of a checkpoint and its size.
-struct Opened {
-  base::UniqueFd fd;
-  uint64_t bytes = 0;
-};
-
-absl::StatusOr<std::vector<Opened>> OpenAll(const std::string& folder,
-                                            const std::vector<std::string>& files) {
-  std::vector<Opened> opened;
-  for (const std::string& name : files) {
-    const std::string path = absl::StrCat(folder, "/", name);
-    Opened file;
-    file.fd = base::UniqueFd(
-        RetryOnEintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
-    struct stat about = {};
-    if (!file.fd.valid()) return SystemError(errno, "open", path);
-    if (::fstat(file.fd.get(), &about) != 0) return SystemError(errno, "stat", path);
-    file.bytes = static_cast<uint64_t>(about.st_size);
-    (void)::posix_fadvise(file.fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // advice alone
-    opened.push_back(std::move(file));
-  }
-  return opened;
-}
-
-absl::Status Altered(const std::string& folder, const std::string& file, uint64_t begin,
-                     uint64_t end, const char* how) {
-  return absl::DataLossError(
-      absl::StrFormat("'%s/%s': bytes %d to %d %s", folder, file, begin, end, how));
-}
-
-// Pieces lie one after another over the whole of each file.
-absl::Status CheckCover(const std::string& folder, const std::vector<std::string>& files,
-                        const std::vector<Opened>& opened, const std::vector<Piece>& pieces) {
-  std::vector<uint64_t> ends(files.size(), 0);
-  for (const Piece& piece : pieces) {
-    if (piece.offset != ends[piece.file]) {
-      return Altered(folder, files[piece.file], std::min(piece.offset, ends[piece.file]),
-                     std::max(piece.offset, ends[piece.file]), "have no one checksum");
-    }
-    ends[piece.file] += piece.bytes;
-  }
-  for (size_t i = 0; i < files.size(); ++i) {
-    if (ends[i] != opened[i].bytes) {
-      return absl::DataLossError(absl::StrCat("'", folder, "/", files[i], "' has ", opened[i].bytes,
-                                              " bytes; ", ends[i], " were written"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<uint32_t> ChecksumOf(const Opened& file, const std::string& path, Piece piece,
-                                    std::vector<std::byte>* buffer) {
-  uint32_t crc = 0;
-  while (piece.bytes > 0) {
-    const ssize_t got = RetryOnEintr([&] {
-      return ::pread(file.fd.get(), buffer->data(), std::min<uint64_t>(buffer->size(), piece.bytes),
-                     static_cast<off_t>(piece.offset));
-    });
-    if (got < 0) return SystemError(errno, "read", path);
-    if (got == 0) return absl::DataLossError(absl::StrCat("'", path, "' was cut short"));
-    crc = shm::Crc32c(buffer->data(), static_cast<size_t>(got), crc);
-    piece.offset += static_cast<uint64_t>(got);
-    piece.bytes -= static_cast<uint64_t>(got);
-  }
-  return crc;
 }
 
 }  // namespace
@@ -178,29 +98,6 @@ absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path) {
   }
   if (!sound) return absl::DataLossError(absl::StrCat("'", path, "' was altered"));
   return read;
-}
-
-absl::Status Verify(const std::string& folder, const std::vector<std::string>& files,
-                    std::vector<Piece> pieces, int rank, int ranks) {
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
-  });
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<Opened> opened, OpenAll(folder, files));
-  if (rank == 0) GEMINID_RETURN_IF_ERROR(CheckCover(folder, files, opened, pieces));
-  std::vector<std::byte> buffer(kReadBytes);
-  const auto parts = static_cast<size_t>(ranks), part = static_cast<size_t>(rank);
-  const size_t end = pieces.size() * (part + 1) / parts;
-  for (size_t i = pieces.size() * part / parts; i < end; ++i) {
-    const Piece& piece = pieces[i];
-    const std::string path = absl::StrCat(folder, "/", files[piece.file]);
-    GEMINID_ASSIGN_OR_RETURN(const uint32_t crc,
-                             ChecksumOf(opened[piece.file], path, piece, &buffer));
-    if (crc != piece.crc32c) {
-      return Altered(folder, files[piece.file], piece.offset, piece.offset + piece.bytes,
-                     "were altered since they were written");
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace geminid::checkpoint

@@ -46,11 +46,6 @@ struct ReadPieces {
 };
 absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path);
 
-// Compares the rank's part of the pieces, consecutive ones, which a disk reads ahead, with the files
-// in `folder`; the first rank checks too that the pieces cover all files. DATA_LOSS names the file and the bytes.
-absl::Status Verify(const std::string& folder, const std::vector<std::string>& files,
-                    std::vector<Piece> pieces, int rank, int ranks);
-
 }  // namespace geminid::checkpoint
 
 #endif  // GEMINID_CLIENT_CHECKPOINT_CHECKSUMS_H_

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "client/checkpoint/agreement.h"
+#include "client/checkpoint/checked_files.h"
 #include "client/checkpoint/checksums.h"
 #include "client/checkpoint/contents.h"
 #include "client/checkpoint/folder.h"
@@ -125,18 +126,19 @@ absl::Status CheckFinite(const TensorSet::Found& found, uint64_t first,
   return absl::OkStatus();
 }
 
-// This rank's shard of one kind of state; with `is_finite`, refused where it is not.
-absl::Status LoadTensor(const TensorSet& set, const std::string& name,
-                        const zero::Parameter& parameter, zero::ParameterId id,
-                        zero::StateKind kind, zero::Engine* engine, bool is_finite) {
+// This rank's shard of a parameter's value.
+absl::Status LoadValue(const TensorSet& set, const std::string& name,
+                       const zero::Parameter& parameter, zero::ParameterId id,
+                       zero::Engine* engine) {
   GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, FindOfShape(set, name, parameter));
   std::vector<float> values;
   for (const zero::ShardRange& range : engine->ShardOf(id)) {
     for (uint64_t at = 0; at < range.elements; at += kBlockElements) {
       values.resize(std::min(kBlockElements, range.elements - at));
       GEMINID_RETURN_IF_ERROR(found.file->ReadFloats(*found.tensor, range.offset + at, values));
-      if (is_finite) GEMINID_RETURN_IF_ERROR(CheckFinite(found, range.offset + at, values));
-      GEMINID_RETURN_IF_ERROR(engine->WriteShard(id, kind, range.offset + at, values));
+      GEMINID_RETURN_IF_ERROR(CheckFinite(found, range.offset + at, values));
+      GEMINID_RETURN_IF_ERROR(
+          engine->WriteShard(id, zero::StateKind::kMaster, range.offset + at, values));
     }
   }
   return absl::OkStatus();
@@ -154,60 +156,139 @@ absl::StatusOr<RunRecord> ReadRecordOf(const std::string& folder) {
   return record;
 }
 
-absl::Status VerifyAll(const std::string& folder, const RunRecord& record, int rank, int ranks) {
-  std::vector<std::string> files;
-  std::vector<Piece> pieces;
+absl::StatusOr<CheckedFiles> OpenChecked(const std::string& folder, const RunRecord& record) {
+  ReadPieces all;
   for (uint64_t writer = 0; writer < record.ranks; ++writer) {
     const std::string name =
         ChecksumsName(static_cast<int>(writer), static_cast<int>(record.ranks));
     GEMINID_ASSIGN_OR_RETURN(ReadPieces read, ReadChecksums(absl::StrCat(folder, "/", name)));
     // The first rank alone wrote the small files, and so names more.
-    if (read.files.size() > files.size()) files = std::move(read.files);
-    pieces.insert(pieces.end(), read.pieces.begin(), read.pieces.end());
+    if (read.files.size() > all.files.size()) all.files = std::move(read.files);
+    all.pieces.insert(all.pieces.end(), read.pieces.begin(), read.pieces.end());
   }
-  return Verify(folder, files, std::move(pieces), rank, ranks);
+  return CheckedFiles::Open(folder, std::move(all));
 }
 
-absl::StatusOr<zero::Progress> LoadState(const std::string& folder, const RunRecord& record,
-                                         zero::Engine* engine,
-                                         const std::vector<zero::Parameter>& parameters) {
-  GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(folder, kModelPrefix));
-  GEMINID_ASSIGN_OR_RETURN(zero::Progress progress, engine->GetProgress());
-  std::optional<TensorSet> optimizer;
-  const auto set_of = [&](zero::StateKind kind) -> absl::StatusOr<const TensorSet*> {
-    if (kind == zero::StateKind::kMaster) return &model;
-    if (!optimizer.has_value()) {
-      absl::StatusOr<TensorSet> opened = TensorSet::Open(folder, kOptimizerPrefix);
-      if (!opened.ok()) return opened.status();
-      optimizer = *std::move(opened);
-    }
-    return &*optimizer;
-  };
-  for (uint32_t i = 0; i < parameters.size(); ++i) {
-    for (zero::StateKind kind : zero::kStateKinds) {
-      const zero::ParameterId id{i};
-      if (!engine->HasState(id, kind)) continue;
-      GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, set_of(kind));
-      GEMINID_RETURN_IF_ERROR(
-          LoadTensor(*set, TensorName(parameters[i].name, kind), parameters[i], id, kind, engine,
-                     /*is_finite=*/false));  // a run that diverged goes on as it was
-    }
+// A checkpoint on its way into an engine.
+class StateLoader {
+ public:
+  static absl::StatusOr<StateLoader> Open(const std::string& folder) {
+    GEMINID_ASSIGN_OR_RETURN(RunRecord record, ReadRecordOf(folder));
+    GEMINID_ASSIGN_OR_RETURN(CheckedFiles files, OpenChecked(folder, record));
+    GEMINID_RETURN_IF_ERROR(files.CheckBeginnings());  // before the headers are believed
+    GEMINID_ASSIGN_OR_RETURN(TensorSet model, TensorSet::Open(folder, kModelPrefix));
+    return StateLoader(folder, std::move(record), std::move(files), std::move(model));
   }
-  progress.step = record.step;
-  progress.updates = record.updates;
-  progress.loss_scaler = record.loss_scaler;
-  if (!progress.tensor_state.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, set_of(zero::StateKind::kExpAvg));
+
+  // Everything is compared with its checksum when this has returned OK on all ranks.
+  absl::StatusOr<zero::Progress> Load(int rank, int ranks, zero::Engine* engine,
+                                      const std::vector<zero::Parameter>& parameters) {
+    for (uint32_t i = 0; i < parameters.size(); ++i) {
+      for (zero::StateKind kind : zero::kStateKinds) {
+        if (!engine->HasState(zero::ParameterId{i}, kind)) continue;
+        GEMINID_RETURN_IF_ERROR(Want(parameters[i], zero::ParameterId{i}, kind, *engine));
+      }
+    }
+    GEMINID_RETURN_IF_ERROR(ReadInto(rank, ranks, engine));
+    GEMINID_ASSIGN_OR_RETURN(zero::Progress progress, engine->GetProgress());
+    progress.step = record_.step;
+    progress.updates = record_.updates;
+    progress.loss_scaler = record_.loss_scaler;
+    GEMINID_RETURN_IF_ERROR(ReadTensorState(&progress.tensor_state));
+    return progress;
+  }
+
+  const RunState& run() const { return record_.run; }
+
+ private:
+  // What of a tensor goes to where in the engine.
+  struct Place {
+    FileRange bytes;
+    zero::ParameterId id;
+    zero::StateKind kind;
+    uint64_t element;
+  };
+
+  StateLoader(std::string folder, RunRecord record, CheckedFiles files, TensorSet model)
+      : folder_(std::move(folder)),
+        record_(std::move(record)),
+        files_(std::move(files)),
+        model_(std::move(model)) {}
+
+  absl::StatusOr<const TensorSet*> SetOf(zero::StateKind kind) {
+    if (kind == zero::StateKind::kMaster) return &model_;
+    if (!optimizer_.has_value()) {
+      GEMINID_ASSIGN_OR_RETURN(optimizer_, TensorSet::Open(folder_, kOptimizerPrefix));
+    }
+    return &*optimizer_;
+  }
+
+  absl::Status Want(const zero::Parameter& parameter, zero::ParameterId id, zero::StateKind kind,
+                    const zero::Engine& engine) {
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, SetOf(kind));
+    const std::string name = TensorName(parameter.name, kind);
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, FindOfShape(*set, name, parameter));
+    const auto& [file, tensor] = found;
+    if (tensor->type != ElementType::kFloat32) {
+      return absl::DataLossError(absl::StrCat("'", file->path(), "': tensor '", name,
+                                              "' has dtype ", Name(tensor->type), ", not F32"));
+    }
+    GEMINID_ASSIGN_OR_RETURN(const uint32_t number,
+                             files_.Find(file->path().substr(folder_.size() + 1)));
+    const uint64_t begin = file->PlaceOf(*tensor, 0);
+    tensors_.push_back({{number, begin, begin + tensor->bytes}, name});
+    for (const zero::ShardRange& range : engine.ShardOf(id)) {
+      const uint64_t at = file->PlaceOf(*tensor, range.offset);
+      places_.push_back(
+          {{number, at, at + range.elements * sizeof(float)}, id, kind, range.offset});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadInto(int rank, int ranks, zero::Engine* engine) {
+    const auto place_of = [](const FileRange& bytes) { return std::pair(bytes.file, bytes.begin); };
+    std::ranges::sort(tensors_, {}, [&](const auto& tensor) { return place_of(tensor.bytes); });
+    std::ranges::sort(places_, {}, [&](const Place& place) { return place_of(place.bytes); });
+    CheckedFiles::Reading reading;
+    reading.rank = rank;
+    reading.ranks = ranks;
+    reading.tensors = std::move(tensors_);
+    for (const Place& place : places_) reading.wanted.push_back(place.bytes);
+    reading.take = [&](size_t i, uint64_t offset,
+                       std::span<const std::byte> bytes) -> absl::Status {
+      const Place& place = places_[i];
+      const bool is_cut = offset % sizeof(float) != 0 || bytes.size() % sizeof(float) != 0 ||
+                          reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) != 0;
+      if (is_cut) {
+        return absl::DataLossError(
+            absl::StrCat("'", folder_, "' has checksums of parts of numbers: they were altered"));
+      }
+      return engine->WriteShard(
+          place.id, place.kind, place.element + offset / sizeof(float),
+          {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
+    };
+    return files_.Read(reading);
+  }
+
+  absl::Status ReadTensorState(std::vector<std::byte>* state) {
+    if (state->empty()) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, SetOf(zero::StateKind::kExpAvg));
     GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, set->Find(kTensorStateName));
-    if (found.tensor->bytes != progress.tensor_state.size()) {
+    if (found.tensor->bytes != state->size()) {
       return absl::DataLossError(
           absl::StrCat("'", found.file->path(), "' was saved by another optimizer"));
     }
-    GEMINID_RETURN_IF_ERROR(
-        found.file->Read(found.file->PlaceOf(*found.tensor, 0), progress.tensor_state));
+    return found.file->Read(found.file->PlaceOf(*found.tensor, 0), *state);
   }
-  return progress;
-}
+
+  std::string folder_;
+  RunRecord record_;
+  CheckedFiles files_;
+  TensorSet model_;
+  std::optional<TensorSet> optimizer_;
+  std::vector<CheckedFiles::Tensor> tensors_;
+  std::vector<Place> places_;
+};
 
 // Where the values lie: in the folder itself, or in the newest of the checkpoints in it.
 absl::StatusOr<std::string> FolderOfValues(const std::string& folder) {
@@ -247,11 +328,11 @@ absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
   Loaded loaded;
   const auto load = [&]() -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(loaded.folder, Newest(folder));
-    GEMINID_ASSIGN_OR_RETURN(const RunRecord record, ReadRecordOf(loaded.folder));
-    GEMINID_RETURN_IF_ERROR(
-        VerifyAll(loaded.folder, record, communicator->Rank(), communicator->WorldSize()));
-    GEMINID_ASSIGN_OR_RETURN(loaded.progress, LoadState(loaded.folder, record, engine, parameters));
-    loaded.run = record.run;
+    GEMINID_ASSIGN_OR_RETURN(StateLoader loader, StateLoader::Open(loaded.folder));
+    GEMINID_ASSIGN_OR_RETURN(
+        loaded.progress,
+        loader.Load(communicator->Rank(), communicator->WorldSize(), engine, parameters));
+    loaded.run = loader.run();
     return absl::OkStatus();
   };
   absl::Status status = Agree(communicator, load(), "to load the checkpoint");
@@ -268,9 +349,7 @@ absl::Status LoadValues(const std::string& folder, zero::Engine* engine,
   for (uint32_t i = 0; i < parameters.size(); ++i) {
     const std::string name = name_of(parameters[i]);
     if (name.empty()) continue;
-    GEMINID_RETURN_IF_ERROR(LoadTensor(model, name, parameters[i], zero::ParameterId{i},
-                                       zero::StateKind::kMaster, engine,
-                                       /*is_finite=*/true));
+    GEMINID_RETURN_IF_ERROR(LoadValue(model, name, parameters[i], zero::ParameterId{i}, engine));
   }
   return absl::OkStatus();
 }

@@ -40,6 +40,8 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::
 
 // How often it is looked whether anybody still keeps the session.
 constexpr absl::Duration kSuccessorPoll = absl::Milliseconds(100);
+// A daemon that has cut a call off is about to close its connections.
+constexpr int kCutOffPauseMs = 20;
 
 // Between attempts to connect; gRPC's own begin with a second.
 constexpr int kFirstBackoffMs = 20;
@@ -54,6 +56,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
   // A socket path is nobody's host name, and the environment must not choose a channel for us.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+}
+
+// Whether the call ended because its daemon did. One that ends in good order cuts off the calls that
+// it is in with CANCELLED; nobody on this side cancels any. UNAVAILABLE from a daemon that is there
+// is its own word, and meant.
+bool WasCutOff(const grpc::Status& status, grpc::Channel& channel) {
+  if (status.error_code() == grpc::StatusCode::CANCELLED) return true;
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         channel.GetState(false) != GRPC_CHANNEL_READY;
 }
 
 std::string HexToken(const shm::Welcome& welcome) {
@@ -125,12 +136,12 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
   for (bool again = false;; again = true) {
     Call call(token_, timeout);
     const grpc::Status status = make(call.context(), again);
-    const bool unavailable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
-    // A daemon that is there may say so itself, and means it.
-    if (!unavailable || stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) {
-      return FromGrpc(status, doing, socket_);
-    }
+    if (!WasCutOff(status, *stubs_->channel)) return FromGrpc(status, doing, socket_);
     lost = std::min(lost, absl::Now());
+    if (stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) {
+      pollfd attach = {attach_socket_, POLLRDHUP, 0};
+      (void)poll(&attach, 1, kCutOffPauseMs);
+    }
     if (WaitForSuccessor(lost + timeout_)) continue;
     return absl::UnavailableError(absl::StrCat(
         doing, ": the daemon at ", socket_, " does not answer (", status.error_message(),

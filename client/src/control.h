@@ -18,8 +18,8 @@
 
 namespace geminid {
 
-// Thread-safe; calls block. A call that finds no daemon waits for one, up to the timeout and as
-// long as somebody keeps the session for it, and is made again: once its daemon had done it or not,
+// Thread-safe; calls block. A call that finds no daemon, or whose daemon ends meanwhile, waits for
+// one, up to the timeout and as long as somebody keeps the session for it, and is made again: once its daemon had done it or not,
 // it is done once. UNAVAILABLE when none comes, with how long that was waited for.
 class Control {
  public:

@@ -52,6 +52,15 @@ absl::StatusOr<std::unique_ptr<RequestPort>> RequestPort::Create(const shm::Stat
                                                                  shm::ClientSegment* client,
                                                                  Descriptors descriptors,
                                                                  std::string socket) {
+  absl::StatusOr<std::unique_ptr<RequestPort>> port =
+      CreateWithoutThread(state, client, std::move(descriptors), std::move(socket));
+  if (port.ok()) (*port)->thread_ = std::thread([raw = port->get()] { raw->Loop(); });
+  return port;
+}
+
+absl::StatusOr<std::unique_ptr<RequestPort>> RequestPort::CreateWithoutThread(
+    const shm::StateSegment* state, shm::ClientSegment* client, Descriptors descriptors,
+    std::string socket) {
   base::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return base::SystemError(errno, "eventfd", "the transfer thread");
   return std::unique_ptr<RequestPort>(
@@ -67,8 +76,7 @@ RequestPort::RequestPort(const shm::StateSegment* state, shm::ClientSegment* cli
       socket_(std::move(socket)),
       requests_(client->requests, &client->cursor.requests_written, &state->cursor.requests_read),
       responses_(state->responses, &state->cursor.responses_written,
-                 &client->cursor.responses_read),
-      thread_([this] { Loop(); }) {}
+                 &client->cursor.responses_read) {}
 
 RequestPort::~RequestPort() { Stop(absl::CancelledError("the session ended")); }
 
@@ -171,7 +179,7 @@ void RequestPort::Stop(const absl::Status& why) {
     stopping_ = true;
     WakeSelfLocked();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;

@@ -52,6 +52,12 @@ class RequestPort final : public Executor {
                                                              shm::ClientSegment* client,
                                                              Descriptors descriptors,
                                                              std::string socket);
+  // The same without a thread: what it would do is done by Step, for simulations.
+  static absl::StatusOr<std::unique_ptr<RequestPort>> CreateWithoutThread(
+      const shm::StateSegment* state, shm::ClientSegment* client, Descriptors descriptors,
+      std::string socket);
+  // True when something was done. Not for a port with a thread.
+  bool Step() { return Work(); }
   ~RequestPort() override;
 
   // Sends a request that is answered once.

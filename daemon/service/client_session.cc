@@ -55,15 +55,17 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Adopt(
   Token token;
   std::memcpy(token.data(), facts.token.data(), token.size());
   os::WakeUp client_event = {std::move(inheritance.client_event), base::UniqueFd()};
-  return std::shared_ptr<ClientSession>(new ClientSession(
+  std::shared_ptr<ClientSession> session(new ClientSession(
       facts.id, facts.spec, device, token, std::move(peer), std::move(inheritance.socket),
       std::move(inheritance.daemon_event), std::move(client_event), std::move(segments),
       std::move(inheritance.books), std::move(books), in_flight));
+  session->which_client = inheritance.which_client;
+  return session;
 }
 
 std::vector<std::pair<std::string, int>> ClientSession::Keepsakes() const {
   const auto named = [this](const char* what, const base::UniqueFd& fd) {
-    return std::pair(KeepsakeName(id_, what), fd.get());
+    return std::pair(KeepsakeName(id_, what, which_client), fd.get());
   };
   // The books last: without them the others are nobody's.
   return {named(kKeptState, segments_.writable_state_fd()),

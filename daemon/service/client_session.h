@@ -62,6 +62,7 @@ class ClientSession {
     base::UniqueFd client_event;
     base::UniqueFd socket;
     base::UniqueFd books;
+    uint64_t which_client = 0;
   };
   // The same session again, for a client that need not know.
   static absl::StatusOr<std::shared_ptr<ClientSession>> Adopt(const core::SessionFacts& facts,
@@ -117,6 +118,8 @@ class ClientSession {
   void Disconnect();
   ClientNumbers ReadNumbers() const;
 
+  // How many the session had before: in the names of what is kept. Not changed once it is kept.
+  uint64_t which_client = 0;
   bool ended = false;      // its client has gone; its memory may be kept
   uint32_t successor = 0;  // see shm::Welcome
   std::map<shm::PoolId, memory::HostPool> pools;

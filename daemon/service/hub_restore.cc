@@ -98,7 +98,7 @@ void GiveUp(holder::DescriptorStore* store, const Keepsakes::OfSession& kept) {
 
 void GiveUpAll(holder::DescriptorStore* store, const Keepsakes& kept) {
   for (const auto& [id, session] : kept.sessions) GiveUp(store, session);
-  for (const std::string& name : kept.strangers) store->Remove(name).IgnoreError();
+  for (const std::string& name : kept.needless) store->Remove(name).IgnoreError();
   store->Remove(kKeptManifest).IgnoreError();
   store->Remove(kKeptNode).IgnoreError();
 }
@@ -136,7 +136,8 @@ ClientSession::Inheritance InheritanceOf(Keepsakes::OfSession* kept) {
           .daemon_event = take(kKeptDaemonEvent),
           .client_event = take(kKeptClientEvent),
           .socket = take(kKeptSocket),
-          .books = take(kKeptBooks)};
+          .books = take(kKeptBooks),
+          .which_client = kept->which_client};
 }
 
 // Slabs in order, up to the first that is missing: what was being destroyed has no bytes.
@@ -241,7 +242,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
   // The earlier daemon may have answered, and died before it woke the client.
   for (const auto& [id, session] : hub->tables_.sessions) session->WakeClient();
   hub->Destroy(std::move(garbage));
-  for (const std::string& name : kept->strangers) hub->store_->Remove(name).IgnoreError();
+  for (const std::string& name : kept->needless) hub->store_->Remove(name).IgnoreError();
   hub->take_over_ = {.sessions = hub->tables_.sessions.size(),
                      .lost = ended,
                      .seconds = (Now() - began).seconds()};

@@ -1,9 +1,9 @@
 // The part of the hub that gives a dead client's session to its successor.
 //
-// The successor gets new segments but for the commit segment, a new token and new books. They
-// replace the old ones in the store under the same names, the books last; and until the successor
-// was told, the new books have the session as kept. So whatever instruction the daemon dies at, the
-// next one finds a kept session, or the successor's.
+// The successor gets new segments but for the commit segment, a new token and new books. They come
+// into the store under names of their own, the books last, and then the old ones go; and until the
+// successor was told, the new books have the session as kept. So whatever instruction the daemon
+// dies at, the next one finds a kept session, or the successor's.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -85,7 +85,12 @@ absl::StatusOr<SessionPtr> Hub::Reopen(shm::SessionId id, const core::SessionSpe
   session->arena = std::move(old->arena);
   plan_memory_.Give(old->spec().tenant, old->plan_bytes);
   old->plan_bytes = 0;
+  session->which_client = old->which_client + 1;
   KeepSession(*session);
+  const auto commit_name = KeepsakeName(id, kKeptCommit);
+  for (const auto& [name, fd] : old->Keepsakes()) {
+    if (name != commit_name) garbage->keepsakes.push_back(name);
+  }
   garbage->sessions.push_back(old);
   return session;
 }

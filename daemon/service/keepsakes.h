@@ -2,8 +2,13 @@
 //
 //   manifest                        the records of all chunks
 //   node                            what there was to hand out
-//   s7-books, s7-state, ...         of session 7: see the kinds below
+//   s7-books, s7-state, ...         of session 7 and its first client: see the kinds below
+//   s7-books.2, s7-state.2, ...     of that client's second successor; but there is one s7-commit
 //   s7-pool12, s7-slab0             its pools by id, and the slabs of its arena in order
+//
+// A name is given once, since not every store replaces what had it. What a successor has comes
+// beside what its predecessor had, the books last, and only then that goes: at any instant one of
+// them is there as a whole.
 #ifndef GEMINID_DAEMON_SERVICE_KEEPSAKES_H_
 #define GEMINID_DAEMON_SERVICE_KEEPSAKES_H_
 
@@ -28,14 +33,17 @@ inline constexpr char kKeptDaemonEvent[] = "daemon-event";
 inline constexpr char kKeptClientEvent[] = "client-event";
 inline constexpr char kKeptSocket[] = "socket";
 
-std::string KeepsakeName(shm::SessionId session, const std::string& what);
+// `which_client`: how many the session had before this one.
+std::string KeepsakeName(shm::SessionId session, const std::string& what,
+                         uint64_t which_client = 0);
 std::string PoolName(shm::SessionId session, shm::PoolId pool);
 std::string SlabName(shm::SessionId session, uint32_t slab);
 
 // What an earlier daemon left, sorted.
 struct Keepsakes {
   struct OfSession {
-    std::map<std::string, base::UniqueFd> kinds;  // by the name of the kind
+    std::map<std::string, base::UniqueFd> kinds;  // of the newest client that has them all
+    uint64_t which_client = 0;
     std::map<shm::PoolId, base::UniqueFd> pools;
     std::map<uint32_t, base::UniqueFd> slabs;
     std::vector<std::string> names;  // of all of them
@@ -43,7 +51,8 @@ struct Keepsakes {
   base::UniqueFd manifest;  // invalid: there was no earlier daemon
   base::UniqueFd node;
   std::map<shm::SessionId, OfSession> sessions;
-  std::vector<std::string> strangers;  // names that this release does not know; closed here
+  // Closed here: of earlier clients, or half kept, and names that this release does not know.
+  std::vector<std::string> needless;
 };
 
 Keepsakes Sort(std::vector<holder::KeptDescriptor> kept);

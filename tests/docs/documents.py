@@ -78,8 +78,8 @@ def bad_flags(helps, page, text):
     every = set().union(*helps.values())
     for line in [line for block in blocks for line in block.splitlines()] + pieces:
         line = line.split("#")[0]
-        flags = set(FLAG.findall(line))
-        command = command_of(line, helps)
+        command, its = command_of(line, helps)
+        flags = set(FLAG.findall(its))
         if command is None:
             alone = line.strip().startswith("--")
             missing = {flag for flag in flags if flag not in every} if alone else ()
@@ -93,7 +93,8 @@ def bad_flags(helps, page, text):
 
 
 def command_of(line, helps):
-    """The program and the subcommands that a line runs, or None."""
+    """The program and the subcommands that a line runs, or None; and the line from there: what comes
+    before is another program's, which starts it."""
     words = line.split()
     for at, word in enumerate(words):
         command = (pathlib.PurePath(word).name,)
@@ -102,8 +103,8 @@ def command_of(line, helps):
         for word in words[at + 1:]:
             if command + (word,) in helps:
                 command += (word,)
-        return command
-    return None
+        return command, " ".join(words[at:])
+    return None, line
 
 
 def violations_of(root, page, text, helps):

@@ -52,13 +52,15 @@ class Documents(unittest.TestCase):
             self.assertEqual(self.violations(code), [], code)
 
     def test_unknown_flag_is_a_violation(self):
-        for code in ("`geminictl --jsn`", "```\ngeminictl ls chunks \\\n  --sesion 1\n```\n",
+        for code in ("`geminictl --jsn`", "`other --its-own geminictl --jsn`",
+                     "```\ngeminictl ls chunks \\\n  --sesion 1\n```\n",
                      "    x/bin/geminid-sim run --limit 3\n", "`--tarce FILE`",
                      "`geminid-sim --trace x`"):
             self.assertEqual(len(self.violations(code)), 1, code)
 
     def test_known_flag_is_allowed(self):
-        for code in ("`geminictl --json`", "`geminictl --json ls chunks --session 1 --limit 3`",
+        for code in ("`geminictl --json`", "`other --its-own 2 geminictl --json`",
+                     "`geminictl --json ls chunks --session 1 --limit 3`",
                      "    geminid-sim run --trace x  # or --tarce\n", "`--trace FILE`",
                      "`git log --oneline`"):
             self.assertEqual(self.violations(code), [], code)

@@ -1,122 +1,105 @@
 """service_manager_test.py GEMINID GEMINID_TRAIN
 
-Plays systemd to a daemon: keeps the descriptors that it asks to have kept (FDSTORE=1, as
-sd_pid_notify_with_fds(3) says), and hands them to the next one. The daemon is restarted under a
-training job of two ranks, in turn with SIGTERM, as `systemctl restart` does, and with SIGKILL. The
-weights must be those of a job that was left alone, and nothing may be kept for it in the end.
+Under a training job of two ranks the daemon of a service manager (service_manager.py) is restarted, in
+turn with SIGTERM, as `systemctl restart` does, and with SIGKILL: while the ranks train, and while they
+still allocate. Under another job ranks are killed. The weights must be those of a job that was left
+alone, no more may be kept of a rank that came back than of a new one, and nothing of all in the end.
 """
 
-import fcntl
 import os
 import pathlib
+import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
-PATIENCE_SECONDS = 120
-FIRST_HANDED_OVER = 3  # SD_LISTEN_FDS_START
-HIGH = 500             # out of the way of those
+from service_manager import OF_THE_DAEMON, Manager, until
+
 PAUSE_SECONDS = 0.3
 SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]
-OF_THE_DAEMON = ["manifest", "node"]
+SOONEST = [0, 0.05, 0.1, 0.2]  # in turn
+RANK_KILLS = 3
+# What each client of a session has of its own.
+OF_A_CLIENT = re.compile(r"s\d+-(books|state|client|daemon-event|client-event|socket)\b")
 
 
-class Manager:
-    """The part of systemd that a daemon sees."""
+class Job:
+    """Two ranks that train in a folder of their own."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, manager, *flags):
+        folder.mkdir()
         self.program = program
-        self.daemon_socket = str(folder / "geminid.sock")
-        self.notify_path = str(folder / "notify")
-        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.notify.bind(self.notify_path)
-        self.notify.settimeout(0.05)
-        self.store = {}
-        self.log = open(folder / "log", "a")
+        self.manager = manager
+        self.export = folder / "export"
+        self.words_file = folder / "words"
+        text = folder / "text"
+        text.write_text("".join(f"line {i} of the text\n" for i in range(4000)))
+        with open(self.words_file, "w") as written:
+            self.process = subprocess.Popen(
+                [program, "--text", text, "--socket", manager.daemon_socket, "--progress", "lines",
+                 "--model", "gpt2-tiny", "--ranks", "2", "--batch", "4", "--steps", "1200",
+                 "--device-memory", "1500KiB", "--export", self.export, *flags],
+                stderr=written, env={"TMPDIR": str(folder)})
 
-    def listen(self):
-        """Takes what has come; True if the daemon said that it is ready."""
-        ready = False
-        while True:
-            try:
-                message, descriptors, _, _ = socket.recv_fds(self.notify, 4096, 4)
-            except (TimeoutError, socket.timeout):
-                return ready
-            said = dict(line.split("=", 1) for line in message.decode().splitlines() if "=" in line)
-            name = said.get("FDNAME")
-            ready = ready or said.get("READY") == "1"
-            if "FDSTORE" in said:
-                self.forget(name)
-                self.store[name] = descriptors.pop()
-            elif "FDSTOREREMOVE" in said:
-                self.forget(name)
-            for descriptor in descriptors:
-                os.close(descriptor)
+    def words(self):
+        return self.words_file.read_text()
 
-    def forget(self, name):
-        if name in self.store:
-            os.close(self.store.pop(name))
+    def until(self, condition):
+        until(lambda: self.manager.listen() or condition() or self.process.poll() is not None)
 
-    def start(self):
-        self.pid = os.fork()
-        if self.pid == 0:
-            self.become_the_daemon()
-        until(lambda: self.listen())
+    def must_run(self):
+        if self.process.poll() is not None:
+            sys.exit(f"the job ended before it was disturbed:\n{self.words()}")
 
-    def become_the_daemon(self):
-        os.dup2(self.log.fileno(), 2)
-        names = list(self.store)
-        moved = [fcntl.fcntl(self.store[name], fcntl.F_DUPFD, HIGH) for name in names]
-        for i, descriptor in enumerate(moved):
-            os.dup2(descriptor, FIRST_HANDED_OVER + i)
-        os.closerange(FIRST_HANDED_OVER + len(moved), 2 * HIGH)
-        pid = str(os.getpid())
-        environment = {"NOTIFY_SOCKET": self.notify_path, "FDSTORE": "4096",
-                       "SYSTEMD_EXEC_PID": pid, "LISTEN_PID": pid,
-                       "LISTEN_FDS": str(len(moved)), "LISTEN_FDNAMES": ":".join(names)}
-        os.execve(self.program, ["geminid", "--socket", self.daemon_socket, "--host-memory", "64MiB",
-                                 "--device-memory", "64MiB"], environment)
+    def a_rank(self):
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return next(int(child) for child in children.read_text().split()
+                    if os.path.samefile(f"/proc/{child}/exe", self.program))
 
-    def stop(self, number):
-        self.listen()
-        os.kill(self.pid, number)
-        os.waitpid(self.pid, 0)
-        self.listen()
+    def weights(self):
+        """When it has ended well."""
+        self.until(lambda: False)
+        if self.process.returncode != 0:
+            sys.exit(f"the job ended with {self.process.returncode}:\n{self.words()}")
+        return b"".join(file.read_bytes() for file in sorted(self.export.rglob("*.safetensors")))
 
 
-def until(condition):
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > give_up:
-            sys.exit("waited too long")
+def restart_under(job, pauses):
+    """Restarts the daemon, for each of SIGNALS after a pause."""
+    for number, pause in zip(SIGNALS, pauses):
+        job.must_run()
+        time.sleep(pause)
+        job.manager.stop(number)
+        job.manager.start()
 
 
-def train(program, folder, manager, signals):
-    """The weights of a job whose daemon gets `signals` meanwhile."""
-    folder.mkdir()
-    text = folder / "text"
-    text.write_text("".join(f"line {i} of the text\n" for i in range(4000)))
-    words = folder / "words"
-    with open(words, "w") as written:
-        job = subprocess.Popen(
-            [program, "--text", text, "--socket", manager.daemon_socket, "--progress", "lines",
-             "--model", "gpt2-tiny", "--ranks", "2", "--batch", "4", "--steps", "1200",
-             "--device-memory", "1500KiB", "--export", folder / "export"],
-            stderr=written, env={"TMPDIR": str(folder)})
-    until(lambda: manager.listen() or "step 1/" in words.read_text() or job.poll() is not None)
-    for number in signals:
-        if job.poll() is not None:
-            sys.exit(f"the job ended before its daemon was disturbed:\n{words.read_text()}")
-        time.sleep(PAUSE_SECONDS)
-        manager.stop(number)
-        manager.start()
-    until(lambda: manager.listen() or job.poll() is not None)
-    if job.returncode != 0:
-        sys.exit(f"the job ended with {job.returncode}:\n{words.read_text()}")
-    return b"".join(file.read_bytes() for file in sorted((folder / "export").rglob("*.safetensors")))
+def disturb_at_the_start(job):
+    job.until(lambda: len(of_clients(job.manager)) == 2 * 6)  # a daemon that never was is not awaited
+    restart_under(job, SOONEST)
+    return job.weights()
+
+
+def disturb(job):
+    job.until(lambda: "step 1/" in job.words())
+    restart_under(job, [PAUSE_SECONDS] * len(SIGNALS))
+    return job.weights()
+
+
+def kill_ranks(job):
+    """No more is kept of a rank's session than of the first client's, which has one of each."""
+    job.until(lambda: "step 1/" in job.words())
+    for kill in range(1, RANK_KILLS + 1):
+        job.must_run()
+        os.kill(job.a_rank(), signal.SIGKILL)
+        job.until(lambda: f"start {kill + 1}: goes on" in job.words())
+        until(lambda: job.manager.listen() or len(of_clients(job.manager)) == 2 * 6)
+    return job.weights()
+
+
+def of_clients(manager):
+    return [name for name in manager.names() if OF_A_CLIENT.match(name)]
 
 
 def main():
@@ -126,16 +109,20 @@ def main():
         manager = Manager(daemon, folder)
         manager.start()
         try:
-            weights = train(trainer, folder / "calm", manager, [])
-            disturbed = train(trainer, folder / "disturbed", manager, SIGNALS)
-            until(lambda: manager.listen() or sorted(manager.store) == OF_THE_DAEMON)
+            calm = Job(trainer, folder / "calm", manager).weights()
+            disturbed = [
+                disturb(Job(trainer, folder / "disturbed", manager)),
+                disturb_at_the_start(Job(trainer, folder / "at-the-start", manager)),
+                kill_ranks(Job(trainer, folder / "ranks", manager, "--restarts", "10"))]
+            until(lambda: manager.listen() or manager.names() == OF_THE_DAEMON)
         finally:
             manager.stop(signal.SIGTERM)
         holder = (folder / "geminid.sock.holder").exists()
     if holder:
         sys.exit("a holder was started, though systemd keeps the descriptors")
-    if not weights or weights != disturbed:
-        sys.exit("the weights are not those of the job that was left alone")
+    for weights in disturbed:
+        if not calm or weights != calm:
+            sys.exit("the weights are not those of the job that was left alone")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,8 @@ bool WaitUntil(int seconds, const std::function<bool()>& condition) {
 
 }  // namespace
 
-TrainingProcess::TrainingProcess(const std::vector<std::string>& flags) {
+TrainingProcess::TrainingProcess(const std::vector<std::string>& flags,
+                                 std::vector<std::string> environment) {
   std::string name = (std::filesystem::temp_directory_path() / "geminid-end-XXXXXX").string();
   folder_ = mkdtemp(name.data());
   std::ofstream text(folder_ / "text");
@@ -55,9 +56,10 @@ TrainingProcess::TrainingProcess(const std::vector<std::string>& flags) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  std::vector<std::string> environment = {
-      "TMPDIR=" + folder_.string(), "XDG_RUNTIME_DIR=" + folder_.string(),
-      "GEMINID_DAEMON=" + (folder_ / kDaemonLink).string(), "PATH=/usr/bin"};
+  environment.insert(
+      environment.end(),
+      {"TMPDIR=" + folder_.string(), "XDG_RUNTIME_DIR=" + folder_.string(),
+       "GEMINID_DAEMON=" + (folder_ / kDaemonLink).string(), "PATH=/usr/bin"});
   std::vector<char*> envp;
   for (std::string& variable : environment) envp.push_back(variable.data());
   envp.push_back(nullptr);

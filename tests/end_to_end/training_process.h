@@ -16,7 +16,9 @@ inline constexpr char kExportHere[] = "{export}";
 class TrainingProcess {
  public:
   // Starts it on a text of its own, with every temporary file under a folder of its own.
-  explicit TrainingProcess(const std::vector<std::string>& flags);
+  // `environment`: in addition to its own.
+  explicit TrainingProcess(const std::vector<std::string>& flags,
+                           std::vector<std::string> environment = {});
   ~TrainingProcess();
   TrainingProcess(const TrainingProcess&) = delete;
   TrainingProcess& operator=(const TrainingProcess&) = delete;

@@ -46,7 +46,7 @@ SYSTEM_IN_BASE = {"base/deadline.h", "base/files.h", "base/mapping.h", "base/mem
 USERS_OF_TRAINER = ("tools/trainer/", "tools/bench/")
 FOREIGN_IN_FORECAST = re.compile(r"^(grpc|.*\.grpc\.pb\.h$|daemon/(?!planner/))")
 # Folders of tests that test no folder of the tree, but the whole of it or what holds it together.
-TESTS_OF_THEIR_OWN = {"tests/end_to_end", "tests/hostile"}
+TESTS_OF_THEIR_OWN = {"tests/end_to_end", "tests/hostile", "tests/simulation"}
 SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
 
 

@@ -201,10 +201,11 @@ class Launcher {
                         culprit.DescribeEnd());
   }
 
-  // Ranks end well together, after the last of them has done its part.
+  // Ranks end well together, after the last of them has done its part. One that was killed on its
+  // way out has nothing left in memory to go on from, and need not go on.
   bool IsDone() const {
     return std::any_of(processes_.begin(), processes_.end(), [](const RankProcess& process) {
-      return process.wait_status() == std::optional<int>(0);
+      return process.said_done() || process.wait_status() == std::optional<int>(0);
     });
   }
 

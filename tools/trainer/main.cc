@@ -1,15 +1,18 @@
 // geminid-train: starts the ranks of a run, or is one of them.
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/exit_status.h"
 #include "base/status_macros.h"
@@ -22,6 +25,7 @@
 #include "tools/trainer/generate.h"
 #include "tools/trainer/launcher.h"
 #include "tools/trainer/options.h"
+#include "tools/trainer/rank_process.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/stop_signals.h"
 #include "tools/trainer/terminal.h"
@@ -77,6 +81,17 @@ int ExitCodeOf(const TrainEnd& end) {
   return end.diverged ? base::kExitDiverged : base::kExitOk;
 }
 
+// Tells the launcher, if it listens, that only the end of this process is left.
+std::function<void()> DoneSayer() {
+  const char* const text = std::getenv(kDoneVariable);
+  int fd = -1;
+  if (!IsLaunched() || text == nullptr || !absl::SimpleAtoi(text, &fd) ||
+      fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return nullptr;
+  }
+  return [fd] { (void)!write(fd, "", 1); };  // a launcher that has gone needs no word
+}
+
 // What this rank needs of its surroundings, while it runs.
 struct Surroundings {
   std::unique_ptr<StopSignals> signals;
@@ -104,7 +119,8 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
                      .write_stderr = WriteStderr,
                      .stderr_is_terminal = StderrIsTerminal(),
                      .terminal_width = TerminalColumns,
-                     .stop_signal = [around] { return around->signals->first(); }};
+                     .stop_signal = [around] { return around->signals->first(); },
+                     .say_done = DoneSayer()};
   return absl::OkStatus();
 }
 

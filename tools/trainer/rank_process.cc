@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace geminid::trainer {
@@ -27,10 +28,12 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 
 // In the child, between fork and exec: system calls only.
 [[noreturn]] void BecomeRank(const char* program, char* const* argv, char* const* envp,
-                             const sigset_t& signal_mask, pid_t parent, int stderr_fd) {
+                             const sigset_t& signal_mask, pid_t parent, int stderr_fd,
+                             int done_fd) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kExecFailed);  // it died before the line above
   dup2(stderr_fd, STDERR_FILENO);
+  fcntl(done_fd, F_SETFD, 0);
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
   execve(program, argv, envp);
   constexpr char kMessage[] = "cannot execute the trainer's program\n";
@@ -47,12 +50,27 @@ absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& prog
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
   fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK);
+  int done_fds[2];
+  if (pipe2(done_fds, O_CLOEXEC | O_NONBLOCK) != 0) {
+    const int error = errno;
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    return absl::ErrnoToStatus(error, "cannot make a pipe");
+  }
+  base::UniqueFd done(done_fds[0]);
+  const base::UniqueFd rank_says_done(done_fds[1]);
+  const std::string done_is = absl::StrCat(kDoneVariable, "=");
+  std::vector<std::string> whole_environment = environment;
+  std::erase_if(whole_environment,  // where this process is a rank itself
+                [&](const std::string& entry) { return absl::StartsWith(entry, done_is); });
+  whole_environment.push_back(absl::StrCat(done_is, rank_says_done.get()));
   const std::vector<char*> argv = Pointers(arguments);
-  const std::vector<char*> envp = Pointers(environment);
+  const std::vector<char*> envp = Pointers(whole_environment);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    BecomeRank(program.c_str(), argv.data(), envp.data(), signal_mask, parent, pipe_fds[1]);
+    BecomeRank(program.c_str(), argv.data(), envp.data(), signal_mask, parent, pipe_fds[1],
+               rank_says_done.get());
   }
   const int fork_errno = errno;
   close(pipe_fds[1]);
@@ -62,7 +80,7 @@ absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& prog
   }
   // The child is ours and not reaped yet, so its pid is still its own.
   const auto process_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  RankProcess process(rank, pid, process_fd, pipe_fds[0]);
+  RankProcess process(rank, pid, process_fd, pipe_fds[0], std::move(done));
   if (process_fd < 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot watch rank ", rank));
   }
@@ -74,7 +92,9 @@ RankProcess::RankProcess(RankProcess&& other) noexcept
       pid_(std::exchange(other.pid_, -1)),
       process_fd_(std::exchange(other.process_fd_, -1)),
       stderr_fd_(std::exchange(other.stderr_fd_, -1)),
+      done_fd_(std::move(other.done_fd_)),
       wait_status_(other.wait_status_),
+      said_done_(other.said_done_),
       last_words_(std::move(other.last_words_)) {}
 
 RankProcess::~RankProcess() {
@@ -109,7 +129,10 @@ std::string RankProcess::ReadStderr() {
 
 void RankProcess::Reap() {
   int status = 0;
-  if (running() && waitpid(pid_, &status, WNOHANG) == pid_) wait_status_ = status;
+  if (!running() || waitpid(pid_, &status, WNOHANG) != pid_) return;
+  wait_status_ = status;
+  char byte = 0;
+  said_done_ = read(done_fd_.get(), &byte, 1) == 1;
 }
 
 void RankProcess::Signal(int signal) const {

@@ -1,8 +1,11 @@
 #include "tools/trainer/rank_session.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/status_macros.h"
 #include "geminid/connect.h"
 #include "tools/trainer/device_check.h"
 #include "tools/trainer/wait_words.h"
@@ -15,6 +18,12 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(
   connect.timeout = options.timeout;
   connect.connect_timeout = options.timeout;
   return collectives::Connect(context.info, connect);
+}
+
+absl::StatusOr<bool> AnyRank(collectives::Communicator& communicator, bool mine) {
+  std::vector<double> votes = {mine ? 1.0 : 0.0};
+  GEMINID_RETURN_IF_ERROR(communicator.AllReduce(votes, votes, collectives::ReduceOp::kSum));
+  return votes[0] > 0;
 }
 
 namespace {

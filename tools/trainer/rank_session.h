@@ -27,11 +27,17 @@ struct RankContext {
   Progress::Width terminal_width;  // null: 80 columns
   std::function<int()> stop_signal =
       nullptr;  // the signal that asks for an end, 0 before; null: none
+  // Tells the launcher that the run is done; before the goodbye to the daemon. Null: it cannot be
+  // told.
+  std::function<void()> say_done = nullptr;
 };
 
 // Waits for the other ranks.
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(const TrainOptions& options,
                                                                         const RankContext& context);
+
+// Whether one of the ranks says so, once all of them have come here.
+absl::StatusOr<bool> AnyRank(collectives::Communicator& communicator, bool mine);
 
 // A session with an arena of `options`' size, or of `unlimited_bytes` if they have none. Waits in
 // the daemon's queue, and says for what; CANCELLED where a signal asks for an end meanwhile.

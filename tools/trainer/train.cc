@@ -107,23 +107,20 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(FinishReport());
     SayEnd();
     // Whoever ends well says for all ranks that nothing is left to be done.
-    std::vector<double> done = {0};
     if (context_.restarts.most > 0) {
-      GEMINID_RETURN_IF_ERROR(
-          loss_communicator_->AllReduce(done, done, collectives::ReduceOp::kSum));
+      GEMINID_RETURN_IF_ERROR(AnyRank(*loss_communicator_, false).status());
+      if (context_.say_done && log_status_.ok() && !ends()) context_.say_done();
     }
     return log_status_;
   }
 
   // An earlier start of this run may have done so just before it died.
   absl::Status Export() {
-    std::vector<double> done = {0};
-    if (rank() == 0 && context_.restarts.count > 0 && !CheckExport(options_).ok()) done[0] = 1;
+    bool done = rank() == 0 && context_.restarts.count > 0 && !CheckExport(options_).ok();
     if (context_.restarts.count > 0) {
-      GEMINID_RETURN_IF_ERROR(
-          loss_communicator_->AllReduce(done, done, collectives::ReduceOp::kSum));
+      GEMINID_ASSIGN_OR_RETURN(done, AnyRank(*loss_communicator_, done));
     }
-    return done[0] > 0 ? absl::OkStatus() : checkpoints_->Export();
+    return done ? absl::OkStatus() : checkpoints_->Export();
   }
 
   absl::Status OpenLog() {

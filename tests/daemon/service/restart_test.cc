@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -27,7 +28,8 @@ using ::testing::Not;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// What a holder keeps, without its process.
+// What is kept, without the process that does. As systemd's store, which is the less helpful one:
+// it may have several descriptors of one name, and it takes no second one of the same file.
 class Kept {
  public:
   // To the daemon, telling it to stop is no different from its death.
@@ -36,12 +38,14 @@ class Kept {
     explicit Store(Kept* kept) : kept_(kept) {}
     absl::Status Put(const std::string& name, int fd) override {
       const std::lock_guard lock(kept_->mutex_);
-      kept_->fds_[name] = base::UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+      if (kept_->Reaches() && !kept_->HasFile(fd)) {
+        kept_->fds_.emplace(name, ::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+      }
       return absl::OkStatus();
     }
     absl::Status Remove(const std::string& name) override {
       const std::lock_guard lock(kept_->mutex_);
-      kept_->fds_.erase(name);
+      if (kept_->Reaches()) kept_->fds_.erase(name);
       return absl::OkStatus();
     }
     absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
@@ -69,12 +73,37 @@ class Kept {
     const std::lock_guard lock(mutex_);
     return fds_.contains(name);
   }
-  const base::UniqueFd& Of(const std::string& name) const { return fds_.at(name); }
-  void Put(const std::string& name, base::UniqueFd fd) { fds_[name] = std::move(fd); }
+  const base::UniqueFd& Of(const std::string& name) const { return fds_.find(name)->second; }
+  void Put(const std::string& name, base::UniqueFd fd) { fds_.emplace(name, std::move(fd)); }
+
+  // What the daemon does after that many more changes reaches nobody: for its successor, it died
+  // there.
+  void DieAfter(int changes) {
+    const std::lock_guard lock(mutex_);
+    changes_left_ = changes;
+  }
+  void LiveAgain() { DieAfter(-1); }
 
  private:
+  bool Reaches() {
+    if (changes_left_ == 0) return false;
+    if (changes_left_ > 0) --changes_left_;
+    return true;
+  }
+  bool HasFile(int fd) const {
+    struct stat file = {};
+    if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) return false;  // it has no inode
+    return std::any_of(fds_.begin(), fds_.end(), [&](const auto& kept) {
+      struct stat other = {};
+      return ::fstat(kept.second.get(), &other) == 0 && other.st_ino == file.st_ino &&
+             other.st_dev == file.st_dev;
+    });
+  }
+
   mutable std::mutex mutex_;
-  std::map<std::string, base::UniqueFd> fds_;  // guarded by mutex_
+  // Guarded by mutex_:
+  std::multimap<std::string, base::UniqueFd> fds_;
+  int changes_left_ = -1;  // 0: none; negative: as many as there are
 };
 
 class RestartTest : public ::testing::Test {
@@ -437,6 +466,42 @@ TEST_F(SuccessorTest, DaemonKilledBetweenThem_ChangesNothing) {
   Restart();
   session = MustConnect();
   ExpectClaimed(session.get(), made);
+}
+
+TEST_F(SuccessorTest, ManySuccessors_KeepNothingTooMuch) {
+  std::unique_ptr<Session> session = MustConnect();
+  const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
+  const size_t kept = kept_.Names().size();
+  for (int i = 0; i < 5; ++i) {
+    Die(std::move(session));
+    session = MustConnect();
+    ExpectClaimed(session.get(), made);
+  }
+  const absl::Time give_up = absl::Now() + absl::Seconds(30);
+  while (kept_.Names().size() != kept && absl::Now() < give_up) std::this_thread::yield();
+  EXPECT_EQ(kept_.Names().size(), kept);
+  ASSERT_TRUE(session->Use(made[0].id, absl::Seconds(30)).ok());
+  session.reset();
+  EXPECT_EQ(kept_.Names(), (std::vector<std::string>{"manifest", "node"}));
+}
+
+TEST_F(SuccessorTest, DaemonKilledAtAnyInstantOfMeetingASuccessor_HasTheSessionStill) {
+  std::unique_ptr<Session> session = MustConnect();
+  const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
+  const size_t kept = kept_.Names().size();
+  constexpr int kChanges = 13;  // seven are put, six are removed
+  for (int instant = 0; instant <= kChanges; ++instant) {
+    Die(std::move(session));
+    kept_.DieAfter(instant);
+    session = MustConnect();
+    Die(std::move(session));
+    env_.Stop();
+    kept_.LiveAgain();
+    ASSERT_TRUE(env_.Start(options_).ok());
+    EXPECT_EQ(kept_.Names().size(), kept) << instant;
+    session = MustConnect();
+    ASSERT_NO_FATAL_FAILURE(ExpectClaimed(session.get(), made)) << instant;
+  }
 }
 
 TEST_F(SuccessorTest, PredecessorThatLives_IsNotReplaced) {

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
 #include "tests/base/temporary_folder.h"
@@ -136,6 +137,28 @@ TEST(Launcher, WithRestarts_OfARankKilledWhenTheRunWasDone_ReturnsZero) {
   EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_THAT(outcome.text, HasSubstr("after the run was done"));
   EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+}
+
+const char kSaysDone[] = "printf d > /proc/self/fd/$GEMINID_DONE_FD; ";
+
+TEST(Launcher, WithRestarts_OfRanksThatSaidDoneAndWereAllKilled_ReturnsZero) {
+  const Outcome outcome = LaunchScript(2, absl::StrCat(kSaysDone, "kill -9 $$"), 3);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed) after the run was done"));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+// What one says is said for all: they agreed before.
+TEST(Launcher, WithRestarts_OfRanksOfWhichOneSaidDone_ReturnsZero) {
+  const Outcome outcome = LaunchScript(
+      2, absl::StrCat("[ $RANK = 1 ] && { ", kSaysDone, "}; sleep 0.1; kill -9 $$"), 3);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+}
+
+TEST(Launcher, WithoutRestarts_OfARankThatSaidDoneAndWasKilled_Fails) {
+  EXPECT_EQ(LaunchScript(1, absl::StrCat(kSaysDone, "kill -9 $$")).code, base::kExitFailed);
 }
 
 TEST(Launcher, WithRestarts_GivenASignal_EndsTheRun) {

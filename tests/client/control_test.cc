@@ -1,0 +1,150 @@
+// Calls to a daemon that ends while it is in them: real servers, which do what the test says.
+#include "client/src/control.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "base/unique_fd.h"
+#include "geminid/v1/chunk.grpc.pb.h"
+#include "tests/base/temporary_folder.h"
+
+namespace geminid {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Answers Free, the shortest of the calls, with what a function says.
+class Server final : public v1::ChunkService::Service {
+ public:
+  using Answer = std::function<grpc::Status(grpc::ServerContext*, const v1::FreeChunksRequest&)>;
+
+  Server(const std::string& socket, Answer answer) : answer_(std::move(answer)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~Server() override { End(); }
+
+  // As a daemon that was told to stop: the calls that it is in are cut off.
+  void End() { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  grpc::Status Free(grpc::ServerContext* context, const v1::FreeChunksRequest* request,
+                    v1::FreeChunksResponse*) override {
+    return answer_(context, *request);
+  }
+
+ private:
+  const Answer answer_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class ControlTest : public ::testing::Test {
+ protected:
+  ControlTest() {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
+    ours_ = base::UniqueFd(ends[0]);
+    daemons_ = base::UniqueFd(ends[1]);
+  }
+  void Connect(absl::Duration timeout = absl::Seconds(60)) {
+    control_ = std::make_unique<Control>(socket_, shm::Welcome{}, timeout, ours_.get());
+  }
+  absl::Status Free() { return control_->Free({}); }
+
+  // Serves until it is cut off.
+  Server::Answer IsCutOff() {
+    return [this](grpc::ServerContext* context, const v1::FreeChunksRequest&) {
+      entered_.store(true);
+      while (!context->IsCancelled()) std::this_thread::yield();
+      return grpc::Status::OK;
+    };
+  }
+  void AwaitCall() const {
+    while (!entered_.load()) std::this_thread::yield();
+  }
+
+  const base::TemporaryFolder folder_;
+  const std::string socket_ = folder_.path() + "/daemon.sock";
+  base::UniqueFd ours_;     // of the attach connection
+  base::UniqueFd daemons_;  // the other end, which somebody keeps
+  std::atomic<bool> entered_ = false;
+  std::unique_ptr<Control> control_;
+};
+
+TEST_F(ControlTest, CallThatAnEndingDaemonCutsOff_IsMadeAgainByNumber) {
+  auto first = std::make_unique<Server>(socket_, IsCutOff());
+  Connect();
+  absl::Status status = absl::UnknownError("not yet");
+  std::thread caller([&] { status = Free(); });
+  AwaitCall();
+  first.reset();
+  std::atomic<bool> again = false;
+  const Server second(socket_, [&](grpc::ServerContext*, const v1::FreeChunksRequest& request) {
+    again.store(request.again());
+    return grpc::Status::OK;
+  });
+  caller.join();
+  EXPECT_EQ(status, absl::OkStatus());
+  EXPECT_TRUE(again.load()) << "the earlier daemon may have done it";
+}
+
+// The daemon says so before it closes its connections.
+TEST_F(ControlTest, CallThatADaemonAboutToEndRefusesAsCancelled_IsMadeAgain) {
+  std::atomic<int> calls = 0;
+  const Server server(socket_, [&](grpc::ServerContext*, const v1::FreeChunksRequest&) {
+    if (calls.fetch_add(1) == 0) {
+      return grpc::Status(grpc::StatusCode::CANCELLED, "the daemon is shutting down");
+    }
+    return grpc::Status::OK;
+  });
+  Connect();
+  EXPECT_EQ(Free(), absl::OkStatus());
+  EXPECT_EQ(calls.load(), 2);
+}
+
+TEST_F(ControlTest, CallOfASessionThatEndsWithItsDaemon_EndsToo) {
+  auto server = std::make_unique<Server>(socket_, IsCutOff());
+  Connect();
+  absl::Status status;
+  std::thread caller([&] { status = Free(); });
+  AwaitCall();
+  daemons_.Reset();  // nobody keeps it
+  server.reset();
+  caller.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("none took its place"));
+}
+
+TEST_F(ControlTest, DaemonThatCutsOffEveryCall_IsNotAskedForEver) {
+  const Server server(socket_, [](grpc::ServerContext*, const v1::FreeChunksRequest&) {
+    return grpc::Status(grpc::StatusCode::CANCELLED, "not today");
+  });
+  Connect(absl::Milliseconds(200));
+  const absl::Status status = Free();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
+}
+
+TEST_F(ControlTest, WhatALivingDaemonSays_IsMeant) {
+  for (const grpc::StatusCode code : {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::ABORTED}) {
+    std::atomic<int> calls = 0;
+    const Server server(socket_, [&](grpc::ServerContext*, const v1::FreeChunksRequest&) {
+      calls.fetch_add(1);
+      return grpc::Status(code, "no");
+    });
+    Connect();
+    EXPECT_EQ(static_cast<int>(Free().code()), static_cast<int>(code));
+    EXPECT_EQ(calls.load(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace geminid

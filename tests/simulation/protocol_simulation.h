@@ -1,0 +1,103 @@
+// A deterministic world of both ends of the wire, and of what lies between and behind them.
+//
+// Clients whose requests, answers and copies go through the library's own port and transfers; rings
+// in shared memory; links that copy real bytes, in pieces; the daemon's engine; and a holder that
+// keeps the daemon's descriptors. One thread, one action at a time, all of them chosen by the seed.
+// The daemon dies at any of its steps, also while it takes over from another; the holder dies, and
+// with the daemon, which ends sessions.
+//
+// What must hold, whatever happens:
+//   * a chunk that a client holds is where it was, and has the bytes that were last written to it;
+//   * every request, transfer and call is answered exactly once;
+//   * host memory that is there never comes to more than the node has;
+//   * at the end every home can be brought up to date, and nothing is left behind.
+//
+// The mutants are mistakes that the real code does not make. Each must be noticed.
+#ifndef GEMINID_TESTS_SIMULATION_PROTOCOL_SIMULATION_H_
+#define GEMINID_TESTS_SIMULATION_PROTOCOL_SIMULATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/simulated_daemon.h"
+
+namespace geminid::simulation {
+
+enum class Mutant {
+  kNone,
+  kSkippedFence,         // a client's lease is visible only some time after it relies on it
+  kFlipBeforeItsData,    // a copy is said to be done, and then made
+  kCreditBeforeItsHole,  // memory counts as free before it is
+  kLostResend,           // a successor forgets the tickets that were on their way
+};
+
+struct ProtocolCounts {
+  uint64_t loads = 0;
+  uint64_t loads_refused = 0;
+  uint64_t changes = 0;
+  uint64_t write_backs = 0;
+  uint64_t drops = 0;
+  uint64_t checks = 0;  // of a chunk's bytes
+  uint64_t allocations = 0;
+  uint64_t allocations_refused = 0;
+  uint64_t deaths = 0;           // of the daemon
+  uint64_t deaths_within = 0;    // a request or a call
+  uint64_t deaths_starting = 0;  // while it took over
+  uint64_t holder_deaths = 0;
+  uint64_t sessions_lost = 0;
+  uint64_t evictions = 0;
+  bool operator==(const ProtocolCounts&) const = default;
+};
+
+class ProtocolSimulation {
+ public:
+  explicit ProtocolSimulation(uint32_t seed, Mutant mutant = Mutant::kNone);
+  ~ProtocolSimulation();
+
+  // One random action.
+  void Step();
+  // Lets everything end, and looks what is left.
+  void Finish();
+  // The first thing that did not hold; empty: all did.
+  const std::string& violation() const { return violation_; }
+  const ProtocolCounts& counts() const { return counts_; }
+
+ private:
+  class Client;
+
+  void Violate(const std::string& what);
+  uint64_t Pick(uint64_t below) { return random_() % below; }
+  bool Chance(int percent) { return Pick(100) < static_cast<uint64_t>(percent); }
+
+  // At each step of the daemon.
+  void OnDaemonStep();
+  void MakeDaemon();
+  void Restart();
+  // Calls `action(again)` until it returns: each time that the daemon dies in it, its successor is
+  // asked again.
+  template <typename Action>
+  auto Call(Action action);
+  void HolderDies();
+  void MeetSessions();
+  void CheckMemory();
+  bool IsIdle();
+
+  std::mt19937_64 random_;
+  const Mutant mutant_;
+  Node node_;
+  DaemonOptions options_;
+  int die_in_ = -1;    // steps of the daemon; negative: not now
+  bool calm_ = false;  // nobody dies any more
+  bool starting_ = false;
+  std::unique_ptr<SimulatedDaemon> daemon_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  ProtocolCounts counts_;
+  std::string violation_;
+};
+
+}  // namespace geminid::simulation
+
+#endif  // GEMINID_TESTS_SIMULATION_PROTOCOL_SIMULATION_H_

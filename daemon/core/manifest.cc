@@ -89,14 +89,12 @@ absl::StatusOr<Manifest> Manifest::Create(std::span<std::byte> memory, uint64_t 
   absl::StatusOr<Manifest> manifest = Attach(memory);
   if (!manifest.ok()) return manifest.status();
   std::memset(manifest->superblocks_, 0, kSuperblocks * kSuperblockBytes);
-  for (uint32_t i = 0; i < manifest->record_count(); ++i) new (&manifest->records_[i]) Record{};
   Superblock& current = manifest->current_;
   current.magic = kManifestMagic;
   current.version = kManifestVersion;
   current.record_bytes = kRecordBytes;
   current.epoch = epoch;
   manifest->WriteSuperblock();
-  manifest->CollectFree();
   return manifest;
 }
 
@@ -109,7 +107,7 @@ absl::Status Manifest::ReadSuperblocks(uint32_t fit) {
     if (block.magic != kManifestMagic) continue;
     if (block.version != kManifestVersion) other_version = block.version;
     const bool valid = block.version == kManifestVersion && block.record_bytes == kRecordBytes &&
-                       block.record_count <= fit &&
+                       block.record_count <= fit && block.opened_records <= block.record_count &&
                        block.crc32c == shm::Crc32c(&block, offsetof(Superblock, crc32c));
     if (!valid || (found && block.sequence <= current_.sequence)) continue;
     current_ = block;
@@ -137,7 +135,7 @@ absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory, uint64_t le
                                            " daemons took the manifest over and ended before they "
                                            "served; start with a new one (sessions attach again)"));
   }
-  for (uint32_t i = 0; i < manifest->record_count(); ++i) {
+  for (uint32_t i = 0; i < current.opened_records; ++i) {
     Record& record = manifest->records_[i];
     if (record.owner.load(std::memory_order_acquire) == 0 || IsSound(record)) continue;
     record.owner.store(0, std::memory_order_release);
@@ -172,10 +170,20 @@ bool Manifest::IsSound(const Record& record) {
 
 void Manifest::CollectFree() {
   free_.clear();
-  for (uint32_t i = record_count(); i-- > 0;) {
+  for (uint32_t i = current_.opened_records; i-- > 0;) {
     if (records_[i].owner.load(std::memory_order_acquire) == 0) free_.push_back(i);
   }
-  used_ = record_count() - static_cast<uint32_t>(free_.size());
+  used_ = current_.opened_records - static_cast<uint32_t>(free_.size());
+}
+
+// A death in between leaves them unopened, and cleared again by the next to open them.
+void Manifest::OpenRecords() {
+  const uint32_t begin = current_.opened_records;
+  const uint32_t end = begin + std::min(kRecordsPerOpening, record_count() - begin);
+  for (uint32_t i = begin; i < end; ++i) new (&records_[i]) Record{};
+  current_.opened_records = end;
+  WriteSuperblock();
+  for (uint32_t i = end; i-- > begin;) free_.push_back(i);
 }
 
 void Manifest::WriteSuperblock() {
@@ -201,6 +209,7 @@ PoolId Manifest::NewPoolId() {
 
 absl::StatusOr<RecordIndex> Manifest::Add(const ChunkIdentity& identity,
                                           const ChunkStatus& status) {
+  if (free_.empty()) OpenRecords();
   if (free_.empty()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", record_count(),
@@ -337,7 +346,7 @@ void Manifest::SetAllocation(RecordIndex index, uint64_t allocation) {
 std::vector<RecordIndex> Manifest::Used() const {
   std::vector<RecordIndex> used;
   used.reserve(used_);
-  for (uint32_t i = 0; i < record_count(); ++i) {
+  for (uint32_t i = 0; i < current_.opened_records; ++i) {
     if (records_[i].owner.load(std::memory_order_acquire) != 0) used.push_back(RecordIndex{i});
   }
   return used;

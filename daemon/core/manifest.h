@@ -12,6 +12,9 @@
 // record exists from the store of its owner word, the last of its making, to the clearing of that
 // word, the first of its unmaking. The superblock holds what must never go back: it is written
 // alternately to A and B under a sequence number and a CRC-32C, and the newest valid one counts.
+//
+// Records are opened for use some at a time, in order: they are cleared, then the superblock says
+// so. What was never opened is neither read nor written, so that its pages take no memory.
 #ifndef GEMINID_DAEMON_CORE_MANIFEST_H_
 #define GEMINID_DAEMON_CORE_MANIFEST_H_
 
@@ -31,8 +34,11 @@
 namespace geminid::core {
 
 inline constexpr uint32_t kManifestMagic = 0x464e4d47;  // "GMNF"
-// 2: slot numbers of 32 bits. 3: records of 128 bytes, with what a restarted daemon needs.
-inline constexpr uint32_t kManifestVersion = 3;
+// 2: slot numbers of 32 bits. 3: records of 128 bytes, with what a restarted daemon needs. 4:
+// records are opened some at a time.
+inline constexpr uint32_t kManifestVersion = 4;
+// So many records are opened together: 512 KiB.
+inline constexpr uint32_t kRecordsPerOpening = 4096;
 // Daemons that may end in a row before one of them has served: then it is the manifest's fault, and
 // not that of somebody who kills daemons.
 inline constexpr uint32_t kMaxAttempts = 10;
@@ -118,6 +124,8 @@ class Manifest {
   uint64_t epoch() const { return current_.epoch; }
   uint32_t record_count() const { return current_.record_count; }
   uint32_t used_records() const { return used_; }
+  // Of its memory, what it has touched.
+  size_t bytes_in_use() const { return BytesFor(current_.opened_records); }
   uint32_t lost_records() const { return lost_; }
 
   // Never repeat, not even after a restart on the same memory.
@@ -165,9 +173,10 @@ class Manifest {
     uint64_t sequence;
     uint64_t last_session;
     uint32_t last_pool;
-    uint32_t attempts;  // daemons that took it over since one has served
-    uint32_t crc32c;    // of every byte before it
-    uint8_t padding[12];
+    uint32_t attempts;        // daemons that took it over since one has served
+    uint32_t opened_records;  // of which all others are beyond
+    uint32_t crc32c;          // of every byte before it
+    uint8_t padding[8];
   };
   static_assert(sizeof(Superblock) == 64);
 
@@ -195,13 +204,14 @@ class Manifest {
   static bool IsSound(const Record& record);
   void WriteSuperblock();
   void CollectFree();
+  void OpenRecords();
   Record& At(RecordIndex index) { return records_[static_cast<uint32_t>(index)]; }
   const Record& At(RecordIndex index) const { return records_[static_cast<uint32_t>(index)]; }
 
   std::byte* superblocks_ = nullptr;
   Record* records_ = nullptr;
   Superblock current_{};
-  std::vector<uint32_t> free_;  // a stack, lowest index on top after Create or Open
+  std::vector<uint32_t> free_;  // of the opened: a stack, the lowest index on top at first
   uint32_t used_ = 0;
   uint32_t lost_ = 0;
 };

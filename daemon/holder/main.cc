@@ -34,6 +34,19 @@ constexpr timeval kSendTimeout = {.tv_sec = 5, .tv_usec = 0};
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 constexpr int64_t kLookMs = 200;  // between looks whether its socket is there
 
+constexpr char kHelp[] =
+    R"(geminid-holder: keeps what a daemon holds until the next daemon takes it; geminid starts it by itself
+Usage: geminid-holder --listener-fd N --daemon-fd N --socket PATH [OPTIONS]
+
+Options:
+  --listener-fd N             Descriptor on which the daemon's successors connect
+  --daemon-fd N               Descriptor of the connection to the daemon
+  --socket PATH               Where that listener is; when it is gone, this program ends
+  --patience-ms MS=0          How long to wait for a successor
+  --until PID                 End without a daemon as soon as this process has ended
+  --help                      Print this and end
+)";
+
 struct CommandLine {
   int listener = -1;
   int daemon = -1;
@@ -194,12 +207,14 @@ class Holder {
 }  // namespace geminid::holder
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
+    const bool written =
+        std::fputs(geminid::holder::kHelp, stdout) >= 0 && std::fflush(stdout) == 0;
+    return written ? geminid::base::kDaemonExitOk : geminid::base::kDaemonExitInternal;
+  }
   geminid::holder::CommandLine line;
   if (!geminid::holder::Parse(argc, argv, &line)) {
-    std::fprintf(stderr,
-                 "geminid-holder: keeps a daemon's descriptors; geminid starts it by itself\n"
-                 "usage: geminid-holder --listener-fd N --daemon-fd N --socket PATH "
-                 "--patience-ms MS [--until PID]\n");
+    std::fputs(geminid::holder::kHelp, stderr);
     return geminid::base::kDaemonExitUsage;
   }
   // It ends with its daemon, not with the terminal that both were started in.

@@ -130,7 +130,7 @@ metrics::Reading Monitor::Read() const {
     reading.counters = engine.counters();
     reading.overhead_bytes =
         sessions.size() * (memory::SessionSegments::Bytes() + core::SessionBooks::Bytes()) +
-        core::Manifest::BytesFor(engine.manifest().record_count());
+        engine.manifest().bytes_in_use();
     reading.plan_memory_bytes = numbers.plan_memory_bytes;
     reading.take_over = numbers.take_over;
     reading.allocations = std::move(numbers.allocations);

@@ -16,7 +16,7 @@ import sys
 FOLDERS = ("base", "include", "proto", "kernels", "collectives", "daemon", "client", "deploy", "tools",
            "tests", "docs")
 PROGRAMS = ("geminid", "geminid-agent", "geminid-train", "geminictl", "geminid-sim",
-            "geminid-gpu-verify", "geminid-kernel-check")
+            "geminid-gpu-verify", "geminid-kernel-check", "geminid-holder")
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?$(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,6 +1,8 @@
 #include "daemon/core/manifest.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -74,8 +76,8 @@ TEST_F(ManifestTest, OlderVersion_IsNotReadAsThisOne) {
     const uint32_t version = kManifestVersion - 1;
     std::byte* const superblock = blocks_[block].bytes;
     std::memcpy(superblock + 4, &version, sizeof(version));
-    const uint32_t crc = shm::Crc32c(superblock, 48);
-    std::memcpy(superblock + 48, &crc, sizeof(crc));
+    const uint32_t crc = shm::Crc32c(superblock, 52);
+    std::memcpy(superblock + 52, &crc, sizeof(crc));
   }
   const std::vector<Block> before = blocks_;
   EXPECT_EQ(Manifest::Open(memory()).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -143,7 +145,7 @@ TEST_F(ManifestTest, TornSuperblock_OlderOneCounts) {
   const std::vector<Block> before = blocks_;
   manifest.NewSessionId();
   const std::vector<Block> after = blocks_;
-  constexpr size_t kWritten = 52;  // what the checksum covers, and the checksum
+  constexpr size_t kWritten = 56;  // what the checksum covers, and the checksum
   for (size_t torn = 0; torn <= kWritten; ++torn) {
     blocks_ = before;
     for (size_t i = 0; i < 2; ++i) std::memcpy(blocks_[i].bytes, after[i].bytes, torn);
@@ -254,6 +256,82 @@ TEST_F(ManifestTest, WrittenBack_GrowsByPiecesThatTouchItAndEndsWithItsEpoch) {
   EXPECT_EQ(manifest.WrittenBack(index).end, 64u);
   manifest.BeginDirtyEpoch(index, 4);
   EXPECT_TRUE(manifest.WrittenBack(index).empty());
+}
+
+// Of a manifest that is opened in three parts, the last one smaller, in memory that held something.
+class LargeManifestTest : public ManifestTest {
+ protected:
+  static constexpr uint32_t kManyRecords = 2 * kRecordsPerOpening + 7;
+  static constexpr std::byte kOld{0xab};
+
+  LargeManifestTest() {
+    Block old;
+    std::memset(old.bytes, static_cast<int>(kOld), sizeof(old.bytes));
+    blocks_.assign(Manifest::BytesFor(kManyRecords) / sizeof(Block), old);
+  }
+
+  // Bytes from the first that nobody has written on.
+  size_t Untouched() {
+    const std::span<std::byte> all = memory();
+    const auto end = std::find_if(all.rbegin(), all.rend(), [](std::byte b) { return b != kOld; });
+    return static_cast<size_t>(end - all.rbegin());
+  }
+};
+
+TEST_F(LargeManifestTest, Records_TakeMemoryOnlyWhenTheyAreOpened) {
+  Manifest manifest = *Manifest::Create(memory(), 1);
+  EXPECT_EQ(manifest.bytes_in_use(), Manifest::BytesFor(0));
+  EXPECT_EQ(Untouched(), memory().size() - Manifest::BytesFor(0));
+  ASSERT_TRUE(manifest.Add(Identity(1), {}).ok());
+  EXPECT_EQ(manifest.bytes_in_use(), Manifest::BytesFor(kRecordsPerOpening));
+  EXPECT_EQ(Untouched(), memory().size() - Manifest::BytesFor(kRecordsPerOpening));
+  // Nor does a successor look at the others.
+  absl::StatusOr<Manifest> reopened = Manifest::Open(memory());
+  ASSERT_TRUE(reopened.ok());
+  EXPECT_EQ(reopened->lost_records(), 0u);
+  EXPECT_EQ(reopened->Used().size(), 1u);
+}
+
+TEST_F(LargeManifestTest, EveryRecord_IsGivenOnceAndFoundAgain) {
+  {
+    Manifest manifest = *Manifest::Create(memory(), 1);
+    for (uint32_t i = 0; i < kManyRecords; ++i) {
+      ASSERT_EQ(*manifest.Add(Identity(i), {}), RecordIndex{i});
+    }
+    EXPECT_EQ(manifest.Add(Identity(1), {}).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  absl::StatusOr<Manifest> reopened = Manifest::Open(memory());
+  ASSERT_TRUE(reopened.ok());
+  const std::vector<RecordIndex> used = reopened->Used();
+  ASSERT_EQ(used.size(), kManyRecords);
+  EXPECT_EQ(reopened->Identity(used.back()).chunk, ChunkId{kManyRecords - 1});
+}
+
+TEST_F(LargeManifestTest, DeathBeforeTheSuperblockSaysSo_LeavesThemUnopened) {
+  std::vector<Block> before;
+  {
+    Manifest manifest = *Manifest::Create(memory(), 1);
+    before.assign(blocks_.begin(), blocks_.begin() + 2);
+    ASSERT_TRUE(manifest.Add(Identity(1), {}).ok());
+  }
+  std::copy(before.begin(), before.end(), blocks_.begin());
+  absl::StatusOr<Manifest> reopened = Manifest::Open(memory());
+  ASSERT_TRUE(reopened.ok());
+  EXPECT_EQ(reopened->used_records(), 0u);
+  ASSERT_EQ(*reopened->Add(Identity(2), {}), RecordIndex{0});
+  ASSERT_EQ(reopened->Used().size(), 1u);
+}
+
+TEST_F(ManifestTest, MoreOpenedThanThereAre_IsDataLoss) {
+  ASSERT_TRUE(Manifest::Create(memory(), 1).ok());
+  for (size_t block = 0; block < 2; ++block) {
+    std::byte* const superblock = blocks_[block].bytes;
+    const uint32_t opened = kRecords + 1;
+    std::memcpy(superblock + 48, &opened, sizeof(opened));
+    const uint32_t crc = shm::Crc32c(superblock, 52);
+    std::memcpy(superblock + 52, &crc, sizeof(crc));
+  }
+  EXPECT_EQ(Manifest::Open(memory()).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(ManifestTest, BadMemory_IsRefused) {

@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <map>
+#include <string>
 
 #include "base/memfd.h"
 #include "daemon/holder/holder_store.h"
@@ -165,6 +167,18 @@ TEST_F(HolderTest, ThatIsToldNonsense_HangsUpAndKeepsWhatItHas) {
   const std::unique_ptr<HolderStore> store = Open();
   EXPECT_TRUE(Listed(store.get()).contains("socket"));
   store->Finish();
+}
+
+TEST(HolderProgram, Help_SaysItsFlagsAndExits0) {
+  FILE* const pipe = ::popen("\"" GEMINID_HOLDER_BINARY "\" --help", "r");
+  ASSERT_NE(pipe, nullptr);
+  char said[4096] = {};
+  (void)!::fread(said, 1, sizeof(said) - 1, pipe);
+  EXPECT_EQ(::pclose(pipe), 0);
+  for (const char* flag :
+       {"--listener-fd", "--daemon-fd", "--socket", "--patience-ms", "--until"}) {
+    EXPECT_NE(std::string(said).find(flag), std::string::npos) << flag;
+  }
 }
 
 TEST(HolderProgram, WrongUsage_IsSaid) {

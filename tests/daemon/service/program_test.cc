@@ -520,6 +520,15 @@ TEST_F(Program, RequestsWithoutAToken_TakeNoMemory) {
   EXPECT_LT(PeakKiB(pid_) - before, 64 << 10);
 }
 
+TEST_F(Program, Idle_HoldsLessThan40MB) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer holds memory of its own";
+#endif
+  Start({"--socket", Socket(), "--host-memory", "1GiB", "--device-memory", "256MiB"});
+  WaitUntilReady();
+  EXPECT_LT(PeakKiB(pid_) * 1024, 40'000'000);
+}
+
 TEST_F(Program, Idle_UsesNoProcessor) {
   Start({"--socket", Socket(), "--host-memory", "64MiB"});
   WaitUntilReady();

@@ -1,5 +1,6 @@
-# What `cmake --install` puts where. Components: daemon, tools, client (the library at run time) and
-# dev (headers, CMake package, pkg-config).
+# What `cmake --install` puts where. Components: daemon, tools, client (the library at run time),
+# dev (headers, CMake package, pkg-config), and by name alone verification: what holds a GPU, its
+# driver and this project's speed to what the others expect.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -17,6 +18,14 @@ endif()
 # Debian has the licence's text, and packages name it there.
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT client)
+endif()
+if(GEMINID_HAS_TESTS AND GEMINID_HAS_BENCHMARKS AND GEMINID_HAS_CUDA)
+  get_property(benchmarks GLOBAL PROPERTY GEMINID_BENCHMARK_PROGRAMS)
+  set(verification geminid-driver-conformance geminid-kernel-check ${benchmarks})
+  install(TARGETS ${verification} RUNTIME COMPONENT verification EXCLUDE_FROM_ALL)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/gpu-verify/run-on-device
+                   ${PROJECT_SOURCE_DIR}/tools/gpu-verify/train-on-device
+    DESTINATION gpu-verify COMPONENT verification EXCLUDE_FROM_ALL)
 endif()
 include(Service)
 
@@ -45,6 +54,13 @@ else()
 endif()
 configure_file(${templates}/geminid.pc.in geminid.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/geminid.pc DESTINATION ${pkgconfig_folder} COMPONENT dev)
+
+# All that tools/tarball takes, and what it tries that with.
+if(TARGET geminid-driver-conformance AND TARGET geminid_manuals)
+  add_custom_target(geminid_portable)
+  add_dependencies(geminid_portable geminid_library geminid-holder geminid_manuals ${verification}
+    geminid-with-double)
+endif()
 
 if(PROJECT_IS_TOP_LEVEL AND GEMINID_HAS_DAEMON AND GEMINID_HAS_TOOLS AND Python3_FOUND)
   include(Packages)

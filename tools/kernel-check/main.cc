@@ -1,9 +1,12 @@
 // geminid-kernel-check: holds every CUDA kernel against its twin on the host, bit for bit where the
 // twin's header promises that, and says how much of the device's copy bandwidth it reaches.
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/exit_code.h"
@@ -18,15 +21,18 @@ namespace {
 constexpr size_t kTimedCount = size_t{64} << 20;  // parameters: far more than any cache holds
 constexpr size_t kCopyBytes = size_t{1} << 30;
 constexpr int kCopies = 10;
+constexpr std::array kNorms = {"sum of squares, fp32", "sum of squares, bf16",
+                               "sum of squares, fp16"};
 
 constexpr const char* kHelp =
-    "geminid-kernel-check [--json] [--no-timing] [--list]\n"
+    "geminid-kernel-check [--json] [--no-timing] [--only TEXT] [--list]\n"
     "\n"
     "Runs every CUDA kernel beside its twin on the host, compares what they compute, and prints\n"
     "the bandwidth over that of a copy on the device, or the operations a second.\n"
     "\n"
     "  --json        one JSON object instead of the table\n"
     "  --no-timing   compare only\n"
+    "  --only TEXT   the checks whose names have TEXT in them\n"
     "  --list        name the checks and exit\n"
     "\n"
     "Exit status: 0 all agree, 8 some differ, 2 usage, 3 there is no CUDA device.\n";
@@ -35,6 +41,9 @@ struct Flags {
   bool json = false;
   bool timing = true;
   bool list = false;
+  std::string only;  // empty: all
+
+  bool Wants(const std::string& name) const { return name.find(only) != std::string::npos; }
 };
 
 // Bytes read and written per second by a copy; 0 if it failed.
@@ -94,6 +103,8 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
       flags->json = true;
     } else if (std::strcmp(argv[i], "--no-timing") == 0) {
       flags->timing = false;
+    } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+      flags->only = argv[++i];
     } else if (std::strcmp(argv[i], "--list") == 0) {
       flags->list = true;
     } else if (std::strcmp(argv[i], "--help") == 0) {
@@ -110,14 +121,36 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
   return true;
 }
 
-int List() {
-  std::printf("sum of squares, fp32\nsum of squares, bf16\nsum of squares, fp16\n");
-  for (const StepCase& one : AllStepCases()) std::printf("%s\n", one.name.c_str());
-  for (const KernelCase& one : AllKernelCases()) std::printf("%s\n", one.name.c_str());
+// The checks that are wanted.
+struct Chosen {
+  explicit Chosen(const Flags& flags) {
+    // The norms are one check of three parts.
+    norms = std::any_of(kNorms.begin(), kNorms.end(),
+                        [&](const char* name) { return flags.Wants(name); });
+    for (StepCase& one : AllStepCases()) {
+      if (flags.Wants(one.name)) steps.push_back(std::move(one));
+    }
+    for (KernelCase& one : AllKernelCases()) {
+      if (flags.Wants(one.name)) kernels.push_back(std::move(one));
+    }
+  }
+  bool empty() const { return !norms && steps.empty() && kernels.empty(); }
+
+  bool norms = false;
+  std::vector<StepCase> steps;
+  std::vector<KernelCase> kernels;
+};
+
+int List(const Chosen& chosen) {
+  if (chosen.norms) {
+    for (const char* name : kNorms) std::printf("%s\n", name);
+  }
+  for (const StepCase& one : chosen.steps) std::printf("%s\n", one.name.c_str());
+  for (const KernelCase& one : chosen.kernels) std::printf("%s\n", one.name.c_str());
   return base::kExitOk;
 }
 
-int Run(const Flags& flags) {
+int Run(const Flags& flags, const Chosen& chosen) {
   CudaDeviceInfo info;
   std::string reason;
   if (!FindCudaDevice(&info, &reason)) {
@@ -133,15 +166,16 @@ int Run(const Flags& flags) {
                 info.name.c_str(), info.driver.c_str(), info.compute_capability, copy / 1e9);
   }
   const size_t timed_count = flags.timing ? kTimedCount : 0;
-  std::vector<Finding> findings = CheckNorms(timed_count);
+  std::vector<Finding> findings;
+  if (chosen.norms) findings = CheckNorms(timed_count);
   if (!flags.json) {
     for (const Finding& finding : findings) PrintLine(finding, copy);
   }
-  for (const StepCase& one : AllStepCases()) {
+  for (const StepCase& one : chosen.steps) {
     findings.push_back(CheckStep(one, timed_count));
     if (!flags.json) PrintLine(findings.back(), copy);
   }
-  for (const KernelCase& one : AllKernelCases()) {
+  for (const KernelCase& one : chosen.kernels) {
     findings.push_back(CheckKernel(one, flags.timing));
     if (!flags.json) PrintLine(findings.back(), copy);
   }
@@ -152,11 +186,21 @@ int Run(const Flags& flags) {
   return base::kExitOk;
 }
 
+int RunOrList(const Flags& flags) {
+  const Chosen chosen(flags);
+  if (chosen.empty()) {
+    std::fprintf(stderr, "geminid-kernel-check: no check has '%s' in its name; --list names all\n",
+                 flags.only.c_str());
+    return base::kExitUsage;
+  }
+  return flags.list ? List(chosen) : Run(flags, chosen);
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   int exit_code = base::kExitOk;
   const bool parsed = ParseFlags(argc, argv, &flags, &exit_code);
-  if (parsed) exit_code = flags.list ? List() : Run(flags);
+  if (parsed) exit_code = RunOrList(flags);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   const int error = errno;
   std::fprintf(stderr, "geminid-kernel-check: standard output: some of it got lost\n");

@@ -2,6 +2,7 @@
 """libraries_test.py ROOT: what ldd and dpkg say is read as they mean it, and the bill has all of it."""
 
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -9,7 +10,7 @@ ROOT = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(ROOT))
 sys.dont_write_bytecode = True
 
-from tools.packaging import libraries, sbom  # noqa: E402
+from tools.packaging import libc, libraries, sbom  # noqa: E402
 
 LDD = """\tlinux-vdso.so.1 (0x00007ffc)
 \tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f)
@@ -41,6 +42,32 @@ class Libraries(unittest.TestCase):
         self.assertEqual([c["properties"][0]["value"] for c in bill["components"]], ["linked", "compiled in"])
         self.assertEqual(bill["dependencies"][0]["dependsOn"], ["deb:zlib1g", "deb:libcli11-dev"])
         self.assertEqual(bill, sbom.bill("0.1.0", {"zlib1g": ("1:1.2.13", "zlib")}, {"libcli11-dev": ("2.3.2-1", "cli11")}))
+
+
+SYMBOLS = """0000000000000000      DF *UND*  0000000000000000 (GLIBC_2.9) read
+0000000000000000      DF *UND*  0000000000000000 (GLIBC_2.31) write
+0000000000000000      DF *UND*  0000000000000000 (GLIBCXX_3.4.30) _ZSt4cout
+0000000000001000 g    DF .text  0000000000000010  GLIBC_2.2.5 open
+"""
+
+
+class TheCLibrary(unittest.TestCase):
+    def test_version_needed_is_the_highest_as_numbers_and_of_the_c_library_alone(self):
+        self.assertEqual(libc.parse_needs(SYMBOLS), (2, 31))
+        self.assertLess(libc.parse_needs(SYMBOLS), libc.parse_needs("(GLIBC_2.36) arc4random"))
+
+    def test_file_that_needs_none_needs_less_than_any(self):
+        self.assertLess(libc.parse_needs("(GLIBCXX_3.4.30)"), (2, 0))
+
+    def test_interpreter_is_the_one_that_the_program_names(self):
+        text = "      [Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]\n"
+        self.assertEqual(libc.parse_interpreter(text), "/lib64/ld-linux-x86-64.so.2")
+        self.assertIsNone(libc.parse_interpreter("There are no program headers"))
+
+    def test_switch_refuses_what_it_does_not_know_and_touches_nothing(self):
+        done = subprocess.run(["sh", str(libc.HERE / libc.SWITCH), "--other"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (64, ""))
+        self.assertIn("usage", done.stderr)
 
 
 if __name__ == "__main__":

@@ -90,8 +90,8 @@ struct Loaded {
 // micro-batch: from then on its steps have the bits that the saved run's would have had, with the
 // same number of ranks; with another one the same start. NOT_FOUND when there is none; DATA_LOSS
 // names the file and the tensor, and what is wrong: cut short, altered, missing, of another shape.
-// The bytes are compared with their checksums as they go into the engine, so that after an error its
-// values are neither the checkpoint's nor those before: load another one, Initialize, or end.
+// The bytes are compared with their checksums as they go into the engine, so that after an error
+// its values are neither the checkpoint's nor those before: load another one, Initialize, or end.
 GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
                                            collectives::Communicator* communicator,
                                            const std::vector<zero::Parameter>& parameters);

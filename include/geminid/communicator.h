@@ -1,6 +1,6 @@
 // A group of ranks that move and reduce memory together.
 //
-//   auto comm = collectives::MakeSelfCommunicator();  // or Connect(), in connect/connect.h
+//   auto comm = collectives::MakeSelfCommunicator();  // or Connect(), in geminid/connect.h
 //   std::vector<float> norm = {...};
 //   absl::Status status = comm->AllReduce(norm, norm, ReduceOp::kSum);
 //
@@ -84,9 +84,9 @@ struct ReduceOptions {
 //   AllReduce of S bytes                 S to and from each peer up to kDirectAllReduceBytes, else
 //                                        ReduceScatter + AllGather: about 2 S / P each way
 //   Broadcast of n bytes                 the root sends n to each peer, each peer receives n
-//   Reduce, Gather of n bytes per rank   each peer sends n to the root, the root receives n from
-//   each AllToAll of n bytes per pair         n sent to and received from each peer Send and
-//   Receive of n bytes          n
+//   Reduce, Gather of n bytes per rank   n from each peer to the root
+//   AllToAll of n bytes per pair         n sent to and received from each peer
+//   Send, Receive of n bytes             n
 struct PeerTraffic {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;

@@ -18,23 +18,12 @@
 #include "absl/time/time.h"
 #include "daemon/config/device_list.h"
 #include "daemon/config/tenant_by.h"
+#include "daemon/config/tenant_quota.h"
 #include "daemon/config/tenant_shares.h"
 #include "daemon/os/log.h"
 #include "geminid/v1/config.pb.h"
 
 namespace geminid::config {
-
-struct TenantQuota {
-  std::string tenant;  // see CheckTenant; "*": everyone without a line of their own
-  std::optional<uint64_t> host_bytes;
-  std::optional<uint64_t> device_bytes;  // of each device that is not in the next line
-  std::map<uint32_t, uint64_t> bytes_by_device;
-  uint64_t guaranteed_host_bytes = 0;
-  uint64_t guaranteed_device_bytes = 0;  // likewise
-  std::map<uint32_t, uint64_t> guaranteed_by_device{};
-  uint32_t weight = 1;       // of the links
-  int32_t max_priority = 0;  // of its jobs
-};
 
 // Appended to the socket's path: where metrics and probes are served besides. Shorter than that of
 // the attach socket, so that a path that leaves room for one leaves it for the other.

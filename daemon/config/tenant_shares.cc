@@ -1,5 +1,7 @@
 #include "daemon/config/tenant_shares.h"
 
+#include "geminid/v1/config.pb.h"
+
 namespace geminid::config {
 
 TenantShares SharesOf(const v1::Config& config) {

@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 
-#include "geminid/v1/config.pb.h"
+namespace geminid::v1 {
+class Config;
+}
 
 namespace geminid::config {
 

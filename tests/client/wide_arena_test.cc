@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/service/daemon.h"
 #include "geminid/session.h"
 #include "tests/daemon_env/daemon_env.h"
 

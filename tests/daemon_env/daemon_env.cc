@@ -2,9 +2,18 @@
 
 #include <sys/stat.h>
 
+#include "daemon/config/settings.h"
+#include "daemon/service/daemon.h"
+#include "daemon/service/rpc_server.h"
+
 namespace geminid::testing {
 
+DaemonEnv::DaemonEnv() = default;
 DaemonEnv::~DaemonEnv() { Stop(); }
+
+std::string DaemonEnv::address() const { return service::GrpcAddress(socket()); }
+
+std::string DaemonEnv::metrics_address() const { return daemon_->metrics_address(); }
 
 absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   config::SettingsSources sources;

@@ -7,14 +7,29 @@
 #ifndef GEMINID_TESTS_DAEMON_ENV_DAEMON_ENV_H_
 #define GEMINID_TESTS_DAEMON_ENV_DAEMON_ENV_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/service/daemon.h"
+#include "absl/status/statusor.h"
+#include "daemon/agent/supervision.h"
+#include "daemon/config/tenant_by.h"
+#include "daemon/config/tenant_quota.h"
+#include "daemon/config/tenant_shares.h"
+#include "daemon/holder/descriptor_store.h"
+#include "daemon/os/numa.h"
+#include "daemon/service/identity.h"
 #include "tests/base/temporary_folder.h"
+
+// Whoever asks the daemon itself includes daemon/service/daemon.h; most do not, and need not wait
+// for the compiler to read gRPC.
+namespace geminid::service {
+class Daemon;
+}
 
 namespace geminid::testing {
 
@@ -47,7 +62,7 @@ struct DaemonEnvOptions {
 
 class DaemonEnv {
  public:
-  DaemonEnv() = default;
+  DaemonEnv();
   ~DaemonEnv();
 
   // After Stop it may be started again, at the same socket.
@@ -57,8 +72,8 @@ class DaemonEnv {
   // The path of the gRPC socket, the same for the life of this object.
   std::string socket() const { return folder_.path() + "/geminid.sock"; }
   // gRPC's address of it.
-  std::string address() const { return service::GrpcAddress(socket()); }
-  std::string metrics_address() const { return daemon_->metrics_address(); }
+  std::string address() const;
+  std::string metrics_address() const;
   // As it would be scraped now.
   std::string MetricsPage();
   service::Daemon& daemon() { return *daemon_; }

@@ -15,7 +15,6 @@
 #include "base/unique_fd.h"
 #include "geminid/v1/admin.pb.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 #include "tests/hostile/attacks.h"
 
 namespace geminid::hostile {

@@ -51,6 +51,9 @@ geminid_precompile(grpc
   HEADERS ${geminid_standard_headers} ${geminid_absl_headers} ${geminid_grpc_headers}
   LIBS absl::status absl::statusor absl::strings absl::str_format absl::time gRPC::grpc++)
 if(GEMINID_HAS_TESTS)
+  geminid_precompile(program_grpc PROGRAMS
+    HEADERS ${geminid_standard_headers} ${geminid_absl_headers} ${geminid_grpc_headers}
+    LIBS absl::status absl::statusor absl::strings absl::str_format absl::time gRPC::grpc++)
   geminid_precompile(test PROGRAMS OPTIONS ${GEMINID_TEST_OPTIONS}
     HEADERS ${geminid_standard_headers} ${geminid_absl_headers} ${geminid_test_headers}
     LIBS absl::status absl::statusor absl::strings absl::str_format absl::time GTest::gmock)

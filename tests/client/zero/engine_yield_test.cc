@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "daemon/service/daemon.h"
 #include "geminid/session.h"
 #include "tests/client/zero/engine_fixture.h"
 

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/zero/crash_points.h"
+#include "daemon/service/daemon.h"
 #include "geminid/session.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/client/zero/successor_runs.h"

@@ -7,7 +7,6 @@
 #include <random>
 
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::config {
 namespace {

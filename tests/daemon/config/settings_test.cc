@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::config {
 namespace {

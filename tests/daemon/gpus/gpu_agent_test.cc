@@ -18,7 +18,6 @@
 #include "daemon/gpus/gpu_arena.h"
 #include "daemon/os/event.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::gpus {
 namespace {

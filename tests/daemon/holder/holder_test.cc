@@ -17,7 +17,6 @@
 #include "daemon/holder/holder_store.h"
 #include "gtest/gtest.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::holder {
 namespace {

@@ -14,7 +14,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::holder {
 namespace {

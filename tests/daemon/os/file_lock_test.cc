@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::os {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/unique_fd.h"
 #include "daemon/os/event.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::os {
 namespace {

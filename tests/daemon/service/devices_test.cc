@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "daemon/config/settings.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"

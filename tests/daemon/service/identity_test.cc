@@ -9,7 +9,6 @@
 #include <array>
 
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::service {
 namespace {

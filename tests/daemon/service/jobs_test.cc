@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "daemon/service/daemon.h"
 #include "geminid/v1/job.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
 #include "tests/daemon_env/daemon_env.h"

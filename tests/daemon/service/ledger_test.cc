@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "daemon/os/event.h"
+#include "daemon/service/daemon.h"
 #include "daemon/service/monitor.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"

@@ -1,4 +1,5 @@
 // The metrics port and the Unix socket beside it, as a collector meets them.
+#include "daemon/service/daemon.h"
 #include "daemon/service/observer.h"
 
 #include <arpa/inet.h>

@@ -15,6 +15,7 @@
 #include "base/memfd.h"
 #include "client/src/session_internal.h"
 #include "daemon/core/manifest.h"
+#include "daemon/service/daemon.h"
 #include "geminid/session.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -12,6 +12,7 @@
 
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
+#include "proto/shm/chunk_state.h"
 #include "proto/shm/lease.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"

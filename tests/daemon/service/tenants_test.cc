@@ -9,6 +9,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/service/daemon.h"
 #include "daemon/service/monitor.h"
 #include "daemon/service/pages.h"
 #include "geminid/v1/admin.grpc.pb.h"

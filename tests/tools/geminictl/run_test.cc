@@ -21,7 +21,6 @@
 #include "geminid/session.h"
 #include "tests/base/json_values.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
 #include "tests/tools/geminictl/in_process.h"
 
 namespace geminid::ctl {

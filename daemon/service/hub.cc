@@ -103,7 +103,9 @@ void Reaper::Run() {
 
 absl::StatusOr<SessionPtr> Hub::KeepNew(SessionPtr session) {
   // Without the mutex: who keeps descriptors may take its time.
+  const uint64_t times_kept = times_kept_.load();
   KeepSession(*session);
+  if (times_kept_.load() != times_kept) KeepSession(*session);
   bool ended = false;  // meanwhile, and perhaps before all of it was kept
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -240,7 +241,7 @@ class Hub {
   Hub(const HubOptions& options, base::UniqueFd manifest_fd, base::Mapping manifest_memory,
       core::Manifest manifest);
 
-  // What Open does for a new one once it has let go of the mutex.
+  // What Open does once it has let go of the mutex.
   absl::StatusOr<SessionPtr> KeepNew(SessionPtr session);
 
   // hub_restore.cc
@@ -252,10 +253,15 @@ class Hub {
   void GiveMemory(ClientSession* session, KeptMemory memory, Garbage* garbage);
   bool IsDrainNoted() const;
   void NoteDrain(bool drained) const;
+
+  // hub_keep.cc
   void Keep(const std::string& name, int fd);
   void KeepSession(const ClientSession& session);
-  void KeepArena(const ClientSession& session, const memory::DeviceArena& arena,
-                 std::vector<std::string>* names);
+  // Each with its name; the session's descriptors.
+  using Named = std::vector<std::pair<std::string, int>>;
+  static Named SlabsToKeep(const ClientSession& session, const memory::DeviceArena& arena);
+  Named AllToKeep(shm::SessionId id) const;  // under the mutex
+  void KeepAgain(shm::SessionId id);
 
   // All under the mutex. hub_successors.cc:
   absl::Status ClosePredecessor(const core::SessionSpec& spec, Garbage* garbage);
@@ -290,6 +296,7 @@ class Hub {
   const HubOptions options_;
   holder::DescriptorStore* const store_;
   std::atomic<bool> keeping_failed_{false};  // said so already
+  std::atomic<uint64_t> times_kept_{0};      // all of it, anew
   const base::UniqueFd manifest_fd_;
   base::UniqueFd node_fd_;
   base::Mapping node_memory_;  // none: it is another release's

@@ -55,11 +55,16 @@ absl::StatusOr<core::Allocation> Hub::MakePool(const SessionPtr& session,
                            memory::HostPool::Create(options, options_.machine));
   made->pools.push_back(std::move(pool));
   made->keepsakes.push_back(PoolName(session->id(), promise.pool));
+  const uint64_t times_kept = times_kept_.load();
   Keep(made->keepsakes.back(), made->pools.back().fd().get());
   GEMINID_RETURN_IF_ERROR(PassPool(*session, promise.pool, made->pools.back()));
-  std::lock_guard<std::mutex> lock(mutex_);
-  absl::StatusOr<core::Allocation> allocation = engine_->FinishAllocation(promise.charge);
-  if (allocation.ok()) session->pools.emplace(promise.pool, std::move(made->pools.back()));
+  absl::StatusOr<core::Allocation> allocation = [&] {
+    std::lock_guard<std::mutex> lock(mutex_);
+    absl::StatusOr<core::Allocation> made_now = engine_->FinishAllocation(promise.charge);
+    if (made_now.ok()) session->pools.emplace(promise.pool, std::move(made->pools.back()));
+    return made_now;
+  }();
+  if (allocation.ok() && times_kept_.load() != times_kept) KeepAgain(session->id());
   return allocation;
 }
 
@@ -138,11 +143,18 @@ absl::StatusOr<Hub::ArenaMade> Hub::MakeArena(const SessionPtr& session,
   GEMINID_RETURN_IF_ERROR(MakeSlabs(*session, promise.bytes, made));
   std::unique_ptr<memory::DeviceArena>& arena = made->arenas.back().memory;
   const ArenaMade result = {promise.bytes, static_cast<uint32_t>(arena->slabs().size())};
-  KeepArena(*session, *arena, &made->keepsakes);
+  const uint64_t times_kept = times_kept_.load();
+  for (const auto& [name, fd] : SlabsToKeep(*session, *arena)) {
+    made->keepsakes.push_back(name);
+    Keep(name, fd);
+  }
   GEMINID_RETURN_IF_ERROR(PassArena(*session, *arena));
-  std::lock_guard<std::mutex> lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(engine_->FinishArena(promise.charge));
-  session->arena = std::move(arena);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    GEMINID_RETURN_IF_ERROR(engine_->FinishArena(promise.charge));
+    session->arena = std::move(arena);
+  }
+  if (times_kept_.load() != times_kept) KeepAgain(session->id());
   return result;
 }
 

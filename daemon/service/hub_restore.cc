@@ -355,42 +355,4 @@ void Hub::NoteDrain(bool drained) const {
   reinterpret_cast<NodeRecord*>(node_memory_.data())->drained.store(drained ? 1 : 0);
 }
 
-// --- keeping -------------------------------------------------------------------------------------
-
-void Hub::Keep(const std::string& name, int fd) {
-  const absl::Status status = store_->Put(name, fd);
-  if (status.ok() || keeping_failed_.exchange(true)) return;
-  os::Log(os::LogLevel::kError,
-          "nothing is kept for a successor: sessions would end with the daemon",
-          {{"why", std::string(status.message())}});
-}
-
-void Hub::KeepSession(const ClientSession& session) {
-  for (const auto& [name, fd] : session.Keepsakes()) Keep(name, fd);
-}
-
-// A GPU's memory is its agent's, which ends with the daemon: sessions on it end, too.
-void Hub::KeepArena(const ClientSession& session, const memory::DeviceArena& arena,
-                    std::vector<std::string>* names) {
-  if (session.device().kind != shm::DeviceKind::kHost) return;
-  const std::vector<memory::DeviceArena::Slab> slabs = arena.slabs();
-  for (uint32_t i = 0; i < slabs.size(); ++i) {
-    names->push_back(SlabName(session.id(), i));
-    Keep(names->back(), slabs[i].fd->get());
-  }
-}
-
-void Hub::KeepAll() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  keeping_failed_.store(false);
-  Keep(kKeptNode, node_fd_.get());
-  Keep(kKeptManifest, manifest_fd_.get());
-  for (const auto& [id, session] : tables_.sessions) {
-    for (const auto& [pool_id, pool] : session->pools) Keep(PoolName(id, pool_id), pool.fd().get());
-    std::vector<std::string> names;
-    if (session->arena != nullptr) KeepArena(*session, *session->arena, &names);
-    KeepSession(*session);
-  }
-}
-
 }  // namespace geminid::service

@@ -28,19 +28,17 @@ bool HasGone(const ClientSession& session) {
 absl::StatusOr<SessionPtr> Hub::Open(const core::SessionSpec& spec, os::Peer peer,
                                      base::UniqueFd socket) {
   Garbage garbage;
-  bool is_new = true;
   absl::StatusOr<SessionPtr> session = [&]() -> absl::StatusOr<SessionPtr> {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!IsOfRun(spec)) return OpenNew(spec, std::move(peer), std::move(socket));
     GEMINID_RETURN_IF_ERROR(ClosePredecessor(spec, &garbage));
     const std::optional<shm::SessionId> kept = engine_->FindKept(spec);
     if (!kept.has_value()) return OpenNew(spec, std::move(peer), std::move(socket));
-    is_new = false;
     return Reopen(*kept, spec, std::move(peer), std::move(socket), &garbage);
   }();
-  DestroyLater(std::move(garbage));
-  if (!session.ok() || !is_new) return session;
-  return KeepNew(*std::move(session));
+  if (session.ok()) session = KeepNew(*std::move(session));
+  DestroyLater(std::move(garbage));  // what a predecessor left is kept until then
+  return session;
 }
 
 absl::Status Hub::ClosePredecessor(const core::SessionSpec& spec, Garbage* garbage) {
@@ -86,7 +84,6 @@ absl::StatusOr<SessionPtr> Hub::Reopen(shm::SessionId id, const core::SessionSpe
   plan_memory_.Give(old->spec().tenant, old->plan_bytes);
   old->plan_bytes = 0;
   session->which_client = old->which_client + 1;
-  KeepSession(*session);
   const auto commit_name = KeepsakeName(id, kKeptCommit);
   for (const auto& [name, fd] : old->Keepsakes()) {
     if (name != commit_name) garbage->keepsakes.push_back(name);

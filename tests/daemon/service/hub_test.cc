@@ -5,9 +5,14 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <set>
+#include <string>
 #include <thread>
+#include <utility>
 
 namespace geminid::service {
 namespace {
@@ -19,13 +24,15 @@ using Responses = shm::RingReader<shm::Response, shm::kRingEntries>;
 // A session with one chunk at home, and its client's end of the rings.
 class Client {
  public:
-  explicit Client(Hub* hub) : hub_(hub) {
+  explicit Client(Hub* hub, const std::string& run = "") : hub_(hub) {
     int ends[2] = {-1, -1};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     socket_ = base::UniqueFd(ends[0]);
     core::SessionSpec spec;
     spec.tenant = "uid:1";
     spec.job = "test";
+    spec.run = run;
+    if (!run.empty()) spec.death_policy = shm::DeathPolicy::kKeep;
     absl::StatusOr<SessionPtr> session = hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
     EXPECT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
@@ -42,6 +49,7 @@ class Client {
         &session_->segments().state()->cursor.responses_written, &segment()->cursor.responses_read);
   }
 
+  const SessionPtr& session() const { return session_; }
   shm::ClientSegment* segment() { return reinterpret_cast<shm::ClientSegment*>(mapping_.data()); }
 
   Hub::Pumped Send(shm::Request request) {
@@ -131,7 +139,95 @@ TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyElse) {
   store.hub = hub->get();
   const Client client(hub->get());
   EXPECT_GT(store.asked_questions, 3);  // segments, books, a pool, a slab
+  store.asked_questions = 0;
+  (*hub)->KeepAll();
+  EXPECT_GT(store.asked_questions, 3);
   EXPECT_EQ(store.unanswered, 0);
+}
+
+TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyWhenASuccessorComes) {
+  Limits limits{config::TenantShares{}};
+  HubOptions options = SmallHub(&limits);
+  CuriousStore store;
+  options.store = &store;
+  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  ASSERT_TRUE(hub.ok()) << hub.status();
+  const auto killed = std::make_unique<Client>(hub->get(), "run");
+  (void)(*hub)->Close(killed->session(), core::CloseReason::kDied);
+  store.hub = hub->get();
+  core::SessionSpec spec = killed->session()->spec();
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const base::UniqueFd client_end(ends[0]);
+  absl::StatusOr<SessionPtr> successor = (*hub)->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
+  ASSERT_TRUE(successor.ok()) << successor.status();
+  EXPECT_EQ((*successor)->id(), killed->session()->id());
+  EXPECT_GT(store.asked_questions, 3);
+  EXPECT_EQ(store.unanswered, 0);
+}
+
+// Remembers what it has, and ends a session while it is being given that session's first thing.
+class EndingStore final : public holder::DescriptorStore {
+ public:
+  absl::Status Put(const std::string& name, int) override {
+    std::function<void()> end;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      names_.insert(name);
+      const bool is_sessions = name != kKeptNode && name != kKeptManifest;
+      if (is_sessions) end = std::exchange(end_, {});
+    }
+    if (end) end();
+    return absl::OkStatus();
+  }
+  absl::Status Remove(const std::string& name) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    names_.erase(name);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
+    return std::vector<holder::KeptDescriptor>();
+  }
+  void Finish() override {}
+
+  // All that it had is gone.
+  void LoseAll(std::function<void()> end) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    names_.clear();
+    end_ = std::move(end);
+  }
+  std::set<std::string> names() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return names_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> names_;
+  std::function<void()> end_;
+};
+
+TEST(Hub, SessionThatEndsWhileAllIsKeptAgain_IsNotKept) {
+  Limits limits{config::TenantShares{}};
+  HubOptions options = SmallHub(&limits);
+  EndingStore store;
+  options.store = &store;
+  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  ASSERT_TRUE(hub.ok()) << hub.status();
+  const std::set<std::string> without_sessions = store.names();
+  const auto client = std::make_unique<Client>(hub->get());
+  const std::set<std::string> with_session = store.names();
+  EXPECT_GT(with_session.size(), without_sessions.size() + 3);
+
+  store.LoseAll({});
+  (*hub)->KeepAll();
+  EXPECT_EQ(store.names(), with_session);
+  store.LoseAll([&] {
+    Hub::Closed closed = (*hub)->Close(client->session(), core::CloseReason::kDetached);
+    (*hub)->Destroy(std::move(closed.garbage));
+  });
+  (*hub)->KeepAll();
+  EXPECT_EQ(store.names(), without_sessions);
 }
 
 // One copy at a time over the link of both: the end of one's is the beginning of the other's.

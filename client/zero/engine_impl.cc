@@ -49,6 +49,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
   if (absl::Status status = engine->Start(); !status.ok()) {
     communicator->Abort(
         absl::StrCat("rank ", communicator->Rank(), ": ", std::string(status.message())));
+    // Another rank may have died meanwhile: this one's state must be there when all try again.
+    if (engine->may_resume()) session->LeaveToSuccessor();
     return status;
   }
   return engine;
@@ -231,6 +233,7 @@ absl::Status EngineImpl::MakeStateStore() {
                                .resume = options_.resume,
                                .timeout = options_.timeout};
   if (IsOfRun(*session_)) options.noted_tensors = parameters_.size();
+  may_resume_ = options_.resume && session_->is_successor();
   GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(session_, layout_, options));
   if (const shm::CommitRecord* last = shm::NewestRecord(*store_->commit()); last != nullptr) {
     epoch_ = last->epoch;
@@ -238,6 +241,7 @@ absl::Status EngineImpl::MakeStateStore() {
   bool resumed = false;
   if (options_.resume) {
     GEMINID_ASSIGN_OR_RETURN(resumed, ResumeState());
+    may_resume_ = may_resume_ && resumed;
   }
   if (store_->is_claimed() && !resumed) {
     GEMINID_RETURN_IF_ERROR(store_->Free());

@@ -44,6 +44,14 @@ class CommunicatorBackend {
   virtual absl::Status DoAllToAll(const Operation& operation, const std::byte* in,
                                   std::byte* out) = 0;
   virtual absl::Status DoBarrier(const Operation& operation) = 0;
+
+  // Composed of the others unless a backend knows better: an all-reduce of an all-gather up to
+  // kDirectAllReduceBytes, and of a reduce-scatter and an all-gather beyond; the two with a root
+  // of messages to it. `out` is null where there is nothing to write.
+  virtual absl::Status DoAllReduce(const Operation& operation, const std::byte* in, std::byte* out);
+  virtual absl::Status DoReduce(const Operation& operation, const std::byte* in, std::byte* out);
+  virtual absl::Status DoGather(const Operation& operation, const std::byte* in, std::byte* out);
+
   // Either half may be absent (null); peers are never this rank.
   struct Message {
     Operation operation;
@@ -76,6 +84,12 @@ class CommunicatorBackend {
   virtual void DoAbort(const absl::Status& status) = 0;
   // The failure that the group agreed on, if this rank has not noticed it yet.
   virtual absl::Status DoCheckHealth() const { return absl::OkStatus(); }
+  // By rank, what went over TCP.
+  virtual std::vector<PeerTraffic> NetworkTraffic() const {
+    return std::vector<PeerTraffic>(traffic_.size());
+  }
+  // By rank, what Count*() has counted.
+  std::vector<PeerTraffic> CountedTraffic() const;
 
   void CountSent(int peer, size_t bytes) {
     traffic_[static_cast<size_t>(peer)].sent.fetch_add(bytes, std::memory_order_relaxed);
@@ -85,6 +99,11 @@ class CommunicatorBackend {
   }
 
  private:
+  absl::Status AllReduceDirect(const Operation& operation, const std::byte* in, std::byte* out);
+  // Makes room for what all ranks have of `bytes` each.
+  std::byte* Scratch(size_t bytes);
+  void ReduceScratch(const Operation& operation, std::byte* out) const;
+
   struct AtomicTraffic {
     std::atomic<uint64_t> sent{0};
     std::atomic<uint64_t> received{0};
@@ -95,6 +114,7 @@ class CommunicatorBackend {
   absl::Duration timeout_;
   std::vector<AtomicTraffic> traffic_;
   std::array<std::atomic<uint64_t>, kOpKindCount> operations_ = {};
+  std::vector<std::byte> scratch_;  // of the composed operations: P times `in`
   mutable std::mutex failure_mutex_;
   mutable absl::Status failure_;
   mutable std::atomic<bool> failed_{false};

@@ -4,7 +4,7 @@
 //   std::vector<float> norm = {...};
 //   absl::Status status = comm->AllReduce(norm, norm, ReduceOp::kSum);
 //
-// Contract of every backend (in-process, shared memory, TCP):
+// Contract of every backend (in-process, shared memory, TCP, and both of them over several hosts):
 //  * Operations block until this rank's part is done. All ranks call the same collectives in the
 //    same order with the same sizes; Send and Receive are matched in order per pair of ranks. Ranks
 //    that disagree get INVALID_ARGUMENT saying who called what.
@@ -94,7 +94,10 @@ struct PeerTraffic {
 };
 
 struct CommunicatorStats {
-  std::vector<PeerTraffic> peers;                      // by rank; the own entry stays 0
+  std::vector<PeerTraffic> peers;  // by rank; the own entry stays 0
+  // By rank, what really went there and came from there over TCP. With gloo that is `peers`, on one
+  // host nothing, and over hosts and ranks less than `peers`, with fewer partners.
+  std::vector<PeerTraffic> network;
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
 };
 
@@ -107,7 +110,7 @@ class GEMINID_EXPORT Communicator {
 
   int Rank() const;
   int WorldSize() const;
-  // "shm", "gloo" or "local".
+  // "shm", "gloo", "hierarchical" or "local".
   const char* BackendName() const;
 
   // out = in of rank 0, in of rank 1, ... `out.count` is P times `in.count`. `in` may be this
@@ -181,15 +184,10 @@ class GEMINID_EXPORT Communicator {
  private:
   absl::Status Finish(OpKind kind, absl::Status status);
   absl::Status CheckPeer(int peer, const char* what) const;
-  absl::Status AllReduceDirect(const Operation& operation, const std::byte* in, std::byte* out);
-  absl::Status AllReduceSliced(const Operation& operation, const std::byte* in, std::byte* out);
-  absl::Status GatherAt(const Operation& operation, const std::byte* in, std::byte* out);
-
   Operation Labelled(Operation operation) const;
 
   const std::unique_ptr<CommunicatorBackend> backend_;
   std::array<char, kMaxLabelBytes> label_ = {};
-  std::vector<std::byte> scratch_;                  // of AllReduceDirect and Reduce: P times `in`
   std::vector<std::pair<std::string, int>> names_;  // subsets made so far, by key
 };
 

@@ -8,9 +8,9 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/model/normalisation/checks.h"
+#include "kernels/model/normalisation/rows-inl.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
-#include "kernels/runtime/simd/f32x16-inl.h"
 #include "kernels/runtime/simd/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,20 +19,12 @@ namespace HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE float RowMean(const T* x, size_t cols) {
-  F32x16 sum = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) sum = sum + LoadN(x + i, cols - i);
-  return SumLanes(sum) / static_cast<float>(cols);
+  return RowSum(x, cols) / static_cast<float>(cols);
 }
 
 template <typename T>
 HWY_INLINE float RowRstd(const T* x, size_t cols, float mean, float epsilon) {
-  const F32x16 center = Set(mean);
-  F32x16 sum = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const F32x16 d = LoadN(x + i, cols - i, mean) - center;  // the fill adds 0
-    sum = MulAdd(d, d, sum);
-  }
-  return 1.0F / std::sqrt(SumLanes(sum) / static_cast<float>(cols) + epsilon);
+  return 1.0F / std::sqrt(RowSquares(x, cols, mean) / static_cast<float>(cols) + epsilon);
 }
 
 template <typename T>
@@ -56,51 +48,10 @@ HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, co
 }
 
 template <typename T>
-struct LayerNormRow {
-  const T* dy;
-  const T* x;
-  const T* gamma;
-  float mean;
-  float rstd;
-
-  HWY_INLINE F32x16 Xhat(size_t i, size_t n) const {
-    return (LoadN(x + i, n, mean) - Set(mean)) * Set(rstd);
-  }
-  HWY_INLINE F32x16 Scaled(size_t i, size_t n) const {
-    return LoadN(dy + i, n) * LoadN(gamma + i, n);
-  }
-};
-
-// Adds dy xhat and dy of one row to the running sums.
-template <typename T>
-HWY_INLINE void AddParameterGradients(const LayerNormRow<T>& row, size_t cols, float* dgamma,
-                                      float* dbeta) {
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const size_t n = cols - i;
-    const F32x16 dy = LoadN(row.dy + i, n);
-    Store(MulAdd(dy, row.Xhat(i, n), Load(dgamma + i)), dgamma + i);
-    Store(dy + Load(dbeta + i), dbeta + i);
-  }
-}
-
-template <typename T>
 HWY_INLINE void InputGradient(const LayerNormRow<T>& row, size_t cols, const T* residual, T* dx) {
-  F32x16 sum_g = Set(0.0F);
-  F32x16 sum_gx = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const size_t n = cols - i;
-    const F32x16 g = row.Scaled(i, n);
-    sum_g = sum_g + g;
-    sum_gx = MulAdd(g, row.Xhat(i, n), sum_gx);
-  }
-  const F32x16 mean_g = Set(SumLanes(sum_g) / static_cast<float>(cols));
-  const F32x16 mean_gx = Set(SumLanes(sum_gx) / static_cast<float>(cols));
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const size_t n = cols - i;
-    F32x16 d = Set(row.rstd) * ((row.Scaled(i, n) - mean_g) - row.Xhat(i, n) * mean_gx);
-    if (residual != nullptr) d = d + LoadN(residual + i, n);
-    StoreN(d, dx + i, n);
-  }
+  const GradientSums sums = SumGradients(row, cols);
+  const auto count = static_cast<float>(cols);
+  WriteInputGradient(row, cols, {sums.g / count, sums.gx / count}, residual, dx);
 }
 
 template <typename T>

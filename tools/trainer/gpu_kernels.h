@@ -8,8 +8,7 @@
 namespace geminid::trainer {
 
 // Kernels that are queued on `queue`, which outlives them; threads are not used. Products are those
-// of kernels/model/matmul/matmul_cuda.h, so that rows never depend on each other. What there is no
-// kernel for is UNIMPLEMENTED: attention to tokens of before.
+// of kernels/model/matmul/matmul_cuda.h, so that rows never depend on each other.
 ModelKernels GpuKernels(GpuQueue* queue);
 
 }  // namespace geminid::trainer

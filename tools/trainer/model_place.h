@@ -21,6 +21,7 @@ class ModelPlace {
   static absl::StatusOr<std::unique_ptr<ModelPlace>> Find(const Session& session);
 
   bool on_gpu() const { return queue_ != nullptr; }
+  GpuQueue* queue() const { return queue_.get(); }  // null: the host
   const ModelKernels& math() const { return gpu_kernels_ ? *gpu_kernels_ : HostKernels(); }
   // `engine` and `session` outlive it.
   std::unique_ptr<ParameterSource> Source(zero::Engine* engine, const Session* session) const;

@@ -310,8 +310,9 @@ class RankTrainer {
   absl::Status DecideOnRecompute() {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
     GEMINID_ASSIGN_OR_RETURN(
-        recompute_, ChooseRecompute(options_, model_->parameters(), statistics, place_->on_gpu(),
-                                    report_.threads, *loss_communicator_));
+        recompute_,
+        ChooseRecompute(options_, model_->parameters(), statistics,
+                        {*place_, source_->workspace(), report_.threads}, *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }

@@ -27,9 +27,9 @@ HWY_INLINE float RowRstd(const T* x, size_t cols, float mean, float epsilon) {
   return 1.0F / std::sqrt(RowSquares(x, cols, mean) / static_cast<float>(cols) + epsilon);
 }
 
-template <typename T>
-HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, const T* gamma,
-                                     const T* beta, T* y, float* mean, float* rstd) {
+template <typename T, typename P>
+HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, const P* gamma,
+                                     const P* beta, T* y, float* mean, float* rstd) {
   for (size_t r = 0; r < shape.rows; ++r) {
     const T* row = x + r * shape.cols;
     T* out = y + r * shape.cols;
@@ -47,23 +47,24 @@ HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, co
   }
 }
 
-template <typename T>
-HWY_INLINE void InputGradient(const LayerNormRow<T>& row, size_t cols, const T* residual, T* dx) {
+template <typename T, typename P>
+HWY_INLINE void InputGradient(const LayerNormRow<T, P>& row, size_t cols, const T* residual,
+                              T* dx) {
   const GradientSums sums = SumGradients(row, cols);
   const auto count = static_cast<float>(cols);
   WriteInputGradient(row, cols, {sums.g / count, sums.gx / count}, residual, dx);
 }
 
-template <typename T>
+template <typename T, typename P>
 HWY_INLINE void LayerNormBackwardLoop(const LayerNormShape& shape,
-                                      const LayerNormBackwardArgs<T>& args, float* dgamma,
+                                      const LayerNormBackwardArgs<T, P>& args, float* dgamma,
                                       float* dbeta) {
   const size_t cols = shape.cols;
   ZeroRow(dgamma, cols);
   ZeroRow(dbeta, cols);
   for (size_t r = 0; r < shape.rows; ++r) {
-    const LayerNormRow<T> row = {args.dy + r * cols, args.x + r * cols, args.gamma, args.mean[r],
-                                 args.rstd[r]};
+    const LayerNormRow<T, P> row = {args.dy + r * cols, args.x + r * cols, args.gamma, args.mean[r],
+                                    args.rstd[r]};
     if (args.dgamma != nullptr) AddParameterGradients(row, cols, dgamma, dbeta);
     const T* residual = args.residual == nullptr ? nullptr : args.residual + r * cols;
     InputGradient(row, cols, residual, args.dx + r * cols);
@@ -83,6 +84,11 @@ void LayerNormForwardBFloat16(const LayerNormShape& shape, const BFloat16* x, co
   LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
 }
 
+void LayerNormForwardMixed(const LayerNormShape& shape, const BFloat16* x, const float* gamma,
+                           const float* beta, BFloat16* y, float* mean, float* rstd) {
+  LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
+}
+
 void LayerNormBackwardFloat(const LayerNormShape& shape, const LayerNormBackwardArgs<float>& args,
                             float* dgamma, float* dbeta) {
   LayerNormBackwardLoop(shape, args, dgamma, dbeta);
@@ -94,6 +100,12 @@ void LayerNormBackwardBFloat16(const LayerNormShape& shape,
   LayerNormBackwardLoop(shape, args, dgamma, dbeta);
 }
 
+void LayerNormBackwardMixed(const LayerNormShape& shape,
+                            const LayerNormBackwardArgs<BFloat16, float>& args, float* dgamma,
+                            float* dbeta) {
+  LayerNormBackwardLoop(shape, args, dgamma, dbeta);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
@@ -101,17 +113,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-GEMINID_KERNEL_EXPORT(LayerNormForward);
-GEMINID_KERNEL_EXPORT(LayerNormBackward);
+GEMINID_KERNEL_EXPORT_MIXED(LayerNormForward);
+GEMINID_KERNEL_EXPORT_MIXED(LayerNormBackward);
 
-template <typename T>
-Status LayerNormForward(const LayerNormShape& shape, const T* x, const T* gamma, const T* beta,
+template <typename T, typename P>
+Status LayerNormForward(const LayerNormShape& shape, const T* x, const P* gamma, const P* beta,
                         T* y, float* mean, float* rstd) {
   size_t count = 0;
   const Status status = CheckLayerNormForward(shape, x, gamma, beta, y, mean, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, LayerNormForward, shape, x, gamma, beta, y, mean, rstd);
+  GEMINID_KERNEL_CALL_MIXED(T, P, LayerNormForward, shape, x, gamma, beta, y, mean, rstd);
   return Status::kOk;
 }
 
@@ -119,8 +131,8 @@ size_t LayerNormWorkspaceBytes(const LayerNormShape& shape) {
   return 2 * FloatRowBytes(shape.cols);
 }
 
-template <typename T>
-Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
+template <typename T, typename P>
+Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T, P>& args,
                          void* workspace, size_t workspace_bytes) {
   size_t count = 0;
   Status status = CheckLayerNormBackward(shape, args, &count);
@@ -131,7 +143,7 @@ Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArg
   const size_t row_floats = FloatRowBytes(shape.cols) / sizeof(float);
   float* dbeta = dgamma + row_floats;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, LayerNormBackward, shape, args, dgamma, dbeta);
+  GEMINID_KERNEL_CALL_MIXED(T, P, LayerNormBackward, shape, args, dgamma, dbeta);
   return Status::kOk;
 }
 
@@ -139,10 +151,14 @@ template Status LayerNormForward(const LayerNormShape&, const float*, const floa
                                  float*, float*, float*);
 template Status LayerNormForward(const LayerNormShape&, const BFloat16*, const BFloat16*,
                                  const BFloat16*, BFloat16*, float*, float*);
+template Status LayerNormForward(const LayerNormShape&, const BFloat16*, const float*, const float*,
+                                 BFloat16*, float*, float*);
 template Status LayerNormBackward(const LayerNormShape&, const LayerNormBackwardArgs<float>&, void*,
                                   size_t);
 template Status LayerNormBackward(const LayerNormShape&, const LayerNormBackwardArgs<BFloat16>&,
                                   void*, size_t);
+template Status LayerNormBackward(const LayerNormShape&,
+                                  const LayerNormBackwardArgs<BFloat16, float>&, void*, size_t);
 
 }  // namespace geminid::kernels
 #endif  // HWY_ONCE

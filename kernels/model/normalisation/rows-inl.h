@@ -31,11 +31,11 @@ HWY_INLINE float RowSquares(const T* x, size_t cols, float mean) {
   return SumLanes(sum);
 }
 
-template <typename T>
+template <typename T, typename P = T>
 struct LayerNormRow {
   const T* dy;
   const T* x;
-  const T* gamma;
+  const P* gamma;
   float mean;
   float rstd;
 
@@ -48,8 +48,8 @@ struct LayerNormRow {
 };
 
 // Adds dy xhat and dy of one row to the running sums.
-template <typename T>
-HWY_INLINE void AddParameterGradients(const LayerNormRow<T>& row, size_t cols, float* dgamma,
+template <typename T, typename P>
+HWY_INLINE void AddParameterGradients(const LayerNormRow<T, P>& row, size_t cols, float* dgamma,
                                       float* dbeta) {
   for (size_t i = 0; i < cols; i += kWidth) {
     const size_t n = cols - i;
@@ -64,8 +64,8 @@ struct GradientSums {
   float gx;  // of dy gamma xhat
 };
 
-template <typename T>
-HWY_INLINE GradientSums SumGradients(const LayerNormRow<T>& row, size_t cols) {
+template <typename T, typename P>
+HWY_INLINE GradientSums SumGradients(const LayerNormRow<T, P>& row, size_t cols) {
   F32x16 sum_g = Set(0.0F);
   F32x16 sum_gx = Set(0.0F);
   for (size_t i = 0; i < cols; i += kWidth) {
@@ -78,8 +78,8 @@ HWY_INLINE GradientSums SumGradients(const LayerNormRow<T>& row, size_t cols) {
 }
 
 // `means`: the sums over the whole row, divided by its columns.
-template <typename T>
-HWY_INLINE void WriteInputGradient(const LayerNormRow<T>& row, size_t cols, GradientSums means,
+template <typename T, typename P>
+HWY_INLINE void WriteInputGradient(const LayerNormRow<T, P>& row, size_t cols, GradientSums means,
                                    const T* residual, T* dx) {
   const F32x16 mean_g = Set(means.g);
   const F32x16 mean_gx = Set(means.gx);

@@ -121,7 +121,7 @@ class Files {
 
 }  // namespace
 
-absl::Status ExportValues(const ExportOptions& options, zero::Engine* engine,
+absl::Status ExportValues(const ExportOptions& options, zero::ModelState* state,
                           collectives::Communicator* communicator,
                           const std::vector<zero::Parameter>& parameters) {
   const std::vector<Exported> exported = Choose(options, parameters);
@@ -132,7 +132,7 @@ absl::Status ExportValues(const ExportOptions& options, zero::Engine* engine,
   absl::Status status = Agree(communicator, mine, "to begin an export");
   for (size_t i = 0; i < exported.size() && status.ok(); ++i) {
     // All ranks read all, whatever becomes of the files, so that none waits for another.
-    absl::StatusOr<std::vector<float>> values = engine->ReadParameter(exported[i].id);
+    absl::StatusOr<std::vector<float>> values = state->ReadParameter(exported[i].id);
     if (values.ok() && options.adjust) mine.Update(options.adjust(exported[i].id, &*values));
     if (!values.ok()) status = values.status();
     if (leads && mine.ok() && status.ok()) mine = files.Write(exported[i].entry, *values);

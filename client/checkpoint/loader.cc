@@ -129,16 +129,16 @@ absl::Status CheckFinite(const TensorSet::Found& found, uint64_t first,
 // This rank's shard of a parameter's value.
 absl::Status LoadValue(const TensorSet& set, const std::string& name,
                        const zero::Parameter& parameter, zero::ParameterId id,
-                       zero::Engine* engine) {
+                       zero::ModelState* state) {
   GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, FindOfShape(set, name, parameter));
   std::vector<float> values;
-  for (const zero::ShardRange& range : engine->ShardOf(id)) {
+  for (const zero::ShardRange& range : state->ShardOf(id)) {
     for (uint64_t at = 0; at < range.elements; at += kBlockElements) {
       values.resize(std::min(kBlockElements, range.elements - at));
       GEMINID_RETURN_IF_ERROR(found.file->ReadFloats(*found.tensor, range.offset + at, values));
       GEMINID_RETURN_IF_ERROR(CheckFinite(found, range.offset + at, values));
       GEMINID_RETURN_IF_ERROR(
-          engine->WriteShard(id, zero::StateKind::kMaster, range.offset + at, values));
+          state->WriteShard(id, zero::StateKind::kMaster, range.offset + at, values));
     }
   }
   return absl::OkStatus();
@@ -181,16 +181,16 @@ class StateLoader {
   }
 
   // Everything is compared with its checksum when this has returned OK on all ranks.
-  absl::StatusOr<zero::Progress> Load(int rank, int ranks, zero::Engine* engine,
+  absl::StatusOr<zero::Progress> Load(int rank, int ranks, zero::ModelState* state,
                                       const std::vector<zero::Parameter>& parameters) {
     for (uint32_t i = 0; i < parameters.size(); ++i) {
       for (zero::StateKind kind : zero::kStateKinds) {
-        if (!engine->HasState(zero::ParameterId{i}, kind)) continue;
-        GEMINID_RETURN_IF_ERROR(Want(parameters[i], zero::ParameterId{i}, kind, *engine));
+        if (!state->HasState(zero::ParameterId{i}, kind)) continue;
+        GEMINID_RETURN_IF_ERROR(Want(parameters[i], zero::ParameterId{i}, kind, *state));
       }
     }
-    GEMINID_RETURN_IF_ERROR(ReadInto(rank, ranks, engine));
-    GEMINID_ASSIGN_OR_RETURN(zero::Progress progress, engine->GetProgress());
+    GEMINID_RETURN_IF_ERROR(ReadInto(rank, ranks, state));
+    GEMINID_ASSIGN_OR_RETURN(zero::Progress progress, state->GetProgress());
     progress.step = record_.step;
     progress.updates = record_.updates;
     progress.loss_scaler = record_.loss_scaler;
@@ -224,7 +224,7 @@ class StateLoader {
   }
 
   absl::Status Want(const zero::Parameter& parameter, zero::ParameterId id, zero::StateKind kind,
-                    const zero::Engine& engine) {
+                    const zero::ModelState& state) {
     GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, SetOf(kind));
     const std::string name = TensorName(parameter.name, kind);
     GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, FindOfShape(*set, name, parameter));
@@ -237,7 +237,7 @@ class StateLoader {
                              files_.Find(file->path().substr(folder_.size() + 1)));
     const uint64_t begin = file->PlaceOf(*tensor, 0);
     tensors_.push_back({{number, begin, begin + tensor->bytes}, name});
-    for (const zero::ShardRange& range : engine.ShardOf(id)) {
+    for (const zero::ShardRange& range : state.ShardOf(id)) {
       const uint64_t at = file->PlaceOf(*tensor, range.offset);
       places_.push_back(
           {{number, at, at + range.elements * sizeof(float)}, id, kind, range.offset});
@@ -245,7 +245,7 @@ class StateLoader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadInto(int rank, int ranks, zero::Engine* engine) {
+  absl::Status ReadInto(int rank, int ranks, zero::ModelState* state) {
     const auto place_of = [](const FileRange& bytes) { return std::pair(bytes.file, bytes.begin); };
     std::ranges::sort(tensors_, {}, [&](const auto& tensor) { return place_of(tensor.bytes); });
     std::ranges::sort(places_, {}, [&](const Place& place) { return place_of(place.bytes); });
@@ -263,7 +263,7 @@ class StateLoader {
         return absl::DataLossError(
             absl::StrCat("'", folder_, "' has checksums of parts of numbers: they were altered"));
       }
-      return engine->WriteShard(
+      return state->WriteShard(
           place.id, place.kind, place.element + offset / sizeof(float),
           {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
     };
@@ -322,7 +322,7 @@ absl::StatusOr<std::string> Newest(const std::string& folder) {
   return absl::StrCat(folder, "/", names.back());
 }
 
-absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
+absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
                             collectives::Communicator* communicator,
                             const std::vector<zero::Parameter>& parameters) {
   Loaded loaded;
@@ -331,17 +331,17 @@ absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
     GEMINID_ASSIGN_OR_RETURN(StateLoader loader, StateLoader::Open(loaded.folder));
     GEMINID_ASSIGN_OR_RETURN(
         loaded.progress,
-        loader.Load(communicator->Rank(), communicator->WorldSize(), engine, parameters));
+        loader.Load(communicator->Rank(), communicator->WorldSize(), state, parameters));
     loaded.run = loader.run();
     return absl::OkStatus();
   };
   absl::Status status = Agree(communicator, load(), "to load the checkpoint");
   if (!status.ok()) return status;
-  GEMINID_RETURN_IF_ERROR(engine->Restore(loaded.progress));
+  GEMINID_RETURN_IF_ERROR(state->Restore(loaded.progress));
   return loaded;
 }
 
-absl::Status LoadValues(const std::string& folder, zero::Engine* engine,
+absl::Status LoadValues(const std::string& folder, zero::ModelState* state,
                         const std::vector<zero::Parameter>& parameters,
                         const std::function<std::string(const zero::Parameter&)>& name_of) {
   GEMINID_ASSIGN_OR_RETURN(const std::string values, FolderOfValues(folder));
@@ -349,7 +349,7 @@ absl::Status LoadValues(const std::string& folder, zero::Engine* engine,
   for (uint32_t i = 0; i < parameters.size(); ++i) {
     const std::string name = name_of(parameters[i]);
     if (name.empty()) continue;
-    GEMINID_RETURN_IF_ERROR(LoadValue(model, name, parameters[i], zero::ParameterId{i}, engine));
+    GEMINID_RETURN_IF_ERROR(LoadValue(model, name, parameters[i], zero::ParameterId{i}, state));
   }
   return absl::OkStatus();
 }

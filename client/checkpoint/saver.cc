@@ -101,8 +101,8 @@ class Writing final : public zero::SnapshotSink {
 
 class Saver::Impl {
  public:
-  Impl(zero::Engine* engine, std::vector<zero::Parameter> parameters, SaverOptions options)
-      : engine_(engine), parameters_(std::move(parameters)), options_(std::move(options)) {}
+  Impl(zero::ModelState* state, std::vector<zero::Parameter> parameters, SaverOptions options)
+      : state_(state), parameters_(std::move(parameters)), options_(std::move(options)) {}
   ~Impl() {
     if (thread_.joinable()) thread_.join();
   }
@@ -113,11 +113,11 @@ class Saver::Impl {
     }
     GEMINID_ASSIGN_OR_RETURN(communicator_, communicator->Duplicate("geminid-checkpoint"));
     communicator_->SetTimeout(kDiskTimeout);
-    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, engine_->GetProgress());
+    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
     GEMINID_ASSIGN_OR_RETURN(contents_, PlanContents(
                                             parameters_,
                                             [this](zero::ParameterId id, zero::StateKind kind) {
-                                              return engine_->HasState(id, kind);
+                                              return state_->HasState(id, kind);
                                             },
                                             progress.tensor_state.size(), options_.max_file_bytes));
     const absl::Status made = leads() ? MakeFolder(options_.folder) : absl::OkStatus();
@@ -126,7 +126,7 @@ class Saver::Impl {
 
   absl::Status Save(const RunState& run) {
     if (absl::StatusOr<std::string> last = Wait(); !last.ok()) return last.status();
-    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, engine_->GetProgress());
+    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
     const uint64_t step = progress.step;
     auto writing = std::make_shared<Writing>(
         contents_, parameters_, absl::StrCat(options_.folder, "/", UnfinishedNameOfStep(step)));
@@ -137,7 +137,7 @@ class Saver::Impl {
       begun = Agree(communicator_.get(), leads() ? absl::OkStatus() : writing->OpenFiles(),
                     "to open the files of a checkpoint");
     }
-    if (begun.ok()) begun = engine_->StartSnapshot(writing);
+    if (begun.ok()) begun = state_->StartSnapshot(writing);
     if (!begun.ok()) {
       if (leads()) AbandonStep(options_.folder, step);
       return begun;
@@ -185,7 +185,7 @@ class Saver::Impl {
 
   // On a thread of its own: when all ranks have all on the disk, it gets its name.
   absl::StatusOr<std::string> Finish(uint64_t step, Writing* writing) {
-    absl::Status status = engine_->WaitSnapshot();
+    absl::Status status = state_->WaitSnapshot();
     if (status.ok()) status = writing->Finish(communicator_->Rank(), communicator_->WorldSize());
     status = Agree(communicator_.get(), status, "to write its part of the checkpoint");
     if (leads() && status.ok()) status = FinishStep(options_.folder, step);
@@ -196,7 +196,7 @@ class Saver::Impl {
     return absl::StrCat(options_.folder, "/", NameOfStep(step));
   }
 
-  zero::Engine* const engine_;
+  zero::ModelState* const state_;
   const std::vector<zero::Parameter> parameters_;
   const SaverOptions options_;
   std::unique_ptr<collectives::Communicator> communicator_;
@@ -209,11 +209,11 @@ class Saver::Impl {
 Saver::Saver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Saver::~Saver() = default;
 
-absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(zero::Engine* engine,
+absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(zero::ModelState* state,
                                                      collectives::Communicator* communicator,
                                                      std::vector<zero::Parameter> parameters,
                                                      SaverOptions options) {
-  auto impl = std::make_unique<Impl>(engine, std::move(parameters), std::move(options));
+  auto impl = std::make_unique<Impl>(state, std::move(parameters), std::move(options));
   GEMINID_RETURN_IF_ERROR(impl->Start(communicator));
   return std::unique_ptr<Saver>(new Saver(std::move(impl)));
 }

@@ -194,6 +194,9 @@ absl::Status EngineImpl::CheckRates(const StepInput& input) const {
     return absl::InvalidArgumentError(
         "learning rates and weight decays must be finite and not negative");
   }
+  if (input.gradient_norm.value_or(0) < 0) {
+    return absl::InvalidArgumentError("a gradient's norm is not negative");
+  }
   if (!(input.clip_norm.value_or(0) >= 0)) {
     return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
   }
@@ -212,18 +215,19 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   GEMINID_RETURN_IF_ERROR(CheckStep("Step"));
   GEMINID_RETURN_IF_ERROR(CheckRates(input));
   GEMINID_RETURN_IF_ERROR(CheckBegun(input));
-  const absl::StatusOr<double> norm = NormOfStep();
-  if (!norm.ok()) return Remember(norm.status());
+  const absl::StatusOr<double> own = NormOfStep();
+  if (!own.ok()) return Remember(own.status());
+  const double norm = input.gradient_norm.value_or(*own);
   CrashPoint("step agreed");
 
   StepResult result;
   result.step = ++step_;
-  result.gradient_norm = *norm;
+  result.gradient_norm = norm;
   result.loss_scale = loss_scaler_.scale();
-  result.overflow = !std::isfinite(*norm);
+  result.overflow = !std::isfinite(norm);
   const double clip_norm = input.clip_norm.value_or(options_.clip_norm);
   if (clip_norm > 0 && !result.overflow) {
-    result.clip_coefficient = std::min(1.0, clip_norm / (*norm + kClipEpsilon));
+    result.clip_coefficient = std::min(1.0, clip_norm / (norm + kClipEpsilon));
   }
   if (!result.overflow) {
     ++updates_;

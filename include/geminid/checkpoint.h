@@ -17,6 +17,8 @@
 // the disk: a kill at any time leaves the one before. It can be loaded by any number of ranks, with
 // any chunk size and placement.
 //
+// `state` is a zero::Engine, or what stands for several (geminid/model_state.h).
+//
 // Threads: one thread at a time. All ranks make the same calls, between steps.
 #ifndef GEMINID_CHECKPOINT_H_
 #define GEMINID_CHECKPOINT_H_
@@ -56,9 +58,9 @@ struct SaverOptions {
 
 class GEMINID_EXPORT Saver {
  public:
-  // `parameters` are the engine's. Engine and communicator outlive it. INVALID_ARGUMENT for a name
+  // `parameters` are the state's. State and communicator outlive it. INVALID_ARGUMENT for a name
   // that a file cannot hold; else what making the folder gives.
-  static absl::StatusOr<std::unique_ptr<Saver>> Create(zero::Engine* engine,
+  static absl::StatusOr<std::unique_ptr<Saver>> Create(zero::ModelState* state,
                                                        collectives::Communicator* communicator,
                                                        std::vector<zero::Parameter> parameters,
                                                        SaverOptions options);
@@ -92,7 +94,7 @@ struct Loaded {
 // names the file and the tensor, and what is wrong: cut short, altered, missing, of another shape.
 // The bytes are compared with their checksums as they go into the engine, so that after an error
 // its values are neither the checkpoint's nor those before: load another one, Initialize, or end.
-GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engine* engine,
+GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
                                            collectives::Communicator* communicator,
                                            const std::vector<zero::Parameter>& parameters);
 
@@ -101,7 +103,7 @@ GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::Engi
 // called there; one without a name is left as it is. Tensors that no parameter asks for are left
 // alone. Errors as of Load; DATA_LOSS too for a value that is not finite.
 GEMINID_EXPORT absl::Status LoadValues(
-    const std::string& folder, zero::Engine* engine, const std::vector<zero::Parameter>& parameters,
+    const std::string& folder, zero::ModelState* state, const std::vector<zero::Parameter>& parameters,
     const std::function<std::string(const zero::Parameter&)>& name_of);
 
 enum class ExportType : uint8_t { kFloat32, kBFloat16, kFloat16 };
@@ -123,7 +125,7 @@ struct ExportOptions {
 // index, and the texts. Between steps; all ranks must. One tensor at a time is in memory. The
 // folder appears in one instant, when everything in it is on the disk. ALREADY_EXISTS for a folder
 // that is there; INVALID_ARGUMENT names a tensor with values that the type cannot hold.
-GEMINID_EXPORT absl::Status ExportValues(const ExportOptions& options, zero::Engine* engine,
+GEMINID_EXPORT absl::Status ExportValues(const ExportOptions& options, zero::ModelState* state,
                                          collectives::Communicator* communicator,
                                          const std::vector<zero::Parameter>& parameters);
 

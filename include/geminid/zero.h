@@ -54,6 +54,7 @@
 #include "absl/time/time.h"
 #include "geminid/export.h"
 #include "geminid/loss_scaler.h"
+#include "geminid/model_state.h"
 #include "geminid/optimizer.h"
 #include "geminid/stream.h"
 
@@ -67,9 +68,6 @@ class Communicator;
 namespace geminid::zero {
 
 class EngineImpl;  // of the library
-
-// A parameter's place in the list given to Create.
-enum class ParameterId : uint32_t {};
 
 enum class Pass { kForward, kBackward, kEvaluate };
 
@@ -106,12 +104,6 @@ enum class GradientScale { kMean, kSum };
 
 enum class DataType { kBFloat16, kFloat32 };
 constexpr size_t SizeOf(DataType type) { return type == DataType::kBFloat16 ? 2 : 4; }
-
-// What training keeps of each parameter, in fp32: the value itself and the optimizer's arrays, of
-// which an optimizer may have none or one.
-enum class StateKind : uint8_t { kMaster, kExpAvg, kExpAvgSq };
-inline constexpr std::array kStateKinds = {StateKind::kMaster, StateKind::kExpAvg,
-                                           StateKind::kExpAvgSq};
 
 struct Parameter {
   std::string name{};
@@ -292,42 +284,7 @@ struct Statistics {
   std::string plan_explanation;
 };
 
-// Consecutive elements of a parameter.
-struct ShardRange {
-  uint64_t offset = 0;
-  uint64_t elements = 0;
-};
-
-// What a run needs, beside the arrays of its parameters, to go on as if it had never stopped.
-struct Progress {
-  uint64_t step = 0;     // committed
-  uint64_t updates = 0;  // of them those that changed the weights
-  LossScaler::State loss_scaler{};
-  std::vector<std::byte> tensor_state{};  // the optimizer's numbers per tensor, if it has any
-};
-
-// Where an engine went on that took the place of one whose process died; see Options::resume.
-struct Resumed {
-  uint64_t step = 0;  // the last one that any rank had committed: all have it now
-  // As StepInput had them in that step, on the rank that had committed it.
-  uint64_t data_position = 0;
-  std::array<uint64_t, 4> random_state = {};
-  bool was_behind = false;        // this rank had committed one step less
-  uint64_t granules_updated = 0;  // of that step's update, pieces of the state that were left to do
-};
-
-// Receives a snapshot: this rank's parts of every parameter and kind of state, each once, in any
-// order, from two threads at a time, neither of them the caller's. Must not call the engine.
-class GEMINID_EXPORT SnapshotSink {
- public:
-  virtual ~SnapshotSink() = default;
-  // An error ends the snapshot. Training waits while this runs, but never for more than one
-  // granule.
-  virtual absl::Status Write(ParameterId id, StateKind kind, uint64_t offset,
-                             std::span<const float> values) = 0;
-};
-
-class GEMINID_EXPORT Engine {
+class GEMINID_EXPORT Engine : public ModelState {
  public:
   // Packs the parameters, allocates their state through the session, and zeroes it. `session` must
   // have an arena and, like `communicator`, outlive the engine. The arena is the engine's while it
@@ -341,14 +298,10 @@ class GEMINID_EXPORT Engine {
                                                         Options options);
   // Its memory goes back to the session, which may have another engine then; that of one that has
   // failed, with the session.
-  virtual ~Engine() = default;
+  ~Engine() override = default;
 
-  // Sets every parameter: `fill` is called once per parameter, in order, with its whole fp32 tensor
-  // to write. Every rank must write the same values. Before the first micro-batch.
-  using Fill = std::function<void(ParameterId id, std::span<float> values)>;
-  virtual absl::Status Initialize(const Fill& fill) = 0;
-  // The same, but `fill` is called for those elements alone that this rank keeps: `values` are
-  // those from `first` on. No more memory is taken than one call's values.
+  // As Initialize, but `fill` is called for those elements alone that this rank keeps: `values`
+  // are those from `first` on. No more memory is taken than one call's values.
   using FillRange = std::function<void(ParameterId id, uint64_t first, std::span<float> values)>;
   virtual absl::Status InitializeShards(const FillRange& fill) = 0;
 
@@ -363,6 +316,9 @@ class GEMINID_EXPORT Engine {
     // By Parameter::group, in place of learning_rate; empty: that one for all.
     std::vector<GroupInput> groups{};
     std::optional<double> clip_norm = std::nullopt;  // in place of Options::clip_norm
+    // Where this engine trains a part of a model: the norm of the whole model's gradient, which
+    // decides on clipping and overflow in place of its own. The same on all ranks.
+    std::optional<double> gradient_norm = std::nullopt;
     uint64_t data_position = 0;
     std::array<uint64_t, 4> random_state = {};
   };
@@ -431,48 +387,15 @@ class GEMINID_EXPORT Engine {
   // scaling. The same on all ranks.
   virtual double loss_scale() const = 0;
 
-  // The fp32 master of one parameter, the same on all ranks. All ranks must call it, between steps.
-  virtual absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) = 0;
-
-  // --- state in and out, by shards: what checkpoints are made of ---
-
-  // The parts of a parameter that this rank keeps, in order. Its other ranks keep the rest.
-  virtual std::vector<ShardRange> ShardOf(ParameterId id) const = 0;
-  // Whether a parameter has this kind of state; frozen ones have their value alone.
-  virtual bool HasState(ParameterId id, StateKind kind) const = 0;
-
-  // Elements of this rank's shard, in fp32. Between steps; waits for the update. INVALID_ARGUMENT
-  // for a range that is not wholly in the shard, and nothing is read or written.
-  virtual absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
-                                 std::span<float> values) = 0;
-  // Sets them; waits for a snapshot too. After the first micro-batch all ranks must write if any
-  // does, if only no values, since weights that lie on the device go with it.
-  virtual absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,
-                                  std::span<const float> values) = 0;
-
-  // The same of the step's gradients, between GradientNorm and Step: reduced, unscaled, as they
-  // will be clipped. They are rounded to how they are kept: with one micro-batch per step in the
-  // parameter's data type, else in fp32. Step measures the norm anew, and GradientNorm can be asked
-  // for it. Of trained parameters alone.
+  // This rank's shards of the step's gradients, between GradientNorm and Step: reduced, unscaled,
+  // as they will be clipped. They are rounded to how they are kept: with one micro-batch per step
+  // in the parameter's data type, else in fp32. Step measures the norm anew, and GradientNorm can
+  // be asked for it. Of trained parameters alone.
   virtual absl::Status ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) = 0;
   virtual absl::Status WriteGradient(ParameterId id, uint64_t offset,
                                      std::span<const float> values) = 0;
-  // Goes on from there, with the state that was written. Between steps, the same on all ranks.
-  virtual absl::Status Restore(const Progress& progress) = 0;
-  // As of the last Step. Between steps.
-  virtual absl::StatusOr<Progress> GetProgress() = 0;
-
-  // Begins to hand the state of the last Step to `sink`, while training goes on. Between steps; one
-  // snapshot at a time. WaitSnapshot returns when the last part was handed out; at once when none
-  // was begun. Its error is the sink's or the engine's; DEADLINE_EXCEEDED when nothing was handed
-  // out for Options::timeout.
-  virtual absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) = 0;
-  virtual absl::Status WaitSnapshot() = 0;
-
   virtual absl::StatusOr<Statistics> GetStatistics() = 0;
 
-  // Nothing: it began anew.
-  virtual std::optional<Resumed> resumed() const = 0;
 
  protected:
   Engine() = default;

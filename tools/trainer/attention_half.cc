@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "kernels/model/attention/attention.h"
+#include "tools/trainer/head_swap.h"
 #include "tools/trainer/norm_layer.h"
 
 namespace geminid::trainer {
@@ -28,6 +31,9 @@ class Groups {
     const size_t columns_per_kv = queries_per_kv_ * config.head_dim();
     kv_heads_per_group_ =
         std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv, 1, config.kv_heads);
+    if (context.swap == nullptr) return;  // else as many for each rank
+    const size_t ranks = context.swap->ranks();
+    kv_heads_per_group_ = (kv_heads_per_group_ + ranks - 1) / ranks * ranks;
   }
 
   size_t count() const {
@@ -156,23 +162,62 @@ class Half {
   }
 
   absl::Status Attend(const Group& group, const Qkv<T>& qkv, Matrix<T> out, float* lse) {
-    return KernelsFor<T>(resources_)
-        .AttentionForward(resources_, group.shape, qkv.q, qkv.k, qkv.v, out, lse);
+    const KernelsOf<T>& math = KernelsFor<T>(resources_);
+    if (context_.swap == nullptr) {
+      return math.AttentionForward(resources_, group.shape, qkv.q, qkv.k, qkv.v, out, lse);
+    }
+    const Group mine = ShareOf(group);
+    const size_t tokens = mine.shape.batch * mine.shape.sequence;
+    GEMINID_ASSIGN_OR_RETURN(auto whole, Qkv<T>::Allocate(resources_, tokens, mine));
+    GEMINID_ASSIGN_OR_RETURN(auto attended, Rows::Allocate(resources_, tokens, mine.query_columns));
+    GEMINID_RETURN_IF_ERROR(ToHeads(group, qkv, whole));
+    GEMINID_RETURN_IF_ERROR(math.AttentionForward(resources_, mine.shape, whole.q, whole.k, whole.v,
+                                                  attended.matrix, lse));
+    return Swap(Way::kToPieces, group.shape.heads, attended.matrix, out);
   }
 
   absl::Status AttendBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
                               Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
+    GEMINID_RETURN_IF_ERROR(context_.swap == nullptr
+                                ? AttentionBackward(group, qkv, out, dout, lse, gradients)
+                                : SwappedBackward(group, qkv, out, dout, lse, gradients));
+    GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kBackward, gradients.q));
+    return Rotate(resources_, context_, Turn::kBackward, gradients.k);
+  }
+
+  absl::Status AttentionBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
+                                 Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
     const kernels::AttentionSaved<T> saved = {.q = Heads<const T>(qkv.q),
                                               .k = Heads<const T>(qkv.k),
                                               .v = Heads<const T>(qkv.v),
                                               .out = Heads(out),
                                               .dout = Heads(dout),
                                               .lse = lse};
-    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources_)
-                                .AttentionBackward(resources_, group.shape, saved, gradients.q,
-                                                   gradients.k, gradients.v));
-    GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kBackward, gradients.q));
-    return Rotate(resources_, context_, Turn::kBackward, gradients.k);
+    return KernelsFor<T>(resources_)
+        .AttentionBackward(resources_, group.shape, saved, gradients.q, gradients.k, gradients.v);
+  }
+
+  // Queries, keys and values are exchanged again: to keep them in both forms would take twice the
+  // memory.
+  absl::Status SwappedBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
+                               Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
+    const Group mine = ShareOf(group);
+    const size_t tokens = mine.shape.batch * mine.shape.sequence;
+    GEMINID_ASSIGN_OR_RETURN(auto whole, Qkv<T>::Allocate(resources_, tokens, mine));
+    GEMINID_ASSIGN_OR_RETURN(auto attended, Rows::Allocate(resources_, tokens, mine.query_columns));
+    GEMINID_ASSIGN_OR_RETURN(auto dattended,
+                             Rows::Allocate(resources_, tokens, mine.query_columns));
+    GEMINID_ASSIGN_OR_RETURN(auto dwhole, Qkv<T>::Allocate(resources_, tokens, mine));
+    GEMINID_RETURN_IF_ERROR(ToHeads(group, qkv, whole));
+    const size_t heads = group.shape.heads;
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToHeads, heads, out, attended.matrix));
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToHeads, heads, dout, dattended.matrix));
+    GEMINID_RETURN_IF_ERROR(
+        AttentionBackward(mine, whole, attended.matrix, dattended.matrix, lse, dwhole));
+    const size_t kv_heads = group.shape.kv_heads;
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToPieces, heads, dwhole.q, gradients.q));
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToPieces, kv_heads, dwhole.k, gradients.k));
+    return Swap(Way::kToPieces, kv_heads, dwhole.v, gradients.v);
   }
 
   // Adds the gradient of n through one projection, then lets the weight's gradient take its place.
@@ -215,6 +260,52 @@ class Half {
   }
 
  private:
+  enum class Way { kToHeads, kToPieces };
+
+  // A dense matrix of scratch.
+  struct Rows {
+    Scratch<T> storage;
+    Matrix<T> matrix;
+    static absl::StatusOr<Rows> Allocate(const Resources& resources, size_t rows, size_t cols) {
+      GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * cols));
+      const Matrix<T> matrix(storage.data(), rows, cols);
+      return Rows{std::move(storage), matrix};
+    }
+  };
+
+  // What of a group one rank attends to: whole sequences of some of its heads.
+  Group ShareOf(const Group& group) const {
+    const size_t ranks = context_.swap->ranks();
+    Group mine = group;
+    mine.query_columns /= ranks;
+    mine.kv_columns /= ranks;
+    mine.shape.sequence *= ranks;
+    mine.shape.heads /= ranks;
+    mine.shape.kv_heads /= ranks;
+    return mine;
+  }
+
+  absl::Status ToHeads(const Group& group, const Qkv<T>& pieces, const Qkv<T>& whole) {
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToHeads, group.shape.heads, pieces.q, whole.q));
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToHeads, group.shape.kv_heads, pieces.k, whole.k));
+    return Swap(Way::kToHeads, group.shape.kv_heads, pieces.v, whole.v);
+  }
+
+  // Dense, both of them, of `heads` heads in all; they travel in fp32.
+  absl::Status Swap(Way way, size_t heads, Matrix<const T> from, Matrix<T> to) {
+    const KernelsOf<T>& math = KernelsFor<T>(resources_);
+    const collectives::HeadsShape whole = {
+        .batch = context_.shape.sequences,
+        .sequence = context_.shape.sequence_length * context_.swap->ranks(),
+        .heads = heads,
+        .head_dim = context_.config->head_dim()};
+    std::vector<float> out(from.size()), in(to.size());
+    GEMINID_RETURN_IF_ERROR(math.Widen(resources_, from.data, from.size(), out.data()));
+    GEMINID_RETURN_IF_ERROR(way == Way::kToHeads ? context_.swap->ToHeads(whole, out, in)
+                                                 : context_.swap->ToPieces(whole, out, in));
+    return math.Round(resources_, in.data(), in.size(), to.data);
+  }
+
   const Resources& resources_;
   const HalfContext& context_;
   const AttentionPlaces& places_;

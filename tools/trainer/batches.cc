@@ -27,15 +27,17 @@ absl::StatusOr<Batches> Batches::Create(const TokenRange& data, const BatchPlan&
 
 template <typename StartOf>
 absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf& start_of) {
+  const uint64_t first_position = plan_.piece * length();
   tokens_.clear();
   targets_.clear();
   for (uint64_t sample = first_sample; sample < first_sample + sequences(); ++sample) {
     GEMINID_RETURN_IF_ERROR(
-        AppendSequence(data_, start_of(sample), plan_.context, &tokens_, &targets_));
+        AppendSequence(data_, start_of(sample) + first_position, length(), &tokens_, &targets_));
   }
-  return MicroBatch{.shape = {.sequences = sequences(), .sequence_length = plan_.context},
+  return MicroBatch{.shape = {.sequences = sequences(), .sequence_length = length()},
                     .tokens = tokens_,
                     .targets = targets_,
+                    .first_position = first_position,
                     .dropout = {.first_sample = first_sample}};
 }
 

@@ -18,7 +18,9 @@ struct BatchPlan {
   uint64_t batch = 0;       // sequences per micro-batch, over all ranks
   uint64_t accumulate = 1;  // micro-batches per step
   uint64_t rank = 0;
-  uint64_t world_size = 1;
+  uint64_t world_size = 1;  // that share out the sequences of a micro-batch
+  uint64_t piece = 0;       // which of `pieces` equal pieces of each of them
+  uint64_t pieces = 1;
 };
 
 class Batches {
@@ -37,14 +39,15 @@ class Batches {
   // The number of the first sample of a step: how many were trained on before it.
   uint64_t FirstSample(uint64_t step) const { return step * plan_.accumulate * plan_.batch; }
 
-  uint64_t tokens_per_micro_batch() const { return sequences() * plan_.context; }  // of this rank
-  uint64_t tokens_per_step() const {                                               // of all ranks
+  uint64_t tokens_per_micro_batch() const { return sequences() * length(); }  // of this rank
+  uint64_t tokens_per_step() const {                                          // of all ranks
     return plan_.accumulate * plan_.batch * plan_.context;
   }
 
  private:
   Batches(const TokenRange& data, const BatchPlan& plan) : data_(data), plan_(plan) {}
   uint64_t sequences() const { return plan_.batch / plan_.world_size; }
+  uint64_t length() const { return plan_.context / plan_.pieces; }
   uint64_t starts() const { return data_.tokens - plan_.context; }
   template <typename StartOf>
   absl::StatusOr<MicroBatch> Gather(uint64_t first_sample, const StartOf& start_of);

@@ -23,6 +23,8 @@ struct MicroBatchShape {
   size_t tokens() const { return sequences * sequence_length; }
 };
 
+class HeadSwap;  // head_swap.h
+
 // The tables of rotary positions, [sequence_length, head_dim / 2] each.
 struct RotaryTables {
   const float* cos = nullptr;
@@ -37,8 +39,9 @@ struct HalfContext {
   Tiling tiling;
   RotaryTables rotary = {};   // LLaMA only
   DropoutPlace dropout = {};  // of what the half adds
-  // Of the one sequence, where the tokens before were computed earlier.
+  // Of each sequence, where the tokens before were computed earlier, or are on other ranks.
   size_t first_position = 0;
+  HeadSwap* swap = nullptr;  // with those ranks; null: there are none
 };
 
 }  // namespace geminid::trainer

@@ -61,23 +61,23 @@ absl::Status CheckTypes(const std::string& folder, const TrainOptions& options) 
 
 }  // namespace
 
-Checkpoints::Checkpoints(const TrainOptions& options, zero::Engine* engine,
+Checkpoints::Checkpoints(const TrainOptions& options, zero::ModelState* state,
                          collectives::Communicator* communicator,
                          std::vector<zero::Parameter> parameters)
     : options_(options),
-      engine_(engine),
+      state_(state),
       communicator_(communicator),
       parameters_(std::move(parameters)) {}
 
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
-    const TrainOptions& options, zero::Engine* engine, collectives::Communicator* communicator,
+    const TrainOptions& options, zero::ModelState* state, collectives::Communicator* communicator,
     std::vector<zero::Parameter> parameters) {
   std::unique_ptr<Checkpoints> made(
-      new Checkpoints(options, engine, communicator, std::move(parameters)));
+      new Checkpoints(options, state, communicator, std::move(parameters)));
   if (options.save.empty()) return made;
   GEMINID_ASSIGN_OR_RETURN(
       made->saver_, checkpoint::Saver::Create(
-                        engine, communicator, made->parameters_,
+                        state, communicator, made->parameters_,
                         {.folder = options.save,
                          .keep = options.keep,
                          .texts = {{"config.json", HuggingFaceConfig(options.model, "float32")},
@@ -85,10 +85,10 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
   return made;
 }
 
-absl::Status LoadModelValues(const TrainOptions& options, zero::Engine* engine,
+absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* state,
                              const std::vector<zero::Parameter>& parameters) {
   const auto load = [&](std::string_view without, bool adapters) {
-    return checkpoint::LoadValues(options.load, engine, parameters,
+    return checkpoint::LoadValues(options.load, state, parameters,
                                   [&](const zero::Parameter& parameter) {
                                     if (!adapters && IsAdapter(parameter)) return std::string();
                                     std::string_view name = parameter.name;
@@ -109,9 +109,10 @@ absl::Status LoadModelValues(const TrainOptions& options, zero::Engine* engine,
 }
 
 absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
-    const zero::Engine::Fill& fill, const std::function<checkpoint::RunState(uint64_t)>& run_at) {
+    const zero::ModelState::Fill& fill,
+    const std::function<checkpoint::RunState(uint64_t)>& run_at) {
   Beginning beginning;
-  if (const std::optional<zero::Resumed> left = engine_->resumed(); left.has_value()) {
+  if (const std::optional<zero::Resumed> left = state_->resumed(); left.has_value()) {
     if (checkpoint::RunState{left->data_position, left->random_state} != run_at(left->step)) {
       return absl::InternalError("what the ranks left in memory is another run's");
     }
@@ -122,7 +123,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
   if (newest.ok()) GEMINID_RETURN_IF_ERROR(CheckTypes(*newest, options_));
   if (!absl::IsNotFound(newest.status())) {
     GEMINID_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
-                             checkpoint::Load(options_.save, engine_, communicator_, parameters_));
+                             checkpoint::Load(options_.save, state_, communicator_, parameters_));
     if (loaded.run != run_at(loaded.progress.step)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "'", loaded.folder,
@@ -132,11 +133,11 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
     beginning = {loaded.progress.step, loaded.folder};
   } else if (!options_.load.empty()) {
     // Adapters that the folder does not have begin as they do.
-    if (options_.model.lora_rank > 0) GEMINID_RETURN_IF_ERROR(engine_->Initialize(fill));
-    GEMINID_RETURN_IF_ERROR(LoadModelValues(options_, engine_, parameters_));
+    if (options_.model.lora_rank > 0) GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
+    GEMINID_RETURN_IF_ERROR(LoadModelValues(options_, state_, parameters_));
     beginning.from = options_.load;
   } else {
-    GEMINID_RETURN_IF_ERROR(engine_->Initialize(fill));
+    GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
   }
   return beginning;
 }
@@ -148,7 +149,7 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
 }
 
 absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run) {
-  if (saver_ == nullptr || !engine_->resumed().has_value()) return absl::OkStatus();
+  if (saver_ == nullptr || !state_->resumed().has_value()) return absl::OkStatus();
   std::vector<double> there = {0};
   if (communicator_->Rank() == 0) {
     const absl::StatusOr<std::string> newest = checkpoint::Newest(options_.save);
@@ -178,10 +179,10 @@ absl::Status Checkpoints::Export() {
     options.adjust = [this](zero::ParameterId id, std::vector<float>* values) {
       return MergeAdapter(
           options_.model, id,
-          [this](zero::ParameterId other) { return engine_->ReadParameter(other); }, values);
+          [this](zero::ParameterId other) { return state_->ReadParameter(other); }, values);
     };
   }
-  return checkpoint::ExportValues(options, engine_, communicator_, parameters_);
+  return checkpoint::ExportValues(options, state_, communicator_, parameters_);
 }
 
 absl::Status CheckExport(const TrainOptions& options) {

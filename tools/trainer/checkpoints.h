@@ -17,11 +17,11 @@
 
 namespace geminid::trainer {
 
-// Of one rank; all ranks make the same calls. The engine outlives it.
+// Of one rank; all ranks make the same calls. The state, which is the whole model's, outlives it.
 class Checkpoints {
  public:
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Create(
-      const TrainOptions& options, zero::Engine* engine, collectives::Communicator* communicator,
+      const TrainOptions& options, zero::ModelState* state, collectives::Communicator* communicator,
       std::vector<zero::Parameter> parameters);
 
   struct Beginning {
@@ -32,7 +32,7 @@ class Checkpoints {
   // --resume, if there is one; else from --load; else by `fill`. `run_at` says how a run like this
   // one stands after a number of steps: a checkpoint that stands elsewhere was made with another
   // --seed or --batch, and is refused.
-  absl::StatusOr<Beginning> Begin(const zero::Engine::Fill& fill,
+  absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill,
                                   const std::function<checkpoint::RunState(uint64_t)>& run_at);
 
   // After a step: saves when --save-every says so, or when the step is the last.
@@ -49,11 +49,11 @@ class Checkpoints {
   absl::StatusOr<std::string> Finish();
 
  private:
-  Checkpoints(const TrainOptions& options, zero::Engine* engine,
+  Checkpoints(const TrainOptions& options, zero::ModelState* state,
               collectives::Communicator* communicator, std::vector<zero::Parameter> parameters);
 
   const TrainOptions& options_;
-  zero::Engine* const engine_;
+  zero::ModelState* const state_;
   collectives::Communicator* const communicator_;
   const std::vector<zero::Parameter> parameters_;
   std::unique_ptr<checkpoint::Saver> saver_;
@@ -64,7 +64,7 @@ absl::Status CheckExport(const TrainOptions& options);
 
 // The values alone, from options.load: a checkpoint or a Hugging Face folder. Errors as of
 // checkpoint::LoadValues.
-absl::Status LoadModelValues(const TrainOptions& options, zero::Engine* engine,
+absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* state,
                              const std::vector<zero::Parameter>& parameters);
 
 }  // namespace geminid::trainer

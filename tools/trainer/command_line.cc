@@ -30,6 +30,11 @@ constexpr FlagSpec kUpdateFlag = {
     "Of the parameters: after a step (step), in its backward pass (backward; needs no room for "
     "gradients), or auto: backward with --clip-norm 0 where nothing else speaks against it"};
 
+constexpr FlagSpec kParallelFlag = {
+    "--parallel", &Flags::parallel, "AXES",
+    "How ranks share the run: pipeline=N stages of layers, sequence=ulysses:N pieces of each "
+    "sequence, data=N, such as pipeline=2,data=2"};
+
 void AddTraining(CLI::App* app, Flags* flags) {
   AddFlags(app, flags, "Data", DataFlags());
   AddFlags(app, flags, "Model", ModelFlags());
@@ -47,6 +52,7 @@ void AddTraining(CLI::App* app, Flags* flags) {
   app->add_flag("--resume", flags->resume,
                 "Go on from the newest checkpoint in --save DIR; begin anew if there is none")
       ->group("Checkpoints");
+  AddFlag(app, flags, "Run", kParallelFlag);
   AddFlags(app, flags, "Run", ProcessFlags());
   AddFlags(app, flags, "Run", OutputFlags());
   app->add_flag("--stop-on-nan", flags->stop_on_nan,
@@ -74,12 +80,13 @@ CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
 }
 
 // After all that speaks against it has been parsed.
-absl::Status ParseUpdate(const Flags& flags, zero::Options* options) {
+absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Options* options) {
   using zero::UpdateTime;
   std::string why;
   if (options->clip_norm > 0) why = "--clip-norm 0";
   if (options->loss_scale.has_value()) why = "--loss-scale none";
   if (options->accumulate > 1) why = "--accumulate 1";
+  if (parallel.pipeline > 1) why = "a run without a pipeline";
   if (!IsElementwise(options->optimizer)) why = "an --optimizer that needs no sums over tensors";
   const UpdateTime automatic = why.empty() ? UpdateTime::kInBackward : UpdateTime::kAfterStep;
   GEMINID_ASSIGN_OR_RETURN(
@@ -104,7 +111,7 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
       const uint64_t threads,
       base::ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
   options->zero.update_threads = static_cast<int>(threads);
-  GEMINID_RETURN_IF_ERROR(ParseUpdate(flags, &options->zero));
+  GEMINID_RETURN_IF_ERROR(ParseUpdate(flags, options->parallel, &options->zero));
   return ParseTypes(flags, options);
 }
 
@@ -120,6 +127,7 @@ absl::StatusOr<TrainOptions> ReadTraining(const Flags& flags) {
   GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
+  GEMINID_RETURN_IF_ERROR(CheckParallel(options));
   return options;
 }
 

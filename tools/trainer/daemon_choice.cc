@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/processors.h"
 #include "base/status_macros.h"
-#include "tools/trainer/train.h"
+#include "tools/trainer/rank_share.h"
 
 namespace geminid::trainer {
 namespace {

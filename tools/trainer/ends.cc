@@ -97,14 +97,17 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
   if (positions == nullptr) return absl::OkStatus();
   const ParameterId id = *parameters.position_table;
   const size_t length = context.shape.sequence_length;
+  const size_t first = context.first_position;
+  T* const reached = positions + first * shape.hidden;
   if (!use.GradientAccumulates(id)) {
-    // Positions that no sequence reaches: zero is all bits zero in both types.
+    // Positions that no token here has: zero is all bits zero in both types.
+    const size_t after = context.config->position_rows() - first - length;
+    GEMINID_RETURN_IF_ERROR(math.Zero(resources, positions, first * shape.hidden * sizeof(T)));
     GEMINID_RETURN_IF_ERROR(
-        math.Zero(resources, positions + length * shape.hidden,
-                  (context.config->position_rows() - length) * shape.hidden * sizeof(T)));
+        math.Zero(resources, reached + length * shape.hidden, after * shape.hidden * sizeof(T)));
   }
   return math.PositionBackward(resources, context.shape,
-                               Matrix<const T>(gradient, shape.tokens, shape.hidden), positions,
+                               Matrix<const T>(gradient, shape.tokens, shape.hidden), reached,
                                use.GradientAccumulates(id));
 }
 

@@ -50,7 +50,6 @@ absl::Status GatherStatistics(collectives::Communicator& communicator,
     report->ranks[rank].stall_seconds = stalls[rank];
     report->ranks[rank].device = static_cast<uint64_t>(devices[rank]);
   }
-  report->parameters = statistics.parameters;
   report->stall_seconds_by_cause = statistics.stall_seconds_by_cause;
   report->chunks = statistics.chunks;
   report->chunk_elements = statistics.chunk_elements;

@@ -13,10 +13,10 @@
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/model_place.h"
 #include "tools/trainer/parameter_source.h"
+#include "tools/trainer/rank_share.h"
 #include "tools/trainer/recompute.h"
 #include "tools/trainer/sampler.h"
 #include "tools/trainer/threads.h"
-#include "tools/trainer/train.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {

@@ -158,10 +158,9 @@ absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
 // `trains`: the ranks show their progress.
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                                 const std::vector<std::string>& arguments) {
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon,
-                           ChooseDaemon(options, options.ranks.value_or(1)));
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, RanksOf(options, 1)));
   LaunchOptions launch;
-  launch.ranks = options.ranks.value_or(1);
+  launch.ranks = RanksOf(options, 1);
   launch.restarts = trains ? options.restarts : 0;
   launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket", "--restarts"});
   if (trains && !options.progress && StderrIsTerminal()) {  // rank 0 itself writes into a pipe
@@ -175,14 +174,20 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
 
 absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
-  const int ranks = info.world_size > 1 ? info.world_size : options.ranks.value_or(1);
-  GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(ranks)));
+  const int ranks = RanksOf(options, info.world_size);
+  GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
+  GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(mesh.SizeOf(kDataAxis))));
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenData(options));
   GEMINID_RETURN_IF_ERROR(
       SplitTokens(*data, options.validation_share, options.model.context).status());
   GEMINID_ASSIGN_OR_RETURN(
       const Restarts restarts,
       RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
+  if (options.parallel.cuts() && restarts.most > 0) {
+    return absl::InvalidArgumentError(
+        "--parallel: ranks with a part of the model or of the sequences are not started again yet; "
+        "leave the launcher's restarts out (torchrun --max-restarts 0), and go on with --resume");
+  }
   // What is there after a restart, an earlier start of this run has exported.
   if (info.rank == 0 && restarts.count == 0) GEMINID_RETURN_IF_ERROR(CheckExport(options));
   if (info.rank == 0 && !options.report.empty()) {
@@ -196,7 +201,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
 absl::StatusOr<int> Generate(const GenerateOptions& options,
                              const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options.run));
-  const int ranks = info.world_size > 1 ? info.world_size : options.run.ranks.value_or(1);
+  const int ranks = RanksOf(options.run, info.world_size);
   if (ranks == info.world_size) return GenerateOnOneRank(options, info);
   return RunLauncher(options.run, /*trains=*/false, arguments);
 }

@@ -2,6 +2,11 @@
 
 namespace geminid::trainer {
 
+int RanksOf(const TrainOptions& options, int launched) {
+  if (launched > 1) return launched;
+  return options.ranks.value_or(options.parallel.least_ranks());
+}
+
 const char* Name(zero::Placement placement) {
   switch (placement) {
     case zero::Placement::kDevice:

@@ -14,6 +14,7 @@
 #include "geminid/types.h"
 #include "geminid/zero.h"
 #include "tools/trainer/model_config.h"
+#include "tools/trainer/parallel.h"
 #include "tools/trainer/progress.h"
 #include "tools/trainer/recompute.h"
 
@@ -31,7 +32,8 @@ struct TrainOptions {
   uint64_t validation_every = 100;
   uint64_t validation_batches = 8;
   ModelConfig model;
-  std::optional<int> ranks;    // unset: as the environment says, else 1
+  std::optional<int> ranks;    // unset: as the environment says, else as many as `parallel` needs
+  Parallel parallel;           // how the model and the batch are cut over the ranks
   int restarts = 0;            // of all ranks, after one has died
   std::optional<int> threads;  // of each rank; unset: the processors that it may use
   uint64_t batch = 0;          // sequences of all ranks in one micro-batch
@@ -75,6 +77,9 @@ struct GenerateOptions {
   std::optional<bool> kv_cache;
   bool json = false;
 };
+
+// How many ranks the run has, in the environment of a launcher that says `launched` of them.
+int RanksOf(const TrainOptions& options, int launched);
 
 const char* Name(zero::Placement placement);
 const char* Name(zero::DataType data_type);

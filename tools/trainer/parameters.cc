@@ -20,19 +20,23 @@ double ResidualDeviation(const ModelConfig& config) {
 
 class Builder {
  public:
-  explicit Builder(const ModelConfig& config) : config_(config) {}
+  Builder(const ModelConfig& config, const ModelPart& part) : config_(config) {
+    model_.part = part;
+  }
 
   ModelParameters Build() {
     const bool gpt2 = config_.family == Family::kGpt2;
-    Embedding(gpt2);
-    for (uint64_t layer = 0; layer < config_.layers; ++layer) {
+    const ModelPart& part = model_.part;
+    if (part.embeds) Embedding(gpt2);
+    taken_ = model_.specs.size();
+    for (uint64_t layer = part.first_layer; layer < part.first_layer + part.layers; ++layer) {
       if (gpt2) {
         Gpt2Layer(absl::StrCat("transformer.h.", layer, "."));
       } else {
         LlamaLayer(absl::StrCat("model.layers.", layer, "."));
       }
     }
-    Output(gpt2);
+    if (part.outputs) Output(gpt2);
     if (config_.lora_rank > 0) {
       for (ParameterSpec& spec : model_.specs) spec.trainable = spec.separate_gradient;
     }
@@ -101,10 +105,14 @@ class Builder {
     model_.adapted.push_back(*place);
   }
 
-  void Embedding(bool gpt2) {
+  void TokenTable(bool gpt2) {
     model_.token_table = AddNormal(gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight",
                                    {config_.vocabulary, config_.hidden});
-    if (config_.tied_output()) model_.specs.back().backward_uses = 2;
+  }
+
+  void Embedding(bool gpt2) {
+    TokenTable(gpt2);
+    if (config_.tied_output() && model_.part.outputs) model_.specs.back().backward_uses = 2;
     if (!gpt2) return;
     model_.position_table =
         AddNormal("transformer.wpe.weight", {config_.position_rows(), config_.hidden});
@@ -157,6 +165,7 @@ class Builder {
       model_.output = Linear(kOutputLayer, config_.hidden, config_.vocabulary);
       return;
     }
+    if (!model_.part.embeds) TokenTable(gpt2);
     model_.output = {.weight = model_.token_table,
                      .bias = std::nullopt,
                      .layout = Layout::kOutIn,
@@ -167,7 +176,6 @@ class Builder {
 
   // The parameters added since the last operator took its own, which are used together alone.
   std::vector<ParameterId> TakeNew() {
-    if (taken_ == 0) taken_ = model_.position_table ? 2 : 1;  // the embedding's
     std::vector<ParameterId> ids;
     for (; taken_ < model_.specs.size(); ++taken_) {
       model_.specs[taken_].unit = units_;
@@ -191,6 +199,14 @@ uint64_t ParameterSpec::elements() const {
   return count;
 }
 
-ModelParameters MakeParameters(const ModelConfig& config) { return Builder(config).Build(); }
+ModelPart WholeModel(const ModelConfig& config) { return {.layers = config.layers}; }
+
+ModelParameters MakeParameters(const ModelConfig& config) {
+  return MakeParameters(config, WholeModel(config));
+}
+
+ModelParameters MakeParameters(const ModelConfig& config, const ModelPart& part) {
+  return Builder(config, part).Build();
+}
 
 }  // namespace geminid::trainer

@@ -78,19 +78,34 @@ struct MlpPlaces {
   std::vector<ParameterId> all;
 };
 
+// Which of a model's operators: all of them, or those of one stage of a pipeline.
+struct ModelPart {
+  uint64_t first_layer = 0;
+  uint64_t layers = 0;
+  bool embeds = true;   // it begins with the embedding
+  bool outputs = true;  // it ends with the output layer and the loss
+
+  bool whole() const { return embeds && outputs; }
+  friend bool operator==(const ModelPart&, const ModelPart&) = default;
+};
+ModelPart WholeModel(const ModelConfig& config);
+
 struct ModelParameters {
+  ModelPart part;
   std::vector<ParameterSpec> specs;  // in order of first use; an id is an index
-  ParameterId token_table{};
+  ParameterId token_table{};         // where the part embeds, or its output layer is the table
   std::optional<ParameterId> position_table;
   std::vector<LinearPlace> adapted;        // whole layers with an adapter
-  std::vector<AttentionPlaces> attention;  // one per layer
-  std::vector<MlpPlaces> mlp;              // one per layer
-  NormPlace final_norm;
-  LinearPlace output;  // hidden -> vocabulary
+  std::vector<AttentionPlaces> attention;  // one per layer of the part
+  std::vector<MlpPlaces> mlp;              // one per layer of the part
+  NormPlace final_norm;                    // where the part outputs
+  LinearPlace output;                      // hidden -> vocabulary; likewise
 };
 
-// `config` is valid.
+// `config` is valid, and `part` within it. A part's parameters have the names that they have in the
+// whole model. A token table that is also the output layer is in the first and in the last part.
 ModelParameters MakeParameters(const ModelConfig& config);
+ModelParameters MakeParameters(const ModelConfig& config, const ModelPart& part);
 
 }  // namespace geminid::trainer
 

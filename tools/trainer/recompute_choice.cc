@@ -3,17 +3,13 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "tools/trainer/rank_share.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
 namespace {
 
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
-
-MicroBatchShape ShapeOf(const TrainOptions& options, int world_size) {
-  return {.sequences = options.batch / static_cast<uint64_t>(world_size),
-          .sequence_length = options.model.context};
-}
 
 absl::StatusOr<RecomputeSpeed> Measure(const TrainOptions& options, const MicroBatchShape& shape,
                                        const ComputePlace& compute,
@@ -26,7 +22,7 @@ absl::StatusOr<RecomputeSpeed> Measure(const TrainOptions& options, const MicroB
   std::vector<double> slowest = {speed.operations_per_second, link};
   GEMINID_RETURN_IF_ERROR(communicator.AllReduce(slowest, slowest, collectives::ReduceOp::kMin));
   // A rank loads its share of a chunk; the rest comes from the other ranks.
-  return RecomputeSpeed{.operations = RecomputedOperations(options.model, shape),
+  return RecomputeSpeed{.operations = RecomputedOperations(LargestPart(options), shape),
                         .operations_per_second = slowest[0],
                         .link_bytes_per_second = slowest[1] * communicator.WorldSize()};
 }
@@ -40,7 +36,7 @@ uint64_t WholeModelBytes(const TrainOptions& options) {
   const uint64_t element = zero::SizeOf(options.zero.data_type);
   const uint64_t per_parameter =
       kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + element : 0);
-  const uint64_t model = CountParameters(options.model) * per_parameter;
+  const uint64_t model = CountParameters(LargestPart(options)) * per_parameter;
   return model + model / 4 + kSpareBytes;
 }
 
@@ -52,21 +48,26 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
   if (options.recompute != Recompute::kAuto) {
     return RecomputeChoice{options.recompute == Recompute::kOff, "as asked"};
   }
-  std::vector<double> least = {static_cast<double>(statistics.arena_bytes)};
-  GEMINID_RETURN_IF_ERROR(communicator.AllReduce(least, least, collectives::ReduceOp::kMin));
-  const MicroBatchShape shape = ShapeOf(options, communicator.WorldSize());
-  const zero::DataType type = options.zero.data_type;
   // Sums of gradients over micro-batches lie beside the weights.
   const uint64_t sums = options.zero.accumulate > 1 ? 2 : 1;
+  const uint64_t working_set =
+      sums * WorkingSetBytes(parameters, options.zero.data_type, statistics.chunk_elements);
+  // Of the stages of a pipeline each has its own: the most counts.
+  std::vector<double> least = {static_cast<double>(statistics.arena_bytes),
+                               -static_cast<double>(working_set),
+                               -static_cast<double>(statistics.device_state_bytes)};
+  GEMINID_RETURN_IF_ERROR(communicator.AllReduce(least, least, collectives::ReduceOp::kMin));
+  const MicroBatchShape shape = ShapeOfShare(options, communicator.WorldSize());
+  const zero::DataType type = options.zero.data_type;
   const RecomputeRoom room = {
       .placement = options.zero.placement,
       .arena_bytes = static_cast<uint64_t>(least[0]),
-      .workspace_bytes = WorkspaceBytesBound(options.model, type, shape, {}, compute.threads),
-      .kept_bytes = KeptBytes(options.model, type, shape),
+      .workspace_bytes = WorkspaceBytesOfShare(options, communicator.WorldSize(), compute.threads),
+      .kept_bytes = KeptBytes(LayersInFlight(options), type, shape),
       .whole_model_bytes = WholeModelBytes(options),
-      .weight_bytes = CountParameters(options.model) * zero::SizeOf(type),
-      .working_set_bytes = sums * WorkingSetBytes(parameters, type, statistics.chunk_elements),
-      .state_bytes = statistics.device_state_bytes};
+      .weight_bytes = CountParameters(LargestPart(options)) * zero::SizeOf(type),
+      .working_set_bytes = static_cast<uint64_t>(-least[1]),
+      .state_bytes = static_cast<uint64_t>(-least[2])};
   if (auto choice = ChooseByRoom(room)) return *std::move(choice);
   GEMINID_ASSIGN_OR_RETURN(const RecomputeSpeed speed,
                            Measure(options, shape, compute, communicator));

@@ -51,6 +51,7 @@ void WriteModel(base::JsonWriter& json, const Report& report) {
 void WriteRun(base::JsonWriter& json, const Report& report) {
   const TrainOptions& options = report.options;
   json.Key("world_size").Value(static_cast<uint64_t>(report.ranks.size()));
+  json.Key("mesh").Value(report.mesh);
   json.Key("placement").Value(Name(options.zero.placement));
   json.Key("dtype").Value(Name(options.zero.data_type));
   json.Key("norm_dtype").Value(Name(NormType(options)));

@@ -39,7 +39,8 @@ struct ValidationLoss {
 
 struct Report {
   TrainOptions options;
-  uint64_t parameters = 0;
+  uint64_t parameters = 0;     // of the whole model
+  std::string mesh;            // of the ranks, as "pipeline=2 x data=2 x sequence=1"
   uint64_t first_step = 0;     // steps that were done before, by the run that this one goes on
   double load_seconds = 0;     // for what it began with; 0: nothing was loaded
   std::vector<double> losses;  // one per step: the mean over its tokens

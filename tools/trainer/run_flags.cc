@@ -85,6 +85,9 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
                              base::ParseCount("--ranks", flags.ranks, 1, kRanksMax));
     options->ranks = static_cast<int>(ranks);
   }
+  if (!flags.parallel.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options->parallel, ParseParallel(flags.parallel));
+  }
   GEMINID_ASSIGN_OR_RETURN(const uint64_t restarts,
                            base::ParseCount("--restarts", flags.restarts, 0, kRestartsMax));
   options->restarts = static_cast<int>(restarts);

@@ -21,18 +21,16 @@
 #include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
-#include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
-#include "tools/trainer/model_place.h"
-#include "tools/trainer/parameter_source.h"
+#include "tools/trainer/rank_share.h"
 #include "tools/trainer/recompute_choice.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/sha256.h"
 #include "tools/trainer/stop_signals.h"
 #include "tools/trainer/threads.h"
-#include "tools/trainer/transformer.h"
+#include "tools/trainer/trained_model.h"
 #include "tools/trainer/validation.h"
 
 namespace geminid::trainer {
@@ -76,11 +74,11 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(Prepare());
     GEMINID_RETURN_IF_ERROR(OpenLog());
     report_.options = options_;
-    if (place_->on_gpu()) report_.computes_on = session_->device_description().name;
+    if (model_->on_gpu()) report_.computes_on = session_->device_description().name;
     report_.tokens_per_step = batches_->tokens_per_step();
     report_.flops_per_token = FlopsPerToken(options_.model);
     report_.native_data_type = options_.zero.data_type == zero::DataType::kFloat32 ||
-                               (!place_->on_gpu() && kernels::HasNativeBFloat16());
+                               (!model_->on_gpu() && kernels::HasNativeBFloat16());
     training_began_ = SteadyClock::now();
     GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // agree on a stop before the first step
     progress_.Announce(
@@ -89,6 +87,9 @@ class RankTrainer {
                      " thread", report_.threads == 1 ? "" : "s", ", ", Arithmetic(), ", ",
                      Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
                      ", ", batches_->tokens_per_step(), " tokens per step"));
+    if (options_.parallel.cuts()) {
+      progress_.Announce(absl::StrCat("cut over the ranks: ", mesh_->ToString()));
+    }
     progress_.Announce(absl::StrCat("recompute ", Name(report_.recompute), ": ", recompute_.why));
     const uint64_t first = report_.first_step;
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, first == steps(), RunStateAt(first)));
@@ -248,12 +249,7 @@ class RankTrainer {
   }
 
   absl::Status PrepareData() {
-    const BatchPlan plan = {.seed = options_.seed,
-                            .context = options_.model.context,
-                            .batch = options_.batch,
-                            .accumulate = static_cast<uint64_t>(options_.zero.accumulate),
-                            .rank = static_cast<uint64_t>(rank()),
-                            .world_size = static_cast<uint64_t>(context_.info.world_size)};
+    const BatchPlan plan = ShareOf(options_, *mesh_, rank()).batch;
     GEMINID_ASSIGN_OR_RETURN(
         const Split split,
         SplitTokens(*context_.data, options_.validation_share, options_.model.context));
@@ -267,34 +263,34 @@ class RankTrainer {
   }
 
   absl::Status Prepare() {
+    GEMINID_ASSIGN_OR_RETURN(mesh_, MakeMesh(options_.parallel, context_.info.world_size));
     GEMINID_ASSIGN_OR_RETURN(threads_,
                              MakeThreads(options_.threads, context_.info, *communicator_));
     report_.threads = kernels::ThreadsOf(threads_.get());
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
     GEMINID_RETURN_IF_ERROR(ConnectSession());
-    GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_));
-    model_ = MakeTransformer(options_.model, options_.zero.data_type, {}, threads_.get(),
-                             place_->math());
-    GEMINID_ASSIGN_OR_RETURN(const std::vector<zero::Parameter> parameters,
-                             TrainedParameters(options_.model, options_.frozen));
-    zero::Options zero = options_.zero;
-    zero.resume = context_.restarts.count > 0;
+    GEMINID_ASSIGN_OR_RETURN(model_,
+                             TrainedModel::Create({.options = options_,
+                                                   .mesh = *mesh_,
+                                                   .world = *communicator_,
+                                                   .session = *session_,
+                                                   .threads = threads_.get(),
+                                                   .resumes = context_.restarts.count > 0}));
     GEMINID_ASSIGN_OR_RETURN(
-        engine_, zero::Engine::Create(session_.get(), communicator_.get(), parameters, zero));
-    source_ = place_->Source(engine_.get(), session_.get());
-    GEMINID_ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Create(options_, engine_.get(),
-                                                               communicator_.get(), parameters));
+        checkpoints_,
+        Checkpoints::Create(options_, &model_->state(), communicator_.get(), model_->parameters()));
     GEMINID_RETURN_IF_ERROR(DecideOnRecompute());
     return BeginValues();
   }
 
-  // Without a limit there is to be room for activations too, if the daemon has it.
+  // Without a limit there is to be room for activations too, if the daemon has it. A pipeline's
+  // stages do not agree on giving way to other jobs.
   absl::Status ConnectSession() {
     const auto connect = [&](const TrainOptions& options) {
       return ConnectDaemon(options, context_,
                            UnlimitedDeviceBytes(options, context_.info.world_size, report_.threads),
-                           /*takes_steps=*/true);
+                           /*takes_steps=*/options.parallel.pipeline == 1);
     };
     absl::StatusOr<std::unique_ptr<Session>> session = connect(options_);
     if (absl::IsResourceExhausted(session.status()) && !options_.device_memory_bytes &&
@@ -308,30 +304,30 @@ class RankTrainer {
   }
 
   absl::Status DecideOnRecompute() {
-    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
+    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     GEMINID_ASSIGN_OR_RETURN(
         recompute_,
-        ChooseRecompute(options_, model_->parameters(), statistics,
-                        {*place_, source_->workspace(), report_.threads}, *loss_communicator_));
+        ChooseRecompute(options_, model_->transformer().parameters(), statistics,
+                        model_->ComputesWith(report_.threads), *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }
 
   absl::Status BeginValues() {
     const auto began = SteadyClock::now();
+    const std::vector<ParameterSpec> specs = MakeParameters(options_.model).specs;
     GEMINID_ASSIGN_OR_RETURN(const Checkpoints::Beginning beginning,
                              checkpoints_->Begin(
                                  [&](zero::ParameterId id, std::span<float> values) {
-                                   Fill(model_->parameters().specs[static_cast<size_t>(id)],
-                                        options_.seed, 0, values);
+                                   Fill(specs[static_cast<size_t>(id)], options_.seed, 0, values);
                                  },
                                  [this](uint64_t step) { return RunStateAt(step); }));
     report_.first_step = beginning.step;
     if (!beginning.from.empty()) report_.load_seconds = SecondsSince(began);
     if (context_.restarts.count > 0) {
       progress_.Announce(DescribeStart(
-          context_.restarts, {engine_->resumed().has_value(), beginning.step, beginning.from},
-          absl::Now()));
+          context_.restarts,
+          {model_->state().resumed().has_value(), beginning.step, beginning.from}, absl::Now()));
     } else if (!beginning.from.empty()) {
       progress_.Announce(
           absl::StrCat(beginning.step > 0 ? "goes on from " : "begins with ", beginning.from));
@@ -339,31 +335,31 @@ class RankTrainer {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<MicroBatch> GetBatch(uint64_t step, uint64_t micro_batch) {
+    const auto waits = absl::Now();
+    GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, micro_batch));
+    batch.dropout.share = options_.dropout;
+    batch.dropout.seed = options_.seed;
+    batch.keeps_activations = recompute_.keeps;
+    session_->AddStall(StallCause::kData, absl::Now() - waits);
+    return batch;
+  }
+
   absl::Status TrainStep(uint64_t step) {
     const auto began = SteadyClock::now();
     const double rate = options_.schedule.At(step);
-    GEMINID_RETURN_IF_ERROR(engine_->BeginStep({.learning_rate = rate}));
+    GEMINID_RETURN_IF_ERROR(model_->engine().BeginStep({.learning_rate = rate}));
     // The engine takes the mean of the gradients over micro-batches and ranks.
-    const float gradient_scale = static_cast<float>(engine_->loss_scale()) /
+    const float gradient_scale = static_cast<float>(model_->engine().loss_scale()) /
                                  static_cast<float>(batches_->tokens_per_micro_batch());
-    double my_loss = 0;
-    for (int i = 0; i < options_.zero.accumulate; ++i) {
-      const auto waits = absl::Now();
-      GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, static_cast<uint64_t>(i)));
-      batch.dropout.share = options_.dropout;
-      batch.dropout.seed = options_.seed;
-      batch.keeps_activations = recompute_.keeps;
-      session_->AddStall(StallCause::kData, absl::Now() - waits);
-      GEMINID_ASSIGN_OR_RETURN(const double loss,
-                               model_->TrainMicroBatch(*source_, batch, gradient_scale));
-      my_loss += loss;
-    }
+    const auto get = [&](uint64_t micro_batch) { return GetBatch(step, micro_batch); };
+    GEMINID_ASSIGN_OR_RETURN(const double my_loss, model_->TrainMicroBatches(get, gradient_scale));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(my_loss));
     const checkpoint::RunState run = RunStateAt(step + 1);
     GEMINID_ASSIGN_OR_RETURN(const zero::StepResult result,
-                             engine_->Step({.learning_rate = rate,
-                                            .data_position = run.data_position,
-                                            .random_state = run.random_state}));
+                             model_->Step({.learning_rate = rate,
+                                           .data_position = run.data_position,
+                                           .random_state = run.random_state}));
     report_.losses.push_back(loss_sum / static_cast<double>(batches_->tokens_per_step()));
     report_.gradient_norms.push_back(result.gradient_norm);
     report_.overflowed_steps += result.overflow ? 1 : 0;
@@ -374,7 +370,9 @@ class RankTrainer {
 
   absl::Status Validate(uint64_t done) {
     if (!validation_ || ends() || !validation_->Due(done, steps())) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const double mine, validation_->Run(*model_, *source_));
+    GEMINID_ASSIGN_OR_RETURN(const double mine, validation_->Run([&](const MicroBatch& batch) {
+      return model_->Evaluate(batch);
+    }));
     std::vector<double> sum = {mine};
     GEMINID_RETURN_IF_ERROR(loss_communicator_->AllReduce(sum, sum, collectives::ReduceOp::kSum));
     report_.validation.push_back({done, sum[0] / static_cast<double>(validation_->tokens())});
@@ -398,7 +396,7 @@ class RankTrainer {
   absl::Status ShowProgress(uint64_t done) {
     const absl::Time now = absl::Now();
     if (!progress_.Due(done, steps(), now)) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
+    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     const double step_seconds = RecentStepSeconds();
     const double tokens_per_second = static_cast<double>(report_.tokens_per_step) / step_seconds;
     const double seconds = SecondsSince(training_began_);
@@ -434,19 +432,21 @@ class RankTrainer {
   // All ranks take part; rank 0 writes.
   absl::Status FinishReport() {
     Sha256 hash;
-    for (size_t i = 0; i < model_->parameters().specs.size(); ++i) {
+    for (size_t i = 0; i < model_->parameters().size(); ++i) {
       GEMINID_ASSIGN_OR_RETURN(const std::vector<float> values,
-                               engine_->ReadParameter(static_cast<zero::ParameterId>(i)));
+                               model_->state().ReadParameter(static_cast<zero::ParameterId>(i)));
       if (rank() == 0) hash.Add(std::as_bytes(std::span(values)));
     }
-    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
+    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     const HostRegistration host = session_->GetHostRegistration();
     report_.host_bytes_registered = host.registered_bytes;
     report_.host_bytes_refused = host.refused_bytes;
     GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,
                                              session_->device_description().index, &report_));
     if (rank() != 0 || options_.report.empty()) return absl::OkStatus();
-    report_.final_loss_scale = engine_->loss_scale();
+    report_.parameters = CountParameters(options_.model);
+    report_.mesh = mesh_->ToString();
+    report_.final_loss_scale = model_->engine().loss_scale();
     if (ends()) report_.ended_by = end_.signal != 0 ? SignalName(end_.signal) : "nan";
     report_.weights_sha256 = hash.Finish();
     return base::ReplaceFile(options_.report, ToJson(report_));
@@ -456,16 +456,13 @@ class RankTrainer {
   const RankContext& context_;
   Progress progress_;
   std::unique_ptr<kernels::ThreadPool> threads_;  // null: one
-  // Destroyed in reverse order: the engine uses the session, the communicator and the place's
-  // stream.
-  std::unique_ptr<ModelPlace> place_;
-  std::unique_ptr<Transformer> model_;
+  std::optional<collectives::Mesh> mesh_;
+  // Destroyed in reverse order: the model uses the session and the communicator.
   std::unique_ptr<collectives::Communicator> communicator_;
   std::unique_ptr<collectives::Communicator> loss_communicator_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<zero::Engine> engine_;
+  std::unique_ptr<TrainedModel> model_;
   std::unique_ptr<Checkpoints> checkpoints_;
-  std::unique_ptr<ParameterSource> source_;
   std::optional<Batches> batches_;
   std::optional<Validation> validation_;
   std::optional<RunLog> log_;
@@ -483,16 +480,6 @@ class RankTrainer {
 
 absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankContext& context) {
   return RankTrainer(options, context).Run();
-}
-
-uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads) {
-  const MicroBatchShape shape = {.sequences = options.batch / static_cast<uint64_t>(world_size),
-                                 .sequence_length = options.model.context};
-  const uint64_t kept = options.recompute == Recompute::kOn
-                            ? 0
-                            : KeptBytes(options.model, options.zero.data_type, shape);
-  return WholeModelBytes(options) + kept +
-         2 * WorkspaceBytesBound(options.model, options.zero.data_type, shape, {}, threads);
 }
 
 }  // namespace geminid::trainer

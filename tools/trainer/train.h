@@ -2,9 +2,6 @@
 #ifndef GEMINID_TOOLS_TRAINER_TRAIN_H_
 #define GEMINID_TOOLS_TRAINER_TRAIN_H_
 
-#include <cstddef>
-#include <cstdint>
-
 #include "absl/status/statusor.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/rank_session.h"
@@ -21,9 +18,6 @@ struct TrainEnd {
 // after the same step, alike. Rank 0 shows progress and writes the report. Blocks; the other ranks
 // must run at the same time. If it fails, the other ranks fail too, with ABORTED.
 absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankContext& context);
-
-// What a rank's arena must hold so that nothing ever leaves it, with room to spare.
-uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads);
 
 }  // namespace geminid::trainer
 

@@ -22,13 +22,14 @@ using zero::Pass;
 template <typename T>
 class TransformerOf final : public Transformer {
  public:
-  TransformerOf(const ModelConfig& config, const Tiling& tiling, kernels::ThreadPool* threads,
-                const ModelKernels& math)
+  TransformerOf(const ModelConfig& config, const ModelPart& part, const Tiling& tiling,
+                kernels::ThreadPool* threads, const ModelKernels& math, HeadSwap* swap)
       : config_(config),
         tiling_(tiling),
         threads_(threads),
         math_(math),
-        parameters_(MakeParameters(config)) {
+        swap_(swap),
+        parameters_(MakeParameters(config, part)) {
     embedding_ids_.push_back(parameters_.token_table);
     if (parameters_.position_table) embedding_ids_.push_back(*parameters_.position_table);
     output_ids_.push_back(parameters_.final_norm.gain);
@@ -43,23 +44,57 @@ class TransformerOf final : public Transformer {
     GEMINID_RETURN_IF_ERROR(Check(batch));
     GEMINID_RETURN_IF_ERROR(source.BeginMicroBatch());
     Run run(source, math_, threads_);
-    run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
-    run.context.dropout = {.dropout = batch.dropout,
-                           .sequence_length = batch.shape.sequence_length,
-                           .hidden = config_.hidden};
-    run.keeps = batch.keeps_activations;
-    GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
+    GEMINID_RETURN_IF_ERROR(PrepareTraining(run, batch));
     GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.resources, run.elements()));
-    GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kForward));
+    GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kForward, {}));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, RunOutput(run, gradient_scale));
     GEMINID_RETURN_IF_ERROR(RunBackward(run));
     return loss_sum;
   }
 
-  absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) override {
+  absl::StatusOr<std::unique_ptr<PassedForward>> ForwardPart(ParameterSource& source,
+                                                             const MicroBatch& batch,
+                                                             std::span<const float> in,
+                                                             std::span<float> out) override {
+    GEMINID_RETURN_IF_ERROR(Check(batch));
+    auto run = std::make_unique<Run>(source, math_, threads_);
+    GEMINID_RETURN_IF_ERROR(PrepareTraining(*run, batch));
+    GEMINID_RETURN_IF_ERROR(RunForward(*run, Pass::kEvaluate, in));
+    GEMINID_RETURN_IF_ERROR(GiveOut(*run, out));
+    // What the part after goes back from, it has.
+    if (!parameters_.part.outputs) run->inputs.pop_back();
+    return run;
+  }
+
+  absl::StatusOr<double> BackwardPart(std::unique_ptr<PassedForward> passed, float gradient_scale,
+                                      std::span<const float> out_gradient,
+                                      std::span<float> in_gradient) override {
+    Run& run = static_cast<Run&>(*passed);
+    const KernelsOf<T>& math = KernelsFor<T>(run.resources);
+    GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.resources, run.elements()));
+    double loss_sum = 0;
+    if (parameters_.part.outputs) {
+      GEMINID_ASSIGN_OR_RETURN(loss_sum, RunOutput(run, gradient_scale));
+    } else {
+      GEMINID_RETURN_IF_ERROR(
+          math.Round(run.resources, out_gradient.data(), run.elements(), run.gradient.data()));
+    }
+    GEMINID_RETURN_IF_ERROR(RunBackward(run));
+    if (parameters_.part.embeds) return loss_sum;
+    GEMINID_RETURN_IF_ERROR(
+        math.Widen(run.resources, run.gradient.data(), run.elements(), in_gradient.data()));
+    return loss_sum;
+  }
+
+  absl::StatusOr<double> EvaluatePart(ParameterSource& source, const MicroBatch& batch,
+                                      std::span<const float> in, std::span<float> out) override {
     GEMINID_RETURN_IF_ERROR(Check(batch));
     Run run(source, math_, threads_);
-    GEMINID_RETURN_IF_ERROR(RunUpToOutput(run, batch));
+    run.context = ContextOf(batch);
+    GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
+    GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kEvaluate, in));
+    GEMINID_RETURN_IF_ERROR(GiveOut(run, out));
+    if (!parameters_.part.outputs) return 0;
     GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
     GEMINID_ASSIGN_OR_RETURN(
         const double loss_sum,
@@ -125,7 +160,7 @@ class TransformerOf final : public Transformer {
   };
 
   // One micro-batch. Members are destroyed in reverse order, so the workspace is a stack.
-  struct Run {
+  struct Run final : PassedForward {
     Run(ParameterSource& parameter_source, const ModelKernels& math, kernels::ThreadPool* threads)
         : source(parameter_source), resources{parameter_source.workspace(), math, threads} {}
 
@@ -136,6 +171,7 @@ class TransformerOf final : public Transformer {
     Scratch<int32_t> tokens;         // then the targets
     Scratch<T> gradient;             // of the residual stream
     std::vector<Scratch<T>> inputs;  // of each half layer, and of the output layer
+    bool goes_back = false;          // else an input is given back when its half layer has run
     // Of each half layer, between an input and the next, where they are kept.
     bool keeps = false;
     std::vector<KeptAttention<T>> attention;
@@ -153,7 +189,8 @@ class TransformerOf final : public Transformer {
 
   absl::Status Check(const MicroBatch& batch) const {
     const size_t length = batch.shape.sequence_length;
-    if (batch.shape.sequences < 1 || length < 1 || length > config_.context) {
+    if (batch.shape.sequences < 1 || length < 1 ||
+        batch.first_position + length > config_.context) {
       return absl::InvalidArgumentError(
           absl::StrCat("a micro-batch has at least one sequence of 1 to ", config_.context,
                        " tokens, not ", batch.shape.sequences, " of ", length));
@@ -188,14 +225,36 @@ class TransformerOf final : public Transformer {
                                         batch.tokens.size_bytes(), run.tokens.data()));
     GEMINID_RETURN_IF_ERROR(math.Upload(run.resources, batch.targets.data(),
                                         batch.targets.size_bytes(), run.tokens.data() + tokens));
-    run.inputs.reserve(2 * config_.layers + 1);
+    run.inputs.reserve(2 * parameters_.attention.size() + 1);
     return absl::OkStatus();
   }
 
-  absl::Status RunUpToOutput(Run& run, const MicroBatch& batch) {
-    run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
-    GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
-    return RunForward(run, Pass::kEvaluate);
+  HalfContext ContextOf(const MicroBatch& batch) const {
+    return {.config = &config_,
+            .shape = batch.shape,
+            .tiling = tiling_,
+            .first_position = batch.first_position,
+            .swap = swap_};
+  }
+
+  absl::Status PrepareTraining(Run& run, const MicroBatch& batch) {
+    run.context = ContextOf(batch);
+    run.context.dropout = {.dropout = batch.dropout,
+                           .sequence_length = batch.shape.sequence_length,
+                           .hidden = config_.hidden};
+    run.keeps = batch.keeps_activations;
+    run.goes_back = true;
+    return Prepare(run, batch);
+  }
+
+  absl::Status TakeIn(Run& run, std::span<const float> in) {
+    GEMINID_RETURN_IF_ERROR(run.Push());
+    return KernelsFor<T>(run.resources).Round(run.resources, in.data(), run.elements(), run.Top());
+  }
+
+  absl::Status GiveOut(Run& run, std::span<float> out) {
+    if (parameters_.part.outputs) return absl::OkStatus();
+    return KernelsFor<T>(run.resources).Widen(run.resources, run.Top(), run.elements(), out.data());
   }
 
   absl::Status RunEmbedding(Run& run, Pass pass) {
@@ -211,7 +270,7 @@ class TransformerOf final : public Transformer {
   absl::Status RunExtend(Run& run, Remembered* memory) {
     GEMINID_RETURN_IF_ERROR(RunEmbedding(run, Pass::kEvaluate));
     const size_t elements = run.context.shape.tokens() * config_.kv_heads * config_.head_dim();
-    for (uint64_t layer = 0; layer < config_.layers; ++layer) {
+    for (size_t layer = 0; layer < parameters_.attention.size(); ++layer) {
       Scratch<T> own;
       RememberedKeys<T> keys;
       if (memory != nullptr) {
@@ -233,9 +292,9 @@ class TransformerOf final : public Transformer {
     return absl::OkStatus();
   }
 
-  absl::Status RunForward(Run& run, Pass pass) {
-    GEMINID_RETURN_IF_ERROR(RunEmbedding(run, pass));
-    for (uint64_t layer = 0; layer < config_.layers; ++layer) {
+  absl::Status RunForward(Run& run, Pass pass, std::span<const float> in) {
+    GEMINID_RETURN_IF_ERROR(parameters_.part.embeds ? RunEmbedding(run, pass) : TakeIn(run, in));
+    for (size_t layer = 0; layer < parameters_.attention.size(); ++layer) {
       GEMINID_RETURN_IF_ERROR(HalfForward(run, pass, parameters_.attention[layer],
                                           AttentionHalfForward<T>, run.attention));
       GEMINID_RETURN_IF_ERROR(
@@ -259,12 +318,13 @@ class TransformerOf final : public Transformer {
   }
 
   absl::Status RunBackward(Run& run) {
-    for (uint64_t layer = config_.layers; layer-- > 0;) {
+    for (size_t layer = parameters_.attention.size(); layer-- > 0;) {
       GEMINID_RETURN_IF_ERROR(
           HalfBackward(run, parameters_.mlp[layer], MlpHalfBackward<T>, run.mlp));
       GEMINID_RETURN_IF_ERROR(
           HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>, run.attention));
     }
+    if (!parameters_.part.embeds) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, embedding_ids_));
     GEMINID_RETURN_IF_ERROR(Drop(run, run.gradient.data()));
     GEMINID_RETURN_IF_ERROR(EmbeddingBackward<T>(run.resources, run.context, parameters_, *use,
@@ -273,12 +333,15 @@ class TransformerOf final : public Transformer {
     return use->Finish();
   }
 
-  // The places of dropout: 0 is the embedding, then two for each layer.
+  // The places of dropout: 0 is the embedding, then two for each layer of the whole model.
   uint64_t PlaceOf(const AttentionPlaces& places) const {
-    return 1 + 2 * static_cast<uint64_t>(&places - parameters_.attention.data());
+    return 1 + 2 * LayerOf(&places - parameters_.attention.data());
   }
   uint64_t PlaceOf(const MlpPlaces& places) const {
-    return 2 + 2 * static_cast<uint64_t>(&places - parameters_.mlp.data());
+    return 2 + 2 * LayerOf(&places - parameters_.mlp.data());
+  }
+  uint64_t LayerOf(ptrdiff_t index) const {
+    return parameters_.part.first_layer + static_cast<uint64_t>(index);
   }
 
   absl::Status Drop(Run& run, T* x) {
@@ -301,8 +364,7 @@ class TransformerOf final : public Transformer {
     GEMINID_RETURN_IF_ERROR(run.Push());
     GEMINID_RETURN_IF_ERROR(forward(run.resources, run.context, places, *use, input, run.Top(),
                                     run.keeps ? &kept.back() : nullptr));
-    // Nobody will go back.
-    if (pass == Pass::kEvaluate) run.inputs.erase(run.inputs.begin());
+    if (!run.goes_back) run.inputs.erase(run.inputs.begin());
     return use->Finish();
   }
 
@@ -323,6 +385,7 @@ class TransformerOf final : public Transformer {
   const Tiling tiling_;
   kernels::ThreadPool* const threads_;
   const ModelKernels& math_;
+  HeadSwap* const swap_;
   const ModelParameters parameters_;
   std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
@@ -330,13 +393,21 @@ class TransformerOf final : public Transformer {
 
 }  // namespace
 
+std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
+                                                 zero::DataType data_type, const ModelPart& part,
+                                                 const Tiling& tiling, kernels::ThreadPool* threads,
+                                                 const ModelKernels& math, HeadSwap* swap) {
+  if (data_type == zero::DataType::kFloat32) {
+    return std::make_unique<TransformerOf<float>>(config, part, tiling, threads, math, swap);
+  }
+  return std::make_unique<TransformerOf<kernels::BFloat16>>(config, part, tiling, threads, math,
+                                                            swap);
+}
+
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,
                                              const Tiling& tiling, kernels::ThreadPool* threads,
                                              const ModelKernels& math) {
-  if (data_type == zero::DataType::kFloat32) {
-    return std::make_unique<TransformerOf<float>>(config, tiling, threads, math);
-  }
-  return std::make_unique<TransformerOf<kernels::BFloat16>>(config, tiling, threads, math);
+  return MakeTransformerPart(config, data_type, WholeModel(config), tiling, threads, math);
 }
 
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,

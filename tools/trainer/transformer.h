@@ -29,6 +29,7 @@ struct MicroBatch {
   MicroBatchShape shape;
   std::span<const int32_t> tokens;   // [sequences, sequence_length]
   std::span<const int32_t> targets;  // the token after each
+  size_t first_position = 0;         // of each sequence: where the piece of it begins
   Dropout dropout = {};              // in training alone
   bool keeps_activations = false;    // for the backward pass; changes no bit
 };
@@ -40,10 +41,37 @@ class RememberedTokens {
   virtual size_t count() const = 0;
 };
 
+// What the forward pass of a part left of a micro-batch for the backward pass; workspace.
+class PassedForward {
+ public:
+  virtual ~PassedForward() = default;
+};
+
+// A model, or a part of one; what is said of the model below needs the whole one.
 class Transformer {
  public:
   virtual ~Transformer() = default;
   virtual const ModelParameters& parameters() const = 0;
+
+  // --- a part, as a stage of a pipeline has it; on the host ---
+  // [tokens, hidden] come in from the part before and go out to the part after: empty where there
+  // is none. They hold values of the model's data type.
+
+  // Forward, with weights in Pass::kEvaluate, in a micro-batch of the source before its backward.
+  virtual absl::StatusOr<std::unique_ptr<PassedForward>> ForwardPart(ParameterSource& source,
+                                                                     const MicroBatch& batch,
+                                                                     std::span<const float> in,
+                                                                     std::span<float> out) = 0;
+  // Backward, from the gradient of what went out to that of what came in, or from the loss where
+  // the part outputs: the sum of the cross-entropy, else 0. Leaves the gradients of gradient_scale
+  // times the sum with the source of the forward pass, and nothing in the workspace.
+  virtual absl::StatusOr<double> BackwardPart(std::unique_ptr<PassedForward> passed,
+                                              float gradient_scale,
+                                              std::span<const float> out_gradient,
+                                              std::span<float> in_gradient) = 0;
+  // Evaluate of a part: 0 where it does not output.
+  virtual absl::StatusOr<double> EvaluatePart(ParameterSource& source, const MicroBatch& batch,
+                                              std::span<const float> in, std::span<float> out) = 0;
 
   // Computes the sum of the cross-entropy over the tokens, and leaves the gradients of
   // gradient_scale times that sum with the source. Calls source.BeginMicroBatch first.
@@ -52,7 +80,9 @@ class Transformer {
 
   // The sum of the cross-entropy alone, with weights in Pass::kEvaluate. Between steps. Takes the
   // memory of two inputs of a half layer, whatever the number of layers.
-  virtual absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) = 0;
+  absl::StatusOr<double> Evaluate(ParameterSource& source, const MicroBatch& batch) {
+    return EvaluatePart(source, batch, {}, {});
+  }
 
   // Room in the source's workspace to remember `tokens` tokens of one sequence: RememberedBytes.
   virtual absl::StatusOr<std::unique_ptr<RememberedTokens>> Remember(ParameterSource& source,
@@ -74,6 +104,14 @@ std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::Da
                                              const Tiling& tiling = {},
                                              kernels::ThreadPool* threads = nullptr,
                                              const ModelKernels& math = HostKernels());
+// The same of a part, on sequences of which other ranks have the other pieces if there is a `swap`,
+// which outlives the model.
+std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
+                                                 zero::DataType data_type, const ModelPart& part,
+                                                 const Tiling& tiling = {},
+                                                 kernels::ThreadPool* threads = nullptr,
+                                                 const ModelKernels& math = HostKernels(),
+                                                 HeadSwap* swap = nullptr);
 
 // More workspace than one micro-batch of `shape` needs, but not by much: within a factor of two of
 // the measured peak where the model is not tiny.

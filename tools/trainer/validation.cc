@@ -12,11 +12,11 @@ absl::StatusOr<Validation> Validation::Create(const TokenRange& held_out, const 
   return Validation(std::move(made), every_steps, batches);
 }
 
-absl::StatusOr<double> Validation::Run(Transformer& model, ParameterSource& source) {
+absl::StatusOr<double> Validation::Run(const Evaluate& evaluate) {
   double sum = 0;
   for (uint64_t i = 0; i < count_; ++i) {
     GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, batches_.GetEven(i, count_));
-    GEMINID_ASSIGN_OR_RETURN(const double loss, model.Evaluate(source, batch));
+    GEMINID_ASSIGN_OR_RETURN(const double loss, evaluate(batch));
     sum += loss;
   }
   return sum;

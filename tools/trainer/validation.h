@@ -3,10 +3,10 @@
 #define GEMINID_TOOLS_TRAINER_VALIDATION_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "tools/trainer/batches.h"
-#include "tools/trainer/parameter_source.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -25,7 +25,8 @@ class Validation {
     return done % every_steps_ == 0 || done == steps;
   }
   // The sum of the losses of this rank's tokens. Between steps; all ranks must.
-  absl::StatusOr<double> Run(Transformer& model, ParameterSource& source);
+  using Evaluate = std::function<absl::StatusOr<double>(const MicroBatch& batch)>;
+  absl::StatusOr<double> Run(const Evaluate& evaluate);
   uint64_t tokens() const { return count_ * batches_.tokens_per_step(); }  // of all ranks
 
  private:

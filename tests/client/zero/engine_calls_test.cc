@@ -298,6 +298,25 @@ TEST_F(EngineCallsTest, GradientNorm_IsWhatTheStepReturnsAndMayBeLookedAtFirst) 
   MustStep();
 }
 
+TEST_F(EngineCallsTest, StepWithTheNormOfAWholeModel_ClipsAndOverflowsByIt) {
+  Make(ThreeParameters(), SmallChunks());
+  ASSERT_TRUE(MicroBatch(engine_(), 2).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      engine_().Step({.learning_rate = 0.1, .gradient_norm = -1}).status()));
+  const auto clipped = engine_().Step({.learning_rate = 0.1, .clip_norm = 2, .gradient_norm = 8});
+  ASSERT_TRUE(clipped.ok()) << clipped.status();
+  EXPECT_EQ(clipped->gradient_norm, 8);
+  EXPECT_NEAR(clipped->clip_coefficient, 0.25, 1e-6);
+  const auto before = First(kA);
+  ASSERT_TRUE(MicroBatch(engine_(), 2).ok());
+  const auto skipped = engine_().Step({.learning_rate = 0.1, .gradient_norm = std::nan("")});
+  ASSERT_TRUE(skipped.ok()) << skipped.status();
+  EXPECT_TRUE(skipped->overflow);
+  EXPECT_EQ(First(kA), before);
+  MustStep();
+  EXPECT_NE(First(kA), before);
+}
+
 TEST_F(EngineCallsTest, StepOfAnyNumberOfMicroBatches_TakesTheirMeanOrTheirSum) {
   for (auto [scale, factor] :
        {std::pair{GradientScale::kMean, 1.0 / 3}, std::pair{GradientScale::kSum, 1.0}}) {

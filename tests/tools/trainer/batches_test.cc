@@ -55,6 +55,30 @@ TEST(Batches, OfAnyNumberOfRanks_AreTheSameSamples) {
   }
 }
 
+TEST(Batches, OfPiecesOfSequences_AreTheWholeSequencesPieceByPiece) {
+  const Text text = Counting(200);
+  BatchPlan plan = {.seed = 5, .context = kContext, .batch = 4, .rank = 1, .world_size = 2};
+  auto whole = Make(text, plan);
+  const MicroBatch all = *whole->Get(3, 0);
+  plan.pieces = 4;
+  for (plan.piece = 0; plan.piece < plan.pieces; ++plan.piece) {
+    auto batches = Make(text, plan);
+    const MicroBatch piece = *batches->Get(3, 0);
+    EXPECT_EQ(piece.shape.sequences, all.shape.sequences);
+    EXPECT_EQ(piece.shape.sequence_length, kContext / 4);
+    EXPECT_EQ(piece.first_position, plan.piece * kContext / 4);
+    EXPECT_EQ(batches->tokens_per_micro_batch(), piece.tokens.size());
+    EXPECT_EQ(batches->tokens_per_step(), whole->tokens_per_step());
+    for (size_t s = 0; s < piece.shape.sequences; ++s) {
+      for (size_t t = 0; t < kContext / 4; ++t) {
+        const size_t there = s * kContext + piece.first_position + t;
+        EXPECT_EQ(piece.tokens[s * kContext / 4 + t], all.tokens[there]);
+        EXPECT_EQ(piece.targets[s * kContext / 4 + t], all.targets[there]);
+      }
+    }
+  }
+}
+
 TEST(Batches, OfOtherStepsSeedsAndMicroBatches_Differ) {
   const Text text = Counting(200);
   const std::set<std::vector<int32_t>> distinct = {

@@ -1,0 +1,290 @@
+// Models cut into parts, against the same models in one.
+#include "tools/trainer/model_part.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/collectives/world.h"
+#include "tests/tools/trainer/dense_parameters.h"
+#include "tests/tools/trainer/tiny_models.h"
+#include "tools/trainer/head_swap.h"
+#include "tools/trainer/transformer.h"
+
+namespace geminid::trainer {
+namespace {
+
+using zero::DataType;
+
+std::vector<uint64_t> LayersOf(const std::vector<ModelPart>& parts) {
+  std::vector<uint64_t> layers;
+  for (const ModelPart& part : parts) layers.push_back(part.layers);
+  return layers;
+}
+
+// Of layers that cost 6 * (4 h^2 + 2 h i) + 12 h c each, and an output layer of 6 h v.
+ModelConfig Costs(uint64_t layers, uint64_t vocabulary) {
+  return {.family = Family::kGpt2,
+          .layers = layers,
+          .hidden = 2,
+          .heads = 1,
+          .kv_heads = 1,
+          .intermediate = 4,
+          .context = 1,
+          .vocabulary = vocabulary};
+}
+
+TEST(SplitModel, IsByCostAndNotByNumber) {
+  EXPECT_EQ(LayerFlopsPerToken(Costs(1, 1)), 6 * (16 + 16) + 24);  // 216
+  EXPECT_EQ(OutputFlopsPerToken(Costs(1, 18)), 216);               // as a layer
+  EXPECT_EQ(LayersOf(SplitModel(Costs(6, 1), 1)), (std::vector<uint64_t>{6}));
+  EXPECT_EQ(LayersOf(SplitModel(Costs(6, 1), 3)), (std::vector<uint64_t>{2, 2, 2}));
+  // Six layers and an output layer like two: four and four.
+  EXPECT_EQ(LayersOf(SplitModel(Costs(6, 36), 2)), (std::vector<uint64_t>{4, 2}));
+  // An output layer like ten: the last stage has one layer all the same.
+  EXPECT_EQ(LayersOf(SplitModel(Costs(6, 180), 3)), (std::vector<uint64_t>{3, 2, 1}));
+  EXPECT_EQ(LayersOf(SplitModel(Costs(4, 1), 4)), (std::vector<uint64_t>{1, 1, 1, 1}));
+}
+
+TEST(SplitModel, HasEveryLayerOnceAndTheEndsAtTheEnds) {
+  const std::vector<ModelPart> parts = SplitModel(Costs(7, 36), 3);
+  uint64_t next = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(parts[i].first_layer, next);
+    EXPECT_EQ(parts[i].embeds, i == 0);
+    EXPECT_EQ(parts[i].outputs, i == 2);
+    next += parts[i].layers;
+  }
+  EXPECT_EQ(next, 7);
+  EXPECT_EQ(SplitModel(Costs(7, 36), 1)[0], WholeModel(Costs(7, 36)));
+}
+
+TEST(MakeParameters, OfParts_HaveTheNamesOfTheWholeInItsOrder) {
+  for (const ModelConfig& config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama()}) {
+    std::vector<std::string> whole, parts;
+    for (const ParameterSpec& spec : MakeParameters(config).specs) whole.push_back(spec.name);
+    for (const ModelPart& part : SplitModel(config, 2)) {
+      for (const ParameterSpec& spec : MakeParameters(config, part).specs) {
+        EXPECT_EQ(spec.backward_uses, 1);
+        parts.push_back(spec.name);
+      }
+    }
+    if (config.tied_output()) {  // at the end a second time
+      EXPECT_EQ(parts.back(), whole.front());
+      parts.pop_back();
+    }
+    EXPECT_EQ(parts, whole);
+  }
+}
+
+// A model with its parameters, and what it was given for them.
+struct Held {
+  std::unique_ptr<Transformer> model;
+  std::unique_ptr<DenseParameters> parameters;
+};
+
+Held Whole(const ModelConfig& config, DataType type) {
+  Held held{MakeTransformer(config, type), nullptr};
+  held.parameters =
+      std::make_unique<DenseParameters>(held.model->parameters().specs, type, 1, kWorkspaceBytes);
+  Stir(*held.parameters);
+  return held;
+}
+
+// With the values of the whole model.
+Held Part(const ModelConfig& config, DataType type, const ModelPart& part, Held& whole,
+          HeadSwap* swap = nullptr) {
+  Held held{MakeTransformerPart(config, type, part, {}, nullptr, HostKernels(), swap), nullptr};
+  const auto& specs = held.model->parameters().specs;
+  held.parameters = std::make_unique<DenseParameters>(specs, type, 1, kWorkspaceBytes);
+  const auto& all = whole.model->parameters().specs;
+  for (size_t p = 0; p < specs.size(); ++p) {
+    for (size_t w = 0; w < all.size(); ++w) {
+      if (all[w].name == specs[p].name) held.parameters->values(p) = whole.parameters->values(w);
+    }
+  }
+  return held;
+}
+
+using Gradients = std::map<std::string, std::vector<double>>;
+
+// Added up over the parts that have it.
+void AddGradients(const Held& held, Gradients* sums) {
+  for (size_t p = 0; p < held.parameters->count(); ++p) {
+    const std::vector<double>& gradient = held.parameters->gradient(p);
+    std::vector<double>& sum = (*sums)[held.model->parameters().specs[p].name];
+    sum.resize(gradient.size());
+    for (size_t i = 0; i < gradient.size(); ++i) sum[i] += gradient[i];
+  }
+}
+
+void ExpectNear(const Gradients& got, const Gradients& expected, double tolerance) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [name, values] : expected) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(got.at(name)[i], values[i], tolerance) << name << "[" << i << "]";
+    }
+  }
+}
+
+// Two micro-batches go forward before the first goes back, as in a pipeline.
+TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
+  constexpr float kScale = 0.25F;
+  for (const ModelConfig& config : {Untied(TinyGpt2()), TinyLlama()}) {
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+      for (const bool keeps : {false, true}) {
+        Held whole = Whole(config, type);
+        const std::vector<ModelPart> parts = SplitModel(config, 2);
+        Held first = Part(config, type, parts[0], whole),
+             last = Part(config, type, parts[1], whole);
+        std::vector<Batch> batches;
+        for (const uint64_t seed : {5, 6}) {
+          batches.push_back(RandomBatch(config, {.sequences = 2, .sequence_length = 7}, seed));
+        }
+        const size_t elements = batches[0].shape.tokens() * config.hidden;
+        double expected_loss = 0, loss = 0;
+        std::vector<std::unique_ptr<PassedForward>> passed_first, passed_last;
+        for (Held* held : {&first, &last}) ASSERT_TRUE(held->parameters->BeginMicroBatch().ok());
+        for (const Batch& batch : batches) {
+          MicroBatch view = batch.view();
+          view.keeps_activations = keeps;
+          view.dropout = {.share = 0.25, .seed = 3, .first_sample = 4};
+          const auto one = whole.model->TrainMicroBatch(*whole.parameters, view, kScale);
+          ASSERT_TRUE(one.ok()) << one.status();
+          expected_loss += *one;
+          std::vector<float> between(elements);
+          auto begun = first.model->ForwardPart(*first.parameters, view, {}, between);
+          ASSERT_TRUE(begun.ok()) << begun.status();
+          passed_first.push_back(*std::move(begun));
+          auto ended = last.model->ForwardPart(*last.parameters, view, between, {});
+          ASSERT_TRUE(ended.ok()) << ended.status();
+          passed_last.push_back(*std::move(ended));
+        }
+        for (size_t m = 0; m < batches.size(); ++m) {
+          for (Held* held : {&first, &last}) ASSERT_TRUE(held->parameters->BeginMicroBatch().ok());
+          std::vector<float> between(elements);
+          const auto one = last.model->BackwardPart(std::move(passed_last[m]), kScale, {}, between);
+          ASSERT_TRUE(one.ok()) << one.status();
+          loss += *one;
+          const auto none =
+              first.model->BackwardPart(std::move(passed_first[m]), kScale, between, {});
+          ASSERT_TRUE(none.ok()) << none.status();
+          EXPECT_EQ(*none, 0);
+        }
+        EXPECT_EQ(loss, expected_loss);
+        Gradients expected, got;
+        AddGradients(whole, &expected);
+        AddGradients(first, &got);
+        AddGradients(last, &got);
+        ExpectNear(got, expected, 0);
+        EXPECT_EQ(first.parameters->workspace().blocks(), 0);
+        EXPECT_EQ(last.parameters->workspace().blocks(), 0);
+      }
+    }
+  }
+}
+
+TEST(PartsOfTheModel, WithATableInBoth_GiveHalfOfItsGradientEach) {
+  const ModelConfig config = TinyGpt2();
+  Held whole = Whole(config, DataType::kFloat32);
+  const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 7}, 5);
+  ASSERT_TRUE(whole.model->TrainMicroBatch(*whole.parameters, batch.view(), 1).ok());
+  const std::vector<ModelPart> parts = SplitModel(config, 2);
+  Held first = Part(config, DataType::kFloat32, parts[0], whole);
+  Held last = Part(config, DataType::kFloat32, parts[1], whole);
+  std::vector<float> between(batch.shape.tokens() * config.hidden);
+  for (Held* held : {&first, &last}) ASSERT_TRUE(held->parameters->BeginMicroBatch().ok());
+  auto begun = first.model->ForwardPart(*first.parameters, batch.view(), {}, between);
+  auto ended = last.model->ForwardPart(*last.parameters, batch.view(), between, {});
+  ASSERT_TRUE(begun.ok() && ended.ok());
+  ASSERT_TRUE(last.model->BackwardPart(*std::move(ended), 1, {}, between).ok());
+  ASSERT_TRUE(first.model->BackwardPart(*std::move(begun), 1, between, {}).ok());
+  Gradients expected, got;
+  AddGradients(whole, &expected);
+  AddGradients(first, &got);
+  AddGradients(last, &got);
+  ExpectNear(got, expected, 1e-5);
+}
+
+TEST(PartsOfTheModel, Evaluated_GiveTheLossOfTheWhole) {
+  for (const ModelConfig& config : {TinyGpt2(), TinyLlama()}) {
+    Held whole = Whole(config, DataType::kFloat32);
+    const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 9}, 8);
+    const auto expected = whole.model->Evaluate(*whole.parameters, batch.view());
+    const std::vector<ModelPart> parts = SplitModel(config, 2);
+    Held first = Part(config, DataType::kFloat32, parts[0], whole);
+    Held last = Part(config, DataType::kFloat32, parts[1], whole);
+    std::vector<float> between(batch.shape.tokens() * config.hidden);
+    const auto none = first.model->EvaluatePart(*first.parameters, batch.view(), {}, between);
+    const auto loss = last.model->EvaluatePart(*last.parameters, batch.view(), between, {});
+    ASSERT_TRUE(expected.ok() && none.ok() && loss.ok());
+    EXPECT_EQ(*none, 0);
+    EXPECT_EQ(*loss, *expected);
+  }
+}
+
+// This rank's piece of every sequence.
+Batch PieceOf(const Batch& batch, size_t piece, size_t pieces) {
+  const size_t length = batch.shape.sequence_length / pieces;
+  Batch part{.shape = {.sequences = batch.shape.sequences, .sequence_length = length},
+             .tokens = {},
+             .targets = {}};
+  for (size_t s = 0; s < batch.shape.sequences; ++s) {
+    const auto first = static_cast<ptrdiff_t>(s * batch.shape.sequence_length + piece * length);
+    const auto end = first + static_cast<ptrdiff_t>(length);
+    part.tokens.insert(part.tokens.end(), batch.tokens.begin() + first, batch.tokens.begin() + end);
+    part.targets.insert(part.targets.end(), batch.targets.begin() + first,
+                        batch.targets.begin() + end);
+  }
+  return part;
+}
+
+TEST(PiecesOfSequences, WithHeadsSwapped_GiveTheLossAndGradientsOfTheWhole) {
+  for (const ModelConfig& config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama()}) {
+    for (const bool keeps : {false, true}) {
+      constexpr int kPieces = 3;
+      Held whole = Whole(config, DataType::kFloat32);
+      const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 9}, 5);
+      const auto expected_loss =
+          whole.model->TrainMicroBatch(*whole.parameters, batch.view(), 0.5F);
+      ASSERT_TRUE(expected_loss.ok());
+      std::vector<Held> held(kPieces);
+      std::vector<double> losses(kPieces), evaluated(kPieces);
+      collectives::Communicators ranks =
+          collectives::LocalBackend().connect(kPieces, absl::Seconds(60));
+      collectives::ForEachRank(ranks, [&](collectives::Communicator& communicator) {
+        const auto rank = static_cast<size_t>(communicator.Rank());
+        HeadSwap swap(&communicator);
+        held[rank] = Part(config, DataType::kFloat32, WholeModel(config), whole, &swap);
+        const Batch piece = PieceOf(batch, rank, kPieces);
+        MicroBatch view = piece.view();
+        view.first_position = rank * piece.shape.sequence_length;
+        view.keeps_activations = keeps;
+        const auto loss = held[rank].model->TrainMicroBatch(*held[rank].parameters, view, 0.5F);
+        EXPECT_TRUE(loss.ok()) << loss.status();
+        losses[rank] = loss.value_or(0);
+        const auto again = held[rank].model->Evaluate(*held[rank].parameters, view);
+        EXPECT_TRUE(again.ok()) << again.status();
+        evaluated[rank] = again.value_or(0);
+      });
+      double loss = 0, sum = 0;
+      Gradients expected, got;
+      AddGradients(whole, &expected);
+      for (size_t rank = 0; rank < kPieces; ++rank) {
+        loss += losses[rank];
+        sum += evaluated[rank];
+        AddGradients(held[rank], &got);
+      }
+      EXPECT_NEAR(loss, *expected_loss, 1e-5 * *expected_loss);
+      EXPECT_NEAR(sum, *expected_loss, 1e-5 * *expected_loss);
+      ExpectNear(got, expected, 2e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,131 @@
+#include "tools/trainer/parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tools/trainer/command_line.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Error(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"--text", "t", "--model", "llama-tiny"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const auto line = ParseCommandLine(arguments);
+  return line.ok() ? "" : std::string(line.status().message());
+}
+
+TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
+  const auto all = ParseParallel("data=3,sequence=ulysses:2,pipeline=4,zero=3");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->pipeline, 4);
+  EXPECT_EQ(all->sequence, 2);
+  EXPECT_EQ(all->data, 3);
+  EXPECT_TRUE(all->cuts());
+  EXPECT_EQ(all->least_ranks(), 24);
+  const auto one = ParseParallel("pipeline=1f1b:2");
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->pipeline, 2);
+  EXPECT_EQ(one->sequence, 1);
+  EXPECT_FALSE(one->data.has_value());
+  const auto data = ParseParallel("data=2");
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_FALSE(data->cuts());
+}
+
+TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"", "'' is not AXIS=SIZE"},
+      {"pipeline", "'pipeline' is not AXIS=SIZE"},
+      {"pipeline=2,", "'' is not AXIS=SIZE"},
+      {"pipe=2", "there is no axis 'pipe'; there are pipeline, sequence, data and zero"},
+      {"pipeline=two", "pipeline is 'two'"},
+      {"pipeline=0", "pipeline is '0'"},
+      {"data=-1", "data is '-1'"},
+      {"data=2000", "data is '2000'"},
+      {"data=2,data=2", "data is there twice"},
+      {"pipeline=zbv:2", "pipeline=zbv is not there yet"},
+      {"pipeline=interleaved:2", "pipeline=interleaved is not there yet"},
+      {"pipeline=gpipe:2", "pipeline has no schedule 'gpipe'"},
+      {"sequence=2", "sequence is '2'; it must be ulysses:N"},
+      {"sequence=ring:2", "sequence=ring is not there yet; sequence=ulysses:N is"},
+      {"sequence=megatron:2", "sequence=megatron is not there yet"},
+      {"sequence=ulysses:x", "sequence is 'x'"},
+      {"tensor=2.5d:size=8:depth=2", "tensor is not there yet"},
+      {"expert=2", "expert is not there yet"},
+      {"zero=1", "zero is '1'; it can be 3 alone"},
+      {"pipeline=1000,data=1000", "is for 1000000 ranks"}};
+  for (const auto& [text, words] : mistakes) {
+    const auto parsed = ParseParallel(text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_TRUE(absl::IsInvalidArgument(parsed.status()));
+    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(words)) << text;
+    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("--parallel")) << text;
+  }
+}
+
+TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
+  for (const char* axes : {"pipeline=2", "sequence=ulysses:2"}) {
+    EXPECT_THAT(Error({"--parallel", axes, "--restarts", "1"}), HasSubstr("--restarts")) << axes;
+    EXPECT_THAT(Error({"--parallel", axes, "--loss-scale", "dynamic"}), HasSubstr("--loss-scale"));
+    EXPECT_THAT(Error({"--parallel", axes, "--device", "cuda"}), HasSubstr("--device cuda"));
+  }
+  EXPECT_THAT(Error({"--parallel", "pipeline=2", "--optimizer", "lamb"}),
+              HasSubstr("--optimizer lamb"));
+  EXPECT_THAT(Error({"--parallel", "pipeline=2", "--clip-norm", "0", "--update", "backward"}),
+              HasSubstr("--update backward needs a run without a pipeline"));
+  EXPECT_THAT(Error({"--parallel", "sequence=ulysses:2", "--dropout", "0.1"}),
+              HasSubstr("--dropout"));
+  const std::vector<std::string> with_data = {"--parallel", "data=2", "--restarts", "1"};
+  EXPECT_EQ(Error(with_data), "");
+}
+
+TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {
+  EXPECT_THAT(Error({"--parallel", "pipeline=64"}),
+              testing::AllOf(HasSubstr("pipeline=64"), HasSubstr("a layer for each stage")));
+  EXPECT_THAT(Error({"--parallel", "sequence=ulysses:5"}),
+              testing::AllOf(HasSubstr("sequence=ulysses:5"), HasSubstr("heads")));
+  EXPECT_THAT(Error({"--parallel", "sequence=ulysses:2", "--context", "63"}),
+              HasSubstr("63 tokens of a sequence (--context)"));
+}
+
+TEST(MakeMesh, WithoutAnAxisOfData_GivesItWhatIsLeft) {
+  const auto mesh = MakeMesh({.pipeline = 2, .sequence = 2}, 8);
+  ASSERT_TRUE(mesh.ok()) << mesh.status();
+  EXPECT_EQ(mesh->ToString(), "pipeline=2 x data=2 x sequence=2");
+  EXPECT_EQ(mesh->Group(5, {kSequenceAxis}), (std::vector<int>{4, 5}));
+  EXPECT_EQ(mesh->Group(5, {kDataAxis, kSequenceAxis}), (std::vector<int>{4, 5, 6, 7}));
+  EXPECT_EQ(mesh->Group(5, {kPipelineAxis}), (std::vector<int>{1, 5}));
+  EXPECT_EQ(MakeMesh({}, 3)->ToString(), "pipeline=1 x data=3 x sequence=1");
+}
+
+TEST(MakeMesh, OfRanksThatDoNotFit_SaysHowManyWould) {
+  for (const int ranks : {1, 3, 5}) {
+    const auto mesh = MakeMesh({.pipeline = 2, .data = 2}, ranks);
+    ASSERT_FALSE(mesh.ok()) << ranks;
+    EXPECT_THAT(std::string(mesh.status().message()),
+                testing::AllOf(HasSubstr("--parallel"), HasSubstr("pipeline=2 x data=2"),
+                               HasSubstr(" 4 ranks")))
+        << ranks;
+  }
+  EXPECT_FALSE(MakeMesh({.pipeline = 2}, 3).ok());
+}
+
+TEST(RanksOf, WithoutALauncher_AreThoseAskedForOrThoseNeeded) {
+  TrainOptions options;
+  EXPECT_EQ(RanksOf(options, 1), 1);
+  options.parallel = {.pipeline = 2, .sequence = 3};
+  EXPECT_EQ(RanksOf(options, 1), 6);
+  options.ranks = 12;
+  EXPECT_EQ(RanksOf(options, 1), 12);
+  EXPECT_EQ(RanksOf(options, 24), 24);
+}
+
+}  // namespace
+}  // namespace geminid::trainer

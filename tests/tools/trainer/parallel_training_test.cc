@@ -1,0 +1,219 @@
+// Runs whose model, sequences and batch are cut over ranks, against the same runs of one rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/tensors_in_folder.h"
+
+namespace geminid::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Four layers and two tables.
+const Words kLlama = {"--model", "llama-tiny", "--layers", "4"};
+// Its table is the output layer too.
+const Words kGpt2 = {"--model", "gpt2-tiny", "--layers", "4"};
+// Without it no sum over all parameters enters the weights.
+const Words kUnclipped = {"--clip-norm", "0"};
+
+class ParallelTraining : public testing::Test {
+ protected:
+  nlohmann::json Run(const Words& more) const {
+    const Words arguments = Words{"--text",         text_,
+                                  "--steps",        "4",
+                                  "--batch",        "4",
+                                  "--lr",           "3e-3",
+                                  "--threads",      "1",
+                                  "--warmup-steps", "2",
+                                  "--report",       folder_ / "report.json",
+                                  "--accumulate",   "4"} +
+                            more;
+    const CommandResult result = RunTrainer(arguments);
+    EXPECT_EQ(result.code, 0) << testing::PrintToString(more) << result.err;
+    return result.code == 0 ? nlohmann::json::parse(std::ifstream(folder_ / "report.json"))
+                            : nlohmann::json();
+  }
+
+  static void ExpectSameBits(const nlohmann::json& got, const nlohmann::json& expected) {
+    ASSERT_FALSE(got.is_null() || expected.is_null());
+    EXPECT_EQ(got["loss_hex"], expected["loss_hex"]);
+    EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+    EXPECT_EQ(got["parameters"], expected["parameters"]);
+    ExpectNear(got, expected, 1e-9);
+  }
+
+  // Losses and norms, of which each step's depend on all weights after the step before.
+  static void ExpectNear(const nlohmann::json& got, const nlohmann::json& expected,
+                         double tolerance) {
+    ASSERT_FALSE(got.is_null() || expected.is_null());
+    for (const char* key : {"loss", "gradient_norm"}) {
+      ASSERT_EQ(got[key].size(), expected[key].size());
+      for (size_t i = 0; i < expected[key].size(); ++i) {
+        const double value = expected[key][i];
+        EXPECT_NEAR(got[key][i].get<double>(), value, tolerance * std::abs(value)) << key << i;
+      }
+    }
+  }
+
+  const base::TemporaryFolder folder_;
+  const std::string text_ = folder_.Write("text", [] {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text.push_back(static_cast<char>('a' + i * i % 26));
+    return text;
+  }());
+  const std::string run_ = folder_ / "run";
+};
+
+constexpr double kRounding = 2e-5;  // of fp32, over four steps
+
+TEST_F(ParallelTraining, InAPipeline_HasTheBitsOfOneRank) {
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const Words flags = kLlama + kUnclipped + Words{"--dtype", dtype};
+    const nlohmann::json one = Run(flags);
+    const nlohmann::json two = Run(flags + Words{"--parallel", "pipeline=2"});
+    ExpectSameBits(two, one);
+    EXPECT_EQ(two["world_size"], 2);
+    EXPECT_EQ(two["mesh"], "pipeline=2 x data=1 x sequence=1");
+    ExpectSameBits(Run(flags + Words{"--parallel", "pipeline=4"}), one);
+  }
+}
+
+TEST_F(ParallelTraining, InAPipeline_DoesNotDependOnMemoryNorOnMicroBatches) {
+  const Words flags = kLlama + kUnclipped + Words{"--dropout", "0.1"};
+  const Words pipeline = {"--parallel", "pipeline=2"};
+  const nlohmann::json one = Run(flags);
+  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
+                                             {"--recompute", "off"},
+                                             {"--placement", "cpu"},
+                                             {"--placement", "device"},
+                                             {"--device-memory", "2MiB"}}) {
+    SCOPED_TRACE(testing::PrintToString(how));
+    ExpectSameBits(Run(flags + pipeline + how), one);
+  }
+  for (const char* micro_batches : {"1", "2", "7"}) {
+    SCOPED_TRACE(micro_batches);
+    const Words split = flags + Words{"--update", "step", "--accumulate", micro_batches};
+    ExpectSameBits(Run(split + pipeline), Run(split));
+  }
+}
+
+TEST_F(ParallelTraining, InPipelinesOfSeveralRanks_HasTheBitsOfThoseRanks) {
+  const Words flags = kLlama + kUnclipped;
+  ExpectSameBits(Run(flags + Words{"--parallel", "pipeline=2,data=2"}),
+                 Run(flags + Words{"--ranks", "2"}));
+  // Without its size, the axis has what is left.
+  ExpectSameBits(Run(flags + Words{"--ranks", "4", "--parallel", "pipeline=2"}),
+                 Run(flags + Words{"--parallel", "data=2"}));
+}
+
+TEST_F(ParallelTraining, OverAnyAxes_IsCloseToOneRank) {
+  for (const Words& model : {kLlama, kGpt2}) {
+    const Words flags = model + Words{"--dtype", "fp32", "--clip-norm", "0.5"};
+    const nlohmann::json one = Run(flags);
+    for (const char* axes : {"data=2", "pipeline=2", "sequence=ulysses:2", "pipeline=2,data=2",
+                             "pipeline=2,sequence=ulysses:2", "sequence=ulysses:2,data=2"}) {
+      SCOPED_TRACE(axes);
+      ExpectNear(Run(flags + Words{"--parallel", axes}), one, kRounding);
+    }
+  }
+}
+
+// With an optimizer that does not make large steps of small gradients, whose rounding shows.
+TEST_F(ParallelTraining, OverAnyAxes_HasWeightsCloseToThoseOfOneRank) {
+  const std::string folder = folder_ / "weights";
+  for (const Words& model : {kLlama, kGpt2}) {
+    const auto weights = [&](const Words& more) {
+      fs::remove_all(folder);
+      Run(model +
+          Words{"--dtype", "fp32", "--optimizer", "sgd", "--lr", "0.3", "--export", folder} + more);
+      return TensorsInFolder(folder);
+    };
+    const NamedTensors one = weights({});
+    for (const char* axes : {"pipeline=2,sequence=ulysses:2", "pipeline=2,data=2"}) {
+      const NamedTensors cut = weights({"--parallel", axes});
+      ASSERT_EQ(cut.size(), one.size());
+      for (const auto& [name, values] : one) {
+        for (size_t i = 0; i < values.size(); ++i) {
+          ASSERT_NEAR(cut.at(name)[i], values[i], 1e-6) << axes << ' ' << name << '[' << i << ']';
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ParallelTraining, OfATiedTable_KeepsBothCopiesAlike) {
+  // What is exported is the first stage's copy; what validates is the last one's too.
+  const Words flags = kGpt2 + Words{"--dtype", "fp32", "--validation", "0.2"};
+  const nlohmann::json one = Run(flags);
+  const nlohmann::json two = Run(flags + Words{"--parallel", "pipeline=2,data=2"});
+  ExpectNear(two, one, kRounding);
+  ASSERT_EQ(two["validation"].size(), one["validation"].size());
+  for (size_t i = 0; i < one["validation"].size(); ++i) {
+    const double loss = one["validation"][i]["loss"];
+    EXPECT_NEAR(two["validation"][i]["loss"].get<double>(), loss, kRounding * loss);
+  }
+}
+
+TEST_F(ParallelTraining, Validated_HasTheLossOfOneRank) {
+  const Words flags = kLlama + kUnclipped + Words{"--validation", "0.2"};
+  const nlohmann::json one = Run(flags);
+  ASSERT_FALSE(one["validation"].empty());
+  EXPECT_EQ(Run(flags + Words{"--parallel", "pipeline=2"})["validation"], one["validation"]);
+}
+
+TEST_F(ParallelTraining, SavedInOneMesh_GoesOnInAnother) {
+  const Words flags = kLlama + kUnclipped + Words{"--save", run_, "--save-every", "2"};
+  const nlohmann::json one = Run(kLlama + kUnclipped);
+  const std::vector<std::pair<Words, Words>> meshes = {
+      {{"--parallel", "pipeline=2"}, {}},
+      {{}, {"--parallel", "pipeline=2"}},
+      {{"--parallel", "pipeline=4"}, {"--parallel", "pipeline=2"}}};
+  for (const auto& [before, after] : meshes) {
+    fs::remove_all(run_);
+    Run(flags + before);
+    fs::remove_all(run_ + "/step-000000004");
+    const nlohmann::json rest = Run(flags + after + Words{"--resume"});
+    EXPECT_EQ(rest["first_step"], 2);
+    EXPECT_EQ(rest["weights_sha256"], one["weights_sha256"]);
+  }
+  const Words tied = kGpt2 + Words{"--dtype", "fp32"};
+  const nlohmann::json straight = Run(tied);
+  fs::remove_all(run_);
+  const Words saves = tied + Words{"--save", run_, "--save-every", "2"};
+  Run(saves + Words{"--parallel", "pipeline=2,data=2"});
+  fs::remove_all(run_ + "/step-000000004");
+  const nlohmann::json rest = Run(saves + Words{"--parallel", "sequence=ulysses:2", "--resume"});
+  ASSERT_EQ(rest["loss"].size(), 2);
+  EXPECT_NEAR(rest["loss"][1].get<double>(), straight["loss"][3].get<double>(), 1e-4);
+}
+
+TEST_F(ParallelTraining, OfRanksThatDoNotFit_IsRefusedWithThoseThatWould) {
+  const CommandResult result = RunTrainer(
+      Words{"--text", text_, "--ranks", "3", "--parallel", "pipeline=2,data=1"} + kLlama);
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("--parallel: the mesh pipeline=2 x data=1 x sequence=1 has 2 "
+                                    "ranks and the job 3"));
+  const CommandResult batch = RunTrainer(
+      Words{"--text", text_, "--batch", "3", "--parallel", "pipeline=2,data=2"} + kLlama);
+  EXPECT_EQ(batch.code, 2) << batch.err;
+  EXPECT_THAT(batch.err, HasSubstr("a batch of 3 sequences cannot be divided among 2 ranks"));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

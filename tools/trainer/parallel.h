@@ -1,0 +1,51 @@
+// How a run cuts its model and its batch over the ranks: --parallel.
+//
+//   pipeline=2,sequence=ulysses:2,data=2
+//
+// Each axis once, in any order. In the mesh the pipeline is outermost and the sequence, which talks
+// most, innermost: ranks that follow each other share sequences.
+#ifndef GEMINID_TOOLS_TRAINER_PARALLEL_H_
+#define GEMINID_TOOLS_TRAINER_PARALLEL_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "geminid/mesh.h"
+
+namespace geminid::trainer {
+
+struct TrainOptions;  // options.h
+
+// Names of the mesh's axes.
+inline constexpr char kPipelineAxis[] = "pipeline";
+inline constexpr char kDataAxis[] = "data";
+inline constexpr char kSequenceAxis[] = "sequence";
+
+struct Parallel {
+  int pipeline = 1;  // stages that the layers are cut into
+  int sequence = 1;  // parts that each sequence is cut into, by Ulysses' exchange of heads
+  std::optional<int> data = {};  // unset: what the other axes leave of the ranks
+
+  // Whether a rank has less than a whole model, or than whole sequences.
+  bool cuts() const { return pipeline > 1 || sequence > 1; }
+  // As many as it needs if nobody says how many there are.
+  int least_ranks() const { return pipeline * sequence * data.value_or(1); }
+};
+
+// INVALID_ARGUMENT, naming the axis and what it takes: unknown axes and modes, those that are not
+// there yet, an axis that is there twice, sizes that are no numbers from 1 to kRanksMax.
+absl::StatusOr<Parallel> ParseParallel(const std::string& text);
+
+// INVALID_ARGUMENT for what a run with a cut model cannot do, and for a model that cannot be cut
+// so. What depends on the number of ranks, MakeMesh finds.
+absl::Status CheckParallel(const TrainOptions& options);
+
+// The ranks' places. INVALID_ARGUMENT for a number of ranks that the axes do not fit, with those
+// that they would.
+absl::StatusOr<collectives::Mesh> MakeMesh(const Parallel& parallel, int world_size);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_PARALLEL_H_

@@ -1,0 +1,47 @@
+// One stage of a pipeline: a part of the model, trained by an engine together with the other ranks
+// of the stage, and the way to the stages before and after it.
+//
+// The schedule is 1F1B. A micro-batch of the engine is one backward pass, with the forward passes
+// that the schedule has before it as evaluation: weights do not change within a step, and what a
+// forward pass leaves for its backward is the model's own. So gradients are summed over the
+// micro-batches as without a pipeline, in the same order.
+#ifndef GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_
+#define GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_
+
+#include <memory>
+
+#include "collectives/pipeline/executor.h"
+#include "tools/trainer/shared_table.h"
+#include "tools/trainer/staged_state.h"
+#include "tools/trainer/trained_model.h"
+
+namespace geminid::trainer {
+
+class PipelinedModel final : public TrainedModel {
+ public:
+  explicit PipelinedModel(const ModelSurroundings& around) : TrainedModel(around) {}
+  ~PipelinedModel() override;
+  absl::Status Prepare();
+
+  zero::ModelState& state() override { return *state_; }
+  absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) override;
+  // The norm is that of the whole model's gradient, in which a shared table counts once.
+  absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) override;
+  absl::StatusOr<double> Evaluate(const MicroBatch& batch) override;
+
+ private:
+  int stage() const { return stages_->Rank(); }
+  bool is_last() const { return stage() + 1 == stages_->WorldSize(); }
+  absl::StatusOr<double> NormOfModel();
+
+  // Destroyed before the engine, but for those that it uses.
+  std::unique_ptr<collectives::Communicator> ranks_;   // of this stage
+  std::unique_ptr<collectives::Communicator> stages_;  // one rank of each
+  std::unique_ptr<collectives::PipelineExecutor> executor_;
+  std::unique_ptr<SharedTable> table_;  // null: no two stages share one, or this is neither
+  std::unique_ptr<StagedState> state_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_

@@ -1,0 +1,40 @@
+// What of the model and of the batch one rank has, and how much memory that is.
+#ifndef GEMINID_TOOLS_TRAINER_RANK_SHARE_H_
+#define GEMINID_TOOLS_TRAINER_RANK_SHARE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "geminid/mesh.h"
+#include "tools/trainer/batches.h"
+#include "tools/trainer/options.h"
+#include "tools/trainer/parameters.h"
+
+namespace geminid::trainer {
+
+struct RankShare {
+  ModelPart part;
+  BatchPlan batch;
+};
+
+// `mesh` is of options.parallel.
+RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank);
+
+// Of one micro-batch on any rank of `world_size`.
+MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size);
+
+// The model that the rank with the largest part has, at most.
+ModelConfig LargestPart(const TrainOptions& options);
+// The layers whose activations it holds at once, as those of one model: of all micro-batches that
+// are on their way.
+ModelConfig LayersInFlight(const TrainOptions& options);
+
+// More workspace than the rank needs, as WorkspaceBytesBound.
+uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads);
+
+// What a rank's arena must hold so that nothing ever leaves it, with room to spare.
+uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_RANK_SHARE_H_

@@ -1,0 +1,94 @@
+#include "tools/trainer/trained_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/trainer/fine_tuning.h"
+#include "tools/trainer/pipelined_model.h"
+
+namespace geminid::trainer {
+namespace {
+
+// The whole model, in one engine with all ranks.
+class UncutModel final : public TrainedModel {
+ public:
+  explicit UncutModel(const ModelSurroundings& around) : TrainedModel(around) {}
+
+  absl::Status Prepare() {
+    return TrainedModel::Prepare(WholeModel(around_.options.model), &around_.world);
+  }
+
+  absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) override {
+    double sum = 0;
+    for (int i = 0; i < around_.options.zero.accumulate; ++i) {
+      GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, get(static_cast<uint64_t>(i)));
+      GEMINID_ASSIGN_OR_RETURN(const double loss,
+                               transformer_->TrainMicroBatch(*source_, batch, gradient_scale));
+      sum += loss;
+    }
+    return sum;
+  }
+
+  absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) override {
+    return engine_->Step(input);
+  }
+
+  absl::StatusOr<double> Evaluate(const MicroBatch& batch) override {
+    return transformer_->Evaluate(*source_, batch);
+  }
+};
+
+// Of the whole model's parameters those that the part has, in its order.
+std::vector<zero::Parameter> Select(const std::vector<zero::Parameter>& whole,
+                                    const ModelParameters& part) {
+  std::vector<zero::Parameter> selected;
+  for (const ParameterSpec& spec : part.specs) {
+    const auto found = std::ranges::find(whole, spec.name, &zero::Parameter::name);
+    selected.push_back(*found);
+    selected.back().backward_uses = spec.backward_uses;
+  }
+  return selected;
+}
+
+template <typename Model>
+absl::StatusOr<std::unique_ptr<TrainedModel>> Made(const ModelSurroundings& around) {
+  auto model = std::make_unique<Model>(around);
+  GEMINID_RETURN_IF_ERROR(model->Prepare());
+  return model;
+}
+
+}  // namespace
+
+absl::Status TrainedModel::Prepare(const ModelPart& part, collectives::Communicator* ranks) {
+  const TrainOptions& options = around_.options;
+  GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(around_.session));
+  if (place_->on_gpu() && options.parallel.cuts()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--parallel: a pipeline and a cut sequence train on the host alone yet, and the daemon's "
+        "device is ",
+        around_.session.device_description().name, "; train on the host, or with data alone"));
+  }
+  if (options.parallel.sequence > 1) {
+    GEMINID_ASSIGN_OR_RETURN(pieces_, around_.mesh.Connect(around_.world, {kSequenceAxis}));
+    swap_ = std::make_unique<HeadSwap>(pieces_.get());
+  }
+  transformer_ = MakeTransformerPart(options.model, options.zero.data_type, part, {},
+                                     around_.threads, place_->math(), swap_.get());
+  GEMINID_ASSIGN_OR_RETURN(whole_, TrainedParameters(options.model, options.frozen));
+  part_ = Select(whole_, transformer_->parameters());
+  zero::Options zero = options.zero;
+  zero.resume = around_.resumes;
+  GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, part_, zero));
+  source_ = place_->Source(engine_.get(), &around_.session);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Create(
+    const ModelSurroundings& around) {
+  return around.options.parallel.pipeline > 1 ? Made<PipelinedModel>(around)
+                                              : Made<UncutModel>(around);
+}
+
+}  // namespace geminid::trainer

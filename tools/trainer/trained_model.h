@@ -1,0 +1,83 @@
+// What one rank trains: the model, or the part of it that its stage of a pipeline has, with the
+// engine that keeps it.
+#ifndef GEMINID_TOOLS_TRAINER_TRAINED_MODEL_H_
+#define GEMINID_TOOLS_TRAINER_TRAINED_MODEL_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "geminid/communicator.h"
+#include "geminid/mesh.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+#include "tools/trainer/head_swap.h"
+#include "tools/trainer/measured_speed.h"
+#include "tools/trainer/model_place.h"
+#include "tools/trainer/options.h"
+#include "tools/trainer/parameter_source.h"
+#include "tools/trainer/rank_share.h"
+#include "tools/trainer/transformer.h"
+
+namespace geminid::trainer {
+
+// What it works with; outlives it.
+struct ModelSurroundings {
+  const TrainOptions& options;
+  const collectives::Mesh& mesh;
+  collectives::Communicator& world;
+  Session& session;
+  kernels::ThreadPool* threads = nullptr;  // null: the calling thread
+  bool resumes = false;                    // zero::Options::resume
+};
+
+// All ranks make the same calls.
+class TrainedModel {
+ public:
+  static absl::StatusOr<std::unique_ptr<TrainedModel>> Create(const ModelSurroundings& around);
+  virtual ~TrainedModel() = default;
+
+  bool on_gpu() const { return place_->on_gpu(); }
+  // `threads`: on the host.
+  ComputePlace ComputesWith(size_t threads) const {
+    return {*place_, source_->workspace(), threads};
+  }
+  // Of this rank's part.
+  const Transformer& transformer() const { return *transformer_; }
+  zero::Engine& engine() const { return *engine_; }
+  // Of the whole model, as are its ids.
+  virtual zero::ModelState& state() { return *engine_; }
+  const std::vector<zero::Parameter>& parameters() const { return whole_; }
+
+  // This rank's part of a step's micro-batch, valid until the next call.
+  using GetBatch = std::function<absl::StatusOr<MicroBatch>(uint64_t micro_batch)>;
+  // Forward and backward of all of a step's micro-batches. The sum of the cross-entropy over this
+  // rank's tokens; 0 where another stage has the loss.
+  virtual absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) = 0;
+  // Engine::Step for the whole model.
+  virtual absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) = 0;
+  // As TrainMicroBatches, of one micro-batch without its gradients, between steps.
+  virtual absl::StatusOr<double> Evaluate(const MicroBatch& batch) = 0;
+
+ protected:
+  explicit TrainedModel(const ModelSurroundings& around) : around_(around) {}
+  // `ranks` train `part` together, and outlive this.
+  absl::Status Prepare(const ModelPart& part, collectives::Communicator* ranks);
+
+  const ModelSurroundings around_;
+  std::vector<zero::Parameter> whole_;
+  std::vector<zero::Parameter> part_;                  // the engine's
+  std::unique_ptr<collectives::Communicator> pieces_;  // that share sequences; null: they are whole
+  std::unique_ptr<HeadSwap> swap_;
+  // Destroyed in reverse order: the engine uses the place's stream.
+  std::unique_ptr<ModelPlace> place_;
+  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<zero::Engine> engine_;
+  std::unique_ptr<ParameterSource> source_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_TRAINED_MODEL_H_

@@ -53,6 +53,8 @@ struct HierarchicalOptions {
 // are on. With one host the communicator is one of shared memory, and one of TCP alone where hosts
 // have one rank each, different numbers of ranks, or ranks whose numbers do not follow each other.
 // Every pair of ranks keeps a connection, of which few carry bytes; see CommunicatorStats::network.
+// Beside the shared memory a rank keeps 2 L + 4 lanes with L ranks on its host, and as much as the
+// largest AllToAll has had.
 //
 // A timeout names a rank that has not come, if its host's other ranks have come at about the time
 // that all others have; else it may name one of them, which waits for it.

@@ -24,13 +24,17 @@ std::optional<Hosts> Hosts::Of(std::span<const std::string> host_by_rank) {
 }
 
 std::string ThisHost() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  char network[64] = {};
-  if (::readlink("/proc/self/ns/net", network, sizeof(network) - 1) < 0) network[0] = '\0';
+  std::string host;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), host);
+  for (const char* name_space : {"net", "pid", "user"}) {
+    char which[64] = {};
+    const std::string path = absl::StrCat("/proc/self/ns/", name_space);
+    if (::readlink(path.c_str(), which, sizeof(which) - 1) > 0) absl::StrAppend(&host, "/", which);
+  }
+  if (!host.empty()) return host;
   char name[256] = {};  // where there is no /proc
-  if (boot.empty() && ::gethostname(name, sizeof(name) - 1) != 0) name[0] = '\0';
-  return absl::StrCat(boot, "/", network, "/", name);
+  if (::gethostname(name, sizeof(name) - 1) != 0) name[0] = '\0';
+  return name;
 }
 
 }  // namespace geminid::collectives

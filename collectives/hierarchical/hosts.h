@@ -23,7 +23,8 @@ struct Hosts {
 };
 
 // The name of this process's host: processes with the same name can share memory, because they run
-// on one kernel and in one network namespace, in which they find each other.
+// on one kernel and in the same namespaces. Containers beside each other may be kept apart in ways
+// that nobody can ask for, so that each is a host.
 std::string ThisHost();
 
 }  // namespace geminid::collectives

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/collectives/world.h"
-
 namespace geminid::collectives {
 
 TensorGrid GridCase::grid() const { return *TensorGrid::Make(mode, ranks, depth); }
@@ -40,8 +38,9 @@ std::vector<float> Cut(const Matrix& matrix, const Block& block) {
 }
 
 void OnGrid(const GridCase& grid,
-            const std::function<void(TensorGroups& groups, LinearScratch& scratch)>& body) {
-  Communicators world = LocalBackend().connect(grid.ranks, absl::Seconds(60));
+            const std::function<void(TensorGroups& groups, LinearScratch& scratch)>& body,
+            const Backend& backend) {
+  Communicators world = backend.connect(grid.ranks, absl::Seconds(60));
   ForEachRank(world, [&](Communicator& rank) {
     auto groups = TensorGroups::Connect(grid.grid(), rank);
     ASSERT_TRUE(groups.ok()) << groups.status();

@@ -12,6 +12,7 @@
 #include "collectives/tensor_parallel/linear_scratch.h"
 #include "collectives/tensor_parallel/tensor_grid.h"
 #include "collectives/tensor_parallel/tensor_groups.h"
+#include "tests/collectives/world.h"
 
 namespace geminid::collectives {
 
@@ -71,7 +72,8 @@ inline auto WholeNumbers(std::mt19937& random, int limit) {
 
 // Calls `body` on every rank of a grid, each on a thread of its own.
 void OnGrid(const GridCase& grid,
-            const std::function<void(TensorGroups& groups, LinearScratch& scratch)>& body);
+            const std::function<void(TensorGroups& groups, LinearScratch& scratch)>& body,
+            const Backend& backend = LocalBackend());
 
 }  // namespace geminid::collectives
 

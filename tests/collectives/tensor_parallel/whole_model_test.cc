@@ -229,25 +229,27 @@ struct Outcome {
 };
 
 std::vector<Outcome> RunAll(const GridCase& grid, const Config& config,
-                            const std::vector<Matrix>& weights) {
+                            const std::vector<Matrix>& weights,
+                            const Backend& backend = LocalBackend()) {
   std::mt19937 random(23);
   std::vector<int32_t> ids(config.tokens()), targets(config.tokens());
   for (int32_t& id : ids) id = static_cast<int32_t>(random() % kVocabulary);
   for (int32_t& target : targets) target = static_cast<int32_t>(random() % kVocabulary);
   std::vector<Outcome> outcomes(static_cast<size_t>(grid.ranks));
-  OnGrid(grid, [&](TensorGroups& groups, LinearScratch& scratch) {
+  const auto step = [&](TensorGroups& groups, LinearScratch& scratch) {
     Outcome& out = outcomes[static_cast<size_t>(groups.rank())];
     Model model(groups, scratch, config);
     model.Load(weights);
     out.loss = model.Step(ids, targets);
     out.kept = model.kept();
-  });
+  };
+  OnGrid(grid, step, backend);
   return outcomes;
 }
 
-class WholeModel : public testing::TestWithParam<GridCase> {};
+class WholeModelOf : public testing::TestWithParam<GridCase> {};
 
-TEST_P(WholeModel, LossAndGradients_AreThoseOfOneRank) {
+TEST_P(WholeModelOf, LossAndGradients_AreThoseOfOneRank) {
   for (const Config& config : {kGpt, kLlama}) {
     const std::vector<Matrix> weights = DrawWeights(config);
     const Outcome alone = RunAll({TensorMode::k1D, 1}, config, weights).front();
@@ -269,8 +271,23 @@ TEST_P(WholeModel, LossAndGradients_AreThoseOfOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Grids, WholeModel, testing::ValuesIn(AllGrids()),
+INSTANTIATE_TEST_SUITE_P(Grids, WholeModelOf, testing::ValuesIn(AllGrids()),
                          [](const auto& parameter) { return parameter.param.name(); });
+
+TEST(WholeModel, LossAndGradientsOverSharedMemory_HaveTheBitsOfThreads) {
+  const std::vector<Matrix> weights = DrawWeights(kGpt);
+  for (const GridCase& grid : {GridCase{TensorMode::k1D, 2}, GridCase{TensorMode::k2D, 4},
+                               GridCase{TensorMode::k25D, 2, 2}, GridCase{TensorMode::k3D, 8}}) {
+    const std::vector<Outcome> threads = RunAll(grid, kGpt, weights);
+    const std::vector<Outcome> shared = RunAll(grid, kGpt, weights, ShmBackend());
+    for (size_t rank = 0; rank < threads.size(); ++rank) {
+      EXPECT_EQ(shared[rank].loss, threads[rank].loss) << grid << rank;
+      for (size_t i = 0; i < kParameters; ++i) {
+        EXPECT_EQ(shared[rank].kept[i].gradient, threads[rank].kept[i].gradient) << grid << i;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace geminid::collectives

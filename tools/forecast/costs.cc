@@ -66,12 +66,6 @@ std::uint64_t MatrixElements(const Model& m, Operator op, std::uint64_t experts)
   return 0;
 }
 
-// Of everything that a part keeps beside its input, and of its input.
-std::uint64_t BackwardBytes(const Model& m, Operator part, const Batch& batch) {
-  const Saved saved = SavedBytes(m, part, batch);
-  return 2 * StreamBytes(m, batch) + saved.rest_bytes;
-}
-
 }  // namespace
 
 Saved SavedBytes(const Model& m, Operator part, const Batch& batch) {
@@ -82,16 +76,18 @@ Saved SavedBytes(const Model& m, Operator part, const Batch& batch) {
   const std::uint64_t norms = m.output_norms ? 2 : 1;
   saved.rest_bytes = norms * (StreamBytes(m, batch) + NormStatisticsBytes(m, 1, batch));
   if (IsAttention(part)) {
-    saved.rest_bytes += kElementBytes * tokens * (2 * m.query_columns() + 2 * m.kv_columns());
-    saved.rest_bytes += kFloatBytes * tokens * m.heads;
+    saved.wide_bytes = kElementBytes * tokens * (2 * m.query_columns() + 2 * m.kv_columns());
+    saved.wide_bytes += kFloatBytes * tokens * m.heads;
     if (m.qk_norm) {
-      saved.rest_bytes += kElementBytes * tokens * (m.query_columns() + m.kv_columns()) +
+      saved.wide_bytes += kElementBytes * tokens * (m.query_columns() + m.kv_columns()) +
                           NormStatisticsBytes(m, m.heads + m.kv_heads, batch);
     }
+    saved.rest_bytes += saved.wide_bytes;
     return saved;
   }
   const std::uint64_t visits = tokens * m.experts_per_token;
-  saved.rest_bytes += kElementBytes * visits * m.intermediate * (MlpInputs(m) + 1);
+  saved.wide_bytes = kElementBytes * visits * m.intermediate * (MlpInputs(m) + 1);
+  saved.rest_bytes += saved.wide_bytes;
   if (m.experts > 1) {
     saved.rest_bytes += kFloatBytes * tokens * m.experts + 2 * kElementBytes * visits * m.hidden;
   }
@@ -102,11 +98,22 @@ std::uint64_t EncoderOutputBytes(const Model& m, const Batch& batch) {
   return m.has_both() ? StreamBytes(m, batch) : 0;
 }
 
+Workspace WorkspaceOf(const Model& m, Operator op, Turn turn, const Batch& batch) {
+  const std::uint64_t stream = StreamBytes(m, batch);
+  Workspace space = {.batch_bytes = InputBytes(m, batch), .stream_bytes = stream};
+  if (op == Operator::kOutput) {
+    space.stream_bytes = 2 * stream;
+    space.logit_bytes = LogitBytes(m, batch);
+  } else if (op != Operator::kEmbedding && turn == Turn::kBackward) {
+    const Saved saved = SavedBytes(m, op, batch);
+    space.stream_bytes = 2 * stream + saved.rest_bytes - saved.wide_bytes;
+    space.wide_bytes = saved.wide_bytes;
+  }
+  return space;
+}
+
 std::uint64_t WorkspaceBytes(const Model& m, Operator op, Turn turn, const Batch& batch) {
-  const std::uint64_t input = InputBytes(m, batch);
-  if (op == Operator::kOutput) return input + 2 * StreamBytes(m, batch) + LogitBytes(m, batch);
-  if (op == Operator::kEmbedding || turn == Turn::kForward) return input + StreamBytes(m, batch);
-  return input + BackwardBytes(m, op, batch);
+  return WorkspaceOf(m, op, turn, batch).bytes();
 }
 
 double Operations(const Model& m, Operator op, Turn turn, const Batch& batch) {
@@ -124,16 +131,18 @@ double Operations(const Model& m, Operator op, Turn turn, const Batch& batch) {
   return 2 * forward + 5 * attended;
 }
 
-double DeviceTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
+double WeightTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
   const std::uint64_t experts = std::min(m.experts, batch.tokens() * m.experts_per_token);
   std::uint64_t elements = MatrixElements(m, op, experts);
   if (op == Operator::kEmbedding && m.vocabulary > 0) {
     elements += batch.tokens() * m.table_columns();
   }
-  const double weights = static_cast<double>(kElementBytes * elements);
   const bool writes_gradient = turn == Turn::kBackward || op == Operator::kOutput;
-  return weights * (writes_gradient ? 2 : 1) +
-         static_cast<double>(SavedBytes(m, op, batch).bytes()) +
+  return static_cast<double>(kElementBytes * elements) * (writes_gradient ? 2 : 1);
+}
+
+double DeviceTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
+  return WeightTraffic(m, op, turn, batch) + static_cast<double>(SavedBytes(m, op, batch).bytes()) +
          static_cast<double>(WorkspaceBytes(m, op, turn, batch));
 }
 

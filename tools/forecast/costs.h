@@ -37,6 +37,8 @@ struct Saved {
   //                     token a copy of its row going in and coming out 4 T h e;
   //          both       with a norm of the output, what it reads 2 T h and statistics.
   std::uint64_t rest_bytes = 0;
+  // Of the rest, what is as wide as the heads or the MLP and not as the residual stream.
+  std::uint64_t wide_bytes = 0;
   std::uint64_t bytes() const { return input_bytes + rest_bytes; }
 };
 Saved SavedBytes(const Model& model, Operator part, const Batch& batch);
@@ -51,6 +53,14 @@ enum class Turn : std::uint8_t { kForward, kBackward };
 // gradients of the residual stream and of everything saved. kOutput does both turns at once and
 // needs kLogitRows of logits (2 and 4 bytes) beside two residual streams. Whatever the turn, tokens
 // and targets (8 T, or 12 T with encoder and decoder), or patches and targets.
+struct Workspace {
+  std::uint64_t batch_bytes = 0;   // tokens, patches, targets
+  std::uint64_t stream_bytes = 0;  // as wide as the residual stream
+  std::uint64_t wide_bytes = 0;    // as Saved::wide_bytes
+  std::uint64_t logit_bytes = 0;
+  std::uint64_t bytes() const { return batch_bytes + stream_bytes + wide_bytes + logit_bytes; }
+};
+Workspace WorkspaceOf(const Model& model, Operator op, Turn turn, const Batch& batch);
 std::uint64_t WorkspaceBytes(const Model& model, Operator op, Turn turn, const Batch& batch);
 
 // Multiplications and additions. A matrix of n elements takes 2 T n forward and 4 T n backward, of
@@ -63,6 +73,8 @@ double Operations(const Model& model, Operator op, Turn turn, const Batch& batch
 // Bytes the operator moves through device memory at least: its weights (read; in backward read and
 // written; of experts as many as there are tokens for), what it saves and its workspace, once each.
 double DeviceTraffic(const Model& model, Operator op, Turn turn, const Batch& batch);
+// The weights' part of it.
+double WeightTraffic(const Model& model, Operator op, Turn turn, const Batch& batch);
 
 }  // namespace geminid::forecast
 

@@ -23,24 +23,11 @@ double CollectiveBytesPerSecond(const Job& job) {
   return std::min(hardware.peer_bytes_per_second, hardware.network_bytes_per_second);
 }
 
-// Each load of a shard is followed by a gather, each update by at least one, each gradient by a
-// reduction.
 double CollectiveSeconds(const HierarchyProblem& problem, const HierarchyPlan& plan,
                          const Job& job) {
   if (job.ranks == 1) return 0;
-  std::vector<std::uint64_t> gathers(problem.trace.chunks.size(), 0);
-  for (const planner::Step& step : plan.device_plan.steps) {
-    for (const planner::Load& load : step.loads) ++gathers[load.chunk];
-  }
-  double bytes = 0;
-  for (std::size_t i = 0; i < gathers.size(); ++i) {
-    const planner::Chunk& chunk = problem.trace.chunks[i];
-    const std::uint64_t reductions = chunk.frozen ? 0 : 1;
-    const std::uint64_t times = std::max(gathers[i], reductions) + reductions;
-    bytes += static_cast<double>(times) * static_cast<double>(chunk.size_bytes);
-  }
   const double ranks = job.ranks;
-  return bytes * (ranks - 1) / ranks / CollectiveBytesPerSecond(job);
+  return GatheredOf(problem, plan).bytes * (ranks - 1) / ranks / CollectiveBytesPerSecond(job);
 }
 
 std::uint64_t ParametersOf(const HierarchyProblem& problem, std::uint32_t ranks) {
@@ -120,6 +107,24 @@ class HostSearch {
 };
 
 }  // namespace
+
+// Each load of a shard is followed by a gather, each update by at least one, each gradient by a
+// reduction.
+Gathered GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& plan) {
+  std::vector<std::uint64_t> gathers(problem.trace.chunks.size(), 0);
+  for (const planner::Step& step : plan.device_plan.steps) {
+    for (const planner::Load& load : step.loads) ++gathers[load.chunk];
+  }
+  Gathered all;
+  for (std::size_t i = 0; i < gathers.size(); ++i) {
+    const planner::Chunk& chunk = problem.trace.chunks[i];
+    const std::uint64_t reductions = chunk.frozen ? 0 : 1;
+    const std::uint64_t times = std::max(gathers[i], reductions) + reductions;
+    all.bytes += static_cast<double>(times) * static_cast<double>(chunk.size_bytes);
+    all.collectives += times;
+  }
+  return all;
+}
 
 absl::StatusOr<Forecast> MakeForecast(HierarchyProblem problem, const Job& job,
                                       std::uint64_t tokens, Effort effort) {

@@ -50,6 +50,13 @@ absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job,
 absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const Job& job,
                                       std::uint64_t tokens, Effort effort = Effort::kFastest);
 
+// Whole chunks that are gathered and reduced by the ranks that share them, in one pass.
+struct Gathered {
+  double bytes = 0;  // a ring of P receives (P - 1) / P of them
+  std::uint64_t collectives = 0;
+};
+Gathered GatheredOf(const planner::HierarchyProblem& problem, const planner::HierarchyPlan& plan);
+
 absl::StatusOr<bool> Fits(const Model& model, const Job& job);
 absl::StatusOr<bool> Fits(const planner::HierarchyProblem& problem, const Job& job);
 

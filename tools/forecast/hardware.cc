@@ -1,5 +1,6 @@
 #include "tools/forecast/hardware.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,6 +49,21 @@ constexpr double kDgx1 = 4 * 12.5e9;   // 4 x 100 Gb/s
 constexpr double kDgxA100 = 8 * 25e9;  // 8 x 200 Gb/s
 constexpr double kDgxH100 = 8 * 50e9;  // 8 x 400 Gb/s
 constexpr double kSuperchip = 50e9;    // 1 x 400 Gb/s
+
+// An exchange in a ring with NCCL's protocol Simple (NVIDIA/nccl, src/graph/tuning.cc at 01afd20,
+// baseLat and hwLat): 8.4 us, and for each step 3.4 over NVLink, 5.7 over PCI Express, 9.6 over the
+// network.
+constexpr double kExchange = 8.4e-6;
+constexpr double kNvlinkMessage = 3.4e-6;
+constexpr double kPcieMessage = 5.7e-6;
+constexpr double kNetworkMessage = 9.6e-6;
+
+Hardware WithExchanges(Hardware hardware, double peer_message_seconds) {
+  hardware.exchange_seconds = kExchange;
+  hardware.peer_message_seconds = peer_message_seconds;
+  hardware.network_message_seconds = kNetworkMessage;
+  return hardware;
+}
 
 Hardware Volta() {
   return {.name = "v100-32gb",  // NVIDIA V100 data sheet, SXM2
@@ -147,14 +163,14 @@ constexpr const char* kOtherChips[] = {"Ti", "SUPER", "NVL", "144G"};
 
 std::span<const Hardware> HardwareTable() {
   static const std::vector<Hardware>* const kTable = new std::vector<Hardware>{
-      Rtx2060(),
-      Rtx3090(),
-      Volta(),
-      A100("a100-40gb", 40 * kGiB, 1555e9),
-      A100("a100-80gb", 80 * kGiB, 2039e9),
-      Hopper("h100-80gb", 80 * kGiB, 3350e9),
-      Hopper("h200", 141'000'000'000, 4800e9),  // 141 GB, not GiB
-      GraceHopper(),
+      WithExchanges(Rtx2060(), kPcieMessage),
+      WithExchanges(Rtx3090(), kPcieMessage),
+      WithExchanges(Volta(), kNvlinkMessage),
+      WithExchanges(A100("a100-40gb", 40 * kGiB, 1555e9), kNvlinkMessage),
+      WithExchanges(A100("a100-80gb", 80 * kGiB, 2039e9), kNvlinkMessage),
+      WithExchanges(Hopper("h100-80gb", 80 * kGiB, 3350e9), kNvlinkMessage),
+      WithExchanges(Hopper("h200", 141'000'000'000, 4800e9), kNvlinkMessage),  // 141 GB, not GiB
+      WithExchanges(GraceHopper(), kNvlinkMessage),
   };
   return *kTable;
 }
@@ -185,6 +201,50 @@ const Hardware* HardwareOfDriverName(const std::string& name) {
   return nullptr;
 }
 
+std::vector<Constant> ConstantsOf(const Hardware& hardware) {
+  const Hardware none;
+  const absl::StatusOr<Hardware> found = FindHardware(hardware.name);
+  const Hardware& row = found.ok() ? *found : none;
+  const std::string maker = absl::StrCat("the maker's data sheet of ", hardware.name);
+  const bool measured = row.achieved_share == kMeasuredShare;
+  const std::string nccl = "NVIDIA/nccl, src/graph/tuning.cc, ring, Simple";
+  struct Row {
+    Constant constant;
+    bool of_table;
+  };
+  const auto row_of = [&](const char* name, double Hardware::*field, const char* unit,
+                          const std::string& source) {
+    return Row{{name, hardware.*field, unit, source}, hardware.*field == row.*field};
+  };
+  std::vector<Row> rows = {
+      {{"memory usable", static_cast<double>(hardware.usable_bytes()), "B",
+        absl::StrCat(maker, ", less 768 MiB for its driver (an estimate)")},
+       hardware.usable_bytes() == row.usable_bytes()},
+      row_of("operations", &Hardware::flops, "/s", maker),
+      row_of("achieved share", &Hardware::achieved_share, "",
+             measured ? "whole runs that Colossal-AI published (README; examples/language/llama)"
+                      : "assumed: no published run was found"),
+      row_of("device memory", &Hardware::device_memory_bytes_per_second, "B/s", maker),
+      row_of("host to device", &Hardware::up_bytes_per_second, "B/s",
+             "the link's specification, less its overhead"),
+      row_of("device to host", &Hardware::down_bytes_per_second, "B/s",
+             "the link's specification, less its overhead"),
+      row_of("peers", &Hardware::peer_bytes_per_second, "B/s", maker),
+      row_of("network of a node", &Hardware::network_bytes_per_second, "B/s",
+             "adapters of the usual node: DGX, Superchip, or 10 Gb/s Ethernet"),
+      row_of("host memory", &Hardware::host_memory_bytes_per_second, "B/s",
+             "channels x transfers/s x 8 B of the usual node's processors"),
+      row_of("an exchange", &Hardware::exchange_seconds, "s", nccl),
+      row_of("a peer's message", &Hardware::peer_message_seconds, "s", nccl),
+      row_of("a node's message", &Hardware::network_message_seconds, "s", nccl)};
+  std::vector<Constant> constants;
+  for (Row& each : rows) {
+    if (!each.of_table) each.constant.source = "given";
+    constants.push_back(std::move(each.constant));
+  }
+  return constants;
+}
+
 Hardware HardwareOfUnknownRates() {
   return {.name = "unknown",
           .flops = 100e12,
@@ -194,7 +254,10 @@ Hardware HardwareOfUnknownRates() {
           .down_bytes_per_second = kPcie4,
           .peer_bytes_per_second = kPcie4,
           .network_bytes_per_second = kEthernet10,
-          .host_memory_bytes_per_second = kDdr4Desktop};
+          .host_memory_bytes_per_second = kDdr4Desktop,
+          .exchange_seconds = kExchange,
+          .peer_message_seconds = kPcieMessage,
+          .network_message_seconds = kNetworkMessage};
 }
 
 }  // namespace geminid::forecast

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -31,11 +32,27 @@ struct Hardware {
       0;  // one device to others of its node (NVLink, else the host link)
   double network_bytes_per_second = 0;      // of the whole node to other nodes
   double host_memory_bytes_per_second = 0;  // of the whole node, reads and writes together
+  // What an exchange between ranks takes beside its bytes: once, and with each message that a rank
+  // waits for, within a node and between nodes.
+  double exchange_seconds = 0;
+  double peer_message_seconds = 0;
+  double network_message_seconds = 0;
 
   std::uint64_t usable_bytes() const { return device_bytes - reserved_bytes; }
 };
 
 std::span<const Hardware> HardwareTable();
+
+// A number of a row, and where it is from.
+struct Constant {
+  std::string name;
+  double value = 0;
+  const char* unit = "";
+  std::string source;
+};
+// Those that the time and the memory of a step depend on. Where `hardware` differs from the row of
+// its name, or has none, the source is that it was given.
+std::vector<Constant> ConstantsOf(const Hardware& hardware);
 
 // NOT_FOUND listing the names.
 absl::StatusOr<Hardware> FindHardware(const std::string& name);

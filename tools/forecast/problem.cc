@@ -40,21 +40,50 @@ planner::LinkModel LinkOf(const planner::Machine& machine) {
   return link;
 }
 
+// Every rank has the whole model and a batch of its own.
+class WholeModel : public RankWork {
+ public:
+  WholeModel(const Model& model, const Job& job) : model_(model), job_(job) {}
+
+  LayerRange layers() const override { return {.first = 0, .count = model_.layers}; }
+  std::vector<Tensor> OwnTensors() const override { return Tensors(model_); }
+  std::uint32_t sharing_ranks() const override { return job_.ranks; }
+  std::uint64_t held_micro_batches() const override { return 0; }
+  Saved SavedOf(Operator part) const override { return SavedBytes(model_, part, job_.batch); }
+  std::uint64_t WorkspaceOf(Operator op, Turn turn) const override {
+    return WorkspaceBytes(model_, op, turn, job_.batch);
+  }
+  double SecondsOf(Operator op, Turn turn) const override {
+    const Hardware& device = job_.hardware;
+    const double computing =
+        Operations(model_, op, turn, job_.batch) / (device.flops * device.achieved_share);
+    const double moving =
+        DeviceTraffic(model_, op, turn, job_.batch) / device.device_memory_bytes_per_second;
+    return std::max(computing, moving);
+  }
+
+ private:
+  const Model& model_;
+  const Job& job_;
+};
+
 // Builds the problem of one rank, moment by moment.
 class Builder {
  public:
-  Builder(const Model& model, const Job& job) : model_(model), job_(job) {}
+  Builder(const Model& model, const Job& job, const RankWork& work)
+      : model_(model), job_(job), work_(work), range_(work.layers()) {}
 
   absl::StatusOr<planner::HierarchyProblem> Make() {
-    tensors_ = Tensors(model_);
+    tensors_ = work_.OwnTensors();
     GEMINID_RETURN_IF_ERROR(LayOut());
     gradients_missing_.assign(layout_.chunks.size(), 0);
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       gradients_missing_[layout_.tensors[i].chunk] += BackwardUses(tensors_[i]);
     }
     Forward();
-    Moment(Operator::kOutput, 0, Turn::kBackward);
+    if (range_.outputs) Moment(Operator::kOutput, 0, Turn::kBackward);
     Backward();
+    for (const std::size_t item : held_) problem_.activations[item].consumed = moments_ - 1;
     AddChunks();
     AddMoments();
     Finish();
@@ -68,9 +97,9 @@ class Builder {
     for (const Tensor& tensor : tensors_) {
       shapes.push_back({.elements = tensor.elements(), .element_bytes = kElementBytes});
     }
-    GEMINID_ASSIGN_OR_RETURN(layout_,
-                             zero::MakeLayout(shapes, {.world_size = static_cast<int>(job_.ranks),
-                                                       .extent_bytes = kExtentAlignmentBytes}));
+    GEMINID_ASSIGN_OR_RETURN(
+        layout_, zero::MakeLayout(shapes, {.world_size = static_cast<int>(work_.sharing_ranks()),
+                                           .extent_bytes = kExtentAlignmentBytes}));
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
       of_operator_[{tensors_[i].used_by, tensors_[i].layer}].push_back(i);
       if (tensors_[i].also_output) of_operator_[{Operator::kOutput, 0}].push_back(i);
@@ -90,8 +119,8 @@ class Builder {
   }
 
   void Forward() {
-    Moment(Operator::kEmbedding, 0, Turn::kForward);
-    for (std::uint64_t layer = 0; layer < model_.layers; ++layer) {
+    if (range_.embeds) Moment(Operator::kEmbedding, 0, Turn::kForward);
+    for (std::uint64_t layer = range_.first; layer < range_.first + range_.count; ++layer) {
       if (JoinsAt(layer)) {
         encoder_output_ = problem_.activations.size();
         problem_.activations.push_back({.id = encoder_output_,
@@ -106,7 +135,7 @@ class Builder {
   }
 
   void Backward() {
-    for (std::uint64_t layer = model_.layers; layer-- > 0;) {
+    for (std::uint64_t layer = range_.first + range_.count; layer-- > range_.first;) {
       std::vector<Operator> parts = PartsOfLayer(model_, layer);
       std::reverse(parts.begin(), parts.end());
       for (const Operator op : parts) Moment(op, layer, Turn::kBackward);
@@ -115,16 +144,7 @@ class Builder {
         problem_.activations[encoder_output_].consumed = moments_;
       }
     }
-    Moment(Operator::kEmbedding, 0, Turn::kBackward);
-  }
-
-  double Seconds(Operator op, Turn turn) const {
-    const Hardware& device = job_.hardware;
-    const double computing =
-        Operations(model_, op, turn, job_.batch) / (device.flops * device.achieved_share);
-    const double moving =
-        DeviceTraffic(model_, op, turn, job_.batch) / device.device_memory_bytes_per_second;
-    return std::max(computing, moving);
+    if (range_.embeds) Moment(Operator::kEmbedding, 0, Turn::kBackward);
   }
 
   void Moment(Operator op, std::uint64_t layer, Turn turn) {
@@ -132,13 +152,13 @@ class Builder {
     std::vector<std::uint32_t> chunks;
     for (const std::uint32_t tensor : tensors) chunks.push_back(layout_.tensors[tensor].chunk);
     recorder_.BeginMoment(chunks);
-    std::uint64_t workspace = WorkspaceBytes(model_, op, turn, job_.batch);
-    double seconds = Seconds(op, turn);
+    std::uint64_t workspace = work_.WorkspaceOf(op, turn);
+    double seconds = work_.SecondsOf(op, turn);
     if (IsPartOfLayer(op)) {
       if (job_.recomputes()) {
         // The part computes all but its input in either turn.
-        workspace += SavedBytes(model_, op, job_.batch).rest_bytes;
-        if (turn == Turn::kBackward) seconds += Seconds(op, Turn::kForward);
+        workspace += work_.SavedOf(op).rest_bytes;
+        if (turn == Turn::kBackward) seconds += work_.SecondsOf(op, Turn::kForward);
       }
       Keep(op, layer, turn);
       if (turn == Turn::kBackward && !model_.is_encoder(layer)) {
@@ -167,21 +187,33 @@ class Builder {
       return;
     }
     kept_[{part, layer}] = items.size();
-    const Saved saved = SavedBytes(model_, part, job_.batch);
+    const Saved saved = work_.SavedOf(part);
     items.push_back({.id = items.size(),
                      .bytes = job_.keeps() ? saved.bytes() : saved.input_bytes,
                      .produced = moments_,
                      .can_recompute = false,
                      .can_offload = planned});
-    if (!planned) return;
+    if (!planned) return Hold(items.back().bytes);
     items.push_back({.id = items.size(),
                      .bytes = saved.rest_bytes,
                      .produced = moments_,
-                     .recompute_seconds = Seconds(part, turn)});
+                     .recompute_seconds = work_.SecondsOf(part, turn)});
+    Hold(saved.bytes());
+  }
+
+  // The same of the micro-batches that are on their way through other stages.
+  void Hold(std::uint64_t bytes) {
+    if (work_.held_micro_batches() == 0) return;
+    held_.push_back(problem_.activations.size());
+    problem_.activations.push_back({.id = held_.back(),
+                                    .bytes = work_.held_micro_batches() * bytes,
+                                    .produced = 0,
+                                    .can_recompute = false,
+                                    .can_offload = false});
   }
 
   void AddChunks() {
-    const std::uint64_t world = job_.ranks;
+    const std::uint64_t world = work_.sharing_ranks();
     const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
     std::vector<std::uint64_t> tensor_state(layout_.chunks.size(), 0);
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -250,12 +282,15 @@ class Builder {
 
   const Model& model_;
   const Job& job_;
+  const RankWork& work_;
+  const LayerRange range_;
   std::vector<Tensor> tensors_;
   zero::Layout layout_;
   using Place = std::pair<Operator, std::uint64_t>;          // and its layer
   std::map<Place, std::vector<std::uint32_t>> of_operator_;  // tensors
   std::map<Place, std::size_t> kept_;                        // first activation of each part
   std::size_t encoder_output_ = 0;                           // an activation
+  std::vector<std::size_t> held_;                            // activations
   std::vector<int> gradients_missing_;                       // by chunk
   zero::Recorder recorder_;
   planner::Moment moments_ = 0;
@@ -357,9 +392,14 @@ planner::Machine MakeMachine(const Job& job) {
 }
 
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job) {
+  return MakeProblem(model, job, WholeModel(model, job));
+}
+
+absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
+                                                      const RankWork& work) {
   GEMINID_RETURN_IF_ERROR(Validate(model));
   GEMINID_RETURN_IF_ERROR(Validate(job));
-  return Builder(model, job).Make();
+  return Builder(model, job, work).Make();
 }
 
 }  // namespace geminid::forecast

@@ -11,6 +11,7 @@
 #include "tools/forecast/hardware.h"
 #include "tools/forecast/model.h"
 #include "tools/forecast/optimizer.h"
+#include "tools/forecast/rank_work.h"
 
 namespace geminid::forecast {
 
@@ -56,6 +57,10 @@ absl::Status Validate(const Job& job);
 // of a layer gives two activations: its input, and the rest, which can be computed from it.
 // RESOURCE_EXHAUSTED if one operator alone needs more than any arena has.
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
+
+// The same for a rank that has `work` of the model. Its shards are of work.sharing_ranks().
+absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
+                                                      const RankWork& work);
 
 // How the engine has its plans made: gradients leave during one moment, extents are whole units.
 planner::PlannerOptions EnginePlannerOptions();

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
 #include "tools/geminictl/plan_json.h"
+#include "tools/geminictl/plan_parallel.h"
 #include "tools/geminictl/plan_rules.h"
 #include "tools/geminictl/plan_view.h"
 #include "tools/geminictl/this_machine.h"
@@ -106,6 +107,7 @@ absl::StatusOr<int> RunPlan(const Context& context, const PlanFlags& flags) {
     return base::kExitOk;
   }
   GEMINID_ASSIGN_OR_RETURN(const PlanRequest request, ParsePlanFlags(flags, ReadThisMachine()));
+  if (!flags.parallel.empty()) return RunParallelPlan(context, flags, request);
   GEMINID_ASSIGN_OR_RETURN(const PlanAnswer answer, AnswerTo(request));
   if (!flags.save_trace.empty()) {
     if (absl::Status status = SaveTrace(answer, flags.save_trace); !status.ok()) return status;

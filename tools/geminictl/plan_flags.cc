@@ -25,7 +25,15 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
       "The accelerator and its host; see --list-hardware. Without it, and without memory, this "
       "machine; without it and with memory, no times");
   add("--ranks", &flags->ranks, "Accelerators in all; otherwise 1");
+  add("--ranks-per-node", &flags->ranks_per_node, "Instead of --ranks: accelerators in each host");
   add("--nodes", &flags->nodes, "Hosts that they are in; otherwise 1");
+  add("--parallel", &flags->parallel,
+      "auto: chooses how model and batch are cut over the ranks, and shows what it chose from; or "
+      "that cut, as in pipeline=2,tensor=2.5d:size=8:depth=2,sequence=ulysses:2,data=2; or "
+      "compare: "
+      "1D, 2D, 2.5D and 3D beside each other");
+  add("--accumulate", &flags->accumulate,
+      "With --parallel: micro-batches per step; otherwise chosen");
   add("--device-memory", &flags->device_memory, "Usable on each accelerator, as in 22GiB");
   add("--host-memory", &flags->host_memory, "For training on each node; otherwise unlimited");
   add("--disk", &flags->disk, "With --as-planned. For training on each node; otherwise none");
@@ -47,6 +55,8 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
   add("--uplink", &flags->uplink, "All devices of a node together, in one direction");
   add("--peer", &flags->peer, "Between devices of a node, each way");
   add("--network", &flags->network, "Between nodes, all adapters of one together, each way");
+  add("--peer-latency", &flags->peer_latency, "Of a message between devices of a node");
+  add("--network-latency", &flags->network_latency, "Of a message between nodes");
   add("--compute", &flags->compute, "Operations per second of a device, as in 312e12");
   add("--achieved", &flags->achieved, "The share of that which training reaches, as in 0.5");
   add("--device-bandwidth", &flags->device_bandwidth, "Of the device's memory");

@@ -154,6 +154,10 @@ absl::Status ReadRates(const PlanFlags& flags, bool rates_are_known, PlanRequest
   }
   GEMINID_RETURN_IF_ERROR(
       ReadLatency("--link-latency", flags.link_latency, &hardware.copy_latency_seconds));
+  GEMINID_RETURN_IF_ERROR(
+      ReadLatency("--peer-latency", flags.peer_latency, &hardware.peer_message_seconds));
+  GEMINID_RETURN_IF_ERROR(
+      ReadLatency("--network-latency", flags.network_latency, &hardware.network_message_seconds));
   GEMINID_RETURN_IF_ERROR(ReadNumber("--compute", flags.compute, kRateMax, &hardware.flops));
   GEMINID_RETURN_IF_ERROR(ReadNumber("--achieved", flags.achieved, 1, &hardware.achieved_share));
   // A trace has the times of its operators.

@@ -149,11 +149,25 @@ absl::Status ReadOptimizer(const PlanFlags& flags, forecast::Job* job) {
   return absl::OkStatus();
 }
 
+absl::Status ReadRanksPerNode(const PlanFlags& flags, forecast::Job* job) {
+  if (flags.ranks_per_node.empty()) return absl::OkStatus();
+  std::uint32_t each = 0;
+  GEMINID_RETURN_IF_ERROR(ReadCount("--ranks-per-node", flags.ranks_per_node, &each));
+  const std::uint64_t ranks = std::uint64_t{each} * job->nodes;
+  if (ranks > UINT32_MAX) {
+    return WrongFlag("--ranks-per-node", flags.ranks_per_node, "that is more than any cluster has");
+  }
+  job->ranks = static_cast<std::uint32_t>(ranks);
+  return absl::OkStatus();
+}
+
 absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
   forecast::Job& job = request->job;
   job.batch.sequences = 1;
   GEMINID_RETURN_IF_ERROR(ReadCount("--ranks", flags.ranks, &job.ranks));
   GEMINID_RETURN_IF_ERROR(ReadCount("--nodes", flags.nodes, &job.nodes));
+  GEMINID_RETURN_IF_ERROR(ReadRanksPerNode(flags, &job));
+  GEMINID_RETURN_IF_ERROR(ReadCount("--accumulate", flags.accumulate, &request->micro_batches));
   GEMINID_RETURN_IF_ERROR(ReadCount("--batch", flags.batch, &job.batch.sequences));
   GEMINID_RETURN_IF_ERROR(ReadSequence(flags, request));
   if (flags.activations == "recompute") {

@@ -24,12 +24,14 @@ struct PlanFlags {
   std::string model, config, trace;
   std::string layers, hidden, heads, parameters;
   std::string hardware;
-  std::string ranks, nodes, batch, sequence, optimizer, activations;
+  std::string ranks, ranks_per_node, nodes, batch, sequence, optimizer, activations;
   std::string device_memory, host_memory, disk;
   std::string link_up, link_down, link_both, link_latency, uplink, peer, network;
+  std::string peer_latency, network_latency;
   std::string compute, achieved, device_bandwidth, dram, cpu_update_share;
   std::string disk_read, disk_write, disk_endurance;
   std::string save_trace;
+  std::string parallel, accumulate;
   bool as_planned = false;
   bool momentum = false;
   bool largest = false;
@@ -45,7 +47,8 @@ struct PlanRequest {
   const forecast::Family* family = nullptr;  // to find the largest of
   std::optional<forecast::RecordedTrace> trace;
   forecast::Job job;
-  bool host_is_given = false;  // else there is as much as is asked for
+  std::uint64_t micro_batches = 0;  // 0: chosen
+  bool host_is_given = false;       // else there is as much as is asked for
   // The flags that are missing for times; empty: there are rates for everything.
   std::vector<std::string> missing_rates;
   std::vector<std::string> notes;  // what was chosen where the flags leave it open, in sentences

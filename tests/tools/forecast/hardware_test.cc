@@ -49,5 +49,20 @@ TEST(HardwareOfDriverName, KnownChips_AreFoundAndOthersAreNot) {
   EXPECT_EQ(row(""), "none");
 }
 
+TEST(Constants, OfATablesRow_HaveSourcesAndOfAFlagAreGiven) {
+  for (const Hardware& hardware : HardwareTable()) {
+    for (const Constant& constant : ConstantsOf(hardware)) {
+      EXPECT_GT(constant.value, 0) << hardware.name << ": " << constant.name;
+      EXPECT_NE(constant.source, "") << hardware.name << ": " << constant.name;
+      EXPECT_NE(constant.source, "given") << hardware.name << ": " << constant.name;
+    }
+  }
+  Hardware changed = *FindHardware("h200");
+  changed.network_bytes_per_second = 1e9;
+  for (const Constant& constant : ConstantsOf(changed)) {
+    EXPECT_EQ(constant.source == "given", constant.name == "network of a node") << constant.name;
+  }
+}
+
 }  // namespace
 }  // namespace geminid::forecast

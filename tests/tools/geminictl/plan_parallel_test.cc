@@ -1,0 +1,178 @@
+// geminictl plan --parallel, which needs no daemon.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/exit_code.h"
+#include "tests/base/json_values.h"
+#include "tools/geminictl/run.h"
+
+namespace geminid::ctl {
+namespace {
+
+using base::At;
+using base::JsonValue;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+Outcome Plan(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  std::ostringstream out;
+  std::ostringstream err;
+  Environment environment;
+  environment.out = &out;
+  environment.err = &err;
+  environment.variables = [](const std::string&) { return std::nullopt; };
+  Outcome outcome;
+  outcome.code = RunGeminictl(arguments, environment);
+  outcome.out = out.str();
+  outcome.err = err.str();
+  return outcome;
+}
+
+std::vector<std::string> With(std::vector<std::string> arguments,
+                              const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+const std::vector<std::string> kGpt2On8 = {
+    "--model", "gpt2", "--hardware", "rtx-3090-24gb", "--ranks-per-node", "4", "--nodes", "2",
+    "--batch", "4",    "--sequence", "1024"};
+
+double Number(const JsonValue& object, const char* key) { return std::stod(At(object, key).text); }
+
+TEST(PlanParallel, Auto_ChoosesTheFastestOfItsTable) {
+  const Outcome outcome = Plan(With(kGpt2On8, {"--parallel", "auto", "--json"}));
+  ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
+  const JsonValue answer = base::MustParse(outcome.out);
+  EXPECT_EQ(At(answer, "schema_version").text, "1");
+  EXPECT_EQ(At(At(answer, "job"), "ranks").text, "8");
+  const JsonValue chosen = At(answer, "chosen");
+  ASSERT_FALSE(At(answer, "planned").items.empty());
+  for (const JsonValue& planned : At(answer, "planned").items) {
+    EXPECT_GE(Number(planned, "least_step_seconds"), 0);
+    if (!At(planned, "fits").boolean) continue;
+    EXPECT_LE(Number(chosen, "step_seconds"), Number(planned, "step_seconds"));
+  }
+  for (const JsonValue& constant : At(answer, "constants").items) {
+    EXPECT_NE(At(constant, "source").text, "") << At(constant, "name").text;
+  }
+}
+
+TEST(PlanParallel, Auto_ShowsWhatItChoseFromAndItsSources) {
+  const Outcome outcome = Plan(With(kGpt2On8, {"--parallel", "auto", "--network", "2GB/s"}));
+  ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Chosen: --parallel "), HasSubstr("MICRO-BATCHES"),
+                                 HasSubstr("PARTNERS"), HasSubstr("Looked at: "),
+                                 HasSubstr("does not train every mesh"), HasSubstr("NVIDIA/nccl"),
+                                 HasSubstr("the maker's data sheet of rtx-3090-24gb")));
+  EXPECT_THAT(outcome.out, testing::ContainsRegex("network-of-a-node +2GB/s +given"));
+}
+
+TEST(PlanParallel, OneMesh_IsPlannedAlone) {
+  const Outcome outcome = Plan(
+      With(kGpt2On8, {"--parallel", "pipeline=2,tensor=2d:size=4", "--accumulate", "8", "--json"}));
+  ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
+  const JsonValue answer = base::MustParse(outcome.out);
+  for (const JsonValue& planned : At(answer, "planned").items) {
+    EXPECT_EQ(At(At(planned, "mesh"), "text").text, "pipeline=2,tensor=2d:size=4");
+    EXPECT_EQ(At(planned, "micro_batches").text, "8");
+  }
+  EXPECT_THAT(Plan(With(kGpt2On8, {"--parallel", "tensor=1d:2"})).out,
+              HasSubstr("Planned: --parallel tensor=1d:size=2,data=4, "));
+}
+
+TEST(PlanParallel, MeshThatCannotBe_IsRefusedWithTheNearest) {
+  const auto refusal = [](const char* mesh) {
+    const Outcome outcome = Plan(With(kGpt2On8, {"--parallel", mesh}));
+    EXPECT_EQ(outcome.code, base::kExitUsage) << outcome.out;
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal("pipeline=3,data=2"),
+              AllOf(HasSubstr("6 ranks and the cluster 8"), HasSubstr("the nearest that fit: ")));
+  EXPECT_THAT(refusal("tensor=1d:8"), AllOf(HasSubstr("12 heads by 8"), HasSubstr("nearest")));
+  EXPECT_THAT(refusal("tensor=2d:6"), HasSubstr("the nearest that do are 4 or 9"));
+  EXPECT_THAT(refusal("sequence=ring:2"), HasSubstr("sequence=ulysses:N is"));
+}
+
+TEST(PlanParallel, MeshWithoutRoom_ExitsWith7AndNamesTheNearestThatFits) {
+  const std::vector<std::string> job = {
+      "--model",          "llama-65b", "--hardware", "a100-80gb", "--nodes",    "4",
+      "--ranks-per-node", "8",         "--batch",    "4",         "--sequence", "2048",
+      "--host-memory",    "64GiB"};
+  const Outcome outcome = Plan(
+      With(job, {"--parallel", "pipeline=4,data=8", "--accumulate", "1", "--activations", "keep"}));
+  EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.out;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("It does not fit"), HasSubstr("The nearest that fits: --parallel ")));
+}
+
+TEST(PlanParallel, FlagsThatWouldBePassedOver_AreRefused) {
+  const auto refusal = [](const std::vector<std::string>& arguments) {
+    const Outcome outcome = Plan(arguments);
+    EXPECT_EQ(outcome.code, base::kExitUsage) << outcome.out;
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal({"--model", "gpt2", "--device-memory", "8GiB", "--parallel", "auto"}),
+              AllOf(HasSubstr("rates are unknown"), HasSubstr("--compute")));
+  EXPECT_THAT(refusal(With(kGpt2On8, {"--ranks", "8"})), HasSubstr("--ranks-per-node"));
+  EXPECT_THAT(refusal({"--model", "gpt2", "--hardware", "h200", "--accumulate", "2"}),
+              HasSubstr("--parallel"));
+  EXPECT_THAT(refusal({"--trace", "t.pb", "--parallel", "auto"}), HasSubstr("--trace"));
+  EXPECT_THAT(
+      refusal({"--model", "gpt2", "--hardware", "h200", "--ranks", "8192", "--parallel", "auto"}),
+      HasSubstr("at most 4096"));
+}
+
+TEST(PlanParallel, ConfigFile_IsCutLikeANamedModel) {
+  const Outcome outcome =
+      Plan({"--config", GEMINID_FORECAST_DATA "/mixtral-8x7b-v0.1.json", "--hardware", "h100-80gb",
+            "--nodes", "2", "--ranks-per-node", "8", "--sequence", "2048", "--parallel", "auto"});
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Chosen: --parallel "), Not(HasSubstr("tensor=2d"))));
+}
+
+std::string Page(const char* name) {
+  std::ifstream file(std::string(GEMINID_DOCS) + "/" + name);
+  std::stringstream page;
+  page << file.rdbuf();
+  return page.str();
+}
+
+// The page names the command under each block.
+TEST(PlanParallel, TableOfThePage_IsWhatTheCommandPrints) {
+  const Outcome outcome =
+      Plan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--batch", "4", "--sequence", "2048",
+            "--host-memory", "0", "--parallel", "compare"});
+  ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
+  EXPECT_THAT(Page("parallelism.md"), HasSubstr("```\n" + outcome.out + "```\n"));
+}
+
+TEST(PlanParallel, HeadlinesOfThePage_AreWhatTheCommandsPrint) {
+  const Outcome llama =
+      Plan({"--model", "llama-65b", "--hardware", "a100-80gb", "--nodes", "4", "--ranks-per-node",
+            "8", "--batch", "4", "--sequence", "2048", "--parallel", "auto"});
+  ASSERT_EQ(llama.code, base::kExitOk) << llama.err;
+  EXPECT_THAT(Page("parallelism.md"), HasSubstr("```\n" + llama.out + "```\n"));
+  const Outcome gpt3 =
+      Plan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--nodes", "8", "--ranks-per-node",
+            "8", "--batch", "2", "--sequence", "2048", "--parallel", "auto"});
+  ASSERT_EQ(gpt3.code, base::kExitOk) << gpt3.err;
+  const std::size_t begin = gpt3.out.find("Chosen: "), end = gpt3.out.find("geminid-train does");
+  ASSERT_LT(begin, end);
+  EXPECT_THAT(Page("parallelism.md"),
+              HasSubstr("```\n" + gpt3.out.substr(begin, end - begin) + "```\n"));
+}
+
+}  // namespace
+}  // namespace geminid::ctl

@@ -1,0 +1,78 @@
+#include "tools/parallel/mesh_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/parallel/meshes.h"
+
+namespace geminid::parallel {
+namespace {
+
+using collectives::TensorMode;
+using testing::HasSubstr;
+
+TEST(ParseMesh, OfAxesInAnyOrder_HasTheirSizes) {
+  const auto all =
+      ParseMesh("data=3,zero=3,sequence=ulysses:2,tensor=2.5d:size=8:depth=2,pipeline=4");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->mesh, (MeshSpec{.pipeline = 4,
+                                 .data = 3,
+                                 .sequence = 2,
+                                 .tensor_mode = TensorMode::k25D,
+                                 .tensor = 8,
+                                 .depth = 2}));
+  EXPECT_TRUE(all->data_is_given);
+  EXPECT_EQ(all->mesh.ranks(), 4 * 3 * 2 * 8);
+  const auto one = ParseMesh("pipeline=1f1b:2,tensor=1d-sequence:4");
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->mesh.pipeline, 2);
+  EXPECT_EQ(one->mesh.tensor_mode, TensorMode::k1DSequence);
+  EXPECT_EQ(one->mesh.tensor, 4);
+  EXPECT_FALSE(one->data_is_given);
+}
+
+TEST(ParseMesh, OfWhatToStringGives_IsTheSame) {
+  for (const int ranks : {1, 2, 12, 64}) {
+    for (const MeshSpec& mesh : MeshesOf(ranks)) {
+      const auto parsed = ParseMesh(ToString(mesh));
+      ASSERT_TRUE(parsed.ok()) << parsed.status();
+      EXPECT_EQ(parsed->mesh, mesh) << ToString(mesh);
+    }
+  }
+}
+
+TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"", "'' is not AXIS=SIZE"},
+      {"pipeline", "'pipeline' is not AXIS=SIZE"},
+      {"pipe=2", "there is no axis 'pipe'; there are pipeline, tensor, sequence, data and zero"},
+      {"pipeline=two", "pipeline is 'two'"},
+      {"pipeline=0", "pipeline is '0'"},
+      {"pipeline=zbv:2", "pipeline=zbv cannot be planned"},
+      {"data=2,data=2", "data is there twice"},
+      {"sequence=2", "it must be ulysses:N"},
+      {"sequence=ring:2", "sequence=ring is not there yet"},
+      {"sequence=megatron:2", "tensor=1d-sequence:N"},
+      {"tensor=4d:8", "tensor has no mode '4d'; there are 1d, 1d-sequence, 2d, 2.5d, 3d"},
+      {"tensor=2d", "tensor needs a size"},
+      {"tensor=2d:size=4:size=4", "tensor's size is there twice"},
+      {"tensor=2d:side=2", "tensor has no 'side'"},
+      {"tensor=2d:size=6", "6 ranks do not make a 2d grid; the nearest that do are 4 or 9"},
+      {"tensor=3d:size=8:depth=2", "3d tensor parallelism has no depth"},
+      {"zero=1", "zero is '1'; it can be 3 alone"},
+      {"pipeline=1000,data=1000", "has more than 65536 ranks"}};
+  for (const auto& [text, words] : mistakes) {
+    const auto parsed = ParseMesh(text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_TRUE(absl::IsInvalidArgument(parsed.status()));
+    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(words)) << text;
+    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("--parallel")) << text;
+  }
+}
+
+}  // namespace
+}  // namespace geminid::parallel

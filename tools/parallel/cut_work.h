@@ -1,0 +1,89 @@
+// What one rank of a mesh does of a model's step, as the planner is asked. Pure.
+#ifndef GEMINID_TOOLS_PARALLEL_CUT_WORK_H_
+#define GEMINID_TOOLS_PARALLEL_CUT_WORK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "collectives/tensor_parallel/tensor_grid.h"
+#include "tools/forecast/rank_work.h"
+#include "tools/parallel/exchange.h"
+#include "tools/parallel/mesh_spec.h"
+
+namespace geminid::parallel {
+
+// The groups of a mesh that are along one axis or neighbouring ones.
+GroupShape SharingGroup(const MeshSpec& mesh);  // data and sequence
+GroupShape SequenceGroup(const MeshSpec& mesh);
+GroupShape PipelineGroup(const MeshSpec& mesh);
+
+// The linear layers of a part or an end of the model, as one micro-batch passes them on the ranks
+// of one tensor-parallel grid.
+struct PartLinear {
+  collectives::LinearRole role = collectives::LinearRole::kFirst;
+  collectives::LinearShape shape;
+};
+std::vector<PartLinear> LinearsOf(const forecast::Model& model, forecast::Operator op,
+                                  std::uint64_t tokens);
+
+// Beside forecast::RankWork, the parts of its seconds and what is received. A micro-batch is
+// job.batch, of all ranks that share its tokens. Compute is cut evenly:
+//
+//   seconds = the longer of operations / (tensor x sequence ranks) at the achieved rate
+//             and the traffic of device memory,  and exchanges:
+//
+// 1D and 3D wait for each exchange. In 2D and 2.5D the blocks of a product travel while those
+// before are multiplied, so that of the longer and the shorter of the two the sum is
+// longer + shorter / q; what is summed over depth is waited for.
+//
+// Memory is cut as tensor_traffic.h says: the residual stream as the X of a first layer, heads and
+// the MLP's inside as that of a second, matrices as W.
+class CutWork : public forecast::RankWork {
+ public:
+  // All outlive this. `range` is of the stage; `in_flight`: micro-batches whose activations the
+  // stage holds at most, at least 1.
+  CutWork(const forecast::Model& model, const forecast::Job& job, const MeshSpec& mesh,
+          const forecast::LayerRange& range, std::uint64_t in_flight);
+
+  forecast::LayerRange layers() const override { return range_; }
+  std::vector<forecast::Tensor> OwnTensors() const override;
+  std::uint32_t sharing_ranks() const override {
+    return static_cast<std::uint32_t>(mesh_.sharing_ranks());
+  }
+  std::uint64_t held_micro_batches() const override { return in_flight_ - 1; }
+  forecast::Saved SavedOf(forecast::Operator part) const override;
+  std::uint64_t WorkspaceOf(forecast::Operator op, forecast::Turn turn) const override;
+  double SecondsOf(forecast::Operator op, forecast::Turn turn) const override;
+
+  double ComputeSecondsOf(forecast::Operator op, forecast::Turn turn) const;
+  // Received between the ranks of the grid and of a sequence, by bf16 elements.
+  double ReceivedBytesOf(forecast::Operator op, forecast::Turn turn) const;
+  // What a stage sends to the next for one micro-batch.
+  double BoundaryBytes() const;
+
+ private:
+  struct Exchanged {
+    double bytes = 0;
+    double hidden_seconds = 0;  // beside products
+    double waited_seconds = 0;
+  };
+  Exchanged ExchangedOf(forecast::Operator op, forecast::Turn turn) const;
+  std::vector<Exchange> EmbeddingExchanges() const;
+  std::uint64_t ScratchBytes(forecast::Operator op) const;
+  forecast::Tensor Cut(forecast::Tensor tensor) const;
+
+  const forecast::Model& model_;
+  const forecast::Job& job_;
+  const MeshSpec mesh_;
+  const forecast::LayerRange range_;
+  const std::uint64_t in_flight_;
+  const collectives::TensorGrid grid_;
+  forecast::Batch part_;  // job.batch less what the axis of sequence cuts off
+  // Of whole matrices, what a rank has.
+  double stream_share_ = 1, wide_share_ = 1, weight_share_ = 1;
+  double multiplied_share_ = 1;  // of W, what passes through a rank's products
+};
+
+}  // namespace geminid::parallel
+
+#endif  // GEMINID_TOOLS_PARALLEL_CUT_WORK_H_

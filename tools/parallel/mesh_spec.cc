@@ -1,0 +1,146 @@
+#include "tools/parallel/mesh_spec.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+
+namespace geminid::parallel {
+namespace {
+
+using collectives::TensorGrid;
+using collectives::TensorMode;
+
+absl::Status Refuse(const std::string& words) {
+  return absl::InvalidArgumentError(absl::StrCat("--parallel: ", words));
+}
+
+absl::Status ReadSize(const char* axis, const std::string& text, int* size) {
+  GEMINID_ASSIGN_OR_RETURN(
+      const std::uint64_t number,
+      base::ParseCount(absl::StrCat("--parallel: ", axis), text, 1, kRanksMax));
+  *size = static_cast<int>(number);
+  return absl::OkStatus();
+}
+
+absl::Status ReadPipeline(const std::string& value, MeshSpec* mesh) {
+  const std::vector<std::string> pieces = absl::StrSplit(value, absl::MaxSplits(':', 1));
+  if (pieces.size() == 1) return ReadSize("pipeline", value, &mesh->pipeline);
+  if (pieces[0] == "1f1b") return ReadSize("pipeline", pieces[1], &mesh->pipeline);
+  return Refuse(absl::StrCat("pipeline=", pieces[0],
+                             " cannot be planned; give the number of stages alone, which run 1F1B, "
+                             "such as pipeline=2"));
+}
+
+absl::Status ReadSequence(const std::string& value, MeshSpec* mesh) {
+  const std::vector<std::string> pieces = absl::StrSplit(value, absl::MaxSplits(':', 1));
+  if (pieces.size() == 2 && pieces[0] == "ulysses") {
+    return ReadSize("sequence", pieces[1], &mesh->sequence);
+  }
+  if (pieces[0] == "ring") return Refuse("sequence=ring is not there yet; sequence=ulysses:N is");
+  if (pieces[0] == "megatron") {
+    return Refuse("tokens that are cut with the layers are a mode of tensor: tensor=1d-sequence:N");
+  }
+  return Refuse(absl::StrCat("sequence is '", value, "'; it must be ulysses:N"));
+}
+
+absl::StatusOr<TensorMode> ModeOf(const std::string& name) {
+  std::vector<std::string> names;
+  for (const TensorMode mode : {TensorMode::k1D, TensorMode::k1DSequence, TensorMode::k2D,
+                                TensorMode::k25D, TensorMode::k3D}) {
+    names.push_back(collectives::Name(mode));
+    if (name == names.back()) return mode;
+  }
+  return Refuse(absl::StrCat("tensor has no mode '", name, "'; there are ",
+                             absl::StrJoin(names, ", "), ", as in tensor=2d:size=4"));
+}
+
+// "2.5d:size=8:depth=2"; "1d:8" is short for "1d:size=8".
+absl::Status ReadTensor(const std::string& value, MeshSpec* mesh) {
+  const std::vector<std::string> pieces = absl::StrSplit(value, ':');
+  GEMINID_ASSIGN_OR_RETURN(mesh->tensor_mode, ModeOf(pieces[0]));
+  bool sized = false;
+  for (std::size_t i = 1; i < pieces.size(); ++i) {
+    const std::vector<std::string> sides = absl::StrSplit(pieces[i], absl::MaxSplits('=', 1));
+    if (sides.size() == 1 || sides[0] == "size") {
+      if (sized) return Refuse("tensor's size is there twice; give it once");
+      GEMINID_RETURN_IF_ERROR(ReadSize("tensor's size", sides.back(), &mesh->tensor));
+      sized = true;
+    } else if (sides[0] == "depth") {
+      GEMINID_RETURN_IF_ERROR(ReadSize("tensor's depth", sides[1], &mesh->depth));
+    } else {
+      return Refuse(absl::StrCat("tensor has no '", sides[0], "'; it has a size and a depth"));
+    }
+  }
+  if (!sized) return Refuse("tensor needs a size, as in tensor=2.5d:size=8:depth=2");
+  const absl::Status grid = TensorGrid::Make(mesh->tensor_mode, mesh->tensor, mesh->depth).status();
+  return grid.ok() ? grid : Refuse(std::string(grid.message()));
+}
+
+absl::Status ReadAxis(const std::string& axis, const std::string& value, ParsedMesh* parsed) {
+  if (axis == "pipeline") return ReadPipeline(value, &parsed->mesh);
+  if (axis == "sequence") return ReadSequence(value, &parsed->mesh);
+  if (axis == "tensor") return ReadTensor(value, &parsed->mesh);
+  if (axis == "data") {
+    parsed->data_is_given = true;
+    return ReadSize("data", value, &parsed->mesh.data);
+  }
+  if (axis == "zero") {
+    if (value == "3") return absl::OkStatus();
+    return Refuse(absl::StrCat("zero is '", value,
+                               "'; it can be 3 alone: weights, gradients and the optimizer's state "
+                               "are always shared out over data and sequence"));
+  }
+  return Refuse(absl::StrCat("there is no axis '", axis,
+                             "'; there are pipeline, tensor, sequence, data and zero"));
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedMesh> ParseMesh(const std::string& text) {
+  ParsedMesh parsed;
+  std::vector<std::string> seen;
+  for (const std::string& piece : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    const std::vector<std::string> sides = absl::StrSplit(piece, absl::MaxSplits('=', 1));
+    if (sides.size() < 2) {
+      return Refuse(absl::StrCat("'", piece, "' is not AXIS=SIZE; an example: pipeline=2,data=2"));
+    }
+    for (const std::string& other : seen) {
+      if (other == sides[0]) return Refuse(absl::StrCat(other, " is there twice; give it once"));
+    }
+    seen.push_back(sides[0]);
+    GEMINID_RETURN_IF_ERROR(ReadAxis(sides[0], sides[1], &parsed));
+  }
+  const MeshSpec& m = parsed.mesh;
+  // Each factor is below 2^16, so the product of four is below 2^64.
+  if (static_cast<std::uint64_t>(m.pipeline) * static_cast<std::uint64_t>(m.data) *
+          static_cast<std::uint64_t>(m.sequence) * static_cast<std::uint64_t>(m.tensor) >
+      kRanksMax) {
+    return Refuse(absl::StrCat(text, " has more than ", kRanksMax, " ranks"));
+  }
+  return parsed;
+}
+
+std::string ToString(const MeshSpec& m) {
+  std::vector<std::string> axes;
+  if (m.pipeline > 1) axes.push_back(absl::StrCat("pipeline=", m.pipeline));
+  if (m.tensor > 1) {
+    axes.push_back(absl::StrCat("tensor=", collectives::Name(m.tensor_mode), ":size=", m.tensor,
+                                m.depth > 1 ? absl::StrCat(":depth=", m.depth) : ""));
+  }
+  if (m.sequence > 1) axes.push_back(absl::StrCat("sequence=ulysses:", m.sequence));
+  if (m.data > 1 || axes.empty()) axes.push_back(absl::StrCat("data=", m.data));
+  return absl::StrJoin(axes, ",");
+}
+
+TensorGrid GridOf(const MeshSpec& mesh) {
+  return *TensorGrid::Make(mesh.tensor_mode, mesh.tensor, mesh.depth);
+}
+
+}  // namespace geminid::parallel

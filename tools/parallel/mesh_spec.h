@@ -1,0 +1,52 @@
+// How a model and a batch are cut over ranks, as people write it:
+//
+//   pipeline=2,tensor=2.5d:size=8:depth=2,sequence=ulysses:2,data=2,zero=3
+//
+// Each axis once, in any order. In the mesh the pipeline is outermost, then data, then sequence;
+// tensor, which talks most, is innermost, so that its groups lie within a node. Pure.
+#ifndef GEMINID_TOOLS_PARALLEL_MESH_SPEC_H_
+#define GEMINID_TOOLS_PARALLEL_MESH_SPEC_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "collectives/tensor_parallel/tensor_grid.h"
+
+namespace geminid::parallel {
+
+struct MeshSpec {
+  int pipeline = 1;  // stages, 1F1B
+  int data = 1;
+  int sequence = 1;  // parts of each sequence, by Ulysses' exchange of heads
+  collectives::TensorMode tensor_mode = collectives::TensorMode::k1D;
+  int tensor = 1;  // ranks of the tensor-parallel grid
+  int depth = 1;   // of 2.5D
+
+  std::int64_t ranks() const { return std::int64_t{pipeline} * data * sequence * tensor; }
+  // The ranks that keep the same weights and share them and their state out (ZeRO).
+  int sharing_ranks() const { return data * sequence; }
+  friend bool operator==(const MeshSpec&, const MeshSpec&) = default;
+};
+
+// More ranks than any cluster has.
+inline constexpr int kRanksMax = 1 << 16;
+
+struct ParsedMesh {
+  MeshSpec mesh;
+  bool data_is_given = false;  // else data is what the other axes leave of the ranks
+};
+
+// INVALID_ARGUMENT naming the axis and what it takes: unknown axes and modes, an axis that is there
+// twice, sizes that are no numbers from 1 to kRanksMax, ranks that make no grid.
+absl::StatusOr<ParsedMesh> ParseMesh(const std::string& text);
+
+// Canonical: axes of 1 are left out, and data=1 stands for a mesh of one rank.
+std::string ToString(const MeshSpec& mesh);
+
+// The mesh's grid of tensor-parallel ranks. The mesh is of ParseMesh or of MeshesOf.
+collectives::TensorGrid GridOf(const MeshSpec& mesh);
+
+}  // namespace geminid::parallel
+
+#endif  // GEMINID_TOOLS_PARALLEL_MESH_SPEC_H_

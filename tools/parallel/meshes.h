@@ -1,0 +1,58 @@
+// Which meshes there are for a model on a cluster, and which of them can be cut so. Pure.
+#ifndef GEMINID_TOOLS_PARALLEL_MESHES_H_
+#define GEMINID_TOOLS_PARALLEL_MESHES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/forecast/problem.h"
+#include "tools/parallel/mesh_spec.h"
+
+namespace geminid::parallel {
+
+// How a step is made on a mesh.
+struct Setting {
+  MeshSpec mesh;
+  std::uint64_t micro_batches = 1;
+  forecast::Activations activations = forecast::Activations::kRecompute;
+  friend bool operator==(const Setting&, const Setting&) = default;
+};
+
+// All meshes of so many ranks, each once: every factorisation into pipeline x data x sequence x
+// tensor, and for each number of tensor ranks every grid that it makes. In a fixed order.
+std::vector<MeshSpec> MeshesOf(int ranks);
+
+// Whether the model can be cut so, whatever the batch. INVALID_ARGUMENT naming the axis, what does
+// not divide and by what; or for what cannot be cut at all: an encoder beside a decoder into
+// stages; what is not a language model, or has a token table of another width, over tensor ranks;
+// experts in 2D, 2.5D and 3D.
+absl::Status CheckMesh(const forecast::Model& model, std::uint64_t sequence_length,
+                       const MeshSpec& mesh);
+
+// What of that is about layers cut over tensor ranks, whatever the grid.
+absl::Status CheckLayersCanBeCut(const forecast::Model& model);
+
+// What ranks of one grid and one part of a sequence work on together: job.batch of all job.ranks,
+// cut over data and micro-batches. INVALID_ARGUMENT where that is no whole number of sequences, or
+// fewer than the grid needs so that attention has whole sequences.
+absl::StatusOr<forecast::Batch> MicroBatchOf(const forecast::Job& job, const Setting& setting);
+
+// More are not tried.
+inline constexpr std::uint64_t kMicroBatchesMax = 4096;
+
+// The settings of a mesh: every number of micro-batches that the batch allows, with activations
+// recomputed and kept; where plans need not be executable and there is no pipeline, planned instead
+// of either. `micro_batches`, unless 0, and job.activations, where they are not planned, fix these.
+std::vector<Setting> SettingsOf(const forecast::Job& job, const MeshSpec& mesh,
+                                std::uint64_t micro_batches = 0);
+
+// Of `meshes` the nearest to `mesh`: the fewest changes of an axis' size or of tensor's mode, then
+// the least change by factors of two, then the first. `count` at most, the nearest first.
+std::vector<MeshSpec> Nearest(const MeshSpec& mesh, const std::vector<MeshSpec>& meshes,
+                              std::size_t count);
+
+}  // namespace geminid::parallel
+
+#endif  // GEMINID_TOOLS_PARALLEL_MESHES_H_

@@ -10,9 +10,6 @@
 
 namespace geminid::service {
 
-// A session's last trace is kept for GetTrace if its message is no larger.
-inline constexpr uint64_t kMaxKeptTraceBytes = uint64_t{16} << 20;
-
 absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request);
 v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan);
 

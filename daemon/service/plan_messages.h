@@ -12,6 +12,9 @@ namespace geminid::service {
 
 absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request);
 v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan);
+// What is in the message: without options, residencies and the order of loads by deadline. Causes
+// of stalls that are none become kLink.
+planner::Plan PlanFromMessage(const v1::Plan& message);
 
 // When each chunk is used, for the choice of what to evict.
 core::NextUseTable NextUses(const planner::Trace& trace);

@@ -98,9 +98,12 @@ def planned(manager):
 def must_be_planned(job):
     """The daemon that has just started has the plan of each rank."""
     metrics = job.manager.page("/metrics")
+    page = job.manager.page("/plan/" + min(planned(job.manager), default="s0").removeprefix("s"))
     job.must_run()
     if metrics.count("\ngeminid_plan_transfer_bytes{") != 2:
         sys.exit(f"a restarted daemon does not have the plans of both ranks:\n{metrics}")
+    if "<svg" not in page:
+        sys.exit(f"a restarted daemon does not show the plan of a rank:\n{page}")
 
 
 def kill_ranks(job):

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "base/system_error.h"
@@ -59,6 +60,45 @@ absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t byt
 absl::StatusOr<UniqueFd> CreateRevocableMemfd(const std::string& name, uint64_t bytes,
                                               bool huge_pages) {
   return Create(name, bytes, huge_pages, F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+absl::StatusOr<UniqueFd> CreateWrittenMemfd(const std::string& name, std::string_view contents) {
+  UniqueFd fd(NewMemfd(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return SystemError(errno, "memfd_create", name);
+  if (::fchmod(fd.get(), kOwnerOnly) != 0) return SystemError(errno, "fchmod", name);
+  while (!contents.empty()) {
+    const ssize_t wrote =
+        RetryOnEintr([&] { return ::write(fd.get(), contents.data(), contents.size()); });
+    if (wrote < 0) return SystemError(errno, "write", name);
+    contents.remove_prefix(static_cast<size_t>(wrote));
+  }
+  constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
+    return SystemError(errno, "fcntl(F_ADD_SEALS)", name);
+  }
+  return fd;
+}
+
+absl::StatusOr<std::string> ReadMemfd(const UniqueFd& memfd, uint64_t max_bytes) {
+  struct stat file = {};
+  if (::fstat(memfd.get(), &file) != 0) return SystemError(errno, "fstat", "memory that was kept");
+  const auto size = static_cast<uint64_t>(file.st_size);
+  if (size > max_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("memory of ", size, " bytes where at most ", max_bytes, " may be"));
+  }
+  std::string contents(size, 0);
+  size_t got = 0;
+  while (got < size) {
+    const ssize_t read = RetryOnEintr([&] {
+      return ::pread(memfd.get(), contents.data() + got, size - got, static_cast<off_t>(got));
+    });
+    if (read < 0) return SystemError(errno, "pread", "memory that was kept");
+    if (read == 0) break;  // it became smaller meanwhile
+    got += static_cast<size_t>(read);
+  }
+  contents.resize(got);
+  return contents;
 }
 
 absl::Status Revoke(const UniqueFd& memfd) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +24,12 @@ absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, uint64_t byt
 // must expect SIGBUS after that.
 absl::StatusOr<UniqueFd> CreateRevocableMemfd(const std::string& name, uint64_t bytes,
                                               bool huge_pages = false);
+
+// A memfd of exactly these bytes, sealed against writing too: whoever has it reads what was written
+// here. It cannot be mapped writable.
+absl::StatusOr<UniqueFd> CreateWrittenMemfd(const std::string& name, std::string_view contents);
+// All of a file of at most `max_bytes`; INVALID_ARGUMENT where it has more.
+absl::StatusOr<std::string> ReadMemfd(const UniqueFd& memfd, uint64_t max_bytes);
 
 // Gives every page of a revocable memfd back to the kernel. From the return on, no write, fault or
 // fallocate by anybody can bring one back. Takes about 50 ms/GiB.

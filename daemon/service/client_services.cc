@@ -177,18 +177,8 @@ absl::Status PlanRpc::MakePlan(const Caller& caller, const v1::MakePlanRequest& 
   if (!plan.ok()) return plan.status();
   // The planner is not trusted with other people's memory either.
   if (absl::Status status = planner::CheckPlan(trace, *plan); !status.ok()) return status;
-  const PlanNumbers numbers = {plan->h2d_bytes, plan->lower_bound_bytes};
-  std::shared_ptr<const v1::Trace> kept;
-  if (request.trace().ByteSizeLong() <= kMaxKeptTraceBytes) {
-    kept = std::make_shared<const v1::Trace>(request.trace());
-  }
-  if (absl::Status status =
-          hub_->SetPlan(caller.session, NextUses(trace), numbers, std::move(kept));
-      !status.ok()) {
-    return status;
-  }
   *response->mutable_plan() = ToMessage(trace, *plan);
-  return absl::OkStatus();
+  return hub_->SetPlan(caller.session, NextUses(trace), request.trace(), response->plan());
 }
 
 }  // namespace geminid::service

@@ -67,14 +67,15 @@ std::vector<std::pair<std::string, int>> ClientSession::Keepsakes() const {
   const auto named = [this](const char* what, const base::UniqueFd& fd) {
     return std::pair(KeepsakeName(id_, what, which_client), fd.get());
   };
+  std::vector<std::pair<std::string, int>> kept = {
+      named(kKeptState, segments_.writable_state_fd()), named(kKeptClient, segments_.client_fd()),
+      named(kKeptCommit, segments_.commit_fd()),        named(kKeptDaemonEvent, daemon_event_),
+      named(kKeptClientEvent, client_event_.ours),      named(kKeptSocket, *socket_)};
+  if (kept_plan != nullptr)
+    kept.emplace_back(PlanName(id_, kept_plan_number, which_client), kept_plan->fd().get());
   // The books last: without them the others are nobody's.
-  return {named(kKeptState, segments_.writable_state_fd()),
-          named(kKeptClient, segments_.client_fd()),
-          named(kKeptCommit, segments_.commit_fd()),
-          named(kKeptDaemonEvent, daemon_event_),
-          named(kKeptClientEvent, client_event_.ours),
-          named(kKeptSocket, *socket_),
-          named(kKeptBooks, books_fd_)};
+  kept.push_back(named(kKeptBooks, books_fd_));
+  return kept;
 }
 
 ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,8 +24,8 @@
 #include "daemon/os/event.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/in_flight.h"
+#include "daemon/service/kept_plan.h"
 #include "daemon/service/token.h"
-#include "geminid/v1/trace.pb.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/session_layout.h"
 
@@ -125,10 +126,15 @@ class ClientSession {
   std::map<shm::PoolId, memory::HostPool> pools;
   std::unique_ptr<memory::DeviceArena> arena;  // null: none
   PlanNumbers plan;
-  // What the plan was made from, for GetTrace; null without a plan or where it is too large to
-  // keep.
-  std::shared_ptr<const v1::Trace> trace;
-  uint64_t plan_bytes = 0;  // of the plan and the trace, taken from the tenant's share
+  std::shared_ptr<const KeptPlan> kept_plan;  // null: there is none, or it is too large to keep
+  uint64_t kept_plan_number = 0;              // in its name
+  uint64_t plans = 0;                         // the last number that was given
+  uint64_t plan_bytes = 0;  // of the plan and of what is kept of it, from the tenant's share
+  // -----------------------------------------------------------------------------------------------
+
+  // Held, and taken before the hub's, while the newest plan takes the older one's place in the
+  // store.
+  std::mutex keeping_plan;
 
  private:
   ClientSession(shm::SessionId id, const core::SessionSpec& spec,

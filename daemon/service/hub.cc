@@ -25,15 +25,6 @@ constexpr core::Duration kLongestPump = core::Duration::Nanoseconds(500'000);
 constexpr core::Duration kShortestFlushPause = core::Duration::Milliseconds(1);
 constexpr core::Duration kLongestFlushPause = core::Duration::Seconds(1);
 
-// About what the engine's copy takes.
-uint64_t MemoryOf(const core::NextUseTable& table) {
-  uint64_t bytes = 0;
-  for (const core::NextUseTable::Uses& chunk : table.chunks) {
-    bytes += 128 + sizeof(uint32_t) * chunk.moments.size();
-  }
-  return bytes;
-}
-
 }  // namespace
 
 core::Time Now() { return core::Time::FromNanoseconds(os::MonotonicNanoseconds()); }
@@ -419,34 +410,6 @@ std::optional<int64_t> Hub::NextTick() {
   if (!unflushed_.empty()) due = std::min(due.value_or(flush_at_), flush_at_);
   if (!due.has_value()) return std::nullopt;
   return due->nanoseconds();
-}
-
-absl::Status Hub::SetPlan(const SessionPtr& session, const core::NextUseTable& table,
-                          const PlanNumbers& numbers, std::shared_ptr<const v1::Trace> trace) {
-  const std::string& tenant = session->spec().tenant;
-  const uint64_t trace_bytes = trace == nullptr ? 0 : trace->SpaceUsedLong();
-  uint64_t bytes = MemoryOf(table);
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (session->ended) return absl::AbortedError("the session ended during the call");
-  if (absl::Status status = plan_memory_.Take(tenant, bytes); !status.ok()) {
-    options_.limits->Count(plan_memory_.name(), tenant);
-    return status;
-  }
-  // The trace is only for people.
-  if (plan_memory_.Take(tenant, trace_bytes).ok()) {
-    bytes += trace_bytes;
-  } else {
-    options_.limits->Count(plan_memory_.name(), tenant);
-    trace.reset();
-  }
-  absl::Status status = engine_->SetPlan(session->id(), table);
-  if (status.ok()) {
-    session->plan = numbers;
-    session->trace.swap(trace);  // the older one is destroyed after the mutex is released
-    std::swap(session->plan_bytes, bytes);
-  }
-  plan_memory_.Give(tenant, bytes);
-  return status;
 }
 
 }  // namespace geminid::service

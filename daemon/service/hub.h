@@ -189,10 +189,11 @@ class Hub {
   // once.
   absl::StatusOr<EndedJob> EndJob(const std::string& tenant, const std::string& job, bool now);
 
-  // `trace`: what it was made from, to be kept where there is room; may be null. RESOURCE_EXHAUSTED
-  // when there is none for the plan itself.
+  // --- plans: hub_plans.cc -----------------------------------------------------------------------
+  // `plan`, and what it was made from: kept where there is room, for the daemon's successor and for
+  // people. RESOURCE_EXHAUSTED when there is none for `table`, which evictions go by.
   absl::Status SetPlan(const SessionPtr& session, const core::NextUseTable& table,
-                       const PlanNumbers& numbers, std::shared_ptr<const v1::Trace> trace);
+                       const v1::Trace& trace, const v1::Plan& plan);
 
   // --- the fast path: for the event loop ---------------------------------------------------------
   enum class Pumped {
@@ -262,6 +263,14 @@ class Hub {
   static Named SlabsToKeep(const ClientSession& session, const memory::DeviceArena& arena);
   Named AllToKeep(shm::SessionId id) const;  // under the mutex
   void KeepAgain(shm::SessionId id);
+
+  // hub_plans.cc
+  absl::Status PutInForce(const SessionPtr& session, const core::NextUseTable& table,
+                          std::shared_ptr<const KeptPlan>* kept);  // under the mutex
+  // Of what a predecessor kept, by number, the newest that is sound; the others go.
+  void LoadPlan(const SessionPtr& session, std::map<uint64_t, base::UniqueFd> plans,
+                Garbage* garbage);
+  absl::Status LoadOnePlan(const SessionPtr& session, base::UniqueFd fd);
 
   // All under the mutex. hub_successors.cc:
   absl::Status ClosePredecessor(const core::SessionSpec& spec, Garbage* garbage);

@@ -325,6 +325,7 @@ absl::Status Hub::Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* 
     session->ended = books.KeptUntil().has_value();
     if (session->ended) session->Disconnect();  // a successor that was not told of it tries again
     GiveMemory(session.get(), std::move(memory), garbage);
+    LoadPlan(session, std::move(kept->plans), garbage);
     return absl::OkStatus();
   }
   tables_.sessions.erase(id);

@@ -5,6 +5,7 @@
 //   s7-books, s7-state, ...         of session 7 and its first client: see the kinds below
 //   s7-books.2, s7-state.2, ...     of that client's second successor; but there is one s7-commit
 //   s7-pool12, s7-slab0             its pools by id, and the slabs of its arena in order
+//   s7-plan3, s7-plan3.2            the third plan of its first client, and of its third client
 //
 // A name is given once, since not every store replaces what had it. What a successor has comes
 // beside what its predecessor had, the books last, and only then that goes: at any instant one of
@@ -38,6 +39,8 @@ std::string KeepsakeName(shm::SessionId session, const std::string& what,
                          uint64_t which_client = 0);
 std::string PoolName(shm::SessionId session, shm::PoolId pool);
 std::string SlabName(shm::SessionId session, uint32_t slab);
+// `number`: of that client's plans.
+std::string PlanName(shm::SessionId session, uint64_t number, uint64_t which_client);
 
 // What an earlier daemon left, sorted.
 struct Keepsakes {
@@ -46,7 +49,8 @@ struct Keepsakes {
     uint64_t which_client = 0;
     std::map<shm::PoolId, base::UniqueFd> pools;
     std::map<uint32_t, base::UniqueFd> slabs;
-    std::vector<std::string> names;  // of all of them
+    std::map<uint64_t, base::UniqueFd> plans;  // of that client, by number
+    std::vector<std::string> names;            // of all of them
   };
   base::UniqueFd manifest;  // invalid: there was no earlier daemon
   base::UniqueFd node;

@@ -1,5 +1,7 @@
 #include "daemon/service/monitor.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "daemon/metrics/families.h"
@@ -7,9 +9,12 @@
 #include "daemon/metrics/process.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
+#include "daemon/service/plan_page.h"
 
 namespace geminid::service {
 namespace {
+
+constexpr char kHtml[] = "text/html; charset=utf-8";
 
 void AddGpus(const gpus::Gpus& gpus, metrics::Reading* reading) {
   for (const auto& [device, of_agent] : gpus.Read()) {
@@ -173,6 +178,37 @@ HealthReading Monitor::ReadHealth() const {
   return reading;
 }
 
+metrics::HttpResponse Monitor::ShowPlan(uint64_t session) {
+  metrics::HttpResponse response = {.content_type = kHtml, .body = {}};
+  if (!plans_.Take(Now())) {
+    return {.code = 429,
+            .reason = "Too Many Requests",
+            .body = "Plans take time to draw; ask again in a second.\n"};
+  }
+  const shm::SessionId id{session};
+  SessionPtr found;
+  std::shared_ptr<const KeptPlan> kept;  // read without the hub's mutex
+  hub_->Inspect([&](const core::Engine&, const Sessions& sessions) {
+    const auto place = sessions.find(id);
+    if (place == sessions.end() || place->second->ended) return;
+    found = place->second;
+    kept = found->kept_plan;
+  });
+  absl::StatusOr<KeptPlan::Contents> contents = absl::NotFoundError(
+      found == nullptr ? "There is no such session, or it has ended."
+                       : "It has no plan to show: none was made for it yet, or it is too large to "
+                         "keep.");
+  if (kept != nullptr) contents = kept->Read(id);
+  if (contents.ok()) {
+    response.body = PlanPage(session, found->spec(), *contents);
+    return response;
+  }
+  response.code = 404;
+  response.reason = "Not Found";
+  response.body = NoPlanPage(session, std::string(contents.status().message()));
+  return response;
+}
+
 metrics::HttpResponse Monitor::Handle(const std::string& path) {
   // Without the hub's mutex, which a loop that stands still may hold.
   if (path == "/livez") return Livez(ReadHealth());
@@ -188,12 +224,14 @@ metrics::HttpResponse Monitor::Handle(const std::string& path) {
     if (page_.empty() || pages_.Take(Now())) page_ = metrics::TextPage(Read());
     response.body = page_;
   } else if (path == "/") {
-    response.content_type = "text/html; charset=utf-8";
+    response.content_type = kHtml;
     response.body = metrics::LivePage();
+  } else if (const std::optional<uint64_t> session = SessionOfPath(path); session.has_value()) {
+    return ShowPlan(*session);
   } else {
     response.code = 404;
     response.reason = "Not Found";
-    response.body = "There are /, /metrics, /healthz, /livez and /readyz here.\n";
+    response.body = "There are /, /plan/SESSION, /metrics, /healthz, /livez and /readyz here.\n";
   }
   return response;
 }

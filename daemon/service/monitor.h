@@ -22,8 +22,8 @@ class Monitor {
   Monitor(Hub* hub, const Vitals* vitals, std::string version)
       : hub_(hub), vitals_(vitals), version_(std::move(version)) {}
 
-  // "/metrics" and the probes of health.h. Whoever asks for the page more than a few times a second
-  // gets the last one again.
+  // "/metrics", the pages and the probes of health.h. Whoever asks for the metrics more than a few
+  // times a second gets the last ones again; plans that often are refused.
   metrics::HttpResponse Handle(const std::string& path);
 
   // Checks a part of the accounts, a millisecond or two under the hub's mutex, if one is due.
@@ -40,6 +40,7 @@ class Monitor {
   metrics::Reading Read() const;
   HealthReading ReadHealth() const;
   bool IsDrained() const;
+  metrics::HttpResponse ShowPlan(uint64_t session);
 
   Hub* const hub_;
   const Vitals* const vitals_;
@@ -49,6 +50,7 @@ class Monitor {
   uint64_t checks_ = 0;
   std::set<std::string> contradictions_;
   core::TokenBucket pages_{{.per_second = 10, .burst = 50}, Now()};
+  core::TokenBucket plans_{{.per_second = 2, .burst = 20}, Now()};
   std::string page_;
 };
 

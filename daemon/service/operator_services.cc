@@ -260,33 +260,35 @@ absl::Status AdminRpc::ExplainChunk(const Caller& caller, const v1::ExplainChunk
 
 absl::Status AdminRpc::GetTrace(const Caller& caller, const v1::GetTraceRequest& request,
                                 v1::TraceFile* response) {
-  std::shared_ptr<const v1::Trace> trace;  // copied into the answer without the hub's mutex
+  const shm::SessionId id{request.session()};
+  std::shared_ptr<const KeptPlan> kept;  // read without the hub's mutex
   absl::Status status = hub_->Inspect([&](const core::Engine&,
                                           const Sessions& sessions) -> absl::Status {
-    const ClientSession* session = Find(sessions, shm::SessionId{request.session()});
+    const ClientSession* session = Find(sessions, id);
     if (session == nullptr) {
       return absl::NotFoundError(absl::StrCat("there is no session ", request.session()));
     }
     if (absl::Status visible = CheckVisible(caller, *session); !visible.ok()) return visible;
-    if (session->trace == nullptr) {
+    if (session->kept_plan == nullptr) {
       return absl::NotFoundError(absl::StrCat("session ", request.session(),
                                               " has no trace to give: no plan was made for it yet, "
                                               "or its trace has more than ",
                                               base::FormatBytes(kMaxKeptTraceBytes)));
     }
-    trace = session->trace;
+    kept = session->kept_plan;
     const core::SessionSpec& spec = session->spec();
     response->set_description(
         absl::StrCat("job ", spec.job, ", rank ", spec.rank, " of ", spec.world_size));
     response->set_world_size(static_cast<uint32_t>(spec.world_size));
     uint32_t of_job = 0;
-    for (const auto& [id, other] : sessions) of_job += other->spec().job == spec.job ? 1 : 0;
+    for (const auto& [other_id, other] : sessions) of_job += other->spec().job == spec.job ? 1 : 0;
     response->set_ranks_on_node(std::min(of_job, response->world_size()));
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
+  GEMINID_ASSIGN_OR_RETURN(KeptPlan::Contents contents, kept->Read(id));
   response->set_format_version(messages::kTraceFileVersion);
-  *response->mutable_trace() = *trace;
+  *response->mutable_trace() = std::move(contents.trace);
   return absl::OkStatus();
 }
 

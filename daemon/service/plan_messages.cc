@@ -1,9 +1,24 @@
 #include "daemon/service/plan_messages.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "proto/shm/limits.h"
 
 namespace geminid::service {
+namespace {
+
+planner::StallCause CauseOf(const std::string& name) {
+  using planner::StallCause;
+  for (const StallCause cause :
+       {StallCause::kSpace, StallCause::kLink, StallCause::kIterationBoundary,
+        StallCause::kLookahead, StallCause::kDrain}) {
+    if (name == planner::StallCauseName(cause)) return cause;
+  }
+  return StallCause::kLink;
+}
+
+}  // namespace
 
 absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request) {
   planner::PlannerOptions options;
@@ -71,6 +86,38 @@ v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan) {
   message.set_plan_hash(planner::PlanHash(plan));
   message.set_explanation(planner::ExplainPlan(trace, plan));
   return message;
+}
+
+planner::Plan PlanFromMessage(const v1::Plan& message) {
+  planner::Plan plan;
+  for (const v1::PlannedMoment& moment : message.moments()) {
+    planner::Step& step = plan.steps.emplace_back();
+    for (const v1::PlannedLoad& load : moment.loads()) {
+      step.loads.push_back({.chunk = load.index(),
+                            .device_offset = load.device_offset(),
+                            .deadline_moment = load.deadline_moment()});
+    }
+    for (const v1::PlannedDrop& drop : moment.drops()) {
+      step.drops.push_back({drop.index(), drop.becomes_gradient(), drop.free_moment()});
+    }
+  }
+  for (const v1::PlannedPlacement& placement : message.resident_at_start()) {
+    plan.resident_at_start.push_back({placement.index(), placement.device_offset()});
+  }
+  for (const v1::PlannedStall& stall : message.stalls()) {
+    plan.stalls.push_back({.moment = stall.moment(),
+                           .seconds = stall.seconds(),
+                           .unavoidable_seconds = stall.unavoidable_seconds(),
+                           .cause = CauseOf(stall.cause())});
+  }
+  plan.everything_fits = message.everything_fits();
+  plan.h2d_bytes = message.transfer_bytes();
+  plan.d2h_bytes = message.gradient_bytes();
+  plan.lower_bound_bytes = message.transfer_bytes_lower_bound();
+  plan.predicted_step_seconds = message.predicted_step_seconds();
+  plan.step_lower_bound_seconds = message.step_lower_bound_seconds();
+  plan.trace_hash = message.trace_hash();
+  return plan;
 }
 
 core::NextUseTable NextUses(const planner::Trace& trace) {

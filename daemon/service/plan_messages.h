@@ -10,11 +10,11 @@
 
 namespace geminid::service {
 
-// A session's last trace is kept for GetTrace if its message is no larger.
-inline constexpr uint64_t kMaxKeptTraceBytes = uint64_t{16} << 20;
-
 absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request);
 v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan);
+// What is in the message: without options, residencies and the order of loads by deadline. Causes
+// of stalls that are none become kLink.
+planner::Plan PlanFromMessage(const v1::Plan& message);
 
 // When each chunk is used, for the choice of what to evict.
 core::NextUseTable NextUses(const planner::Trace& trace);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/mapping.h"
@@ -107,6 +108,22 @@ TEST(Memfd, CheckRevocable_WantsTheSizeAndThatItCannotGrow) {
   const UniqueFd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(unsealed.get(), kBytes), 0);
   EXPECT_EQ(CheckRevocable(unsealed, kBytes).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Memfd, Written_IsReadAndNeverWrittenAgain) {
+  const std::string text = "a plan" + std::string(100'000, 'x');
+  const absl::StatusOr<UniqueFd> fd = CreateWrittenMemfd("test", text);
+  ASSERT_TRUE(fd.ok()) << fd.status();
+  const absl::StatusOr<std::string> read = ReadMemfd(*fd, text.size());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == text);
+  EXPECT_EQ(ReadMemfd(*fd, text.size() - 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(::pwrite(fd->get(), "y", 1, 0), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::ftruncate(fd->get(), 0), -1);
+  EXPECT_FALSE(Mapping::Map(*fd, text.size()).ok()) << "mapped writable";
+  EXPECT_TRUE(Mapping::Map(*fd, text.size(), {.access = Access::kRead}).ok());
+  EXPECT_TRUE(CheckSealed(*fd, text.size()).ok());
 }
 
 TEST(Mapping, Moved_LeavesNothingBehind) {

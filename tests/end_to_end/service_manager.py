@@ -66,6 +66,17 @@ class Manager:
     def names(self):
         return sorted(name for name, _ in self.store)
 
+    def page(self, path):
+        """What the daemon answers at this path of its metrics socket."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(PATIENCE_SECONDS)
+            connection.connect(self.daemon_socket + ".http")
+            connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+            answer = b""
+            while got := connection.recv(1 << 16):
+                answer += got
+        return answer.decode()
+
     def start(self):
         self.pid = os.fork()
         if self.pid == 0:

@@ -3,7 +3,8 @@
 Under a training job of two ranks the daemon of a service manager (service_manager.py) is restarted, in
 turn with SIGTERM, as `systemctl restart` does, and with SIGKILL: while the ranks train, and while they
 still allocate. Under another job ranks are killed. The weights must be those of a job that was left
-alone, no more may be kept of a rank that came back than of a new one, and nothing of all in the end.
+alone, each daemon must have the plans of the one before, no more may be kept of a rank that came back
+than of a new one, and nothing of all in the end.
 """
 
 import os
@@ -22,6 +23,7 @@ SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]
 SOONEST = [0, 0.05, 0.1, 0.2]  # in turn
 RANK_KILLS = 3
 # What each client of a session has of its own.
+A_PLAN = re.compile(r"(s\d+)-plan\d+")
 OF_A_CLIENT = re.compile(r"s\d+-(books|state|client|daemon-event|client-event|socket)\b")
 
 
@@ -66,13 +68,14 @@ class Job:
         return b"".join(file.read_bytes() for file in sorted(self.export.rglob("*.safetensors")))
 
 
-def restart_under(job, pauses):
+def restart_under(job, pauses, after=lambda: None):
     """Restarts the daemon, for each of SIGNALS after a pause."""
     for number, pause in zip(SIGNALS, pauses):
         job.must_run()
         time.sleep(pause)
         job.manager.stop(number)
         job.manager.start()
+        after()
 
 
 def disturb_at_the_start(job):
@@ -82,9 +85,25 @@ def disturb_at_the_start(job):
 
 
 def disturb(job):
-    job.until(lambda: "step 1/" in job.words())
-    restart_under(job, [PAUSE_SECONDS] * len(SIGNALS))
+    job.until(lambda: "step 1/" in job.words() and len(planned(job.manager)) == 2)
+    restart_under(job, [PAUSE_SECONDS] * len(SIGNALS), lambda: must_be_planned(job))
     return job.weights()
+
+
+def planned(manager):
+    """The sessions whose plans are kept."""
+    return {found.group(1) for found in map(A_PLAN.fullmatch, manager.names()) if found}
+
+
+def must_be_planned(job):
+    """The daemon that has just started has the plan of each rank."""
+    metrics = job.manager.page("/metrics")
+    page = job.manager.page("/plan/" + min(planned(job.manager), default="s0").removeprefix("s"))
+    job.must_run()
+    if metrics.count("\ngeminid_plan_transfer_bytes{") != 2:
+        sys.exit(f"a restarted daemon does not have the plans of both ranks:\n{metrics}")
+    if "<svg" not in page:
+        sys.exit(f"a restarted daemon does not show the plan of a rank:\n{page}")
 
 
 def kill_ranks(job):

@@ -5,14 +5,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/sim/svg.h"
+#include "base/svg.h"
+#include "tools/sim/owner_keys.h"
 
 namespace geminid::sim {
 namespace {
 
+using base::SvgHead;
+using base::SvgLine;
+using base::SvgText;
+
 // In pixels.
 constexpr double kWidth = 720, kHeight = 320;
-constexpr double kLeft = 64, kRight = 704, kTop = 52, kBottom = 268;
+constexpr double kLeft = 64, kRight = 704, kLegend = 37, kTop = 52, kBottom = 268;
 
 // A power of two, so that four to eight ticks fit below `most`.
 double TickBytes(double most) {
@@ -63,29 +68,17 @@ void DrawAxes(const MemoryPicture& picture, const Scale& scale, std::string* svg
           "moment of the step (operators of the forward pass, then of the backward pass)", svg);
 }
 
-void DrawLegend(std::string* svg) {
-  double x = kLeft;
-  for (const OwnerColor& layer : kOwnerColors) {
-    absl::StrAppendFormat(svg,
-                          "<rect x=\"%.1f\" y=\"28\" width=\"10\" height=\"10\" fill=\"%s\"/>\n", x,
-                          layer.color);
-    SvgText(x + 14, 37, "start", layer.label, svg);
-    x += 30 + 6.5 * static_cast<double>(std::string(layer.label).size());
-  }
-}
-
 void DrawMoment(const MemoryPicture& picture, const Scale& scale, size_t t, std::string* svg) {
   const double width = (kRight - kLeft) / static_cast<double>(picture.moments.size());
   double below = 0;
-  for (const OwnerColor& layer : kOwnerColors) {
-    const uint64_t bytes = picture.moments[t][static_cast<size_t>(layer.owner)];
+  for (size_t layer = 0; layer < kOwners; ++layer) {
+    const Owner owner = kOwnersFromBelow[layer];
+    const uint64_t bytes = picture.moments[t][static_cast<size_t>(owner)];
     if (bytes == 0) continue;
     const double top = scale.Y(below + static_cast<double>(bytes));
-    absl::StrAppendFormat(svg,
-                          "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" "
-                          "fill=\"%s\"><title>moment %d %s %d</title></rect>\n",
-                          kLeft + width * static_cast<double>(t), top, width * 0.92,
-                          scale.Y(below) - top, layer.color, t, Name(layer.owner), bytes);
+    base::SvgRect(kLeft + width * static_cast<double>(t), top, width * 0.92, scale.Y(below) - top,
+                  kOwnerKeys[layer].color, absl::StrCat("moment ", t, " ", Name(owner), " ", bytes),
+                  svg);
     below += static_cast<double>(bytes);
   }
 }
@@ -96,7 +89,7 @@ std::string ToSvg(const MemoryPicture& picture) {
   const Scale scale = MakeScale(picture);
   std::string svg = SvgHead(kWidth, kHeight, picture.title);
   DrawAxes(picture, scale, &svg);
-  DrawLegend(&svg);
+  base::SvgLegend(kLeft, kLegend, kOwnerKeys, &svg);
   for (size_t t = 0; t < picture.moments.size(); ++t) DrawMoment(picture, scale, t, &svg);
   const double y = scale.Y(static_cast<double>(picture.arena_bytes));
   SvgLine(kLeft, y, kRight, y, " stroke-width=\"2\" stroke-dasharray=\"6 3\"", &svg);

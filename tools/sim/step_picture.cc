@@ -9,16 +9,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
-#include "tools/sim/svg.h"
+#include "base/svg.h"
+#include "tools/sim/owner_keys.h"
 
 namespace geminid::sim {
 namespace {
 
+using base::SvgHead;
+using base::SvgLine;
+using base::SvgText;
+
 // In pixels.
 constexpr double kWidth = 960, kLeft = 96, kRight = 944;
 constexpr double kLanesTop = 52, kLane = 22, kBar = 16, kGap = 18, kMemory = 150, kAxis = 40;
-constexpr double kLegendSwatch = 10, kLegendGap = 30, kCharacter = 6.5;
-constexpr double kLeastWidth = 0.4;  // of a rectangle; what is narrower is joined to its neighbour
+constexpr double kLegend = 37;
 constexpr double kTicks = 8;
 
 // Of a track, in the order of Track.
@@ -50,7 +54,7 @@ std::vector<Bar> BarsOf(const SimulationResult& step, Track track, const Page& p
   std::vector<Bar> bars;
   for (const Span* span : spans) {
     const double begin = page.X(Milliseconds(span->begin)), end = page.X(Milliseconds(span->end));
-    if (!bars.empty() && end - bars.back().begin < kLeastWidth) {
+    if (!bars.empty() && end - bars.back().begin < base::kSvgLeastWidth) {
       bars.back().end = std::max(bars.back().end, end);
       ++bars.back().spans;
       continue;
@@ -71,11 +75,8 @@ double DrawLane(const SimulationResult& step, Track track, double top, Page* pag
   for (const Bar& bar : bars) {
     const std::string title =
         bar.spans == 1 ? bar.title : absl::StrCat(bar.title, " and ", bar.spans - 1, " more");
-    absl::StrAppendFormat(&page->svg,
-                          "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\">"
-                          "<title>%s</title></rect>\n",
-                          bar.begin, top, std::max(bar.end - bar.begin, kLeastWidth), kBar,
-                          kTrackColors[static_cast<size_t>(track)], SvgEscaped(title));
+    base::SvgRect(bar.begin, top, bar.end - bar.begin, kBar,
+                  kTrackColors[static_cast<size_t>(track)], title, &page->svg);
   }
   return top + kLane;
 }
@@ -92,7 +93,7 @@ std::vector<const MemorySample*> Columns(const SimulationResult& step, const Pag
   std::vector<const MemorySample*> columns;
   for (const MemorySample& sample : step.samples) {
     const double x = page.X(Milliseconds(sample.at));
-    if (!columns.empty() && x - page.X(Milliseconds(columns.back()->at)) < kLeastWidth) {
+    if (!columns.empty() && x - page.X(Milliseconds(columns.back()->at)) < base::kSvgLeastWidth) {
       columns.back() = &sample;
     } else {
       columns.push_back(&sample);
@@ -110,18 +111,17 @@ void DrawMemory(const SimulationResult& step, double top, Page* page) {
   };
   const std::vector<const MemorySample*> columns = Columns(step, *page);
   std::vector<uint64_t> below(columns.size());
-  for (const OwnerColor& layer : kOwnerColors) {
-    std::string upper, lower;
+  for (size_t layer = 0; layer < kOwners; ++layer) {
+    std::vector<base::SvgStair> stairs;
     for (size_t i = 0; i < columns.size(); ++i) {
       const double from = page->X(Milliseconds(columns[i]->at));
       const double to = i + 1 < columns.size() ? page->X(Milliseconds(columns[i + 1]->at)) : kRight;
-      const uint64_t above = below[i] + columns[i]->bytes[static_cast<size_t>(layer.owner)];
-      absl::StrAppendFormat(&upper, "%.2f,%.2f %.2f,%.2f ", from, y(above), to, y(above));
-      lower = absl::StrFormat("%.2f,%.2f %.2f,%.2f ", to, y(below[i]), from, y(below[i])) + lower;
+      const auto owner = static_cast<size_t>(kOwnersFromBelow[layer]);
+      const uint64_t above = below[i] + columns[i]->bytes[owner];
+      stairs.push_back({from, to, y(above), y(below[i])});
       below[i] = above;
     }
-    absl::StrAppend(&page->svg, "<polygon points=\"", upper, lower, "\" fill=\"", layer.color,
-                    "\"><title>", layer.label, "</title></polygon>\n");
+    base::SvgStairs(stairs, kOwnerKeys[layer].color, kOwnerKeys[layer].label, &page->svg);
   }
   SvgText(kLeft - 8, top + 4, "end", base::FormatBytes(MostBytes(step)), &page->svg);
   SvgText(kLeft - 8, bottom, "end", "0 B", &page->svg);
@@ -146,17 +146,6 @@ void DrawAxis(double top, Page* page) {
   for (double at = 0; at <= page->milliseconds * (1 + 1e-9); at += tick) {
     SvgLine(page->X(at), top, page->X(at), top + 5, "", &page->svg);
     SvgText(page->X(at), top + 18, "middle", absl::StrFormat("%g ms", at), &page->svg);
-  }
-}
-
-void DrawLegend(Page* page) {
-  double x = kLeft;
-  for (const OwnerColor& layer : kOwnerColors) {
-    absl::StrAppendFormat(&page->svg,
-                          "<rect x=\"%.1f\" y=\"28\" width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", x,
-                          kLegendSwatch, kLegendSwatch, layer.color);
-    SvgText(x + kLegendSwatch + 4, 37, "start", layer.label, &page->svg);
-    x += kLegendGap + kCharacter * static_cast<double>(std::string(layer.label).size());
   }
 }
 
@@ -199,7 +188,7 @@ std::string StepSvg(const std::string& title, const SimulationResult& step) {
     page.milliseconds = std::max(page.milliseconds, Milliseconds(span.end));
   }
   SvgText(kLeft, 18, "start", title, &page.svg);
-  DrawLegend(&page);
+  base::SvgLegend(kLeft, kLegend, kOwnerKeys, &page.svg);
   double top = kLanesTop;
   for (int track = 0; track < kTracks; ++track) {
     top = DrawLane(step, static_cast<Track>(track), top, &page);

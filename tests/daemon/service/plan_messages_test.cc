@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "proto/messages/trace_messages.h"
+#include "tests/daemon/service/planned.h"
 
 namespace geminid::service {
 namespace {
@@ -76,6 +77,17 @@ TEST(ToMessage, StepAndStalls_SayTheirBounds) {
   EXPECT_EQ(message.step_lower_bound_seconds(), 2);
   ASSERT_EQ(message.stalls_size(), 1);
   EXPECT_EQ(message.stalls(0).unavoidable_seconds(), 0.5);
+}
+
+TEST(PlanFromMessage, OfAPlan_MakesTheSameMessageAgain) {
+  const planner::Trace trace = ChainTrace(5, uint64_t{3} << 20);
+  const v1::Plan message = Planned(trace).plan;
+  ASSERT_GT(message.stalls_size(), 0);
+  v1::Plan again = ToMessage(trace, PlanFromMessage(message));
+  // Made of the whole plan, its options and residencies included.
+  again.set_plan_hash(message.plan_hash());
+  again.set_explanation(message.explanation());
+  EXPECT_EQ(again.SerializeAsString(), message.SerializeAsString());
 }
 
 }  // namespace

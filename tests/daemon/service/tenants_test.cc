@@ -293,38 +293,6 @@ TEST_F(Tenants, TenantWithoutConnections_IsForgottenThoughAnotherHasCalls) {
   }
 }
 
-TEST_F(Tenants, PlansAndTraces_TakeNoMoreMemoryThanTheTenantsShare) {
-  const auto owner = AttachAs("uid:1");
-  ASSERT_NE(owner, nullptr);
-  const SessionPtr session = env_.daemon().hub().AllSessions()[0];
-  auto trace = std::make_shared<v1::Trace>();
-  for (int i = 0; i < 1'000'000; ++i) trace->add_moments();
-  // Half of a GiB is the tenant's: one such trace is some 50 MiB and more.
-  core::NextUseTable table;
-  table.moments = 1;
-  Hub& hub = env_.daemon().hub();
-  ASSERT_TRUE(hub.SetPlan(session, table, {}, trace).ok());
-  EXPECT_NE(session->trace, nullptr);
-  EXPECT_GE(session->plan_bytes, trace->SpaceUsedLong());
-  const uint64_t of_one = session->plan_bytes;
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(hub.SetPlan(session, table, {}, trace).ok());
-  EXPECT_EQ(session->plan_bytes, of_one) << "the older plan is given back";
-  std::vector<std::unique_ptr<RawClient>> others;
-  uint64_t sum = 0;
-  bool refused = false;
-  for (int i = 0; i < 20; ++i) {
-    others.push_back(AttachAs("uid:1"));
-    const SessionPtr other = hub.AllSessions().back();
-    ASSERT_TRUE(hub.SetPlan(other, table, {}, trace).ok());
-    refused = refused || other->trace == nullptr;
-    sum += other->plan_bytes;
-  }
-  EXPECT_TRUE(refused) << "a trace is not kept where there is no room";
-  EXPECT_LE(sum, uint64_t{1} << 29);
-  EXPECT_THAT(env_.MetricsPage(),
-              HasSubstr("geminid_limit_refused_total{limit=\"plan_memory\",tenant=\"uid:1\"}"));
-}
-
 TEST_F(Tenants, PageTokenOfNoPage_IsRefused) {
   const auto admin = AdminAs("uid:1", false);
   v1::ListChunksRequest request;

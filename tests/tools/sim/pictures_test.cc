@@ -1,12 +1,8 @@
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <regex>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/base/python_reads.h"
 #include "tests/tools/sim/traces.h"
 #include "tools/sim/compare.h"
 #include "tools/sim/memory_picture.h"
@@ -17,6 +13,8 @@
 
 namespace geminid::sim {
 namespace {
+
+using base::PythonReads;
 
 SimulationResult RunModel() {
   const planner::Trace trace = RandomTrace(TraceKind::kModel, 3);
@@ -30,18 +28,6 @@ SimulationResult RunModel() {
       Simulate(machine, WithoutUpdates(trace), *schedule, options);
   EXPECT_TRUE(run.ok()) << run.status();
   return run.ok() ? *std::move(run) : SimulationResult{};
-}
-
-// Whether python3, whose parsers are not ours, reads the text with this expression of `f`.
-bool PythonReads(const std::string& text, const std::string& expression) {
-  const std::string path = ::testing::TempDir() + "/sim_text_" + std::to_string(::getpid());
-  std::ofstream(path) << text;
-  const std::string command =
-      "python3 -c \"import sys, json, xml.etree.ElementTree as xml; f = open(sys.argv[1]); " +
-      expression + "\" " + path + " 2>/dev/null";
-  const bool reads = std::system(command.c_str()) == 0;
-  std::remove(path.c_str());
-  return reads;
 }
 
 TEST(ToSvg, AnyRun_IsXmlWithTheSimulatorsBytes) {

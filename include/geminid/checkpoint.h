@@ -103,7 +103,8 @@ GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::Mode
 // called there; one without a name is left as it is. Tensors that no parameter asks for are left
 // alone. Errors as of Load; DATA_LOSS too for a value that is not finite.
 GEMINID_EXPORT absl::Status LoadValues(
-    const std::string& folder, zero::ModelState* state, const std::vector<zero::Parameter>& parameters,
+    const std::string& folder, zero::ModelState* state,
+    const std::vector<zero::Parameter>& parameters,
     const std::function<std::string(const zero::Parameter&)>& name_of);
 
 enum class ExportType : uint8_t { kFloat32, kBFloat16, kFloat16 };

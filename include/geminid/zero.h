@@ -396,7 +396,6 @@ class GEMINID_EXPORT Engine : public ModelState {
                                      std::span<const float> values) = 0;
   virtual absl::StatusOr<Statistics> GetStatistics() = 0;
 
-
  protected:
   Engine() = default;
   static Operation MakeOperation(std::unique_ptr<Operation::State> state);

@@ -89,6 +89,7 @@ class RankTrainer {
                      " thread", report_.threads == 1 ? "" : "s", ", ", Arithmetic(), ", ",
                      Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
                      ", ", batches_->tokens_per_step(), " tokens per step"));
+    if (place_->on_gpu()) progress_.Announce(absl::StrCat("products: ", place_->Products()));
     progress_.Announce(absl::StrCat("recompute ", Name(report_.recompute), ": ", recompute_.why));
     const uint64_t first = report_.first_step;
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, first == steps(), RunStateAt(first)));
@@ -273,7 +274,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
     GEMINID_RETURN_IF_ERROR(ConnectSession());
-    GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_));
+    GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_, Tokens::kTogether));
     model_ = MakeTransformer(options_.model, options_.zero.data_type, {}, threads_.get(),
                              place_->math());
     GEMINID_ASSIGN_OR_RETURN(const std::vector<zero::Parameter> parameters,
@@ -440,6 +441,7 @@ class RankTrainer {
     }
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
     const HostRegistration host = session_->GetHostRegistration();
+    report_.products_by = place_->Products();
     report_.host_bytes_registered = host.registered_bytes;
     report_.host_bytes_refused = host.refused_bytes;
     GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,

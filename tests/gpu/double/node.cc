@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "gpu/cublaslt_api.h"
+#include "gpu/library_search.h"
 #include "gpu/nvml_api.h"
 #include "tests/gpu/double/functions.h"
 
@@ -40,14 +42,18 @@ Node::Node(const NodeOptions& options) {
   Set(gpu::kDriverPathVariable, options.libcuda);
   Set(gpu::kNvmlPathVariable, options.libnvml);
   Set(kKernelsVariable, options.kernels);
+  if (!options.libcuda.empty()) {
+    Set(gpu::kCublasLtPathVariable,
+        options.libcublaslt.empty() ? gpu::kNoLibrary : options.libcublaslt);
+  }
 }
 
 Node::~Node() {
   ClearFaults();
   unlink(path_.c_str());
   munmap(file_, sizeof(NodeFile));
-  for (const char* variable :
-       {kNodeFileVariable, gpu::kDriverPathVariable, gpu::kNvmlPathVariable, kKernelsVariable}) {
+  for (const char* variable : {kNodeFileVariable, gpu::kDriverPathVariable, gpu::kNvmlPathVariable,
+                               kKernelsVariable, gpu::kCublasLtPathVariable}) {
     unsetenv(variable);
   }
 }
@@ -85,8 +91,12 @@ void Node::Hang(std::string_view function) {
 }
 
 void Node::Fail(std::string_view function, CUresult result, int64_t skips, int64_t times) {
+  FailLibrary(function, static_cast<int>(result), skips, times);
+}
+
+void Node::FailLibrary(std::string_view function, int result, int64_t skips, int64_t times) {
   Fault* const fault = NewFault(function);
-  fault->result = static_cast<int>(result);
+  fault->result = result;
   fault->skips = skips;
   fault->times = times;
   fault->kind = FaultKind::kFail;

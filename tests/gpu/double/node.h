@@ -18,6 +18,8 @@ struct NodeOptions {
   std::string libcuda = {};
   std::string libnvml = {};
   std::string kernels = {};
+  // An empty one keeps programs from taking the machine's own, which knows no double.
+  std::string libcublaslt = {};
 };
 
 // GPUs for this process and those that it starts, from here on: it sets the variables of the
@@ -46,6 +48,8 @@ class Node {
   void Hang(std::string_view function);
   // After `skips` more calls, `times` of them return `result` and do nothing else.
   void Fail(std::string_view function, CUresult result, int64_t skips = 0, int64_t times = 1);
+  // The same of a library of the driver's, with an error of its own.
+  void FailLibrary(std::string_view function, int result, int64_t skips = 0, int64_t times = 1);
   // Of Hang alone; the others stay.
   void EndHang(std::string_view function);
   void ClearFaults();

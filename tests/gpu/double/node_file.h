@@ -53,7 +53,7 @@ struct NodeFile {
   std::atomic<uint64_t> serial;  // of memory
   DeviceState device[kMostDevices];
   Fault fault[kMostFaults];
-  std::atomic<uint64_t> calls[kMostFunctions];  // in the order of the driver's table
+  std::atomic<uint64_t> calls[kMostFunctions];  // in the order of functions.h
 };
 
 // Eight GPUs of 1 GiB, of which `devices` are there, without faults.

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "collectives/communicator_backend.h"
-#include "collectives/reduce.h"
 
 namespace geminid::collectives {
 namespace {
@@ -124,30 +123,7 @@ absl::Status Communicator::AllReduce(ConstBuffer in, Buffer out, ReduceOp op,
         "AllReduce: in has %d elements and out %d; give the same count", in.count, out.count));
   }
   GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, out.data));
-  return Finish(operation.kind, in.bytes() <= kDirectAllReduceBytes
-                                    ? AllReduceDirect(operation, in.data, out.data)
-                                    : AllReduceSliced(operation, in.data, out.data));
-}
-
-absl::Status Communicator::AllReduceDirect(const Operation& operation, const std::byte* in,
-                                           std::byte* out) {
-  const size_t bytes = operation.count * SizeOf(operation.dtype);
-  const auto ranks = static_cast<size_t>(WorldSize());
-  if (scratch_.size() < bytes * ranks) scratch_.resize(bytes * ranks);
-  const Partition parts(operation.count * ranks, WorldSize());
-  GEMINID_RETURN_IF_ERROR(backend_->DoAllGather(operation, in, scratch_.data(), parts));
-  std::vector<const std::byte*> inputs(ranks);
-  for (size_t r = 0; r < ranks; ++r) inputs[r] = scratch_.data() + r * bytes;
-  ReduceInOrder(inputs, out, operation.count, operation.dtype, operation.reduce, operation.scale);
-  return absl::OkStatus();
-}
-
-absl::Status Communicator::AllReduceSliced(const Operation& operation, const std::byte* in,
-                                           std::byte* out) {
-  const Partition parts(operation.count, WorldSize());
-  std::byte* own = out + parts.Begin(Rank()) * SizeOf(operation.dtype);
-  GEMINID_RETURN_IF_ERROR(backend_->DoReduceScatter(operation, in, own, parts));
-  return backend_->DoAllGather(operation, own, out, parts);
+  return Finish(operation.kind, backend_->DoAllReduce(operation, in.data, out.data));
 }
 
 absl::Status Communicator::Broadcast(Buffer inout, int root) {
@@ -173,21 +149,14 @@ absl::Status Communicator::Reduce(ConstBuffer in, Buffer out, int root, ReduceOp
   GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Reduce: root"));
   GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, root == Rank() ? out : in));
-  if (root != Rank()) return Finish(operation.kind, GatherAt(operation, in.data, nullptr));
+  if (root != Rank())
+    return Finish(operation.kind, backend_->DoReduce(operation, in.data, nullptr));
   if (in.count != out.count) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "Reduce: in has %d elements and out %d; give the same count", in.count, out.count));
   }
   GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, out.data));
-  const auto ranks = static_cast<size_t>(WorldSize());
-  if (scratch_.size() < in.bytes() * ranks) scratch_.resize(in.bytes() * ranks);
-  const absl::Status gathered = GatherAt(operation, in.data, scratch_.data());
-  if (gathered.ok()) {
-    std::vector<const std::byte*> inputs(ranks);
-    for (size_t r = 0; r < ranks; ++r) inputs[r] = scratch_.data() + r * in.bytes();
-    ReduceInOrder(inputs, out.data, in.count, in.dtype, op, options.scale);
-  }
-  return Finish(operation.kind, gathered);
+  return Finish(operation.kind, backend_->DoReduce(operation, in.data, out.data));
 }
 
 absl::Status Communicator::Gather(ConstBuffer in, Buffer out, int root) {
@@ -196,29 +165,12 @@ absl::Status Communicator::Gather(ConstBuffer in, Buffer out, int root) {
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Gather: root"));
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, root == Rank() ? out : in));
-  if (root != Rank()) return Finish(operation.kind, GatherAt(operation, in.data, nullptr));
+  if (root != Rank())
+    return Finish(operation.kind, backend_->DoGather(operation, in.data, nullptr));
   GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "out", out.count, in.count, WorldSize()));
   const std::byte* own = out.data + static_cast<size_t>(Rank()) * in.bytes();
   GEMINID_RETURN_IF_ERROR(CheckOverlap(operation.kind, out, in, own));
-  return Finish(operation.kind, GatherAt(operation, in.data, out.data));
-}
-
-// Messages to the root, which takes them in rank order.
-absl::Status Communicator::GatherAt(const Operation& operation, const std::byte* in,
-                                    std::byte* out) {
-  const int root = operation.root_or_tag;
-  CommunicatorBackend::Message message{.operation = operation, .peer = root, .in = in};
-  if (root != Rank()) return backend_->DoSendReceive(&message, nullptr);
-  for (int rank = 0; rank < WorldSize(); ++rank) {
-    std::byte* place = out + static_cast<size_t>(rank) * message.bytes();
-    if (rank == root) {
-      if (place != in && message.bytes() > 0) std::memcpy(place, in, message.bytes());
-      continue;
-    }
-    const CommunicatorBackend::Message receive{.operation = operation, .peer = rank, .out = place};
-    GEMINID_RETURN_IF_ERROR(backend_->DoSendReceive(nullptr, &receive));
-  }
-  return absl::OkStatus();
+  return Finish(operation.kind, backend_->DoGather(operation, in.data, out.data));
 }
 
 absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
@@ -291,9 +243,9 @@ absl::Status Communicator::SendReceive(ConstBuffer in, int send_peer, Buffer out
     if (in.count != out.count || in.dtype != out.dtype) {
       return absl::InvalidArgumentError("SendReceive to this rank: in and out differ in size");
     }
-    if (in.bytes() > 0) std::memcpy(out.data, in.data, in.bytes());
-    backend_->CountCompleted(OpKind::kSend);
-    return Finish(OpKind::kReceive, absl::OkStatus());
+    const absl::Status copied = backend_->CopyOwn(in.data, in.bytes(), out.data);
+    if (copied.ok()) backend_->CountCompleted(OpKind::kSend);
+    return Finish(OpKind::kReceive, copied);
   }
   CommunicatorBackend::Message send{.operation = {.kind = OpKind::kSend,
                                                   .dtype = in.dtype,
@@ -349,6 +301,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
   if (subset.ok()) (*subset)->SetTimeout(timeout());
   return subset;
 }
+
+CommunicatorBackend& BackendOf(Communicator& communicator) { return *communicator.backend_; }
 
 absl::Status Communicator::Finish(OpKind kind, absl::Status status) {
   if (!status.ok()) return backend_->Poison(status);

@@ -1,5 +1,10 @@
 #include "collectives/communicator_backend.h"
 
+#include <cstring>
+
+#include "base/status_macros.h"
+#include "collectives/reduce.h"
+
 namespace geminid::collectives {
 
 CommunicatorBackend::CommunicatorBackend(int rank, int world_size, absl::Duration timeout)
@@ -27,6 +32,17 @@ absl::Status CommunicatorBackend::health() const {
   return status.ok() ? status : Poison(status);
 }
 
+absl::Status CommunicatorBackend::LookForTheDead() {
+  if (failed_.load(std::memory_order_acquire)) return health();
+  absl::Status status = DoLookForTheDead();
+  return status.ok() ? status : Poison(status);
+}
+
+absl::Status CommunicatorBackend::CopyOwn(const std::byte* from, size_t bytes, std::byte* to) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
 absl::Status CommunicatorBackend::Poison(const absl::Status& status) const {
   std::lock_guard lock(failure_mutex_);
   if (!failed_.load(std::memory_order_relaxed)) {
@@ -46,6 +62,65 @@ CommunicatorStats CommunicatorBackend::Stats() const {
     stats.operations[i] = operations_[i].load(std::memory_order_relaxed);
   }
   return stats;
+}
+
+absl::Status CommunicatorBackend::DoAllReduce(const Operation& operation, const std::byte* in,
+                                              std::byte* out) {
+  const size_t width = SizeOf(operation.dtype);
+  if (operation.count * width <= kDirectAllReduceBytes) return AllReduceDirect(operation, in, out);
+  const Partition parts(operation.count, WorldSize());
+  std::byte* own = out + parts.Begin(Rank()) * width;
+  GEMINID_RETURN_IF_ERROR(DoReduceScatter(operation, in, own, parts));
+  return DoAllGather(operation, own, out, parts);
+}
+
+absl::Status CommunicatorBackend::AllReduceDirect(const Operation& operation, const std::byte* in,
+                                                  std::byte* out) {
+  std::byte* all = Scratch(operation.count * SizeOf(operation.dtype));
+  const Partition parts(operation.count * static_cast<size_t>(WorldSize()), WorldSize());
+  GEMINID_RETURN_IF_ERROR(DoAllGather(operation, in, all, parts));
+  ReduceScratch(operation, out);
+  return absl::OkStatus();
+}
+
+absl::Status CommunicatorBackend::DoReduce(const Operation& operation, const std::byte* in,
+                                           std::byte* out) {
+  if (Rank() != operation.root_or_tag) return DoGather(operation, in, nullptr);
+  std::byte* all = Scratch(operation.count * SizeOf(operation.dtype));
+  GEMINID_RETURN_IF_ERROR(DoGather(operation, in, all));
+  ReduceScratch(operation, out);
+  return absl::OkStatus();
+}
+
+// Messages to the root, which takes them in rank order.
+absl::Status CommunicatorBackend::DoGather(const Operation& operation, const std::byte* in,
+                                           std::byte* out) {
+  const int root = operation.root_or_tag;
+  Message message{.operation = operation, .peer = root, .in = in};
+  if (root != Rank()) return DoSendReceive(&message, nullptr);
+  for (int rank = 0; rank < WorldSize(); ++rank) {
+    std::byte* place = out + static_cast<size_t>(rank) * message.bytes();
+    if (rank == root) {
+      if (place != in && message.bytes() > 0) std::memcpy(place, in, message.bytes());
+      continue;
+    }
+    const Message receive{.operation = operation, .peer = rank, .out = place};
+    GEMINID_RETURN_IF_ERROR(DoSendReceive(nullptr, &receive));
+  }
+  return absl::OkStatus();
+}
+
+std::byte* CommunicatorBackend::Scratch(size_t bytes) {
+  const size_t needed = bytes * static_cast<size_t>(WorldSize());
+  if (scratch_.size() < needed) scratch_.resize(needed);
+  return scratch_.data();
+}
+
+void CommunicatorBackend::ReduceScratch(const Operation& operation, std::byte* out) const {
+  const size_t bytes = operation.count * SizeOf(operation.dtype);
+  std::vector<const std::byte*> inputs(static_cast<size_t>(WorldSize()));
+  for (size_t r = 0; r < inputs.size(); ++r) inputs[r] = scratch_.data() + r * bytes;
+  ReduceInOrder(inputs, out, operation.count, operation.dtype, operation.reduce, operation.scale);
 }
 
 }  // namespace geminid::collectives

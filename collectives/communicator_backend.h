@@ -44,6 +44,14 @@ class CommunicatorBackend {
   virtual absl::Status DoAllToAll(const Operation& operation, const std::byte* in,
                                   std::byte* out) = 0;
   virtual absl::Status DoBarrier(const Operation& operation) = 0;
+
+  // Composed of the others unless a backend knows better: an all-reduce of an all-gather up to
+  // kDirectAllReduceBytes, and of a reduce-scatter and an all-gather beyond; the two with a root
+  // of messages to it. `out` is null where there is nothing to write.
+  virtual absl::Status DoAllReduce(const Operation& operation, const std::byte* in, std::byte* out);
+  virtual absl::Status DoReduce(const Operation& operation, const std::byte* in, std::byte* out);
+  virtual absl::Status DoGather(const Operation& operation, const std::byte* in, std::byte* out);
+
   // Either half may be absent (null); peers are never this rank.
   struct Message {
     Operation operation;
@@ -57,12 +65,18 @@ class CommunicatorBackend {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                                  std::span<const int> ranks) = 0;
 
+  // What a rank sends to itself; done when it returns. The host's memory, unless a backend's is
+  // not.
+  virtual absl::Status CopyOwn(const std::byte* from, size_t bytes, std::byte* to);
+
   // Fails this and all later operations, here and at the peers, unless something has failed before.
   void Abort(const absl::Status& status);
   // Records the first failure and returns the recorded one.
   absl::Status Poison(const absl::Status& status) const;
   // OK, or the recorded failure.
   absl::Status health() const;
+  // The same, after a look for peers that have died: for who waits for them by other means.
+  absl::Status LookForTheDead();
 
   void CountCompleted(OpKind kind) {
     operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
@@ -77,6 +91,9 @@ class CommunicatorBackend {
   // The failure that the group agreed on, if this rank has not noticed it yet.
   virtual absl::Status DoCheckHealth() const { return absl::OkStatus(); }
 
+  // As DoCheckHealth, of this look too.
+  virtual absl::Status DoLookForTheDead() { return DoCheckHealth(); }
+
   void CountSent(int peer, size_t bytes) {
     traffic_[static_cast<size_t>(peer)].sent.fetch_add(bytes, std::memory_order_relaxed);
   }
@@ -85,6 +102,11 @@ class CommunicatorBackend {
   }
 
  private:
+  absl::Status AllReduceDirect(const Operation& operation, const std::byte* in, std::byte* out);
+  // Makes room for what all ranks have of `bytes` each.
+  std::byte* Scratch(size_t bytes);
+  void ReduceScratch(const Operation& operation, std::byte* out) const;
+
   struct AtomicTraffic {
     std::atomic<uint64_t> sent{0};
     std::atomic<uint64_t> received{0};
@@ -95,10 +117,14 @@ class CommunicatorBackend {
   absl::Duration timeout_;
   std::vector<AtomicTraffic> traffic_;
   std::array<std::atomic<uint64_t>, kOpKindCount> operations_ = {};
+  std::vector<std::byte> scratch_;  // of the composed operations: P times `in`
   mutable std::mutex failure_mutex_;
   mutable absl::Status failure_;
   mutable std::atomic<bool> failed_{false};
 };
+
+// Of a communicator that outlives its use.
+CommunicatorBackend& BackendOf(Communicator& communicator);
 
 }  // namespace geminid::collectives
 

@@ -278,6 +278,7 @@ absl::Status EngineImpl::MakeMover() {
   context.layout = &layout_;
   context.store = store_.get();
   context.communicator = mover_communicator_.get();
+  context.device_communicator = device_communicator_.get();
   context.accumulate = options_.accumulate;
   context.meter = &meter_;
   context.gathered = gathered_;
@@ -383,6 +384,28 @@ absl::Status EngineImpl::MakeCommunicators() {
     control_communicator_->SetTimeout(options_.timeout);
   }
   agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
+  return ConnectDevices();
+}
+
+// Memory of devices that no host can touch goes between them directly, where that can be.
+absl::Status EngineImpl::ConnectDevices() {
+  if (communicator_->WorldSize() == 1) return absl::OkStatus();
+  exchange_by_ = communicator_->BackendName();
+  device::Device* const device = DeviceOf(*session_);
+  std::vector<int32_t> untouchable = {device->HostAddress(session_->arena()) == nullptr ? 1 : 0};
+  GEMINID_RETURN_IF_ERROR(
+      mover_communicator_->AllReduce(untouchable, untouchable, collectives::ReduceOp::kMin));
+  if (untouchable[0] == 0) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(auto control, communicator_->Duplicate("geminid-devices"));
+  uint64_t largest = 0;
+  for (const ChunkShape& chunk : layout_.chunks) largest = std::max(largest, chunk.bytes());
+  auto connected = device->ConnectRanks(std::move(control), largest);
+  if (connected.ok()) {
+    device_communicator_ = *std::move(connected);
+    exchange_by_ = device_communicator_->BackendName();
+  } else {
+    absl::StrAppend(&exchange_by_, " and host memory: ", std::string(connected.status().message()));
+  }
   return absl::OkStatus();
 }
 
@@ -398,6 +421,7 @@ absl::Status EngineImpl::Remember(const absl::Status& status) {
 void EngineImpl::AbortRanks(const std::string& reason) {
   const std::string words = absl::StrCat("rank ", communicator_->Rank(), ": ", reason);
   mover_communicator_->Abort(words);
+  if (device_communicator_ != nullptr) device_communicator_->Abort(words);
   control_communicator_->Abort(words);
 }
 
@@ -440,6 +464,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   statistics.peak_total_bytes = reading.peak_total_bytes;
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
+  statistics.ranks_exchange_by = exchange_by_;
   statistics.chunks = layout_.chunks.size();
   statistics.chunk_elements = layout_.chunk_elements;
   statistics.waste_ratio = static_cast<double>(layout_.padding_elements) /

@@ -442,6 +442,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
     const HostRegistration host = session_->GetHostRegistration();
     report_.products_by = place_->Products();
+    report_.ranks_exchange_by = statistics.ranks_exchange_by;
     report_.host_bytes_registered = host.registered_bytes;
     report_.host_bytes_refused = host.refused_bytes;
     GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,

@@ -6,6 +6,7 @@
 
 #include "gpu/cublaslt_api.h"
 #include "gpu/driver_api.h"
+#include "gpu/nccl_api.h"
 #include "tests/gpu/double/node_file.h"
 
 namespace geminid::gpu_double {
@@ -19,7 +20,10 @@ enum FunctionIndex : int {
   kBeforeCublasLt = kFunctions - 1,
   GEMINID_CUBLASLT_FUNCTIONS(GEMINID_LT_INDEX)
 #undef GEMINID_LT_INDEX
-      kAllFunctions
+#define GEMINID_NCCL_INDEX(member, name, parameters) kNcclIndex_##member,
+      GEMINID_NCCL_FUNCTIONS(GEMINID_NCCL_INDEX)
+#undef GEMINID_NCCL_INDEX
+          kAllFunctions
 };
 
 static_assert(static_cast<int>(kAllFunctions) <= kMostFunctions);
@@ -27,7 +31,7 @@ static_assert(static_cast<int>(kAllFunctions) <= kMostFunctions);
 inline constexpr std::string_view kFunctionNames[] = {
 #define GEMINID_NAME(member, name, parameters) name,
     GEMINID_DRIVER_FUNCTIONS(GEMINID_NAME) GEMINID_NEWER_DRIVER_FUNCTIONS(GEMINID_NAME)
-        GEMINID_CUBLASLT_FUNCTIONS(GEMINID_NAME)
+        GEMINID_CUBLASLT_FUNCTIONS(GEMINID_NAME) GEMINID_NCCL_FUNCTIONS(GEMINID_NAME)
 #undef GEMINID_NAME
 };
 

@@ -10,6 +10,7 @@
 
 #include "gpu/cublaslt_api.h"
 #include "gpu/library_search.h"
+#include "gpu/nccl_api.h"
 #include "gpu/nvml_api.h"
 #include "tests/gpu/double/functions.h"
 
@@ -45,6 +46,7 @@ Node::Node(const NodeOptions& options) {
   if (!options.libcuda.empty()) {
     Set(gpu::kCublasLtPathVariable,
         options.libcublaslt.empty() ? gpu::kNoLibrary : options.libcublaslt);
+    Set(gpu::kNcclPathVariable, options.libnccl.empty() ? gpu::kNoLibrary : options.libnccl);
   }
 }
 
@@ -52,8 +54,9 @@ Node::~Node() {
   ClearFaults();
   unlink(path_.c_str());
   munmap(file_, sizeof(NodeFile));
-  for (const char* variable : {kNodeFileVariable, gpu::kDriverPathVariable, gpu::kNvmlPathVariable,
-                               kKernelsVariable, gpu::kCublasLtPathVariable}) {
+  for (const char* variable :
+       {kNodeFileVariable, gpu::kDriverPathVariable, gpu::kNvmlPathVariable, kKernelsVariable,
+        gpu::kCublasLtPathVariable, gpu::kNcclPathVariable}) {
     unsetenv(variable);
   }
 }
@@ -117,6 +120,7 @@ void Node::ClearFaults() {
 void Node::SetFreshByte(int byte) { file_->fresh_byte = byte; }
 void Node::SetCreateNeedsContext(bool needs) { file_->create_needs_context = needs; }
 void Node::SetNoStreamMemoryOperations(bool none) { file_->no_stream_memory_operations = none; }
+void Node::SetPageableMemoryAccess(bool access) { file_->pageable_memory_access = access; }
 void Node::SetDriverVersion(int version) { file_->driver_version = version; }
 
 uint64_t Node::calls(std::string_view function) const {

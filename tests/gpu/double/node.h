@@ -18,8 +18,9 @@ struct NodeOptions {
   std::string libcuda = {};
   std::string libnvml = {};
   std::string kernels = {};
-  // An empty one keeps programs from taking the machine's own, which knows no double.
+  // Empty ones keep programs from taking the machine's own, which knows no double.
   std::string libcublaslt = {};
+  std::string libnccl = {};
 };
 
 // GPUs for this process and those that it starts, from here on: it sets the variables of the
@@ -57,6 +58,8 @@ class Node {
   void SetFreshByte(int byte);  // what new memory holds; 0 at first
   void SetCreateNeedsContext(bool needs);
   void SetNoStreamMemoryOperations(bool none);
+  // Whether NCCL takes memory of the host that nobody has registered, as with HMM.
+  void SetPageableMemoryAccess(bool access);
   void SetDriverVersion(int version);  // 12080 at first; functions that are newer are not there
 
   // How often `function` was called, by all processes.

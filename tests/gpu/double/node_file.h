@@ -50,7 +50,8 @@ struct NodeFile {
   std::atomic<int> fresh_byte;  // what new memory holds
   std::atomic<bool> create_needs_context;
   std::atomic<bool> no_stream_memory_operations;
-  std::atomic<uint64_t> serial;  // of memory
+  std::atomic<bool> pageable_memory_access;  // GPUs reach all memory of a process
+  std::atomic<uint64_t> serial;              // of memory
   DeviceState device[kMostDevices];
   Fault fault[kMostFaults];
   std::atomic<uint64_t> calls[kMostFunctions];  // in the order of functions.h

@@ -1,6 +1,6 @@
 // geminid-train on a GPU, end to end, on a driver without one: a daemon of its own, the agent,
-// arenas with evictions, the model's kernels on a stream, the optimizer on either side; with products
-// of our own kernels and of a cuBLASLt without a GPU.
+// arenas with evictions, the model's kernels on a stream, the optimizer on either side; with
+// products of our own kernels and of a cuBLASLt without a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,7 +36,8 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
                .libcuda = GEMINID_CUDA_DOUBLE,
                .libnvml = GEMINID_NVML_DOUBLE,
                .kernels = GEMINID_DOUBLE_KERNELS,
-               .libcublaslt = GetParam() == Products::kLibrary ? GEMINID_CUBLASLT_DOUBLE : ""}),
+               .libcublaslt = GetParam() == Products::kLibrary ? GEMINID_CUBLASLT_DOUBLE : "",
+               .libnccl = GEMINID_NCCL_DOUBLE}),
         devices_(devices) {}
 
   // Whether the last run took what it was to take, and said so.
@@ -92,6 +93,8 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
   Words environment_;  // beside that of the test
   std::string said_;   // by the last run
 };
+
+class GpuTrainingByLibrary : public GpuTraining {};
 
 // Sums have another order than on the host, which moves a loss by roundings of fp32, or of bf16.
 constexpr double kFloatTolerance = 1e-4;
@@ -160,8 +163,7 @@ TEST_P(GpuTraining, ValuesThatWereTrainedThere_GenerateThere) {
   EXPECT_THAT(cached.err, HasSubstr("--kv-cache off"));
 }
 
-TEST_P(GpuTraining, ProductsThatTheLibraryCannot_AreTheKernels) {
-  if (GetParam() != Products::kLibrary) GTEST_SKIP() << "there is no library";
+TEST_P(GpuTrainingByLibrary, ProductsThatTheLibraryCannot_AreTheKernels) {
   const Words model = {"--model", "gpt2-tiny", "--dtype", "fp32"};
   const nlohmann::json host = Train(model);
   constexpr int kNotSupported = 15;
@@ -171,8 +173,7 @@ TEST_P(GpuTraining, ProductsThatTheLibraryCannot_AreTheKernels) {
   ExpectNear(gpu, host, kFloatTolerance);
 }
 
-TEST_P(GpuTraining, LibraryThatDoesNotStart_IsDoneWithout) {
-  if (GetParam() != Products::kLibrary) GTEST_SKIP() << "there is no library";
+TEST_P(GpuTrainingByLibrary, LibraryThatDoesNotStart_IsDoneWithout) {
   constexpr int kNotInitialized = 1;
   node_.FailLibrary("cublasLtCreate", kNotInitialized);
   const nlohmann::json gpu = Train({"--model", "gpt2-tiny", "--device", "cuda"});
@@ -209,12 +210,15 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
   const Words model = {"--model", "gpt2-tiny", "--ranks", "2"};
   const nlohmann::json two = Train(With(model, {"--device", "cuda"}));
   EXPECT_EQ(two["device_per_rank"], nlohmann::json({0, 1}));
+  EXPECT_EQ(two["ranks_exchange_by"], "nccl");
+  EXPECT_GT(node_.calls("ncclAllGather"), 0u);
   for (const Words& where : std::vector<Words>{{"--placement", "auto"},
                                                {"--placement", "cpu"},
                                                {"--device-memory", "2MiB"},
                                                {"--optimizer-state", "host"}}) {
     const nlohmann::json one = Train(With(With(model, {"--device", "0"}), where));
     EXPECT_EQ(one["device_per_rank"], nlohmann::json({0, 0}));
+    EXPECT_THAT(one["ranks_exchange_by"].get<std::string>(), HasSubstr("host memory: ranks 0 and"));
     EXPECT_EQ(one["loss_hex"], two["loss_hex"]) << where[1];
     EXPECT_EQ(one["weights_sha256"], two["weights_sha256"]) << where[1];
   }
@@ -257,6 +261,8 @@ std::string NameOf(const ::testing::TestParamInfo<Products>& products) {
 
 INSTANTIATE_TEST_SUITE_P(Products, GpuTraining,
                          ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuTrainingByLibrary, ::testing::Values(Products::kLibrary),
+                         NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTrainingBesideADaemon,
                          ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
 

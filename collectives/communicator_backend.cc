@@ -52,12 +52,17 @@ absl::Status CommunicatorBackend::Poison(const absl::Status& status) const {
   return failure_;
 }
 
-CommunicatorStats CommunicatorBackend::Stats() const {
-  CommunicatorStats stats;
+std::vector<PeerTraffic> CommunicatorBackend::CountedTraffic() const {
+  std::vector<PeerTraffic> counted;
   for (const AtomicTraffic& peer : traffic_) {
-    stats.peers.push_back({.bytes_sent = peer.sent.load(std::memory_order_relaxed),
-                           .bytes_received = peer.received.load(std::memory_order_relaxed)});
+    counted.push_back({.bytes_sent = peer.sent.load(std::memory_order_relaxed),
+                       .bytes_received = peer.received.load(std::memory_order_relaxed)});
   }
+  return counted;
+}
+
+CommunicatorStats CommunicatorBackend::Stats() const {
+  CommunicatorStats stats{.peers = CountedTraffic(), .network = NetworkTraffic()};
   for (size_t i = 0; i < operations_.size(); ++i) {
     stats.operations[i] = operations_[i].load(std::memory_order_relaxed);
   }

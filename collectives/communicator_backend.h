@@ -90,6 +90,12 @@ class CommunicatorBackend {
   virtual void DoAbort(const absl::Status& status) = 0;
   // The failure that the group agreed on, if this rank has not noticed it yet.
   virtual absl::Status DoCheckHealth() const { return absl::OkStatus(); }
+  // By rank, what went over TCP.
+  virtual std::vector<PeerTraffic> NetworkTraffic() const {
+    return std::vector<PeerTraffic>(traffic_.size());
+  }
+  // By rank, what Count*() has counted.
+  std::vector<PeerTraffic> CountedTraffic() const;
 
   // As DoCheckHealth, of this look too.
   virtual absl::Status DoLookForTheDead() { return DoCheckHealth(); }

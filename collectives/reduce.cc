@@ -183,7 +183,48 @@ void ReduceFormat(const std::byte* const* inputs, size_t input_count, std::byte*
   }
 }
 
+// Whole vectors, and the rest through zeroed copies.
+template <class Format>
+void Widen(const std::byte* in, float* out, size_t count) {
+  const typename Format::D d;
+  const size_t lanes = hn::Lanes(d);
+  const auto* from = reinterpret_cast<const uint16_t*>(in);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(Format::Load(from + i), d, out + i);
+  if (i == count) return;
+  HWY_ALIGN uint16_t padded[hn::MaxLanes(d)] = {};
+  HWY_ALIGN float wide[hn::MaxLanes(d)];
+  std::memcpy(padded, from + i, (count - i) * sizeof(uint16_t));
+  hn::StoreU(Format::Load(padded), d, wide);
+  std::memcpy(out + i, wide, (count - i) * sizeof(float));
+}
+
+template <class Format>
+void Narrow(const float* in, std::byte* out, size_t count) {
+  const typename Format::D d;
+  const size_t lanes = hn::Lanes(d);
+  auto* to = reinterpret_cast<uint16_t*>(out);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) Format::Store(hn::LoadU(d, in + i), to + i);
+  if (i == count) return;
+  HWY_ALIGN float wide[hn::MaxLanes(d)] = {};
+  HWY_ALIGN uint16_t padded[hn::MaxLanes(d)];
+  std::memcpy(wide, in + i, (count - i) * sizeof(float));
+  Format::Store(hn::LoadU(d, wide), padded);
+  std::memcpy(to + i, padded, (count - i) * sizeof(uint16_t));
+}
+
 }  // namespace
+
+void WidenTarget(const std::byte* in, float* out, size_t count, DType dtype) {
+  if (dtype == DType::kBFloat16) return Widen<BFloat16Format>(in, out, count);
+  return Widen<Float16Format>(in, out, count);
+}
+
+void NarrowTarget(const float* in, std::byte* out, size_t count, DType dtype) {
+  if (dtype == DType::kBFloat16) return Narrow<BFloat16Format>(in, out, count);
+  return Narrow<Float16Format>(in, out, count);
+}
 
 void ReduceTarget(const std::byte* const* inputs, size_t input_count, std::byte* out, size_t count,
                   DType dtype, ReduceOp op, double scale) {
@@ -213,11 +254,21 @@ HWY_AFTER_NAMESPACE();
 namespace geminid::collectives {
 
 HWY_EXPORT(ReduceTarget);
+HWY_EXPORT(WidenTarget);
+HWY_EXPORT(NarrowTarget);
 
 void ReduceInOrder(std::span<const std::byte* const> inputs, std::byte* out, size_t count,
                    DType dtype, ReduceOp op, double scale) {
   HWY_DYNAMIC_DISPATCH(ReduceTarget)
   (inputs.data(), inputs.size(), out, count, dtype, op, scale);
+}
+
+void WidenToFloat(const std::byte* in, float* out, size_t count, DType dtype) {
+  HWY_DYNAMIC_DISPATCH(WidenTarget)(in, out, count, dtype);
+}
+
+void NarrowFromFloat(const float* in, std::byte* out, size_t count, DType dtype) {
+  HWY_DYNAMIC_DISPATCH(NarrowTarget)(in, out, count, dtype);
 }
 
 }  // namespace geminid::collectives

@@ -17,6 +17,11 @@ namespace geminid::collectives {
 void ReduceInOrder(std::span<const std::byte* const> inputs, std::byte* out, size_t count,
                    DType dtype, ReduceOp op, double scale);
 
+// Elements of bfloat16 or float16 as the fp32 numbers they are, and such numbers rounded to them as
+// a reduction rounds its result: a reduction in parts has the bits of one in one go.
+void WidenToFloat(const std::byte* in, float* out, size_t count, DType dtype);
+void NarrowFromFloat(const float* in, std::byte* out, size_t count, DType dtype);
+
 }  // namespace geminid::collectives
 
 #endif  // GEMINID_COLLECTIVES_REDUCE_H_

@@ -45,7 +45,8 @@ std::vector<Exported> Choose(const ExportOptions& options,
     TensorEntry entry;
     entry.name = options.name_of ? options.name_of(parameters[i]) : parameters[i].name;
     if (entry.name.empty()) continue;
-    entry.type = ElementTypeOf(options.type);
+    entry.type = parameters[i].data_type == zero::DataType::kFloat32 ? ElementType::kFloat32
+                                                                     : ElementTypeOf(options.type);
     entry.bytes = SizeOf(entry.type);
     for (const int64_t dimension : parameters[i].shape) {
       entry.shape.push_back(static_cast<uint64_t>(dimension));

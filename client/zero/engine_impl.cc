@@ -49,6 +49,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
   if (absl::Status status = engine->Start(); !status.ok()) {
     communicator->Abort(
         absl::StrCat("rank ", communicator->Rank(), ": ", std::string(status.message())));
+    // Another rank may have died meanwhile: this one's state must be there when all try again.
+    if (engine->may_resume()) session->LeaveToSuccessor();
     return status;
   }
   return engine;
@@ -231,6 +233,7 @@ absl::Status EngineImpl::MakeStateStore() {
                                .resume = options_.resume,
                                .timeout = options_.timeout};
   if (IsOfRun(*session_)) options.noted_tensors = parameters_.size();
+  may_resume_ = options_.resume && session_->is_successor();
   GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(session_, layout_, options));
   if (const shm::CommitRecord* last = shm::NewestRecord(*store_->commit()); last != nullptr) {
     epoch_ = last->epoch;
@@ -238,6 +241,7 @@ absl::Status EngineImpl::MakeStateStore() {
   bool resumed = false;
   if (options_.resume) {
     GEMINID_ASSIGN_OR_RETURN(resumed, ResumeState());
+    may_resume_ = may_resume_ && resumed;
   }
   if (store_->is_claimed() && !resumed) {
     GEMINID_RETURN_IF_ERROR(store_->Free());
@@ -385,28 +389,6 @@ absl::Status EngineImpl::MakeCommunicators() {
   }
   agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
   return ConnectDevices();
-}
-
-// Memory of devices that no host can touch goes between them directly, where that can be.
-absl::Status EngineImpl::ConnectDevices() {
-  if (communicator_->WorldSize() == 1) return absl::OkStatus();
-  exchange_by_ = communicator_->BackendName();
-  device::Device* const device = DeviceOf(*session_);
-  std::vector<int32_t> untouchable = {device->HostAddress(session_->arena()) == nullptr ? 1 : 0};
-  GEMINID_RETURN_IF_ERROR(
-      mover_communicator_->AllReduce(untouchable, untouchable, collectives::ReduceOp::kMin));
-  if (untouchable[0] == 0) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(auto control, communicator_->Duplicate("geminid-devices"));
-  uint64_t largest = 0;
-  for (const ChunkShape& chunk : layout_.chunks) largest = std::max(largest, chunk.bytes());
-  auto connected = device->ConnectRanks(std::move(control), largest);
-  if (connected.ok()) {
-    device_communicator_ = *std::move(connected);
-    exchange_by_ = device_communicator_->BackendName();
-  } else {
-    absl::StrAppend(&exchange_by_, " and host memory: ", std::string(connected.status().message()));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status EngineImpl::Remember(const absl::Status& status) {

@@ -53,6 +53,8 @@ class EngineImpl final : public Engine {
 
   // Everything of construction that can fail.
   absl::Status Start();
+  // A predecessor's state is there, which no rank has said cannot be gone on from.
+  bool may_resume() const { return may_resume_; }
 
   absl::Status Initialize(const Fill& fill) override;
   absl::Status InitializeShards(const FillRange& fill) override;
@@ -294,6 +296,7 @@ class EngineImpl final : public Engine {
   LossScaler loss_scaler_;
 
   bool arena_claimed_ = false;
+  bool may_resume_ = false;
   absl::Status status_;
   absl::Status wait_ended_;  // for the arena; not OK: there is none any more
   absl::Status refused_;     // of the trainer's last call, if it was

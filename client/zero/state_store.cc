@@ -43,7 +43,9 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   GEMINID_ASSIGN_OR_RETURN(store->compute_,
                            Compute::Create(DeviceOf(*session), "geminid-state", options.timeout));
   GEMINID_RETURN_IF_ERROR(store->Allocate(layout));
-  if (store->claimed_ && store->left_.ok()) store->left_ = store->TakeUp();
+  if (store->claimed_ && store->left_.ok()) {
+    GEMINID_RETURN_IF_ERROR(store->NoteWhatIsLeft(store->TakeUp()));
+  }
   return store;
 }
 
@@ -154,7 +156,7 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   if (!ids.ok()) return ids.status();
   GEMINID_RETURN_IF_ERROR(ObtainNotes());
   if (options_.on_device) {
-    if (claimed_) left_ = HoldClaimed(*ids);
+    if (claimed_) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(HoldClaimed(*ids)));
     if (!claimed_) GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
   }
   for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));

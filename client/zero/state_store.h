@@ -176,7 +176,10 @@ class StateStore {
   absl::StatusOr<std::vector<ChunkId>> AllocateChunks(const std::vector<ChunkSpec>& specs);
   // Of what a predecessor left, if it is wanted and there; else new ones.
   absl::StatusOr<std::vector<ChunkId>> ObtainChunks(const std::vector<ChunkSpec>& specs);
-  std::optional<std::vector<ChunkId>> ClaimChunks(const std::vector<ChunkSpec>& specs);
+  // Nothing: there are none such.
+  absl::StatusOr<std::optional<std::vector<ChunkId>>> ClaimChunks(
+      const std::vector<ChunkSpec>& specs);
+  absl::Status NoteWhatIsLeft(absl::Status found);
   absl::Status ObtainNotes();
   std::vector<ExtentSlots> DeviceSpareSlots(std::vector<ChunkSpec>* specs) const {
     return AddSpares(/*has_home=*/false, "device spare", specs);

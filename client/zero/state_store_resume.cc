@@ -20,9 +20,13 @@ constexpr char kNotesName[] = "step notes";
 
 }  // namespace
 
-std::optional<std::vector<ChunkId>> StateStore::ClaimChunks(const std::vector<ChunkSpec>& specs) {
+// Only the daemon's word that there are none means that: whoever cannot ask must not take what is
+// there for nothing, and free it.
+absl::StatusOr<std::optional<std::vector<ChunkId>>> StateStore::ClaimChunks(
+    const std::vector<ChunkSpec>& specs) {
   const absl::StatusOr<std::vector<ChunkHandle>> handles = Claim(*session_, specs);
-  if (!handles.ok()) return std::nullopt;
+  if (absl::IsNotFound(handles.status())) return std::nullopt;
+  if (!handles.ok()) return handles.status();
   std::vector<ChunkId> ids;
   for (const ChunkHandle& handle : *handles) ids.push_back(handle.id);
   allocated_.insert(allocated_.end(), ids.begin(), ids.end());
@@ -31,12 +35,16 @@ std::optional<std::vector<ChunkId>> StateStore::ClaimChunks(const std::vector<Ch
 
 absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(const std::vector<ChunkSpec>& specs) {
   std::optional<std::vector<ChunkId>> ids;
-  if (options_.resume) ids = ClaimChunks(specs);
+  if (options_.resume) {
+    GEMINID_ASSIGN_OR_RETURN(ids, ClaimChunks(specs));
+  }
   claimed_ = ids.has_value();
   if (claimed_ && !options_.on_device) {
     std::vector<ChunkSpec> spare;
     DeviceSpareSlots(&spare);
-    device_spare_ = ClaimChunks(spare).value_or(std::vector<ChunkId>());
+    std::optional<std::vector<ChunkId>> spares;
+    GEMINID_ASSIGN_OR_RETURN(spares, ClaimChunks(spare));
+    device_spare_ = std::move(spares).value_or(std::vector<ChunkId>());
   }
   if (claimed_) return *ids;
   SetResumable(false);  // before what it spoke of goes
@@ -49,8 +57,8 @@ absl::Status StateStore::ObtainNotes() {
   const std::vector<ChunkSpec> specs = {
       {kNotesName, ChunkKind::kGeneric, StepNotes::BytesFor(*options_.noted_tensors)}};
   std::optional<std::vector<ChunkId>> ids;
-  if (claimed_) ids = ClaimChunks(specs);
   if (claimed_) {
+    GEMINID_ASSIGN_OR_RETURN(ids, ClaimChunks(specs));
     if (!ids.has_value()) left_ = absl::DataLossError("what its steps updated with is not there");
     GEMINID_RETURN_IF_ERROR(FreeUnclaimed(*session_));
     CrashPoint("state claimed");
@@ -71,6 +79,14 @@ absl::Status StateStore::HoldClaimed(const std::vector<ChunkId>& chunks) {
     }
     GEMINID_RETURN_IF_ERROR(HoldOnDevice(chunk));
   }
+  return absl::OkStatus();
+}
+
+// What is there cannot be gone on from, for good. Another error may pass, and the next successor
+// try again.
+absl::Status StateStore::NoteWhatIsLeft(absl::Status found) {
+  if (!found.ok() && !absl::IsNotFound(found) && !absl::IsDataLoss(found)) return found;
+  left_ = std::move(found);
   return absl::OkStatus();
 }
 

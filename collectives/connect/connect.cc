@@ -2,7 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status_macros.h"
 #include "collectives/gloo/gloo_communicator.h"
+#include "collectives/hierarchical/hierarchical_communicator.h"
 #include "collectives/shm/shm_communicator.h"
 
 namespace geminid::collectives {
@@ -19,8 +21,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectByShm(const RankInfo& info,
                     {.timeout = options.timeout, .connect_timeout = options.connect_timeout});
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> ConnectByGloo(const RankInfo& info,
-                                                            const ConnectOptions& options) {
+absl::StatusOr<GlooOptions> NetworkOf(const RankInfo& info, const ConnectOptions& options) {
   if (info.master_address.empty() && !info.OnOneHost()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%d ranks on several hosts need MASTER_ADDR, the address of rank 0's host, on all of them",
@@ -33,7 +34,20 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectByGloo(const RankInfo& info
   gloo.timeout = options.timeout;
   gloo.connect_timeout = options.connect_timeout;
   gloo.interface_address = options.interface_address;
+  return gloo;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectByGloo(const RankInfo& info,
+                                                            const ConnectOptions& options) {
+  GEMINID_ASSIGN_OR_RETURN(GlooOptions gloo, NetworkOf(info, options));
   return ConnectGloo(info.rank, info.world_size, std::move(gloo));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectOverHosts(const RankInfo& info,
+                                                               const ConnectOptions& options) {
+  HierarchicalOptions hierarchical;
+  GEMINID_ASSIGN_OR_RETURN(hierarchical.network, NetworkOf(info, options));
+  return ConnectHierarchical(info.rank, info.world_size, std::move(hierarchical));
 }
 
 }  // namespace
@@ -47,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(const RankInfo& info,
         self->SetTimeout(options.timeout);
         return self;
       }
-      return info.OnOneHost() ? ConnectByShm(info, options) : ConnectByGloo(info, options);
+      return info.OnOneHost() ? ConnectByShm(info, options) : ConnectOverHosts(info, options);
     case BackendChoice::kShm:
       return ConnectByShm(info, options);
     case BackendChoice::kGloo:

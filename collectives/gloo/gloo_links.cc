@@ -108,19 +108,35 @@ GlooLinks::~GlooLinks() {
   eager_receives_.clear();
 }
 
-absl::Status GlooLinks::Exchange(const Operation& sent, std::span<const Sending> sends,
-                                 const Operation& expected, std::span<const Receiving> receives,
-                                 absl::Duration timeout) {
-  GEMINID_RETURN_IF_ERROR(failure());
+absl::Status GlooLinks::Exchange(const Parcels& parcels, absl::Duration timeout) {
+  Running running(this, parcels, timeout);
+  GEMINID_RETURN_IF_ERROR(running.Begin());
+  GEMINID_RETURN_IF_ERROR(running.Admit());
+  return running.Complete();
+}
+
+GlooLinks::Running::Running(GlooLinks* links, const Parcels& parcels, absl::Duration timeout)
+    : links_(links), parcels_(parcels), timeout_(timeout), deadline_(base::Deadline::In(timeout)) {}
+
+GlooLinks::Running::~Running() { links_->DropBuffers(); }
+
+absl::Status GlooLinks::Running::Begin() {
+  GEMINID_RETURN_IF_ERROR(links_->failure());
   const SigpipeGuard guard;
-  const Waiting waiting{receives.empty() ? sent : expected, timeout, base::Deadline::In(timeout)};
-  std::vector<UnboundBuffer*> bulk_sends;
-  std::vector<UnboundBuffer*> bulk_receives;
-  absl::Status status = Start(sent, sends, receives, &bulk_sends);
-  if (status.ok()) status = ReceiveHeads(waiting, receives, &bulk_receives);
-  if (status.ok()) status = Complete(waiting, sends, receives, bulk_sends, bulk_receives);
-  DropBuffers();
-  return status;
+  return links_->Start(parcels_.sent, parcels_.sends, parcels_.receives, &bulk_sends_);
+}
+
+absl::Status GlooLinks::Running::Admit() {
+  const SigpipeGuard guard;
+  const Waiting waiting{parcels_.expected, timeout_, deadline_};
+  return links_->ReceiveHeads(waiting, parcels_.receives, &bulk_receives_);
+}
+
+absl::Status GlooLinks::Running::Complete() {
+  const SigpipeGuard guard;
+  const Waiting waiting{parcels_.receives.empty() ? parcels_.sent : parcels_.expected, timeout_,
+                        deadline_};
+  return links_->Complete(waiting, parcels_.sends, parcels_.receives, bulk_sends_, bulk_receives_);
 }
 
 absl::Status GlooLinks::Start(const Operation& operation, std::span<const Sending> sends,
@@ -178,8 +194,7 @@ absl::Status GlooLinks::ReceiveHeads(const Waiting& waiting, std::span<const Rec
     if (!(other == waiting.operation)) {
       Operation own = waiting.operation;
       if (own.kind == OpKind::kSend) own.kind = OpKind::kReceive;
-      Fail(MismatchError(options_.rank, own, receive.peer, other));
-      return AwaitVerdict(receive.peer);
+      return Fail(MismatchError(options_.rank, own, receive.peer, other));
     }
     UnboundBuffer* bulk = nullptr;
     if (receive.bytes > kEagerPayloadBytes) {
@@ -250,7 +265,7 @@ GlooLinks::Ending GlooLinks::Await(UnboundBuffer* buffer, bool receiving,
 absl::Status GlooLinks::Explain(const Waiting& waiting, Ending ending, int peer,
                                 const std::vector<int>& late) {
   if (ending == Ending::kBroken && waiting.deadline.Passed() && failure().ok()) {
-    Fail(TimeoutError(waiting.operation, late, options_.rank, waiting.timeout));
+    return Fail(TimeoutError(waiting.operation, late, options_.rank, waiting.timeout));
   }
   return AwaitVerdict(peer);
 }
@@ -261,7 +276,7 @@ absl::Status GlooLinks::AwaitVerdict(int peer) {
   changed_.wait_for(lock, kVerdictPatience,
                     [&] { return !failure_.ok() || left_.count(peer) != 0; });
   if (!failure_.ok()) return failure_;
-  failure_ = left_.count(peer) != 0 ? LeftError(peer) : DeathError(peer);
+  Record(left_.count(peer) != 0 ? LeftError(peer) : DeathError(peer));
   absl::Status status = failure_;
   lock.unlock();
   options_.member->ReportFailure(options_.group, status);
@@ -273,15 +288,28 @@ void GlooLinks::Abort(const absl::Status& status) {
   options_.member->ReportFailure(options_.group, status);
 }
 
-void GlooLinks::Fail(const absl::Status& status) {
+absl::Status GlooLinks::Fail(const absl::Status& status) {
   options_.member->ReportFailure(options_.group, status);
   {
     // Our own report comes back as everybody's verdict, or an earlier one does.
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kVerdictPatience, [&] { return !failure_.ok(); });
-    if (!failure_.ok()) return;
+    if (!failure_.ok()) return failure_;
   }
   OnFailure(status);
+  return failure();
+}
+
+void GlooLinks::Watch(std::function<void(const absl::Status&)> watcher) {
+  std::lock_guard lock(mutex_);
+  watcher_ = std::move(watcher);
+  if (watcher_ && !failure_.ok()) watcher_(failure_);
+}
+
+void GlooLinks::Record(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = status;
+  if (watcher_) watcher_(status);
 }
 
 absl::Status GlooLinks::failure() const {
@@ -291,7 +319,7 @@ absl::Status GlooLinks::failure() const {
 
 void GlooLinks::OnFailure(const absl::Status& status) {
   std::lock_guard lock(mutex_);
-  if (failure_.ok()) failure_ = status;
+  Record(status);
   changed_.notify_all();
   Interrupt();
 }

@@ -3,6 +3,7 @@
 #define GEMINID_COLLECTIVES_GLOO_GLOO_LINKS_H_
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -57,15 +58,47 @@ class GlooLinks final : public GroupListener {
     std::byte* data = nullptr;
     size_t bytes = 0;
   };
-  // At most one of each per peer. Returns when all is sent and received. The messages say `sent`,
+  // What goes and comes in one exchange: at most one of each per peer. The messages say `sent`,
   // those received must say `expected`.
-  absl::Status Exchange(const Operation& sent, std::span<const Sending> sends,
-                        const Operation& expected, std::span<const Receiving> receives,
-                        absl::Duration timeout);
+  struct Parcels {
+    Operation sent{};
+    Operation expected{};
+    std::vector<Sending> sends{};
+    std::vector<Receiving> receives{};
+  };
+  // Returns when all is sent and received.
+  absl::Status Exchange(const Parcels& parcels, absl::Duration timeout);
+
+  // The same in steps, between which the caller may do something else: nothing is sent or received
+  // any more once it is gone. One at a time.
+  class Running {
+   public:
+    Running(GlooLinks* links, const Parcels& parcels, absl::Duration timeout);
+    ~Running();
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+    absl::Status Begin();     // lets all be sent; does not wait
+    absl::Status Admit();     // waits until all peers have begun, and lets all be received
+    absl::Status Complete();  // waits until all is sent and received
+
+   private:
+    GlooLinks* const links_;
+    const Parcels& parcels_;
+    const absl::Duration timeout_;
+    const base::Deadline deadline_;
+    std::vector<gloo::transport::UnboundBuffer*> bulk_sends_;
+    std::vector<gloo::transport::UnboundBuffer*> bulk_receives_;
+  };
 
   // Makes `status` the failure of this rank at once, and of the group if it has none yet.
   void Abort(const absl::Status& status);
   absl::Status failure() const;
+  // Makes `status` the failure of the group, unless it has one already; returns the group's.
+  absl::Status Fail(const absl::Status& status);
+  // Hears the failure of the group, at once if there is one, on any thread. It must return soon and
+  // call nothing here. When this returns the watcher before is not being called and never will be.
+  void Watch(std::function<void(const absl::Status&)> watcher);
 
   const Options& options() const { return options_; }
 
@@ -94,11 +127,10 @@ class GlooLinks final : public GroupListener {
   // A wait that ended badly, and with whom.
   enum class Ending { kDone, kInterrupted, kBroken };
   static Ending Await(UnboundBuffer* buffer, bool receiving, const base::Deadline& deadline);
-  // Makes `status` the failure of the group, unless it has one already, and waits to hear which.
-  void Fail(const absl::Status& status);
   absl::Status Explain(const Waiting& waiting, Ending ending, int peer,
                        const std::vector<int>& late);
   absl::Status AwaitVerdict(int peer);
+  void Record(const absl::Status& status);  // mutex_ is held
 
   void OnFailure(const absl::Status& status) override;
   void OnDeath(int world_rank) override;
@@ -114,6 +146,7 @@ class GlooLinks final : public GroupListener {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   absl::Status failure_;
+  std::function<void(const absl::Status&)> watcher_;
   std::set<int> left_;                                   // ranks of the group
   std::vector<std::unique_ptr<UnboundBuffer>> buffers_;  // of the running exchange
 };

@@ -41,7 +41,8 @@ class ShmBackend final : public CommunicatorBackend {
       : CommunicatorBackend(rank, world_size, options.timeout),
         name_(std::move(name)),
         options_(options),
-        group_(std::move(segment), std::move(processes), rank, options.spin_limit),
+        group_(std::move(segment), std::move(processes), rank, options.spin_limit,
+               options.first_rank),
         segment_(group_.segment()),
         piece_bytes_(segment_.shape().piece_bytes),
         slots_(segment_.shape().slots) {}
@@ -157,8 +158,10 @@ class ShmBackend final : public CommunicatorBackend {
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                          std::span<const int> ranks) override {
     const auto own = std::find(ranks.begin(), ranks.end(), Rank());
+    ShmOptions options = options_;
+    options.first_rank = 0;
     return ConnectShm(absl::StrCat(name_, "/", key), static_cast<int>(own - ranks.begin()),
-                      static_cast<int>(ranks.size()), options_);
+                      static_cast<int>(ranks.size()), options);
   }
 
  private:
@@ -209,7 +212,8 @@ class ShmBackend final : public CommunicatorBackend {
       if (source != kAllRanks && r != source) continue;
       const Operation other = segment_.label(r, slot).operation;
       if (!(other == operation)) {
-        return group_.Fail(MismatchError(Rank(), operation, r, other));
+        return group_.Fail(
+            MismatchError(group_.NameOf(Rank()), operation, group_.NameOf(r), other));
       }
     }
     return absl::OkStatus();
@@ -311,6 +315,14 @@ absl::Status ShmBackend::DoSendReceive(const Message* send, const Message* recei
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const std::string& name, int rank,
                                                          int world_size,
                                                          const ShmOptions& options) {
+  auto backend = ConnectShmBackend(name, rank, world_size, options);
+  if (!backend.ok()) return backend.status();
+  return std::make_unique<Communicator>(*std::move(backend));
+}
+
+absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std::string& name,
+                                                                       int rank, int world_size,
+                                                                       const ShmOptions& options) {
   if (world_size < 1 || world_size > kMaxShmRanks || rank < 0 || rank >= world_size) {
     return absl::InvalidArgumentError(absl::StrCat("shm communicator: rank ", rank, " of ",
                                                    world_size, "; at most ", kMaxShmRanks,
@@ -332,8 +344,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const std::string& name
     if (!opened.ok()) return opened.status();
     segment.emplace(*std::move(opened));
   }
-  return std::make_unique<Communicator>(std::make_unique<ShmBackend>(
-      name, options, *std::move(segment), std::move(meeting->processes), rank, world_size));
+  return std::make_unique<ShmBackend>(name, options, *std::move(segment),
+                                      std::move(meeting->processes), rank, world_size);
 }
 
 }  // namespace geminid::collectives

@@ -21,6 +21,8 @@ struct ShmOptions {
   uint32_t slots = 4;
   // Busy waiting before a sleep; none when there are fewer processors than ranks.
   absl::Duration spin_limit = absl::Microseconds(2);
+  // What errors call rank 0, where the group is the part of a greater one on this host.
+  int first_rank = 0;
 };
 
 // Blocks until all ranks of `name` have come; see MeetOnHost for who may and what fails. The memory
@@ -28,6 +30,11 @@ struct ShmOptions {
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const std::string& name, int rank,
                                                          int world_size,
                                                          const ShmOptions& options = {});
+
+// The same, for a backend that is made of several.
+absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std::string& name,
+                                                                       int rank, int world_size,
+                                                                       const ShmOptions& options);
 
 }  // namespace geminid::collectives
 

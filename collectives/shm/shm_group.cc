@@ -23,10 +23,11 @@ bool EveryRankHasAProcessor(int world_size) {
 }  // namespace
 
 ShmGroup::ShmGroup(Segment segment, std::vector<base::UniqueFd> processes, int rank,
-                   absl::Duration spin_limit)
+                   absl::Duration spin_limit, int first_rank)
     : segment_(std::move(segment)),
       processes_(std::move(processes)),
       rank_(rank),
+      first_rank_(first_rank),
       spin_limit_(EveryRankHasAProcessor(world_size()) ? absl::ToChronoNanoseconds(spin_limit)
                                                        : std::chrono::nanoseconds(0)) {
   for (const base::UniqueFd& process : processes_) {
@@ -43,12 +44,14 @@ absl::Status ShmGroup::Judge(const Context& context, const std::vector<int>& mis
                              bool look_for_the_dead) {
   GEMINID_RETURN_IF_ERROR(failure());
   for (int r : missing) {
-    if (HasLeft(r)) return LeftError(r);
+    if (HasLeft(r)) return LeftError(NameOf(r));
   }
   if (!look_for_the_dead) return absl::OkStatus();
-  if (const int dead = FirstDead(); dead >= 0) return DeathError(dead);
+  if (const int dead = FirstDead(); dead >= 0) return DeathError(NameOf(dead));
   if (context.deadline.Passed()) {
-    return TimeoutError(context.operation, missing, rank_, context.timeout);
+    std::vector<int> names;
+    for (const int r : missing) names.push_back(NameOf(r));
+    return TimeoutError(context.operation, names, NameOf(rank_), context.timeout);
   }
   return absl::OkStatus();
 }
@@ -56,7 +59,7 @@ absl::Status ShmGroup::Judge(const Context& context, const std::vector<int>& mis
 absl::Status ShmGroup::LookForTheDead() {
   GEMINID_RETURN_IF_ERROR(failure());
   const int dead = FirstDead();
-  return dead < 0 ? absl::OkStatus() : Fail(DeathError(dead));
+  return dead < 0 ? absl::OkStatus() : Fail(DeathError(NameOf(dead)));
 }
 
 int ShmGroup::FirstDead() {

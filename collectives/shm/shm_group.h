@@ -24,13 +24,15 @@ namespace geminid::collectives {
 class ShmGroup {
  public:
   ShmGroup(Segment segment, std::vector<base::UniqueFd> processes, int rank,
-           absl::Duration spin_limit);
+           absl::Duration spin_limit, int first_rank = 0);
   ~ShmGroup();
   ShmGroup(const ShmGroup&) = delete;
   ShmGroup& operator=(const ShmGroup&) = delete;
 
   const Segment& segment() const { return segment_; }
   int rank() const { return rank_; }
+  // What errors call a rank.
+  int NameOf(int rank) const { return first_rank_ + rank; }
   int world_size() const { return static_cast<int>(segment_.shape().world_size); }
 
   // What the wait is for, for messages and as its limit.
@@ -97,6 +99,7 @@ class ShmGroup {
   Segment segment_;
   const std::vector<base::UniqueFd> processes_;
   const int rank_;
+  const int first_rank_;
   std::chrono::nanoseconds spin_limit_;
   std::vector<pollfd> polls_;  // by rank; the own entry is never ready
 };

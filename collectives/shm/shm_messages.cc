@@ -66,7 +66,7 @@ bool MessageReceiver::Step(absl::Status* mismatch) {
     if (!(sent == operation_)) {
       Operation own = operation_;
       own.kind = OpKind::kReceive;
-      *mismatch = MismatchError(group_->rank(), own, peer_, sent);
+      *mismatch = MismatchError(group_->NameOf(group_->rank()), own, group_->NameOf(peer_), sent);
       return false;
     }
     first_ = false;

@@ -14,10 +14,21 @@
 
 namespace geminid::collectives {
 
-// What of a call lies there: X and W of this step and the next in 2D; in 3D X and W gathered, and Y
-// in the place of the next X.
-enum class Scratch : uint8_t { kX, kNextX, kW, kNextW, kPartial, kBias };
-inline constexpr int kScratches = 6;
+// What of a call lies there. Of linear layers: X and W of this step and the next in 2D; in 3D X and
+// W gathered, and Y in the place of the next X. Of other layers: what they gather or have not added
+// up yet, numbers for each row, and what lies within a pair of layers.
+enum class Scratch : uint8_t {
+  kX,
+  kNextX,
+  kW,
+  kNextW,
+  kPartial,
+  kBias,
+  kRows,
+  kInner,
+  kInnerGradient
+};
+inline constexpr int kScratches = 9;
 
 // Grows to the largest call, and stays. One thread at a time.
 class LinearScratch {

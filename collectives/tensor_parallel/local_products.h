@@ -23,6 +23,8 @@ class LocalProducts {
   // `pool` may be null and outlives this.
   explicit LocalProducts(kernels::ThreadPool* pool) : pool_(pool) {}
 
+  kernels::ThreadPool* pool() const { return pool_; }
+
   // y (+)= x w^T.
   absl::Status Forward(const LinearShape& shape, const float* x, const float* w, float* y,
                        Into into);
@@ -35,12 +37,12 @@ class LocalProducts {
   // db = the sum of dy's rows.
   absl::Status BackwardBias(size_t rows, size_t columns, const float* dy, float* db);
 
+  // At least so many bytes on a cache line, for another kernel; until the next call of anything.
+  void* Workspace(size_t bytes);
+
  private:
   absl::Status Multiply(const kernels::MatmulShape& shape, const float* a, const float* b,
                         float* c);
-
-  // The workspace with at least so many bytes.
-  void* Workspace(size_t bytes);
 
   struct alignas(64) Line {  // what kernels align workspaces to
     std::array<std::byte, 64> bytes;

@@ -1,22 +1,12 @@
 #include "collectives/tensor_parallel/parallel_linear.h"
 
-#include "absl/strings/str_format.h"
 #include "base/status_macros.h"
+#include "collectives/tensor_parallel/block_size.h"
 #include "collectives/tensor_parallel/linear_1d.h"
 #include "collectives/tensor_parallel/linear_2d.h"
 #include "collectives/tensor_parallel/linear_3d.h"
 
 namespace geminid::collectives {
-namespace {
-
-absl::Status CheckSize(const char* what, size_t given, size_t needed) {
-  if (given == needed) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%s has %d elements; this rank's block of it has %d", what, given, needed));
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<ParallelLinear>> ParallelLinear::Make(TensorGroups& groups,
                                                                      const LinearOptions& options,
                                                                      LinearScratch& scratch) {
@@ -39,22 +29,23 @@ absl::StatusOr<std::unique_ptr<ParallelLinear>> ParallelLinear::Make(TensorGroup
 absl::Status ParallelLinear::Forward(std::span<const float> x, std::span<const float> w,
                                      std::span<const float> bias, std::span<float> y) {
   const size_t bias_elements = options_.bias ? blocks_.bias.count : 0;
-  GEMINID_RETURN_IF_ERROR(CheckSize("X", x.size(), blocks_.x.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckSize("W", w.size(), blocks_.w.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckSize("the bias", bias.size(), bias_elements));
-  GEMINID_RETURN_IF_ERROR(CheckSize("Y", y.size(), blocks_.y.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), blocks_.x.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("W", w.size(), blocks_.w.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("the bias", bias.size(), bias_elements));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), blocks_.y.elements()));
   return DoForward(x.data(), w.data(), bias.data(), y.data());
 }
 
 absl::Status ParallelLinear::Backward(std::span<const float> x, std::span<const float> w,
                                       std::span<const float> dy, const Gradients& gradients) {
   const size_t bias_elements = options_.bias ? blocks_.bias.count : 0;
-  GEMINID_RETURN_IF_ERROR(CheckSize("X", x.size(), blocks_.x.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckSize("W", w.size(), blocks_.w.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckSize("dY", dy.size(), blocks_.y.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckSize("dX", gradients.x.size(), blocks_.x.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckSize("dW", gradients.w.size(), blocks_.w.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckSize("the bias's gradient", gradients.bias.size(), bias_elements));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), blocks_.x.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("W", w.size(), blocks_.w.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("dY", dy.size(), blocks_.y.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("dX", gradients.x.size(), blocks_.x.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("dW", gradients.w.size(), blocks_.w.elements()));
+  GEMINID_RETURN_IF_ERROR(
+      CheckBlockSize("the bias's gradient", gradients.bias.size(), bias_elements));
   return DoBackward(x.data(), w.data(), dy.data(), gradients.x.data(), gradients.w.data(),
                     gradients.bias.data());
 }

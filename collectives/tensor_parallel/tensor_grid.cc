@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
+#include "collectives/tensor_parallel/tensor_layout.h"
 
 namespace geminid::collectives {
 namespace {
@@ -40,85 +41,35 @@ std::vector<MeshAxis> AxesOf(TensorMode mode, int side, int depth) {
   return {};
 }
 
-// Piece `index` of `total` elements in equal pieces.
-Range Piece(size_t total, int pieces, int index) {
-  const size_t count = total / static_cast<size_t>(pieces);
-  return {static_cast<size_t>(index) * count, count};
-}
+struct LinearLayout {
+  ActivationLayout x, y;
+  Axes w_rows{}, w_columns{}, bias{};
+};
 
-absl::Status CheckDivisible(const TensorGrid& grid, const char* what, size_t size, int by) {
-  if (size > 0 && size % static_cast<size_t>(by) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%d %s cannot be cut for %s tensor parallelism over %d ranks: they must be "
-                      "divisible by %d",
-                      size, what, Name(grid.mode()), grid.ranks(), by));
-}
-
-absl::Status CheckShape(const TensorGrid& grid, LinearRole role, const LinearShape& shape) {
-  const int side = grid.side();
-  int tokens = 1, in = 1, out = 1;
-  switch (grid.mode()) {
-    case TensorMode::k1DSequence:
-      tokens = side;
-      [[fallthrough]];
+LinearLayout LayoutOf(TensorMode mode, LinearRole role) {
+  const bool first = role == LinearRole::kFirst;
+  const LinearRole other = first ? LinearRole::kSecond : LinearRole::kFirst;
+  LinearLayout layout = {.x = LayoutOfX(mode, role), .y = LayoutOfX(mode, other)};
+  switch (mode) {
     case TensorMode::k1D:
-      (role == LinearRole::kFirst ? out : in) = side;
+    case TensorMode::k1DSequence:
+      (first ? layout.w_rows : layout.w_columns) = {GridAxis::kColumn};
+      layout.bias = layout.w_rows;
       break;
     case TensorMode::k2D:
     case TensorMode::k25D:
-      tokens = side * grid.depth();
-      in = side;
-      out = side * side;  // of the bias
+      layout.w_rows = {GridAxis::kColumn};
+      layout.w_columns = {GridAxis::kRow};
+      layout.bias = {GridAxis::kColumn, GridAxis::kRow};
       break;
     case TensorMode::k3D:
-      tokens = side * side;
-      in = side;
-      out = side * side;
+      layout.w_rows = layout.y.features;
+      layout.w_rows.push_back(GridAxis::kWeight);
+      layout.w_columns = layout.x.features;
+      layout.bias = layout.y.features;
       break;
   }
-  GEMINID_RETURN_IF_ERROR(CheckDivisible(grid, "tokens", shape.tokens, tokens));
-  GEMINID_RETURN_IF_ERROR(CheckDivisible(grid, "input features", shape.in, in));
-  return CheckDivisible(grid, "output features", shape.out, out);
-}
-
-LinearBlocks Blocks1D(const TensorGrid& grid, LinearRole role, const LinearShape& shape, int rank) {
-  const Range tokens = {0, shape.tokens}, in = {0, shape.in}, out = {0, shape.out};
-  const bool is_cut = grid.mode() == TensorMode::k1DSequence;
-  const Range outside = is_cut ? Piece(shape.tokens, grid.side(), rank) : tokens;
-  if (role == LinearRole::kFirst) {
-    const Range part = Piece(shape.out, grid.side(), rank);
-    return {.x = {outside, in}, .w = {part, in}, .y = {tokens, part}, .bias = part};
-  }
-  const Range part = Piece(shape.in, grid.side(), rank);
-  return {.x = {tokens, part}, .w = {out, part}, .y = {outside, out}, .bias = out};
-}
-
-LinearBlocks Blocks2D(const TensorGrid& grid, const LinearShape& shape, int rank) {
-  const int side = grid.side();
-  const int row = grid.mesh().Coordinate(rank, "row");
-  const int column = grid.mesh().Coordinate(rank, "column");
-  const int depth = grid.mesh().Coordinate(rank, "depth");
-  const Range tokens = Piece(shape.tokens, side * grid.depth(), depth * side + row);
-  const Range in = Piece(shape.in, side, column);
-  const Range out = Piece(shape.out, side, column);
-  return {.x = {tokens, in},
-          .w = {out, Piece(shape.in, side, row)},
-          .y = {tokens, out},
-          .bias = Piece(shape.out, side * side, column * side + row)};
-}
-
-LinearBlocks Blocks3D(const TensorGrid& grid, LinearRole role, const LinearShape& shape, int rank) {
-  const int side = grid.side();
-  const int weight = grid.mesh().Coordinate(rank, "weight");
-  int input = grid.mesh().Coordinate(rank, "input");
-  int output = grid.mesh().Coordinate(rank, "output");
-  if (role == LinearRole::kSecond) std::swap(input, output);
-  const Range in = Piece(shape.in, side, output);
-  const Range out = Piece(shape.out, side, input);
-  return {.x = {Piece(shape.tokens, side * side, weight * side + input), in},
-          .w = {Piece(shape.out, side * side, input * side + weight), in},
-          .y = {Piece(shape.tokens, side * side, weight * side + output), out},
-          .bias = out};
+  return layout;
 }
 
 }  // namespace
@@ -169,18 +120,24 @@ TensorGrid::TensorGrid(TensorMode mode, int side, int depth, Mesh mesh)
 
 absl::StatusOr<LinearBlocks> BlocksOf(const TensorGrid& grid, LinearRole role,
                                       const LinearShape& shape, int rank) {
-  GEMINID_RETURN_IF_ERROR(CheckShape(grid, role, shape));
-  switch (grid.mode()) {
-    case TensorMode::k1D:
-    case TensorMode::k1DSequence:
-      return Blocks1D(grid, role, shape, rank);
-    case TensorMode::k2D:
-    case TensorMode::k25D:
-      return Blocks2D(grid, shape, rank);
-    case TensorMode::k3D:
-      return Blocks3D(grid, role, shape, rank);
-  }
-  return absl::InternalError("a tensor mode that is none");
+  const auto [tokens, in, out] = shape;
+  const LinearLayout layout = LayoutOf(grid.mode(), role);
+  const auto piece = [&](const Axes& axes, const char* what, size_t size) {
+    return PieceOf(grid, axes, what, size, rank);
+  };
+  // The finest cut of the outputs first: where it is refused, the message has what suits all.
+  const bool is_bias_finer = Pieces(grid, layout.bias) > Pieces(grid, layout.w_rows);
+  const Axes& finest = is_bias_finer ? layout.bias : layout.w_rows;
+  LinearBlocks blocks;
+  GEMINID_ASSIGN_OR_RETURN(blocks.x.rows, piece(layout.x.tokens, "tokens", tokens));
+  GEMINID_ASSIGN_OR_RETURN(blocks.y.rows, piece(layout.y.tokens, "tokens", tokens));
+  GEMINID_ASSIGN_OR_RETURN(blocks.x.columns, piece(layout.x.features, "input features", in));
+  GEMINID_ASSIGN_OR_RETURN(blocks.w.columns, piece(layout.w_columns, "input features", in));
+  GEMINID_RETURN_IF_ERROR(piece(finest, "output features", out).status());
+  GEMINID_ASSIGN_OR_RETURN(blocks.bias, piece(layout.bias, "output features", out));
+  GEMINID_ASSIGN_OR_RETURN(blocks.w.rows, piece(layout.w_rows, "output features", out));
+  GEMINID_ASSIGN_OR_RETURN(blocks.y.columns, piece(layout.y.features, "output features", out));
+  return blocks;
 }
 
 }  // namespace geminid::collectives

@@ -11,16 +11,16 @@
 // block is contiguous in rows and in columns of its matrix, and a rank stores it densely,
 // row-major.
 //
-//   mode        X                            W                           Y
-//   1D first    whole                        out by column               out by column
-//   1D second   in by column                 in by column                whole
-//   1D-sequence first: tokens by column, in; out by column; tokens, out by column
-//               second: tokens, in by column; in by column; tokens by column, out
-//   2D          tokens by row, in by column  out by column, in by row    tokens by row, out by
-//   column 2.5D        tokens by depth, then row    as 2D, the same in each     like X 3D first
-//   tokens by weight, then       out by input, then weight   tokens by weight, then
-//               input; in by output          in by output                output; out by input
-//   3D second   as 3D first with the axes input and output exchanged
+//   mode         X                         W                        Y
+//   1D first     whole                     out by column            out by column
+//   1D second    in by column              in by column             whole
+//   1D-sequence  as 1D, but what is whole there is cut here: tokens by column
+//   2D           tokens by row,            out by column,           tokens by row,
+//                in by column              in by row                out by column
+//   2.5D         as 2D, but tokens by depth, then row; W is the same in each depth
+//   3D first     tokens by weight, then    out by input, then       tokens by weight, then
+//                input; in by output       weight; in by output     output; out by input
+//   3D second    as 3D first with the axes input and output exchanged
 //
 // A first layer's Y lies as its second layer's X must, so that a pair (the two products of an MLP)
 // needs no exchange between them. In 2D and 2.5D both are the same. What lies between the pairs of

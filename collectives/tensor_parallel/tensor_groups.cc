@@ -4,27 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
 
 namespace geminid::collectives {
-
-const char* Name(GridAxis axis) {
-  switch (axis) {
-    case GridAxis::kColumn:
-      return "column";
-    case GridAxis::kRow:
-      return "row";
-    case GridAxis::kDepth:
-      return "depth";
-    case GridAxis::kOutput:
-      return "output";
-    case GridAxis::kInput:
-      return "input";
-    case GridAxis::kWeight:
-      return "weight";
-  }
-  return "?";
-}
 
 absl::StatusOr<std::unique_ptr<TensorGroups>> TensorGroups::Connect(const TensorGrid& grid,
                                                                     Communicator& ranks) {
@@ -41,6 +23,13 @@ absl::StatusOr<std::unique_ptr<TensorGroups>> TensorGroups::Connect(const Tensor
 
 TensorGroups::TensorGroups(const TensorGrid& grid, int rank, Groups groups)
     : grid_(grid), rank_(rank), groups_(std::move(groups)) {}
+
+absl::Status TensorGroups::AddAlong(const Axes& axes, Buffer values) {
+  for (const GridAxis axis : axes) {
+    GEMINID_RETURN_IF_ERROR(Along(axis).AllReduce(values, values));
+  }
+  return absl::OkStatus();
+}
 
 TensorGroups::Received TensorGroups::received() const {
   Received received;

@@ -8,16 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "collectives/tensor_parallel/tensor_grid.h"
+#include "collectives/tensor_parallel/tensor_layout.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
-
-// 1D has columns; 2D and 2.5D depths, rows and columns; 3D outputs, inputs and weights.
-enum class GridAxis : uint8_t { kColumn, kRow, kDepth, kOutput, kInput, kWeight };
-inline constexpr int kGridAxes = 6;
-
-// "column" and so on, as the grid's mesh calls them.
-const char* Name(GridAxis axis);
 
 class TensorGroups {
  public:
@@ -30,6 +24,9 @@ class TensorGroups {
 
   // Of the ranks that differ from this one along `axis` alone. The grid has this axis.
   Communicator& Along(GridAxis axis) { return *groups_[static_cast<size_t>(axis)]; }
+
+  // `values` added up over all ranks that differ along these axes alone, one axis after the other.
+  absl::Status AddAlong(const Axes& axes, Buffer values);
 
   // Payload bytes received so far, and from how many ranks of the grid any came.
   struct Received {

@@ -108,6 +108,7 @@ enum class ExportType : uint8_t { kFloat32, kBFloat16, kFloat16 };
 
 struct ExportOptions {
   std::string folder{};  // that does not exist yet; the one above it is made if need be
+  // Of the tensors, but for parameters that name fp32 themselves (Parameter::data_type): they stay.
   ExportType type = ExportType::kFloat32;
   uint64_t max_file_bytes = kDefaultFileBytes;
   std::map<std::string, std::string> texts{};  // as of SaverOptions

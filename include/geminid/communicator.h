@@ -4,7 +4,7 @@
 //   std::vector<float> norm = {...};
 //   absl::Status status = comm->AllReduce(norm, norm, ReduceOp::kSum);
 //
-// Contract of every backend (in-process, shared memory, TCP, NCCL):
+// Contract of every backend (in-process, shared memory, TCP, both over several hosts, NCCL):
 //  * Operations block until this rank's part is done. All ranks call the same collectives in the
 //    same order with the same sizes; Send and Receive are matched in order per pair of ranks. Ranks
 //    that disagree get INVALID_ARGUMENT saying who called what.
@@ -94,7 +94,10 @@ struct PeerTraffic {
 };
 
 struct CommunicatorStats {
-  std::vector<PeerTraffic> peers;                      // by rank; the own entry stays 0
+  std::vector<PeerTraffic> peers;  // by rank; the own entry stays 0
+  // By rank, what really went there and came from there over TCP. With gloo that is `peers`, on one
+  // host nothing, and over hosts and ranks less than `peers`, with fewer partners.
+  std::vector<PeerTraffic> network;
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
 };
 
@@ -107,7 +110,7 @@ class GEMINID_EXPORT Communicator {
 
   int Rank() const;
   int WorldSize() const;
-  // "shm", "gloo", "local" or "nccl".
+  // "shm", "gloo", "hierarchical", "local" or "nccl".
   const char* BackendName() const;
 
   // out = in of rank 0, in of rank 1, ... `out.count` is P times `in.count`. `in` may be this
@@ -183,7 +186,7 @@ class GEMINID_EXPORT Communicator {
 
   absl::Status Finish(OpKind kind, absl::Status status);
   absl::Status CheckPeer(int peer, const char* what) const;
-
+  // "shm", "gloo", "hierarchical", "local" or "nccl".
   Operation Labelled(Operation operation) const;
 
   const std::unique_ptr<CommunicatorBackend> backend_;

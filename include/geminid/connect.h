@@ -17,7 +17,9 @@
 namespace geminid::collectives {
 
 enum class BackendChoice {
-  kAuto,  // no peers: none; all ranks on one host: shm; else gloo
+  // No peers: none. All ranks on one host: shm. On several: shm within a host and gloo between
+  // hosts, if all have equally many ranks, more than one each, numbered host by host; else gloo.
+  kAuto,
   kShm,
   kGloo,
 };

@@ -336,7 +336,8 @@ class GEMINID_EXPORT Engine {
   // have an arena and, like `communicator`, outlive the engine. The arena is the engine's while it
   // lives: chunks that the trainer has put there make way, and must be clean and not leased.
   // Errors: RESOURCE_EXHAUSTED with the numbers and the smallest arena that would do;
-  // INVALID_ARGUMENT for parameters or options.
+  // INVALID_ARGUMENT for parameters or options. Any error while it resumes (Options::resume) leaves
+  // the session, and the state in it, to a successor: see Session::LeaveToSuccessor.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Session* session,
                                                         collectives::Communicator* communicator,
                                                         std::vector<Parameter> parameters,

@@ -10,6 +10,7 @@
 #include "base/unique_fd.h"
 #include "collectives/gloo/gloo_communicator.h"
 #include "collectives/gloo/tcp.h"
+#include "collectives/hierarchical/hierarchical_communicator.h"
 #include "collectives/shm/shm_communicator.h"
 #include "geminid/connect.h"
 #include "tests/collectives/forked_ranks.h"
@@ -18,7 +19,7 @@
 namespace geminid::collectives {
 namespace {
 
-constexpr int kRanks = 3;
+constexpr int kRanks = 4;
 constexpr absl::Duration kPatience = absl::Seconds(30);  // of operations: no test waits so long
 constexpr std::chrono::seconds kPromptly{2};             // the promise about deaths
 
@@ -57,10 +58,38 @@ class GlooDoor final : public Door {
   uint16_t port_;
 };
 
+class HostsDoor final : public Door {
+ public:
+  enum Naming { kTwoOfTwo, kAsTheMachineSays };
+  explicit HostsDoor(Naming naming)
+      : naming_(naming), listener_(*ListenTcp("127.0.0.1", 0)), port_(*PortOf(listener_.get())) {}
+  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) override {
+    HierarchicalOptions options;
+    if (naming_ == kTwoOfTwo) options.host = absl::StrCat("host ", rank / 2);
+    options.network.port = port_;
+    options.network.job = name_;
+    options.network.timeout = kPatience;
+    options.network.connect_timeout = kPatience;
+    if (rank == 0) {
+      options.network.listener = std::move(listener_);
+    } else {
+      listener_.Reset();  // or the port would outlive rank 0
+    }
+    return ConnectHierarchical(rank, kRanks, std::move(options));
+  }
+
+ private:
+  const Naming naming_;
+  const std::string name_ = UniqueName();
+  base::UniqueFd listener_;
+  uint16_t port_;
+};
+
 class Processes : public testing::TestWithParam<std::string> {
  protected:
   static std::unique_ptr<Door> MakeDoor() {
     if (GetParam() == "shm") return std::make_unique<ShmDoor>();
+    if (GetParam() == "hosts") return std::make_unique<HostsDoor>(HostsDoor::kTwoOfTwo);
     return std::make_unique<GlooDoor>();
   }
 };
@@ -78,7 +107,7 @@ TEST_P(Processes, AllReduce_IsTheSameOnAll) {
     std::iota(values.begin(), values.end(), rank);
     if (absl::Status s = (*c)->AllReduce(values, values); !s.ok()) return Text(s);
     for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i] != static_cast<double>(3 * i + 3)) return absl::StrCat("wrong at ", i);
+      if (values[i] != static_cast<double>(kRanks * i + 6)) return absl::StrCat("wrong at ", i);
     }
     return "good";
   });
@@ -150,7 +179,7 @@ TEST_P(Processes, KilledAmidReductions_NeverGivesAWrongSum) {
       for (int step = 0;; ++step) {
         std::fill(in.begin(), in.end(), static_cast<float>(step + rank));
         if (absl::Status s = (*c)->AllReduce(in, out); !s.ok()) return Text(s);
-        const float expected = static_cast<float>(3 * step + 3);
+        const float expected = static_cast<float>(kRanks * step + 6);
         if (out != std::vector<float>(out.size(), expected)) return "a wrong sum";
         if (step == trial && rank == victim) ready();
       }
@@ -196,7 +225,18 @@ TEST(Connect, FromRankInfo_PicksShmOnOneHost) {
   for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), "shm OK: ");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Processes, testing::Values("shm", "gloo"),
+// Nobody says that the ranks share a host; they find out.
+TEST(HostsProcesses, HostsThatNobodyNames_AreFound) {
+  HostsDoor door(HostsDoor::kAsTheMachineSays);
+  ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready&) -> std::string {
+    auto c = door.Enter(rank);
+    if (!c.ok()) return Text(c.status());
+    return absl::StrCat((*c)->BackendName(), " ", Text((*c)->Barrier()));
+  });
+  for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), "shm OK: ");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Processes, testing::Values("shm", "gloo", "hosts"),
                          [](const auto& instance) { return instance.param; });
 
 }  // namespace

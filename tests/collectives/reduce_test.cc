@@ -157,5 +157,52 @@ TEST(ReduceInOrder, OutIsAnInputAndUnaligned_GivesTheSame) {
   }
 }
 
+// Exact one way, so that the way back gives every value again; a NaN stays one.
+TEST(WidenAndNarrow, EveryValueOf16Bits_ComesBack) {
+  std::vector<uint16_t> all(1 << 16);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
+  const std::vector<std::byte> bytes = Halves(all);
+  for (const auto& [dtype, exponent_bits] : {std::pair{DType::kBFloat16, kBFloat16ExponentBits},
+                                             {DType::kFloat16, kFloat16ExponentBits}}) {
+    for (const size_t count : {all.size(), all.size() - 3, size_t{1}}) {
+      std::vector<float> wide(count + 1, 7.0f);
+      std::vector<std::byte> back(2 * (count + 1), std::byte{7});
+      WidenToFloat(bytes.data(), wide.data(), count, dtype);
+      NarrowFromFloat(wide.data(), back.data(), count, dtype);
+      EXPECT_EQ(wide[count], 7.0f);
+      EXPECT_EQ(back[2 * count], std::byte{7});
+      for (size_t i = 0; i < count; ++i) {
+        const double value = DecodeHalf(all[i], exponent_bits);
+        uint16_t half = 0;
+        std::memcpy(&half, &back[2 * i], 2);
+        if (std::isnan(value)) {
+          EXPECT_TRUE(std::isnan(wide[i]) && std::isnan(DecodeHalf(half, exponent_bits)));
+        } else {
+          EXPECT_EQ(static_cast<double>(wide[i]), value);
+          EXPECT_EQ(half, all[i]);
+        }
+      }
+    }
+  }
+}
+
+// Between two values, and beyond the largest.
+TEST(Narrow, RandomFloats_RoundToTheNearestAndToEven) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 30000);
+  std::vector<float> wide(1001);
+  for (float& value : wide) value = normal(random);
+  for (const auto& [dtype, exponent_bits] : {std::pair{DType::kBFloat16, kBFloat16ExponentBits},
+                                             {DType::kFloat16, kFloat16ExponentBits}}) {
+    std::vector<std::byte> narrow(2 * wide.size());
+    NarrowFromFloat(wide.data(), narrow.data(), wide.size(), dtype);
+    for (size_t i = 0; i < wide.size(); ++i) {
+      uint16_t half = 0;
+      std::memcpy(&half, &narrow[2 * i], 2);
+      EXPECT_EQ(half, EncodeHalf(static_cast<double>(wide[i]), exponent_bits)) << wide[i];
+    }
+  }
+}
+
 }  // namespace
 }  // namespace geminid::collectives

@@ -27,6 +27,7 @@ struct Backend {
 
 // The backends that the suite runs over; each test program defines it.
 std::vector<Backend> BackendsUnderTest();
+std::vector<int> WorldSizesUnderTest();
 
 Backend LocalBackend();
 Backend ShmBackend();

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <functional>
@@ -51,7 +52,11 @@ TrainingProcess::TrainingProcess(const std::vector<std::string>& flags,
   std::vector<std::string> arguments = {GEMINID_TRAIN_BINARY, "--text", folder_ / "text",
                                         "--progress", "lines"};
   for (const std::string& flag : flags) {
-    arguments.push_back(flag == kExportHere ? ExportFolder().string() : flag);
+    if (flag == kExportHere) {
+      arguments.push_back(ExportFolder());
+    } else {
+      arguments.push_back(flag == kLogHere ? (folder_ / "log").string() : flag);
+    }
   }
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -84,12 +89,23 @@ TrainingProcess::~TrainingProcess() {
 std::string TrainingProcess::Words() const { return ReadFile(folder_ / "words"); }
 
 bool TrainingProcess::WaitForWords(const std::string& text) const {
+  return WaitWhileItRuns([&] { return Words().find(text) != std::string::npos; });
+}
+
+bool TrainingProcess::WaitForSteps(int count) const {
+  return WaitWhileItRuns([&] {
+    const std::string log = ReadFile(folder_ / "log");
+    return std::ranges::count(log, '\n') >= count;
+  });
+}
+
+bool TrainingProcess::WaitWhileItRuns(const std::function<bool()>& condition) const {
   bool ended = false;
   WaitUntil(60, [&] {
     siginfo_t info = {};
     ended = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
             info.si_pid == pid_;
-    return ended || Words().find(text) != std::string::npos;
+    return ended || condition();
   });
   return !ended;
 }
@@ -148,7 +164,7 @@ std::vector<std::string> TrainingProcess::Leftovers() const {
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     const std::string name = entry.path().filename();
     const bool expected =
-        name == "text" || name == "words" || name == "export" || name == kDaemonLink;
+        name == "text" || name == "words" || name == "log" || name == "export" || name == kDaemonLink;
     if (!expected) names.push_back(name);
   }
   return names;

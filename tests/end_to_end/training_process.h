@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace geminid {
 
 // As a flag: the run's ExportFolder().
 inline constexpr char kExportHere[] = "{export}";
+// As a flag: the file of WaitForSteps().
+inline constexpr char kLogHere[] = "{log}";
 
 class TrainingProcess {
  public:
@@ -26,6 +29,8 @@ class TrainingProcess {
   pid_t pid() const { return pid_; }
   // Waits until its words contain `text`; false if it ends, or 60 seconds pass, before.
   bool WaitForWords(const std::string& text) const;
+  // The same for the steps in its log (--log).
+  bool WaitForSteps(int count) const;
   std::string Words() const;
   // Its direct children that run the program of this name; "geminid" is the daemon.
   std::vector<pid_t> Children(const std::string& program) const;
@@ -42,6 +47,8 @@ class TrainingProcess {
   std::vector<std::string> Leftovers() const;
 
  private:
+  bool WaitWhileItRuns(const std::function<bool()>& condition) const;
+
   std::filesystem::path folder_;
   pid_t pid_ = -1;
   bool ended_ = false;

@@ -29,11 +29,20 @@ std::vector<AttentionShape> ComparedShapes() {
   return {ShapeOf(1, 1, 1, 1, 1), ShapeOf(2, 9, 2, 1, 20), ShapeOf(1, 130, 2, 2, 64),
           ShapeOf(1, 70, 4, 2, 80), ShapeOf(1, 65, 1, 1, 200)};
 }
+// After tokens of before: the last one alone, some within a block, from a block's first on.
+std::vector<AttentionShape> RememberingShapes() {
+  std::vector<AttentionShape> shapes = {ShapeOf(2, 130, 4, 2, 20), ShapeOf(1, 200, 2, 1, 80),
+                                        ShapeOf(2, 70, 2, 2, 64), ShapeOf(1, 2, 1, 1, 200)};
+  const size_t first_queries[] = {129, 70, 64, 1};
+  for (size_t i = 0; i < shapes.size(); ++i) shapes[i].first_query = first_queries[i];
+  return shapes;
+}
 AttentionShape TimedShape() { return ShapeOf(4, 2048, 16, 16, 128); }
 
-// Multiplications and additions of one product of all pairs of tokens, half of which are masked.
+// Multiplications and additions of one product of all pairs of a query and a key before it.
 double ProductOperations(const AttentionShape& s) {
-  return static_cast<double>(s.batch * s.heads * s.sequence * s.sequence * s.head_dim);
+  const size_t pairs = s.sequence * s.sequence - s.first_query * s.first_query;
+  return static_cast<double>(s.batch * s.heads * pairs * s.head_dim);
 }
 
 // q, k and v side by side, as a fused projection leaves them.
@@ -75,9 +84,9 @@ template <typename T>
 void CheckForward(Trial& trial, const AttentionShape& s) {
   const size_t width = s.heads * s.head_dim;
   const auto qkv = trial.In(RandomArray<T>(FusedCount(s), 1, 2.0F));
-  const auto out = trial.Out("out", std::vector<T>(s.batch * s.sequence * width));
+  const auto out = trial.Out("out", std::vector<T>(s.batch * s.queries() * width));
   const auto lse =
-      trial.Out("lse", std::vector<float>(s.batch * s.heads * s.sequence), 0, kLogarithmTolerance);
+      trial.Out("lse", std::vector<float>(s.batch * s.heads * s.queries()), 0, kLogarithmTolerance);
   const Fused<const T> on_host(qkv.host, s);
   const Fused<const T> on_device(qkv.device, s);
   HostWorkspace workspace(s);
@@ -138,14 +147,25 @@ void CheckBackward(Trial& trial, const AttentionShape& s) {
       });
 }
 
-KernelCase OverShapes(const char* name, void (*check)(Trial&, const AttentionShape&)) {
+KernelCase OverShapes(const char* name, void (*check)(Trial&, const AttentionShape&),
+                      const std::vector<AttentionShape>& shapes, const AttentionShape& timed) {
   KernelCase one;
   one.name = name;
-  for (const AttentionShape& shape : ComparedShapes()) {
+  for (const AttentionShape& shape : shapes) {
     one.compared.emplace_back([check, shape](Trial& trial) { check(trial, shape); });
   }
-  one.timed = [check](Trial& trial) { check(trial, TimedShape()); };
+  one.timed = [check, timed](Trial& trial) { check(trial, timed); };
   return one;
+}
+
+KernelCase OverShapes(const char* name, void (*check)(Trial&, const AttentionShape&)) {
+  return OverShapes(name, check, ComparedShapes(), TimedShape());
+}
+
+KernelCase Remembering(const char* name, void (*check)(Trial&, const AttentionShape&)) {
+  AttentionShape timed = TimedShape();
+  timed.first_query = timed.sequence - 1;
+  return OverShapes(name, check, RememberingShapes(), timed);
 }
 
 }  // namespace
@@ -153,6 +173,8 @@ KernelCase OverShapes(const char* name, void (*check)(Trial&, const AttentionSha
 std::vector<KernelCase> AttentionCases() {
   return {OverShapes("attention, fp32", CheckForward<float>),
           OverShapes("attention, bf16", CheckForward<BFloat16>),
+          Remembering("attention to earlier tokens, fp32", CheckForward<float>),
+          Remembering("attention to earlier tokens, bf16", CheckForward<BFloat16>),
           OverShapes("attention backward, fp32", CheckBackward<float>),
           OverShapes("attention backward, bf16", CheckBackward<BFloat16>)};
 }

@@ -158,12 +158,13 @@ void CheckSwigluBackward(Trial& trial, const Matrix& m) {
 
 // --- normalisations ----------------------------------------------------------------------------
 
-template <typename T>
+// P: of gamma and beta.
+template <typename T, typename P = T>
 void CheckLayerNormForward(Trial& trial, const Matrix& m) {
   const kernels::LayerNormShape shape = {m.rows, m.cols, 1e-5F};
   const auto x = trial.In(RandomArray<T>(m.count(), 11, 3.0F), m.shift);
-  const auto gamma = trial.In(RandomArray<T>(m.cols, 12), m.shift);
-  const auto beta = trial.In(RandomArray<T>(m.cols, 13), m.shift);
+  const auto gamma = trial.In(RandomArray<P>(m.cols, 12), m.shift);
+  const auto beta = trial.In(RandomArray<P>(m.cols, 13), m.shift);
   const auto y = trial.Out("y", std::vector<T>(m.count()), m.shift);
   const auto mean = trial.Out("mean", std::vector<float>(m.rows));
   const auto rstd = trial.Out("rstd", std::vector<float>(m.rows));
@@ -185,17 +186,17 @@ std::vector<float> RandomRstd(size_t rows) {
   return rstd;
 }
 
-template <typename T>
+template <typename T, typename P = T>
 void CheckLayerNormBackward(Trial& trial, const Matrix& m) {
   const kernels::LayerNormShape shape = {m.rows, m.cols, 1e-5F};
   const auto dx = trial.Out("dx", RandomArray<T>(m.count(), 15), m.shift, 0, 2);  // it is dy, too
   const auto x = trial.In(RandomArray<T>(m.count(), 16), m.shift);
-  const auto gamma = trial.In(RandomArray<T>(m.cols, 17), m.shift);
+  const auto gamma = trial.In(RandomArray<P>(m.cols, 17), m.shift);
   const auto mean = trial.In(RandomArray<float>(m.rows, 18));
   const auto rstd = trial.In(RandomRstd(m.rows));
   const auto residual = trial.In(RandomArray<T>(m.count(), 19), m.shift);
-  const auto dgamma = trial.Out("dgamma", RandomArray<T>(m.cols, 20), 0, kSumTolerance<T>);
-  const auto dbeta = trial.Out("dbeta", RandomArray<T>(m.cols, 21), 0, kSumTolerance<T>);
+  const auto dgamma = trial.Out("dgamma", RandomArray<P>(m.cols, 20), 0, kSumTolerance<P>);
+  const auto dbeta = trial.Out("dbeta", RandomArray<P>(m.cols, 21), 0, kSumTolerance<P>);
   const bool accumulate = m.shift != 0;
   const size_t bytes = kernels::LayerNormCudaWorkspaceBytes(shape);
   void* const workspace = trial.Workspace(bytes);
@@ -203,14 +204,14 @@ void CheckLayerNormBackward(Trial& trial, const Matrix& m) {
   auto host_workspace = HostWorkspace(host_bytes);
   trial.Run(
       [&] {
-        return kernels::LayerNormBackward<T>(
+        return kernels::LayerNormBackward<T, P>(
             shape,
             {dx.host, x.host, gamma.host, mean.host, rstd.host, residual.host, dx.host, dgamma.host,
              dbeta.host, accumulate},
             Aligned(host_workspace), host_bytes);
       },
       [&] {
-        return kernels::LayerNormBackwardCuda<T>(
+        return kernels::LayerNormBackwardCuda<T, P>(
             shape,
             {dx.device, x.device, gamma.device, mean.device, rstd.device, residual.device,
              dx.device, dgamma.device, dbeta.device, accumulate},
@@ -218,11 +219,11 @@ void CheckLayerNormBackward(Trial& trial, const Matrix& m) {
       });
 }
 
-template <typename T>
+template <typename T, typename P = T>
 void CheckRmsNormForward(Trial& trial, const Matrix& m) {
   const kernels::RmsNormShape shape = {m.rows, m.cols, 1e-5F};
   const auto x = trial.In(RandomArray<T>(m.count(), 22, 3.0F), m.shift);
-  const auto gamma = trial.In(RandomArray<T>(m.cols, 23), m.shift);
+  const auto gamma = trial.In(RandomArray<P>(m.cols, 23), m.shift);
   const auto y = trial.Out("y", std::vector<T>(m.count()), m.shift);
   const auto rstd = trial.Out("rstd", std::vector<float>(m.rows));
   trial.Run([&] { return kernels::RmsNormForward(shape, x.host, gamma.host, y.host, rstd.host); },
@@ -232,14 +233,14 @@ void CheckRmsNormForward(Trial& trial, const Matrix& m) {
             });
 }
 
-template <typename T>
+template <typename T, typename P = T>
 void CheckRmsNormBackward(Trial& trial, const Matrix& m) {
   const kernels::RmsNormShape shape = {m.rows, m.cols, 1e-5F};
   const auto dx = trial.Out("dx", RandomArray<T>(m.count(), 24), m.shift, 0, 2);  // it is dy, too
   const auto x = trial.In(RandomArray<T>(m.count(), 25), m.shift);
-  const auto gamma = trial.In(RandomArray<T>(m.cols, 26), m.shift);
+  const auto gamma = trial.In(RandomArray<P>(m.cols, 26), m.shift);
   const auto rstd = trial.In(RandomRstd(m.rows));
-  const auto dgamma = trial.Out("dgamma", RandomArray<T>(m.cols, 27), 0, kSumTolerance<T>);
+  const auto dgamma = trial.Out("dgamma", RandomArray<P>(m.cols, 27), 0, kSumTolerance<P>);
   const bool accumulate = m.shift != 0;
   const size_t bytes = kernels::RmsNormCudaWorkspaceBytes(shape);
   void* const workspace = trial.Workspace(bytes);
@@ -247,16 +248,16 @@ void CheckRmsNormBackward(Trial& trial, const Matrix& m) {
   auto host_workspace = HostWorkspace(host_bytes);
   trial.Run(
       [&] {
-        return kernels::RmsNormBackward<T>(
+        return kernels::RmsNormBackward<T, P>(
             shape,
             {dx.host, x.host, gamma.host, rstd.host, nullptr, dx.host, dgamma.host, accumulate},
             Aligned(host_workspace), host_bytes);
       },
       [&] {
-        return kernels::RmsNormBackwardCuda<T>(shape,
-                                               {dx.device, x.device, gamma.device, rstd.device,
-                                                nullptr, dx.device, dgamma.device, accumulate},
-                                               workspace, bytes, nullptr);
+        return kernels::RmsNormBackwardCuda<T, P>(shape,
+                                                  {dx.device, x.device, gamma.device, rstd.device,
+                                                   nullptr, dx.device, dgamma.device, accumulate},
+                                                  workspace, bytes, nullptr);
       });
 }
 
@@ -462,12 +463,18 @@ std::vector<KernelCase> ModelCases() {
       OverMatrices("swiglu backward, bf16", CheckSwigluBackward<BFloat16>),
       OverMatrices("layer norm, fp32", CheckLayerNormForward<float>),
       OverMatrices("layer norm, bf16", CheckLayerNormForward<BFloat16>),
+      OverMatrices("layer norm, bf16 with fp32 gains", CheckLayerNormForward<BFloat16, float>),
       OverMatrices("layer norm backward, fp32", CheckLayerNormBackward<float>),
       OverMatrices("layer norm backward, bf16", CheckLayerNormBackward<BFloat16>),
+      OverMatrices("layer norm backward, bf16 with fp32 gains",
+                   CheckLayerNormBackward<BFloat16, float>),
       OverMatrices("rms norm, fp32", CheckRmsNormForward<float>),
       OverMatrices("rms norm, bf16", CheckRmsNormForward<BFloat16>),
+      OverMatrices("rms norm, bf16 with fp32 gains", CheckRmsNormForward<BFloat16, float>),
       OverMatrices("rms norm backward, fp32", CheckRmsNormBackward<float>),
       OverMatrices("rms norm backward, bf16", CheckRmsNormBackward<BFloat16>),
+      OverMatrices("rms norm backward, bf16 with fp32 gains",
+                   CheckRmsNormBackward<BFloat16, float>),
       RotaryCase<float>("rotary, fp32"),
       RotaryCase<BFloat16>("rotary, bf16"),
       OverLookups("embedding, fp32", CheckEmbeddingForward<float>),

@@ -1,5 +1,6 @@
 """A Debian machine in a folder, booted by systemd-nspawn: for what only a real systemd shows."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -81,16 +82,21 @@ class Machine:
         return self
 
     def _wait_until_up(self):
-        children = f"/proc/{self.nspawn.pid}/task/{self.nspawn.pid}/children"
-        wait_for("the machine's first process", lambda: pathlib.Path(children).read_text().split())
-        self.leader = pathlib.Path(children).read_text().split()[0]
-        wait_for("its systemd", lambda: self.try_run("test -S /run/systemd/private").returncode == 0)
+        children = pathlib.Path(f"/proc/{self.nspawn.pid}/task/{self.nspawn.pid}/children")
+
+        def is_up():
+            # The first child makes the machine and ends; the one after it is the machine's first process.
+            self.leader = next(iter(children.read_text().split()), None)
+            return self.leader and self.try_run("test -S /run/systemd/private").returncode == 0
+
+        wait_for("the machine's systemd", is_up)
         self.try_run("systemctl is-system-running --wait")
 
     def __exit__(self, *_):
         leader = getattr(self, "leader", None)
         if leader:
-            os.kill(int(leader), signal.SIGRTMIN + 4)  # power off
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(leader), signal.SIGRTMIN + 4)  # power off
         try:
             self.nspawn.wait(30)
         except subprocess.TimeoutExpired:

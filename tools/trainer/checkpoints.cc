@@ -7,11 +7,59 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/json_writer.h"
 #include "base/status_macros.h"
 #include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/huggingface.h"
 
 namespace geminid::trainer {
+namespace {
+
+// What the trainer says of a run beside its state: the types that it was trained with, which the
+// tensors, fp32 in any case, do not show.
+constexpr char kTypesName[] = "types.json";
+constexpr size_t kTypesBytesMax = 4096;
+
+std::string TypesText(const TrainOptions& options) {
+  base::JsonWriter json;
+  json.BeginObject();
+  json.Key("dtype").Value(Name(options.zero.data_type));
+  json.Key("norm_dtype").Value(Name(NormType(options)));
+  json.EndObject();
+  return json.text() + "\n";
+}
+
+// INVALID_ARGUMENT where the checkpoint's run had other types: its next steps would have other
+// bits.
+absl::Status CheckTypes(const std::string& folder, const TrainOptions& options) {
+  const std::string path = absl::StrCat(folder, "/", kTypesName);
+  const absl::StatusOr<std::string> text = base::ReadFile(path, kTypesBytesMax);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();  // another trainer's
+  GEMINID_RETURN_IF_ERROR(text.status());
+  if (*text == TypesText(options)) return absl::OkStatus();
+  base::JsonValue root;
+  base::JsonError error;
+  std::string dtype, norms;
+  if (base::ParseJson(*text, &root, &error)) {
+    for (const base::JsonValue::Member& member : root.members) {
+      if (member.key == "dtype") dtype = member.value.text;
+      if (member.key == "norm_dtype") norms = member.value.text;
+    }
+  }
+  if (dtype.empty() || norms.empty()) {
+    return absl::DataLossError(
+        absl::StrCat("'", path, "' does not say \"dtype\" and \"norm_dtype\""));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", folder, "' was trained with weights in ", dtype, " and norms in ", norms,
+      ", and this run has ", Name(options.zero.data_type), " and ", Name(NormType(options)),
+      "; give the same --dtype and --norm-precision, or begin anew with its values by --load and "
+      "another folder to --save"));
+}
+
+}  // namespace
 
 Checkpoints::Checkpoints(const TrainOptions& options, zero::Engine* engine,
                          collectives::Communicator* communicator,
@@ -32,7 +80,8 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
                         engine, communicator, made->parameters_,
                         {.folder = options.save,
                          .keep = options.keep,
-                         .texts = {{"config.json", HuggingFaceConfig(options.model, "float32")}}}));
+                         .texts = {{"config.json", HuggingFaceConfig(options.model, "float32")},
+                                   {kTypesName, TypesText(options)}}}));
   return made;
 }
 
@@ -68,9 +117,10 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
     }
     return Beginning{left->step, "memory"};
   }
-  const bool resumes =
-      options_.resume && !absl::IsNotFound(checkpoint::Newest(options_.save).status());
-  if (resumes) {
+  const absl::StatusOr<std::string> newest =
+      options_.resume ? checkpoint::Newest(options_.save) : absl::NotFoundError("");
+  if (newest.ok()) GEMINID_RETURN_IF_ERROR(CheckTypes(*newest, options_));
+  if (!absl::IsNotFound(newest.status())) {
     GEMINID_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
                              checkpoint::Load(options_.save, engine_, communicator_, parameters_));
     if (loaded.run != run_at(loaded.progress.step)) {

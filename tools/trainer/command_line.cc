@@ -33,7 +33,7 @@ constexpr FlagSpec kUpdateFlag = {
 void AddTraining(CLI::App* app, Flags* flags) {
   AddFlags(app, flags, "Data", DataFlags());
   AddFlags(app, flags, "Model", ModelFlags());
-  AddFlag(app, flags, "Model", kDataTypeFlag);
+  AddFlags(app, flags, "Model", TypeFlags());
   AddFlags(app, flags, "Optimizer", OptimizerFlags());
   AddFlag(app, flags, "Optimizer", kClipFlag);
   AddFlag(app, flags, "Optimizer", kUpdateFlag);
@@ -65,7 +65,7 @@ CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
       app->add_subcommand("generate", "Writes on after a text, with a model's values");
   generate->footer("");  // the models' names are not for it
   AddFlag(generate, flags, "Model", kLoadFlag);
-  AddFlag(generate, flags, "Model", kDataTypeFlag);
+  AddFlags(generate, flags, "Model", TypeFlags());
   AddFlags(generate, flags, "Text", GenerateFlags());
   generate->add_flag("--json", flags->json, "Print one JSON object")->group("Text");
   AddFlags(generate, flags, "Memory", MemoryFlags());
@@ -105,8 +105,7 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
       base::ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
   options->zero.update_threads = static_cast<int>(threads);
   GEMINID_RETURN_IF_ERROR(ParseUpdate(flags, &options->zero));
-  GEMINID_ASSIGN_OR_RETURN(options->zero.data_type, ParseDataType(flags));
-  return absl::OkStatus();
+  return ParseTypes(flags, options);
 }
 
 absl::StatusOr<TrainOptions> ReadTraining(const Flags& flags) {

@@ -33,6 +33,8 @@ absl::StatusOr<std::vector<zero::Parameter>> TrainedParameters(
   for (const ParameterSpec& spec : MakeParameters(model).specs) {
     parameters.push_back({.name = spec.name,
                           .shape = spec.shape,
+                          .data_type = spec.data_type,
+                          .unit = spec.unit,
                           .trainable = spec.trainable,
                           .decay = spec.decay(),
                           .backward_uses = spec.backward_uses,

@@ -23,7 +23,7 @@ struct Flags {
   std::string model, family, layers, hidden, heads, context, vocabulary;
   std::string ranks, restarts = "0", threads, steps = "100", batch = "4", accumulate = "1",
                      seed = "1";
-  std::string placement = "auto", dtype = "bf16";
+  std::string placement = "auto", dtype = "bf16", norm_precision = "fp32";
   std::string device, device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
   std::string lr, schedule = "constant", warmup_steps;
   std::string lr_floor, lr_first, lr_power, lr_milestones, lr_decay;

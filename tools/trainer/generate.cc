@@ -74,7 +74,11 @@ class Generator {
                              place_->math());
     std::vector<zero::Parameter> parameters;
     for (const ParameterSpec& spec : model_->parameters().specs) {
-      parameters.push_back({.name = spec.name, .shape = spec.shape, .trainable = false});
+      parameters.push_back({.name = spec.name,
+                            .shape = spec.shape,
+                            .data_type = spec.data_type,
+                            .unit = spec.unit,
+                            .trainable = false});
     }
     GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_,
                                                            parameters, options_.run.zero));
@@ -110,9 +114,8 @@ class Generator {
     const uint64_t tokens =
         std::min<uint64_t>(model.context, options_.prompt.size() + options_.tokens);
     if (tokens < options_.prompt.size()) return absl::OkStatus();  // there is nothing to remember
-    // A GPU has no kernel that attends to what is remembered.
-    bool remembers = options_.kv_cache.value_or(!place_->on_gpu());
-    if (!options_.kv_cache && remembers) {
+    bool remembers = options_.kv_cache.value_or(true);
+    if (!options_.kv_cache) {
       GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
       const uint64_t needed =
           RememberedBytes(model, type, tokens) +

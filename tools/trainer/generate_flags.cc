@@ -70,8 +70,8 @@ absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
   options.run.load = flags.load;
   GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options.run));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options.run));
-  GEMINID_ASSIGN_OR_RETURN(options.run.zero.data_type, ParseDataType(flags));
   GEMINID_ASSIGN_OR_RETURN(options.run.model, ParseModel(flags));
+  GEMINID_RETURN_IF_ERROR(ParseTypes(flags, &options.run));
   GEMINID_ASSIGN_OR_RETURN(options.prompt, ParsePrompt(flags, options.run.model.vocabulary));
   GEMINID_ASSIGN_OR_RETURN(options.tokens,
                            base::ParseCount("--tokens", flags.tokens, 1, kTokensMax));

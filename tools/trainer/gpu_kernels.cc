@@ -113,9 +113,21 @@ class GpuKernelsOf final : public KernelsOf<T> {
 
   // --- normalisation and activation ---
   absl::Status NormForward(const Resources& resources, const NormShape& shape,
-                           const NormForwardArgs<T>& args) const override;
+                           const NormForwardArgs<T, T>& args) const override {
+    return NormForwardOf(resources, shape, args);
+  }
   absl::Status NormBackward(const Resources& resources, const NormShape& shape,
-                            const NormBackwardArgs<T>& args) const override;
+                            const NormBackwardArgs<T, T>& args) const override {
+    return NormBackwardOf(resources, shape, args);
+  }
+  absl::Status NormForwardWide(const Resources& resources, const NormShape& shape,
+                               const NormForwardArgs<T, float>& args) const override {
+    return NormForwardOf(resources, shape, args);
+  }
+  absl::Status NormBackwardWide(const Resources& resources, const NormShape& shape,
+                                const NormBackwardArgs<T, float>& args) const override {
+    return NormBackwardOf(resources, shape, args);
+  }
 
   absl::Status Activate(const Resources& /*resources*/, Matrix<const T> input, const T* up,
                         T* out) const override {
@@ -153,11 +165,6 @@ class GpuKernelsOf final : public KernelsOf<T> {
                                 const kernels::AttentionShape& shape, Matrix<const T> q,
                                 Matrix<const T> k, Matrix<const T> v, Matrix<T> out,
                                 float* lse) const override {
-    if (shape.first_query != 0) {
-      return absl::UnimplementedError(
-          "there is no kernel for a GPU that attends to remembered tokens; generate with "
-          "--kv-cache off");
-    }
     return Launched(kernels::AttentionForwardCuda<T>(shape, Heads(q), Heads(k), Heads(v),
                                                      Heads(out), lse, stream()),
                     "AttentionForward");
@@ -242,6 +249,13 @@ class GpuKernelsOf final : public KernelsOf<T> {
   }
 
  private:
+  template <typename P>
+  absl::Status NormForwardOf(const Resources& resources, const NormShape& shape,
+                             const NormForwardArgs<T, P>& args) const;
+  template <typename P>
+  absl::Status NormBackwardOf(const Resources& resources, const NormShape& shape,
+                              const NormBackwardArgs<T, P>& args) const;
+
   kernels::CudaStream stream() const { return queue_.stream(); }
 
   // By the library where it is and knows how; else by the kernel of our own.
@@ -281,54 +295,57 @@ class GpuKernelsOf final : public KernelsOf<T> {
 };
 
 template <typename T>
-absl::Status GpuKernelsOf<T>::NormForward(const Resources& /*resources*/, const NormShape& shape,
-                                          const NormForwardArgs<T>& args) const {
+template <typename P>
+absl::Status GpuKernelsOf<T>::NormForwardOf(const Resources& /*resources*/, const NormShape& shape,
+                                            const NormForwardArgs<T, P>& args) const {
   if (!shape.shifts) {
-    return Launched(kernels::RmsNormForwardCuda<T>(
+    return Launched(kernels::RmsNormForwardCuda<T, P>(
                         {.rows = shape.rows, .cols = shape.cols, .epsilon = shape.epsilon}, args.x,
                         args.gain, args.y, args.statistics, stream()),
                     "RmsNormForward");
   }
   return Launched(
-      kernels::LayerNormForwardCuda<T>(
+      kernels::LayerNormForwardCuda<T, P>(
           {.rows = shape.rows, .cols = shape.cols, .epsilon = shape.epsilon}, args.x, args.gain,
           args.shift, args.y, args.statistics + shape.rows, args.statistics, stream()),
       "LayerNormForward");
 }
 
 template <typename T>
-absl::Status GpuKernelsOf<T>::NormBackward(const Resources& resources, const NormShape& shape,
-                                           const NormBackwardArgs<T>& args) const {
+template <typename P>
+absl::Status GpuKernelsOf<T>::NormBackwardOf(const Resources& resources, const NormShape& shape,
+                                             const NormBackwardArgs<T, P>& args) const {
   if (!shape.shifts) {
     const kernels::RmsNormShape rms = {
         .rows = shape.rows, .cols = shape.cols, .epsilon = shape.epsilon};
     const size_t bytes = kernels::RmsNormCudaWorkspaceBytes(rms);
     GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
-    const kernels::RmsNormBackwardArgs<T> rms_args = {.dy = args.dy,
-                                                      .x = args.x,
-                                                      .gamma = args.gain,
-                                                      .rstd = args.statistics,
-                                                      .residual = args.residual,
-                                                      .dx = args.dx,
-                                                      .dgamma = args.dgain};
-    return Launched(kernels::RmsNormBackwardCuda<T>(rms, rms_args, scratch.data(), bytes, stream()),
-                    "RmsNormBackward");
+    const kernels::RmsNormBackwardArgs<T, P> rms_args = {.dy = args.dy,
+                                                         .x = args.x,
+                                                         .gamma = args.gain,
+                                                         .rstd = args.statistics,
+                                                         .residual = args.residual,
+                                                         .dx = args.dx,
+                                                         .dgamma = args.dgain};
+    return Launched(
+        kernels::RmsNormBackwardCuda<T, P>(rms, rms_args, scratch.data(), bytes, stream()),
+        "RmsNormBackward");
   }
   const kernels::LayerNormShape layer = {
       .rows = shape.rows, .cols = shape.cols, .epsilon = shape.epsilon};
   const size_t bytes = kernels::LayerNormCudaWorkspaceBytes(layer);
   GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
-  const kernels::LayerNormBackwardArgs<T> layer_args = {.dy = args.dy,
-                                                        .x = args.x,
-                                                        .gamma = args.gain,
-                                                        .mean = args.statistics + shape.rows,
-                                                        .rstd = args.statistics,
-                                                        .residual = args.residual,
-                                                        .dx = args.dx,
-                                                        .dgamma = args.dgain,
-                                                        .dbeta = args.dshift};
+  const kernels::LayerNormBackwardArgs<T, P> layer_args = {.dy = args.dy,
+                                                           .x = args.x,
+                                                           .gamma = args.gain,
+                                                           .mean = args.statistics + shape.rows,
+                                                           .rstd = args.statistics,
+                                                           .residual = args.residual,
+                                                           .dx = args.dx,
+                                                           .dgamma = args.dgain,
+                                                           .dbeta = args.dshift};
   return Launched(
-      kernels::LayerNormBackwardCuda<T>(layer, layer_args, scratch.data(), bytes, stream()),
+      kernels::LayerNormBackwardCuda<T, P>(layer, layer_args, scratch.data(), bytes, stream()),
       "LayerNormBackward");
 }
 

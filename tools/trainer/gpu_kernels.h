@@ -10,8 +10,7 @@ namespace geminid::trainer {
 
 // Kernels that are queued on `queue`; threads are not used. Products are those of `library`, which
 // is nullable, and where there is none, it has no algorithm, or rows must not depend on each other,
-// those of kernels/model/matmul/matmul_cuda.h. Queue and library outlive them. What there is no
-// kernel for is UNIMPLEMENTED: attention to tokens of before.
+// those of kernels/model/matmul/matmul_cuda.h. Queue and library outlive them.
 ModelKernels GpuKernels(GpuQueue* queue, kernels::MatmulLibrary* library);
 
 }  // namespace geminid::trainer

@@ -8,7 +8,31 @@
 namespace geminid::trainer {
 namespace {
 
+constexpr double kSecondsPerMillisecond = 1e-3;
+
 CUdeviceptr Address(const void* place) { return reinterpret_cast<uintptr_t>(place); }
+
+// A time on a stream.
+class TimingEvent {
+ public:
+  explicit TimingEvent(device::CudaContext& context) : context_(context) {}
+  TimingEvent(const TimingEvent&) = delete;
+  TimingEvent& operator=(const TimingEvent&) = delete;
+  ~TimingEvent() {
+    if (event_ != nullptr) context_.api().event_destroy(event_);
+  }
+
+  absl::Status Record(CUstream stream) {
+    GEMINID_RETURN_IF_ERROR(
+        context_.Check(context_.api().event_create(&event_, CU_EVENT_DEFAULT), "cuEventCreate"));
+    return context_.Check(context_.api().event_record(event_, stream), "cuEventRecord");
+  }
+  CUevent get() const { return event_; }
+
+ private:
+  device::CudaContext& context_;
+  CUevent event_ = nullptr;
+};
 
 }  // namespace
 
@@ -65,6 +89,29 @@ absl::Status GpuQueue::Download(const void* from, size_t bytes, void* to) {
   for (std::byte* const done : in_flight_) context_->ReturnStaging(done);
   in_flight_.clear();
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> GpuQueue::SecondsOf(const std::function<absl::Status()>& work) {
+  TimingEvent begin(*context_), end(*context_);
+  GEMINID_RETURN_IF_ERROR(begin.Record(stream_));
+  GEMINID_RETURN_IF_ERROR(work());
+  GEMINID_RETURN_IF_ERROR(end.Record(stream_));
+  const gpu::DriverApi& api = context_->api();
+  GEMINID_RETURN_IF_ERROR(context_->Check(api.event_synchronize(end.get()), "cuEventSynchronize"));
+  float milliseconds = 0;
+  GEMINID_RETURN_IF_ERROR(context_->Check(
+      api.event_elapsed_time(&milliseconds, begin.get(), end.get()), "cuEventElapsedTime"));
+  return static_cast<double>(milliseconds) * kSecondsPerMillisecond;
+}
+
+absl::StatusOr<double> GpuQueue::SecondsOfUpload(size_t bytes, void* to) {
+  GEMINID_ASSIGN_OR_RETURN(std::byte* const block, context_->TakeStaging(bytes));
+  const absl::StatusOr<double> seconds = SecondsOf([&] {
+    return context_->Check(context_->api().memcpy_htod_async(Address(to), block, bytes, stream_),
+                           "cuMemcpyHtoDAsync");
+  });
+  if (seconds.ok()) context_->ReturnStaging(block);  // else a copy may still read it
+  return seconds;
 }
 
 }  // namespace geminid::trainer

@@ -3,6 +3,7 @@
 #define GEMINID_TOOLS_TRAINER_GPU_QUEUE_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,11 @@ class GpuQueue {
 
   // Waits for all that is queued. Errors are those of the device, whatever call they belong to.
   absl::Status Download(const void* from, size_t bytes, void* to);
+
+  // By the device's clock, once all has run: what `work` queues here takes, and a copy to the
+  // device from page-locked memory.
+  absl::StatusOr<double> SecondsOf(const std::function<absl::Status()>& work);
+  absl::StatusOr<double> SecondsOfUpload(size_t bytes, void* to);
 
  private:
   explicit GpuQueue(std::shared_ptr<device::CudaContext> context)

@@ -153,9 +153,21 @@ class HostKernelsOf final : public KernelsOf<T> {
 
   // --- normalisation and activation ---
   absl::Status NormForward(const Resources& resources, const NormShape& shape,
-                           const NormForwardArgs<T>& args) const override;
+                           const NormForwardArgs<T, T>& args) const override {
+    return NormForwardOf(resources, shape, args);
+  }
   absl::Status NormBackward(const Resources& resources, const NormShape& shape,
-                            const NormBackwardArgs<T>& args) const override;
+                            const NormBackwardArgs<T, T>& args) const override {
+    return NormBackwardOf(resources, shape, args);
+  }
+  absl::Status NormForwardWide(const Resources& resources, const NormShape& shape,
+                               const NormForwardArgs<T, float>& args) const override {
+    return NormForwardOf(resources, shape, args);
+  }
+  absl::Status NormBackwardWide(const Resources& resources, const NormShape& shape,
+                                const NormBackwardArgs<T, float>& args) const override {
+    return NormBackwardOf(resources, shape, args);
+  }
   absl::Status Activate(const Resources& resources, Matrix<const T> input, const T* up,
                         T* out) const override;
   absl::Status ActivateBackward(const Resources& resources, Matrix<const T> dy, T* input,
@@ -231,21 +243,30 @@ class HostKernelsOf final : public KernelsOf<T> {
     std::memcpy(to, from, bytes);
     return absl::OkStatus();
   }
+
+ private:
+  template <typename P>
+  absl::Status NormForwardOf(const Resources& resources, const NormShape& shape,
+                             const NormForwardArgs<T, P>& args) const;
+  template <typename P>
+  absl::Status NormBackwardOf(const Resources& resources, const NormShape& shape,
+                              const NormBackwardArgs<T, P>& args) const;
 };
 
 template <typename T>
-absl::Status HostKernelsOf<T>::NormForward(const Resources& resources, const NormShape& shape,
-                                           const NormForwardArgs<T>& args) const {
+template <typename P>
+absl::Status HostKernelsOf<T>::NormForwardOf(const Resources& resources, const NormShape& shape,
+                                             const NormForwardArgs<T, P>& args) const {
   return ForRows(resources, shape.rows, shape.cols, [&](size_t first, size_t count) {
     const size_t at = first * shape.cols;
     float* const rstd = args.statistics + first;
     if (!shape.shifts) {
-      return FromKernel(
-          kernels::RmsNormForward<T>({.rows = count, .cols = shape.cols, .epsilon = shape.epsilon},
-                                     args.x + at, args.gain, args.y + at, rstd),
-          "RmsNormForward");
+      return FromKernel(kernels::RmsNormForward<T, P>(
+                            {.rows = count, .cols = shape.cols, .epsilon = shape.epsilon},
+                            args.x + at, args.gain, args.y + at, rstd),
+                        "RmsNormForward");
     }
-    return FromKernel(kernels::LayerNormForward<T>(
+    return FromKernel(kernels::LayerNormForward<T, P>(
                           {.rows = count, .cols = shape.cols, .epsilon = shape.epsilon},
                           args.x + at, args.gain, args.shift, args.y + at, rstd + shape.rows, rstd),
                       "LayerNormForward");
@@ -253,37 +274,38 @@ absl::Status HostKernelsOf<T>::NormForward(const Resources& resources, const Nor
 }
 
 template <typename T>
-absl::Status HostKernelsOf<T>::NormBackward(const Resources& resources, const NormShape& shape,
-                                            const NormBackwardArgs<T>& args) const {
+template <typename P>
+absl::Status HostKernelsOf<T>::NormBackwardOf(const Resources& resources, const NormShape& shape,
+                                              const NormBackwardArgs<T, P>& args) const {
   if (!shape.shifts) {
     const kernels::RmsNormShape rms = {
         .rows = shape.rows, .cols = shape.cols, .epsilon = shape.epsilon};
     const size_t bytes = kernels::RmsNormWorkspaceBytes(rms);
     GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
-    const kernels::RmsNormBackwardArgs<T> rms_args = {.dy = args.dy,
-                                                      .x = args.x,
-                                                      .gamma = args.gain,
-                                                      .rstd = args.statistics,
-                                                      .residual = args.residual,
-                                                      .dx = args.dx,
-                                                      .dgamma = args.dgain};
-    return FromKernel(kernels::RmsNormBackward<T>(rms, rms_args, scratch.data(), bytes),
+    const kernels::RmsNormBackwardArgs<T, P> rms_args = {.dy = args.dy,
+                                                         .x = args.x,
+                                                         .gamma = args.gain,
+                                                         .rstd = args.statistics,
+                                                         .residual = args.residual,
+                                                         .dx = args.dx,
+                                                         .dgamma = args.dgain};
+    return FromKernel(kernels::RmsNormBackward<T, P>(rms, rms_args, scratch.data(), bytes),
                       "RmsNormBackward");
   }
   const kernels::LayerNormShape layer = {
       .rows = shape.rows, .cols = shape.cols, .epsilon = shape.epsilon};
   const size_t bytes = kernels::LayerNormWorkspaceBytes(layer);
   GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
-  const kernels::LayerNormBackwardArgs<T> layer_args = {.dy = args.dy,
-                                                        .x = args.x,
-                                                        .gamma = args.gain,
-                                                        .mean = args.statistics + shape.rows,
-                                                        .rstd = args.statistics,
-                                                        .residual = args.residual,
-                                                        .dx = args.dx,
-                                                        .dgamma = args.dgain,
-                                                        .dbeta = args.dshift};
-  return FromKernel(kernels::LayerNormBackward<T>(layer, layer_args, scratch.data(), bytes),
+  const kernels::LayerNormBackwardArgs<T, P> layer_args = {.dy = args.dy,
+                                                           .x = args.x,
+                                                           .gamma = args.gain,
+                                                           .mean = args.statistics + shape.rows,
+                                                           .rstd = args.statistics,
+                                                           .residual = args.residual,
+                                                           .dx = args.dx,
+                                                           .dgamma = args.dgain,
+                                                           .dbeta = args.dshift};
+  return FromKernel(kernels::LayerNormBackward<T, P>(layer, layer_args, scratch.data(), bytes),
                     "LayerNormBackward");
 }
 

@@ -34,6 +34,8 @@ struct ModelConfig {
   // How many positions the model knows, at least `context`; unset: as many.
   std::optional<uint64_t> positions = std::nullopt;
   double norm_epsilon = 1e-5;
+  // Gains and shifts of the norms are fp32 beside weights of another type.
+  bool fp32_norms = false;
   double rotary_theta = 10000;  // LLaMA only; that of LLaMA 2
   // Whether the output layer is the token table; unset: as is usual in the family.
   std::optional<bool> tied = std::nullopt;

@@ -27,6 +27,12 @@ constexpr FlagSpec kModelFlags[] = {
      "Do not train parameters whose names fit one of these, such as '*.wte.*'"},
 };
 
+constexpr FlagSpec kTypeFlags[] = {
+    {"--dtype", &Flags::dtype, "TYPE", "Of weights and activations: bf16 or fp32"},
+    {"--norm-precision", &Flags::norm_precision, "TYPE",
+     "Of the norms' gains and shifts: fp32, or as-weights, what --dtype says"},
+};
+
 absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
   constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate knows the bounds
   const auto take = [&](const char* flag, const std::string& text, uint64_t* value) {
@@ -66,6 +72,7 @@ absl::Status ParseLora(const Flags& flags, ModelConfig* model) {
 }  // namespace
 
 std::span<const FlagSpec> ModelFlags() { return kModelFlags; }
+std::span<const FlagSpec> TypeFlags() { return kTypeFlags; }
 
 absl::StatusOr<ModelConfig> ParseModel(const Flags& flags) {
   ModelConfig model;
@@ -88,11 +95,19 @@ absl::StatusOr<ModelConfig> ParseModel(const Flags& flags) {
   return model;
 }
 
-absl::StatusOr<zero::DataType> ParseDataType(const Flags& flags) {
+absl::Status ParseTypes(const Flags& flags, TrainOptions* options) {
   using zero::DataType;
-  return base::ParseWord("--dtype", flags.dtype,
-                         std::array{std::pair{Name(DataType::kBFloat16), DataType::kBFloat16},
-                                    std::pair{Name(DataType::kFloat32), DataType::kFloat32}});
+  GEMINID_ASSIGN_OR_RETURN(
+      options->zero.data_type,
+      base::ParseWord("--dtype", flags.dtype,
+                      std::array{std::pair{Name(DataType::kBFloat16), DataType::kBFloat16},
+                                 std::pair{Name(DataType::kFloat32), DataType::kFloat32}}));
+  GEMINID_ASSIGN_OR_RETURN(
+      const bool fp32,
+      base::ParseWord("--norm-precision", flags.norm_precision,
+                      std::array{std::pair{"fp32", true}, std::pair{"as-weights", false}}));
+  options->model.fp32_norms = fp32 && options->zero.data_type != DataType::kFloat32;
+  return absl::OkStatus();
 }
 
 }  // namespace geminid::trainer

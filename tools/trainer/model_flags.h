@@ -1,4 +1,4 @@
-// The flags of the model's shape and of its numbers' type.
+// The flags of the model's shape and of its numbers' types.
 #ifndef GEMINID_TOOLS_TRAINER_MODEL_FLAGS_H_
 #define GEMINID_TOOLS_TRAINER_MODEL_FLAGS_H_
 
@@ -13,14 +13,14 @@
 namespace geminid::trainer {
 
 std::span<const FlagSpec> ModelFlags();
-inline constexpr FlagSpec kDataTypeFlag = {"--dtype", &Flags::dtype, "TYPE",
-                                           "Of weights and activations: bf16 or fp32"};
+std::span<const FlagSpec> TypeFlags();
 
 // By name, by family, or, with neither, as the folder of --load says. INVALID_ARGUMENT or NOT_FOUND
 // names the flag or the file.
 absl::StatusOr<ModelConfig> ParseModel(const Flags& flags);
 
-absl::StatusOr<zero::DataType> ParseDataType(const Flags& flags);
+// Of `options` the types of weights and norms; after its model.
+absl::Status ParseTypes(const Flags& flags, TrainOptions* options);
 
 }  // namespace geminid::trainer
 

@@ -34,27 +34,28 @@ struct NormShape {
   bool shifts = false;
 };
 
-template <typename T>
+// P is the type of gain and shift and of their gradients.
+template <typename T, typename P>
 struct NormForwardArgs {
   const T* x = nullptr;
-  const T* gain = nullptr;
-  const T* shift = nullptr;
+  const P* gain = nullptr;
+  const P* shift = nullptr;
   T* y = nullptr;
   float* statistics = nullptr;  // rstd[rows], then, with a shift, mean[rows]
 };
 
 // `dx` may be `dy` or the residual, which is nullable. The gradients of gain and shift are both
 // null, or neither.
-template <typename T>
+template <typename T, typename P>
 struct NormBackwardArgs {
   const T* dy = nullptr;
   const T* x = nullptr;
-  const T* gain = nullptr;
+  const P* gain = nullptr;
   const float* statistics = nullptr;
   const T* residual = nullptr;
   T* dx = nullptr;
-  T* dgain = nullptr;
-  T* dshift = nullptr;
+  P* dgain = nullptr;
+  P* dshift = nullptr;
 };
 
 enum class Turn { kForward, kBackward };
@@ -92,9 +93,14 @@ class KernelsOf {
 
   // --- normalisation and activation ---
   virtual absl::Status NormForward(const Resources& resources, const NormShape& shape,
-                                   const NormForwardArgs<T>& args) const = 0;
+                                   const NormForwardArgs<T, T>& args) const = 0;
   virtual absl::Status NormBackward(const Resources& resources, const NormShape& shape,
-                                    const NormBackwardArgs<T>& args) const = 0;
+                                    const NormBackwardArgs<T, T>& args) const = 0;
+  // With gain and shift in fp32.
+  virtual absl::Status NormForwardWide(const Resources& resources, const NormShape& shape,
+                                       const NormForwardArgs<T, float>& args) const = 0;
+  virtual absl::Status NormBackwardWide(const Resources& resources, const NormShape& shape,
+                                        const NormBackwardArgs<T, float>& args) const = 0;
   // GELU of `input`, or, where `up` is not null, SwiGLU with `input` as its gate. Dense.
   virtual absl::Status Activate(const Resources& resources, Matrix<const T> input, const T* up,
                                 T* out) const = 0;

@@ -27,6 +27,7 @@ class ModelPlace {
   static absl::StatusOr<std::unique_ptr<ModelPlace>> Find(const Session& session, Tokens tokens);
 
   bool on_gpu() const { return queue_ != nullptr; }
+  GpuQueue* queue() const { return queue_.get(); }  // null: the host
   const ModelKernels& math() const { return gpu_kernels_ ? *gpu_kernels_ : HostKernels(); }
   // Who multiplies matrices, in words, with what has happened so far.
   std::string Products() const;

@@ -1,5 +1,7 @@
 #include "tools/trainer/norm_layer.h"
 
+#include <type_traits>
+
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -18,45 +20,73 @@ absl::StatusOr<NormLayer<T>> NormLayer<T>::Create(const Resources& resources,
                   .shifts = place.shift.has_value()};
   GEMINID_ASSIGN_OR_RETURN(layer.statistics_,
                            Scratch<float>::Allocate(resources, rows * (place.shift ? 2 : 1)));
-  GEMINID_ASSIGN_OR_RETURN(layer.gain_, Scratch<T>::Allocate(resources, cols));
+  layer.wide_ = context.config->fp32_norms;
+  GEMINID_ASSIGN_OR_RETURN(
+      layer.gain_,
+      Scratch<std::byte>::Allocate(resources, cols * (layer.wide_ ? sizeof(float) : sizeof(T))));
   return layer;
 }
 
 template <typename T>
 absl::Status NormLayer<T>::Forward(const ParameterUse& use, const T* x, T* y) {
-  const T* const gain = WeightOf<T>(use, place_.gain);
-  const KernelsOf<T>& math = KernelsFor<T>(*resources_);
-  GEMINID_RETURN_IF_ERROR(math.Copy(*resources_, Matrix<const T>(gain, 1, shape_.cols),
-                                    Matrix<T>(gain_.data(), 1, shape_.cols)));
-  return math.NormForward(*resources_, shape_,
-                          {.x = x,
-                           .gain = gain,
-                           .shift = place_.shift ? WeightOf<T>(use, *place_.shift) : nullptr,
-                           .y = y,
-                           .statistics = statistics_.data()});
+  return wide_ ? ForwardWith<float>(use, x, y) : ForwardWith<T>(use, x, y);
 }
 
 template <typename T>
 absl::Status NormLayer<T>::Backward(ParameterUse& use, const T* dy, const T* x, const T* residual,
                                     T* dx) {
-  T* gain = GradientOf<T>(use, place_.gain);
-  T* shift = place_.shift ? GradientOf<T>(use, *place_.shift) : nullptr;
+  return wide_ ? BackwardWith<float>(use, dy, x, residual, dx)
+               : BackwardWith<T>(use, dy, x, residual, dx);
+}
+
+template <typename T>
+template <typename P>
+absl::Status NormLayer<T>::ForwardWith(const ParameterUse& use, const T* x, T* y) {
+  const P* const gain = WeightOf<P>(use, place_.gain);
+  auto* const kept = reinterpret_cast<P*>(gain_.data());
+  GEMINID_RETURN_IF_ERROR(KernelsFor<P>(*resources_)
+                              .Copy(*resources_, Matrix<const P>(gain, 1, shape_.cols),
+                                    Matrix<P>(kept, 1, shape_.cols)));
+  const NormForwardArgs<T, P> args = {
+      .x = x,
+      .gain = gain,
+      .shift = place_.shift ? WeightOf<P>(use, *place_.shift) : nullptr,
+      .y = y,
+      .statistics = statistics_.data()};
+  const KernelsOf<T>& math = KernelsFor<T>(*resources_);
+  if constexpr (std::is_same_v<P, T>) {
+    return math.NormForward(*resources_, shape_, args);
+  } else {
+    return math.NormForwardWide(*resources_, shape_, args);
+  }
+}
+
+template <typename T>
+template <typename P>
+absl::Status NormLayer<T>::BackwardWith(ParameterUse& use, const T* dy, const T* x,
+                                        const T* residual, T* dx) {
+  P* gain = GradientOf<P>(use, place_.gain);
+  P* shift = place_.shift ? GradientOf<P>(use, *place_.shift) : nullptr;
   // The kernel writes both or none: of one that is frozen, to a place nobody reads.
-  Scratch<T> unread;
+  Scratch<P> unread;
   if (place_.shift && (gain == nullptr) != (shift == nullptr)) {
-    GEMINID_ASSIGN_OR_RETURN(unread, Scratch<T>::Allocate(*resources_, shape_.cols));
+    GEMINID_ASSIGN_OR_RETURN(unread, Scratch<P>::Allocate(*resources_, shape_.cols));
     (gain == nullptr ? gain : shift) = unread.data();
   }
-  return KernelsFor<T>(*resources_)
-      .NormBackward(*resources_, shape_,
-                    {.dy = dy,
-                     .x = x,
-                     .gain = gain_.data(),
-                     .statistics = statistics_.data(),
-                     .residual = residual,
-                     .dx = dx,
-                     .dgain = gain,
-                     .dshift = shift});
+  const NormBackwardArgs<T, P> args = {.dy = dy,
+                                       .x = x,
+                                       .gain = reinterpret_cast<const P*>(gain_.data()),
+                                       .statistics = statistics_.data(),
+                                       .residual = residual,
+                                       .dx = dx,
+                                       .dgain = gain,
+                                       .dshift = shift};
+  const KernelsOf<T>& math = KernelsFor<T>(*resources_);
+  if constexpr (std::is_same_v<P, T>) {
+    return math.NormBackward(*resources_, shape_, args);
+  } else {
+    return math.NormBackwardWide(*resources_, shape_, args);
+  }
 }
 
 template class NormLayer<float>;

@@ -2,13 +2,16 @@
 #ifndef GEMINID_TOOLS_TRAINER_NORM_LAYER_H_
 #define GEMINID_TOOLS_TRAINER_NORM_LAYER_H_
 
+#include <cstddef>
+
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/compute.h"
 
 namespace geminid::trainer {
 
 // What the backward pass needs of a forward pass: the statistics of each row, and the gain, whose
-// storage the gradient takes. O(rows + cols).
+// storage the gradient takes. O(rows + cols). Gain and shift are of type T, or fp32 as
+// ModelConfig::fp32_norms says.
 template <typename T>
 class NormLayer {
  public:
@@ -24,11 +27,17 @@ class NormLayer {
   absl::Status Backward(ParameterUse& use, const T* dy, const T* x, const T* residual, T* dx);
 
  private:
+  template <typename P>
+  absl::Status ForwardWith(const ParameterUse& use, const T* x, T* y);
+  template <typename P>
+  absl::Status BackwardWith(ParameterUse& use, const T* dy, const T* x, const T* residual, T* dx);
+
   const Resources* resources_ = nullptr;
   NormPlace place_;
   NormShape shape_;
   Scratch<float> statistics_;
-  Scratch<T> gain_;
+  bool wide_ = false;  // gain and shift are fp32
+  Scratch<std::byte> gain_;
 };
 
 }  // namespace geminid::trainer

@@ -18,6 +18,10 @@ const char* Name(zero::DataType data_type) {
   return data_type == zero::DataType::kBFloat16 ? "bf16" : "fp32";
 }
 
+zero::DataType NormType(const TrainOptions& options) {
+  return options.model.fp32_norms ? zero::DataType::kFloat32 : options.zero.data_type;
+}
+
 const char* Name(zero::UpdateTime update) {
   return update == zero::UpdateTime::kInBackward ? "backward" : "step";
 }

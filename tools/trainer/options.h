@@ -78,6 +78,8 @@ struct GenerateOptions {
 
 const char* Name(zero::Placement placement);
 const char* Name(zero::DataType data_type);
+// Of the norms' gains and shifts.
+zero::DataType NormType(const TrainOptions& options);
 const char* Name(zero::UpdateTime update);
 
 }  // namespace geminid::trainer

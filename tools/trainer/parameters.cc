@@ -53,10 +53,16 @@ class Builder {
     return Add(std::move(name), std::move(shape), ParameterSpec::Init::kNormal, deviation);
   }
 
+  ParameterId AddToNorm(std::string name, ParameterSpec::Init init) {
+    const ParameterId id = Add(std::move(name), {config_.hidden}, init);
+    if (config_.fp32_norms) model_.specs.back().data_type = zero::DataType::kFloat32;
+    return id;
+  }
+
   NormPlace Norm(const std::string& name, bool shift) {
     NormPlace norm;
-    norm.gain = Add(name + ".weight", {config_.hidden}, ParameterSpec::Init::kOnes);
-    if (shift) norm.shift = Add(name + ".bias", {config_.hidden}, ParameterSpec::Init::kZeros);
+    norm.gain = AddToNorm(name + ".weight", ParameterSpec::Init::kOnes);
+    if (shift) norm.shift = AddToNorm(name + ".bias", ParameterSpec::Init::kZeros);
     return norm;
   }
 
@@ -159,17 +165,22 @@ class Builder {
                      .stride = config_.hidden};
   }
 
-  // The parameters added since the last operator took its own.
+  // The parameters added since the last operator took its own, which are used together alone.
   std::vector<ParameterId> TakeNew() {
     if (taken_ == 0) taken_ = model_.position_table ? 2 : 1;  // the embedding's
     std::vector<ParameterId> ids;
-    for (; taken_ < model_.specs.size(); ++taken_) ids.push_back(static_cast<ParameterId>(taken_));
+    for (; taken_ < model_.specs.size(); ++taken_) {
+      model_.specs[taken_].unit = units_;
+      ids.push_back(static_cast<ParameterId>(taken_));
+    }
+    ++units_;
     return ids;
   }
 
   const ModelConfig config_;
   ModelParameters model_;
   size_t taken_ = 0;
+  uint32_t units_ = 0;
 };
 
 }  // namespace

@@ -21,6 +21,9 @@ struct ParameterSpec {
   std::vector<int64_t> shape;
   Init init = Init::kZeros;
   double deviation = 0;  // of kNormal
+  // Of weight and gradient, in place of the model's.
+  std::optional<zero::DataType> data_type = std::nullopt;
+  std::optional<uint32_t> unit = std::nullopt;  // the half of a layer that it belongs to
   bool trainable = true;
   // The gradient has a place of its own, so that the weight can be read beside it.
   bool separate_gradient = false;

@@ -86,17 +86,23 @@ uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_
   const auto note = [&](std::span<const ParameterId> ids) {
     uint64_t elements = 0;
     for (const ParameterId id : ids) {
-      elements += parameters.specs[static_cast<size_t>(id)].elements();
+      const ParameterSpec& spec = parameters.specs[static_cast<size_t>(id)];
+      if (!spec.data_type) elements += spec.elements();
     }
     largest = std::max(largest, elements);
   };
+  // Those of a type of their own are small, and share chunks over operators: all of them stay.
+  uint64_t staying_bytes = 0;
+  for (const ParameterSpec& spec : parameters.specs) {
+    if (spec.data_type) staying_bytes += spec.elements() * zero::SizeOf(*spec.data_type);
+  }
   for (const AttentionPlaces& half : parameters.attention) note(half.all);
   for (const MlpPlaces& half : parameters.mlp) note(half.all);
   note(std::vector<ParameterId>{parameters.token_table});
   note(std::vector<ParameterId>{parameters.output.weight});
   // Chunks are whole, and an operator's may begin and end within one.
   constexpr uint64_t kEnds = 2;
-  return 2 * (largest + kEnds * chunk_elements) * zero::SizeOf(data_type);
+  return 2 * ((largest + kEnds * chunk_elements) * zero::SizeOf(data_type) + staying_bytes);
 }
 
 }  // namespace geminid::trainer

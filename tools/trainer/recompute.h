@@ -53,7 +53,7 @@ RecomputeChoice ChooseBySpeed(const RecomputeRoom& room, const RecomputeSpeed& s
 double RecomputedOperations(const ModelConfig& config, const MicroBatchShape& shape);
 
 // Twice the largest operator with its chunks: one computes while the one before or after it is
-// reduced or gathered.
+// reduced or gathered. And twice all that is of a type of its own, as norms are.
 uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_type,
                          uint64_t chunk_elements);
 

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "geminid/communicator.h"
+#include "tools/trainer/measured_speed.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/recompute.h"
 
@@ -13,12 +14,11 @@ namespace geminid::trainer {
 uint64_t WholeModelBytes(const TrainOptions& options);
 
 // As options.recompute says; for kAuto what fits the smallest arena and is faster. That takes some
-// milliseconds of measuring where weights would leave for activations: on the host, where `threads`
-// compute. On a GPU nothing is measured, and they do not leave. All ranks must call it.
+// milliseconds of measuring where weights would leave for activations. All ranks must call it.
 absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
                                                 const ModelParameters& parameters,
-                                                const zero::Statistics& statistics, bool on_gpu,
-                                                size_t threads,
+                                                const zero::Statistics& statistics,
+                                                const ComputePlace& compute,
                                                 collectives::Communicator& communicator);
 
 }  // namespace geminid::trainer

@@ -53,6 +53,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("world_size").Value(static_cast<uint64_t>(report.ranks.size()));
   json.Key("placement").Value(Name(options.zero.placement));
   json.Key("dtype").Value(Name(options.zero.data_type));
+  json.Key("norm_dtype").Value(Name(NormType(options)));
   json.Key("seed").Value(options.seed);
   json.Key("steps").Value(options.schedule.steps);
   json.Key("batch").Value(options.batch);

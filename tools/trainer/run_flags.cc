@@ -45,7 +45,8 @@ constexpr FlagSpec kCheckpointFlags[] = {
     {"--keep", &Flags::keep, "N", "Newest checkpoints to keep; 0: all"},
     {"--export", &Flags::export_to, "DIR",
      "After the last step, write the values as a new Hugging Face folder"},
-    {"--export-dtype", &Flags::export_type, "TYPE", "Of its tensors: fp32, bf16 or fp16"},
+    {"--export-dtype", &Flags::export_type, "TYPE",
+     "Of its tensors: fp32, bf16 or fp16; norms that were trained in fp32 stay so"},
 };
 
 absl::StatusOr<int> ParsePriority(const std::string& text) {

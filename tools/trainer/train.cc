@@ -311,8 +311,9 @@ class RankTrainer {
   absl::Status DecideOnRecompute() {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
     GEMINID_ASSIGN_OR_RETURN(
-        recompute_, ChooseRecompute(options_, model_->parameters(), statistics, place_->on_gpu(),
-                                    report_.threads, *loss_communicator_));
+        recompute_,
+        ChooseRecompute(options_, model_->parameters(), statistics,
+                        {*place_, source_->workspace(), report_.threads}, *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }
@@ -442,7 +443,6 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
     const HostRegistration host = session_->GetHostRegistration();
     report_.products_by = place_->Products();
-    report_.ranks_exchange_by = statistics.ranks_exchange_by;
     report_.host_bytes_registered = host.registered_bytes;
     report_.host_bytes_refused = host.refused_bytes;
     GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,

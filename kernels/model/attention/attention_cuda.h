@@ -12,7 +12,6 @@
 // not the matrix units: for where no library has it.
 namespace geminid::kernels {
 
-// kUnsupported where queries do not begin with the first token.
 template <typename T>
 Status AttentionForwardCuda(const AttentionShape& shape, HeadsView<const T> q, HeadsView<const T> k,
                             HeadsView<const T> v, HeadsView<T> out, float* lse, CudaStream stream);

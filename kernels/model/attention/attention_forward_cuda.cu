@@ -53,9 +53,9 @@ struct AttendQueries {
 #pragma unroll
       for (unsigned j = 0; j < kSlab / kLanes; ++j) state.out[i][j] /= state.sum[i];
       const uint64_t token = query + me.y * kThreadRows + i;
-      if (token < shape.sequence && me.x == 0 && slab == 0) {
-        head_lse[token] = static_cast<float>(static_cast<double>(state.max[i]) +
-                                             log(static_cast<double>(state.sum[i])));
+      if (to.Has(token, shape.sequence) && me.x == 0 && slab == 0) {
+        head_lse[token - shape.first_query] = static_cast<float>(
+            static_cast<double>(state.max[i]) + log(static_cast<double>(state.sum[i])));
       }
     }
     StoreTile<kSlab>(shape, to, query, slab * kSlab, 1.0F, state.out);
@@ -69,13 +69,14 @@ struct AttendQueries {
     unsigned index = blockIdx.x;
     const unsigned slab = index % shape.slabs;
     index /= shape.slabs;
-    const unsigned block = shape.blocks - 1 - index % shape.blocks;  // the longest rows first
+    const uint64_t block =  // the longest rows first
+        shape.first_query / kTile + (shape.blocks - 1 - index % shape.blocks);
     index /= shape.blocks;
     const unsigned head = index % shape.heads;
     const uint64_t batch = index / shape.heads;
     const unsigned kv_head = head / (shape.heads / shape.kv_heads);
-    const uint64_t query = static_cast<uint64_t>(block) * kTile;
-    const TileOperand<T> queries = {shape.Head(q, batch, head), query, shape.scale};
+    const uint64_t query = block * kTile;
+    const TileOperand<T> queries = {shape.QueryHead(q, batch, head), query, shape.scale};
     State state;
 #pragma unroll
     for (unsigned i = 0; i < kThreadRows; ++i) {
@@ -93,8 +94,8 @@ struct AttendQueries {
           [&](unsigned i, unsigned token) { return p[me.y * kThreadRows + i][token]; }, rows,
           state.out);
     }
-    Finish(query, slab, lse + (batch * shape.heads + head) * shape.sequence,
-           shape.Head(out, batch, head), state);
+    Finish(query, slab, lse + (batch * shape.heads + head) * shape.queries(),
+           shape.QueryHead(out, batch, head), state);
   }
 
   TileShape shape;
@@ -125,7 +126,6 @@ Status AttentionForwardCuda(const AttentionShape& shape, HeadsView<const T> q, H
                             HeadsView<const T> v, HeadsView<T> out, float* lse, CudaStream stream) {
   const Status status = CheckAttentionForward(shape, q, k, v, out, lse);
   if (status != Status::kOk) return status;
-  if (shape.first_query != 0) return Status::kUnsupported;
   if (shape.head_dim <= cuda::kNarrowSlab) {
     return cuda::LaunchAttend<cuda::kNarrowSlab>(shape, q, k, v, out, lse, stream);
   }

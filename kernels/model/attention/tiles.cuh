@@ -31,28 +31,44 @@ struct TilePlace {
   unsigned x = threadIdx.x % kLanes;
 };
 
-// One head of one batch entry: row t at data + t token_stride.
+// One head of one batch entry: token t, of those from `first_token` on, at
+// data + (t - first_token) token_stride.
 template <typename T>
 struct TileHead {
   T* data;
   uint64_t token_stride;
+  uint64_t first_token;
+
+  __device__ bool Has(uint64_t token, uint64_t sequence) const {
+    return token >= first_token && token < sequence;
+  }
+  __device__ T* Row(uint64_t token) const { return data + (token - first_token) * token_stride; }
 };
 
 // What all kernels of attention are given.
 struct TileShape {
   uint64_t sequence;
+  uint64_t first_query;
   unsigned head_dim;
   unsigned heads;
   unsigned kv_heads;
-  unsigned blocks;  // of a sequence
+  unsigned blocks;  // of a sequence, from that of the first query on
   unsigned slabs;   // of a head: the columns that one block of threads writes
   float scale;
 
+  __device__ uint64_t queries() const { return sequence - first_query; }
   template <typename T>
   __device__ TileHead<T> Head(const HeadsView<T>& view, uint64_t batch, unsigned head) const {
     return {
         view.data + batch * sequence * view.token_stride + static_cast<uint64_t>(head) * head_dim,
-        view.token_stride};
+        view.token_stride, 0};
+  }
+  // Of what begins with the first query.
+  template <typename T>
+  __device__ TileHead<T> QueryHead(const HeadsView<T>& view, uint64_t batch, unsigned head) const {
+    return {
+        view.data + batch * queries() * view.token_stride + static_cast<uint64_t>(head) * head_dim,
+        view.token_stride, first_query};
   }
 };
 
@@ -63,9 +79,8 @@ __device__ void StageSlice(const TileShape& shape, const TileHead<const T>& from
   for (unsigned i = threadIdx.x; i < kTile * kSlice; i += kTileThreads) {
     const unsigned r = i / kSlice;
     const unsigned e = i % kSlice;
-    const bool exists = first + r < shape.sequence && begin + e < shape.head_dim;
-    to[e][r] =
-        exists ? Widen(from.data[(first + r) * from.token_stride + begin + e]) * factor : 0.0F;
+    const bool exists = from.Has(first + r, shape.sequence) && begin + e < shape.head_dim;
+    to[e][r] = exists ? Widen(from.Row(first + r)[begin + e]) * factor : 0.0F;
   }
 }
 
@@ -76,9 +91,8 @@ __device__ void StageRows(const TileShape& shape, const TileHead<const T>& from,
   for (unsigned i = threadIdx.x; i < kStagedRows * kSlab; i += kTileThreads) {
     const unsigned r = i / kSlab;
     const unsigned c = i % kSlab;
-    const bool exists = first + r < shape.sequence && column + c < shape.head_dim;
-    to[r][c] =
-        exists ? Widen(from.data[(first + r) * from.token_stride + column + c]) * factor : 0.0F;
+    const bool exists = from.Has(first + r, shape.sequence) && column + c < shape.head_dim;
+    to[r][c] = exists ? Widen(from.Row(first + r)[column + c]) * factor : 0.0F;
   }
 }
 
@@ -164,12 +178,12 @@ __device__ void StoreTile(const TileShape& shape, const TileHead<T>& to, uint64_
 #pragma unroll
   for (unsigned i = 0; i < kThreadRows; ++i) {
     const uint64_t token = first + me.y * kThreadRows + i;
-    if (token >= shape.sequence) continue;
+    if (!to.Has(token, shape.sequence)) continue;
 #pragma unroll
     for (unsigned j = 0; j < kSlab / kLanes; ++j) {
       const unsigned c = column + me.x + j * kLanes;
       if (c < shape.head_dim) {
-        to.data[token * to.token_stride + c] = Narrow<T>(sums[i][j] * factor);
+        to.Row(token)[c] = Narrow<T>(sums[i][j] * factor);
       }
     }
   }
@@ -194,13 +208,15 @@ inline constexpr unsigned kNarrowSlab = 64;
 inline constexpr unsigned kWideSlab = 128;
 
 inline TileShape ShapeOfTiles(const AttentionShape& shape, unsigned slab) {
-  return {.sequence = shape.sequence,
-          .head_dim = static_cast<unsigned>(shape.head_dim),
-          .heads = static_cast<unsigned>(shape.heads),
-          .kv_heads = static_cast<unsigned>(shape.kv_heads),
-          .blocks = static_cast<unsigned>(BlocksFor(shape.sequence, kTile)),
-          .slabs = static_cast<unsigned>(BlocksFor(shape.head_dim, slab)),
-          .scale = shape.scale};
+  return {
+      .sequence = shape.sequence,
+      .first_query = shape.first_query,
+      .head_dim = static_cast<unsigned>(shape.head_dim),
+      .heads = static_cast<unsigned>(shape.heads),
+      .kv_heads = static_cast<unsigned>(shape.kv_heads),
+      .blocks = static_cast<unsigned>(BlocksFor(shape.sequence, kTile) - shape.first_query / kTile),
+      .slabs = static_cast<unsigned>(BlocksFor(shape.head_dim, slab)),
+      .scale = shape.scale};
 }
 
 }  // namespace geminid::kernels::cuda

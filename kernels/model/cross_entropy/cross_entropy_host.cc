@@ -5,67 +5,17 @@
 #define HWY_TARGET_INCLUDE "kernels/model/cross_entropy/cross_entropy_host.cc"
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/model/cross_entropy/checks.h"
+#include "kernels/model/cross_entropy/rows-inl.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
-#include "kernels/runtime/simd/f32x16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
-
-// Columns that are summed in fp32 before they join the float64 total of a row.
-constexpr size_t kSumBlock = 2048;
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-
-template <typename T>
-HWY_INLINE float RowMax(const T* row, size_t cols) {
-  F32x16 best = Set(kMinusInfinity);
-  for (size_t i = 0; i < cols; i += kWidth) {
-    best = Max(best, LoadN(row + i, cols - i, kMinusInfinity));
-  }
-  return MaxLane(best);
-}
-
-// Sum of exp(x - max).
-template <typename T>
-HWY_INLINE double RowSumExp(const T* row, size_t cols, float max) {
-  double total = 0;
-  for (size_t begin = 0; begin < cols; begin += kSumBlock) {
-    const size_t end = std::min(cols, begin + kSumBlock);
-    F32x16 sum = Set(0.0F);
-    for (size_t i = begin; i < end; i += kWidth) {
-      sum = sum + Exp(LoadN(row + i, end - i, kMinusInfinity) - Set(max));
-    }
-    total += static_cast<double>(SumLanes(sum));
-  }
-  return total;
-}
-
-template <typename T>
-HWY_INLINE void WriteZeros(T* out, size_t count) {
-  for (size_t i = 0; i < count; i += kWidth) StoreN(Set(0.0F), out + i, count - i);
-}
-
-// out = grad_scale (exp(x - max) / sum - onehot). x and out may be the same row.
-template <typename T>
-HWY_INLINE void RowGradient(const T* row, size_t cols, float max, double sum, size_t target,
-                            float grad_scale, T* out) {
-  const double factor = static_cast<double>(grad_scale) / sum;
-  const double at_target =
-      static_cast<double>(grad_scale) *
-      (std::exp(static_cast<double>(ToFloat(row[target])) - static_cast<double>(max)) / sum - 1.0);
-  const F32x16 scale = Set(static_cast<float>(factor));
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const size_t n = cols - i;
-    StoreN(Exp(LoadN(row + i, n) - Set(max)) * scale, out + i, n);
-  }
-  out[target] = FromFloat<T>(static_cast<float>(at_target));
-}
 
 template <typename T>
 HWY_INLINE void CrossEntropyLoop(const CrossEntropyShape& shape, const T* logits,

@@ -34,7 +34,8 @@ struct MatmulShape {
 };
 
 // How the product is computed. kAuto is kNative where the CPU has the instructions for In, else
-// kWiden: fp32 copies of A, B and C in the workspace. Tests choose; callers keep kAuto.
+// kWiden: an fp32 copy of A in the workspace, and of B and C panel by panel. Tests choose; callers
+// keep kAuto.
 enum class MatmulPath : uint8_t { kAuto, kNative, kWiden };
 
 // Bytes that Matmul needs in its workspace for this shape on so many threads. Plans the product on

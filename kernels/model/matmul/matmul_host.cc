@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "kernels/model/matmul/checks.h"
 #include "kernels/model/matmul/matmul.h"
@@ -14,28 +16,6 @@ namespace geminid::kernels {
 namespace {
 
 using DataType = dnnl::memory::data_type;
-
-// The same product on dense fp32 copies.
-MatmulShape Widened(MatmulShape shape) {
-  shape.a_stride = StorageA(shape).cols;
-  shape.b_stride = StorageB(shape).cols;
-  shape.c_stride = StorageC(shape).cols;
-  return shape;
-}
-
-// Where the copies lie in the workspace, in bytes; the scratchpad of the fp32 product is last.
-struct WideLayout {
-  size_t b;
-  size_t c;
-  size_t bias;
-  size_t scratchpad;
-
-  explicit WideLayout(const MatmulShape& s)
-      : b(FloatRowBytes(StorageA(s).dense())),
-        c(b + FloatRowBytes(StorageB(s).dense())),
-        bias(c + FloatRowBytes(StorageC(s).dense())),
-        scratchpad(bias + (s.bias ? FloatRowBytes(s.n) : 0)) {}
-};
 
 float* FloatsAt(void* workspace, size_t offset_bytes) {
   return reinterpret_cast<float*>(static_cast<char*>(workspace) + offset_bytes);
@@ -132,24 +112,110 @@ Status RunTiles(const MatmulShape& s, const In* a, const In* b, const Out* bias,
   });
 }
 
+// A product on fp32 copies, panel after panel. What lies where in the workspace, in bytes: A and the
+// bias whole, then for each thread a panel of B, a tile of C and the scratchpad of their product.
+template <typename Out>
+struct Widening {
+  // Throws as Plan does.
+  explicit Widening(const MatmulShape& of)
+      : shape(of),
+        tiles(of),
+        bias(FloatRowBytes(StorageA(of).dense())),
+        threads(bias + (of.bias ? FloatRowBytes(of.n) : 0)),
+        tile(FloatRowBytes(of.k * tiles.Panel(0).size())),
+        scratchpad(tile +
+                   (kHasTile ? FloatRowBytes(tiles.Rows(0).size() * tiles.Panel(0).size()) : 0)) {
+    size_t most = 0;
+    // The last panel and the last rows may be smaller.
+    for (const size_t panel : {size_t{0}, tiles.panels() - 1}) {
+      for (const size_t rows : {size_t{0}, tiles.row_tiles() - 1}) {
+        const PlanKey key = KeyOf(tiles.Panel(panel), tiles.Rows(rows));
+        most = std::max(most, PlanCache::OfThisThread().Get(key).scratchpad_bytes());
+      }
+    }
+    of_thread = RoundUpTo(scratchpad + most, kWorkspaceAlignment);
+  }
+
+  size_t bytes(size_t thread_count) const { return threads + thread_count * of_thread; }
+
+  PlanKey KeyOf(const Granule& columns, const Granule& rows) const {
+    MatmulShape part = shape;
+    part.m = rows.size();
+    part.n = columns.size();
+    part.a_stride = StorageA(shape).cols;
+    part.b_stride = StorageB(part).cols;
+    if (kHasTile) part.c_stride = part.n;
+    return {part, DataType::f32, DataType::f32};
+  }
+
+  // fp32 is summed where it will stay.
+  static constexpr bool kHasTile = !std::is_same_v<Out, float>;
+
+  const MatmulShape shape;
+  const WideTiles tiles;
+  const size_t bias;
+  const size_t threads;
+  const size_t tile;
+  const size_t scratchpad;
+  size_t of_thread = 0;
+};
+
+// One tile of C, on one thread, whose copies begin at `own`. Throws as Plan does.
+template <typename Out>
+void RunWideTile(const Widening<Out>& wide, const Granule& columns, const Granule& rows,
+                 const float* a, const float* bias, Out* c, char* own) {
+  const MatmulShape& s = wide.shape;
+  Out* const out = c + rows.begin * s.c_stride + columns.begin;
+  const MatrixStorage tile = {rows.size(), columns.size(), s.c_stride};
+  float* wide_c;
+  if constexpr (Widening<Out>::kHasTile) {
+    wide_c = FloatsAt(own, wide.tile);
+    if (s.accumulate) WidenMatrix(nullptr, out, tile, wide_c);
+  } else {
+    wide_c = out;
+  }
+  PlanCache::OfThisThread()
+      .Get(wide.KeyOf(columns, rows))
+      .Run(a + rows.begin * (s.transpose_a == Transpose::kYes ? 1 : s.k), FloatsAt(own, 0),
+           s.bias ? bias + columns.begin : nullptr, wide_c, own + wide.scratchpad);
+  if constexpr (Widening<Out>::kHasTile) NarrowMatrix(nullptr, wide_c, tile, out);
+}
+
+template <typename In>
+void WidenPanel(const MatmulShape& s, const Granule& columns, const In* b, float* to) {
+  const bool by_rows = s.transpose_b == Transpose::kYes;
+  WidenMatrix(nullptr, b + columns.begin * (by_rows ? s.b_stride : 1),
+              by_rows ? MatrixStorage{columns.size(), s.k, s.b_stride}
+                      : MatrixStorage{s.k, columns.size(), s.b_stride},
+              to);
+}
+
 template <typename In, typename Out>
 Status RunWide(const MatmulShape& shape, const In* a, const In* b, const Out* bias, Out* c,
                void* workspace, ThreadPool* pool) {
-  const WideLayout layout(shape);
-  float* wide_a = FloatsAt(workspace, 0);
-  float* wide_b = FloatsAt(workspace, layout.b);
-  float* wide_c = FloatsAt(workspace, layout.c);
-  float* wide_bias = FloatsAt(workspace, layout.bias);
+  const Widening<Out> wide(shape);
+  float* const wide_a = FloatsAt(workspace, 0);
+  float* const wide_bias = FloatsAt(workspace, wide.bias);
   WidenMatrix(pool, a, StorageA(shape), wide_a);
-  WidenMatrix(pool, b, StorageB(shape), wide_b);
-  if (shape.accumulate) WidenMatrix(pool, c, StorageC(shape), wide_c);
   if (shape.bias) WidenMatrix(pool, bias, {1, shape.n, shape.n}, wide_bias);
-  const MatmulShape wide = Widened(shape);
-  const Status status = RunTiles<float, float>(wide, wide_a, wide_b, wide_bias, wide_c,
-                                               FloatsAt(workspace, layout.scratchpad),
-                                               ScratchpadBytes<float, float>(wide), pool);
-  if (status == Status::kOk) NarrowMatrix(pool, wide_c, StorageC(shape), c);
-  return status;
+  const size_t row_tiles = wide.tiles.row_tiles();
+  // The panel whose copy a thread has: tiles of one panel come one after the other.
+  std::vector<size_t> held(ThreadsOf(pool), wide.tiles.panels());
+  return RunTasks(pool, wide.tiles.panels() * row_tiles, [&](size_t task, size_t thread) {
+    const SingleThread single_thread;
+    const ScopedFloatEnvironment environment;
+    char* const own = static_cast<char*>(workspace) + wide.threads + thread * wide.of_thread;
+    const Granule columns = wide.tiles.Panel(task / row_tiles);
+    if (std::exchange(held[thread], columns.index) != columns.index) {
+      WidenPanel(shape, columns, b, FloatsAt(own, 0));
+    }
+    try {
+      RunWideTile(wide, columns, wide.tiles.Rows(task % row_tiles), wide_a, wide_bias, c, own);
+    } catch (const std::exception&) {
+      return Status::kUnsupported;
+    }
+    return Status::kOk;
+  });
 }
 
 }  // namespace
@@ -182,7 +248,7 @@ template <typename In, typename Out>
 size_t NeededBytes(const MatmulShape& shape, MatmulPath path, size_t threads) {
   const SingleThread single_thread;
   if (UseNative<In>(path)) return threads * ScratchpadBytes<In, Out>(shape);
-  return WideLayout(shape).scratchpad + threads * ScratchpadBytes<float, float>(Widened(shape));
+  return Widening<Out>(shape).bytes(threads);
 }
 
 template <typename In, typename Out>

@@ -45,7 +45,7 @@ class MatmulTiles {
   MatmulTile At(size_t index) const {
     const Granule row = GranuleAt(index % row_tiles(), m_, rows_);
     const Granule col = GranuleAt(index / row_tiles(), n_, cols_);
-    return {row.begin, row.end - row.begin, col.begin, col.end - col.begin};
+    return {row.begin, row.size(), col.begin, col.size()};
   }
 
  private:
@@ -59,6 +59,35 @@ class MatmulTiles {
   size_t m_;
   size_t n_;
   size_t rows_;
+  size_t cols_;
+};
+
+// The same for a product that is computed on fp32 copies. The columns are in panels, so that the copy
+// of a panel of B and the tile of C that it makes stay in a core's cache, and are never in memory.
+class WideTiles {
+ public:
+  explicit WideTiles(const MatmulShape& s) : m_(s.m), n_(s.n), cols_(Width(s)) {}
+
+  size_t panels() const { return GranuleCount(n_, cols_); }
+  Granule Panel(size_t index) const { return GranuleAt(index, n_, cols_); }
+  size_t row_tiles() const { return GranuleCount(m_, kRowsMax); }
+  Granule Rows(size_t index) const { return GranuleAt(index, m_, kRowsMax); }
+
+ private:
+  static constexpr size_t kRowsMax = 256;
+
+  static size_t Width(const MatmulShape& s) {
+    constexpr size_t kPanelElements = size_t{96} << 10;  // 384 KiB: of 512 KiB to 2 MiB of L2
+    constexpr size_t kLeast = 64, kMost = 512, kMultiple = 16;
+    constexpr size_t kTilesMin = 8;  // which 2, 4 and 8 threads share evenly
+    const size_t wanted_panels = GranuleCount(kTilesMin, GranuleCount(s.m, kRowsMax));
+    const size_t even = std::max(kLeast, GranuleCount(s.n, wanted_panels));
+    const size_t width = std::min(std::clamp(kPanelElements / s.k, kLeast, kMost), even);
+    return std::min(s.n, GranuleCount(width, kMultiple) * kMultiple);
+  }
+
+  size_t m_;
+  size_t n_;
   size_t cols_;
 };
 

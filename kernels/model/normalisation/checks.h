@@ -27,8 +27,8 @@ Status CheckNormGradient(const Shape& shape, const Args& args, size_t* count) {
   return CheckInPlace(Buffer::Of(args.dx, *count), {Buffer::Of(args.dy, *count), residual});
 }
 
-template <typename T>
-Status CheckLayerNormForward(const LayerNormShape& shape, const T* x, const T* gamma, const T* beta,
+template <typename T, typename P>
+Status CheckLayerNormForward(const LayerNormShape& shape, const T* x, const P* gamma, const P* beta,
                              const T* y, const float* mean, const float* rstd, size_t* count) {
   Status status = CheckNormShape(shape, count);
   if (status != Status::kOk) return status;
@@ -41,8 +41,8 @@ Status CheckLayerNormForward(const LayerNormShape& shape, const T* x, const T* g
                       {out, Buffer::Of(mean, saved), Buffer::Of(rstd, saved)});
 }
 
-template <typename T>
-Status CheckLayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
+template <typename T, typename P>
+Status CheckLayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T, P>& args,
                               size_t* count) {
   const Status status = CheckNormGradient(shape, args, count);
   if (status != Status::kOk) return status;
@@ -54,8 +54,8 @@ Status CheckLayerNormBackward(const LayerNormShape& shape, const LayerNormBackwa
                        Buffer::Of(args.dbeta, params)});
 }
 
-template <typename T>
-Status CheckRmsNormForward(const RmsNormShape& shape, const T* x, const T* gamma, const T* y,
+template <typename T, typename P>
+Status CheckRmsNormForward(const RmsNormShape& shape, const T* x, const P* gamma, const T* y,
                            const float* rstd, size_t* count) {
   Status status = CheckNormShape(shape, count);
   if (status != Status::kOk) return status;
@@ -66,8 +66,8 @@ Status CheckRmsNormForward(const RmsNormShape& shape, const T* x, const T* gamma
   return CheckBuffers({Buffer::Of(gamma, shape.cols)}, {out, Buffer::Of(rstd, saved)});
 }
 
-template <typename T>
-Status CheckRmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
+template <typename T, typename P>
+Status CheckRmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T, P>& args,
                             size_t* count) {
   const Status status = CheckNormGradient(shape, args, count);
   if (status != Status::kOk) return status;

@@ -6,7 +6,7 @@
 namespace geminid::kernels {
 namespace cuda {
 
-template <typename T>
+template <typename T, typename P>
 struct LayerNormRows {
   static constexpr unsigned kThreads = kRowThreads;
 
@@ -34,8 +34,8 @@ struct LayerNormRows {
   }
 
   const T* x;
-  const T* gamma;
-  const T* beta;
+  const P* gamma;
+  const P* beta;
   T* y;
   float* mean;
   float* rstd;
@@ -43,10 +43,11 @@ struct LayerNormRows {
   uint64_t cols;
   float epsilon;
 };
-GEMINID_KERNEL(geminid_layer_norm_forward_fp32, LayerNormRows<float>);
-GEMINID_KERNEL(geminid_layer_norm_forward_bf16, LayerNormRows<BFloat16>);
+GEMINID_KERNEL(geminid_layer_norm_forward_fp32, LayerNormRows<float, float>);
+GEMINID_KERNEL(geminid_layer_norm_forward_bf16, LayerNormRows<BFloat16, BFloat16>);
+GEMINID_KERNEL(geminid_layer_norm_forward_mixed, LayerNormRows<BFloat16, float>);
 
-template <typename T>
+template <typename T, typename P>
 struct LayerNormInputGradient {
   static constexpr unsigned kThreads = kRowThreads;
 
@@ -81,7 +82,7 @@ struct LayerNormInputGradient {
 
   const T* dy;
   const T* x;
-  const T* gamma;
+  const P* gamma;
   const float* mean;
   const float* rstd;
   const T* residual;
@@ -89,8 +90,9 @@ struct LayerNormInputGradient {
   uint64_t rows;
   uint64_t cols;
 };
-GEMINID_KERNEL(geminid_layer_norm_backward_fp32, LayerNormInputGradient<float>);
-GEMINID_KERNEL(geminid_layer_norm_backward_bf16, LayerNormInputGradient<BFloat16>);
+GEMINID_KERNEL(geminid_layer_norm_backward_fp32, LayerNormInputGradient<float, float>);
+GEMINID_KERNEL(geminid_layer_norm_backward_bf16, LayerNormInputGradient<BFloat16, BFloat16>);
+GEMINID_KERNEL(geminid_layer_norm_backward_mixed, LayerNormInputGradient<BFloat16, float>);
 
 template <typename T>
 struct LayerNormTerm {
@@ -114,23 +116,23 @@ GEMINID_KERNEL(geminid_layer_norm_parameter_chunks_bf16, ChunkSums<LayerNormTerm
 
 }  // namespace cuda
 
-template <typename T>
-Status LayerNormForwardCuda(const LayerNormShape& shape, const T* x, const T* gamma, const T* beta,
+template <typename T, typename P>
+Status LayerNormForwardCuda(const LayerNormShape& shape, const T* x, const P* gamma, const P* beta,
                             T* y, float* mean, float* rstd, CudaStream stream) {
   size_t count = 0;
   const Status status = CheckLayerNormForward(shape, x, gamma, beta, y, mean, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
-  return cuda::LaunchKernel(
-      cuda::LayerNormRows<T>{x, gamma, beta, y, mean, rstd, shape.rows, shape.cols, shape.epsilon},
-      cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
+  return cuda::LaunchKernel(cuda::LayerNormRows<T, P>{x, gamma, beta, y, mean, rstd, shape.rows,
+                                                      shape.cols, shape.epsilon},
+                            cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
 }
 
 size_t LayerNormCudaWorkspaceBytes(const LayerNormShape& shape) {
   return cuda::ColumnSumsWorkspaceBytes(shape.rows, shape.cols, 2);
 }
 
-template <typename T>
-Status LayerNormBackwardCuda(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
+template <typename T, typename P>
+Status LayerNormBackwardCuda(const LayerNormShape& shape, const LayerNormBackwardArgs<T, P>& args,
                              void* workspace, size_t workspace_bytes, CudaStream stream) {
   size_t count = 0;
   Status status = CheckLayerNormBackward(shape, args, &count);
@@ -140,15 +142,15 @@ Status LayerNormBackwardCuda(const LayerNormShape& shape, const LayerNormBackwar
   }
   if (status != Status::kOk) return status;
   if (parameters) {  // first, because dx may be dy
-    status = cuda::LaunchColumnSums<T>(
+    status = cuda::LaunchColumnSums<P>(
         cuda::LayerNormTerm<T>{args.dy, args.x, args.mean, args.rstd, shape.cols}, shape.rows,
         shape.cols, static_cast<float*>(workspace), {{args.dgamma, args.dbeta}}, args.accumulate,
         stream);
   }
   if (status != Status::kOk || count == 0) return status;
   return cuda::LaunchKernel(
-      cuda::LayerNormInputGradient<T>{args.dy, args.x, args.gamma, args.mean, args.rstd,
-                                      args.residual, args.dx, shape.rows, shape.cols},
+      cuda::LayerNormInputGradient<T, P>{args.dy, args.x, args.gamma, args.mean, args.rstd,
+                                         args.residual, args.dx, shape.rows, shape.cols},
       cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
 }
 
@@ -156,9 +158,14 @@ template Status LayerNormForwardCuda(const LayerNormShape&, const float*, const 
                                      const float*, float*, float*, float*, CudaStream);
 template Status LayerNormForwardCuda(const LayerNormShape&, const BFloat16*, const BFloat16*,
                                      const BFloat16*, BFloat16*, float*, float*, CudaStream);
+template Status LayerNormForwardCuda(const LayerNormShape&, const BFloat16*, const float*,
+                                     const float*, BFloat16*, float*, float*, CudaStream);
 template Status LayerNormBackwardCuda(const LayerNormShape&, const LayerNormBackwardArgs<float>&,
                                       void*, size_t, CudaStream);
 template Status LayerNormBackwardCuda(const LayerNormShape&, const LayerNormBackwardArgs<BFloat16>&,
                                       void*, size_t, CudaStream);
+template Status LayerNormBackwardCuda(const LayerNormShape&,
+                                      const LayerNormBackwardArgs<BFloat16, float>&, void*, size_t,
+                                      CudaStream);
 
 }  // namespace geminid::kernels

@@ -12,16 +12,16 @@
 // (kernels/runtime/cuda/column_sums.cuh), which depends on the shape alone.
 namespace geminid::kernels {
 
-template <typename T>
-Status LayerNormForwardCuda(const LayerNormShape& shape, const T* x, const T* gamma, const T* beta,
+template <typename T, typename P = T>
+Status LayerNormForwardCuda(const LayerNormShape& shape, const T* x, const P* gamma, const P* beta,
                             T* y, float* mean, float* rstd, CudaStream stream);
 
 // Bytes of workspace on the device for the backward pass.
 size_t LayerNormCudaWorkspaceBytes(const LayerNormShape& shape);
 
 // `workspace` is 64-byte aligned; it is not touched where dgamma is null, and may be null then.
-template <typename T>
-Status LayerNormBackwardCuda(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
+template <typename T, typename P = T>
+Status LayerNormBackwardCuda(const LayerNormShape& shape, const LayerNormBackwardArgs<T, P>& args,
                              void* workspace, size_t workspace_bytes, CudaStream stream);
 
 }  // namespace geminid::kernels

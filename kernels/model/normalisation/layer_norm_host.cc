@@ -8,9 +8,9 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/model/normalisation/checks.h"
+#include "kernels/model/normalisation/rows-inl.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
-#include "kernels/runtime/simd/f32x16-inl.h"
 #include "kernels/runtime/simd/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,25 +19,17 @@ namespace HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE float RowMean(const T* x, size_t cols) {
-  F32x16 sum = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) sum = sum + LoadN(x + i, cols - i);
-  return SumLanes(sum) / static_cast<float>(cols);
+  return RowSum(x, cols) / static_cast<float>(cols);
 }
 
 template <typename T>
 HWY_INLINE float RowRstd(const T* x, size_t cols, float mean, float epsilon) {
-  const F32x16 center = Set(mean);
-  F32x16 sum = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const F32x16 d = LoadN(x + i, cols - i, mean) - center;  // the fill adds 0
-    sum = MulAdd(d, d, sum);
-  }
-  return 1.0F / std::sqrt(SumLanes(sum) / static_cast<float>(cols) + epsilon);
+  return 1.0F / std::sqrt(RowSquares(x, cols, mean) / static_cast<float>(cols) + epsilon);
 }
 
-template <typename T>
-HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, const T* gamma,
-                                     const T* beta, T* y, float* mean, float* rstd) {
+template <typename T, typename P>
+HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, const P* gamma,
+                                     const P* beta, T* y, float* mean, float* rstd) {
   for (size_t r = 0; r < shape.rows; ++r) {
     const T* row = x + r * shape.cols;
     T* out = y + r * shape.cols;
@@ -55,64 +47,24 @@ HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, co
   }
 }
 
-template <typename T>
-struct LayerNormRow {
-  const T* dy;
-  const T* x;
-  const T* gamma;
-  float mean;
-  float rstd;
-
-  HWY_INLINE F32x16 Xhat(size_t i, size_t n) const {
-    return (LoadN(x + i, n, mean) - Set(mean)) * Set(rstd);
-  }
-  HWY_INLINE F32x16 Scaled(size_t i, size_t n) const {
-    return LoadN(dy + i, n) * LoadN(gamma + i, n);
-  }
-};
-
-// Adds dy xhat and dy of one row to the running sums.
-template <typename T>
-HWY_INLINE void AddParameterGradients(const LayerNormRow<T>& row, size_t cols, float* dgamma,
-                                      float* dbeta) {
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const size_t n = cols - i;
-    const F32x16 dy = LoadN(row.dy + i, n);
-    Store(MulAdd(dy, row.Xhat(i, n), Load(dgamma + i)), dgamma + i);
-    Store(dy + Load(dbeta + i), dbeta + i);
-  }
+template <typename T, typename P>
+HWY_INLINE void InputGradient(const LayerNormRow<T, P>& row, size_t cols, const T* residual,
+                              T* dx) {
+  const GradientSums sums = SumGradients(row, cols);
+  const auto count = static_cast<float>(cols);
+  WriteInputGradient(row, cols, {sums.g / count, sums.gx / count}, residual, dx);
 }
 
-template <typename T>
-HWY_INLINE void InputGradient(const LayerNormRow<T>& row, size_t cols, const T* residual, T* dx) {
-  F32x16 sum_g = Set(0.0F);
-  F32x16 sum_gx = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const size_t n = cols - i;
-    const F32x16 g = row.Scaled(i, n);
-    sum_g = sum_g + g;
-    sum_gx = MulAdd(g, row.Xhat(i, n), sum_gx);
-  }
-  const F32x16 mean_g = Set(SumLanes(sum_g) / static_cast<float>(cols));
-  const F32x16 mean_gx = Set(SumLanes(sum_gx) / static_cast<float>(cols));
-  for (size_t i = 0; i < cols; i += kWidth) {
-    const size_t n = cols - i;
-    F32x16 d = Set(row.rstd) * ((row.Scaled(i, n) - mean_g) - row.Xhat(i, n) * mean_gx);
-    if (residual != nullptr) d = d + LoadN(residual + i, n);
-    StoreN(d, dx + i, n);
-  }
-}
-
-template <typename T>
+template <typename T, typename P>
 HWY_INLINE void LayerNormBackwardLoop(const LayerNormShape& shape,
-                                      const LayerNormBackwardArgs<T>& args, float* dgamma,
+                                      const LayerNormBackwardArgs<T, P>& args, float* dgamma,
                                       float* dbeta) {
   const size_t cols = shape.cols;
   ZeroRow(dgamma, cols);
   ZeroRow(dbeta, cols);
   for (size_t r = 0; r < shape.rows; ++r) {
-    const LayerNormRow<T> row = {args.dy + r * cols, args.x + r * cols, args.gamma, args.mean[r],
-                                 args.rstd[r]};
+    const LayerNormRow<T, P> row = {args.dy + r * cols, args.x + r * cols, args.gamma, args.mean[r],
+                                    args.rstd[r]};
     if (args.dgamma != nullptr) AddParameterGradients(row, cols, dgamma, dbeta);
     const T* residual = args.residual == nullptr ? nullptr : args.residual + r * cols;
     InputGradient(row, cols, residual, args.dx + r * cols);
@@ -132,6 +84,11 @@ void LayerNormForwardBFloat16(const LayerNormShape& shape, const BFloat16* x, co
   LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
 }
 
+void LayerNormForwardMixed(const LayerNormShape& shape, const BFloat16* x, const float* gamma,
+                           const float* beta, BFloat16* y, float* mean, float* rstd) {
+  LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
+}
+
 void LayerNormBackwardFloat(const LayerNormShape& shape, const LayerNormBackwardArgs<float>& args,
                             float* dgamma, float* dbeta) {
   LayerNormBackwardLoop(shape, args, dgamma, dbeta);
@@ -143,6 +100,12 @@ void LayerNormBackwardBFloat16(const LayerNormShape& shape,
   LayerNormBackwardLoop(shape, args, dgamma, dbeta);
 }
 
+void LayerNormBackwardMixed(const LayerNormShape& shape,
+                            const LayerNormBackwardArgs<BFloat16, float>& args, float* dgamma,
+                            float* dbeta) {
+  LayerNormBackwardLoop(shape, args, dgamma, dbeta);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
@@ -150,17 +113,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-GEMINID_KERNEL_EXPORT(LayerNormForward);
-GEMINID_KERNEL_EXPORT(LayerNormBackward);
+GEMINID_KERNEL_EXPORT_MIXED(LayerNormForward);
+GEMINID_KERNEL_EXPORT_MIXED(LayerNormBackward);
 
-template <typename T>
-Status LayerNormForward(const LayerNormShape& shape, const T* x, const T* gamma, const T* beta,
+template <typename T, typename P>
+Status LayerNormForward(const LayerNormShape& shape, const T* x, const P* gamma, const P* beta,
                         T* y, float* mean, float* rstd) {
   size_t count = 0;
   const Status status = CheckLayerNormForward(shape, x, gamma, beta, y, mean, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, LayerNormForward, shape, x, gamma, beta, y, mean, rstd);
+  GEMINID_KERNEL_CALL_MIXED(T, P, LayerNormForward, shape, x, gamma, beta, y, mean, rstd);
   return Status::kOk;
 }
 
@@ -168,8 +131,8 @@ size_t LayerNormWorkspaceBytes(const LayerNormShape& shape) {
   return 2 * FloatRowBytes(shape.cols);
 }
 
-template <typename T>
-Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T>& args,
+template <typename T, typename P>
+Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArgs<T, P>& args,
                          void* workspace, size_t workspace_bytes) {
   size_t count = 0;
   Status status = CheckLayerNormBackward(shape, args, &count);
@@ -180,7 +143,7 @@ Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArg
   const size_t row_floats = FloatRowBytes(shape.cols) / sizeof(float);
   float* dbeta = dgamma + row_floats;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, LayerNormBackward, shape, args, dgamma, dbeta);
+  GEMINID_KERNEL_CALL_MIXED(T, P, LayerNormBackward, shape, args, dgamma, dbeta);
   return Status::kOk;
 }
 
@@ -188,10 +151,14 @@ template Status LayerNormForward(const LayerNormShape&, const float*, const floa
                                  float*, float*, float*);
 template Status LayerNormForward(const LayerNormShape&, const BFloat16*, const BFloat16*,
                                  const BFloat16*, BFloat16*, float*, float*);
+template Status LayerNormForward(const LayerNormShape&, const BFloat16*, const float*, const float*,
+                                 BFloat16*, float*, float*);
 template Status LayerNormBackward(const LayerNormShape&, const LayerNormBackwardArgs<float>&, void*,
                                   size_t);
 template Status LayerNormBackward(const LayerNormShape&, const LayerNormBackwardArgs<BFloat16>&,
                                   void*, size_t);
+template Status LayerNormBackward(const LayerNormShape&,
+                                  const LayerNormBackwardArgs<BFloat16, float>&, void*, size_t);
 
 }  // namespace geminid::kernels
 #endif  // HWY_ONCE

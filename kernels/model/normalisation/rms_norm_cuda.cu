@@ -6,7 +6,7 @@
 namespace geminid::kernels {
 namespace cuda {
 
-template <typename T>
+template <typename T, typename P>
 struct RmsNormRows {
   static constexpr unsigned kThreads = kRowThreads;
 
@@ -27,17 +27,18 @@ struct RmsNormRows {
   }
 
   const T* x;
-  const T* gamma;
+  const P* gamma;
   T* y;
   float* rstd;
   uint64_t rows;
   uint64_t cols;
   float epsilon;
 };
-GEMINID_KERNEL(geminid_rms_norm_forward_fp32, RmsNormRows<float>);
-GEMINID_KERNEL(geminid_rms_norm_forward_bf16, RmsNormRows<BFloat16>);
+GEMINID_KERNEL(geminid_rms_norm_forward_fp32, RmsNormRows<float, float>);
+GEMINID_KERNEL(geminid_rms_norm_forward_bf16, RmsNormRows<BFloat16, BFloat16>);
+GEMINID_KERNEL(geminid_rms_norm_forward_mixed, RmsNormRows<BFloat16, float>);
 
-template <typename T>
+template <typename T, typename P>
 struct RmsNormInputGradient {
   static constexpr unsigned kThreads = kRowThreads;
 
@@ -65,15 +66,16 @@ struct RmsNormInputGradient {
 
   const T* dy;
   const T* x;
-  const T* gamma;
+  const P* gamma;
   const float* rstd;
   const T* residual;
   T* dx;
   uint64_t rows;
   uint64_t cols;
 };
-GEMINID_KERNEL(geminid_rms_norm_backward_fp32, RmsNormInputGradient<float>);
-GEMINID_KERNEL(geminid_rms_norm_backward_bf16, RmsNormInputGradient<BFloat16>);
+GEMINID_KERNEL(geminid_rms_norm_backward_fp32, RmsNormInputGradient<float, float>);
+GEMINID_KERNEL(geminid_rms_norm_backward_bf16, RmsNormInputGradient<BFloat16, BFloat16>);
+GEMINID_KERNEL(geminid_rms_norm_backward_mixed, RmsNormInputGradient<BFloat16, float>);
 
 template <typename T>
 struct RmsNormTerm {
@@ -94,14 +96,14 @@ GEMINID_KERNEL(geminid_rms_norm_parameter_chunks_bf16, ChunkSums<RmsNormTerm<BFl
 
 }  // namespace cuda
 
-template <typename T>
-Status RmsNormForwardCuda(const RmsNormShape& shape, const T* x, const T* gamma, T* y, float* rstd,
+template <typename T, typename P>
+Status RmsNormForwardCuda(const RmsNormShape& shape, const T* x, const P* gamma, T* y, float* rstd,
                           CudaStream stream) {
   size_t count = 0;
   const Status status = CheckRmsNormForward(shape, x, gamma, y, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
   return cuda::LaunchKernel(
-      cuda::RmsNormRows<T>{x, gamma, y, rstd, shape.rows, shape.cols, shape.epsilon},
+      cuda::RmsNormRows<T, P>{x, gamma, y, rstd, shape.rows, shape.cols, shape.epsilon},
       cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
 }
 
@@ -109,8 +111,8 @@ size_t RmsNormCudaWorkspaceBytes(const RmsNormShape& shape) {
   return cuda::ColumnSumsWorkspaceBytes(shape.rows, shape.cols, 1);
 }
 
-template <typename T>
-Status RmsNormBackwardCuda(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
+template <typename T, typename P>
+Status RmsNormBackwardCuda(const RmsNormShape& shape, const RmsNormBackwardArgs<T, P>& args,
                            void* workspace, size_t workspace_bytes, CudaStream stream) {
   size_t count = 0;
   Status status = CheckRmsNormBackward(shape, args, &count);
@@ -120,14 +122,14 @@ Status RmsNormBackwardCuda(const RmsNormShape& shape, const RmsNormBackwardArgs<
   }
   if (status != Status::kOk) return status;
   if (parameters) {  // first, because dx may be dy
-    status = cuda::LaunchColumnSums<T>(cuda::RmsNormTerm<T>{args.dy, args.x, args.rstd, shape.cols},
+    status = cuda::LaunchColumnSums<P>(cuda::RmsNormTerm<T>{args.dy, args.x, args.rstd, shape.cols},
                                        shape.rows, shape.cols, static_cast<float*>(workspace),
                                        {{args.dgamma}}, args.accumulate, stream);
   }
   if (status != Status::kOk || count == 0) return status;
   return cuda::LaunchKernel(
-      cuda::RmsNormInputGradient<T>{args.dy, args.x, args.gamma, args.rstd, args.residual, args.dx,
-                                    shape.rows, shape.cols},
+      cuda::RmsNormInputGradient<T, P>{args.dy, args.x, args.gamma, args.rstd, args.residual,
+                                       args.dx, shape.rows, shape.cols},
       cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
 }
 
@@ -135,9 +137,14 @@ template Status RmsNormForwardCuda(const RmsNormShape&, const float*, const floa
                                    CudaStream);
 template Status RmsNormForwardCuda(const RmsNormShape&, const BFloat16*, const BFloat16*, BFloat16*,
                                    float*, CudaStream);
+template Status RmsNormForwardCuda(const RmsNormShape&, const BFloat16*, const float*, BFloat16*,
+                                   float*, CudaStream);
 template Status RmsNormBackwardCuda(const RmsNormShape&, const RmsNormBackwardArgs<float>&, void*,
                                     size_t, CudaStream);
 template Status RmsNormBackwardCuda(const RmsNormShape&, const RmsNormBackwardArgs<BFloat16>&,
                                     void*, size_t, CudaStream);
+template Status RmsNormBackwardCuda(const RmsNormShape&,
+                                    const RmsNormBackwardArgs<BFloat16, float>&, void*, size_t,
+                                    CudaStream);
 
 }  // namespace geminid::kernels

@@ -12,16 +12,16 @@
 // (kernels/runtime/cuda/column_sums.cuh), which depends on the shape alone.
 namespace geminid::kernels {
 
-template <typename T>
-Status RmsNormForwardCuda(const RmsNormShape& shape, const T* x, const T* gamma, T* y, float* rstd,
+template <typename T, typename P = T>
+Status RmsNormForwardCuda(const RmsNormShape& shape, const T* x, const P* gamma, T* y, float* rstd,
                           CudaStream stream);
 
 // Bytes of workspace on the device for the backward pass.
 size_t RmsNormCudaWorkspaceBytes(const RmsNormShape& shape);
 
 // `workspace` is 64-byte aligned; it is not touched where dgamma is null, and may be null then.
-template <typename T>
-Status RmsNormBackwardCuda(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
+template <typename T, typename P = T>
+Status RmsNormBackwardCuda(const RmsNormShape& shape, const RmsNormBackwardArgs<T, P>& args,
                            void* workspace, size_t workspace_bytes, CudaStream stream);
 
 }  // namespace geminid::kernels

@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-template <typename T>
-HWY_INLINE void RmsNormForwardLoop(const RmsNormShape& shape, const T* x, const T* gamma, T* y,
+template <typename T, typename P>
+HWY_INLINE void RmsNormForwardLoop(const RmsNormShape& shape, const T* x, const P* gamma, T* y,
                                    float* rstd) {
   const size_t cols = shape.cols;
   for (size_t r = 0; r < shape.rows; ++r) {
@@ -39,8 +39,8 @@ HWY_INLINE void RmsNormForwardLoop(const RmsNormShape& shape, const T* x, const 
 }
 
 // One row: adds dy x rstd to the running sum of dgamma and writes dx.
-template <typename T>
-HWY_INLINE void RmsNormBackwardRow(const RmsNormBackwardArgs<T>& args, size_t begin, size_t cols,
+template <typename T, typename P>
+HWY_INLINE void RmsNormBackwardRow(const RmsNormBackwardArgs<T, P>& args, size_t begin, size_t cols,
                                    float rstd, float* dgamma) {
   const T* dy = args.dy + begin;
   const T* x = args.x + begin;
@@ -63,9 +63,9 @@ HWY_INLINE void RmsNormBackwardRow(const RmsNormBackwardArgs<T>& args, size_t be
   }
 }
 
-template <typename T>
-HWY_INLINE void RmsNormBackwardLoop(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
-                                    float* dgamma) {
+template <typename T, typename P>
+HWY_INLINE void RmsNormBackwardLoop(const RmsNormShape& shape,
+                                    const RmsNormBackwardArgs<T, P>& args, float* dgamma) {
   ZeroRow(dgamma, shape.cols);
   for (size_t r = 0; r < shape.rows; ++r) {
     RmsNormBackwardRow(args, r * shape.cols, shape.cols, args.rstd[r], dgamma);
@@ -83,6 +83,11 @@ void RmsNormForwardBFloat16(const RmsNormShape& shape, const BFloat16* x, const 
   RmsNormForwardLoop(shape, x, gamma, y, rstd);
 }
 
+void RmsNormForwardMixed(const RmsNormShape& shape, const BFloat16* x, const float* gamma,
+                         BFloat16* y, float* rstd) {
+  RmsNormForwardLoop(shape, x, gamma, y, rstd);
+}
+
 void RmsNormBackwardFloat(const RmsNormShape& shape, const RmsNormBackwardArgs<float>& args,
                           float* dgamma) {
   RmsNormBackwardLoop(shape, args, dgamma);
@@ -93,6 +98,11 @@ void RmsNormBackwardBFloat16(const RmsNormShape& shape, const RmsNormBackwardArg
   RmsNormBackwardLoop(shape, args, dgamma);
 }
 
+void RmsNormBackwardMixed(const RmsNormShape& shape,
+                          const RmsNormBackwardArgs<BFloat16, float>& args, float* dgamma) {
+  RmsNormBackwardLoop(shape, args, dgamma);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
@@ -100,23 +110,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-GEMINID_KERNEL_EXPORT(RmsNormForward);
-GEMINID_KERNEL_EXPORT(RmsNormBackward);
+GEMINID_KERNEL_EXPORT_MIXED(RmsNormForward);
+GEMINID_KERNEL_EXPORT_MIXED(RmsNormBackward);
 
-template <typename T>
-Status RmsNormForward(const RmsNormShape& shape, const T* x, const T* gamma, T* y, float* rstd) {
+template <typename T, typename P>
+Status RmsNormForward(const RmsNormShape& shape, const T* x, const P* gamma, T* y, float* rstd) {
   size_t count = 0;
   const Status status = CheckRmsNormForward(shape, x, gamma, y, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, RmsNormForward, shape, x, gamma, y, rstd);
+  GEMINID_KERNEL_CALL_MIXED(T, P, RmsNormForward, shape, x, gamma, y, rstd);
   return Status::kOk;
 }
 
 size_t RmsNormWorkspaceBytes(const RmsNormShape& shape) { return FloatRowBytes(shape.cols); }
 
-template <typename T>
-Status RmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& args,
+template <typename T, typename P>
+Status RmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T, P>& args,
                        void* workspace, size_t workspace_bytes) {
   size_t count = 0;
   Status status = CheckRmsNormBackward(shape, args, &count);
@@ -124,17 +134,21 @@ Status RmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T>& 
   status = CheckWorkspace(workspace, workspace_bytes, RmsNormWorkspaceBytes(shape));
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, RmsNormBackward, shape, args, static_cast<float*>(workspace));
+  GEMINID_KERNEL_CALL_MIXED(T, P, RmsNormBackward, shape, args, static_cast<float*>(workspace));
   return Status::kOk;
 }
 
 template Status RmsNormForward(const RmsNormShape&, const float*, const float*, float*, float*);
 template Status RmsNormForward(const RmsNormShape&, const BFloat16*, const BFloat16*, BFloat16*,
                                float*);
+template Status RmsNormForward(const RmsNormShape&, const BFloat16*, const float*, BFloat16*,
+                               float*);
 template Status RmsNormBackward(const RmsNormShape&, const RmsNormBackwardArgs<float>&, void*,
                                 size_t);
 template Status RmsNormBackward(const RmsNormShape&, const RmsNormBackwardArgs<BFloat16>&, void*,
                                 size_t);
+template Status RmsNormBackward(const RmsNormShape&, const RmsNormBackwardArgs<BFloat16, float>&,
+                                void*, size_t);
 
 }  // namespace geminid::kernels
 #endif  // HWY_ONCE

@@ -13,6 +13,8 @@ struct Granule {
   size_t index;
   size_t begin;  // elements [begin, end)
   size_t end;
+
+  constexpr size_t size() const { return end - begin; }
 };
 
 struct GranuleRun {

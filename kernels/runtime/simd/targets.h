@@ -31,4 +31,17 @@
     }                                                    \
   } while (false)
 
+// The same for kernels whose parameters may be float where their elements are BFloat16: NameMixed.
+#define GEMINID_KERNEL_EXPORT_MIXED(Name) \
+  GEMINID_KERNEL_EXPORT(Name);            \
+  HWY_EXPORT(Name##Mixed)
+#define GEMINID_KERNEL_CALL_MIXED(T, P, Name, ...)    \
+  do {                                                \
+    if constexpr (std::is_same_v<T, P>) {             \
+      GEMINID_KERNEL_CALL(T, Name, __VA_ARGS__);      \
+    } else {                                          \
+      HWY_DYNAMIC_DISPATCH(Name##Mixed)(__VA_ARGS__); \
+    }                                                 \
+  } while (false)
+
 #endif  // GEMINID_KERNELS_RUNTIME_SIMD_TARGETS_H_

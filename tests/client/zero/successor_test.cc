@@ -231,6 +231,27 @@ TEST_F(SuccessorTest, SuccessorsKilledAtEveryPoint_HaveSuccessors) {
   }
 }
 
+// Whoever lives hears of it while its engine is being made, and ends: with nothing of its own lost.
+TEST_F(SuccessorTest, OneSuccessorKilledAtEveryPoint_TheOtherLosesNothing) {
+  int kills = 0;
+  for (int victim = 0; victim < kSuccessorRanks; ++victim) {
+    for (size_t p = kLastPointOfAStep; p < std::size(kCrashPoints); ++p) {
+      SCOPED_TRACE(absl::StrCat("rank ", victim, ", ", kCrashPoints[p]));
+      Start("moved", false, {{"kill", "tensors flipped", 4}, {"hold", "update prepared", 4}});
+      std::vector<Fate> fates(kSuccessorRanks);
+      fates[static_cast<size_t>(victim)] = {"kill", kCrashPoints[p], 1};
+      const std::vector<int> ends = Start("moved", true, fates);
+      if (!WasKilled(ends[static_cast<size_t>(victim)])) {  // not every rank comes by every point
+        ++run_;
+        continue;
+      }
+      ++kills;
+      EXPECT_GE(MustFinish("moved"), 3);
+    }
+  }
+  EXPECT_GT(kills, 6);
+}
+
 TEST_F(SuccessorTest, WithoutACommittedStep_AllBeginAnew) {
   const std::vector<int> ends =
       Start("tight", false, {{"kill", "step agreed", 1}, {"hold", "step agreed", 1}});

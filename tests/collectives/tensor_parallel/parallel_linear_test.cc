@@ -5,43 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <ostream>
 #include <random>
 #include <tuple>
 #include <vector>
 
 #include "collectives/tensor_parallel/tensor_traffic.h"
-#include "tests/collectives/world.h"
+#include "tests/collectives/tensor_parallel/grids.h"
 
 namespace geminid::collectives {
 namespace {
-
-struct GridCase {
-  TensorMode mode;
-  int ranks;
-  int depth = 1;
-  friend std::ostream& operator<<(std::ostream& os, const GridCase& grid) {
-    return os << Name(grid.mode) << "_" << grid.ranks << "_" << grid.depth;
-  }
-};
-
-// A matrix of whole numbers as fp32, row-major.
-struct Matrix {
-  size_t rows = 0, columns = 0;
-  std::vector<float> elements;
-
-  float at(size_t row, size_t column) const { return elements[row * columns + column]; }
-};
-
-std::vector<float> Cut(const Matrix& matrix, const Block& block) {
-  std::vector<float> cut;
-  for (size_t r = 0; r < block.rows.count; ++r) {
-    for (size_t c = 0; c < block.columns.count; ++c) {
-      cut.push_back(matrix.at(block.rows.begin + r, block.columns.begin + c));
-    }
-  }
-  return cut;
-}
 
 struct Dense {
   Matrix x, w, b, dy;                        // given; b has one row
@@ -85,9 +57,7 @@ void Solve(Dense& d) {
 
 template <class Draw>
 Dense MakeDense(const LinearShape& shape, Draw draw) {
-  const auto matrix = [](size_t rows, size_t columns) {
-    return Matrix{rows, columns, std::vector<float>(rows * columns)};
-  };
+  const auto matrix = [](size_t rows, size_t columns) { return Matrix(rows, columns); };
   Dense d;
   d.x = d.dx = d.dx_size = matrix(shape.tokens, shape.in);
   d.w = d.dw = d.dw_size = matrix(shape.out, shape.in);
@@ -101,12 +71,12 @@ Dense MakeDense(const LinearShape& shape, Draw draw) {
 }
 
 // Small enough that every sum is exact in fp32.
-Dense WholeNumbers(const LinearShape& shape) {
+Dense WholeDense(const LinearShape& shape) {
   std::mt19937 random(7);
-  return MakeDense(shape, [&] { return static_cast<float>(static_cast<int>(random() % 17) - 8); });
+  return MakeDense(shape, WholeNumbers(random, 8));
 }
 
-Dense RandomNumbers(const LinearShape& shape) {
+Dense RandomDense(const LinearShape& shape) {
   std::mt19937 random(11);
   std::normal_distribution<float> normal;
   return MakeDense(shape, [&] { return normal(random); });
@@ -114,10 +84,7 @@ Dense RandomNumbers(const LinearShape& shape) {
 
 class ParallelLinearOf : public testing::TestWithParam<std::tuple<GridCase, LinearRole, bool>> {
  protected:
-  TensorGrid grid() const {
-    const GridCase& c = std::get<0>(GetParam());
-    return *TensorGrid::Make(c.mode, c.ranks, c.depth);
-  }
+  TensorGrid grid() const { return std::get<0>(GetParam()).grid(); }
   LinearOptions options() const {
     // Divisible by all grids' sides and depths, and different in each direction.
     return {.role = std::get<1>(GetParam()),
@@ -133,21 +100,17 @@ class ParallelLinearOf : public testing::TestWithParam<std::tuple<GridCase, Line
     int partners = 0;
   };
   std::vector<Outcome> Run(const Dense& d, const LinearOptions& options) const {
-    Communicators world = LocalBackend().connect(grid().ranks(), absl::Seconds(60));
-    std::vector<Outcome> outcomes(world.size());
-    ForEachRank(world, [&](Communicator& rank) {
-      RunRank(rank, d, options, outcomes[static_cast<size_t>(rank.Rank())]);
+    std::vector<Outcome> outcomes(static_cast<size_t>(grid().ranks()));
+    OnGrid(std::get<0>(GetParam()), [&](TensorGroups& groups, LinearScratch& scratch) {
+      RunRank(groups, scratch, d, options, outcomes[static_cast<size_t>(groups.rank())]);
     });
     return outcomes;
   }
 
  private:
-  void RunRank(Communicator& rank, const Dense& d, const LinearOptions& options,
-               Outcome& outcome) const {
-    auto groups = TensorGroups::Connect(grid(), rank);
-    ASSERT_TRUE(groups.ok()) << groups.status();
-    LinearScratch scratch;
-    auto layer = ParallelLinear::Make(**groups, options, scratch);
+  void RunRank(TensorGroups& groups, LinearScratch& scratch, const Dense& d,
+               const LinearOptions& options, Outcome& outcome) const {
+    auto layer = ParallelLinear::Make(groups, options, scratch);
     ASSERT_TRUE(layer.ok()) << layer.status();
     const LinearBlocks& blocks = outcome.blocks = (*layer)->blocks();
     const std::vector<float> x = Cut(d.x, blocks.x), w = Cut(d.w, blocks.w);
@@ -160,16 +123,16 @@ class ParallelLinearOf : public testing::TestWithParam<std::tuple<GridCase, Line
     outcome.dx.assign(x.size(), NAN);
     outcome.dw.assign(w.size(), NAN);
     ASSERT_EQ((*layer)->Forward(x, w, bias, outcome.y), absl::OkStatus());
-    outcome.forward_bytes = (*groups)->received().bytes;
+    outcome.forward_bytes = groups.received().bytes;
     ASSERT_EQ((*layer)->Backward(x, w, dy, {.x = outcome.dx, .w = outcome.dw, .bias = outcome.db}),
               absl::OkStatus());
-    outcome.backward_bytes = (*groups)->received().bytes - outcome.forward_bytes;
-    outcome.partners = (*groups)->received().partners;
+    outcome.backward_bytes = groups.received().bytes - outcome.forward_bytes;
+    outcome.partners = groups.received().partners;
   }
 };
 
 TEST_P(ParallelLinearOf, WholeNumbers_AreTheDenseLayersBitForBit) {
-  Dense d = WholeNumbers(options().shape);
+  Dense d = WholeDense(options().shape);
   if (!options().bias) std::fill(d.b.elements.begin(), d.b.elements.end(), 0.0f);
   Solve(d);
   for (const Outcome& rank : Run(d, options())) {
@@ -192,7 +155,7 @@ void ExpectNear(const std::vector<float>& got, const std::vector<float>& sum,
 }
 
 TEST_P(ParallelLinearOf, RandomNumbers_AreTheDenseLayersToRounding) {
-  Dense d = RandomNumbers(options().shape);
+  Dense d = RandomDense(options().shape);
   if (!options().bias) std::fill(d.b.elements.begin(), d.b.elements.end(), 0.0f);
   Solve(d);
   const auto [tokens, in, out] = options().shape;
@@ -206,12 +169,12 @@ TEST_P(ParallelLinearOf, RandomNumbers_AreTheDenseLayersToRounding) {
 // Every element of every matrix is held by someone, and by as many as the page says.
 TEST_P(ParallelLinearOf, Blocks_CoverTheMatricesEvenly) {
   const auto held = [&](auto of, size_t rows, size_t columns) {
-    Matrix count{rows, columns, std::vector<float>(rows * columns)};
+    Matrix count(rows, columns);
     for (int rank = 0; rank < grid().ranks(); ++rank) {
       const Block block = of(*BlocksOf(grid(), options().role, options().shape, rank));
       for (size_t r = 0; r < block.rows.count; ++r) {
         for (size_t c = 0; c < block.columns.count; ++c) {
-          count.elements[(block.rows.begin + r) * columns + block.columns.begin + c] += 1;
+          count.at(block.rows.begin + r, block.columns.begin + c) += 1;
         }
       }
     }
@@ -229,27 +192,16 @@ TEST_P(ParallelLinearOf, Blocks_CoverTheMatricesEvenly) {
             std::vector<float>(out * in, static_cast<float>(grid().depth())));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Grids, ParallelLinearOf,
-    testing::Combine(testing::Values(GridCase{TensorMode::k1D, 1}, GridCase{TensorMode::k1D, 2},
-                                     GridCase{TensorMode::k1D, 3}, GridCase{TensorMode::k1D, 4},
-                                     GridCase{TensorMode::k2D, 1}, GridCase{TensorMode::k2D, 4},
-                                     GridCase{TensorMode::k2D, 9}, GridCase{TensorMode::k25D, 2, 2},
-                                     GridCase{TensorMode::k25D, 8, 2},
-                                     GridCase{TensorMode::k25D, 12, 3},
-                                     GridCase{TensorMode::k3D, 1}, GridCase{TensorMode::k3D, 8},
-                                     GridCase{TensorMode::k1DSequence, 1},
-                                     GridCase{TensorMode::k1DSequence, 3},
-                                     GridCase{TensorMode::k1DSequence, 4}),
-                     testing::Values(LinearRole::kFirst, LinearRole::kSecond), testing::Bool()),
-    [](const auto& parameters) {
-      const GridCase& grid = std::get<0>(parameters.param);
-      std::string name = grid.mode == TensorMode::k25D ? "Tesseract" : "Grid";
-      name += std::to_string(static_cast<int>(grid.mode) + 1) + "_Ranks" +
-              std::to_string(grid.ranks) + "_Depth" + std::to_string(grid.depth);
-      name += std::get<1>(parameters.param) == LinearRole::kFirst ? "_First" : "_Second";
-      return name + (std::get<2>(parameters.param) ? "_Bias" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Grids, ParallelLinearOf,
+                         testing::Combine(testing::ValuesIn(AllGrids()),
+                                          testing::Values(LinearRole::kFirst, LinearRole::kSecond),
+                                          testing::Bool()),
+                         [](const auto& parameters) {
+                           std::string name = std::get<0>(parameters.param).name();
+                           name += std::get<1>(parameters.param) == LinearRole::kFirst ? "_First"
+                                                                                       : "_Second";
+                           return name + (std::get<2>(parameters.param) ? "_Bias" : "");
+                         });
 
 // Long enough that all-reduces go in slices, which is what the formulas count.
 class ParallelLinearTraffic : public ParallelLinearOf {};
@@ -258,7 +210,7 @@ TEST_P(ParallelLinearTraffic, BytesAndPartners_AreTheClosedForms) {
   LinearOptions options = this->options();
   options.shape = {.tokens = 288, .in = 144, .out = 144};
   const LinearTraffic expected = TrafficOf(grid(), options.role, options.shape);
-  for (const Outcome& rank : Run(WholeNumbers(options.shape), options)) {
+  for (const Outcome& rank : Run(WholeDense(options.shape), options)) {
     EXPECT_EQ(static_cast<double>(rank.forward_bytes), expected.forward_elements * sizeof(float));
     EXPECT_EQ(static_cast<double>(rank.backward_bytes), expected.backward_elements * sizeof(float));
     EXPECT_EQ(rank.partners, expected.partners);
@@ -267,21 +219,16 @@ TEST_P(ParallelLinearTraffic, BytesAndPartners_AreTheClosedForms) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Grids, ParallelLinearTraffic,
-    testing::Combine(testing::Values(GridCase{TensorMode::k1D, 1}, GridCase{TensorMode::k1D, 2},
-                                     GridCase{TensorMode::k1D, 4}, GridCase{TensorMode::k2D, 4},
-                                     GridCase{TensorMode::k2D, 9}, GridCase{TensorMode::k25D, 8, 2},
-                                     GridCase{TensorMode::k3D, 8},
-                                     GridCase{TensorMode::k1DSequence, 4}),
-                     testing::Values(LinearRole::kFirst, LinearRole::kSecond),
-                     testing::Values(false)));
+INSTANTIATE_TEST_SUITE_P(Grids, ParallelLinearTraffic,
+                         testing::Combine(testing::ValuesIn(TrafficGrids()),
+                                          testing::Values(LinearRole::kFirst, LinearRole::kSecond),
+                                          testing::Values(false)));
 
 TEST(ParallelLinear, PairOfFirstAndSecond_NeedsNoExchangeInBetween) {
   for (const GridCase& c : {GridCase{TensorMode::k1D, 4}, GridCase{TensorMode::k2D, 4},
                             GridCase{TensorMode::k25D, 8, 2}, GridCase{TensorMode::k3D, 8},
                             GridCase{TensorMode::k1DSequence, 4}}) {
-    const TensorGrid grid = *TensorGrid::Make(c.mode, c.ranks, c.depth);
+    const TensorGrid grid = c.grid();
     for (int rank = 0; rank < c.ranks; ++rank) {
       const auto first =
           BlocksOf(grid, LinearRole::kFirst, {.tokens = 16, .in = 8, .out = 32}, rank);

@@ -73,7 +73,8 @@ struct Reference {
   }
 };
 
-template <typename T>
+// P: of gamma and beta.
+template <typename T, typename P = T>
 struct Inputs {
   Inputs(size_t rows_count, size_t cols_count, unsigned seed)
       : rows(rows_count),
@@ -82,19 +83,20 @@ struct Inputs {
         x(RandomTensor<T>(random, rows * cols, 2.0, 0.7)),
         dy(RandomTensor<T>(random, rows * cols)),
         residual(RandomTensor<T>(random, rows * cols)),
-        gamma(RandomTensor<T>(random, cols, 0.3, 1.0)),
-        beta(RandomTensor<T>(random, cols, 0.3)) {}
+        gamma(RandomTensor<P>(random, cols, 0.3, 1.0)),
+        beta(RandomTensor<P>(random, cols, 0.3)) {}
 
   size_t rows;
   size_t cols;
   std::mt19937 random;
-  GuardedArray<T> x, dy, residual, gamma, beta;
+  GuardedArray<T> x, dy, residual;
+  GuardedArray<P> gamma, beta;
 };
 
 // Runs both passes of LayerNorm.
-template <typename T>
+template <typename T, typename P = T>
 struct LayerNormRun {
-  explicit LayerNormRun(const Inputs<T>& in, bool with_residual = false)
+  explicit LayerNormRun(const Inputs<T, P>& in, bool with_residual = false)
       : y(in.rows * in.cols, 0),
         dx(in.rows * in.cols, 0),
         dgamma(in.cols, 0),
@@ -105,42 +107,44 @@ struct LayerNormRun {
     EXPECT_EQ(LayerNormForward(shape, in.x.data(), in.gamma.data(), in.beta.data(), y.data(),
                                mean.data(), rstd.data()),
               Status::kOk);
-    LayerNormBackwardArgs<T> args = {.dy = in.dy.data(),
-                                     .x = in.x.data(),
-                                     .gamma = in.gamma.data(),
-                                     .mean = mean.data(),
-                                     .rstd = rstd.data(),
-                                     .dx = dx.data(),
-                                     .dgamma = dgamma.data(),
-                                     .dbeta = dbeta.data()};
+    LayerNormBackwardArgs<T, P> args = {.dy = in.dy.data(),
+                                        .x = in.x.data(),
+                                        .gamma = in.gamma.data(),
+                                        .mean = mean.data(),
+                                        .rstd = rstd.data(),
+                                        .dx = dx.data(),
+                                        .dgamma = dgamma.data(),
+                                        .dbeta = dbeta.data()};
     if (with_residual) args.residual = in.residual.data();
     Workspace workspace(LayerNormWorkspaceBytes(shape));
     EXPECT_EQ(LayerNormBackward(shape, args, workspace.data(), workspace.bytes()), Status::kOk);
     EXPECT_TRUE(workspace.array.GuardsIntact());
   }
-  GuardedArray<T> y, dx, dgamma, dbeta;
+  GuardedArray<T> y, dx;
+  GuardedArray<P> dgamma, dbeta;
   GuardedArray<float> mean, rstd;
 };
 
-template <typename T>
+template <typename T, typename P = T>
 struct RmsNormRun {
-  explicit RmsNormRun(const Inputs<T>& in, bool with_residual = false)
+  explicit RmsNormRun(const Inputs<T, P>& in, bool with_residual = false)
       : y(in.rows * in.cols, 0), dx(in.rows * in.cols, 0), dgamma(in.cols, 0), rstd(in.rows, 0) {
     const RmsNormShape shape = {.rows = in.rows, .cols = in.cols};
     EXPECT_EQ(RmsNormForward(shape, in.x.data(), in.gamma.data(), y.data(), rstd.data()),
               Status::kOk);
-    RmsNormBackwardArgs<T> args = {.dy = in.dy.data(),
-                                   .x = in.x.data(),
-                                   .gamma = in.gamma.data(),
-                                   .rstd = rstd.data(),
-                                   .dx = dx.data(),
-                                   .dgamma = dgamma.data()};
+    RmsNormBackwardArgs<T, P> args = {.dy = in.dy.data(),
+                                      .x = in.x.data(),
+                                      .gamma = in.gamma.data(),
+                                      .rstd = rstd.data(),
+                                      .dx = dx.data(),
+                                      .dgamma = dgamma.data()};
     if (with_residual) args.residual = in.residual.data();
     Workspace workspace(RmsNormWorkspaceBytes(shape));
     EXPECT_EQ(RmsNormBackward(shape, args, workspace.data(), workspace.bytes()), Status::kOk);
     EXPECT_TRUE(workspace.array.GuardsIntact());
   }
-  GuardedArray<T> y, dx, dgamma;
+  GuardedArray<T> y, dx;
+  GuardedArray<P> dgamma;
   GuardedArray<float> rstd;
 };
 
@@ -181,6 +185,34 @@ TYPED_TEST(Normalisation, RmsNorm_OddSizes_MatchesFloat64) {
       ExpectClose(run.dx, want.dx, 3e-6, cols == 1 ? 10.0 : 0);
       ExpectClose(run.dgamma, want.dgamma, 3e-6);
     });
+  }
+}
+
+TEST(Normalisation, Fp32GainsBesideBf16Rows_MatchFloat64AndAreNotRounded) {
+  for (const size_t cols : {1, 7, 33, 768}) {
+    SCOPED_TRACE(cols);
+    const Inputs<BFloat16, float> in(5, cols, 17);
+    const Doubles x = ToDoubles(in.x), dy = ToDoubles(in.dy), gamma = ToDoubles(in.gamma);
+    for (const bool layer_norm : {false, true}) {
+      const Reference reference = {5, cols, kEpsilon, layer_norm};
+      const Doubles beta = layer_norm ? ToDoubles(in.beta) : Doubles(cols);
+      const auto want = reference.Backward(dy, x, gamma);
+      const auto expect = [&](const auto& run) {
+        ExpectClose(run.y, reference.Forward(x, gamma, beta), 2e-6);
+        ExpectClose(run.dx, want.dx, 3e-6, cols == 1 ? 1e3 : 0);
+        // The gradients of the gains are fp32: no rounding to bf16 is allowed for.
+        ExpectClose(run.dgamma, want.dgamma, 3e-6, cols == 1 ? 1.0 : 0);
+      };
+      ForEachTarget([&] {
+        if (layer_norm) {
+          const LayerNormRun<BFloat16, float> run(in);
+          expect(run);
+          ExpectClose(run.dbeta, want.dbeta, 1e-6);
+        } else {
+          expect(RmsNormRun<BFloat16, float>(in));
+        }
+      });
+    }
   }
 }
 

@@ -162,6 +162,32 @@ TEST_F(CheckpointsOfRuns, OfAnotherSeed_AreRefused) {
   EXPECT_THAT(other.err, HasSubstr("another --seed"));
 }
 
+TEST_F(CheckpointsOfRuns, OfOtherTypes_AreRefusedAndLoadedAllTheSame) {
+  const std::vector<std::string> more = {"--save", run_, "--resume", "--steps", "9"};
+  const auto with = [&](const std::vector<std::string>& types) {
+    std::vector<std::string> words = more;
+    words.insert(words.end(), types.begin(), types.end());
+    return Run(words);
+  };
+  ASSERT_EQ(Run({"--save", run_}).code, 0);
+  const std::string trained = Report()["weights_sha256"];
+  const CommandResult norms = with({"--norm-precision", "as-weights"});
+  EXPECT_EQ(norms.code, 2) << norms.err;
+  EXPECT_THAT(norms.err, HasSubstr("step-000000008' was trained with weights in bf16 and norms in "
+                                   "fp32, and this run has bf16 and bf16"));
+  const CommandResult weights = with({"--dtype", "fp32"});
+  EXPECT_EQ(weights.code, 2) << weights.err;
+  EXPECT_THAT(weights.err, HasSubstr("this run has fp32 and fp32"));
+  EXPECT_EQ(with({"--norm-precision", "fp32"}).code, 0);
+  // Values have no type but fp32.
+  ASSERT_EQ(Run({"--load", run_ + "/step-000000008", "--norm-precision", "as-weights", "--steps",
+                 "1", "--lr", "0"})
+                .code,
+            0);
+  EXPECT_EQ(Report()["weights_sha256"], trained);
+  EXPECT_EQ(Report()["norm_dtype"], "bf16");
+}
+
 TEST_F(CheckpointsOfRuns, OfAnotherModel_AreRefusedByTensor) {
   ASSERT_EQ(Run({"--save", run_}).code, 0);
   const CommandResult other = Run({"--save", run_, "--resume", "--hidden", "32", "--steps", "9"});

@@ -36,6 +36,18 @@ TEST(ParseCommandLine, WithoutMuch_HasSensibleDefaults) {
   EXPECT_FALSE(options.progress.has_value());
 }
 
+TEST(ParseCommandLine, NormsBesideBf16Weights_AreInFp32UnlessToldOtherwise) {
+  EXPECT_TRUE(Parse({}).model.fp32_norms);
+  EXPECT_EQ(NormType(Parse({})), zero::DataType::kFloat32);
+  EXPECT_TRUE(Parse({"--norm-precision", "fp32"}).model.fp32_norms);
+  EXPECT_FALSE(Parse({"--norm-precision", "as-weights"}).model.fp32_norms);
+  EXPECT_EQ(NormType(Parse({"--norm-precision", "as-weights"})), zero::DataType::kBFloat16);
+  // Where weights are fp32 nothing differs.
+  EXPECT_FALSE(Parse({"--dtype", "fp32"}).model.fp32_norms);
+  EXPECT_EQ(NormType(Parse({"--dtype", "fp32"})), zero::DataType::kFloat32);
+  EXPECT_FALSE(ParseCommandLine(With({"--norm-precision", "bf16"})).ok());
+}
+
 TEST(ParseCommandLine, PriorityAndQueueTimeout_AreChecked) {
   EXPECT_EQ(Parse({}).priority, 0);
   EXPECT_EQ(Parse({}).queue_timeout, absl::InfiniteDuration());

@@ -93,14 +93,14 @@ class DenseUse final : public ParameterUse {
       return absl::FailedPreconditionError(absl::StrCat("gradient of ", index, " written twice"));
     }
     const std::byte* data = Gradient(id);
-    const size_t bytes = owner_->values_[index].size() * zero::SizeOf(owner_->data_type_);
+    const size_t bytes = owner_->values_[index].size() * zero::SizeOf(owner_->TypeOf(index));
     if (--owner_->uses_left_[index] > 0) {
       owner_->partial_[index].assign(data, data + bytes);
       return absl::OkStatus();
     }
     owner_->partial_.erase(index);
     for (size_t i = 0; i < owner_->values_[index].size(); ++i) {
-      owner_->gradients_[index][i] += static_cast<double>(Element(data, i));
+      owner_->gradients_[index][i] += static_cast<double>(Element(index, data, i));
     }
     return absl::OkStatus();
   }
@@ -116,8 +116,8 @@ class DenseUse final : public ParameterUse {
   }
 
  private:
-  float Element(const std::byte* data, size_t i) const {
-    if (owner_->data_type_ == zero::DataType::kFloat32) {
+  float Element(size_t index, const std::byte* data, size_t i) const {
+    if (owner_->TypeOf(index) == zero::DataType::kFloat32) {
       return reinterpret_cast<const float*>(data)[i];
     }
     return reinterpret_cast<const kernels::BFloat16*>(data)[i].ToFloat();
@@ -125,13 +125,13 @@ class DenseUse final : public ParameterUse {
 
   void Load(size_t index) {
     const std::vector<float>& values = owner_->values_[index];
-    const size_t bytes = values.size() * zero::SizeOf(owner_->data_type_);
+    const size_t bytes = values.size() * zero::SizeOf(owner_->TypeOf(index));
     auto tensor = std::make_unique<Tensor>();
     tensor->bytes.resize(bytes + kAlignment);
     std::byte* data = tensor->data();
     if (const auto partial = owner_->partial_.find(index); partial != owner_->partial_.end()) {
       std::copy(partial->second.begin(), partial->second.end(), data);
-    } else if (owner_->data_type_ == zero::DataType::kFloat32) {
+    } else if (owner_->TypeOf(index) == zero::DataType::kFloat32) {
       std::memcpy(data, values.data(), bytes);
     } else {
       for (size_t i = 0; i < values.size(); ++i) {

@@ -63,6 +63,9 @@ class DenseParameters final : public ParameterSource {
 
  private:
   friend class DenseUse;
+  zero::DataType TypeOf(size_t parameter) const {
+    return specs_[parameter].data_type.value_or(data_type_);
+  }
 
   const std::vector<ParameterSpec> specs_;
   const zero::DataType data_type_;

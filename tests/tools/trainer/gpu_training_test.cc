@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/base/temporary_folder.h"
@@ -150,17 +152,66 @@ TEST_P(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHos
   }
 }
 
-TEST_P(GpuTraining, ValuesThatWereTrainedThere_GenerateThere) {
-  const std::string saved = folder_ / "saved";
-  Train({"--model", "gpt2-tiny", "--device", "cuda", "--save", saved});
-  const Words generate = {"generate", "--load", saved,      "--prompt", "line",
-                          "--tokens", "3",      "--device", "cuda"};
-  const CommandResult result = RunTrainer(generate);
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, ::testing::StartsWith("line"));
-  const CommandResult cached = RunTrainer(With(generate, {"--kv-cache", "on"}));
-  EXPECT_NE(cached.code, 0);
-  EXPECT_THAT(cached.err, HasSubstr("--kv-cache off"));
+TEST_P(GpuTraining, ValuesThatWereTrainedThere_GenerateTheHostsTextWithKeysRememberedOrNot) {
+  for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
+    // Trained a little, so that what is likely is not a tie; the last step on the GPU.
+    const std::string begun = folder_ / ("begun " + model);
+    const std::string saved = folder_ / ("saved " + model);
+    Train({"--model", model, "--steps", "40", "--lr", "5e-3", "--save", begun});
+    Train({"--load", begun, "--device", "cuda", "--steps", "1", "--save", saved});
+    const Words generate = {"generate", "--load", saved, "--prompt", "line 3 of", "--tokens", "6"};
+    const auto text = [&](const Words& more) {
+      const CommandResult result = RunTrainer(With(generate, more));
+      EXPECT_EQ(result.code, 0) << result.err;
+      return result.out;
+    };
+    const std::string host = text({});
+    EXPECT_THAT(host, ::testing::StartsWith("line 3 of"));
+    for (const Words& how : std::vector<Words>{{"--kv-cache", "on"},
+                                               {"--kv-cache", "off"},
+                                               {"--kv-cache", "auto", "--placement", "cpu"}}) {
+      EXPECT_EQ(text(With({"--device", "cuda"}, how)), host) << model << " " << how[1];
+    }
+    // Bolder, where all of a token's bits decide.
+    const Words bold = {"--device", "cuda", "--temperature", "1.5"};
+    EXPECT_EQ(text(With(bold, {"--kv-cache", "on"})), text(With(bold, {"--kv-cache", "off"})));
+  }
+}
+
+// Of the line of a run that says what was measured: "... takes 1.5 ms, computing them again 2.5
+// ms".
+struct Measured {
+  double loading_ms = 0;
+  double computing_ms = 0;
+};
+Measured MeasuredIn(const std::string& said) {
+  std::smatch match;
+  const std::regex line("takes ([0-9.]+) ms, computing them again ([0-9.]+) ms");
+  EXPECT_TRUE(std::regex_search(said, match, line)) << said;
+  return match.empty() ? Measured() : Measured{std::stod(match[1]), std::stod(match[2])};
+}
+
+TEST_P(GpuTraining, WhereWeightsWouldLeaveForActivations_TakesWhatItMeasuredToBeShorter) {
+  const Words model = {"--model",  "gpt2-tiny", "--layers",          "10",
+                       "--hidden", "128",       "--batch",           "1",
+                       "--device", "cuda",      "--optimizer-state", "host",
+                       "--steps",  "1",         "--device-memory",   "4MiB"};
+  const nlohmann::json fast = Train(model);
+  const Measured by_memcpy = MeasuredIn(said_);
+  constexpr uint64_t kSlowBytesPerSecond = 4 * kMiB;
+  node_.SetCopySpeed(0, kSlowBytesPerSecond);
+  const nlohmann::json slow = Train(model);
+  const Measured by_slow_link = MeasuredIn(said_);
+  // 0.63 MiB of weights would leave, and are loaded twice: so much a slow link takes at least.
+  EXPECT_GT(by_slow_link.loading_ms, 1e3 * 2 * 0.6 * kMiB / kSlowBytesPerSecond);
+  EXPECT_LT(by_memcpy.loading_ms, by_slow_link.loading_ms);
+  for (const auto& [report, measured] :
+       {std::pair(fast, by_memcpy), std::pair(slow, by_slow_link)}) {
+    EXPECT_GT(measured.computing_ms, 0);
+    EXPECT_EQ(report["recompute"], measured.loading_ms <= measured.computing_ms ? "off" : "on");
+  }
+  EXPECT_EQ(fast["recompute"], "off");
+  EXPECT_EQ(slow["loss_hex"], fast["loss_hex"]);
 }
 
 TEST_P(GpuTrainingByLibrary, ProductsThatTheLibraryCannot_AreTheKernels) {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/base/temporary_folder.h"
@@ -236,6 +238,50 @@ INSTANTIATE_TEST_SUITE_P(
                     FolderCase{"llama_tied_fp16", kLlama, "F16", true, "", 1},
                     FolderCase{"llama_fp32", kLlama, "F32", false, "", 1}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// By dtype, the tensors of a folder with one file.
+std::map<std::string, std::string> TypesInFolder(const std::string& folder) {
+  const std::string file = FileText(folder + "/model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof(length));
+  std::map<std::string, std::string> types;
+  const json header = json::parse(file.substr(sizeof(length), length));
+  for (const auto& [name, tensor] : header.items()) {
+    if (name != "__metadata__") types[name] = tensor["dtype"];
+  }
+  return types;
+}
+
+TEST_F(HuggingFace, ExportedInBf16_KeepsNormsThatWereTrainedInFp32) {
+  const std::string text = folder_.Write("text", std::string(500, 'x'));
+  const auto train = [&](const std::string& norms, const std::string& type) {
+    const std::string out = folder_ / (norms + type);
+    const CommandResult result =
+        RunTrainer({"--model", "gpt2-tiny", "--text", text, "--steps", "3", "--norm-precision",
+                    norms, "--export", out, "--export-dtype", type});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return out;
+  };
+  const std::string mixed = train("fp32", "bf16");
+  const NamedTensors exact = TensorsInFolder(train("fp32", "fp32"));
+  const NamedTensors values = TensorsInFolder(mixed);
+  for (const auto& [name, type] : TypesInFolder(mixed)) {
+    const bool norm = name.find(".ln_") != std::string::npos;
+    EXPECT_EQ(type, norm ? "F32" : "BF16") << name;
+    if (norm) {
+      EXPECT_EQ(values.at(name), exact.at(name)) << name;
+    }
+  }
+  for (const auto& [name, type] : TypesInFolder(train("as-weights", "bf16"))) {
+    EXPECT_EQ(type, "BF16") << name;
+  }
+  // What a folder of both types holds is read as it is.
+  const std::string again = folder_ / "again";
+  const CommandResult loaded =
+      RunTrainer({"--load", mixed, "--text", text, "--steps", "1", "--lr", "0", "--export", again});
+  ASSERT_EQ(loaded.code, 0) << loaded.err;
+  EXPECT_EQ(TensorsInFolder(again), values);
+}
 
 TEST_F(HuggingFace, FolderWithWhatIsWrong_IsNamedByFileAndTensor) {
   const std::string text = folder_.Write("text", std::string(500, 'x'));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -83,6 +84,27 @@ TEST(MakeParameters, OfLlama_UsesTheNamesOfItsCheckpoints) {
         "model.norm.weight", "lm_head.weight"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
+}
+
+TEST(MakeParameters, OfOneHalfOfALayer_AreAUnit) {
+  const ModelParameters model = MakeParameters(*FindPreset("llama-tiny"));
+  std::set<uint32_t> units;
+  size_t members = 0;
+  const auto check = [&](const std::vector<ParameterId>& half) {
+    const auto unit = model.specs[static_cast<size_t>(half[0])].unit;
+    ASSERT_TRUE(unit.has_value());
+    EXPECT_TRUE(units.insert(*unit).second);
+    for (const ParameterId id : half) {
+      EXPECT_EQ(model.specs[static_cast<size_t>(id)].unit, unit);
+      ++members;
+    }
+  };
+  for (const AttentionPlaces& half : model.attention) check(half.all);
+  for (const MlpPlaces& half : model.mlp) check(half.all);
+  // Nothing else is in one.
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count_if(
+                model.specs, [](const ParameterSpec& spec) { return spec.unit.has_value(); })),
+            members);
 }
 
 }  // namespace

@@ -103,6 +103,11 @@ TEST(WorkingSetBytes, IsTwiceTheLargestOperatorWithItsChunks) {
   // The MLP: two matrices of 256, biases of 32 and 8, a norm of 16.
   EXPECT_EQ(WorkingSetBytes(MakeParameters(config), zero::DataType::kFloat32, 100),
             2 * 4 * (2 * 256 + 40 + 16 + 2 * 100));
+  // Norms of their own type share chunks: five of 16 in fp32.
+  ModelConfig mixed = config;
+  mixed.fp32_norms = true;
+  EXPECT_EQ(WorkingSetBytes(MakeParameters(mixed), zero::DataType::kBFloat16, 100),
+            2 * (2 * (2 * 256 + 40 + 2 * 100) + 4 * 5 * 16));
 }
 
 }  // namespace

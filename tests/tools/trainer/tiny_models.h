@@ -46,6 +46,11 @@ inline ModelConfig Untied(ModelConfig config) {
   return config;
 }
 
+inline ModelConfig WithFp32Norms(ModelConfig config) {
+  config.fp32_norms = true;
+  return config;
+}
+
 // Cuts everything that can be cut, into pieces that do not divide it.
 inline constexpr Tiling kFineTiling = {.attention_columns = 16, .mlp_columns = 12, .tokens = 5};
 

@@ -241,6 +241,22 @@ TEST_F(Training, InADeviceThatIsTooSmall_ExitsWithSevenAndTheNumbers) {
   }
 }
 
+TEST_F(Training, PrecisionOfNorms_MattersBesideBf16WeightsAlone) {
+  ASSERT_EQ(Run({"--dtype", "fp32"}).code, 0);
+  const std::string fp32 = Field("weights_sha256");
+  EXPECT_EQ(Field("norm_dtype"), "\"fp32\"");
+  ASSERT_EQ(Run({"--dtype", "fp32", "--norm-precision", "as-weights"}).code, 0);
+  EXPECT_EQ(Field("weights_sha256"), fp32);
+  ASSERT_EQ(Run({}).code, 0);
+  const std::string mixed = Field("weights_sha256");
+  const double loss = LastLoss();
+  EXPECT_EQ(Field("norm_dtype"), "\"fp32\"");
+  ASSERT_EQ(Run({"--norm-precision", "as-weights"}).code, 0);
+  EXPECT_EQ(Field("norm_dtype"), "\"bf16\"");
+  EXPECT_NE(Field("weights_sha256"), mixed);
+  EXPECT_NEAR(LastLoss(), loss, 0.02 * loss);
+}
+
 TEST_F(Training, LlamaInFp32WithAccumulation_Works) {
   const CommandResult result = Run({"--model", "llama-tiny", "--dtype", "fp32", "--accumulate", "2",
                                     "--schedule", "cosine", "--warmup-steps", "2"});

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
@@ -128,15 +129,17 @@ TEST_P(TransformerGradient, InBf16_IsFiniteAndCloseToFp32) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TransformerGradient,
-                         testing::Values(GradientCase{"gpt2", TinyGpt2(), Tiling{}},
-                                         GradientCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
-                                         GradientCase{"llama", TinyLlama(), Tiling{}},
-                                         GradientCase{"llama_tied", Tied(TinyLlama()), Tiling{}},
-                                         GradientCase{"gpt2_untied", Untied(TinyGpt2()),
-                                                      kFineTiling},
-                                         GradientCase{"llama_in_pieces", TinyLlama(), kFineTiling}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, TransformerGradient,
+    testing::Values(GradientCase{"gpt2", TinyGpt2(), Tiling{}},
+                    GradientCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
+                    GradientCase{"llama", TinyLlama(), Tiling{}},
+                    GradientCase{"llama_tied", Tied(TinyLlama()), Tiling{}},
+                    GradientCase{"gpt2_untied", Untied(TinyGpt2()), kFineTiling},
+                    GradientCase{"llama_in_pieces", TinyLlama(), kFineTiling},
+                    GradientCase{"gpt2_fp32_norms", WithFp32Norms(TinyGpt2()), kFineTiling},
+                    GradientCase{"llama_fp32_norms", WithFp32Norms(TinyLlama()), Tiling{}}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 void AdamWStep(DenseParameters& parameters, std::vector<std::vector<float>>& m,
                std::vector<std::vector<float>>& v, uint64_t step) {
@@ -237,6 +240,8 @@ TEST(Transformer, ThatKeepsActivations_GivesTheBitsOfOneThatComputesThemAgain) {
   };
   for (const Case& c : {Case{TinyGpt2(), kFineTiling, 0}, Case{TinyLlama(), kFineTiling, 0},
                         Case{TinyGpt2(), Tiling{}, 0.25}, Case{Tied(TinyLlama()), Tiling{}, 0.25},
+                        Case{WithFp32Norms(TinyGpt2()), kFineTiling, 0.25},
+                        Case{WithFp32Norms(TinyLlama()), kFineTiling, 0},
                         Case{WithAdapters(TinyGpt2()), kFineTiling, 0.25},
                         Case{WithAdapters(TinyLlama()), kFineTiling, 0}}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
@@ -259,6 +264,56 @@ TEST(Transformer, ThatKeepsActivations_GivesTheBitsOfOneThatComputesThemAgain) {
       EXPECT_EQ(kept.workspace().blocks(), 0);
     }
   }
+}
+
+bool IsBFloat16(double value) {
+  return (std::bit_cast<uint32_t>(static_cast<float>(value)) & 0xFFFF) == 0;
+}
+
+TEST(Transformer, Fp32NormsBesideBf16Weights_HaveGradientsInFp32) {
+  for (const bool fp32 : {false, true}) {
+    ModelConfig config = TinyGpt2();
+    config.fp32_norms = fp32;
+    const auto model = MakeTransformer(config, DataType::kBFloat16);
+    DenseParameters parameters(model->parameters().specs, DataType::kBFloat16, 1, kWorkspaceBytes);
+    Stir(parameters);
+    const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 9}, 7);
+    ASSERT_TRUE(model->TrainMicroBatch(parameters, batch.view(), 1.0F).ok());
+    for (size_t p = 0; p < parameters.count(); ++p) {
+      const ParameterSpec& spec = model->parameters().specs[p];
+      const bool norm = spec.name.find(".ln_") != std::string::npos;
+      EXPECT_EQ(spec.data_type.has_value(), norm && fp32) << spec.name;
+      const bool narrow = std::all_of(parameters.gradient(p).begin(), parameters.gradient(p).end(),
+                                      [](double value) { return IsBFloat16(value); });
+      EXPECT_EQ(narrow, !(norm && fp32)) << spec.name;
+    }
+  }
+}
+
+// In bf16 a gain of 1 + 2^-9 is 1. In fp32 it is not, and some of many products round differently.
+TEST(Transformer, Fp32NormsBesideBf16Weights_AreReadInFp32) {
+  std::vector<double> losses[2];
+  for (const bool fp32 : {false, true}) {
+    for (const float excess : {0.0F, 0x1p-9F}) {
+      ModelConfig config = TinyLlama();
+      config.fp32_norms = fp32;
+      const auto model = MakeTransformer(config, DataType::kBFloat16);
+      DenseParameters parameters(model->parameters().specs, DataType::kBFloat16, 1,
+                                 kWorkspaceBytes);
+      Stir(parameters);
+      for (size_t p = 0; p < parameters.count(); ++p) {
+        if (model->parameters().specs[p].init != ParameterSpec::Init::kOnes) continue;
+        for (float& gain : parameters.values(p)) gain = 1 + excess;
+      }
+      const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 9}, 7);
+      const auto loss = model->TrainMicroBatch(parameters, batch.view(), 1.0F);
+      ASSERT_TRUE(loss.ok()) << loss.status();
+      losses[fp32 ? 1 : 0].push_back(*loss);
+    }
+  }
+  EXPECT_EQ(losses[0][0], losses[0][1]);
+  EXPECT_EQ(losses[0][0], losses[1][0]);
+  EXPECT_NE(losses[1][0], losses[1][1]);
 }
 
 struct Peak {

@@ -1,0 +1,65 @@
+// Collectives composed of messages over gloo.
+#ifndef GEMINID_COLLECTIVES_GLOO_GLOO_BACKEND_H_
+#define GEMINID_COLLECTIVES_GLOO_GLOO_BACKEND_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/communicator_backend.h"
+#include "collectives/gloo/gloo_communicator.h"
+#include "collectives/gloo/gloo_links.h"
+
+namespace geminid::collectives {
+
+// Everything is composed of messages, not of gloo's own collectives: those have no reduce-scatter,
+// do not say which rank is missing, and add in an order of their own.
+class GlooBackend final : public CommunicatorBackend {
+ public:
+  // See ConnectGloo().
+  static absl::StatusOr<std::unique_ptr<GlooBackend>> Connect(int rank, int world_size,
+                                                              GlooOptions options);
+  GlooBackend(std::unique_ptr<GlooLinks> links, absl::Duration timeout);
+
+  const char* BackendName() const override { return "gloo"; }
+  GlooLinks& links() const { return *links_; }
+  // See DoSubset().
+  absl::StatusOr<std::unique_ptr<GlooBackend>> ConnectSubset(const std::string& key,
+                                                             std::span<const int> ranks);
+  // Counts what an exchange over links() has moved.
+  void Count(const GlooLinks::Parcels& parcels);
+
+  absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
+                           const Partition& parts) override;
+  absl::Status DoReduceScatter(const Operation& operation, const std::byte* in, std::byte* out,
+                               const Partition& parts) override;
+  absl::Status DoBroadcast(const Operation& operation, std::byte* inout) override;
+  absl::Status DoAllToAll(const Operation& operation, const std::byte* in, std::byte* out) override;
+  absl::Status DoBarrier(const Operation& operation) override;
+  absl::Status DoSendReceive(const Message* send, const Message* receive) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
+                                                         std::span<const int> ranks) override;
+
+ protected:
+  void DoAbort(const absl::Status& status) override { links_->Abort(status); }
+  absl::Status DoCheckHealth() const override { return links_->failure(); }
+  std::vector<PeerTraffic> NetworkTraffic() const override { return CountedTraffic(); }
+
+ private:
+  // Starting after this rank, so that not all send to the same peer first.
+  std::vector<int> Peers() const;
+  absl::Status ReducePiece(const Operation& operation, const std::byte* in, std::byte* out,
+                           const Partition& parts, size_t begin, size_t piece);
+  absl::Status Exchange(const GlooLinks::Parcels& parcels);
+
+  const std::unique_ptr<GlooLinks> links_;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_GLOO_GLOO_BACKEND_H_

@@ -1,0 +1,317 @@
+#include "collectives/hierarchical/hierarchical_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "collectives/shm/segment.h"
+
+namespace geminid::collectives {
+namespace {
+
+GlooLinks::Parcels Empty(const Operation& operation) {
+  return {.sent = operation, .expected = operation};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
+    std::unique_ptr<GlooBackend> network, std::span<const std::string> host_by_rank,
+    const std::string& name, const HierarchyOptions& options) {
+  const int rank = network->Rank();
+  const std::optional<Hosts> hosts = Hosts::Of(host_by_rank);
+  if (!hosts || hosts->ranks_each == 1 || hosts->ranks_each > kMaxShmRanks) {
+    return std::make_unique<Communicator>(std::move(network));
+  }
+  if (hosts->count == 1) return ConnectShm(name, rank, hosts->ranks_each, options.shm);
+  ShmOptions shm = options.shm;
+  shm.first_rank = hosts->RankAt(hosts->HostOf(rank), 0);
+  auto host = ConnectShmBackend(absl::StrCat(name, "/host ", hosts->HostOf(rank)),
+                                hosts->LocalOf(rank), hosts->ranks_each, shm);
+  if (!host.ok()) return host.status();
+  return std::make_unique<Communicator>(
+      std::unique_ptr<CommunicatorBackend>(new HierarchicalBackend(
+          std::move(network), *std::move(host), *hosts, host_by_rank, name, options)));
+}
+
+HierarchicalBackend::HierarchicalBackend(std::unique_ptr<GlooBackend> network,
+                                         std::unique_ptr<CommunicatorBackend> host,
+                                         const Hosts& hosts,
+                                         std::span<const std::string> host_by_rank,
+                                         std::string name, const HierarchyOptions& options)
+    : CommunicatorBackend(network->Rank(), network->WorldSize(), network->timeout()),
+      host_by_rank_(host_by_rank.begin(), host_by_rank.end()),
+      name_(std::move(name)),
+      options_(options),
+      layers_(std::move(network), std::move(host), hosts),
+      chain_(&layers_) {}
+
+Partition HierarchicalBackend::PartsOnHost(const Hosts& hosts, const Partition& parts, int host) {
+  size_t count = 0;
+  for (int local = 0; local < hosts.ranks_each; ++local) {
+    count += parts.Count(hosts.RankAt(host, local));
+  }
+  return Partition(count, hosts.ranks_each);
+}
+
+absl::Status HierarchicalBackend::DoAllGather(const Operation& operation, const std::byte* in,
+                                              std::byte* out, const Partition& parts) {
+  const Hosts& hosts = layers_.hosts();
+  const size_t width = SizeOf(operation.dtype);
+  const auto place = [&](int rank) { return out + parts.Begin(rank) * width; };
+  const auto within = [&](int of_host, const std::byte* own) {
+    return layers_.Inside([&](auto& host) {
+      return host.DoAllGather(operation, own, place(hosts.RankAt(of_host, 0)),
+                              PartsOnHost(hosts, parts, of_host));
+    });
+  };
+  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(within(layers_.host(), in));
+  GlooLinks::Parcels parcels = Empty(operation);
+  for (int step = 1; step < hosts.count; ++step) {
+    const int twin = layers_.Twin((layers_.host() + step) % hosts.count);
+    parcels.sends.push_back({twin, place(Rank()), parts.Count(Rank()) * width});
+    parcels.receives.push_back({twin, place(twin), parts.Count(twin) * width});
+  }
+  GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+  for (int step = 1; step < hosts.count; ++step) {
+    const int of_host = (layers_.host() + step) % hosts.count;
+    GEMINID_RETURN_IF_ERROR(within(of_host, place(layers_.Twin(of_host))));
+  }
+  CountAllGather(parts, width);
+  return absl::OkStatus();
+}
+
+bool HierarchicalBackend::TakesChain(const Operation& operation) const {
+  const size_t bytes = operation.count * SizeOf(operation.dtype);
+  return bytes >= options_.shortest_chain_bytes && ChainPays(operation, layers_.hosts());
+}
+
+// Of `lane_count` elements in all blocks together.
+size_t HierarchicalBackend::LongestLane(size_t lane_count, size_t width) const {
+  constexpr size_t kBlocks = 16;  // each takes its step on each host: more only cost their start
+  const size_t bytes = std::clamp(lane_count * width / kBlocks, options_.shortest_lane_bytes,
+                                  options_.longest_lane_bytes);
+  return std::max<size_t>(1, bytes / width);
+}
+
+absl::Status HierarchicalBackend::DoReduceScatter(const Operation& operation, const std::byte* in,
+                                                  std::byte* out, const Partition& parts) {
+  const Hosts& hosts = layers_.hosts();
+  const size_t width = SizeOf(operation.dtype);
+  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  CountReduceScatter(parts, width);
+  if (!TakesChain(operation)) {
+    return layers_.network().DoReduceScatter(operation, in, out, parts);
+  }
+  const size_t lane = parts.MaxCount() * static_cast<size_t>(hosts.count);
+  const auto plan = ChainPlan::Slices(hosts, parts, LongestLane(lane, width));
+  const auto deliver = [&](size_t block, const std::byte* sum) {
+    const ChainPlan::Lane slice = plan.LaneOf(block, layers_.local());
+    const size_t offset = slice.begin - parts.Begin(Rank());
+    if (slice.count > 0) std::memcpy(out + offset * width, sum, slice.count * width);
+    return absl::OkStatus();
+  };
+  return chain_.Run(operation, plan, in, deliver);
+}
+
+absl::Status HierarchicalBackend::GatherBlock(const Operation& operation, const ChainPlan& plan,
+                                              size_t block, const std::byte* lane, std::byte* out) {
+  return layers_.Inside(
+      [&](auto& host) { return host.DoAllGather(operation, lane, out, plan.PartsOf(block)); });
+}
+
+absl::Status HierarchicalBackend::DoAllReduce(const Operation& operation, const std::byte* in,
+                                              std::byte* out) {
+  const size_t width = SizeOf(operation.dtype);
+  if (operation.count * width <= kDirectAllReduceBytes || !TakesChain(operation)) {
+    return CommunicatorBackend::DoAllReduce(operation, in, out);
+  }
+  const Hosts& hosts = layers_.hosts();
+  const size_t lane = operation.count / static_cast<size_t>(hosts.ranks_each);
+  const auto plan =
+      ChainPlan::Whole(hosts, operation.count, ChainPlan::kEveryHost, LongestLane(lane, width));
+  const auto deliver = [&](size_t block, const std::byte* sum) {
+    return GatherBlock(operation, plan, block, sum, out + plan.LaneOf(block, 0).begin * width);
+  };
+  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(chain_.Run(operation, plan, in, deliver));
+  const Partition parts(operation.count, WorldSize());
+  CountReduceScatter(parts, width);
+  CountAllGather(parts, width);
+  return absl::OkStatus();
+}
+
+absl::Status HierarchicalBackend::DoReduce(const Operation& operation, const std::byte* in,
+                                           std::byte* out) {
+  if (!TakesChain(operation)) return CommunicatorBackend::DoReduce(operation, in, out);
+  const Hosts& hosts = layers_.hosts();
+  const int root = operation.root_or_tag;
+  const size_t width = SizeOf(operation.dtype);
+  const size_t lane = operation.count / static_cast<size_t>(hosts.ranks_each);
+  const auto plan =
+      ChainPlan::Whole(hosts, operation.count, hosts.HostOf(root), LongestLane(lane, width));
+  const auto deliver = [&](size_t block, const std::byte* sum) {
+    const size_t bytes = plan.PartsOf(block).total() * width;
+    if (room_.size() < bytes) room_.resize(bytes);
+    std::byte* to = Rank() == root ? out + plan.LaneOf(block, 0).begin * width : room_.data();
+    return GatherBlock(operation, plan, block, sum, to);
+  };
+  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(chain_.Run(operation, plan, in, deliver));
+  CountToRoot(root, operation.count * width);
+  return absl::OkStatus();
+}
+
+// On the root's host through memory, from there a lane by each of its ranks.
+absl::Status HierarchicalBackend::DoBroadcast(const Operation& operation, std::byte* inout) {
+  const Hosts& hosts = layers_.hosts();
+  const size_t width = SizeOf(operation.dtype);
+  const int root = operation.root_or_tag;
+  const Partition lanes(operation.count, hosts.ranks_each);
+  std::byte* lane = inout + lanes.Begin(layers_.local()) * width;
+  const size_t lane_bytes = lanes.Count(layers_.local()) * width;
+  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GlooLinks::Parcels parcels = Empty(operation);
+  if (layers_.host() == hosts.HostOf(root)) {
+    Operation on_host = operation;
+    on_host.root_or_tag = hosts.LocalOf(root);
+    GEMINID_RETURN_IF_ERROR(
+        layers_.Inside([&](auto& host) { return host.DoBroadcast(on_host, inout); }));
+    for (int step = 1; step < hosts.count; ++step) {
+      const int twin = layers_.Twin((layers_.host() + step) % hosts.count);
+      parcels.sends.push_back({twin, lane, lane_bytes});
+    }
+    GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+  } else {
+    parcels.receives.push_back({layers_.Twin(hosts.HostOf(root)), lane, lane_bytes});
+    GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+    GEMINID_RETURN_IF_ERROR(layers_.Inside(
+        [&](auto& host) { return host.DoAllGather(operation, lane, inout, lanes); }));
+  }
+  CountFromRoot(root, operation.count * width);
+  return absl::OkStatus();
+}
+
+absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const std::byte* in,
+                                             std::byte* out) {
+  const Hosts& hosts = layers_.hosts();
+  const size_t pair = operation.count * SizeOf(operation.dtype);
+  const size_t per_host = pair * static_cast<size_t>(hosts.ranks_each);
+  const auto offset = [&](int host) { return static_cast<size_t>(host) * per_host; };
+  if (room_.size() < offset(hosts.count)) room_.resize(offset(hosts.count));
+  // What this host's ranks have for rank `local` of a host comes together at their rank `local`.
+  const auto collect = [&](int for_host, std::byte* to) {
+    return layers_.Inside(
+        [&](auto& host) { return host.DoAllToAll(operation, in + offset(for_host), to); });
+  };
+  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(collect(layers_.host(), out + offset(layers_.host())));
+  GlooLinks::Parcels parcels = Empty(operation);
+  for (int step = 1; step < hosts.count; ++step) {
+    const int other = (layers_.host() + step) % hosts.count;
+    GEMINID_RETURN_IF_ERROR(collect(other, room_.data() + offset(other)));
+    parcels.sends.push_back({layers_.Twin(other), room_.data() + offset(other), per_host});
+    parcels.receives.push_back({layers_.Twin(other), out + offset(other), per_host});
+  }
+  GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+  for (int r = 0; r < WorldSize(); ++r) {
+    if (r == Rank()) continue;
+    CountSent(r, pair);
+    CountReceived(r, pair);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HierarchicalBackend::DoBarrier(const Operation& operation) {
+  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GlooLinks::Parcels parcels = Empty(operation);
+  for (int step = 1; step < layers_.hosts().count; ++step) {
+    const int twin = layers_.Twin((layers_.host() + step) % layers_.hosts().count);
+    parcels.sends.push_back({.peer = twin});
+    parcels.receives.push_back({.peer = twin});
+  }
+  return layers_.Between(parcels);
+}
+
+absl::Status HierarchicalBackend::DoSendReceive(const Message* send, const Message* receive) {
+  const Hosts& hosts = layers_.hosts();
+  const auto is_inside = [&](const Message* message) {
+    return message != nullptr && hosts.HostOf(message->peer) == layers_.host();
+  };
+  Message inner_send, inner_receive;
+  GlooLinks::Parcels parcels;
+  if (is_inside(send)) {
+    inner_send = *send;
+    inner_send.peer = hosts.LocalOf(send->peer);
+  } else if (send != nullptr) {
+    parcels.sent = send->operation;
+    parcels.sends.push_back({send->peer, send->in, send->bytes()});
+  }
+  if (is_inside(receive)) {
+    inner_receive = *receive;
+    inner_receive.peer = hosts.LocalOf(receive->peer);
+  } else if (receive != nullptr) {
+    parcels.expected = receive->operation;
+    parcels.receives.push_back({receive->peer, receive->out, receive->bytes()});
+  }
+  const auto inside = [&]() -> absl::Status {
+    const Message* sending = is_inside(send) ? &inner_send : nullptr;
+    const Message* receiving = is_inside(receive) ? &inner_receive : nullptr;
+    if (sending == nullptr && receiving == nullptr) return absl::OkStatus();
+    return layers_.Inside([&](auto& host) { return host.DoSendReceive(sending, receiving); });
+  };
+  layers_.Allow(timeout());
+  GEMINID_RETURN_IF_ERROR(layers_.Around(parcels, inside));
+  if (send != nullptr) CountSent(send->peer, send->bytes());
+  if (receive != nullptr) CountReceived(receive->peer, receive->bytes());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
+    const std::string& key, std::span<const int> ranks) {
+  std::vector<std::string> hosts;
+  for (const int rank : ranks) hosts.push_back(host_by_rank_[static_cast<size_t>(rank)]);
+  const std::string name = absl::StrCat(name_, "/", key);
+  if (std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) == hosts.end()) {
+    const auto own = std::find(ranks.begin(), ranks.end(), Rank()) - ranks.begin();
+    return ConnectShm(name, static_cast<int>(own), static_cast<int>(ranks.size()), options_.shm);
+  }
+  auto network = layers_.network().ConnectSubset(key, ranks);
+  if (!network.ok()) return network.status();
+  return Make(*std::move(network), hosts, name, options_);
+}
+
+void HierarchicalBackend::CountAllGather(const Partition& parts, size_t width) {
+  for (int r = 0; r < WorldSize(); ++r) {
+    if (r == Rank()) continue;
+    CountSent(r, parts.Count(Rank()) * width);
+    CountReceived(r, parts.Count(r) * width);
+  }
+}
+
+void HierarchicalBackend::CountReduceScatter(const Partition& parts, size_t width) {
+  for (int r = 0; r < WorldSize(); ++r) {
+    if (r == Rank()) continue;
+    CountSent(r, parts.Count(r) * width);
+    CountReceived(r, parts.Count(Rank()) * width);
+  }
+}
+
+void HierarchicalBackend::CountFromRoot(int root, size_t bytes) {
+  if (Rank() != root) return CountReceived(root, bytes);
+  for (int r = 0; r < WorldSize(); ++r) {
+    if (r != root) CountSent(r, bytes);
+  }
+}
+
+void HierarchicalBackend::CountToRoot(int root, size_t bytes) {
+  if (Rank() != root) return CountSent(root, bytes);
+  for (int r = 0; r < WorldSize(); ++r) {
+    if (r != root) CountReceived(r, bytes);
+  }
+}
+
+}  // namespace geminid::collectives

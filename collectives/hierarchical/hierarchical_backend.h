@@ -1,0 +1,82 @@
+// Collectives over hosts and the ranks of each.
+#ifndef GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_BACKEND_H_
+#define GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_BACKEND_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/communicator_backend.h"
+#include "collectives/hierarchical/chain.h"
+#include "collectives/hierarchical/hierarchical_communicator.h"
+#include "collectives/hierarchical/layers.h"
+
+namespace geminid::collectives {
+
+// See hierarchical_communicator.h.
+class HierarchicalBackend final : public CommunicatorBackend {
+ public:
+  // The communicator that suits these hosts: of shared memory if there is one, of TCP if no two
+  // ranks that share one can make use of it, else this one. `name` is unique among the groups of
+  // the machine. All ranks call it.
+  static absl::StatusOr<std::unique_ptr<Communicator>> Make(
+      std::unique_ptr<GlooBackend> network, std::span<const std::string> host_by_rank,
+      const std::string& name, const HierarchyOptions& options);
+
+  const char* BackendName() const override { return "hierarchical"; }
+
+  absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
+                           const Partition& parts) override;
+  absl::Status DoReduceScatter(const Operation& operation, const std::byte* in, std::byte* out,
+                               const Partition& parts) override;
+  absl::Status DoAllReduce(const Operation& operation, const std::byte* in,
+                           std::byte* out) override;
+  absl::Status DoReduce(const Operation& operation, const std::byte* in, std::byte* out) override;
+  absl::Status DoBroadcast(const Operation& operation, std::byte* inout) override;
+  absl::Status DoAllToAll(const Operation& operation, const std::byte* in, std::byte* out) override;
+  absl::Status DoBarrier(const Operation& operation) override;
+  absl::Status DoSendReceive(const Message* send, const Message* receive) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
+                                                         std::span<const int> ranks) override;
+
+ protected:
+  void DoAbort(const absl::Status& status) override { layers_.network().links().Abort(status); }
+  absl::Status DoCheckHealth() const override { return layers_.network().links().failure(); }
+  std::vector<PeerTraffic> NetworkTraffic() const override {
+    return layers_.network().Stats().peers;
+  }
+
+ private:
+  HierarchicalBackend(std::unique_ptr<GlooBackend> network,
+                      std::unique_ptr<CommunicatorBackend> host, const Hosts& hosts,
+                      std::span<const std::string> host_by_rank, std::string name,
+                      const HierarchyOptions& options);
+
+  bool TakesChain(const Operation& operation) const;
+  size_t LongestLane(size_t lane_count, size_t width) const;
+  // Which elements of all ranks' a host's ranks have, as the host's own group counts them.
+  static Partition PartsOnHost(const Hosts& hosts, const Partition& parts, int host);
+  // All lanes of a block to all ranks of this host.
+  absl::Status GatherBlock(const Operation& operation, const ChainPlan& plan, size_t block,
+                           const std::byte* lane, std::byte* out);
+
+  // What the interface says that an operation moves.
+  void CountAllGather(const Partition& parts, size_t width);
+  void CountReduceScatter(const Partition& parts, size_t width);
+  void CountFromRoot(int root, size_t bytes);
+  void CountToRoot(int root, size_t bytes);
+
+  const std::vector<std::string> host_by_rank_;
+  const std::string name_;
+  const HierarchyOptions options_;
+  Layers layers_;
+  Chain chain_;
+  std::vector<std::byte> room_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_BACKEND_H_

@@ -1,0 +1,75 @@
+#include "collectives/hierarchical/layers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace geminid::collectives {
+namespace {
+
+// Longer than the news of a failure takes to reach all ranks.
+absl::Duration GraceOf(absl::Duration timeout) { return std::min(timeout / 2, absl::Seconds(5)); }
+
+}  // namespace
+
+Layers::Layers(std::unique_ptr<GlooBackend> network, std::unique_ptr<CommunicatorBackend> host,
+               const Hosts& hosts)
+    : hosts_(hosts), network_(std::move(network)), host_(std::move(host)) {
+  network_->links().Watch([this](const absl::Status& status) { host_->Abort(status); });
+}
+
+Layers::~Layers() { network_->links().Watch(nullptr); }
+
+absl::Status Layers::Arrive(const Operation& operation, absl::Duration timeout) {
+  host_->SetTimeout(timeout);
+  GEMINID_RETURN_IF_ERROR(Inside([&](auto& host) { return host.DoBarrier(operation); }));
+  const absl::Duration grace = GraceOf(timeout);
+  Allow(timeout + grace);
+  host_->SetTimeout(timeout + 2 * grace);
+  return absl::OkStatus();
+}
+
+void Layers::Allow(absl::Duration timeout) {
+  timeout_between_ = timeout;
+  network_->SetTimeout(timeout);
+  host_->SetTimeout(timeout);
+}
+
+absl::Status Layers::Inside(OnHost work) {
+  const absl::Status status = work(*host_);
+  return status.ok() ? status : Verdict(status);
+}
+
+absl::Status Layers::Between(const GlooLinks::Parcels& parcels) {
+  return Between(parcels, [] { return absl::OkStatus(); });
+}
+
+absl::Status Layers::Between(const GlooLinks::Parcels& parcels,
+                             absl::FunctionRef<absl::Status()> meanwhile) {
+  GlooLinks::Running running(&network_->links(), parcels, timeout_between_);
+  GEMINID_RETURN_IF_ERROR(running.Begin());
+  GEMINID_RETURN_IF_ERROR(running.Admit());
+  GEMINID_RETURN_IF_ERROR(meanwhile());
+  GEMINID_RETURN_IF_ERROR(running.Complete());
+  network_->Count(parcels);
+  return absl::OkStatus();
+}
+
+absl::Status Layers::Around(const GlooLinks::Parcels& parcels,
+                            absl::FunctionRef<absl::Status()> meanwhile) {
+  GlooLinks::Running running(&network_->links(), parcels, timeout_between_);
+  GEMINID_RETURN_IF_ERROR(running.Begin());
+  GEMINID_RETURN_IF_ERROR(meanwhile());
+  GEMINID_RETURN_IF_ERROR(running.Admit());
+  GEMINID_RETURN_IF_ERROR(running.Complete());
+  network_->Count(parcels);
+  return absl::OkStatus();
+}
+
+absl::Status Layers::Verdict(const absl::Status& status) {
+  GEMINID_RETURN_IF_ERROR(network_->links().failure());
+  return network_->links().Fail(status);
+}
+
+}  // namespace geminid::collectives

@@ -1,0 +1,233 @@
+#include "collectives/sequence_parallel/ring_attention.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "kernels/runtime/common/absl_status.h"
+
+namespace geminid::collectives {
+namespace {
+
+using kernels::FromKernel;
+
+absl::Status CheckSize(const char* what, size_t size, size_t expected) {
+  if (size == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "ring attention: %s has %d elements; this rank's part has %d", what, size, expected));
+}
+
+}  // namespace
+
+absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, Communicator& ranks,
+                                                  kernels::ThreadPool* pool) {
+  const auto chunks = static_cast<size_t>(2 * ranks.WorldSize());
+  if (shape.sequence == 0 || shape.sequence % chunks != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d tokens cannot be cut into %d chunks, two for each of %d ranks of the sequence; take a "
+        "multiple of %d tokens, or other ranks",
+        shape.sequence, chunks, ranks.WorldSize(), chunks));
+  }
+  if (shape.batch == 0 || shape.head_dim == 0 || shape.kv_heads == 0 ||
+      shape.heads % shape.kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "ring attention of %d entries, %d heads, %d of them for keys, of %d elements; each must be "
+        "1 or more, and the heads divisible by those for keys",
+        shape.batch, shape.heads, shape.kv_heads, shape.head_dim));
+  }
+  return RingAttention(shape, ranks, pool);
+}
+
+RingAttention::RingAttention(const RingShape& shape, Communicator& ranks, kernels::ThreadPool* pool)
+    : shape_(shape),
+      zigzag_{.sequence = shape.sequence, .ranks = static_cast<size_t>(ranks.WorldSize())},
+      ranks_(&ranks),
+      pool_(pool),
+      visible_(shape.head_dim, shape.scale, pool) {}
+
+kernels::AttentionShape RingAttention::Own() const {
+  return {.batch = shape_.batch,
+          .sequence = tokens(),
+          .heads = shape_.heads,
+          .kv_heads = shape_.kv_heads,
+          .head_dim = shape_.head_dim,
+          .scale = shape_.scale};
+}
+
+void* RingAttention::Workspace(size_t bytes) {
+  const size_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
+  if (workspace_.size() < lines) workspace_.resize(lines);
+  return workspace_.data();
+}
+
+int RingAttention::OwnerIn(int step) const {
+  return (ranks_->Rank() + ranks_->WorldSize() - step) % ranks_->WorldSize();
+}
+
+// The owner's first chunk is before or behind both of its mirror image and ours. Before ours: all
+// our queries see it, and none the mirror image, which is behind both. Behind: only our mirror
+// image sees it, and the owner's mirror image, too.
+RingAttention::Visible RingAttention::VisibleOf(int owner) const {
+  const size_t chunk = zigzag_.chunk();
+  if (owner < ranks_->Rank()) return {.first_query = 0, .queries = 2 * chunk, .keys = chunk};
+  return {.first_query = chunk, .queries = chunk, .keys = 2 * chunk};
+}
+
+template <class T>
+HeadRows<T> RingAttention::RowsOf(T* tensor, size_t heads, size_t entry, size_t head, size_t first,
+                                  size_t count) const {
+  const size_t row = (entry * tokens() + first) * heads + head;
+  return {tensor + row * shape_.head_dim, heads * shape_.head_dim, count};
+}
+
+absl::Status RingAttention::Forward(std::span<const float> q, std::span<const float> k,
+                                    std::span<const float> v, std::span<float> out,
+                                    std::span<float> lse) {
+  GEMINID_RETURN_IF_ERROR(CheckSize("q", q.size(), query_elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("k", k.size(), key_elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("v", v.size(), key_elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("out", out.size(), query_elements()));
+  GEMINID_RETURN_IF_ERROR(CheckSize("lse", lse.size(), lse_elements()));
+  GEMINID_RETURN_IF_ERROR(AttendToOwn(q, k, v, out, lse));
+  keys_[0].assign(k.begin(), k.end());
+  keys_[0].insert(keys_[0].end(), v.begin(), v.end());
+  for (int step = 1; step < ranks_->WorldSize(); ++step) {
+    GEMINID_RETURN_IF_ERROR(Pass(keys_));
+    GEMINID_RETURN_IF_ERROR(MergeVisible(OwnerIn(step), q, out, lse));
+  }
+  return absl::OkStatus();
+}
+
+// The two chunks of a rank are in the order of the sequence, so that causal attention within them
+// is that of the sequence.
+absl::Status RingAttention::AttendToOwn(std::span<const float> q, std::span<const float> k,
+                                        std::span<const float> v, std::span<float> out,
+                                        std::span<float> lse) {
+  const kernels::AttentionShape own = Own();
+  const size_t threads = pool_ == nullptr ? 1 : pool_->threads();
+  const size_t bytes = kernels::AttentionWorkspaceBytes(own, threads);
+  const size_t queries = shape_.heads * shape_.head_dim, keys = shape_.kv_heads * shape_.head_dim;
+  return FromKernel(kernels::AttentionForward<float>(own, {q.data(), queries}, {k.data(), keys},
+                                                     {v.data(), keys}, {out.data(), queries},
+                                                     lse.data(), Workspace(bytes), bytes, pool_),
+                    "attention");
+}
+
+absl::Status RingAttention::Pass(std::vector<float> (&here)[2]) {
+  const int ranks = ranks_->WorldSize();
+  here[1].resize(here[0].size());
+  GEMINID_RETURN_IF_ERROR(ranks_->SendReceive(here[0], (ranks_->Rank() + 1) % ranks, here[1],
+                                              (ranks_->Rank() + ranks - 1) % ranks));
+  here[0].swap(here[1]);
+  return absl::OkStatus();
+}
+
+absl::Status RingAttention::MergeVisible(int owner, std::span<const float> q, std::span<float> out,
+                                         std::span<float> lse) {
+  const Visible seen = VisibleOf(owner);
+  const float* k = keys_[0].data();
+  const float* v = k + key_elements();
+  const size_t group = shape_.heads / shape_.kv_heads;
+  for (size_t entry = 0; entry < shape_.batch; ++entry) {
+    for (size_t head = 0; head < shape_.heads; ++head) {
+      const auto queries = [&](auto* tensor) {
+        return RowsOf(tensor, shape_.heads, entry, head, seen.first_query, seen.queries);
+      };
+      const auto keys = [&](const float* tensor) {
+        return RowsOf(tensor, shape_.kv_heads, entry, head / group, 0, seen.keys);
+      };
+      float* sums = &lse[(entry * shape_.heads + head) * tokens() + seen.first_query];
+      GEMINID_RETURN_IF_ERROR(
+          visible_.Merge(queries(q.data()), keys(k), keys(v), queries(out.data()), sums));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RingAttention::Backward(const Saved& saved, std::span<const float> dout,
+                                     std::span<float> dq, std::span<float> dk,
+                                     std::span<float> dv) {
+  for (const size_t size : {saved.q.size(), saved.out.size(), dout.size(), dq.size()}) {
+    GEMINID_RETURN_IF_ERROR(CheckSize("q, out, dout or dq", size, query_elements()));
+  }
+  for (const size_t size : {saved.k.size(), saved.v.size(), dk.size(), dv.size()}) {
+    GEMINID_RETURN_IF_ERROR(CheckSize("k, v, dk or dv", size, key_elements()));
+  }
+  GEMINID_RETURN_IF_ERROR(CheckSize("lse", saved.lse.size(), lse_elements()));
+  GEMINID_RETURN_IF_ERROR(GradientsOfOwn(saved, dout, dq, dk, dv));
+  if (ranks_->WorldSize() == 1) return absl::OkStatus();
+  keys_[0].assign(saved.k.begin(), saved.k.end());
+  keys_[0].insert(keys_[0].end(), saved.v.begin(), saved.v.end());
+  gradients_[0].assign(dk.begin(), dk.end());
+  gradients_[0].insert(gradients_[0].end(), dv.begin(), dv.end());
+  for (int step = 1; step < ranks_->WorldSize(); ++step) {
+    GEMINID_RETURN_IF_ERROR(Pass(keys_));
+    GEMINID_RETURN_IF_ERROR(Pass(gradients_));
+    GEMINID_RETURN_IF_ERROR(AddVisible(OwnerIn(step), saved, dout, dq));
+  }
+  GEMINID_RETURN_IF_ERROR(Pass(gradients_));  // home
+  std::copy_n(gradients_[0].begin(), key_elements(), dk.begin());
+  std::copy_n(gradients_[0].begin() + static_cast<std::ptrdiff_t>(key_elements()), key_elements(),
+              dv.begin());
+  return absl::OkStatus();
+}
+
+absl::Status RingAttention::GradientsOfOwn(const Saved& saved, std::span<const float> dout,
+                                           std::span<float> dq, std::span<float> dk,
+                                           std::span<float> dv) {
+  const size_t width = shape_.head_dim;
+  delta_.resize(lse_elements());
+  for (size_t row = 0; row < lse_elements(); ++row) {
+    const size_t head = row % shape_.heads, token = row / shape_.heads;  // of all entries
+    double sum = 0;
+    for (size_t i = row * width; i < (row + 1) * width; ++i) {
+      sum += static_cast<double>(dout[i]) * static_cast<double>(saved.out[i]);
+    }
+    const size_t entry = token / tokens();
+    delta_[(entry * shape_.heads + head) * tokens() + token % tokens()] = static_cast<float>(sum);
+  }
+  const kernels::AttentionShape own = Own();
+  const size_t threads = pool_ == nullptr ? 1 : pool_->threads();
+  const size_t bytes = kernels::AttentionWorkspaceBytes(own, threads);
+  const size_t queries = shape_.heads * width, keys = shape_.kv_heads * width;
+  // With the lse of all keys the kernel's softmax is that of the sequence.
+  const kernels::AttentionSaved<float> of_own = {.q = {saved.q.data(), queries},
+                                                 .k = {saved.k.data(), keys},
+                                                 .v = {saved.v.data(), keys},
+                                                 .out = {saved.out.data(), queries},
+                                                 .dout = {dout.data(), queries},
+                                                 .lse = saved.lse.data()};
+  return FromKernel(
+      kernels::AttentionBackward<float>(own, of_own, {dq.data(), queries}, {dk.data(), keys},
+                                        {dv.data(), keys}, Workspace(bytes), bytes, pool_),
+      "attention");
+}
+
+absl::Status RingAttention::AddVisible(int owner, const Saved& saved, std::span<const float> dout,
+                                       std::span<float> dq) {
+  const Visible seen = VisibleOf(owner);
+  const size_t group = shape_.heads / shape_.kv_heads;
+  for (size_t entry = 0; entry < shape_.batch; ++entry) {
+    for (size_t head = 0; head < shape_.heads; ++head) {
+      const auto queries = [&](auto* tensor) {
+        return RowsOf(tensor, shape_.heads, entry, head, seen.first_query, seen.queries);
+      };
+      const auto keys = [&](auto* tensor) {
+        return RowsOf(tensor, shape_.kv_heads, entry, head / group, 0, seen.keys);
+      };
+      const size_t row = (entry * shape_.heads + head) * tokens() + seen.first_query;
+      const float* k = keys_[0].data();
+      float* dk = gradients_[0].data();
+      GEMINID_RETURN_IF_ERROR(visible_.AddGradients({.q = queries(saved.q.data()),
+                                                     .dout = queries(dout.data()),
+                                                     .lse = &saved.lse[row],
+                                                     .delta = &delta_[row]},
+                                                    keys(k), keys(k + key_elements()),
+                                                    queries(dq.data()), keys(dk),
+                                                    keys(dk + key_elements())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::collectives

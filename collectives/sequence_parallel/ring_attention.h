@@ -1,0 +1,118 @@
+// Causal attention over a sequence that is cut over ranks, with keys and values going round (Ring
+// Attention, arXiv:2310.01889; cut as for the training of Llama 3, arXiv:2407.21783).
+#ifndef GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_RING_ATTENTION_H_
+#define GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_RING_ATTENTION_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/sequence_parallel/visible_attention.h"
+#include "collectives/sequence_parallel/zigzag.h"
+#include "geminid/communicator.h"
+#include "kernels/model/attention/attention.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+
+namespace geminid::collectives {
+
+// Of the whole. Unlike an exchange of heads this works with any number of heads.
+struct RingShape {
+  size_t batch = 0;
+  size_t sequence = 0;
+  size_t heads = 0;
+  size_t kv_heads = 0;  // divides heads
+  size_t head_dim = 0;
+  float scale = 0;
+};
+
+// Rank r has the tokens that Zigzag says. Each adds up the attention of its queries to its own
+// keys, to those of rank r-1, r-2 and so on, which come from one neighbour and go to the other. The
+// softmaxes over the keys of one rank each are merged by their log-sum-exp, so results differ from
+// attention in one place by rounding, and are the same bits on every run. In fp32.
+//
+// With n = batch * tokens * kv_heads * head_dim of a rank and P ranks, each rank receives from one
+// other and sends to one other
+//   forward   2 (P-1) n elements: keys and values
+//   backward  2 (P-1) n + 2 P n: these again, and their gradients, which go all the way home
+// Apart from one's own keys, which are half visible, every rank does the same work in every step.
+// Keeps 4 n elements, in the backward pass 8 n. One thread at a time.
+class RingAttention {
+ public:
+  // INVALID_ARGUMENT where 2 P does not divide the sequence, or kv_heads the heads. `ranks` and
+  // `pool`, which may be null, outlive this.
+  static absl::StatusOr<RingAttention> Make(const RingShape& shape, Communicator& ranks,
+                                            kernels::ThreadPool* pool = nullptr);
+
+  const RingShape& shape() const { return shape_; }
+  // Of one rank per batch entry.
+  size_t tokens() const { return zigzag_.tokens(); }
+
+  // q, out [batch, tokens, heads, head_dim]; k, v [batch, tokens, kv_heads, head_dim];
+  // lse [batch, heads, tokens], the logarithm of the sum of the exponentials of a query's scores.
+  absl::Status Forward(std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                       std::span<float> out, std::span<float> lse);
+
+  // The inputs of the forward pass and its results.
+  struct Saved {
+    std::span<const float> q, k, v, out, lse;
+  };
+  // Overwrites dq, dk, dv.
+  absl::Status Backward(const Saved& saved, std::span<const float> dout, std::span<float> dq,
+                        std::span<float> dk, std::span<float> dv);
+
+ private:
+  RingAttention(const RingShape& shape, Communicator& ranks, kernels::ThreadPool* pool);
+
+  size_t query_elements() const { return shape_.batch * tokens() * shape_.heads * shape_.head_dim; }
+  size_t key_elements() const {
+    return shape_.batch * tokens() * shape_.kv_heads * shape_.head_dim;
+  }
+  size_t lse_elements() const { return shape_.batch * tokens() * shape_.heads; }
+  kernels::AttentionShape Own() const;
+
+  // Which of this rank's queries see which keys of another rank.
+  struct Visible {
+    size_t first_query = 0;
+    size_t queries = 0;
+    size_t keys = 0;  // from the first on
+  };
+  Visible VisibleOf(int owner) const;
+  // Whose keys this rank has in a step.
+  int OwnerIn(int step) const;
+  // The rows of one head that this rank's tensor has from `first` on.
+  template <class T>
+  HeadRows<T> RowsOf(T* tensor, size_t heads, size_t entry, size_t head, size_t first,
+                     size_t count) const;
+
+  absl::Status AttendToOwn(std::span<const float> q, std::span<const float> k,
+                           std::span<const float> v, std::span<float> out, std::span<float> lse);
+  absl::Status GradientsOfOwn(const Saved& saved, std::span<const float> dout, std::span<float> dq,
+                              std::span<float> dk, std::span<float> dv);
+  absl::Status MergeVisible(int owner, std::span<const float> q, std::span<float> out,
+                            std::span<float> lse);
+  absl::Status AddVisible(int owner, const Saved& saved, std::span<const float> dout,
+                          std::span<float> dq);
+  // Gives what lies in here[0] to the next rank and takes the one before's; here[1] is used.
+  absl::Status Pass(std::vector<float> (&here)[2]);
+
+  void* Workspace(size_t bytes);
+  struct alignas(64) Line {  // what kernels align workspaces to
+    std::array<std::byte, 64> bytes;
+  };
+
+  RingShape shape_;
+  Zigzag zigzag_;
+  Communicator* ranks_;
+  kernels::ThreadPool* pool_;
+  VisibleAttention visible_;
+  std::vector<float> keys_[2];       // K, then V: of this step, and room for the next one's
+  std::vector<float> gradients_[2];  // of those, as far as they have been added up
+  std::vector<float> delta_;
+  std::vector<Line> workspace_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_RING_ATTENTION_H_

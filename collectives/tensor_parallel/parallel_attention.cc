@@ -1,0 +1,174 @@
+#include "collectives/tensor_parallel/parallel_attention.h"
+
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "collectives/tensor_parallel/block_size.h"
+#include "collectives/tensor_parallel/tensor_layout.h"
+#include "kernels/runtime/common/absl_status.h"
+#include "kernels/runtime/parallel/tasks.h"
+
+namespace geminid::collectives {
+namespace {
+
+using kernels::FromKernel;
+
+absl::Status CheckHeads(const AttentionOptions& options) {
+  const auto [sequences, length, hidden, heads, kv_heads, head_dim, bias, theta] = options;
+  if (kv_heads == 0 || heads % kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d heads of queries and %d of keys: the latter must divide the former", heads, kv_heads));
+  }
+  if (head_dim == 0 || head_dim > kernels::kAttentionHeadDimMax) {
+    return absl::InvalidArgumentError(absl::StrFormat("heads of %d features: 1 to %d can be",
+                                                      head_dim, kernels::kAttentionHeadDimMax));
+  }
+  if (!std::isfinite(theta) || theta < 0 || (theta > 0 && head_dim % 2 != 0)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "heads of %d features turned with a theta of %g: it is finite and positive, and they are "
+        "even; or it is 0",
+        head_dim, theta));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParallelAttention>> ParallelAttention::Make(
+    TensorGroups& groups, const AttentionOptions& options, LinearScratch& scratch) {
+  GEMINID_RETURN_IF_ERROR(CheckHeads(options));
+  const TensorGrid& grid = groups.grid();
+  // Whole heads and whole sequences on every rank.
+  const ActivationLayout within = LayoutOfX(grid.mode(), LinearRole::kSecond);
+  for (const size_t heads : {options.heads, options.kv_heads}) {
+    GEMINID_RETURN_IF_ERROR(PieceOf(grid, within.features, "heads", heads, 0).status());
+  }
+  GEMINID_RETURN_IF_ERROR(PieceOf(grid, within.tokens, "sequences", options.sequences, 0).status());
+  const size_t queries = options.heads * options.head_dim;
+  const size_t keys = options.kv_heads * options.head_dim;
+  GEMINID_ASSIGN_OR_RETURN(FusedOutputs outputs, FusedOutputs::Make(grid, {queries, keys, keys}));
+  std::unique_ptr<ParallelAttention> attention(
+      new ParallelAttention(options, std::move(outputs), scratch));
+  GEMINID_RETURN_IF_ERROR(attention->MakeLayers(groups));
+  GEMINID_RETURN_IF_ERROR(attention->MakeTable());
+  return attention;
+}
+
+absl::Status ParallelAttention::MakeLayers(TensorGroups& groups) {
+  const size_t queries = options_.heads * options_.head_dim;
+  const LinearOptions first = {.role = LinearRole::kFirst,
+                               .shape = {options_.tokens(), options_.hidden, outputs_.outputs()},
+                               .bias = options_.bias};
+  const LinearOptions second = {.role = LinearRole::kSecond,
+                                .shape = {options_.tokens(), queries, options_.hidden},
+                                .bias = options_.bias};
+  GEMINID_ASSIGN_OR_RETURN(first_, ParallelLinear::Make(groups, first, scratch_));
+  GEMINID_ASSIGN_OR_RETURN(second_, ParallelLinear::Make(groups, second, scratch_));
+  shape_ = {.batch = this->second().x.rows.count / options_.sequence_length,
+            .sequence = options_.sequence_length,
+            .heads = outputs_.PartOf(0).count / options_.head_dim,
+            .kv_heads = outputs_.PartOf(1).count / options_.head_dim,
+            .head_dim = options_.head_dim,
+            .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim))};
+  return absl::OkStatus();
+}
+
+absl::Status ParallelAttention::MakeTable() {
+  if (options_.rotary_theta == 0) return absl::OkStatus();
+  cos_.resize(options_.sequence_length * options_.head_dim / 2);
+  sin_.resize(cos_.size());
+  return FromKernel(kernels::RotaryTable(options_.sequence_length, options_.head_dim,
+                                         options_.rotary_theta, cos_.data(), sin_.data()),
+                    "table of positions");
+}
+
+template <class Float>
+kernels::HeadsView<Float> ParallelAttention::Section(std::span<Float> qkv, size_t section) const {
+  return {.data = qkv.data() + outputs_.PartOf(section).begin,
+          .token_stride = first().y.columns.count};
+}
+
+absl::Status ParallelAttention::Turn(Rotate rotate, std::span<float> qkv) const {
+  if (cos_.empty()) return absl::OkStatus();
+  for (const size_t section : {size_t{0}, size_t{1}}) {
+    const kernels::HeadsView<float> heads = Section(qkv, section);
+    const kernels::RotaryShape shape = {.batch = shape_.batch,
+                                        .sequence = shape_.sequence,
+                                        .heads = section == 0 ? shape_.heads : shape_.kv_heads,
+                                        .head_dim = shape_.head_dim,
+                                        .token_stride = heads.token_stride};
+    GEMINID_RETURN_IF_ERROR(
+        FromKernel(rotate(shape, cos_.data(), sin_.data(), heads.data), "rotary"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParallelAttention::Attend(std::span<const float> qkv, std::span<float> attended,
+                                       float* lse) {
+  kernels::ThreadPool* const pool = scratch_.products().pool();
+  const size_t bytes = kernels::AttentionWorkspaceBytes(shape_, kernels::ThreadsOf(pool));
+  return FromKernel(
+      kernels::AttentionForward<float>(shape_, Section(qkv, 0), Section(qkv, 1), Section(qkv, 2),
+                                       {attended.data(), second().x.columns.count}, lse,
+                                       scratch_.products().Workspace(bytes), bytes, pool),
+      "attention");
+}
+
+absl::Status ParallelAttention::AttendBackward(std::span<const float> kept,
+                                               std::span<const float> dattended,
+                                               std::span<float> dqkv) {
+  kernels::ThreadPool* const pool = scratch_.products().pool();
+  const size_t bytes = kernels::AttentionWorkspaceBytes(shape_, kernels::ThreadsOf(pool));
+  const size_t attended = first().y.elements(), width = second().x.columns.count;
+  const kernels::AttentionSaved<float> saved = {
+      .q = Section(kept, 0),
+      .k = Section(kept, 1),
+      .v = Section(kept, 2),
+      .out = {kept.data() + attended, width},
+      .dout = {dattended.data(), width},
+      .lse = kept.data() + attended + second().x.elements()};
+  return FromKernel(kernels::AttentionBackward<float>(
+                        shape_, saved, Section(dqkv, 0), Section(dqkv, 1), Section(dqkv, 2),
+                        scratch_.products().Workspace(bytes), bytes, pool),
+                    "attention backward");
+}
+
+absl::Status ParallelAttention::Forward(std::span<const float> x, const Parameters& parameters,
+                                        std::span<float> kept, std::span<float> y) {
+  const size_t bias = options_.bias ? second().bias.count : 0;
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), second().y.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("Wout", parameters.w_out.size(), second().w.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("bout", parameters.b_out.size(), bias));
+  const std::span<float> qkv = kept.first(first().y.elements());
+  const std::span<float> attended = kept.subspan(qkv.size(), second().x.elements());
+  GEMINID_RETURN_IF_ERROR(first_->Forward(x, parameters.w_qkv, parameters.b_qkv, qkv));
+  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryForward<float>, qkv));
+  GEMINID_RETURN_IF_ERROR(Attend(qkv, attended, attended.data() + attended.size()));
+  return second_->Forward(attended, parameters.w_out, parameters.b_out, y);
+}
+
+absl::Status ParallelAttention::Backward(std::span<const float> x, const Parameters& parameters,
+                                         std::span<const float> kept, std::span<const float> dy,
+                                         const Gradients& gradients) {
+  const size_t bias = options_.bias ? first().bias.count : 0;
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), first().x.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("Wqkv", parameters.w_qkv.size(), first().w.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("dX", gradients.x.size(), first().x.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("dWqkv", gradients.w_qkv.size(), first().w.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("dbqkv", gradients.b_qkv.size(), bias));
+  const std::span<const float> attended = kept.subspan(first().y.elements(), second().x.elements());
+  const std::span<float> dattended = scratch_.Floats(Scratch::kInnerGradient, attended.size());
+  GEMINID_RETURN_IF_ERROR(
+      second_->Backward(attended, parameters.w_out, dy,
+                        {.x = dattended, .w = gradients.w_out, .bias = gradients.b_out}));
+  const std::span<float> dqkv = scratch_.Floats(Scratch::kInner, first().y.elements());
+  GEMINID_RETURN_IF_ERROR(AttendBackward(kept, dattended, dqkv));
+  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryBackward<float>, dqkv));
+  return first_->Backward(x, parameters.w_qkv, dqkv,
+                          {.x = gradients.x, .w = gradients.w_qkv, .bias = gradients.b_qkv});
+}
+
+}  // namespace geminid::collectives

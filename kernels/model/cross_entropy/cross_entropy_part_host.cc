@@ -1,0 +1,132 @@
+#include "kernels/model/cross_entropy/cross_entropy_part.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/model/cross_entropy/cross_entropy_part_host.cc"
+#include <cmath>
+
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/model/cross_entropy/rows-inl.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/simd/arguments.h"
+
+#ifndef GEMINID_KERNELS_CROSS_ENTROPY_PART_COLUMN_
+#define GEMINID_KERNELS_CROSS_ENTROPY_PART_COLUMN_
+namespace geminid::kernels {
+
+// Where the target is in the part; not below `columns` where it is not in it (it wraps, if before).
+inline size_t TargetColumn(const CrossEntropyPart& part, int32_t target) {
+  if (target == kIgnoredTarget) return part.columns;
+  return static_cast<size_t>(target) - part.first_column;
+}
+
+}  // namespace geminid::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+void PartMax(const CrossEntropyPart& part, const float* logits, float* max) {
+  for (size_t t = 0; t < part.tokens; ++t) {
+    max[t] = RowMax(logits + t * part.row_stride, part.columns);
+  }
+}
+
+void PartSums(const CrossEntropyPart& part, const float* logits, const int32_t* targets,
+              const float* max, float* sums, float* at_target) {
+  for (size_t t = 0; t < part.tokens; ++t) {
+    const float* row = logits + t * part.row_stride;
+    const size_t column = TargetColumn(part, targets[t]);
+    sums[t] = static_cast<float>(RowSumExp(row, part.columns, max[t]));
+    at_target[t] = column < part.columns ? row[column] : 0.0F;
+  }
+}
+
+void PartGradient(const CrossEntropyPart& part, const float* logits, const int32_t* targets,
+                  const float* max, const float* sums, float grad_scale, float* dlogits) {
+  for (size_t t = 0; t < part.tokens; ++t) {
+    float* out = dlogits + t * part.row_stride;
+    if (targets[t] == kIgnoredTarget) {
+      WriteZeros(out, part.columns);
+    } else {
+      RowGradient(logits + t * part.row_stride, part.columns, max[t], double{sums[t]},
+                  TargetColumn(part, targets[t]), grad_scale, out);
+    }
+    WriteZeros(out + part.columns, part.row_stride - part.columns);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+
+HWY_EXPORT(PartMax);
+HWY_EXPORT(PartSums);
+HWY_EXPORT(PartGradient);
+
+namespace {
+
+// Shape and logits.
+Status CheckPart(const CrossEntropyPart& part, const float* logits, Buffer* buffer) {
+  if (part.row_stride < part.columns) return Status::kInvalidShape;
+  size_t count = 0;
+  const Status status = CheckedProduct(part.tokens, part.row_stride, &count);
+  if (status != Status::kOk) return status;
+  *buffer = Buffer::Of(logits, count);
+  return CheckBuffer(*buffer);
+}
+
+}  // namespace
+
+Status CrossEntropyPartMax(const CrossEntropyPart& part, const float* logits, float* max) {
+  Buffer in = {};
+  Status status = CheckPart(part, logits, &in);
+  if (status == Status::kOk) status = CheckBuffers({in}, {Buffer::Of(max, part.tokens)});
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  HWY_DYNAMIC_DISPATCH(PartMax)(part, logits, max);
+  return Status::kOk;
+}
+
+Status CrossEntropyPartSums(const CrossEntropyPart& part, const float* logits,
+                            const int32_t* targets, const float* max, float* sums,
+                            float* at_target) {
+  Buffer in = {};
+  Status status = CheckPart(part, logits, &in);
+  if (status == Status::kOk) {
+    status = CheckBuffers({in, Buffer::Of(targets, part.tokens), Buffer::Of(max, part.tokens)},
+                          {Buffer::Of(sums, part.tokens), Buffer::Of(at_target, part.tokens)});
+  }
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  HWY_DYNAMIC_DISPATCH(PartSums)(part, logits, targets, max, sums, at_target);
+  return Status::kOk;
+}
+
+Status CrossEntropyPartGradient(const CrossEntropyPart& part, const float* logits,
+                                const int32_t* targets, const float* max, const float* sums,
+                                float grad_scale, float* dlogits) {
+  Buffer in = {};
+  Status status = CheckPart(part, logits, &in);
+  if (status != Status::kOk) return status;
+  if (!std::isfinite(grad_scale)) return Status::kInvalidParameter;
+  const Buffer out = Buffer::Of(dlogits, in.count);
+  status = CheckInPlace(out, {in});
+  if (status != Status::kOk) return status;
+  status = CheckBuffers({Buffer::Of(targets, part.tokens), Buffer::Of(max, part.tokens),
+                         Buffer::Of(sums, part.tokens)},
+                        {out});
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  HWY_DYNAMIC_DISPATCH(PartGradient)(part, logits, targets, max, sums, grad_scale, dlogits);
+  return Status::kOk;
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

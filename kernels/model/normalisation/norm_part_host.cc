@@ -1,0 +1,200 @@
+#include "kernels/model/normalisation/norm_part.h"
+#include "kernels/runtime/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/model/normalisation/norm_part_host.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/model/normalisation/rows-inl.h"
+#include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/simd/arguments.h"
+#include "kernels/runtime/simd/row_sums-inl.h"
+
+#ifndef GEMINID_KERNELS_NORM_PART_AT_
+#define GEMINID_KERNELS_NORM_PART_AT_
+namespace geminid::kernels {
+
+// Null counts as zeros.
+inline float At(const float* array, size_t index) { return array == nullptr ? 0.0F : array[index]; }
+
+}  // namespace geminid::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace geminid::kernels {
+namespace HWY_NAMESPACE {
+
+void PartSum(const NormPart& part, const float* x, float* sum) {
+  for (size_t r = 0; r < part.rows; ++r) sum[r] = RowSum(x + r * part.cols, part.cols);
+}
+
+void PartSquares(const NormPart& part, const float* x, const float* mean, float* squares) {
+  for (size_t r = 0; r < part.rows; ++r) {
+    squares[r] = RowSquares(x + r * part.cols, part.cols, At(mean, r));
+  }
+}
+
+void PartForward(const NormPart& part, const float* x, const float* mean, const float* rstd,
+                 const float* gamma, const float* beta, float* y) {
+  for (size_t r = 0; r < part.rows; ++r) {
+    const F32x16 center = Set(At(mean, r)), scale = Set(rstd[r]);
+    for (size_t i = 0; i < part.cols; i += kWidth) {
+      const size_t n = part.cols - i;
+      const F32x16 shift = beta == nullptr ? Set(0.0F) : LoadN(beta + i, n);
+      const F32x16 xhat = (LoadN(x + r * part.cols + i, n) - center) * scale;
+      StoreN(MulAdd(xhat, LoadN(gamma + i, n), shift), y + r * part.cols + i, n);
+    }
+  }
+}
+
+HWY_INLINE LayerNormRow<float> RowOf(const NormPart& part, const NormPartBackwardArgs& args,
+                                     size_t r) {
+  return {args.dy + r * part.cols, args.x + r * part.cols, args.gamma, At(args.mean, r),
+          args.rstd[r]};
+}
+
+void PartGradientSums(const NormPart& part, const NormPartBackwardArgs& args, float* sum_gx,
+                      float* sum_g) {
+  for (size_t r = 0; r < part.rows; ++r) {
+    const GradientSums sums = SumGradients(RowOf(part, args, r), part.cols);
+    sum_gx[r] = sums.gx;
+    if (sum_g != nullptr) sum_g[r] = sums.g;
+  }
+}
+
+void PartBackward(const NormPart& part, const NormPartBackwardArgs& args, const float* mean_gx,
+                  const float* mean_g, const NormPartGradients& gradients, float* dgamma,
+                  float* dbeta) {
+  ZeroRow(dgamma, part.cols);
+  ZeroRow(dbeta, part.cols);
+  for (size_t r = 0; r < part.rows; ++r) {
+    const LayerNormRow<float> row = RowOf(part, args, r);
+    AddParameterGradients(row, part.cols, dgamma, dbeta);
+    WriteInputGradient<float>(row, part.cols, {At(mean_g, r), mean_gx[r]}, nullptr,
+                              gradients.dx + r * part.cols);
+  }
+  FinishRow(dgamma, part.cols, /*accumulate=*/false, gradients.dgamma);
+  if (gradients.dbeta != nullptr) {
+    FinishRow(dbeta, part.cols, /*accumulate=*/false, gradients.dbeta);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace geminid::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace geminid::kernels {
+
+HWY_EXPORT(PartSum);
+HWY_EXPORT(PartSquares);
+HWY_EXPORT(PartForward);
+HWY_EXPORT(PartGradientSums);
+HWY_EXPORT(PartBackward);
+
+namespace {
+
+// An array that may be null.
+Buffer Optional(const float* array, size_t count) {
+  return Buffer::Of(array, array == nullptr ? 0 : count);
+}
+
+Status CheckPart(const NormPart& part, size_t* count) {
+  return part.cols == 0 ? Status::kInvalidShape : CheckedProduct(part.rows, part.cols, count);
+}
+
+// Inputs of the backward pass, and what it writes for each row.
+Status CheckGradient(const NormPart& part, const NormPartBackwardArgs& args, size_t count,
+                     const Buffer& first, const Buffer& second) {
+  return CheckBuffers({Buffer::Of(args.x, count), Buffer::Of(args.gamma, part.cols),
+                       Optional(args.mean, part.rows), Buffer::Of(args.rstd, part.rows)},
+                      {first, second});
+}
+
+}  // namespace
+
+Status NormPartSum(const NormPart& part, const float* x, float* sum) {
+  size_t count = 0;
+  Status status = CheckPart(part, &count);
+  if (status != Status::kOk) return status;
+  status = CheckBuffers({Buffer::Of(x, count)}, {Buffer::Of(sum, part.rows)});
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  HWY_DYNAMIC_DISPATCH(PartSum)(part, x, sum);
+  return Status::kOk;
+}
+
+Status NormPartSquares(const NormPart& part, const float* x, const float* mean, float* squares) {
+  size_t count = 0;
+  Status status = CheckPart(part, &count);
+  if (status != Status::kOk) return status;
+  status = CheckBuffers({Buffer::Of(x, count), Optional(mean, part.rows)},
+                        {Buffer::Of(squares, part.rows)});
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  HWY_DYNAMIC_DISPATCH(PartSquares)(part, x, mean, squares);
+  return Status::kOk;
+}
+
+Status NormPartForward(const NormPart& part, const float* x, const float* mean, const float* rstd,
+                       const float* gamma, const float* beta, float* y) {
+  size_t count = 0;
+  Status status = CheckPart(part, &count);
+  if (status != Status::kOk) return status;
+  const Buffer out = Buffer::Of(y, count);
+  status = CheckInPlace(out, {Buffer::Of(x, count)});
+  if (status != Status::kOk) return status;
+  status = CheckBuffers({Optional(mean, part.rows), Buffer::Of(rstd, part.rows),
+                         Buffer::Of(gamma, part.cols), Optional(beta, part.cols)},
+                        {out});
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  HWY_DYNAMIC_DISPATCH(PartForward)(part, x, mean, rstd, gamma, beta, y);
+  return Status::kOk;
+}
+
+Status NormPartGradientSums(const NormPart& part, const NormPartBackwardArgs& args, float* sum_gx,
+                            float* sum_g) {
+  size_t count = 0;
+  Status status = CheckPart(part, &count);
+  if (status == Status::kOk) status = CheckBuffer(Buffer::Of(args.dy, count));
+  if (status != Status::kOk) return status;
+  status =
+      CheckGradient(part, args, count, Buffer::Of(sum_gx, part.rows), Optional(sum_g, part.rows));
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  HWY_DYNAMIC_DISPATCH(PartGradientSums)(part, args, sum_gx, sum_g);
+  return Status::kOk;
+}
+
+size_t NormPartWorkspaceBytes(const NormPart& part) { return 2 * FloatRowBytes(part.cols); }
+
+Status NormPartBackward(const NormPart& part, const NormPartBackwardArgs& args,
+                        const float* mean_gx, const float* mean_g,
+                        const NormPartGradients& gradients, void* workspace,
+                        size_t workspace_bytes) {
+  size_t count = 0;
+  Status status = CheckPart(part, &count);
+  if (status != Status::kOk) return status;
+  const Buffer dx = Buffer::Of(gradients.dx, count);
+  status = CheckInPlace(dx, {Buffer::Of(args.dy, count)});
+  if (status != Status::kOk) return status;
+  status = CheckGradient(part, args, count, Buffer::Of(gradients.dgamma, part.cols),
+                         Optional(gradients.dbeta, part.cols));
+  if (status != Status::kOk) return status;
+  status = CheckBuffers(
+      {Buffer::Of(args.x, count), Buffer::Of(mean_gx, part.rows), Optional(mean_g, part.rows)},
+      {dx});
+  if (status == Status::kOk) {
+    status = CheckWorkspace(workspace, workspace_bytes, NormPartWorkspaceBytes(part));
+  }
+  if (status != Status::kOk) return status;
+  auto* dgamma = static_cast<float*>(workspace);
+  float* dbeta = dgamma + FloatRowBytes(part.cols) / sizeof(float);
+  const ScopedFloatEnvironment environment;
+  HWY_DYNAMIC_DISPATCH(PartBackward)(part, args, mean_gx, mean_g, gradients, dgamma, dbeta);
+  return Status::kOk;
+}
+
+}  // namespace geminid::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,160 @@
+#include "collectives/hierarchical/chain_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace geminid::collectives {
+namespace {
+
+constexpr size_t kNone = ChainPlan::kNone;
+
+std::vector<ChainPlan> Plans() {
+  std::vector<ChainPlan> plans;
+  for (const int count : {2, 3, 5}) {
+    for (const int each : {2, 3}) {
+      const Hosts hosts = {.count = count, .ranks_each = each};
+      for (const size_t total : {0, 1, 7, 100, 1001}) {
+        plans.push_back(ChainPlan::Whole(hosts, total, ChainPlan::kEveryHost, 16));
+        for (int host = 0; host < count; ++host) {
+          plans.push_back(ChainPlan::Whole(hosts, total, host, 16));
+        }
+        plans.push_back(ChainPlan::Slices(hosts, Partition(total, count * each), 16));
+      }
+    }
+  }
+  return plans;
+}
+
+TEST(ChainPlan, Lanes_CoverEveryElementOnce) {
+  for (const ChainPlan& plan : Plans()) {
+    std::map<size_t, int> covered;
+    size_t last = 0;
+    for (size_t block = 0; block < plan.blocks(); ++block) {
+      for (int local = 0; local < plan.hosts().ranks_each; ++local) {
+        const ChainPlan::Lane lane = plan.LaneOf(block, local);
+        EXPECT_LE(lane.count, plan.LaneCount(block));
+        EXPECT_LE(lane.count, plan.longest_lane());
+        for (size_t i = 0; i < lane.count; ++i) ++covered[lane.begin + i];
+        last = std::max(last, lane.begin + lane.count);
+      }
+    }
+    EXPECT_EQ(covered.size(), last);
+    for (const auto& [element, times] : covered) EXPECT_EQ(times, 1) << element;
+  }
+}
+
+TEST(ChainPlan, LanesOfSlices_AreOfTheirOwnRanks) {
+  const Hosts hosts = {.count = 3, .ranks_each = 2};
+  const Partition slices(101, 6);
+  const ChainPlan plan = ChainPlan::Slices(hosts, slices, 5);
+  for (size_t block = 0; block < plan.blocks(); ++block) {
+    for (int local = 0; local < 2; ++local) {
+      const ChainPlan::Lane lane = plan.LaneOf(block, local);
+      const int rank = hosts.RankAt(plan.WantedOn(block), local);
+      EXPECT_GE(lane.begin, slices.Begin(rank));
+      EXPECT_LE(lane.begin + lane.count, slices.Begin(rank) + slices.Count(rank));
+    }
+  }
+}
+
+// Plays all hosts at once: what one sends, another one takes in the same step, in the order of the
+// blocks; a host has what it sends and adds; each sum is known where it is wanted, and not before
+// all hosts have added to it.
+TEST(ChainPlan, Steps_PassEveryBlockThroughAllHostsInOrder) {
+  for (const ChainPlan& plan : Plans()) {
+    const int hosts = plan.hosts().count;
+    std::vector<int> added(plan.blocks(), 0);  // by how many hosts
+    std::map<std::pair<int, size_t>, size_t> partial_came, known;
+    for (size_t step = 0; step < plan.steps(); ++step) {
+      for (int host = 0; host < hosts; ++host) {
+        const ChainPlan::Step moves = plan.StepOf(host, step);
+        if (moves.add != kNone) {
+          EXPECT_EQ(added[moves.add], host);
+          if (host > 0) {
+            EXPECT_EQ(partial_came.at({host, moves.add}) + 1, step);
+          }
+          ++added[moves.add];
+        }
+        if (moves.send_partial != kNone) {
+          EXPECT_EQ(moves.send_partial, moves.add);
+          EXPECT_EQ(plan.StepOf(host + 1, step).take_partial, moves.send_partial);
+        }
+        if (moves.take_partial != kNone) {
+          EXPECT_EQ(plan.StepOf(host - 1, step).send_partial, moves.take_partial);
+          partial_came[{host, moves.take_partial}] = step;
+        }
+        if (moves.take_sum != kNone) {
+          EXPECT_EQ(plan.StepOf(moves.take_sum_from, step).send_sum, moves.take_sum);
+          EXPECT_EQ(plan.StepOf(moves.take_sum_from, step).send_sum_to, host);
+        }
+        if (moves.known != kNone) {
+          EXPECT_TRUE(known.insert({{host, moves.known}, step}).second);
+        }
+      }
+      for (int host = 0; host < hosts; ++host) {
+        const ChainPlan::Step moves = plan.StepOf(host, step);
+        if (moves.send_sum == kNone) continue;
+        EXPECT_EQ(added[moves.send_sum], hosts);
+        EXPECT_EQ(plan.StepOf(moves.send_sum_to, step).take_sum, moves.send_sum);
+        // Known in the step before, or just added up.
+        const bool just = host == hosts - 1 && moves.add == moves.send_sum;
+        if (!just) {
+          EXPECT_EQ(known.at({host, moves.send_sum}) + 1, step);
+        }
+      }
+    }
+    for (size_t block = 0; block < plan.blocks(); ++block) {
+      EXPECT_EQ(added[block], hosts);
+      for (int host = 0; host < hosts; ++host) {
+        const int wanted = plan.WantedOn(block);
+        EXPECT_EQ(known.count({host, block}), wanted == host || wanted < 0 ? 1u : 0u);
+      }
+    }
+  }
+}
+
+// The last step is needed, and no step goes by in which nothing moves.
+TEST(ChainPlan, Steps_AreAllUsed) {
+  for (const ChainPlan& plan : Plans()) {
+    for (size_t step = 0; step < plan.steps(); ++step) {
+      bool used = false;
+      for (int host = 0; host < plan.hosts().count; ++host) {
+        const ChainPlan::Step moves = plan.StepOf(host, step);
+        used = used || moves.add != kNone || moves.take_sum != kNone || moves.take_partial != kNone;
+      }
+      EXPECT_TRUE(used) << step << " of " << plan.steps();
+    }
+  }
+}
+
+Operation Of(OpKind kind, DType dtype) { return {.kind = kind, .dtype = dtype, .count = 1 << 20}; }
+
+TEST(ChainPays, TwoByteElements_NeedMoreRanksPerHost) {
+  const Hosts two_by_two = {.count = 2, .ranks_each = 2};
+  const Hosts two_by_four = {.count = 2, .ranks_each = 4};
+  EXPECT_TRUE(ChainPays(Of(OpKind::kAllReduce, DType::kFloat32), two_by_two));
+  EXPECT_TRUE(ChainPays(Of(OpKind::kReduceScatter, DType::kFloat32), two_by_two));
+  EXPECT_TRUE(ChainPays(Of(OpKind::kAllReduce, DType::kBFloat16), two_by_two));
+  EXPECT_FALSE(ChainPays(Of(OpKind::kReduceScatter, DType::kBFloat16), two_by_two));
+  EXPECT_TRUE(ChainPays(Of(OpKind::kReduceScatter, DType::kBFloat16), two_by_four));
+}
+
+TEST(Hosts, EquallyManyRanksSideBySide_AreFound) {
+  const auto of = [](std::vector<std::string> names) { return Hosts::Of(names); };
+  const auto two = of({"a", "a", "b", "b"});
+  ASSERT_TRUE(two.has_value());
+  EXPECT_EQ(two->count, 2);
+  EXPECT_EQ(two->ranks_each, 2);
+  EXPECT_EQ(of({"a", "a", "a"})->count, 1);
+  EXPECT_EQ(of({"a", "b", "c"})->ranks_each, 1);
+  EXPECT_FALSE(of({"a", "a", "b"}).has_value());       // unequal
+  EXPECT_FALSE(of({"a", "b", "a", "b"}).has_value());  // in turns
+  EXPECT_FALSE(of({"a", "a", "b", "c"}).has_value());  // unequal, and so many
+  EXPECT_FALSE(of({"a", "b", "b", "a"}).has_value());  // apart
+  EXPECT_FALSE(of({}).has_value());
+}
+
+}  // namespace
+}  // namespace geminid::collectives

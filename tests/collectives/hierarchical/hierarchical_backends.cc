@@ -1,0 +1,9 @@
+#include "tests/collectives/hierarchical/hierarchical_world.h"
+
+namespace geminid::collectives {
+
+std::vector<Backend> BackendsUnderTest() { return {HostsBackend()}; }
+
+std::vector<int> WorldSizesUnderTest() { return {4, 6}; }
+
+}  // namespace geminid::collectives

@@ -1,0 +1,26 @@
+// Ranks on several hosts that are one in truth: each rank says which host it is on.
+#ifndef GEMINID_TESTS_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_WORLD_H_
+#define GEMINID_TESTS_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_WORLD_H_
+
+#include "absl/time/time.h"
+#include "collectives/hierarchical/hierarchical_communicator.h"
+#include "tests/collectives/world.h"
+
+namespace geminid::collectives {
+
+// With reductions cut so finely that a few elements already make many blocks.
+HierarchyOptions FinelyCut();
+
+// `host_by_rank` has as many names as there are ranks.
+Communicators ConnectHosts(const std::vector<std::string>& host_by_rank, absl::Duration timeout,
+                           const HierarchyOptions& options = FinelyCut());
+
+// `hosts` names, each `ranks_each` times.
+std::vector<std::string> HostNames(int hosts, int ranks_each);
+
+// An even number of ranks on two hosts.
+Backend HostsBackend();
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TESTS_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_WORLD_H_

@@ -45,4 +45,6 @@ std::vector<Backend> BackendsUnderTest() {
            }}};
 }
 
+std::vector<int> WorldSizesUnderTest() { return {1, 2, 3, kGpus}; }
+
 }  // namespace geminid::collectives

@@ -243,9 +243,9 @@ absl::Status Communicator::SendReceive(ConstBuffer in, int send_peer, Buffer out
     if (in.count != out.count || in.dtype != out.dtype) {
       return absl::InvalidArgumentError("SendReceive to this rank: in and out differ in size");
     }
-    if (in.bytes() > 0) std::memcpy(out.data, in.data, in.bytes());
-    backend_->CountCompleted(OpKind::kSend);
-    return Finish(OpKind::kReceive, absl::OkStatus());
+    const absl::Status copied = backend_->CopyOwn(in.data, in.bytes(), out.data);
+    if (copied.ok()) backend_->CountCompleted(OpKind::kSend);
+    return Finish(OpKind::kReceive, copied);
   }
   CommunicatorBackend::Message send{.operation = {.kind = OpKind::kSend,
                                                   .dtype = in.dtype,
@@ -301,6 +301,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
   if (subset.ok()) (*subset)->SetTimeout(timeout());
   return subset;
 }
+
+CommunicatorBackend& BackendOf(Communicator& communicator) { return *communicator.backend_; }
 
 absl::Status Communicator::Finish(OpKind kind, absl::Status status) {
   if (!status.ok()) return backend_->Poison(status);

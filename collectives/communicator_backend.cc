@@ -32,6 +32,17 @@ absl::Status CommunicatorBackend::health() const {
   return status.ok() ? status : Poison(status);
 }
 
+absl::Status CommunicatorBackend::LookForTheDead() {
+  if (failed_.load(std::memory_order_acquire)) return health();
+  absl::Status status = DoLookForTheDead();
+  return status.ok() ? status : Poison(status);
+}
+
+absl::Status CommunicatorBackend::CopyOwn(const std::byte* from, size_t bytes, std::byte* to) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
 absl::Status CommunicatorBackend::Poison(const absl::Status& status) const {
   std::lock_guard lock(failure_mutex_);
   if (!failed_.load(std::memory_order_relaxed)) {

@@ -65,12 +65,18 @@ class CommunicatorBackend {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                                  std::span<const int> ranks) = 0;
 
+  // What a rank sends to itself; done when it returns. The host's memory, unless a backend's is
+  // not.
+  virtual absl::Status CopyOwn(const std::byte* from, size_t bytes, std::byte* to);
+
   // Fails this and all later operations, here and at the peers, unless something has failed before.
   void Abort(const absl::Status& status);
   // Records the first failure and returns the recorded one.
   absl::Status Poison(const absl::Status& status) const;
   // OK, or the recorded failure.
   absl::Status health() const;
+  // The same, after a look for peers that have died: for who waits for them by other means.
+  absl::Status LookForTheDead();
 
   void CountCompleted(OpKind kind) {
     operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
@@ -90,6 +96,9 @@ class CommunicatorBackend {
   }
   // By rank, what Count*() has counted.
   std::vector<PeerTraffic> CountedTraffic() const;
+
+  // As DoCheckHealth, of this look too.
+  virtual absl::Status DoLookForTheDead() { return DoCheckHealth(); }
 
   void CountSent(int peer, size_t bytes) {
     traffic_[static_cast<size_t>(peer)].sent.fetch_add(bytes, std::memory_order_relaxed);
@@ -119,6 +128,9 @@ class CommunicatorBackend {
   mutable absl::Status failure_;
   mutable std::atomic<bool> failed_{false};
 };
+
+// Of a communicator that outlives its use.
+CommunicatorBackend& BackendOf(Communicator& communicator);
 
 }  // namespace geminid::collectives
 

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 #include "client/device/device_ops.h"
+#include "geminid/communicator.h"
 #include "geminid/stream.h"
 #include "geminid/types.h"
 
@@ -121,6 +122,15 @@ class Device {
   virtual std::shared_ptr<Gate> MakeGate() = 0;
 
   virtual DeviceOps& ops() = 0;
+
+  // A communicator of the ranks of `control`, which becomes its own, whose buffers are memory of
+  // the ranks' devices; it is collective. A reduction of up to `scratch_bytes` takes no more of the
+  // device than that, from now on. Errors are the same on all ranks: UNAVAILABLE where nothing
+  // moves memory between their devices; UNIMPLEMENTED, at once, on a device of the host's memory.
+  virtual absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(
+      std::unique_ptr<collectives::Communicator> /*control*/, uint64_t /*scratch_bytes*/) {
+    return absl::UnimplementedError("memory of this device is the host's");
+  }
 };
 
 }  // namespace geminid::device

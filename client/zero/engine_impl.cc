@@ -282,6 +282,7 @@ absl::Status EngineImpl::MakeMover() {
   context.layout = &layout_;
   context.store = store_.get();
   context.communicator = mover_communicator_.get();
+  context.device_communicator = device_communicator_.get();
   context.accumulate = options_.accumulate;
   context.meter = &meter_;
   context.gathered = gathered_;
@@ -387,7 +388,7 @@ absl::Status EngineImpl::MakeCommunicators() {
     control_communicator_->SetTimeout(options_.timeout);
   }
   agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
-  return absl::OkStatus();
+  return ConnectDevices();
 }
 
 absl::Status EngineImpl::Remember(const absl::Status& status) {
@@ -402,6 +403,7 @@ absl::Status EngineImpl::Remember(const absl::Status& status) {
 void EngineImpl::AbortRanks(const std::string& reason) {
   const std::string words = absl::StrCat("rank ", communicator_->Rank(), ": ", reason);
   mover_communicator_->Abort(words);
+  if (device_communicator_ != nullptr) device_communicator_->Abort(words);
   control_communicator_->Abort(words);
 }
 
@@ -444,6 +446,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   statistics.peak_total_bytes = reading.peak_total_bytes;
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
+  statistics.ranks_exchange_by = exchange_by_;
   statistics.chunks = layout_.chunks.size();
   statistics.chunk_elements = layout_.chunk_elements;
   statistics.waste_ratio = static_cast<double>(layout_.padding_elements) /

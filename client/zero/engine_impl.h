@@ -129,6 +129,7 @@ class EngineImpl final : public Engine {
   absl::Status AllocateGathered();
   absl::Status MakeViews();
   absl::Status MakeCommunicators();
+  absl::Status ConnectDevices();
   absl::Status MakeStateStore();
   absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> MakeUpdatePool() const;
   absl::Status MakeThreads();
@@ -280,6 +281,8 @@ class EngineImpl final : public Engine {
   std::vector<ChunkId> gathered_;  // of chunks, then of separate gradients
   std::vector<uint64_t> views_;    // likewise: where they are among the device's; none: no views
   std::unique_ptr<collectives::Communicator> mover_communicator_;
+  std::unique_ptr<collectives::Communicator> device_communicator_;  // the mover's; or null
+  std::string exchange_by_;                                         // of ranks, in words
   std::unique_ptr<collectives::Communicator> control_communicator_;
   std::unique_ptr<RankAgreement> agreement_;
   std::unique_ptr<GranuleOptimizer> optimizer_;

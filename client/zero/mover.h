@@ -45,6 +45,8 @@ struct MoverContext {
   const Layout* layout = nullptr;
   StateStore* store = nullptr;
   collectives::Communicator* communicator = nullptr;  // this thread's own
+  // For memory of devices that the host cannot touch; null: it goes through host memory.
+  collectives::Communicator* device_communicator = nullptr;
   int accumulate = 1;
   ArenaMeter* meter = nullptr;
   // The session's chunk of each layout chunk, then of separate gradients; and whose those are.
@@ -229,6 +231,13 @@ class Mover {
   absl::Status FinishGather(const Task& task);
   absl::Status GatherToHost(const Task& task);
   void LabelCollective(const Task& task);
+  // What moves memory of the device between the ranks, and where it finds it. Null: nothing can,
+  // but by way of the host.
+  struct Ranks {
+    collectives::Communicator* communicator = nullptr;
+    std::byte* data = nullptr;
+  };
+  absl::StatusOr<Ranks> RanksFor(std::byte* data);
   absl::Status AllGather(const Task& task, std::byte* chunk);
   void Publish(uint32_t chunk);
   absl::Status ShowView(uint32_t chunk);

@@ -145,8 +145,18 @@ void Mover::QueueShardTo(uint32_t chunk, std::byte* shard) const {
 
 // So that ranks that went apart never take one chunk for another of the same size.
 void Mover::LabelCollective(const Task& task) {
-  context_.communicator->SetLabel(absl::StrCat("chunk ", LayoutChunk(task.chunk), " in operator ",
-                                               task.operation, ", move ", task.number));
+  const std::string label = absl::StrCat("chunk ", LayoutChunk(task.chunk), " in operator ",
+                                         task.operation, ", move ", task.number);
+  context_.communicator->SetLabel(label);
+  if (context_.device_communicator != nullptr) context_.device_communicator->SetLabel(label);
+}
+
+absl::StatusOr<Mover::Ranks> Mover::RanksFor(std::byte* data) {
+  std::byte* const there = context_.device->HostAddress(data);
+  if (there != nullptr) return Ranks{context_.communicator, there};
+  if (context_.device_communicator == nullptr) return Ranks{};
+  GEMINID_RETURN_IF_ERROR(compute_->on_device().Finish());  // what was queued on it
+  return Ranks{context_.device_communicator, data};
 }
 
 absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
@@ -155,10 +165,10 @@ absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
   const collectives::DType type = DTypeOf(Shape(task.chunk));
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
-  std::byte* const there = context_.device->HostAddress(chunk);
-  if (there == nullptr) return exchange_.AllGather({chunk, elements, type});
-  return context_.communicator->AllGather({there + ShardOffset(task.chunk), shard, type},
-                                          {there, elements, type});
+  GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(chunk));
+  if (ranks.communicator == nullptr) return exchange_.AllGather({chunk, elements, type});
+  return ranks.communicator->AllGather({ranks.data + ShardOffset(task.chunk), shard, type},
+                                       {ranks.data, elements, type});
 }
 
 // --- making way ----------------------------------------------------------------------------------

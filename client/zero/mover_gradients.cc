@@ -36,11 +36,11 @@ absl::Status Mover::ReduceScatter(const Task& task) {
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(world_size);
   std::byte* const extent = Extent(task.chunk);
-  std::byte* const there = context_.device->HostAddress(extent);
-  if (there == nullptr) return exchange_.Average({extent, elements, type});
-  return context_.communicator->ReduceScatter({there, elements, type},
-                                              {there + ShardOffset(task.chunk), shard, type},
-                                              collectives::ReduceOp::kSum, {1.0 / world_size});
+  GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(extent));
+  if (ranks.communicator == nullptr) return exchange_.Average({extent, elements, type});
+  return ranks.communicator->ReduceScatter({ranks.data, elements, type},
+                                           {ranks.data + ShardOffset(task.chunk), shard, type},
+                                           collectives::ReduceOp::kSum, {1.0 / world_size});
 }
 
 absl::Status Mover::MeasureShard(uint32_t chunk) {

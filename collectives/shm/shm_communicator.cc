@@ -153,6 +153,7 @@ class ShmBackend final : public CommunicatorBackend {
 
   void DoAbort(const absl::Status& status) override { (void)group_.Fail(status); }
   absl::Status DoCheckHealth() const override { return group_.failure(); }
+  absl::Status DoLookForTheDead() override { return group_.LookForTheDead(); }
 
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                          std::span<const int> ranks) override {

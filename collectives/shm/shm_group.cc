@@ -56,6 +56,12 @@ absl::Status ShmGroup::Judge(const Context& context, const std::vector<int>& mis
   return absl::OkStatus();
 }
 
+absl::Status ShmGroup::LookForTheDead() {
+  GEMINID_RETURN_IF_ERROR(failure());
+  const int dead = FirstDead();
+  return dead < 0 ? absl::OkStatus() : Fail(DeathError(NameOf(dead)));
+}
+
 int ShmGroup::FirstDead() {
   if (::poll(polls_.data(), polls_.size(), 0) <= 0) return -1;
   for (size_t r = 0; r < polls_.size(); ++r) {

@@ -62,6 +62,8 @@ class ShmGroup {
   // Makes `status` the failure of the group, unless it has one; returns the failure of the group.
   absl::Status Fail(const absl::Status& status);
   absl::Status failure() const;
+  // The failure of the group, which the death of a rank becomes. Of the waiting thread.
+  absl::Status LookForTheDead();
 
  private:
   // The longest sleep between two looks at the health of the peers.

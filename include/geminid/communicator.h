@@ -4,7 +4,7 @@
 //   std::vector<float> norm = {...};
 //   absl::Status status = comm->AllReduce(norm, norm, ReduceOp::kSum);
 //
-// Contract of every backend (in-process, shared memory, TCP, and both of them over several hosts):
+// Contract of every backend (in-process, shared memory, TCP, both over several hosts, NCCL):
 //  * Operations block until this rank's part is done. All ranks call the same collectives in the
 //    same order with the same sizes; Send and Receive are matched in order per pair of ranks. Ranks
 //    that disagree get INVALID_ARGUMENT saying who called what.
@@ -18,8 +18,8 @@
 //  * The first such error poisons the communicator: every later call returns the same error at
 //    once. The outputs of the failed operation hold anything. Arguments refused before anything is
 //    sent (INVALID_ARGUMENT naming the parameter) do not poison.
-//  * Buffers are host memory. Destroying a communicator while a peer still waits for it counts as
-//    leaving: the peer gets UNAVAILABLE.
+//  * Buffers are host memory; NCCL's are memory of the rank's GPU. Destroying a communicator while
+//    a peer still waits for it counts as leaving: the peer gets UNAVAILABLE.
 #ifndef GEMINID_COMMUNICATOR_H_
 #define GEMINID_COMMUNICATOR_H_
 
@@ -110,7 +110,7 @@ class GEMINID_EXPORT Communicator {
 
   int Rank() const;
   int WorldSize() const;
-  // "shm", "gloo", "hierarchical" or "local".
+  // "shm", "gloo", "hierarchical", "local" or "nccl".
   const char* BackendName() const;
 
   // out = in of rank 0, in of rank 1, ... `out.count` is P times `in.count`. `in` may be this
@@ -182,8 +182,11 @@ class GEMINID_EXPORT Communicator {
                                                        std::span<const int> ranks);
 
  private:
+  friend CommunicatorBackend& BackendOf(Communicator& communicator);  // of the library
+
   absl::Status Finish(OpKind kind, absl::Status status);
   absl::Status CheckPeer(int peer, const char* what) const;
+  // "shm", "gloo", "hierarchical", "local" or "nccl".
   Operation Labelled(Operation operation) const;
 
   const std::unique_ptr<CommunicatorBackend> backend_;

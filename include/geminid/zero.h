@@ -273,6 +273,9 @@ struct Statistics {
   double stall_seconds = 0;
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
   double queued_seconds = 0;  // waited to be admitted, which is no stall
+  // By what ranks exchange chunks, as Communicator::BackendName has it, and if that is host memory
+  // although theirs are on devices, why. Empty for one rank.
+  std::string ranks_exchange_by;
   uint64_t chunks = 0;
   uint64_t chunk_elements = 0;
   double waste_ratio = 0;  // padding over all elements

@@ -106,8 +106,11 @@ int main(int argc, char** argv) {
   if (is_real) setenv(geminid::gpu::kRealVariable, "1", 1);
   std::unique_ptr<geminid::gpu_double::Node> node;
   if (std::getenv(geminid::gpu::kRealVariable) == nullptr) {
-    node = std::make_unique<geminid::gpu_double::Node>(geminid::gpu_double::NodeOptions{
-        .devices = 2, .libcuda = GEMINID_CUDA_DOUBLE, .libnvml = GEMINID_NVML_DOUBLE});
+    node = std::make_unique<geminid::gpu_double::Node>(
+        geminid::gpu_double::NodeOptions{.devices = 2,
+                                         .libcuda = GEMINID_CUDA_DOUBLE,
+                                         .libnvml = GEMINID_NVML_DOUBLE,
+                                         .libcublaslt = GEMINID_CUBLASLT_DOUBLE});
   }
   return RUN_ALL_TESTS();
 }

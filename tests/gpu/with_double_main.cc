@@ -37,7 +37,9 @@ int Run(char** command) {
 int Main(int argc, char** argv) {
   NodeOptions options = {.libcuda = GEMINID_CUDA_DOUBLE,
                          .libnvml = GEMINID_NVML_DOUBLE,
-                         .kernels = GEMINID_DOUBLE_KERNELS};
+                         .kernels = GEMINID_DOUBLE_KERNELS,
+                         .libcublaslt = GEMINID_CUBLASLT_DOUBLE,
+                         .libnccl = GEMINID_NCCL_DOUBLE};
   int next = 1;
   for (; next + 1 < argc && argv[next][0] == '-'; next += 2) {
     const long value = std::strtol(argv[next + 1], nullptr, 10);

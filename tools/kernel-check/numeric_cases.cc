@@ -1,9 +1,12 @@
+#include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/numeric/accumulate/accumulate.h"
 #include "kernels/numeric/accumulate/accumulate_cuda.h"
 #include "kernels/numeric/cast/cast.h"
 #include "kernels/numeric/cast/cast_cuda.h"
+#include "kernels/numeric/reduce_rows/reduce_rows_cuda.h"
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/numeric/split_master/split_master_cuda.h"
 #include "tools/kernel-check/trial.h"
@@ -124,6 +127,84 @@ void CheckJoinWithoutRemainder(Trial& trial, const Size& size) {
             });
 }
 
+constexpr size_t kRows = 3;
+
+// Of every kind, with sums that round and integers that wrap.
+template <typename T>
+std::vector<T> RowsOf(size_t count) {
+  if constexpr (std::is_same_v<T, float> || !std::is_arithmetic_v<T>) {
+    return RandomArray<T>(kRows * count, 8, 3.0F);
+  } else {
+    std::vector<T> values(kRows * count);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double unit = RandomUnit(i);
+      if constexpr (std::is_same_v<T, double>) values[i] = unit / 3;
+      if constexpr (std::is_integral_v<T>) values[i] = static_cast<T>(std::bit_cast<int64_t>(unit));
+    }
+    return values;
+  }
+}
+
+template <typename T>
+auto Widened(T value) {
+  if constexpr (std::is_integral_v<T>) return static_cast<std::make_unsigned_t<T>>(value);
+  if constexpr (std::is_floating_point_v<T>) return value;
+  if constexpr (!std::is_arithmetic_v<T>) return value.ToFloat();
+}
+
+template <typename T>
+T SumOfRows(const T* rows, size_t count, size_t at, double scale) {
+  auto sum = Widened(rows[at]);
+  using Sum = decltype(sum);
+  for (size_t row = 1; row < kRows; ++row) {
+    sum = static_cast<Sum>(sum + Widened(rows[row * count + at]));
+  }
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(sum);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return sum * static_cast<Sum>(scale);
+  } else {
+    return T::FromFloat(sum * static_cast<Sum>(scale));
+  }
+}
+
+template <typename T>
+T LeastOfRows(const T* rows, size_t count, size_t at) {
+  const auto value = [](T element) {
+    if constexpr (std::is_arithmetic_v<T>) return element;
+    if constexpr (!std::is_arithmetic_v<T>) return element.ToFloat();
+  };
+  T least = rows[at];
+  for (size_t row = 1; row < kRows; ++row) {
+    if (value(rows[row * count + at]) < value(least)) least = rows[row * count + at];
+  }
+  return least;
+}
+
+template <typename T>
+void CheckReduceRows(Trial& trial, const Size& size) {
+  using kernels::RowReduction;
+  const double scale = std::is_integral_v<T> ? 1 : 1.0 / kRows;
+  const auto rows = trial.In(RowsOf<T>(size.count), size.shift);
+  const auto sum = trial.Out("sum", std::vector<T>(size.count), size.shift);
+  const auto least = trial.Out("least", std::vector<T>(size.count), size.shift);
+  trial.Run(
+      [&] {
+        for (size_t i = 0; i < size.count; ++i) {
+          sum.host[i] = SumOfRows(rows.host, size.count, i, scale);
+          least.host[i] = LeastOfRows(rows.host, size.count, i);
+        }
+        return Status::kOk;
+      },
+      [&] {
+        const Status status = kernels::ReduceRowsCuda<T>(
+            rows.device, kRows, size.count, RowReduction::kSum, scale, sum.device, nullptr);
+        if (status != Status::kOk) return status;
+        return kernels::ReduceRowsCuda<T>(rows.device, kRows, size.count, RowReduction::kMin, 1,
+                                          least.device, nullptr);
+      });
+}
+
 }  // namespace
 
 std::vector<KernelCase> NumericCases() {
@@ -142,6 +223,13 @@ std::vector<KernelCase> NumericCases() {
       Sized("add, bf16 to fp32", CheckAdd<BFloat16, float>),
       Sized("add, fp32 to bf16", CheckAdd<float, BFloat16>),
       Sized("add, bf16 to bf16", CheckAdd<BFloat16, BFloat16>),
+      Sized("reduce rows, fp32", CheckReduceRows<float>),
+      Sized("reduce rows, bf16", CheckReduceRows<BFloat16>),
+      Sized("reduce rows, fp16", CheckReduceRows<Float16>),
+      Sized("reduce rows, fp64", CheckReduceRows<double>),
+      Sized("reduce rows, int32", CheckReduceRows<int32_t>),
+      Sized("reduce rows, int64", CheckReduceRows<int64_t>),
+      Sized("reduce rows, uint8", CheckReduceRows<uint8_t>),
       Sized("split master", CheckSplit),
       Sized("split master, no remainder", CheckSplitWithoutRemainder),
       Sized("join master", CheckJoin),

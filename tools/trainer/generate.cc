@@ -69,7 +69,7 @@ class Generator {
                                 UnlimitedDeviceBytes(options_.run, context_.info.world_size,
                                                      kernels::ThreadsOf(threads_.get())),
                                 /*takes_steps=*/false));
-    GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_));
+    GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_, Tokens::kAlone));
     model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type, {}, threads_.get(),
                              place_->math());
     std::vector<zero::Parameter> parameters;

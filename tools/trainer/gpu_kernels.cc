@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "gpu/library_search.h"
 #include "kernels/model/activation/gelu_cuda.h"
 #include "kernels/model/activation/swiglu_cuda.h"
 #include "kernels/model/attention/attention_cuda.h"
@@ -15,6 +16,7 @@
 #include "kernels/model/elementwise/copy_rows_cuda.h"
 #include "kernels/model/embedding/embedding_cuda.h"
 #include "kernels/model/matmul/matmul_cuda.h"
+#include "kernels/model/matmul/matmul_library_cuda.h"
 #include "kernels/model/normalisation/layer_norm_cuda.h"
 #include "kernels/model/normalisation/rms_norm_cuda.h"
 #include "kernels/model/rotary/rotary_cuda.h"
@@ -42,23 +44,23 @@ kernels::HeadsView<T> Heads(Matrix<T> matrix) {
 template <typename T>
 class GpuKernelsOf final : public KernelsOf<T> {
  public:
-  explicit GpuKernelsOf(GpuQueue* queue) : queue_(*queue) {}
+  GpuKernelsOf(GpuQueue* queue, kernels::MatmulLibrary* library)
+      : queue_(*queue), library_(library) {}
 
   // --- products ---
-  absl::Status Multiply(const Resources& /*resources*/, const MatmulShape& shape, const T* a,
+  absl::Status Multiply(const Resources& resources, const MatmulShape& shape, const T* a,
                         const T* b, const T* bias, T* c) const override {
-    return Launched(kernels::MatmulCuda<T, T>(shape, 1.0F, a, b, bias, c, stream()), "Matmul");
+    return Product<T>(resources, shape, {.a = a, .b = b, .bias = bias, .c = c});
   }
 
-  absl::Status MultiplyScaled(const Resources& /*resources*/, const MatmulShape& shape, float scale,
+  absl::Status MultiplyScaled(const Resources& resources, const MatmulShape& shape, float scale,
                               const T* a, const T* b, T* c) const override {
-    return Launched(kernels::MatmulCuda<T, T>(shape, scale, a, b, nullptr, c, stream()), "Matmul");
+    return Product<T>(resources, shape, {.scale = scale, .a = a, .b = b, .c = c});
   }
 
-  absl::Status MultiplyWide(const Resources& /*resources*/, const MatmulShape& shape, const T* a,
+  absl::Status MultiplyWide(const Resources& resources, const MatmulShape& shape, const T* a,
                             const T* b, float* c) const override {
-    return Launched(kernels::MatmulCuda<T, float>(shape, 1.0F, a, b, nullptr, c, stream()),
-                    "Matmul");
+    return Product<float>(resources, shape, {.a = a, .b = b, .c = c});
   }
 
   absl::Status ColumnSum(const Resources& resources, Matrix<const T> x, T* sum) const override {
@@ -256,7 +258,40 @@ class GpuKernelsOf final : public KernelsOf<T> {
 
   kernels::CudaStream stream() const { return queue_.stream(); }
 
+  // By the library where it is and knows how; else by the kernel of our own.
+  template <typename Out>
+  absl::Status Product(const Resources& resources, const MatmulShape& shape,
+                       const kernels::MatmulOperands<T, Out>& operands) const {
+    if (library_ != nullptr && !resources.rows_alone) {
+      const kernels::MatmulPlan* plan = nullptr;
+      const kernels::Status planned = library_->Plan(shape, operands, &plan);
+      if (planned == kernels::Status::kOk) return ByLibrary(resources, shape, operands, *plan);
+      if (planned != kernels::Status::kUnsupported) return kernels::FromKernel(planned, "Matmul");
+    }
+    return Launched(kernels::MatmulCuda<T, Out>(shape, operands.scale, operands.a, operands.b,
+                                                operands.bias, operands.c, stream()),
+                    "Matmul");
+  }
+
+  template <typename Out>
+  absl::Status ByLibrary(const Resources& resources, const MatmulShape& shape,
+                         const kernels::MatmulOperands<T, Out>& operands,
+                         const kernels::MatmulPlan& plan) const {
+    const size_t bytes = plan.workspace_bytes;
+    Scratch<std::byte> scratch;
+    if (bytes > 0) {
+      GEMINID_ASSIGN_OR_RETURN(scratch, Scratch<std::byte>::Allocate(resources, bytes));
+    }
+    const kernels::Status status =
+        library_->Run(shape, plan, operands, scratch.data(), bytes, stream());
+    if (status != kernels::Status::kUnsupported) return kernels::FromKernel(status, "Matmul");
+    return absl::UnavailableError(
+        absl::StrCat(library_->Name(), " did not take a product: ", library_->last_refusal(),
+                     "; to do without it set ", gpu::kCublasLtPathVariable, "=", gpu::kNoLibrary));
+  }
+
   GpuQueue& queue_;
+  kernels::MatmulLibrary* const library_;
 };
 
 template <typename T>
@@ -316,9 +351,9 @@ absl::Status GpuKernelsOf<T>::NormBackwardOf(const Resources& resources, const N
 
 }  // namespace
 
-ModelKernels GpuKernels(GpuQueue* queue) {
-  return {std::make_unique<GpuKernelsOf<float>>(queue),
-          std::make_unique<GpuKernelsOf<BFloat16>>(queue)};
+ModelKernels GpuKernels(GpuQueue* queue, kernels::MatmulLibrary* library) {
+  return {std::make_unique<GpuKernelsOf<float>>(queue, library),
+          std::make_unique<GpuKernelsOf<BFloat16>>(queue, library)};
 }
 
 }  // namespace geminid::trainer

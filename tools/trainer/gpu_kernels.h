@@ -2,14 +2,16 @@
 #ifndef GEMINID_TOOLS_TRAINER_GPU_KERNELS_H_
 #define GEMINID_TOOLS_TRAINER_GPU_KERNELS_H_
 
+#include "kernels/model/matmul/matmul_library_cuda.h"
 #include "tools/trainer/gpu_queue.h"
 #include "tools/trainer/model_kernels.h"
 
 namespace geminid::trainer {
 
-// Kernels that are queued on `queue`, which outlives them; threads are not used. Products are those
-// of kernels/model/matmul/matmul_cuda.h, so that rows never depend on each other.
-ModelKernels GpuKernels(GpuQueue* queue);
+// Kernels that are queued on `queue`; threads are not used. Products are those of `library`, which
+// is nullable, and where there is none, it has no algorithm, or rows must not depend on each other,
+// those of kernels/model/matmul/matmul_cuda.h. Queue and library outlive them.
+ModelKernels GpuKernels(GpuQueue* queue, kernels::MatmulLibrary* library);
 
 }  // namespace geminid::trainer
 

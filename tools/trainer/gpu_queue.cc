@@ -50,6 +50,13 @@ GpuQueue::~GpuQueue() {
   if (stream_ != nullptr) context_->api().stream_destroy(stream_);
 }
 
+absl::StatusOr<int> GpuQueue::DriverVersion() const {
+  int version = 0;
+  GEMINID_RETURN_IF_ERROR(
+      context_->Check(context_->api().driver_get_version(&version), "cuDriverGetVersion"));
+  return version;
+}
+
 absl::Status GpuQueue::Zero(void* to, size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   return context_->Check(context_->api().memset_d8_async(Address(to), 0, bytes, stream_),

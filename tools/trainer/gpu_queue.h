@@ -27,6 +27,7 @@ class GpuQueue {
 
   CUstream stream() const { return stream_; }
   StreamHandle handle() const { return {stream_}; }
+  absl::StatusOr<int> DriverVersion() const;  // as cuDriverGetVersion has it
 
   // Queued, with `to`, and in Copy `from`, on the device. Upload has read `from` when it returns.
   absl::Status Zero(void* to, size_t bytes);

@@ -1,17 +1,34 @@
 #include "tools/trainer/model_place.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/trainer/gpu_kernels.h"
 
 namespace geminid::trainer {
 
-absl::StatusOr<std::unique_ptr<ModelPlace>> ModelPlace::Find(const Session& session) {
+absl::StatusOr<std::unique_ptr<ModelPlace>> ModelPlace::Find(const Session& session,
+                                                             Tokens tokens) {
   std::unique_ptr<ModelPlace> place(new ModelPlace);
   const DeviceDescription& device = session.device_description();
   if (device.kind != DeviceKind::kCuda) return place;
   GEMINID_ASSIGN_OR_RETURN(place->queue_, GpuQueue::Create(device.uuid));
-  place->gpu_kernels_.emplace(GpuKernels(place->queue_.get()));
+  if (tokens == Tokens::kTogether) {
+    GEMINID_ASSIGN_OR_RETURN(const int version, place->queue_->DriverVersion());
+    place->products_ = kernels::MatmulLibrary::Load(version, &place->no_library_);
+  }
+  place->gpu_kernels_.emplace(GpuKernels(place->queue_.get(), place->products_.get()));
   return place;
+}
+
+std::string ModelPlace::Products() const {
+  if (!on_gpu()) return "kernels of our own";
+  if (products_ == nullptr) {
+    return absl::StrCat("kernels of our own, since there is no cuBLASLt: ", no_library_);
+  }
+  const size_t own = products_->unsupported_shapes();
+  if (own == 0) return products_->Name();
+  return absl::StrCat(products_->Name(), "; kernels of our own for ", own, " of ",
+                      products_->shapes(), " shapes, for which it has no algorithm");
 }
 
 std::unique_ptr<ParameterSource> ModelPlace::Source(zero::Engine* engine,

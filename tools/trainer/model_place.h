@@ -4,31 +4,41 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "kernels/model/matmul/matmul_library_cuda.h"
 #include "tools/trainer/gpu_queue.h"
 #include "tools/trainer/model_kernels.h"
 #include "tools/trainer/parameter_source.h"
 
 namespace geminid::trainer {
 
+// Whether tokens get the same bits whichever others are computed with them (Resources::rows_alone),
+// for which no library is any use.
+enum class Tokens { kTogether, kAlone };
+
 // Made, used and ended by the thread that the model runs on; outlives the engine.
 class ModelPlace {
  public:
   // Of the session's device.
-  static absl::StatusOr<std::unique_ptr<ModelPlace>> Find(const Session& session);
+  static absl::StatusOr<std::unique_ptr<ModelPlace>> Find(const Session& session, Tokens tokens);
 
   bool on_gpu() const { return queue_ != nullptr; }
   GpuQueue* queue() const { return queue_.get(); }  // null: the host
   const ModelKernels& math() const { return gpu_kernels_ ? *gpu_kernels_ : HostKernels(); }
+  // Who multiplies matrices, in words, with what has happened so far.
+  std::string Products() const;
   // `engine` and `session` outlive it.
   std::unique_ptr<ParameterSource> Source(zero::Engine* engine, const Session* session) const;
 
  private:
   ModelPlace() = default;
-  std::unique_ptr<GpuQueue> queue_;  // null: the host
+  std::unique_ptr<GpuQueue> queue_;                   // null: the host
+  std::unique_ptr<kernels::MatmulLibrary> products_;  // null: kernels of our own
+  std::string no_library_;                            // then, on a GPU: why
   std::optional<ModelKernels> gpu_kernels_;
 };
 

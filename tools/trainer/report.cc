@@ -65,6 +65,8 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("learning_rate").Value(options.schedule.peak);
   json.Key("schedule").Value(Name(options.schedule.shape));
   json.Key("computes_on").Value(report.computes_on);
+  json.Key("products_by").Value(report.products_by);
+  json.Key("ranks_exchange_by").Value(report.ranks_exchange_by);
   json.Key("threads").Value(report.threads);
   json.Key("recompute").Value(Name(report.recompute));
   json.Key("final_loss_scale").Value(report.final_loss_scale);

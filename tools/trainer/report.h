@@ -56,6 +56,8 @@ struct Report {
   bool native_data_type = true;        // the processor multiplies the data type itself
   double final_loss_scale = 1;
   std::string computes_on = "host";  // or the name of rank 0's GPU
+  std::string products_by;           // who multiplied matrices on rank 0, in words
+  std::string ranks_exchange_by;     // as the engine's Statistics have it
   uint64_t threads = 1;              // of rank 0
   // Of rank 0's host memory, by its GPU's driver: HostRegistration.
   uint64_t host_bytes_registered = 0;

@@ -90,6 +90,9 @@ class RankTrainer {
     if (options_.parallel.cuts()) {
       progress_.Announce(absl::StrCat("cut over the ranks: ", mesh_->ToString()));
     }
+    if (model_->on_gpu()) {
+      progress_.Announce(absl::StrCat("products: ", model_->place().Products()));
+    }
     progress_.Announce(absl::StrCat("recompute ", Name(report_.recompute), ": ", recompute_.why));
     const uint64_t first = report_.first_step;
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, first == steps(), RunStateAt(first)));
@@ -439,6 +442,7 @@ class RankTrainer {
     }
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     const HostRegistration host = session_->GetHostRegistration();
+    report_.products_by = model_->place().Products();
     report_.host_bytes_registered = host.registered_bytes;
     report_.host_bytes_refused = host.refused_bytes;
     GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,

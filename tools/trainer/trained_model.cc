@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> Made(const ModelSurroundings& arou
 
 absl::Status TrainedModel::Prepare(const ModelPart& part, collectives::Communicator* ranks) {
   const TrainOptions& options = around_.options;
-  GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(around_.session));
+  GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(around_.session, Tokens::kTogether));
   if (place_->on_gpu() && options.parallel.cuts()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--parallel: a pipeline and a cut sequence train on the host alone yet, and the daemon's "

@@ -40,6 +40,7 @@ class TrainedModel {
   virtual ~TrainedModel() = default;
 
   bool on_gpu() const { return place_->on_gpu(); }
+  const ModelPlace& place() const { return *place_; }
   // `threads`: on the host.
   ComputePlace ComputesWith(size_t threads) const {
     return {*place_, source_->workspace(), threads};

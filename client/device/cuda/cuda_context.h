@@ -52,6 +52,7 @@ class CudaContext {
 
   const gpu::DriverApi& api() const { return *api_; }
   CUdevice device() const { return device_; }
+  CUcontext handle() const { return context_; }
 
   // What `call` returned. After an error that stays (gpu::IsSticky) the device is lost.
   absl::Status Check(CUresult result, std::string_view call);

@@ -12,6 +12,7 @@
 #include "client/device/cuda/cuda_ops.h"
 #include "client/device/cuda/cuda_stream.h"
 #include "client/device/cuda/host_registry.h"
+#include "collectives/nccl/nccl_communicator.h"
 
 namespace geminid::device {
 namespace {
@@ -64,6 +65,13 @@ class CudaDevice final : public Device {
   }
   std::byte* HostAddress(std::byte* address) const override {
     return arena_.Contains(address) ? nullptr : address;
+  }
+
+  absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(
+      std::unique_ptr<collectives::Communicator> control, uint64_t scratch_bytes) override {
+    return collectives::ConnectNccl(
+        {.driver = &context_->api(), .device = context_->device(), .context = context_->handle()},
+        std::move(control), scratch_bytes);
   }
 
   CopyStream& copy_stream(Direction direction) override {

@@ -1,4 +1,4 @@
-// libcuda.so.1 of the double: its one symbol, by which all functions are found.
+// libcuda.so.1 of the double: the one symbol by which all functions are found.
 #include <cstring>
 #include <utility>
 
@@ -67,6 +67,7 @@ void* const kFunctionAddresses[] = {
 };
 
 bool IsNewer(int function) { return function >= kIndex_memcpy_batch_async; }
+bool IsOfDriver(int function) { return function >= 0 && function < kFunctions; }
 
 }  // namespace
 }  // namespace geminid::gpu_double
@@ -79,7 +80,7 @@ extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(
   *function = nullptr;
   const int index = IndexOf(symbol);
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
-  if (index < 0 || (IsNewer(index) && ThisNode().driver_version < kNewerSince)) {
+  if (!IsOfDriver(index) || (IsNewer(index) && ThisNode().driver_version < kNewerSince)) {
     found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   } else if (IsNewer(index) && version < kNewerSince) {
     found = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;

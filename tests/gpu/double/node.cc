@@ -8,6 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "gpu/cublaslt_api.h"
+#include "gpu/library_search.h"
+#include "gpu/nccl_api.h"
 #include "gpu/nvml_api.h"
 #include "tests/gpu/double/functions.h"
 
@@ -40,6 +43,11 @@ Node::Node(const NodeOptions& options) {
   Set(gpu::kDriverPathVariable, options.libcuda);
   Set(gpu::kNvmlPathVariable, options.libnvml);
   Set(kKernelsVariable, options.kernels);
+  if (!options.libcuda.empty()) {
+    Set(gpu::kCublasLtPathVariable,
+        options.libcublaslt.empty() ? gpu::kNoLibrary : options.libcublaslt);
+    Set(gpu::kNcclPathVariable, options.libnccl.empty() ? gpu::kNoLibrary : options.libnccl);
+  }
 }
 
 Node::~Node() {
@@ -47,7 +55,8 @@ Node::~Node() {
   unlink(path_.c_str());
   munmap(file_, sizeof(NodeFile));
   for (const char* variable :
-       {kNodeFileVariable, gpu::kDriverPathVariable, gpu::kNvmlPathVariable, kKernelsVariable}) {
+       {kNodeFileVariable, gpu::kDriverPathVariable, gpu::kNvmlPathVariable, kKernelsVariable,
+        gpu::kCublasLtPathVariable, gpu::kNcclPathVariable}) {
     unsetenv(variable);
   }
 }
@@ -85,8 +94,12 @@ void Node::Hang(std::string_view function) {
 }
 
 void Node::Fail(std::string_view function, CUresult result, int64_t skips, int64_t times) {
+  FailLibrary(function, static_cast<int>(result), skips, times);
+}
+
+void Node::FailLibrary(std::string_view function, int result, int64_t skips, int64_t times) {
   Fault* const fault = NewFault(function);
-  fault->result = static_cast<int>(result);
+  fault->result = result;
   fault->skips = skips;
   fault->times = times;
   fault->kind = FaultKind::kFail;
@@ -107,6 +120,7 @@ void Node::ClearFaults() {
 void Node::SetFreshByte(int byte) { file_->fresh_byte = byte; }
 void Node::SetCreateNeedsContext(bool needs) { file_->create_needs_context = needs; }
 void Node::SetNoStreamMemoryOperations(bool none) { file_->no_stream_memory_operations = none; }
+void Node::SetPageableMemoryAccess(bool access) { file_->pageable_memory_access = access; }
 void Node::SetDriverVersion(int version) { file_->driver_version = version; }
 
 uint64_t Node::calls(std::string_view function) const {

@@ -18,6 +18,9 @@ struct NodeOptions {
   std::string libcuda = {};
   std::string libnvml = {};
   std::string kernels = {};
+  // Empty ones keep programs from taking the machine's own, which knows no double.
+  std::string libcublaslt = {};
+  std::string libnccl = {};
 };
 
 // GPUs for this process and those that it starts, from here on: it sets the variables of the
@@ -46,6 +49,8 @@ class Node {
   void Hang(std::string_view function);
   // After `skips` more calls, `times` of them return `result` and do nothing else.
   void Fail(std::string_view function, CUresult result, int64_t skips = 0, int64_t times = 1);
+  // The same of a library of the driver's, with an error of its own.
+  void FailLibrary(std::string_view function, int result, int64_t skips = 0, int64_t times = 1);
   // Of Hang alone; the others stay.
   void EndHang(std::string_view function);
   void ClearFaults();
@@ -53,6 +58,8 @@ class Node {
   void SetFreshByte(int byte);  // what new memory holds; 0 at first
   void SetCreateNeedsContext(bool needs);
   void SetNoStreamMemoryOperations(bool none);
+  // Whether NCCL takes memory of the host that nobody has registered, as with HMM.
+  void SetPageableMemoryAccess(bool access);
   void SetDriverVersion(int version);  // 12080 at first; functions that are newer are not there
 
   // How often `function` was called, by all processes.

@@ -50,10 +50,11 @@ struct NodeFile {
   std::atomic<int> fresh_byte;  // what new memory holds
   std::atomic<bool> create_needs_context;
   std::atomic<bool> no_stream_memory_operations;
-  std::atomic<uint64_t> serial;  // of memory
+  std::atomic<bool> pageable_memory_access;  // GPUs reach all memory of a process
+  std::atomic<uint64_t> serial;              // of memory
   DeviceState device[kMostDevices];
   Fault fault[kMostFaults];
-  std::atomic<uint64_t> calls[kMostFunctions];  // in the order of the driver's table
+  std::atomic<uint64_t> calls[kMostFunctions];  // in the order of functions.h
 };
 
 // Eight GPUs of 1 GiB, of which `devices` are there, without faults.

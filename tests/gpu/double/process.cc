@@ -4,16 +4,14 @@
 
 #include <atomic>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
-#include <thread>
 
-#include "tests/gpu/double/functions.h"
+#include "tests/gpu/double/faults.h"
 #include "tests/gpu/double/node_file.h"
 
 namespace geminid::gpu_double {
@@ -24,28 +22,6 @@ std::atomic<pid_t> initialised_in = 0;
 std::mutex& ContextsLock() {
   static auto* const lock = new std::mutex;
   return *lock;
-}
-
-// Whether `skips` calls have passed and `times` are left; counts this one.
-bool IsHit(Fault* fault) {
-  if (fault->skips > 0) {
-    --fault->skips;
-    return false;
-  }
-  if (--fault->times <= 0) fault->kind = FaultKind::kNone;
-  return true;
-}
-
-CUresult ApplyFaults(std::string_view name) {
-  for (Fault& fault : ThisNode().fault) {
-    if (fault.kind == FaultKind::kNone || name != fault.function) continue;
-    while (fault.kind == FaultKind::kHang) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    const auto result = static_cast<CUresult>(fault.result.load());
-    if (fault.kind == FaultKind::kFail && IsHit(&fault)) return result;
-  }
-  return CUDA_SUCCESS;
 }
 
 // The device that an item of CUDA_VISIBLE_DEVICES names, or -1.
@@ -81,10 +57,8 @@ std::vector<int> FindVisibleDevices() {
 }  // namespace
 
 CUresult Gate(int function, Needs needs) {
-  ++ThisNode().calls[function];
-  if (const CUresult result = ApplyFaults(kFunctionNames[function]); result != CUDA_SUCCESS) {
-    return result;
-  }
+  const auto fault = static_cast<CUresult>(CountCall(function));
+  if (fault != CUDA_SUCCESS) return fault;
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
   if (initialised_in != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
   if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;

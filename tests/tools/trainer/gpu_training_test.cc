@@ -1,5 +1,6 @@
 // geminid-train on a GPU, end to end, on a driver without one: a daemon of its own, the agent,
-// arenas with evictions, the model's kernels on a stream, the optimizer on either side.
+// arenas with evictions, the model's kernels on a stream, the optimizer on either side; with
+// products of our own kernels and of a cuBLASLt without a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,15 +28,29 @@ using Words = std::vector<std::string>;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-class GpuTraining : public ::testing::Test {
+enum class Products { kOwnKernels, kLibrary };
+
+class GpuTraining : public ::testing::TestWithParam<Products> {
  protected:
   explicit GpuTraining(int devices = 1)
       : node_({.devices = devices,
                .memory_bytes = 512 * kMiB,
                .libcuda = GEMINID_CUDA_DOUBLE,
                .libnvml = GEMINID_NVML_DOUBLE,
-               .kernels = GEMINID_DOUBLE_KERNELS}),
+               .kernels = GEMINID_DOUBLE_KERNELS,
+               .libcublaslt = GetParam() == Products::kLibrary ? GEMINID_CUBLASLT_DOUBLE : "",
+               .libnccl = GEMINID_NCCL_DOUBLE}),
         devices_(devices) {}
+
+  // Whether the last run took what it was to take, and said so.
+  void ExpectProducts(const nlohmann::json& report) const {
+    const bool library = GetParam() == Products::kLibrary;
+    const std::string by = report["products_by"];
+    EXPECT_EQ(by.starts_with("cuBLASLt 13.1.0 ("), library) << by;
+    EXPECT_EQ(by.starts_with("kernels of our own, since there is no cuBLASLt: "), !library) << by;
+    EXPECT_EQ(node_.calls("cublasLtMatmul") > 0, library);
+    EXPECT_THAT(said_, HasSubstr(library ? "products: cuBLASLt" : "products: kernels of our own"));
+  }
 
   // Of a run of a few steps, unless `more` says otherwise.
   Words Arguments(const Words& more) const {
@@ -81,6 +96,8 @@ class GpuTraining : public ::testing::Test {
   std::string said_;   // by the last run
 };
 
+class GpuTrainingByLibrary : public GpuTraining {};
+
 // Sums have another order than on the host, which moves a loss by roundings of fp32, or of bf16.
 constexpr double kFloatTolerance = 1e-4;
 constexpr double kBFloat16Tolerance = 2e-2;
@@ -92,12 +109,13 @@ void ExpectNear(const nlohmann::json& report, const nlohmann::json& host, double
   }
 }
 
-TEST_F(GpuTraining, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
+TEST_P(GpuTraining, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
   // 2.4 MB of weights.
   const Words model = {"--model", "gpt2-tiny", "--layers", "6",        "--hidden",
                        "128",     "--batch",   "1",        "--device", "cuda"};
   const nlohmann::json free = Train(model);
   EXPECT_GT(node_.calls("cuLaunchKernel"), 100u);
+  ExpectProducts(free);
   for (const Words& where : std::vector<Words>{{"--placement", "device"},
                                                {"--placement", "cpu"},
                                                {"--device-memory", "2MiB"},
@@ -111,7 +129,7 @@ TEST_F(GpuTraining, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit)
   ExpectMemoryBack();
 }
 
-TEST_F(GpuTraining, LossesAreThoseOfTheHostToRounding) {
+TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
   for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
                                                {"--model", "llama-tiny", "--dtype", "bf16"}}) {
     const nlohmann::json host = Train(model);
@@ -121,7 +139,7 @@ TEST_F(GpuTraining, LossesAreThoseOfTheHostToRounding) {
   }
 }
 
-TEST_F(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHostDoes) {
+TEST_P(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHostDoes) {
   for (const Words& model : std::vector<Words>{
            {"--model", "gpt2-tiny", "--dropout", "0.1", "--accumulate", "2", "--batch", "1"},
            {"--model", "llama-tiny", "--lora-rank", "4", "--validation", "0.2"}}) {
@@ -134,7 +152,7 @@ TEST_F(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHos
   }
 }
 
-TEST_F(GpuTraining, ValuesThatWereTrainedThere_GenerateTheHostsTextWithKeysRememberedOrNot) {
+TEST_P(GpuTraining, ValuesThatWereTrainedThere_GenerateTheHostsTextWithKeysRememberedOrNot) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
     // Trained a little, so that what is likely is not a tie; the last step on the GPU.
     const std::string begun = folder_ / ("begun " + model);
@@ -173,7 +191,7 @@ Measured MeasuredIn(const std::string& said) {
   return match.empty() ? Measured() : Measured{std::stod(match[1]), std::stod(match[2])};
 }
 
-TEST_F(GpuTraining, WhereWeightsWouldLeaveForActivations_TakesWhatItMeasuredToBeShorter) {
+TEST_P(GpuTraining, WhereWeightsWouldLeaveForActivations_TakesWhatItMeasuredToBeShorter) {
   const Words model = {"--model",  "gpt2-tiny", "--layers",          "10",
                        "--hidden", "128",       "--batch",           "1",
                        "--device", "cuda",      "--optimizer-state", "host",
@@ -196,7 +214,25 @@ TEST_F(GpuTraining, WhereWeightsWouldLeaveForActivations_TakesWhatItMeasuredToBe
   EXPECT_EQ(slow["loss_hex"], fast["loss_hex"]);
 }
 
-TEST_F(GpuTraining, WithoutAGpu_IsRefusedWithAWayOut) {
+TEST_P(GpuTrainingByLibrary, ProductsThatTheLibraryCannot_AreTheKernels) {
+  const Words model = {"--model", "gpt2-tiny", "--dtype", "fp32"};
+  const nlohmann::json host = Train(model);
+  constexpr int kNotSupported = 15;
+  node_.FailLibrary("cublasLtMatmulAlgoGetHeuristic", kNotSupported, /*skips=*/2, /*times=*/3);
+  const nlohmann::json gpu = Train(With(model, {"--device", "cuda"}));
+  EXPECT_THAT(gpu["products_by"].get<std::string>(), HasSubstr("kernels of our own for 3 of "));
+  ExpectNear(gpu, host, kFloatTolerance);
+}
+
+TEST_P(GpuTrainingByLibrary, LibraryThatDoesNotStart_IsDoneWithout) {
+  constexpr int kNotInitialized = 1;
+  node_.FailLibrary("cublasLtCreate", kNotInitialized);
+  const nlohmann::json gpu = Train({"--model", "gpt2-tiny", "--device", "cuda"});
+  EXPECT_THAT(gpu["products_by"].get<std::string>(), HasSubstr("does not start"));
+  EXPECT_LT(gpu["loss"].back(), gpu["loss"].front());
+}
+
+TEST_P(GpuTraining, WithoutAGpu_IsRefusedWithAWayOut) {
   node_.SetLost(0, true);
   Train({"--model", "gpt2-tiny"});  // the host device is as good as ever
   const CommandResult result = RunTrainer({"--text", text_, "--model", "gpt2-tiny", "--steps", "1",
@@ -221,16 +257,19 @@ class GpuTrainingBesideADaemon : public GpuTraining {
   testing::DaemonEnv env_;
 };
 
-TEST_F(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
+TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
   const Words model = {"--model", "gpt2-tiny", "--ranks", "2"};
   const nlohmann::json two = Train(With(model, {"--device", "cuda"}));
   EXPECT_EQ(two["device_per_rank"], nlohmann::json({0, 1}));
+  EXPECT_EQ(two["ranks_exchange_by"], "nccl");
+  EXPECT_GT(node_.calls("ncclAllGather"), 0u);
   for (const Words& where : std::vector<Words>{{"--placement", "auto"},
                                                {"--placement", "cpu"},
                                                {"--device-memory", "2MiB"},
                                                {"--optimizer-state", "host"}}) {
     const nlohmann::json one = Train(With(With(model, {"--device", "0"}), where));
     EXPECT_EQ(one["device_per_rank"], nlohmann::json({0, 0}));
+    EXPECT_THAT(one["ranks_exchange_by"].get<std::string>(), HasSubstr("host memory: ranks 0 and"));
     EXPECT_EQ(one["loss_hex"], two["loss_hex"]) << where[1];
     EXPECT_EQ(one["weights_sha256"], two["weights_sha256"]) << where[1];
   }
@@ -239,7 +278,7 @@ TEST_F(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
   ExpectNear(two, Train(model), kBFloat16Tolerance);
 }
 
-TEST_F(GpuTrainingBesideADaemon, KilledRank_LeavesTheMemoryOfTheGpusAsItWas) {
+TEST_P(GpuTrainingBesideADaemon, KilledRank_LeavesTheMemoryOfTheGpusAsItWas) {
   TrainerProcess run(Arguments({"--model", "gpt2-tiny", "--ranks", "2", "--steps", "1000000"}),
                      /*columns=*/100, environment_);
   ASSERT_TRUE(run.WaitFor("step 2/")) << run.output();
@@ -253,7 +292,7 @@ TEST_F(GpuTrainingBesideADaemon, KilledRank_LeavesTheMemoryOfTheGpusAsItWas) {
   EXPECT_EQ(Train({"--model", "gpt2-tiny", "--device", "cuda"})["loss"].size(), 3u);
 }
 
-TEST_F(GpuTrainingBesideADaemon, KilledAgents_CostTheRunNothingAndLeaveTheMemoryAsItWas) {
+TEST_P(GpuTrainingBesideADaemon, KilledAgents_CostTheRunNothingAndLeaveTheMemoryAsItWas) {
   const Words model = {"--model", "gpt2-tiny", "--ranks", "2", "--device", "cuda"};
   const nlohmann::json undisturbed = Train(With(model, {"--steps", "8"}));
   TrainerProcess run(Arguments(With(model, {"--steps", "8"})), /*columns=*/100, environment_);
@@ -266,6 +305,17 @@ TEST_F(GpuTrainingBesideADaemon, KilledAgents_CostTheRunNothingAndLeaveTheMemory
   EXPECT_EQ(Report()["weights_sha256"], undisturbed["weights_sha256"]);
   ExpectMemoryBack();
 }
+
+std::string NameOf(const ::testing::TestParamInfo<Products>& products) {
+  return products.param == Products::kLibrary ? "cuBLASLt" : "OwnKernels";
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, GpuTraining,
+                         ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuTrainingByLibrary, ::testing::Values(Products::kLibrary),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuTrainingBesideADaemon,
+                         ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
 
 }  // namespace
 }  // namespace geminid::trainer

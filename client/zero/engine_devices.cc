@@ -1,0 +1,38 @@
+// What moves memory of devices between the ranks.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/device/device.h"
+#include "client/src/session_internal.h"
+#include "client/zero/engine_impl.h"
+
+namespace geminid::zero {
+
+// Memory of devices that no host can touch goes between them directly, where that can be.
+absl::Status EngineImpl::ConnectDevices() {
+  if (communicator_->WorldSize() == 1) return absl::OkStatus();
+  exchange_by_ = communicator_->BackendName();
+  device::Device* const device = DeviceOf(*session_);
+  std::vector<int32_t> untouchable = {device->HostAddress(session_->arena()) == nullptr ? 1 : 0};
+  GEMINID_RETURN_IF_ERROR(
+      mover_communicator_->AllReduce(untouchable, untouchable, collectives::ReduceOp::kMin));
+  if (untouchable[0] == 0) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(auto control, communicator_->Duplicate("geminid-devices"));
+  uint64_t largest = 0;
+  for (const ChunkShape& chunk : layout_.chunks) largest = std::max(largest, chunk.bytes());
+  auto connected = device->ConnectRanks(std::move(control), largest);
+  if (connected.ok()) {
+    device_communicator_ = *std::move(connected);
+    exchange_by_ = device_communicator_->BackendName();
+  } else {
+    absl::StrAppend(&exchange_by_, " and host memory: ", std::string(connected.status().message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::zero

@@ -1,0 +1,196 @@
+#include "collectives/nccl/nccl_group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/deadline.h"
+#include "base/status_macros.h"
+
+namespace geminid::collectives {
+namespace {
+
+using gpu::NcclResult;
+
+// While the GPU works: soon after it is done, at little cost to who else needs the processor.
+constexpr std::chrono::microseconds kFirstSleep{5};
+constexpr std::chrono::microseconds kLongestSleep{200};
+// Between looks at the peers; far below the 2 s within which a death is said.
+constexpr std::chrono::milliseconds kWatch{20};
+// NCCL often hears of a death before whoever can say whose it was.
+constexpr absl::Duration kPatienceForAName = absl::Milliseconds(500);
+// For peers that end as well, and for a stream whose work was aborted.
+constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(500);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclGroup>> NcclGroup::Create(const NcclPlace& place,
+                                                             const gpu::NcclApi* nccl,
+                                                             const gpu::NcclId& id, int rank,
+                                                             int world_size, absl::Duration timeout,
+                                                             Watch watch) {
+  std::unique_ptr<NcclGroup> group(new NcclGroup(place, nccl, std::move(watch)));
+  const Scope scope(place);
+  GEMINID_RETURN_IF_ERROR(group->MakeStream());
+  gpu::NcclConfig config;
+  const NcclResult result = nccl->comm_init(&group->comm_, world_size, id, rank, &config);
+  if (result != NcclResult::kSuccess && result != NcclResult::kInProgress) {
+    group->comm_ = nullptr;
+    return group->ErrorOf(result, "ncclCommInitRankConfig");
+  }
+  GEMINID_RETURN_IF_ERROR(group->AwaitReady("ncclCommInitRankConfig", timeout));
+  return group;
+}
+
+absl::Status NcclGroup::MakeStream() {
+  const gpu::DriverApi& driver = *place_.driver;
+  GEMINID_RETURN_IF_ERROR(
+      Check(driver.stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  return Check(driver.event_create(&passed_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+}
+
+NcclGroup::~NcclGroup() {
+  const Scope scope(place_);
+  if (comm_ != nullptr) {
+    const NcclResult result = nccl_->comm_finalize(comm_);
+    const bool begun = result == NcclResult::kSuccess || result == NcclResult::kInProgress;
+    if (begun && AwaitReady("ncclCommFinalize", kPatienceAtTheEnd).ok()) {
+      nccl_->comm_destroy(comm_);
+    } else if (comm_ != nullptr) {
+      nccl_->comm_abort(comm_);
+    }
+  }
+  const gpu::DriverApi& driver = *place_.driver;
+  if (scratch_ != 0) driver.mem_free(scratch_);
+  if (passed_ != nullptr) driver.event_destroy(passed_);
+  if (stream_ != nullptr) driver.stream_destroy(stream_);
+}
+
+absl::Status NcclGroup::Check(CUresult result, const char* call) const {
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("NCCL's GPU: ", call, ": ", gpu::DescribeError(*place_.driver, result)));
+}
+
+absl::Status NcclGroup::ErrorOf(NcclResult result, const std::string& what) {
+  const char* const more = nccl_->last_error(comm_);
+  const std::string words =
+      absl::StrCat("NCCL: ", what, ": ", nccl_->error_string(result),
+                   more != nullptr && *more != '\0' ? "; " : "", more == nullptr ? "" : more);
+  return result == NcclResult::kRemoteError ? absl::UnavailableError(words)
+                                            : absl::InternalError(words);
+}
+
+absl::StatusOr<std::byte*> NcclGroup::Scratch(size_t bytes) {
+  const Scope scope(place_);
+  const gpu::DriverApi& driver = *place_.driver;
+  if (scratch_bytes_ < bytes) {
+    if (scratch_ != 0) GEMINID_RETURN_IF_ERROR(Check(driver.mem_free(scratch_), "cuMemFree"));
+    scratch_ = 0;
+    scratch_bytes_ = 0;
+    GEMINID_RETURN_IF_ERROR(Check(driver.mem_alloc(&scratch_, bytes), "cuMemAlloc"));
+    scratch_bytes_ = bytes;
+  }
+  return reinterpret_cast<std::byte*>(scratch_);
+}
+
+absl::Status NcclGroup::InGroup(const Operation& operation, absl::Duration timeout,
+                                const std::function<NcclResult()>& queue) {
+  return OnStream(operation, timeout, [&] {
+    const std::string what = Describe(operation);
+    const auto is_bad = [](NcclResult result) {
+      return result != NcclResult::kSuccess && result != NcclResult::kInProgress;
+    };
+    if (const NcclResult result = nccl_->group_start(); is_bad(result)) {
+      return ErrorOf(result, what);
+    }
+    const NcclResult queued = queue();
+    const NcclResult ended = nccl_->group_end();
+    for (const NcclResult result : {queued, ended}) {
+      if (is_bad(result)) return ErrorOf(result, what);
+    }
+    return AwaitReady(what, timeout);
+  });
+}
+
+absl::Status NcclGroup::OnStream(const Operation& operation, absl::Duration timeout,
+                                 const std::function<absl::Status()>& queue) {
+  const Scope scope(place_);
+  absl::Status status = queue();
+  if (status.ok()) status = AwaitStream(operation, timeout);
+  return status.ok() ? status : Abort(status);
+}
+
+absl::Status NcclGroup::AwaitReady(const std::string& what, absl::Duration timeout) {
+  // Await asks NCCL for its state each time.
+  return Await(what, timeout, [this, &what]() -> absl::StatusOr<bool> {
+    NcclResult state = NcclResult::kSuccess;
+    const NcclResult asked = nccl_->comm_async_error(comm_, &state);
+    if (asked != NcclResult::kSuccess) return ErrorOf(asked, what);
+    return state != NcclResult::kInProgress;
+  });
+}
+
+absl::Status NcclGroup::AwaitStream(const Operation& operation, absl::Duration timeout) {
+  const gpu::DriverApi& driver = *place_.driver;
+  GEMINID_RETURN_IF_ERROR(Check(driver.event_record(passed_, stream_), "cuEventRecord"));
+  return Await(Describe(operation), timeout, [&]() -> absl::StatusOr<bool> {
+    const CUresult result = driver.event_query(passed_);
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    GEMINID_RETURN_IF_ERROR(Check(result, "cuEventQuery"));
+    // An event is ready, too, when the device is lost.
+    GEMINID_RETURN_IF_ERROR(Check(driver.stream_query(stream_), "cuStreamQuery"));
+    return true;
+  });
+}
+
+absl::Status NcclGroup::Await(const std::string& what, absl::Duration timeout,
+                              const std::function<absl::StatusOr<bool>()>& is_done) {
+  base::Deadline deadline = base::Deadline::In(timeout);
+  base::Deadline next_watch = base::Deadline::In(absl::FromChrono(kWatch));
+  absl::Status failure;  // of NCCL, which somebody may explain yet
+  std::chrono::microseconds sleep = kFirstSleep;
+  while (true) {
+    if (failure.ok()) {
+      NcclResult state = NcclResult::kSuccess;
+      const NcclResult asked =
+          comm_ == nullptr ? NcclResult::kSuccess : nccl_->comm_async_error(comm_, &state);
+      if (asked != NcclResult::kSuccess) state = asked;
+      if (state != NcclResult::kSuccess && state != NcclResult::kInProgress) {
+        failure = ErrorOf(state, what);
+        deadline = base::Deadline::In(kPatienceForAName);
+      } else {
+        GEMINID_ASSIGN_OR_RETURN(const bool done, is_done());
+        if (done) return absl::OkStatus();
+      }
+    }
+    if (!failure.ok() || next_watch.Passed()) {
+      GEMINID_RETURN_IF_ERROR(watch_());
+      next_watch = base::Deadline::In(absl::FromChrono(kWatch));
+    }
+    if (deadline.Passed()) {
+      if (!failure.ok()) return failure;
+      return absl::DeadlineExceededError(
+          absl::StrCat("NCCL: ", what, ": not done within ", absl::FormatDuration(timeout),
+                       " although all ranks have come; see NCCL_DEBUG=INFO"));
+    }
+    std::this_thread::sleep_for(sleep);
+    sleep = std::min(2 * sleep, kLongestSleep);
+  }
+}
+
+absl::Status NcclGroup::Abort(const absl::Status& status) {
+  if (comm_ != nullptr) nccl_->comm_abort(std::exchange(comm_, nullptr));
+  // Kernels of NCCL end when it is aborted.
+  const gpu::DriverApi& driver = *place_.driver;
+  const base::Deadline deadline = base::Deadline::In(kPatienceAtTheEnd);
+  while (driver.stream_query(stream_) == CUDA_ERROR_NOT_READY && !deadline.Passed()) {
+    std::this_thread::sleep_for(kLongestSleep);
+  }
+  return status;
+}
+
+}  // namespace geminid::collectives

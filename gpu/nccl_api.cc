@@ -1,0 +1,61 @@
+#include "gpu/nccl_api.h"
+
+#include <dlfcn.h>
+
+#include "gpu/library_search.h"
+
+namespace geminid::gpu {
+namespace {
+
+template <typename Function>
+bool Find(const OpenLibrary& library, const char* name, Function* function, std::string* error) {
+  *function = reinterpret_cast<Function>(dlsym(library.handle, name));
+  if (*function != nullptr) return true;
+  *error = library.path + " lacks " + name + "; NCCL 2.14 or newer is wanted";
+  return false;
+}
+
+struct Loaded {
+  NcclApi api;
+  bool works = false;
+  std::string error;
+};
+
+Loaded LoadOnce() {
+  Loaded loaded;
+  loaded.works = LoadNcclApi(&loaded.api, &loaded.error);
+  return loaded;
+}
+
+}  // namespace
+
+bool LoadNcclApi(NcclApi* api, std::string* error) {
+  const OpenLibrary library =
+      FindLibrary({.variable = kNcclPathVariable, .sonames = {"libnccl.so.2"}}, error);
+  if (library.handle == nullptr) return false;
+  api->path = library.path;
+#define GEMINID_FIND(member, name, parameters) \
+  if (!Find(library, name, &api->member, error)) return false;
+  GEMINID_NCCL_FUNCTIONS(GEMINID_FIND)
+#undef GEMINID_FIND
+  return Find(library, "ncclGetErrorString", &api->error_string, error) &&
+         Find(library, "ncclGetLastError", &api->last_error, error);
+}
+
+const NcclApi* ProcessNccl(std::string* error) {
+  static const Loaded loaded = LoadOnce();
+  if (loaded.works) return &loaded.api;
+  *error = loaded.error;
+  return nullptr;
+}
+
+std::string NcclVersion(const NcclApi& api) {
+  int version = 0;
+  if (api.get_version(&version) != NcclResult::kSuccess) return "of no known version";
+  constexpr int kMajor = 10000;
+  constexpr int kMinor = 100;
+  return std::to_string(version / kMajor) + "." + std::to_string(version / kMinor % kMinor) + "." +
+         std::to_string(version % kMinor);
+}
+
+}  // namespace geminid::gpu

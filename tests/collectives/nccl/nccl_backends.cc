@@ -1,0 +1,50 @@
+// The suite over NCCL: its buffers are the host's, which the GPUs of this node reach.
+#include "absl/status/statusor.h"
+#include "collectives/local/local_communicator.h"
+#include "collectives/shm/shm_communicator.h"
+#include "tests/collectives/nccl/nccl_world.h"
+#include "tests/collectives/world.h"
+
+namespace geminid::collectives {
+namespace {
+
+constexpr int kGpus = 4;
+
+void MakeNode() {
+  static auto* const node = [] {
+    auto* const made = new gpu_double::Node(NodeWithNccl(kGpus));
+    made->SetPageableMemoryAccess(true);
+    return made;
+  }();
+  (void)node;
+}
+
+// `timeout` is that of operations: meeting is not what tests of it are about.
+Communicators OverAll(Communicators controls, absl::Duration timeout) {
+  MakeNode();
+  Communicators communicators = ConnectInThreads(static_cast<int>(controls.size()), [&](int rank) {
+    return ConnectNccl(PlaceOf(rank), std::move(controls[static_cast<size_t>(rank)]));
+  });
+  for (const auto& communicator : communicators) communicator->SetTimeout(timeout);
+  return communicators;
+}
+
+}  // namespace
+
+std::vector<Backend> BackendsUnderTest() {
+  return {{"nccl_beside_local",
+           [](int world_size, absl::Duration timeout) {
+             return OverAll(MakeLocalCommunicators(world_size, kDefaultTimeout), timeout);
+           }},
+          {"nccl_beside_shm", [](int world_size, absl::Duration timeout) {
+             const std::string name = UniqueName();
+             return OverAll(
+                 ConnectInThreads(world_size,
+                                  [&](int rank) { return ConnectShm(name, rank, world_size, {}); }),
+                 timeout);
+           }}};
+}
+
+std::vector<int> WorldSizesUnderTest() { return {1, 2, 3, kGpus}; }
+
+}  // namespace geminid::collectives

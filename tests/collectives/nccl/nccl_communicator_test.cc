@@ -1,0 +1,216 @@
+// What the suite does not see: memory of the device, ranks that cannot have NCCL, and what happens
+// when it fails, hangs, or loses a peer in the middle. Ranks are processes.
+#include "collectives/nccl/nccl_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): setenv
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/shm/shm_communicator.h"
+#include "gpu/library_search.h"
+#include "gpu/nccl_api.h"
+#include "tests/collectives/forked_ranks.h"
+#include "tests/collectives/nccl/nccl_world.h"
+#include "tests/collectives/world.h"
+
+namespace geminid::collectives {
+namespace {
+
+using ::testing::HasSubstr;
+using Ready = ForkedRanks::Ready;
+
+constexpr int kRanks = 3;
+constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
+
+std::string Text(const absl::Status& status) {
+  return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message());
+}
+
+// Memory of a rank's GPU, which a processor that touches it is killed by.
+class DeviceFloats {
+ public:
+  DeviceFloats(const NcclPlace& place, const std::vector<float>& values) : place_(place) {
+    place_.driver->ctx_set_current(place_.context);
+    EXPECT_EQ(place_.driver->mem_alloc(&address_, values.size() * sizeof(float)), CUDA_SUCCESS);
+    EXPECT_EQ(place_.driver->memcpy_htod_async(address_, values.data(),
+                                               values.size() * sizeof(float), nullptr),
+              CUDA_SUCCESS);
+    EXPECT_EQ(place_.driver->stream_synchronize(nullptr), CUDA_SUCCESS);
+    count_ = values.size();
+  }
+  Buffer buffer() const { return {reinterpret_cast<void*>(address_), count_, DType::kFloat32}; }
+  Buffer Slice(size_t first, size_t count) const {
+    return {reinterpret_cast<void*>(address_ + first * sizeof(float)), count, DType::kFloat32};
+  }
+  std::vector<float> Read() const {
+    std::vector<float> values(count_);
+    EXPECT_EQ(
+        place_.driver->memcpy_dtoh_async(values.data(), address_, count_ * sizeof(float), nullptr),
+        CUDA_SUCCESS);
+    EXPECT_EQ(place_.driver->stream_synchronize(nullptr), CUDA_SUCCESS);
+    return values;
+  }
+
+ private:
+  const NcclPlace place_;
+  CUdeviceptr address_ = 0;
+  size_t count_ = 0;
+};
+
+Buffer Own(const DeviceFloats& values, int rank, size_t count) {
+  return values.Slice(static_cast<size_t>(rank) * count, count);
+}
+
+class Nccl : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::unique_ptr<Communicator>> Control(int rank,
+                                                        absl::Duration timeout = kPatience) const {
+    return ConnectShm(name_, rank, kRanks, {.timeout = timeout, .connect_timeout = kPatience});
+  }
+  absl::StatusOr<std::unique_ptr<Communicator>> Connect(int rank, const NcclPlace& place,
+                                                        absl::Duration timeout = kPatience) const {
+    auto control = Control(rank, timeout);
+    if (!control.ok()) return control.status();
+    return ConnectNccl(place, *std::move(control));
+  }
+
+  gpu_double::Node node_{NodeWithNccl(kRanks)};
+  const std::string name_ = UniqueName();
+};
+
+TEST_F(Nccl, OnMemoryOfTheDevices_ReducesScattersAndGathers) {
+  constexpr size_t kSlice = 5000;
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+    const NcclPlace place = PlaceOf(rank);
+    auto c = Connect(rank, place);
+    if (!c.ok()) return Text(c.status());
+    std::vector<float> values(kSlice * kRanks);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 7 * rank);
+    const DeviceFloats device(place, values);
+    const Buffer own = device.Slice(static_cast<size_t>(rank) * kSlice, kSlice);
+    absl::Status status = (*c)->ReduceScatter(device.buffer(), own, ReduceOp::kSum, {.scale = 0.5});
+    if (status.ok()) status = (*c)->AllGather(own, device.buffer());
+    if (!status.ok()) return Text(status);
+    const std::vector<float> result = device.Read();
+    for (size_t i = 0; i < result.size(); ++i) {
+      const float expected = (static_cast<float>(kRanks * i) + 7 * (0 + 1 + 2)) * 0.5F;
+      if (result[i] != expected) return absl::StrCat("wrong at ", i);
+    }
+    return std::string((*c)->BackendName()) + " is right";
+  });
+  for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), "nccl is right");
+  EXPECT_GT(node_.calls("ncclAllGather"), 0u);
+  EXPECT_GT(node_.calls("ncclSend"), 0u);
+}
+
+// The host's memory is not the GPU's, unless the machine says so.
+TEST_F(Nccl, MemoryOfTheHost_IsAnErrorOfTheDevice) {
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+    auto c = Connect(rank, PlaceOf(rank));
+    if (!c.ok()) return Text(c.status());
+    std::vector<float> values(4), all(4 * kRanks);
+    return Text((*c)->AllGather(values, all));
+  });
+  for (int r = 0; r < kRanks; ++r) EXPECT_THAT(ranks.Result(r), HasSubstr("ILLEGAL_ADDRESS"));
+}
+
+TEST_F(Nccl, RanksThatShareAGpu_AreAllToldSo) {
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+    return Text(Connect(rank, PlaceOf(rank == 2 ? 0 : rank)).status());
+  });
+  for (int r = 0; r < kRanks; ++r) {
+    EXPECT_EQ(ranks.Result(r), "UNAVAILABLE: ranks 0 and 2 share a GPU, which NCCL does not allow");
+  }
+}
+
+TEST_F(Nccl, RankWithoutTheLibrary_IsNamedToAll) {
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+    if (rank == 1) setenv(gpu::kNcclPathVariable, gpu::kNoLibrary, 1);
+    return Text(Connect(rank, PlaceOf(rank)).status());
+  });
+  EXPECT_EQ(ranks.Result(0), "UNAVAILABLE: rank 1 has no NCCL");
+  EXPECT_EQ(ranks.Result(1), "UNAVAILABLE: rank 1 has no NCCL: GEMINID_LIBNCCL says none");
+  EXPECT_EQ(ranks.Result(2), "UNAVAILABLE: rank 1 has no NCCL");
+}
+
+TEST_F(Nccl, RankWhoseNcclDoesNotStart_EndsTheOthersWait) {
+  node_.FailLibrary("ncclCommInitRankConfig", static_cast<int>(gpu::NcclResult::kInternalError));
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+    return Text(Connect(rank, PlaceOf(rank)).status());
+  });
+  for (int r = 0; r < kRanks; ++r) {
+    EXPECT_THAT(ranks.Result(r), HasSubstr("ncclCommInitRankConfig: internal error"));
+  }
+}
+
+TEST_F(Nccl, CallThatNcclRefuses_FailsAllRanksAlike) {
+  node_.FailLibrary("ncclAllGather", static_cast<int>(gpu::NcclResult::kUnhandledCudaError));
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+    const NcclPlace place = PlaceOf(rank);
+    auto c = Connect(rank, place);
+    if (!c.ok()) return Text(c.status());
+    const DeviceFloats values(place, std::vector<float>(300));
+    const absl::Status status = (*c)->AllGather(Own(values, rank, 100), values.buffer());
+    return (*c)->Barrier() == status ? Text(status) : "another answer";
+  });
+  for (int r = 0; r < kRanks; ++r) {
+    EXPECT_EQ(ranks.Result(r),
+              "INTERNAL: NCCL: AllGather of 100 float32 per rank: unhandled cuda error");
+  }
+}
+
+// The victim's GPU stands still, so that all are in NCCL when it dies.
+TEST_F(Nccl, RankThatDiesInTheMiddle_IsNamedWithinTwoSeconds) {
+  constexpr int kVictim = 1;
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready& ready) -> std::string {
+    const NcclPlace place = PlaceOf(rank);
+    auto c = Connect(rank, place);
+    if (!c.ok()) return Text(c.status());
+    const DeviceFloats values(place, std::vector<float>(3000));
+    if (absl::Status status = (*c)->Barrier(); !status.ok()) return Text(status);
+    if (rank == kVictim) {
+      node_.Hold(kVictim, true);
+      ready();
+    }
+    const absl::Status status = (*c)->AllGather(Own(values, rank, 1000), values.buffer());
+    return (*c)->Barrier() == status ? Text(status) : "another answer";
+  });
+  ranks.AwaitReady(kVictim);
+  while (node_.calls("ncclAllGather") < kRanks) std::this_thread::yield();
+  const auto killed = std::chrono::steady_clock::now();
+  ranks.Kill(kVictim);
+  for (const int r : {0, 2}) {
+    EXPECT_EQ(ranks.Result(r),
+              "UNAVAILABLE: rank 1 died; start it again and connect a new communicator");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, kPromptly);
+}
+
+TEST_F(Nccl, GpuThatStandsStill_EndsTheOperationAtItsTimeout) {
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+    const NcclPlace place = PlaceOf(rank);
+    auto c = Connect(rank, place);
+    if (!c.ok()) return Text(c.status());
+    const DeviceFloats values(place, std::vector<float>(300));
+    if (absl::Status status = (*c)->Barrier(); !status.ok()) return Text(status);
+    if (rank == 0) node_.Hold(0, true);
+    (*c)->SetTimeout(absl::Milliseconds(300));
+    return Text((*c)->AllGather(Own(values, rank, 100), values.buffer()));
+  });
+  for (int r = 0; r < kRanks; ++r) {
+    EXPECT_THAT(ranks.Result(r),
+                HasSubstr("DEADLINE_EXCEEDED: NCCL: AllGather of 100 float32 per rank: "
+                          "not done within 300ms"));
+  }
+  node_.Hold(0, false);
+}
+
+}  // namespace
+}  // namespace geminid::collectives

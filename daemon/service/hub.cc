@@ -97,13 +97,22 @@ absl::StatusOr<SessionPtr> Hub::KeepNew(SessionPtr session) {
   const uint64_t times_kept = times_kept_.load();
   KeepSession(*session);
   if (times_kept_.load() != times_kept) KeepSession(*session);
-  bool ended = false;  // meanwhile, and perhaps before all of it was kept
+  SessionPtr now;  // null: it ended meanwhile, for good, and perhaps before all of it was kept
+  bool ended = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     ended = session->ended;
+    const auto found = tables_.sessions.find(session->id());
+    if (found != tables_.sessions.end()) now = found->second;
   }
   if (!ended) return session;
-  for (const auto& [name, fd] : session->Keepsakes()) store_->Remove(name).IgnoreError();
+  // Its client died, and what it had is kept, for its successor or with it already: then all but
+  // the commit segment, which has one name, is of this client alone.
+  const bool is_kept = now == session;
+  for (const auto& [name, fd] : session->Keepsakes()) {
+    const bool is_commit = name == KeepsakeName(session->id(), kKeptCommit);
+    if (!is_kept && !(is_commit && now != nullptr)) store_->Remove(name).IgnoreError();
+  }
   return absl::AbortedError("the session was ended while it began");
 }
 

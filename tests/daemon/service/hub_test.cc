@@ -198,6 +198,10 @@ class EndingStore final : public holder::DescriptorStore {
     names_.clear();
     end_ = std::move(end);
   }
+  void AtNextPut(std::function<void()> end) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    end_ = std::move(end);
+  }
   std::set<std::string> names() {
     std::lock_guard<std::mutex> lock(mutex_);
     return names_;
@@ -230,6 +234,41 @@ TEST(Hub, SessionThatEndsWhileAllIsKeptAgain_IsNotKept) {
   });
   (*hub)->KeepAll();
   EXPECT_EQ(store.names(), without_sessions);
+}
+
+absl::StatusOr<SessionPtr> OpenSuccessor(Hub* hub, const core::SessionSpec& spec) {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const base::UniqueFd client_end(ends[0]);
+  return hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
+}
+
+// What it had is kept still, and has come to its own successor in the second case.
+TEST(Hub, SuccessorThatDiesWhileItIsKept_TakesNothingOutOfTheStore) {
+  for (const bool has_successor : {false, true}) {
+    SCOPED_TRACE(has_successor);
+    Limits limits{config::TenantShares{}};
+    HubOptions options = SmallHub(&limits);
+    EndingStore store;
+    options.store = &store;
+    absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+    ASSERT_TRUE(hub.ok()) << hub.status();
+    const auto killed = std::make_unique<Client>(hub->get(), "run");
+    const size_t all = store.names().size();
+    const shm::SessionId id = killed->session()->id();
+    (void)(*hub)->Close(killed->session(), core::CloseReason::kDied);
+    const core::SessionSpec spec = killed->session()->spec();
+    store.AtNextPut([&] {
+      for (const SessionPtr& session : (*hub)->AllSessions()) {
+        (void)(*hub)->Close(session, core::CloseReason::kDied);
+      }
+      if (!has_successor) return;
+      EXPECT_TRUE(OpenSuccessor(hub->get(), spec).ok());
+    });
+    EXPECT_TRUE(absl::IsAborted(OpenSuccessor(hub->get(), spec).status()));
+    EXPECT_TRUE(store.names().contains(KeepsakeName(id, kKeptCommit)));
+    EXPECT_GE(store.names().size(), all);  // predecessors' go later
+  }
 }
 
 // One copy at a time over the link of both: the end of one's is the beginning of the other's.

@@ -177,7 +177,7 @@ class StateLoader {
     GEMINID_ASSIGN_OR_RETURN(CheckedFiles files, OpenChecked(folder, record));
     GEMINID_RETURN_IF_ERROR(files.CheckBeginnings());  // before the headers are believed
     GEMINID_ASSIGN_OR_RETURN(TensorSet model, TensorSet::Open(folder, kModelPrefix));
-    return StateLoader(folder, std::move(record), std::move(files), std::move(model));
+    return StateLoader(folder, record, std::move(files), std::move(model));
   }
 
   // Everything is compared with its checksum when this has returned OK on all ranks.
@@ -211,7 +211,7 @@ class StateLoader {
 
   StateLoader(std::string folder, RunRecord record, CheckedFiles files, TensorSet model)
       : folder_(std::move(folder)),
-        record_(std::move(record)),
+        record_(record),
         files_(std::move(files)),
         model_(std::move(model)) {}
 

@@ -21,7 +21,7 @@ absl::Status CheckSize(const char* what, size_t size, size_t expected) {
 
 absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, Communicator& ranks,
                                                   kernels::ThreadPool* pool) {
-  const auto chunks = static_cast<size_t>(2 * ranks.WorldSize());
+  const auto chunks = 2 * static_cast<size_t>(ranks.WorldSize());
   if (shape.sequence == 0 || shape.sequence % chunks != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%d tokens cannot be cut into %d chunks, two for each of %d ranks of the sequence; take a "

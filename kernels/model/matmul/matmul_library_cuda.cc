@@ -134,7 +134,8 @@ bool MatmulLibrary::Describe(const Question& question, MatmulPlan* plan) {
                 "cublasLtMatrixLayoutCreate");
   };
   const auto set = [&](gpu::LtMatmulAttribute attribute, const auto& value) {
-    return Took(api_.matmul_set(plan->product, attribute, &value, sizeof(value)),
+    return Took(api_.matmul_set(plan->product, attribute, static_cast<const void*>(&value),
+                                sizeof(value)),
                 "cublasLtMatmulDescSetAttribute");
   };
   return Took(api_.matmul_create(&plan->product, gpu::LtCompute::kFp32, LtType::kFp32),
@@ -152,7 +153,8 @@ bool MatmulLibrary::Choose(const Question& question, MatmulPlan* plan) {
   gpu::LtPreference preference = nullptr;
   if (!Took(api_.preference_create(&preference), "cublasLtMatmulPreferenceCreate")) return false;
   const auto set = [&](gpu::LtPreferenceAttribute attribute, auto value) {
-    return Took(api_.preference_set(preference, attribute, &value, sizeof(value)),
+    return Took(api_.preference_set(preference, attribute, static_cast<const void*>(&value),
+                                sizeof(value)),
                 "cublasLtMatmulPreferenceSetAttribute");
   };
   using Attribute = gpu::LtPreferenceAttribute;
@@ -212,8 +214,8 @@ Status MatmulLibrary::Run(const MatmulShape& shape, const MatmulPlan& plan,
   if (status != Status::kOk) return status;
   if (shape.bias) {
     const void* const bias = operands.bias;
-    if (!Took(api_.matmul_set(plan.product, gpu::LtMatmulAttribute::kBiasPointer, &bias,
-                              sizeof(bias)),
+    if (!Took(api_.matmul_set(plan.product, gpu::LtMatmulAttribute::kBiasPointer,
+                              static_cast<const void*>(&bias), sizeof(bias)),
               "cublasLtMatmulDescSetAttribute")) {
       return Status::kUnsupported;
     }

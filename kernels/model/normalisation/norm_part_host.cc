@@ -190,7 +190,8 @@ Status NormPartBackward(const NormPart& part, const NormPartBackwardArgs& args,
   }
   if (status != Status::kOk) return status;
   auto* dgamma = static_cast<float*>(workspace);
-  float* dbeta = dgamma + FloatRowBytes(part.cols) / sizeof(float);
+  const size_t row_floats = FloatRowBytes(part.cols) / sizeof(float);
+  float* dbeta = dgamma + row_floats;
   const ScopedFloatEnvironment environment;
   HWY_DYNAMIC_DISPATCH(PartBackward)(part, args, mean_gx, mean_g, gradients, dgamma, dbeta);
   return Status::kOk;

@@ -1,15 +1,12 @@
 #include "tools/parallel/mesh_spec.h"
 
-#include <array>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "tools/parallel/axes.h"
 
 namespace geminid::parallel {
 namespace {
@@ -17,23 +14,19 @@ namespace {
 using collectives::TensorGrid;
 using collectives::TensorMode;
 
-absl::Status Refuse(const std::string& words) {
-  return absl::InvalidArgumentError(absl::StrCat("--parallel: ", words));
-}
+constexpr auto Refuse = RefuseParallel;
 
-absl::Status ReadSize(const char* axis, const std::string& text, int* size) {
-  GEMINID_ASSIGN_OR_RETURN(
-      const std::uint64_t number,
-      base::ParseCount(absl::StrCat("--parallel: ", axis), text, 1, kRanksMax));
-  *size = static_cast<int>(number);
+absl::Status ReadSizeInto(const char* axis, const std::string& text, int* size) {
+  GEMINID_ASSIGN_OR_RETURN(*size, ReadSize(axis, text, kRanksMax));
   return absl::OkStatus();
 }
 
 absl::Status ReadPipeline(const std::string& value, MeshSpec* mesh) {
-  const std::vector<std::string> pieces = absl::StrSplit(value, absl::MaxSplits(':', 1));
-  if (pieces.size() == 1) return ReadSize("pipeline", value, &mesh->pipeline);
-  if (pieces[0] == "1f1b") return ReadSize("pipeline", pieces[1], &mesh->pipeline);
-  return Refuse(absl::StrCat("pipeline=", pieces[0],
+  const ModeAndSize sized = SplitMode(value);
+  if (sized.size == value || sized.mode == "1f1b") {
+    return ReadSizeInto("pipeline", sized.size, &mesh->pipeline);
+  }
+  return Refuse(absl::StrCat("pipeline=", sized.mode,
                              " cannot be planned; give the number of stages alone, which run 1F1B, "
                              "such as pipeline=2"));
 }
@@ -41,7 +34,7 @@ absl::Status ReadPipeline(const std::string& value, MeshSpec* mesh) {
 absl::Status ReadSequence(const std::string& value, MeshSpec* mesh) {
   const std::vector<std::string> pieces = absl::StrSplit(value, absl::MaxSplits(':', 1));
   if (pieces.size() == 2 && pieces[0] == "ulysses") {
-    return ReadSize("sequence", pieces[1], &mesh->sequence);
+    return ReadSizeInto("sequence", pieces[1], &mesh->sequence);
   }
   if (pieces[0] == "ring") return Refuse("sequence=ring is not there yet; sequence=ulysses:N is");
   if (pieces[0] == "megatron") {
@@ -70,10 +63,10 @@ absl::Status ReadTensor(const std::string& value, MeshSpec* mesh) {
     const std::vector<std::string> sides = absl::StrSplit(pieces[i], absl::MaxSplits('=', 1));
     if (sides.size() == 1 || sides[0] == "size") {
       if (sized) return Refuse("tensor's size is there twice; give it once");
-      GEMINID_RETURN_IF_ERROR(ReadSize("tensor's size", sides.back(), &mesh->tensor));
+      GEMINID_RETURN_IF_ERROR(ReadSizeInto("tensor's size", sides.back(), &mesh->tensor));
       sized = true;
     } else if (sides[0] == "depth") {
-      GEMINID_RETURN_IF_ERROR(ReadSize("tensor's depth", sides[1], &mesh->depth));
+      GEMINID_RETURN_IF_ERROR(ReadSizeInto("tensor's depth", sides[1], &mesh->depth));
     } else {
       return Refuse(absl::StrCat("tensor has no '", sides[0], "'; it has a size and a depth"));
     }
@@ -83,20 +76,15 @@ absl::Status ReadTensor(const std::string& value, MeshSpec* mesh) {
   return grid.ok() ? grid : Refuse(std::string(grid.message()));
 }
 
-absl::Status ReadAxis(const std::string& axis, const std::string& value, ParsedMesh* parsed) {
+absl::Status ParseAxis(const std::string& axis, const std::string& value, ParsedMesh* parsed) {
   if (axis == "pipeline") return ReadPipeline(value, &parsed->mesh);
   if (axis == "sequence") return ReadSequence(value, &parsed->mesh);
   if (axis == "tensor") return ReadTensor(value, &parsed->mesh);
   if (axis == "data") {
     parsed->data_is_given = true;
-    return ReadSize("data", value, &parsed->mesh.data);
+    return ReadSizeInto("data", value, &parsed->mesh.data);
   }
-  if (axis == "zero") {
-    if (value == "3") return absl::OkStatus();
-    return Refuse(absl::StrCat("zero is '", value,
-                               "'; it can be 3 alone: weights, gradients and the optimizer's state "
-                               "are always shared out over data and sequence"));
-  }
+  if (axis == "zero") return CheckZero(value);
   return Refuse(absl::StrCat("there is no axis '", axis,
                              "'; there are pipeline, tensor, sequence, data and zero"));
 }
@@ -105,18 +93,10 @@ absl::Status ReadAxis(const std::string& axis, const std::string& value, ParsedM
 
 absl::StatusOr<ParsedMesh> ParseMesh(const std::string& text) {
   ParsedMesh parsed;
-  std::vector<std::string> seen;
-  for (const std::string& piece : std::vector<std::string>(absl::StrSplit(text, ','))) {
-    const std::vector<std::string> sides = absl::StrSplit(piece, absl::MaxSplits('=', 1));
-    if (sides.size() < 2) {
-      return Refuse(absl::StrCat("'", piece, "' is not AXIS=SIZE; an example: pipeline=2,data=2"));
-    }
-    for (const std::string& other : seen) {
-      if (other == sides[0]) return Refuse(absl::StrCat(other, " is there twice; give it once"));
-    }
-    seen.push_back(sides[0]);
-    GEMINID_RETURN_IF_ERROR(ReadAxis(sides[0], sides[1], &parsed));
-  }
+  GEMINID_RETURN_IF_ERROR(
+      ReadAxes(text, [&parsed](const std::string& axis, const std::string& value) {
+        return ParseAxis(axis, value, &parsed);
+      }));
   const MeshSpec& m = parsed.mesh;
   // Each factor is below 2^16, so the product of four is below 2^64.
   if (static_cast<std::uint64_t>(m.pipeline) * static_cast<std::uint64_t>(m.data) *

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "geminid/optimizer.h"
+#include "tools/parallel/axes.h"
 #include "tools/trainer/options.h"
 
 namespace geminid::trainer {
@@ -19,29 +16,11 @@ namespace {
 
 constexpr char kUlysses[] = "ulysses";
 
-absl::Status Refuse(const std::string& words) {
-  return absl::InvalidArgumentError(absl::StrCat("--parallel: ", words));
-}
-
-absl::StatusOr<int> ParseSize(std::string_view axis, const std::string& text) {
-  GEMINID_ASSIGN_OR_RETURN(const uint64_t size,
-                           base::ParseCount(absl::StrCat("--parallel: ", std::string(axis)).c_str(),
-                                            text, 1, kRanksMax));
-  return static_cast<int>(size);
-}
-
-// "MODE:N"; the mode may be left out where there is one.
-struct Sized {
-  std::string mode;
-  std::string size;
-};
-Sized SplitMode(const std::string& value) {
-  const std::vector<std::string> pieces = absl::StrSplit(value, absl::MaxSplits(':', 1));
-  return pieces.size() == 1 ? Sized{"", pieces[0]} : Sized{pieces[0], pieces[1]};
-}
+using parallel::ReadSize;
+constexpr auto Refuse = parallel::RefuseParallel;
 
 absl::StatusOr<int> ParsePipeline(const std::string& value) {
-  const Sized sized = SplitMode(value);
+  const parallel::ModeAndSize sized = parallel::SplitMode(value);
   if (sized.mode == "interleaved" || sized.mode == "zbv") {
     return Refuse(absl::StrCat("pipeline=", sized.mode,
                                " is not there yet; give the number of stages alone, which run "
@@ -51,12 +30,12 @@ absl::StatusOr<int> ParsePipeline(const std::string& value) {
     return Refuse(absl::StrCat("pipeline has no schedule '", sized.mode,
                                "'; give the number of stages, such as pipeline=2"));
   }
-  return ParseSize(kPipelineAxis, sized.size);
+  return ReadSize(kPipelineAxis, sized.size, kRanksMax);
 }
 
 absl::StatusOr<int> ParseSequence(const std::string& value) {
-  const Sized sized = SplitMode(value);
-  if (sized.mode == kUlysses) return ParseSize(kSequenceAxis, sized.size);
+  const parallel::ModeAndSize sized = parallel::SplitMode(value);
+  if (sized.mode == kUlysses) return ReadSize(kSequenceAxis, sized.size, kRanksMax);
   if (sized.mode == "ring" || sized.mode == "megatron") {
     return Refuse(
         absl::StrCat("sequence=", sized.mode, " is not there yet; sequence=ulysses:N is"));
@@ -64,25 +43,15 @@ absl::StatusOr<int> ParseSequence(const std::string& value) {
   return Refuse(absl::StrCat("sequence is '", value, "'; it must be ulysses:N"));
 }
 
-absl::Status ParseAxis(const std::string& text, Parallel* parallel) {
-  const std::vector<std::string> pieces = absl::StrSplit(text, absl::MaxSplits('=', 1));
-  const std::string& axis = pieces[0];
-  if (pieces.size() < 2) {
-    return Refuse(absl::StrCat("'", text, "' is not AXIS=SIZE; an example: pipeline=2,data=2"));
-  }
-  const std::string& value = pieces[1];
+absl::Status ParseAxis(const std::string& axis, const std::string& value, Parallel* parallel) {
   if (axis == kPipelineAxis) {
     GEMINID_ASSIGN_OR_RETURN(parallel->pipeline, ParsePipeline(value));
   } else if (axis == kSequenceAxis) {
     GEMINID_ASSIGN_OR_RETURN(parallel->sequence, ParseSequence(value));
   } else if (axis == kDataAxis) {
-    GEMINID_ASSIGN_OR_RETURN(parallel->data, ParseSize(kDataAxis, value));
+    GEMINID_ASSIGN_OR_RETURN(parallel->data, ReadSize(kDataAxis, value, kRanksMax));
   } else if (axis == "zero") {
-    if (value != "3") {
-      return Refuse(absl::StrCat("zero is '", value,
-                                 "'; it can be 3 alone: weights, gradients and the optimizer's "
-                                 "state are always shared out over data and sequence"));
-    }
+    return parallel::CheckZero(value);
   } else if (axis == "tensor" || axis == "expert") {
     return Refuse(absl::StrCat(axis, " is not there yet; pipeline, sequence and data are"));
   } else {
@@ -129,15 +98,10 @@ absl::Status CheckSequence(const TrainOptions& options) {
 
 absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
   Parallel parallel;
-  std::vector<std::string> seen;
-  for (const std::string& piece : std::vector<std::string>(absl::StrSplit(text, ','))) {
-    const std::string axis = piece.substr(0, piece.find('='));
-    for (const std::string& other : seen) {
-      if (other == axis) return Refuse(absl::StrCat(axis, " is there twice; give it once"));
-    }
-    seen.push_back(axis);
-    GEMINID_RETURN_IF_ERROR(ParseAxis(piece, &parallel));
-  }
+  GEMINID_RETURN_IF_ERROR(
+      parallel::ReadAxes(text, [&parallel](const std::string& axis, const std::string& value) {
+        return ParseAxis(axis, value, &parallel);
+      }));
   const int64_t ranks = int64_t{parallel.pipeline} * parallel.sequence * parallel.data.value_or(1);
   if (ranks <= kRanksMax) return parallel;
   return Refuse(absl::StrCat(text, " is for ", ranks, " ranks; a run has at most ", kRanksMax));

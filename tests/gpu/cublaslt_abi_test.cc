@@ -7,6 +7,7 @@
 
 #include "gpu/cublaslt_api.h"
 #include "gpu/library_search.h"
+#include "tests/gpu/same_declarations.h"
 
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
@@ -16,7 +17,6 @@
 namespace geminid::gpu {
 namespace {
 
-#define SAME_VALUE(theirs, ours) static_assert(static_cast<int>(theirs) == static_cast<int>(ours))
 SAME_VALUE(CUBLAS_STATUS_SUCCESS, LtStatus::kSuccess);
 SAME_VALUE(CUBLAS_STATUS_NOT_INITIALIZED, LtStatus::kNotInitialized);
 SAME_VALUE(CUBLAS_STATUS_ALLOC_FAILED, LtStatus::kAllocFailed);
@@ -59,22 +59,10 @@ SAME_PLACE(workspaceSize, workspace_bytes);
 SAME_PLACE(state, state);
 SAME_PLACE(wavesCount, waves);
 
-// Parameter by parameter: both are pointers, or both are values of one size.
-template <typename Theirs, typename Ours>
-constexpr bool kAlike =
-    sizeof(Theirs) == sizeof(Ours) && std::is_pointer_v<Theirs> == std::is_pointer_v<Ours>;
-template <typename Theirs, typename Ours>
-constexpr bool kSameCall = false;
-template <typename... Theirs, typename... Ours>
-constexpr bool kSameCall<cublasStatus_t (*)(Theirs...), LtStatus (*)(Ours...)> = [] {
-  if constexpr (sizeof...(Theirs) != sizeof...(Ours)) {
-    return false;
-  } else {
-    return (kAlike<Theirs, Ours> && ...);
-  }
-}();
-#define SAME_CALL(member, function) \
-  static_assert(kSameCall<decltype(&function), decltype(CublasLtApi::member)>, #member)
+#define SAME_CALL(member, function)                                                            \
+  static_assert(                                                                               \
+      kSameCall<cublasStatus_t, LtStatus, decltype(&function), decltype(CublasLtApi::member)>, \
+      #member)
 SAME_CALL(create, cublasLtCreate);
 SAME_CALL(destroy, cublasLtDestroy);
 SAME_CALL(matmul_create, cublasLtMatmulDescCreate);

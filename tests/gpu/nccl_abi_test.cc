@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpu/nccl_api.h"
+#include "tests/gpu/same_declarations.h"
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
@@ -17,7 +18,6 @@
 namespace geminid::gpu {
 namespace {
 
-#define SAME_VALUE(theirs, ours) static_assert(static_cast<int>(theirs) == static_cast<int>(ours))
 SAME_VALUE(ncclSuccess, NcclResult::kSuccess);
 SAME_VALUE(ncclUnhandledCudaError, NcclResult::kUnhandledCudaError);
 SAME_VALUE(ncclSystemError, NcclResult::kSystemError);
@@ -33,22 +33,10 @@ static_assert(offsetof(ncclConfig_t, magic) == offsetof(NcclConfig, magic));
 static_assert(offsetof(ncclConfig_t, version) == offsetof(NcclConfig, version));
 static_assert(offsetof(ncclConfig_t, blocking) == offsetof(NcclConfig, blocking));
 
-// Parameter by parameter: both are pointers, or both are values of one size.
-template <typename Theirs, typename Ours>
-constexpr bool kAlike =
-    sizeof(Theirs) == sizeof(Ours) && std::is_pointer_v<Theirs> == std::is_pointer_v<Ours>;
-template <typename Theirs, typename Ours>
-constexpr bool kSameCall = false;
-template <typename... Theirs, typename... Ours>
-constexpr bool kSameCall<ncclResult_t (*)(Theirs...), NcclResult (*)(Ours...)> = [] {
-  if constexpr (sizeof...(Theirs) != sizeof...(Ours)) {
-    return false;
-  } else {
-    return (kAlike<Theirs, Ours> && ...);
-  }
-}();
-#define SAME_CALL(member, function) \
-  static_assert(kSameCall<decltype(&function), decltype(NcclApi::member)>, #member)
+#define SAME_CALL(member, function)                                                        \
+  static_assert(                                                                           \
+      kSameCall<ncclResult_t, NcclResult, decltype(&function), decltype(NcclApi::member)>, \
+      #member)
 SAME_CALL(get_version, ncclGetVersion);
 SAME_CALL(get_unique_id, ncclGetUniqueId);
 SAME_CALL(comm_init, ncclCommInitRankConfig);

@@ -15,42 +15,11 @@
 #include "geminid/session.h"
 #include "tests/base/json_values.h"
 #include "tests/daemon_env/daemon_env.h"
-#include "tools/geminictl/run.h"
+#include "tests/tools/geminictl/outcome.h"
 
 namespace geminid::ctl {
 
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-inline Outcome RunWith(const std::vector<std::string>& arguments,
-                       std::map<std::string, std::string> variables = {}) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Environment environment;
-  environment.out = &out;
-  environment.err = &err;
-  environment.variables = [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
-  };
-  Outcome outcome;
-  outcome.code = RunGeminictl(arguments, environment);
-  outcome.out = out.str();
-  outcome.err = err.str();
-  return outcome;
-}
-
-inline base::JsonValue Parse(const Outcome& outcome) {
-  base::JsonValue value = base::MustParse(outcome.out);
-  EXPECT_EQ(base::At(value, "schema_version").text, "1") << outcome.err;
-  return value;
-}
 
 inline size_t Lines(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));

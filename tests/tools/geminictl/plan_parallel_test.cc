@@ -6,8 +6,7 @@
 #include <sstream>
 
 #include "base/exit_code.h"
-#include "tests/base/json_values.h"
-#include "tools/geminictl/run.h"
+#include "tests/tools/geminictl/outcome.h"
 
 namespace geminid::ctl {
 namespace {
@@ -17,27 +16,6 @@ using base::JsonValue;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-Outcome Plan(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "plan");
-  std::ostringstream out;
-  std::ostringstream err;
-  Environment environment;
-  environment.out = &out;
-  environment.err = &err;
-  environment.variables = [](const std::string&) { return std::nullopt; };
-  Outcome outcome;
-  outcome.code = RunGeminictl(arguments, environment);
-  outcome.out = out.str();
-  outcome.err = err.str();
-  return outcome;
-}
 
 std::vector<std::string> With(std::vector<std::string> arguments,
                               const std::vector<std::string>& more) {
@@ -52,7 +30,7 @@ const std::vector<std::string> kGpt2On8 = {
 double Number(const JsonValue& object, const char* key) { return std::stod(At(object, key).text); }
 
 TEST(PlanParallel, Auto_ChoosesTheFastestOfItsTable) {
-  const Outcome outcome = Plan(With(kGpt2On8, {"--parallel", "auto", "--json"}));
+  const Outcome outcome = RunPlan(With(kGpt2On8, {"--parallel", "auto", "--json"}));
   ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
   const JsonValue answer = base::MustParse(outcome.out);
   EXPECT_EQ(At(answer, "schema_version").text, "1");
@@ -70,7 +48,7 @@ TEST(PlanParallel, Auto_ChoosesTheFastestOfItsTable) {
 }
 
 TEST(PlanParallel, Auto_ShowsWhatItChoseFromAndItsSources) {
-  const Outcome outcome = Plan(With(kGpt2On8, {"--parallel", "auto", "--network", "2GB/s"}));
+  const Outcome outcome = RunPlan(With(kGpt2On8, {"--parallel", "auto", "--network", "2GB/s"}));
   ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("Chosen: --parallel "), HasSubstr("MICRO-BATCHES"),
                                  HasSubstr("PARTNERS"), HasSubstr("Looked at: "),
@@ -80,7 +58,7 @@ TEST(PlanParallel, Auto_ShowsWhatItChoseFromAndItsSources) {
 }
 
 TEST(PlanParallel, OneMesh_IsPlannedAlone) {
-  const Outcome outcome = Plan(
+  const Outcome outcome = RunPlan(
       With(kGpt2On8, {"--parallel", "pipeline=2,tensor=2d:size=4", "--accumulate", "8", "--json"}));
   ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
   const JsonValue answer = base::MustParse(outcome.out);
@@ -88,13 +66,13 @@ TEST(PlanParallel, OneMesh_IsPlannedAlone) {
     EXPECT_EQ(At(At(planned, "mesh"), "text").text, "pipeline=2,tensor=2d:size=4");
     EXPECT_EQ(At(planned, "micro_batches").text, "8");
   }
-  EXPECT_THAT(Plan(With(kGpt2On8, {"--parallel", "tensor=1d:2"})).out,
+  EXPECT_THAT(RunPlan(With(kGpt2On8, {"--parallel", "tensor=1d:2"})).out,
               HasSubstr("Planned: --parallel tensor=1d:size=2,data=4, "));
 }
 
 TEST(PlanParallel, MeshThatCannotBe_IsRefusedWithTheNearest) {
   const auto refusal = [](const char* mesh) {
-    const Outcome outcome = Plan(With(kGpt2On8, {"--parallel", mesh}));
+    const Outcome outcome = RunPlan(With(kGpt2On8, {"--parallel", mesh}));
     EXPECT_EQ(outcome.code, base::kExitUsage) << outcome.out;
     return outcome.err;
   };
@@ -110,7 +88,7 @@ TEST(PlanParallel, MeshWithoutRoom_ExitsWith7AndNamesTheNearestThatFits) {
       "--model",          "llama-65b", "--hardware", "a100-80gb", "--nodes",    "4",
       "--ranks-per-node", "8",         "--batch",    "4",         "--sequence", "2048",
       "--host-memory",    "64GiB"};
-  const Outcome outcome = Plan(
+  const Outcome outcome = RunPlan(
       With(job, {"--parallel", "pipeline=4,data=8", "--accumulate", "1", "--activations", "keep"}));
   EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.out;
   EXPECT_THAT(outcome.out,
@@ -119,7 +97,7 @@ TEST(PlanParallel, MeshWithoutRoom_ExitsWith7AndNamesTheNearestThatFits) {
 
 TEST(PlanParallel, FlagsThatWouldBePassedOver_AreRefused) {
   const auto refusal = [](const std::vector<std::string>& arguments) {
-    const Outcome outcome = Plan(arguments);
+    const Outcome outcome = RunPlan(arguments);
     EXPECT_EQ(outcome.code, base::kExitUsage) << outcome.out;
     return outcome.err;
   };
@@ -135,9 +113,9 @@ TEST(PlanParallel, FlagsThatWouldBePassedOver_AreRefused) {
 }
 
 TEST(PlanParallel, ConfigFile_IsCutLikeANamedModel) {
-  const Outcome outcome =
-      Plan({"--config", GEMINID_FORECAST_DATA "/mixtral-8x7b-v0.1.json", "--hardware", "h100-80gb",
-            "--nodes", "2", "--ranks-per-node", "8", "--sequence", "2048", "--parallel", "auto"});
+  const Outcome outcome = RunPlan({"--config", GEMINID_FORECAST_DATA "/mixtral-8x7b-v0.1.json",
+                                   "--hardware", "h100-80gb", "--nodes", "2", "--ranks-per-node",
+                                   "8", "--sequence", "2048", "--parallel", "auto"});
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("Chosen: --parallel "), Not(HasSubstr("tensor=2d"))));
 }
@@ -152,21 +130,21 @@ std::string Page(const char* name) {
 // The page names the command under each block.
 TEST(PlanParallel, TableOfThePage_IsWhatTheCommandPrints) {
   const Outcome outcome =
-      Plan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--batch", "4", "--sequence", "2048",
-            "--host-memory", "0", "--parallel", "compare"});
+      RunPlan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--batch", "4", "--sequence",
+               "2048", "--host-memory", "0", "--parallel", "compare"});
   ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(Page("parallelism.md"), HasSubstr("```\n" + outcome.out + "```\n"));
 }
 
 TEST(PlanParallel, HeadlinesOfThePage_AreWhatTheCommandsPrint) {
-  const Outcome llama =
-      Plan({"--model", "llama-65b", "--hardware", "a100-80gb", "--nodes", "4", "--ranks-per-node",
-            "8", "--batch", "4", "--sequence", "2048", "--parallel", "auto"});
+  const Outcome llama = RunPlan({"--model", "llama-65b", "--hardware", "a100-80gb", "--nodes", "4",
+                                 "--ranks-per-node", "8", "--batch", "4", "--sequence", "2048",
+                                 "--parallel", "auto"});
   ASSERT_EQ(llama.code, base::kExitOk) << llama.err;
   EXPECT_THAT(Page("parallelism.md"), HasSubstr("```\n" + llama.out + "```\n"));
-  const Outcome gpt3 =
-      Plan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--nodes", "8", "--ranks-per-node",
-            "8", "--batch", "2", "--sequence", "2048", "--parallel", "auto"});
+  const Outcome gpt3 = RunPlan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--nodes", "8",
+                                "--ranks-per-node", "8", "--batch", "2", "--sequence", "2048",
+                                "--parallel", "auto"});
   ASSERT_EQ(gpt3.code, base::kExitOk) << gpt3.err;
   const std::size_t begin = gpt3.out.find("Chosen: "), end = gpt3.out.find("geminid-train does");
   ASSERT_LT(begin, end);

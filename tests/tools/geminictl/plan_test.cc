@@ -10,8 +10,7 @@
 #include <sstream>
 
 #include "base/exit_code.h"
-#include "tests/base/json_values.h"
-#include "tools/geminictl/run.h"
+#include "tests/tools/geminictl/outcome.h"
 
 namespace geminid::ctl {
 namespace {
@@ -21,37 +20,6 @@ using base::JsonValue;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-Outcome RunWith(const std::vector<std::string>& arguments) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Environment environment;
-  environment.out = &out;
-  environment.err = &err;
-  environment.variables = [](const std::string&) { return std::nullopt; };
-  Outcome outcome;
-  outcome.code = RunGeminictl(arguments, environment);
-  outcome.out = out.str();
-  outcome.err = err.str();
-  return outcome;
-}
-
-Outcome Plan(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "plan");
-  return RunWith(arguments);
-}
-
-JsonValue Parse(const Outcome& outcome) {
-  JsonValue value = base::MustParse(outcome.out);
-  EXPECT_EQ(At(value, "schema_version").text, "1") << outcome.err;
-  return value;
-}
 
 class PlanFiles : public ::testing::Test {
  protected:
@@ -76,7 +44,7 @@ std::vector<std::string> With(std::vector<std::string> arguments,
 }
 
 TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
-  const Outcome outcome = Plan(With(kGpt2In1GiB, {"--host-memory", "4GiB"}));
+  const Outcome outcome = RunPlan(With(kGpt2In1GiB, {"--host-memory", "4GiB"}));
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("It fits a host device of 1.0 GiB"), HasSubstr("no CUDA yet"),
@@ -86,19 +54,19 @@ TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
 }
 
 TEST(Plan, HalfTheHostMemory_DoesNotFitAndExitsWith7) {
-  const Outcome outcome = Plan(With(kGpt2In1GiB, {"--host-memory", "512MiB"}));
+  const Outcome outcome = RunPlan(With(kGpt2In1GiB, {"--host-memory", "512MiB"}));
   EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("It does not fit."), HasSubstr("host of a node lacks"),
                                  HasSubstr("--host-memory "), HasSubstr("more in each node"),
                                  HasSubstr("--device-memory "), Not(HasSubstr("--disk"))));
-  EXPECT_THAT(Plan(With(kGpt2In1GiB, {"--host-memory", "512MiB", "--as-planned"})).out,
+  EXPECT_THAT(RunPlan(With(kGpt2In1GiB, {"--host-memory", "512MiB", "--as-planned"})).out,
               AllOf(HasSubstr("It does not fit."), HasSubstr("--disk ")));
 }
 
 TEST(Plan, Activations_KeptTakeMoreMemoryAndLessTime) {
   const std::vector<std::string> job = {"--model", "gpt2", "--hardware", "h200", "--batch", "8"};
   const auto value = [&](const std::vector<std::string>& more) {
-    return Parse(Plan(With(With(job, more), {"--json"})));
+    return Parse(RunPlan(With(With(job, more), {"--json"})));
   };
   const auto told = [&](const JsonValue& answer) {
     for (const JsonValue& part : At(At(answer, "engine"), "parts").items) {
@@ -128,24 +96,24 @@ TEST(Plan, Engine_ExecutesWhatIsPlannedUnlessAskedForMore) {
   };
   const std::vector<std::string> job = With(kGpt2In1GiB, {"--host-memory", "4GiB", "--json"});
   EXPECT_EQ(
-      executed(Plan(job)),
+      executed(RunPlan(job)),
       (std::map<std::string, bool>{
           {"weights", true}, {"optimizer state", true}, {"activations", true}, {"device", false}}));
-  EXPECT_FALSE(executed(Plan(With(job, {"--as-planned"}))).at("activations"));
-  const Outcome disk = Plan({"--model", "gpt2", "--hardware", "rtx-2060-6gb", "--device-memory",
-                             "1GiB", "--host-memory", "1GiB", "--as-planned", "--disk", "8GiB",
-                             "--disk-read", "3GB/s", "--disk-write", "2GB/s"});
+  EXPECT_FALSE(executed(RunPlan(With(job, {"--as-planned"}))).at("activations"));
+  const Outcome disk = RunPlan({"--model", "gpt2", "--hardware", "rtx-2060-6gb", "--device-memory",
+                                "1GiB", "--host-memory", "1GiB", "--as-planned", "--disk", "8GiB",
+                                "--disk-read", "3GB/s", "--disk-write", "2GB/s"});
   EXPECT_EQ(disk.code, base::kExitOk) << disk.err;
   EXPECT_THAT(disk.out, AllOf(HasSubstr("today's engine does not do all of it"),
                               HasSubstr("no: the engine has no disk"), Not(HasSubstr("It fits."))));
-  EXPECT_THAT(Plan(kGpt2In1GiB).out, HasSubstr("yes: --optimizer-state auto"));
-  const Outcome all = Plan({"--model", "gpt2", "--device-memory", "8GiB", "--host-memory", "0"});
+  EXPECT_THAT(RunPlan(kGpt2In1GiB).out, HasSubstr("yes: --optimizer-state auto"));
+  const Outcome all = RunPlan({"--model", "gpt2", "--device-memory", "8GiB", "--host-memory", "0"});
   EXPECT_THAT(all.out, HasSubstr("yes: --optimizer-state device"));
 }
 
 TEST(Plan, BatchBeyondAnyDevice_IsAnsweredWithOneThatFits) {
   const Outcome outcome =
-      Plan({"--model", "llama-7b", "--hardware", "a100-80gb", "--batch", "100000"});
+      RunPlan({"--model", "llama-7b", "--hardware", "a100-80gb", "--batch", "100000"});
   EXPECT_EQ(outcome.code, base::kExitResourceExhausted);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("100000 x 2048 tokens"), HasSubstr("TiB"),
                                  HasSubstr("it fits with --batch "), Not(HasSubstr("["))));
@@ -153,7 +121,7 @@ TEST(Plan, BatchBeyondAnyDevice_IsAnsweredWithOneThatFits) {
 
 // A device is one rank's, host memory a node's, wherever it is said; and weights are said apart.
 TEST(Plan, Bytes_AreStatedOnceAndWithWhatTheyConsistOf) {
-  const Outcome outcome = Plan({"--model", "gpt2", "--hardware", "a100-40gb", "--ranks", "4"});
+  const Outcome outcome = RunPlan({"--model", "gpt2", "--hardware", "a100-40gb", "--ranks", "4"});
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("Of the weights on the device"), HasSubstr("for the operators"),
@@ -161,14 +129,14 @@ TEST(Plan, Bytes_AreStatedOnceAndWithWhatTheyConsistOf) {
 }
 
 TEST(Plan, WithoutHostMemory_SaysHowMuchItTakes) {
-  const Outcome outcome = Plan(kGpt2In1GiB);
+  const Outcome outcome = RunPlan(kGpt2In1GiB);
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("as much host memory as it takes"), HasSubstr("as little as")));
 }
 
 TEST(Plan, Json_AddsUpByOwner) {
-  const Outcome outcome = Plan(With(kGpt2In1GiB, {"--host-memory", "4GiB", "--json"}));
+  const Outcome outcome = RunPlan(With(kGpt2In1GiB, {"--host-memory", "4GiB", "--json"}));
   EXPECT_EQ(outcome.code, base::kExitOk);
   const JsonValue value = Parse(outcome);
   EXPECT_TRUE(At(value, "fits").boolean);
@@ -187,25 +155,25 @@ TEST(Plan, Json_AddsUpByOwner) {
 }
 
 TEST(Plan, FamilyByShapeAndBySize_IsPlanned) {
-  EXPECT_THAT(Plan({"--model", "gpt2-like", "--layers", "12", "--hidden", "768", "--heads", "12",
-                    "--hardware", "rtx-3090-24gb"})
+  EXPECT_THAT(RunPlan({"--model", "gpt2-like", "--layers", "12", "--hidden", "768", "--heads", "12",
+                       "--hardware", "rtx-3090-24gb"})
                   .out,
               HasSubstr("gpt2-like-12x768: 0.124 billion"));
   EXPECT_THAT(
-      Plan({"--model", "gpt2-like", "--parameters", "1.5e9", "--hardware", "a100-80gb"}).out,
+      RunPlan({"--model", "gpt2-like", "--parameters", "1.5e9", "--hardware", "a100-80gb"}).out,
       HasSubstr("It fits "));
 }
 
 TEST(Plan, Largest_FindsAMember) {
-  const Outcome outcome = Plan({"--model", "gpt2-like", "--largest", "--hardware", "rtx-2060-6gb",
-                                "--host-memory", "24GiB"});
+  const Outcome outcome = RunPlan({"--model", "gpt2-like", "--largest", "--hardware",
+                                   "rtx-2060-6gb", "--host-memory", "24GiB"});
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("gpt2-like-"), HasSubstr("It fits ")));
 }
 
 TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
   const auto error = [](const std::vector<std::string>& arguments) {
-    const Outcome outcome = Plan(arguments);
+    const Outcome outcome = RunPlan(arguments);
     EXPECT_EQ(outcome.code, base::kExitUsage) << outcome.err;
     EXPECT_EQ(outcome.out, "");
     return outcome.err;
@@ -302,7 +270,7 @@ TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
     const bool list = one.arguments.front().starts_with("--list");
     const std::vector<std::string> more =
         list ? std::vector<std::string>{} : std::vector<std::string>{"--hardware", "h200"};
-    const Outcome outcome = Plan(With(one.arguments, more));
+    const Outcome outcome = RunPlan(With(one.arguments, more));
     EXPECT_EQ(outcome.code, base::kExitUsage) << one.one << " " << one.other;
     EXPECT_EQ(outcome.out, "") << one.one << " " << one.other;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr(one.one), HasSubstr(one.other)));
@@ -310,23 +278,23 @@ TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
 }
 
 TEST(Plan, Lists_HoldEveryNameInBothForms) {
-  const Outcome models = Plan({"--list-models"});
+  const Outcome models = RunPlan({"--list-models"});
   EXPECT_EQ(models.code, base::kExitOk);
   EXPECT_THAT(models.out, AllOf(HasSubstr("65285660672"), HasSubstr("gpt2-like")));
-  EXPECT_GE(At(Parse(Plan({"--list-models", "--json"})), "models").items.size(), 21u);
-  EXPECT_THAT(Plan({"--list-hardware"}).out, AllOf(HasSubstr("gh200"), HasSubstr("420GB/s")));
-  EXPECT_EQ(At(Parse(Plan({"--list-hardware", "--json"})), "hardware").items.size(), 8u);
+  EXPECT_GE(At(Parse(RunPlan({"--list-models", "--json"})), "models").items.size(), 21u);
+  EXPECT_THAT(RunPlan({"--list-hardware"}).out, AllOf(HasSubstr("gh200"), HasSubstr("420GB/s")));
+  EXPECT_EQ(At(Parse(RunPlan({"--list-hardware", "--json"})), "hardware").items.size(), 8u);
 }
 
 TEST_F(PlanFiles, HuggingFaceConfig_IsPlannedAndItsErrorsNameTheFile) {
   std::ofstream(Path("config.json"))
       << R"({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12})";
-  EXPECT_THAT(Plan({"--config", Path("config.json"), "--hardware", "h200"}).out,
+  EXPECT_THAT(RunPlan({"--config", Path("config.json"), "--hardware", "h200"}).out,
               HasSubstr("0.124 billion"));
   // The usual layout is a folder.
-  EXPECT_THAT(Plan({"--config", folder_, "--hardware", "h200"}).out, HasSubstr("0.124 billion"));
+  EXPECT_THAT(RunPlan({"--config", folder_, "--hardware", "h200"}).out, HasSubstr("0.124 billion"));
   std::ofstream(Path("bad.json")) << R"({"model_type": "gpt2", "n_embd": 768, "n_head": 12})";
-  const Outcome bad = Plan({"--config", Path("bad.json"), "--hardware", "h200"});
+  const Outcome bad = RunPlan({"--config", Path("bad.json"), "--hardware", "h200"});
   EXPECT_EQ(bad.code, base::kExitUsage);
   EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.json"), HasSubstr("'n_layer'")));
 }
@@ -344,15 +312,16 @@ TEST_F(PlanFiles, WhatIsNoConfiguration_IsRefusedWithItsName) {
   for (const char* name : {"empty.json", "zeros.json", "few_zeros.json", "fifo.json", "folder.json",
                            "deep.json", "none.json"}) {
     for (const char* flag : {"--config", "--trace"}) {
-      const Outcome outcome = Plan({flag, Path(name), "--hardware", "h200"});
+      const Outcome outcome = RunPlan({flag, Path(name), "--hardware", "h200"});
       EXPECT_NE(outcome.code, base::kExitOk) << flag << " " << name;
       EXPECT_EQ(outcome.out, "");
       EXPECT_THAT(outcome.err, HasSubstr(name)) << flag;
     }
   }
-  EXPECT_NE(Plan({"--model", "gpt2", "--hardware", "h200", "--save-trace", Path("no/x.pb")}).code,
-            base::kExitOk);
-  EXPECT_NE(Plan({"--model", "gpt2", "--hardware", "h200", "--save-trace", folder_}).code,
+  EXPECT_NE(
+      RunPlan({"--model", "gpt2", "--hardware", "h200", "--save-trace", Path("no/x.pb")}).code,
+      base::kExitOk);
+  EXPECT_NE(RunPlan({"--model", "gpt2", "--hardware", "h200", "--save-trace", folder_}).code,
             base::kExitOk);
 }
 
@@ -360,8 +329,8 @@ TEST_F(PlanFiles, WhatIsNoConfiguration_IsRefusedWithItsName) {
 TEST_F(PlanFiles, PublishedConfigOfEveryFamily_IsPlanned) {
   for (const char* name : {"bert-base-uncased", "t5-base", "vit-base-patch16-224"}) {
     const Outcome outcome =
-        Plan({"--config", std::string(GEMINID_FORECAST_DATA "/") + name + ".json", "--hardware",
-              "h200", "--host-memory", "64GiB"});
+        RunPlan({"--config", std::string(GEMINID_FORECAST_DATA "/") + name + ".json", "--hardware",
+                 "h200", "--host-memory", "64GiB"});
     EXPECT_EQ(outcome.code, base::kExitOk) << name << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("It fits ")) << name;
   }
@@ -369,13 +338,13 @@ TEST_F(PlanFiles, PublishedConfigOfEveryFamily_IsPlanned) {
 
 TEST_F(PlanFiles, MeasuredLink_IsUsedAndFlagsComeFirst) {
   const std::string file = Path("gpt2.pb");
-  ASSERT_EQ(Plan({"--model", "gpt2", "--hardware", "rtx-2060-6gb", "--host-memory", "32GiB",
-                  "--device-memory", "2GiB", "--link-both", "20GB/s", "--link-latency", "40us",
-                  "--uplink", "9GB/s", "--save-trace", file})
+  ASSERT_EQ(RunPlan({"--model", "gpt2", "--hardware", "rtx-2060-6gb", "--host-memory", "32GiB",
+                     "--device-memory", "2GiB", "--link-both", "20GB/s", "--link-latency", "40us",
+                     "--uplink", "9GB/s", "--save-trace", file})
                 .code,
             base::kExitOk);
   const auto hardware = [&](const std::vector<std::string>& more) {
-    const Outcome outcome = Plan(
+    const Outcome outcome = RunPlan(
         With({"--trace", file, "--hardware", "h200", "--host-memory", "32GiB", "--json"}, more));
     EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
     return At(At(Parse(outcome), "job"), "hardware");
@@ -389,31 +358,31 @@ TEST_F(PlanFiles, MeasuredLink_IsUsedAndFlagsComeFirst) {
   EXPECT_EQ(std::stod(At(said, "copy_latency_seconds").text), 5e-6);
   EXPECT_EQ(std::stod(At(said, "node_link_bytes_per_second").text), 11e9);
   EXPECT_EQ(std::stod(At(said, "up_bytes_per_second").text), 12.5e9);
-  const Outcome text = Plan({"--trace", file, "--hardware", "h200", "--link-latency", "5us"});
+  const Outcome text = RunPlan({"--trace", file, "--hardware", "h200", "--link-latency", "5us"});
   EXPECT_THAT(text.out, AllOf(HasSubstr("The link is the one that was measured"),
                               HasSubstr("40 us a copy"), HasSubstr("but for --link-latency.")));
   // A slower link is a slower step.
   const auto seconds = [&](const std::vector<std::string>& more) {
-    const Outcome outcome = Plan(With({"--trace", file, "--hardware", "h200", "--host-memory",
-                                       "32GiB", "--device-memory", "1GiB", "--json"},
-                                      more));
+    const Outcome outcome = RunPlan(With({"--trace", file, "--hardware", "h200", "--host-memory",
+                                          "32GiB", "--device-memory", "1GiB", "--json"},
+                                         more));
     return std::stod(At(At(Parse(outcome), "step"), "seconds").text);
   };
   EXPECT_GT(seconds({}),
             seconds({"--link-latency", "1us", "--uplink", "100GB/s", "--link-both", "100GB/s"}));
   // What was recorded of the state cannot be said again.
-  const Outcome optimizer = Plan({"--trace", file, "--hardware", "h200", "--optimizer", "lion"});
+  const Outcome optimizer = RunPlan({"--trace", file, "--hardware", "h200", "--optimizer", "lion"});
   EXPECT_EQ(optimizer.code, base::kExitUsage);
   EXPECT_THAT(optimizer.err, AllOf(HasSubstr("--optimizer"), HasSubstr("--trace")));
 }
 
 TEST(Plan, HeadsThatNobodyChose_DivideAndAreSaid) {
   const Outcome outcome =
-      Plan({"--model", "gpt2-like", "--layers", "2", "--hidden", "200", "--hardware", "h200"});
+      RunPlan({"--model", "gpt2-like", "--layers", "2", "--hidden", "200", "--hardware", "h200"});
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("Attention has 2 heads of 100 columns; --heads chooses."));
-  const Outcome wrong = Plan({"--model", "gpt2-like", "--layers", "2", "--hidden", "200", "--heads",
-                              "3", "--hardware", "h200"});
+  const Outcome wrong = RunPlan({"--model", "gpt2-like", "--layers", "2", "--hidden", "200",
+                                 "--heads", "3", "--hardware", "h200"});
   EXPECT_EQ(wrong.code, base::kExitUsage);
   EXPECT_THAT(wrong.err, HasSubstr("heads (3) must divide"));
 }
@@ -421,27 +390,27 @@ TEST(Plan, HeadsThatNobodyChose_DivideAndAreSaid) {
 TEST(Plan, LongestSequenceOfAModel_IsALimitAndNotAChoice) {
   const std::string llama = GEMINID_FORECAST_DATA "/llama-3.1-8b.json";
   const auto sequence = [&](const std::vector<std::string>& more) {
-    return At(At(Parse(Plan(With({"--config", llama, "--hardware", "h200", "--json"}, more))),
+    return At(At(Parse(RunPlan(With({"--config", llama, "--hardware", "h200", "--json"}, more))),
                  "job"),
               "sequence_length")
         .text;
   };
   EXPECT_EQ(sequence({}), "4096");
   EXPECT_EQ(sequence({"--sequence", "16384"}), "16384");
-  EXPECT_THAT(Plan({"--config", llama, "--hardware", "h200"}).out,
+  EXPECT_THAT(RunPlan({"--config", llama, "--hardware", "h200"}).out,
               HasSubstr("Sequences have 4096 tokens; the model takes up to 131072, and --sequence "
                         "chooses."));
 }
 
 TEST(Plan, MemoryAloneWithoutHardware_AnswersWhetherItFitsAndNoTime) {
   const Outcome outcome =
-      Plan({"--model", "gpt2", "--device-memory", "1GiB", "--host-memory", "32GiB"});
+      RunPlan({"--model", "gpt2", "--device-memory", "1GiB", "--host-memory", "32GiB"});
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("It fits a host device"), HasSubstr("rates are unknown"),
                     HasSubstr("--compute"), Not(HasSubstr("tokens/s")), HasSubstr("as little as")));
   const JsonValue json = Parse(
-      Plan({"--model", "gpt2", "--device-memory", "1GiB", "--host-memory", "256MiB", "--json"}));
+      RunPlan({"--model", "gpt2", "--device-memory", "1GiB", "--host-memory", "256MiB", "--json"}));
   EXPECT_FALSE(At(json, "fits").boolean);
   EXPECT_EQ(At(json, "step").type, JsonValue::Type::kNull);
   EXPECT_FALSE(At(json, "missing_rates").items.empty());
@@ -452,7 +421,7 @@ TEST(Plan, MemoryAloneWithoutHardware_AnswersWhetherItFitsAndNoTime) {
 // 14 bytes of each of 65 billion parameters are more than 24 and 256 GiB.
 TEST(Plan, Llama65bIn24And256GiB_IsAnsweredWithNo) {
   const Outcome outcome =
-      Plan({"--model", "llama-65b", "--device-memory", "24GiB", "--host-memory", "256GiB"});
+      RunPlan({"--model", "llama-65b", "--device-memory", "24GiB", "--host-memory", "256GiB"});
   EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("It does not fit. The host of a node lacks"));
 }
@@ -461,22 +430,24 @@ TEST(Plan, Llama65bIn24And256GiB_IsAnsweredWithNo) {
 TEST_F(PlanFiles, SavedTrace_GivesTheSameAnswer) {
   const std::string file = Path("gpt2.pb");
   const Outcome model =
-      Plan(With(kGpt2In1GiB, {"--host-memory", "4GiB", "--json", "--save-trace", file}));
+      RunPlan(With(kGpt2In1GiB, {"--host-memory", "4GiB", "--json", "--save-trace", file}));
   ASSERT_EQ(model.code, base::kExitOk) << model.err;
   const Outcome trace =
-      Plan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "4GiB", "--json"});
+      RunPlan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "4GiB", "--json"});
   ASSERT_EQ(trace.code, base::kExitOk) << trace.err;
   EXPECT_EQ(At(At(Parse(trace), "step"), "seconds").text,
             At(At(Parse(model), "step"), "seconds").text);
-  EXPECT_EQ(Plan({"--trace", file, "--hardware", "h200", "--ranks", "2"}).code, base::kExitUsage);
+  EXPECT_EQ(RunPlan({"--trace", file, "--hardware", "h200", "--ranks", "2"}).code,
+            base::kExitUsage);
   // Less memory than it was recorded with.
-  EXPECT_EQ(Plan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "256MiB"}).code,
-            base::kExitResourceExhausted);
+  EXPECT_EQ(
+      RunPlan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "256MiB"}).code,
+      base::kExitResourceExhausted);
 }
 
 TEST_F(PlanFiles, TraceShow_SumsUpAndRefusesGarbage) {
   const std::string file = Path("gpt2.json");
-  ASSERT_EQ(Plan(With(kGpt2In1GiB, {"--save-trace", file})).code, base::kExitOk);
+  ASSERT_EQ(RunPlan(With(kGpt2In1GiB, {"--save-trace", file})).code, base::kExitOk);
   const Outcome shown = RunWith({"trace", "show", file});
   EXPECT_EQ(shown.code, base::kExitOk) << shown.err;
   EXPECT_THAT(shown.out, AllOf(HasSubstr("gpt2, 1 x 1024 tokens"), HasSubstr("moments"),

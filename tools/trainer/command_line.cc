@@ -54,6 +54,7 @@ void AddTraining(CLI::App* app, Flags* flags) {
       ->group("Checkpoints");
   AddFlag(app, flags, "Run", kParallelFlag);
   AddFlags(app, flags, "Run", ProcessFlags());
+  AddFlags(app, flags, "Run", HostsFlags());
   AddFlags(app, flags, "Run", OutputFlags());
   app->add_flag("--stop-on-nan", flags->stop_on_nan,
                 "End after the first step whose loss is not finite, with exit code 11")
@@ -77,6 +78,13 @@ CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
   AddFlags(generate, flags, "Memory", MemoryFlags());
   AddFlags(generate, flags, "Run", ProcessFlags());
   return generate;
+}
+
+CLI::App* AddHost(CLI::App* app) {
+  CLI::App* const host = app->add_subcommand(
+      "host", "Runs the ranks of this host for a geminid-train --hosts, which starts it");
+  host->footer("");
+  return host;
 }
 
 // After all that speaks against it has been parsed.
@@ -139,6 +147,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   Flags flags;
   AddTraining(&app, &flags);
   const CLI::App* const generate = AddGenerate(&app, &flags);
+  const CLI::App* const host = AddHost(&app);
   base::RefuseEmptyValues(&app);
   CommandLine line;
   try {
@@ -152,7 +161,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   } catch (const CLI::Error& error) {
     return absl::InvalidArgumentError(base::DescribeParseError(app, error));
   }
-  if (generate->parsed()) {
+  if (host->parsed()) {
+    line.is_host = true;
+  } else if (generate->parsed()) {
     GEMINID_ASSIGN_OR_RETURN(line.generate, ReadGenerate(flags));
   } else {
     GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags));

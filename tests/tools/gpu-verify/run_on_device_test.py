@@ -14,7 +14,7 @@ PROGRAMS = pathlib.Path(sys.argv[1]).resolve()
 SCRIPTS = pathlib.Path(__file__).resolve().parents[3] / "tools/gpu-verify"
 QUESTIONS = ["G1", "G4", "G7"]
 # A little of each part; the parts have tests of their own.
-LITTLE = {"GEMINID_CONFORMANCE_FLAGS": "--gtest_filter=*Memory*", "GEMINID_KERNEL_CHECK_FLAGS": "--no-timing --only bias",
+LITTLE = {"GEMINID_CONFORMANCE_FLAGS": "--gtest_filter=*Memory*", "GEMINID_KERNEL_CHECK_FLAGS": "--no-timing --product-edge 24 --only product",
           "GEMINID_TRAINING_FLAGS": "--model gpt2-tiny --steps 2 --batch 2 --context 32"}
 FAILED = 8
 
@@ -55,7 +55,10 @@ class RunOnDevice(unittest.TestCase):
         conformance = self.read("conformance.json")
         self.assertGreater(conformance["tests"], 0)
         self.assertEqual(conformance["failures"], 0)
-        self.assertTrue(all(check["passed"] for check in self.read("kernels.json")["checks"]))
+        kernels = self.read("kernels.json")
+        self.assertTrue(all(check["passed"] for check in kernels["checks"] + kernels["products"]))
+        self.assertGreater(len(kernels["checks"]), 0)
+        self.assertEqual(len(kernels["products"]), 5)
         self.assertTrue(self.read("training.json")["passed"])
         self.assertEqual(self.report(), ["questions: passed", "the driver's conformance: passed", "kernels: passed",
                                          "training: passed"])

@@ -28,6 +28,12 @@ uint64_t MachineBytes() {
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+}  // namespace
+
+uint64_t DefaultMemoryBytes() { return MachineBytes() / 5 * 4; }
+
+namespace {
+
 // At least what each rank will ask for where nothing is to leave the device. Activations are kept
 // only where there is room.
 uint64_t UnlimitedBytes(const TrainOptions& options, int ranks, uint64_t budget) {
@@ -42,11 +48,13 @@ uint64_t UnlimitedBytes(const TrainOptions& options, int ranks, uint64_t budget)
 
 // Of all ranks together.
 absl::StatusOr<uint64_t> NeededDeviceBytes(const TrainOptions& options, int ranks) {
-  // What a daemon hands out by default, before anything is host memory.
-  const uint64_t budget = MachineBytes() / 5 * 4;
-  const uint64_t bytes = options.device_memory_bytes.value_or(
-      UnlimitedBytes(options, ranks, budget / static_cast<uint64_t>(ranks)));
-  if (bytes > budget / static_cast<uint64_t>(ranks)) {
+  const uint64_t budget = DefaultMemoryBytes();  // before anything is host memory
+  const uint64_t share = budget / static_cast<uint64_t>(ranks);
+  uint64_t bytes = options.device_memory_bytes.value_or(
+      UnlimitedBytes(options, options.parallel.automatic ? 1 : ranks, share));
+  // How the ranks will share the work is not known yet: no way of it needs more than all of it.
+  if (options.parallel.automatic && !options.device_memory_bytes) bytes = std::min(bytes, share);
+  if (bytes > share) {
     const std::string whose = ranks == 1 ? "the rank" : absl::StrCat("each of ", ranks, " ranks");
     return absl::ResourceExhaustedError(absl::StrCat(
         options.device_memory_bytes

@@ -2,6 +2,7 @@
 #ifndef GEMINID_TOOLS_TRAINER_DAEMON_CHOICE_H_
 #define GEMINID_TOOLS_TRAINER_DAEMON_CHOICE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,9 @@
 #include "tools/trainer/options.h"
 
 namespace geminid::trainer {
+
+// What a daemon hands out by default, device and host memory together.
+uint64_t DefaultMemoryBytes();
 
 struct DaemonChoice {
   std::string socket;

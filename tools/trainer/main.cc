@@ -175,8 +175,11 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
 absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
   const int ranks = RanksOf(options, info.world_size);
-  GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
-  GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(mesh.SizeOf(kDataAxis))));
+  if (!options.parallel.automatic) {
+    GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
+    GEMINID_RETURN_IF_ERROR(
+        CheckBatch(options.batch, static_cast<uint64_t>(mesh.SizeOf(kDataAxis))));
+  }
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenData(options));
   GEMINID_RETURN_IF_ERROR(
       SplitTokens(*data, options.validation_share, options.model.context).status());

@@ -1,9 +1,11 @@
 // How a run cuts its model and its batch over the ranks: --parallel.
 //
 //   pipeline=2,sequence=ulysses:2,data=2
+//   auto
 //
-// Each axis once, in any order. In the mesh the pipeline is outermost and the sequence, which talks
-// most, innermost: ranks that follow each other share sequences.
+// Each axis once, in any order; auto leaves them to mesh_choice.h. In the mesh the pipeline is
+// outermost and the sequence, which talks most, innermost: ranks that follow each other share
+// sequences.
 #ifndef GEMINID_TOOLS_TRAINER_PARALLEL_H_
 #define GEMINID_TOOLS_TRAINER_PARALLEL_H_
 
@@ -24,8 +26,9 @@ inline constexpr char kDataAxis[] = "data";
 inline constexpr char kSequenceAxis[] = "sequence";
 
 struct Parallel {
-  int pipeline = 1;  // stages that the layers are cut into
-  int sequence = 1;  // parts that each sequence is cut into, by Ulysses' exchange of heads
+  bool automatic = false;  // nothing else is known before all ranks are there
+  int pipeline = 1;        // stages that the layers are cut into
+  int sequence = 1;        // parts that each sequence is cut into, by Ulysses' exchange of heads
   std::optional<int> data = {};  // unset: what the other axes leave of the ranks
 
   // Whether a rank has less than a whole model, or than whole sequences.

@@ -36,7 +36,7 @@ absl::Status ReadSequence(const std::string& value, MeshSpec* mesh) {
   if (pieces.size() == 2 && pieces[0] == "ulysses") {
     return ReadSizeInto("sequence", pieces[1], &mesh->sequence);
   }
-  if (pieces[0] == "ring") return Refuse("sequence=ring is not there yet; sequence=ulysses:N is");
+  if (pieces[0] == "ring") return Refuse("sequence=ring cannot be planned; sequence=ulysses:N can");
   if (pieces[0] == "megatron") {
     return Refuse("tokens that are cut with the layers are a mode of tensor: tensor=1d-sequence:N");
   }

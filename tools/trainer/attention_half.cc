@@ -9,6 +9,7 @@
 #include "kernels/model/attention/attention.h"
 #include "tools/trainer/head_swap.h"
 #include "tools/trainer/norm_layer.h"
+#include "tools/trainer/sequence_ring.h"
 
 namespace geminid::trainer {
 namespace {
@@ -31,8 +32,8 @@ class Groups {
     const size_t columns_per_kv = queries_per_kv_ * config.head_dim();
     kv_heads_per_group_ =
         std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv, 1, config.kv_heads);
-    if (context.swap == nullptr) return;  // else as many for each rank
-    const size_t ranks = context.swap->ranks();
+    if (context.cut.swap == nullptr) return;  // else as many for each rank
+    const size_t ranks = context.cut.swap->ranks();
     kv_heads_per_group_ = (kv_heads_per_group_ + ranks - 1) / ranks * ranks;
   }
 
@@ -79,8 +80,7 @@ absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn
                                       .sequence = length,
                                       .heads = x.cols / head_dim,
                                       .head_dim = head_dim,
-                                      .token_stride = x.stride,
-                                      .first_position = context.first_position};
+                                      .token_stride = x.stride};
   return KernelsFor<T>(resources).Rotate(resources, turn, shape, context.rotary, x.data);
 }
 
@@ -163,7 +163,11 @@ class Half {
 
   absl::Status Attend(const Group& group, const Qkv<T>& qkv, Matrix<T> out, float* lse) {
     const KernelsOf<T>& math = KernelsFor<T>(resources_);
-    if (context_.swap == nullptr) {
+    if (context_.cut.ring != nullptr) {
+      return context_.cut.ring->AttentionForward<T>(resources_, group.shape, qkv.q, qkv.k, qkv.v,
+                                                    out, lse);
+    }
+    if (context_.cut.swap == nullptr) {
       return math.AttentionForward(resources_, group.shape, qkv.q, qkv.k, qkv.v, out, lse);
     }
     const Group mine = ShareOf(group);
@@ -178,7 +182,7 @@ class Half {
 
   absl::Status AttendBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
                               Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
-    GEMINID_RETURN_IF_ERROR(context_.swap == nullptr
+    GEMINID_RETURN_IF_ERROR(context_.cut.swap == nullptr
                                 ? AttentionBackward(group, qkv, out, dout, lse, gradients)
                                 : SwappedBackward(group, qkv, out, dout, lse, gradients));
     GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kBackward, gradients.q));
@@ -193,6 +197,10 @@ class Half {
                                               .out = Heads(out),
                                               .dout = Heads(dout),
                                               .lse = lse};
+    if (context_.cut.ring != nullptr) {
+      return context_.cut.ring->AttentionBackward(resources_, group.shape, saved, gradients.q,
+                                                  gradients.k, gradients.v);
+    }
     return KernelsFor<T>(resources_)
         .AttentionBackward(resources_, group.shape, saved, gradients.q, gradients.k, gradients.v);
   }
@@ -275,7 +283,7 @@ class Half {
 
   // What of a group one rank attends to: whole sequences of some of its heads.
   Group ShareOf(const Group& group) const {
-    const size_t ranks = context_.swap->ranks();
+    const size_t ranks = context_.cut.swap->ranks();
     Group mine = group;
     mine.query_columns /= ranks;
     mine.kv_columns /= ranks;
@@ -296,13 +304,13 @@ class Half {
     const KernelsOf<T>& math = KernelsFor<T>(resources_);
     const collectives::HeadsShape whole = {
         .batch = context_.shape.sequences,
-        .sequence = context_.shape.sequence_length * context_.swap->ranks(),
+        .sequence = context_.shape.sequence_length * context_.cut.swap->ranks(),
         .heads = heads,
         .head_dim = context_.config->head_dim()};
     std::vector<float> out(from.size()), in(to.size());
     GEMINID_RETURN_IF_ERROR(math.Widen(resources_, from.data, from.size(), out.data()));
-    GEMINID_RETURN_IF_ERROR(way == Way::kToHeads ? context_.swap->ToHeads(whole, out, in)
-                                                 : context_.swap->ToPieces(whole, out, in));
+    GEMINID_RETURN_IF_ERROR(way == Way::kToHeads ? context_.cut.swap->ToHeads(whole, out, in)
+                                                 : context_.cut.swap->ToPieces(whole, out, in));
     return math.Round(resources_, in.data(), in.size(), to.data);
   }
 
@@ -370,7 +378,7 @@ absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& 
                                  T* out, const RememberedKeys<T>& remembered) {
   const ModelConfig& config = *context.config;
   const size_t tokens = context.shape.tokens();
-  const size_t past = context.first_position;
+  const size_t past = context.positions.first;
   const size_t columns = config.kv_heads * config.head_dim();
   GEMINID_ASSIGN_OR_RETURN(auto storage,
                            Scratch<T>::Allocate(resources, 3 * tokens * config.hidden));

@@ -31,14 +31,14 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                                   const T* x, T* out, const KeptAttention<T>* kept);
 
 // Keys, as the attention takes them, and values of one layer: [tokens, key/value columns] each, of
-// which those before context.first_position are there.
+// which those before context.positions are there.
 template <typename T>
 struct RememberedKeys {
   T* keys = nullptr;
   T* values = nullptr;
 };
 
-// The half for the tokens of one sequence from context.first_position on; adds theirs to
+// The half for the tokens of one sequence from context.positions.first on; adds theirs to
 // `remembered`.
 template <typename T>
 absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& context,

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/counter_random.h"
 #include "base/status_macros.h"
+#include "collectives/sequence_parallel/zigzag.h"
 
 namespace geminid::trainer {
 namespace {
@@ -25,19 +26,29 @@ absl::StatusOr<Batches> Batches::Create(const TokenRange& data, const BatchPlan&
   return Batches(data, plan);
 }
 
+Positions Batches::OfPiece() const {
+  if (!plan_.zigzag) return {.first = plan_.piece * length()};
+  const collectives::Zigzag zigzag = {.sequence = plan_.context, .ranks = plan_.pieces};
+  return {.first = zigzag.PlaceOf(plan_.piece, 0),
+          .second_half = zigzag.PlaceOf(plan_.piece, zigzag.chunk())};
+}
+
 template <typename StartOf>
 absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf& start_of) {
-  const uint64_t first_position = plan_.piece * length();
+  const Positions positions = OfPiece();
   tokens_.clear();
   targets_.clear();
   for (uint64_t sample = first_sample; sample < first_sample + sequences(); ++sample) {
-    GEMINID_RETURN_IF_ERROR(
-        AppendSequence(data_, start_of(sample) + first_position, length(), &tokens_, &targets_));
+    const uint64_t start = start_of(sample);
+    for (const Positions::Run& run : positions.RunsOf(length())) {
+      GEMINID_RETURN_IF_ERROR(
+          AppendSequence(data_, start + run.position, run.count, &tokens_, &targets_));
+    }
   }
   return MicroBatch{.shape = {.sequences = sequences(), .sequence_length = length()},
                     .tokens = tokens_,
                     .targets = targets_,
-                    .first_position = first_position,
+                    .positions = positions,
                     .dropout = {.first_sample = first_sample}};
 }
 

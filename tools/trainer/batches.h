@@ -21,6 +21,7 @@ struct BatchPlan {
   uint64_t world_size = 1;  // that share out the sequences of a micro-batch
   uint64_t piece = 0;       // which of `pieces` equal pieces of each of them
   uint64_t pieces = 1;
+  bool zigzag = false;  // pieces are two chunks each, one from the front and one from the back
 };
 
 class Batches {
@@ -48,6 +49,7 @@ class Batches {
   Batches(const TokenRange& data, const BatchPlan& plan) : data_(data), plan_(plan) {}
   uint64_t sequences() const { return plan_.batch / plan_.world_size; }
   uint64_t length() const { return plan_.context / plan_.pieces; }
+  Positions OfPiece() const;
   uint64_t starts() const { return data_.tokens - plan_.context; }
   template <typename StartOf>
   absl::StatusOr<MicroBatch> Gather(uint64_t first_sample, const StartOf& start_of);

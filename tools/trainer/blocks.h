@@ -6,6 +6,7 @@
 
 #include "tools/trainer/dropout.h"
 #include "tools/trainer/model_config.h"
+#include "tools/trainer/positions.h"
 
 namespace geminid::trainer {
 
@@ -23,9 +24,18 @@ struct MicroBatchShape {
   size_t tokens() const { return sequences * sequence_length; }
 };
 
-class HeadSwap;  // head_swap.h
+class HeadSwap;      // head_swap.h
+class SequenceRing;  // sequence_ring.h
 
-// The tables of rotary positions, [sequence_length, head_dim / 2] each.
+// How attention reaches the tokens of a sequence that other ranks have: one way at most; neither
+// where sequences are whole. Both outlive whom they are given to.
+struct SequenceCut {
+  HeadSwap* swap = nullptr;
+  SequenceRing* ring = nullptr;
+};
+
+// The tables of rotary positions, [sequence_length, head_dim / 2] each: a row for each token of a
+// sequence, in their order.
 struct RotaryTables {
   const float* cos = nullptr;
   const float* sin = nullptr;
@@ -39,9 +49,9 @@ struct HalfContext {
   Tiling tiling;
   RotaryTables rotary = {};   // LLaMA only
   DropoutPlace dropout = {};  // of what the half adds
-  // Of each sequence, where the tokens before were computed earlier, or are on other ranks.
-  size_t first_position = 0;
-  HeadSwap* swap = nullptr;  // with those ranks; null: there are none
+  // Of each sequence, of which other tokens were computed earlier, or are on other ranks.
+  Positions positions = {};
+  SequenceCut cut = {};  // with those ranks
 };
 
 }  // namespace geminid::trainer

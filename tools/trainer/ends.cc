@@ -36,6 +36,68 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
   return math.Round(resources, logits.data, logits.size(), dlogits.data);
 }
 
+// The rows of learned positions of a sequence's tokens, one behind the other: in the table itself
+// where they are so there.
+template <typename T>
+struct PositionRows {
+  Scratch<T> storage;
+  const T* data = nullptr;  // null: the model learns none
+
+  static absl::StatusOr<PositionRows> Of(const Resources& resources, const HalfContext& context,
+                                         const ModelParameters& parameters,
+                                         const ParameterUse& use) {
+    PositionRows rows;
+    if (!parameters.position_table) return rows;
+    const T* const table = WeightOf<T>(use, *parameters.position_table);
+    const size_t hidden = context.config->hidden;
+    const size_t length = context.shape.sequence_length;
+    const std::vector<Positions::Run> runs = context.positions.RunsOf(length);
+    rows.data = table + runs[0].position * hidden;
+    if (runs.size() == 1) return rows;
+    GEMINID_ASSIGN_OR_RETURN(rows.storage, Scratch<T>::Allocate(resources, length * hidden));
+    rows.data = rows.storage.data();
+    for (const Positions::Run& run : runs) {
+      GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Copy(
+          resources, Matrix<const T>(table + run.position * hidden, run.count, hidden),
+          Matrix<T>(rows.storage.data() + run.token * hidden, run.count, hidden)));
+    }
+    return rows;
+  }
+};
+
+// Of the position table's gradient, rows that no token here has: zero is all bits zero in both
+// types.
+template <typename T>
+absl::Status ZeroRows(const Resources& resources, const HalfContext& context, T* table,
+                      size_t first, size_t end) {
+  const size_t hidden = context.config->hidden;
+  return KernelsFor<T>(resources).Zero(resources, table + first * hidden,
+                                       (end - first) * hidden * sizeof(T));
+}
+
+// The sum over the sequences of the gradients of a run of their tokens.
+template <typename T>
+absl::Status PositionBackwardOfRun(const Resources& resources, const HalfContext& context,
+                                   const Positions::Run& run, const T* gradient, T* table,
+                                   bool accumulates) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  const size_t hidden = context.config->hidden;
+  const MicroBatchShape& all = context.shape;
+  const MicroBatchShape shape = {.sequences = all.sequences, .sequence_length = run.count};
+  Scratch<T> storage;
+  if (run.count < all.sequence_length) {
+    GEMINID_ASSIGN_OR_RETURN(storage, Scratch<T>::Allocate(resources, shape.tokens() * hidden));
+    GEMINID_RETURN_IF_ERROR(
+        math.Copy(resources,
+                  Matrix<const T>(gradient, all.sequences, all.sequence_length * hidden)
+                      .Cols(run.token * hidden, run.count * hidden),
+                  Matrix<T>(storage.data(), all.sequences, run.count * hidden)));
+    gradient = storage.data();
+  }
+  return math.PositionBackward(resources, shape, Matrix<const T>(gradient, shape.tokens(), hidden),
+                               table + run.position * hidden, accumulates);
+}
+
 // What the pieces of the tokens give, where the kernels leave it.
 class Losses {
  public:
@@ -72,13 +134,11 @@ template <typename T>
 absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
                               const ModelParameters& parameters, const ParameterUse& use,
                               const int32_t* tokens, T* x) {
-  const T* positions = parameters.position_table
-                           ? WeightOf<T>(use, *parameters.position_table) +
-                                 context.first_position * context.config->hidden
-                           : nullptr;
-  return KernelsFor<T>(resources).EmbeddingForward(resources, ShapeOf(context), tokens,
-                                                   WeightOf<T>(use, parameters.token_table),
-                                                   positions, context.shape.sequence_length, x);
+  GEMINID_ASSIGN_OR_RETURN(const auto positions,
+                           PositionRows<T>::Of(resources, context, parameters, use));
+  return KernelsFor<T>(resources).EmbeddingForward(
+      resources, ShapeOf(context), tokens, WeightOf<T>(use, parameters.token_table), positions.data,
+      context.shape.sequence_length, x);
 }
 
 template <typename T>
@@ -95,20 +155,18 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
   T* const positions =
       parameters.position_table ? GradientOf<T>(use, *parameters.position_table) : nullptr;
   if (positions == nullptr) return absl::OkStatus();
-  const ParameterId id = *parameters.position_table;
-  const size_t length = context.shape.sequence_length;
-  const size_t first = context.first_position;
-  T* const reached = positions + first * shape.hidden;
-  if (!use.GradientAccumulates(id)) {
-    // Positions that no token here has: zero is all bits zero in both types.
-    const size_t after = context.config->position_rows() - first - length;
-    GEMINID_RETURN_IF_ERROR(math.Zero(resources, positions, first * shape.hidden * sizeof(T)));
+  const bool accumulates = use.GradientAccumulates(*parameters.position_table);
+  size_t done = 0;  // rows
+  for (const Positions::Run& run : context.positions.RunsOf(context.shape.sequence_length)) {
+    if (!accumulates) {
+      GEMINID_RETURN_IF_ERROR(ZeroRows(resources, context, positions, done, run.position));
+    }
     GEMINID_RETURN_IF_ERROR(
-        math.Zero(resources, reached + length * shape.hidden, after * shape.hidden * sizeof(T)));
+        PositionBackwardOfRun(resources, context, run, gradient, positions, accumulates));
+    done = run.position + run.count;
   }
-  return math.PositionBackward(resources, context.shape,
-                               Matrix<const T>(gradient, shape.tokens, shape.hidden), reached,
-                               use.GradientAccumulates(id));
+  if (accumulates) return absl::OkStatus();
+  return ZeroRows(resources, context, positions, done, context.config->position_rows());
 }
 
 template <typename T>

@@ -134,6 +134,7 @@ class HostAgent {
   absl::Status Prepare(const HostFrame& frame) {
     FieldReader fields(frame);
     GEMINID_ASSIGN_OR_RETURN(const int ranks, fields.Number());
+    GEMINID_ASSIGN_OR_RETURN(const int ranks_here, fields.Number());
     GEMINID_ASSIGN_OR_RETURN(const int milliseconds, fields.Number());
     GEMINID_ASSIGN_OR_RETURN(const std::string folder, fields.Text());
     GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> variables, fields.List());
@@ -144,7 +145,7 @@ class HostAgent {
       const auto [name, value] = Split(entry);
       setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
     }
-    GEMINID_ASSIGN_OR_RETURN(Variables added, options_.prepare(fields.Rest(), ranks));
+    GEMINID_ASSIGN_OR_RETURN(Variables added, options_.prepare(fields.Rest(), ranks, ranks_here));
     host_ = std::make_unique<LocalHost>(options_.program, std::move(added), signal_mask_);
     silence_ = absl::Milliseconds(milliseconds);
     heard_at_ = absl::Now();

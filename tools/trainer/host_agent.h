@@ -20,9 +20,10 @@ struct HostAgentOptions {
   int in_fd = -1;                          // both are the agent's from now on
   int out_fd = -1;                         // nobody else writes there
   std::string program = "/proc/self/exe";  // of the ranks
-  // Makes the host ready for so many ranks of a run with these arguments, and returns what is added
-  // to their environment. Called once.
-  std::function<absl::StatusOr<Variables>(const std::vector<std::string>& arguments, int ranks)>
+  // Makes the host ready for `ranks_here` of the `ranks` of a run with these arguments, and returns
+  // what is added to their environment. Called once.
+  std::function<absl::StatusOr<Variables>(const std::vector<std::string>& arguments, int ranks,
+                                          int ranks_here)>
       prepare;
 };
 

@@ -34,7 +34,8 @@ std::optional<ProgramVersion> ParseGreeting(const std::string& line);
 
 enum class HostFrameType : uint8_t {
   // To the agent. A list is its length and its items.
-  kPrepare = 1,  // ranks, milliseconds of silence, folder, list of NAME=value, arguments ...
+  kPrepare = 1,  // ranks of the run, of them here, milliseconds of silence, folder, list of
+                 // NAME=value, arguments ...
   kStart,        // rank, list of NAME=value, arguments ...; without fields: those before now start
   kSignal,       // signal, to all ranks
   // From the agent.

@@ -107,7 +107,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
                       Surroundings* around) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
   GEMINID_ASSIGN_OR_RETURN(around->signals, WatchSignals(options, info));
-  GEMINID_ASSIGN_OR_RETURN(around->daemon, ChooseDaemon(options, info.world_size));
+  GEMINID_ASSIGN_OR_RETURN(around->daemon, ChooseDaemon(options, info.world_size, info.world_size));
   if (info.world_size > 1 && around->daemon.own != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ranks of a host share one daemon, but none is named: start geminid and "
@@ -175,14 +175,16 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
 
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                                 const std::vector<std::string>& arguments) {
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, RanksOf(options, 1)));
+  const int ranks = RanksOf(options, 1);
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, ranks, ranks));
   LaunchOptions launch = LaunchOf(options, trains, arguments);
-  launch.ranks = RanksOf(options, 1);
+  launch.ranks = ranks;
   launch.environment = {{kSocketVariable, daemon.socket}};
   return Launch(launch);
 }
 
 absl::Status CheckShares(const TrainOptions& options, int ranks) {
+  if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
   GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
   return CheckBatch(options.batch, static_cast<uint64_t>(mesh.SizeOf(kDataAxis)));
 }
@@ -208,11 +210,11 @@ absl::StatusOr<int> RunAsHost() {
   dup2(nothing.get(), STDIN_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);
   DaemonChoice daemon;
-  agent.prepare = [&](const std::vector<std::string>& arguments,
-                      int ranks) -> absl::StatusOr<Variables> {
+  agent.prepare = [&](const std::vector<std::string>& arguments, int ranks,
+                      int ranks_here) -> absl::StatusOr<Variables> {
     GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
     if (!line.options) return absl::InvalidArgumentError("hosts are for training");
-    GEMINID_ASSIGN_OR_RETURN(daemon, ChooseDaemon(*line.options, ranks));
+    GEMINID_ASSIGN_OR_RETURN(daemon, ChooseDaemon(*line.options, ranks, ranks_here));
     return Variables{{kSocketVariable, daemon.socket}};
   };
   GEMINID_RETURN_IF_ERROR(RunHostAgent(agent));

@@ -63,6 +63,7 @@ absl::StatusOr<RemoteHostOptions> OptionsForAll(const TrainOptions& options,
   all.arguments = WithoutOptions(arguments, {std::begin(kHostsOptions), std::end(kHostsOptions)});
   all.remote_shell = absl::StrSplit(options.remote_shell, ' ', absl::SkipEmpty());
   all.silence = options.host_timeout;
+  all.ranks = RanksOnHosts(options);
   return all;
 }
 
@@ -96,7 +97,7 @@ absl::StatusOr<int> LaunchOnHosts(const TrainOptions& options,
   for (const HostSlots& host : slots) {
     RemoteHostOptions one = all;
     one.name = host.name;
-    one.ranks = host.ranks;
+    one.ranks_here = host.ranks;
     if (IsThisHost(host.name)) one.remote_shell.clear();
     GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<RemoteHost> started,
                              RemoteHost::Start(std::move(one)));

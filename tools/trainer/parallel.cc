@@ -15,6 +15,8 @@ namespace geminid::trainer {
 namespace {
 
 constexpr char kUlysses[] = "ulysses";
+constexpr char kAutomatic[] = "auto";
+constexpr char kRing[] = "ring";
 
 using parallel::ReadSize;
 constexpr auto Refuse = parallel::RefuseParallel;
@@ -33,21 +35,24 @@ absl::StatusOr<int> ParsePipeline(const std::string& value) {
   return ReadSize(kPipelineAxis, sized.size, kRanksMax);
 }
 
-absl::StatusOr<int> ParseSequence(const std::string& value) {
+absl::Status ParseSequence(const std::string& value, Parallel* parallel) {
   const parallel::ModeAndSize sized = parallel::SplitMode(value);
-  if (sized.mode == kUlysses) return ReadSize(kSequenceAxis, sized.size, kRanksMax);
-  if (sized.mode == "ring" || sized.mode == "megatron") {
-    return Refuse(
-        absl::StrCat("sequence=", sized.mode, " is not there yet; sequence=ulysses:N is"));
+  if (sized.mode == kUlysses || sized.mode == kRing) {
+    parallel->sequence_mode = sized.mode == kRing ? SequenceMode::kRing : SequenceMode::kUlysses;
+    GEMINID_ASSIGN_OR_RETURN(parallel->sequence, ReadSize(kSequenceAxis, sized.size, kRanksMax));
+    return absl::OkStatus();
   }
-  return Refuse(absl::StrCat("sequence is '", value, "'; it must be ulysses:N"));
+  if (sized.mode == "megatron") {
+    return Refuse("sequence=megatron is not there yet; sequence=ulysses:N and sequence=ring:N are");
+  }
+  return Refuse(absl::StrCat("sequence is '", value, "'; it must be ulysses:N or ring:N"));
 }
 
 absl::Status ParseAxis(const std::string& axis, const std::string& value, Parallel* parallel) {
   if (axis == kPipelineAxis) {
     GEMINID_ASSIGN_OR_RETURN(parallel->pipeline, ParsePipeline(value));
   } else if (axis == kSequenceAxis) {
-    GEMINID_ASSIGN_OR_RETURN(parallel->sequence, ParseSequence(value));
+    return ParseSequence(value, parallel);
   } else if (axis == kDataAxis) {
     GEMINID_ASSIGN_OR_RETURN(parallel->data, ReadSize(kDataAxis, value, kRanksMax));
   } else if (axis == "zero") {
@@ -78,10 +83,21 @@ absl::Status CheckPipeline(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+// Any heads will do.
+absl::Status CheckRing(const TrainOptions& options) {
+  const auto chunks = 2 * static_cast<uint64_t>(options.parallel.sequence);
+  if (options.model.context % chunks == 0) return absl::OkStatus();
+  return Refuse(absl::StrCat("sequence=ring:", options.parallel.sequence, " cuts a sequence into ",
+                             chunks, " chunks, two for each rank, which must divide its ",
+                             options.model.context,
+                             " tokens (--context); take a number that does"));
+}
+
 absl::Status CheckSequence(const TrainOptions& options) {
   if (options.parallel.sequence > 1 && options.dropout > 0) {
     return Refuse("--dropout is not there yet with a cut sequence; leave it out");
   }
+  if (options.parallel.rings()) return CheckRing(options);
   const auto parts = static_cast<uint64_t>(options.parallel.sequence);
   for (const auto& [what, count] :
        std::array{std::pair{"heads", options.model.heads},
@@ -97,6 +113,7 @@ absl::Status CheckSequence(const TrainOptions& options) {
 }  // namespace
 
 absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
+  if (text == kAutomatic) return Parallel{.automatic = true};
   Parallel parallel;
   GEMINID_RETURN_IF_ERROR(
       parallel::ReadAxes(text, [&parallel](const std::string& axis, const std::string& value) {

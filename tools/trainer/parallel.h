@@ -1,9 +1,11 @@
 // How a run cuts its model and its batch over the ranks: --parallel.
 //
 //   pipeline=2,sequence=ulysses:2,data=2
+//   auto
 //
-// Each axis once, in any order. In the mesh the pipeline is outermost and the sequence, which talks
-// most, innermost: ranks that follow each other share sequences.
+// Each axis once, in any order; auto leaves them to mesh_choice.h. In the mesh the pipeline is
+// outermost and the sequence, which talks most, innermost: ranks that follow each other share
+// sequences.
 #ifndef GEMINID_TOOLS_TRAINER_PARALLEL_H_
 #define GEMINID_TOOLS_TRAINER_PARALLEL_H_
 
@@ -23,13 +25,21 @@ inline constexpr char kPipelineAxis[] = "pipeline";
 inline constexpr char kDataAxis[] = "data";
 inline constexpr char kSequenceAxis[] = "sequence";
 
+// How ranks that have parts of the same sequences attend: by Ulysses' exchange of heads, or with
+// keys and values going round.
+enum class SequenceMode { kUlysses, kRing };
+
 struct Parallel {
-  int pipeline = 1;  // stages that the layers are cut into
-  int sequence = 1;  // parts that each sequence is cut into, by Ulysses' exchange of heads
+  bool automatic = false;  // nothing else is known before all ranks are there
+  int pipeline = 1;        // stages that the layers are cut into
+  int sequence = 1;        // parts that each sequence is cut into
+  SequenceMode sequence_mode = SequenceMode::kUlysses;
   std::optional<int> data = {};  // unset: what the other axes leave of the ranks
 
   // Whether a rank has less than a whole model, or than whole sequences.
   bool cuts() const { return pipeline > 1 || sequence > 1; }
+  // Whether a rank has two chunks of each sequence (collectives/sequence_parallel/zigzag.h).
+  bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
   // As many as it needs if nobody says how many there are.
   int least_ranks() const { return pipeline * sequence * data.value_or(1); }
 };

@@ -18,7 +18,8 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
                     .rank = static_cast<uint64_t>(mesh.Coordinate(rank, kDataAxis)),
                     .world_size = static_cast<uint64_t>(mesh.SizeOf(kDataAxis)),
                     .piece = static_cast<uint64_t>(mesh.Coordinate(rank, kSequenceAxis)),
-                    .pieces = static_cast<uint64_t>(mesh.SizeOf(kSequenceAxis))}};
+                    .pieces = static_cast<uint64_t>(mesh.SizeOf(kSequenceAxis)),
+                    .zigzag = options.parallel.rings()}};
 }
 
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size) {
@@ -49,7 +50,7 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   const zero::DataType type = options.zero.data_type;
   MicroBatchShape shape = ShapeOfShare(options, world_size);
   const uint64_t bytes = WorkspaceBytesBound(LayersInFlight(options), type, shape, {}, threads);
-  if (options.parallel.sequence == 1) return bytes;
+  if (options.parallel.sequence == 1 || options.parallel.rings()) return bytes;
   // Beside it the scratch of a half layer that attends to whole sequences.
   ModelConfig half = options.model;
   half.layers = 0;

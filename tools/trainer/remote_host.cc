@@ -260,7 +260,7 @@ absl::Status RemoteHost::OnGreeting(const ProgramVersion& version) {
   }
   HostFrame prepare{
       .type = HostFrameType::kPrepare,
-      .fields = {absl::StrCat(options_.ranks),
+      .fields = {absl::StrCat(options_.ranks), absl::StrCat(options_.ranks_here),
                  absl::StrCat(absl::ToInt64Milliseconds(options_.silence)), options_.folder}};
   AppendList(options_.environment, &prepare);
   prepare.fields.insert(prepare.fields.end(), options_.arguments.begin(), options_.arguments.end());

@@ -23,7 +23,8 @@ namespace geminid::trainer {
 
 struct RemoteHostOptions {
   std::string name;
-  int ranks = 1;
+  int ranks = 1;       // of the run
+  int ranks_here = 1;  // on this host
   // Begins the command, behind which come the host and what its shell is to run; none: the agent is
   // started directly, on this host.
   std::vector<std::string> remote_shell{};

@@ -72,10 +72,15 @@ absl::Status TrainedModel::Prepare(const ModelPart& part, collectives::Communica
   }
   if (options.parallel.sequence > 1) {
     GEMINID_ASSIGN_OR_RETURN(pieces_, around_.mesh.Connect(around_.world, {kSequenceAxis}));
-    swap_ = std::make_unique<HeadSwap>(pieces_.get());
+    if (options.parallel.rings()) {
+      ring_ = std::make_unique<SequenceRing>(pieces_.get(), around_.threads);
+    } else {
+      swap_ = std::make_unique<HeadSwap>(pieces_.get());
+    }
   }
-  transformer_ = MakeTransformerPart(options.model, options.zero.data_type, part, {},
-                                     around_.threads, place_->math(), swap_.get());
+  transformer_ =
+      MakeTransformerPart(options.model, options.zero.data_type, part, {}, around_.threads,
+                          place_->math(), {.swap = swap_.get(), .ring = ring_.get()});
   GEMINID_ASSIGN_OR_RETURN(whole_, TrainedParameters(options.model, options.frozen));
   part_ = Select(whole_, transformer_->parameters());
   zero::Options zero = options.zero;

@@ -19,6 +19,7 @@
 #include "tools/trainer/options.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/rank_share.h"
+#include "tools/trainer/sequence_ring.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -71,7 +72,8 @@ class TrainedModel {
   std::vector<zero::Parameter> whole_;
   std::vector<zero::Parameter> part_;                  // the engine's
   std::unique_ptr<collectives::Communicator> pieces_;  // that share sequences; null: they are whole
-  std::unique_ptr<HeadSwap> swap_;
+  std::unique_ptr<HeadSwap> swap_;                     // one of the two, if they are cut
+  std::unique_ptr<SequenceRing> ring_;
   // Destroyed in reverse order: the engine uses the place's stream.
   std::unique_ptr<ModelPlace> place_;
   std::unique_ptr<Transformer> transformer_;

@@ -19,16 +19,37 @@ namespace {
 
 using zero::Pass;
 
+// Cosines, then sines: RotaryTables, on the host.
+absl::StatusOr<std::vector<float>> RotaryTableOf(const ModelConfig& config,
+                                                 const Positions& positions, size_t length) {
+  const size_t end = positions.EndOf(length);
+  const size_t width = config.head_dim() / 2;
+  std::vector<float> all(2 * end * width);
+  GEMINID_RETURN_IF_ERROR(
+      kernels::FromKernel(kernels::RotaryTable(end, config.head_dim(), config.rotary_theta,
+                                               all.data(), all.data() + end * width),
+                          "RotaryTable"));
+  std::vector<float> table;
+  table.reserve(2 * length * width);
+  for (const size_t row : {size_t{0}, end}) {
+    for (const Positions::Run& run : positions.RunsOf(length)) {
+      const auto begin = all.begin() + static_cast<ptrdiff_t>((row + run.position) * width);
+      table.insert(table.end(), begin, begin + static_cast<ptrdiff_t>(run.count * width));
+    }
+  }
+  return table;
+}
+
 template <typename T>
 class TransformerOf final : public Transformer {
  public:
   TransformerOf(const ModelConfig& config, const ModelPart& part, const Tiling& tiling,
-                kernels::ThreadPool* threads, const ModelKernels& math, HeadSwap* swap)
+                kernels::ThreadPool* threads, const ModelKernels& math, const SequenceCut& cut)
       : config_(config),
         tiling_(tiling),
         threads_(threads),
         math_(math),
-        swap_(swap),
+        cut_(cut),
         parameters_(MakeParameters(config, part)) {
     embedding_ids_.push_back(parameters_.token_table);
     if (parameters_.position_table) embedding_ids_.push_back(*parameters_.position_table);
@@ -137,7 +158,7 @@ class TransformerOf final : public Transformer {
     Run run(source, math_, threads_);
     run.resources.rows_alone = true;
     run.context = {.config = &config_, .shape = batch.shape, .tiling = tiling_};
-    run.context.first_position = memory == nullptr ? 0 : memory->tokens;
+    run.context.positions.first = memory == nullptr ? 0 : memory->tokens;
     GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
     GEMINID_RETURN_IF_ERROR(RunExtend(run, memory));
     GEMINID_ASSIGN_OR_RETURN(auto use, source.Use(Pass::kEvaluate, output_ids_));
@@ -190,7 +211,7 @@ class TransformerOf final : public Transformer {
   absl::Status Check(const MicroBatch& batch) const {
     const size_t length = batch.shape.sequence_length;
     if (batch.shape.sequences < 1 || length < 1 ||
-        batch.first_position + length > config_.context) {
+        batch.positions.EndOf(length) > config_.context) {
       return absl::InvalidArgumentError(
           absl::StrCat("a micro-batch has at least one sequence of 1 to ", config_.context,
                        " tokens, not ", batch.shape.sequences, " of ", length));
@@ -207,16 +228,13 @@ class TransformerOf final : public Transformer {
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
     const KernelsOf<T>& math = KernelsFor<T>(run.resources);
     if (config_.family == Family::kLlama) {
-      const size_t length = run.context.first_position + batch.shape.sequence_length;
-      const size_t half = length * config_.head_dim() / 2;
+      const size_t half = batch.shape.sequence_length * config_.head_dim() / 2;
       GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.resources, 2 * half));
-      std::vector<float> table(2 * half);  // cosines, then sines
-      GEMINID_RETURN_IF_ERROR(
-          kernels::FromKernel(kernels::RotaryTable(length, config_.head_dim(), config_.rotary_theta,
-                                                   table.data(), table.data() + half),
-                              "RotaryTable"));
-      GEMINID_RETURN_IF_ERROR(
-          math.Upload(run.resources, table.data(), 2 * half * sizeof(float), run.rotary.data()));
+      GEMINID_ASSIGN_OR_RETURN(
+          const std::vector<float> table,
+          RotaryTableOf(config_, run.context.positions, batch.shape.sequence_length));
+      GEMINID_RETURN_IF_ERROR(math.Upload(run.resources, table.data(), table.size() * sizeof(float),
+                                          run.rotary.data()));
       run.context.rotary = {.cos = run.rotary.data(), .sin = run.rotary.data() + half};
     }
     const size_t tokens = batch.shape.tokens();
@@ -233,8 +251,8 @@ class TransformerOf final : public Transformer {
     return {.config = &config_,
             .shape = batch.shape,
             .tiling = tiling_,
-            .first_position = batch.first_position,
-            .swap = swap_};
+            .positions = batch.positions,
+            .cut = cut_};
   }
 
   absl::Status PrepareTraining(Run& run, const MicroBatch& batch) {
@@ -385,7 +403,7 @@ class TransformerOf final : public Transformer {
   const Tiling tiling_;
   kernels::ThreadPool* const threads_;
   const ModelKernels& math_;
-  HeadSwap* const swap_;
+  const SequenceCut cut_;
   const ModelParameters parameters_;
   std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
@@ -396,12 +414,12 @@ class TransformerOf final : public Transformer {
 std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  zero::DataType data_type, const ModelPart& part,
                                                  const Tiling& tiling, kernels::ThreadPool* threads,
-                                                 const ModelKernels& math, HeadSwap* swap) {
+                                                 const ModelKernels& math, const SequenceCut& cut) {
   if (data_type == zero::DataType::kFloat32) {
-    return std::make_unique<TransformerOf<float>>(config, part, tiling, threads, math, swap);
+    return std::make_unique<TransformerOf<float>>(config, part, tiling, threads, math, cut);
   }
   return std::make_unique<TransformerOf<kernels::BFloat16>>(config, part, tiling, threads, math,
-                                                            swap);
+                                                            cut);
 }
 
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,

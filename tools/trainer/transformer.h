@@ -29,7 +29,7 @@ struct MicroBatch {
   MicroBatchShape shape;
   std::span<const int32_t> tokens;   // [sequences, sequence_length]
   std::span<const int32_t> targets;  // the token after each
-  size_t first_position = 0;         // of each sequence: where the piece of it begins
+  Positions positions = {};          // of the tokens of each sequence
   Dropout dropout = {};              // in training alone
   bool keeps_activations = false;    // for the backward pass; changes no bit
 };
@@ -104,14 +104,13 @@ std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::Da
                                              const Tiling& tiling = {},
                                              kernels::ThreadPool* threads = nullptr,
                                              const ModelKernels& math = HostKernels());
-// The same of a part, on sequences of which other ranks have the other pieces if there is a `swap`,
-// which outlives the model.
+// The same of a part, on sequences that may be cut over ranks.
 std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  zero::DataType data_type, const ModelPart& part,
                                                  const Tiling& tiling = {},
                                                  kernels::ThreadPool* threads = nullptr,
                                                  const ModelKernels& math = HostKernels(),
-                                                 HeadSwap* swap = nullptr);
+                                                 const SequenceCut& cut = {});
 
 // More workspace than one micro-batch of `shape` needs, but not by much: within a factor of two of
 // the measured peak where the model is not tiny.

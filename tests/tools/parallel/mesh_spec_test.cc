@@ -55,7 +55,7 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"pipeline=zbv:2", "pipeline=zbv cannot be planned"},
       {"data=2,data=2", "data is there twice"},
       {"sequence=2", "it must be ulysses:N"},
-      {"sequence=ring:2", "sequence=ring is not there yet"},
+      {"sequence=ring:2", "sequence=ring cannot be planned"},
       {"sequence=megatron:2", "tensor=1d-sequence:N"},
       {"tensor=4d:8", "tensor has no mode '4d'; there are 1d, 1d-sequence, 2d, 2.5d, 3d"},
       {"tensor=2d", "tensor needs a size"},

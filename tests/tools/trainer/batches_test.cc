@@ -66,14 +66,42 @@ TEST(Batches, OfPiecesOfSequences_AreTheWholeSequencesPieceByPiece) {
     const MicroBatch piece = *batches->Get(3, 0);
     EXPECT_EQ(piece.shape.sequences, all.shape.sequences);
     EXPECT_EQ(piece.shape.sequence_length, kContext / 4);
-    EXPECT_EQ(piece.first_position, plan.piece * kContext / 4);
+    EXPECT_EQ(piece.positions.first, plan.piece * kContext / 4);
     EXPECT_EQ(batches->tokens_per_micro_batch(), piece.tokens.size());
     EXPECT_EQ(batches->tokens_per_step(), whole->tokens_per_step());
     for (size_t s = 0; s < piece.shape.sequences; ++s) {
       for (size_t t = 0; t < kContext / 4; ++t) {
-        const size_t there = s * kContext + piece.first_position + t;
+        const size_t there = s * kContext + piece.positions.first + t;
         EXPECT_EQ(piece.tokens[s * kContext / 4 + t], all.tokens[there]);
         EXPECT_EQ(piece.targets[s * kContext / 4 + t], all.targets[there]);
+      }
+    }
+  }
+}
+
+TEST(Batches, OfPiecesInAZigzag_HaveAChunkFromTheFrontAndOneFromTheBack) {
+  const Text text = Counting(200);
+  BatchPlan plan = {.seed = 5, .context = kContext, .batch = 4, .rank = 1, .world_size = 2};
+  auto whole = Make(text, plan);
+  const MicroBatch all = *whole->Get(3, 0);
+  plan.pieces = 2;
+  plan.zigzag = true;
+  const std::vector<std::vector<size_t>> places = {{0, 1, 2, 3, 12, 13, 14, 15},
+                                                   {4, 5, 6, 7, 8, 9, 10, 11}};
+  for (plan.piece = 0; plan.piece < plan.pieces; ++plan.piece) {
+    const std::vector<size_t>& mine = places[plan.piece];
+    auto batches = Make(text, plan);
+    const MicroBatch piece = *batches->Get(3, 0);
+    EXPECT_EQ(piece.shape.sequence_length, mine.size());
+    EXPECT_EQ(piece.positions.EndOf(mine.size()), mine.back() + 1);
+    for (const Positions::Run& run : piece.positions.RunsOf(mine.size())) {
+      EXPECT_EQ(run.position, mine[run.token]);
+      EXPECT_EQ(run.count, 4);
+    }
+    for (size_t s = 0; s < piece.shape.sequences; ++s) {
+      for (size_t t = 0; t < mine.size(); ++t) {
+        EXPECT_EQ(piece.tokens[s * mine.size() + t], all.tokens[s * kContext + mine[t]]);
+        EXPECT_EQ(piece.targets[s * mine.size() + t], all.targets[s * kContext + mine[t]]);
       }
     }
   }

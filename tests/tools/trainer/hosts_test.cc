@@ -200,6 +200,15 @@ TEST_F(TwoHosts, TrainTheBitsOfOne) {
   EXPECT_TRUE(BecomesEmpty(1));
 }
 
+TEST_F(TwoHosts, OfAPipeline_TrainTheBitsOfOne) {
+  const Words pipeline = {"--parallel",   "pipeline=4", "--layers",    "4",
+                          "--accumulate", "2",          "--clip-norm", "0"};
+  const nlohmann::json expected = ReportOf(Training("3") + pipeline);
+  const nlohmann::json got = ReportOf(Training("3") + pipeline + OnBoth());
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+}
+
 TEST_F(TwoHosts, OfWhichOneIsFrozen_EndWithinTwoSecondsNamingIt) {
   TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
   ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();

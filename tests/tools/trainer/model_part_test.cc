@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "collectives/sequence_parallel/zigzag.h"
 #include "tests/collectives/world.h"
 #include "tests/tools/trainer/dense_parameters.h"
 #include "tests/tools/trainer/tiny_models.h"
 #include "tools/trainer/head_swap.h"
+#include "tools/trainer/sequence_ring.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -97,8 +99,8 @@ Held Whole(const ModelConfig& config, DataType type) {
 
 // With the values of the whole model.
 Held Part(const ModelConfig& config, DataType type, const ModelPart& part, Held& whole,
-          HeadSwap* swap = nullptr) {
-  Held held{MakeTransformerPart(config, type, part, {}, nullptr, HostKernels(), swap), nullptr};
+          const SequenceCut& cut = {}) {
+  Held held{MakeTransformerPart(config, type, part, {}, nullptr, HostKernels(), cut), nullptr};
   const auto& specs = held.model->parameters().specs;
   held.parameters = std::make_unique<DenseParameters>(specs, type, 1, kWorkspaceBytes);
   const auto& all = whole.model->parameters().specs;
@@ -228,61 +230,125 @@ TEST(PartsOfTheModel, Evaluated_GiveTheLossOfTheWhole) {
 }
 
 // This rank's piece of every sequence.
-Batch PieceOf(const Batch& batch, size_t piece, size_t pieces) {
-  const size_t length = batch.shape.sequence_length / pieces;
+Batch PieceOf(const Batch& batch, const Positions& positions, size_t length) {
   Batch part{.shape = {.sequences = batch.shape.sequences, .sequence_length = length},
              .tokens = {},
              .targets = {}};
   for (size_t s = 0; s < batch.shape.sequences; ++s) {
-    const auto first = static_cast<ptrdiff_t>(s * batch.shape.sequence_length + piece * length);
-    const auto end = first + static_cast<ptrdiff_t>(length);
-    part.tokens.insert(part.tokens.end(), batch.tokens.begin() + first, batch.tokens.begin() + end);
-    part.targets.insert(part.targets.end(), batch.targets.begin() + first,
-                        batch.targets.begin() + end);
+    for (const Positions::Run& run : positions.RunsOf(length)) {
+      const auto first = static_cast<ptrdiff_t>(s * batch.shape.sequence_length + run.position);
+      const auto end = first + static_cast<ptrdiff_t>(run.count);
+      part.tokens.insert(part.tokens.end(), batch.tokens.begin() + first,
+                         batch.tokens.begin() + end);
+      part.targets.insert(part.targets.end(), batch.targets.begin() + first,
+                          batch.targets.begin() + end);
+    }
   }
   return part;
 }
 
+// What a rank of `pieces` attends with, and where its tokens stand.
+struct Cut {
+  std::unique_ptr<HeadSwap> swap = nullptr;
+  std::unique_ptr<SequenceRing> ring = nullptr;
+  Positions positions = {};
+
+  SequenceCut view() const { return {.swap = swap.get(), .ring = ring.get()}; }
+};
+
+Cut Swapped(collectives::Communicator& ranks, size_t context) {
+  const auto rank = static_cast<size_t>(ranks.Rank());
+  return {.swap = std::make_unique<HeadSwap>(&ranks),
+          .positions = {.first = rank * context / static_cast<size_t>(ranks.WorldSize())}};
+}
+
+Cut InARing(collectives::Communicator& ranks, size_t context) {
+  const auto rank = static_cast<size_t>(ranks.Rank());
+  const collectives::Zigzag zigzag = {.sequence = context,
+                                      .ranks = static_cast<size_t>(ranks.WorldSize())};
+  return {.ring = std::make_unique<SequenceRing>(&ranks, nullptr),
+          .positions = {.first = zigzag.PlaceOf(rank, 0),
+                        .second_half = zigzag.PlaceOf(rank, zigzag.chunk())}};
+}
+
+using MakeCut = Cut (*)(collectives::Communicator& ranks, size_t context);
+
+void ExpectPiecesGiveTheWhole(const ModelConfig& config, bool keeps, int pieces, MakeCut make_cut) {
+  Held whole = Whole(config, DataType::kFloat32);
+  const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = config.context}, 5);
+  const auto expected_loss = whole.model->TrainMicroBatch(*whole.parameters, batch.view(), 0.5F);
+  ASSERT_TRUE(expected_loss.ok());
+  const auto ranks_count = static_cast<size_t>(pieces);
+  std::vector<Held> held(ranks_count);
+  std::vector<double> losses(ranks_count), evaluated(ranks_count);
+  collectives::Communicators ranks = collectives::LocalBackend().connect(pieces, absl::Seconds(60));
+  collectives::ForEachRank(ranks, [&](collectives::Communicator& communicator) {
+    const auto rank = static_cast<size_t>(communicator.Rank());
+    const Cut cut = make_cut(communicator, config.context);
+    held[rank] = Part(config, DataType::kFloat32, WholeModel(config), whole, cut.view());
+    const Batch piece = PieceOf(batch, cut.positions, config.context / ranks_count);
+    MicroBatch view = piece.view();
+    view.positions = cut.positions;
+    view.keeps_activations = keeps;
+    const auto loss = held[rank].model->TrainMicroBatch(*held[rank].parameters, view, 0.5F);
+    EXPECT_TRUE(loss.ok()) << loss.status();
+    losses[rank] = loss.value_or(0);
+    const auto again = held[rank].model->Evaluate(*held[rank].parameters, view);
+    EXPECT_TRUE(again.ok()) << again.status();
+    evaluated[rank] = again.value_or(0);
+  });
+  double loss = 0, sum = 0;
+  Gradients expected, got;
+  AddGradients(whole, &expected);
+  for (size_t rank = 0; rank < ranks_count; ++rank) {
+    loss += losses[rank];
+    sum += evaluated[rank];
+    AddGradients(held[rank], &got);
+  }
+  EXPECT_NEAR(loss, *expected_loss, 1e-5 * *expected_loss);
+  EXPECT_NEAR(sum, *expected_loss, 1e-5 * *expected_loss);
+  ExpectNear(got, expected, 2e-5);
+}
+
 TEST(PiecesOfSequences, WithHeadsSwapped_GiveTheLossAndGradientsOfTheWhole) {
   for (const ModelConfig& config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama()}) {
+    for (const bool keeps : {false, true}) ExpectPiecesGiveTheWhole(config, keeps, 3, Swapped);
+  }
+}
+
+// Four ranks, which do not divide the heads.
+TEST(PiecesOfSequences, InARing_GiveTheLossAndGradientsOfTheWhole) {
+  for (ModelConfig config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama()}) {
+    config.context = 24;
     for (const bool keeps : {false, true}) {
-      constexpr int kPieces = 3;
-      Held whole = Whole(config, DataType::kFloat32);
-      const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 9}, 5);
-      const auto expected_loss =
-          whole.model->TrainMicroBatch(*whole.parameters, batch.view(), 0.5F);
-      ASSERT_TRUE(expected_loss.ok());
-      std::vector<Held> held(kPieces);
-      std::vector<double> losses(kPieces), evaluated(kPieces);
-      collectives::Communicators ranks =
-          collectives::LocalBackend().connect(kPieces, absl::Seconds(60));
+      for (const int pieces : {2, 4}) ExpectPiecesGiveTheWhole(config, keeps, pieces, InARing);
+    }
+  }
+}
+
+TEST(PiecesOfSequences, InARing_KeepActivationsWithoutChangingABit) {
+  ModelConfig config = TinyLlama();
+  config.context = 8;
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    Held whole = Whole(config, type);
+    const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 8}, 5);
+    std::vector<Gradients> got(2);
+    for (const bool keeps : {false, true}) {
+      std::vector<Held> held(2);
+      collectives::Communicators ranks = collectives::LocalBackend().connect(2, absl::Seconds(60));
       collectives::ForEachRank(ranks, [&](collectives::Communicator& communicator) {
         const auto rank = static_cast<size_t>(communicator.Rank());
-        HeadSwap swap(&communicator);
-        held[rank] = Part(config, DataType::kFloat32, WholeModel(config), whole, &swap);
-        const Batch piece = PieceOf(batch, rank, kPieces);
+        const Cut cut = InARing(communicator, config.context);
+        held[rank] = Part(config, type, WholeModel(config), whole, cut.view());
+        const Batch piece = PieceOf(batch, cut.positions, 4);
         MicroBatch view = piece.view();
-        view.first_position = rank * piece.shape.sequence_length;
+        view.positions = cut.positions;
         view.keeps_activations = keeps;
-        const auto loss = held[rank].model->TrainMicroBatch(*held[rank].parameters, view, 0.5F);
-        EXPECT_TRUE(loss.ok()) << loss.status();
-        losses[rank] = loss.value_or(0);
-        const auto again = held[rank].model->Evaluate(*held[rank].parameters, view);
-        EXPECT_TRUE(again.ok()) << again.status();
-        evaluated[rank] = again.value_or(0);
+        EXPECT_TRUE(held[rank].model->TrainMicroBatch(*held[rank].parameters, view, 0.5F).ok());
       });
-      double loss = 0, sum = 0;
-      Gradients expected, got;
-      AddGradients(whole, &expected);
-      for (size_t rank = 0; rank < kPieces; ++rank) {
-        loss += losses[rank];
-        sum += evaluated[rank];
-        AddGradients(held[rank], &got);
-      }
-      EXPECT_NEAR(loss, *expected_loss, 1e-5 * *expected_loss);
-      EXPECT_NEAR(sum, *expected_loss, 1e-5 * *expected_loss);
-      ExpectNear(got, expected, 2e-5);
+      for (const Held& one : held) AddGradients(one, &got[keeps ? 1 : 0]);
     }
+    ExpectNear(got[1], got[0], 0);
   }
 }
 

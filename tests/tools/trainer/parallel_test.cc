@@ -34,9 +34,25 @@ TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_EQ(one->pipeline, 2);
   EXPECT_EQ(one->sequence, 1);
   EXPECT_FALSE(one->data.has_value());
+  EXPECT_FALSE(all->rings());
+  const auto ring = ParseParallel("sequence=ring:2");
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  EXPECT_EQ(ring->sequence, 2);
+  EXPECT_TRUE(ring->rings());
+  EXPECT_FALSE(ParseParallel("sequence=ring:1")->cuts());
   const auto data = ParseParallel("data=2");
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_FALSE(data->cuts());
+}
+
+TEST(ParseParallel, OfAuto_LeavesTheAxesOpen) {
+  const auto parsed = ParseParallel("auto");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->automatic);
+  EXPECT_EQ(parsed->least_ranks(), 1);
+  EXPECT_FALSE(ParseParallel("auto,data=2").ok());
+  EXPECT_THAT(Error({"--parallel", "auto", "--clip-norm", "0", "--update", "backward"}),
+              HasSubstr("--update backward needs a --parallel that names the axes"));
 }
 
 TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
@@ -53,8 +69,8 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"pipeline=zbv:2", "pipeline=zbv is not there yet"},
       {"pipeline=interleaved:2", "pipeline=interleaved is not there yet"},
       {"pipeline=gpipe:2", "pipeline has no schedule 'gpipe'"},
-      {"sequence=2", "sequence is '2'; it must be ulysses:N"},
-      {"sequence=ring:2", "sequence=ring is not there yet; sequence=ulysses:N is"},
+      {"sequence=2", "sequence is '2'; it must be ulysses:N or ring:N"},
+      {"sequence=ring:x", "sequence is 'x'"},
       {"sequence=megatron:2", "sequence=megatron is not there yet"},
       {"sequence=ulysses:x", "sequence is 'x'"},
       {"tensor=2.5d:size=8:depth=2", "tensor is not there yet"},
@@ -71,7 +87,7 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
 }
 
 TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
-  for (const char* axes : {"pipeline=2", "sequence=ulysses:2"}) {
+  for (const char* axes : {"pipeline=2", "sequence=ulysses:2", "sequence=ring:2"}) {
     EXPECT_THAT(Error({"--parallel", axes, "--restarts", "1"}), HasSubstr("--restarts")) << axes;
     EXPECT_THAT(Error({"--parallel", axes, "--loss-scale", "dynamic"}), HasSubstr("--loss-scale"));
     EXPECT_THAT(Error({"--parallel", axes, "--device", "cuda"}), HasSubstr("--device cuda"));
@@ -80,8 +96,9 @@ TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
               HasSubstr("--optimizer lamb"));
   EXPECT_THAT(Error({"--parallel", "pipeline=2", "--clip-norm", "0", "--update", "backward"}),
               HasSubstr("--update backward needs a run without a pipeline"));
-  EXPECT_THAT(Error({"--parallel", "sequence=ulysses:2", "--dropout", "0.1"}),
-              HasSubstr("--dropout"));
+  for (const char* axes : {"sequence=ulysses:2", "sequence=ring:2"}) {
+    EXPECT_THAT(Error({"--parallel", axes, "--dropout", "0.1"}), HasSubstr("--dropout"));
+  }
   const std::vector<std::string> with_data = {"--parallel", "data=2", "--restarts", "1"};
   EXPECT_EQ(Error(with_data), "");
 }
@@ -93,6 +110,11 @@ TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {
               testing::AllOf(HasSubstr("sequence=ulysses:5"), HasSubstr("heads")));
   EXPECT_THAT(Error({"--parallel", "sequence=ulysses:2", "--context", "63"}),
               HasSubstr("63 tokens of a sequence (--context)"));
+  // A ring takes any heads, but two chunks for each rank.
+  EXPECT_EQ(Error({"--parallel", "sequence=ring:5", "--context", "60"}), "");
+  EXPECT_THAT(Error({"--parallel", "sequence=ring:3", "--context", "63"}),
+              testing::AllOf(HasSubstr("sequence=ring:3 cuts a sequence into 6 chunks"),
+                             HasSubstr("63 tokens (--context)")));
 }
 
 TEST(MakeMesh, WithoutAnAxisOfData_GivesItWhatIsLeft) {

@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
 #include "tests/tools/trainer/tensors_in_folder.h"
@@ -126,8 +129,10 @@ TEST_F(ParallelTraining, OverAnyAxes_IsCloseToOneRank) {
   for (const Words& model : {kLlama, kGpt2}) {
     const Words flags = model + Words{"--dtype", "fp32", "--clip-norm", "0.5"};
     const nlohmann::json one = Run(flags);
-    for (const char* axes : {"data=2", "pipeline=2", "sequence=ulysses:2", "pipeline=2,data=2",
-                             "pipeline=2,sequence=ulysses:2", "sequence=ulysses:2,data=2"}) {
+    for (const char* axes :
+         {"data=2", "pipeline=2", "sequence=ulysses:2", "sequence=ring:2", "pipeline=2,data=2",
+          "pipeline=2,sequence=ulysses:2", "sequence=ulysses:2,data=2",
+          "pipeline=2,sequence=ring:2", "sequence=ring:2,data=2", "sequence=ring:4"}) {
       SCOPED_TRACE(axes);
       ExpectNear(Run(flags + Words{"--parallel", axes}), one, kRounding);
     }
@@ -145,7 +150,8 @@ TEST_F(ParallelTraining, OverAnyAxes_HasWeightsCloseToThoseOfOneRank) {
       return TensorsInFolder(folder);
     };
     const NamedTensors one = weights({});
-    for (const char* axes : {"pipeline=2,sequence=ulysses:2", "pipeline=2,data=2"}) {
+    for (const char* axes :
+         {"pipeline=2,sequence=ulysses:2", "pipeline=2,data=2", "sequence=ring:2"}) {
       const NamedTensors cut = weights({"--parallel", axes});
       ASSERT_EQ(cut.size(), one.size());
       for (const auto& [name, values] : one) {
@@ -198,9 +204,43 @@ TEST_F(ParallelTraining, SavedInOneMesh_GoesOnInAnother) {
   const Words saves = tied + Words{"--save", run_, "--save-every", "2"};
   Run(saves + Words{"--parallel", "pipeline=2,data=2"});
   fs::remove_all(run_ + "/step-000000004");
-  const nlohmann::json rest = Run(saves + Words{"--parallel", "sequence=ulysses:2", "--resume"});
-  ASSERT_EQ(rest["loss"].size(), 2);
-  EXPECT_NEAR(rest["loss"][1].get<double>(), straight["loss"][3].get<double>(), 1e-4);
+  for (const char* after : {"sequence=ulysses:2", "sequence=ring:2", "data=1"}) {
+    fs::remove_all(run_ + "/step-000000004");
+    const nlohmann::json rest = Run(saves + Words{"--parallel", after, "--resume"});
+    ASSERT_EQ(rest["loss"].size(), 2);
+    EXPECT_NEAR(rest["loss"][1].get<double>(), straight["loss"][3].get<double>(), 1e-4);
+  }
+}
+
+TEST_F(ParallelTraining, InARing_DoesNotDependOnMemory) {
+  // 3 heads, which 2 does not divide.
+  const Words flags = {"--model", "gpt2-tiny", "--layers", "2",          "--hidden",
+                       "96",      "--heads",   "3",        "--parallel", "sequence=ring:2"};
+  const nlohmann::json kept = Run(flags + Words{"--recompute", "off"});
+  ExpectSameBits(Run(flags + Words{"--recompute", "on"}), kept);
+  ExpectSameBits(Run(flags + Words{"--placement", "cpu"}), kept);
+}
+
+// Whatever was chosen for this machine, it is what the same flags in words train.
+TEST_F(ParallelTraining, WithTheMeshLeftToIt_HasTheBitsOfTheMeshItChose) {
+  const Words flags = kLlama + Words{"--ranks", "2"};
+  const nlohmann::json chosen = Run(flags + Words{"--parallel", "auto"});
+  ASSERT_FALSE(chosen.is_null());
+  const int batch = chosen["batch"];
+  const int accumulate = chosen["accumulate"];
+  EXPECT_EQ(batch * accumulate, 16);
+  Words axes;
+  const Words all = absl::StrSplit(chosen["mesh"].get<std::string>(), " x ");
+  for (std::string axis : all) {
+    if (absl::StrContains(axis, "sequence=") && axis != "sequence=1") {
+      axis.insert(std::string("sequence=").size(), "ulysses:");
+    }
+    if (!absl::EndsWith(axis, "=1")) axes.push_back(axis);
+  }
+  ExpectSameBits(Run(flags + Words{"--batch", std::to_string(batch), "--accumulate",
+                                   std::to_string(accumulate), "--update", "step", "--parallel",
+                                   absl::StrJoin(axes, ",")}),
+                 chosen);
 }
 
 TEST_F(ParallelTraining, OfRanksThatDoNotFit_IsRefusedWithThoseThatWould) {

@@ -105,12 +105,9 @@ absl::Status CommunicatorBackend::DoGather(const Operation& operation, const std
   if (root != Rank()) return DoSendReceive(&message, nullptr);
   for (int rank = 0; rank < WorldSize(); ++rank) {
     std::byte* place = out + static_cast<size_t>(rank) * message.bytes();
-    if (rank == root) {
-      if (place != in && message.bytes() > 0) std::memcpy(place, in, message.bytes());
-      continue;
-    }
     const Message receive{.operation = operation, .peer = rank, .out = place};
-    GEMINID_RETURN_IF_ERROR(DoSendReceive(nullptr, &receive));
+    GEMINID_RETURN_IF_ERROR(rank == root ? CopyOwn(in, message.bytes(), place)
+                                         : DoSendReceive(nullptr, &receive));
   }
   return absl::OkStatus();
 }

@@ -44,7 +44,8 @@ struct PassedExperts {
 };
 
 // All ranks make the same calls in the same order. One thread at a time. INVALID_ARGUMENT for spans
-// of wrong sizes, before anything is sent.
+// of wrong sizes, before anything is sent, and for a BalanceTerm that does not fit the tokens:
+// where only some ranks get it, the others wait for them until their timeout.
 class ExpertLayer {
  public:
   // `ranks`, and `pool` unless it is null, outlive the layer. INVALID_ARGUMENT where the ranks do

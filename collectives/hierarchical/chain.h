@@ -37,9 +37,6 @@ class Chain {
     bool wide = false;         // partial sums are fp32 and the elements are not
     bool first = false;        // host
     bool last = false;         // host
-    size_t LaneBytes(size_t block, int local) const {
-      return plan.LaneOf(block, local).count * width;
-    }
   };
 
   void MakeRoom(const Job& job);

@@ -39,7 +39,6 @@ class ChainPlan {
   Lane LaneOf(size_t block, int local) const;
   // The longest of the block's.
   size_t LaneCount(size_t block) const;
-  size_t longest_lane() const { return longest_lane_; }
   // Of Whole(), where the block's lanes follow each other.
   Partition PartsOf(size_t block) const;
 

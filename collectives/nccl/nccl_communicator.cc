@@ -192,20 +192,6 @@ class NcclBackend final : public CommunicatorBackend {
     return ReduceInto(operation, rows, operation.count, out);
   }
 
-  // Messages to the root, which takes them in rank order.
-  absl::Status DoGather(const Operation& operation, const std::byte* in, std::byte* out) override {
-    const int root = operation.root_or_tag;
-    const Message own{.operation = operation, .peer = root, .in = in};
-    if (root != Rank()) return DoSendReceive(&own, nullptr);
-    for (int rank = 0; rank < WorldSize(); ++rank) {
-      std::byte* const place = out + static_cast<size_t>(rank) * own.bytes();
-      const Message message{.operation = operation, .peer = rank, .out = place};
-      GEMINID_RETURN_IF_ERROR(rank == root ? CopyOwn(in, own.bytes(), place)
-                                           : DoSendReceive(nullptr, &message));
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status DoSendReceive(const Message* send, const Message* receive) override {
     GEMINID_RETURN_IF_ERROR(AgreeOnMessages(send, receive));
     if (send != nullptr) CountSent(send->peer, send->bytes());

@@ -45,7 +45,8 @@ absl::StatusOr<Block> BlockOf(const TensorGrid& grid, const LogitsShape& shape, 
 
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors:
 // those of the communicators; INVALID_ARGUMENT for a span that is not its block's size and for a
-// target that is no word, before anything is sent.
+// target that is no word, before anything is sent: where only some ranks have it, the others wait
+// for them until their timeout.
 class ParallelCrossEntropy {
  public:
   // `groups` and `scratch` outlive this, which holds no memory of its own. INVALID_ARGUMENT as

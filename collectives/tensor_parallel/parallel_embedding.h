@@ -60,7 +60,8 @@ absl::StatusOr<EmbeddingBlocks> BlocksOf(const TensorGrid& grid, const Embedding
 
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors:
 // those of the communicators; INVALID_ARGUMENT for a span that is not its block's size and for an
-// id that is no word, before anything is sent.
+// id that is no word, before anything is sent: where only some ranks have it, the others wait for
+// them until their timeout.
 class ParallelEmbedding {
  public:
   // `groups` and `scratch` outlive the layer, which holds no memory of its own. INVALID_ARGUMENT as

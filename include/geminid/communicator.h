@@ -186,7 +186,6 @@ class GEMINID_EXPORT Communicator {
 
   absl::Status Finish(OpKind kind, absl::Status status);
   absl::Status CheckPeer(int peer, const char* what) const;
-  // "shm", "gloo", "hierarchical", "local" or "nccl".
   Operation Labelled(Operation operation) const;
 
   const std::unique_ptr<CommunicatorBackend> backend_;

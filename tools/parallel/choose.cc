@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "daemon/planner/hierarchy/update.h"
+#include "tools/parallel/axes.h"
 
 namespace geminid::parallel {
 namespace {
@@ -345,12 +346,14 @@ absl::StatusOr<Choice> Choose(const Model& model, const Job& job, const ChooseOp
     const Setting first = {.mesh = meshes.empty() ? MeshSpec{} : meshes.front(),
                            .micro_batches = std::max<std::uint64_t>(1, options.micro_batches)};
     absl::Status why = MicroBatchOf(job, first).status();
-    if (why.ok()) {
+    if (options.usable != nullptr) {
+      why = RefuseParallel("auto finds no mesh for this run; a larger --batch allows for more");
+    } else if (why.ok()) {
       why = absl::InvalidArgumentError(absl::StrCat("--parallel: at most ", kMicroBatchesMax,
                                                     " micro-batches are planned; --accumulate is ",
                                                     options.micro_batches));
     }
-    return WithNearest(why, model, job, first.mesh);
+    return options.usable != nullptr ? why : WithNearest(why, model, job, first.mesh);
   }
   GEMINID_RETURN_IF_ERROR(Search(model, job, options).Run(candidates, &choice));
   std::stable_sort(choice.planned.begin(), choice.planned.end(), IsBetter);

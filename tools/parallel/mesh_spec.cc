@@ -14,8 +14,6 @@ namespace {
 using collectives::TensorGrid;
 using collectives::TensorMode;
 
-constexpr auto Refuse = RefuseParallel;
-
 absl::Status ReadSizeInto(const char* axis, const std::string& text, int* size) {
   GEMINID_ASSIGN_OR_RETURN(*size, ReadSize(axis, text, kRanksMax));
   return absl::OkStatus();
@@ -26,21 +24,22 @@ absl::Status ReadPipeline(const std::string& value, MeshSpec* mesh) {
   if (sized.size == value || sized.mode == "1f1b") {
     return ReadSizeInto("pipeline", sized.size, &mesh->pipeline);
   }
-  return Refuse(absl::StrCat("pipeline=", sized.mode,
-                             " cannot be planned; give the number of stages alone, which run 1F1B, "
-                             "such as pipeline=2"));
+  return RefuseParallel(
+      absl::StrCat("pipeline=", sized.mode,
+                   " cannot be planned; give the number of stages alone, which run 1F1B, "
+                   "such as pipeline=2"));
 }
 
 absl::Status ReadSequence(const std::string& value, MeshSpec* mesh) {
-  const std::vector<std::string> pieces = absl::StrSplit(value, absl::MaxSplits(':', 1));
-  if (pieces.size() == 2 && pieces[0] == "ulysses") {
-    return ReadSizeInto("sequence", pieces[1], &mesh->sequence);
+  const ModeAndSize sized = SplitMode(value);
+  if (sized.mode == "ulysses") return ReadSizeInto("sequence", sized.size, &mesh->sequence);
+  if (sized.mode == "ring")
+    return RefuseParallel("sequence=ring cannot be planned; sequence=ulysses:N can");
+  if (sized.mode == "megatron") {
+    return RefuseParallel(
+        "tokens that are cut with the layers are a mode of tensor: tensor=1d-sequence:N");
   }
-  if (pieces[0] == "ring") return Refuse("sequence=ring cannot be planned; sequence=ulysses:N can");
-  if (pieces[0] == "megatron") {
-    return Refuse("tokens that are cut with the layers are a mode of tensor: tensor=1d-sequence:N");
-  }
-  return Refuse(absl::StrCat("sequence is '", value, "'; it must be ulysses:N"));
+  return RefuseParallel(absl::StrCat("sequence is '", value, "'; it must be ulysses:N"));
 }
 
 absl::StatusOr<TensorMode> ModeOf(const std::string& name) {
@@ -50,8 +49,8 @@ absl::StatusOr<TensorMode> ModeOf(const std::string& name) {
     names.push_back(collectives::Name(mode));
     if (name == names.back()) return mode;
   }
-  return Refuse(absl::StrCat("tensor has no mode '", name, "'; there are ",
-                             absl::StrJoin(names, ", "), ", as in tensor=2d:size=4"));
+  return RefuseParallel(absl::StrCat("tensor has no mode '", name, "'; there are ",
+                                     absl::StrJoin(names, ", "), ", as in tensor=2d:size=4"));
 }
 
 // "2.5d:size=8:depth=2"; "1d:8" is short for "1d:size=8".
@@ -62,18 +61,19 @@ absl::Status ReadTensor(const std::string& value, MeshSpec* mesh) {
   for (std::size_t i = 1; i < pieces.size(); ++i) {
     const std::vector<std::string> sides = absl::StrSplit(pieces[i], absl::MaxSplits('=', 1));
     if (sides.size() == 1 || sides[0] == "size") {
-      if (sized) return Refuse("tensor's size is there twice; give it once");
+      if (sized) return RefuseParallel("tensor's size is there twice; give it once");
       GEMINID_RETURN_IF_ERROR(ReadSizeInto("tensor's size", sides.back(), &mesh->tensor));
       sized = true;
     } else if (sides[0] == "depth") {
       GEMINID_RETURN_IF_ERROR(ReadSizeInto("tensor's depth", sides[1], &mesh->depth));
     } else {
-      return Refuse(absl::StrCat("tensor has no '", sides[0], "'; it has a size and a depth"));
+      return RefuseParallel(
+          absl::StrCat("tensor has no '", sides[0], "'; it has a size and a depth"));
     }
   }
-  if (!sized) return Refuse("tensor needs a size, as in tensor=2.5d:size=8:depth=2");
+  if (!sized) return RefuseParallel("tensor needs a size, as in tensor=2.5d:size=8:depth=2");
   const absl::Status grid = TensorGrid::Make(mesh->tensor_mode, mesh->tensor, mesh->depth).status();
-  return grid.ok() ? grid : Refuse(std::string(grid.message()));
+  return grid.ok() ? grid : RefuseParallel(std::string(grid.message()));
 }
 
 absl::Status ParseAxis(const std::string& axis, const std::string& value, ParsedMesh* parsed) {
@@ -85,8 +85,8 @@ absl::Status ParseAxis(const std::string& axis, const std::string& value, Parsed
     return ReadSizeInto("data", value, &parsed->mesh.data);
   }
   if (axis == "zero") return CheckZero(value);
-  return Refuse(absl::StrCat("there is no axis '", axis,
-                             "'; there are pipeline, tensor, sequence, data and zero"));
+  return RefuseParallel(absl::StrCat("there is no axis '", axis,
+                                     "'; there are pipeline, tensor, sequence, data and zero"));
 }
 
 }  // namespace
@@ -98,11 +98,11 @@ absl::StatusOr<ParsedMesh> ParseMesh(const std::string& text) {
         return ParseAxis(axis, value, &parsed);
       }));
   const MeshSpec& m = parsed.mesh;
-  // Each factor is below 2^16, so the product of four is below 2^64.
-  if (static_cast<std::uint64_t>(m.pipeline) * static_cast<std::uint64_t>(m.data) *
-          static_cast<std::uint64_t>(m.sequence) * static_cast<std::uint64_t>(m.tensor) >
-      kRanksMax) {
-    return Refuse(absl::StrCat(text, " has more than ", kRanksMax, " ranks"));
+  std::int64_t ranks = 1;
+  for (const int size : {m.pipeline, m.data, m.sequence, m.tensor}) {
+    ranks *= size;
+    if (ranks <= kRanksMax) continue;
+    return RefuseParallel(absl::StrCat(text, " has more than ", kRanksMax, " ranks"));
   }
   return parsed;
 }

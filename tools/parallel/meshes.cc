@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "tools/parallel/axes.h"
 #include "tools/parallel/cut_work.h"
 
 namespace geminid::parallel {
@@ -48,14 +49,11 @@ std::vector<Grid> GridsOf(int ranks) {
   return grids;
 }
 
-absl::Status Refuse(const std::string& words) {
-  return absl::InvalidArgumentError(absl::StrCat("--parallel: ", words));
-}
-
 absl::Status CheckDivides(const std::string& axis, std::uint64_t parts, const char* what,
                           std::uint64_t size) {
   if (size % parts == 0) return absl::OkStatus();
-  return Refuse(absl::StrCat(axis, " must divide the model's ", size, " ", what, " by ", parts));
+  return RefuseParallel(
+      absl::StrCat(axis, " must divide the model's ", size, " ", what, " by ", parts));
 }
 
 // Products of `tokens` tokens, without anything that depends on how many there are.
@@ -68,7 +66,7 @@ absl::Status CheckLinears(const Model& model, const TensorGrid& grid) {
         linear.shape.out = model.intermediate;  // each of the matrices of a gated MLP
       }
       const absl::Status blocks = BlocksOf(grid, linear.role, linear.shape, 0).status();
-      if (!blocks.ok()) return Refuse(std::string(blocks.message()));
+      if (!blocks.ok()) return RefuseParallel(std::string(blocks.message()));
     }
   }
   return absl::OkStatus();
@@ -82,7 +80,7 @@ absl::Status CheckTensor(const Model& model, const MeshSpec& mesh) {
   const bool line =
       mesh.tensor_mode == TensorMode::k1D || mesh.tensor_mode == TensorMode::k1DSequence;
   if (model.experts > 1 && !line) {
-    return Refuse(absl::StrCat(axis, " does not cut experts; tensor=1d does"));
+    return RefuseParallel(absl::StrCat(axis, " does not cut experts; tensor=1d does"));
   }
   const auto side = static_cast<std::uint64_t>(grid.side());
   GEMINID_RETURN_IF_ERROR(CheckDivides(axis, side, "heads", model.heads));
@@ -151,7 +149,7 @@ absl::Status CheckLayersCanBeCut(const Model& model) {
   if (model.head == forecast::Head::kLanguage && model.embedding_width == 0 && !model.has_both()) {
     return absl::OkStatus();
   }
-  return Refuse(
+  return RefuseParallel(
       absl::StrCat("tensor cuts language models of one stack whose token table is as wide "
                    "as the model; ",
                    model.name, " is none; leave the axis out"));
@@ -160,14 +158,14 @@ absl::Status CheckLayersCanBeCut(const Model& model) {
 absl::Status CheckMesh(const Model& model, std::uint64_t sequence_length, const MeshSpec& mesh) {
   const auto stages = static_cast<std::uint64_t>(mesh.pipeline);
   if (stages > model.layers) {
-    return Refuse(absl::StrCat("pipeline=", stages,
-                               " needs a layer for each stage, and the model "
-                               "has ",
-                               model.layers, "; give at most as many stages"));
+    return RefuseParallel(absl::StrCat("pipeline=", stages,
+                                       " needs a layer for each stage, and the model "
+                                       "has ",
+                                       model.layers, "; give at most as many stages"));
   }
   if (stages > 1 && model.has_both()) {
-    return Refuse(absl::StrCat("pipeline cannot cut ", model.name,
-                               ", which has an encoder and a decoder; leave the axis out"));
+    return RefuseParallel(absl::StrCat("pipeline cannot cut ", model.name,
+                                       ", which has an encoder and a decoder; leave the axis out"));
   }
   GEMINID_RETURN_IF_ERROR(CheckTensor(model, mesh));
   const TensorGrid grid = GridOf(mesh);
@@ -194,17 +192,17 @@ absl::StatusOr<forecast::Batch> MicroBatchOf(const Job& job, const Setting& sett
   const std::uint64_t pieces =
       static_cast<std::uint64_t>(setting.mesh.data) * setting.micro_batches;
   if (all % pieces != 0) {
-    return Refuse(absl::StrCat(
+    return RefuseParallel(absl::StrCat(
         "the ", all, " sequences of a step are not divisible by data=", setting.mesh.data, " x ",
         setting.micro_batches, " micro-batches; change --batch or --accumulate"));
   }
   const std::uint64_t least = SequencesOfGrid(setting.mesh);
   const std::uint64_t sequences = all / pieces;
   if (sequences % least != 0) {
-    return Refuse(absl::StrCat("a micro-batch has ", sequences, " sequences; ",
-                               ToString(setting.mesh), " needs a multiple of ", least,
-                               ", so that attention has whole sequences; change --batch or "
-                               "--accumulate"));
+    return RefuseParallel(absl::StrCat("a micro-batch has ", sequences, " sequences; ",
+                                       ToString(setting.mesh), " needs a multiple of ", least,
+                                       ", so that attention has whole sequences; change --batch or "
+                                       "--accumulate"));
   }
   return forecast::Batch{.sequences = sequences, .sequence_length = job.batch.sequence_length};
 }

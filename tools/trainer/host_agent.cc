@@ -165,8 +165,9 @@ class HostAgent {
       starts_.push_back(std::move(start));
       return absl::OkStatus();
     }
-    GEMINID_RETURN_IF_ERROR(host_->Start(std::exchange(starts_, {})));
-    ended_.assign(host_->ranks().size(), false);
+    const absl::Status started = host_->Start(std::exchange(starts_, {}));
+    ended_.assign(host_->ranks().size(), false);  // of those that were started before an error too
+    GEMINID_RETURN_IF_ERROR(started);
     for (const RankState* rank : host_->ranks()) {
       Send({.type = HostFrameType::kStarted,
             .fields = {absl::StrCat(rank->rank()), absl::StrCat(rank->pid())}});

@@ -129,10 +129,17 @@ absl::StatusOr<MeshChoice> ChooseMesh(const TrainOptions& options, const RanksPl
   GEMINID_ASSIGN_OR_RETURN(const parallel::Choice found,
                            parallel::Choose(ForecastModelOf(options.model), job, ask));
   const parallel::Setting& setting = found.planned.front().setting;
-  MeshChoice choice = {.batch = job.batch.sequences * job.ranks / setting.micro_batches,
-                       .accumulate = static_cast<int>(setting.micro_batches),
-                       .why = WhyOf(found)};
-  GEMINID_ASSIGN_OR_RETURN(choice.parallel, ParseParallel(parallel::ToString(setting.mesh)));
+  return MakeChoice(options, parallel::ToString(setting.mesh), setting.micro_batches, WhyOf(found));
+}
+
+absl::StatusOr<MeshChoice> MakeChoice(const TrainOptions& options, const std::string& mesh,
+                                      uint64_t micro_batches, const std::string& why) {
+  const uint64_t sequences = options.batch * static_cast<uint64_t>(options.zero.accumulate);
+  MeshChoice choice = {.mesh = mesh,
+                       .batch = sequences / micro_batches,
+                       .accumulate = static_cast<int>(micro_batches),
+                       .why = why};
+  GEMINID_ASSIGN_OR_RETURN(choice.parallel, ParseParallel(mesh));
   return choice;
 }
 

@@ -33,6 +33,7 @@ struct RanksPlace {
 };
 
 struct MeshChoice {
+  std::string mesh = {};  // as --parallel has it
   Parallel parallel = {};
   // Of the step's sequences, options.batch x options.accumulate, which stay as they are; a
   // micro-batch is no larger than options.batch.
@@ -44,6 +45,10 @@ struct MeshChoice {
 // INVALID_ARGUMENT where nothing can be chosen: sequences of a step that the ranks do not share
 // out evenly, adapters, and numbers of ranks that the model cannot be cut for.
 absl::StatusOr<MeshChoice> ChooseMesh(const TrainOptions& options, const RanksPlace& place);
+
+// A choice of a mesh and a number of micro-batches. INVALID_ARGUMENT as ParseParallel.
+absl::StatusOr<MeshChoice> MakeChoice(const TrainOptions& options, const std::string& mesh,
+                                      uint64_t micro_batches, const std::string& why);
 
 // `options` with what was chosen.
 TrainOptions WithChoice(TrainOptions options, const MeshChoice& choice);

@@ -27,12 +27,15 @@ namespace {
 // A daemon of a run's own takes its time.
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr char kOwnVariables[] = "GEMINID_";
+constexpr char kSocketEntry[] = "GEMINID_SOCKET=";
 constexpr char kPortVariable[] = "MASTER_PORT";
 
-// Those of this process that mean something on the hosts. What a host sets itself holds there.
+// Those of this process that mean something on the hosts. What a host sets itself holds there, and
+// which daemon it has is its own affair.
 std::vector<std::string> VariablesForHosts() {
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (absl::StartsWith(*entry, kSocketEntry)) continue;
     if (absl::StartsWith(*entry, kOwnVariables)) variables.emplace_back(*entry);
   }
   return variables;

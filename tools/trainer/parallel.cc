@@ -19,7 +19,8 @@ constexpr char kAutomatic[] = "auto";
 constexpr char kRing[] = "ring";
 
 using parallel::ReadSize;
-constexpr auto Refuse = parallel::RefuseParallel;
+
+absl::Status Refuse(const std::string& words) { return parallel::RefuseParallel(words); }
 
 absl::StatusOr<int> ParsePipeline(const std::string& value) {
   const parallel::ModeAndSize sized = parallel::SplitMode(value);

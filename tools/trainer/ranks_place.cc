@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/daemon_choice.h"
@@ -116,6 +119,30 @@ absl::StatusOr<RanksPlace> FindRanksPlace(const TrainOptions& options, size_t th
   return place;
 }
 
+namespace {
+
+// What rank 0 says.
+absl::Status Share(collectives::Communicator& communicator, std::string* words) {
+  std::vector<int64_t> size = {static_cast<int64_t>(words->size())};
+  GEMINID_RETURN_IF_ERROR(communicator.Broadcast(size, 0));
+  std::vector<uint8_t> bytes(words->begin(), words->end());
+  bytes.resize(static_cast<size_t>(size[0]));
+  GEMINID_RETURN_IF_ERROR(communicator.Broadcast(bytes, 0));
+  words->assign(bytes.begin(), bytes.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MeshChoice> ChoiceFrom(const TrainOptions& options, const std::string& words) {
+  const std::vector<std::string> lines = absl::StrSplit(words, absl::MaxSplits('\n', 2));
+  uint64_t micro_batches = 0;
+  if (lines.size() != 3 || !absl::SimpleAtoi(lines[1], &micro_batches) || micro_batches == 0) {
+    return absl::InternalError("rank 0 chose a mesh in words that cannot be read");
+  }
+  return MakeChoice(options, lines[0], micro_batches, lines[2]);
+}
+
+}  // namespace
+
 absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
                                     const collectives::RankInfo& info, const Restarts& restarts,
                                     collectives::Communicator& communicator) {
@@ -129,7 +156,14 @@ absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
   }
   GEMINID_ASSIGN_OR_RETURN(const RanksPlace place,
                            FindRanksPlace(options, threads, info, communicator));
-  return ChooseMesh(options, place);
+  MeshChoice choice;
+  std::string words;
+  if (info.rank == 0) {
+    GEMINID_ASSIGN_OR_RETURN(choice, ChooseMesh(options, place));
+    words = absl::StrCat(choice.mesh, "\n", choice.accumulate, "\n", choice.why);
+  }
+  GEMINID_RETURN_IF_ERROR(Share(communicator, &words));
+  return info.rank == 0 ? choice : ChoiceFrom(options, words);
 }
 
 }  // namespace geminid::trainer

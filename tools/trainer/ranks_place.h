@@ -1,5 +1,5 @@
-// What the ranks of a run find where they are: memory and speeds, by trying. Some tens of
-// milliseconds.
+// What the ranks of a run find where they are: speeds by trying, some tens of milliseconds; memory
+// as the flags have it, or else of what a daemon hands out by default.
 #ifndef GEMINID_TOOLS_TRAINER_RANKS_PLACE_H_
 #define GEMINID_TOOLS_TRAINER_RANKS_PLACE_H_
 
@@ -22,7 +22,7 @@ absl::StatusOr<RanksPlace> FindRanksPlace(const TrainOptions& options, size_t th
                                           collectives::Communicator& communicator);
 
 // The mesh for such ranks. Ranks on GPUs, and ranks that are started again after a death, share
-// data alone. All ranks must call it and get the same.
+// data alone. All ranks must call it and get the same; rank 0 chooses.
 absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
                                     const collectives::RankInfo& info, const Restarts& restarts,
                                     collectives::Communicator& communicator);

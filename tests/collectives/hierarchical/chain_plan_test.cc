@@ -10,6 +10,8 @@ namespace {
 
 constexpr size_t kNone = ChainPlan::kNone;
 
+constexpr size_t kLongestLane = 16;
+
 std::vector<ChainPlan> Plans() {
   std::vector<ChainPlan> plans;
   for (const int count : {2, 3, 5}) {
@@ -18,9 +20,9 @@ std::vector<ChainPlan> Plans() {
       for (const size_t total : {0, 1, 7, 100, 1001}) {
         plans.push_back(ChainPlan::Whole(hosts, total, ChainPlan::kEveryHost, 16));
         for (int host = 0; host < count; ++host) {
-          plans.push_back(ChainPlan::Whole(hosts, total, host, 16));
+          plans.push_back(ChainPlan::Whole(hosts, total, host, kLongestLane));
         }
-        plans.push_back(ChainPlan::Slices(hosts, Partition(total, count * each), 16));
+        plans.push_back(ChainPlan::Slices(hosts, Partition(total, count * each), kLongestLane));
       }
     }
   }
@@ -35,7 +37,7 @@ TEST(ChainPlan, Lanes_CoverEveryElementOnce) {
       for (int local = 0; local < plan.hosts().ranks_each; ++local) {
         const ChainPlan::Lane lane = plan.LaneOf(block, local);
         EXPECT_LE(lane.count, plan.LaneCount(block));
-        EXPECT_LE(lane.count, plan.longest_lane());
+        EXPECT_LE(lane.count, kLongestLane);
         for (size_t i = 0; i < lane.count; ++i) ++covered[lane.begin + i];
         last = std::max(last, lane.begin + lane.count);
       }

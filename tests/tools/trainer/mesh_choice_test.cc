@@ -113,6 +113,9 @@ TEST(ChooseMesh, OfWhatItCannotWeigh_SaysWhatToDo) {
   EXPECT_THAT(std::string(uneven.status().message()),
               HasSubstr("the 16 sequences of a step (--batch x --accumulate) evenly, and there are "
                         "3 ranks"));
+  // 16 ranks, and micro-batches of at most 8 sequences, in a model that can be cut in no other way.
+  const auto small = ChooseMesh(Options({"--optimizer", "lamb", "--dropout", "0.1"}), Place(16));
+  EXPECT_THAT(std::string(small.status().message()), HasSubstr("a larger --batch allows for more"));
   TrainOptions adapted = Options();
   adapted.model.lora_rank = 4;
   EXPECT_THAT(std::string(ChooseMesh(adapted, Place(2)).status().message()), HasSubstr("adapters"));

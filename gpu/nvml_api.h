@@ -64,7 +64,9 @@ inline constexpr unsigned kNvmlTextBytes = 96;  // for names, versions and UUIDs
   X(device_get_mig_mode, "nvmlDeviceGetMigMode", (NvmlDevice, unsigned*, unsigned*))            \
   X(device_get_max_mig_device_count, "nvmlDeviceGetMaxMigDeviceCount", (NvmlDevice, unsigned*)) \
   X(device_get_mig_device_handle_by_index, "nvmlDeviceGetMigDeviceHandleByIndex",               \
-    (NvmlDevice, unsigned, NvmlDevice*))
+    (NvmlDevice, unsigned, NvmlDevice*))                                                        \
+  X(device_get_gpu_of_mig_device, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",               \
+    (NvmlDevice, NvmlDevice*))
 
 struct NvmlApi {
 #define GEMINID_MEMBER(member, name, parameters) NvmlResult(*member) parameters = nullptr;

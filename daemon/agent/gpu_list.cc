@@ -70,9 +70,14 @@ absl::StatusOr<GpuFacts> ReadGpu(const gpu::NvmlApi& nvml, gpu::NvmlDevice devic
   GEMINID_RETURN_IF_ERROR(gpu::ToStatus(
       nvml, nvml.device_get_name(device, text.data(), gpu::kNvmlTextBytes), "nvmlDeviceGetName"));
   SetText(text.data(), facts.name);
+  gpu::NvmlDevice whole = device;  // which alone is sure to know its address
+  if (facts.is_mig != 0) {
+    GEMINID_RETURN_IF_ERROR(gpu::ToStatus(nvml, nvml.device_get_gpu_of_mig_device(device, &whole),
+                                          "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"));
+  }
   gpu::NvmlPciInfo pci = {};
   GEMINID_RETURN_IF_ERROR(
-      gpu::ToStatus(nvml, nvml.device_get_pci_info(device, &pci), "nvmlDeviceGetPciInfo"));
+      gpu::ToStatus(nvml, nvml.device_get_pci_info(whole, &pci), "nvmlDeviceGetPciInfo"));
   SetText(pci.bus_id, facts.pci);
   facts.numa_node = ReadNumaNode(facts.pci);
   gpu::NvmlMemory memory = {};

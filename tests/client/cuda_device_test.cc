@@ -84,6 +84,9 @@ TEST_F(CudaDevice, Gpu_IsFoundByItsUuid) {
   EXPECT_TRUE(MakeCudaDevice({UuidOf(0).substr(4)}).ok());  // as the daemon writes it
   const absl::Status none = MakeCudaDevice({"GPU-00000000-0000-4000-8000-000000000000"}).status();
   EXPECT_TRUE(absl::IsNotFound(none)) << none;
+  EXPECT_THAT(
+      std::string(none.message()),
+      ::testing::HasSubstr("CUDA_VISIBLE_DEVICES=MIG-00000000-0000-4000-8000-000000000000"));
 }
 
 TEST_F(CudaDevice, GpuWhoseStreamsCannotWaitForWords_IsRefused) {

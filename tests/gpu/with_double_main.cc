@@ -1,5 +1,6 @@
-// geminid-with-double [--devices N] [--memory MIB] COMMAND [ARGUMENT...]: runs a command and all
-// that it starts on GPUs that are not there (tests/gpu/double), and ends with its exit status.
+// geminid-with-double [--devices N] [--instances N] [--memory MIB] COMMAND [ARGUMENT...]: runs a
+// command and all that it starts on GPUs that are not there (tests/gpu/double), the first of them
+// divided into instances (MIG), and ends with its exit status.
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -17,7 +18,8 @@ constexpr int kSignalled = 128;  // and the signal, as shells have it
 
 int Usage() {
   std::fprintf(stderr,
-               "usage: geminid-with-double [--devices N] [--memory MIB] COMMAND [ARGUMENT...]\n");
+               "usage: geminid-with-double [--devices N] [--instances N] [--memory MIB] COMMAND "
+               "[ARGUMENT...]\n");
   return base::kExitUsage;
 }
 
@@ -45,6 +47,8 @@ int Main(int argc, char** argv) {
     const long value = std::strtol(argv[next + 1], nullptr, 10);
     if (std::strcmp(argv[next], "--devices") == 0 && value > 0 && value <= kMostDevices) {
       options.devices = static_cast<int>(value);
+    } else if (std::strcmp(argv[next], "--instances") == 0 && value > 0 && value < kMostDevices) {
+      options.instances = static_cast<int>(value);
     } else if (std::strcmp(argv[next], "--memory") == 0 && value > 0) {
       options.memory_bytes = static_cast<uint64_t>(value) << 20;
     } else {

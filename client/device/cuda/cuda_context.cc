@@ -28,12 +28,16 @@ std::string DigitsOf(const CUuuid& uuid) {
   return digits;
 }
 
-std::string DigitsOf(std::string_view uuid) {
+std::string_view WithoutPrefix(std::string_view uuid) {
   for (const std::string_view prefix : {"GPU-", "MIG-"}) {
     if (uuid.starts_with(prefix)) uuid.remove_prefix(prefix.size());
   }
+  return uuid;
+}
+
+std::string DigitsOf(std::string_view uuid) {
   std::string digits;
-  for (const char c : uuid) {
+  for (const char c : WithoutPrefix(uuid)) {
     if (c != '-') digits += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return digits;
@@ -51,7 +55,9 @@ absl::StatusOr<CUdevice> FindDevice(const DriverApi& api, const std::string& uui
   }
   return absl::NotFoundError(
       absl::StrCat("this process sees ", count, " GPU(s), and ", uuid,
-                   " is none of them; see CUDA_VISIBLE_DEVICES and nvidia-smi -L"));
+                   " is none of them; see CUDA_VISIBLE_DEVICES and nvidia-smi -L. If it is an "
+                   "instance of a divided GPU, start the process with CUDA_VISIBLE_DEVICES=MIG-",
+                   std::string(WithoutPrefix(uuid)), ": it sees no other then"));
 }
 
 absl::Status CheckAbilities(const DriverApi& api, CUdevice device) {

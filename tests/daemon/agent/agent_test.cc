@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/mapping.h"
@@ -27,10 +29,16 @@ constexpr uint64_t kGpuBytes = 64 * kMiB;
 
 class AgentTest : public ::testing::Test {
  protected:
-  // Of GPU 1 of two.
-  void Start() {
-    absl::StatusOr<gpus::AgentProcess> process =
-        gpus::AgentProcess::Start(GEMINID_AGENT, gpu_double::UuidOf(1));
+  explicit AgentTest(int instances = 0)
+      : node_({.devices = 2,
+               .memory_bytes = kGpuBytes,
+               .instances = instances,
+               .libcuda = GEMINID_CUDA_DOUBLE,
+               .libnvml = GEMINID_NVML_DOUBLE}) {}
+
+  // Of GPU 1 of two, unless it says otherwise.
+  void Start(const std::string& uuid = gpu_double::UuidOf(1)) {
+    absl::StatusOr<gpus::AgentProcess> process = gpus::AgentProcess::Start(GEMINID_AGENT, uuid);
     ASSERT_TRUE(process.ok()) << process.status();
     process_.emplace(*std::move(process));
   }
@@ -73,10 +81,7 @@ class AgentTest : public ::testing::Test {
                        [byte](std::byte each) { return each == byte; });
   }
 
-  gpu_double::Node node_{{.devices = 2,
-                          .memory_bytes = kGpuBytes,
-                          .libcuda = GEMINID_CUDA_DOUBLE,
-                          .libnvml = GEMINID_NVML_DOUBLE}};
+  gpu_double::Node node_;
   std::optional<gpus::AgentProcess> process_;
   uint64_t requests_ = 0;
 };
@@ -89,6 +94,43 @@ TEST_F(AgentTest, Probe_TellsTheGpusOfNvml) {
   EXPECT_EQ((*gpus)[1].total_bytes, kGpuBytes);
   EXPECT_EQ((*gpus)[1].free_bytes, kGpuBytes);
   EXPECT_EQ((*gpus)[1].numa_node, shm::kNoNumaNode);
+}
+
+// GPU 0 is divided into two.
+class AgentOfAnInstance : public AgentTest {
+ protected:
+  AgentOfAnInstance() : AgentTest(/*instances=*/2) {}
+};
+
+TEST_F(AgentOfAnInstance, Probe_TellsTheInstancesInThePlaceOfTheirGpu) {
+  const auto gpus = gpus::FindGpus(GEMINID_AGENT, absl::Minutes(1));
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  std::vector<std::string> uuids;
+  for (const GpuFacts& gpu : *gpus) {
+    uuids.emplace_back(gpu.uuid);
+    const bool is_instance = uuids.back().starts_with("MIG-");
+    EXPECT_EQ(gpu.is_mig, is_instance ? 1u : 0u);
+    EXPECT_EQ(gpu.total_bytes, is_instance ? kGpuBytes / 2 : kGpuBytes);
+    EXPECT_EQ(gpu.pci, gpu_double::PciBusIdOf(is_instance ? 0 : 1));
+  }
+  EXPECT_THAT(uuids, ::testing::ElementsAre(gpu_double::InstanceUuidOf(0),
+                                            gpu_double::InstanceUuidOf(1), gpu_double::UuidOf(1)));
+}
+
+TEST_F(AgentOfAnInstance, Slabs_AreOfItsOwnMemoryAndNoMore) {
+  const int device = 3;  // the second instance
+  Start(gpu_double::InstanceUuidOf(1));
+  const Reply hello = Hear().reply;
+  ASSERT_EQ(hello.type, ReplyType::kHello) << StatusOf(hello);
+  EXPECT_EQ(hello.gpu.total_bytes, kGpuBytes / 2);
+  const gpus::AgentProcess::Heard made = Ask(RequestType::kCreate, 0, 24 * kMiB);
+  ASSERT_EQ(made.reply.type, ReplyType::kCreated) << StatusOf(made.reply);
+  EXPECT_EQ(node_.used_bytes(device), 24 * kMiB);
+  EXPECT_EQ(ReadHealth().free_bytes, kGpuBytes / 2 - 24 * kMiB);
+  const Reply refused = Ask(RequestType::kCreate, 0, 24 * kMiB).reply;
+  ASSERT_EQ(refused.type, ReplyType::kFailed);
+  EXPECT_TRUE(absl::IsResourceExhausted(StatusOf(refused))) << StatusOf(refused);
+  EXPECT_EQ(Ask(RequestType::kScrub, made.reply.slab, 0).reply.type, ReplyType::kScrubbed);
 }
 
 TEST_F(AgentTest, ProbeOfAGpuThatIsLost_ListsTheOther) {

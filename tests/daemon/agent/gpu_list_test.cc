@@ -53,9 +53,13 @@ gpu::NvmlApi DividedMachine() {
   nvml.device_get_name = [](NvmlDevice device, char* text, unsigned) {
     return Text(device, text, "GPU 0", "MIG 1g.10gb 0");
   };
-  nvml.device_get_pci_info = [](NvmlDevice, gpu::NvmlPciInfo* pci) {
-    std::strcpy(pci->bus_id, "0000FFFF:3B:00.0");
-    return NvmlResult::kSuccess;
+  nvml.device_get_pci_info = [](NvmlDevice device, gpu::NvmlPciInfo* pci) {
+    std::strcpy(pci->bus_id, device == Handle(10) ? "0000FFFF:3B:00.0" : "0000FFFF:5E:00.0");
+    return device < Handle(20) ? NvmlResult::kSuccess : NvmlResult::kNotSupported;
+  };
+  nvml.device_get_gpu_of_mig_device = [](NvmlDevice device, NvmlDevice* whole) {
+    *whole = Handle(11);
+    return device < Handle(20) ? NvmlResult::kInvalidArgument : NvmlResult::kSuccess;
   };
   nvml.device_get_memory_info = [](NvmlDevice, gpu::NvmlMemory* memory) {
     *memory = {.total_bytes = 1000, .free_bytes = 600, .used_bytes = 400};
@@ -85,6 +89,8 @@ std::vector<std::string> Uuids(const gpu::NvmlApi& nvml, std::vector<absl::Statu
     uuids.emplace_back(gpu.uuid);
     EXPECT_EQ(gpu.is_mig, uuids.back().starts_with("MIG-") ? 1u : 0u);
     EXPECT_EQ(gpu.free_bytes, 600u);
+    const bool first = uuids.back() == "GPU-00000000-0000-0000-0000-000000000000";
+    EXPECT_STREQ(gpu.pci, first ? "0000FFFF:3B:00.0" : "0000FFFF:5E:00.0");
   }
   return uuids;
 }

@@ -96,6 +96,13 @@ class Holder {
 
 class GpuDevices : public ::testing::Test {
  protected:
+  explicit GpuDevices(int instances = 0)
+      : node_({.devices = 2,
+               .memory_bytes = kGpuBytes,
+               .instances = instances,
+               .libcuda = GEMINID_CUDA_DOUBLE,
+               .libnvml = GEMINID_NVML_DOUBLE}) {}
+
   absl::Status Start(const std::string& devices, agent::SupervisionOptions supervision = {}) {
     DaemonEnvOptions options;
     options.device = devices;
@@ -160,10 +167,7 @@ class GpuDevices : public ::testing::Test {
         std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
   }
 
-  gpu_double::Node node_{{.devices = 2,
-                          .memory_bytes = kGpuBytes,
-                          .libcuda = GEMINID_CUDA_DOUBLE,
-                          .libnvml = GEMINID_NVML_DOUBLE}};
+  gpu_double::Node node_;
   std::atomic<int> tenant_{1};
   DaemonEnv env_;
 };
@@ -179,6 +183,39 @@ TEST_F(GpuDevices, AllGpus_AreDevicesOfNineTenthsWithTheirUuid) {
   const auto client = Attach(1);
   EXPECT_EQ(client->welcome().device.kind, shm::DeviceKind::kCuda);
   EXPECT_EQ(client->welcome().device.granularity_bytes, 2 * kMiB);
+}
+
+// GPU 0 is divided into two, of 50 MiB each.
+class GpuDevicesOfInstances : public GpuDevices {
+ protected:
+  GpuDevicesOfInstances() : GpuDevices(/*instances=*/2) {}
+};
+
+TEST_F(GpuDevicesOfInstances, EachInstance_IsADeviceWithMemoryOfItsOwn) {
+  ASSERT_TRUE(Start("cuda").ok());
+  const v1::Status status = ReadStatus();
+  ASSERT_EQ(status.devices_size(), 3);
+  EXPECT_EQ("MIG-" + status.devices(0).uuid(), gpu_double::InstanceUuidOf(0));
+  EXPECT_EQ("MIG-" + status.devices(1).uuid(), gpu_double::InstanceUuidOf(1));
+  EXPECT_EQ("GPU-" + status.devices(2).uuid(), gpu_double::UuidOf(1));
+  EXPECT_EQ(status.devices(1).capacity_bytes(), 44 * kMiB);  // nine tenths, in whole pieces
+  EXPECT_EQ(status.devices(2).capacity_bytes(), 90 * kMiB);
+  const auto client = Attach(1);
+  ASSERT_TRUE(CreateArena(*client, 40 * kMiB).ok());
+  EXPECT_EQ(node_.used_bytes(2), 0u);  // as the double counts: GPUs, then instances
+  EXPECT_EQ(node_.used_bytes(3), 40 * kMiB);
+  const auto other = Attach(0);
+  EXPECT_TRUE(CreateArena(*other, 40 * kMiB).ok());
+  EXPECT_EQ(node_.used_bytes(2), 40 * kMiB);
+}
+
+TEST_F(GpuDevicesOfInstances, PciAddress_NamesTheNextInstanceOfThatGpu) {
+  const std::string address = gpu_double::PciBusIdOf(0);
+  ASSERT_TRUE(Start("cuda:0@" + address + ",cuda:1@" + address).ok());
+  const v1::Status status = ReadStatus();
+  ASSERT_EQ(status.devices_size(), 2);
+  EXPECT_EQ("MIG-" + status.devices(0).uuid(), gpu_double::InstanceUuidOf(0));
+  EXPECT_EQ("MIG-" + status.devices(1).uuid(), gpu_double::InstanceUuidOf(1));
 }
 
 TEST_F(GpuDevices, Arena_IsSlabsOfTheGpuAndComesBack) {

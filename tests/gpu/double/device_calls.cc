@@ -56,13 +56,15 @@ CUresult device_get(CUdevice* device, int ordinal) {
   return CUDA_SUCCESS;
 }
 CUresult device_get_name(char* name, int length, CUdevice device) {
-  return IsDevice(device) ? CopyText(kDeviceName, name, length) : CUDA_ERROR_INVALID_DEVICE;
+  if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
+  return CopyText(NameOf(ThisNode(), NodeDevice(device)), name, length);
 }
+// As since CUDA 11.4: of an instance its own.
 CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
   if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::string text = UuidOf(NodeDevice(device));
-  size_t at = std::strlen("GPU-");
+  const std::string text = UuidOf(ThisNode(), NodeDevice(device));
+  size_t at = std::strlen("GPU-");  // or "MIG-"
   for (char& byte : uuid->bytes) {
     if (text[at] == '-') ++at;
     unsigned value = 0;
@@ -103,7 +105,7 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
 CUresult device_get_pci_bus_id(char* id, int length, CUdevice device) {
   if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   // CUDA's domain has four digits where NVML's has eight.
-  return CopyText(PciBusIdOf(NodeDevice(device)).substr(4), id, length);
+  return CopyText(PciBusIdOf(GpuOf(ThisNode(), NodeDevice(device))).substr(4), id, length);
 }
 
 CUresult primary_ctx_retain(CUcontext* context, CUdevice device) {
@@ -165,7 +167,7 @@ CUresult mem_get_info(size_t* free_bytes, size_t* total_bytes) {
   if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int device = CurrentContext()->device();
   *total_bytes = ThisNode().device[device].memory_bytes;
-  const uint64_t used = UsedBytes(ThisNode().id, device);
+  const uint64_t used = UsedBytes(ThisNode(), device);
   *free_bytes = used > *total_bytes ? 0 : *total_bytes - used;
   return CUDA_SUCCESS;
 }

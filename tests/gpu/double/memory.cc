@@ -70,7 +70,7 @@ int DeviceOf(int fd) {
 int MakeMemory(int device, uint64_t bytes) {
   NodeFile& node = ThisNode();
   const NodeLock lock;
-  const uint64_t used = UsedBytes(node.id, device);
+  const uint64_t used = UsedBytes(node, device);
   const uint64_t capacity = node.device[device].memory_bytes;
   if (used > capacity || bytes > capacity - used) return -1;
   const std::string name = "geminid-gpu-" + std::to_string(node.id) + "-" + std::to_string(device) +

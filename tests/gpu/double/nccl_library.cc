@@ -177,8 +177,10 @@ GEMINID_EXPORT NcclResult ncclCommInitRankConfig(NcclComm* comm, int ranks, Nccl
   const Hooks* const hooks = FindHooks();
   const int device = hooks == nullptr ? -1 : hooks->current_device();
   if (device < 0) return NcclResult::kUnhandledCudaError;
-  *comm = new NcclCommTag{.links = NcclLinks::Meet(id.internal, rank, ranks, device),
-                          .blocking = config->blocking != 0};
+  // By the GPU: instances of one are one to NCCL.
+  *comm =
+      new NcclCommTag{.links = NcclLinks::Meet(id.internal, rank, ranks, GpuOf(ThisNode(), device)),
+                      .blocking = config->blocking != 0};
   if (!(*comm)->blocking) return NcclResult::kInProgress;
   while ((*comm)->links->state() == NcclResult::kInProgress) std::this_thread::yield();
   return (*comm)->links->state();

@@ -39,6 +39,14 @@ Node::Node(const NodeOptions& options) {
   file_ = static_cast<NodeFile*>(data);
   Initialise(file_, options.devices);
   for (DeviceState& device : file_->device) device.memory_bytes = options.memory_bytes;
+  if (options.devices + options.instances > kMostDevices) Die("driver double: too many devices");
+  file_->instances = options.instances;
+  for (int i = 0; i < options.instances; ++i) {
+    DeviceState& instance = file_->device[options.devices + i];
+    const uint64_t share = options.memory_bytes / static_cast<uint64_t>(options.instances);
+    instance.part_of = 0;
+    instance.memory_bytes = share / kGranularityBytes * kGranularityBytes;
+  }
   Set(kNodeFileVariable, path_);
   Set(gpu::kDriverPathVariable, options.libcuda);
   Set(gpu::kNvmlPathVariable, options.libnvml);
@@ -61,7 +69,7 @@ Node::~Node() {
   }
 }
 
-uint64_t Node::used_bytes(int device) const { return UsedBytes(file_->id, device); }
+uint64_t Node::used_bytes(int device) const { return UsedBytes(*file_, device); }
 void Node::SetMemoryBytes(int device, uint64_t bytes) {
   file_->device[device].memory_bytes = bytes;
 }
@@ -70,7 +78,10 @@ void Node::SetCopySpeed(int device, uint64_t bytes_per_second, uint64_t latency_
   file_->device[device].copy_latency_ns = latency_ns;
 }
 void Node::Hold(int device, bool held) { file_->device[device].held = held; }
-void Node::SetLost(int device, bool lost) { file_->device[device].lost = lost; }
+void Node::SetLost(int device, bool lost) {
+  file_->device[device].lost = lost;
+  for (const int instance : InstancesOf(*file_, device)) file_->device[instance].lost = lost;
+}
 
 Fault* Node::NewFault(std::string_view function) {
   if (IndexOf(function) < 0 || function.size() >= kNameBytes) {

@@ -14,6 +14,9 @@ namespace geminid::gpu_double {
 struct NodeOptions {
   int devices = 1;
   uint64_t memory_bytes = uint64_t{1} << 30;  // of each
+  // The first GPU is divided into so many, of equal shares of its memory (MIG). They are devices
+  // `devices` and on in the calls below; 0: it is whole.
+  int instances = 0;
   // Paths of the shared objects; an empty one leaves its variable alone.
   std::string libcuda = {};
   std::string libnvml = {};
@@ -42,7 +45,7 @@ class Node {
   void SetCopySpeed(int device, uint64_t bytes_per_second, uint64_t latency_ns = 0);
   // While held, no work that is queued on the device begins.
   void Hold(int device, bool held);
-  // As when it falls off the bus: calls that use it fail, and so does NVML.
+  // As when it falls off the bus: calls that use it fail, and so does NVML. With its instances.
   void SetLost(int device, bool lost);
 
   // Calls of `function`, by its name in the driver, do not return until this is taken away.

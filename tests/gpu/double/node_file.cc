@@ -85,7 +85,10 @@ void Initialise(NodeFile* node, int devices) {
   node->id = static_cast<uint64_t>(getpid()) * kNodesOfAProcess + nodes++;
   node->devices = devices;
   node->driver_version = kDriverVersion;
-  for (DeviceState& device : node->device) device.memory_bytes = kDefaultMemoryBytes;
+  for (DeviceState& device : node->device) {
+    device.memory_bytes = kDefaultMemoryBytes;
+    device.part_of = kWholeGpu;
+  }
 }
 
 NodeFile& ThisNode() {
@@ -103,20 +106,59 @@ NodeLock::~NodeLock() {
   LockOfThreads().unlock();
 }
 
-std::string UuidOf(int index) {
+int DeviceCount(const NodeFile& node) { return node.devices + node.instances; }
+
+bool IsInstance(const NodeFile& node, int device) {
+  return node.device[device].part_of != kWholeGpu;
+}
+
+int GpuOf(const NodeFile& node, int device) {
+  return IsInstance(node, device) ? node.device[device].part_of.load() : device;
+}
+
+std::vector<int> InstancesOf(const NodeFile& node, int gpu) {
+  std::vector<int> instances;
+  for (int device = node.devices; device < DeviceCount(node); ++device) {
+    if (node.device[device].part_of == gpu) instances.push_back(device);
+  }
+  return instances;
+}
+
+std::string UuidOf(int gpu) {
   char text[64];
-  std::snprintf(text, sizeof(text), "GPU-6d0b%04x-0000-4000-8000-00000000000%d", index, index);
+  std::snprintf(text, sizeof(text), "GPU-6d0b%04x-0000-4000-8000-00000000000%d", gpu, gpu);
   return text;
 }
 
-std::string PciBusIdOf(int index) {
+std::string InstanceUuidOf(int instance) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "MIG-6d0c%04x-0000-5000-8000-00000000000%d", instance,
+                instance);
+  return text;
+}
+
+std::string UuidOf(const NodeFile& node, int device) {
+  return IsInstance(node, device) ? InstanceUuidOf(device - node.devices) : UuidOf(device);
+}
+
+std::string NameOf(const NodeFile& node, int device) {
+  return IsInstance(node, device) ? std::string(kDeviceName) + " MIG 1g" : kDeviceName;
+}
+
+std::string PciBusIdOf(int gpu) {
   char text[32];
-  std::snprintf(text, sizeof(text), "00000000:%02X:00.0", 0x3B + index);
+  std::snprintf(text, sizeof(text), "00000000:%02X:00.0", 0x3B + gpu);
   return text;
 }
 
-uint64_t UsedBytes(uint64_t node_id, int device) {
-  const std::string prefix = FilePrefix(node_id, device);
+uint64_t UsedBytes(const NodeFile& node, int device) {
+  const std::vector<int> instances = InstancesOf(node, device);
+  if (!instances.empty()) {
+    uint64_t bytes = 0;
+    for (const int instance : instances) bytes += UsedBytes(node, instance);
+    return bytes;
+  }
+  const std::string prefix = FilePrefix(node.id, device);
   std::set<ino_t> seen;
   uint64_t bytes = 0;
   DIR* const processes = opendir("/proc");

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace geminid::gpu_double {
 
@@ -21,7 +22,8 @@ inline constexpr int kMostFaults = 16;
 inline constexpr int kMostFunctions = 128;
 inline constexpr size_t kNameBytes = 48;
 inline constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
-inline constexpr uint64_t kNodeMagic = 0x67656d696e692d32;
+inline constexpr uint64_t kNodeMagic = 0x67656d696e692d33;
+inline constexpr int kWholeGpu = -1;
 
 enum class FaultKind : int { kNone, kFail, kHang };
 
@@ -39,13 +41,15 @@ struct DeviceState {
   std::atomic<uint64_t> copy_bytes_per_second;  // of each direction over the link; 0: no limit
   std::atomic<uint64_t> copy_latency_ns;
   std::atomic<bool> lost;
-  std::atomic<bool> held;  // no queued work begins
+  std::atomic<bool> held;    // no queued work begins
+  std::atomic<int> part_of;  // the GPU that it is an instance of (MIG); kWholeGpu
 };
 
 struct NodeFile {
   uint64_t magic;
-  uint64_t id;  // in the names of its memory
-  std::atomic<int> devices;
+  uint64_t id;                 // in the names of its memory
+  std::atomic<int> devices;    // GPUs
+  std::atomic<int> instances;  // of those that are divided; in `device` they lie behind the GPUs
   std::atomic<int> driver_version;
   std::atomic<int> fresh_byte;  // what new memory holds
   std::atomic<bool> create_needs_context;
@@ -57,7 +61,7 @@ struct NodeFile {
   std::atomic<uint64_t> calls[kMostFunctions];  // in the order of functions.h
 };
 
-// Eight GPUs of 1 GiB, of which `devices` are there, without faults.
+// Eight GPUs of 1 GiB, of which `devices` are there, whole and without faults.
 void Initialise(NodeFile* node, int devices);
 
 // The file of this process: what the variable names, or one of its own with one GPU. Never null;
@@ -73,14 +77,27 @@ class NodeLock {
   ~NodeLock();
 };
 
-// "GPU-" and a UUID, and the PCI address that CUDA and NVML give device `index` of the node.
-std::string UuidOf(int index);
-std::string PciBusIdOf(int index);
+// Devices are numbered: GPUs, then instances.
+int DeviceCount(const NodeFile& node);
+// The device itself, or the GPU that it is an instance of.
+int GpuOf(const NodeFile& node, int device);
+bool IsInstance(const NodeFile& node, int device);
+// Its instances, in order; none: it is not divided.
+std::vector<int> InstancesOf(const NodeFile& node, int gpu);
 
 inline constexpr char kDeviceName[] = "Geminid driver double (not a GPU)";
 
-// Bytes of the device's memory that any process of the machine holds a descriptor of.
-uint64_t UsedBytes(uint64_t node_id, int device);
+// What CUDA and NVML call GPU `gpu`, "GPU-" and a UUID; instance `instance`, "MIG-" and one of its
+// own; and either.
+std::string UuidOf(int gpu);
+std::string InstanceUuidOf(int instance);
+std::string UuidOf(const NodeFile& node, int device);
+std::string NameOf(const NodeFile& node, int device);
+std::string PciBusIdOf(int gpu);
+
+// Bytes of the device's memory that any process of the machine holds a descriptor of; of a divided
+// GPU, of its instances' together.
+uint64_t UsedBytes(const NodeFile& node, int device);
 
 }  // namespace geminid::gpu_double
 

@@ -1,4 +1,5 @@
-// libnvidia-ml.so.1 of the double: the same GPUs as its libcuda, all of the node.
+// libnvidia-ml.so.1 of the double: the same GPUs as its libcuda, all of the node, and their
+// instances.
 #include <unistd.h>
 
 #include <atomic>
@@ -20,6 +21,13 @@ constexpr unsigned kFirstBus = 0x3B;
 
 std::atomic<bool> initialised = false;
 
+// The most instances that a GPU can be divided into. Theirs are the even places: a place is free
+// when its instance was taken away, and others stay where they are.
+constexpr unsigned kMostInstances = 7;
+constexpr unsigned kPlacesOfAnInstance = 2;
+constexpr unsigned kMigDisabled = 0;
+constexpr unsigned kMigEnabled = 1;
+
 // A handle is a place in this table.
 char devices[kMostDevices];
 
@@ -28,7 +36,7 @@ NvmlDevice HandleOf(int index) { return reinterpret_cast<NvmlDevice>(&devices[in
 // The number of the device, or -1.
 int IndexOf(NvmlDevice device) {
   const auto at = reinterpret_cast<uintptr_t>(device) - reinterpret_cast<uintptr_t>(devices);
-  return at < static_cast<uintptr_t>(ThisNode().devices) ? static_cast<int>(at) : -1;
+  return at < static_cast<uintptr_t>(DeviceCount(ThisNode())) ? static_cast<int>(at) : -1;
 }
 
 NvmlResult Check(NvmlDevice device) {
@@ -38,6 +46,13 @@ NvmlResult Check(NvmlDevice device) {
   return ThisNode().device[index].lost ? NvmlResult::kGpuIsLost : NvmlResult::kSuccess;
 }
 
+// For what is asked of whole GPUs alone.
+NvmlResult CheckGpu(NvmlDevice device) {
+  const NvmlResult result = Check(device);
+  if (result != NvmlResult::kSuccess) return result;
+  return IsInstance(ThisNode(), IndexOf(device)) ? NvmlResult::kInvalidArgument : result;
+}
+
 NvmlResult CopyText(const std::string& text, char* to, unsigned length) {
   if (to == nullptr) return NvmlResult::kInvalidArgument;
   if (text.size() >= length) return NvmlResult::kInsufficientSize;
@@ -45,12 +60,12 @@ NvmlResult CopyText(const std::string& text, char* to, unsigned length) {
   return NvmlResult::kSuccess;
 }
 
-// The first device for which `is_it` holds.
+// The first of `count` devices for which `is_it` holds.
 template <typename Predicate>
-NvmlResult FindDevice(NvmlDevice* device, Predicate is_it) {
+NvmlResult FindDevice(int count, NvmlDevice* device, Predicate is_it) {
   if (!initialised) return NvmlResult::kUninitialized;
   if (device == nullptr) return NvmlResult::kInvalidArgument;
-  for (int i = 0; i < ThisNode().devices; ++i) {
+  for (int i = 0; i < count; ++i) {
     if (!is_it(i)) continue;
     *device = HandleOf(i);
     return ThisNode().device[i].lost ? NvmlResult::kGpuIsLost : NvmlResult::kSuccess;
@@ -98,27 +113,34 @@ GEMINID_EXPORT NvmlResult nvmlDeviceGetCount_v2(unsigned* count) {
   return NvmlResult::kSuccess;
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetHandleByIndex_v2(unsigned index, NvmlDevice* device) {
-  const auto result = FindDevice(device, [=](int i) { return i == static_cast<int>(index); });
+  const auto result =
+      FindDevice(ThisNode().devices, device, [=](int i) { return i == static_cast<int>(index); });
   return result == NvmlResult::kNotFound ? NvmlResult::kInvalidArgument : result;
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetHandleByPciBusId_v2(const char* id, NvmlDevice* device) {
   // With a domain of four digits or of eight.
   const std::string wanted = id;
-  return FindDevice(device, [&](int i) { return PciBusIdOf(i).ends_with(wanted); });
+  return FindDevice(ThisNode().devices, device,
+                    [&](int i) { return PciBusIdOf(i).ends_with(wanted); });
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice* device) {
-  return FindDevice(device, [&](int i) { return UuidOf(i) == uuid; });
+  return FindDevice(DeviceCount(ThisNode()), device,
+                    [&](int i) { return UuidOf(ThisNode(), i) == uuid; });
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetName(NvmlDevice device, char* name, unsigned length) {
   const NvmlResult result = Check(device);
-  return result == NvmlResult::kSuccess ? CopyText(kDeviceName, name, length) : result;
+  if (result != NvmlResult::kSuccess) return result;
+  return CopyText(NameOf(ThisNode(), IndexOf(device)), name, length);
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetUUID(NvmlDevice device, char* uuid, unsigned length) {
   const NvmlResult result = Check(device);
-  return result == NvmlResult::kSuccess ? CopyText(UuidOf(IndexOf(device)), uuid, length) : result;
+  if (result != NvmlResult::kSuccess) return result;
+  return CopyText(UuidOf(ThisNode(), IndexOf(device)), uuid, length);
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetPciInfo_v3(NvmlDevice device, NvmlPciInfo* info) {
-  const NvmlResult result = Check(device);
+  // Nothing says that an instance's handle does here.
+  const NvmlResult result = CheckGpu(device);
+  if (result == NvmlResult::kInvalidArgument) return NvmlResult::kNotSupported;
   if (result != NvmlResult::kSuccess) return result;
   *info = {};
   info->bus = kFirstBus + static_cast<unsigned>(IndexOf(device));
@@ -132,7 +154,7 @@ GEMINID_EXPORT NvmlResult nvmlDeviceGetMemoryInfo(NvmlDevice device, NvmlMemory*
   if (result != NvmlResult::kSuccess) return result;
   const int index = IndexOf(device);
   memory->total_bytes = ThisNode().device[index].memory_bytes;
-  memory->used_bytes = UsedBytes(ThisNode().id, index);
+  memory->used_bytes = UsedBytes(ThisNode(), index);
   memory->free_bytes = memory->total_bytes - memory->used_bytes;
   return result;
 }
@@ -145,17 +167,40 @@ GEMINID_EXPORT NvmlResult nvmlDeviceGetComputeRunningProcesses_v3(NvmlDevice dev
   *count = 0;
   return Check(device);
 }
-GEMINID_EXPORT NvmlResult nvmlDeviceGetMigMode(NvmlDevice device, unsigned*, unsigned*) {
-  const NvmlResult result = Check(device);
-  return result == NvmlResult::kSuccess ? NvmlResult::kNotSupported : result;
+// A node without instances has GPUs that cannot be divided.
+GEMINID_EXPORT NvmlResult nvmlDeviceGetMigMode(NvmlDevice device, unsigned* current,
+                                               unsigned* pending) {
+  const NvmlResult result = CheckGpu(device);
+  if (result != NvmlResult::kSuccess) return result;
+  if (ThisNode().instances == 0) return NvmlResult::kNotSupported;
+  *current = InstancesOf(ThisNode(), IndexOf(device)).empty() ? kMigDisabled : kMigEnabled;
+  *pending = *current;
+  return result;
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetMaxMigDeviceCount(NvmlDevice device, unsigned* count) {
-  *count = 0;
-  return Check(device);
+  const NvmlResult result = CheckGpu(device);
+  if (result != NvmlResult::kSuccess) return result;
+  *count = InstancesOf(ThisNode(), IndexOf(device)).empty() ? 0 : kMostInstances;
+  return result;
 }
-GEMINID_EXPORT NvmlResult nvmlDeviceGetMigDeviceHandleByIndex(NvmlDevice device, unsigned,
-                                                              NvmlDevice*) {
-  const NvmlResult result = Check(device);
-  return result == NvmlResult::kSuccess ? NvmlResult::kNotFound : result;
+GEMINID_EXPORT NvmlResult nvmlDeviceGetMigDeviceHandleByIndex(NvmlDevice device, unsigned index,
+                                                              NvmlDevice* instance) {
+  const NvmlResult result = CheckGpu(device);
+  if (result != NvmlResult::kSuccess) return result;
+  const std::vector<int> instances = InstancesOf(ThisNode(), IndexOf(device));
+  if (instances.empty()) return NvmlResult::kNotSupported;
+  if (index >= kMostInstances) return NvmlResult::kInvalidArgument;
+  const size_t place = index / kPlacesOfAnInstance;
+  if (index % kPlacesOfAnInstance != 0 || place >= instances.size()) return NvmlResult::kNotFound;
+  *instance = HandleOf(instances[place]);
+  return result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetDeviceHandleFromMigDeviceHandle(NvmlDevice instance,
+                                                                       NvmlDevice* device) {
+  const NvmlResult result = Check(instance);
+  if (result != NvmlResult::kSuccess) return result;
+  if (!IsInstance(ThisNode(), IndexOf(instance))) return NvmlResult::kInvalidArgument;
+  *device = HandleOf(GpuOf(ThisNode(), IndexOf(instance)));
+  return result;
 }
 // NOLINTEND(readability-identifier-naming)

@@ -24,32 +24,45 @@ std::mutex& ContextsLock() {
   return *lock;
 }
 
-// The device that an item of CUDA_VISIBLE_DEVICES names, or -1.
-int DeviceNamed(const std::string& item, int devices) {
+// The device that an item of CUDA_VISIBLE_DEVICES names, or -1. Numbers are GPUs'.
+int DeviceNamed(const NodeFile& node, const std::string& item) {
   int index = -1;
   const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), index);
   if (error == std::errc() && end == item.data() + item.size()) {
-    return index >= 0 && index < devices ? index : -1;
+    return index >= 0 && index < node.devices ? index : -1;
   }
-  for (int i = 0; i < devices; ++i) {
-    if (item.starts_with("GPU-") && UuidOf(i).starts_with(item)) return i;
+  for (int i = 0; i < DeviceCount(node); ++i) {
+    const bool has_prefix = item.starts_with(IsInstance(node, i) ? "MIG-" : "GPU-");
+    if (has_prefix && UuidOf(node, i).starts_with(item)) return i;
   }
   return -1;
 }
 
-std::vector<int> FindVisibleDevices() {
-  const int devices = ThisNode().devices;
-  std::vector<int> visible;
+std::vector<int> NamedDevices(const NodeFile& node) {
+  std::vector<int> named;
   const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
   if (list == nullptr) {
-    for (int i = 0; i < devices; ++i) visible.push_back(i);
-    return visible;
+    for (int i = 0; i < node.devices; ++i) named.push_back(i);
+    return named;
   }
   std::istringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
-    const int device = DeviceNamed(item, devices);
+    const int device = DeviceNamed(node, item);
     if (device < 0) break;  // what follows an invalid one is invisible
-    visible.push_back(device);
+    named.push_back(device);
+  }
+  return named;
+}
+
+// A divided GPU is its first instance; and a process that sees an instance sees nothing else.
+std::vector<int> FindVisibleDevices() {
+  const NodeFile& node = ThisNode();
+  std::vector<int> visible;
+  for (const int device : NamedDevices(node)) {
+    const std::vector<int> instances = InstancesOf(node, device);
+    const int seen = instances.empty() ? device : instances.front();
+    if (IsInstance(node, seen)) return {seen};
+    visible.push_back(seen);
   }
   return visible;
 }

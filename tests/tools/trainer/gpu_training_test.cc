@@ -32,9 +32,10 @@ enum class Products { kOwnKernels, kLibrary };
 
 class GpuTraining : public ::testing::TestWithParam<Products> {
  protected:
-  explicit GpuTraining(int devices = 1)
+  explicit GpuTraining(int devices = 1, int instances = 0)
       : node_({.devices = devices,
                .memory_bytes = 512 * kMiB,
+               .instances = instances,
                .libcuda = GEMINID_CUDA_DOUBLE,
                .libnvml = GEMINID_NVML_DOUBLE,
                .kernels = GEMINID_DOUBLE_KERNELS,
@@ -244,7 +245,8 @@ TEST_P(GpuTraining, WithoutAGpu_IsRefusedWithAWayOut) {
 // With a daemon that lives on, and two GPUs.
 class GpuTrainingBesideADaemon : public GpuTraining {
  protected:
-  GpuTrainingBesideADaemon() : GpuTraining(/*devices=*/2) {}
+  explicit GpuTrainingBesideADaemon(int devices = 2, int instances = 0)
+      : GpuTraining(devices, instances) {}
 
   void SetUp() override {
     testing::DaemonEnvOptions options;
@@ -306,6 +308,30 @@ TEST_P(GpuTrainingBesideADaemon, KilledAgents_CostTheRunNothingAndLeaveTheMemory
   ExpectMemoryBack();
 }
 
+// One GPU, divided into two instances.
+class GpuTrainingOnInstances : public GpuTrainingBesideADaemon {
+ protected:
+  GpuTrainingOnInstances() : GpuTrainingBesideADaemon(/*devices=*/1, /*instances=*/2) {}
+};
+
+TEST_P(GpuTrainingOnInstances, EachInstance_IsADeviceThatTrains) {
+  const Words model = {"--model", "gpt2-tiny", "--device-memory", "2MiB"};
+  const nlohmann::json first = Train(With(model, {"--device", "0"}));
+  EXPECT_THAT(first["computes_on"].get<std::string>(), HasSubstr(" MIG "));
+  // A process sees the first one unless it is told of another.
+  const Words on_second = Arguments(With(model, {"--device", "1"}));
+  const CommandResult refused = RunTrainer(on_second, environment_);
+  EXPECT_NE(refused.code, 0);
+  const std::string uuid = gpu_double::InstanceUuidOf(1);
+  EXPECT_THAT(refused.err, HasSubstr("start the process with CUDA_VISIBLE_DEVICES=" + uuid));
+  environment_.push_back("CUDA_VISIBLE_DEVICES=" + uuid);
+  const nlohmann::json second = Train(With(model, {"--device", "1", "--ranks", "2"}));
+  EXPECT_EQ(second["device_per_rank"], nlohmann::json({1, 1}));
+  const nlohmann::json alone = Train(With(model, {"--device", "1"}));
+  EXPECT_EQ(alone["loss_hex"], first["loss_hex"]);
+  ExpectMemoryBack();
+}
+
 std::string NameOf(const ::testing::TestParamInfo<Products>& products) {
   return products.param == Products::kLibrary ? "cuBLASLt" : "OwnKernels";
 }
@@ -313,6 +339,8 @@ std::string NameOf(const ::testing::TestParamInfo<Products>& products) {
 INSTANTIATE_TEST_SUITE_P(Products, GpuTraining,
                          ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTrainingByLibrary, ::testing::Values(Products::kLibrary),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuTrainingOnInstances, ::testing::Values(Products::kLibrary),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTrainingBesideADaemon,
                          ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);

@@ -302,6 +302,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
   return subset;
 }
 
+absl::StatusOr<Survivors> Communicator::Shrink() {
+  backend_->Abort(absl::AbortedError(
+      absl::StrCat("rank ", Rank(), " makes the group anew of the ranks that are left")));
+  auto survivors = backend_->DoShrink();
+  if (survivors.ok()) survivors->communicator->SetTimeout(timeout());
+  return survivors;
+}
+
 CommunicatorBackend& BackendOf(Communicator& communicator) { return *communicator.backend_; }
 
 absl::Status Communicator::Finish(OpKind kind, absl::Status status) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "collectives/reduce.h"
 
@@ -36,6 +37,13 @@ absl::Status CommunicatorBackend::LookForTheDead() {
   if (failed_.load(std::memory_order_acquire)) return health();
   absl::Status status = DoLookForTheDead();
   return status.ok() ? status : Poison(status);
+}
+
+absl::StatusOr<Survivors> CommunicatorBackend::DoShrink() {
+  return absl::UnimplementedError(
+      absl::StrCat(BackendName(),
+                   ": a group cannot be made anew of its survivors; shrink the communicator that "
+                   "it was made over, and connect anew"));
 }
 
 absl::Status CommunicatorBackend::CopyOwn(const std::byte* from, size_t bytes, std::byte* to) {

@@ -65,6 +65,10 @@ class CommunicatorBackend {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                                  std::span<const int> ranks) = 0;
 
+  // Called on a failed communicator, once more where it returned an error; see
+  // Communicator::Shrink.
+  virtual absl::StatusOr<Survivors> DoShrink();
+
   // What a rank sends to itself; done when it returns. The host's memory, unless a backend's is
   // not.
   virtual absl::Status CopyOwn(const std::byte* from, size_t bytes, std::byte* to);

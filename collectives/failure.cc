@@ -18,6 +18,14 @@ absl::Status TimeoutError(const Operation& operation, std::span<const int> absen
       Describe(operation), NameRanks(absent), absl::FormatDuration(timeout), waiting_rank));
 }
 
+absl::Status ShrinkTimeoutError(std::span<const int> absent, int waiting_rank,
+                                absl::Duration timeout) {
+  return absl::DeadlineExceededError(absl::StrFormat(
+      "Shrink: %s did not call it within %s, and did not die (rank %d waited); all that are left "
+      "must call it",
+      NameRanks(absent), absl::FormatDuration(timeout), waiting_rank));
+}
+
 absl::Status DeathError(int dead_rank) {
   return absl::UnavailableError(
       absl::StrFormat("rank %d died; start it again and connect a new communicator", dead_rank));

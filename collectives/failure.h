@@ -16,6 +16,9 @@ std::string NameRanks(std::span<const int> ranks);
 
 absl::Status TimeoutError(const Operation& operation, std::span<const int> absent, int waiting_rank,
                           absl::Duration timeout);
+// Of ranks that neither come to make the group anew nor are gone.
+absl::Status ShrinkTimeoutError(std::span<const int> absent, int waiting_rank,
+                                absl::Duration timeout);
 absl::Status DeathError(int dead_rank);
 absl::Status LeftError(int gone_rank);
 absl::Status MismatchError(int rank, const Operation& operation, int other_rank,

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/deadline.h"
 #include "base/status_macros.h"
+#include "collectives/gloo/succession.h"
 #include "collectives/reduce.h"
 
 namespace geminid::collectives {
@@ -117,6 +119,34 @@ absl::StatusOr<std::unique_ptr<Communicator>> GlooBackend::DoSubset(const std::s
   auto subset = ConnectSubset(key, ranks);
   if (!subset.ok()) return subset.status();
   return std::make_unique<Communicator>(*std::move(subset));
+}
+
+absl::StatusOr<GlooBackend::Remainder> GlooBackend::ConnectSurvivors() {
+  const base::Deadline deadline = base::Deadline::In(timeout());
+  const GlooLinks::Options& group = links_->options();
+  GEMINID_ASSIGN_OR_RETURN(Succession::Outcome outcome,
+                           group.member->succession().Meet({.group = group.group,
+                                                            .world_ranks = group.world_ranks,
+                                                            .rank = Rank(),
+                                                            .left = links_->left(),
+                                                            .timeout = timeout()}));
+  const auto own = std::find(outcome.ranks.begin(), outcome.ranks.end(), Rank());
+  GEMINID_ASSIGN_OR_RETURN(
+      auto backend,
+      Connect(static_cast<int>(own - outcome.ranks.begin()), static_cast<int>(outcome.ranks.size()),
+              {.host = outcome.host,
+               .port = outcome.port,
+               .job = absl::StrCat(group.member->job(), "/", group.group, "/survivors"),
+               .timeout = timeout(),
+               .connect_timeout = absl::FromChrono(deadline.Left()),
+               .interface_address = group.member->address(),
+               .listener = std::move(outcome.listener)}));
+  return Remainder{std::move(backend), std::move(outcome.ranks)};
+}
+
+absl::StatusOr<Survivors> GlooBackend::DoShrink() {
+  GEMINID_ASSIGN_OR_RETURN(Remainder left, ConnectSurvivors());
+  return Survivors{std::make_unique<Communicator>(std::move(left.backend)), std::move(left.ranks)};
 }
 
 std::vector<int> GlooBackend::Peers() const {

@@ -30,6 +30,12 @@ class GlooBackend final : public CommunicatorBackend {
   // See DoSubset().
   absl::StatusOr<std::unique_ptr<GlooBackend>> ConnectSubset(const std::string& key,
                                                              std::span<const int> ranks);
+  // See DoShrink().
+  struct Remainder {
+    std::unique_ptr<GlooBackend> backend;
+    std::vector<int> ranks;  // in this group, ascending
+  };
+  absl::StatusOr<Remainder> ConnectSurvivors();
   // Counts what an exchange over links() has moved.
   void Count(const GlooLinks::Parcels& parcels);
 
@@ -41,6 +47,7 @@ class GlooBackend final : public CommunicatorBackend {
   absl::Status DoAllToAll(const Operation& operation, const std::byte* in, std::byte* out) override;
   absl::Status DoBarrier(const Operation& operation) override;
   absl::Status DoSendReceive(const Message* send, const Message* receive) override;
+  absl::StatusOr<Survivors> DoShrink() override;
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                          std::span<const int> ranks) override;
 

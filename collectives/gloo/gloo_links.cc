@@ -300,6 +300,11 @@ absl::Status GlooLinks::Fail(const absl::Status& status) {
   return failure();
 }
 
+std::set<int> GlooLinks::left() const {
+  std::lock_guard lock(mutex_);
+  return left_;
+}
+
 void GlooLinks::Watch(std::function<void(const absl::Status&)> watcher) {
   std::lock_guard lock(mutex_);
   watcher_ = std::move(watcher);

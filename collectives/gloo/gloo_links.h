@@ -96,6 +96,8 @@ class GlooLinks final : public GroupListener {
   absl::Status failure() const;
   // Makes `status` the failure of the group, unless it has one already; returns the group's.
   absl::Status Fail(const absl::Status& status);
+  // Ranks of the group that have left it in good order.
+  std::set<int> left() const;
   // Hears the failure of the group, at once if there is one, on any thread. It must return soon and
   // call nothing here. When this returns the watcher before is not being called and never will be.
   void Watch(std::function<void(const absl::Status&)> watcher);

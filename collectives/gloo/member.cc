@@ -51,7 +51,22 @@ absl::Status Member::Connect(MemberOptions options) {
                              .value = kProtocol});
   if (!hello.ok()) return hello;
   GEMINID_RETURN_IF_ERROR(AwaitWelcome(deadline, options.connect_timeout));
-  return ChooseAddress(options.interface_address, deadline);
+  job_ = options.job;
+  GEMINID_RETURN_IF_ERROR(ChooseAddress(options.interface_address, deadline));
+  return OpenSuccession(deadline);
+}
+
+absl::Status Member::OpenSuccession(const base::Deadline& deadline) {
+  const auto key = [](int rank) { return absl::StrCat("succession/", rank); };
+  GEMINID_ASSIGN_OR_RETURN(succession_, Succession::Open(address_, job_));
+  GEMINID_RETURN_IF_ERROR(Set(key(rank_), succession_->own_place()));
+  std::vector<std::string> places;
+  for (int r = 0; r < world_size_; ++r) {
+    GEMINID_ASSIGN_OR_RETURN(std::string place, Get(key(r), deadline));
+    places.push_back(std::move(place));
+  }
+  succession_->SetPlaces(std::move(places));
+  return absl::OkStatus();
 }
 
 Member::~Member() {

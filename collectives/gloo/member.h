@@ -18,6 +18,7 @@
 #include "base/unique_fd.h"
 #include "collectives/gloo/coordinator_server.h"
 #include "collectives/gloo/frame.h"
+#include "collectives/gloo/succession.h"
 
 namespace geminid::collectives {
 
@@ -57,6 +58,10 @@ class Member {
   // Waits until some rank has set it. UNAVAILABLE when a rank of the job has died meanwhile.
   absl::StatusOr<std::string> Get(const std::string& key, const base::Deadline& deadline);
 
+  // Where the survivors of a group of the job meet; see succession.h.
+  Succession& succession() { return *succession_; }
+  const std::string& job() const { return job_; }
+
   void Listen(const std::string& group, GroupListener* listener);
   // When it returns the listener is not being called and never will be.
   void Unlisten(const std::string& group);
@@ -69,6 +74,7 @@ class Member {
   explicit Member(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
   absl::Status Connect(MemberOptions options);
   absl::Status AwaitWelcome(const base::Deadline& deadline, absl::Duration timeout);
+  absl::Status OpenSuccession(const base::Deadline& deadline);
   absl::Status ChooseAddress(const std::string& interface_address, const base::Deadline& deadline);
   absl::Status Send(const Frame& frame);
   void Run();
@@ -80,6 +86,8 @@ class Member {
   const int rank_;
   const int world_size_;
   std::string address_;
+  std::string job_;
+  std::unique_ptr<Succession> succession_;
   std::unique_ptr<CoordinatorServer> server_;  // rank 0
   base::UniqueFd socket_;
   base::UniqueFd stop_;  // an eventfd

@@ -157,6 +157,16 @@ absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port
   }
 }
 
+absl::StatusOr<base::UniqueFd> ConnectTcpOnce(const std::string& host, uint16_t port) {
+  auto addresses = Resolve(host, port, 0);
+  if (!addresses.ok()) return addresses.status();
+  for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
+    base::UniqueFd socket = TryConnect(*a, kAttemptMilliseconds);
+    if (socket.valid()) return socket;
+  }
+  return absl::UnavailableError(absl::StrFormat("nobody listens at %s:%d", host, port));
+}
+
 base::UniqueFd AcceptTcp(int listener) {
   base::UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.valid()) Tune(socket.get());

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "collectives/shm/segment.h"
 
@@ -282,6 +283,22 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
   auto network = layers_.network().ConnectSubset(key, ranks);
   if (!network.ok()) return network.status();
   return Make(*std::move(network), hosts, name, options_);
+}
+
+absl::StatusOr<Survivors> HierarchicalBackend::DoShrink() {
+  layers_.network().SetTimeout(timeout());
+  GEMINID_ASSIGN_OR_RETURN(GlooBackend::Remainder left, layers_.network().ConnectSurvivors());
+  std::vector<std::string> hosts;
+  for (const int rank : left.ranks) hosts.push_back(host_by_rank_[static_cast<size_t>(rank)]);
+  HierarchyOptions options = options_;
+  options.shm.connect_timeout = std::min(options.shm.connect_timeout, timeout());
+  const std::string name = absl::StrCat(name_, "/survivors/", absl::StrJoin(left.ranks, "."));
+  if (std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) == hosts.end()) {
+    // The network goes, and its rank 0's part of it: not before all have come this far.
+    GEMINID_RETURN_IF_ERROR(left.backend->DoBarrier({.kind = OpKind::kBarrier}));
+  }
+  GEMINID_ASSIGN_OR_RETURN(auto communicator, Make(std::move(left.backend), hosts, name, options));
+  return Survivors{std::move(communicator), std::move(left.ranks)};
 }
 
 void HierarchicalBackend::CountAllGather(const Partition& parts, size_t width) {

@@ -39,6 +39,7 @@ class HierarchicalBackend final : public CommunicatorBackend {
   absl::Status DoAllToAll(const Operation& operation, const std::byte* in, std::byte* out) override;
   absl::Status DoBarrier(const Operation& operation) override;
   absl::Status DoSendReceive(const Message* send, const Message* receive) override;
+  absl::StatusOr<Survivors> DoShrink() override;
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                          std::span<const int> ranks) override;
 

@@ -1,5 +1,6 @@
 #include "collectives/local/local_communicator.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -98,6 +99,15 @@ class LocalBackend final : public CommunicatorBackend {
 
   void DoAbort(const absl::Status& status) override { (void)group_->Fail(status); }
   absl::Status DoCheckHealth() const override { return group_->failure(); }
+
+  absl::StatusOr<Survivors> DoShrink() override {
+    GEMINID_ASSIGN_OR_RETURN(const LocalGroup::Remainder left, group_->Shrink(Rank(), timeout()));
+    const auto own = std::find(left.ranks.begin(), left.ranks.end(), Rank());
+    return Survivors{std::make_unique<Communicator>(std::make_unique<LocalBackend>(
+                         left.group, static_cast<int>(own - left.ranks.begin()),
+                         static_cast<int>(left.ranks.size()), timeout())),
+                     left.ranks};
+  }
 
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                          std::span<const int> ranks) override {

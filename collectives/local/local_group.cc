@@ -21,6 +21,7 @@ LocalGroup::LocalGroup(int world_size)
       meetings_(static_cast<size_t>(world_size), 0),
       partings_(static_cast<size_t>(world_size), 0),
       left_(static_cast<size_t>(world_size), false),
+      shrinking_(static_cast<size_t>(world_size), false),
       mailboxes_(static_cast<size_t>(world_size) * static_cast<size_t>(world_size)) {}
 
 void LocalGroup::Post(int rank, const Offer& offer) {
@@ -140,6 +141,34 @@ void LocalGroup::Leave(int rank) {
   std::lock_guard lock(mutex_);
   left_[static_cast<size_t>(rank)] = true;
   changed_.notify_all();
+}
+
+absl::StatusOr<LocalGroup::Remainder> LocalGroup::Shrink(int rank, absl::Duration timeout) {
+  const auto deadline = DeadlineIn(timeout);
+  std::unique_lock lock(mutex_);
+  shrinking_[static_cast<size_t>(rank)] = true;
+  changed_.notify_all();
+  while (remainder_.group == nullptr) {
+    std::vector<int> absent, here;
+    for (int r = 0; r < world_size_; ++r) {
+      const auto i = static_cast<size_t>(r);
+      if (shrinking_[i]) {
+        here.push_back(r);
+      } else if (!left_[i]) {
+        absent.push_back(r);
+      }
+    }
+    if (absent.empty()) {
+      remainder_ = {std::make_shared<LocalGroup>(static_cast<int>(here.size())), here};
+      changed_.notify_all();
+    } else if (std::chrono::steady_clock::now() >= deadline) {
+      shrinking_[static_cast<size_t>(rank)] = false;
+      return ShrinkTimeoutError(absent, rank, timeout);
+    } else {
+      changed_.wait_until(lock, deadline);
+    }
+  }
+  return remainder_;
 }
 
 std::shared_ptr<LocalGroup> LocalGroup::Subset(const std::string& key, int members) {

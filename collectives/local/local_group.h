@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "collectives/operation.h"
 
@@ -60,6 +61,14 @@ class LocalGroup {
   absl::Status failure() const;
   void Leave(int rank);
 
+  // The group of those ranks that call this, which is all that have not left, and their ranks here,
+  // ascending. All get the same.
+  struct Remainder {
+    std::shared_ptr<LocalGroup> group;
+    std::vector<int> ranks;
+  };
+  absl::StatusOr<Remainder> Shrink(int rank, absl::Duration timeout);
+
   // The group of a subset; made by the first of `members` to ask, forgotten when all have asked.
   std::shared_ptr<LocalGroup> Subset(const std::string& key, int members);
 
@@ -81,6 +90,8 @@ class LocalGroup {
   std::vector<uint64_t> meetings_;  // calls of Meet, by rank
   std::vector<uint64_t> partings_;  // calls of Part, by rank
   std::vector<bool> left_;
+  std::vector<bool> shrinking_;  // in Shrink(), or out of it with remainder_
+  Remainder remainder_;          // once all that are left have come
   std::vector<std::deque<Letter*>> mailboxes_;
   std::map<std::string, PendingSubset> subsets_;
   absl::Status failure_;

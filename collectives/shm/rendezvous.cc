@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/deadline.h"
+#include "base/status_macros.h"
 #include "collectives/failure.h"
 #include "collectives/shm/segment.h"
 #include "collectives/shm/seqpacket.h"
@@ -22,9 +23,11 @@
 namespace geminid::collectives {
 namespace {
 
+using Look = std::function<absl::Status()>;
+
 constexpr uint32_t kMagic = 0x53524d47;  // "GMRS"
-constexpr uint32_t kVersion = 1;
-constexpr int kPollMilliseconds = 1000;
+constexpr uint32_t kVersion = 2;
+constexpr int kPollMilliseconds = 50;  // between two looks
 
 // From a rank to rank 0, with its pidfd.
 struct Hello {
@@ -59,7 +62,7 @@ class Host {
         sockets_(static_cast<size_t>(world_size)),
         processes_(static_cast<size_t>(world_size)) {}
 
-  absl::StatusOr<Meeting> Run(int segment_fd, absl::Duration timeout) {
+  absl::StatusOr<Meeting> Run(int segment_fd, absl::Duration timeout, const Look& look) {
     const base::Deadline deadline = base::Deadline::In(timeout);
     auto listener = ListenAbstract(name_, kMaxShmRanks);
     if (!listener.ok()) return listener.status();
@@ -67,6 +70,7 @@ class Host {
     if (!processes_[0].valid()) return absl::ErrnoToStatus(errno, "pidfd_open");
     while (!Missing().empty()) {
       if (deadline.Passed()) return Late(timeout);
+      if (look) GEMINID_RETURN_IF_ERROR(look());
       Wait(listener->get(), deadline);
     }
     return Dismiss(segment_fd);
@@ -173,7 +177,7 @@ class Host {
 
 // One attempt of another rank: UNAVAILABLE means try again.
 absl::StatusOr<Meeting> Join(const std::string& name, int rank, int world_size,
-                             const base::Deadline& deadline) {
+                             const base::Deadline& deadline, const Look& look) {
   auto socket = ConnectAbstract(name);
   if (!socket.ok()) return socket.status();
   const base::UniqueFd process = OwnProcess();
@@ -188,6 +192,7 @@ absl::StatusOr<Meeting> Join(const std::string& name, int rank, int world_size,
     if (deadline.Passed()) {
       return absl::DeadlineExceededError("rank 0 is there, but some other rank did not come");
     }
+    if (look) GEMINID_RETURN_IF_ERROR(look());
   }
   Answer answer;
   auto received =
@@ -210,21 +215,22 @@ absl::StatusOr<Meeting> Join(const std::string& name, int rank, int world_size,
 }  // namespace
 
 absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_size,
-                                   int segment_fd, absl::Duration timeout) {
-  if (rank == 0) return Host(name, world_size).Run(segment_fd, timeout);
+                                   int segment_fd, absl::Duration timeout, const Look& look) {
+  if (rank == 0) return Host(name, world_size).Run(segment_fd, timeout, look);
   // Nothing announces that an abstract socket begins to listen, so ask at growing intervals.
   constexpr auto kFirstPause = std::chrono::milliseconds(1);
   constexpr auto kLongestPause = std::chrono::milliseconds(32);
   auto pause = kFirstPause;
   const base::Deadline deadline = base::Deadline::In(timeout);
   for (;;) {
-    auto meeting = Join(name, rank, world_size, deadline);
+    auto meeting = Join(name, rank, world_size, deadline, look);
     if (meeting.ok() || meeting.status().code() != absl::StatusCode::kUnavailable) return meeting;
     if (deadline.Passed()) {
       return absl::DeadlineExceededError(absl::StrFormat(
           "rank 0 did not come to the rendezvous of one host within %s (rank %d waited; %s)",
           absl::FormatDuration(timeout), rank, std::string(meeting.status().message())));
     }
+    if (look) GEMINID_RETURN_IF_ERROR(look());
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongestPause);
   }

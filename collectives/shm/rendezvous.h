@@ -3,6 +3,7 @@
 #ifndef GEMINID_COLLECTIVES_SHM_RENDEZVOUS_H_
 #define GEMINID_COLLECTIVES_SHM_RENDEZVOUS_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,10 @@ struct Meeting {
 // socket's name is private to the user and the network namespace; other users are refused both
 // ways. Rank 0 gives `segment_fd` (borrowed), the others -1. A stranger with a wrong world size or
 // a rank already present is refused with INVALID_ARGUMENT and the group goes on waiting.
+// `look` is called every now and then meanwhile; its error ends the wait.
 absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_size,
-                                   int segment_fd, absl::Duration timeout);
+                                   int segment_fd, absl::Duration timeout,
+                                   const std::function<absl::Status()>& look = nullptr);
 
 }  // namespace geminid::collectives
 

@@ -44,6 +44,7 @@ struct FailureRecord {
 struct RankControl {
   Counter published;  // rounds this rank has laid out in its staging
   Counter consumed;   // rounds this rank has finished reading
+  Counter survival;   // what this rank has said on the way to a new group; see survival.h
   Counter doorbell;   // bumped by peers that moved one of this rank's channels
   alignas(64) std::atomic<uint32_t> left{0};  // 1: it destroyed its communicator in good order
 };

@@ -16,6 +16,7 @@
 #include "collectives/shm/shm_group.h"
 #include "collectives/shm/shm_messages.h"
 #include "collectives/shm/streaming_copy.h"
+#include "collectives/shm/survival.h"
 
 namespace geminid::collectives {
 namespace {
@@ -158,6 +159,10 @@ class ShmBackend final : public CommunicatorBackend {
   absl::Status DoCheckHealth() const override { return group_.failure(); }
   absl::Status DoLookForTheDead() override { return group_.LookForTheDead(); }
 
+  absl::StatusOr<Survivors> DoShrink() override {
+    return ShrinkShm(group_, name_, options_, timeout(), &attempt_);
+  }
+
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                          std::span<const int> ranks) override {
     const auto own = std::find(ranks.begin(), ranks.end(), Rank());
@@ -250,7 +255,8 @@ class ShmBackend final : public CommunicatorBackend {
   const Segment& segment_;
   const size_t piece_bytes_;
   const uint32_t slots_;
-  uint32_t round_ = 0;  // the next one
+  uint32_t round_ = 0;    // the next one
+  uint32_t attempt_ = 0;  // of Shrink()
 };
 
 template <class Fill, class Take>
@@ -339,15 +345,17 @@ absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std
     if (!created.ok()) return created.status();
     segment.emplace(*std::move(created));
   }
-  auto meeting =
-      MeetOnHost(name, rank, world_size, segment ? segment->fd() : -1, options.connect_timeout);
+  auto meeting = MeetOnHost(name, rank, world_size, segment ? segment->fd() : -1,
+                            options.connect_timeout, options.look);
   if (!meeting.ok()) return meeting.status();
   if (!segment) {
     auto opened = Segment::Open(std::move(meeting->segment), world_size);
     if (!opened.ok()) return opened.status();
     segment.emplace(*std::move(opened));
   }
-  return std::make_unique<ShmBackend>(name, options, *std::move(segment),
+  ShmOptions kept = options;
+  kept.look = nullptr;  // of this wait
+  return std::make_unique<ShmBackend>(name, kept, *std::move(segment),
                                       std::move(meeting->processes), rank, world_size);
 }
 

@@ -3,6 +3,7 @@
 #define GEMINID_COLLECTIVES_SHM_SHM_COMMUNICATOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,8 @@ struct ShmOptions {
   uint32_t slots = 4;
   // Busy waiting before a sleep; none when there are fewer processors than ranks.
   absl::Duration spin_limit = absl::Microseconds(2);
+  // Called every now and then while ranks are waited for; its error ends the wait.
+  std::function<absl::Status()> look = nullptr;
   // What errors call rank 0, where the group is the part of a greater one on this host.
   int first_rank = 0;
 };

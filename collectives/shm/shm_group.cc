@@ -62,6 +62,12 @@ absl::Status ShmGroup::LookForTheDead() {
   return dead < 0 ? absl::OkStatus() : Fail(DeathError(NameOf(dead)));
 }
 
+bool ShmGroup::IsGone(int peer) const {
+  if (peer == rank_) return false;
+  pollfd process = {processes_[static_cast<size_t>(peer)].get(), POLLIN, 0};
+  return HasLeft(peer) || ::poll(&process, 1, 0) > 0;
+}
+
 int ShmGroup::FirstDead() {
   if (::poll(polls_.data(), polls_.size(), 0) <= 0) return -1;
   for (size_t r = 0; r < polls_.size(); ++r) {

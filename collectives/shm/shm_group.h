@@ -64,6 +64,8 @@ class ShmGroup {
   absl::Status failure() const;
   // The failure of the group, which the death of a rank becomes. Of the waiting thread.
   absl::Status LookForTheDead();
+  // Whether that rank has died or left, for good. Of any thread.
+  bool IsGone(int peer) const;
 
  private:
   // The longest sleep between two looks at the health of the peers.

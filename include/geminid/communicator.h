@@ -15,9 +15,9 @@
 //    and every timing gives the same bits. NaN wins a minimum or maximum. Integers wrap.
 //  * A rank that does not arrive within the timeout gives DEADLINE_EXCEEDED naming it; a rank that
 //    dies gives UNAVAILABLE naming it within two seconds; Abort() gives ABORTED on all ranks.
-//  * The first such error poisons the communicator: every later call returns the same error at
-//    once. The outputs of the failed operation hold anything. Arguments refused before anything is
-//    sent (INVALID_ARGUMENT naming the parameter) do not poison.
+//  * The first such error poisons the communicator: every later call but Shrink() returns the same
+//    error at once. The outputs of the failed operation hold anything. Arguments refused before
+//    anything is sent (INVALID_ARGUMENT naming the parameter) do not poison.
 //  * Buffers are host memory; NCCL's are memory of the rank's GPU. Destroying a communicator while
 //    a peer still waits for it counts as leaving: the peer gets UNAVAILABLE.
 #ifndef GEMINID_COMMUNICATOR_H_
@@ -101,6 +101,14 @@ struct CommunicatorStats {
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
 };
 
+class Communicator;
+
+// What is left of a group; see Communicator::Shrink.
+struct Survivors {
+  std::unique_ptr<Communicator> communicator;
+  std::vector<int> ranks;  // in the group before, by rank in this one: ascending
+};
+
 class GEMINID_EXPORT Communicator {
  public:
   explicit Communicator(std::unique_ptr<CommunicatorBackend> backend);
@@ -180,6 +188,18 @@ class GEMINID_EXPORT Communicator {
   // rows of a mesh).
   absl::StatusOr<std::unique_ptr<Communicator>> Subset(const std::string& name,
                                                        std::span<const int> ranks);
+
+  // After a failure: a new communicator of those ranks that call this too, in the order they had.
+  // It waits, at most for the timeout, for every other rank to call it, to die or to destroy its
+  // communicator; DEADLINE_EXCEEDED names those that do none of it. All survivors get the same
+  // group, or an error. Where nothing has failed, this fails what the others are doing (ABORTED).
+  // Once it has succeeded this communicator is of no further use.
+  //
+  // A rank that dies meanwhile: over shared memory it is left out, or is in the group, whose first
+  // operation names it. Over TCP the survivors get an error within the timeout, unless it died
+  // before it called this. UNIMPLEMENTED with NCCL: shrink the ranks' communicator of the host's
+  // memory, and connect anew.
+  absl::StatusOr<Survivors> Shrink();
 
  private:
   friend CommunicatorBackend& BackendOf(Communicator& communicator);  // of the library

@@ -1,0 +1,97 @@
+// How ranks that are processes come into one group.
+#ifndef GEMINID_TESTS_COLLECTIVES_DOORS_H_
+#define GEMINID_TESTS_COLLECTIVES_DOORS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/unique_fd.h"
+#include "collectives/gloo/gloo_communicator.h"
+#include "collectives/gloo/tcp.h"
+#include "collectives/hierarchical/hierarchical_communicator.h"
+#include "collectives/shm/shm_communicator.h"
+#include "tests/collectives/world.h"
+
+namespace geminid::collectives {
+
+inline constexpr int kRanks = 4;
+// Of operations: no test waits so long.
+inline constexpr absl::Duration kPatience = absl::Seconds(30);
+
+// How a child of one group connects. Made in the parent, before the fork.
+class Door {
+ public:
+  virtual ~Door() = default;
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) = 0;
+};
+
+class ShmDoor final : public Door {
+ public:
+  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) override {
+    return ConnectShm(name_, rank, kRanks, {.timeout = kPatience, .connect_timeout = kPatience});
+  }
+
+ private:
+  const std::string name_ = UniqueName();
+};
+
+class GlooDoor final : public Door {
+ public:
+  GlooDoor() : listener_(*ListenTcp("127.0.0.1", 0)), port_(*PortOf(listener_.get())) {}
+  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) override {
+    GlooOptions options{.port = port_, .timeout = kPatience, .connect_timeout = kPatience};
+    if (rank == 0) {
+      options.listener = std::move(listener_);
+    } else {
+      listener_.Reset();  // or the port would outlive rank 0
+    }
+    return ConnectGloo(rank, kRanks, std::move(options));
+  }
+
+ private:
+  base::UniqueFd listener_;
+  uint16_t port_;
+};
+
+class HostsDoor final : public Door {
+ public:
+  enum Naming { kTwoOfTwo, kAsTheMachineSays };
+  explicit HostsDoor(Naming naming)
+      : naming_(naming), listener_(*ListenTcp("127.0.0.1", 0)), port_(*PortOf(listener_.get())) {}
+  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) override {
+    HierarchicalOptions options;
+    if (naming_ == kTwoOfTwo) options.host = absl::StrCat("host ", rank / 2);
+    options.network.port = port_;
+    options.network.job = name_;
+    options.network.timeout = kPatience;
+    options.network.connect_timeout = kPatience;
+    if (rank == 0) {
+      options.network.listener = std::move(listener_);
+    } else {
+      listener_.Reset();  // or the port would outlive rank 0
+    }
+    return ConnectHierarchical(rank, kRanks, std::move(options));
+  }
+
+ private:
+  const Naming naming_;
+  const std::string name_ = UniqueName();
+  base::UniqueFd listener_;
+  uint16_t port_;
+};
+
+// "shm", "hosts" (two of two ranks each) or "gloo".
+inline std::unique_ptr<Door> MakeDoorOf(const std::string& name) {
+  if (name == "shm") return std::make_unique<ShmDoor>();
+  if (name == "hosts") return std::make_unique<HostsDoor>(HostsDoor::kTwoOfTwo);
+  return std::make_unique<GlooDoor>();
+}
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TESTS_COLLECTIVES_DOORS_H_

@@ -109,7 +109,13 @@ Model Palm(std::string name, Shape shape) {
   return model;
 }
 
-// A model of geminid-train: shapes of GPT-2 and LLaMA over bytes.
+Model Experts(Model model, std::uint64_t experts, std::uint64_t experts_per_token) {
+  model.experts = experts;
+  model.experts_per_token = experts_per_token;
+  return model;
+}
+
+// A model of geminid-train: shapes of GPT-2, LLaMA and Mixtral over bytes.
 Model OverBytes(Model model, std::uint64_t context) {
   model.vocabulary = 256;
   model.context = context;
@@ -140,6 +146,9 @@ const std::vector<Model>& ModelsOfTrainer() {
       OverBytes(Llama("llama-125m", {12, 768, 12}), 12, 2048, 1024),
       OverBytes(Llama("llama-1b", {22, 2048, 32}), 4, 5632, 2048),
       OverBytes(Llama("llama-7b", {32, 4096, 32}), 32, 11008, 2048),
+      OverBytes(Experts(Llama("mixtral-tiny", {2, 64, 4}), 4, 2), 2, 128, 64),
+      OverBytes(Experts(Llama("mixtral-20m", {6, 256, 4}), 8, 2), 2, 512, 256),
+      OverBytes(Experts(Llama("mixtral-8x7b", {32, 4096, 32}), 8, 2), 8, 14336, 2048),
   };
   return *kModels;
 }

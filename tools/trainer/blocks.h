@@ -47,11 +47,13 @@ struct HalfContext {
   const ModelConfig* config = nullptr;
   MicroBatchShape shape;
   Tiling tiling;
-  RotaryTables rotary = {};   // LLaMA only
+  RotaryTables rotary = {};   // not GPT-2
   DropoutPlace dropout = {};  // of what the half adds
   // Of each sequence, of which other tokens were computed earlier, or are on other ranks.
   Positions positions = {};
   SequenceCut cut = {};  // with those ranks
+  // What a sequence's balance loss in one layer is multiplied by in the gradient.
+  float balance_scale = 0;
 };
 
 }  // namespace geminid::trainer

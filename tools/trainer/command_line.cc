@@ -11,6 +11,7 @@
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "tools/trainer/data_flags.h"
+#include "tools/trainer/device_check.h"
 #include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/flags.h"
 #include "tools/trainer/generate_flags.h"
@@ -136,6 +137,7 @@ absl::StatusOr<TrainOptions> ReadTraining(const Flags& flags) {
   GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
+  GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, options.wants_gpu));
   GEMINID_RETURN_IF_ERROR(CheckParallel(options));
   return options;
 }

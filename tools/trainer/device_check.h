@@ -4,11 +4,15 @@
 
 #include "absl/status/status.h"
 #include "geminid/types.h"
+#include "tools/trainer/model_config.h"
 
 namespace geminid::trainer {
 
 // `wants_gpu`: --device cuda. FAILED_PRECONDITION for another device then.
 absl::Status CheckDevice(const DeviceDescription& device, bool wants_gpu);
+
+// INVALID_ARGUMENT for a model that a GPU has no kernels for.
+absl::Status CheckModelOnDevice(const ModelConfig& model, bool on_gpu);
 
 }  // namespace geminid::trainer
 

@@ -11,6 +11,7 @@
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/checkpoints.h"
+#include "tools/trainer/device_check.h"
 #include "tools/trainer/model_place.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/rank_share.h"
@@ -70,6 +71,7 @@ class Generator {
                                                      kernels::ThreadsOf(threads_.get())),
                                 /*takes_steps=*/false));
     GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_, Tokens::kAlone));
+    GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options_.run.model, place_->on_gpu()));
     model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type, {}, threads_.get(),
                              place_->math());
     std::vector<zero::Parameter> parameters;

@@ -50,8 +50,8 @@ ModelConfig ReadGpt2(Keys& keys) {
 }
 
 // Where newer versions of transformers keep the rotary positions.
-double ReadRotaryTheta(Keys& keys, const base::JsonValue& root) {
-  const double theta = keys.Real("rope_theta", 10000);
+double ReadRotaryTheta(Keys& keys, const base::JsonValue& root, double usual) {
+  const double theta = keys.Real("rope_theta", usual);
   for (const base::JsonValue::Member& member : root.members) {
     if (member.key != "rope_parameters" || member.value.type == base::JsonValue::Type::kNull) {
       continue;
@@ -66,17 +66,26 @@ double ReadRotaryTheta(Keys& keys, const base::JsonValue& root) {
   return theta;
 }
 
-ModelConfig ReadLlama(Keys& keys, const base::JsonValue& root) {
+// Of a configuration that does not say.
+struct LlamaDefaults {
+  uint64_t kv_heads = 0;  // 0: as many as heads
+  uint64_t positions = 2048;
+  double norm_epsilon = 1e-6;
+  double rotary_theta = 10000;
+};
+
+ModelConfig ReadLlama(Keys& keys, const base::JsonValue& root, const LlamaDefaults& defaults = {}) {
   ModelConfig model = {.family = Family::kLlama};
   model.layers = keys.Count("num_hidden_layers");
   model.hidden = keys.Count("hidden_size");
   model.heads = keys.Count("num_attention_heads");
-  model.kv_heads = keys.Count("num_key_value_heads", model.heads);
+  model.kv_heads =
+      keys.Count("num_key_value_heads", defaults.kv_heads == 0 ? model.heads : defaults.kv_heads);
   model.intermediate = keys.Count("intermediate_size");
   model.vocabulary = keys.Count("vocab_size");
-  model.positions = keys.Count("max_position_embeddings", 2048);
-  model.norm_epsilon = keys.Real("rms_norm_eps", 1e-6);
-  model.rotary_theta = ReadRotaryTheta(keys, root);
+  model.positions = keys.Count("max_position_embeddings", defaults.positions);
+  model.norm_epsilon = keys.Real("rms_norm_eps", defaults.norm_epsilon);
+  model.rotary_theta = ReadRotaryTheta(keys, root, defaults.rotary_theta);
   model.tied = keys.Flag("tie_word_embeddings", false);
   Require(keys, keys.Word("hidden_act", "silu") == "silu", "'hidden_act' is not silu");
   Require(keys, !keys.Has("rope_scaling"),
@@ -86,6 +95,19 @@ ModelConfig ReadLlama(Keys& keys, const base::JsonValue& root) {
   const uint64_t usual = model.heads == 0 ? 0 : model.hidden / model.heads;
   Require(keys, keys.Count("head_dim", usual) == usual,
           "'head_dim' is not 'hidden_size' / 'num_attention_heads'");
+  return model;
+}
+
+ModelConfig ReadMixtral(Keys& keys, const base::JsonValue& root) {
+  ModelConfig model = ReadLlama(
+      keys, root, {.kv_heads = 8, .positions = 131072, .norm_epsilon = 1e-5, .rotary_theta = 1e6});
+  model.family = Family::kMixtral;
+  model.experts = keys.Count("num_local_experts", 8);
+  model.experts_per_token = keys.Count("num_experts_per_tok", 2);
+  model.balance_loss = keys.Real("router_aux_loss_coef", 0.001);
+  Require(keys, keys.Real("router_jitter_noise", 0) == 0, "'router_jitter_noise' is not 0");
+  Require(keys, keys.Count("sliding_window", *model.positions) >= *model.positions,
+          "'sliding_window' is less than 'max_position_embeddings'; tokens see all before them");
   return model;
 }
 
@@ -117,8 +139,10 @@ void WriteGpt2(const ModelConfig& model, base::JsonWriter* json) {
 }
 
 void WriteLlama(const ModelConfig& model, base::JsonWriter* json) {
-  json->Key("architectures").BeginArray().Value("LlamaForCausalLM").EndArray();
-  json->Key("model_type").Value("llama");
+  const bool routed = model.routed();
+  json->Key("architectures").BeginArray();
+  json->Value(routed ? "MixtralForCausalLM" : "LlamaForCausalLM").EndArray();
+  json->Key("model_type").Value(routed ? "mixtral" : "llama");
   json->Key("vocab_size").Value(model.vocabulary);
   json->Key("max_position_embeddings").Value(model.position_rows());
   json->Key("hidden_size").Value(model.hidden);
@@ -130,6 +154,10 @@ void WriteLlama(const ModelConfig& model, base::JsonWriter* json) {
   json->Key("rms_norm_eps").Value(model.norm_epsilon);
   json->Key("rope_theta").Value(model.rotary_theta);
   json->Key("tie_word_embeddings").Value(model.tied_output());
+  if (!routed) return;
+  json->Key("num_local_experts").Value(model.experts);
+  json->Key("num_experts_per_tok").Value(model.experts_per_token);
+  json->Key("router_aux_loss_coef").Value(model.balance_loss);
 }
 
 }  // namespace
@@ -148,10 +176,12 @@ absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
   }
   Keys keys(root);
   const std::string type = keys.Word("model_type", "");
-  if (type != "gpt2" && type != "llama") {
-    return bad("'model_type' is '", type, "'; gpt2 and llama are known");
+  if (type != "gpt2" && type != "llama" && type != "mixtral") {
+    return bad("'model_type' is '", type, "'; gpt2, llama and mixtral are known");
   }
-  ModelConfig model = type == "gpt2" ? ReadGpt2(keys) : ReadLlama(keys, root);
+  ModelConfig model = type == "gpt2"    ? ReadGpt2(keys)
+                      : type == "llama" ? ReadLlama(keys, root)
+                                        : ReadMixtral(keys, root);
   model.lora_rank = keys.Count(kLoraRank, 0);
   model.lora_alpha = keys.Real(kLoraAlpha, static_cast<double>(model.lora_rank));
   if (!keys.status().ok()) return bad(std::string(keys.status().message()));

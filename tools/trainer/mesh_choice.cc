@@ -110,6 +110,8 @@ forecast::Model ForecastModelOf(const ModelConfig& config) {
           .position_rows = gpt2 ? config.position_rows() : 0,
           .context = config.position_rows(),
           .gated_mlp = !gpt2,
+          .experts = config.routed() ? config.experts : 1,
+          .experts_per_token = config.mlps_per_token(),
           .norm_shift = gpt2,
           .fused_qkv = gpt2,
           .qkv_bias = gpt2,

@@ -10,17 +10,23 @@
 
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/compute.h"
+#include "tools/trainer/mlp_columns.h"
 
 namespace geminid::trainer {
 
-// What the activation reads, [tokens, intermediate] in pieces of tiling.mlp_columns columns, each
-// dense. `up` is empty without a gate.
+// What the activation reads, [rows, intermediate] in pieces of tiling.mlp_columns columns, each
+// dense. `up` is empty without a gate. Rows are tokens, or with experts those of one after the
+// other, each token as often as experts compute it.
 template <typename T>
 struct KeptMlp {
   Scratch<T> input, up;
+  size_t width = 0;
 
   static absl::StatusOr<KeptMlp> Allocate(const Resources& resources, const HalfContext& context);
 };
+// Of these rows; `kept` is nullable.
+template <typename T>
+KeptColumns<T> RowsOf(const KeptMlp<T>* kept, size_t first, size_t rows);
 
 // Fills `kept` unless it is null.
 template <typename T>

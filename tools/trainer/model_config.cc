@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/model/attention/attention.h"
@@ -16,6 +17,7 @@ constexpr uint64_t kHiddenMax = 1 << 17;
 constexpr uint64_t kIntermediateMax = 1 << 19;
 constexpr uint64_t kContextMax = 1 << 20;
 constexpr uint64_t kVocabularyMax = 1 << 20;
+constexpr uint64_t kExpertsMax = 1024;
 
 constexpr uint64_t kLlamaIntermediateMultiple = 64;
 
@@ -40,6 +42,14 @@ constexpr ModelConfig Llama(uint64_t layers, uint64_t hidden, uint64_t heads, ui
           .context = context};
 }
 
+constexpr ModelConfig Mixtral(ModelConfig llama, uint64_t experts, uint64_t experts_per_token) {
+  llama.family = Family::kMixtral;
+  llama.experts = experts;
+  llama.experts_per_token = experts_per_token;
+  llama.balance_loss = kUsualBalanceLoss;
+  return llama;
+}
+
 constexpr std::array kPresets = {
     Preset{"gpt2-tiny", Gpt2(2, 64, 4, 64)},
     Preset{"gpt2-3m", Gpt2(4, 256, 4, 128)},
@@ -54,6 +64,9 @@ constexpr std::array kPresets = {
     Preset{"llama-125m", Llama(12, 768, 12, 12, 2048, 1024)},
     Preset{"llama-1b", Llama(22, 2048, 32, 4, 5632, 2048)},  // the shape of TinyLlama
     Preset{"llama-7b", Llama(32, 4096, 32, 32, 11008, 2048)},
+    Preset{"mixtral-tiny", Mixtral(Llama(2, 64, 4, 2, 128, 64), 4, 2)},
+    Preset{"mixtral-20m", Mixtral(Llama(6, 256, 4, 2, 512, 256), 8, 2)},
+    Preset{"mixtral-8x7b", Mixtral(Llama(32, 4096, 32, 8, 14336, 2048), 8, 2)},
 };
 
 absl::Status CheckRange(const char* name, uint64_t value, uint64_t max) {
@@ -68,21 +81,59 @@ absl::Status CheckDivides(const char* what, uint64_t part, const char* of, uint6
                                                  whole, "); the remainder is ", whole % part));
 }
 
+absl::Status CheckExperts(const ModelConfig& config) {
+  if (!config.routed()) {
+    if (config.experts == 0 && config.experts_per_token == 0 && config.balance_loss == 0) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", Name(config.family),
+                     " family has one MLP in each layer; use the mixtral family for experts"));
+  }
+  if (config.experts < 2 || config.experts > kExpertsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("the number of experts is ", config.experts,
+                                                   "; it must be from 2 to ", kExpertsMax));
+  }
+  if (absl::Status status = CheckRange("the number of experts for each token",
+                                       config.experts_per_token, config.experts);
+      !status.ok()) {
+    return status;
+  }
+  if (!(config.balance_loss >= 0 && std::isfinite(config.balance_loss))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the weight of the balance loss is ", config.balance_loss,
+                     "; it must be 0 or more, such as ", kUsualBalanceLoss));
+  }
+  if (config.lora_rank == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "adapters beside experts are not there yet; leave out --lora-rank, or use the llama family");
+}
+
 }  // namespace
 
-const char* Name(Family family) { return family == Family::kGpt2 ? "gpt2" : "llama"; }
+const char* Name(Family family) {
+  switch (family) {
+    case Family::kGpt2:
+      return "gpt2";
+    case Family::kLlama:
+      return "llama";
+    case Family::kMixtral:
+      return "mixtral";
+  }
+  return "";
+}
 
 absl::StatusOr<Family> ParseFamily(const std::string& name) {
-  for (const Family family : {Family::kGpt2, Family::kLlama}) {
+  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral}) {
     if (name == Name(family)) return family;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("there is no model family '", name, "'; use gpt2 or llama"));
+      absl::StrCat("there is no model family '", name, "'; use gpt2, llama or mixtral"));
 }
 
 uint64_t DefaultIntermediate(Family family, uint64_t hidden) {
   if (family == Family::kGpt2) return 4 * hidden;
-  const uint64_t width = (8 * hidden + 2) / 3;
+  const uint64_t width = family == Family::kMixtral ? (7 * hidden + 1) / 2 : (8 * hidden + 2) / 3;
   return (width + kLlamaIntermediateMultiple - 1) / kLlamaIntermediateMultiple *
          kLlamaIntermediateMultiple;
 }
@@ -135,12 +186,12 @@ absl::Status Validate(const ModelConfig& config) {
     return absl::InvalidArgumentError(
         "GPT-2 has as many key/value heads as heads; use the llama family for fewer");
   }
-  if (config.family == Family::kLlama && config.head_dim() % 2 != 0) {
+  if (config.rotary() && config.head_dim() % 2 != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("rotary positions need an even head width, but hidden ", config.hidden, " / ",
                      config.heads, " heads is ", config.head_dim()));
   }
-  return absl::OkStatus();
+  return CheckExperts(config);
 }
 
 double FlopsPerToken(const ModelConfig& config) {
@@ -149,7 +200,8 @@ double FlopsPerToken(const ModelConfig& config) {
   const uint64_t kv_width = config.kv_heads * config.head_dim();
   const uint64_t attention = config.hidden * (2 * config.hidden + 2 * kv_width);
   const uint64_t mlp =
-      config.hidden * config.intermediate * (config.family == Family::kLlama ? 3 : 2);
+      config.hidden * config.intermediate * (config.gated_mlp() ? 3 : 2) * config.mlps_per_token() +
+      config.hidden * config.experts;  // and the router
   const uint64_t weights =
       config.layers * (attention + mlp) + config.hidden * config.vocabulary;  // and the output
   const uint64_t scores = config.layers * config.hidden * config.context;

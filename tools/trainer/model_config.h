@@ -14,8 +14,9 @@ namespace geminid::trainer {
 
 // kGpt2: learned positions, LayerNorm, GELU, biases, one table for input and output (Radford et al.
 // 2019). kLlama: rotary positions, RMSNorm, SwiGLU, no biases, as a rule two tables
-// (arXiv:2302.13971).
-enum class Family { kGpt2, kLlama };
+// (arXiv:2302.13971). kMixtral: as kLlama, but each layer has several MLPs, experts, of which a
+// router chooses some for each token (arXiv:2401.04088).
+enum class Family { kGpt2, kLlama, kMixtral };
 const char* Name(Family family);
 absl::StatusOr<Family> ParseFamily(const std::string& name);
 
@@ -27,8 +28,8 @@ struct ModelConfig {
   uint64_t layers = 0;
   uint64_t hidden = 0;
   uint64_t heads = 0;
-  uint64_t kv_heads = 0;      // divides heads; below it: grouped-query attention (LLaMA only)
-  uint64_t intermediate = 0;  // width of the MLP
+  uint64_t kv_heads = 0;      // divides heads; below it: grouped-query attention (not GPT-2)
+  uint64_t intermediate = 0;  // width of the MLP, of each expert if there are several
   uint64_t context = 0;       // tokens per sequence
   uint64_t vocabulary = kByteVocabulary;
   // How many positions the model knows, at least `context`; unset: as many.
@@ -36,11 +37,22 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   // Gains and shifts of the norms are fp32 beside weights of another type.
   bool fp32_norms = false;
-  double rotary_theta = 10000;  // LLaMA only; that of LLaMA 2
+  double rotary_theta = 10000;  // not GPT-2; that of LLaMA 2
   // Whether the output layer is the token table; unset: as is usual in the family.
   std::optional<bool> tied = std::nullopt;
 
+  uint64_t experts = 0;            // of each layer (Mixtral only)
+  uint64_t experts_per_token = 0;  // those with the largest logits, weighed by their softmax
+  // What the routers' load-balancing loss counts in the gradient, as transformers'
+  // router_aux_loss_coef: of each sequence and layer, by itself; their mean. 0: nothing.
+  double balance_loss = 0;
+
   uint64_t head_dim() const { return hidden / heads; }
+  bool gated_mlp() const { return family != Family::kGpt2; }
+  bool rotary() const { return family != Family::kGpt2; }
+  bool routed() const { return family == Family::kMixtral; }
+  // Of each layer, how many MLPs a token is computed by.
+  uint64_t mlps_per_token() const { return routed() ? experts_per_token : 1; }
   // Beside each matrix of a layer two thin ones, of which only these are trained (LoRA, Hu et al.
   // 2021, arXiv:2106.09685): y = x W + alpha / rank (x A) B. 0: none.
   uint64_t lora_rank = 0;
@@ -50,8 +62,14 @@ struct ModelConfig {
   bool tied_output() const { return tied.value_or(family == Family::kGpt2); }
 };
 
-// The usual MLP width: 4 hidden (GPT-2); 8/3 hidden, rounded up to a multiple of 64 (LLaMA).
+// The usual MLP width: 4 hidden (GPT-2); 8/3 hidden (LLaMA) or 7/2 hidden (Mixtral), rounded up to
+// a multiple of 64.
 uint64_t DefaultIntermediate(Family family, uint64_t hidden);
+
+// Eight experts, two for each token, balanced as the checkpoints of Mixtral 8x7B say.
+inline constexpr uint64_t kUsualExperts = 8;
+inline constexpr uint64_t kUsualExpertsPerToken = 2;
+inline constexpr double kUsualBalanceLoss = 0.02;
 
 // INVALID_ARGUMENT naming the value that is wrong and what would be right.
 absl::Status Validate(const ModelConfig& config);
@@ -59,8 +77,9 @@ absl::Status Validate(const ModelConfig& config);
 uint64_t CountParameters(const ModelConfig& config);
 
 // The floating-point operations that training on one token takes: 6 for each weight of a matrix
-// product (2 forward, 4 backward) and 12 layers * hidden * context for the attention. As is usual,
-// what is computed a second time to save memory does not count (arXiv:2204.02311, appendix B).
+// product (2 forward, 4 backward), of the experts those that it visits, and 12 layers * hidden *
+// context for the attention. As is usual, what is computed a second time to save memory does not
+// count (arXiv:2204.02311, appendix B).
 double FlopsPerToken(const ModelConfig& config);
 
 // A shape with a name. Vocabulary and tokens are bytes whatever the original used, so a preset

@@ -14,12 +14,16 @@ namespace {
 
 constexpr FlagSpec kModelFlags[] = {
     {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
-    {"--family", &Flags::family, "NAME", "gpt2 or llama, for a shape of your own"},
+    {"--family", &Flags::family, "NAME", "gpt2, llama or mixtral, for a shape of your own"},
     {"--layers", &Flags::layers, "N", "Layers"},
     {"--hidden", &Flags::hidden, "N", "Hidden size"},
     {"--heads", &Flags::heads, "N", "Attention heads"},
     {"--context", &Flags::context, "N", "Tokens per sequence"},
     {"--vocabulary", &Flags::vocabulary, "N", "Kinds of tokens [256, as text is bytes]"},
+    {"--experts", &Flags::experts, "N", "MLPs of each layer, of which a router chooses (mixtral)"},
+    {"--experts-per-token", &Flags::experts_per_token, "N", "How many it chooses for each token"},
+    {"--balance-loss", &Flags::balance_loss, "X",
+     "Weight of the loss that evens out the experts' tokens; 0: none"},
     {"--lora-rank", &Flags::lora_rank, "N",
      "Train thin matrices of this rank beside each of a layer's, and nothing else"},
     {"--lora-alpha", &Flags::lora_alpha, "X", "Their weight times their rank [the rank]"},
@@ -33,6 +37,15 @@ constexpr FlagSpec kTypeFlags[] = {
      "Of the norms' gains and shifts: fp32, or as-weights, what --dtype says"},
 };
 
+// Of a family that was asked for by its name.
+void TakeUsualExperts(ModelConfig* model) {
+  const bool has = model->experts > 0;
+  if (model->routed() == has) return;
+  model->experts = has ? 0 : kUsualExperts;
+  model->experts_per_token = has ? 0 : kUsualExpertsPerToken;
+  model->balance_loss = has ? 0 : kUsualBalanceLoss;
+}
+
 absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
   constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate knows the bounds
   const auto take = [&](const char* flag, const std::string& text, uint64_t* value) {
@@ -45,6 +58,16 @@ absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
   GEMINID_RETURN_IF_ERROR(take("--heads", flags.heads, &model->heads));
   GEMINID_RETURN_IF_ERROR(take("--context", flags.context, &model->context));
   GEMINID_RETURN_IF_ERROR(take("--vocabulary", flags.vocabulary, &model->vocabulary));
+  if (!flags.family.empty()) TakeUsualExperts(model);
+  GEMINID_RETURN_IF_ERROR(take("--experts", flags.experts, &model->experts));
+  GEMINID_RETURN_IF_ERROR(
+      take("--experts-per-token", flags.experts_per_token, &model->experts_per_token));
+  if (!flags.balance_loss.empty()) {
+    constexpr double kBalanceLossMax = 1e6;
+    GEMINID_ASSIGN_OR_RETURN(
+        model->balance_loss,
+        base::ParseReal("--balance-loss", flags.balance_loss, 0, kBalanceLossMax));
+  }
   if (!flags.hidden.empty() || !flags.family.empty()) {
     model->intermediate = DefaultIntermediate(model->family, model->hidden);
   }

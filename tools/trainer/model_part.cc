@@ -7,9 +7,10 @@ namespace geminid::trainer {
 double LayerFlopsPerToken(const ModelConfig& config) {
   const double hidden = static_cast<double>(config.hidden);
   const double kv = static_cast<double>(config.kv_heads * config.head_dim());
-  const double matrices = config.family == Family::kLlama ? 3 : 2;
+  const auto matrices = static_cast<double>((config.gated_mlp() ? 3 : 2) * config.mlps_per_token());
   const double weights = 2 * hidden * hidden + 2 * hidden * kv +
-                         matrices * hidden * static_cast<double>(config.intermediate);
+                         matrices * hidden * static_cast<double>(config.intermediate) +
+                         hidden * static_cast<double>(config.experts);
   return 6 * weights + 12 * hidden * static_cast<double>(config.context);
 }
 

@@ -98,6 +98,11 @@ absl::Status CheckSequence(const TrainOptions& options) {
   if (options.parallel.sequence > 1 && options.dropout > 0) {
     return Refuse("--dropout is not there yet with a cut sequence; leave it out");
   }
+  if (options.parallel.sequence > 1 && options.model.balance_loss > 0) {
+    return Refuse(
+        "a balance loss, which is of whole sequences, is not there yet with a cut sequence; give "
+        "--balance-loss 0");
+  }
   if (options.parallel.rings()) return CheckRing(options);
   const auto parts = static_cast<uint64_t>(options.parallel.sequence);
   for (const auto& [what, count] :

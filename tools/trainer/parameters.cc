@@ -150,6 +150,7 @@ class Builder {
         Linear(prefix + "self_attn.o_proj", hidden, hidden, ResidualDeviation(config_));
     attention.all = TakeNew();
 
+    if (config_.routed()) return Experts(prefix);
     MlpPlaces& mlp = model_.mlp.emplace_back();
     mlp.norm = Norm(prefix + "post_attention_layernorm", false);
     mlp.input = Linear(prefix + "mlp.gate_proj", hidden, config_.intermediate);
@@ -157,6 +158,23 @@ class Builder {
     mlp.output =
         Linear(prefix + "mlp.down_proj", config_.intermediate, hidden, ResidualDeviation(config_));
     mlp.all = TakeNew();
+  }
+
+  void Experts(const std::string& prefix) {
+    RoutedPlaces& routed = model_.routed.emplace_back();
+    routed.norm = Norm(prefix + "post_attention_layernorm", false);
+    const std::string block = prefix + "block_sparse_moe.";
+    routed.router = Linear(block + "gate", config_.hidden, config_.experts);
+    routed.all = TakeNew();
+    for (uint64_t i = 0; i < config_.experts; ++i) {
+      const std::string name = absl::StrCat(block, "experts.", i, ".");
+      ExpertPlaces& expert = routed.experts.emplace_back();
+      expert.input = Linear(name + "w1", config_.hidden, config_.intermediate);
+      expert.up = Linear(name + "w3", config_.hidden, config_.intermediate);
+      expert.output =
+          Linear(name + "w2", config_.intermediate, config_.hidden, ResidualDeviation(config_));
+      expert.all = TakeNew();
+    }
   }
 
   void Output(bool gpt2) {

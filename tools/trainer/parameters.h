@@ -70,12 +70,29 @@ struct AttentionPlaces {
   std::vector<ParameterId> all;
 };
 
-struct MlpPlaces {
-  NormPlace norm;
-  LinearPlace input;              // GPT-2: c_fc. LLaMA: gate_proj
-  std::optional<LinearPlace> up;  // LLaMA
+// The matrices of an MLP.
+struct MlpMatrices {
+  LinearPlace input;              // GPT-2: c_fc. LLaMA: gate_proj. Mixtral: w1
+  std::optional<LinearPlace> up;  // LLaMA. Mixtral: w3
   LinearPlace output;
+};
+
+struct MlpPlaces : MlpMatrices {
+  NormPlace norm;
   std::vector<ParameterId> all;
+};
+
+// An operator of its own, so that its chunks come and go for it alone.
+struct ExpertPlaces : MlpMatrices {
+  std::vector<ParameterId> all;
+};
+
+// In place of an MLP: a router and what it chooses among.
+struct RoutedPlaces {
+  NormPlace norm;
+  LinearPlace router;            // hidden -> experts
+  std::vector<ParameterId> all;  // without the experts'
+  std::vector<ExpertPlaces> experts;
 };
 
 // Which of a model's operators: all of them, or those of one stage of a pipeline.
@@ -97,9 +114,10 @@ struct ModelParameters {
   std::optional<ParameterId> position_table;
   std::vector<LinearPlace> adapted;        // whole layers with an adapter
   std::vector<AttentionPlaces> attention;  // one per layer of the part
-  std::vector<MlpPlaces> mlp;              // one per layer of the part
-  NormPlace final_norm;                    // where the part outputs
-  LinearPlace output;                      // hidden -> vocabulary; likewise
+  std::vector<MlpPlaces> mlp;              // one per layer of the part, or none: these
+  std::vector<RoutedPlaces> routed;
+  NormPlace final_norm;  // where the part outputs
+  LinearPlace output;    // hidden -> vocabulary; likewise
 };
 
 // `config` is valid, and `part` within it. A part's parameters have the names that they have in the

@@ -74,7 +74,7 @@ double RecomputedOperations(const ModelConfig& config, const MicroBatchShape& sh
   const auto queries = static_cast<double>(config.heads * config.head_dim());
   const auto keys = static_cast<double>(config.kv_heads * config.head_dim());
   const auto inner = static_cast<double>(config.intermediate);
-  const double gate = config.family == Family::kLlama ? 2 : 1;
+  const auto gate = static_cast<double>((config.gated_mlp() ? 2 : 1) * config.mlps_per_token());
   return static_cast<double>(config.layers) * 2 * tokens *
          (hidden * (queries + 2 * keys) + static_cast<double>(shape.sequence_length) * queries +
           hidden * gate * inner);
@@ -98,6 +98,13 @@ uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_
   }
   for (const AttentionPlaces& half : parameters.attention) note(half.all);
   for (const MlpPlaces& half : parameters.mlp) note(half.all);
+  for (const RoutedPlaces& half : parameters.routed) {
+    for (const ExpertPlaces& expert : half.experts) {
+      std::vector<ParameterId> together = half.all;
+      together.insert(together.end(), expert.all.begin(), expert.all.end());
+      note(together);
+    }
+  }
   note(std::vector<ParameterId>{parameters.token_table});
   note(std::vector<ParameterId>{parameters.output.weight});
   // Chunks are whole, and an operator's may begin and end within one.

@@ -49,7 +49,7 @@ RecomputeChoice ChooseBySpeed(const RecomputeRoom& room, const RecomputeSpeed& s
 
 // The floating-point operations that keeping activations spares in a micro-batch: with T tokens, S
 // in a sequence, query columns q, key/value columns v, intermediate i and a gate (g = 2, else 1)
-// L (2 T H (q + 2 v) + 2 T S q + 2 T H g i).
+// L (2 T H (q + 2 v) + 2 T S q + 2 T H g i); of i those of all MLPs that a token is computed by.
 double RecomputedOperations(const ModelConfig& config, const MicroBatchShape& shape);
 
 // Twice the largest operator with its chunks: one computes while the one before or after it is

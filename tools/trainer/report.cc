@@ -44,6 +44,11 @@ void WriteModel(base::JsonWriter& json, const Report& report) {
   json.Key("heads").Value(model.heads).Key("kv_heads").Value(model.kv_heads);
   json.Key("intermediate").Value(model.intermediate).Key("context").Value(model.context);
   json.Key("vocabulary").Value(model.vocabulary);
+  if (model.routed()) {
+    json.Key("experts").Value(model.experts);
+    json.Key("experts_per_token").Value(model.experts_per_token);
+    json.Key("balance_loss").Value(model.balance_loss);
+  }
   json.EndObject();
   json.Key("parameters").Value(report.parameters);
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "tools/trainer/device_check.h"
 #include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/pipelined_model.h"
 
@@ -64,6 +65,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> Made(const ModelSurroundings& arou
 absl::Status TrainedModel::Prepare(const ModelPart& part, collectives::Communicator* ranks) {
   const TrainOptions& options = around_.options;
   GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(around_.session, Tokens::kTogether));
+  GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
   if (place_->on_gpu() && options.parallel.cuts()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--parallel: a pipeline and a cut sequence train on the host alone yet, and the daemon's "

@@ -6,13 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/model/attention/attention.h"
 #include "kernels/model/rotary/rotary.h"
 #include "kernels/runtime/common/absl_status.h"
 #include "tools/trainer/attention_half.h"
 #include "tools/trainer/compute.h"
 #include "tools/trainer/ends.h"
 #include "tools/trainer/mlp_half.h"
+#include "tools/trainer/routed_half.h"
 
 namespace geminid::trainer {
 namespace {
@@ -69,7 +69,7 @@ class TransformerOf final : public Transformer {
     GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.resources, run.elements()));
     GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kForward, {}));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, RunOutput(run, gradient_scale));
-    GEMINID_RETURN_IF_ERROR(RunBackward(run));
+    GEMINID_RETURN_IF_ERROR(RunBackward(run, gradient_scale));
     return loss_sum;
   }
 
@@ -100,7 +100,7 @@ class TransformerOf final : public Transformer {
       GEMINID_RETURN_IF_ERROR(
           math.Round(run.resources, out_gradient.data(), run.elements(), run.gradient.data()));
     }
-    GEMINID_RETURN_IF_ERROR(RunBackward(run));
+    GEMINID_RETURN_IF_ERROR(RunBackward(run, gradient_scale));
     if (parameters_.part.embeds) return loss_sum;
     GEMINID_RETURN_IF_ERROR(
         math.Widen(run.resources, run.gradient.data(), run.elements(), in_gradient.data()));
@@ -227,7 +227,7 @@ class TransformerOf final : public Transformer {
 
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
     const KernelsOf<T>& math = KernelsFor<T>(run.resources);
-    if (config_.family == Family::kLlama) {
+    if (config_.rotary()) {
       const size_t half = batch.shape.sequence_length * config_.head_dim() / 2;
       GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.resources, 2 * half));
       GEMINID_ASSIGN_OR_RETURN(
@@ -304,8 +304,7 @@ class TransformerOf final : public Transformer {
       };
       GEMINID_RETURN_IF_ERROR(
           HalfForward(run, Pass::kEvaluate, parameters_.attention[layer], extend, run.attention));
-      GEMINID_RETURN_IF_ERROR(
-          HalfForward(run, Pass::kEvaluate, parameters_.mlp[layer], MlpHalfForward<T>, run.mlp));
+      GEMINID_RETURN_IF_ERROR(MlpForwardOf(run, Pass::kEvaluate, layer));
     }
     return absl::OkStatus();
   }
@@ -315,10 +314,35 @@ class TransformerOf final : public Transformer {
     for (size_t layer = 0; layer < parameters_.attention.size(); ++layer) {
       GEMINID_RETURN_IF_ERROR(HalfForward(run, pass, parameters_.attention[layer],
                                           AttentionHalfForward<T>, run.attention));
-      GEMINID_RETURN_IF_ERROR(
-          HalfForward(run, pass, parameters_.mlp[layer], MlpHalfForward<T>, run.mlp));
+      GEMINID_RETURN_IF_ERROR(MlpForwardOf(run, pass, layer));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status MlpForwardOf(Run& run, Pass pass, size_t layer) {
+    if (!config_.routed()) {
+      return HalfForward(run, pass, parameters_.mlp[layer], MlpHalfForward<T>, run.mlp);
+    }
+    const auto forward = [&](const Resources& resources, const HalfContext& context,
+                             const RoutedPlaces& places, const ParameterUse& use, const T* x,
+                             T* out, const KeptMlp<T>* kept) {
+      return RoutedHalfForward<T>(resources, context, places, use, {run.source, pass}, x, out,
+                                  kept);
+    };
+    return HalfForward(run, pass, parameters_.routed[layer], forward, run.mlp);
+  }
+
+  absl::Status MlpBackwardOf(Run& run, size_t layer) {
+    if (!config_.routed()) {
+      return HalfBackward(run, parameters_.mlp[layer], MlpHalfBackward<T>, run.mlp);
+    }
+    const auto backward = [&](const Resources& resources, const HalfContext& context,
+                              const RoutedPlaces& places, ParameterUse& use, const T* x,
+                              T* gradient, const KeptMlp<T>* kept) {
+      return RoutedHalfBackward<T>(resources, context, places, use, {run.source, Pass::kBackward},
+                                   x, gradient, kept);
+    };
+    return HalfBackward(run, parameters_.routed[layer], backward, run.mlp);
   }
 
   // The output layer runs forward and backward in one operator: its backward pass needs all that
@@ -335,10 +359,14 @@ class TransformerOf final : public Transformer {
     return loss_sum;
   }
 
-  absl::Status RunBackward(Run& run) {
+  absl::Status RunBackward(Run& run, float gradient_scale) {
+    // A sequence's part in the sum over tokens, of which the layers have the mean.
+    run.context.balance_scale =
+        gradient_scale *
+        static_cast<float>(config_.balance_loss / static_cast<double>(config_.layers) *
+                           static_cast<double>(run.context.shape.sequence_length));
     for (size_t layer = parameters_.attention.size(); layer-- > 0;) {
-      GEMINID_RETURN_IF_ERROR(
-          HalfBackward(run, parameters_.mlp[layer], MlpHalfBackward<T>, run.mlp));
+      GEMINID_RETURN_IF_ERROR(MlpBackwardOf(run, layer));
       GEMINID_RETURN_IF_ERROR(
           HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>, run.attention));
     }
@@ -357,6 +385,9 @@ class TransformerOf final : public Transformer {
   }
   uint64_t PlaceOf(const MlpPlaces& places) const {
     return 2 + 2 * LayerOf(&places - parameters_.mlp.data());
+  }
+  uint64_t PlaceOf(const RoutedPlaces& places) const {
+    return 2 + 2 * LayerOf(&places - parameters_.routed.data());
   }
   uint64_t LayerOf(ptrdiff_t index) const {
     return parameters_.part.first_layer + static_cast<uint64_t>(index);
@@ -426,50 +457,6 @@ std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::Da
                                              const Tiling& tiling, kernels::ThreadPool* threads,
                                              const ModelKernels& math) {
   return MakeTransformerPart(config, data_type, WholeModel(config), tiling, threads, math);
-}
-
-uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
-                             const MicroBatchShape& shape, const Tiling& tiling, size_t threads) {
-  const uint64_t element = zero::SizeOf(data_type);
-  const uint64_t tokens = shape.tokens();
-  const uint64_t stream = tokens * config.hidden * element;
-  const uint64_t head_columns = std::max<uint64_t>(
-      tiling.attention_columns, config.head_dim() * config.heads / config.kv_heads);
-  const uint64_t attention = 8 * tokens * head_columns * element +
-                             kernels::AttentionWorkspaceBytes({.batch = shape.sequences,
-                                                               .sequence = shape.sequence_length,
-                                                               .heads = config.heads,
-                                                               .kv_heads = config.kv_heads,
-                                                               .head_dim = config.head_dim(),
-                                                               .scale = 1.0F},
-                                                              threads);
-  const uint64_t mlp = 4 * tokens * tiling.mlp_columns * element;
-  const uint64_t output = tokens * config.vocabulary * (element + sizeof(float));
-  // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,
-  // each of which has two of the product's three dimensions.
-  const auto copies = [](uint64_t a, uint64_t b, uint64_t c) {
-    return sizeof(float) * (a * b + b * c + a * c);
-  };
-  const uint64_t product =
-      std::max({copies(tokens, config.hidden, std::max(head_columns, config.hidden)),
-                copies(tokens, config.hidden, std::min(tiling.mlp_columns, config.intermediate)),
-                copies(tokens, config.hidden, config.vocabulary)});
-  return (2 * config.layers + 2) * stream + 2 * stream + tokens * config.hidden * sizeof(float) +
-         std::max({attention, mlp, output}) + product;
-}
-
-uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens) {
-  return 2 * config.layers * config.kv_heads * config.head_dim() * zero::SizeOf(data_type) * tokens;
-}
-
-uint64_t KeptBytes(const ModelConfig& config, zero::DataType data_type,
-                   const MicroBatchShape& shape) {
-  const uint64_t element = zero::SizeOf(data_type);
-  const uint64_t attention =
-      (2 * config.heads + 2 * config.kv_heads) * config.head_dim() * element +
-      config.heads * sizeof(float);
-  const uint64_t mlp = (config.family == Family::kLlama ? 2 : 1) * config.intermediate * element;
-  return config.layers * shape.tokens() * (attention + mlp);
 }
 
 }  // namespace geminid::trainer

@@ -122,8 +122,8 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
 uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens);
 
 // What keeping the activations of one micro-batch takes beside that:
-//   L T ((2 heads + 2 kv_heads) head_dim e + 4 heads + g intermediate e), g = 2 with a gate,
-//   else 1.
+//   L T ((2 heads + 2 kv_heads) head_dim e + 4 heads + g m intermediate e), g = 2 with a gate,
+//   else 1, m MLPs for each token.
 // Exact but for the alignment of blocks.
 uint64_t KeptBytes(const ModelConfig& config, zero::DataType data_type,
                    const MicroBatchShape& shape);

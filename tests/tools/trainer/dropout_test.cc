@@ -125,7 +125,9 @@ INSTANTIATE_TEST_SUITE_P(Models, DropoutGradient,
                          testing::Values(DropoutCase{"gpt2", TinyGpt2(), Tiling{}},
                                          DropoutCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
                                          DropoutCase{"llama", TinyLlama(), Tiling{}},
-                                         DropoutCase{"llama_in_pieces", TinyLlama(), kFineTiling}),
+                                         DropoutCase{"llama_in_pieces", TinyLlama(), kFineTiling},
+                                         DropoutCase{"mixtral", WithoutBalance(TinyMixtral()),
+                                                     Tiling{}}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

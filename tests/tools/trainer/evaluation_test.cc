@@ -118,7 +118,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Evaluation,
                          testing::Values(ModelCase{"gpt2", TinyGpt2()},
                                          ModelCase{"gpt2_untied", Untied(TinyGpt2())},
                                          ModelCase{"llama", TinyLlama()},
-                                         ModelCase{"llama_tied", Tied(TinyLlama())}),
+                                         ModelCase{"llama_tied", Tied(TinyLlama())},
+                                         ModelCase{"mixtral", TinyMixtral()}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -28,6 +28,15 @@ const json kLlama = {
     {"max_position_embeddings", 9}, {"vocab_size", 300},        {"rms_norm_eps", 1e-5},
     {"rope_theta", 500000.0}};
 
+const json kMixtral = [] {
+  json config = kLlama;
+  config.update({{"model_type", "mixtral"},
+                 {"num_local_experts", 4},
+                 {"num_experts_per_tok", 2},
+                 {"router_aux_loss_coef", 0.02}});
+  return config;
+}();
+
 class HuggingFace : public testing::Test {
  protected:
   absl::StatusOr<ModelConfig> Read(const json& config) {
@@ -66,6 +75,49 @@ TEST_F(HuggingFace, Llama_HasTheDefaultsOfTransformers) {
   EXPECT_FALSE(model->tied_output());
 }
 
+TEST_F(HuggingFace, Mixtral_HasTheDefaultsOfTransformers) {
+  json config = kMixtral;
+  for (const char* key :
+       {"rms_norm_eps", "rope_theta", "num_key_value_heads", "max_position_embeddings",
+        "num_local_experts", "num_experts_per_tok", "router_aux_loss_coef"}) {
+    config.erase(key);
+  }
+  config["sliding_window"] = nullptr;
+  config["hidden_size"] = 64;
+  config["num_attention_heads"] = 16;
+  const auto model = Read(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->family, Family::kMixtral);
+  EXPECT_EQ(model->experts, 8u);
+  EXPECT_EQ(model->experts_per_token, 2u);
+  EXPECT_EQ(model->balance_loss, 0.001);
+  EXPECT_EQ(model->kv_heads, 8u);
+  EXPECT_EQ(model->norm_epsilon, 1e-5);
+  EXPECT_EQ(model->rotary_theta, 1e6);
+  EXPECT_EQ(model->position_rows(), 131072u);
+  EXPECT_FALSE(model->tied_output());
+}
+
+// As MixtralForCausalLM keeps them.
+TEST_F(HuggingFace, ParametersOfMixtral_HaveTheNamesAndShapesOfTransformers) {
+  const ModelConfig model = *Read(kMixtral);
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const ParameterSpec& spec : MakeParameters(model).specs) shapes[spec.name] = spec.shape;
+  EXPECT_EQ(shapes.size(), 3u + 2 * (7 + 3 * 4));
+  const std::string layer = "model.layers.1.";
+  using Shape = std::vector<int64_t>;
+  EXPECT_EQ(shapes[layer + "block_sparse_moe.gate.weight"], (Shape{4, 24}));
+  for (const char* expert : {"0", "3"}) {
+    const std::string name = layer + "block_sparse_moe.experts." + expert;
+    EXPECT_EQ(shapes[name + ".w1.weight"], (Shape{40, 24}));
+    EXPECT_EQ(shapes[name + ".w2.weight"], (Shape{24, 40}));
+    EXPECT_EQ(shapes[name + ".w3.weight"], (Shape{40, 24}));
+  }
+  EXPECT_EQ(shapes[layer + "self_attn.k_proj.weight"], (Shape{12, 24}));
+  EXPECT_EQ(shapes[layer + "post_attention_layernorm.weight"], (Shape{24}));
+  EXPECT_EQ(shapes.count("lm_head.weight"), 1u);
+}
+
 TEST_F(HuggingFace, OfNewerTransformers_KeepsItsRotaryPositionsTogether) {
   json config = kLlama;
   config.erase("rope_theta");
@@ -88,6 +140,9 @@ TEST_F(HuggingFace, ThatCannotBeRun_IsRefusedByItsKey) {
   EXPECT_THAT(Refusal(kLlama, "mlp_bias", true), HasSubstr("'mlp_bias'"));
   EXPECT_THAT(Refusal(kLlama, "hidden_act", "gelu"), HasSubstr("'hidden_act'"));
   EXPECT_THAT(Refusal(kLlama, "head_dim", 8), HasSubstr("'head_dim'"));
+  EXPECT_THAT(Refusal(kMixtral, "router_jitter_noise", 0.1), HasSubstr("'router_jitter_noise'"));
+  EXPECT_THAT(Refusal(kMixtral, "sliding_window", 4), HasSubstr("'sliding_window'"));
+  EXPECT_THAT(Refusal(kMixtral, "num_experts_per_tok", 5), HasSubstr("experts for each token"));
   EXPECT_THAT(Refusal(kGpt2, "activation_function", "relu"), HasSubstr("'activation_function'"));
   EXPECT_THAT(Refusal(kGpt2, "model_type", "mamba"), HasSubstr("'model_type' is 'mamba'"));
   EXPECT_THAT(Refusal(kGpt2, "n_head", 5), HasSubstr("must divide"));
@@ -100,12 +155,15 @@ TEST_F(HuggingFace, ThatCannotBeRun_IsRefusedByItsKey) {
 }
 
 TEST_F(HuggingFace, WrittenAndReadAgain_IsTheSame) {
-  for (const json& config : {kGpt2, kLlama}) {
+  for (const json& config : {kGpt2, kLlama, kMixtral}) {
     const ModelConfig model = *Read(config);
     folder_.Write("config.json", HuggingFaceConfig(model, "float32"));
     const ModelConfig again = *ReadHuggingFaceConfig(folder_.path());
     EXPECT_EQ(HuggingFaceConfig(again, "float32"), HuggingFaceConfig(model, "float32"));
     EXPECT_EQ(again.rotary_theta, model.rotary_theta);
+    EXPECT_EQ(again.experts, model.experts);
+    EXPECT_EQ(again.experts_per_token, model.experts_per_token);
+    EXPECT_EQ(again.balance_loss, model.balance_loss);
     EXPECT_EQ(again.norm_epsilon, model.norm_epsilon);
   }
 }
@@ -236,7 +294,10 @@ INSTANTIATE_TEST_SUITE_P(
                     FolderCase{"gpt2_untied_fp16_in_files", kGpt2, "F16", false, "", 3},
                     FolderCase{"llama_bf16_in_files", kLlama, "BF16", false, "", 4},
                     FolderCase{"llama_tied_fp16", kLlama, "F16", true, "", 1},
-                    FolderCase{"llama_fp32", kLlama, "F32", false, "", 1}),
+                    FolderCase{"llama_fp32", kLlama, "F32", false, "", 1},
+                    FolderCase{"mixtral_fp32", kMixtral, "F32", false, "", 1},
+                    FolderCase{"mixtral_bf16_in_files", kMixtral, "BF16", false, "", 4},
+                    FolderCase{"mixtral_tied_fp16", kMixtral, "F16", true, "", 1}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // By dtype, the tensors of a folder with one file.

@@ -66,7 +66,7 @@ TEST(SplitModel, HasEveryLayerOnceAndTheEndsAtTheEnds) {
 }
 
 TEST(MakeParameters, OfParts_HaveTheNamesOfTheWholeInItsOrder) {
-  for (const ModelConfig& config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama()}) {
+  for (const ModelConfig& config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama(), TinyMixtral()}) {
     std::vector<std::string> whole, parts;
     for (const ParameterSpec& spec : MakeParameters(config).specs) whole.push_back(spec.name);
     for (const ModelPart& part : SplitModel(config, 2)) {
@@ -136,7 +136,7 @@ void ExpectNear(const Gradients& got, const Gradients& expected, double toleranc
 // Two micro-batches go forward before the first goes back, as in a pipeline.
 TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
-  for (const ModelConfig& config : {Untied(TinyGpt2()), TinyLlama()}) {
+  for (const ModelConfig& config : {Untied(TinyGpt2()), TinyLlama(), TinyMixtral()}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       for (const bool keeps : {false, true}) {
         Held whole = Whole(config, type);
@@ -213,7 +213,7 @@ TEST(PartsOfTheModel, WithATableInBoth_GiveHalfOfItsGradientEach) {
 }
 
 TEST(PartsOfTheModel, Evaluated_GiveTheLossOfTheWhole) {
-  for (const ModelConfig& config : {TinyGpt2(), TinyLlama()}) {
+  for (const ModelConfig& config : {TinyGpt2(), TinyLlama(), TinyMixtral()}) {
     Held whole = Whole(config, DataType::kFloat32);
     const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 9}, 8);
     const auto expected = whole.model->Evaluate(*whole.parameters, batch.view());
@@ -311,7 +311,8 @@ void ExpectPiecesGiveTheWhole(const ModelConfig& config, bool keeps, int pieces,
 }
 
 TEST(PiecesOfSequences, WithHeadsSwapped_GiveTheLossAndGradientsOfTheWhole) {
-  for (const ModelConfig& config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama()}) {
+  for (const ModelConfig& config :
+       {TinyGpt2(), Untied(TinyGpt2()), TinyLlama(), WithoutBalance(TinyMixtral())}) {
     for (const bool keeps : {false, true}) ExpectPiecesGiveTheWhole(config, keeps, 3, Swapped);
   }
 }

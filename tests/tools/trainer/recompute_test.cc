@@ -89,6 +89,28 @@ TEST(RecomputedOperations, OfBothFamilies_AreTheProductsThatAreNotDoneTwice) {
   config.kv_heads = 1;
   EXPECT_EQ(RecomputedOperations(config, shape),
             3 * (2 * 20 * 8 * (8 + 2 * 4 + 64) + 2 * 20 * 10 * 8));
+  config.family = Family::kMixtral;
+  config.experts = 5;
+  config.experts_per_token = 3;
+  EXPECT_EQ(RecomputedOperations(config, shape),
+            3 * (2 * 20 * 8 * (8 + 2 * 4 + 3 * 64) + 2 * 20 * 10 * 8));
+}
+
+// One expert beside its router, or the attention, whichever is larger; not all experts.
+TEST(WorkingSetBytes, OfExperts_IsThatOfOneBesideItsRouter) {
+  const ModelConfig config = {.family = Family::kMixtral,
+                              .layers = 1,
+                              .hidden = 8,
+                              .heads = 2,
+                              .kv_heads = 2,
+                              .intermediate = 32,
+                              .context = 10,
+                              .vocabulary = 16,
+                              .experts = 6,
+                              .experts_per_token = 2};
+  const uint64_t chunk = 100, expert = 3 * 8 * 32, router = 6 * 8 + 8;
+  EXPECT_EQ(WorkingSetBytes(MakeParameters(config), zero::DataType::kBFloat16, chunk),
+            2 * 2 * (expert + router + 2 * chunk));
 }
 
 TEST(WorkingSetBytes, IsTwiceTheLargestOperatorWithItsChunks) {

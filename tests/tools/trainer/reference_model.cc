@@ -15,8 +15,10 @@ class Reference {
   Reference(const ModelConfig& config, const NamedTensors& parameters, const Factor& factor = {})
       : c_(config), p_(parameters), factor_(factor) {}
 
-  // `first_token`: of the sequence among all, for the factors.
-  Rows Logits(const std::vector<int32_t>& tokens, size_t first_token = 0) const {
+  // `first_token`: of the sequence among all, for the factors. `balance`: to which the layers'
+  // balance losses are added.
+  Rows Logits(const std::vector<int32_t>& tokens, size_t first_token = 0,
+              double* balance = nullptr) const {
     const bool gpt2 = c_.family == Family::kGpt2;
     Rows x(tokens.size(), Row(c_.hidden));
     for (size_t t = 0; t < tokens.size(); ++t) {
@@ -33,8 +35,10 @@ class Reference {
           (gpt2 ? "transformer.h." : "model.layers.") + std::to_string(layer) + ".";
       Add(&x, Factored(gpt2 ? Gpt2Attention(prefix, x) : LlamaAttention(prefix, x), 1 + 2 * layer,
                        first_token));
-      Add(&x,
-          Factored(gpt2 ? Gpt2Mlp(prefix, x) : LlamaMlp(prefix, x), 2 + 2 * layer, first_token));
+      const Rows mlp = gpt2                            ? Gpt2Mlp(prefix, x)
+                       : c_.family == Family::kMixtral ? MixtralMlp(prefix, x, balance)
+                                                       : LlamaMlp(prefix, x);
+      Add(&x, Factored(mlp, 2 + 2 * layer, first_token));
     }
     const Rows n = gpt2 ? LayerNorm("transformer.ln_f", x) : RmsNorm("model.norm", x);
     const bool tied = p_.count("lm_head.weight") == 0;
@@ -51,9 +55,13 @@ class Reference {
   }
 
   double Loss(const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets,
-              size_t first_token) const {
-    double loss = 0;
-    const Rows logits = Logits(tokens, first_token);
+              size_t first_token, bool with_balance) const {
+    double loss = 0, balance = 0;
+    const Rows logits = Logits(tokens, first_token, &balance);
+    if (with_balance) {
+      loss += c_.balance_loss * static_cast<double>(tokens.size()) * balance /
+              static_cast<double>(c_.layers);
+    }
     for (size_t t = 0; t < logits.size(); ++t) {
       const double top = *std::max_element(logits[t].begin(), logits[t].end());
       double sum = 0;
@@ -220,24 +228,79 @@ class Reference {
     return Linear(prefix + "mlp.down_proj", gate, c_.hidden);
   }
 
+  // Every expert computes every token, and what the token did not choose counts 0.
+  Rows MixtralMlp(const std::string& prefix, const Rows& x, double* balance) const {
+    const Rows n = RmsNorm(prefix + "post_attention_layernorm", x);
+    const Rows z = Linear(prefix + "block_sparse_moe.gate", n, c_.experts);
+    Rows weights(n.size(), Row(c_.experts, 0.0)), out(n.size(), Row(c_.hidden, 0.0));
+    Row load(c_.experts, 0.0), probability(c_.experts, 0.0);
+    for (size_t t = 0; t < n.size(); ++t) {
+      double all = 0, chosen = 0;
+      for (size_t e = 0; e < c_.experts; ++e) {
+        all += std::exp(z[t][e]);
+        // An expert is chosen if fewer than experts_per_token come before it.
+        const auto before =
+            std::count_if(z[t].begin(), z[t].end(), [&](double other) { return other > z[t][e]; });
+        if (static_cast<size_t>(before) >= c_.experts_per_token) continue;
+        weights[t][e] = std::exp(z[t][e]);
+        chosen += weights[t][e];
+        load[e] += 1;
+      }
+      for (size_t e = 0; e < c_.experts; ++e) {
+        weights[t][e] /= chosen;
+        probability[e] += std::exp(z[t][e]) / all;
+      }
+    }
+    for (size_t e = 0; e < c_.experts; ++e) {
+      const std::string expert = prefix + "block_sparse_moe.experts." + std::to_string(e) + ".";
+      Rows gate = Linear(expert + "w1", n, c_.intermediate);
+      const Rows up = Linear(expert + "w3", n, c_.intermediate);
+      for (size_t t = 0; t < gate.size(); ++t) {
+        for (size_t i = 0; i < gate[t].size(); ++i) {
+          gate[t][i] *= up[t][i] / (1 + std::exp(-gate[t][i]));
+        }
+      }
+      Rows y = Linear(expert + "w2", gate, c_.hidden);
+      for (size_t t = 0; t < y.size(); ++t) {
+        for (double& value : y[t]) value *= weights[t][e];
+      }
+      Add(&out, y);
+    }
+    const auto tokens = static_cast<double>(n.size());
+    for (size_t e = 0; balance != nullptr && e < c_.experts; ++e) {
+      *balance += static_cast<double>(c_.experts) * (load[e] / tokens) * (probability[e] / tokens);
+    }
+    return out;
+  }
+
   const ModelConfig& c_;
   const NamedTensors& p_;
   const Factor factor_;
 };
+
+double LossOf(const Reference& reference, const std::vector<std::vector<int32_t>>& sequences,
+              const std::vector<std::vector<int32_t>>& targets, bool with_balance) {
+  double loss = 0;
+  size_t first_token = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    loss += reference.Loss(sequences[i], targets[i], first_token, with_balance);
+    first_token += sequences[i].size();
+  }
+  return loss;
+}
 
 }  // namespace
 
 double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
                      const std::vector<std::vector<int32_t>>& sequences,
                      const std::vector<std::vector<int32_t>>& targets, const Factor& factor) {
-  const Reference reference(config, parameters, factor);
-  double loss = 0;
-  size_t first_token = 0;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    loss += reference.Loss(sequences[i], targets[i], first_token);
-    first_token += sequences[i].size();
-  }
-  return loss;
+  return LossOf(Reference(config, parameters, factor), sequences, targets, false);
+}
+
+double ReferenceObjective(const ModelConfig& config, const NamedTensors& parameters,
+                          const std::vector<std::vector<int32_t>>& sequences,
+                          const std::vector<std::vector<int32_t>>& targets, const Factor& factor) {
+  return LossOf(Reference(config, parameters, factor), sequences, targets, true);
 }
 
 std::vector<std::vector<double>> ReferenceLogits(const ModelConfig& config,

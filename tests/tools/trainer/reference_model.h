@@ -24,6 +24,13 @@ double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
                      const std::vector<std::vector<int32_t>>& sequences,
                      const std::vector<std::vector<int32_t>>& targets, const Factor& factor = {});
 
+// That, and what the routers' balance losses add to it where there are any: of each sequence its
+// tokens times balance_loss times the mean over the layers of experts sum_e f_e P_e.
+double ReferenceObjective(const ModelConfig& config, const NamedTensors& parameters,
+                          const std::vector<std::vector<int32_t>>& sequences,
+                          const std::vector<std::vector<int32_t>>& targets,
+                          const Factor& factor = {});
+
 // The logits at each token, by token and kind of token.
 std::vector<std::vector<double>> ReferenceLogits(const ModelConfig& config,
                                                  const NamedTensors& parameters,

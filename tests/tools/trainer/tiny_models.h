@@ -36,6 +36,22 @@ inline ModelConfig TinyLlama() {
           .vocabulary = 17};
 }
 
+// More experts than some sequences have use for.
+inline ModelConfig TinyMixtral() {
+  ModelConfig config = TinyLlama();
+  config.family = Family::kMixtral;
+  config.experts = 5;
+  config.experts_per_token = 2;
+  config.balance_loss = 0.3;
+  return config;
+}
+
+// Its gradient is that of the loss alone.
+inline ModelConfig WithoutBalance(ModelConfig config) {
+  config.balance_loss = 0;
+  return config;
+}
+
 inline ModelConfig Tied(ModelConfig config) {
   config.tied = true;
   return config;
@@ -91,16 +107,26 @@ inline NamedTensors Named(const Transformer& model, DenseParameters& parameters)
   return named;
 }
 
+inline std::vector<std::vector<int32_t>> Sequences(const MicroBatchShape& shape,
+                                                   const std::vector<int32_t>& tokens) {
+  std::vector<std::vector<int32_t>> sequences;
+  for (size_t s = 0; s < shape.sequences; ++s) {
+    const auto first = tokens.begin() + static_cast<ptrdiff_t>(s * shape.sequence_length);
+    sequences.emplace_back(first, first + static_cast<ptrdiff_t>(shape.sequence_length));
+  }
+  return sequences;
+}
+
 inline double ReferenceLoss(const ModelConfig& config, const NamedTensors& named,
                             const Batch& batch, const Factor& factor = {}) {
-  std::vector<std::vector<int32_t>> sequences, targets;
-  for (size_t s = 0; s < batch.shape.sequences; ++s) {
-    const auto first = static_cast<ptrdiff_t>(s * batch.shape.sequence_length);
-    const auto last = first + static_cast<ptrdiff_t>(batch.shape.sequence_length);
-    sequences.emplace_back(batch.tokens.begin() + first, batch.tokens.begin() + last);
-    targets.emplace_back(batch.targets.begin() + first, batch.targets.begin() + last);
-  }
-  return ReferenceLoss(config, named, sequences, targets, factor);
+  return ReferenceLoss(config, named, Sequences(batch.shape, batch.tokens),
+                       Sequences(batch.shape, batch.targets), factor);
+}
+
+inline double ReferenceObjective(const ModelConfig& config, const NamedTensors& named,
+                                 const Batch& batch, const Factor& factor = {}) {
+  return ReferenceObjective(config, named, Sequences(batch.shape, batch.tokens),
+                            Sequences(batch.shape, batch.targets), factor);
 }
 
 }  // namespace geminid::trainer

@@ -35,9 +35,9 @@ class TransformerGradient : public testing::TestWithParam<GradientCase> {
     double& value = named[name][element];
     const double centre = value;
     value = centre + kStep;
-    const double up = ReferenceLoss(GetParam().config, named, batch);
+    const double up = ReferenceObjective(GetParam().config, named, batch);
     value = centre - kStep;
-    const double down = ReferenceLoss(GetParam().config, named, batch);
+    const double down = ReferenceObjective(GetParam().config, named, batch);
     value = centre;
     return (up - down) / (2 * kStep);
   }
@@ -94,7 +94,8 @@ TEST_P(TransformerGradient, InFp32_MatchesTheReferenceAlongARandomDirection) {
       }
     }
     const double slope =
-        (ReferenceLoss(config, up, batch) - ReferenceLoss(config, down, batch)) / (2 * kStep);
+        (ReferenceObjective(config, up, batch) - ReferenceObjective(config, down, batch)) /
+        (2 * kStep);
     EXPECT_NEAR(slope, expected, 1e-3 + 1e-4 * std::abs(expected));
   }
 }
@@ -138,7 +139,10 @@ INSTANTIATE_TEST_SUITE_P(
                     GradientCase{"gpt2_untied", Untied(TinyGpt2()), kFineTiling},
                     GradientCase{"llama_in_pieces", TinyLlama(), kFineTiling},
                     GradientCase{"gpt2_fp32_norms", WithFp32Norms(TinyGpt2()), kFineTiling},
-                    GradientCase{"llama_fp32_norms", WithFp32Norms(TinyLlama()), Tiling{}}),
+                    GradientCase{"llama_fp32_norms", WithFp32Norms(TinyLlama()), Tiling{}},
+                    GradientCase{"mixtral", TinyMixtral(), Tiling{}},
+                    GradientCase{"mixtral_tied_in_pieces", Tied(TinyMixtral()), kFineTiling},
+                    GradientCase{"mixtral_fp32_norms", WithFp32Norms(TinyMixtral()), Tiling{}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 void AdamWStep(DenseParameters& parameters, std::vector<std::vector<float>>& m,
@@ -188,10 +192,10 @@ TEST_P(TransformerTraining, OnARepeatingText_LowersTheLossFromThatOfGuessing) {
   EXPECT_LT(last, 2.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TransformerTraining,
-                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny"),
-                                          testing::Values(DataType::kFloat32,
-                                                          DataType::kBFloat16)));
+INSTANTIATE_TEST_SUITE_P(
+    Models, TransformerTraining,
+    testing::Combine(testing::Values("gpt2-tiny", "llama-tiny", "mixtral-tiny"),
+                     testing::Values(DataType::kFloat32, DataType::kBFloat16)));
 
 TEST(Transformer, EachHalf_IsOneOperationForwardAndOneBackward) {
   const auto model = MakeTransformer(TinyGpt2(), DataType::kFloat32);
@@ -204,6 +208,56 @@ TEST(Transformer, EachHalf_IsOneOperationForwardAndOneBackward) {
                                    "backward 26 27 0", "backward 20 21 22 23 24 25",
                                    "backward 14 15 16 17 18 19", "backward 8 9 10 11 12 13",
                                    "backward 2 3 4 5 6 7", "backward 0 1"));
+}
+
+// Plans rest on this.
+TEST(Transformer, OfExperts_UsesEachOfThemWithinTheirRouter_WhateverTheTokens) {
+  ModelConfig config = TinyMixtral();
+  config.layers = 1;
+  const auto model = MakeTransformer(config, DataType::kFloat32);
+  for (const uint64_t seed : {1, 2, 3}) {
+    DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+    Stir(parameters);
+    const Batch batch = RandomBatch(config, {.sequences = 1, .sequence_length = 2}, seed);
+    ASSERT_TRUE(model->TrainMicroBatch(parameters, batch.view(), 1.0F).ok());
+    EXPECT_THAT(parameters.operations(),
+                testing::ElementsAre("forward 0", "forward 1 2 3 4 5", "forward 6 7",
+                                     "forward 8 9 10", "forward 11 12 13", "forward 14 15 16",
+                                     "forward 17 18 19", "forward 20 21 22", "backward 23 24",
+                                     "backward 6 7", "backward 8 9 10", "backward 11 12 13",
+                                     "backward 14 15 16", "backward 17 18 19", "backward 20 21 22",
+                                     "backward 1 2 3 4 5", "backward 0"));
+  }
+}
+
+// Two tokens choose four of the five experts at most.
+TEST(Transformer, ExpertsThatNoTokenChose_HaveGradientsOfZeros) {
+  const ModelConfig config = TinyMixtral();
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    for (const bool keeps : {false, true}) {
+      const auto model = MakeTransformer(config, type);
+      DenseParameters parameters(model->parameters().specs, type, 1, kWorkspaceBytes);
+      Stir(parameters);
+      const Batch batch = RandomBatch(config, {.sequences = 1, .sequence_length = 2}, 1);
+      MicroBatch view = batch.view();
+      view.keeps_activations = keeps;
+      ASSERT_TRUE(model->TrainMicroBatch(parameters, view, 1.0F).ok());
+      for (const RoutedPlaces& routed : model->parameters().routed) {
+        size_t idle = 0;
+        for (const ExpertPlaces& expert : routed.experts) {
+          size_t zeros = 0;
+          for (const ParameterId id : expert.all) {
+            const std::vector<double>& gradient = parameters.gradient(static_cast<size_t>(id));
+            zeros += std::ranges::all_of(gradient, [](double value) { return value == 0; });
+          }
+          EXPECT_TRUE(zeros == 0 || zeros == 3) << zeros;
+          idle += zeros / 3;
+        }
+        EXPECT_GE(idle, 1u);
+        EXPECT_LE(idle, 3u);
+      }
+    }
+  }
 }
 
 TEST(Transformer, RunAgainElsewhereInMemory_GivesTheSameBits) {
@@ -238,12 +292,13 @@ TEST(Transformer, ThatKeepsActivations_GivesTheBitsOfOneThatComputesThemAgain) {
     Tiling tiling;
     double dropout;
   };
-  for (const Case& c : {Case{TinyGpt2(), kFineTiling, 0}, Case{TinyLlama(), kFineTiling, 0},
-                        Case{TinyGpt2(), Tiling{}, 0.25}, Case{Tied(TinyLlama()), Tiling{}, 0.25},
-                        Case{WithFp32Norms(TinyGpt2()), kFineTiling, 0.25},
-                        Case{WithFp32Norms(TinyLlama()), kFineTiling, 0},
-                        Case{WithAdapters(TinyGpt2()), kFineTiling, 0.25},
-                        Case{WithAdapters(TinyLlama()), kFineTiling, 0}}) {
+  for (const Case& c :
+       {Case{TinyGpt2(), kFineTiling, 0}, Case{TinyLlama(), kFineTiling, 0},
+        Case{TinyGpt2(), Tiling{}, 0.25}, Case{Tied(TinyLlama()), Tiling{}, 0.25},
+        Case{WithFp32Norms(TinyGpt2()), kFineTiling, 0.25},
+        Case{WithFp32Norms(TinyLlama()), kFineTiling, 0}, Case{TinyMixtral(), kFineTiling, 0},
+        Case{TinyMixtral(), Tiling{}, 0.25}, Case{WithAdapters(TinyGpt2()), kFineTiling, 0.25},
+        Case{WithAdapters(TinyLlama()), kFineTiling, 0}}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       const auto model = MakeTransformer(c.config, type, c.tiling);
       DenseParameters again(model->parameters().specs, type, 1, kWorkspaceBytes);
@@ -335,7 +390,7 @@ Peak MeasurePeak(const ModelConfig& config, MicroBatchShape shape, bool keeps = 
 }
 
 TEST(TransformerMemory, WithMoreLayers_GrowsByTwoInputsPerLayer) {
-  for (const char* name : {"gpt2-3m", "llama-3m"}) {
+  for (const char* name : {"gpt2-3m", "llama-3m", "mixtral-20m"}) {
     ModelConfig config = *FindPreset(name);
     const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
     config.layers = 2;
@@ -347,7 +402,7 @@ TEST(TransformerMemory, WithMoreLayers_GrowsByTwoInputsPerLayer) {
 }
 
 TEST(TransformerMemory, WithMoreLayers_GrowsByTheKeptActivationsToo) {
-  for (const char* name : {"gpt2-3m", "llama-3m"}) {
+  for (const char* name : {"gpt2-3m", "llama-3m", "mixtral-20m"}) {
     ModelConfig config = *FindPreset(name);
     const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
     config.layers = 2;
@@ -362,7 +417,7 @@ TEST(TransformerMemory, WithMoreLayers_GrowsByTheKeptActivationsToo) {
 }
 
 TEST(TransformerMemory, OfAMicroBatchThatKeepsActivations_IsWithinItsBound) {
-  for (const char* name : {"gpt2-3m", "llama-3m"}) {
+  for (const char* name : {"gpt2-3m", "llama-3m", "mixtral-20m"}) {
     const ModelConfig config = *FindPreset(name);
     const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
     const uint64_t kept = KeptBytes(config, DataType::kBFloat16, shape);

@@ -1,0 +1,175 @@
+// Runs of models with experts: where experts are, and how the run is cut, changes no bit of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/tensors_in_folder.h"
+
+namespace geminid::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+class ExpertTraining : public testing::Test {
+ protected:
+  CommandResult RunFor(const Words& more) const {
+    return RunTrainer(Words{"--text", text_, "--model", "mixtral-tiny", "--steps", "4", "--batch",
+                            "4", "--lr", "3e-3", "--warmup-steps", "2", "--threads", "1",
+                            "--report", folder_ / "report.json"} +
+                      more);
+  }
+  json Run(const Words& more) const {
+    const CommandResult result = RunFor(more);
+    EXPECT_EQ(result.code, 0) << testing::PrintToString(more) << result.err;
+    return result.code == 0 ? json::parse(std::ifstream(folder_ / "report.json")) : json();
+  }
+
+  static void ExpectSameBits(const json& got, const json& expected) {
+    ASSERT_FALSE(got.is_null() || expected.is_null());
+    EXPECT_EQ(got["loss_hex"], expected["loss_hex"]);
+    EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  }
+  static void ExpectNear(const json& got, const json& expected) {
+    ASSERT_FALSE(got.is_null() || expected.is_null());
+    for (size_t i = 0; i < expected["loss"].size(); ++i) {
+      const double loss = expected["loss"][i];
+      EXPECT_NEAR(got["loss"][i].get<double>(), loss, 2e-5 * loss) << i;
+    }
+  }
+
+  const base::TemporaryFolder folder_;
+  const std::string text_ = folder_.Write("text", [] {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text.push_back(static_cast<char>('a' + i * i % 26));
+    return text;
+  }());
+  const std::string run_ = folder_ / "run";
+};
+
+TEST_F(ExpertTraining, LowersTheLossAndReportsTheShape) {
+  const json report = Run({"--steps", "40"});
+  const std::vector<double> losses = report["loss"];
+  EXPECT_NEAR(losses.front(), std::log(256.0), 0.2);
+  EXPECT_LT(losses.back(), losses.front() - 1);
+  EXPECT_EQ(report["model"]["family"], "mixtral");
+  EXPECT_EQ(report["model"]["experts"], 4);
+  EXPECT_EQ(report["model"]["experts_per_token"], 2);
+  EXPECT_EQ(report["model"]["balance_loss"], 0.02);
+}
+
+TEST_F(ExpertTraining, WhereverExpertsAre_HasTheSameBits) {
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const Words flags = {"--dtype", dtype, "--layers", "4", "--experts", "8"};
+    const json unlimited = Run(flags);
+    for (const Words& where : std::vector<Words>{{"--placement", "device"},
+                                                 {"--placement", "cpu"},
+                                                 {"--recompute", "on"},
+                                                 {"--recompute", "off"},
+                                                 {"--update", "step"},
+                                                 {"--threads", "2"}}) {
+      SCOPED_TRACE(testing::PrintToString(where));
+      ExpectSameBits(Run(flags + where), unlimited);
+    }
+  }
+}
+
+// The weights take 2.0 MB, of which 1.6 MB are experts: these come when they are used, and leave.
+TEST_F(ExpertTraining, InLessMemoryThanItsWeights_HasTheBitsOfUnlimited) {
+  const Words flags = {"--layers", "4", "--experts", "8", "--batch", "1"};
+  const json unlimited = Run(flags);
+  const uint64_t weight_bytes = 2 * unlimited["parameters"].get<uint64_t>();
+  const json limited = Run(flags + Words{"--device-memory", "1MiB"});
+  ExpectSameBits(limited, unlimited);
+  EXPECT_LT(limited["device_bytes_limit"].get<uint64_t>(), weight_bytes);
+  EXPECT_LE(limited["device_bytes_peak"]["total"].get<uint64_t>(),
+            limited["device_bytes_limit"].get<uint64_t>());
+  // All weights in the forward pass and in the backward pass of each step, but what could stay.
+  const uint64_t passes = 2 * 4 * weight_bytes;
+  EXPECT_GT(limited["h2d_bytes"].get<uint64_t>(), passes / 4);
+}
+
+TEST_F(ExpertTraining, OverRanks_IsCloseToOneAndDoesNotDependOnMemory) {
+  const Words flags = {"--dtype", "fp32", "--clip-norm", "0.5", "--balance-loss", "0.5"};
+  const json one = Run(flags);
+  const json two = Run(flags + Words{"--ranks", "2"});
+  ExpectNear(two, one);
+  ExpectSameBits(Run(flags + Words{"--ranks", "2", "--placement", "cpu"}), two);
+}
+
+TEST_F(ExpertTraining, InAPipeline_HasTheBitsOfOneRank) {
+  const Words flags = {"--layers",     "4", "--clip-norm", "0",
+                       "--accumulate", "4", "--update",    "step"};
+  ExpectSameBits(Run(flags + Words{"--parallel", "pipeline=2"}), Run(flags));
+}
+
+TEST_F(ExpertTraining, WithCutSequences_IsCloseToOneRank) {
+  const Words flags = {"--dtype", "fp32", "--balance-loss", "0"};
+  ExpectNear(Run(flags + Words{"--parallel", "sequence=ulysses:2"}), Run(flags));
+  const CommandResult refused = RunFor({"--parallel", "sequence=ulysses:2"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--balance-loss 0"));
+}
+
+TEST_F(ExpertTraining, SavedAndResumedOnOtherRanks_GoesOnWithTheSameBits) {
+  const json straight = Run({});
+  const Words saves = {"--save", run_, "--save-every", "2"};
+  Run(saves);
+  fs::remove_all(run_ + "/step-000000004");
+  const json rest = Run(saves + Words{"--resume"});
+  EXPECT_EQ(rest["first_step"], 2);
+  EXPECT_EQ(rest["weights_sha256"], straight["weights_sha256"]);
+}
+
+TEST_F(ExpertTraining, OfAFrozenExpert_KeepsItAsItWasAndTrainsTheOthers) {
+  const auto weights = [&](const Words& more) {
+    fs::remove_all(run_);
+    Run(more + Words{"--dtype", "fp32", "--export", run_});
+    return TensorsInFolder(run_);
+  };
+  const NamedTensors first = weights({"--steps", "1", "--lr", "0"});
+  const NamedTensors last = weights({"--freeze", "*.experts.1.*,*.gate.*"});
+  ASSERT_EQ(first.size(), last.size());
+  for (const auto& [name, values] : first) {
+    const bool frozen =
+        name.find(".experts.1.") != std::string::npos || name.find(".gate.") != std::string::npos;
+    EXPECT_EQ(last.at(name) == values, frozen) << name;
+  }
+}
+
+// Without it, whoever is chosen early is chosen more and more.
+TEST_F(ExpertTraining, TheBalanceLoss_ChangesTheRun) {
+  EXPECT_NE(Run({"--balance-loss", "0"})["weights_sha256"],
+            Run({"--balance-loss", "1"})["weights_sha256"]);
+}
+
+TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
+  for (const auto& [words, why] : std::vector<std::pair<Words, const char*>>{
+           {{"--lora-rank", "2"}, "adapters beside experts"},
+           {{"--device", "cuda"}, "on the host alone"},
+           {{"--parallel", "expert=2"}, "expert is not there yet"},
+           {{"--experts-per-token", "5"}, "experts for each token is 5"},
+           {{"--model", "llama-tiny", "--experts", "4"}, "use the mixtral family"}}) {
+    const CommandResult result = RunFor(words);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(why));
+  }
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,6 +1,7 @@
 // How a run cuts its model and its batch over the ranks: --parallel.
 //
 //   pipeline=2,sequence=ulysses:2,data=2
+//   pipeline=interleaved:2:chunks=2,sequence=ring:2
 //
 // Each axis once, in any order. In the mesh the pipeline is outermost and the sequence, which talks
 // most, innermost: ranks that follow each other share sequences.
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/pipeline/schedule.h"
 #include "geminid/mesh.h"
 
 namespace geminid::trainer {
@@ -28,7 +30,9 @@ inline constexpr char kSequenceAxis[] = "sequence";
 enum class SequenceMode { kUlysses, kRing };
 
 struct Parallel {
-  int pipeline = 1;  // stages that the layers are cut into
+  int pipeline = 1;  // stages
+  collectives::PipelineKind schedule = collectives::PipelineKind::k1F1B;
+  int chunks = 1;    // parts of the model that each stage has
   int sequence = 1;  // parts that each sequence is cut into
   SequenceMode sequence_mode = SequenceMode::kUlysses;
   std::optional<int> data = {};  // unset: what the other axes leave of the ranks
@@ -37,6 +41,9 @@ struct Parallel {
   bool cuts() const { return pipeline > 1 || sequence > 1; }
   // Whether a rank has two chunks of each sequence (collectives/sequence_parallel/zigzag.h).
   bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
+  collectives::PipelineShape PipelineOf(int micro_batches) const {
+    return {schedule, pipeline, micro_batches, chunks};
+  }
   // As many as it needs if nobody says how many there are.
   int least_ranks() const { return pipeline * sequence * data.value_or(1); }
 };

@@ -310,8 +310,8 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     GEMINID_ASSIGN_OR_RETURN(
         recompute_,
-        ChooseRecompute(options_, model_->transformer().parameters(), statistics,
-                        model_->ComputesWith(report_.threads), *loss_communicator_));
+        ChooseRecompute(options_, model_->MostWorkingSetBytes(statistics.chunk_elements),
+                        statistics, model_->ComputesWith(report_.threads), *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }

@@ -15,6 +15,7 @@
 #include "collectives/shm/rendezvous.h"
 #include "collectives/shm/shm_group.h"
 #include "collectives/shm/shm_messages.h"
+#include "collectives/shm/streaming_copy.h"
 
 namespace geminid::collectives {
 namespace {
@@ -55,6 +56,7 @@ class ShmBackend final : public CommunicatorBackend {
     const size_t width = SizeOf(operation.dtype);
     const size_t own_bytes = parts.Count(Rank()) * width;
     std::byte* own_out = out + parts.Begin(Rank()) * width;
+    const bool streams = parts.total() * width >= kStreamedBytes;
     auto fill = [&](uint32_t piece, std::byte* slot) {
       const size_t begin = piece * piece_bytes_;
       const size_t length = PieceLength(own_bytes, begin, piece_bytes_);
@@ -69,7 +71,8 @@ class ShmBackend final : public CommunicatorBackend {
       for (int step = 1; step < WorldSize(); ++step) {
         const int r = (Rank() + step) % WorldSize();  // so that not all read the same peer at once
         const size_t length = PieceLength(parts.Count(r) * width, begin, piece_bytes_);
-        Copy(out + parts.Begin(r) * width + begin, segment_.staging(r, slot), length);
+        std::byte* const to = out + parts.Begin(r) * width + begin;
+        (streams ? StreamingCopy : Copy)(to, segment_.staging(r, slot), length);
         CountReceived(r, length);
       }
     };

@@ -185,6 +185,24 @@ TEST_F(DriverDouble, UnmappedRange_IsNotCopied) {
             0);
 }
 
+// The end of a range counts as its own, so nothing else may begin there.
+TEST_F(DriverDouble, HostMemoryAsCloseBehindARangeAsCanBe_IsCopied) {
+  EXPECT_EQ(InChild([] {
+              const Gpu gpu;
+              CUmemGenericAllocationHandle handle = 0;
+              ASSERT_EQ(gpu.Create(2 * kMiB, &handle), CUDA_SUCCESS);
+              const CUdeviceptr address =
+                  gpu.Map(handle, 2 * kMiB, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+              void* const wanted = reinterpret_cast<void*>(address + 2 * kMiB);
+              void* const data = mmap(wanted, 4096, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+              ASSERT_NE(data, MAP_FAILED);
+              EXPECT_EQ(gpu.api.memcpy_htod_async(address, data, 4096, gpu.stream), CUDA_SUCCESS);
+              EXPECT_EQ(gpu.api.memcpy_dtoh_async(data, address, 4096, gpu.stream), CUDA_SUCCESS);
+            }),
+            0);
+}
+
 TEST_F(DriverDouble, DriverCallInAHostFunction_IsNotPermitted) {
   EXPECT_EQ(InChild([] {
               const Gpu gpu;

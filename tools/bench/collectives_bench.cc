@@ -2,61 +2,18 @@
 // and scatter the whole gathered buffer) per second. Ranks are threads, each with its own
 // communicator; the shm backend runs the same path in processes.
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstring>
 #include <functional>
-#include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "collectives/gloo/gloo_communicator.h"
-#include "collectives/gloo/tcp.h"
-#include "collectives/local/local_communicator.h"
 #include "collectives/reduce.h"
-#include "collectives/shm/shm_communicator.h"
 #include "geminid/communicator.h"
+#include "tools/bench/thread_ranks.h"
 
 namespace geminid::collectives {
 namespace {
-
-enum class Backend { kLocal, kShm, kGloo };
-
-using Connecting = absl::StatusOr<std::unique_ptr<Communicator>>;
-
-std::vector<std::unique_ptr<Communicator>> InThreads(
-    int ranks, const std::function<Connecting(int)>& connect) {
-  std::vector<std::unique_ptr<Communicator>> communicators(static_cast<size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      auto communicator = connect(r);
-      if (communicator.ok()) communicators[static_cast<size_t>(r)] = *std::move(communicator);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return communicators;
-}
-
-std::vector<std::unique_ptr<Communicator>> Connect(Backend backend, int ranks) {
-  if (backend == Backend::kLocal) return MakeLocalCommunicators(ranks);
-  if (backend == Backend::kShm) {
-    static std::atomic<int> groups{0};
-    const std::string name = absl::StrCat("bench/", ::getpid(), "/", groups.fetch_add(1));
-    return InThreads(ranks, [&](int r) { return ConnectShm(name, r, ranks); });
-  }
-  auto listener = ListenTcp("127.0.0.1", 0);
-  const uint16_t port = *PortOf(listener->get());
-  return InThreads(ranks, [&](int r) {
-    GlooOptions options{.port = port};
-    if (r == 0) options.listener = *std::move(listener);
-    return ConnectGloo(r, ranks, std::move(options));
-  });
-}
 
 using Step = std::function<absl::Status(Communicator&, std::vector<BFloat16>& whole,
                                         std::vector<BFloat16>& other)>;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +14,9 @@
 #include "base/exit_code.h"
 #include "tools/kernel-check/device.h"
 #include "tools/kernel-check/norm_check.h"
+#include "tools/kernel-check/product_timing.h"
 #include "tools/kernel-check/step_check.h"
+#include "tools/kernel-check/timed_products.h"
 #include "tools/kernel-check/trial.h"
 
 namespace geminid::kernel_check {
@@ -25,24 +29,30 @@ constexpr std::array kNorms = {"sum of squares, fp32", "sum of squares, bf16",
                                "sum of squares, fp16"};
 
 constexpr const char* kHelp =
-    "geminid-kernel-check [--json] [--no-timing] [--only TEXT] [--list]\n"
+    "geminid-kernel-check [--json] [--no-timing] [--product-edge N] [--only TEXT] [--list]\n"
     "\n"
     "Runs every CUDA kernel beside its twin on the host, compares what they compute, and prints\n"
-    "the bandwidth over that of a copy on the device, or the operations a second.\n"
+    "the bandwidth over that of a copy on the device, or the operations a second. Products by\n"
+    "cuBLASLt are timed beside a bare loop around the library's call, of which they must reach\n"
+    "0.95, and beside the kernel of our own.\n"
     "\n"
-    "  --json        one JSON object instead of the table\n"
-    "  --no-timing   compare only\n"
-    "  --only TEXT   the checks whose names have TEXT in them\n"
-    "  --list        name the checks and exit\n"
+    "  --json            one JSON object instead of the table\n"
+    "  --no-timing       compare only\n"
+    "  --product-edge N  cut the timed products to N x 3/4 N x 1/2 N and judge no rate; such small\n"
+    "                    ones are run with --no-timing, too\n"
+    "  --only TEXT       the checks whose names have TEXT in them\n"
+    "  --list            name the checks and exit\n"
     "\n"
-    "Exit status: 0 all agree, 8 some differ, 2 usage, 3 there is no CUDA device.\n";
+    "Exit status: 0 all agree, 8 some differ or are too slow, 2 usage, 3 there is no CUDA device.\n";
 
 struct Flags {
   bool json = false;
   bool timing = true;
   bool list = false;
-  std::string only;  // empty: all
+  std::string only;         // empty: all
+  size_t product_edge = 0;  // 0: whole
 
+  bool TimesProducts() const { return timing || product_edge > 0; }
   bool Wants(const std::string& name) const { return name.find(only) != std::string::npos; }
 };
 
@@ -57,15 +67,6 @@ double CopyBandwidth() {
     if (!CudaCopy(from, &to, kCopyBytes)) return 0;
   }
   return 2.0 * kCopyBytes * kCopies / timer.StopSeconds();
-}
-
-std::string JsonString(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) out += c;
-  }
-  return out + "\"";
 }
 
 void PrintLine(const Finding& f, double copy) {
@@ -83,7 +84,14 @@ void PrintLine(const Finding& f, double copy) {
   std::fflush(stdout);  // a person waits for the next line
 }
 
-void PrintJson(const CudaDeviceInfo& info, const std::vector<Finding>& findings, double copy) {
+// What became of the products, and by which library: its name, or why there is none.
+struct Products {
+  std::string library;
+  std::vector<ProductTiming> timings;
+};
+
+void PrintJson(const CudaDeviceInfo& info, const std::vector<Finding>& findings,
+               const Products& products, double copy) {
   std::printf("{\"device\": %s, \"driver\": %s, \"copy_bytes_per_second\": %.6g, \"checks\": [",
               JsonString(info.name).c_str(), JsonString(info.driver).c_str(), copy);
   for (size_t i = 0; i < findings.size(); ++i) {
@@ -94,7 +102,17 @@ void PrintJson(const CudaDeviceInfo& info, const std::vector<Finding>& findings,
         i == 0 ? "" : ", ", JsonString(f.name).c_str(), f.passed ? "true" : "false",
         JsonString(f.detail).c_str(), f.compared, f.bytes_per_second, f.operations_per_second);
   }
+  std::printf("], \"products_by\": %s, \"products\": [", JsonString(products.library).c_str());
+  for (size_t i = 0; i < products.timings.size(); ++i) {
+    std::printf("%s%s", i == 0 ? "" : ", ", ProductJson(products.timings[i]).c_str());
+  }
   std::printf("]}\n");
+}
+
+bool ParseEdge(const char* text, size_t* edge) {
+  const char* const end = text + std::strlen(text);
+  const auto [stop, code] = std::from_chars(text, end, *edge);
+  return code == std::errc() && stop == end && *edge > 0;
 }
 
 bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
@@ -105,6 +123,9 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
       flags->timing = false;
     } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
       flags->only = argv[++i];
+    } else if (std::strcmp(argv[i], "--product-edge") == 0 && i + 1 < argc &&
+               ParseEdge(argv[i + 1], &flags->product_edge)) {
+      ++i;
     } else if (std::strcmp(argv[i], "--list") == 0) {
       flags->list = true;
     } else if (std::strcmp(argv[i], "--help") == 0) {
@@ -133,12 +154,16 @@ struct Chosen {
     for (KernelCase& one : AllKernelCases()) {
       if (flags.Wants(one.name)) kernels.push_back(std::move(one));
     }
+    for (TimedProduct& one : TimedProducts(flags.product_edge)) {
+      if (flags.Wants(one.name)) products.push_back(std::move(one));
+    }
   }
-  bool empty() const { return !norms && steps.empty() && kernels.empty(); }
+  bool empty() const { return !norms && steps.empty() && kernels.empty() && products.empty(); }
 
   bool norms = false;
   std::vector<StepCase> steps;
   std::vector<KernelCase> kernels;
+  std::vector<TimedProduct> products;
 };
 
 int List(const Chosen& chosen) {
@@ -147,7 +172,27 @@ int List(const Chosen& chosen) {
   }
   for (const StepCase& one : chosen.steps) std::printf("%s\n", one.name.c_str());
   for (const KernelCase& one : chosen.kernels) std::printf("%s\n", one.name.c_str());
+  for (const TimedProduct& one : chosen.products) std::printf("%s\n", one.name.c_str());
   return base::kExitOk;
+}
+
+Products TimeProducts(const Flags& flags, const Chosen& chosen) {
+  Products products;
+  if (chosen.products.empty() || !flags.TimesProducts()) return products;
+  const std::unique_ptr<ProductTimer> timer = ProductTimer::Create(&products.library);
+  if (timer != nullptr) products.library = timer->LibraryName();
+  if (!flags.json) {
+    std::printf("products by %s%s\n", timer == nullptr ? "our kernel alone: " : "",
+                products.library.c_str());
+  }
+  for (const TimedProduct& one : chosen.products) {
+    if (timer == nullptr) break;
+    products.timings.push_back(timer->Time(one, /*judged=*/flags.product_edge == 0));
+    if (flags.json) continue;
+    std::printf("%s\n", ProductLine(products.timings.back()).c_str());
+    std::fflush(stdout);
+  }
+  return products;
 }
 
 int Run(const Flags& flags, const Chosen& chosen) {
@@ -179,11 +224,12 @@ int Run(const Flags& flags, const Chosen& chosen) {
     findings.push_back(CheckKernel(one, flags.timing));
     if (!flags.json) PrintLine(findings.back(), copy);
   }
-  if (flags.json) PrintJson(info, findings, copy);
-  for (const Finding& finding : findings) {
-    if (!finding.passed) return base::kExitUnhealthy;
-  }
-  return base::kExitOk;
+  const Products products = TimeProducts(flags, chosen);
+  if (flags.json) PrintJson(info, findings, products, copy);
+  const auto passed = [](const auto& one) { return one.passed; };
+  const bool all = std::all_of(findings.begin(), findings.end(), passed) &&
+                   std::all_of(products.timings.begin(), products.timings.end(), passed);
+  return all ? base::kExitOk : base::kExitUnhealthy;
 }
 
 int RunOrList(const Flags& flags) {

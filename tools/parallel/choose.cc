@@ -201,10 +201,11 @@ absl::Status WithNearest(const absl::Status& status, const Model& model, const J
 // The candidates of all meshes, sorted; counts those that are refused.
 absl::StatusOr<std::vector<Candidate>> CandidatesOf(const Model& model, const Job& job,
                                                     const std::vector<MeshSpec>& meshes,
-                                                    std::uint64_t micro_batches, Choice* choice) {
+                                                    const ChooseOptions& options, Choice* choice) {
   std::vector<Candidate> candidates;
   for (const MeshSpec& mesh : meshes) {
-    for (const Setting& setting : SettingsOf(job, mesh, micro_batches)) {
+    for (const Setting& setting : SettingsOf(job, mesh, options.micro_batches)) {
+      if (options.usable != nullptr && !options.usable(setting)) continue;
       GEMINID_ASSIGN_OR_RETURN(const Cost cost, CostOf(model, job, setting));
       candidates.push_back({setting, cost});
     }
@@ -339,7 +340,7 @@ absl::StatusOr<Choice> Choose(const Model& model, const Job& job, const ChooseOp
     meshes = MeshesThatCut(model, job, &choice.meshes_not_cut);
   }
   GEMINID_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
-                           CandidatesOf(model, job, meshes, options.micro_batches, &choice));
+                           CandidatesOf(model, job, meshes, options, &choice));
   if (candidates.empty()) {
     const Setting first = {.mesh = meshes.empty() ? MeshSpec{} : meshes.front(),
                            .micro_batches = std::max<std::uint64_t>(1, options.micro_batches)};

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -58,6 +59,8 @@ struct ChooseOptions {
   // Plans one more of each kind of mesh (with or without a pipeline, a cut sequence, and each mode
   // of tensor) that is not among them, to compare with.
   bool kinds = true;
+  // Whether a setting may be chosen, of those that the model can be cut for; null: each.
+  std::function<bool(const Setting&)> usable = nullptr;
 };
 
 struct Choice {
@@ -65,7 +68,7 @@ struct Choice {
   // bytes received, fewer partners, and the order of MeshesOf and SettingsOf.
   std::vector<PlannedMesh> planned;
   std::size_t for_comparison = 0;  // of them, planned for their kind alone
-  std::size_t settings = 0;        // that can be cut so and have whole micro-batches
+  std::size_t settings = 0;        // that are usable, can be cut so and have whole micro-batches
   std::size_t too_large = 0;       // of these, whose activations alone are more than a device
   std::size_t meshes_not_cut = 0;  // meshes that the model cannot be cut into
   std::size_t bounded_out = 0;     // settings whose least time is no less than the chosen step's

@@ -33,7 +33,8 @@ constexpr FlagSpec kUpdateFlag = {
 constexpr FlagSpec kParallelFlag = {
     "--parallel", &Flags::parallel, "AXES",
     "How ranks share the run: pipeline=N or interleaved:N:chunks=V stages of layers, "
-    "sequence=ulysses:N or ring:N pieces of each sequence, data=N, such as pipeline=2,data=2"};
+    "sequence=ulysses:N or ring:N pieces of each sequence, data=N, such as pipeline=2,data=2; or "
+    "auto"};
 
 void AddTraining(CLI::App* app, Flags* flags) {
   AddFlags(app, flags, "Data", DataFlags());
@@ -54,6 +55,7 @@ void AddTraining(CLI::App* app, Flags* flags) {
       ->group("Checkpoints");
   AddFlag(app, flags, "Run", kParallelFlag);
   AddFlags(app, flags, "Run", ProcessFlags());
+  AddFlags(app, flags, "Run", HostsFlags());
   AddFlags(app, flags, "Run", OutputFlags());
   app->add_flag("--stop-on-nan", flags->stop_on_nan,
                 "End after the first step whose loss is not finite, with exit code 11")
@@ -79,6 +81,13 @@ CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
   return generate;
 }
 
+CLI::App* AddHost(CLI::App* app) {
+  CLI::App* const host = app->add_subcommand(
+      "host", "Runs the ranks of this host for a geminid-train --hosts, which starts it");
+  host->footer("");
+  return host;
+}
+
 // After all that speaks against it has been parsed.
 absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Options* options) {
   using zero::UpdateTime;
@@ -87,6 +96,7 @@ absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Opt
   if (options->loss_scale.has_value()) why = "--loss-scale none";
   if (options->accumulate > 1) why = "--accumulate 1";
   if (parallel.pipeline > 1) why = "a run without a pipeline";
+  if (parallel.automatic) why = "a --parallel that names the axes";
   if (!IsElementwise(options->optimizer)) why = "an --optimizer that needs no sums over tensors";
   const UpdateTime automatic = why.empty() ? UpdateTime::kInBackward : UpdateTime::kAfterStep;
   GEMINID_ASSIGN_OR_RETURN(
@@ -139,6 +149,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   Flags flags;
   AddTraining(&app, &flags);
   const CLI::App* const generate = AddGenerate(&app, &flags);
+  const CLI::App* const host = AddHost(&app);
   base::RefuseEmptyValues(&app);
   CommandLine line;
   try {
@@ -152,7 +163,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   } catch (const CLI::Error& error) {
     return absl::InvalidArgumentError(base::DescribeParseError(app, error));
   }
-  if (generate->parsed()) {
+  if (host->parsed()) {
+    line.is_host = true;
+  } else if (generate->parsed()) {
     GEMINID_ASSIGN_OR_RETURN(line.generate, ReadGenerate(flags));
   } else {
     GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags));

@@ -11,11 +11,12 @@
 
 namespace geminid::trainer {
 
-// One of the three.
+// One of the four.
 struct CommandLine {
   std::optional<TrainOptions> options;
   std::optional<GenerateOptions> generate = std::nullopt;
-  std::string text;  // of --help or --version, to print and exit with 0
+  bool is_host = false;  // runs the ranks of a host, for a program elsewhere
+  std::string text;      // of --help or --version, to print and exit with 0
 };
 
 // `arguments` without the program's name. INVALID_ARGUMENT or NOT_FOUND names the flag and says

@@ -28,6 +28,12 @@ uint64_t MachineBytes() {
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+}  // namespace
+
+uint64_t DefaultMemoryBytes() { return MachineBytes() / 5 * 4; }
+
+namespace {
+
 // At least what each rank will ask for where nothing is to leave the device. Activations are kept
 // only where there is room.
 uint64_t UnlimitedBytes(const TrainOptions& options, int ranks, uint64_t budget) {
@@ -40,14 +46,17 @@ uint64_t UnlimitedBytes(const TrainOptions& options, int ranks, uint64_t budget)
   return UnlimitedDeviceBytes(smaller, ranks, threads);
 }
 
-// Of all ranks together.
-absl::StatusOr<uint64_t> NeededDeviceBytes(const TrainOptions& options, int ranks) {
-  // What a daemon hands out by default, before anything is host memory.
-  const uint64_t budget = MachineBytes() / 5 * 4;
-  const uint64_t bytes = options.device_memory_bytes.value_or(
-      UnlimitedBytes(options, ranks, budget / static_cast<uint64_t>(ranks)));
-  if (bytes > budget / static_cast<uint64_t>(ranks)) {
-    const std::string whose = ranks == 1 ? "the rank" : absl::StrCat("each of ", ranks, " ranks");
+// Of all ranks on this host together.
+absl::StatusOr<uint64_t> NeededDeviceBytes(const TrainOptions& options, int ranks, int ranks_here) {
+  const uint64_t budget = DefaultMemoryBytes();  // before anything is host memory
+  const uint64_t share = budget / static_cast<uint64_t>(ranks_here);
+  uint64_t bytes = options.device_memory_bytes.value_or(
+      UnlimitedBytes(options, options.parallel.automatic ? 1 : ranks, share));
+  // How the ranks will share the work is not known yet: no way of it needs more than all of it.
+  if (options.parallel.automatic && !options.device_memory_bytes) bytes = std::min(bytes, share);
+  if (bytes > share) {
+    const std::string whose =
+        ranks_here == 1 ? "the rank" : absl::StrCat("each of ", ranks_here, " ranks");
     return absl::ResourceExhaustedError(absl::StrCat(
         options.device_memory_bytes
             ? absl::StrCat("--device-memory asks for ", base::FormatBytes(bytes), " for ", whose)
@@ -59,12 +68,12 @@ absl::StatusOr<uint64_t> NeededDeviceBytes(const TrainOptions& options, int rank
         "(`geminictl plan` says how small it can be)"));
   }
   const uint64_t pieces = bytes / kArenaGranularityBytes + 1;
-  return pieces * kArenaGranularityBytes * static_cast<uint64_t>(ranks);
+  return pieces * kArenaGranularityBytes * static_cast<uint64_t>(ranks_here);
 }
 
 }  // namespace
 
-absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks) {
+absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks, int ranks_here) {
   DaemonChoice choice;
   const char* const environment = std::getenv(kSocketVariable);
   const bool named = environment != nullptr && *environment != '\0';
@@ -90,7 +99,8 @@ absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks
   if (options.wants_gpu) {
     daemon.arguments = {"--device", "cuda"};
   } else {
-    GEMINID_ASSIGN_OR_RETURN(const uint64_t device_bytes, NeededDeviceBytes(options, ranks));
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t device_bytes,
+                             NeededDeviceBytes(options, ranks, ranks_here));
     daemon.arguments = {"--device-memory", absl::StrCat(device_bytes)};
   }
   if (options.host_memory_bytes) {

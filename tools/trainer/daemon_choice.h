@@ -2,6 +2,7 @@
 #ifndef GEMINID_TOOLS_TRAINER_DAEMON_CHOICE_H_
 #define GEMINID_TOOLS_TRAINER_DAEMON_CHOICE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,9 @@
 
 namespace geminid::trainer {
 
+// What a daemon hands out by default, device and host memory together.
+uint64_t DefaultMemoryBytes();
+
 struct DaemonChoice {
   std::string socket;
   std::unique_ptr<PrivateDaemon> own;  // null: somebody else's
@@ -18,9 +22,9 @@ struct DaemonChoice {
 
 // The first of: options.socket, $GEMINID_SOCKET, the installed daemon, a new private one. A limit
 // of host memory is only for a private one: with it the installed daemon is passed over, and a
-// named one is INVALID_ARGUMENT. A private one hands out the device memory that `ranks` ranks ask
-// for; RESOURCE_EXHAUSTED if this machine does not have so much.
-absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks);
+// named one is INVALID_ARGUMENT. A private one hands out the device memory that `ranks_here` of
+// `ranks` ranks ask for; RESOURCE_EXHAUSTED if this machine does not have so much.
+absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks, int ranks_here);
 
 }  // namespace geminid::trainer
 

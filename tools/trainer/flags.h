@@ -21,8 +21,9 @@ inline constexpr char kUnlimited[] = "unlimited";
 struct Flags {
   std::string text, shards, validation, validation_every, validation_batches;
   std::string model, family, layers, hidden, heads, context, vocabulary;
+  std::string hosts, remote_shell = "ssh -o BatchMode=yes", host_timeout = "1.2";
   std::string ranks, parallel, restarts = "0", threads, steps = "100", batch = "4",
-                                accumulate = "1", seed = "1";
+                               accumulate = "1", seed = "1";
   std::string placement = "auto", dtype = "bf16", norm_precision = "fp32";
   std::string device, device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
   std::string lr, schedule = "constant", warmup_steps;

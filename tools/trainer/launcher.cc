@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <optional>
 #include <random>
-#include <set>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -19,17 +18,15 @@
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
-#include "tools/trainer/rank_process.h"
+#include "tools/trainer/local_host.h"
+#include "tools/trainer/rank_host.h"
 #include "tools/trainer/restarts.h"
 #include "tools/trainer/stop_signals.h"
-
-extern char** environ;
 
 namespace geminid::trainer {
 namespace {
 
 constexpr char kProgramName[] = "geminid-train";
-constexpr char kLauncherVariable[] = "GEMINID_LAUNCHER_PID";
 constexpr size_t kProcessNameMax = 15;  // of the kernel
 constexpr int kLastWordsLines = 20;
 
@@ -39,9 +36,10 @@ std::string RandomJobId() {
   return absl::StrFormat("%08x%08x", random(), random());
 }
 
-std::vector<std::string> EnvironmentOf(const LaunchOptions& options, int rank,
-                                       const std::string& job_id, const Restarts& restarts) {
-  std::vector<std::pair<std::string, std::string>> added = options.environment;
+// What each rank of a host is told.
+Variables EnvironmentOf(const LaunchOptions& options, const std::string& job_id,
+                        const Restarts& restarts) {
+  Variables added = options.environment;
   if (restarts.most > 0) {
     added.insert(added.end(), {{kRestartCountVariable, absl::StrCat(restarts.count)},
                                {kMaxRestartsVariable, absl::StrCat(restarts.most)}});
@@ -49,24 +47,10 @@ std::vector<std::string> EnvironmentOf(const LaunchOptions& options, int rank,
   if (restarts.failed_at.has_value()) {
     added.emplace_back(kFailedAtVariable, absl::StrCat(absl::ToUnixNanos(*restarts.failed_at)));
   }
-  added.insert(added.end(), {{"RANK", absl::StrCat(rank)},
-                             {"WORLD_SIZE", absl::StrCat(options.ranks)},
-                             {"LOCAL_RANK", absl::StrCat(rank)},
-                             {"LOCAL_WORLD_SIZE", absl::StrCat(options.ranks)},
-                             {"MASTER_ADDR", "127.0.0.1"},
-                             {"GEMINID_JOB_ID", job_id},
-                             {kLauncherVariable, absl::StrCat(getpid())}});
-  std::set<std::string> names;
-  std::vector<std::string> environment;
-  for (const auto& [name, value] : added) {
-    names.insert(name);
-    environment.push_back(absl::StrCat(name, "=", value));
-  }
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (!names.contains(text.substr(0, text.find('=')))) environment.push_back(text);
-  }
-  return environment;
+  added.insert(added.end(), {{"WORLD_SIZE", absl::StrCat(options.ranks)},
+                             {"MASTER_ADDR", options.master_address},
+                             {"GEMINID_JOB_ID", job_id}});
+  return added;
 }
 
 // The last lines, each on its own and indented.
@@ -81,8 +65,9 @@ std::string Indented(const std::string& words) {
 
 // Lower is more likely to be the reason why the job failed.
 constexpr int kStoppedGuilt = 2;
-int Guilt(const RankProcess& process) {
-  const int status = *process.wait_status();
+int Guilt(const RankState& rank) {
+  if (rank.lost()) return -1;
+  const int status = *rank.wait_status();
   if (WIFSIGNALED(status)) return 0;
   return WEXITSTATUS(status) == base::kExitAborted || WEXITSTATUS(status) == base::kExitUnavailable
              ? kStoppedGuilt
@@ -101,7 +86,9 @@ std::optional<int> AgreedEnd(int wait_status) {
 }
 
 // Whether another start may not meet it again.
-bool IsPassing(int wait_status) {
+bool IsPassing(const RankState& rank) {
+  if (rank.lost()) return false;
+  const int wait_status = *rank.wait_status();
   if (WIFSIGNALED(wait_status)) return true;
   switch (WEXITSTATUS(wait_status)) {
     case base::kExitFailed:
@@ -120,17 +107,24 @@ class Launcher {
   Launcher(const LaunchOptions& options, int signal_fd, Restarts restarts)
       : options_(options), signal_fd_(signal_fd), restarts_(restarts) {}
 
-  absl::Status Start(const std::string& job_id, const sigset_t& signal_mask) {
-    std::vector<std::string> arguments = {""};
-    arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
-    processes_.reserve(static_cast<size_t>(options_.ranks));
-    for (int rank = 0; rank < options_.ranks; ++rank) {
-      arguments[0] = RankName(rank);
-      GEMINID_ASSIGN_OR_RETURN(
-          RankProcess process,
-          RankProcess::Start(rank, options_.program, arguments,
-                             EnvironmentOf(options_, rank, job_id, restarts_), signal_mask));
-      processes_.push_back(std::move(process));
+  absl::Status Start(const std::string& job_id) {
+    const Variables environment = EnvironmentOf(options_, job_id, restarts_);
+    int rank = 0;
+    for (const LaunchOptions::Place& place : options_.places) {
+      std::vector<RankStart> starts;
+      for (int local = 0; local < place.ranks; ++local, ++rank) {
+        RankStart start{.rank = rank, .arguments = {RankName(rank)}, .environment = environment};
+        start.arguments.insert(start.arguments.end(), options_.arguments.begin(),
+                               options_.arguments.end());
+        start.environment.insert(start.environment.end(),
+                                 {{"RANK", absl::StrCat(rank)},
+                                  {"LOCAL_RANK", absl::StrCat(local)},
+                                  {"LOCAL_WORLD_SIZE", absl::StrCat(place.ranks)}});
+        starts.push_back(std::move(start));
+      }
+      GEMINID_RETURN_IF_ERROR(place.host->Start(starts));
+      const std::vector<RankState*> started = place.host->ranks();
+      ranks_.insert(ranks_.end(), started.begin(), started.end());
     }
     return absl::OkStatus();
   }
@@ -141,22 +135,23 @@ class Launcher {
     // A failure spreads: whoever notices it ends with words of its own, or the signal that ended
     // one rank was for all of us.
     if (failed_) {
-      PollUntil([&] { return Over() || policy_.first() != 0; }, absl::Now() + options_.settle_time);
+      PollUntil([&] { return Over() || lost_ || policy_.first() != 0; },
+                absl::Now() + options_.settle_time);
     }
     if (policy_.first() != 0 && !Over()) {
-      for (const RankProcess& process : processes_) process.Signal(policy_.first());
+      SignalAll(policy_.first());
       PollUntil([&] { return Over() || failed_ || at_once_; }, absl::InfiniteFuture());
-      PollUntil([&] { return Over() || at_once_; }, absl::Now() + options_.settle_time);
+      PollUntil([&] { return Over() || lost_ || at_once_; }, absl::Now() + options_.settle_time);
     }
     if (!Over()) Stop();
-    for (RankProcess& process : processes_) Listen(process);
+    LookAtAll();
     ReadSignals();
   }
 
   // Nothing: it must not be started again. Else how.
   std::optional<Restarts> Again() const {
     if (!restarts_.keeps() || ended_badly_.empty() || policy_.first() != 0 || IsDone()) return {};
-    if (!IsPassing(*Culprit().wait_status())) return {};
+    if (!IsPassing(Culprit())) return {};
     return Restarts{restarts_.count + 1, restarts_.most, failed_at_};
   }
 
@@ -170,7 +165,7 @@ class Launcher {
   int Judge() {
     if (at_once_) return base::kExitSignalBase + policy_.first();
     if (ended_badly_.empty()) return agreed_end_;
-    const RankProcess& culprit = Culprit();
+    const RankState& culprit = Culprit();
     // Those that the signal killed are missed by the others.
     if (agreed_end_ != base::kExitOk && Guilt(culprit) == kStoppedGuilt) return agreed_end_;
     if (restarts_.most > 0 && IsDone()) {
@@ -185,33 +180,32 @@ class Launcher {
       absl::StrAppend(&words, "Its last words:\n", Indented(culprit.last_words()));
     }
     options_.write_stderr(words);
+    if (culprit.lost()) return base::kExitUnavailable;
     const int status = *culprit.wait_status();
     return WIFEXITED(status) ? WEXITSTATUS(status) : base::kExitFailed;
   }
 
  private:
-  const RankProcess& Culprit() const {
+  const RankState& Culprit() const {
     return **std::min_element(ended_badly_.begin(), ended_badly_.end(),
                               [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
   }
 
   std::string DescribeCulprit() const {
-    const RankProcess& culprit = Culprit();
-    return absl::StrCat("rank ", culprit.rank(), " (pid ", culprit.pid(), ") ",
-                        culprit.DescribeEnd());
+    return absl::StrCat(Culprit().Describe(), " ", Culprit().DescribeEnd());
   }
 
   // Ranks end well together, after the last of them has done its part. One that was killed on its
   // way out has nothing left in memory to go on from, and need not go on.
   bool IsDone() const {
-    return std::any_of(processes_.begin(), processes_.end(), [](const RankProcess& process) {
-      return process.said_done() || process.wait_status() == std::optional<int>(0);
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const RankState* rank) {
+      return rank->said_done() || rank->wait_status() == std::optional<int>(0);
     });
   }
 
   bool Over() const {
-    return std::none_of(processes_.begin(), processes_.end(),
-                        [](const RankProcess& process) { return process.running(); });
+    return std::none_of(ranks_.begin(), ranks_.end(),
+                        [](const RankState* rank) { return rank->running(); });
   }
 
   template <typename Done>
@@ -224,42 +218,56 @@ class Launcher {
   }
 
   void PollOnce(absl::Duration at_most) {
-    std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
-    for (const RankProcess& process : processes_) {  // poll passes over negative descriptors
-      fds.push_back({process.process_fd(), POLLIN, 0});
-      fds.push_back({process.stderr_fd(), POLLIN, 0});
-    }
     constexpr absl::Duration kLongest = absl::Hours(1);
-    const int64_t milliseconds = absl::ToInt64Milliseconds(std::min(at_most, kLongest)) + 1;
-    if (poll(fds.data(), fds.size(), static_cast<int>(milliseconds)) <= 0) return;
+    std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
+    absl::Time until = absl::Now() + std::min(at_most, kLongest);
+    for (const LaunchOptions::Place& place : options_.places) {
+      place.host->AddTo(&fds);
+      until = std::min(until, place.host->look_by());
+    }
+    const absl::Duration wait = std::max(absl::ZeroDuration(), until - absl::Now());
+    const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(wait)) + 1;
+    if (poll(fds.data(), fds.size(), milliseconds) < 0) return;
     if (fds[0].revents != 0) ReadSignals();
-    for (RankProcess& process : processes_) {
-      Listen(process);
-      const bool was_running = process.running();
-      process.Reap();
-      if (was_running && !process.running()) NoteEnd(process);
+    LookAtAll();
+  }
+
+  void LookAtAll() {
+    std::vector<RankState*> ran;
+    for (RankState* rank : ranks_) {
+      if (rank->running()) ran.push_back(rank);
+    }
+    for (const LaunchOptions::Place& place : options_.places) place.host->Look(absl::Now());
+    for (RankState* rank : ranks_) {
+      const std::string words = rank->TakeNewWords();
+      if (rank->rank() == 0 && !words.empty()) options_.write_stderr(words);
+    }
+    for (const RankState* rank : ran) {
+      if (!rank->running()) NoteEnd(*rank);
     }
   }
 
-  void Listen(RankProcess& process) {
-    const std::string text = process.ReadStderr();
-    if (process.rank() == 0 && !text.empty()) options_.write_stderr(text);
+  void SignalAll(int signal) {
+    for (const LaunchOptions::Place& place : options_.places) place.host->Signal(signal);
   }
 
-  void NoteEnd(const RankProcess& process) {
-    const int status = *process.wait_status();
-    if (status == 0) return;
-    if (WIFSIGNALED(status) && WTERMSIG(status) == policy_.first()) {  // it was for all of us
-      agreed_end_ = base::kExitSignalBase + policy_.first();
-      return;
-    }
-    if (const std::optional<int> code = AgreedEnd(status)) {
-      agreed_end_ = *code;
-      return;
+  void NoteEnd(const RankState& rank) {
+    if (!rank.lost()) {
+      const int status = *rank.wait_status();
+      if (status == 0) return;
+      if (WIFSIGNALED(status) && WTERMSIG(status) == policy_.first()) {  // it was for all of us
+        agreed_end_ = base::kExitSignalBase + policy_.first();
+        return;
+      }
+      if (const std::optional<int> code = AgreedEnd(status)) {
+        agreed_end_ = *code;
+        return;
+      }
     }
     if (!failed_) failed_at_ = absl::Now();
     failed_ = true;
-    if (!stopping_) ended_badly_.push_back(&process);
+    lost_ = lost_ || rank.lost();
+    if (!stopping_) ended_badly_.push_back(&rank);
   }
 
   void ReadSignals() {
@@ -276,10 +284,11 @@ class Launcher {
   void Stop() {
     stopping_ = true;
     if (!at_once_) {
-      for (const RankProcess& process : processes_) process.Signal(SIGTERM);
-      PollUntil([&] { return Over() || at_once_; }, absl::Now() + options_.grace_time);
+      SignalAll(SIGTERM);
+      PollUntil([&] { return Over() || at_once_; },
+                absl::Now() + (lost_ ? options_.lost_grace_time : options_.grace_time));
     }
-    for (const RankProcess& process : processes_) process.Signal(SIGKILL);
+    SignalAll(SIGKILL);
     PollUntil([&] { return Over(); }, absl::InfiniteFuture());
   }
 
@@ -287,9 +296,10 @@ class Launcher {
   const int signal_fd_;
   const Restarts restarts_;
   absl::Time failed_at_;
-  std::vector<RankProcess> processes_;
-  std::vector<const RankProcess*> ended_badly_;  // before they were told to stop, in order
+  std::vector<RankState*> ranks_;              // of all hosts
+  std::vector<const RankState*> ended_badly_;  // before they were told to stop, in order
   bool failed_ = false;
+  bool lost_ = false;  // a host
   bool stopping_ = false;
   StopPolicy policy_;     // its first signal was passed on
   bool at_once_ = false;  // a second one came
@@ -308,10 +318,13 @@ absl::StatusOr<int> Launch(const LaunchOptions& options) {
   if (signal_fd < 0) return absl::ErrnoToStatus(errno, "cannot watch signals");
   const absl::Cleanup close_fd = [&] { close(signal_fd); };
   const std::string job_id = RandomJobId();
+  LocalHost here(options.program, {}, before);
+  LaunchOptions placed = options;
+  if (placed.places.empty()) placed.places = {{&here, options.ranks}};
   Restarts restarts = {.count = 0, .most = options.restarts};
   for (;;) {
-    Launcher launcher(options, signal_fd, restarts);
-    GEMINID_RETURN_IF_ERROR(launcher.Start(job_id, before));
+    Launcher launcher(placed, signal_fd, restarts);
+    GEMINID_RETURN_IF_ERROR(launcher.Start(job_id));
     launcher.Run();
     const std::optional<Restarts> again = launcher.Again();
     if (!again.has_value()) return launcher.Judge();

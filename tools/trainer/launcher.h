@@ -1,4 +1,4 @@
-// Runs the ranks of a job as processes of this host, and ends them together.
+// Runs the ranks of a job as processes of this host or of several, and ends them together.
 #ifndef GEMINID_TOOLS_TRAINER_LAUNCHER_H_
 #define GEMINID_TOOLS_TRAINER_LAUNCHER_H_
 
@@ -12,7 +12,16 @@
 
 namespace geminid::trainer {
 
+class RankHost;  // rank_host.h
+
 struct LaunchOptions {
+  // Ranks follow each other host by host. On several, rank 0's is reached at `master_address`.
+  struct Place {
+    RankHost* host = nullptr;
+    int ranks = 1;
+  };
+  std::vector<Place> places{};  // none: all ranks are on this host
+  std::string master_address = "127.0.0.1";
   int ranks = 1;
   int restarts = 0;  // how often all ranks are started again after one has failed
   std::string program = "/proc/self/exe";
@@ -22,6 +31,8 @@ struct LaunchOptions {
   // SIGTERM, before they are killed.
   absl::Duration settle_time = absl::Milliseconds(500);
   absl::Duration grace_time = absl::Seconds(3);
+  // The same when a host is lost: nobody on the others notices, so they are not waited for.
+  absl::Duration lost_grace_time = absl::Milliseconds(200);
   // Where rank 0's stderr and the launcher's own words go.
   std::function<void(const std::string&)> write_stderr;
 };
@@ -31,6 +42,8 @@ struct LaunchOptions {
 // the last words are kept, and shown if they are the reason of a failure. SIGINT, SIGTERM and
 // SIGHUP are passed on to the ranks, which may take their time to end; a second one kills them. If
 // this process dies, the ranks are killed.
+//
+// Ranks whose host is lost count as failed before all others; they have no place to start again at.
 //
 // With restarts, a failure that another start may not meet again (a rank that was killed, lost its
 // daemon or another rank) has the others end, and all ranks started again, who learn of it from

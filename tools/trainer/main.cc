@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/exit_status.h"
 #include "base/status_macros.h"
+#include "base/unique_fd.h"
 #include "geminid/rank_info.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
@@ -23,7 +25,9 @@
 #include "tools/trainer/daemon_choice.h"
 #include "tools/trainer/data_flags.h"
 #include "tools/trainer/generate.h"
+#include "tools/trainer/host_agent.h"
 #include "tools/trainer/launcher.h"
+#include "tools/trainer/on_hosts.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/rank_process.h"
 #include "tools/trainer/report.h"
@@ -103,7 +107,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
                       Surroundings* around) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
   GEMINID_ASSIGN_OR_RETURN(around->signals, WatchSignals(options, info));
-  GEMINID_ASSIGN_OR_RETURN(around->daemon, ChooseDaemon(options, info.world_size));
+  GEMINID_ASSIGN_OR_RETURN(around->daemon, ChooseDaemon(options, info.world_size, info.world_size));
   if (info.world_size > 1 && around->daemon.own != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ranks of a host share one daemon, but none is named: start geminid and "
@@ -155,28 +159,73 @@ absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
   return *signal == 0 ? static_cast<int>(base::kExitOk) : base::kExitSignalBase + *signal;
 }
 
-// `trains`: the ranks show their progress.
-absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
-                                const std::vector<std::string>& arguments) {
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, RanksOf(options, 1)));
+// All but where the ranks are. `trains`: they show their progress.
+LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
+                       const std::vector<std::string>& arguments) {
   LaunchOptions launch;
-  launch.ranks = RanksOf(options, 1);
   launch.restarts = trains ? options.restarts : 0;
   launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket", "--restarts"});
   if (trains && !options.progress && StderrIsTerminal()) {  // rank 0 itself writes into a pipe
     launch.arguments = WithoutOptions(launch.arguments, {"--progress"});
     launch.arguments.insert(launch.arguments.end(), {"--progress", "terminal"});
   }
-  launch.environment = {{kSocketVariable, daemon.socket}};
   launch.write_stderr = WriteStderr;
+  return launch;
+}
+
+absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
+                                const std::vector<std::string>& arguments) {
+  const int ranks = RanksOf(options, 1);
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, ranks, ranks));
+  LaunchOptions launch = LaunchOf(options, trains, arguments);
+  launch.ranks = ranks;
+  launch.environment = {{kSocketVariable, daemon.socket}};
   return Launch(launch);
 }
 
+absl::Status CheckShares(const TrainOptions& options, int ranks) {
+  if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
+  GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
+  return CheckBatch(options.batch, static_cast<uint64_t>(mesh.SizeOf(kDataAxis)));
+}
+
+// Data, exports and reports are for the hosts to find.
+absl::StatusOr<int> TrainOnHosts(const TrainOptions& options,
+                                 const std::vector<std::string>& arguments) {
+  GEMINID_RETURN_IF_ERROR(
+      CheckNoOtherLauncher([](const char* name) -> const char* { return std::getenv(name); }));
+  GEMINID_RETURN_IF_ERROR(CheckShares(options, RanksOnHosts(options)));
+  LaunchOptions launch = LaunchOf(options, /*trains=*/true, arguments);
+  launch.arguments =
+      WithoutOptions(launch.arguments, {std::begin(kHostsOptions), std::end(kHostsOptions)});
+  return LaunchOnHosts(options, arguments, std::move(launch));
+}
+
+// Standard input and output are the other end's.
+absl::StatusOr<int> RunAsHost() {
+  HostAgentOptions agent;
+  agent.in_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  agent.out_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const base::UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  dup2(nothing.get(), STDIN_FILENO);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  DaemonChoice daemon;
+  agent.prepare = [&](const std::vector<std::string>& arguments, int ranks,
+                      int ranks_here) -> absl::StatusOr<Variables> {
+    GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
+    if (!line.options) return absl::InvalidArgumentError("hosts are for training");
+    GEMINID_ASSIGN_OR_RETURN(daemon, ChooseDaemon(*line.options, ranks, ranks_here));
+    return Variables{{kSocketVariable, daemon.socket}};
+  };
+  GEMINID_RETURN_IF_ERROR(RunHostAgent(agent));
+  return base::kExitOk;
+}
+
 absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::string>& arguments) {
+  if (!options.hosts.empty()) return TrainOnHosts(options, arguments);
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
   const int ranks = RanksOf(options, info.world_size);
-  GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
-  GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(mesh.SizeOf(kDataAxis))));
+  GEMINID_RETURN_IF_ERROR(CheckShares(options, ranks));
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenData(options));
   GEMINID_RETURN_IF_ERROR(
       SplitTokens(*data, options.validation_share, options.model.context).status());
@@ -208,6 +257,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options,
 
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
+  if (line.is_host) return RunAsHost();
   if (line.options) return Train(*line.options, arguments);
   if (line.generate) return Generate(*line.generate, arguments);
   std::cout << line.text;

@@ -114,20 +114,21 @@ absl::StatusOr<MeasuredSpeed> MeasureOnGpu(const ModelConfig& config, size_t tok
   return speed;
 }
 
-template <typename T>
-absl::StatusOr<MeasuredSpeed> MeasureIn(const ModelConfig& config, const MicroBatchShape& shape,
-                                        const ComputePlace& compute) {
-  if (compute.place.on_gpu()) return MeasureOnGpu<T>(config, shape.tokens(), compute);
-  return MeasureOnHost<T>(config, compute.threads);
-}
-
 }  // namespace
+
+absl::StatusOr<MeasuredSpeed> MeasureHostSpeed(const ModelConfig& config, zero::DataType type,
+                                               size_t threads) {
+  return type == zero::DataType::kFloat32 ? MeasureOnHost<float>(config, threads)
+                                          : MeasureOnHost<kernels::BFloat16>(config, threads);
+}
 
 absl::StatusOr<MeasuredSpeed> MeasureSpeed(const ModelConfig& config, zero::DataType type,
                                            const MicroBatchShape& shape,
                                            const ComputePlace& compute) {
-  return type == zero::DataType::kFloat32 ? MeasureIn<float>(config, shape, compute)
-                                          : MeasureIn<kernels::BFloat16>(config, shape, compute);
+  if (!compute.place.on_gpu()) return MeasureHostSpeed(config, type, compute.threads);
+  return type == zero::DataType::kFloat32
+             ? MeasureOnGpu<float>(config, shape.tokens(), compute)
+             : MeasureOnGpu<kernels::BFloat16>(config, shape.tokens(), compute);
 }
 
 }  // namespace geminid::trainer

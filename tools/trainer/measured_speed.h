@@ -32,6 +32,10 @@ absl::StatusOr<MeasuredSpeed> MeasureSpeed(const ModelConfig& config, zero::Data
                                            const MicroBatchShape& shape,
                                            const ComputePlace& compute);
 
+// The same on the host alone.
+absl::StatusOr<MeasuredSpeed> MeasureHostSpeed(const ModelConfig& config, zero::DataType type,
+                                               size_t threads);
+
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TOOLS_TRAINER_MEASURED_SPEED_H_

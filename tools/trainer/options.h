@@ -13,6 +13,7 @@
 #include "geminid/schedule.h"
 #include "geminid/types.h"
 #include "geminid/zero.h"
+#include "tools/trainer/host_file.h"
 #include "tools/trainer/model_config.h"
 #include "tools/trainer/parallel.h"
 #include "tools/trainer/progress.h"
@@ -20,7 +21,6 @@
 
 namespace geminid::trainer {
 
-inline constexpr int kRanksMax = 1024;
 inline constexpr int kThreadsMax = 1024;  // of a rank
 
 struct TrainOptions {
@@ -32,11 +32,14 @@ struct TrainOptions {
   uint64_t validation_every = 100;
   uint64_t validation_batches = 8;
   ModelConfig model;
-  std::optional<int> ranks;    // unset: as the environment says, else as many as `parallel` needs
-  Parallel parallel;           // how the model and the batch are cut over the ranks
-  int restarts = 0;            // of all ranks, after one has died
-  std::optional<int> threads;  // of each rank; unset: the processors that it may use
-  uint64_t batch = 0;          // sequences of all ranks in one micro-batch
+  std::optional<int> ranks;      // unset: as the environment says, else as many as `parallel` needs
+  Parallel parallel;             // how the model and the batch are cut over the ranks
+  int restarts = 0;              // of all ranks, after one has died
+  std::vector<HostSlots> hosts;  // to start the ranks on; none: this one
+  std::string remote_shell;      // how a command gets to another of them
+  absl::Duration host_timeout;   // of silence, after which one is lost
+  std::optional<int> threads;    // of each rank; unset: the processors that it may use
+  uint64_t batch = 0;            // sequences of all ranks in one micro-batch
   uint64_t seed = 0;
   Schedule schedule;  // and the number of steps
   zero::Options zero;

@@ -16,6 +16,7 @@ namespace geminid::trainer {
 namespace {
 
 constexpr char kUlysses[] = "ulysses";
+constexpr char kAutomatic[] = "auto";
 constexpr char kRing[] = "ring";
 
 using parallel::ReadSize;
@@ -125,6 +126,7 @@ absl::Status CheckSequence(const TrainOptions& options) {
 }  // namespace
 
 absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
+  if (text == kAutomatic) return Parallel{.automatic = true};
   Parallel parallel;
   GEMINID_RETURN_IF_ERROR(
       parallel::ReadAxes(text, [&parallel](const std::string& axis, const std::string& value) {

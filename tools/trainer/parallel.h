@@ -2,9 +2,11 @@
 //
 //   pipeline=2,sequence=ulysses:2,data=2
 //   pipeline=interleaved:2:chunks=2,sequence=ring:2
+//   auto
 //
-// Each axis once, in any order. In the mesh the pipeline is outermost and the sequence, which talks
-// most, innermost: ranks that follow each other share sequences.
+// Each axis once, in any order; auto leaves them to mesh_choice.h. In the mesh the pipeline is
+// outermost and the sequence, which talks most, innermost: ranks that follow each other share
+// sequences.
 #ifndef GEMINID_TOOLS_TRAINER_PARALLEL_H_
 #define GEMINID_TOOLS_TRAINER_PARALLEL_H_
 
@@ -30,7 +32,8 @@ inline constexpr char kSequenceAxis[] = "sequence";
 enum class SequenceMode { kUlysses, kRing };
 
 struct Parallel {
-  int pipeline = 1;  // stages
+  bool automatic = false;  // nothing else is known before all ranks are there
+  int pipeline = 1;        // stages
   collectives::PipelineKind schedule = collectives::PipelineKind::k1F1B;
   int chunks = 1;    // parts of the model that each stage has
   int sequence = 1;  // parts that each sequence is cut into

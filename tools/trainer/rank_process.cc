@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -16,7 +15,6 @@
 namespace geminid::trainer {
 namespace {
 
-constexpr size_t kLastWordsBytes = 4096;
 constexpr int kExecFailed = 127;  // as shells have it
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -88,14 +86,11 @@ absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& prog
 }
 
 RankProcess::RankProcess(RankProcess&& other) noexcept
-    : rank_(other.rank_),
+    : state_(std::move(other.state_)),
       pid_(std::exchange(other.pid_, -1)),
       process_fd_(std::exchange(other.process_fd_, -1)),
       stderr_fd_(std::exchange(other.stderr_fd_, -1)),
-      done_fd_(std::move(other.done_fd_)),
-      wait_status_(other.wait_status_),
-      said_done_(other.said_done_),
-      last_words_(std::move(other.last_words_)) {}
+      done_fd_(std::move(other.done_fd_)) {}
 
 RankProcess::~RankProcess() {
   if (running()) {
@@ -107,45 +102,31 @@ RankProcess::~RankProcess() {
   if (stderr_fd_ >= 0) close(stderr_fd_);
 }
 
-std::string RankProcess::ReadStderr() {
-  std::string text;
+void RankProcess::ReadStderr() {
   char buffer[4096];
   while (stderr_fd_ >= 0) {
     const ssize_t count = read(stderr_fd_, buffer, sizeof(buffer));
     if (count > 0) {
-      text.append(buffer, static_cast<size_t>(count));
+      state_.AddWords(std::string(buffer, static_cast<size_t>(count)));
     } else if (count == 0) {
       close(std::exchange(stderr_fd_, -1));
     } else if (errno != EINTR) {
       break;
     }
   }
-  last_words_ += text;
-  if (last_words_.size() > kLastWordsBytes) {
-    last_words_.erase(0, last_words_.size() - kLastWordsBytes);
-  }
-  return text;
 }
 
-void RankProcess::Reap() {
+void RankProcess::Look() {
+  ReadStderr();
   int status = 0;
   if (!running() || waitpid(pid_, &status, WNOHANG) != pid_) return;
-  wait_status_ = status;
   char byte = 0;
-  said_done_ = read(done_fd_.get(), &byte, 1) == 1;
+  state_.Ended(status, read(done_fd_.get(), &byte, 1) == 1);
+  ReadStderr();  // what it said between the two
 }
 
 void RankProcess::Signal(int signal) const {
   if (running()) kill(pid_, signal);
-}
-
-std::string RankProcess::DescribeEnd() const {
-  if (!wait_status_) return "is running";
-  if (WIFSIGNALED(*wait_status_)) {
-    const int signal = WTERMSIG(*wait_status_);
-    return absl::StrCat("was killed by signal ", signal, " (", strsignal(signal), ")");
-  }
-  return absl::StrCat("exited with code ", WEXITSTATUS(*wait_status_));
 }
 
 }  // namespace geminid::trainer

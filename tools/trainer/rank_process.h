@@ -5,13 +5,13 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "tools/trainer/rank_state.h"
 
 namespace geminid::trainer {
 
@@ -32,43 +32,34 @@ class RankProcess {
   RankProcess& operator=(RankProcess&&) = delete;
   ~RankProcess();
 
-  int rank() const { return rank_; }
-  pid_t pid() const { return pid_; }
-  bool running() const { return pid_ >= 0 && !wait_status_; }
+  RankState& state() { return state_; }
+  bool running() const { return pid_ >= 0 && state_.running(); }
 
   // For poll: readable when the child has ended, and when it said something. -1 once it is over.
-  int process_fd() const { return wait_status_ ? -1 : process_fd_; }
+  int process_fd() const { return running() ? process_fd_ : -1; }
   int stderr_fd() const { return stderr_fd_; }
 
-  // Takes what can be read now without waiting; closes the pipe at its end.
-  std::string ReadStderr();
-  // Collects the exit status, and whether it said that it was done, if the child has ended.
-  void Reap();
+  // Takes what can be read now without waiting, and collects the exit status and whether it said
+  // that it was done, if the child has ended.
+  void Look();
   void Signal(int signal) const;
-
-  // After the end: how it ended, as waitpid says.
-  std::optional<int> wait_status() const { return wait_status_; }
-  bool said_done() const { return said_done_; }
-  // "exited with code 7", "was killed by signal 9 (Killed)".
-  std::string DescribeEnd() const;
-  const std::string& last_words() const { return last_words_; }
 
  private:
   RankProcess(int rank, pid_t pid, int process_fd, int stderr_fd, base::UniqueFd done_fd)
-      : rank_(rank),
+      : state_(rank, ""),
         pid_(pid),
         process_fd_(process_fd),
         stderr_fd_(stderr_fd),
-        done_fd_(std::move(done_fd)) {}
+        done_fd_(std::move(done_fd)) {
+    state_.Started(pid);
+  }
+  void ReadStderr();
 
-  int rank_ = 0;
+  RankState state_;
   pid_t pid_ = -1;
   int process_fd_ = -1;
   int stderr_fd_ = -1;
   base::UniqueFd done_fd_;
-  std::optional<int> wait_status_;
-  bool said_done_ = false;
-  std::string last_words_;
 };
 
 }  // namespace geminid::trainer

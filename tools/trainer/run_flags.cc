@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "tools/trainer/host_file.h"
 #include "tools/trainer/restarts.h"
 
 namespace geminid::trainer {
@@ -31,6 +32,14 @@ constexpr FlagSpec kProcessFlags[] = {
      "Of the job among the daemon's, -100 to 100, at most the tenant's; lower ones make room"},
     {"--queue-timeout", &Flags::queue_timeout, "SECONDS",
      "How long to wait for memory that other jobs have; 0: not at all"},
+};
+constexpr FlagSpec kHostsFlags[] = {
+    {"--hosts", &Flags::hosts, "FILE",
+     "Hosts to start the ranks on: lines HOST slots=N, as for mpirun. Each has its own daemon"},
+    {"--remote-shell", &Flags::remote_shell, "COMMAND",
+     "What gets a command to one of them: it is called with the host and a line for its shell"},
+    {"--host-timeout", &Flags::host_timeout, "SECONDS",
+     "After how long without a word from a host it is lost, and the run ends"},
 };
 constexpr FlagSpec kOutputFlags[] = {
     {"--report", &Flags::report, "PATH", "Write a JSON report to this file"},
@@ -64,6 +73,17 @@ absl::StatusOr<absl::Duration> ParseQueueTimeout(const std::string& text) {
   return absl::Seconds(seconds);
 }
 
+absl::Status ParseHosts(const Flags& flags, TrainOptions* options) {
+  constexpr double kLeast = 1, kMost = 3600;
+  GEMINID_ASSIGN_OR_RETURN(const double seconds,
+                           base::ParseReal("--host-timeout", flags.host_timeout, kLeast, kMost));
+  options->host_timeout = absl::Seconds(seconds);
+  options->remote_shell = flags.remote_shell;
+  if (flags.hosts.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(options->hosts, ReadHostFile(flags.hosts));
+  return absl::OkStatus();
+}
+
 absl::Status CheckJob(const std::string& job) {
   const bool characters = std::all_of(job.begin(), job.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -76,6 +96,7 @@ absl::Status CheckJob(const std::string& job) {
 }  // namespace
 
 std::span<const FlagSpec> ProcessFlags() { return kProcessFlags; }
+std::span<const FlagSpec> HostsFlags() { return kHostsFlags; }
 std::span<const FlagSpec> OutputFlags() { return kOutputFlags; }
 std::span<const FlagSpec> CheckpointFlags() { return kCheckpointFlags; }
 
@@ -91,6 +112,7 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
   GEMINID_ASSIGN_OR_RETURN(const uint64_t restarts,
                            base::ParseCount("--restarts", flags.restarts, 0, kRestartsMax));
   options->restarts = static_cast<int>(restarts);
+  GEMINID_RETURN_IF_ERROR(ParseHosts(flags, options));
   if (!flags.threads.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t threads,
                              base::ParseCount("--threads", flags.threads, 1, kThreadsMax));

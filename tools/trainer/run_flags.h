@@ -11,6 +11,7 @@
 namespace geminid::trainer {
 
 std::span<const FlagSpec> ProcessFlags();
+std::span<const FlagSpec> HostsFlags();
 std::span<const FlagSpec> OutputFlags();
 std::span<const FlagSpec> CheckpointFlags();
 inline constexpr FlagSpec kLoadFlag = {"--load", &Flags::load, "DIR",

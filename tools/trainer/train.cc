@@ -24,7 +24,9 @@
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
+#include "tools/trainer/mesh_choice.h"
 #include "tools/trainer/rank_share.h"
+#include "tools/trainer/ranks_place.h"
 #include "tools/trainer/recompute_choice.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/sha256.h"
@@ -266,10 +268,17 @@ class RankTrainer {
   }
 
   absl::Status Prepare() {
-    GEMINID_ASSIGN_OR_RETURN(mesh_, MakeMesh(options_.parallel, context_.info.world_size));
     GEMINID_ASSIGN_OR_RETURN(threads_,
                              MakeThreads(options_.threads, context_.info, *communicator_));
     report_.threads = kernels::ThreadsOf(threads_.get());
+    if (options_.parallel.automatic) {
+      GEMINID_ASSIGN_OR_RETURN(
+          const MeshChoice choice,
+          FindMesh(options_, report_.threads, context_.info, context_.restarts, *communicator_));
+      options_ = WithChoice(std::move(options_), choice);
+      progress_.Announce(absl::StrCat("parallel auto: ", choice.why));
+    }
+    GEMINID_ASSIGN_OR_RETURN(mesh_, MakeMesh(options_.parallel, context_.info.world_size));
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
     GEMINID_RETURN_IF_ERROR(ConnectSession());
@@ -456,7 +465,7 @@ class RankTrainer {
     return base::ReplaceFile(options_.report, ToJson(report_));
   }
 
-  const TrainOptions& options_;
+  TrainOptions options_;  // once the ranks have met, with the mesh that was chosen
   const RankContext& context_;
   Progress progress_;
   std::unique_ptr<kernels::ThreadPool> threads_;  // null: one

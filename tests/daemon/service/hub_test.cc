@@ -96,15 +96,26 @@ class Client {
   uint64_t sent_ = 0;
 };
 
-HubOptions SmallHub(Limits* limits) {
+// A hub of little memory; `store`, unless null, keeps what it has.
+std::unique_ptr<Hub> SmallHub(Limits* limits, holder::DescriptorStore* store = nullptr) {
   HubOptions options;
   options.limits = limits;
+  options.store = store;
   options.machine = os::ReadMachine(os::SystemNuma());
   options.arena_backing = memory::Backing::kSparse;
   options.engine.host_capacity_bytes = 16 * kMiB;
   options.engine.devices = {core::HostDevice(shm::DeviceIndex{0}, 16 * kMiB)};
   options.engine.transfers.link_bytes_in_flight = 1;
-  return options;
+  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  EXPECT_TRUE(hub.ok()) << hub.status();
+  return *std::move(hub);
+}
+
+absl::StatusOr<SessionPtr> OpenSuccessor(Hub* hub, const core::SessionSpec& spec) {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const base::UniqueFd client_end(ends[0]);
+  return hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
 }
 
 // Asks the hub something, on another thread, whenever it is given something to keep.
@@ -133,35 +144,25 @@ class CuriousStore final : public holder::DescriptorStore {
 // A holder that is stopped, or slow, stops the session that it is to keep, and nobody else.
 TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyElse) {
   Limits limits{config::TenantShares{}};
-  HubOptions options = SmallHub(&limits);
   CuriousStore store;
-  options.store = &store;
-  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
-  ASSERT_TRUE(hub.ok()) << hub.status();
-  store.hub = hub->get();
-  const Client client(hub->get());
+  const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
+  store.hub = hub.get();
+  const Client client(hub.get());
   EXPECT_GT(store.asked_questions, 3);  // segments, books, a pool, a slab
   store.asked_questions = 0;
-  (*hub)->KeepAll();
+  hub->KeepAll();
   EXPECT_GT(store.asked_questions, 3);
   EXPECT_EQ(store.unanswered, 0);
 }
 
 TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyWhenASuccessorComes) {
   Limits limits{config::TenantShares{}};
-  HubOptions options = SmallHub(&limits);
   CuriousStore store;
-  options.store = &store;
-  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
-  ASSERT_TRUE(hub.ok()) << hub.status();
-  const auto killed = std::make_unique<Client>(hub->get(), "run");
-  (void)(*hub)->Close(killed->session(), core::CloseReason::kDied);
-  store.hub = hub->get();
-  core::SessionSpec spec = killed->session()->spec();
-  int ends[2] = {-1, -1};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-  const base::UniqueFd client_end(ends[0]);
-  absl::StatusOr<SessionPtr> successor = (*hub)->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
+  const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
+  const auto killed = std::make_unique<Client>(hub.get(), "run");
+  (void)hub->Close(killed->session(), core::CloseReason::kDied);
+  store.hub = hub.get();
+  const absl::StatusOr<SessionPtr> successor = OpenSuccessor(hub.get(), killed->session()->spec());
   ASSERT_TRUE(successor.ok()) << successor.status();
   EXPECT_EQ((*successor)->id(), killed->session()->id());
   EXPECT_GT(store.asked_questions, 3);
@@ -215,32 +216,22 @@ class EndingStore final : public holder::DescriptorStore {
 
 TEST(Hub, SessionThatEndsWhileAllIsKeptAgain_IsNotKept) {
   Limits limits{config::TenantShares{}};
-  HubOptions options = SmallHub(&limits);
   EndingStore store;
-  options.store = &store;
-  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
-  ASSERT_TRUE(hub.ok()) << hub.status();
+  const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
   const std::set<std::string> without_sessions = store.names();
-  const auto client = std::make_unique<Client>(hub->get());
+  const auto client = std::make_unique<Client>(hub.get());
   const std::set<std::string> with_session = store.names();
   EXPECT_GT(with_session.size(), without_sessions.size() + 3);
 
   store.LoseAll({});
-  (*hub)->KeepAll();
+  hub->KeepAll();
   EXPECT_EQ(store.names(), with_session);
   store.LoseAll([&] {
-    Hub::Closed closed = (*hub)->Close(client->session(), core::CloseReason::kDetached);
-    (*hub)->Destroy(std::move(closed.garbage));
+    Hub::Closed closed = hub->Close(client->session(), core::CloseReason::kDetached);
+    hub->Destroy(std::move(closed.garbage));
   });
-  (*hub)->KeepAll();
+  hub->KeepAll();
   EXPECT_EQ(store.names(), without_sessions);
-}
-
-absl::StatusOr<SessionPtr> OpenSuccessor(Hub* hub, const core::SessionSpec& spec) {
-  int ends[2] = {-1, -1};
-  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-  const base::UniqueFd client_end(ends[0]);
-  return hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
 }
 
 // What it had is kept still, and has come to its own successor in the second case.
@@ -248,24 +239,21 @@ TEST(Hub, SuccessorThatDiesWhileItIsKept_TakesNothingOutOfTheStore) {
   for (const bool has_successor : {false, true}) {
     SCOPED_TRACE(has_successor);
     Limits limits{config::TenantShares{}};
-    HubOptions options = SmallHub(&limits);
     EndingStore store;
-    options.store = &store;
-    absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
-    ASSERT_TRUE(hub.ok()) << hub.status();
-    const auto killed = std::make_unique<Client>(hub->get(), "run");
+    const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
+    const auto killed = std::make_unique<Client>(hub.get(), "run");
     const size_t all = store.names().size();
     const shm::SessionId id = killed->session()->id();
-    (void)(*hub)->Close(killed->session(), core::CloseReason::kDied);
+    (void)hub->Close(killed->session(), core::CloseReason::kDied);
     const core::SessionSpec spec = killed->session()->spec();
     store.AtNextPut([&] {
-      for (const SessionPtr& session : (*hub)->AllSessions()) {
-        (void)(*hub)->Close(session, core::CloseReason::kDied);
+      for (const SessionPtr& session : hub->AllSessions()) {
+        (void)hub->Close(session, core::CloseReason::kDied);
       }
       if (!has_successor) return;
-      EXPECT_TRUE(OpenSuccessor(hub->get(), spec).ok());
+      EXPECT_TRUE(OpenSuccessor(hub.get(), spec).ok());
     });
-    EXPECT_TRUE(absl::IsAborted(OpenSuccessor(hub->get(), spec).status()));
+    EXPECT_TRUE(absl::IsAborted(OpenSuccessor(hub.get(), spec).status()));
     EXPECT_TRUE(store.names().contains(KeepsakeName(id, kKeptCommit)));
     EXPECT_GE(store.names().size(), all);  // predecessors' go later
   }
@@ -274,10 +262,9 @@ TEST(Hub, SuccessorThatDiesWhileItIsKept_TakesNothingOutOfTheStore) {
 // One copy at a time over the link of both: the end of one's is the beginning of the other's.
 TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
   Limits limits{config::TenantShares{}};
-  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(SmallHub(&limits));
-  ASSERT_TRUE(hub.ok()) << hub.status();
-  Client busy(hub->get());
-  Client waits(hub->get());
+  const std::unique_ptr<Hub> hub = SmallHub(&limits);
+  Client busy(hub.get());
+  Client waits(hub.get());
   ASSERT_EQ(busy.Load(), Hub::Pumped::kArmed);
   shm::Response ticket;
   ASSERT_TRUE(busy.Read(&ticket));
@@ -290,7 +277,7 @@ TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
   shm::Response response = {};
   while (response.op != shm::ResponseOp::kTicket) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "its ticket never came";
-    if (!waits.Read(&response)) (*hub)->Tick();
+    if (!waits.Read(&response)) hub->Tick();
   }
   EXPECT_EQ(response.request_id, 1u);
 }

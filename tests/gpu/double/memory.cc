@@ -18,6 +18,9 @@ namespace geminid::gpu_double {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
+// Behind each range, so that its end is the beginning of nothing else: not of another range, and
+// not of the host's memory.
+constexpr uint64_t kGuardBytes = kPageBytes;
 
 std::byte* Pointer(CUdeviceptr address) {
   return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
@@ -138,10 +141,10 @@ CUresult DeviceMemory::Import(int fd, CUmemGenericAllocationHandle* handle) {
 CUresult DeviceMemory::Reserve(uint64_t bytes, uint64_t alignment, CUdeviceptr* address) {
   if (!IsMultiple(bytes) || (alignment & (alignment - 1)) != 0) return CUDA_ERROR_INVALID_VALUE;
   alignment = alignment < kGranularityBytes ? kGranularityBytes : alignment;
-  std::byte* const outer = ReserveAddresses(bytes, alignment);
+  std::byte* const outer = ReserveAddresses(bytes + kGuardBytes, alignment);
   std::byte* const mirror = outer == nullptr ? nullptr : ReserveAddresses(bytes, kGranularityBytes);
   if (mirror == nullptr) {
-    if (outer != nullptr) munmap(outer, bytes);
+    if (outer != nullptr) munmap(outer, bytes + kGuardBytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = reinterpret_cast<uintptr_t>(outer);
@@ -158,7 +161,7 @@ CUresult DeviceMemory::FreeReserved(CUdeviceptr address, uint64_t bytes) {
   if (mapping != mappings_.end() && mapping->first < address + bytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  munmap(Pointer(address), bytes);
+  munmap(Pointer(address), bytes + kGuardBytes);
   munmap(range->second.mirror, bytes);
   ranges_.erase(range);
   return CUDA_SUCCESS;

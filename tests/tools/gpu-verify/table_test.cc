@@ -47,6 +47,7 @@ std::map<std::string, Row> Table() {
 }
 
 constexpr char kNotProbed[] = "not probed by the program";
+constexpr int kProducts = 5;  // P1 to P5, which geminid-kernel-check times
 
 TEST(Table, EveryQuestionOfTheProgram_HasARow) {
   const std::map<std::string, Row> rows = Table();
@@ -62,7 +63,7 @@ TEST(Table, EveryRow_IsOfTheProgramOrSaysWhyNot) {
   for (const auto& [id, row] : Table()) {
     EXPECT_FALSE(row.assumption.empty()) << id;
     EXPECT_FALSE(row.otherwise.empty()) << id;
-    if (known.contains(id)) continue;
+    if (known.contains(id) || id[0] == 'P') continue;
     EXPECT_THAT(row.result, testing::StartsWith(std::string(kNotProbed) + ": ")) << id;
   }
 }
@@ -71,7 +72,8 @@ TEST(Table, Numbers_HaveNoGap) {
   const std::map<std::string, Row> rows = Table();
   for (int i = 1; i <= 27; ++i) EXPECT_TRUE(rows.contains("G" + std::to_string(i))) << i;
   for (int i = 1; i <= 3; ++i) EXPECT_TRUE(rows.contains("R" + std::to_string(i))) << i;
-  EXPECT_EQ(rows.size(), 30u);
+  for (int i = 1; i <= kProducts; ++i) EXPECT_TRUE(rows.contains("P" + std::to_string(i))) << i;
+  EXPECT_EQ(rows.size(), 30u + kProducts);
 }
 
 TEST(Catalogue, Ids_AreUniqueAndTimesFitTheLimits) {

@@ -19,6 +19,12 @@ def good_run(ids):
     return {"date": "2027-01-02T03:04:05Z", "gpu": "GPU of a test", "driver": "999.1", "quick": False, "probes": probes}
 
 
+def good_products():
+    return {"device": "GPU", "checks": [], "products_by": "cuBLASLt 13.1.0 (/lib/it.so)",
+            "products": [{"id": f"P{i}", "name": "it", "library_flops": 98e12, "bare_loop_flops": 1e14, "own_kernel_flops": 49e11,
+                          "of_bare_loop": 0.98, "judged": True, "passed": True, "detail": ""} for i in range(1, 6)]}
+
+
 class WriteTable(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -69,6 +75,26 @@ class WriteTable(unittest.TestCase):
         self.assertEqual(self.run_script("--check").returncode, 0)
         self.assertEqual(self.write().returncode, 0)  # once more, over the first
         self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_ProductsOfAGpu_GetIntoTheirRows(self):
+        kernels = good_products()
+        kernels["products"][1].update(of_bare_loop=0.5, passed=False, detail="too | slow")
+        self.assertEqual(self.write(kernels=kernels).returncode, 0)
+        self.assertIn("GPU of a test, driver 999.1: 98.0 TFLOP/s, 0.98 of a bare loop, 20.0 of our kernel, "
+                      "cuBLASLt 13.1.0 (/lib/it.so), pass", self.row("P1"))
+        self.assertIn("**fail** (too / slow)", self.row("P2"))
+        self.assertIn("4 of 5 products keep up with a bare loop", self.page())
+        self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_MachineWithoutTheLibrary_LeavesProductsNotRun(self):
+        self.assertEqual(self.write(kernels=dict(good_products(), products=[])).returncode, 0)
+        self.assertIn("not yet run", self.row("P1"))
+
+    def test_ProductsThatWereCutOrLeftOut_AreRefused(self):
+        kernels = good_products()
+        kernels["products"][2]["judged"] = False
+        self.assert_refused(self.write(kernels=kernels), "--product-edge")
+        self.assert_refused(self.write(kernels=dict(good_products(), products=good_products()["products"][:4])), "other products")
 
     def test_PageThatSaysAnythingElse_IsFound(self):
         self.assertEqual(self.write().returncode, 0)

@@ -52,6 +52,16 @@ TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_FALSE(data->cuts());
 }
 
+TEST(ParseParallel, OfAuto_LeavesTheAxesOpen) {
+  const auto parsed = ParseParallel("auto");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->automatic);
+  EXPECT_EQ(parsed->least_ranks(), 1);
+  EXPECT_FALSE(ParseParallel("auto,data=2").ok());
+  EXPECT_THAT(Error({"--parallel", "auto", "--clip-norm", "0", "--update", "backward"}),
+              HasSubstr("--update backward needs a --parallel that names the axes"));
+}
+
 TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"", "'' is not AXIS=SIZE"},

@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
 #include "tests/tools/trainer/tensors_in_folder.h"
@@ -257,6 +260,28 @@ TEST_F(ParallelTraining, InARing_DoesNotDependOnMemory) {
   const nlohmann::json kept = Run(flags + Words{"--recompute", "off"});
   ExpectSameBits(Run(flags + Words{"--recompute", "on"}), kept);
   ExpectSameBits(Run(flags + Words{"--placement", "cpu"}), kept);
+}
+
+// Whatever was chosen for this machine, it is what the same flags in words train.
+TEST_F(ParallelTraining, WithTheMeshLeftToIt_HasTheBitsOfTheMeshItChose) {
+  const Words flags = kLlama + Words{"--ranks", "2"};
+  const nlohmann::json chosen = Run(flags + Words{"--parallel", "auto"});
+  ASSERT_FALSE(chosen.is_null());
+  const int batch = chosen["batch"];
+  const int accumulate = chosen["accumulate"];
+  EXPECT_EQ(batch * accumulate, 16);
+  Words axes;
+  const Words all = absl::StrSplit(chosen["mesh"].get<std::string>(), " x ");
+  for (std::string axis : all) {
+    if (absl::StrContains(axis, "sequence=") && axis != "sequence=1") {
+      axis.insert(std::string("sequence=").size(), "ulysses:");
+    }
+    if (!absl::EndsWith(axis, "=1")) axes.push_back(axis);
+  }
+  ExpectSameBits(Run(flags + Words{"--batch", std::to_string(batch), "--accumulate",
+                                   std::to_string(accumulate), "--update", "step", "--parallel",
+                                   absl::StrJoin(axes, ",")}),
+                 chosen);
 }
 
 TEST_F(ParallelTraining, OfRanksThatDoNotFit_IsRefusedWithThoseThatWould) {

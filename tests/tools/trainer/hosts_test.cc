@@ -1,0 +1,268 @@
+// geminid-train --hosts, as its users run it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/exit_code.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/network_hosts.h"
+#include "tests/tools/trainer/trainer_process.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+constexpr int kColumns = 200;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+class Hosts : public testing::Test {
+ protected:
+  // A remote shell for hosts that are all this one, by these lines.
+  std::string Shell(const std::string& lines) const {
+    const std::string path = folder_.Write("shell", "#!/bin/sh\n" + lines + "\n");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+  std::string HostFile(const std::string& text) const { return folder_.Write("hosts", text); }
+
+  Words Training(const std::string& steps) const {
+    return {"--text",    text_, "--model",    "gpt2-tiny", "--layers", "2",
+            "--batch",   "4",   "--steps",    steps,       "--lr",     "3e-3",
+            "--threads", "1",   "--progress", "lines",     "--report", report_};
+  }
+  Words OnHosts(const std::string& hosts, const std::string& shell) const {
+    return {"--hosts", HostFile(hosts), "--remote-shell", shell};
+  }
+
+  nlohmann::json ReportOf(const Words& arguments) const {
+    std::filesystem::remove(report_);
+    const CommandResult result = RunTrainer(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Report();
+  }
+  nlohmann::json Report() const {
+    std::ifstream file(report_);
+    return file ? nlohmann::json::parse(file) : nlohmann::json();
+  }
+
+  const base::TemporaryFolder folder_;
+  const std::string report_ = folder_ / "report.json";
+  const std::string text_ = folder_.Write("text", [] {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text.push_back(static_cast<char>('a' + i * i % 26));
+    return text;
+  }());
+};
+
+// The host has none of our variables, and a login shell that says something.
+TEST_F(Hosts, OfOneHost_TrainsWhatItsRanksTrainWithout) {
+  const nlohmann::json expected = ReportOf(Training("4") + Words{"--ranks", "2"});
+  const std::string shell = Shell("echo welcome to $1; exec env -i /bin/sh -c \"$2\"");
+  const nlohmann::json got =
+      ReportOf(Training("4") + OnHosts("alpha slots=3", shell) + Words{"--ranks", "2"});
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["loss_hex"], expected["loss_hex"]);
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  EXPECT_EQ(got["world_size"], 2);
+}
+
+TEST_F(Hosts, OfThisHost_NeedsNoRemoteShell) {
+  const CommandResult result =
+      RunTrainer(Training("1") + OnHosts("localhost slots=2", "/no/such/shell"));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Report()["world_size"], 2);
+}
+
+TEST_F(Hosts, OfHostsThatCannotBeReached_NamesEachAndItsWords) {
+  const std::string shell = Shell("echo no route to $1 >&2; exit 255");
+  const CommandResult result = RunTrainer(Training("1") + OnHosts("alpha\nbeta", shell));
+  EXPECT_EQ(result.code, base::kExitUnavailable);
+  for (const char* host : {"alpha", "beta"}) {
+    EXPECT_THAT(result.err, HasSubstr(absl::StrCat(host, " cannot be reached, or has no ")));
+    EXPECT_THAT(result.err, HasSubstr(absl::StrCat("ended with code 255: no route to ", host)));
+  }
+}
+
+TEST_F(Hosts, OfARemoteShellThatIsNotThere_SaysSo) {
+  const CommandResult result = RunTrainer(Training("1") + OnHosts("alpha", "/no/such/shell"));
+  EXPECT_EQ(result.code, base::kExitUnavailable);
+  EXPECT_THAT(result.err, HasSubstr("\"/no/such/shell\" ended with code 127: there is no such"));
+}
+
+TEST_F(Hosts, OfAnotherVersion_AreRefused) {
+  const std::string greeting = "echo geminid-host 1 0.0.9 abc; exec sleep 60";
+  const CommandResult result = RunTrainer(Training("1") + OnHosts("alpha", Shell(greeting)));
+  EXPECT_EQ(result.code, base::kExitPrecondition);
+  EXPECT_THAT(result.err, HasSubstr("alpha has geminid-train 0.0.9 where this one is "));
+}
+
+TEST_F(Hosts, OfAnotherBuildOfThisVersion_AreRefused) {
+  const std::string version = RunTrainer({"--version"}).out;
+  const std::string number = version.substr(version.find(' ') + 1);
+  const std::string greeting =
+      absl::StrCat("echo geminid-host 1 ", number.substr(0, number.find('\n')), " abc; sleep 60");
+  const CommandResult result = RunTrainer(Training("1") + OnHosts("alpha", Shell(greeting)));
+  EXPECT_EQ(result.code, base::kExitPrecondition);
+  EXPECT_THAT(result.err, HasSubstr("alpha has another build of geminid-train "));
+}
+
+// What the host sets itself holds there, and contradicts what the run asks for.
+TEST_F(Hosts, ThatCannotHaveTheRun_SayWhy) {
+  const std::string shell = Shell("GEMINID_SOCKET=/its/own exec /bin/sh -c \"$2\"");
+  const CommandResult result =
+      RunTrainer(Training("1") + OnHosts("alpha", shell) + Words{"--host-memory", "64MiB"},
+                 {"GEMINID_SOCKET=/somewhere/else"});
+  EXPECT_EQ(result.code, base::kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("alpha: --host-memory is for a daemon that this run starts"));
+  EXPECT_THAT(result.err, HasSubstr("/its/own"));
+}
+
+TEST_F(Hosts, ForMoreRanksThanSlots_IsRefused) {
+  const CommandResult result =
+      RunTrainer(Training("1") + OnHosts("localhost slots=2", "ssh") + Words{"--ranks", "4"});
+  EXPECT_EQ(result.code, base::kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("--hosts has 2 slots, but the run needs 4 ranks"));
+}
+
+TEST_F(Hosts, UnderAnotherLauncher_AreRefused) {
+  const Words arguments = Training("1") + OnHosts("localhost slots=2", "ssh");
+  for (const Words& launcher :
+       std::vector<Words>{{"RANK=0", "WORLD_SIZE=2"},
+                          {"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_STEP_NUM_TASKS=2"}}) {
+    const CommandResult result = RunTrainer(arguments, launcher);
+    EXPECT_EQ(result.code, base::kExitUsage);
+    EXPECT_THAT(result.err, HasSubstr("--hosts starts the ranks itself"));
+  }
+}
+
+TEST_F(Hosts, InAScriptOfSlurm_StartsTheRanks) {
+  const CommandResult result = RunTrainer(Training("1") + OnHosts("localhost slots=2", "ssh"),
+                                          {"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0"});
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+// Two hosts of two ranks each. Each host has a daemon of its own.
+class TwoHosts : public Hosts {
+ protected:
+  void SetUp() override {
+    hosts_ = NetworkHosts::Make();
+    if (hosts_ == nullptr) GTEST_SKIP() << "no network namespaces can be made here";
+  }
+  Words OnBoth() const {
+    return OnHosts(
+        absl::StrCat(NetworkHosts::kNames[0], " slots=2\n", NetworkHosts::kNames[1], " slots=2\n"),
+        hosts_->remote_shell());
+  }
+  pid_t RankOn(int host, int rank) const {
+    const std::string title = absl::StrCat("geminid-train: rank ", rank, " ");
+    for (const pid_t pid : hosts_->ProcessesOf(host)) {
+      if (CommandLineOf(pid).starts_with(title)) return pid;
+    }
+    return -1;
+  }
+  bool BecomesEmpty(int host) const {
+    const absl::Time latest = absl::Now() + absl::Seconds(30);
+    while (!hosts_->ProcessesOf(host).empty()) {
+      if (absl::Now() > latest) return false;
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    return true;
+  }
+
+  std::unique_ptr<NetworkHosts> hosts_;
+};
+
+TEST_F(TwoHosts, TrainTheBitsOfOne) {
+  const nlohmann::json expected = ReportOf(Training("4") + Words{"--ranks", "4"});
+  const nlohmann::json got = ReportOf(Training("4") + OnBoth());
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["loss_hex"], expected["loss_hex"]);
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  EXPECT_EQ(got["world_size"], 4);
+  EXPECT_EQ(got["ranks_exchange_by"], "hierarchical");
+  EXPECT_TRUE(BecomesEmpty(0));
+  EXPECT_TRUE(BecomesEmpty(1));
+}
+
+TEST_F(TwoHosts, OfAPipeline_TrainTheBitsOfOne) {
+  const Words pipeline = {"--parallel",   "pipeline=4", "--layers",    "4",
+                          "--accumulate", "2",          "--clip-norm", "0"};
+  const nlohmann::json expected = ReportOf(Training("3") + pipeline);
+  const nlohmann::json got = ReportOf(Training("3") + pipeline + OnBoth());
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+}
+
+TEST_F(TwoHosts, OfWhichOneIsFrozen_EndWithinTwoSecondsNamingIt) {
+  TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  for (const pid_t pid : hosts_->ProcessesOf(1)) kill(pid, SIGSTOP);
+  const absl::Time frozen = absl::Now();
+  EXPECT_TRUE(trainer.WaitFor("was lost with its host: nothing was heard from 10.78.0.2 for 1.2s"));
+  EXPECT_LT(absl::Now() - frozen, absl::Seconds(2));
+  EXPECT_EQ(trainer.Wait(), base::kExitUnavailable) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr("rank 2 (pid "));
+  EXPECT_TRUE(BecomesEmpty(0));
+}
+
+TEST_F(TwoHosts, OfWhichOneLosesARank_EndAndNameIt) {
+  TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  const pid_t pid = RankOn(1, 3);
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGKILL);
+  EXPECT_EQ(trainer.Wait(), base::kExitFailed) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr(absl::StrCat("rank 3 (pid ", pid,
+                                                       " on 10.78.0.2) was "
+                                                       "killed by signal 9 (Killed)")));
+  EXPECT_TRUE(BecomesEmpty(0));
+  EXPECT_TRUE(BecomesEmpty(1));
+}
+
+TEST_F(TwoHosts, WithRestarts_GoOnAfterARankDied) {
+  const nlohmann::json expected = ReportOf(Training("150") + Words{"--ranks", "4"});
+  std::filesystem::remove(report_);
+  TrainerProcess trainer(Training("150") + OnBoth() + Words{"--restarts", "1"}, kColumns);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  kill(RankOn(1, 3), SIGKILL);
+  EXPECT_EQ(trainer.Wait(), 0) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr("all ranks are started again (1 of 1)"));
+  const nlohmann::json got = Report();
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+}
+
+TEST_F(TwoHosts, AtASignal_EndAfterTheStep) {
+  TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  trainer.Signal(SIGINT);
+  EXPECT_EQ(trainer.Wait(), base::kExitSignalBase + SIGINT) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr("SIGINT: ends after this step"));
+}
+
+TEST_F(TwoHosts, ThatNoLongerHearFromTheirStart_EndTheRanks) {
+  TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
+  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  trainer.Signal(SIGSTOP);
+  EXPECT_TRUE(BecomesEmpty(0));
+  EXPECT_TRUE(BecomesEmpty(1));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

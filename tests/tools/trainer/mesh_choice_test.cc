@@ -1,0 +1,133 @@
+#include "tools/trainer/mesh_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tools/trainer/command_line.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+TrainOptions Options(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {"--text",     "t",    "--model",      "llama-20m",
+                                        "--batch",    "8",    "--accumulate", "2",
+                                        "--parallel", "auto", "--clip-norm",  "0"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const auto line = ParseCommandLine(arguments);
+  EXPECT_TRUE(line.ok()) << line.status();
+  return *line->options;
+}
+
+// Ranks of one host that talk as fast as they copy.
+RanksPlace Place(int ranks) {
+  return {.ranks = ranks,
+          .device_bytes = uint64_t{4} << 30,
+          .host_bytes = uint64_t{64} << 30,
+          .operations_per_second = 1e11,
+          .copied_bytes_per_second = 1e10,
+          .link_bytes_per_second = 1e10,
+          .peer_bytes_per_second = 1e10,
+          .peer_message_seconds = 1e-5};
+}
+
+MeshChoice Chosen(const TrainOptions& options, const RanksPlace& place) {
+  const auto choice = ChooseMesh(options, place);
+  EXPECT_TRUE(choice.ok()) << choice.status();
+  return choice.value_or(MeshChoice());
+}
+
+// Two counts, each by a closed form of its own.
+TEST(ForecastModelOf, AnyPreset_HasAsManyParametersAsTheTrainersModel) {
+  for (const Preset& preset : Presets()) {
+    SCOPED_TRACE(preset.name);
+    const forecast::Model model = ForecastModelOf(preset.config);
+    EXPECT_TRUE(forecast::Validate(model).ok());
+    EXPECT_EQ(forecast::CountParameters(model), CountParameters(preset.config));
+    ModelConfig other = preset.config;
+    other.tied = !preset.config.tied_output();
+    EXPECT_EQ(forecast::CountParameters(ForecastModelOf(other)), CountParameters(other));
+  }
+}
+
+TEST(ChooseMesh, OfRanksThatTalkFast_SharesDataAlone) {
+  const MeshChoice choice = Chosen(Options(), Place(2));
+  EXPECT_FALSE(choice.parallel.cuts()) << choice.why;
+  EXPECT_EQ(choice.parallel.data, 2);
+  EXPECT_EQ(choice.batch * static_cast<uint64_t>(choice.accumulate), 16u);
+}
+
+// A step moves all weights and gradients among ranks that share data, and between stages only the
+// activations of a boundary.
+TEST(ChooseMesh, OfRanksThatTalkSlowly_CutsTheLayers) {
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 2e7;
+  const MeshChoice choice = Chosen(Options(), place);
+  EXPECT_EQ(choice.parallel.pipeline, 2) << choice.why;
+  EXPECT_GT(choice.accumulate, 2);  // of fewer, more is bubble
+  EXPECT_EQ(choice.batch * static_cast<uint64_t>(choice.accumulate), 16u);
+}
+
+// Two hosts of two ranks, and a network that is slower than the hosts inside.
+TEST(ChooseMesh, OfHostsThatTalkSlowly_CutsTheLayersBetweenThem) {
+  RanksPlace place = Place(4);
+  place.hosts = 2;
+  place.network_bytes_per_second = 1e7;
+  place.network_message_seconds = 1e-4;
+  const MeshChoice choice = Chosen(Options(), place);
+  EXPECT_EQ(choice.parallel.pipeline, 2) << choice.why;
+  EXPECT_EQ(choice.parallel.least_ranks(), 4);
+}
+
+TEST(ChooseMesh, OfAnyRanks_MakesNoMicroBatchLargerThanAsked) {
+  for (const int ranks : {1, 2, 4, 8, 16}) {
+    const MeshChoice choice = Chosen(Options(), Place(ranks));
+    EXPECT_LE(choice.batch, 8u);
+    EXPECT_EQ(choice.batch * static_cast<uint64_t>(choice.accumulate), 16u);
+    EXPECT_EQ(choice.parallel.least_ranks(), ranks);
+    EXPECT_THAT(choice.why, HasSubstr("as predicted"));
+  }
+}
+
+// What the trainer would refuse by name is not chosen for it.
+TEST(ChooseMesh, OfWhatACutModelCannotDo_DoesNotCutIt) {
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 2e7;
+  const MeshChoice choice = Chosen(Options({"--optimizer", "lamb"}), place);
+  EXPECT_EQ(choice.parallel.pipeline, 1) << choice.why;
+}
+
+TEST(ChooseMesh, OfTooLittleMemoryForAnyMesh_SaysSo) {
+  RanksPlace place = Place(2);
+  place.device_bytes = uint64_t{1} << 20;
+  EXPECT_THAT(Chosen(Options(), place).why, HasSubstr("nothing is predicted to fit"));
+}
+
+TEST(ChooseMesh, OfWhatItCannotWeigh_SaysWhatToDo) {
+  const auto uneven = ChooseMesh(Options(), Place(3));
+  EXPECT_TRUE(absl::IsInvalidArgument(uneven.status()));
+  EXPECT_THAT(std::string(uneven.status().message()),
+              HasSubstr("the 16 sequences of a step (--batch x --accumulate) evenly, and there are "
+                        "3 ranks"));
+  TrainOptions adapted = Options();
+  adapted.model.lora_rank = 4;
+  EXPECT_THAT(std::string(ChooseMesh(adapted, Place(2)).status().message()), HasSubstr("adapters"));
+}
+
+TEST(WithChoice, OfAChoice_ChangesWhatWasChosenAndNoMore) {
+  const TrainOptions asked = Options();
+  const TrainOptions options =
+      WithChoice(asked, {.parallel = {.pipeline = 2, .data = 1}, .batch = 4, .accumulate = 4});
+  EXPECT_EQ(options.parallel.pipeline, 2);
+  EXPECT_FALSE(options.parallel.automatic);
+  EXPECT_EQ(options.batch, 4u);
+  EXPECT_EQ(options.zero.accumulate, 4);
+  EXPECT_EQ(options.seed, asked.seed);
+}
+
+}  // namespace
+}  // namespace geminid::trainer

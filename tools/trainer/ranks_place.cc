@@ -1,0 +1,135 @@
+#include "tools/trainer/ranks_place.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "tools/trainer/batches.h"
+#include "tools/trainer/daemon_choice.h"
+#include "tools/trainer/measured_speed.h"
+
+namespace geminid::trainer {
+namespace {
+
+// Of each rank: beyond what collectives send at once, and short enough not to be noticed.
+constexpr size_t kMeasuredBytes = size_t{1} << 20;
+constexpr double kLeastSeconds = 1e-9;
+
+// Of the second of two calls, which all ranks begin together.
+template <typename Call>
+absl::StatusOr<double> SecondsOf(collectives::Communicator& ranks, const Call& call) {
+  GEMINID_RETURN_IF_ERROR(call());
+  GEMINID_RETURN_IF_ERROR(ranks.Barrier());
+  const auto began = std::chrono::steady_clock::now();
+  GEMINID_RETURN_IF_ERROR(call());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  return std::max(took.count(), kLeastSeconds);
+}
+
+struct ExchangeSpeed {
+  double bytes_per_second = 0;  // received
+  double message_seconds = 0;
+};
+
+absl::StatusOr<ExchangeSpeed> MeasureExchange(collectives::Communicator& ranks) {
+  const auto count = static_cast<size_t>(ranks.WorldSize());
+  if (count == 1) return ExchangeSpeed();
+  const auto others = static_cast<double>(count - 1);
+  const std::vector<uint8_t> mine(kMeasuredBytes);
+  std::vector<uint8_t> all(count * kMeasuredBytes);
+  std::vector<float> one(1);
+  GEMINID_ASSIGN_OR_RETURN(const double gather,
+                           SecondsOf(ranks, [&] { return ranks.AllGather(mine, all); }));
+  GEMINID_ASSIGN_OR_RETURN(const double reduce, SecondsOf(ranks, [&] {
+                             return ranks.AllReduce(one, one, collectives::ReduceOp::kSum);
+                           }));
+  return ExchangeSpeed{.bytes_per_second = others * static_cast<double>(kMeasuredBytes) / gather,
+                       .message_seconds = reduce / others};
+}
+
+// `first`, `first + step`, ..., so many.
+absl::StatusOr<ExchangeSpeed> MeasureAmong(collectives::Communicator& world,
+                                           const std::string& name, int first, int step,
+                                           int count) {
+  std::vector<int> ranks(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) ranks[static_cast<size_t>(i)] = first + i * step;
+  GEMINID_ASSIGN_OR_RETURN(const auto group, world.Subset(name, ranks));
+  return MeasureExchange(*group);
+}
+
+// Ranks of a host, where all hosts have as many; else all ranks.
+absl::StatusOr<int> RanksPerHost(const collectives::RankInfo& info,
+                                 collectives::Communicator& communicator) {
+  const int ranks = communicator.WorldSize();
+  const int local = info.local_world_size;
+  const bool numbered = local > 0 && ranks % local == 0 && info.rank % local == info.local_rank;
+  const double mine = numbered ? local : 0;
+  std::vector<double> ends = {mine, -mine};
+  GEMINID_RETURN_IF_ERROR(communicator.AllReduce(ends, ends, collectives::ReduceOp::kMin));
+  return ends[0] > 0 && ends[0] == -ends[1] ? local : ranks;
+}
+
+}  // namespace
+
+absl::StatusOr<RanksPlace> FindRanksPlace(const TrainOptions& options, size_t threads,
+                                          const collectives::RankInfo& info,
+                                          collectives::Communicator& communicator) {
+  GEMINID_ASSIGN_OR_RETURN(const int local, RanksPerHost(info, communicator));
+  RanksPlace place = {.ranks = communicator.WorldSize(), .hosts = communicator.WorldSize() / local};
+  const int host = info.rank / local;
+  GEMINID_ASSIGN_OR_RETURN(const ExchangeSpeed near,
+                           MeasureAmong(communicator, "ranks of a host", host * local, 1, local));
+  GEMINID_ASSIGN_OR_RETURN(
+      const ExchangeSpeed far,
+      MeasureAmong(communicator, "ranks of one number", info.rank % local, local, place.hosts));
+  GEMINID_RETURN_IF_ERROR(communicator.Barrier());
+  GEMINID_ASSIGN_OR_RETURN(const MeasuredSpeed speed,
+                           MeasureHostSpeed(options.model, options.zero.data_type, threads));
+  // Half of what a daemon hands out is its device's.
+  const uint64_t half = DefaultMemoryBytes() / 2;
+  std::vector<double> least = {static_cast<double>(options.device_memory_bytes.value_or(
+                                   half / static_cast<uint64_t>(local))),
+                               static_cast<double>(options.host_memory_bytes.value_or(half)),
+                               speed.operations_per_second,
+                               speed.link_bytes_per_second,
+                               near.bytes_per_second,
+                               -near.message_seconds,
+                               far.bytes_per_second,
+                               -far.message_seconds};
+  GEMINID_RETURN_IF_ERROR(communicator.AllReduce(least, least, collectives::ReduceOp::kMin));
+  place.device_bytes = static_cast<uint64_t>(least[0]);
+  place.host_bytes = static_cast<uint64_t>(least[1]);
+  place.operations_per_second = least[2];
+  place.copied_bytes_per_second = least[3];
+  place.link_bytes_per_second = options.copy_bytes_per_second > 0
+                                    ? static_cast<double>(options.copy_bytes_per_second)
+                                    : place.copied_bytes_per_second;
+  place.peer_bytes_per_second = least[4];
+  place.peer_message_seconds = -least[5];
+  place.network_bytes_per_second = least[6];
+  place.network_message_seconds = -least[7];
+  return place;
+}
+
+absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
+                                    const collectives::RankInfo& info, const Restarts& restarts,
+                                    collectives::Communicator& communicator) {
+  if (options.wants_gpu || restarts.most > 0) {
+    GEMINID_RETURN_IF_ERROR(
+        CheckBatch(options.batch, static_cast<uint64_t>(communicator.WorldSize())));
+    return MeshChoice{.batch = options.batch,
+                      .accumulate = options.zero.accumulate,
+                      .why = options.wants_gpu ? "ranks on GPUs share data alone"
+                                               : "ranks that are started again share data alone"};
+  }
+  GEMINID_ASSIGN_OR_RETURN(const RanksPlace place,
+                           FindRanksPlace(options, threads, info, communicator));
+  return ChooseMesh(options, place);
+}
+
+}  // namespace geminid::trainer

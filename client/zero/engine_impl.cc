@@ -111,6 +111,12 @@ absl::Status EngineImpl::CheckArguments() const {
     return absl::InvalidArgumentError(
         absl::StrCat("accumulate is ", options_.accumulate, "; it must be at least 1"));
   }
+  if (options_.micro_batch_parts < 1 ||
+      (options_.micro_batch_parts > 1 && options_.accumulate == 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "micro_batch_parts is ", options_.micro_batch_parts, " with accumulate ",
+        options_.accumulate, "; it must be 1, or more where a step has several micro-batches"));
+  }
   if (options_.update_threads < 1 || options_.update_threads > kMaxUpdateThreads) {
     return absl::InvalidArgumentError(absl::StrCat("update_threads is ", options_.update_threads,
                                                    "; it must be from 1 to ", kMaxUpdateThreads));

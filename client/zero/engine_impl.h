@@ -176,7 +176,8 @@ class EngineImpl final : public Engine {
   absl::StatusOr<Operation> Begin(Pass pass, std::span<const ParameterId> parameters,
                                   Stream* stream);
   absl::Status BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks, Stream* stream);
-  absl::Status Carry(const Moves& moves);
+  // `position`: of reductions.
+  absl::Status Carry(const Moves& moves, MicroBatchPosition position = {});
   absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held, Stream* stream);
   absl::Status HoldChunks(const std::vector<uint32_t>& chunks, Stream* stream);
   void MeasureOnStream(Stream* stream);
@@ -241,7 +242,7 @@ class EngineImpl final : public Engine {
   // engine_step.cc: the end of micro-batches and steps
   absl::Status CheckNothingOpen(const char* call) const;
   absl::Status EndMicroBatch(bool step_ends);
-  absl::Status ReduceIncomplete();
+  absl::Status ReduceIncomplete(bool step_ends);
   absl::StatusOr<double> NormOfStep();
   absl::StatusOr<double> NormAgain();
   absl::StatusOr<double> GlobalGradientNorm();

@@ -116,10 +116,9 @@ void EngineImpl::Measure() {
   if (!director_->evaluating()) moment_ended_ = now;
 }
 
-absl::Status EngineImpl::Carry(const Moves& moves) {
+absl::Status EngineImpl::Carry(const Moves& moves, MicroBatchPosition position) {
   if (moves.empty()) return absl::OkStatus();
-  return mover_->Run(placer_->Place(moves), operation_,
-                     {micro_batch_ == 0, micro_batch_ + 1 == options_.accumulate});
+  return mover_->Run(placer_->Place(moves), operation_, position);
 }
 
 absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks,
@@ -288,8 +287,9 @@ absl::Status EngineImpl::Reduce(uint32_t chunk) {
   const uint32_t storage = book_->StorageOf(chunk);
   // One that no operator used was not waited for: its update still reads the gradient before.
   GEMINID_RETURN_IF_ERROR(updater_->WaitCurrent(chunk));
+  const int before = book_->reductions(chunk);
   book_->Reduce(chunk);
-  return Carry(director_->Reduce(storage));
+  return Carry(director_->Reduce(storage), {before == 0, before + 1 == options_.accumulate});
 }
 
 absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned, Stream* stream) {

@@ -74,7 +74,7 @@ absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
   Measure();
   GEMINID_RETURN_IF_ERROR(Carry(director_->EndOperators()));
   EndMeasuring();
-  GEMINID_RETURN_IF_ERROR(ReduceIncomplete());
+  GEMINID_RETURN_IF_ERROR(ReduceIncomplete(step_ends));
   GEMINID_RETURN_IF_ERROR(Carry(director_->EndMicroBatch()));
   ++micro_batch_;
   ++micro_batches_run_;
@@ -87,11 +87,14 @@ absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
 }
 
 // A trained parameter that no operator gave a gradient has a gradient of zeros: all ranks reduce
-// all chunks, whatever each of them used.
-absl::Status EngineImpl::ReduceIncomplete() {
+// all chunks, whatever each of them used. With parts that is so of a step, and of those chunks that
+// the micro-batch gave a gradient, on all ranks the same.
+absl::Status EngineImpl::ReduceIncomplete(bool step_ends) {
   const ComputePlace& place = compute_->on_device();
   for (uint32_t c = 0; c < layout_.chunks.size(); ++c) {
     if (book_->IsReduced(c) || !layout_.chunks[c].trainable) continue;
+    const bool left_out = step_ends && book_->reductions(c) == 0;
+    if (options_.micro_batch_parts > 1 && !book_->HasGradient(c) && !left_out) continue;
     GEMINID_RETURN_IF_ERROR(OpenGradient(c, /*planned=*/false, nullptr));
     GEMINID_RETURN_IF_ERROR(mover_->WaitUnused(book_->StorageOf(c)));
     for (uint32_t tensor : layout_.chunks[c].tensors) {
@@ -149,7 +152,7 @@ absl::StatusOr<double> EngineImpl::NormOfStep() {
   GEMINID_RETURN_IF_ERROR(
       Waited(StallCause::kUpdate, [&] { return updater_->WaitIdle(options_.timeout); }));
   GEMINID_RETURN_IF_ERROR(mover_->FreeSpareBuffers());
-  if (options_.accumulate > 1 && micro_batch_ != options_.accumulate) {
+  if (options_.accumulate > 1 && !book_->AllReduced(options_.accumulate)) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   absl::StatusOr<double> norm = GlobalGradientNorm();
@@ -253,11 +256,13 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   return result;
 }
 
-// What sums over micro-batches are multiplied by: each was added with 1 / accumulate.
+// What sums over micro-batches are multiplied by: each was added with 1 / accumulate. A micro-batch
+// of one of several parts is that share of one.
 double EngineImpl::GradientFactor() const {
   if (options_.accumulate == 1) return 1;
   const double expected = options_.accumulate;
-  return options_.gradient_scale == GradientScale::kSum ? expected : expected / micro_batch_;
+  if (options_.gradient_scale == GradientScale::kSum) return expected;
+  return expected * options_.micro_batch_parts / micro_batch_;
 }
 
 // What the updates were made with is what the step is.

@@ -51,9 +51,15 @@ std::vector<PipelineAction> InTurn(int total, int warm_up, ForwardAt forward_at,
   return actions;
 }
 
+// Forwards before the first backward follows one.
+int WarmUpOf1F1B(const PipelineShape& shape, int stage) { return shape.stages - 1 - stage; }
+int WarmUpOfInterleaved(const PipelineShape& shape, int stage) {
+  return 2 * (shape.stages - 1 - stage) + (shape.parts - 1) * shape.stages;
+}
+
 std::vector<PipelineAction> StageOf1F1B(const PipelineShape& shape, int stage) {
   return InTurn(
-      shape.micro_batches, shape.stages - 1 - stage,
+      shape.micro_batches, WarmUpOf1F1B(shape, stage),
       [](int m) {
         return PipelineAction{PipelineWork::kForward, 0, m};
       },
@@ -68,8 +74,7 @@ std::vector<PipelineAction> StageOfInterleaved(const PipelineShape& shape, int s
   const auto part_at = [&](int k) { return k % round / shape.stages; };
   const auto micro_batch_at = [&](int k) { return k / round * shape.stages + k % shape.stages; };
   return InTurn(
-      shape.micro_batches * shape.parts,
-      2 * (shape.stages - 1 - stage) + (shape.parts - 1) * shape.stages,
+      shape.micro_batches * shape.parts, WarmUpOfInterleaved(shape, stage),
       [&](int k) {
         return PipelineAction{PipelineWork::kForward, part_at(k), micro_batch_at(k)};
       },
@@ -91,6 +96,19 @@ const char* Name(PipelineKind kind) {
       return "zbv";
   }
   return "?";
+}
+
+int MostInFlight(const PipelineShape& shape, int stage) {
+  const int all = shape.micro_batches * shape.parts;
+  switch (shape.kind) {
+    case PipelineKind::k1F1B:
+      return std::min(WarmUpOf1F1B(shape, stage) + 1, all);
+    case PipelineKind::kInterleaved:
+      return std::min(WarmUpOfInterleaved(shape, stage) + 1, all);
+    case PipelineKind::kZeroBubbleV:
+      break;
+  }
+  return std::min(shape.parts * shape.stages, all);
 }
 
 int PositionOf(const PipelineShape& shape, int stage, int part) {

@@ -66,6 +66,9 @@ using PipelineSchedule = std::vector<std::vector<PipelineAction>>;
 absl::StatusOr<PipelineSchedule> MakePipelineSchedule(const PipelineShape& shape,
                                                       const PipelineCosts& costs = {});
 
+// How many parts' activations the stage holds at once, at most; exact but for ZBV.
+int MostInFlight(const PipelineShape& shape, int stage);
+
 // Where in the model part `part` of stage `stage` is, and back.
 int PositionOf(const PipelineShape& shape, int stage, int part);
 struct PipelinePlace {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "tools/parallel/axes.h"
+#include "tools/parallel/pipeline_axis.h"
 
 namespace geminid::parallel {
 namespace {
@@ -19,15 +20,13 @@ absl::Status ReadSizeInto(const char* axis, const std::string& text, int* size) 
   return absl::OkStatus();
 }
 
-absl::Status ReadPipeline(const std::string& value, MeshSpec* mesh) {
-  const ModeAndSize sized = SplitMode(value);
-  if (sized.size == value || sized.mode == "1f1b") {
-    return ReadSizeInto("pipeline", sized.size, &mesh->pipeline);
-  }
-  return RefuseParallel(
-      absl::StrCat("pipeline=", sized.mode,
-                   " cannot be planned; give the number of stages alone, which run 1F1B, "
-                   "such as pipeline=2"));
+absl::Status TakePipeline(const std::string& value, MeshSpec* mesh) {
+  GEMINID_ASSIGN_OR_RETURN(const PipelineAxis axis, ReadPipeline(value, kRanksMax));
+  mesh->pipeline = axis.stages;
+  if (axis.kind == collectives::PipelineKind::k1F1B) return absl::OkStatus();
+  return RefuseParallel(absl::StrCat(
+      "pipeline=", collectives::Name(axis.kind),
+      " cannot be planned; give the number of stages alone, which run 1F1B, such as pipeline=2"));
 }
 
 absl::Status ReadSequence(const std::string& value, MeshSpec* mesh) {
@@ -77,7 +76,7 @@ absl::Status ReadTensor(const std::string& value, MeshSpec* mesh) {
 }
 
 absl::Status ParseAxis(const std::string& axis, const std::string& value, ParsedMesh* parsed) {
-  if (axis == "pipeline") return ReadPipeline(value, &parsed->mesh);
+  if (axis == "pipeline") return TakePipeline(value, &parsed->mesh);
   if (axis == "sequence") return ReadSequence(value, &parsed->mesh);
   if (axis == "tensor") return ReadTensor(value, &parsed->mesh);
   if (axis == "data") {

@@ -33,8 +33,9 @@ constexpr FlagSpec kUpdateFlag = {
 
 constexpr FlagSpec kParallelFlag = {
     "--parallel", &Flags::parallel, "AXES",
-    "How ranks share the run: pipeline=N stages of layers, sequence=ulysses:N or ring:N pieces of "
-    "each sequence, data=N, such as pipeline=2,data=2; or auto"};
+    "How ranks share the run: pipeline=N or interleaved:N:chunks=V stages of layers, "
+    "sequence=ulysses:N or ring:N pieces of each sequence, data=N, such as pipeline=2,data=2; or "
+    "auto"};
 
 void AddTraining(CLI::App* app, Flags* flags) {
   AddFlags(app, flags, "Data", DataFlags());

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "geminid/optimizer.h"
 #include "tools/parallel/axes.h"
+#include "tools/parallel/pipeline_axis.h"
 #include "tools/trainer/options.h"
 
 namespace geminid::trainer {
@@ -22,18 +23,21 @@ using parallel::ReadSize;
 
 absl::Status Refuse(const std::string& words) { return parallel::RefuseParallel(words); }
 
-absl::StatusOr<int> ParsePipeline(const std::string& value) {
-  const parallel::ModeAndSize sized = parallel::SplitMode(value);
-  if (sized.mode == "interleaved" || sized.mode == "zbv") {
-    return Refuse(absl::StrCat("pipeline=", sized.mode,
-                               " is not there yet; give the number of stages alone, which run "
-                               "1F1B, such as pipeline=2"));
+// ZBV asks for the gradients of a part's input before those of its weights. The trainer's layers
+// give both at once: a weight's gradient takes the weight's place as soon as both have been read,
+// and what it is made of is not kept.
+absl::Status ParsePipeline(const std::string& value, Parallel* parallel) {
+  GEMINID_ASSIGN_OR_RETURN(const parallel::PipelineAxis axis,
+                           parallel::ReadPipeline(value, kRanksMax));
+  if (axis.kind == collectives::PipelineKind::kZeroBubbleV) {
+    return Refuse(
+        "pipeline=zbv is not there yet: it needs backward passes in two halves; pipeline=N and "
+        "pipeline=interleaved:N:chunks=V are");
   }
-  if (!sized.mode.empty() && sized.mode != "1f1b") {
-    return Refuse(absl::StrCat("pipeline has no schedule '", sized.mode,
-                               "'; give the number of stages, such as pipeline=2"));
-  }
-  return ReadSize(kPipelineAxis, sized.size, kRanksMax);
+  parallel->pipeline = axis.stages;
+  parallel->schedule = axis.kind;
+  parallel->chunks = axis.chunks;
+  return absl::OkStatus();
 }
 
 absl::Status ParseSequence(const std::string& value, Parallel* parallel) {
@@ -51,7 +55,7 @@ absl::Status ParseSequence(const std::string& value, Parallel* parallel) {
 
 absl::Status ParseAxis(const std::string& axis, const std::string& value, Parallel* parallel) {
   if (axis == kPipelineAxis) {
-    GEMINID_ASSIGN_OR_RETURN(parallel->pipeline, ParsePipeline(value));
+    return ParsePipeline(value, parallel);
   } else if (axis == kSequenceAxis) {
     return ParseSequence(value, parallel);
   } else if (axis == kDataAxis) {
@@ -68,12 +72,21 @@ absl::Status ParseAxis(const std::string& axis, const std::string& value, Parall
 }
 
 absl::Status CheckPipeline(const TrainOptions& options) {
-  const int stages = options.parallel.pipeline;
-  if (static_cast<uint64_t>(stages) > options.model.layers) {
-    return Refuse(absl::StrCat("pipeline=", stages,
-                               " needs a layer for each stage, and the model "
-                               "has ",
-                               options.model.layers, "; give at most as many stages"));
+  const Parallel& parallel = options.parallel;
+  const uint64_t parts =
+      static_cast<uint64_t>(parallel.pipeline) * static_cast<uint64_t>(parallel.chunks);
+  if (parts > options.model.layers) {
+    return Refuse(absl::StrCat("pipeline=", parallel.pipeline, " needs a layer for each ",
+                               parallel.chunks > 1 ? "chunk of each stage" : "stage", ", ", parts,
+                               " in all, and the model has ", options.model.layers,
+                               "; give at most as many"));
+  }
+  if (parallel.chunks > 1 && options.zero.accumulate % parallel.pipeline != 0) {
+    return Refuse(
+        absl::StrCat("an interleaved pipeline takes as many micro-batches at a time as "
+                     "it has stages, ",
+                     parallel.pipeline, ", which must divide --accumulate, ",
+                     options.zero.accumulate, "; take a multiple"));
   }
   if (!IsElementwise(options.zero.optimizer)) {
     return Refuse(absl::StrCat(
@@ -131,6 +144,9 @@ absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
 }
 
 absl::Status CheckParallel(const TrainOptions& options) {
+  if (options.parallel.chunks > 1 && options.parallel.pipeline == 1) {
+    return Refuse("an interleaved pipeline has 2 stages or more; leave it out for one");
+  }
   if (!options.parallel.cuts()) return absl::OkStatus();
   const auto refuse = [](const char* flag, const char* instead) {
     return Refuse(

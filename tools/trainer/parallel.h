@@ -1,6 +1,7 @@
 // How a run cuts its model and its batch over the ranks: --parallel.
 //
 //   pipeline=2,sequence=ulysses:2,data=2
+//   pipeline=interleaved:2:chunks=2,sequence=ring:2
 //   auto
 //
 // Each axis once, in any order; auto leaves them to mesh_choice.h. In the mesh the pipeline is
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/pipeline/schedule.h"
 #include "geminid/mesh.h"
 
 namespace geminid::trainer {
@@ -31,8 +33,10 @@ enum class SequenceMode { kUlysses, kRing };
 
 struct Parallel {
   bool automatic = false;  // nothing else is known before all ranks are there
-  int pipeline = 1;        // stages that the layers are cut into
-  int sequence = 1;        // parts that each sequence is cut into
+  int pipeline = 1;        // stages
+  collectives::PipelineKind schedule = collectives::PipelineKind::k1F1B;
+  int chunks = 1;    // parts of the model that each stage has
+  int sequence = 1;  // parts that each sequence is cut into
   SequenceMode sequence_mode = SequenceMode::kUlysses;
   std::optional<int> data = {};  // unset: what the other axes leave of the ranks
 
@@ -40,6 +44,9 @@ struct Parallel {
   bool cuts() const { return pipeline > 1 || sequence > 1; }
   // Whether a rank has two chunks of each sequence (collectives/sequence_parallel/zigzag.h).
   bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
+  collectives::PipelineShape PipelineOf(int micro_batches) const {
+    return {schedule, pipeline, micro_batches, chunks};
+  }
   // As many as it needs if nobody says how many there are.
   int least_ranks() const { return pipeline * sequence * data.value_or(1); }
 };

@@ -12,32 +12,45 @@
 namespace geminid::trainer {
 namespace {
 
-// One step of this rank's part, as the schedule asks for it.
-class StageStep final : public collectives::PipelineStage {
- public:
-  StageStep(Transformer& transformer, ParameterSource& source, const TrainedModel::GetBatch& get,
-            float gradient_scale)
-      : transformer_(transformer), source_(source), get_(get), gradient_scale_(gradient_scale) {}
+// The ranks of the first and of the last stage.
+std::vector<int> RanksAtEnds(const collectives::Mesh& mesh) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    const int stage = mesh.Coordinate(rank, kPipelineAxis);
+    if (stage == 0 || stage + 1 == mesh.SizeOf(kPipelineAxis)) ranks.push_back(rank);
+  }
+  return ranks;
+}
 
-  absl::Status Forward(int /*part*/, int micro_batch, std::span<const float> in,
+}  // namespace
+
+// One step of this rank's parts, as the schedule asks for it.
+class PipelinedModel::StageStep final : public collectives::PipelineStage {
+ public:
+  StageStep(const std::vector<Part>& parts, const GetBatch& get, float gradient_scale)
+      : parts_(parts), get_(get), gradient_scale_(gradient_scale) {}
+
+  absl::Status Forward(int part, int micro_batch, std::span<const float> in,
                        std::span<float> out) override {
     const absl::Time began = absl::Now();
-    GEMINID_RETURN_IF_ERROR(BeginMicroBatch());
+    const Part& one = Of(part);
+    GEMINID_RETURN_IF_ERROR(BeginMicroBatch(one));
     GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, get_(static_cast<uint64_t>(micro_batch)));
-    GEMINID_ASSIGN_OR_RETURN(passed_[micro_batch],
-                             transformer_.ForwardPart(source_, batch, in, out));
+    GEMINID_ASSIGN_OR_RETURN((passed_[{part, micro_batch}]),
+                             one.transformer->ForwardPart(*one.source, batch, in, out));
     worked_ += absl::Now() - began;
     return absl::OkStatus();
   }
 
-  absl::Status BackwardInput(int /*part*/, int micro_batch, std::span<const float> out_gradient,
+  absl::Status BackwardInput(int part, int micro_batch, std::span<const float> out_gradient,
                              std::span<float> in_gradient) override {
     const absl::Time began = absl::Now();
-    GEMINID_RETURN_IF_ERROR(BeginMicroBatch());
+    const Part& one = Of(part);
+    GEMINID_RETURN_IF_ERROR(BeginMicroBatch(one));
     GEMINID_ASSIGN_OR_RETURN(
         const double loss,
-        transformer_.BackwardPart(std::move(passed_.extract(micro_batch).mapped()), gradient_scale_,
-                                  out_gradient, in_gradient));
+        one.transformer->BackwardPart(std::move(passed_.extract({part, micro_batch}).mapped()),
+                                      gradient_scale_, out_gradient, in_gradient));
     loss_ += loss;
     in_micro_batch_ = false;
     worked_ += absl::Now() - began;
@@ -53,38 +66,29 @@ class StageStep final : public collectives::PipelineStage {
   absl::Duration worked() const { return worked_; }
 
  private:
-  absl::Status BeginMicroBatch() {
+  const Part& Of(int part) const { return parts_[static_cast<size_t>(part)]; }
+  // Of the engine, which all parts have: up to the next backward pass of any.
+  absl::Status BeginMicroBatch(const Part& part) {
     if (std::exchange(in_micro_batch_, true)) return absl::OkStatus();
-    return source_.BeginMicroBatch();
+    return part.source->BeginMicroBatch();
   }
 
-  Transformer& transformer_;
-  ParameterSource& source_;
-  const TrainedModel::GetBatch& get_;
+  const std::vector<Part>& parts_;
+  const GetBatch& get_;
   const float gradient_scale_;
-  std::map<int, std::unique_ptr<PassedForward>> passed_;  // and not gone back yet
-  bool in_micro_batch_ = false;                           // of the engine
+  // By part and micro-batch: and not gone back yet.
+  std::map<std::pair<int, int>, std::unique_ptr<PassedForward>> passed_;
+  bool in_micro_batch_ = false;
   double loss_ = 0;
   absl::Duration worked_;
 };
-
-// The ranks of the first and of the last stage.
-std::vector<int> RanksAtEnds(const collectives::Mesh& mesh) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < mesh.world_size(); ++rank) {
-    const int stage = mesh.Coordinate(rank, kPipelineAxis);
-    if (stage == 0 || stage + 1 == mesh.SizeOf(kPipelineAxis)) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
-}  // namespace
 
 // The engine ends its part of collectives while its communicator is there.
 PipelinedModel::~PipelinedModel() {
   state_.reset();
   table_.reset();
   executor_.reset();
+  parts_.clear();
   source_.reset();
   engine_.reset();
 }
@@ -94,28 +98,30 @@ absl::Status PipelinedModel::Prepare() {
   const RankShare share = ShareOf(options, around_.mesh, around_.world.Rank());
   GEMINID_ASSIGN_OR_RETURN(ranks_, around_.mesh.Connect(around_.world, {kDataAxis, kSequenceAxis}));
   GEMINID_ASSIGN_OR_RETURN(stages_, around_.mesh.Connect(around_.world, {kPipelineAxis}));
-  GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.part, ranks_.get()));
+  GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.parts, ranks_.get()));
   const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
   GEMINID_ASSIGN_OR_RETURN(executor_, collectives::PipelineExecutor::Make(
-                                          {.stages = options.parallel.pipeline,
-                                           .micro_batches = options.zero.accumulate},
-                                          {}, shape.tokens() * options.model.hidden, *stages_));
+                                          options.parallel.PipelineOf(options.zero.accumulate), {},
+                                          shape.tokens() * options.model.hidden, *stages_));
   GEMINID_ASSIGN_OR_RETURN(state_,
-                           StagedState::Create(whole_, part_, engine_.get(), stages_.get()));
+                           StagedState::Create(whole_, mine_, engine_.get(), stages_.get()));
   if (!options.model.tied_output() || (stage() > 0 && !is_last())) return absl::OkStatus();
-  const ModelParameters& parameters = transformer_->parameters();
+  // The model's first part embeds, its last one outputs.
+  const Part& part = is_last() ? parts_.back() : parts_.front();
+  const ModelParameters& parameters = part.transformer->parameters();
   const auto table = static_cast<size_t>(parameters.token_table);
-  if (!part_[table].trainable) return absl::OkStatus();
+  const zero::ParameterId id = part.ids[table];
+  if (!mine_[static_cast<size_t>(id)].trainable) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(auto ends, around_.world.Subset("table", RanksAtEnds(around_.mesh)));
-  table_ = std::make_unique<SharedTable>(engine_.get(), parameters.token_table,
-                                         parameters.specs[table].elements(), std::move(ends));
+  table_ = std::make_unique<SharedTable>(engine_.get(), id, parameters.specs[table].elements(),
+                                         std::move(ends));
   return absl::OkStatus();
 }
 
 absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
                                                          float gradient_scale) {
   const absl::Time began = absl::Now();
-  StageStep step(*transformer_, *source_, get, gradient_scale);
+  StageStep step(parts_, get, gradient_scale);
   GEMINID_RETURN_IF_ERROR(executor_->Run(step));
   around_.session.AddStall(StallCause::kCollective, absl::Now() - began - step.worked());
   return step.loss();
@@ -142,12 +148,18 @@ absl::StatusOr<zero::StepResult> PipelinedModel::Step(const zero::Engine::StepIn
 }
 
 absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {
-  const size_t elements = batch.shape.tokens() * around_.options.model.hidden;
-  std::vector<float> in(stage() > 0 ? elements : 0);
-  std::vector<float> out(is_last() ? 0 : elements);
-  if (!in.empty()) GEMINID_RETURN_IF_ERROR(stages_->Receive(in, stage() - 1));
-  GEMINID_ASSIGN_OR_RETURN(const double loss, transformer_->EvaluatePart(*source_, batch, in, out));
-  if (!out.empty()) GEMINID_RETURN_IF_ERROR(stages_->Send(out, stage() + 1));
+  const int stages = stages_->WorldSize();
+  double loss = 0;
+  for (const Part& part : parts_) {
+    const ModelPart& of = part.transformer->parameters().part;
+    const size_t elements = batch.shape.tokens() * around_.options.model.hidden;
+    std::vector<float> in(of.embeds ? 0 : elements), out(of.outputs ? 0 : elements);
+    if (!in.empty()) GEMINID_RETURN_IF_ERROR(stages_->Receive(in, (stage() + stages - 1) % stages));
+    GEMINID_ASSIGN_OR_RETURN(const double sum,
+                             part.transformer->EvaluatePart(*part.source, batch, in, out));
+    if (!out.empty()) GEMINID_RETURN_IF_ERROR(stages_->Send(out, (stage() + 1) % stages));
+    loss += sum;
+  }
   return loss;
 }
 

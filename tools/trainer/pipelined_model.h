@@ -1,10 +1,11 @@
-// One stage of a pipeline: a part of the model, trained by an engine together with the other ranks
-// of the stage, and the way to the stages before and after it.
+// One stage of a pipeline: a part of the model, or several with parts of other stages in between,
+// trained by an engine together with the other ranks of the stage, and the way to the stages before
+// and after it.
 //
-// The schedule is 1F1B. A micro-batch of the engine is one backward pass, with the forward passes
-// that the schedule has before it as evaluation: weights do not change within a step, and what a
-// forward pass leaves for its backward is the model's own. So gradients are summed over the
-// micro-batches as without a pipeline, in the same order.
+// The schedule is 1F1B or interleaved. A micro-batch of the engine is one backward pass of one
+// part, with the forward passes that the schedule has before it as evaluation: weights do not
+// change within a step, and what a forward pass leaves for its backward is the model's own. So
+// gradients are summed over the micro-batches as without a pipeline, in the same order.
 #ifndef GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_
 #define GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_
 
@@ -30,6 +31,8 @@ class PipelinedModel final : public TrainedModel {
   absl::StatusOr<double> Evaluate(const MicroBatch& batch) override;
 
  private:
+  class StageStep;
+
   int stage() const { return stages_->Rank(); }
   bool is_last() const { return stage() + 1 == stages_->WorldSize(); }
   absl::StatusOr<double> NormOfModel();

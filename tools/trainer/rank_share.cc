@@ -8,9 +8,25 @@
 
 namespace geminid::trainer {
 
+namespace {
+
+// By stage.
+std::vector<std::vector<ModelPart>> StagesOf(const TrainOptions& options) {
+  const collectives::PipelineShape shape = options.parallel.PipelineOf(options.zero.accumulate);
+  const std::vector<ModelPart> all = SplitModel(options.model, shape.stages * shape.parts);
+  std::vector<std::vector<ModelPart>> stages(static_cast<size_t>(shape.stages));
+  for (size_t position = 0; position < all.size(); ++position) {
+    const int stage = collectives::PlaceAt(shape, static_cast<int>(position)).stage;
+    stages[static_cast<size_t>(stage)].push_back(all[position]);
+  }
+  return stages;
+}
+
+}  // namespace
+
 RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank) {
   const auto stage = static_cast<size_t>(mesh.Coordinate(rank, kPipelineAxis));
-  return {.part = SplitModel(options.model, options.parallel.pipeline)[stage],
+  return {.parts = StagesOf(options)[stage],
           .batch = {.seed = options.seed,
                     .context = options.model.context,
                     .batch = options.batch,
@@ -32,17 +48,23 @@ MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size) {
 ModelConfig LargestPart(const TrainOptions& options) {
   ModelConfig part = options.model;
   part.layers = 0;
-  for (const ModelPart& stage : SplitModel(options.model, options.parallel.pipeline)) {
-    part.layers = std::max(part.layers, stage.layers);
+  for (const std::vector<ModelPart>& stage : StagesOf(options)) {
+    uint64_t layers = 0;
+    for (const ModelPart& one : stage) layers += one.layers;
+    part.layers = std::max(part.layers, layers);
   }
   return part;
 }
 
 ModelConfig LayersInFlight(const TrainOptions& options) {
-  ModelConfig layers = LargestPart(options);
-  // 1F1B: of so many micro-batches at most has the first stage gone forward and not back.
-  layers.layers *=
-      static_cast<uint64_t>(std::min(options.parallel.pipeline, options.zero.accumulate));
+  ModelConfig layers = options.model;
+  layers.layers = 0;
+  const collectives::PipelineShape shape = options.parallel.PipelineOf(options.zero.accumulate);
+  for (const std::vector<ModelPart>& stage : StagesOf(options)) {
+    for (const ModelPart& part : stage) layers.layers = std::max(layers.layers, part.layers);
+  }
+  // The first stage has gone forward most often without having gone back.
+  layers.layers *= static_cast<uint64_t>(collectives::MostInFlight(shape, 0));
   return layers;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "geminid/mesh.h"
 #include "tools/trainer/batches.h"
@@ -13,7 +14,7 @@
 namespace geminid::trainer {
 
 struct RankShare {
-  ModelPart part;
+  std::vector<ModelPart> parts;  // of its stage, in the order in which tokens pass them
   BatchPlan batch;
 };
 

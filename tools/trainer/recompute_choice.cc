@@ -40,8 +40,7 @@ uint64_t WholeModelBytes(const TrainOptions& options) {
   return model + model / 4 + kSpareBytes;
 }
 
-absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
-                                                const ModelParameters& parameters,
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uint64_t part_bytes,
                                                 const zero::Statistics& statistics,
                                                 const ComputePlace& compute,
                                                 collectives::Communicator& communicator) {
@@ -50,8 +49,7 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
   }
   // Sums of gradients over micro-batches lie beside the weights.
   const uint64_t sums = options.zero.accumulate > 1 ? 2 : 1;
-  const uint64_t working_set =
-      sums * WorkingSetBytes(parameters, options.zero.data_type, statistics.chunk_elements);
+  const uint64_t working_set = sums * part_bytes;
   // Of the stages of a pipeline each has its own: the most counts.
   std::vector<double> least = {static_cast<double>(statistics.arena_bytes),
                                -static_cast<double>(working_set),

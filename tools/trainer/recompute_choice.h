@@ -14,9 +14,9 @@ namespace geminid::trainer {
 uint64_t WholeModelBytes(const TrainOptions& options);
 
 // As options.recompute says; for kAuto what fits the smallest arena and is faster. That takes some
-// milliseconds of measuring where weights would leave for activations. All ranks must call it.
-absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
-                                                const ModelParameters& parameters,
+// milliseconds of measuring where weights would leave for activations. `part_bytes`: the working
+// set of this rank's part of the model. All ranks must call it.
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uint64_t part_bytes,
                                                 const zero::Statistics& statistics,
                                                 const ComputePlace& compute,
                                                 collectives::Communicator& communicator);

@@ -318,8 +318,9 @@ class RankTrainer {
   absl::Status DecideOnRecompute() {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     GEMINID_ASSIGN_OR_RETURN(
-        recompute_, ChooseRecompute(options_, model_->transformer().parameters(), statistics,
-                                    model_->ComputesWith(report_.threads), *loss_communicator_));
+        recompute_,
+        ChooseRecompute(options_, model_->MostWorkingSetBytes(statistics.chunk_elements),
+                        statistics, model_->ComputesWith(report_.threads), *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }

@@ -7,7 +7,9 @@
 #include "base/status_macros.h"
 #include "tools/trainer/device_check.h"
 #include "tools/trainer/fine_tuning.h"
+#include "tools/trainer/part_source.h"
 #include "tools/trainer/pipelined_model.h"
+#include "tools/trainer/recompute.h"
 
 namespace geminid::trainer {
 namespace {
@@ -18,7 +20,7 @@ class UncutModel final : public TrainedModel {
   explicit UncutModel(const ModelSurroundings& around) : TrainedModel(around) {}
 
   absl::Status Prepare() {
-    return TrainedModel::Prepare(WholeModel(around_.options.model), &around_.world);
+    return TrainedModel::Prepare({WholeModel(around_.options.model)}, &around_.world);
   }
 
   absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) override {
@@ -26,7 +28,7 @@ class UncutModel final : public TrainedModel {
     for (int i = 0; i < around_.options.zero.accumulate; ++i) {
       GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, get(static_cast<uint64_t>(i)));
       GEMINID_ASSIGN_OR_RETURN(const double loss,
-                               transformer_->TrainMicroBatch(*source_, batch, gradient_scale));
+                               whole().TrainMicroBatch(*source_, batch, gradient_scale));
       sum += loss;
     }
     return sum;
@@ -37,20 +39,25 @@ class UncutModel final : public TrainedModel {
   }
 
   absl::StatusOr<double> Evaluate(const MicroBatch& batch) override {
-    return transformer_->Evaluate(*source_, batch);
+    return whole().Evaluate(*source_, batch);
   }
+
+ private:
+  Transformer& whole() { return *parts_.front().transformer; }
 };
 
-// Of the whole model's parameters those that the part has, in its order.
-std::vector<zero::Parameter> Select(const std::vector<zero::Parameter>& whole,
-                                    const ModelParameters& part) {
-  std::vector<zero::Parameter> selected;
+// Adds to `selected` the whole model's parameters that the part has, in its order: under which
+// numbers.
+std::vector<zero::ParameterId> Select(const std::vector<zero::Parameter>& whole,
+                                      const ModelParameters& part,
+                                      std::vector<zero::Parameter>* selected) {
+  std::vector<zero::ParameterId> ids;
   for (const ParameterSpec& spec : part.specs) {
-    const auto found = std::ranges::find(whole, spec.name, &zero::Parameter::name);
-    selected.push_back(*found);
-    selected.back().backward_uses = spec.backward_uses;
+    ids.push_back(static_cast<zero::ParameterId>(selected->size()));
+    selected->push_back(*std::ranges::find(whole, spec.name, &zero::Parameter::name));
+    selected->back().backward_uses = spec.backward_uses;
   }
-  return selected;
+  return ids;
 }
 
 template <typename Model>
@@ -62,7 +69,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> Made(const ModelSurroundings& arou
 
 }  // namespace
 
-absl::Status TrainedModel::Prepare(const ModelPart& part, collectives::Communicator* ranks) {
+absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
+                                   collectives::Communicator* ranks) {
   const TrainOptions& options = around_.options;
   GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(around_.session, Tokens::kTogether));
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
@@ -80,16 +88,31 @@ absl::Status TrainedModel::Prepare(const ModelPart& part, collectives::Communica
       swap_ = std::make_unique<HeadSwap>(pieces_.get());
     }
   }
-  transformer_ =
-      MakeTransformerPart(options.model, options.zero.data_type, part, {}, around_.threads,
-                          place_->math(), {.swap = swap_.get(), .ring = ring_.get()});
   GEMINID_ASSIGN_OR_RETURN(whole_, TrainedParameters(options.model, options.frozen));
-  part_ = Select(whole_, transformer_->parameters());
+  for (const ModelPart& part : parts) {
+    Part made;
+    made.transformer =
+        MakeTransformerPart(options.model, options.zero.data_type, part, {}, around_.threads,
+                            place_->math(), {.swap = swap_.get(), .ring = ring_.get()});
+    made.ids = Select(whole_, made.transformer->parameters(), &mine_);
+    parts_.push_back(std::move(made));
+  }
   zero::Options zero = options.zero;
   zero.resume = around_.resumes;
-  GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, part_, zero));
+  zero.micro_batch_parts = static_cast<int>(parts.size());
+  GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, mine_, zero));
   source_ = place_->Source(engine_.get(), &around_.session);
+  for (Part& part : parts_) part.source = MakePartSource(source_.get(), part.ids);
   return absl::OkStatus();
+}
+
+uint64_t TrainedModel::MostWorkingSetBytes(uint64_t chunk_elements) const {
+  uint64_t most = 0;
+  for (const Part& part : parts_) {
+    most = std::max(most, WorkingSetBytes(part.transformer->parameters(),
+                                          around_.options.zero.data_type, chunk_elements));
+  }
+  return most;
 }
 
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Create(

@@ -46,8 +46,8 @@ class TrainedModel {
   ComputePlace ComputesWith(size_t threads) const {
     return {*place_, source_->workspace(), threads};
   }
-  // Of this rank's part.
-  const Transformer& transformer() const { return *transformer_; }
+  // WorkingSetBytes of this rank's part that needs the most.
+  uint64_t MostWorkingSetBytes(uint64_t chunk_elements) const;
   zero::Engine& engine() const { return *engine_; }
   // Of the whole model, as are its ids.
   virtual zero::ModelState& state() { return *engine_; }
@@ -65,20 +65,27 @@ class TrainedModel {
 
  protected:
   explicit TrainedModel(const ModelSurroundings& around) : around_(around) {}
-  // `ranks` train `part` together, and outlive this.
-  absl::Status Prepare(const ModelPart& part, collectives::Communicator* ranks);
+  // `ranks` train `parts` together, and outlive this.
+  absl::Status Prepare(const std::vector<ModelPart>& parts, collectives::Communicator* ranks);
+
+  // Of the model, as the rank trains it.
+  struct Part {
+    std::unique_ptr<Transformer> transformer;
+    std::vector<zero::ParameterId> ids;       // the engine's, by the part's own
+    std::unique_ptr<ParameterSource> source;  // of the engine's those parameters
+  };
 
   const ModelSurroundings around_;
   std::vector<zero::Parameter> whole_;
-  std::vector<zero::Parameter> part_;                  // the engine's
+  std::vector<zero::Parameter> mine_;                  // the engine's: of all parts
   std::unique_ptr<collectives::Communicator> pieces_;  // that share sequences; null: they are whole
   std::unique_ptr<HeadSwap> swap_;                     // one of the two, if they are cut
   std::unique_ptr<SequenceRing> ring_;
   // Destroyed in reverse order: the engine uses the place's stream.
   std::unique_ptr<ModelPlace> place_;
-  std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
+  std::vector<Part> parts_;  // in the order in which tokens pass them
 };
 
 }  // namespace geminid::trainer

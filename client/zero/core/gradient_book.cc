@@ -38,6 +38,23 @@ void GradientBook::BeginMicroBatch() {
 void GradientBook::BeginStep() {
   BeginMicroBatch();
   std::fill(written_in_step_.begin(), written_in_step_.end(), false);
+  for (Chunk& chunk : chunks_) chunk.reductions = 0;
+}
+
+void GradientBook::Reduce(uint32_t chunk) {
+  chunks_[chunk].reduced = true;
+  ++chunks_[chunk].reductions;
+}
+
+bool GradientBook::HasGradient(uint32_t chunk) const {
+  return std::ranges::any_of(chunks_[chunk].trained,
+                             [this](uint32_t tensor) { return written_[tensor] > 0; });
+}
+
+bool GradientBook::AllReduced(int times) const {
+  return std::ranges::all_of(chunks_, [times](const Chunk& chunk) {
+    return chunk.trained.empty() || chunk.reductions == times;
+  });
 }
 
 bool GradientBook::WeightIsThere(uint32_t tensor) const {

@@ -48,8 +48,14 @@ class GradientBook {
 
   // All gradients of the chunk are, and it has some.
   bool Complete(uint32_t chunk) const;
-  void Reduce(uint32_t chunk) { chunks_[chunk].reduced = true; }
+  void Reduce(uint32_t chunk);
   bool IsReduced(uint32_t chunk) const { return chunks_[chunk].reduced; }
+  // How often in this step.
+  int reductions(uint32_t chunk) const { return chunks_[chunk].reductions; }
+  // One of its parameters was given a gradient in this micro-batch.
+  bool HasGradient(uint32_t chunk) const;
+  // Every chunk with a trained parameter was reduced so often in this step.
+  bool AllReduced(int times) const;
   // Of how many chunks the gradient is on its way to the update.
   uint32_t reduced() const;
 
@@ -58,6 +64,7 @@ class GradientBook {
     std::vector<uint32_t> trained;  // tensors
     uint32_t storage = 0;
     bool reduced = false;  // in this micro-batch
+    int reductions = 0;    // in this step
   };
 
   const std::vector<Tensor> tensors_;

@@ -115,6 +115,27 @@ class EngineCallsTest : public ::testing::Test {
     }
     return status;
   }
+  // Of one part: its parameters alone, after others were evaluated.
+  static absl::Status PartOfMicroBatch(Engine& engine, const std::vector<ParameterId>& part,
+                                       float value) {
+    absl::Status status = engine.BeginMicroBatch();
+    for (ParameterId id : {kA, kB, kC}) {
+      if (status.ok()) status = engine.Use(Pass::kEvaluate, std::vector<ParameterId>{id}).status();
+    }
+    for (ParameterId id : part) {
+      if (status.ok()) status = Backward(engine, id, value);
+    }
+    return status;
+  }
+  std::vector<std::vector<float>> AllValues() {
+    std::vector<std::vector<float>> values;
+    for (ParameterId id : {kA, kB, kC}) {
+      const auto read = engine_().ReadParameter(id);
+      EXPECT_TRUE(read.ok()) << read.status();
+      values.push_back(read.value_or(std::vector<float>()));
+    }
+    return values;
+  }
   void MustStep(float value = 1) {
     ASSERT_TRUE(MicroBatch(engine_(), value).ok());
     const auto step = engine_().Step({.learning_rate = 0.1});
@@ -168,6 +189,71 @@ TEST_F(EngineCallsTest, SameParameterInTwoOperationsAtOnce_IsThereUntilBothHaveF
   ASSERT_TRUE(first->Finish().ok());
   EXPECT_EQ(*reinterpret_cast<const float*>(second->Weight(kA)), 1);
   EXPECT_TRUE(second->Finish().ok());
+}
+
+TEST_F(EngineCallsTest, MicroBatchesOfOnePartEach_GiveTheBitsOfWholeOnes) {
+  const std::vector<ParameterId> first = {kB}, second = {kC, kA};
+  const auto value = [](int step, int m) {
+    return 0.3F * static_cast<float>(m + 1) + 0.1F * static_cast<float>(step);
+  };
+  // A chunk for each parameter, and one for all.
+  for (const int64_t chunk_elements : {kElements, 4 * kElements}) {
+    Options options = SmallChunks();
+    options.chunk_elements = static_cast<uint64_t>(chunk_elements);
+    options.clip_norm = 0.5;
+    options.accumulate = 3;
+    Make(ThreeParameters(), options);
+    std::vector<double> norms;
+    for (int step = 0; step < 3; ++step) {
+      for (int m = 0; m < 3; ++m) ASSERT_TRUE(MicroBatch(engine_(), value(step, m)).ok());
+      norms.push_back(engine_().Step({.learning_rate = 0.1})->gradient_norm);
+    }
+    const auto expected = AllValues();
+    const uint64_t bytes = engine_().GetStatistics()->device_to_host_bytes;
+
+    options.micro_batch_parts = 2;
+    Make(ThreeParameters(), options);
+    for (int step = 0; step < 3; ++step) {
+      for (const auto& [part, m] : std::vector<std::pair<std::vector<ParameterId>, int>>{
+               {first, 0}, {first, 1}, {second, 0}, {first, 2}, {second, 1}, {second, 2}}) {
+        const absl::Status status = PartOfMicroBatch(engine_(), part, value(step, m));
+        ASSERT_TRUE(status.ok()) << status;
+      }
+      const auto result = engine_().Step({.learning_rate = 0.1});
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_DOUBLE_EQ(result->gradient_norm, norms[static_cast<size_t>(step)]);
+    }
+    EXPECT_EQ(AllValues(), expected);
+    if (chunk_elements > kElements) continue;
+    // What a micro-batch gave no gradient did not move.
+    EXPECT_EQ(engine_().GetStatistics()->device_to_host_bytes, bytes);
+  }
+}
+
+TEST_F(EngineCallsTest, PartWithoutAMicroBatch_HasAGradientOfZeros) {
+  Options options = SmallChunks();
+  options.accumulate = 2;
+  options.micro_batch_parts = 2;
+  Make(ThreeParameters(), options);
+  for (int m = 0; m < 4; ++m) ASSERT_TRUE(PartOfMicroBatch(engine_(), {kA}, 1).ok());
+  ASSERT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
+  // Again, after sums of another step.
+  for (int m = 0; m < 4; ++m) ASSERT_TRUE(PartOfMicroBatch(engine_(), {kB}, 1).ok());
+  const auto result = engine_().Step({.learning_rate = 0.1});
+  ASSERT_TRUE(result.ok()) << result.status();
+  // Of b: two micro-batches' worth of ones for each whole one, on average.
+  EXPECT_NEAR(result->gradient_norm, 2 * std::sqrt(kElements), 1e-6);
+}
+
+TEST_F(EngineCallsTest, PartsOfASingleMicroBatch_AreRefused) {
+  Make(ThreeParameters(), SmallChunks());
+  Options options = SmallChunks();
+  options.micro_batch_parts = 2;
+  rank_.engine.reset();
+  const auto engine =
+      Engine::Create(rank_.session.get(), rank_.communicator.get(), ThreeParameters(), options);
+  EXPECT_TRUE(absl::IsInvalidArgument(engine.status()));
+  EXPECT_THAT(std::string(engine.status().message()), HasSubstr("micro_batch_parts is 2"));
 }
 
 TEST_F(EngineCallsTest, ParameterGivenGradientsAnyNumberOfTimes_GetsTheirSum) {

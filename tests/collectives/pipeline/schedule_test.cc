@@ -33,19 +33,25 @@ TEST(OneForwardOneBackward, EndAndMemory_AreTheClosedForms) {
       for (int stage = 0; stage < stages; ++stage) {
         EXPECT_EQ(timeline.most_in_flight[static_cast<size_t>(stage)],
                   std::min(stages - stage, micro_batches));
+        EXPECT_EQ(MostInFlight(shape, stage), std::min(stages - stage, micro_batches));
       }
     }
   }
 }
 
 // Each part takes 1/v of the time, and so does the bubble.
-TEST(Interleaved, End_IsTheClosedForm) {
+TEST(Interleaved, EndAndMemory_AreTheClosedForms) {
   for (int stages = 1; stages <= 6; ++stages) {
     for (const int parts : {2, 3, 4}) {
       for (const int rounds : {1, 2, 5}) {
         const PipelineShape shape = {PipelineKind::kInterleaved, stages, rounds * stages, parts};
-        EXPECT_EQ(Timed(shape, kCosts).end,
+        const PipelineTimeline timeline = Timed(shape, kCosts);
+        EXPECT_EQ(timeline.end,
                   (rounds * stages * parts + stages - 1) * (kCosts.forward + Backward(kCosts)));
+        for (int stage = 0; stage < stages; ++stage) {
+          EXPECT_EQ(MostInFlight(shape, stage), timeline.most_in_flight[static_cast<size_t>(stage)])
+              << stage << " of " << stages << " with " << parts << " parts";
+        }
       }
     }
   }
@@ -56,7 +62,8 @@ TEST(ZeroBubble, EndsAndHoldsNoMoreThanOneForwardOneBackward) {
     for (const int micro_batches : {1, 2, 3, 7, 8, 16, 24}) {
       const PipelineShape shape = {PipelineKind::kZeroBubbleV, stages, micro_batches, 2};
       const PipelineTimeline timeline = Timed(shape, kCosts);
-      for (const int held : timeline.most_in_flight) EXPECT_LE(held, 2 * stages);
+      for (const int held : timeline.most_in_flight) EXPECT_LE(held, MostInFlight(shape, 0));
+      EXPECT_LE(MostInFlight(shape, 0), 2 * stages);
     }
   }
 }

@@ -53,6 +53,7 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"pipeline=two", "pipeline is 'two'"},
       {"pipeline=0", "pipeline is '0'"},
       {"pipeline=zbv:2", "pipeline=zbv cannot be planned"},
+      {"pipeline=interleaved:2:chunks=2", "pipeline=interleaved cannot be planned"},
       {"data=2,data=2", "data is there twice"},
       {"sequence=2", "it must be ulysses:N"},
       {"sequence=ring:2", "sequence=ring cannot be planned"},

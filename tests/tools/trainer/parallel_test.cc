@@ -34,6 +34,13 @@ TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_EQ(one->pipeline, 2);
   EXPECT_EQ(one->sequence, 1);
   EXPECT_FALSE(one->data.has_value());
+  EXPECT_EQ(all->chunks, 1);
+  const auto interleaved = ParseParallel("pipeline=interleaved:2:chunks=3");
+  ASSERT_TRUE(interleaved.ok()) << interleaved.status();
+  EXPECT_EQ(interleaved->pipeline, 2);
+  EXPECT_EQ(interleaved->chunks, 3);
+  EXPECT_EQ(interleaved->schedule, collectives::PipelineKind::kInterleaved);
+  EXPECT_EQ(interleaved->least_ranks(), 2);
   EXPECT_FALSE(all->rings());
   const auto ring = ParseParallel("sequence=ring:2");
   ASSERT_TRUE(ring.ok()) << ring.status();
@@ -67,7 +74,7 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"data=2000", "data is '2000'"},
       {"data=2,data=2", "data is there twice"},
       {"pipeline=zbv:2", "pipeline=zbv is not there yet"},
-      {"pipeline=interleaved:2", "pipeline=interleaved is not there yet"},
+      {"pipeline=interleaved:2", "it needs stages and chunks"},
       {"pipeline=gpipe:2", "pipeline has no schedule 'gpipe'"},
       {"sequence=2", "sequence is '2'; it must be ulysses:N or ring:N"},
       {"sequence=ring:x", "sequence is 'x'"},
@@ -106,6 +113,18 @@ TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
 TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {
   EXPECT_THAT(Error({"--parallel", "pipeline=64"}),
               testing::AllOf(HasSubstr("pipeline=64"), HasSubstr("a layer for each stage")));
+  const std::string interleaved = "pipeline=interleaved:2:chunks=2";
+  const std::vector<std::string> four = {"--layers", "4", "--accumulate"};
+  const auto with = [&](std::vector<std::string> words, const std::string& micro_batches) {
+    words.insert(words.end(), {micro_batches, "--parallel", interleaved});
+    return Error(words);
+  };
+  EXPECT_EQ(with(four, "4"), "");
+  EXPECT_THAT(with(four, "3"),
+              testing::AllOf(HasSubstr("must divide --accumulate, 3"), HasSubstr("stages, 2")));
+  EXPECT_THAT(with({"--layers", "3", "--accumulate"}, "4"),
+              HasSubstr("a layer for each chunk of each stage, 4 in all, and the model has 3"));
+  EXPECT_THAT(Error({"--parallel", "pipeline=interleaved:1:chunks=2"}), HasSubstr("2 stages"));
   EXPECT_THAT(Error({"--parallel", "sequence=ulysses:5"}),
               testing::AllOf(HasSubstr("sequence=ulysses:5"), HasSubstr("heads")));
   EXPECT_THAT(Error({"--parallel", "sequence=ulysses:2", "--context", "63"}),

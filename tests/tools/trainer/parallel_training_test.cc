@@ -116,9 +116,47 @@ TEST_F(ParallelTraining, InAPipeline_DoesNotDependOnMemoryNorOnMicroBatches) {
   }
 }
 
+TEST_F(ParallelTraining, InterleavedInAPipeline_HasTheBitsOfOneRank) {
+  const Words flags = kLlama + kUnclipped + Words{"--dropout", "0.1", "--validation", "0.2"};
+  const Words interleaved = {"--parallel", "pipeline=interleaved:2:chunks=2"};
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const Words typed = flags + Words{"--dtype", dtype};
+    const nlohmann::json one = Run(typed);
+    const nlohmann::json two = Run(typed + interleaved);
+    ExpectSameBits(two, one);
+    EXPECT_EQ(two["world_size"], 2);
+    EXPECT_EQ(two["validation"], one["validation"]);
+  }
+  const nlohmann::json one = Run(flags);
+  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
+                                             {"--recompute", "off"},
+                                             {"--placement", "cpu"},
+                                             {"--placement", "device"},
+                                             {"--device-memory", "2MiB"}}) {
+    SCOPED_TRACE(testing::PrintToString(how));
+    ExpectSameBits(Run(flags + interleaved + how), one);
+  }
+}
+
+// Chunks and micro-batches that are no powers of two, by which means are rounded.
+TEST_F(ParallelTraining, InterleavedInAPipeline_DoesNotDependOnChunksNorOnMicroBatches) {
+  for (const char* micro_batches : {"2", "6"}) {
+    const Words flags = {"--model", "llama-tiny", "--layers",     "6",          "--clip-norm", "0",
+                         "--dtype", "fp32",       "--accumulate", micro_batches};
+    const nlohmann::json one = Run(flags);
+    for (const char* axes :
+         {"pipeline=interleaved:2:chunks=3", "pipeline=interleaved:2:chunks=2"}) {
+      SCOPED_TRACE(axes);
+      ExpectSameBits(Run(flags + Words{"--parallel", axes}), one);
+    }
+  }
+}
+
 TEST_F(ParallelTraining, InPipelinesOfSeveralRanks_HasTheBitsOfThoseRanks) {
   const Words flags = kLlama + kUnclipped;
   ExpectSameBits(Run(flags + Words{"--parallel", "pipeline=2,data=2"}),
+                 Run(flags + Words{"--ranks", "2"}));
+  ExpectSameBits(Run(flags + Words{"--parallel", "pipeline=interleaved:2:chunks=2,data=2"}),
                  Run(flags + Words{"--ranks", "2"}));
   // Without its size, the axis has what is left.
   ExpectSameBits(Run(flags + Words{"--ranks", "4", "--parallel", "pipeline=2"}),
@@ -132,7 +170,8 @@ TEST_F(ParallelTraining, OverAnyAxes_IsCloseToOneRank) {
     for (const char* axes :
          {"data=2", "pipeline=2", "sequence=ulysses:2", "sequence=ring:2", "pipeline=2,data=2",
           "pipeline=2,sequence=ulysses:2", "sequence=ulysses:2,data=2",
-          "pipeline=2,sequence=ring:2", "sequence=ring:2,data=2", "sequence=ring:4"}) {
+          "pipeline=2,sequence=ring:2", "sequence=ring:2,data=2", "sequence=ring:4",
+          "pipeline=interleaved:2:chunks=2", "pipeline=interleaved:2:chunks=2,sequence=ring:2"}) {
       SCOPED_TRACE(axes);
       ExpectNear(Run(flags + Words{"--parallel", axes}), one, kRounding);
     }
@@ -189,7 +228,9 @@ TEST_F(ParallelTraining, SavedInOneMesh_GoesOnInAnother) {
   const std::vector<std::pair<Words, Words>> meshes = {
       {{"--parallel", "pipeline=2"}, {}},
       {{}, {"--parallel", "pipeline=2"}},
-      {{"--parallel", "pipeline=4"}, {"--parallel", "pipeline=2"}}};
+      {{"--parallel", "pipeline=4"}, {"--parallel", "pipeline=2"}},
+      {{"--parallel", "pipeline=interleaved:2:chunks=2"}, {"--parallel", "pipeline=2"}},
+      {{"--parallel", "pipeline=2"}, {"--parallel", "pipeline=interleaved:2:chunks=2"}}};
   for (const auto& [before, after] : meshes) {
     fs::remove_all(run_);
     Run(flags + before);

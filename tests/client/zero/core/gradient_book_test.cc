@@ -22,6 +22,28 @@ TEST(GradientBook, ChunkOfAParameterWithASeparateGradient_HasAPlaceForAllOfItsOw
   EXPECT_THAT(book.owners(), ElementsAre(0, 1, 1));
 }
 
+TEST(GradientBook, OfAStep_KnowsHowOftenEachChunkWasReduced) {
+  GradientBook book = MakeBook();
+  EXPECT_FALSE(book.HasGradient(0));
+  book.Write(1);
+  EXPECT_TRUE(book.HasGradient(0));
+  EXPECT_FALSE(book.HasGradient(1));
+  book.Reduce(0);
+  book.BeginMicroBatch();
+  EXPECT_FALSE(book.HasGradient(0));
+  EXPECT_EQ(book.reductions(0), 1);
+  EXPECT_FALSE(book.AllReduced(1));
+  book.Reduce(1);
+  EXPECT_TRUE(book.AllReduced(1));
+  book.BeginMicroBatch();
+  book.Reduce(0);
+  EXPECT_EQ(book.reductions(0), 2);
+  EXPECT_FALSE(book.AllReduced(2));
+  book.BeginStep();
+  EXPECT_EQ(book.reductions(0), 0);
+  EXPECT_TRUE(book.AllReduced(0));
+}
+
 TEST(GradientBook, ChunkIsComplete_OnceAllItsTrainedParametersAre) {
   GradientBook book = MakeBook();
   book.Write(0);

@@ -68,11 +68,12 @@ class StageStep final : public collectives::PipelineStage {
   absl::Duration worked_;
 };
 
-// The ranks of the first and of the last stage.
-std::vector<int> RanksAtEnds(const collectives::Mesh& mesh) {
+// The ranks of the first and of the last stage that have what `mine` has of each layer.
+std::vector<int> RanksAtEnds(const collectives::Mesh& mesh, int mine) {
   std::vector<int> ranks;
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const int stage = mesh.Coordinate(rank, kPipelineAxis);
+    if (mesh.Coordinate(rank, kTensorAxis) != mesh.Coordinate(mine, kTensorAxis)) continue;
     if (stage == 0 || stage + 1 == mesh.SizeOf(kPipelineAxis)) ranks.push_back(rank);
   }
   return ranks;
@@ -82,6 +83,7 @@ std::vector<int> RanksAtEnds(const collectives::Mesh& mesh) {
 
 // The engine ends its part of collectives while its communicator is there.
 PipelinedModel::~PipelinedModel() {
+  joined_.reset();
   state_.reset();
   table_.reset();
   executor_.reset();
@@ -96,20 +98,29 @@ absl::Status PipelinedModel::Prepare() {
   GEMINID_ASSIGN_OR_RETURN(stages_, around_.mesh.Connect(around_.world, {kPipelineAxis}));
   GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.part, ranks_.get()));
   const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
-  GEMINID_ASSIGN_OR_RETURN(executor_, collectives::PipelineExecutor::Make(
-                                          {.stages = options.parallel.pipeline,
-                                           .micro_batches = options.zero.accumulate},
-                                          {}, shape.tokens() * options.model.hidden, *stages_));
-  GEMINID_ASSIGN_OR_RETURN(state_,
-                           StagedState::Create(whole_, part_, engine_.get(), stages_.get()));
+  GEMINID_ASSIGN_OR_RETURN(
+      executor_,
+      collectives::PipelineExecutor::Make(
+          {.stages = options.parallel.pipeline, .micro_batches = options.zero.accumulate}, {},
+          transformer_->BoundaryElements(shape.tokens()), *stages_));
+  GEMINID_ASSIGN_OR_RETURN(
+      state_, StagedState::Create(tensor_ == nullptr ? whole_ : tensor_->ModelBlocks(), part_,
+                                  engine_.get(), stages_.get()));
+  if (tensor_ != nullptr) joined_ = tensor_->JoinState(state_.get());
   if (!options.model.tied_output() || (stage() > 0 && !is_last())) return absl::OkStatus();
   const ModelParameters& parameters = transformer_->parameters();
   const auto table = static_cast<size_t>(parameters.token_table);
   if (!part_[table].trainable) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(auto ends, around_.world.Subset("table", RanksAtEnds(around_.mesh)));
+  GEMINID_ASSIGN_OR_RETURN(
+      auto ends, around_.world.Subset("table", RanksAtEnds(around_.mesh, around_.world.Rank())));
   table_ = std::make_unique<SharedTable>(engine_.get(), parameters.token_table,
                                          parameters.specs[table].elements(), std::move(ends));
   return absl::OkStatus();
+}
+
+zero::ModelState& PipelinedModel::state() {
+  if (joined_ != nullptr) return *joined_;
+  return *state_;
 }
 
 absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
@@ -127,10 +138,13 @@ absl::StatusOr<double> PipelinedModel::NormOfModel() {
   double twice = 0;  // this rank's shard of what two stages count
   if (table_ != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(const double squares, table_->SumGradients());
-    if (is_last()) twice = squares;
+    const bool counts =
+        tensor_ == nullptr || tensor_->Keeps(transformer_->parameters().token_table);
+    if (is_last() && counts) twice = squares;
     GEMINID_ASSIGN_OR_RETURN(norm, engine_->GradientNorm());
   }
-  std::vector<double> squares = {(ranks_->Rank() == 0 ? norm * norm : 0) - twice};
+  GEMINID_ASSIGN_OR_RETURN(const double own, Squares(norm, ranks_->Rank() == 0));
+  std::vector<double> squares = {own - twice};
   GEMINID_RETURN_IF_ERROR(around_.world.AllReduce(squares, squares, collectives::ReduceOp::kSum));
   return squares[0] < 0 ? 0 : std::sqrt(squares[0]);
 }
@@ -142,7 +156,7 @@ absl::StatusOr<zero::StepResult> PipelinedModel::Step(const zero::Engine::StepIn
 }
 
 absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {
-  const size_t elements = batch.shape.tokens() * around_.options.model.hidden;
+  const size_t elements = transformer_->BoundaryElements(batch.shape.tokens());
   std::vector<float> in(stage() > 0 ? elements : 0);
   std::vector<float> out(is_last() ? 0 : elements);
   if (!in.empty()) GEMINID_RETURN_IF_ERROR(stages_->Receive(in, stage() - 1));

@@ -8,12 +8,12 @@
 #include "base/status_macros.h"
 #include "tools/parallel/axes.h"
 #include "tools/parallel/pipeline_axis.h"
+#include "tools/parallel/tensor_axis.h"
 
 namespace geminid::parallel {
 namespace {
 
 using collectives::TensorGrid;
-using collectives::TensorMode;
 
 absl::Status ReadSizeInto(const char* axis, const std::string& text, int* size) {
   GEMINID_ASSIGN_OR_RETURN(*size, ReadSize(axis, text, kRanksMax));
@@ -41,44 +41,18 @@ absl::Status ReadSequence(const std::string& value, MeshSpec* mesh) {
   return RefuseParallel(absl::StrCat("sequence is '", value, "'; it must be ulysses:N"));
 }
 
-absl::StatusOr<TensorMode> ModeOf(const std::string& name) {
-  std::vector<std::string> names;
-  for (const TensorMode mode : {TensorMode::k1D, TensorMode::k1DSequence, TensorMode::k2D,
-                                TensorMode::k25D, TensorMode::k3D}) {
-    names.push_back(collectives::Name(mode));
-    if (name == names.back()) return mode;
-  }
-  return RefuseParallel(absl::StrCat("tensor has no mode '", name, "'; there are ",
-                                     absl::StrJoin(names, ", "), ", as in tensor=2d:size=4"));
-}
-
-// "2.5d:size=8:depth=2"; "1d:8" is short for "1d:size=8".
-absl::Status ReadTensor(const std::string& value, MeshSpec* mesh) {
-  const std::vector<std::string> pieces = absl::StrSplit(value, ':');
-  GEMINID_ASSIGN_OR_RETURN(mesh->tensor_mode, ModeOf(pieces[0]));
-  bool sized = false;
-  for (std::size_t i = 1; i < pieces.size(); ++i) {
-    const std::vector<std::string> sides = absl::StrSplit(pieces[i], absl::MaxSplits('=', 1));
-    if (sides.size() == 1 || sides[0] == "size") {
-      if (sized) return RefuseParallel("tensor's size is there twice; give it once");
-      GEMINID_RETURN_IF_ERROR(ReadSizeInto("tensor's size", sides.back(), &mesh->tensor));
-      sized = true;
-    } else if (sides[0] == "depth") {
-      GEMINID_RETURN_IF_ERROR(ReadSizeInto("tensor's depth", sides[1], &mesh->depth));
-    } else {
-      return RefuseParallel(
-          absl::StrCat("tensor has no '", sides[0], "'; it has a size and a depth"));
-    }
-  }
-  if (!sized) return RefuseParallel("tensor needs a size, as in tensor=2.5d:size=8:depth=2");
-  const absl::Status grid = TensorGrid::Make(mesh->tensor_mode, mesh->tensor, mesh->depth).status();
-  return grid.ok() ? grid : RefuseParallel(std::string(grid.message()));
+absl::Status ReadTensorInto(const std::string& value, MeshSpec* mesh) {
+  GEMINID_ASSIGN_OR_RETURN(const TensorAxis axis, ReadTensor(value, kRanksMax));
+  mesh->tensor_mode = axis.mode;
+  mesh->tensor = axis.size;
+  mesh->depth = axis.depth;
+  return absl::OkStatus();
 }
 
 absl::Status ParseAxis(const std::string& axis, const std::string& value, ParsedMesh* parsed) {
   if (axis == "pipeline") return TakePipeline(value, &parsed->mesh);
   if (axis == "sequence") return ReadSequence(value, &parsed->mesh);
-  if (axis == "tensor") return ReadTensor(value, &parsed->mesh);
+  if (axis == "tensor") return ReadTensorInto(value, &parsed->mesh);
   if (axis == "data") {
     parsed->data_is_given = true;
     return ReadSizeInto("data", value, &parsed->mesh.data);

@@ -33,7 +33,8 @@ constexpr FlagSpec kUpdateFlag = {
 
 constexpr FlagSpec kParallelFlag = {
     "--parallel", &Flags::parallel, "AXES",
-    "How ranks share the run: pipeline=N or interleaved:N:chunks=V stages of layers, "
+    "How ranks share the run: pipeline=N or interleaved:N:chunks=V stages of layers, tensor=MODE:N "
+    "pieces of each layer, "
     "sequence=ulysses:N or ring:N pieces of each sequence, data=N, such as pipeline=2,data=2; or "
     "auto"};
 
@@ -96,6 +97,7 @@ absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Opt
   if (options->clip_norm > 0) why = "--clip-norm 0";
   if (options->loss_scale.has_value()) why = "--loss-scale none";
   if (options->accumulate > 1) why = "--accumulate 1";
+  if (parallel.tensor.size > 1) why = "a run without tensor";
   if (parallel.pipeline > 1) why = "a run without a pipeline";
   if (parallel.automatic) why = "a --parallel that names the axes";
   if (!IsElementwise(options->optimizer)) why = "an --optimizer that needs no sums over tensors";

@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "tools/trainer/parameters.h"
 
 namespace geminid::trainer {
 namespace {
@@ -27,18 +26,22 @@ absl::Status Freeze(const std::string& pattern, std::vector<zero::Parameter>* pa
 
 }  // namespace
 
+zero::Parameter AsParameter(const ParameterSpec& spec) {
+  return {.name = spec.name,
+          .shape = spec.shape,
+          .data_type = spec.data_type,
+          .unit = spec.unit,
+          .trainable = spec.trainable,
+          .decay = spec.decay(),
+          .backward_uses = spec.backward_uses,
+          .separate_gradient = spec.separate_gradient};
+}
+
 absl::StatusOr<std::vector<zero::Parameter>> TrainedParameters(
     const ModelConfig& model, const std::vector<std::string>& frozen) {
   std::vector<zero::Parameter> parameters;
   for (const ParameterSpec& spec : MakeParameters(model).specs) {
-    parameters.push_back({.name = spec.name,
-                          .shape = spec.shape,
-                          .data_type = spec.data_type,
-                          .unit = spec.unit,
-                          .trainable = spec.trainable,
-                          .decay = spec.decay(),
-                          .backward_uses = spec.backward_uses,
-                          .separate_gradient = spec.separate_gradient});
+    parameters.push_back(AsParameter(spec));
   }
   for (const std::string& pattern : frozen) {
     GEMINID_RETURN_IF_ERROR(Freeze(pattern, &parameters));

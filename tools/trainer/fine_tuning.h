@@ -10,8 +10,12 @@
 #include "absl/status/statusor.h"
 #include "geminid/zero.h"
 #include "tools/trainer/model_config.h"
+#include "tools/trainer/parameters.h"
 
 namespace geminid::trainer {
+
+// As the engine is told of it.
+zero::Parameter AsParameter(const ParameterSpec& spec);
 
 // The model's parameters as the engine is told of them. `frozen` are patterns of names, with *, ?
 // and

@@ -32,6 +32,7 @@
 #include "tools/trainer/rank_process.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/stop_signals.h"
+#include "tools/trainer/tensor_share.h"
 #include "tools/trainer/terminal.h"
 #include "tools/trainer/train.h"
 
@@ -186,7 +187,9 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
 absl::Status CheckShares(const TrainOptions& options, int ranks) {
   if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
   GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
-  return CheckBatch(options.batch, static_cast<uint64_t>(mesh.SizeOf(kDataAxis)));
+  const int data = mesh.SizeOf(kDataAxis);
+  GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(data)));
+  return CheckTensorBatch(options, data);
 }
 
 // Data, exports and reports are for the hosts to find.

@@ -8,6 +8,7 @@
 #include "tools/forecast/optimizer.h"
 #include "tools/parallel/axes.h"
 #include "tools/parallel/choose.h"
+#include "tools/trainer/tensor_share.h"
 
 namespace geminid::trainer {
 namespace {
@@ -70,7 +71,9 @@ bool Trains(const TrainOptions& options, const parallel::Setting& setting) {
   auto parsed = ParseParallel(parallel::ToString(setting.mesh));
   if (!parsed.ok()) return false;
   on_mesh.parallel = *std::move(parsed);
-  return CheckParallel(on_mesh).ok();
+  on_mesh.batch =
+      options.batch * static_cast<uint64_t>(options.zero.accumulate) / setting.micro_batches;
+  return CheckParallel(on_mesh).ok() && CheckTensorBatch(on_mesh, setting.mesh.data).ok();
 }
 
 std::string InWords(const parallel::PlannedMesh& planned) {

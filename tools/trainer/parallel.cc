@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -11,6 +12,7 @@
 #include "tools/parallel/axes.h"
 #include "tools/parallel/pipeline_axis.h"
 #include "tools/trainer/options.h"
+#include "tools/trainer/tensor_share.h"
 
 namespace geminid::trainer {
 namespace {
@@ -62,11 +64,13 @@ absl::Status ParseAxis(const std::string& axis, const std::string& value, Parall
     GEMINID_ASSIGN_OR_RETURN(parallel->data, ReadSize(kDataAxis, value, kRanksMax));
   } else if (axis == "zero") {
     return parallel::CheckZero(value);
-  } else if (axis == "tensor" || axis == "expert") {
-    return Refuse(absl::StrCat(axis, " is not there yet; pipeline, sequence and data are"));
+  } else if (axis == kTensorAxis) {
+    GEMINID_ASSIGN_OR_RETURN(parallel->tensor, parallel::ReadTensor(value, kRanksMax));
+  } else if (axis == "expert") {
+    return Refuse("expert is not there yet; pipeline, tensor, sequence and data are");
   } else {
-    return Refuse(
-        absl::StrCat("there is no axis '", axis, "'; there are pipeline, sequence, data and zero"));
+    return Refuse(absl::StrCat("there is no axis '", axis,
+                               "'; there are pipeline, tensor, sequence, data and zero"));
   }
   return absl::OkStatus();
 }
@@ -138,7 +142,8 @@ absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
       parallel::ReadAxes(text, [&parallel](const std::string& axis, const std::string& value) {
         return ParseAxis(axis, value, &parallel);
       }));
-  const int64_t ranks = int64_t{parallel.pipeline} * parallel.sequence * parallel.data.value_or(1);
+  const int64_t ranks = int64_t{parallel.pipeline} * parallel.sequence * parallel.tensor.size *
+                        parallel.data.value_or(1);
   if (ranks <= kRanksMax) return parallel;
   return Refuse(absl::StrCat(text, " is for ", ranks, " ranks; a run has at most ", kRanksMax));
 }
@@ -149,22 +154,24 @@ absl::Status CheckParallel(const TrainOptions& options) {
   }
   if (!options.parallel.cuts()) return absl::OkStatus();
   const auto refuse = [](const char* flag, const char* instead) {
-    return Refuse(
-        absl::StrCat(flag, " is not there yet with a pipeline or a cut sequence; ", instead));
+    return Refuse(absl::StrCat(
+        flag, " is not there yet with a pipeline, cut layers or a cut sequence; ", instead));
   };
   if (options.restarts > 0) return refuse("--restarts", "leave it out, and go on with --resume");
   if (options.zero.loss_scale.has_value()) return refuse("--loss-scale", "leave it out");
   if (options.wants_gpu) return refuse("--device cuda", "train on the host, or with data alone");
+  if (options.parallel.tensor.size > 1) GEMINID_RETURN_IF_ERROR(CheckTensor(options));
   if (options.parallel.pipeline > 1) GEMINID_RETURN_IF_ERROR(CheckPipeline(options));
   return CheckSequence(options);
 }
 
 absl::StatusOr<collectives::Mesh> MakeMesh(const Parallel& parallel, int world_size) {
-  const int cut = parallel.pipeline * parallel.sequence;
+  const int cut = parallel.pipeline * parallel.sequence * parallel.tensor.size;
   const int data = parallel.data.value_or(std::max(1, world_size / cut));
-  auto mesh = collectives::Mesh::Make(
-      {{kPipelineAxis, parallel.pipeline}, {kDataAxis, data}, {kSequenceAxis, parallel.sequence}},
-      world_size);
+  std::vector<collectives::MeshAxis> axes = {
+      {kPipelineAxis, parallel.pipeline}, {kDataAxis, data}, {kSequenceAxis, parallel.sequence}};
+  if (parallel.tensor.size > 1) axes.push_back({kTensorAxis, parallel.tensor.size});
+  auto mesh = collectives::Mesh::Make(std::move(axes), world_size);
   if (!mesh.ok()) return Refuse(std::string(mesh.status().message()));
   return mesh;
 }

@@ -2,11 +2,12 @@
 //
 //   pipeline=2,sequence=ulysses:2,data=2
 //   pipeline=interleaved:2:chunks=2,sequence=ring:2
+//   tensor=2.5d:size=8:depth=2,data=2
 //   auto
 //
 // Each axis once, in any order; auto leaves them to mesh_choice.h. In the mesh the pipeline is
-// outermost and the sequence, which talks most, innermost: ranks that follow each other share
-// sequences.
+// outermost, then data, then sequence; tensor, which talks most, is innermost: ranks that follow
+// each other share layers.
 #ifndef GEMINID_TOOLS_TRAINER_PARALLEL_H_
 #define GEMINID_TOOLS_TRAINER_PARALLEL_H_
 
@@ -17,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/pipeline/schedule.h"
 #include "geminid/mesh.h"
+#include "tools/parallel/tensor_axis.h"
 
 namespace geminid::trainer {
 
@@ -26,6 +28,7 @@ struct TrainOptions;  // options.h
 inline constexpr char kPipelineAxis[] = "pipeline";
 inline constexpr char kDataAxis[] = "data";
 inline constexpr char kSequenceAxis[] = "sequence";
+inline constexpr char kTensorAxis[] = "tensor";
 
 // How ranks that have parts of the same sequences attend: by Ulysses' exchange of heads, or with
 // keys and values going round.
@@ -38,17 +41,18 @@ struct Parallel {
   int chunks = 1;    // parts of the model that each stage has
   int sequence = 1;  // parts that each sequence is cut into
   SequenceMode sequence_mode = SequenceMode::kUlysses;
-  std::optional<int> data = {};  // unset: what the other axes leave of the ranks
+  std::optional<int> data = {};      // unset: what the other axes leave of the ranks
+  parallel::TensorAxis tensor = {};  // the ranks that each layer is cut over
 
   // Whether a rank has less than a whole model, or than whole sequences.
-  bool cuts() const { return pipeline > 1 || sequence > 1; }
+  bool cuts() const { return pipeline > 1 || sequence > 1 || tensor.size > 1; }
   // Whether a rank has two chunks of each sequence (collectives/sequence_parallel/zigzag.h).
   bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
   collectives::PipelineShape PipelineOf(int micro_batches) const {
     return {schedule, pipeline, micro_batches, chunks};
   }
   // As many as it needs if nobody says how many there are.
-  int least_ranks() const { return pipeline * sequence * data.value_or(1); }
+  int least_ranks() const { return pipeline * sequence * tensor.size * data.value_or(1); }
 };
 
 // INVALID_ARGUMENT, naming the axis and what it takes: unknown axes and modes, those that are not

@@ -12,11 +12,12 @@
 namespace geminid::trainer {
 namespace {
 
-// The ranks of the first and of the last stage.
-std::vector<int> RanksAtEnds(const collectives::Mesh& mesh) {
+// The ranks of the first and of the last stage that have what `mine` has of each layer.
+std::vector<int> RanksAtEnds(const collectives::Mesh& mesh, int mine) {
   std::vector<int> ranks;
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const int stage = mesh.Coordinate(rank, kPipelineAxis);
+    if (mesh.Coordinate(rank, kTensorAxis) != mesh.Coordinate(mine, kTensorAxis)) continue;
     if (stage == 0 || stage + 1 == mesh.SizeOf(kPipelineAxis)) ranks.push_back(rank);
   }
   return ranks;
@@ -85,6 +86,7 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
 
 // The engine ends its part of collectives while its communicator is there.
 PipelinedModel::~PipelinedModel() {
+  joined_.reset();
   state_.reset();
   table_.reset();
   executor_.reset();
@@ -100,11 +102,14 @@ absl::Status PipelinedModel::Prepare() {
   GEMINID_ASSIGN_OR_RETURN(stages_, around_.mesh.Connect(around_.world, {kPipelineAxis}));
   GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.parts, ranks_.get()));
   const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
-  GEMINID_ASSIGN_OR_RETURN(executor_, collectives::PipelineExecutor::Make(
-                                          options.parallel.PipelineOf(options.zero.accumulate), {},
-                                          shape.tokens() * options.model.hidden, *stages_));
-  GEMINID_ASSIGN_OR_RETURN(state_,
-                           StagedState::Create(whole_, mine_, engine_.get(), stages_.get()));
+  GEMINID_ASSIGN_OR_RETURN(
+      executor_, collectives::PipelineExecutor::Make(
+                     options.parallel.PipelineOf(options.zero.accumulate), {},
+                     parts_.front().transformer->BoundaryElements(shape.tokens()), *stages_));
+  GEMINID_ASSIGN_OR_RETURN(
+      state_, StagedState::Create(tensor_ == nullptr ? whole_ : tensor_->ModelBlocks(), mine_,
+                                  engine_.get(), stages_.get()));
+  if (tensor_ != nullptr) joined_ = tensor_->JoinState(state_.get());
   if (!options.model.tied_output() || (stage() > 0 && !is_last())) return absl::OkStatus();
   // The model's first part embeds, its last one outputs.
   const Part& part = is_last() ? parts_.back() : parts_.front();
@@ -112,10 +117,16 @@ absl::Status PipelinedModel::Prepare() {
   const auto table = static_cast<size_t>(parameters.token_table);
   const zero::ParameterId id = part.ids[table];
   if (!mine_[static_cast<size_t>(id)].trainable) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(auto ends, around_.world.Subset("table", RanksAtEnds(around_.mesh)));
+  GEMINID_ASSIGN_OR_RETURN(
+      auto ends, around_.world.Subset("table", RanksAtEnds(around_.mesh, around_.world.Rank())));
   table_ = std::make_unique<SharedTable>(engine_.get(), id, parameters.specs[table].elements(),
                                          std::move(ends));
   return absl::OkStatus();
+}
+
+zero::ModelState& PipelinedModel::state() {
+  if (joined_ != nullptr) return *joined_;
+  return *state_;
 }
 
 absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
@@ -133,10 +144,13 @@ absl::StatusOr<double> PipelinedModel::NormOfModel() {
   double twice = 0;  // this rank's shard of what two stages count
   if (table_ != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(const double squares, table_->SumGradients());
-    if (is_last()) twice = squares;
+    const bool counts =
+        tensor_ == nullptr || tensor_->Keeps(parts_.back().transformer->parameters().token_table);
+    if (is_last() && counts) twice = squares;
     GEMINID_ASSIGN_OR_RETURN(norm, engine_->GradientNorm());
   }
-  std::vector<double> squares = {(ranks_->Rank() == 0 ? norm * norm : 0) - twice};
+  GEMINID_ASSIGN_OR_RETURN(const double own, Squares(norm, ranks_->Rank() == 0));
+  std::vector<double> squares = {own - twice};
   GEMINID_RETURN_IF_ERROR(around_.world.AllReduce(squares, squares, collectives::ReduceOp::kSum));
   return squares[0] < 0 ? 0 : std::sqrt(squares[0]);
 }
@@ -152,7 +166,7 @@ absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {
   double loss = 0;
   for (const Part& part : parts_) {
     const ModelPart& of = part.transformer->parameters().part;
-    const size_t elements = batch.shape.tokens() * around_.options.model.hidden;
+    const size_t elements = part.transformer->BoundaryElements(batch.shape.tokens());
     std::vector<float> in(of.embeds ? 0 : elements), out(of.outputs ? 0 : elements);
     if (!in.empty()) GEMINID_RETURN_IF_ERROR(stages_->Receive(in, (stage() + stages - 1) % stages));
     GEMINID_ASSIGN_OR_RETURN(const double sum,

@@ -24,7 +24,7 @@ class PipelinedModel final : public TrainedModel {
   ~PipelinedModel() override;
   absl::Status Prepare();
 
-  zero::ModelState& state() override { return *state_; }
+  zero::ModelState& state() override;
   absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) override;
   // The norm is that of the whole model's gradient, in which a shared table counts once.
   absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) override;
@@ -43,6 +43,7 @@ class PipelinedModel final : public TrainedModel {
   std::unique_ptr<collectives::PipelineExecutor> executor_;
   std::unique_ptr<SharedTable> table_;  // null: no two stages share one, or this is neither
   std::unique_ptr<StagedState> state_;
+  std::unique_ptr<TensorState> joined_;  // of the ranks that share layers; null: there are none
 };
 
 }  // namespace geminid::trainer

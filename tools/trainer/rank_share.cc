@@ -4,6 +4,7 @@
 
 #include "tools/trainer/model_part.h"
 #include "tools/trainer/recompute_choice.h"
+#include "tools/trainer/tensor_share.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -41,7 +42,8 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size) {
   const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
   const auto stages = static_cast<uint64_t>(options.parallel.pipeline);
-  return {.sequences = options.batch * stages * pieces / static_cast<uint64_t>(world_size),
+  const auto tensor = static_cast<uint64_t>(options.parallel.tensor.size);
+  return {.sequences = options.batch * stages * pieces * tensor / static_cast<uint64_t>(world_size),
           .sequence_length = options.model.context / pieces};
 }
 
@@ -68,9 +70,28 @@ ModelConfig LayersInFlight(const TrainOptions& options) {
   return layers;
 }
 
+uint64_t ParametersOfShare(const TrainOptions& options) {
+  if (options.parallel.tensor.size == 1) return CountParameters(LargestPart(options));
+  uint64_t most = 0;
+  for (const ModelPart& stage : SplitModel(options.model, options.parallel.pipeline)) {
+    most = std::max(most, TensorElements(options, stage));
+  }
+  return most;
+}
+
+uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size) {
+  const MicroBatchShape shape = ShapeOfShare(options, world_size);
+  const ModelConfig layers = LayersInFlight(options);
+  if (options.parallel.tensor.size > 1) return TensorKeptBytes(options, layers.layers, shape);
+  return KeptBytes(layers, options.zero.data_type, shape);
+}
+
 uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads) {
   const zero::DataType type = options.zero.data_type;
   MicroBatchShape shape = ShapeOfShare(options, world_size);
+  if (options.parallel.tensor.size > 1) {
+    return TensorWorkspaceBytes(options, LayersInFlight(options).layers, shape);
+  }
   const uint64_t bytes = WorkspaceBytesBound(LayersInFlight(options), type, shape, {}, threads);
   if (options.parallel.sequence == 1 || options.parallel.rings()) return bytes;
   // Beside it the scratch of a half layer that attends to whole sequences.
@@ -81,10 +102,8 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
 }
 
 uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads) {
-  const MicroBatchShape shape = ShapeOfShare(options, world_size);
-  const ModelConfig layers = LayersInFlight(options);
   const uint64_t kept =
-      options.recompute == Recompute::kOn ? 0 : KeptBytes(layers, options.zero.data_type, shape);
+      options.recompute == Recompute::kOn ? 0 : KeptBytesOfShare(options, world_size);
   return WholeModelBytes(options) + kept + 2 * WorkspaceBytesOfShare(options, world_size, threads);
 }
 

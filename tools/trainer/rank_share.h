@@ -21,7 +21,7 @@ struct RankShare {
 // `mesh` is of options.parallel.
 RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank);
 
-// Of one micro-batch on any rank of `world_size`.
+// Of one micro-batch on any rank of `world_size`: where layers are cut, of all that share them.
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size);
 
 // The model that the rank with the largest part has, at most.
@@ -29,6 +29,12 @@ ModelConfig LargestPart(const TrainOptions& options);
 // The layers whose activations it holds at once, as those of one model: of all micro-batches that
 // are on their way.
 ModelConfig LayersInFlight(const TrainOptions& options);
+
+// Parameters that the rank with most of them has.
+uint64_t ParametersOfShare(const TrainOptions& options);
+
+// What keeping the activations of all micro-batches on their way takes.
+uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size);
 
 // More workspace than the rank needs, as WorkspaceBytesBound.
 uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads);

@@ -36,7 +36,7 @@ uint64_t WholeModelBytes(const TrainOptions& options) {
   const uint64_t element = zero::SizeOf(options.zero.data_type);
   const uint64_t per_parameter =
       kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + element : 0);
-  const uint64_t model = CountParameters(LargestPart(options)) * per_parameter;
+  const uint64_t model = ParametersOfShare(options) * per_parameter;
   return model + model / 4 + kSpareBytes;
 }
 
@@ -61,12 +61,16 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uin
       .placement = options.zero.placement,
       .arena_bytes = static_cast<uint64_t>(least[0]),
       .workspace_bytes = WorkspaceBytesOfShare(options, communicator.WorldSize(), compute.threads),
-      .kept_bytes = KeptBytes(LayersInFlight(options), type, shape),
+      .kept_bytes = KeptBytesOfShare(options, communicator.WorldSize()),
       .whole_model_bytes = WholeModelBytes(options),
-      .weight_bytes = CountParameters(LargestPart(options)) * zero::SizeOf(type),
+      .weight_bytes = ParametersOfShare(options) * zero::SizeOf(type),
       .working_set_bytes = static_cast<uint64_t>(-least[1]),
       .state_bytes = static_cast<uint64_t>(-least[2])};
   if (auto choice = ChooseByRoom(room)) return *std::move(choice);
+  // What is timed is a layer that is whole.
+  if (options.parallel.tensor.size > 1) {
+    return RecomputeChoice{false, "not all that they are fits, and cut layers are not timed"};
+  }
   GEMINID_ASSIGN_OR_RETURN(const RecomputeSpeed speed,
                            Measure(options, shape, compute, communicator));
   return ChooseBySpeed(room, speed);

@@ -10,6 +10,7 @@
 #include "tools/trainer/part_source.h"
 #include "tools/trainer/pipelined_model.h"
 #include "tools/trainer/recompute.h"
+#include "tools/trainer/tensor_model.h"
 
 namespace geminid::trainer {
 namespace {
@@ -23,27 +24,9 @@ class UncutModel final : public TrainedModel {
     return TrainedModel::Prepare({WholeModel(around_.options.model)}, &around_.world);
   }
 
-  absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) override {
-    double sum = 0;
-    for (int i = 0; i < around_.options.zero.accumulate; ++i) {
-      GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, get(static_cast<uint64_t>(i)));
-      GEMINID_ASSIGN_OR_RETURN(const double loss,
-                               whole().TrainMicroBatch(*source_, batch, gradient_scale));
-      sum += loss;
-    }
-    return sum;
-  }
-
   absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) override {
     return engine_->Step(input);
   }
-
-  absl::StatusOr<double> Evaluate(const MicroBatch& batch) override {
-    return whole().Evaluate(*source_, batch);
-  }
-
- private:
-  Transformer& whole() { return *parts_.front().transformer; }
 };
 
 // Adds to `selected` the whole model's parameters that the part has, in its order: under which
@@ -76,7 +59,8 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
   if (place_->on_gpu() && options.parallel.cuts()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--parallel: a pipeline and a cut sequence train on the host alone yet, and the daemon's "
+        "--parallel: a pipeline, cut layers and a cut sequence train on the host alone yet, and "
+        "the daemon's "
         "device is ",
         around_.session.device_description().name, "; train on the host, or with data alone"));
   }
@@ -89,14 +73,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
     }
   }
   GEMINID_ASSIGN_OR_RETURN(whole_, TrainedParameters(options.model, options.frozen));
-  for (const ModelPart& part : parts) {
-    Part made;
-    made.transformer =
-        MakeTransformerPart(options.model, options.zero.data_type, part, {}, around_.threads,
-                            place_->math(), {.swap = swap_.get(), .ring = ring_.get()});
-    made.ids = Select(whole_, made.transformer->parameters(), &mine_);
-    parts_.push_back(std::move(made));
-  }
+  for (const ModelPart& part : parts) GEMINID_RETURN_IF_ERROR(AddPart(part));
   zero::Options zero = options.zero;
   zero.resume = around_.resumes;
   zero.micro_batch_parts = static_cast<int>(parts.size());
@@ -115,10 +92,53 @@ uint64_t TrainedModel::MostWorkingSetBytes(uint64_t chunk_elements) const {
   return most;
 }
 
+absl::Status TrainedModel::AddPart(const ModelPart& part) {
+  const TrainOptions& options = around_.options;
+  Part made;
+  if (options.parallel.tensor.size == 1) {
+    made.transformer =
+        MakeTransformerPart(options.model, options.zero.data_type, part, {}, around_.threads,
+                            place_->math(), {.swap = swap_.get(), .ring = ring_.get()});
+    made.ids = Select(whole_, made.transformer->parameters(), &mine_);
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(tensor_,
+                             TensorRanks::Connect(options, part, around_.mesh, around_.world));
+    const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
+    GEMINID_ASSIGN_OR_RETURN(made.transformer, tensor_->MakeModel(shape, around_.threads));
+    mine_ = tensor_->PartBlocks();
+    for (size_t i = 0; i < mine_.size(); ++i) {
+      made.ids.push_back(static_cast<zero::ParameterId>(i));
+    }
+  }
+  parts_.push_back(std::move(made));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> TrainedModel::Squares(double norm, bool leads) const {
+  if (tensor_ != nullptr) return tensor_->Squares(*engine_, norm, leads);
+  return leads ? norm * norm : 0;
+}
+
+absl::StatusOr<double> TrainedModel::TrainMicroBatches(const GetBatch& get, float gradient_scale) {
+  double sum = 0;
+  for (int i = 0; i < around_.options.zero.accumulate; ++i) {
+    GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, get(static_cast<uint64_t>(i)));
+    GEMINID_ASSIGN_OR_RETURN(const double loss, parts_.front().transformer->TrainMicroBatch(
+                                                    *source_, batch, gradient_scale));
+    sum += loss;
+  }
+  return sum;
+}
+
+absl::StatusOr<double> TrainedModel::Evaluate(const MicroBatch& batch) {
+  return parts_.front().transformer->Evaluate(*source_, batch);
+}
+
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Create(
     const ModelSurroundings& around) {
-  return around.options.parallel.pipeline > 1 ? Made<PipelinedModel>(around)
-                                              : Made<UncutModel>(around);
+  const Parallel& parallel = around.options.parallel;
+  if (parallel.pipeline > 1) return Made<PipelinedModel>(around);
+  return parallel.tensor.size > 1 ? Made<TensorModel>(around) : Made<UncutModel>(around);
 }
 
 }  // namespace geminid::trainer

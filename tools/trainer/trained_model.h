@@ -20,6 +20,7 @@
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/rank_share.h"
 #include "tools/trainer/sequence_ring.h"
+#include "tools/trainer/tensor_ranks.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -56,17 +57,20 @@ class TrainedModel {
   // This rank's part of a step's micro-batch, valid until the next call.
   using GetBatch = std::function<absl::StatusOr<MicroBatch>(uint64_t micro_batch)>;
   // Forward and backward of all of a step's micro-batches. The sum of the cross-entropy over this
-  // rank's tokens; 0 where another stage has the loss.
-  virtual absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) = 0;
+  // rank's tokens; 0 where another rank has the loss.
+  virtual absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale);
   // Engine::Step for the whole model.
   virtual absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) = 0;
   // As TrainMicroBatches, of one micro-batch without its gradients, between steps.
-  virtual absl::StatusOr<double> Evaluate(const MicroBatch& batch) = 0;
+  virtual absl::StatusOr<double> Evaluate(const MicroBatch& batch);
 
  protected:
   explicit TrainedModel(const ModelSurroundings& around) : around_(around) {}
-  // `ranks` train `parts` together, and outlive this.
+  // `ranks` train `parts` together, and outlive this. Of a model whose layers are cut there is one.
   absl::Status Prepare(const std::vector<ModelPart>& parts, collectives::Communicator* ranks);
+  // This rank's share of the square of the whole model's gradient norm, if the engine's is `norm`,
+  // and `leads` is true on one of its ranks. Between GradientNorm and Step.
+  absl::StatusOr<double> Squares(double norm, bool leads) const;
 
   // Of the model, as the rank trains it.
   struct Part {
@@ -81,11 +85,16 @@ class TrainedModel {
   std::unique_ptr<collectives::Communicator> pieces_;  // that share sequences; null: they are whole
   std::unique_ptr<HeadSwap> swap_;                     // one of the two, if they are cut
   std::unique_ptr<SequenceRing> ring_;
+  std::unique_ptr<TensorRanks> tensor_;  // that share layers; null: they are whole
   // Destroyed in reverse order: the engine uses the place's stream.
   std::unique_ptr<ModelPlace> place_;
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
   std::vector<Part> parts_;  // in the order in which tokens pass them
+
+ private:
+  // And its parameters as the engine is told of them.
+  absl::Status AddPart(const ModelPart& part);
 };
 
 }  // namespace geminid::trainer

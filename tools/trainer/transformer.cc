@@ -59,6 +59,7 @@ class TransformerOf final : public Transformer {
   }
 
   const ModelParameters& parameters() const override { return parameters_; }
+  size_t BoundaryElements(size_t tokens) const override { return tokens * config_.hidden; }
 
   absl::StatusOr<double> TrainMicroBatch(ParameterSource& source, const MicroBatch& batch,
                                          float gradient_scale) override {

@@ -52,6 +52,8 @@ class Transformer {
  public:
   virtual ~Transformer() = default;
   virtual const ModelParameters& parameters() const = 0;
+  // Of [tokens, hidden], how many this rank has between two layers.
+  virtual size_t BoundaryElements(size_t tokens) const = 0;
 
   // --- a part, as a stage of a pipeline has it; on the host ---
   // [tokens, hidden] come in from the part before and go out to the part after: empty where there

@@ -1,0 +1,195 @@
+// Runs whose layers are cut over ranks, against the same runs of one rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/tensors_in_folder.h"
+
+namespace geminid::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words Cut(const std::string& axes) { return {"--parallel", axes}; }
+
+// Two tables, and half as many heads of keys as of queries.
+const Words kLlama = {"--model", "llama-tiny"};
+// Its table is the output layer too.
+const Words kGpt2 = {"--model", "gpt2-tiny"};
+
+constexpr double kRounding = 2e-5;  // of fp32, over four steps
+
+class TensorTraining : public testing::Test {
+ protected:
+  nlohmann::json Run(const Words& more) const {
+    const CommandResult result =
+        RunTrainer(Words{"--text",       text_, "--steps",        "4",
+                         "--batch",      "4",   "--lr",           "3e-3",
+                         "--threads",    "1",   "--warmup-steps", "2",
+                         "--accumulate", "2",   "--dtype",        "fp32",
+                         "--clip-norm",  "0.5", "--report",       folder_ / "report.json"} +
+                   more);
+    EXPECT_EQ(result.code, 0) << testing::PrintToString(more) << result.err;
+    return result.code == 0 ? nlohmann::json::parse(std::ifstream(folder_ / "report.json"))
+                            : nlohmann::json();
+  }
+
+  // Losses and norms, of which each step's depend on all weights after the step before. What is
+  // clipped depends on the norm, too.
+  static void ExpectNear(const nlohmann::json& got, const nlohmann::json& expected) {
+    ASSERT_FALSE(got.is_null() || expected.is_null());
+    for (const char* key : {"loss", "gradient_norm"}) {
+      ASSERT_EQ(got[key].size(), expected[key].size());
+      for (size_t i = 0; i < expected[key].size(); ++i) {
+        const double value = expected[key][i];
+        EXPECT_NEAR(got[key][i].get<double>(), value, kRounding * std::abs(value)) << key << i;
+      }
+    }
+    ASSERT_EQ(got["validation"].size(), expected["validation"].size());
+    for (size_t i = 0; i < expected["validation"].size(); ++i) {
+      const double loss = expected["validation"][i]["loss"];
+      EXPECT_NEAR(got["validation"][i]["loss"].get<double>(), loss, kRounding * loss);
+    }
+    EXPECT_EQ(got["parameters"], expected["parameters"]);
+  }
+
+  const base::TemporaryFolder folder_;
+  const std::string text_ = folder_.Write("text", [] {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text.push_back(static_cast<char>('a' + i * i % 26));
+    return text;
+  }());
+  const std::string run_ = folder_ / "run";
+};
+
+class TensorCheckpoints : public TensorTraining {};
+
+TEST_F(TensorTraining, InEveryMode_IsCloseToOneRank) {
+  const Words validated = {"--validation", "0.2"};
+  for (const Words& model : {kLlama, kGpt2}) {
+    const nlohmann::json one = Run(model + validated);
+    ASSERT_FALSE(one["validation"].empty());
+    for (const char* axes : {"tensor=1d:2", "tensor=1d-sequence:2", "tensor=2d:4",
+                             "tensor=2.5d:size=8:depth=2", "tensor=3d:8"}) {
+      SCOPED_TRACE(axes);
+      ExpectNear(Run(model + validated + Cut(axes)), one);
+    }
+  }
+}
+
+TEST_F(TensorTraining, BesideOtherAxes_IsCloseToOneRank) {
+  const nlohmann::json llama = Run(kLlama);
+  const nlohmann::json with_data = Run(kLlama + Cut("tensor=1d:2,data=2"));
+  EXPECT_EQ(with_data["mesh"], "pipeline=1 x data=2 x sequence=1 x tensor=2");
+  ExpectNear(with_data, llama);
+  ExpectNear(Run(kLlama + Cut("pipeline=2,tensor=1d:2")), llama);
+  const nlohmann::json gpt2 = Run(kGpt2);
+  for (const char* axes : {"tensor=2d:4,data=2", "pipeline=2,tensor=2d:4",
+                           "pipeline=2,tensor=2.5d:size=2:depth=2,data=2"}) {
+    SCOPED_TRACE(axes);
+    ExpectNear(Run(kGpt2 + Cut(axes)), gpt2);
+  }
+}
+
+TEST_F(TensorTraining, OfOneMesh_DoesNotDependOnMemoryNorOnThreads) {
+  const nlohmann::json plain = Run(kGpt2 + Cut("tensor=2d:4"));
+  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
+                                             {"--placement", "cpu"},
+                                             {"--device-memory", "2MiB"},
+                                             {"--threads", "2"}}) {
+    SCOPED_TRACE(testing::PrintToString(how));
+    const nlohmann::json other = Run(kGpt2 + Cut("tensor=2d:4") + how);
+    EXPECT_EQ(other["loss_hex"], plain["loss_hex"]);
+    EXPECT_EQ(other["weights_sha256"], plain["weights_sha256"]);
+  }
+}
+
+// With an optimizer that does not make large steps of small gradients, whose rounding shows.
+TEST_F(TensorCheckpoints, Exported_HasWeightsCloseToThoseOfOneRank) {
+  const std::string folder = folder_ / "weights";
+  for (const auto& [model, axes] : {std::pair(kLlama, "tensor=2.5d:size=8:depth=2"),
+                                    std::pair(kGpt2, "pipeline=2,tensor=1d:2")}) {
+    const Words exports = model + Words{"--optimizer", "sgd", "--lr", "0.3", "--export", folder};
+    fs::remove_all(folder);
+    Run(exports);
+    const NamedTensors one = TensorsInFolder(folder);
+    fs::remove_all(folder);
+    Run(exports + Cut(axes));
+    const NamedTensors cut = TensorsInFolder(folder);
+    ASSERT_EQ(cut.size(), one.size());
+    for (const auto& [name, values] : one) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        ASSERT_NEAR(cut.at(name)[i], values[i], 1e-6) << axes << ' ' << name << '[' << i << ']';
+      }
+    }
+    // What is loaded is the same on one rank and in a mesh.
+    const Words loads = model + Words{"--load", folder, "--steps", "1", "--warmup-steps", "0"};
+    ExpectNear(Run(loads + Cut("tensor=3d:8")), Run(loads));
+  }
+}
+
+TEST_F(TensorCheckpoints, SavedInOneMesh_GoesOnInAnother) {
+  struct Case {
+    Words model, before, after;
+  };
+  for (const Case& c : {Case{kLlama, Cut("tensor=1d:2"), {}},
+                        Case{kLlama, Cut("pipeline=2,tensor=1d-sequence:2"), Cut("tensor=3d:8")},
+                        Case{kGpt2, Cut("tensor=2d:4,data=2"), Cut("data=2")},
+                        Case{kGpt2, {}, Cut("tensor=2.5d:size=8:depth=2")}}) {
+    SCOPED_TRACE(testing::PrintToString(c.before) + testing::PrintToString(c.after));
+    const nlohmann::json straight = Run(c.model);
+    const Words saves = c.model + Words{"--save", run_, "--save-every", "2"};
+    fs::remove_all(run_);
+    const nlohmann::json first = Run(saves + c.before);
+    // Nothing is left to do: what is read is what was saved.
+    const nlohmann::json read = Run(saves + c.after + Words{"--resume"});
+    EXPECT_EQ(read["first_step"], 4);
+    EXPECT_EQ(read["weights_sha256"], first["weights_sha256"]);
+    fs::remove_all(run_ + "/step-000000004");
+    const nlohmann::json rest = Run(saves + c.after + Words{"--resume"});
+    ASSERT_EQ(rest["loss"].size(), 2);
+    for (size_t i = 0; i < 2; ++i) {
+      const double loss = straight["loss"][i + 2], norm = straight["gradient_norm"][i + 2];
+      EXPECT_NEAR(rest["loss"][i].get<double>(), loss, kRounding * loss);
+      EXPECT_NEAR(rest["gradient_norm"][i].get<double>(), norm, kRounding * norm);
+    }
+  }
+}
+
+TEST_F(TensorTraining, OfFourRanks_HasAQuarterOfTheStateOnEach) {
+  const Words model = {"--model", "llama-3m", "--steps", "2"};
+  const double one = Run(model)["model_state_bytes_per_rank"][0];
+  const nlohmann::json cut = Run(model + Cut("tensor=2d:4"));
+  ASSERT_EQ(cut["model_state_bytes_per_rank"].size(), 4);
+  for (const double bytes : cut["model_state_bytes_per_rank"]) {
+    EXPECT_NEAR(bytes, one / 4, 0.05 * one);  // padding
+  }
+}
+
+TEST_F(TensorTraining, OfSequencesThatCannotBeCut_IsRefusedBeforeItBegins) {
+  const CommandResult result =
+      RunTrainer(Words{"--text", text_, "--dtype", "fp32", "--batch", "4"} + kLlama +
+                 Cut("tensor=3d:8,data=2"));
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_THAT(result.err, testing::AllOf(HasSubstr("2 sequences (--batch over data)"),
+                                         HasSubstr("divisible by 4")));
+  EXPECT_THAT(result.err, testing::Not(HasSubstr("rank ")));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

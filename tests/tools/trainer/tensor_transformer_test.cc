@@ -1,0 +1,224 @@
+// Models whose layers are cut over ranks, against the same models of one rank.
+#include "tools/trainer/tensor_transformer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "tests/collectives/world.h"
+#include "tests/tools/trainer/dense_parameters.h"
+#include "tests/tools/trainer/tensor_models.h"
+#include "tools/trainer/tensor_share.h"
+
+namespace geminid::trainer {
+namespace {
+
+using collectives::TensorGrid;
+using collectives::TensorMode;
+using zero::DataType;
+
+constexpr float kGradientScale = 0.25F;
+constexpr MicroBatchShape kShape = {.sequences = 12, .sequence_length = 5};
+constexpr double kRounding = 2e-5;  // of fp32, of the largest element
+
+// A model of one rank.
+struct Whole {
+  explicit Whole(const ModelConfig& config)
+      : model(MakeTransformer(config, DataType::kFloat32)),
+        parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes) {
+    Stir(parameters);
+  }
+
+  std::unique_ptr<Transformer> model;
+  DenseParameters parameters;
+};
+
+// What one rank has of it, or of a part of it.
+struct CutModel {
+  TensorParameters blocks;
+  std::unique_ptr<DenseParameters> parameters;
+  std::unique_ptr<Transformer> model;
+};
+
+// `whole` has the values.
+absl::StatusOr<CutModel> Cut(const ModelConfig& config, const ModelPart& part,
+                             const TensorSurroundings& around, Whole& whole) {
+  CutModel cut;
+  GEMINID_ASSIGN_OR_RETURN(
+      cut.blocks, MakeTensorParameters(config, part, around.groups.grid(), around.groups.rank()));
+  std::vector<ParameterSpec> specs;
+  for (const TensorBlock& block : cut.blocks.blocks) specs.push_back(block.spec);
+  cut.parameters = std::make_unique<DenseParameters>(specs, DataType::kFloat32, 1, kWorkspaceBytes);
+  const std::vector<ParameterSpec> of_part = MakeParameters(config, part).specs;
+  const std::vector<ParameterSpec>& all = whole.model->parameters().specs;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    cut.parameters->values(i) = BlockOf<float>(cut.blocks.blocks[i], [&](ParameterId id) {
+      const std::string& name = of_part[static_cast<size_t>(id)].name;
+      const auto found = std::ranges::find(all, name, &ParameterSpec::name);
+      return std::span<const float>(
+          whole.parameters.values(static_cast<size_t>(found - all.begin())));
+    });
+  }
+  GEMINID_ASSIGN_OR_RETURN(cut.model, MakeTensorTransformer(config, kShape, cut.blocks, around));
+  return cut;
+}
+
+// Calls `body` on every rank of a grid, each on a thread of its own.
+void OnGrid(const TensorGrid& grid,
+            const std::function<void(const TensorSurroundings& around)>& body) {
+  auto world = collectives::LocalBackend().connect(grid.ranks(), absl::Seconds(60));
+  collectives::ForEachRank(world, [&](collectives::Communicator& ranks) {
+    auto groups = collectives::TensorGroups::Connect(grid, ranks);
+    ASSERT_TRUE(groups.ok()) << groups.status();
+    body({.groups = **groups, .ranks = ranks, .threads = nullptr});
+  });
+}
+
+// The same with a whole model, cut.
+void OnGrid(const TensorGrid& grid, const ModelConfig& config, Whole& whole,
+            const std::function<void(int rank, CutModel&)>& body) {
+  OnGrid(grid, [&](const TensorSurroundings& around) {
+    auto cut = Cut(config, WholeModel(config), around, whole);
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    body(around.groups.rank(), *cut);
+  });
+}
+
+void ExpectGradients(const CutModel& cut, const Whole& whole) {
+  for (size_t i = 0; i < cut.blocks.blocks.size(); ++i) {
+    const TensorBlock& block = cut.blocks.blocks[i];
+    double largest = 0;
+    for (const ParameterId id : block.whole) {
+      for (const double g : whole.parameters.gradient(static_cast<size_t>(id))) {
+        largest = std::max(largest, std::abs(g));
+      }
+    }
+    const std::vector<double> want = BlockOf<double>(block, [&](ParameterId id) {
+      return std::span<const double>(whole.parameters.gradient(static_cast<size_t>(id)));
+    });
+    const std::vector<double>& got = cut.parameters->gradient(i);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t k = 0; k < want.size(); ++k) {
+      ASSERT_NEAR(got[k], want[k], kRounding * largest) << block.spec.name << '[' << k << ']';
+    }
+  }
+}
+
+class TensorTransformerOf : public testing::TestWithParam<TensorGrid> {};
+
+TEST_P(TensorTransformerOf, ForwardAndBackward_AreThoseOfOneRank) {
+  for (const ModelConfig& config : CutModels()) {
+    SCOPED_TRACE(Name(config.family));
+    Whole whole(config);
+    const Batch batch = RandomBatch(config, kShape, 3);
+    const double loss =
+        *whole.model->TrainMicroBatch(whole.parameters, batch.view(), kGradientScale);
+    for (const bool keeps : {true, false}) {
+      MicroBatch view = batch.view();
+      view.keeps_activations = keeps;
+      OnGrid(GetParam(), config, whole, [&](int rank, CutModel& cut) {
+        const auto got = cut.model->TrainMicroBatch(*cut.parameters, view, kGradientScale);
+        ASSERT_TRUE(got.ok()) << got.status();
+        EXPECT_NEAR(*got, rank == 0 ? loss : 0, 1e-6 * loss);
+        ExpectGradients(cut, whole);
+        EXPECT_EQ(cut.parameters->workspace().blocks(), 0);
+        const auto evaluated = cut.model->Evaluate(*cut.parameters, view);
+        ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+        EXPECT_EQ(*evaluated, *got);
+      });
+    }
+  }
+}
+
+TEST_P(TensorTransformerOf, WorkspaceAndKeptActivations_AreWithinTheirBounds) {
+  for (const ModelConfig& config : {CutGpt2(), CutLlama()}) {
+    TrainOptions options;
+    options.model = config;
+    options.parallel.tensor = {
+        .mode = GetParam().mode(), .size = GetParam().ranks(), .depth = GetParam().depth()};
+    Whole whole(config);
+    const Batch batch = RandomBatch(config, kShape, 3);
+    const uint64_t most = TensorWorkspaceBytes(options, config.layers, kShape);
+    const uint64_t kept = TensorKeptBytes(options, config.layers, kShape);
+    for (const bool keeps : {true, false}) {
+      MicroBatch view = batch.view();
+      view.keeps_activations = keeps;
+      OnGrid(GetParam(), config, whole, [&](int /*rank*/, CutModel& cut) {
+        ASSERT_TRUE(cut.model->TrainMicroBatch(*cut.parameters, view, kGradientScale).ok());
+        const uint64_t peak = cut.parameters->workspace().peak_bytes();
+        EXPECT_LE(peak, most + (keeps ? kept : 0));
+        EXPECT_GE(2 * peak, most + (keeps ? kept : 0));
+      });
+    }
+  }
+}
+
+// Forward and backward through a model in two parts.
+absl::StatusOr<double> TrainInParts(CutModel& first, CutModel& second, const MicroBatch& batch) {
+  std::vector<float> between(first.model->BoundaryElements(kShape.tokens())), gradient(between);
+  GEMINID_RETURN_IF_ERROR(first.parameters->BeginMicroBatch());
+  GEMINID_RETURN_IF_ERROR(second.parameters->BeginMicroBatch());
+  GEMINID_ASSIGN_OR_RETURN(auto one,
+                           first.model->ForwardPart(*first.parameters, batch, {}, between));
+  GEMINID_ASSIGN_OR_RETURN(auto two,
+                           second.model->ForwardPart(*second.parameters, batch, between, {}));
+  GEMINID_ASSIGN_OR_RETURN(
+      const double loss, second.model->BackwardPart(std::move(two), kGradientScale, {}, gradient));
+  GEMINID_RETURN_IF_ERROR(
+      first.model->BackwardPart(std::move(one), kGradientScale, gradient, {}).status());
+  return loss;
+}
+
+TEST_P(TensorTransformerOf, InParts_HasTheBitsOfOnePart) {
+  const ModelConfig config = CutLlama();
+  Whole whole(config);
+  const Batch batch = RandomBatch(config, kShape, 3);
+  const ModelPart first = {.first_layer = 0, .layers = 1, .embeds = true, .outputs = false};
+  const ModelPart second = {.first_layer = 1, .layers = 1, .embeds = false, .outputs = true};
+  OnGrid(GetParam(), [&](const TensorSurroundings& around) {
+    auto all = Cut(config, WholeModel(config), around, whole);
+    auto one = Cut(config, first, around, whole), two = Cut(config, second, around, whole);
+    ASSERT_TRUE(all.ok() && one.ok() && two.ok());
+    const double loss =
+        *all->model->TrainMicroBatch(*all->parameters, batch.view(), kGradientScale);
+    const auto in_parts = TrainInParts(*one, *two, batch.view());
+    ASSERT_TRUE(in_parts.ok()) << in_parts.status();
+    EXPECT_EQ(*in_parts, loss);
+    for (size_t i = 0; i < all->parameters->count(); ++i) {
+      const size_t before = one->parameters->count();
+      EXPECT_EQ(i < before ? one->parameters->gradient(i) : two->parameters->gradient(i - before),
+                all->parameters->gradient(i))
+          << all->blocks.blocks[i].spec.name;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Grids, TensorTransformerOf, testing::ValuesIn(Grids()),
+                         [](const auto& parameter) {
+                           std::string name = Name(parameter.param.mode());
+                           std::erase_if(name, [](char c) { return c == '.' || c == '-'; });
+                           return "Of" + name + "Ranks" + std::to_string(parameter.param.ranks());
+                         });
+
+TEST(TensorTransformer, OfSequencesThatCannotBeCut_IsRefused) {
+  OnGrid(*TensorGrid::Make(TensorMode::k2D, 4), [](const TensorSurroundings& around) {
+    const ModelConfig config = CutGpt2();
+    const auto blocks = MakeTensorParameters(config, WholeModel(config), around.groups.grid(),
+                                             around.groups.rank());
+    const auto model =
+        MakeTensorTransformer(config, {.sequences = 3, .sequence_length = 4}, *blocks, around);
+    EXPECT_TRUE(absl::IsInvalidArgument(model.status()));
+    EXPECT_THAT(std::string(model.status().message()),
+                testing::HasSubstr("3 sequences cannot be cut"));
+  });
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,87 @@
+#include "tools/trainer/tensor_ranks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "tools/trainer/fine_tuning.h"
+#include "tools/trainer/tensor_share.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr uint64_t kPieceElements = uint64_t{1} << 16;  // of a gradient that is read
+
+std::vector<zero::Parameter> Parameters(const TensorParameters& parameters) {
+  std::vector<zero::Parameter> made;
+  for (const TensorBlock& block : parameters.blocks) made.push_back(AsParameter(block.spec));
+  return made;
+}
+
+// Of the gradient of what this rank's shard has of a block.
+absl::StatusOr<double> SquaresOf(zero::Engine& engine, zero::ParameterId id) {
+  double squares = 0;
+  std::vector<float> values;
+  for (const zero::ShardRange& range : engine.ShardOf(id)) {
+    for (uint64_t at = 0; at < range.elements; at += kPieceElements) {
+      values.resize(std::min(kPieceElements, range.elements - at));
+      GEMINID_RETURN_IF_ERROR(engine.ReadGradient(id, range.offset + at, values));
+      for (const float value : values) squares += double{value} * value;
+    }
+  }
+  return squares;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Connect(
+    const TrainOptions& options, const ModelPart& part, const collectives::Mesh& mesh,
+    collectives::Communicator& world) {
+  const collectives::TensorGrid grid = GridOf(options.parallel);
+  std::unique_ptr<TensorRanks> made(new TensorRanks(options.model, grid));
+  GEMINID_ASSIGN_OR_RETURN(made->ranks_, mesh.Connect(world, {kTensorAxis}));
+  GEMINID_ASSIGN_OR_RETURN(made->groups_, collectives::TensorGroups::Connect(grid, *made->ranks_));
+  const ModelConfig& model = options.model;
+  GEMINID_ASSIGN_OR_RETURN(made->part_,
+                           MakeTensorParameters(model, part, grid, made->ranks_->Rank()));
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    GEMINID_ASSIGN_OR_RETURN(TensorParameters theirs,
+                             MakeTensorParameters(model, WholeModel(model), grid, rank));
+    made->whole_.push_back(std::move(theirs));
+  }
+  return made;
+}
+
+absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeModel(const MicroBatchShape& shape,
+                                                                    kernels::ThreadPool* threads) {
+  return MakeTensorTransformer(config_, shape, part_,
+                               {.groups = *groups_, .ranks = *ranks_, .threads = threads});
+}
+
+std::vector<zero::Parameter> TensorRanks::PartBlocks() const { return Parameters(part_); }
+
+std::vector<zero::Parameter> TensorRanks::ModelBlocks() const {
+  return Parameters(whole_[static_cast<size_t>(ranks_->Rank())]);
+}
+
+std::unique_ptr<TensorState> TensorRanks::JoinState(zero::ModelState* inner) const {
+  return std::make_unique<TensorState>(config_, whole_, inner, ranks_.get());
+}
+
+absl::StatusOr<double> TensorRanks::Squares(zero::Engine& engine, double norm, bool leads) const {
+  double repeated = 0;
+  bool keeps_any = false;
+  for (uint32_t i = 0; i < part_.blocks.size(); ++i) {
+    if (part_.blocks[i].keeps) {
+      keeps_any = true;
+      continue;
+    }
+    GEMINID_ASSIGN_OR_RETURN(const double squares, SquaresOf(engine, zero::ParameterId{i}));
+    repeated += squares;
+  }
+  // Where nothing counts, no rounding does either.
+  if (!keeps_any) return 0;
+  return (leads ? norm * norm : 0) - repeated;
+}
+
+}  // namespace geminid::trainer

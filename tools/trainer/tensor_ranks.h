@@ -1,0 +1,61 @@
+// The ranks that share the layers of a model (tensor parallelism), as one of them sees them: whom
+// it talks to, what it has of each parameter, and what of that counts.
+#ifndef GEMINID_TOOLS_TRAINER_TENSOR_RANKS_H_
+#define GEMINID_TOOLS_TRAINER_TENSOR_RANKS_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "collectives/tensor_parallel/tensor_groups.h"
+#include "geminid/communicator.h"
+#include "geminid/mesh.h"
+#include "geminid/zero.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+#include "tools/trainer/options.h"
+#include "tools/trainer/tensor_state.h"
+#include "tools/trainer/tensor_transformer.h"
+
+namespace geminid::trainer {
+
+class TensorRanks {
+ public:
+  // A collective of `world`. This rank trains `part`.
+  static absl::StatusOr<std::unique_ptr<TensorRanks>> Connect(const TrainOptions& options,
+                                                              const ModelPart& part,
+                                                              const collectives::Mesh& mesh,
+                                                              collectives::Communicator& world);
+
+  // This rank's, on micro-batches of `shape`; it and `threads` are outlived by this.
+  absl::StatusOr<std::unique_ptr<Transformer>> MakeModel(const MicroBatchShape& shape,
+                                                         kernels::ThreadPool* threads);
+
+  // This rank's blocks as an engine is told of them: of its part, and of the whole model.
+  std::vector<zero::Parameter> PartBlocks() const;
+  std::vector<zero::Parameter> ModelBlocks() const;
+
+  // The whole model's state. `inner` has all of this rank's blocks of it, and outlives that.
+  std::unique_ptr<TensorState> JoinState(zero::ModelState* inner) const;
+
+  // Whether this rank is the first that has this block of its part.
+  bool Keeps(zero::ParameterId id) const { return part_.blocks[static_cast<size_t>(id)].keeps; }
+  // What the step's gradient contributes to the square of the whole model's norm on this rank:
+  // all of them together count each element once. `norm` is the engine's, of the part's blocks;
+  // `leads`: of the engine's ranks, the one that counts it. Between GradientNorm and Step.
+  absl::StatusOr<double> Squares(zero::Engine& engine, double norm, bool leads) const;
+
+ private:
+  TensorRanks(const ModelConfig& config, const collectives::TensorGrid& grid)
+      : config_(config), grid_(grid) {}
+
+  const ModelConfig config_;
+  const collectives::TensorGrid grid_;
+  std::unique_ptr<collectives::Communicator> ranks_;
+  std::unique_ptr<collectives::TensorGroups> groups_;
+  TensorParameters part_;
+  std::vector<TensorParameters> whole_;  // by rank of the grid
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_TENSOR_RANKS_H_

@@ -1,0 +1,161 @@
+#include "tools/trainer/tensor_share.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "collectives/tensor_parallel/tensor_layout.h"
+#include "geminid/optimizer.h"
+#include "tools/parallel/axes.h"
+#include "tools/trainer/tensor_parameters.h"
+
+namespace geminid::trainer {
+namespace {
+
+using collectives::LinearRole;
+using collectives::TensorGrid;
+
+constexpr auto Refuse = parallel::RefuseParallel;
+constexpr uint64_t kAlignment = 64;  // of a block of workspace
+
+// Elements that one rank has of what lies between the layers, and its rows.
+struct Stream {
+  uint64_t elements = 0;
+  uint64_t rows = 0;
+};
+
+Stream StreamOf(const TrainOptions& options, const MicroBatchShape& shape) {
+  const TensorGrid grid = GridOf(options.parallel);
+  const auto layout = collectives::LayoutOfX(grid.mode(), LinearRole::kFirst);
+  const auto pieces = [&](const collectives::Axes& axes) {
+    return static_cast<uint64_t>(collectives::Pieces(grid, axes));
+  };
+  const uint64_t rows = shape.tokens() / pieces(layout.tokens);
+  return {.elements = rows * (options.model.hidden / pieces(layout.features)), .rows = rows};
+}
+
+// What one half keeps beside its input.
+uint64_t KeptElements(const TrainOptions& options, const MicroBatchShape& shape,
+                      uint64_t per_token) {
+  const Stream stream = StreamOf(options, shape);
+  const auto ranks = static_cast<uint64_t>(options.parallel.tensor.size);
+  return stream.elements + 2 * stream.rows + shape.tokens() * per_token / ranks;
+}
+
+uint64_t AttentionPerToken(const ModelConfig& model) {
+  return (2 * model.heads + 2 * model.kv_heads) * model.head_dim() + model.heads;
+}
+uint64_t MlpPerToken(const ModelConfig& model) {
+  return (model.family == Family::kLlama ? 2 : 1) * model.intermediate;
+}
+
+// A feature that a run does not have yet.
+absl::Status CheckFeatures(const TrainOptions& options) {
+  const auto not_there = [](const std::string& what, const char* instead) {
+    return Refuse(absl::StrCat(what, " is not there yet with tensor; ", instead));
+  };
+  const Family family = options.model.family;
+  if (family != Family::kGpt2 && family != Family::kLlama) {
+    return not_there(absl::StrCat("the family ", Name(family)), "take gpt2 or llama");
+  }
+  if (options.zero.data_type != zero::DataType::kFloat32) {
+    return not_there("--dtype bf16", "layers are cut in fp32 alone: give --dtype fp32");
+  }
+  if (options.parallel.sequence > 1) {
+    return not_there("sequence", "leave one of both out, or give tensor=1d-sequence:N");
+  }
+  if (options.parallel.chunks > 1) {
+    return not_there("an interleaved pipeline", "give pipeline=N");
+  }
+  if (options.dropout > 0) return not_there("--dropout", "leave it out");
+  if (options.model.lora_rank > 0) return not_there("--lora-rank", "leave it out");
+  if (!options.frozen.empty()) return not_there("--freeze", "leave it out");
+  if (!IsElementwise(options.zero.optimizer)) {
+    return not_there(absl::StrCat("--optimizer ", Name(options.zero.optimizer)),
+                     "it looks at whole tensors; take adamw, adam, sgd, adagrad or lion");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TensorGrid GridOf(const Parallel& parallel) {
+  return *TensorGrid::Make(parallel.tensor.mode, parallel.tensor.size, parallel.tensor.depth);
+}
+
+absl::Status CheckTensor(const TrainOptions& options) {
+  GEMINID_RETURN_IF_ERROR(CheckFeatures(options));
+  const TensorGrid grid = GridOf(options.parallel);
+  const ModelConfig& model = options.model;
+  const auto heads = collectives::LayoutOfX(grid.mode(), LinearRole::kSecond).features;
+  absl::Status status = MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0).status();
+  for (const auto& [what, count] :
+       std::array{std::pair{"heads", model.heads}, std::pair{"key/value heads", model.kv_heads}}) {
+    if (status.ok()) status = PieceOf(grid, heads, what, count, /*rank=*/0).status();
+  }
+  if (status.ok()) return status;
+  return Refuse(
+      absl::StrCat(std::string(status.message()), "; take another grid, or another model"));
+}
+
+absl::Status CheckTensorBatch(const TrainOptions& options, int data) {
+  if (options.parallel.tensor.size == 1) return absl::OkStatus();
+  const TensorGrid grid = GridOf(options.parallel);
+  const uint64_t sequences = options.batch / static_cast<uint64_t>(data);
+  const auto check = [&](LinearRole role, const char* what, uint64_t count) {
+    return PieceOf(grid, collectives::LayoutOfX(grid.mode(), role).tokens, what, count, /*rank=*/0)
+        .status();
+  };
+  absl::Status status = check(LinearRole::kSecond, "sequences (--batch over data)", sequences);
+  if (status.ok()) {
+    status =
+        check(LinearRole::kFirst, "tokens (--batch over data)", sequences * options.model.context);
+  }
+  if (status.ok()) return status;
+  return Refuse(absl::StrCat(std::string(status.message()), "; change --batch, or data"));
+}
+
+uint64_t TensorElements(const TrainOptions& options, const ModelPart& part) {
+  return MakeTensorParameters(options.model, part, GridOf(options.parallel), /*rank=*/0)
+      ->elements();
+}
+
+uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
+                         const MicroBatchShape& shape) {
+  return layers * sizeof(float) *
+         (KeptElements(options, shape, AttentionPerToken(options.model)) +
+          KeptElements(options, shape, MlpPerToken(options.model)));
+}
+
+uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
+                              const MicroBatchShape& shape) {
+  const ModelConfig& model = options.model;
+  const TensorGrid grid = GridOf(options.parallel);
+  const TensorParameters blocks = *MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0);
+  uint64_t largest = 0;  // half: its gradients, and its values turned
+  const auto elements = [&](ParameterId id) {
+    return blocks.blocks[static_cast<size_t>(id)].spec.elements();
+  };
+  for (const auto* halves : {&blocks.attention, &blocks.mlp}) {
+    uint64_t half = 0;
+    for (const ParameterId id : halves->front().all) half += elements(id);
+    largest = std::max(largest, 2 * half);
+  }
+  const Stream stream = StreamOf(options, shape);
+  const uint64_t again = std::max(KeptElements(options, shape, AttentionPerToken(model)),
+                                  KeptElements(options, shape, MlpPerToken(model)));
+  const uint64_t words = PaddedVocabulary(grid, model.vocabulary);
+  const uint64_t logits = shape.tokens() * words / static_cast<uint64_t>(grid.ranks());
+  const uint64_t output =
+      2 * stream.elements + 4 * stream.rows + logits + 2 * elements(blocks.output);
+  const uint64_t tables = elements(blocks.token_table) + stream.elements +
+                          (blocks.position_table ? elements(*blocks.position_table) : 0);
+  const uint64_t kept = (2 * layers + 3) * stream.elements;  // inputs and gradients
+  return sizeof(float) * (kept + std::max({again + largest, output, tables})) +
+         kAlignment * (8 * layers + 32);
+}
+
+}  // namespace geminid::trainer

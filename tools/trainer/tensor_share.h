@@ -1,0 +1,37 @@
+// How large a rank's share is where layers are cut over ranks, and whether a model can be cut so.
+// Pure.
+#ifndef GEMINID_TOOLS_TRAINER_TENSOR_SHARE_H_
+#define GEMINID_TOOLS_TRAINER_TENSOR_SHARE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "collectives/tensor_parallel/tensor_grid.h"
+#include "tools/trainer/blocks.h"
+#include "tools/trainer/options.h"
+
+namespace geminid::trainer {
+
+// The grid of the ranks that share layers; of ParseParallel.
+collectives::TensorGrid GridOf(const Parallel& parallel);
+
+// INVALID_ARGUMENT for what a run with cut layers cannot do, and for a model whose layers cannot be
+// cut so.
+absl::Status CheckTensor(const TrainOptions& options);
+
+// INVALID_ARGUMENT if the sequences of a micro-batch, shared out over so many ranks, cannot be cut.
+absl::Status CheckTensorBatch(const TrainOptions& options, int data);
+
+// Elements of all blocks that one rank has of `part`. The options are of CheckTensor.
+uint64_t TensorElements(const TrainOptions& options, const ModelPart& part);
+
+// Of one micro-batch of all the grid's ranks and so many layers, on one rank: what keeping
+// activations takes, and more than all the other workspace, but not by much.
+uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
+                         const MicroBatchShape& shape);
+uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
+                              const MicroBatchShape& shape);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_TENSOR_SHARE_H_

@@ -162,6 +162,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   rpc->shared_.workers = rpc->workers_.get();
   rpc->shared_.worker_count = static_cast<size_t>(threads);
   rpc->AddMethods();
+  rpc->keeper_ = std::make_unique<Tenant>(Identity{}, &rpc->shared_);
   absl::StatusOr<base::UniqueFd> listener =
       handed_over.valid() ? os::AdoptListener(std::move(handed_over), SOCK_STREAM, facts.socket)
                           : os::ListenStream(facts.socket, settings->Get().socket_mode, kBacklog);
@@ -220,16 +221,17 @@ absl::Status RpcServer::CheckRate(const std::string& name) {
       "keep connections");
 }
 
-absl::Status RpcServer::CheckLimits(const base::UniqueFd& newest, const std::string& name,
-                                    Tenant* tenant) {
+absl::Status RpcServer::CheckDescriptors(const base::UniqueFd& newest, const std::string& name) {
+  if (!os::IsFromReserve(newest)) return absl::OkStatus();
+  shared_.limits->Count(kOpenFiles, name);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the daemon has no descriptor left for ", name, " of its ", os::MaxDescriptors(),
+      " (open_files); raise the limit of open files (ulimit -n, LimitNOFILE=) and start it "
+      "again"));
+}
+
+absl::Status RpcServer::CheckLimits(const std::string& name, Tenant* tenant) {
   Limits* const limits = shared_.limits;
-  if (os::IsFromReserve(newest)) {
-    limits->Count(kOpenFiles, name);
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the daemon has no descriptor left for ", name, " of its ", os::MaxDescriptors(),
-        " (open_files); raise the limit of open files (ulimit -n, LimitNOFILE=) and start it "
-        "again"));
-  }
   if (tenant == nullptr) {
     return limits->Refuse(
         config::kTenants, name,
@@ -252,8 +254,9 @@ void RpcServer::OnConnection(base::UniqueFd connection) {
   if (!client.ok()) return;  // it has gone
   const std::string& name = client->identity.tenant;
   absl::Status status = CheckRate(name);
+  if (status.ok()) status = CheckDescriptors(connection, name);
   Tenant* const tenant = status.ok() ? FindOrStart(client->identity) : nullptr;
-  if (status.ok()) status = CheckLimits(connection, name, tenant);
+  if (status.ok()) status = CheckLimits(name, tenant);
   if (status.ok()) return tenant->Take(std::move(connection));
   log_->Write(name, os::LogLevel::kWarning, "connection refused",
               {{"tenant", name}, {"error", std::string(status.message())}});

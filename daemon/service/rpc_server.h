@@ -69,7 +69,8 @@ class RpcServer {
   Tenant* FindOrStart(const Identity& identity);
   // Why the newest connection cannot be served; OK where it can. A null `tenant` has no server yet.
   absl::Status CheckRate(const std::string& name);
-  absl::Status CheckLimits(const base::UniqueFd& newest, const std::string& name, Tenant* tenant);
+  absl::Status CheckDescriptors(const base::UniqueFd& newest, const std::string& name);
+  absl::Status CheckLimits(const std::string& name, Tenant* tenant);
 
   SessionRpc session_;
   ChunkRpc chunk_;
@@ -85,6 +86,9 @@ class RpcServer {
   CallShared shared_;
   std::unique_ptr<FairWorkers> workers_;
   FloodGuard flood_;
+  // Serves nobody. gRPC makes its event engine with the first server, ends it with the last, and
+  // aborts the process where it has no descriptor for another: so one server is always there.
+  std::unique_ptr<Tenant> keeper_;
   core::TenantRates connections_{core::Rate{}};
   // By name, and whether it may see all: root in a container of its own may have root's name.
   std::map<std::pair<std::string, bool>, std::unique_ptr<Tenant>> tenants_;

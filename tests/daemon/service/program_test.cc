@@ -108,6 +108,20 @@ class Program : public ::testing::Test {
         ->GetStatus(&context, v1::GetStatusRequest(), &status);
   }
 
+  // Invalid where the daemon has no room to accept it.
+  base::UniqueFd Connect(int type, const std::string& suffix) const {
+    base::UniqueFd connection(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    const std::string path = Socket() + suffix;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    if (::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
+        0) {
+      return base::UniqueFd();
+    }
+    return connection;
+  }
+
   // The answer of the metrics port, whose address is in the log.
   std::string Fetch(const std::string& path) {
     const std::string log = Output();
@@ -447,15 +461,7 @@ TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
     for (int i = 0; i < 100; ++i) {
       for (const auto& [type, suffix] :
            {std::pair(SOCK_STREAM, ""), std::pair(SOCK_SEQPACKET, shm::kAttachSuffix)}) {
-        const base::UniqueFd probe(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-        sockaddr_un address = {};
-        address.sun_family = AF_UNIX;
-        const std::string path = Socket() + suffix;
-        path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-        if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==
-            0) {
-          held.emplace_back(::dup(probe.get()));
-        }
+        held.push_back(Connect(type, suffix));
       }
     }
     // The page is still served: descriptors are kept for it.
@@ -471,6 +477,21 @@ TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline) << Output();
   }
   EXPECT_THAT(Fetch("/metrics"), HasSubstr("200 OK"));
+}
+
+TEST_F(Program, FirstCallAfterDescriptorsRanOut_IsRefusedAndServedOnceTheyAreBack) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB"}, [] {
+    const rlimit limit = {40, 40};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  });
+  WaitUntilReady();
+  {
+    std::vector<base::UniqueFd> held;
+    for (int i = 0; i < 100; ++i) held.push_back(Connect(SOCK_SEQPACKET, shm::kAttachSuffix));
+    EXPECT_FALSE(GetStatus().ok());
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!GetStatus().ok()) ASSERT_LT(std::chrono::steady_clock::now(), deadline) << Output();
 }
 
 TEST_F(Program, RefusedHellos_AreCountedInTheLogInsteadOfFillingIt) {

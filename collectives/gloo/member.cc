@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/deadline.h"
+#include "base/loopback.h"
 #include "base/status_macros.h"
 #include "collectives/failure.h"
 #include "collectives/gloo/tcp.h"
@@ -102,11 +103,11 @@ absl::Status Member::ChooseAddress(const std::string& interface_address,
     GEMINID_RETURN_IF_ERROR(Set(key(rank_), PeerAddress(socket_.get())));
   }
   address_ = interface_address.empty() ? LocalAddress(socket_.get()) : interface_address;
-  if (!interface_address.empty() || !IsLoopback(address_)) return absl::OkStatus();
+  if (!interface_address.empty() || !base::IsLoopback(address_)) return absl::OkStatus();
   for (int r = 1; r < world_size_; ++r) {
     auto reached = Get(key(r), deadline);
     if (!reached.ok()) return reached.status();
-    if (IsLoopback(*reached)) continue;
+    if (base::IsLoopback(*reached)) continue;
     address_ = *reached;
     return absl::OkStatus();
   }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/deadline.h"
+#include "base/loopback.h"
 
 namespace geminid::collectives {
 namespace {
@@ -103,7 +104,7 @@ std::string Numeric(const sockaddr_storage& address, socklen_t length) {
 }  // namespace
 
 absl::StatusOr<base::UniqueFd> ListenTcp(const std::string& host, uint16_t port) {
-  auto addresses = Resolve(IsLoopback(host) ? host : "", port, AI_PASSIVE);
+  auto addresses = Resolve(base::IsLoopback(host) ? host : "", port, AI_PASSIVE);
   if (!addresses.ok()) return addresses.status();
   absl::Status last = absl::UnavailableError("no address");
   // IPv6 first: with V6ONLY off it takes both.
@@ -185,10 +186,6 @@ std::string PeerAddress(int socket) {
   socklen_t length = sizeof(address);
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
   return Numeric(address, length);
-}
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
 }
 
 absl::Status SendAll(int socket, const std::string& bytes) {

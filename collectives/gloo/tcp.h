@@ -28,8 +28,6 @@ base::UniqueFd AcceptTcp(int listener);
 // Numeric addresses without ports, "10.0.0.7".
 std::string LocalAddress(int socket);
 std::string PeerAddress(int socket);
-// "localhost", "127.x.y.z" or "::1".
-bool IsLoopback(const std::string& host);
 
 // Blocks for at most a few seconds; the peer always reads.
 absl::Status SendAll(int socket, const std::string& bytes);

@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/flag_values.h"
+#include "base/loopback.h"
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -41,10 +42,6 @@ absl::StatusOr<HostSlots> ParseLine(const std::string& where,
 
 }  // namespace
 
-bool IsLoopbackName(const std::string& host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-}
-
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
                                                      const std::string& text) {
   std::vector<HostSlots> hosts;
@@ -70,7 +67,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
         absl::StrCat("--hosts: ", path, " names no host; a line is HOST slots=N"));
   }
   for (const HostSlots& host : hosts) {
-    if (hosts.size() == 1 || !IsLoopbackName(host.name)) continue;
+    if (hosts.size() == 1 || !base::IsLoopback(host.name)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--hosts: ", path, " names ", host.name,
         ", which is another host on each; write the name by which the others reach it"));

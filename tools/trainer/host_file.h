@@ -35,8 +35,6 @@ absl::StatusOr<std::vector<HostSlots>> TakeSlots(const std::vector<HostSlots>& h
 
 int SlotsOf(const std::vector<HostSlots>& hosts);
 
-bool IsLoopbackName(const std::string& host);
-
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TOOLS_TRAINER_HOST_FILE_H_

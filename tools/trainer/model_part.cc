@@ -1,6 +1,6 @@
 #include "tools/trainer/model_part.h"
 
-#include <algorithm>
+#include "tools/parallel/stages.h"
 
 namespace geminid::trainer {
 
@@ -19,30 +19,14 @@ double OutputFlopsPerToken(const ModelConfig& config) {
 }
 
 std::vector<ModelPart> SplitModel(const ModelConfig& config, int stages) {
-  const auto others = static_cast<uint64_t>(stages - 1);
-  // With `last` layers beside the output layer, the others share the rest evenly.
-  uint64_t last = config.layers;
-  if (others > 0) {
-    const auto dearest = [&](uint64_t layers) {
-      const uint64_t most = (config.layers - layers + others - 1) / others;
-      const double layer = LayerFlopsPerToken(config);
-      return std::max(static_cast<double>(most) * layer,
-                      static_cast<double>(layers) * layer + OutputFlopsPerToken(config));
-    };
-    last = 1;
-    for (uint64_t layers = 2; layers + others <= config.layers; ++layers) {
-      if (dearest(layers) <= dearest(last)) last = layers;
-    }
-  }
+  const double output_layers = OutputFlopsPerToken(config) / LayerFlopsPerToken(config);
   std::vector<ModelPart> parts;
-  uint64_t first = 0;
-  for (uint64_t stage = 0; stage < others; ++stage) {
-    const uint64_t layers = (config.layers - last - first + others - stage - 1) / (others - stage);
-    parts.push_back(
-        {.first_layer = first, .layers = layers, .embeds = stage == 0, .outputs = false});
-    first += layers;
+  for (const auto& range : parallel::SplitLayers(config.layers, output_layers, stages)) {
+    parts.push_back({.first_layer = range.first,
+                     .layers = range.count,
+                     .embeds = range.embeds,
+                     .outputs = range.outputs});
   }
-  parts.push_back({.first_layer = first, .layers = last, .embeds = others == 0, .outputs = true});
   return parts;
 }
 

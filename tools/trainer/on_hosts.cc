@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/loopback.h"
 #include "base/status_macros.h"
 #include "tools/trainer/host_file.h"
 #include "tools/trainer/host_frames.h"
@@ -44,7 +45,7 @@ std::vector<std::string> VariablesForHosts() {
 bool IsThisHost(const std::string& name) {
   char own[HOST_NAME_MAX + 1] = {};
   gethostname(own, HOST_NAME_MAX);
-  return IsLoopbackName(name) || name == own;
+  return base::IsLoopback(name) || name == own;
 }
 
 absl::StatusOr<std::string> PathOf(const char* what, const std::filesystem::path& path,

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -178,6 +179,47 @@ TEST_F(TensorTraining, OfFourRanks_HasAQuarterOfTheStateOnEach) {
   ASSERT_EQ(cut["model_state_bytes_per_rank"].size(), 4);
   for (const double bytes : cut["model_state_bytes_per_rank"]) {
     EXPECT_NEAR(bytes, one / 4, 0.05 * one);  // padding
+  }
+}
+
+// What a mode makes of the residual stream: [tokens / tokens, features / features] on a rank.
+struct CutOfStream {
+  const char* axes;
+  double tokens;
+  double features;
+  double ranks;
+};
+
+// The daemon's ledger has them beside the model. What does not grow with the layers cancels out.
+TEST_F(TensorTraining, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
+  constexpr double kTokens = 4 * 64, kHidden = 64, kHeads = 4;
+  const auto bytes_of_layer = [&](const char* axes, const char* recompute) {
+    std::array<double, 2> peaks;
+    for (size_t i = 0; i < peaks.size(); ++i) {
+      const nlohmann::json report =
+          Run(Words{"--family", "gpt2", "--layers", i == 0 ? "2" : "4", "--hidden", "64", "--heads",
+                    "4", "--context", "64", "--steps", "1", "--recompute", recompute} +
+              Cut(axes));
+      peaks[i] = report["device_bytes_peak"]["non_model"];
+    }
+    return (peaks[1] - peaks[0]) / 2;
+  };
+  for (const CutOfStream& cut : {CutOfStream{"tensor=1d:2", 1, 1, 2},
+                                 {"tensor=1d-sequence:2", 2, 1, 2},
+                                 {"tensor=2d:4", 2, 2, 4},
+                                 {"tensor=2.5d:size=8:depth=2", 4, 2, 8},
+                                 {"tensor=3d:8", 4, 2, 8}}) {
+    SCOPED_TRACE(cut.axes);
+    const double stream = kTokens / cut.tokens * kHidden / cut.features;
+    // The inputs of both halves, whatever is computed again.
+    const double inputs = sizeof(float) * 2 * stream;
+    // Both norms with a mean and a deviation for each row; queries, keys, values, what attention
+    // gives and a sum for each head; what the MLP has inside.
+    const double kept = sizeof(float) * (2 * stream + 4 * kTokens / cut.tokens +
+                                         kTokens * (4 * kHidden + kHeads) / cut.ranks +
+                                         kTokens * 4 * kHidden / cut.ranks);
+    EXPECT_EQ(bytes_of_layer(cut.axes, "on"), inputs);
+    EXPECT_EQ(bytes_of_layer(cut.axes, "off"), inputs + kept);
   }
 }
 

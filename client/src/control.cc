@@ -24,16 +24,23 @@ constexpr absl::Duration kPerGiB = absl::Seconds(4);
 // The planner keeps its own limits within a minute.
 constexpr absl::Duration kPlanning = absl::Minutes(2);
 
-absl::Duration TimeToPopulate(uint64_t bytes) {
-  return kPerGiB * (static_cast<double>(bytes) / (uint64_t{1} << 30));
-}
+constexpr char kNoAnswer[] = "Deadline Exceeded";
 
-absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::string& socket) {
+absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::string& socket,
+                      absl::Duration timeout) {
   if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   if (code == absl::StatusCode::kUnavailable) {
     return absl::UnavailableError(
         absl::StrCat(doing, ": the daemon at ", socket, ": ", status.error_message()));
+  }
+  // gRPC's own words; the daemon's say more.
+  if (code == absl::StatusCode::kDeadlineExceeded && status.error_message() == kNoAnswer) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(doing, ": the daemon at ", socket, " did not answer within ",
+                     absl::FormatDuration(absl::Ceil(timeout, absl::Milliseconds(1))),
+                     "; it or the machine may be busy: see 'geminictl status', or connect with a "
+                     "longer timeout"));
   }
   return absl::Status(code, absl::StrCat(doing, ": ", status.error_message()));
 }
@@ -58,9 +65,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
   return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// Whether the call ended because its daemon did. One that ends in good order cuts off the calls that
-// it is in with CANCELLED; nobody on this side cancels any. UNAVAILABLE from a daemon that is there
-// is its own word, and meant.
+// Whether the call ended because its daemon did. One that ends in good order cuts off the calls
+// that it is in with CANCELLED; nobody on this side cancels any. UNAVAILABLE from a daemon that is
+// there is its own word, and meant.
 bool WasCutOff(const grpc::Status& status, grpc::Channel& channel) {
   if (status.error_code() == grpc::StatusCode::CANCELLED) return true;
   return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
@@ -107,9 +114,10 @@ class Call {
 }  // namespace
 
 Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout,
-                 int attach_socket)
+                 int local_ranks, int attach_socket)
     : socket_(socket),
       timeout_(timeout),
+      local_ranks_(local_ranks),
       token_(HexToken(welcome)),
       attach_socket_(attach_socket),
       first_allocation_(uint64_t{welcome.successor} << shm::kAllocationBits),
@@ -136,7 +144,7 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
   for (bool again = false;; again = true) {
     Call call(token_, timeout);
     const grpc::Status status = make(call.context(), again);
-    if (!WasCutOff(status, *stubs_->channel)) return FromGrpc(status, doing, socket_);
+    if (!WasCutOff(status, *stubs_->channel)) return FromGrpc(status, doing, socket_, timeout);
     lost = std::min(lost, absl::Now());
     if (stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) {
       pollfd attach = {attach_socket_, POLLRDHUP, 0};
@@ -159,11 +167,17 @@ absl::Status Control::Connect() {
                    absl::FormatDuration(timeout_), "; see its log, and 'geminictl status'"));
 }
 
+// The ranks of a job make theirs at the same time, on the same processors.
+absl::Duration Control::TimeToPopulate(uint64_t bytes) const {
+  const double gib = static_cast<double>(bytes) / (uint64_t{1} << 30);
+  return timeout_ + kPerGiB * (gib * local_ranks_);
+}
+
 absl::StatusOr<Control::Arena> Control::CreateArena(uint64_t bytes, bool may_be_there) {
   v1::CreateArenaRequest request;
   request.set_bytes(bytes);
   v1::CreateArenaResponse response;
-  absl::Status status = MakeCall("device memory", timeout_ + TimeToPopulate(bytes),
+  absl::Status status = MakeCall("device memory", TimeToPopulate(bytes),
                                  [&](grpc::ClientContext* context, bool again) {
                                    request.set_again(again || may_be_there);
                                    return stubs_->session->CreateArena(context, request, &response);
@@ -217,7 +231,7 @@ absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpe
   request.set_number(++allocations_);
   request.set_claim(claim);
   v1::AllocateChunksResponse response;
-  absl::Status status = MakeCall("allocating memory", timeout_ + TimeToPopulate(home_bytes),
+  absl::Status status = MakeCall("allocating memory", TimeToPopulate(home_bytes),
                                  [&](grpc::ClientContext* context, bool again) {
                                    request.set_again(again);
                                    return stubs_->chunk->Allocate(context, request, &response);
@@ -292,7 +306,7 @@ absl::Status Control::Detach() {
   Call call(token_, timeout_);
   v1::DetachResponse response;
   return FromGrpc(stubs_->session->Detach(call.context(), v1::DetachRequest(), &response),
-                  "detaching", socket_);
+                  "detaching", socket_, timeout_);
 }
 
 }  // namespace geminid

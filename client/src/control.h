@@ -19,8 +19,9 @@
 namespace geminid {
 
 // Thread-safe; calls block. A call that finds no daemon, or whose daemon ends meanwhile, waits for
-// one, up to the timeout and as long as somebody keeps the session for it, and is made again: once its daemon had done it or not,
-// it is done once. UNAVAILABLE when none comes, with how long that was waited for.
+// one, up to the timeout and as long as somebody keeps the session for it, and is made again: once
+// its daemon had done it or not, it is done once. UNAVAILABLE when none comes, with how long that
+// was waited for.
 class Control {
  public:
   struct Allocation {
@@ -30,9 +31,10 @@ class Control {
     uint64_t pool_bytes = 0;  // 0: there is no pool
   };
 
-  // `attach_socket`, which outlives this, is the session's: its end says that nobody keeps it.
+  // `local_ranks`: of the job on this node. `attach_socket`, which outlives this, is the session's:
+  // its end says that nobody keeps it.
   Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout,
-          int attach_socket);
+          int local_ranks, int attach_socket);
   ~Control();
 
   // Connects, before the first call: a connection that others' crowd out of the queue of a socket
@@ -72,9 +74,12 @@ class Control {
   template <typename Make>
   absl::Status MakeCall(const char* doing, absl::Duration timeout, Make make);
   bool WaitForSuccessor(absl::Time give_up) const;
+  // A call that allocates, with the others of this node beside it.
+  absl::Duration TimeToPopulate(uint64_t bytes) const;
 
   const std::string socket_;
   const absl::Duration timeout_;
+  const int local_ranks_;
   const std::string token_;
   const int attach_socket_;
   const uint64_t first_allocation_;

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
-#include "client/src/pending_state.h"
+#include "collectives/async/pending_state.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/session_layout.h"
 

@@ -151,7 +151,10 @@ absl::Status SessionImpl::Attach() {
   session_id = welcome->message.session_id;
   successor = welcome->message.successor;
   device_description = FromShm(welcome->message.device);
-  control = std::make_unique<Control>(socket, welcome->message, options.timeout, attach.fd());
+  const int local_ranks =
+      options.local_world_size > 0 ? options.local_world_size : options.world_size;
+  control = std::make_unique<Control>(socket, welcome->message, options.timeout, local_ranks,
+                                      attach.fd());
   if (absl::Status status = control->Connect(); !status.ok()) return status;
 
   using Fd = shm::WelcomeFd;

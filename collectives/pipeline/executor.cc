@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "collectives/pipeline/sender.h"
+#include "geminid/async_communicator.h"
 
 namespace geminid::collectives {
 namespace {
@@ -42,7 +42,7 @@ class Executor : public PipelineExecutor {
  public:
   // The way to one other stage, and what comes from there, in the order in which it is sent.
   struct Neighbour {
-    std::unique_ptr<PipelineSender> out;
+    std::unique_ptr<AsyncCommunicator> out;
     std::unique_ptr<Communicator> in;
     std::vector<Parcel> arrivals;
     size_t arrived = 0;  // in this run
@@ -75,7 +75,7 @@ class Executor : public PipelineExecutor {
   absl::Status RunActions(PipelineStage& stage) {
     for (const PipelineAction& action : actions_) GEMINID_RETURN_IF_ERROR(RunAction(stage, action));
     for (auto& [number, neighbour] : neighbours_) {
-      GEMINID_RETURN_IF_ERROR(neighbour.out->Wait());
+      GEMINID_RETURN_IF_ERROR(neighbour.out->Synchronize());
     }
     return absl::OkStatus();
   }
@@ -107,8 +107,11 @@ class Executor : public PipelineExecutor {
       here_[delivery.parcel] = std::move(elements);
       return absl::OkStatus();
     }
-    return neighbours_.at(delivery.stage)
-        .out->Send({std::move(elements), delivery.parcel.micro_batch});
+    AsyncCommunicator& out = *neighbours_.at(delivery.stage).out;
+    GEMINID_RETURN_IF_ERROR(out.health());
+    (void)out.Run([elements = std::move(elements), tag = delivery.parcel.micro_batch](
+                      Communicator& pair) { return pair.Send(elements, 1 - pair.Rank(), tag); });
+    return absl::OkStatus();
   }
 
   // What comes before it is kept until it is asked for.
@@ -170,7 +173,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
     if (!pair.ok()) return pair.status();
     Executor::Neighbour& neighbour = neighbours[from == own ? to : from];
     if (from == own) {
-      neighbour.out = std::make_unique<PipelineSender>(*std::move(pair));
+      GEMINID_ASSIGN_OR_RETURN(neighbour.out, AsyncCommunicator::Start(*std::move(pair)));
     } else {
       neighbour.in = *std::move(pair);
       neighbour.arrivals = std::move(parcels);

@@ -1,6 +1,7 @@
 #include "collectives/sequence_parallel/ring_attention.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -19,7 +20,7 @@ absl::Status CheckSize(const char* what, size_t size, size_t expected) {
 
 }  // namespace
 
-absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, Communicator& ranks,
+absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, AsyncCommunicator& ranks,
                                                   kernels::ThreadPool* pool) {
   const auto chunks = 2 * static_cast<size_t>(ranks.WorldSize());
   if (shape.sequence == 0 || shape.sequence % chunks != 0) {
@@ -38,7 +39,8 @@ absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, Commun
   return RingAttention(shape, ranks, pool);
 }
 
-RingAttention::RingAttention(const RingShape& shape, Communicator& ranks, kernels::ThreadPool* pool)
+RingAttention::RingAttention(const RingShape& shape, AsyncCommunicator& ranks,
+                             kernels::ThreadPool* pool)
     : shape_(shape),
       zigzag_{.sequence = shape.sequence, .ranks = static_cast<size_t>(ranks.WorldSize())},
       ranks_(&ranks),
@@ -88,14 +90,9 @@ absl::Status RingAttention::Forward(std::span<const float> q, std::span<const fl
   GEMINID_RETURN_IF_ERROR(CheckSize("v", v.size(), key_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("out", out.size(), query_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("lse", lse.size(), lse_elements()));
-  GEMINID_RETURN_IF_ERROR(AttendToOwn(q, k, v, out, lse));
-  keys_[0].assign(k.begin(), k.end());
-  keys_[0].insert(keys_[0].end(), v.begin(), v.end());
-  for (int step = 1; step < ranks_->WorldSize(); ++step) {
-    GEMINID_RETURN_IF_ERROR(Pass(keys_));
-    GEMINID_RETURN_IF_ERROR(MergeVisible(OwnerIn(step), q, out, lse));
-  }
-  return absl::OkStatus();
+  return OverAllKeys(
+      k, v, [&] { return AttendToOwn(q, k, v, out, lse); },
+      [&](int step) { return MergeVisible(OwnerIn(step), q, out, lse); });
 }
 
 // The two chunks of a rank are in the order of the sequence, so that causal attention within them
@@ -113,19 +110,41 @@ absl::Status RingAttention::AttendToOwn(std::span<const float> q, std::span<cons
                     "attention");
 }
 
-absl::Status RingAttention::Pass(std::vector<float> (&here)[2]) {
+void RingAttention::Pass(Travelling& tensors) {
   const int ranks = ranks_->WorldSize();
-  here[1].resize(here[0].size());
-  GEMINID_RETURN_IF_ERROR(ranks_->SendReceive(here[0], (ranks_->Rank() + 1) % ranks, here[1],
-                                              (ranks_->Rank() + ranks - 1) % ranks));
-  here[0].swap(here[1]);
+  tensors.coming.resize(tensors.here.size());
+  tensors.arrival = ranks_->SendReceive(tensors.here, (ranks_->Rank() + 1) % ranks, tensors.coming,
+                                        (ranks_->Rank() + ranks - 1) % ranks);
+}
+
+absl::Status RingAttention::Arrive(Travelling& tensors) {
+  GEMINID_RETURN_IF_ERROR(tensors.arrival.Wait());
+  tensors.here.swap(tensors.coming);
+  return absl::OkStatus();
+}
+
+// Those of a step travel while those of the step before are used. No buffer may go while they do,
+// so what was begun is waited for whatever happens.
+absl::Status RingAttention::OverAllKeys(std::span<const float> k, std::span<const float> v,
+                                        absl::FunctionRef<absl::Status()> use_own,
+                                        absl::FunctionRef<absl::Status(int)> use) {
+  const int ranks = ranks_->WorldSize();
+  keys_.here.assign(k.begin(), k.end());
+  keys_.here.insert(keys_.here.end(), v.begin(), v.end());
+  for (int step = 0; step < ranks; ++step) {
+    const bool more = step + 1 < ranks;
+    if (more) Pass(keys_);
+    absl::Status status = step == 0 ? use_own() : use(step);
+    if (more) status.Update(Arrive(keys_));
+    GEMINID_RETURN_IF_ERROR(status);
+  }
   return absl::OkStatus();
 }
 
 absl::Status RingAttention::MergeVisible(int owner, std::span<const float> q, std::span<float> out,
                                          std::span<float> lse) {
   const Visible seen = VisibleOf(owner);
-  const float* k = keys_[0].data();
+  const float* k = keys_.here.data();
   const float* v = k + key_elements();
   const size_t group = shape_.heads / shape_.kv_heads;
   for (size_t entry = 0; entry < shape_.batch; ++entry) {
@@ -154,21 +173,33 @@ absl::Status RingAttention::Backward(const Saved& saved, std::span<const float> 
     GEMINID_RETURN_IF_ERROR(CheckSize("k, v, dk or dv", size, key_elements()));
   }
   GEMINID_RETURN_IF_ERROR(CheckSize("lse", saved.lse.size(), lse_elements()));
-  GEMINID_RETURN_IF_ERROR(GradientsOfOwn(saved, dout, dq, dk, dv));
+  const auto use_own = [&] {
+    GEMINID_RETURN_IF_ERROR(GradientsOfOwn(saved, dout, dq, dk, dv));
+    gradients_.here.assign(dk.begin(), dk.end());
+    gradients_.here.insert(gradients_.here.end(), dv.begin(), dv.end());
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(OverAllKeys(saved.k, saved.v, use_own, [&](int step) {
+    return AddToThoseOfOthers(OwnerIn(step), saved, dout, dq);
+  }));
   if (ranks_->WorldSize() == 1) return absl::OkStatus();
-  keys_[0].assign(saved.k.begin(), saved.k.end());
-  keys_[0].insert(keys_[0].end(), saved.v.begin(), saved.v.end());
-  gradients_[0].assign(dk.begin(), dk.end());
-  gradients_[0].insert(gradients_[0].end(), dv.begin(), dv.end());
-  for (int step = 1; step < ranks_->WorldSize(); ++step) {
-    GEMINID_RETURN_IF_ERROR(Pass(keys_));
-    GEMINID_RETURN_IF_ERROR(Pass(gradients_));
-    GEMINID_RETURN_IF_ERROR(AddVisible(OwnerIn(step), saved, dout, dq));
-  }
-  GEMINID_RETURN_IF_ERROR(Pass(gradients_));  // home
-  std::copy_n(gradients_[0].begin(), key_elements(), dk.begin());
-  std::copy_n(gradients_[0].begin() + static_cast<std::ptrdiff_t>(key_elements()), key_elements(),
+  Pass(gradients_);  // home
+  GEMINID_RETURN_IF_ERROR(Arrive(gradients_));
+  std::copy_n(gradients_.here.begin(), key_elements(), dk.begin());
+  std::copy_n(gradients_.here.begin() + static_cast<std::ptrdiff_t>(key_elements()), key_elements(),
               dv.begin());
+  return absl::OkStatus();
+}
+
+// The gradients of the keys that are here come while this rank's share in them is computed.
+absl::Status RingAttention::AddToThoseOfOthers(int owner, const Saved& saved,
+                                               std::span<const float> dout, std::span<float> dq) {
+  Pass(gradients_);
+  shares_.assign(2 * key_elements(), 0.0f);
+  absl::Status status = AddVisible(owner, saved, dout, dq);
+  status.Update(Arrive(gradients_));
+  GEMINID_RETURN_IF_ERROR(status);
+  std::ranges::transform(gradients_.here, shares_, gradients_.here.begin(), std::plus<>());
   return absl::OkStatus();
 }
 
@@ -216,8 +247,8 @@ absl::Status RingAttention::AddVisible(int owner, const Saved& saved, std::span<
         return RowsOf(tensor, shape_.kv_heads, entry, head / group, 0, seen.keys);
       };
       const size_t row = (entry * shape_.heads + head) * tokens() + seen.first_query;
-      const float* k = keys_[0].data();
-      float* dk = gradients_[0].data();
+      const float* k = keys_.here.data();
+      float* dk = shares_.data();
       GEMINID_RETURN_IF_ERROR(visible_.AddGradients({.q = queries(saved.q.data()),
                                                      .dout = queries(dout.data()),
                                                      .lse = &saved.lse[row],

@@ -7,11 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/sequence_parallel/visible_attention.h"
 #include "collectives/sequence_parallel/zigzag.h"
-#include "geminid/communicator.h"
+#include "geminid/async_communicator.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
@@ -36,13 +37,14 @@ struct RingShape {
 // other and sends to one other
 //   forward   2 (P-1) n elements: keys and values
 //   backward  2 (P-1) n + 2 P n: these again, and their gradients, which go all the way home
-// Apart from one's own keys, which are half visible, every rank does the same work in every step.
-// Keeps 4 n elements, in the backward pass 8 n. One thread at a time.
+// Keys and values, and the gradients of those before, travel beside the attention to those that are
+// here. Apart from one's own keys, which are half visible, every rank does the same work in every
+// step. Keeps 4 n elements, in the backward pass 10 n. One thread at a time.
 class RingAttention {
  public:
   // INVALID_ARGUMENT where 2 P does not divide the sequence, or kv_heads the heads. `ranks` and
   // `pool`, which may be null, outlive this.
-  static absl::StatusOr<RingAttention> Make(const RingShape& shape, Communicator& ranks,
+  static absl::StatusOr<RingAttention> Make(const RingShape& shape, AsyncCommunicator& ranks,
                                             kernels::ThreadPool* pool = nullptr);
 
   const RingShape& shape() const { return shape_; }
@@ -63,7 +65,7 @@ class RingAttention {
                         std::span<float> dk, std::span<float> dv);
 
  private:
-  RingAttention(const RingShape& shape, Communicator& ranks, kernels::ThreadPool* pool);
+  RingAttention(const RingShape& shape, AsyncCommunicator& ranks, kernels::ThreadPool* pool);
 
   size_t query_elements() const { return shape_.batch * tokens() * shape_.heads * shape_.head_dim; }
   size_t key_elements() const {
@@ -86,16 +88,29 @@ class RingAttention {
   HeadRows<T> RowsOf(T* tensor, size_t heads, size_t entry, size_t head, size_t first,
                      size_t count) const;
 
+  // `use_own` with this rank's own keys and values here, then `use` with those of each step.
+  absl::Status OverAllKeys(std::span<const float> k, std::span<const float> v,
+                           absl::FunctionRef<absl::Status()> use_own,
+                           absl::FunctionRef<absl::Status(int)> use);
   absl::Status AttendToOwn(std::span<const float> q, std::span<const float> k,
                            std::span<const float> v, std::span<float> out, std::span<float> lse);
   absl::Status GradientsOfOwn(const Saved& saved, std::span<const float> dout, std::span<float> dq,
                               std::span<float> dk, std::span<float> dv);
   absl::Status MergeVisible(int owner, std::span<const float> q, std::span<float> out,
                             std::span<float> lse);
+  absl::Status AddToThoseOfOthers(int owner, const Saved& saved, std::span<const float> dout,
+                                  std::span<float> dq);
   absl::Status AddVisible(int owner, const Saved& saved, std::span<const float> dout,
                           std::span<float> dq);
-  // Gives what lies in here[0] to the next rank and takes the one before's; here[1] is used.
-  absl::Status Pass(std::vector<float> (&here)[2]);
+  // What a rank has of what goes round, and room for what comes in its place.
+  struct Travelling {
+    std::vector<float> here, coming;
+    Pending arrival;
+  };
+  // Begins to give what is here to the next rank and to take the one before's.
+  void Pass(Travelling& tensors);
+  // Until that has come, which is then here.
+  static absl::Status Arrive(Travelling& tensors);
 
   void* Workspace(size_t bytes);
   struct alignas(64) Line {  // what kernels align workspaces to
@@ -104,11 +119,12 @@ class RingAttention {
 
   RingShape shape_;
   Zigzag zigzag_;
-  Communicator* ranks_;
+  AsyncCommunicator* ranks_;
   kernels::ThreadPool* pool_;
   VisibleAttention visible_;
-  std::vector<float> keys_[2];       // K, then V: of this step, and room for the next one's
-  std::vector<float> gradients_[2];  // of those, as far as they have been added up
+  Travelling keys_;            // K, then V
+  Travelling gradients_;       // of those, as far as they have been added up
+  std::vector<float> shares_;  // of this rank in those of one step
   std::vector<float> delta_;
   std::vector<Line> workspace_;
 };

@@ -29,8 +29,9 @@ class GEMINID_EXPORT Pending {
   // time is over: the request goes on, and Wait may be called again. Not for use in callbacks.
   absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const;
 
-  // Calls `callback` once with the outcome: here and now if complete, else on the session's
-  // transfer thread, where it must not block; it may make further requests. At most one callback.
+  // Calls `callback` once with the outcome: here and now if complete, else on the thread that
+  // completes it, a session's transfer thread or an AsyncCommunicator's, where it must not block;
+  // it may make further requests. At most one callback.
   void Then(std::function<void(const absl::Status&)> callback);
 
   class State;  // of the library

@@ -61,7 +61,8 @@ struct ConnectOptions {
   // and compute by way of Session::HostAddress; whatever else touches them is killed. So
   // a trainer is tried without a GPU. $GEMINID_STRICT_DEVICE=1 says the same.
   bool strict_device = false;
-  // For attaching and for each call to the daemon; calls that allocate get more, by their size.
+  // For attaching and for each call to the daemon; calls that allocate get more, by their size
+  // and the ranks on this node.
   absl::Duration timeout = absl::Seconds(10);
 };
 

@@ -18,9 +18,10 @@
 namespace geminid {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Answers Free, the shortest of the calls, with what a function says.
+// Answers Free, the shortest of the calls, with what a function says, and allocates nothing.
 class Server final : public v1::ChunkService::Service {
  public:
   using Answer = std::function<grpc::Status(grpc::ServerContext*, const v1::FreeChunksRequest&)>;
@@ -40,6 +41,13 @@ class Server final : public v1::ChunkService::Service {
                     v1::FreeChunksResponse*) override {
     return answer_(context, *request);
   }
+  grpc::Status Allocate(grpc::ServerContext* context, const v1::AllocateChunksRequest*,
+                        v1::AllocateChunksResponse*) override {
+    time_to_allocate = absl::FromChrono(context->deadline()) - absl::Now();
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "nothing is left"};
+  }
+
+  absl::Duration time_to_allocate;
 
  private:
   const Answer answer_;
@@ -54,8 +62,9 @@ class ControlTest : public ::testing::Test {
     ours_ = base::UniqueFd(ends[0]);
     daemons_ = base::UniqueFd(ends[1]);
   }
-  void Connect(absl::Duration timeout = absl::Seconds(60)) {
-    control_ = std::make_unique<Control>(socket_, shm::Welcome{}, timeout, ours_.get());
+  void Connect(absl::Duration timeout = absl::Seconds(60), int local_ranks = 1) {
+    control_ =
+        std::make_unique<Control>(socket_, shm::Welcome{}, timeout, local_ranks, ours_.get());
   }
   absl::Status Free() { return control_->Free({}); }
 
@@ -94,6 +103,39 @@ TEST_F(ControlTest, CallThatAnEndingDaemonCutsOff_IsMadeAgainByNumber) {
   caller.join();
   EXPECT_EQ(status, absl::OkStatus());
   EXPECT_TRUE(again.load()) << "the earlier daemon may have done it";
+}
+
+TEST_F(ControlTest, CallThatIsNotAnswered_SaysWhoWasWaitedForAndHowLong) {
+  const Server server(socket_, IsCutOff());
+  Connect(absl::Milliseconds(50));
+  const absl::Status status = Free();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(socket_), HasSubstr("did not answer within 50ms"),
+                    HasSubstr("connect with a longer timeout")));
+}
+
+TEST_F(ControlTest, DeadlineOfTheDaemons_HasTheDaemonsWords) {
+  const Server server(socket_, [](grpc::ServerContext*, const v1::FreeChunksRequest&) {
+    return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "there was no room for an hour");
+  });
+  Connect();
+  EXPECT_EQ(Free().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(Free().message()), HasSubstr("there was no room for an hour"));
+}
+
+// Those of the other ranks of the node are made at the same time.
+TEST_F(ControlTest, Allocation_MayTakeLongerByItsSizeAndTheRanksBesideIt) {
+  const Server server(socket_, IsCutOff());
+  const auto time_for = [&](uint64_t bytes, int local_ranks) {
+    Connect(absl::Seconds(100), local_ranks);
+    EXPECT_FALSE(control_->Allocate({{"all", ChunkKind::kGeneric, bytes}}, false).ok());
+    return server.time_to_allocate;
+  };
+  const absl::Duration least = time_for(4096, 1);
+  const absl::Duration more = time_for(uint64_t{64} << 30, 1) - least;
+  EXPECT_GT(more, absl::Seconds(64));
+  EXPECT_NEAR((time_for(uint64_t{64} << 30, 8) - least) / more, 8, 0.5);
 }
 
 // The daemon says so before it closes its connections.

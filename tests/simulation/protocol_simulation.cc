@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/src/chunk_table.h"
-#include "client/src/pending_state.h"
+#include "collectives/async/pending_state.h"
 #include "client/src/request_port.h"
 #include "client/src/segments.h"
 #include "client/src/transfers.h"
@@ -34,7 +36,7 @@ constexpr int kLongestEnd = 20'000;
 constexpr int kMostDeathsInARow = 3;  // of kMaxAttempts, after which a manifest is given up
 
 // What a step of the daemon throws that is its last.
-struct Death {};
+struct Death : std::exception {};
 
 core::SessionSpec SpecOf(int32_t rank) {
   core::SessionSpec spec;
@@ -54,9 +56,8 @@ void Fill(std::byte* memory, uint64_t value) {
 }
 
 bool Holds(const std::byte* memory, uint64_t value) {
-  const auto* words = reinterpret_cast<const uint64_t*>(memory);
-  return std::all_of(words, words + kChunkBytes / sizeof(value),
-                     [value](uint64_t word) { return word == value; });
+  const std::span words(reinterpret_cast<const uint64_t*>(memory), kChunkBytes / sizeof(value));
+  return std::ranges::all_of(words, [value](uint64_t word) { return word == value; });
 }
 
 }  // namespace
@@ -424,7 +425,11 @@ void ProtocolSimulation::Violate(const std::string& what) {
 
 void ProtocolSimulation::OnDaemonStep() {
   if (calm_) return;
-  if (die_in_ >= 0 && --die_in_ < 0) throw Death();
+  if (die_in_ == 0) {
+    die_in_ = -1;
+    throw Death();
+  }
+  if (die_in_ > 0) --die_in_;
   if (!starting_ && Chance(20)) clients_[Pick(clients_.size())]->TakeOrReleaseLease();
 }
 

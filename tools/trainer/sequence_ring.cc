@@ -25,6 +25,12 @@ absl::Status Rounded(const Resources& resources, const std::vector<float>& wide,
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<SequenceRing>> SequenceRing::Create(
+    std::unique_ptr<collectives::Communicator> ranks, kernels::ThreadPool* threads) {
+  GEMINID_ASSIGN_OR_RETURN(auto queue, collectives::AsyncCommunicator::Start(std::move(ranks)));
+  return std::unique_ptr<SequenceRing>(new SequenceRing(std::move(queue), threads));
+}
+
 absl::StatusOr<collectives::RingAttention*> SequenceRing::RingOf(
     const kernels::AttentionShape& mine) {
   const collectives::RingShape whole = {

@@ -5,11 +5,14 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <tuple>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/sequence_parallel/ring_attention.h"
+#include "geminid/async_communicator.h"
 #include "geminid/communicator.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/runtime/parallel/thread_pool.h"
@@ -21,9 +24,9 @@ namespace geminid::trainer {
 // sequences, which make the same calls.
 class SequenceRing {
  public:
-  // `ranks` and `threads`, which may be null, outlive it.
-  SequenceRing(collectives::Communicator* ranks, kernels::ThreadPool* threads)
-      : ranks_(ranks), threads_(threads) {}
+  // `threads` may be null and outlives it. RESOURCE_EXHAUSTED: no thread may be started.
+  static absl::StatusOr<std::unique_ptr<SequenceRing>> Create(
+      std::unique_ptr<collectives::Communicator> ranks, kernels::ThreadPool* threads);
 
   // As KernelsOf's of these names; `mine` is of this rank's tokens, and all matrices are dense.
   template <typename T>
@@ -36,10 +39,12 @@ class SequenceRing {
                                  Matrix<T> dk, Matrix<T> dv);
 
  private:
+  SequenceRing(std::unique_ptr<collectives::AsyncCommunicator> ranks, kernels::ThreadPool* threads)
+      : ranks_(std::move(ranks)), threads_(threads) {}
   absl::StatusOr<collectives::RingAttention*> RingOf(const kernels::AttentionShape& mine);
 
   using Key = std::tuple<size_t, size_t, size_t, size_t, size_t>;
-  collectives::Communicator* const ranks_;
+  const std::unique_ptr<collectives::AsyncCommunicator> ranks_;
   kernels::ThreadPool* const threads_;
   std::map<Key, collectives::RingAttention> rings_;  // by shape: few, with buffers each
 };

@@ -65,10 +65,11 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
         around_.session.device_description().name, "; train on the host, or with data alone"));
   }
   if (options.parallel.sequence > 1) {
-    GEMINID_ASSIGN_OR_RETURN(pieces_, around_.mesh.Connect(around_.world, {kSequenceAxis}));
+    GEMINID_ASSIGN_OR_RETURN(auto pieces, around_.mesh.Connect(around_.world, {kSequenceAxis}));
     if (options.parallel.rings()) {
-      ring_ = std::make_unique<SequenceRing>(pieces_.get(), around_.threads);
+      GEMINID_ASSIGN_OR_RETURN(ring_, SequenceRing::Create(std::move(pieces), around_.threads));
     } else {
+      pieces_ = std::move(pieces);
       swap_ = std::make_unique<HeadSwap>(pieces_.get());
     }
   }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <random>
 
 #include "tests/collectives/hierarchical/hierarchical_world.h"
@@ -124,7 +125,13 @@ struct Results {
   friend bool operator==(const Results&, const Results&) = default;
 };
 
-Results RunOn(Communicator& rank, const RingShape& shape, const Inputs& in) {
+std::unique_ptr<AsyncCommunicator> Queue(Communicator& rank) {
+  auto queue = AsyncCommunicator::Start(rank.Duplicate("ring").value());
+  EXPECT_TRUE(queue.ok()) << queue.status();
+  return *std::move(queue);
+}
+
+Results RunOn(AsyncCommunicator& rank, const RingShape& shape, const Inputs& in) {
   auto ring = RingAttention::Make(shape, rank);
   EXPECT_TRUE(ring.ok()) << ring.status();
   const Zigzag zigzag = {.sequence = shape.sequence,
@@ -174,7 +181,7 @@ TEST(RingAttention, AnyNumberOfRanks_GivesDenseAttentionToRounding) {
     for (const int ranks : {1, 2, 3, 4}) {
       Communicators world = LocalBackend().connect(ranks, absl::Seconds(60));
       ForEachRank(world, [&](Communicator& rank) {
-        const Results found = RunOn(rank, shape, in);
+        const Results found = RunOn(*Queue(rank), shape, in);
         const Zigzag zigzag = {.sequence = shape.sequence, .ranks = static_cast<size_t>(ranks)};
         const auto own = [&](const Exact& whole, size_t outer, size_t width) {
           return PartOf(whole, outer, zigzag, static_cast<size_t>(rank.Rank()), width);
@@ -197,7 +204,7 @@ TEST(RingAttention, LargeScores_DoNotOverflow) {
   Inputs in = RandomInputs(shape);
   Communicators world = LocalBackend().connect(4, absl::Seconds(60));
   ForEachRank(world, [&](Communicator& rank) {
-    const Results found = RunOn(rank, shape, in);
+    const Results found = RunOn(*Queue(rank), shape, in);
     for (const Values* values : {&found.out, &found.lse, &found.dq, &found.dk, &found.dv}) {
       for (const float value : *values) ASSERT_TRUE(std::isfinite(value));
     }
@@ -212,7 +219,7 @@ TEST(RingAttention, EveryBackendAndEveryRun_GiveTheSameBits) {
     const bool first = expected[0].out.empty();
     Communicators world = backend.connect(4, absl::Seconds(60));
     ForEachRank(world, [&](Communicator& rank) {
-      Results found = RunOn(rank, shape, in);
+      Results found = RunOn(*Queue(rank), shape, in);
       Results& of_rank = expected[static_cast<size_t>(rank.Rank())];
       if (first) {
         of_rank = std::move(found);
@@ -229,7 +236,8 @@ TEST(RingAttention, BytesAndPartners_AreTheClosedForms) {
     for (const int ranks : {1, 2, 3, 4}) {
       Communicators world = LocalBackend().connect(ranks, absl::Seconds(60));
       ForEachRank(world, [&](Communicator& rank) {
-        (void)RunOn(rank, shape, in);
+        const auto queue = Queue(rank);
+        (void)RunOn(*queue, shape, in);
         const auto p = static_cast<uint64_t>(ranks);
         const uint64_t n = shape.batch * shape.sequence / p * shape.kv_heads * shape.head_dim;
         const uint64_t forward = 2 * (p - 1) * n, backward = 2 * (p - 1) * n + 2 * p * n;
@@ -237,7 +245,7 @@ TEST(RingAttention, BytesAndPartners_AreTheClosedForms) {
         std::map<int, PeerTraffic> expected;
         expected[(rank.Rank() + 1) % ranks].bytes_sent += bytes;
         expected[(rank.Rank() + ranks - 1) % ranks].bytes_received += bytes;
-        const CommunicatorStats stats = rank.Stats();
+        const CommunicatorStats stats = queue->Stats();
         for (int r = 0; r < ranks; ++r) {
           EXPECT_EQ(stats.peers[static_cast<size_t>(r)], expected[r]) << r << " of " << ranks;
         }
@@ -267,15 +275,17 @@ TEST(Zigzag, EveryTokenHasOneRank_AndEveryRankTheSameWork) {
 TEST(RingAttention, WhatCannotBeCut_IsRefused) {
   Communicators world = LocalBackend().connect(2, absl::Seconds(60));
   ForEachRank(world, [&](Communicator& rank) {
+    const auto queue = Queue(rank);
     RingShape shape = {
         .batch = 1, .sequence = 6, .heads = 2, .kv_heads = 1, .head_dim = 2, .scale = 1};
-    EXPECT_THAT(std::string(RingAttention::Make(shape, rank).status().message()),
+    EXPECT_THAT(std::string(RingAttention::Make(shape, *queue).status().message()),
                 testing::HasSubstr("6 tokens cannot be cut into 4 chunks"));
     shape.sequence = 8;
     shape.kv_heads = 3;
-    EXPECT_EQ(RingAttention::Make(shape, rank).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(RingAttention::Make(shape, *queue).status().code(),
+              absl::StatusCode::kInvalidArgument);
     shape.kv_heads = 1;
-    auto ring = RingAttention::Make(shape, rank);
+    auto ring = RingAttention::Make(shape, *queue);
     ASSERT_TRUE(ring.ok()) << ring.status();
     Values q(16), k(8), v(8), out(16), lse(8), shorter(7);
     EXPECT_THAT(std::string(ring->Forward(q, shorter, v, out, lse).message()),

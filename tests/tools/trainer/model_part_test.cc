@@ -266,7 +266,7 @@ Cut InARing(collectives::Communicator& ranks, size_t context) {
   const auto rank = static_cast<size_t>(ranks.Rank());
   const collectives::Zigzag zigzag = {.sequence = context,
                                       .ranks = static_cast<size_t>(ranks.WorldSize())};
-  return {.ring = std::make_unique<SequenceRing>(&ranks, nullptr),
+  return {.ring = SequenceRing::Create(ranks.Duplicate("ring").value(), nullptr).value(),
           .positions = {.first = zigzag.PlaceOf(rank, 0),
                         .second_half = zigzag.PlaceOf(rank, zigzag.chunk())}};
 }

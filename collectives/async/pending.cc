@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
-#include "client/src/pending_state.h"
+#include "collectives/async/pending_state.h"
 
 namespace geminid {
 
@@ -30,9 +30,8 @@ absl::Status Pending::State::Wait(absl::Duration timeout) const {
   const auto deadline = base::Deadline::In(timeout);
   std::unique_lock lock(mutex_);
   if (changed_.wait_until(lock, deadline.time(), [this] { return ready_; })) return status_;
-  return absl::DeadlineExceededError(
-      absl::StrCat("the daemon has not carried out the request within ",
-                   absl::FormatDuration(timeout), "; it goes on"));
+  return absl::DeadlineExceededError(absl::StrCat("the request was not complete within ",
+                                                  absl::FormatDuration(timeout), "; it goes on"));
 }
 
 void Pending::State::Then(Callback callback) {

@@ -1,6 +1,6 @@
 // The shared side of a Pending.
-#ifndef GEMINID_CLIENT_SRC_PENDING_STATE_H_
-#define GEMINID_CLIENT_SRC_PENDING_STATE_H_
+#ifndef GEMINID_COLLECTIVES_ASYNC_PENDING_STATE_H_
+#define GEMINID_COLLECTIVES_ASYNC_PENDING_STATE_H_
 
 #include <condition_variable>
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace geminid {
 
-// Runs callbacks: the session's transfer thread.
+// Runs callbacks: the thread that completes requests.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -42,4 +42,4 @@ class Pending::State {
 
 }  // namespace geminid
 
-#endif  // GEMINID_CLIENT_SRC_PENDING_STATE_H_
+#endif  // GEMINID_COLLECTIVES_ASYNC_PENDING_STATE_H_

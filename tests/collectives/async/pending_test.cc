@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/src/pending_state.h"
+#include "collectives/async/pending_state.h"
 
 namespace geminid {
 namespace {

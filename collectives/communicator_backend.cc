@@ -70,7 +70,9 @@ std::vector<PeerTraffic> CommunicatorBackend::CountedTraffic() const {
 }
 
 CommunicatorStats CommunicatorBackend::Stats() const {
-  CommunicatorStats stats{.peers = CountedTraffic(), .network = NetworkTraffic()};
+  CommunicatorStats stats{.peers = CountedTraffic(),
+                          .network = NetworkTraffic(),
+                          .registered_bytes = RegisteredBytes()};
   for (size_t i = 0; i < operations_.size(); ++i) {
     stats.operations[i] = operations_[i].load(std::memory_order_relaxed);
   }

@@ -98,6 +98,8 @@ class CommunicatorBackend {
   virtual std::vector<PeerTraffic> NetworkTraffic() const {
     return std::vector<PeerTraffic>(traffic_.size());
   }
+  // Of memory, with what moves it.
+  virtual uint64_t RegisteredBytes() const { return 0; }
   // By rank, what Count*() has counted.
   std::vector<PeerTraffic> CountedTraffic() const;
 

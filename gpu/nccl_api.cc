@@ -38,6 +38,11 @@ bool LoadNcclApi(NcclApi* api, std::string* error) {
   if (!Find(library, name, &api->member, error)) return false;
   GEMINID_NCCL_FUNCTIONS(GEMINID_FIND)
 #undef GEMINID_FIND
+#define GEMINID_FIND_NEWER(member, name, parameters) \
+  api->member = reinterpret_cast<decltype(api->member)>(dlsym(library.handle, name));
+  GEMINID_NEWER_NCCL_FUNCTIONS(GEMINID_FIND_NEWER)
+#undef GEMINID_FIND_NEWER
+  if (api->comm_deregister == nullptr) api->comm_register = nullptr;
   return Find(library, "ncclGetErrorString", &api->error_string, error) &&
          Find(library, "ncclGetLastError", &api->last_error, error);
 }

@@ -57,9 +57,16 @@ struct NcclConfig {
   X(group_start, "ncclGroupStart", ())                                                           \
   X(group_end, "ncclGroupEnd", ())
 
+// Of later versions: null where the library lacks one of them. 2.19: memory that it is told of may
+// be moved without a copy through memory of its own.
+#define GEMINID_NEWER_NCCL_FUNCTIONS(X)                                   \
+  X(comm_register, "ncclCommRegister", (NcclComm, void*, size_t, void**)) \
+  X(comm_deregister, "ncclCommDeregister", (NcclComm, void*))
+
 struct NcclApi {
 #define GEMINID_MEMBER(member, name, parameters) NcclResult(*member) parameters = nullptr;
   GEMINID_NCCL_FUNCTIONS(GEMINID_MEMBER)
+  GEMINID_NEWER_NCCL_FUNCTIONS(GEMINID_MEMBER)
 #undef GEMINID_MEMBER
   const char* (*error_string)(NcclResult) = nullptr;
   const char* (*last_error)(NcclComm) = nullptr;  // nullable argument

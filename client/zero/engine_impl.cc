@@ -453,6 +453,9 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
   statistics.ranks_exchange_by = exchange_by_;
+  if (device_communicator_ != nullptr) {
+    statistics.registered_bytes = device_communicator_->Stats().registered_bytes;
+  }
   statistics.chunks = layout_.chunks.size();
   statistics.chunk_elements = layout_.chunk_elements;
   statistics.waste_ratio = static_cast<double>(layout_.padding_elements) /

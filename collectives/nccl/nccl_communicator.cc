@@ -100,21 +100,26 @@ class NcclBackend final : public CommunicatorBackend {
     const size_t own = parts.Count(Rank()) * width;
     for (int r = 0; r < WorldSize(); ++r) Count(r, own, parts.Count(r) * width);
     if (parts.total() == 0) return absl::OkStatus();
-    if (parts.total() % static_cast<size_t>(WorldSize()) == 0) {
-      return Group(operation, [&](Calls& calls) {
-        calls.Note(group_->nccl().all_gather(in, out, own, NcclType::kUint8, group_->comm(),
-                                             group_->stream()));
-      });
+    GEMINID_ASSIGN_OR_RETURN(const Given given, Give(nullptr, 0, out, parts.total() * width));
+    const bool is_even = parts.total() % static_cast<size_t>(WorldSize()) == 0;
+    std::byte* const own_out = given.out + parts.Begin(Rank()) * width;
+    if (!is_even || given.out != out || !group_->MayGive({in, own})) {
+      GEMINID_RETURN_IF_ERROR(CopyOwn(in, own, own_out));
+      in = own_out;
     }
-    std::byte* const own_out = out + parts.Begin(Rank()) * width;
-    if (own_out != in) GEMINID_RETURN_IF_ERROR(CopyOwn(in, own, own_out));
-    return Group(operation, [&](Calls& calls) {
+    GEMINID_RETURN_IF_ERROR(Group(operation, [&](Calls& calls) {
+      if (is_even) {
+        calls.Note(group_->nccl().all_gather(in, given.out, own, NcclType::kUint8, group_->comm(),
+                                             group_->stream()));
+        return;
+      }
       for (int r = 0; r < WorldSize(); ++r) {
         if (r == Rank()) continue;
         calls.Send(in, own, r);
-        calls.Receive(out + parts.Begin(r) * width, parts.Count(r) * width, r);
+        calls.Receive(given.out + parts.Begin(r) * width, parts.Count(r) * width, r);
       }
-    });
+    }));
+    return CopyOwn(given.out, parts.total() * width, out);
   }
 
   absl::Status DoReduceScatter(const Operation& operation, const std::byte* in, std::byte* out,
@@ -124,13 +129,14 @@ class NcclBackend final : public CommunicatorBackend {
     const size_t own = parts.Count(Rank()) * width;
     for (int r = 0; r < WorldSize(); ++r) Count(r, parts.Count(r) * width, own);
     if (parts.total() == 0) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const Given given, Give(in, parts.total() * width, nullptr, 0));
     GEMINID_ASSIGN_OR_RETURN(std::byte* const rows, Rows(own));
     GEMINID_RETURN_IF_ERROR(
         CopyOwn(in + parts.Begin(Rank()) * width, own, rows + static_cast<size_t>(Rank()) * own));
     GEMINID_RETURN_IF_ERROR(Group(operation, [&](Calls& calls) {
       for (int r = 0; r < WorldSize(); ++r) {
         if (r == Rank()) continue;
-        calls.Send(in + parts.Begin(r) * width, parts.Count(r) * width, r);
+        calls.Send(given.in + parts.Begin(r) * width, parts.Count(r) * width, r);
         calls.Receive(rows + static_cast<size_t>(r) * own, own, r);
       }
     }));
@@ -147,10 +153,13 @@ class NcclBackend final : public CommunicatorBackend {
       Count(root, 0, bytes);
     }
     if (bytes == 0) return absl::OkStatus();
-    return Group(operation, [&](Calls& calls) {
-      calls.Note(group_->nccl().broadcast(inout, inout, bytes, NcclType::kUint8, root,
+    GEMINID_ASSIGN_OR_RETURN(const Given given, Give(nullptr, 0, inout, bytes));
+    if (Rank() == root) GEMINID_RETURN_IF_ERROR(CopyOwn(inout, bytes, given.out));
+    GEMINID_RETURN_IF_ERROR(Group(operation, [&](Calls& calls) {
+      calls.Note(group_->nccl().broadcast(given.out, given.out, bytes, NcclType::kUint8, root,
                                           group_->comm(), group_->stream()));
-    });
+    }));
+    return CopyOwn(given.out, bytes, inout);
   }
 
   absl::Status DoAllToAll(const Operation& operation, const std::byte* in,
@@ -160,14 +169,16 @@ class NcclBackend final : public CommunicatorBackend {
     const auto at = [&](int rank) { return static_cast<size_t>(rank) * bytes; };
     for (int r = 0; r < WorldSize(); ++r) Count(r, bytes, bytes);
     if (bytes == 0) return absl::OkStatus();
-    GEMINID_RETURN_IF_ERROR(CopyOwn(in + at(Rank()), bytes, out + at(Rank())));
-    return Group(operation, [&](Calls& calls) {
+    GEMINID_ASSIGN_OR_RETURN(const Given given, Give(in, at(WorldSize()), out, at(WorldSize())));
+    GEMINID_RETURN_IF_ERROR(CopyOwn(in + at(Rank()), bytes, given.out + at(Rank())));
+    GEMINID_RETURN_IF_ERROR(Group(operation, [&](Calls& calls) {
       for (int r = 0; r < WorldSize(); ++r) {
         if (r == Rank()) continue;
-        calls.Send(in + at(r), bytes, r);
-        calls.Receive(out + at(r), bytes, r);
+        calls.Send(given.in + at(r), bytes, r);
+        calls.Receive(given.out + at(r), bytes, r);
       }
-    });
+    }));
+    return CopyOwn(given.out, at(WorldSize()), out);
   }
 
   absl::Status DoBarrier(const Operation& operation) override { return Agree(operation); }
@@ -199,10 +210,16 @@ class NcclBackend final : public CommunicatorBackend {
     const bool sends = send != nullptr && send->bytes() > 0;
     const bool receives = receive != nullptr && receive->bytes() > 0;
     if (!sends && !receives) return absl::OkStatus();
-    return Group(send != nullptr ? send->operation : receive->operation, [&](Calls& calls) {
-      if (sends) calls.Send(send->in, send->bytes(), send->peer);
-      if (receives) calls.Receive(receive->out, receive->bytes(), receive->peer);
-    });
+    GEMINID_ASSIGN_OR_RETURN(
+        const Given given,
+        Give(sends ? send->in : nullptr, sends ? send->bytes() : 0,
+             receives ? receive->out : nullptr, receives ? receive->bytes() : 0));
+    const Operation& operation = send != nullptr ? send->operation : receive->operation;
+    GEMINID_RETURN_IF_ERROR(Group(operation, [&](Calls& calls) {
+      if (sends) calls.Send(given.in, send->bytes(), send->peer);
+      if (receives) calls.Receive(given.out, receive->bytes(), receive->peer);
+    }));
+    return receives ? CopyOwn(given.out, receive->bytes(), receive->out) : absl::OkStatus();
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
@@ -225,6 +242,7 @@ class NcclBackend final : public CommunicatorBackend {
   void DoAbort(const absl::Status& status) override { control_.Abort(status); }
   absl::Status DoCheckHealth() const override { return control_.health(); }
   absl::Status DoLookForTheDead() override { return control_.LookForTheDead(); }
+  uint64_t RegisteredBytes() const override { return group_->registered_bytes(); }
 
  private:
   // All ranks are here and about to do the same.
@@ -263,9 +281,32 @@ class NcclBackend final : public CommunicatorBackend {
   }
 
   absl::StatusOr<std::byte*> Rows(size_t bytes) {
-    auto rows = group_->Scratch(bytes * static_cast<size_t>(WorldSize()));
+    auto rows = group_->Rows(bytes * static_cast<size_t>(WorldSize()));
     if (!rows.ok()) return Told(rows.status());
     return rows;
+  }
+
+  // What NCCL is given of an operation: the caller's own, or staging where that may not be given.
+  struct Given {
+    const std::byte* in;  // has the caller's bytes
+    std::byte* out;       // what comes must be copied on, if it is not the caller's
+  };
+  absl::StatusOr<Given> Give(const std::byte* in, size_t in_bytes, std::byte* out,
+                             size_t out_bytes) {
+    const bool stages_in = !group_->MayGive({in, in_bytes});
+    const bool stages_out = !group_->MayGive({out, out_bytes});
+    Given given = {.in = in, .out = out};
+    if (!stages_in && !stages_out) return given;
+    constexpr size_t kAlignment = 256;
+    const size_t in_room = stages_in ? (in_bytes + kAlignment - 1) / kAlignment * kAlignment : 0;
+    const auto staging = group_->Staging(in_room + (stages_out ? out_bytes : 0));
+    if (!staging.ok()) return Told(staging.status());
+    if (stages_in) {
+      GEMINID_RETURN_IF_ERROR(CopyOwn(in, in_bytes, *staging));
+      given.in = *staging;
+    }
+    if (stages_out) given.out = *staging + in_room;
+    return given;
   }
 
   absl::Status ReduceInto(const Operation& operation, const std::byte* rows, size_t count,
@@ -359,9 +400,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const NcclPlace& place
                         [&backend] { return backend.LookForTheDead(); });
   // Whoever could not tells the others, and all of them do without.
   absl::Status mine = group.status();
-  if (mine.ok() && scratch_bytes > 0) mine = (*group)->Scratch(scratch_bytes).status();
+  if (mine.ok() && scratch_bytes > 0) mine = (*group)->Rows(scratch_bytes).status();
   if (!mine.ok()) backend.Abort(mine);
-  GEMINID_RETURN_IF_ERROR(control->Barrier());
+  uint8_t all_told = mine.ok() && (*group)->TellAll(scratch_bytes) ? 1 : 0;
+  const Buffer told(&all_told, 1, DType::kUint8);
+  GEMINID_RETURN_IF_ERROR(control->AllReduce(told, told, ReduceOp::kMin));
+  if (all_told == 0) (*group)->TellNothing();
   const absl::Duration timeout = control->timeout();
   auto communicator = std::make_unique<Communicator>(
       std::make_unique<NcclBackend>(std::move(control), *std::move(group)));

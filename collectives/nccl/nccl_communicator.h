@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "collectives/nccl/nccl_buffers.h"
 #include "geminid/communicator.h"
 #include "gpu/driver_api.h"
 
@@ -16,6 +17,8 @@ struct NcclPlace {
   const gpu::DriverApi* driver = nullptr;
   CUdevice device = 0;
   CUcontext context = nullptr;  // its primary one
+  // Memory to register with NCCL; may be null. Communicators share it.
+  std::shared_ptr<NcclBuffers> buffers = nullptr;
 };
 
 // Collective over the ranks of `control`, a communicator of the host's memory that becomes this
@@ -28,6 +31,11 @@ struct NcclPlace {
 // bits: the ranks exchange slices, and kernels of ours add them in rank order
 // (kernels/numeric/reduce_rows). They take as much device memory of the driver's as all ranks'
 // slices together; `scratch_bytes` of it are taken at once.
+//
+// Where all ranks have an NCCL that takes it (2.19), `place.buffers` are registered, which NCCL may
+// then move without a copy through memory of its own; Stats() counts what is. NCCL's rule is that
+// all ranks of a call pass registered memory or none does, so that what lies outside, or across the
+// border of two ranges, goes through memory that is: `scratch_bytes` more.
 //
 // UNAVAILABLE, on all ranks alike, where one has no NCCL or two have the same GPU. After any error
 // `control` is gone, so it is a duplicate of what the ranks go on with.

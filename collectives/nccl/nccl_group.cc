@@ -53,6 +53,7 @@ absl::Status NcclGroup::MakeStream() {
 }
 
 NcclGroup::~NcclGroup() {
+  TellNothing();
   const Scope scope(place_);
   if (comm_ != nullptr) {
     const NcclResult result = nccl_->comm_finalize(comm_);
@@ -64,7 +65,7 @@ NcclGroup::~NcclGroup() {
     }
   }
   const gpu::DriverApi& driver = *place_.driver;
-  if (scratch_ != 0) driver.mem_free(scratch_);
+  if (rows_.place != 0) driver.mem_free(rows_.place);
   if (passed_ != nullptr) driver.event_destroy(passed_);
   if (stream_ != nullptr) driver.stream_destroy(stream_);
 }
@@ -84,17 +85,69 @@ absl::Status NcclGroup::ErrorOf(NcclResult result, const std::string& what) {
                                             : absl::InternalError(words);
 }
 
-absl::StatusOr<std::byte*> NcclGroup::Scratch(size_t bytes) {
+absl::StatusOr<std::byte*> NcclGroup::Grow(size_t bytes, Room* room) {
+  if (bytes <= room->bytes) return room->span().data();
+  Deregister(room->span());
   const Scope scope(place_);
   const gpu::DriverApi& driver = *place_.driver;
-  if (scratch_bytes_ < bytes) {
-    if (scratch_ != 0) GEMINID_RETURN_IF_ERROR(Check(driver.mem_free(scratch_), "cuMemFree"));
-    scratch_ = 0;
-    scratch_bytes_ = 0;
-    GEMINID_RETURN_IF_ERROR(Check(driver.mem_alloc(&scratch_, bytes), "cuMemAlloc"));
-    scratch_bytes_ = bytes;
-  }
-  return reinterpret_cast<std::byte*>(scratch_);
+  if (room->place != 0) GEMINID_RETURN_IF_ERROR(Check(driver.mem_free(room->place), "cuMemFree"));
+  *room = {};
+  GEMINID_RETURN_IF_ERROR(Check(driver.mem_alloc(&room->place, bytes), "cuMemAlloc"));
+  room->bytes = bytes;
+  Register(room->span());
+  if (MayGive(room->span())) return room->span().data();
+  return absl::UnavailableError(absl::StrCat(
+      "NCCL: ncclCommRegister did not take ", bytes,
+      " bytes, although it was told of other memory; NCCL_LOCAL_REGISTER=0 does without"));
+}
+
+bool NcclGroup::TellAll(size_t staging_bytes) {
+  if (place_.buffers == nullptr || nccl_->comm_register == nullptr) return false;
+  tells_ = true;
+  Register(rows_.span());
+  const bool has_room = MayGive(rows_.span()) && Staging(staging_bytes).ok();
+  return place_.buffers->Join(this) && has_room;
+}
+
+void NcclGroup::TellNothing() {
+  if (place_.buffers != nullptr) place_.buffers->Leave(this);
+  Deregister(rows_.span());
+  Deregister(staging_.span());
+  tells_ = false;
+  const Scope scope(place_);
+  if (staging_.place != 0) place_.driver->mem_free(std::exchange(staging_, {}).place);
+}
+
+bool NcclGroup::MayGive(std::span<const std::byte> memory) const {
+  if (!tells_ || memory.empty()) return true;
+  const std::lock_guard lock(calls_);
+  auto behind = registered_.upper_bound(memory.data());
+  if (behind == registered_.begin()) return false;
+  const auto& [begin, range] = *--behind;
+  return memory.data() + memory.size() <= begin + range.bytes;
+}
+
+bool NcclGroup::Register(std::span<std::byte> memory) {
+  const std::lock_guard lock(calls_);
+  if (!tells_ || comm_ == nullptr || memory.empty()) return memory.empty();
+  const Scope scope(place_);
+  void* handle = nullptr;
+  const NcclResult result = nccl_->comm_register(comm_, memory.data(), memory.size(), &handle);
+  // A null handle without an error: switched off (NCCL_LOCAL_REGISTER).
+  if (result != NcclResult::kSuccess || handle == nullptr) return false;
+  registered_[memory.data()] = {.bytes = memory.size(), .handle = handle};
+  registered_bytes_ += memory.size();
+  return true;
+}
+
+void NcclGroup::Deregister(std::span<std::byte> memory) {
+  const std::lock_guard lock(calls_);
+  const auto found = registered_.find(memory.data());
+  if (found == registered_.end()) return;
+  const Scope scope(place_);
+  nccl_->comm_deregister(comm_, found->second.handle);
+  registered_bytes_ -= found->second.bytes;
+  registered_.erase(found);
 }
 
 absl::Status NcclGroup::InGroup(const Operation& operation, absl::Duration timeout,
@@ -118,6 +171,7 @@ absl::Status NcclGroup::InGroup(const Operation& operation, absl::Duration timeo
 
 absl::Status NcclGroup::OnStream(const Operation& operation, absl::Duration timeout,
                                  const std::function<absl::Status()>& queue) {
+  const std::lock_guard lock(calls_);
   const Scope scope(place_);
   absl::Status status = queue();
   if (status.ok()) status = AwaitStream(operation, timeout);
@@ -184,6 +238,8 @@ absl::Status NcclGroup::Await(const std::string& what, absl::Duration timeout,
 
 absl::Status NcclGroup::Abort(const absl::Status& status) {
   if (comm_ != nullptr) nccl_->comm_abort(std::exchange(comm_, nullptr));
+  registered_.clear();  // NCCL has forgotten it
+  registered_bytes_ = 0;
   // Kernels of NCCL end when it is aborted.
   const gpu::DriverApi& driver = *place_.driver;
   const base::Deadline deadline = base::Deadline::In(kPatienceAtTheEnd);

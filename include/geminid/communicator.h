@@ -99,6 +99,9 @@ struct CommunicatorStats {
   // host nothing, and over hosts and ranks less than `peers`, with fewer partners.
   std::vector<PeerTraffic> network;
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
+  // Now, of this rank's memory: what NCCL was told of, which it may move without a copy through
+  // memory of its own. 0 with the other backends, and where a rank's NCCL is older than 2.19.
+  uint64_t registered_bytes = 0;
 };
 
 class Communicator;

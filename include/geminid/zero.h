@@ -281,6 +281,8 @@ struct Statistics {
   // By what ranks exchange chunks, as Communicator::BackendName has it, and if that is host memory
   // although theirs are on devices, why. Empty for one rank.
   std::string ranks_exchange_by;
+  // Of this rank's memory, CommunicatorStats::registered_bytes of what moves it between devices.
+  uint64_t registered_bytes = 0;
   uint64_t chunks = 0;
   uint64_t chunk_elements = 0;
   double waste_ratio = 0;  // padding over all elements

@@ -110,7 +110,8 @@ int main(int argc, char** argv) {
         geminid::gpu_double::NodeOptions{.devices = 2,
                                          .libcuda = GEMINID_CUDA_DOUBLE,
                                          .libnvml = GEMINID_NVML_DOUBLE,
-                                         .libcublaslt = GEMINID_CUBLASLT_DOUBLE});
+                                         .libcublaslt = GEMINID_CUBLASLT_DOUBLE,
+                                         .libnccl = GEMINID_NCCL_DOUBLE});
   }
   return RUN_ALL_TESTS();
 }

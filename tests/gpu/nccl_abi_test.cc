@@ -50,6 +50,10 @@ SAME_CALL(send, ncclSend);
 SAME_CALL(receive, ncclRecv);
 SAME_CALL(group_start, ncclGroupStart);
 SAME_CALL(group_end, ncclGroupEnd);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+SAME_CALL(comm_register, ncclCommRegister);
+SAME_CALL(comm_deregister, ncclCommDeregister);
+#endif
 
 TEST(NcclConfigType, HasTheMagicOfTheHeader) {
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
@@ -75,6 +79,10 @@ TEST(MachinesNccl, GivesItsVersionAndDifferentIds) {
   EXPECT_EQ(api.get_unique_id(&second), NcclResult::kSuccess);
   EXPECT_NE(std::memcmp(&first, &second, sizeof(first)), 0);
   EXPECT_EQ(std::string(api.error_string(NcclResult::kInProgress)), "NCCL operation in progress");
+  constexpr int kRegistersSince = 21900;
+  int version = 0;
+  EXPECT_EQ(api.get_version(&version), NcclResult::kSuccess);
+  EXPECT_EQ(api.comm_register != nullptr, version >= kRegistersSince);
 }
 
 }  // namespace

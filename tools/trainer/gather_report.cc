@@ -51,6 +51,7 @@ absl::Status GatherStatistics(collectives::Communicator& communicator,
     report->ranks[rank].device = static_cast<uint64_t>(devices[rank]);
   }
   report->ranks_exchange_by = statistics.ranks_exchange_by;
+  report->registered_bytes = statistics.registered_bytes;
   report->stall_seconds_by_cause = statistics.stall_seconds_by_cause;
   report->chunks = statistics.chunks;
   report->chunk_elements = statistics.chunk_elements;

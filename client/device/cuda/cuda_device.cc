@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
         registry_(context),
         memory_{context, &arena_, &registry_},
         ops_(memory_) {}
+  ~CudaDevice() override { buffers_->RemoveAll(); }
 
   absl::Status MakeStreams();
 
@@ -37,9 +38,14 @@ class CudaDevice final : public Device {
 
   absl::Status ReserveArena(uint64_t bytes) override { return arena_.Reserve(bytes); }
   absl::Status ImportSlab(base::UniqueFd slab, uint64_t offset, uint64_t bytes) override {
-    return arena_.Import(slab, offset, bytes);
+    GEMINID_RETURN_IF_ERROR(arena_.Import(slab, offset, bytes));
+    buffers_->Add({arena_.base() + offset, bytes});
+    return absl::OkStatus();
   }
-  absl::Status ReleaseSlabs() override { return arena_.Release(); }
+  absl::Status ReleaseSlabs() override {
+    buffers_->RemoveAll();
+    return arena_.Release();
+  }
 
   // A view would be a second cuMemMap of a part of a slab, and the driver maps whole ones alone.
   absl::Status ReserveViews(uint64_t /*bytes*/) override { return NoViews(); }
@@ -69,9 +75,11 @@ class CudaDevice final : public Device {
 
   absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(
       std::unique_ptr<collectives::Communicator> control, uint64_t scratch_bytes) override {
-    return collectives::ConnectNccl(
-        {.driver = &context_->api(), .device = context_->device(), .context = context_->handle()},
-        std::move(control), scratch_bytes);
+    return collectives::ConnectNccl({.driver = &context_->api(),
+                                     .device = context_->device(),
+                                     .context = context_->handle(),
+                                     .buffers = buffers_},
+                                    std::move(control), scratch_bytes);
   }
 
   CopyStream& copy_stream(Direction direction) override {
@@ -89,6 +97,9 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::unique_ptr<CudaStream>> Make(const std::string& name, int priority);
 
   const std::shared_ptr<CudaContext> context_;
+  // The slabs: what ranks exchange lies in them.
+  const std::shared_ptr<collectives::NcclBuffers> buffers_ =
+      std::make_shared<collectives::NcclBuffers>();
   CudaArena arena_;  // before the streams, which finish their work first
   HostRegistry registry_;
   const CudaMemory memory_;

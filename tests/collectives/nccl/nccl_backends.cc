@@ -1,4 +1,6 @@
 // The suite over NCCL: its buffers are the host's, which the GPUs of this node reach.
+#include <memory>
+
 #include "absl/status/statusor.h"
 #include "collectives/local/local_communicator.h"
 #include "collectives/shm/shm_communicator.h"
@@ -19,11 +21,14 @@ void MakeNode() {
   (void)node;
 }
 
-// `timeout` is that of operations: meeting is not what tests of it are about.
-Communicators OverAll(Communicators controls, absl::Duration timeout) {
+// `timeout` is that of operations: meeting is not what tests of it are about. `registers`: NCCL is
+// told of memory, but of none of the suite's.
+Communicators OverAll(Communicators controls, absl::Duration timeout, bool registers = false) {
   MakeNode();
   Communicators communicators = ConnectInThreads(static_cast<int>(controls.size()), [&](int rank) {
-    return ConnectNccl(PlaceOf(rank), std::move(controls[static_cast<size_t>(rank)]));
+    NcclPlace place = PlaceOf(rank);
+    if (registers) place.buffers = std::make_shared<NcclBuffers>();
+    return ConnectNccl(place, std::move(controls[static_cast<size_t>(rank)]));
   });
   for (const auto& communicator : communicators) communicator->SetTimeout(timeout);
   return communicators;
@@ -35,6 +40,11 @@ std::vector<Backend> BackendsUnderTest() {
   return {{"nccl_beside_local",
            [](int world_size, absl::Duration timeout) {
              return OverAll(MakeLocalCommunicators(world_size, kDefaultTimeout), timeout);
+           }},
+          {"nccl_of_registered_memory",
+           [](int world_size, absl::Duration timeout) {
+             return OverAll(MakeLocalCommunicators(world_size, kDefaultTimeout), timeout,
+                            /*registers=*/true);
            }},
           {"nccl_beside_shm", [](int world_size, absl::Duration timeout) {
              const std::string name = UniqueName();

@@ -7,6 +7,9 @@
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): setenv
 
 #include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,6 +49,9 @@ class DeviceFloats {
     count_ = values.size();
   }
   Buffer buffer() const { return {reinterpret_cast<void*>(address_), count_, DType::kFloat32}; }
+  std::span<std::byte> bytes() const {
+    return {reinterpret_cast<std::byte*>(address_), count_ * sizeof(float)};
+  }
   Buffer Slice(size_t first, size_t count) const {
     return {reinterpret_cast<void*>(address_ + first * sizeof(float)), count, DType::kFloat32};
   }
@@ -70,6 +76,8 @@ Buffer Own(const DeviceFloats& values, int rank, size_t count) {
 
 class Nccl : public ::testing::Test {
  protected:
+  explicit Nccl(const gpu_double::NodeOptions& node = NodeWithNccl(kRanks)) : node_(node) {}
+
   absl::StatusOr<std::unique_ptr<Communicator>> Control(int rank,
                                                         absl::Duration timeout = kPatience) const {
     return ConnectShm(name_, rank, kRanks, {.timeout = timeout, .connect_timeout = kPatience});
@@ -81,7 +89,7 @@ class Nccl : public ::testing::Test {
     return ConnectNccl(place, *std::move(control));
   }
 
-  gpu_double::Node node_{NodeWithNccl(kRanks)};
+  gpu_double::Node node_;
   const std::string name_ = UniqueName();
 };
 
@@ -110,6 +118,150 @@ TEST_F(Nccl, OnMemoryOfTheDevices_ReducesScattersAndGathers) {
   EXPECT_GT(node_.calls("ncclSend"), 0u);
 }
 
+// Ranks whose buffers NCCL is told of, each with one of 3 x 100 floats. What `use` says of each.
+// `library` instead of the node's: on all ranks, or on one.
+class NcclBuffersOfRanks : public Nccl {
+ protected:
+  using Use = std::function<std::string(Communicator& communicator, NcclBuffers& buffers,
+                                        const DeviceFloats& values, int rank)>;
+  std::string Results(const std::string& library, const Use& use, int rank_of_library = -1) {
+    ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+      const bool has_it = rank_of_library < 0 || rank_of_library == rank;
+      if (!library.empty() && has_it) setenv(gpu::kNcclPathVariable, library.c_str(), 1);
+      NcclPlace place = PlaceOf(rank);
+      place.buffers = std::make_shared<NcclBuffers>();
+      const DeviceFloats values(place, std::vector<float>(kFloats, static_cast<float>(rank)));
+      place.buffers->Add(values.bytes());
+      auto c = Connect(rank, place);
+      return c.ok() ? use(**c, *place.buffers, values, rank) : Text(c.status());
+    });
+    std::string results;
+    for (int r = 0; r < kRanks; ++r) absl::StrAppend(&results, r, ": ", ranks.Result(r), "; ");
+    return results;
+  }
+  // Whether the ranks can gather and add up with it, where a rank's own floats are `each` times it.
+  static std::string GatherAndReduce(Communicator& c, const DeviceFloats& values, int rank,
+                                     int each = 1) {
+    absl::Status status = c.AllGather(Own(values, rank, kFloats / kRanks), values.buffer());
+    if (status.ok()) status = c.ReduceScatter(values.buffer(), Own(values, rank, kFloats / kRanks));
+    if (!status.ok()) return Text(status);
+    const float sum = values.Read()[static_cast<size_t>(rank) * kFloats / kRanks];
+    return sum == static_cast<float>(kRanks * each * rank) ? "right" : absl::StrCat("wrong: ", sum);
+  }
+
+  static constexpr size_t kFloats = 300;
+  static constexpr size_t kBytes = kFloats * sizeof(float);
+};
+
+TEST_F(NcclBuffersOfRanks, MemoryThatIsThere_IsRegisteredCountedAndGivenBack) {
+  EXPECT_EQ(Results("",
+                    [](Communicator& c, NcclBuffers& buffers, const DeviceFloats& values,
+                       int rank) -> std::string {
+                      const uint64_t before = c.Stats().registered_bytes;
+                      const std::string right = GatherAndReduce(c, values, rank);
+                      const uint64_t with_rows =
+                          c.Stats().registered_bytes;  // those that it adds up
+                      buffers.RemoveAll();
+                      const uint64_t without = c.Stats().registered_bytes;
+                      buffers.Add(values.bytes());
+                      const uint64_t again = c.Stats().registered_bytes;
+                      return absl::StrCat(right, " ", before / kBytes, " ", with_rows / kBytes, " ",
+                                          without / kBytes, " ", again / kBytes, " ",
+                                          GatherAndReduce(c, values, rank, kRanks));
+                    }),
+            "0: right 1 2 1 2 right; 1: right 1 2 1 2 right; 2: right 1 2 1 2 right; ");
+  // Each rank's buffer twice, and its rows.
+  EXPECT_EQ(node_.calls("ncclCommRegister"), 3u * kRanks);
+  EXPECT_EQ(node_.calls("ncclCommDeregister"), 3u * kRanks);
+}
+
+TEST_F(NcclBuffersOfRanks, EverySubset_RegistersThemToo) {
+  EXPECT_EQ(Results("",
+                    [](Communicator& c, NcclBuffers& buffers, const DeviceFloats& values,
+                       int rank) -> std::string {
+                      const std::vector<int> members =
+                          rank == 2 ? std::vector<int>{2} : std::vector<int>{0, 1};
+                      auto subset = c.Subset("some", members);
+                      if (!subset.ok()) return Text(subset.status());
+                      const uint64_t both =
+                          c.Stats().registered_bytes + (*subset)->Stats().registered_bytes;
+                      buffers.RemoveAll();
+                      return absl::StrCat(both / values.bytes().size(), " ",
+                                          c.Stats().registered_bytes, " ",
+                                          (*subset)->Stats().registered_bytes);
+                    }),
+            "0: 2 0 0; 1: 2 0 0; 2: 2 0 0; ");
+}
+
+TEST_F(NcclBuffersOfRanks, LibraryBefore2_19_DoesWithout) {
+  EXPECT_EQ(Results(GEMINID_OLD_NCCL_DOUBLE,
+                    [](Communicator& c, NcclBuffers&, const DeviceFloats& values, int rank) {
+                      return absl::StrCat(GatherAndReduce(c, values, rank), " ",
+                                          c.Stats().registered_bytes);
+                    }),
+            "0: right 0; 1: right 0; 2: right 0; ");
+  EXPECT_EQ(node_.calls("ncclCommRegister"), 0u);
+}
+
+// One rank may not pass registered memory where another has none.
+TEST_F(NcclBuffersOfRanks, OneLibraryBefore2_19_AllDoWithout) {
+  EXPECT_EQ(Results(
+                GEMINID_OLD_NCCL_DOUBLE,
+                [](Communicator& c, NcclBuffers&, const DeviceFloats& values, int rank) {
+                  return absl::StrCat(GatherAndReduce(c, values, rank), " ",
+                                      c.Stats().registered_bytes);
+                },
+                /*rank_of_library=*/1),
+            "0: right 0; 1: right 0; 2: right 0; ");
+  EXPECT_EQ(node_.calls("ncclCommRegister"), 2u);
+  EXPECT_EQ(node_.calls("ncclCommDeregister"), 2u);
+}
+
+// Rank 1's buffer lies in two ranges, its own slice too: it and the rows that it adds up are
+// registered, and as much again through which the buffer goes.
+TEST_F(NcclBuffersOfRanks, MemoryAcrossABorder_GoesThroughMemoryThatIsRegistered) {
+  constexpr size_t kBorder = kBytes / 2;
+  EXPECT_EQ(
+      Results("",
+              [](Communicator& c, NcclBuffers& buffers, const DeviceFloats& values, int rank) {
+                if (rank == 1) {
+                  buffers.RemoveAll();
+                  buffers.Add(values.bytes().first(kBorder));
+                  buffers.Add(values.bytes().subspan(kBorder));
+                }
+                const std::string right = GatherAndReduce(c, values, rank);
+                return absl::StrCat(right, " ", c.Stats().registered_bytes / kBytes);
+              }),
+      "0: right 2; 1: right 3; 2: right 2; ");
+}
+
+TEST_F(NcclBuffersOfRanks, MemoryThatNcclRefuses_IsMovedAllTheSame) {
+  constexpr int kEveryTime = 1000;
+  node_.FailLibrary("ncclCommRegister", static_cast<int>(gpu::NcclResult::kUnhandledCudaError), 0,
+                    kEveryTime);
+  EXPECT_EQ(Results("",
+                    [](Communicator& c, NcclBuffers&, const DeviceFloats& values, int rank) {
+                      return absl::StrCat(GatherAndReduce(c, values, rank), " ",
+                                          c.Stats().registered_bytes);
+                    }),
+            "0: right 0; 1: right 0; 2: right 0; ");
+  EXPECT_EQ(node_.calls("ncclCommDeregister"), 0u);
+}
+
+// An aborted communicator has forgotten what it was told of.
+TEST_F(NcclBuffersOfRanks, AfterAFailure_MemoryCanBeTakenAway) {
+  node_.FailLibrary("ncclAllGather", static_cast<int>(gpu::NcclResult::kUnhandledCudaError));
+  EXPECT_EQ(Results("",
+                    [](Communicator& c, NcclBuffers& buffers, const DeviceFloats& values,
+                       int rank) -> std::string {
+                      const bool fails = GatherAndReduce(c, values, rank) != "right";
+                      const uint64_t left = c.Stats().registered_bytes;
+                      buffers.RemoveAll();
+                      return absl::StrCat(fails, " ", left, " ", c.Stats().registered_bytes);
+                    }),
+            "0: 1 0 0; 1: 1 0 0; 2: 1 0 0; ");
+}
+
 // The host's memory is not the GPU's, unless the machine says so.
 TEST_F(Nccl, MemoryOfTheHost_IsAnErrorOfTheDevice) {
   ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
@@ -127,6 +279,27 @@ TEST_F(Nccl, RanksThatShareAGpu_AreAllToldSo) {
   });
   for (int r = 0; r < kRanks; ++r) {
     EXPECT_EQ(ranks.Result(r), "UNAVAILABLE: ranks 0 and 2 share a GPU, which NCCL does not allow");
+  }
+}
+
+// A GPU that is divided: NCCL takes its instances for one.
+class NcclOnInstances : public Nccl {
+ protected:
+  NcclOnInstances() : Nccl(Divided()) {}
+  static gpu_double::NodeOptions Divided() {
+    gpu_double::NodeOptions options = NodeWithNccl(1);
+    options.instances = kRanks;
+    return options;
+  }
+};
+
+TEST_F(NcclOnInstances, OfOneGpu_AllRanksAreToldThatNcclRefuses) {
+  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+    setenv("CUDA_VISIBLE_DEVICES", gpu_double::InstanceUuidOf(rank).c_str(), 1);
+    return Text(Connect(rank, PlaceOf(0)).status());
+  });
+  for (int r = 0; r < kRanks; ++r) {
+    EXPECT_THAT(ranks.Result(r), HasSubstr("ncclCommInitRankConfig: invalid usage"));
   }
 }
 

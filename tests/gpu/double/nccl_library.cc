@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -25,6 +26,7 @@ namespace geminid::gpu {
 struct NcclCommTag {
   std::shared_ptr<gpu_double::NcclLinks> links;
   bool blocking = true;
+  std::map<void*, size_t> registered = {};  // memory that the user told of, which is its handle
 };
 }  // namespace geminid::gpu
 
@@ -111,6 +113,24 @@ void AddCopy(const void* from, void* to, size_t bytes, int self, std::vector<Ncc
   if (from == to) return;
   list->push_back(SendOf(from, bytes, self));
   list->push_back(ReceiveOf(to, bytes, self));
+}
+
+// NCCL's rule is that all ranks of a call pass registered memory or none does, and else "undefined
+// behavior". So a communicator that was told of some may be given no other.
+bool MayBeGiven(NcclComm comm, const void* data, size_t bytes) {
+  if (comm->registered.empty()) return true;
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  for (const auto& [registered, size] : comm->registered) {
+    const auto from = reinterpret_cast<uintptr_t>(registered);
+    if (from <= begin && begin + bytes <= from + size) return true;
+  }
+  std::fprintf(stderr, "driver double: NCCL was told of memory and is given other\n");
+  return false;
+}
+
+// Whether all of it is memory of the device that may be read and written.
+[[maybe_unused]] bool IsDeviceMemory(const void* data, size_t bytes) {
+  return FindHooks()->mirror(data, bytes, /*writes=*/true) != nullptr;
 }
 
 }  // namespace
@@ -219,12 +239,46 @@ GEMINID_EXPORT NcclResult ncclCommAbort(NcclComm comm) {
   return NcclResult::kSuccess;
 }
 
+// As NCCL 2.19 and later have them; an older one is built without.
+#ifndef GEMINID_OLD_NCCL
+GEMINID_EXPORT NcclResult ncclCommRegister(NcclComm comm, void* data, size_t bytes, void** handle) {
+  if (const NcclResult fault = Pass(kNcclIndex_comm_register); fault != NcclResult::kSuccess) {
+    return fault;
+  }
+  if (comm == nullptr || handle == nullptr || bytes == 0 || !IsDeviceMemory(data, bytes)) {
+    return NcclResult::kInvalidArgument;
+  }
+  comm->registered[data] = bytes;
+  *handle = data;
+  return NcclResult::kSuccess;
+}
+// What is not mapped any more was taken away too early: NCCL still had it.
+GEMINID_EXPORT NcclResult ncclCommDeregister(NcclComm comm, void* handle) {
+  if (const NcclResult fault = Pass(kNcclIndex_comm_deregister); fault != NcclResult::kSuccess) {
+    return fault;
+  }
+  if (comm == nullptr) return NcclResult::kInvalidArgument;
+  const auto found = comm->registered.find(handle);
+  if (found == comm->registered.end()) return NcclResult::kInvalidUsage;
+  if (!IsDeviceMemory(found->first, found->second)) {
+    std::fprintf(stderr, "driver double: registered memory was unmapped before NCCL was told\n");
+    std::abort();
+  }
+  comm->registered.erase(found);
+  return NcclResult::kSuccess;
+}
+#endif
+
 GEMINID_EXPORT NcclResult ncclAllGather(const void* from, void* to, size_t count, NcclType,
                                         NcclComm comm, CUstream stream) {
   if (const NcclResult fault = Pass(kNcclIndex_all_gather); fault != NcclResult::kSuccess) {
     return fault;
   }
   if (comm == nullptr) return NcclResult::kInvalidArgument;
+  const size_t all = count * static_cast<size_t>(comm->links->ranks());
+  if (!MayBeGiven(comm, from, count) || !MayBeGiven(comm, to, all)) {
+    return NcclResult::kInvalidUsage;
+  }
   std::vector<NcclTransfer> transfers;
   const int self = comm->links->rank();
   auto* const places = static_cast<std::byte*>(to);
@@ -247,6 +301,9 @@ GEMINID_EXPORT NcclResult ncclBroadcast(const void* from, void* to, size_t count
   if (comm == nullptr || root < 0 || root >= comm->links->ranks()) {
     return NcclResult::kInvalidArgument;
   }
+  if (!MayBeGiven(comm, from, count) || !MayBeGiven(comm, to, count)) {
+    return NcclResult::kInvalidUsage;
+  }
   std::vector<NcclTransfer> transfers;
   const int self = comm->links->rank();
   if (self != root) {
@@ -265,6 +322,7 @@ GEMINID_EXPORT NcclResult ncclSend(const void* from, size_t count, NcclType, int
   if (comm == nullptr || peer < 0 || peer >= comm->links->ranks()) {
     return NcclResult::kInvalidArgument;
   }
+  if (!MayBeGiven(comm, from, count)) return NcclResult::kInvalidUsage;
   return Queue(comm, stream, {SendOf(from, count, peer)});
 }
 GEMINID_EXPORT NcclResult ncclRecv(void* to, size_t count, NcclType, int peer, NcclComm comm,
@@ -275,6 +333,7 @@ GEMINID_EXPORT NcclResult ncclRecv(void* to, size_t count, NcclType, int peer, N
   if (comm == nullptr || peer < 0 || peer >= comm->links->ranks()) {
     return NcclResult::kInvalidArgument;
   }
+  if (!MayBeGiven(comm, to, count)) return NcclResult::kInvalidUsage;
   return Queue(comm, stream, {ReceiveOf(to, count, peer)});
 }
 GEMINID_EXPORT NcclResult ncclGroupStart() {

@@ -265,6 +265,8 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
   EXPECT_EQ(two["device_per_rank"], nlohmann::json({0, 1}));
   EXPECT_EQ(two["ranks_exchange_by"], "nccl");
   EXPECT_GT(node_.calls("ncclAllGather"), 0u);
+  EXPECT_GT(two["nccl_registered_bytes"], 2 * kMiB);  // the arena
+  EXPECT_EQ(node_.calls("ncclCommRegister"), node_.calls("ncclCommDeregister"));
   for (const Words& where : std::vector<Words>{{"--placement", "auto"},
                                                {"--placement", "cpu"},
                                                {"--device-memory", "2MiB"},

@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/src/chunk_table.h"
-#include "collectives/async/pending_state.h"
 #include "client/src/request_port.h"
 #include "client/src/segments.h"
 #include "client/src/transfers.h"
 #include "client/src/wire.h"
+#include "collectives/async/pending_state.h"
 #include "proto/shm/lease.h"
 #include "tests/simulation/simulated_device.h"
 

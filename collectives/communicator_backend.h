@@ -85,7 +85,7 @@ class CommunicatorBackend {
   void CountCompleted(OpKind kind) {
     operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
   }
-  CommunicatorStats Stats() const;
+  virtual CommunicatorStats Stats() const;
 
  protected:
   CommunicatorBackend(int rank, int world_size, absl::Duration timeout);

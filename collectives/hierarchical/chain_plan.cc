@@ -91,26 +91,4 @@ ChainPlan::Step ChainPlan::StepOf(int host, size_t step) const {
   return moves;
 }
 
-bool ChainPays(const Operation& operation, const Hosts& hosts) {
-  const auto count = static_cast<double>(hosts.count);
-  const double bytes = static_cast<double>(operation.count * SizeOf(operation.dtype));
-  const double partial = SizeOf(operation.dtype) == 2 ? 2 * bytes : bytes;
-  const double others = (count - 1) / count * bytes * hosts.ranks_each;
-  // With two hosts what goes there and what comes back meet on no link in one direction; a host
-  // between two others both takes partial sums and passes sums on.
-  const auto chain = [&](double sums) {
-    return hosts.count == 2 ? std::max(partial, sums) : partial + sums;
-  };
-  switch (operation.kind) {
-    case OpKind::kAllReduce:
-      return chain(bytes) <= 2 * others;
-    case OpKind::kReduceScatter:
-      return chain(bytes / count) <= others;
-    case OpKind::kReduce:
-      return chain(bytes) <= others * count;
-    default:
-      return false;
-  }
-}
-
 }  // namespace geminid::collectives

@@ -76,11 +76,6 @@ class ChainPlan {
   std::vector<Block> blocks_;
 };
 
-// Whether the chain burdens the busiest link of a host with no more bytes than messages from each
-// rank to each other do. Half as wide elements travel as fp32, so that they are rounded once.
-// `operation` is a reduction of `bytes` per rank, to all ranks, to one, or in slices to all.
-bool ChainPays(const Operation& operation, const Hosts& hosts);
-
 }  // namespace geminid::collectives
 
 #endif  // GEMINID_COLLECTIVES_HIERARCHICAL_CHAIN_PLAN_H_

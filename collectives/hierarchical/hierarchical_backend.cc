@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "collectives/hierarchical/link_probe.h"
 #include "collectives/shm/segment.h"
 
 namespace geminid::collectives {
@@ -32,9 +33,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
   auto host = ConnectShmBackend(absl::StrCat(name, "/host ", hosts->HostOf(rank)),
                                 hosts->LocalOf(rank), hosts->ranks_each, shm);
   if (!host.ok()) return host.status();
-  return std::make_unique<Communicator>(
-      std::unique_ptr<CommunicatorBackend>(new HierarchicalBackend(
-          std::move(network), *std::move(host), *hosts, host_by_rank, name, options)));
+  std::unique_ptr<HierarchicalBackend> backend(new HierarchicalBackend(
+      std::move(network), *std::move(host), *hosts, host_by_rank, name, options));
+  if (!options.costs.has_value()) GEMINID_RETURN_IF_ERROR(backend->LearnCosts());
+  return std::make_unique<Communicator>(std::move(backend));
 }
 
 HierarchicalBackend::HierarchicalBackend(std::unique_ptr<GlooBackend> network,
@@ -46,6 +48,7 @@ HierarchicalBackend::HierarchicalBackend(std::unique_ptr<GlooBackend> network,
       host_by_rank_(host_by_rank.begin(), host_by_rank.end()),
       name_(std::move(name)),
       options_(options),
+      costs_(options.costs),
       layers_(std::move(network), std::move(host), hosts),
       chain_(&layers_) {}
 
@@ -85,17 +88,29 @@ absl::Status HierarchicalBackend::DoAllGather(const Operation& operation, const 
   return absl::OkStatus();
 }
 
-bool HierarchicalBackend::TakesChain(const Operation& operation) const {
-  const size_t bytes = operation.count * SizeOf(operation.dtype);
-  return bytes >= options_.shortest_chain_bytes && ChainPays(operation, layers_.hosts());
+absl::Status HierarchicalBackend::LearnCosts() {
+  auto costs = MeasureLinks(layers_, timeout());
+  if (costs.ok()) {
+    costs_ = *costs;
+    return absl::OkStatus();
+  }
+  // All ranks have met: what fails now fails the group, as it would a moment later.
+  return health().ok() ? costs.status() : absl::OkStatus();
 }
 
-// Of `lane_count` elements in all blocks together.
-size_t HierarchicalBackend::LongestLane(size_t lane_count, size_t width) const {
-  constexpr size_t kBlocks = 16;  // each takes its step on each host: more only cost their start
-  const size_t bytes = std::clamp(lane_count * width / kBlocks, options_.shortest_lane_bytes,
-                                  options_.longest_lane_bytes);
-  return std::max<size_t>(1, bytes / width);
+bool HierarchicalBackend::TakesChain(const Operation& operation) const {
+  if (!costs_.has_value()) return false;  // a group that has failed
+  const WaySeconds seconds = SecondsOf(operation, layers_.hosts(), Lanes(), *costs_);
+  return seconds.chain < seconds.flat;
+}
+
+CommunicatorStats HierarchicalBackend::Stats() const {
+  CommunicatorStats stats = CommunicatorBackend::Stats();
+  for (size_t i = 0; i < chained_.size(); ++i) {
+    stats.chained[i] = chained_[i].load(std::memory_order_relaxed);
+  }
+  stats.link_costs = costs_;
+  return stats;
 }
 
 absl::Status HierarchicalBackend::DoReduceScatter(const Operation& operation, const std::byte* in,
@@ -107,15 +122,16 @@ absl::Status HierarchicalBackend::DoReduceScatter(const Operation& operation, co
   if (!TakesChain(operation)) {
     return layers_.network().DoReduceScatter(operation, in, out, parts);
   }
-  const size_t lane = parts.MaxCount() * static_cast<size_t>(hosts.count);
-  const auto plan = ChainPlan::Slices(hosts, parts, LongestLane(lane, width));
+  const ChainPlan plan = PlanOf(operation, hosts, Lanes());
   const auto deliver = [&](size_t block, const std::byte* sum) {
     const ChainPlan::Lane slice = plan.LaneOf(block, layers_.local());
     const size_t offset = slice.begin - parts.Begin(Rank());
     if (slice.count > 0) std::memcpy(out + offset * width, sum, slice.count * width);
     return absl::OkStatus();
   };
-  return chain_.Run(operation, plan, in, deliver);
+  GEMINID_RETURN_IF_ERROR(chain_.Run(operation, plan, in, deliver));
+  CountChained(operation.kind);
+  return absl::OkStatus();
 }
 
 absl::Status HierarchicalBackend::GatherBlock(const Operation& operation, const ChainPlan& plan,
@@ -130,15 +146,13 @@ absl::Status HierarchicalBackend::DoAllReduce(const Operation& operation, const 
   if (operation.count * width <= kDirectAllReduceBytes || !TakesChain(operation)) {
     return CommunicatorBackend::DoAllReduce(operation, in, out);
   }
-  const Hosts& hosts = layers_.hosts();
-  const size_t lane = operation.count / static_cast<size_t>(hosts.ranks_each);
-  const auto plan =
-      ChainPlan::Whole(hosts, operation.count, ChainPlan::kEveryHost, LongestLane(lane, width));
+  const ChainPlan plan = PlanOf(operation, layers_.hosts(), Lanes());
   const auto deliver = [&](size_t block, const std::byte* sum) {
     return GatherBlock(operation, plan, block, sum, out + plan.LaneOf(block, 0).begin * width);
   };
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
   GEMINID_RETURN_IF_ERROR(chain_.Run(operation, plan, in, deliver));
+  CountChained(operation.kind);
   const Partition parts(operation.count, WorldSize());
   CountReduceScatter(parts, width);
   CountAllGather(parts, width);
@@ -148,12 +162,9 @@ absl::Status HierarchicalBackend::DoAllReduce(const Operation& operation, const 
 absl::Status HierarchicalBackend::DoReduce(const Operation& operation, const std::byte* in,
                                            std::byte* out) {
   if (!TakesChain(operation)) return CommunicatorBackend::DoReduce(operation, in, out);
-  const Hosts& hosts = layers_.hosts();
   const int root = operation.root_or_tag;
   const size_t width = SizeOf(operation.dtype);
-  const size_t lane = operation.count / static_cast<size_t>(hosts.ranks_each);
-  const auto plan =
-      ChainPlan::Whole(hosts, operation.count, hosts.HostOf(root), LongestLane(lane, width));
+  const ChainPlan plan = PlanOf(operation, layers_.hosts(), Lanes());
   const auto deliver = [&](size_t block, const std::byte* sum) {
     const size_t bytes = plan.PartsOf(block).total() * width;
     if (room_.size() < bytes) room_.resize(bytes);
@@ -162,6 +173,7 @@ absl::Status HierarchicalBackend::DoReduce(const Operation& operation, const std
   };
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
   GEMINID_RETURN_IF_ERROR(chain_.Run(operation, plan, in, deliver));
+  CountChained(operation.kind);
   CountToRoot(root, operation.count * width);
   return absl::OkStatus();
 }
@@ -282,7 +294,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
   }
   auto network = layers_.network().ConnectSubset(key, ranks);
   if (!network.ok()) return network.status();
-  return Make(*std::move(network), hosts, name, options_);
+  HierarchyOptions options = options_;
+  options.costs = costs_;
+  return Make(*std::move(network), hosts, name, options);
 }
 
 absl::StatusOr<Survivors> HierarchicalBackend::DoShrink() {

@@ -2,7 +2,10 @@
 #ifndef GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_BACKEND_H_
 #define GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_BACKEND_H_
 
+#include <array>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +16,7 @@
 #include "collectives/hierarchical/chain.h"
 #include "collectives/hierarchical/hierarchical_communicator.h"
 #include "collectives/hierarchical/layers.h"
+#include "collectives/hierarchical/way_choice.h"
 
 namespace geminid::collectives {
 
@@ -27,6 +31,7 @@ class HierarchicalBackend final : public CommunicatorBackend {
       const std::string& name, const HierarchyOptions& options);
 
   const char* BackendName() const override { return "hierarchical"; }
+  CommunicatorStats Stats() const override;
 
   absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts) override;
@@ -56,8 +61,13 @@ class HierarchicalBackend final : public CommunicatorBackend {
                       std::span<const std::string> host_by_rank, std::string name,
                       const HierarchyOptions& options);
 
+  // Measures them.
+  absl::Status LearnCosts();
   bool TakesChain(const Operation& operation) const;
-  size_t LongestLane(size_t lane_count, size_t width) const;
+  LaneBytes Lanes() const { return {options_.longest_lane_bytes, options_.shortest_lane_bytes}; }
+  void CountChained(OpKind kind) {
+    chained_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
+  }
   // Which elements of all ranks' a host's ranks have, as the host's own group counts them.
   static Partition PartsOnHost(const Hosts& hosts, const Partition& parts, int host);
   // All lanes of a block to all ranks of this host.
@@ -73,9 +83,11 @@ class HierarchicalBackend final : public CommunicatorBackend {
   const std::vector<std::string> host_by_rank_;
   const std::string name_;
   const HierarchyOptions options_;
+  std::optional<LinkCosts> costs_;  // unset: the group failed while they were measured
   Layers layers_;
   Chain chain_;
   std::vector<std::byte> room_;
+  std::array<std::atomic<uint64_t>, kOpKindCount> chained_ = {};
 };
 
 }  // namespace geminid::collectives

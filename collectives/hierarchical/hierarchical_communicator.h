@@ -15,14 +15,15 @@
 // and what it would be in the best of orders:
 //   AllReduce      S with two hosts, 2 S with more     2 S (N-1)/N
 //   ReduceScatter  S with two hosts, S + S/N with more   S (N-1)/N
-// bfloat16 and float16 travel as fp32 until they are rounded, which doubles the first S. Where the
-// chain would burden a link more than messages from each rank to each, and for small buffers, those
-// are sent instead: that the bits are the same makes it a free choice.
+// bfloat16 and float16 travel as fp32 until they are rounded, which doubles the first S. Where
+// messages from each rank to each promise to be faster, those are sent instead, by costs that are
+// measured when the ranks connect: that the bits are the same makes it a free choice.
 #ifndef GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_COMMUNICATOR_H_
 #define GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_COMMUNICATOR_H_
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -35,8 +36,9 @@ namespace geminid::collectives {
 // The same on all ranks.
 struct HierarchyOptions {
   ShmOptions shm{};
-  // Reductions of fewer bytes take fewer steps instead of fewer bytes.
-  size_t shortest_chain_bytes = 256 * 1024;
+  // By which reductions take the way that promises to be faster; see way_choice.h. Unset: measured
+  // when the ranks connect.
+  std::optional<LinkCosts> costs = std::nullopt;
   // A lane of a block; see chain_plan.h. As long as the time it takes to send it hides the time it
   // takes to start, as short as many of them fit in what is reduced.
   size_t longest_lane_bytes = 1024 * 1024;

@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,12 +94,26 @@ struct PeerTraffic {
   friend bool operator==(const PeerTraffic&, const PeerTraffic&) = default;
 };
 
+// Between hosts, as measured when the ranks connected; the same on all ranks.
+struct LinkCosts {
+  double meeting_seconds = 0;        // until the ranks of a host know that all have come
+  double exchange_seconds = 0;       // a small message to another host and one from there
+  double flat_exchange_seconds = 0;  // the same with every rank at once
+  double seconds_per_byte = 0;       // on the link of a host, in one direction
+  friend bool operator==(const LinkCosts&, const LinkCosts&) = default;
+};
+
 struct CommunicatorStats {
   std::vector<PeerTraffic> peers;  // by rank; the own entry stays 0
   // By rank, what really went there and came from there over TCP. With gloo that is `peers`, on one
   // host nothing, and over hosts and ranks less than `peers`, with fewer partners.
   std::vector<PeerTraffic> network;
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
+  // Over hosts and ranks: reductions of this rank that went from host to host, where that promised
+  // to be faster than messages from each rank to each; and by which costs that was decided. None
+  // were measured where there is no choice.
+  std::array<uint64_t, kOpKindCount> chained = {};
+  std::optional<LinkCosts> link_costs = std::nullopt;
   // Now, of this rank's memory: what NCCL was told of, which it may move without a copy through
   // memory of its own. 0 with the other backends, and where a rank's NCCL is older than 2.19.
   uint64_t registered_bytes = 0;

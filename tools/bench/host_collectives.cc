@@ -5,7 +5,8 @@
 //
 // OPERATION is all-reduce, reduce-scatter or all-gather, DTYPE float32 or bfloat16. The two take
 // turns. Rank 0 prints a line of JSON: the seconds of each round, from the last rank's start to the
-// last one's end, and the bytes that this rank received over TCP in one round.
+// last one's end, the bytes that this rank received over TCP in one round, how many reductions went
+// from host to host, and by which measured costs.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -62,8 +63,19 @@ class Measured {
   }
 
   std::string Json() const {
+    const CommunicatorStats stats = communicator_->Stats();
+    uint64_t chained = 0;
+    for (const uint64_t count : stats.chained) chained += count;
+    std::string costs = "null";
+    if (stats.link_costs.has_value()) {
+      costs = absl::StrCat("{\"meeting_seconds\": ", stats.link_costs->meeting_seconds,
+                           ", \"exchange_seconds\": ", stats.link_costs->exchange_seconds,
+                           ", \"flat_exchange_seconds\": ", stats.link_costs->flat_exchange_seconds,
+                           ", \"seconds_per_byte\": ", stats.link_costs->seconds_per_byte, "}");
+    }
     return absl::StrCat("{\"backend\": \"", communicator_->BackendName(), "\", \"seconds\": [",
-                        absl::StrJoin(seconds_, ", "), "], \"received_bytes\": ", received_, "}");
+                        absl::StrJoin(seconds_, ", "), "], \"received_bytes\": ", received_,
+                        ", \"chained\": ", chained, ", \"link_costs\": ", costs, "}");
   }
 
  private:

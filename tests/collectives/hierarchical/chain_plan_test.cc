@@ -131,18 +131,6 @@ TEST(ChainPlan, Steps_AreAllUsed) {
   }
 }
 
-Operation Of(OpKind kind, DType dtype) { return {.kind = kind, .dtype = dtype, .count = 1 << 20}; }
-
-TEST(ChainPays, TwoByteElements_NeedMoreRanksPerHost) {
-  const Hosts two_by_two = {.count = 2, .ranks_each = 2};
-  const Hosts two_by_four = {.count = 2, .ranks_each = 4};
-  EXPECT_TRUE(ChainPays(Of(OpKind::kAllReduce, DType::kFloat32), two_by_two));
-  EXPECT_TRUE(ChainPays(Of(OpKind::kReduceScatter, DType::kFloat32), two_by_two));
-  EXPECT_TRUE(ChainPays(Of(OpKind::kAllReduce, DType::kBFloat16), two_by_two));
-  EXPECT_FALSE(ChainPays(Of(OpKind::kReduceScatter, DType::kBFloat16), two_by_two));
-  EXPECT_TRUE(ChainPays(Of(OpKind::kReduceScatter, DType::kBFloat16), two_by_four));
-}
-
 TEST(Hosts, EquallyManyRanksSideBySide_AreFound) {
   const auto of = [](std::vector<std::string> names) { return Hosts::Of(names); };
   const auto two = of({"a", "a", "b", "b"});

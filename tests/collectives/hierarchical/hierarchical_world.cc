@@ -9,7 +9,7 @@ namespace geminid::collectives {
 
 HierarchyOptions FinelyCut() {
   return {.shm = {.piece_bytes = 16 * 1024, .slots = 2},
-          .shortest_chain_bytes = 0,
+          .costs = LinkCosts{.flat_exchange_seconds = 1e9},
           .longest_lane_bytes = 64 * 1024,
           .shortest_lane_bytes = 256};
 }

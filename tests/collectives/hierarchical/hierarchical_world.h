@@ -8,7 +8,8 @@
 
 namespace geminid::collectives {
 
-// With reductions cut so finely that a few elements already make many blocks.
+// With reductions that go from host to host, cut so finely that a few elements already make many
+// blocks.
 HierarchyOptions FinelyCut();
 
 // `host_by_rank` has as many names as there are ranks.

@@ -1,0 +1,84 @@
+#include "collectives/hierarchical/way_choice.h"
+
+#include <algorithm>
+
+#include "collectives/partition.h"
+
+namespace geminid::collectives {
+namespace {
+
+// The elements of a lane of a block, of `lane_count` elements in all blocks together.
+size_t LongestLane(const LaneBytes& bytes, size_t lane_count, size_t width) {
+  constexpr size_t kBlocks = 16;  // each takes its step on each host: more only cost their start
+  return std::max<size_t>(
+      1, std::clamp(lane_count * width / kBlocks, bytes.shortest, bytes.longest) / width);
+}
+
+// Steps follow each other. A step is an exchange with other hosts and, while it goes on, two
+// meetings of a host's ranks: the lanes of the next block come together, and a sum goes to all.
+double ChainSeconds(const Operation& operation, const Hosts& hosts, const LaneBytes& lanes,
+                    const LinkCosts& costs) {
+  const ChainPlan plan = PlanOf(operation, hosts, lanes);
+  const size_t width = SizeOf(operation.dtype);
+  const bool is_wide = IsFloating(operation.dtype) && width < sizeof(float);
+  const auto bytes_of = [&](size_t block, size_t element) {
+    if (block == ChainPlan::kNone) return 0.0;
+    size_t count = 0;
+    for (int local = 0; local < hosts.ranks_each; ++local) count += plan.LaneOf(block, local).count;
+    return static_cast<double>(count * element);
+  };
+  const size_t partial = is_wide ? sizeof(float) : width;
+  double busiest_bytes = 0;  // of the busiest link of each step, added up
+  for (size_t step = 0; step < plan.steps(); ++step) {
+    double busiest = 0;
+    for (int host = 0; host < hosts.count; ++host) {
+      const ChainPlan::Step moves = plan.StepOf(host, step);
+      busiest = std::max({busiest,
+                          bytes_of(moves.send_partial, partial) + bytes_of(moves.send_sum, width),
+                          bytes_of(moves.take_partial, partial) + bytes_of(moves.take_sum, width)});
+    }
+    busiest_bytes += busiest;
+  }
+  return static_cast<double>(plan.steps()) * (costs.exchange_seconds + 2 * costs.meeting_seconds) +
+         busiest_bytes * costs.seconds_per_byte;
+}
+
+double FlatSeconds(const Operation& operation, const Hosts& hosts, const LinkCosts& costs) {
+  const double bytes = static_cast<double>(operation.count * SizeOf(operation.dtype));
+  const double away = (hosts.count - 1.0) / hosts.count * bytes;  // of a buffer, to other hosts
+  const double scattered =
+      costs.flat_exchange_seconds + away * hosts.ranks_each * costs.seconds_per_byte;
+  switch (operation.kind) {
+    case OpKind::kReduceScatter:
+      return scattered;
+    case OpKind::kReduce:  // all buffers to the root
+      return costs.flat_exchange_seconds +
+             away * hosts.count * hosts.ranks_each * costs.seconds_per_byte;
+    default:  // and the sums from host to host, each once
+      return scattered + costs.exchange_seconds + 2 * costs.meeting_seconds +
+             away * costs.seconds_per_byte;
+  }
+}
+
+}  // namespace
+
+ChainPlan PlanOf(const Operation& operation, const Hosts& hosts, const LaneBytes& lanes) {
+  const size_t width = SizeOf(operation.dtype);
+  if (operation.kind == OpKind::kReduceScatter) {
+    const Partition slices(operation.count, hosts.count * hosts.ranks_each);
+    const size_t lane = slices.MaxCount() * static_cast<size_t>(hosts.count);
+    return ChainPlan::Slices(hosts, slices, LongestLane(lanes, lane, width));
+  }
+  const size_t lane = operation.count / static_cast<size_t>(hosts.ranks_each);
+  const int wanted_on = operation.kind == OpKind::kReduce ? hosts.HostOf(operation.root_or_tag)
+                                                          : ChainPlan::kEveryHost;
+  return ChainPlan::Whole(hosts, operation.count, wanted_on, LongestLane(lanes, lane, width));
+}
+
+WaySeconds SecondsOf(const Operation& operation, const Hosts& hosts, const LaneBytes& lanes,
+                     const LinkCosts& costs) {
+  return {.flat = FlatSeconds(operation, hosts, costs),
+          .chain = ChainSeconds(operation, hosts, lanes, costs)};
+}
+
+}  // namespace geminid::collectives

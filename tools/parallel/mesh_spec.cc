@@ -58,6 +58,9 @@ absl::Status ParseAxis(const std::string& axis, const std::string& value, Parsed
     return ReadSizeInto("data", value, &parsed->mesh.data);
   }
   if (axis == "zero") return CheckZero(value);
+  if (axis == "expert") {
+    return RefuseParallel("expert cannot be planned; pipeline, tensor, sequence and data can");
+  }
   return RefuseParallel(absl::StrCat("there is no axis '", axis,
                                      "'; there are pipeline, tensor, sequence, data and zero"));
 }

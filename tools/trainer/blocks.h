@@ -8,6 +8,10 @@
 #include "tools/trainer/model_config.h"
 #include "tools/trainer/positions.h"
 
+namespace geminid::collectives {
+class Communicator;
+}  // namespace geminid::collectives
+
 namespace geminid::trainer {
 
 // How many columns or tokens are worked on at a time: the peak of scratch memory against the size
@@ -52,6 +56,8 @@ struct HalfContext {
   // Of each sequence, of which other tokens were computed earlier, or are on other ranks.
   Positions positions = {};
   SequenceCut cut = {};  // with those ranks
+  // That have the other experts of each layer; null: all are here.
+  collectives::Communicator* experts = nullptr;
   // What a sequence's balance loss in one layer is multiplied by in the gradient.
   float balance_scale = 0;
 };

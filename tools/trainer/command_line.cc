@@ -34,9 +34,8 @@ constexpr FlagSpec kUpdateFlag = {
 constexpr FlagSpec kParallelFlag = {
     "--parallel", &Flags::parallel, "AXES",
     "How ranks share the run: pipeline=N or interleaved:N:chunks=V stages of layers, tensor=MODE:N "
-    "pieces of each layer, "
-    "sequence=ulysses:N or ring:N pieces of each sequence, data=N, such as pipeline=2,data=2; or "
-    "auto"};
+    "pieces of each layer, sequence=ulysses:N or ring:N pieces of each sequence, expert=N parts of "
+    "each layer's experts, data=N, such as pipeline=2,data=2; or auto"};
 
 void AddTraining(CLI::App* app, Flags* flags) {
   AddFlags(app, flags, "Data", DataFlags());
@@ -99,6 +98,7 @@ absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Opt
   if (options->accumulate > 1) why = "--accumulate 1";
   if (parallel.tensor.size > 1) why = "a run without tensor";
   if (parallel.pipeline > 1) why = "a run without a pipeline";
+  if (parallel.expert > 1) why = "a run whose experts are not spread";
   if (parallel.automatic) why = "a --parallel that names the axes";
   if (!IsElementwise(options->optimizer)) why = "an --optimizer that needs no sums over tensors";
   const UpdateTime automatic = why.empty() ? UpdateTime::kInBackward : UpdateTime::kAfterStep;

@@ -66,13 +66,43 @@ absl::Status ParseAxis(const std::string& axis, const std::string& value, Parall
     return parallel::CheckZero(value);
   } else if (axis == kTensorAxis) {
     GEMINID_ASSIGN_OR_RETURN(parallel->tensor, parallel::ReadTensor(value, kRanksMax));
-  } else if (axis == "expert") {
-    return Refuse("expert is not there yet; pipeline, tensor, sequence and data are");
+  } else if (axis == kExpertAxis) {
+    GEMINID_ASSIGN_OR_RETURN(parallel->expert, ReadSize(kExpertAxis, value, kRanksMax));
   } else {
     return Refuse(absl::StrCat("there is no axis '", axis,
-                               "'; there are pipeline, tensor, sequence, data and zero"));
+                               "'; there are pipeline, tensor, sequence, expert, data and zero"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckElementwise(const TrainOptions& options) {
+  if (IsElementwise(options.zero.optimizer)) return absl::OkStatus();
+  return Refuse(absl::StrCat(
+      "--optimizer ", Name(options.zero.optimizer),
+      " keeps numbers for each tensor, which checkpoints of a pipeline or of spread experts do not "
+      "have yet; take adamw, adam, sgd, adagrad or lion"));
+}
+
+absl::Status CheckExperts(const TrainOptions& options) {
+  const auto parts = static_cast<uint64_t>(options.parallel.expert);
+  if (!options.model.routed()) {
+    return Refuse(absl::StrCat("expert=", parts, " spreads experts, and the ",
+                               Name(options.model.family),
+                               " family has none; take a model of the mixtral family"));
+  }
+  if (options.model.experts % parts != 0) {
+    return Refuse(absl::StrCat("expert=", parts, " must divide the ", options.model.experts,
+                               " experts of a layer; take a number that does"));
+  }
+  if (options.parallel.pipeline > 1 || options.parallel.tensor.size > 1 ||
+      options.parallel.sequence > 1) {
+    return Refuse(
+        "expert is not there yet beside pipeline, tensor or sequence; take data alone beside it");
+  }
+  if (options.recompute == Recompute::kOff) {
+    return Refuse("--recompute off is not there yet with spread experts; leave it out");
+  }
+  return CheckElementwise(options);
 }
 
 absl::Status CheckPipeline(const TrainOptions& options) {
@@ -92,13 +122,7 @@ absl::Status CheckPipeline(const TrainOptions& options) {
                      parallel.pipeline, ", which must divide --accumulate, ",
                      options.zero.accumulate, "; take a multiple"));
   }
-  if (!IsElementwise(options.zero.optimizer)) {
-    return Refuse(absl::StrCat(
-        "--optimizer ", Name(options.zero.optimizer),
-        " keeps numbers for each tensor, which checkpoints of a pipeline do not have yet; take "
-        "adamw, adam, sgd, adagrad or lion"));
-  }
-  return absl::OkStatus();
+  return CheckElementwise(options);
 }
 
 // Any heads will do.
@@ -143,7 +167,7 @@ absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
         return ParseAxis(axis, value, &parallel);
       }));
   const int64_t ranks = int64_t{parallel.pipeline} * parallel.sequence * parallel.tensor.size *
-                        parallel.data.value_or(1);
+                        parallel.expert * parallel.data.value_or(1);
   if (ranks <= kRanksMax) return parallel;
   return Refuse(absl::StrCat(text, " is for ", ranks, " ranks; a run has at most ", kRanksMax));
 }
@@ -155,22 +179,25 @@ absl::Status CheckParallel(const TrainOptions& options) {
   if (!options.parallel.cuts()) return absl::OkStatus();
   const auto refuse = [](const char* flag, const char* instead) {
     return Refuse(absl::StrCat(
-        flag, " is not there yet with a pipeline, cut layers or a cut sequence; ", instead));
+        flag, " is not there yet with a pipeline, cut layers, a cut sequence or spread experts; ",
+        instead));
   };
   if (options.restarts > 0) return refuse("--restarts", "leave it out, and go on with --resume");
   if (options.zero.loss_scale.has_value()) return refuse("--loss-scale", "leave it out");
   if (options.wants_gpu) return refuse("--device cuda", "train on the host, or with data alone");
+  if (options.parallel.expert > 1) return CheckExperts(options);
   if (options.parallel.tensor.size > 1) GEMINID_RETURN_IF_ERROR(CheckTensor(options));
   if (options.parallel.pipeline > 1) GEMINID_RETURN_IF_ERROR(CheckPipeline(options));
   return CheckSequence(options);
 }
 
 absl::StatusOr<collectives::Mesh> MakeMesh(const Parallel& parallel, int world_size) {
-  const int cut = parallel.pipeline * parallel.sequence * parallel.tensor.size;
+  const int cut = parallel.pipeline * parallel.sequence * parallel.tensor.size * parallel.expert;
   const int data = parallel.data.value_or(std::max(1, world_size / cut));
   std::vector<collectives::MeshAxis> axes = {
       {kPipelineAxis, parallel.pipeline}, {kDataAxis, data}, {kSequenceAxis, parallel.sequence}};
   if (parallel.tensor.size > 1) axes.push_back({kTensorAxis, parallel.tensor.size});
+  if (parallel.expert > 1) axes.push_back({kExpertAxis, parallel.expert});
   auto mesh = collectives::Mesh::Make(std::move(axes), world_size);
   if (!mesh.ok()) return Refuse(std::string(mesh.status().message()));
   return mesh;

@@ -3,11 +3,12 @@
 //   pipeline=2,sequence=ulysses:2,data=2
 //   pipeline=interleaved:2:chunks=2,sequence=ring:2
 //   tensor=2.5d:size=8:depth=2,data=2
+//   expert=4,data=2
 //   auto
 //
 // Each axis once, in any order; auto leaves them to mesh_choice.h. In the mesh the pipeline is
-// outermost, then data, then sequence; tensor, which talks most, is innermost: ranks that follow
-// each other share layers.
+// outermost, then data, then sequence; tensor or expert, which talk most, are innermost: ranks that
+// follow each other share layers.
 #ifndef GEMINID_TOOLS_TRAINER_PARALLEL_H_
 #define GEMINID_TOOLS_TRAINER_PARALLEL_H_
 
@@ -27,6 +28,7 @@ struct TrainOptions;  // options.h
 // Names of the mesh's axes.
 inline constexpr char kPipelineAxis[] = "pipeline";
 inline constexpr char kDataAxis[] = "data";
+inline constexpr char kExpertAxis[] = "expert";  // of meshes whose experts are spread
 inline constexpr char kSequenceAxis[] = "sequence";
 inline constexpr char kTensorAxis[] = "tensor";
 
@@ -43,16 +45,19 @@ struct Parallel {
   SequenceMode sequence_mode = SequenceMode::kUlysses;
   std::optional<int> data = {};      // unset: what the other axes leave of the ranks
   parallel::TensorAxis tensor = {};  // the ranks that each layer is cut over
+  int expert = 1;                    // the ranks that the experts of each layer are spread over
 
   // Whether a rank has less than a whole model, or than whole sequences.
-  bool cuts() const { return pipeline > 1 || sequence > 1 || tensor.size > 1; }
+  bool cuts() const { return cuts_model() || sequence > 1; }
+  // Whether ranks have different parts of the model.
+  bool cuts_model() const { return pipeline > 1 || tensor.size > 1 || expert > 1; }
   // Whether a rank has two chunks of each sequence (collectives/sequence_parallel/zigzag.h).
   bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
   collectives::PipelineShape PipelineOf(int micro_batches) const {
     return {schedule, pipeline, micro_batches, chunks};
   }
   // As many as it needs if nobody says how many there are.
-  int least_ranks() const { return pipeline * sequence * tensor.size * data.value_or(1); }
+  int least_ranks() const { return pipeline * sequence * tensor.size * expert * data.value_or(1); }
 };
 
 // INVALID_ARGUMENT, naming the axis and what it takes: unknown axes and modes, those that are not

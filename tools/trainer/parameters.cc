@@ -166,7 +166,9 @@ class Builder {
     const std::string block = prefix + "block_sparse_moe.";
     routed.router = Linear(block + "gate", config_.hidden, config_.experts);
     routed.all = TakeNew();
-    for (uint64_t i = 0; i < config_.experts; ++i) {
+    const ModelPart& part = model_.part;
+    const uint64_t count = part.experts == 0 ? config_.experts : part.experts;
+    for (uint64_t i = part.first_expert; i < part.first_expert + count; ++i) {
       const std::string name = absl::StrCat(block, "experts.", i, ".");
       ExpertPlaces& expert = routed.experts.emplace_back();
       expert.input = Linear(name + "w1", config_.hidden, config_.intermediate);

@@ -101,6 +101,9 @@ struct ModelPart {
   uint64_t layers = 0;
   bool embeds = true;   // it begins with the embedding
   bool outputs = true;  // it ends with the output layer and the loss
+  // Of the experts of each layer; 0: all of them.
+  uint64_t first_expert = 0;
+  uint64_t experts = 0;
 
   bool whole() const { return embeds && outputs; }
   friend bool operator==(const ModelPart&, const ModelPart&) = default;

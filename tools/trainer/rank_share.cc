@@ -1,6 +1,7 @@
 #include "tools/trainer/rank_share.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tools/trainer/model_part.h"
 #include "tools/trainer/recompute_choice.h"
@@ -27,13 +28,25 @@ std::vector<std::vector<ModelPart>> StagesOf(const TrainOptions& options) {
 
 RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank) {
   const auto stage = static_cast<size_t>(mesh.Coordinate(rank, kPipelineAxis));
-  return {.parts = StagesOf(options)[stage],
+  std::vector<ModelPart> parts = StagesOf(options)[stage];
+  // Ranks that share experts have other sequences, as those that share data.
+  int rank_of_data = mesh.Coordinate(rank, kDataAxis), data = mesh.SizeOf(kDataAxis);
+  if (const int spread = options.parallel.expert; spread > 1) {
+    const int place = mesh.Coordinate(rank, kExpertAxis);
+    for (ModelPart& part : parts) {
+      part.experts = options.model.experts / static_cast<uint64_t>(spread);
+      part.first_expert = static_cast<uint64_t>(place) * part.experts;
+    }
+    rank_of_data = rank_of_data * spread + place;
+    data *= spread;
+  }
+  return {.parts = std::move(parts),
           .batch = {.seed = options.seed,
                     .context = options.model.context,
                     .batch = options.batch,
                     .accumulate = static_cast<uint64_t>(options.zero.accumulate),
-                    .rank = static_cast<uint64_t>(mesh.Coordinate(rank, kDataAxis)),
-                    .world_size = static_cast<uint64_t>(mesh.SizeOf(kDataAxis)),
+                    .rank = static_cast<uint64_t>(rank_of_data),
+                    .world_size = static_cast<uint64_t>(data),
                     .piece = static_cast<uint64_t>(mesh.Coordinate(rank, kSequenceAxis)),
                     .pieces = static_cast<uint64_t>(mesh.SizeOf(kSequenceAxis)),
                     .zigzag = options.parallel.rings()}};
@@ -55,6 +68,7 @@ ModelConfig LargestPart(const TrainOptions& options) {
     for (const ModelPart& one : stage) layers += one.layers;
     part.layers = std::max(part.layers, layers);
   }
+  part.experts /= static_cast<uint64_t>(options.parallel.expert);
   return part;
 }
 
@@ -92,7 +106,15 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   if (options.parallel.tensor.size > 1) {
     return TensorWorkspaceBytes(options, LayersInFlight(options).layers, shape);
   }
-  const uint64_t bytes = WorkspaceBytesBound(LayersInFlight(options), type, shape, {}, threads);
+  uint64_t bytes = WorkspaceBytesBound(LayersInFlight(options), type, shape, {}, threads);
+  if (options.parallel.expert > 1) {
+    // Beside it the scratch of an expert that computes the tokens of all ranks.
+    ModelConfig half = options.model;
+    half.layers = 0;
+    MicroBatchShape all = shape;
+    all.sequences *= static_cast<size_t>(options.parallel.expert);
+    bytes += WorkspaceBytesBound(half, type, all, {}, threads);
+  }
   if (options.parallel.sequence == 1 || options.parallel.rings()) return bytes;
   // Beside it the scratch of a half layer that attends to whole sequences.
   ModelConfig half = options.model;

@@ -47,6 +47,9 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uin
   if (options.recompute != Recompute::kAuto) {
     return RecomputeChoice{options.recompute == Recompute::kOff, "as asked"};
   }
+  if (options.parallel.expert > 1) {
+    return RecomputeChoice{false, "what spread experts read comes from other ranks"};
+  }
   // Sums of gradients over micro-batches lie beside the weights.
   const uint64_t sums = options.zero.accumulate > 1 ? 2 : 1;
   const uint64_t working_set = sums * part_bytes;

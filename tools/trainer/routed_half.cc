@@ -8,19 +8,14 @@
 #include "collectives/expert_parallel/routing.h"
 #include "tools/trainer/norm_layer.h"
 #include "tools/trainer/output_sum.h"
+#include "tools/trainer/routed_rows.h"
+#include "tools/trainer/routed_spread.h"
 
 namespace geminid::trainer {
 namespace {
 
 using collectives::RoutedRow;
 using collectives::Routing;
-
-// How many rows are computed for so many: 16, 24, 32, 48, 64 and so on, or all tokens.
-size_t RowsComputed(size_t rows, size_t tokens) {
-  size_t computed = 16;
-  while (computed < rows) computed += computed % 3 == 0 ? computed / 3 : computed / 2;
-  return std::min(computed, tokens);
-}
 
 // One expert's rows.
 struct ExpertRows {
@@ -58,28 +53,31 @@ void Scatter(const ExpertRows& expert, Matrix<const float> from, WeightOfRow wei
   }
 }
 
+// sum += what the experts make of n.
 template <typename T>
-absl::StatusOr<Routing> RouteTokens(const Resources& resources, const HalfContext& context,
-                                    const RoutedPlaces& places, const ParameterUse& use,
-                                    Matrix<const T> n) {
-  const size_t experts = places.router.out;
-  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * experts));
-  const Matrix<float> logits(storage.data(), n.rows, experts);
-  GEMINID_RETURN_IF_ERROR(
-      (Forward<T, float>(resources, n, WeightOf<T>(use, places.router), logits)));
-  return collectives::Route({.experts = experts, .choices = context.config->experts_per_token},
-                            {logits.data, logits.size()});
-}
-
-// The gradient of an expert that no token chose.
-template <typename T>
-absl::Status ZeroGradients(const Resources& resources, const ExpertPlaces& places,
-                           ParameterUse& use) {
-  for (const LinearPlace* place : {&places.input, &*places.up, &places.output}) {
-    T* const gradient = GradientOf<T>(use, place->weight);
-    if (gradient == nullptr) continue;
-    GEMINID_RETURN_IF_ERROR(
-        KernelsFor<T>(resources).Zero(resources, gradient, place->in * place->out * sizeof(T)));
+absl::Status ExpertsForward(const Resources& resources, const HalfContext& context,
+                            const RoutedPlaces& places, const ExpertSource& experts,
+                            const Routing& routing, Matrix<const T> n, Matrix<float> sum,
+                            const KeptMlp<T>* kept) {
+  GEMINID_ASSIGN_OR_RETURN(auto x_rows, Scratch<T>::Allocate(resources, n.size()));
+  GEMINID_ASSIGN_OR_RETURN(auto y_rows, Scratch<float>::Allocate(resources, n.size()));
+  for (size_t e = 0; e < places.experts.size(); ++e) {
+    const ExpertPlaces& expert = places.experts[e];
+    GEMINID_ASSIGN_OR_RETURN(auto expert_use, experts.source.Use(experts.pass, expert.all));
+    const ExpertRows rows = ExpertRows::Of(routing, e);
+    if (!rows.rows.empty()) {
+      const Matrix<T> in(x_rows.data(), rows.computed, n.cols);
+      const Matrix<float> y(y_rows.data(), rows.computed, n.cols);
+      GEMINID_RETURN_IF_ERROR(Gather<T>(resources, rows, n, in));
+      GEMINID_RETURN_IF_ERROR(
+          KernelsFor<T>(resources).Zero(resources, y.data, y.size() * sizeof(float)));
+      GEMINID_RETURN_IF_ERROR(MlpForward<T>(resources, expert, *expert_use,
+                                            context.tiling.mlp_columns, in, y,
+                                            RowsOf(kept, rows.first, rows.rows.size())));
+      Scatter(
+          rows, y, [&](size_t r) { return routing.WeightOf(rows.rows[r]); }, sum);
+    }
+    GEMINID_RETURN_IF_ERROR(expert_use->Finish());
   }
   return absl::OkStatus();
 }
@@ -144,26 +142,6 @@ struct ExpertsBackward {
   }
 };
 
-// Adds to dn, and writes the router's gradient in place of its weight.
-template <typename T>
-absl::Status RouterBackward(const Resources& resources, const HalfContext& context,
-                            const RoutedPlaces& places, ParameterUse& use, const Routing& routing,
-                            std::span<const float> weight_gradients, Matrix<const T> n,
-                            Matrix<float> dn) {
-  std::vector<float> logits(routing.probabilities.size());
-  GEMINID_RETURN_IF_ERROR(collectives::RouteBackward(
-      routing, weight_gradients,
-      {.scale = static_cast<double>(context.balance_scale), .group = context.shape.sequence_length},
-      logits));
-  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, logits.size()));
-  GEMINID_RETURN_IF_ERROR(
-      KernelsFor<T>(resources).Round(resources, logits.data(), logits.size(), storage.data()));
-  const Matrix<const T> gradient(storage.data(), n.rows, places.router.out);
-  GEMINID_RETURN_IF_ERROR((BackwardInput<T, float>(
-      resources, gradient, WeightOf<T>(use, places.router), dn, /*accumulate=*/true)));
-  return BackwardWeight<T>(resources, gradient, n, GradientOf<T>(use, places.router));
-}
-
 }  // namespace
 
 template <typename T>
@@ -183,25 +161,12 @@ absl::Status RoutedHalfForward(const Resources& resources, const HalfContext& co
   GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
   GEMINID_ASSIGN_OR_RETURN(const Routing routing,
                            RouteTokens<T>(resources, context, places, use, n));
-  GEMINID_ASSIGN_OR_RETURN(auto x_rows, Scratch<T>::Allocate(resources, n.size()));
-  GEMINID_ASSIGN_OR_RETURN(auto y_rows, Scratch<float>::Allocate(resources, n.size()));
-  for (size_t e = 0; e < places.experts.size(); ++e) {
-    const ExpertPlaces& expert = places.experts[e];
-    GEMINID_ASSIGN_OR_RETURN(auto expert_use, experts.source.Use(experts.pass, expert.all));
-    const ExpertRows rows = ExpertRows::Of(routing, e);
-    if (!rows.rows.empty()) {
-      const Matrix<T> in(x_rows.data(), rows.computed, hidden);
-      const Matrix<float> y(y_rows.data(), rows.computed, hidden);
-      GEMINID_RETURN_IF_ERROR(Gather<T>(resources, rows, n, in));
-      GEMINID_RETURN_IF_ERROR(
-          KernelsFor<T>(resources).Zero(resources, y.data, y.size() * sizeof(float)));
-      GEMINID_RETURN_IF_ERROR(MlpForward<T>(resources, expert, *expert_use,
-                                            context.tiling.mlp_columns, in, y,
-                                            RowsOf(kept, rows.first, rows.rows.size())));
-      Scatter(
-          rows, y, [&](size_t r) { return routing.WeightOf(rows.rows[r]); }, sum.values());
-    }
-    GEMINID_RETURN_IF_ERROR(expert_use->Finish());
+  if (context.experts != nullptr) {
+    GEMINID_RETURN_IF_ERROR(
+        SpreadForward<T>(resources, context, places, experts, routing, n, sum.values()));
+  } else {
+    GEMINID_RETURN_IF_ERROR(
+        ExpertsForward<T>(resources, context, places, experts, routing, n, sum.values(), kept));
   }
   return sum.Finish(resources, nullptr, n.data);  // nobody needs the norm any more
 }
@@ -228,7 +193,10 @@ absl::Status RoutedHalfBackward(const Resources& resources, const HalfContext& c
   GEMINID_ASSIGN_OR_RETURN(const Routing routing,
                            RouteTokens<T>(resources, context, places, use, n));
   std::vector<float> weight_gradients(routing.weights.size());
-  {
+  if (context.experts != nullptr) {
+    GEMINID_RETURN_IF_ERROR(SpreadBackward<T>(resources, context, places, experts, routing, n, dy,
+                                              dn, weight_gradients));
+  } else {
     ExpertsBackward<T> backward = {resources, context, places, experts, routing, n,
                                    dy,        dn,      kept,   {},      {},      {}};
     GEMINID_RETURN_IF_ERROR(backward.Allocate());

@@ -14,15 +14,9 @@
 #define GEMINID_TOOLS_TRAINER_ROUTED_HALF_H_
 
 #include "tools/trainer/mlp_half.h"
-#include "tools/trainer/parameter_source.h"
+#include "tools/trainer/routed_spread.h"
 
 namespace geminid::trainer {
-
-// What is fetched for experts: `use` below is of norm and router.
-struct ExpertSource {
-  ParameterSource& source;
-  zero::Pass pass;
-};
 
 // Fills `kept` unless it is null.
 template <typename T>

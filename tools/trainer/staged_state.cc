@@ -21,7 +21,7 @@ uint64_t ElementsOf(const zero::Parameter& parameter) {
 // Passes on what this stage keeps, under the model's ids.
 class RenamingSink final : public zero::SnapshotSink {
  public:
-  // `names`: by the engine's ids, the model's; nothing for what another stage keeps.
+  // `names`: by the engine's ids, the model's; nothing for what another rank keeps.
   RenamingSink(std::shared_ptr<zero::SnapshotSink> sink,
                std::vector<std::optional<ParameterId>> names)
       : sink_(std::move(sink)), names_(std::move(names)) {}
@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<StagedState>> StagedState::Create(
     place.stage = -static_cast<int>(known[i * kNumbers]);
     if (place.stage == stages->WorldSize()) {
       return absl::InternalError(
-          absl::StrCat("parameter '", whole[i].name, "' is in no stage of the pipeline"));
+          absl::StrCat("parameter '", whole[i].name, "' is in no part of the model"));
     }
     for (size_t kind = 1; kind < kNumbers; ++kind) {
       place.states.push_back(known[i * kNumbers + kind] > 0);
@@ -78,8 +78,8 @@ absl::StatusOr<std::unique_ptr<StagedState>> StagedState::Create(
 
 absl::StatusOr<ParameterId> StagedState::Here(ParameterId id) const {
   if (const std::optional<ParameterId> here = PlaceOf(id).here) return *here;
-  return absl::InvalidArgumentError(absl::StrCat("parameter ", static_cast<uint32_t>(id),
-                                                 " is in another stage of the pipeline"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("parameter ", static_cast<uint32_t>(id), " is in the parts of other ranks"));
 }
 
 absl::Status StagedState::Initialize(const Fill& fill) {

@@ -1,5 +1,6 @@
-// The state of a model whose parts are trained by the stages of a pipeline, each with an engine of
-// its own: as that of the whole model, so that checkpoints do not depend on how it is cut.
+// The state of a model whose parts, the stages of a pipeline or those with some of the experts,
+// have an engine each: as that of the whole model, so that checkpoints do not depend on how it is
+// cut.
 #ifndef GEMINID_TOOLS_TRAINER_STAGED_STATE_H_
 #define GEMINID_TOOLS_TRAINER_STAGED_STATE_H_
 
@@ -16,8 +17,8 @@ namespace geminid::trainer {
 class StagedState final : public zero::ModelState {
  public:
   // Ids are those of `whole`, the model's parameters; `part` are those of the engine, by the same
-  // names. `stages` has one rank of each stage, in order. One parameter may be in the first and in
-  // the last part, with the same values: the first keeps it. A collective of `stages`, as all calls
+  // names. `stages` has one rank of each part, in order. A parameter may be in several parts, with
+  // the same values: the first of them keeps it. A collective of `stages`, as all calls
   // are. What is given outlives this. INTERNAL: a parameter that is in no part.
   static absl::StatusOr<std::unique_ptr<StagedState>> Create(
       const std::vector<zero::Parameter>& whole, const std::vector<zero::Parameter>& part,

@@ -300,10 +300,9 @@ class RankTrainer {
   // different parts of the model do not agree on giving way to other jobs.
   absl::Status ConnectSession() {
     const auto connect = [&](const TrainOptions& options) {
-      return ConnectDaemon(
-          options, context_,
-          UnlimitedDeviceBytes(options, context_.info.world_size, report_.threads),
-          /*takes_steps=*/options.parallel.pipeline == 1 && options.parallel.tensor.size == 1);
+      return ConnectDaemon(options, context_,
+                           UnlimitedDeviceBytes(options, context_.info.world_size, report_.threads),
+                           /*takes_steps=*/!options.parallel.cuts_model());
     };
     absl::StatusOr<std::unique_ptr<Session>> session = connect(options_);
     if (absl::IsResourceExhausted(session.status()) && !options_.device_memory_bytes &&

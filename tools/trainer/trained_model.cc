@@ -10,6 +10,7 @@
 #include "tools/trainer/part_source.h"
 #include "tools/trainer/pipelined_model.h"
 #include "tools/trainer/recompute.h"
+#include "tools/trainer/spread_model.h"
 #include "tools/trainer/tensor_model.h"
 
 namespace geminid::trainer {
@@ -59,9 +60,8 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
   if (place_->on_gpu() && options.parallel.cuts()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--parallel: a pipeline, cut layers and a cut sequence train on the host alone yet, and "
-        "the daemon's "
-        "device is ",
+        "--parallel: a pipeline, cut layers, a cut sequence and spread experts train on the host "
+        "alone yet, and the daemon's device is ",
         around_.session.device_description().name, "; train on the host, or with data alone"));
   }
   if (options.parallel.sequence > 1) {
@@ -72,6 +72,9 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
       pieces_ = std::move(pieces);
       swap_ = std::make_unique<HeadSwap>(pieces_.get());
     }
+  }
+  if (options.parallel.expert > 1) {
+    GEMINID_ASSIGN_OR_RETURN(experts_, around_.mesh.Connect(around_.world, {kExpertAxis}));
   }
   GEMINID_ASSIGN_OR_RETURN(whole_, TrainedParameters(options.model, options.frozen));
   for (const ModelPart& part : parts) GEMINID_RETURN_IF_ERROR(AddPart(part));
@@ -97,9 +100,9 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
   const TrainOptions& options = around_.options;
   Part made;
   if (options.parallel.tensor.size == 1) {
-    made.transformer =
-        MakeTransformerPart(options.model, options.zero.data_type, part, {}, around_.threads,
-                            place_->math(), {.swap = swap_.get(), .ring = ring_.get()});
+    made.transformer = MakeTransformerPart(
+        options.model, options.zero.data_type, part, {}, around_.threads, place_->math(),
+        {.swap = swap_.get(), .ring = ring_.get()}, experts_.get());
     made.ids = Select(whole_, made.transformer->parameters(), &mine_);
   } else {
     GEMINID_ASSIGN_OR_RETURN(tensor_,
@@ -139,7 +142,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Create(
     const ModelSurroundings& around) {
   const Parallel& parallel = around.options.parallel;
   if (parallel.pipeline > 1) return Made<PipelinedModel>(around);
-  return parallel.tensor.size > 1 ? Made<TensorModel>(around) : Made<UncutModel>(around);
+  if (parallel.tensor.size > 1) return Made<TensorModel>(around);
+  return parallel.expert > 1 ? Made<SpreadModel>(around) : Made<UncutModel>(around);
 }
 
 }  // namespace geminid::trainer

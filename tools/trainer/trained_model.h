@@ -85,7 +85,8 @@ class TrainedModel {
   std::unique_ptr<collectives::Communicator> pieces_;  // that share sequences; null: they are whole
   std::unique_ptr<HeadSwap> swap_;                     // one of the two, if they are cut
   std::unique_ptr<SequenceRing> ring_;
-  std::unique_ptr<TensorRanks> tensor_;  // that share layers; null: they are whole
+  std::unique_ptr<TensorRanks> tensor_;                 // that share layers; null: they are whole
+  std::unique_ptr<collectives::Communicator> experts_;  // that share each layer's; null: none do
   // Destroyed in reverse order: the engine uses the place's stream.
   std::unique_ptr<ModelPlace> place_;
   std::unique_ptr<zero::Engine> engine_;

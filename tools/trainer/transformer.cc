@@ -44,12 +44,14 @@ template <typename T>
 class TransformerOf final : public Transformer {
  public:
   TransformerOf(const ModelConfig& config, const ModelPart& part, const Tiling& tiling,
-                kernels::ThreadPool* threads, const ModelKernels& math, const SequenceCut& cut)
+                kernels::ThreadPool* threads, const ModelKernels& math, const SequenceCut& cut,
+                collectives::Communicator* experts)
       : config_(config),
         tiling_(tiling),
         threads_(threads),
         math_(math),
         cut_(cut),
+        experts_(experts),
         parameters_(MakeParameters(config, part)) {
     embedding_ids_.push_back(parameters_.token_table);
     if (parameters_.position_table) embedding_ids_.push_back(*parameters_.position_table);
@@ -253,7 +255,8 @@ class TransformerOf final : public Transformer {
             .shape = batch.shape,
             .tiling = tiling_,
             .positions = batch.positions,
-            .cut = cut_};
+            .cut = cut_,
+            .experts = experts_};
   }
 
   absl::Status PrepareTraining(Run& run, const MicroBatch& batch) {
@@ -436,6 +439,7 @@ class TransformerOf final : public Transformer {
   kernels::ThreadPool* const threads_;
   const ModelKernels& math_;
   const SequenceCut cut_;
+  collectives::Communicator* const experts_;
   const ModelParameters parameters_;
   std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
@@ -446,12 +450,14 @@ class TransformerOf final : public Transformer {
 std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  zero::DataType data_type, const ModelPart& part,
                                                  const Tiling& tiling, kernels::ThreadPool* threads,
-                                                 const ModelKernels& math, const SequenceCut& cut) {
+                                                 const ModelKernels& math, const SequenceCut& cut,
+                                                 collectives::Communicator* experts) {
   if (data_type == zero::DataType::kFloat32) {
-    return std::make_unique<TransformerOf<float>>(config, part, tiling, threads, math, cut);
+    return std::make_unique<TransformerOf<float>>(config, part, tiling, threads, math, cut,
+                                                  experts);
   }
   return std::make_unique<TransformerOf<kernels::BFloat16>>(config, part, tiling, threads, math,
-                                                            cut);
+                                                            cut, experts);
 }
 
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,

@@ -106,13 +106,15 @@ std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::Da
                                              const Tiling& tiling = {},
                                              kernels::ThreadPool* threads = nullptr,
                                              const ModelKernels& math = HostKernels());
-// The same of a part, on sequences that may be cut over ranks.
+// The same of a part, with the other experts of each layer on other ranks if there are `experts`,
+// which outlive the model, on sequences that may be cut over ranks.
 std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  zero::DataType data_type, const ModelPart& part,
                                                  const Tiling& tiling = {},
                                                  kernels::ThreadPool* threads = nullptr,
                                                  const ModelKernels& math = HostKernels(),
-                                                 const SequenceCut& cut = {});
+                                                 const SequenceCut& cut = {},
+                                                 collectives::Communicator* experts = nullptr);
 
 // More workspace than one micro-batch of `shape` needs, but not by much: within a factor of two of
 // the measured peak where the model is not tiny.

@@ -65,6 +65,7 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"tensor=2d:size=6", "6 ranks do not make a 2d grid; the nearest that do are 4 or 9"},
       {"tensor=3d:size=8:depth=2", "3d tensor parallelism has no depth"},
       {"zero=1", "zero is '1'; it can be 3 alone"},
+      {"expert=2", "expert cannot be planned; pipeline, tensor, sequence and data can"},
       {"pipeline=1000,data=1000", "has more than 65536 ranks"},
       {"pipeline=65536,data=65536,sequence=ulysses:65536,tensor=1d:65536",
        "has more than 65536 ranks"}};

@@ -152,6 +152,98 @@ TEST_F(ExpertTraining, OfAFrozenExpert_KeepsItAsItWasAndTrainsTheOthers) {
   }
 }
 
+TEST_F(ExpertTraining, SpreadOverRanks_IsCloseToOneRank) {
+  for (const char* clip : {"0", "0.3"}) {
+    const Words flags = {"--dtype",      "fp32", "--clip-norm",    clip,
+                         "--validation", "0.2",  "--balance-loss", "0.5"};
+    const json one = Run(flags);
+    for (const char* axes : {"expert=2", "expert=4", "expert=2,data=2"}) {
+      SCOPED_TRACE(axes);
+      const json spread = Run(flags + Words{"--parallel", axes});
+      ExpectNear(spread, one);
+      for (size_t i = 0; i < one["gradient_norm"].size(); ++i) {
+        const double norm = one["gradient_norm"][i];
+        EXPECT_NEAR(spread["gradient_norm"][i].get<double>(), norm, 2e-5 * norm) << i;
+      }
+      const double validation = one["validation"].back()["loss"];
+      EXPECT_NEAR(spread["validation"].back()["loss"].get<double>(), validation, 2e-5 * validation);
+    }
+  }
+}
+
+// With an optimizer that does not make large steps of small gradients, whose rounding shows.
+TEST_F(ExpertTraining, SpreadOverRanks_HasWeightsCloseToThoseOfOneRank) {
+  const auto weights = [&](const Words& more) {
+    fs::remove_all(run_);
+    Run(Words{"--dtype", "fp32", "--optimizer", "sgd", "--lr", "0.3", "--accumulate", "2",
+              "--export", run_} +
+        more);
+    return TensorsInFolder(run_);
+  };
+  const NamedTensors one = weights({});
+  for (const char* axes : {"expert=2", "expert=2,data=2"}) {
+    const NamedTensors spread = weights({"--parallel", axes});
+    ASSERT_EQ(spread.size(), one.size());
+    for (const auto& [name, values] : one) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        ASSERT_NEAR(spread.at(name)[i], values[i], 1e-6) << axes << ' ' << name << '[' << i << ']';
+      }
+    }
+  }
+}
+
+TEST_F(ExpertTraining, SpreadOverRanks_DoesNotDependOnMemory) {
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const Words flags = {"--layers", "4",   "--experts",  "8",
+                         "--dtype",  dtype, "--parallel", "expert=2"};
+    const json unlimited = Run(flags);
+    EXPECT_EQ(unlimited["mesh"], "pipeline=1 x data=1 x sequence=1 x expert=2");
+    EXPECT_EQ(unlimited["recompute"], "on");
+    for (const Words& where :
+         std::vector<Words>{{"--placement", "cpu"}, {"--device-memory", "2MiB"}}) {
+      SCOPED_TRACE(testing::PrintToString(where));
+      ExpectSameBits(Run(flags + where), unlimited);
+    }
+  }
+}
+
+TEST_F(ExpertTraining, SavedSpread_GoesOnInAnyMesh) {
+  const Words flags = {"--dtype", "fp32", "--save", run_, "--save-every", "2"};
+  const json straight = Run({"--dtype", "fp32"});
+  const Words spread = {"--parallel", "expert=2"}, wider = {"--parallel", "expert=2,data=2"};
+  for (const auto& [before, after] : std::vector<std::pair<Words, Words>>{
+           {spread, {}}, {{}, spread}, {spread, wider}, {wider, {"--parallel", "pipeline=2"}}}) {
+    SCOPED_TRACE(testing::PrintToString(before) + testing::PrintToString(after));
+    fs::remove_all(run_);
+    Run(flags + before);
+    fs::remove_all(run_ + "/step-000000004");
+    const json rest = Run(flags + after + Words{"--resume"});
+    EXPECT_EQ(rest["first_step"], 2);
+    const double loss = straight["loss"][3];
+    EXPECT_NEAR(rest["loss"][1].get<double>(), loss, 2e-5 * loss);
+  }
+}
+
+// A rate of zero changes no weight: what one rank reads of a spread run's checkpoint is what that
+// had.
+TEST_F(ExpertTraining, SavedSpread_HasTheBitsOfItsWeightsOnOneRank) {
+  for (const char* dtype : {"fp32", "bf16"}) {
+    fs::remove_all(run_);
+    const Words flags = {"--dtype", dtype, "--save", run_};
+    const json spread = Run(flags + Words{"--parallel", "expert=2,data=2"});
+    const json one =
+        Run(flags + Words{"--resume", "--steps", "5", "--lr", "0", "--warmup-steps", "0"});
+    ASSERT_FALSE(spread.is_null() || one.is_null());
+    EXPECT_EQ(one["first_step"], 4);
+    EXPECT_EQ(one["weights_sha256"], spread["weights_sha256"]);
+  }
+}
+
+TEST_F(ExpertTraining, SpreadWithAFrozenExpertAndDropout_IsCloseToOneRank) {
+  const Words flags = {"--dtype", "fp32", "--freeze", "*.experts.1.*,*.gate.*", "--dropout", "0.1"};
+  ExpectNear(Run(flags + Words{"--parallel", "expert=2"}), Run(flags));
+}
+
 // Without it, whoever is chosen early is chosen more and more.
 TEST_F(ExpertTraining, TheBalanceLoss_ChangesTheRun) {
   EXPECT_NE(Run({"--balance-loss", "0"})["weights_sha256"],
@@ -162,7 +254,15 @@ TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
   for (const auto& [words, why] : std::vector<std::pair<Words, const char*>>{
            {{"--lora-rank", "2"}, "adapters beside experts"},
            {{"--device", "cuda"}, "on the host alone"},
-           {{"--parallel", "expert=2"}, "expert is not there yet"},
+           {{"--parallel", "expert=3"}, "must divide the 4 experts"},
+           {{"--parallel", "expert=2,pipeline=2"}, "beside pipeline, tensor or sequence"},
+           {{"--parallel", "expert=2,tensor=1d:2"}, "beside pipeline, tensor or sequence"},
+           {{"--parallel", "expert=2,sequence=ring:2"}, "beside pipeline, tensor or sequence"},
+           {{"--parallel", "expert=2", "--optimizer", "lamb"}, "spread experts do not have yet"},
+           {{"--parallel", "expert=2", "--update", "backward"}, "whose experts are not spread"},
+           {{"--parallel", "expert=2", "--recompute", "off"}, "--recompute off"},
+           {{"--parallel", "expert=2", "--restarts", "1"}, "--restarts is not there yet"},
+           {{"--parallel", "expert=2", "--model", "llama-tiny"}, "family has none"},
            {{"--experts-per-token", "5"}, "experts for each token is 5"},
            {{"--model", "llama-tiny", "--experts", "4"}, "use the mixtral family"}}) {
     const CommandResult result = RunFor(words);

@@ -101,6 +101,26 @@ TEST(ChooseMesh, OfWhatACutModelCannotDo_DoesNotCutIt) {
   EXPECT_EQ(choice.parallel.pipeline, 1) << choice.why;
 }
 
+// Whatever the link: of the meshes that the planner knows for experts, tensor=1d among them, those
+// that train.
+TEST(ChooseMesh, OfExperts_IsAMeshThatTrains) {
+  for (const char* balance : {"0", "0.02"}) {
+    const TrainOptions options =
+        Options({"--model", "mixtral-20m", "--balance-loss", balance, "--dtype", "fp32"});
+    for (const double rate : {1e10, 2e7, 1e5}) {
+      for (const int ranks : {2, 4, 8}) {
+        RanksPlace place = Place(ranks);
+        place.peer_bytes_per_second = rate;
+        const MeshChoice choice = Chosen(options, place);
+        SCOPED_TRACE(choice.why);
+        EXPECT_EQ(choice.parallel.least_ranks(), ranks);
+        EXPECT_EQ(choice.parallel.tensor.size, 1);
+        EXPECT_TRUE(CheckParallel(WithChoice(options, choice)).ok());
+      }
+    }
+  }
+}
+
 TEST(ChooseMesh, OfTooLittleMemoryForAnyMesh_SaysSo) {
   RanksPlace place = Place(2);
   place.device_bytes = uint64_t{1} << 20;

@@ -99,8 +99,9 @@ Held Whole(const ModelConfig& config, DataType type) {
 
 // With the values of the whole model.
 Held Part(const ModelConfig& config, DataType type, const ModelPart& part, Held& whole,
-          const SequenceCut& cut = {}) {
-  Held held{MakeTransformerPart(config, type, part, {}, nullptr, HostKernels(), cut), nullptr};
+          const SequenceCut& cut = {}, collectives::Communicator* experts = nullptr) {
+  Held held{MakeTransformerPart(config, type, part, {}, nullptr, HostKernels(), cut, experts),
+            nullptr};
   const auto& specs = held.model->parameters().specs;
   held.parameters = std::make_unique<DenseParameters>(specs, type, 1, kWorkspaceBytes);
   const auto& all = whole.model->parameters().specs;
@@ -351,6 +352,54 @@ TEST(PiecesOfSequences, InARing_KeepActivationsWithoutChangingABit) {
     }
     ExpectNear(got[1], got[0], 0);
   }
+}
+
+Batch SequencesOf(const Batch& batch, size_t first, size_t count) {
+  const size_t length = batch.shape.sequence_length;
+  const auto begin = static_cast<ptrdiff_t>(first * length);
+  const auto end = static_cast<ptrdiff_t>((first + count) * length);
+  return {.shape = {.sequences = count, .sequence_length = length},
+          .tokens = {batch.tokens.begin() + begin, batch.tokens.begin() + end},
+          .targets = {batch.targets.begin() + begin, batch.targets.begin() + end}};
+}
+
+// Each rank has sequences of its own and two of six experts, whose gradients are of the mean over
+// the ranks.
+TEST(SpreadExperts, GiveTheLossAndGradientsOfTheWhole) {
+  constexpr size_t kRanks = 3;
+  ModelConfig config = TinyMixtral();
+  config.experts = 6;
+  Held whole = Whole(config, DataType::kFloat32);
+  const Batch batch = RandomBatch(config, {.sequences = 6, .sequence_length = config.context}, 5);
+  const auto expected_loss = whole.model->TrainMicroBatch(*whole.parameters, batch.view(), 0.5F);
+  ASSERT_TRUE(expected_loss.ok());
+  std::vector<Held> held(kRanks);
+  std::vector<double> losses(kRanks), evaluated(kRanks);
+  collectives::Communicators ranks = collectives::LocalBackend().connect(kRanks, absl::Seconds(60));
+  collectives::ForEachRank(ranks, [&](collectives::Communicator& communicator) {
+    const auto rank = static_cast<size_t>(communicator.Rank());
+    ModelPart part = WholeModel(config);
+    part.first_expert = 2 * rank;
+    part.experts = 2;
+    held[rank] = Part(config, DataType::kFloat32, part, whole, {}, &communicator);
+    const Batch mine = SequencesOf(batch, 2 * rank, 2);
+    const auto loss = held[rank].model->TrainMicroBatch(*held[rank].parameters, mine.view(), 0.5F);
+    EXPECT_TRUE(loss.ok()) << loss.status();
+    losses[rank] = loss.value_or(0);
+    const auto again = held[rank].model->Evaluate(*held[rank].parameters, mine.view());
+    EXPECT_TRUE(again.ok()) << again.status();
+    evaluated[rank] = again.value_or(0);
+  });
+  Gradients expected, got;
+  AddGradients(whole, &expected);
+  for (const Held& one : held) AddGradients(one, &got);
+  for (auto& [name, gradient] : got) {
+    if (name.find(".experts.") == std::string::npos) continue;
+    for (double& value : gradient) value *= kRanks;
+  }
+  EXPECT_NEAR(losses[0] + losses[1] + losses[2], *expected_loss, 1e-5 * *expected_loss);
+  EXPECT_EQ(evaluated, losses);
+  ExpectNear(got, expected, 2e-5);
 }
 
 }  // namespace

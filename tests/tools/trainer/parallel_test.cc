@@ -47,6 +47,12 @@ TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_EQ(ring->sequence, 2);
   EXPECT_TRUE(ring->rings());
   EXPECT_FALSE(ParseParallel("sequence=ring:1")->cuts());
+  EXPECT_FALSE(ring->cuts_model());
+  const auto experts = ParseParallel("expert=4,data=2");
+  ASSERT_TRUE(experts.ok()) << experts.status();
+  EXPECT_EQ(experts->expert, 4);
+  EXPECT_TRUE(experts->cuts_model());
+  EXPECT_EQ(experts->least_ranks(), 8);
   const auto data = ParseParallel("data=2");
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_FALSE(data->cuts());
@@ -67,7 +73,8 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"", "'' is not AXIS=SIZE"},
       {"pipeline", "'pipeline' is not AXIS=SIZE"},
       {"pipeline=2,", "'' is not AXIS=SIZE"},
-      {"pipe=2", "there is no axis 'pipe'; there are pipeline, tensor, sequence, data and zero"},
+      {"pipe=2",
+       "there is no axis 'pipe'; there are pipeline, tensor, sequence, expert, data and zero"},
       {"pipeline=two", "pipeline is 'two'"},
       {"pipeline=0", "pipeline is '0'"},
       {"data=-1", "data is '-1'"},
@@ -83,7 +90,8 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"tensor=2", "tensor has no mode '2'; there are 1d, 1d-sequence, 2d, 2.5d, 3d"},
       {"tensor=2d:size=5", "5 ranks do not make a 2d grid; the nearest that do are 4 or 9"},
       {"tensor=1d:2000", "tensor's size is '2000'"},
-      {"expert=2", "expert is not there yet"},
+      {"expert=two", "expert is 'two'"},
+      {"expert=64,data=64", "is for 4096 ranks"},
       {"zero=1", "zero is '1'; it can be 3 alone"},
       {"pipeline=1000,data=1000", "is for 1000000 ranks"}};
   for (const auto& [text, words] : mistakes) {

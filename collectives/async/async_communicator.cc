@@ -83,7 +83,8 @@ class AsyncCommunicator::Queue {
     std::shared_ptr<Pending::State> state;
   };
 
-  // What waits when the queue stops fails at once: the group is aborted.
+  // What waits when the queue stops fails at once: the group is aborted. An operation no longer
+  // runs when its Pending is complete, as whoever waited for that may let go of the queue.
   void Loop() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -95,9 +96,11 @@ class AsyncCommunicator::Queue {
       lock.unlock();
       absl::Status status = next.operations(*communicator_);
       next.operations = nullptr;  // what it kept is free when the operation is complete
-      next.state->Complete(std::move(status));
       lock.lock();
       running_ = false;
+      lock.unlock();
+      next.state->Complete(std::move(status));
+      lock.lock();
     }
   }
 

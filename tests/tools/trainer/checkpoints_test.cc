@@ -65,7 +65,7 @@ TEST_F(CheckpointsOfRuns, Resumed_EndWithTheWeightsOfTheUndisturbed) {
 TEST_F(CheckpointsOfRuns, StoppedByASignal_AreSavedAndGoOn) {
   TrainerProcess trainer(Arguments({"--save", run_, "--steps", "1000000", "--progress", "lines"}),
                          kWide);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   trainer.Signal(SIGTERM);
   EXPECT_EQ(trainer.Wait(), 128 + SIGTERM) << trainer.output();
   EXPECT_THAT(trainer.output(), HasSubstr("by SIGTERM; saved in " + run_ + "/step-"));
@@ -86,7 +86,7 @@ TEST_F(CheckpointsOfRuns, Killed_GoOnFromTheLastCheckpoint) {
   TrainerProcess trainer(Arguments(with({"--save", run_, "--save-every", "1", "--steps", "1000000",
                                          "--progress", "lines"})),
                          kWide);
-  ASSERT_TRUE(trainer.WaitFor("step 2")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
   trainer.Signal(SIGKILL);
   (void)trainer.Wait();
   int newest = 0;

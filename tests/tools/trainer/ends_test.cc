@@ -41,7 +41,7 @@ TEST_F(Ends, AskedToByASignal_FinishesTheStepAndWritesTheReport) {
     for (const auto& [signal, name] :
          {std::pair{SIGINT, "SIGINT"}, std::pair{SIGTERM, "SIGTERM"}}) {
       TrainerProcess trainer(Arguments({"--ranks", ranks}), kWide);
-      ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+      ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
       trainer.Signal(signal);
       EXPECT_EQ(trainer.Wait(), 128 + signal) << trainer.output();
       const nlohmann::json report = Report();
@@ -57,7 +57,7 @@ TEST_F(Ends, AskedToByASignal_FinishesTheStepAndWritesTheReport) {
 
 TEST_F(Ends, AskedToAtTheTerminal_EndsAllRanksOnceAndAlike) {
   TrainerProcess trainer(Arguments({"--ranks", "2"}), kWide);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   trainer.Type("\x03");
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
   EXPECT_THAT(trainer.output(), HasSubstr("by SIGINT; the report is "));
@@ -66,7 +66,7 @@ TEST_F(Ends, AskedToAtTheTerminal_EndsAllRanksOnceAndAlike) {
 
 TEST_F(Ends, AskedToByASignalForOneRank_EndsAllOfThem) {
   TrainerProcess trainer(Arguments({"--ranks", "2"}), kWide);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   const std::vector<pid_t> ranks = trainer.Children("geminid-train: rank 1");
   ASSERT_EQ(ranks.size(), 1);
   kill(ranks[0], SIGTERM);
@@ -106,7 +106,7 @@ TEST_F(Ends, AskedToTwice_EndsAtOnceAndLeavesNothing) {
 
 TEST_F(Ends, OfRanks_AreKnownByName) {
   TrainerProcess trainer(Arguments({"--ranks", "2"}), kWide);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   for (const char* rank : {"0", "1"}) {
     const std::vector<pid_t> named =
         trainer.Children(std::string("geminid-train: rank ") + rank + " --text ");
@@ -146,7 +146,7 @@ TEST_F(Ends, WhenTheLossIsNotFinite_StopOnNanEndsAllRanksWithACodeOfItsOwn) {
 
 TEST_F(Ends, WithAFrozenDaemon_CountsTheWaitAsTheDaemons) {
   TrainerProcess trainer(Arguments({"--host-memory", "1GiB"}), kWide);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   const std::vector<pid_t> daemons = trainer.Children(GEMINID_DAEMON_BINARY);
   ASSERT_EQ(daemons.size(), 1);
   kill(daemons[0], SIGSTOP);

@@ -285,7 +285,7 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
 TEST_P(GpuTrainingBesideADaemon, KilledRank_LeavesTheMemoryOfTheGpusAsItWas) {
   TrainerProcess run(Arguments({"--model", "gpt2-tiny", "--ranks", "2", "--steps", "1000000"}),
                      /*columns=*/100, environment_);
-  ASSERT_TRUE(run.WaitFor("step 2/")) << run.output();
+  ASSERT_TRUE(run.WaitForStep(2)) << run.output();
   EXPECT_GT(node_.used_bytes(0), 0u);
   EXPECT_GT(node_.used_bytes(1), 0u);
   const std::vector<pid_t> ranks = run.Children("geminid-train: rank 1");
@@ -300,7 +300,7 @@ TEST_P(GpuTrainingBesideADaemon, KilledAgents_CostTheRunNothingAndLeaveTheMemory
   const Words model = {"--model", "gpt2-tiny", "--ranks", "2", "--device", "cuda"};
   const nlohmann::json undisturbed = Train(With(model, {"--steps", "8"}));
   TrainerProcess run(Arguments(With(model, {"--steps", "8"})), /*columns=*/100, environment_);
-  ASSERT_TRUE(run.WaitFor("step 2/")) << run.output();
+  ASSERT_TRUE(run.WaitForStep(2)) << run.output();
   const std::vector<pid_t> agents = OwnChildren(GEMINID_AGENT);
   EXPECT_EQ(agents.size(), 2u);
   for (const pid_t agent : agents) kill(agent, SIGKILL);

@@ -211,7 +211,7 @@ TEST_F(TwoHosts, OfAPipeline_TrainTheBitsOfOne) {
 
 TEST_F(TwoHosts, OfWhichOneIsFrozen_EndWithinTwoSecondsNamingIt) {
   TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   for (const pid_t pid : hosts_->ProcessesOf(1)) kill(pid, SIGSTOP);
   const absl::Time frozen = absl::Now();
   EXPECT_TRUE(trainer.WaitFor("was lost with its host: nothing was heard from 10.78.0.2 for 1.2s"));
@@ -223,7 +223,7 @@ TEST_F(TwoHosts, OfWhichOneIsFrozen_EndWithinTwoSecondsNamingIt) {
 
 TEST_F(TwoHosts, OfWhichOneLosesARank_EndAndNameIt) {
   TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   const pid_t pid = RankOn(1, 3);
   ASSERT_GT(pid, 0);
   kill(pid, SIGKILL);
@@ -239,7 +239,7 @@ TEST_F(TwoHosts, WithRestarts_GoOnAfterARankDied) {
   const nlohmann::json expected = ReportOf(Training("150") + Words{"--ranks", "4"});
   std::filesystem::remove(report_);
   TrainerProcess trainer(Training("150") + OnBoth() + Words{"--restarts", "1"}, kColumns);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   kill(RankOn(1, 3), SIGKILL);
   EXPECT_EQ(trainer.Wait(), 0) << trainer.output();
   EXPECT_THAT(trainer.output(), HasSubstr("all ranks are started again (1 of 1)"));
@@ -250,7 +250,7 @@ TEST_F(TwoHosts, WithRestarts_GoOnAfterARankDied) {
 
 TEST_F(TwoHosts, AtASignal_EndAfterTheStep) {
   TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   trainer.Signal(SIGINT);
   EXPECT_EQ(trainer.Wait(), base::kExitSignalBase + SIGINT) << trainer.output();
   EXPECT_THAT(trainer.output(), HasSubstr("SIGINT: ends after this step"));
@@ -258,7 +258,7 @@ TEST_F(TwoHosts, AtASignal_EndAfterTheStep) {
 
 TEST_F(TwoHosts, ThatNoLongerHearFromTheirStart_EndTheRanks) {
   TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
-  ASSERT_TRUE(trainer.WaitFor("step 1/")) << trainer.output();
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   trainer.Signal(SIGSTOP);
   EXPECT_TRUE(BecomesEmpty(0));
   EXPECT_TRUE(BecomesEmpty(1));

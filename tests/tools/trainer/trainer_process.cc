@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -84,12 +85,24 @@ bool TrainerProcess::Read(absl::Time deadline) {
   return count > 0 || (count < 0 && errno == EAGAIN);
 }
 
-bool TrainerProcess::WaitFor(const std::string& text) {
+bool TrainerProcess::ReadUntil(absl::FunctionRef<bool()> said) {
   const absl::Time deadline = absl::Now() + kPatience;
-  while (output_.find(text) == std::string::npos) {
+  while (!said()) {
     if (!Read(deadline)) return false;
   }
   return true;
+}
+
+bool TrainerProcess::WaitFor(const std::string& text) {
+  return ReadUntil([&] { return output_.find(text) != std::string::npos; });
+}
+
+bool TrainerProcess::WaitForStep(int step) {
+  const std::string before = "step ";
+  return ReadUntil([&] {
+    const size_t last = output_.rfind(before);
+    return last != std::string::npos && std::atoi(output_.c_str() + last + before.size()) >= step;
+  });
 }
 
 int TrainerProcess::Wait() {

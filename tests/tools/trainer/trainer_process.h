@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "base/unique_fd.h"
 
@@ -28,6 +29,9 @@ class TrainerProcess {
 
   // True when it has said `text`; false when it ends, or is silent for too long, before.
   bool WaitFor(const std::string& text);
+  // The same, when it has said "step N/" of this step or a later one: its line is not drawn anew at
+  // every step.
+  bool WaitForStep(int step);
   // Its exit code, 128 plus the signal if one ended it; -1 if it does not end.
   int Wait();
 
@@ -41,6 +45,7 @@ class TrainerProcess {
 
  private:
   bool Read(absl::Time deadline);
+  bool ReadUntil(absl::FunctionRef<bool()> said);
 
   pid_t pid_ = -1;
   base::UniqueFd terminal_;

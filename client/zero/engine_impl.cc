@@ -128,6 +128,7 @@ absl::Status EngineImpl::CheckArguments() const {
     absl::Status status = CheckLossScaler(*options_.loss_scale);
     if (!status.ok()) return status;
   }
+  GEMINID_RETURN_IF_ERROR(CheckStage());
   GEMINID_RETURN_IF_ERROR(CheckOptimizer(options_.optimizer));
   if (updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckUpdatesInBackward());
   if (!(options_.state_share >= 0 && options_.state_share <= 1)) {
@@ -230,10 +231,11 @@ absl::Status EngineImpl::MakeStateStore() {
   optimizer_ =
       std::make_unique<GranuleOptimizer>(layout_, parameters_, communicator_->Rank(), options_);
   GEMINID_RETURN_IF_ERROR(optimizer_->status());
-  StateStoreOptions options = {.accumulate = options_.accumulate > 1,
+  StateStoreOptions options = {.accumulate = options_.accumulate > 1 && !sums_gradients(),
                                .landing_places = updates_in_backward() ? kLandingPlaces : 0,
                                .on_device = options_.placement == Placement::kDevice ||
                                             options_.state_placement == StatePlacement::kDevice,
+                               .gradient_sums = sums_gradients(),
                                .state_arrays = optimizer_->state_arrays(),
                                .tensor_state_bytes = optimizer_->tensor_state_bytes(),
                                .resume = options_.resume,
@@ -289,7 +291,8 @@ absl::Status EngineImpl::MakeMover() {
   context.store = store_.get();
   context.communicator = mover_communicator_.get();
   context.device_communicator = device_communicator_.get();
-  context.accumulate = options_.accumulate;
+  context.accumulate = sums_gradients() ? 1 : options_.accumulate;
+  context.summed = sums_gradients() ? options_.accumulate : 1;
   context.meter = &meter_;
   context.gathered = gathered_;
   context.owners = book_->owners();
@@ -339,7 +342,8 @@ absl::Status EngineImpl::MakeLayout() {
   std::vector<GradientBook::Tensor> tensors;
   for (uint32_t t = 0; t < parameters_.size(); ++t) {
     tensors.push_back({parameters_[t].name, layout_.tensors[t].chunk, parameters_[t].trainable,
-                       parameters_[t].backward_uses, parameters_[t].separate_gradient});
+                       parameters_[t].backward_uses,
+                       parameters_[t].separate_gradient || weights_stay()});
   }
   const uint32_t chunks = static_cast<uint32_t>(layout_.chunks.size());
   book_ = std::make_unique<GradientBook>(std::move(tensors), chunks);
@@ -350,7 +354,11 @@ absl::Status EngineImpl::MakeLayout() {
     const uint32_t owner = book_->owners()[i];
     const uint64_t chunk_bytes = layout_.chunks[owner].bytes();
     bytes.push_back(RoundUpToExtent(chunk_bytes));
-    directed.push_back({bytes.back(), /*is_gradient=*/i != owner});
+    const bool is_gradient = i != owner;
+    directed.push_back({.bytes = bytes.back(),
+                        .is_gradient = is_gradient,
+                        .stays = weights_stay() && !is_gradient,
+                        .changes = layout_.chunks[owner].trainable});
   }
   director_ = std::make_unique<Director>(std::move(directed));
   placer_ =
@@ -453,6 +461,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
   statistics.ranks_exchange_by = exchange_by_;
+  statistics.received_bytes = ReceivedBytes();
   if (device_communicator_ != nullptr) {
     statistics.registered_bytes = device_communicator_->Stats().registered_bytes;
   }

@@ -25,6 +25,7 @@
 #include "client/zero/core/placer.h"
 #include "client/zero/core/planned_run.h"
 #include "client/zero/core/replan.h"
+#include "client/zero/core/staying.h"
 #include "client/zero/granule_optimizer.h"
 #include "client/zero/layout.h"
 #include "client/zero/mover.h"
@@ -221,6 +222,11 @@ class EngineImpl final : public Engine {
   absl::Status PutInForce(const Trace& trace, Plan plan);
   absl::Status PlanEvaluation(bool end);
 
+  // engine_stages.cc
+  absl::Status CheckStage() const;
+  absl::Status CheckMicroBatches(const char* call) const;
+  uint64_t ReceivedBytes() const;
+
   // engine_replan.cc: whether the plan still fits, and what follows if not
   void BeginMeasuring();
   void EndMeasuring();
@@ -263,6 +269,13 @@ class EngineImpl final : public Engine {
     return [this](uint32_t chunk) { return director_->holders(chunk) > 0; };
   }
   bool updates_in_backward() const { return options_.update == UpdateTime::kInBackward; }
+  // Weights are gathered once between updates.
+  bool weights_stay() const { return options_.stage != Stage::kWeights; }
+  StayingWeights staying_weights() const {
+    return {.chunks = layout_.chunks.size(), .unused_too = options_.micro_batch_parts > 1};
+  }
+  // Gradients are added up over micro-batches, whole, and then reduced.
+  bool sums_gradients() const { return options_.stage == Stage::kState && options_.accumulate > 1; }
   const Plan* plan() const {
     return director_->training_plan() == nullptr ? nullptr : &director_->training_plan()->plan();
   }

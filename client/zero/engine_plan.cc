@@ -83,7 +83,7 @@ void EngineImpl::SetUpdateOrder() {
 
 StatePlacementProblem EngineImpl::MakeStatePlacementProblem(const Trace& trace) const {
   StatePlacementProblem problem;
-  problem.trace = trace;
+  problem.trace = weights_stay() ? WithWhatStays(trace, staying_weights()) : trace;
   problem.order = FirstUseOrder();
   for (uint32_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
     problem.state_bytes.push_back(store_->device_bytes_of(chunk));
@@ -101,12 +101,15 @@ uint64_t EngineImpl::StateBudgetBytes(const StatePlacementProblem& problem) cons
 }
 
 absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace, bool weights_change) {
+  const bool stays = weights_change && weights_stay();
   PlanRequest request;
-  request.weights_change_between_iterations = weights_change;
+  request.weights_change_between_iterations = weights_change && !stays;
   request.policy = ToPolicy(options_.placement);
   request.drain_moments = kDrainMoments;
   request.max_lookahead_moments = static_cast<uint32_t>(options_.max_lookahead_moments);
-  return Waited(StallCause::kDaemon, [&] { return session_->MakePlan(trace, request); });
+  return Waited(StallCause::kDaemon, [&] {
+    return session_->MakePlan(stays ? WithWhatStays(trace, staying_weights()) : trace, request);
+  });
 }
 
 absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
@@ -116,9 +119,10 @@ absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
   if (absl::Status ended = snapshotter_->Wait(options_.timeout); absl::IsDeadlineExceeded(ended)) {
     return ended;
   }
+  const uint64_t before = store_->device_bytes();
   GEMINID_RETURN_IF_ERROR(store_->MoveToDevice(chunks));
   placer_->SetFloor(store_->device_bytes());
-  meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));
+  meter_.AddModel(static_cast<int64_t>(store_->device_bytes() - before));
   return ReadHostBytes();
 }
 
@@ -150,9 +154,10 @@ absl::Status EngineImpl::PlaceState(Trace* trace) {
   std::vector<double> in_the_way = {placer_->used_bytes() > 0 ? 1.0 : 0.0};
   GEMINID_RETURN_IF_ERROR(agreement_->Worst(&in_the_way));
   if (in_the_way[0] > 0) return absl::OkStatus();
-  const StatePlacementProblem problem = MakeStatePlacementProblem(*trace);
+  StatePlacementProblem problem = MakeStatePlacementProblem(*trace);
   absl::StatusOr<size_t> count = CountStateOnDevice(problem);
   if (!count.ok()) return count.status();
+  problem.trace = *trace;
   *trace = WithStateOnDevice(problem, *count);
   return MoveStateToDevice(std::span(problem.order).first(*count));
 }
@@ -179,10 +184,12 @@ absl::Status EngineImpl::MakePlanFromRecording() {
   for (const auto& [moment, took] : stream_times_->Took()) {
     director_->recorder().SetCompute(moment, absl::ToDoubleSeconds(took));
   }
+  const bool followed = director_->outcome() == Director::Outcome::kFollowed;
+  // What stayed lies where it found room, perhaps where state is to be.
+  if (weights_stay() && !state_placed_) GEMINID_RETURN_IF_ERROR(Carry(director_->DropAll()));
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
   const std::vector<Moment> recorded = director_->training_recorder().Moments();
   Trace trace = MakeTrace(recorded);
-  const bool followed = director_->outcome() == Director::Outcome::kFollowed;
   for (size_t m = 0; followed && m < trace.moments.size(); ++m) {
     trace.moments[m].uses = planned_moments_[m].uses;
   }
@@ -196,8 +203,10 @@ absl::Status EngineImpl::MakePlanFromRecording() {
     }
   }
   absl::StatusOr<Plan> plan = placed.ok() ? RequestPlanWithMargin(&trace) : placed;
-  const bool none = absl::IsResourceExhausted(plan.status()) ||
-                    (plan.ok() && MovesWhatIsKept(RunOf(*plan, trace), recorded));
+  const bool none =
+      absl::IsResourceExhausted(plan.status()) ||
+      (plan.ok() && (MovesWhatIsKept(RunOf(*plan, trace), recorded) ||
+                     (weights_stay() && !KeepsWhatStays(RunOf(*plan, trace), staying_weights()))));
   if (none && options_.placement != Placement::kDevice) {
     // On demand it went, since what must stay can wait in host memory: so it will again.
     director_->PlanRefused();

@@ -49,7 +49,8 @@ absl::Status EngineImpl::BeginMicroBatch() {
         "BeginMicroBatch");
   }
   const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
-  if (norm_.has_value() || (options_.accumulate == 1 && begun == 1)) {
+  const bool exactly = options_.accumulate == 1 || sums_gradients();
+  if (norm_.has_value() || (exactly && begun == options_.accumulate)) {
     return absl::FailedPreconditionError(
         "the step's micro-batches are done; call Step, or say with Options::accumulate that a step "
         "has several");
@@ -80,6 +81,9 @@ absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
   ++micro_batches_run_;
   if (director_->outcome() == Director::Outcome::kFollowed) {
     bound_bytes_ += plan()->transfer_bytes_lower_bound;
+    if (weights_stay() && micro_batch_ == 1) {
+      bound_bytes_ += BytesGatheredOnce(planned_trace_, staying_weights());
+    }
   } else {
     ++unplanned_micro_batches_;
   }
@@ -184,6 +188,7 @@ absl::Status EngineImpl::CheckStep(const char* call) const {
     return absl::FailedPreconditionError(
         absl::StrCat(call, " without a micro-batch; call BeginMicroBatch first"));
   }
+  GEMINID_RETURN_IF_ERROR(CheckMicroBatches(call));
   return CheckNothingOpen(call);
 }
 

@@ -47,7 +47,8 @@ struct MoverContext {
   collectives::Communicator* communicator = nullptr;  // this thread's own
   // For memory of devices that the host cannot touch; null: it goes through host memory.
   collectives::Communicator* device_communicator = nullptr;
-  int accumulate = 1;
+  int accumulate = 1;  // micro-batches whose reduced gradients are added up
+  int summed = 1;      // micro-batches whose gradients are added up before they are reduced
   ArenaMeter* meter = nullptr;
   // The session's chunk of each layout chunk, then of separate gradients; and whose those are.
   std::vector<ChunkId> gathered;
@@ -250,6 +251,8 @@ class Mover {
 
   // mover_gradients.cc
   absl::Status RunReduce(const Task& task);
+  void LeaveExtent(uint32_t chunk);
+  absl::Status AddToSum(const Task& task);
   absl::Status ReduceScatter(const Task& task);
   // Where the g-th granule of a shard is.
   using GranulePlaces = std::function<const std::byte*(uint32_t g)>;

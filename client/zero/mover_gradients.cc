@@ -9,6 +9,13 @@
 namespace geminid::zero {
 
 absl::Status Mover::RunReduce(const Task& task) {
+  if (context_.summed > 1) {
+    GEMINID_RETURN_IF_ERROR(AddToSum(task));
+    if (!task.last) {
+      LeaveExtent(task.chunk);
+      return absl::OkStatus();
+    }
+  }
   GEMINID_RETURN_IF_ERROR(ReduceScatter(task));
   if (context_.accumulate == 1) GEMINID_RETURN_IF_ERROR(MeasureShard(task.chunk));
   if (context_.updates != nullptr) return StartUpdate(task);
@@ -19,12 +26,33 @@ absl::Status Mover::RunReduce(const Task& task) {
   const uint64_t bytes = Shape(task.chunk).granule_bytes();
   GEMINID_RETURN_IF_ERROR(
       KeepGradient(task, [&](uint32_t g) { return Shard(task.chunk) + g * bytes; }));
+  LeaveExtent(task.chunk);
+  return absl::OkStatus();
+}
+
+void Mover::LeaveExtent(uint32_t chunk) {
   {
     std::lock_guard lock(mutex_);
-    queue_.Leaving(task.chunk);
+    queue_.Leaving(chunk);
   }
-  ReleaseExtent(task.chunk);
-  return absl::OkStatus();
+  ReleaseExtent(chunk);
+}
+
+// The mean over the micro-batches, which replaces the last one's gradient: rounded once.
+absl::Status Mover::AddToSum(const Task& task) {
+  const ChunkShape& shape = Shape(task.chunk);
+  float* const sum = context_.store->GradientSum(LayoutChunk(task.chunk));
+  auto* const bytes = reinterpret_cast<std::byte*>(sum);
+  const ComputePlace& place = compute_->on_device();
+  std::byte* const gradient = Extent(task.chunk);
+  if (task.first) place.ops->Zero(*place.stream, bytes, shape.elements * sizeof(float));
+  place.ops->Accumulate(*place.stream, {gradient, shape.elements, DTypeOf(shape)},
+                        1.0f / static_cast<float>(context_.summed), sum);
+  if (task.last) {
+    place.ops->Assign(*place.stream, {bytes, shape.elements, collectives::DType::kFloat32},
+                      gradient, DTypeOf(shape));
+  }
+  return place.Finish();
 }
 
 // The mean over the ranks, formed in fp32 and rounded once.

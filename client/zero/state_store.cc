@@ -46,6 +46,9 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   if (store->claimed_ && store->left_.ok()) {
     GEMINID_RETURN_IF_ERROR(store->NoteWhatIsLeft(store->TakeUp()));
   }
+  if (options.gradient_sums && store->left_.ok()) {
+    GEMINID_RETURN_IF_ERROR(store->MakeGradientSums());
+  }
   return store;
 }
 
@@ -268,6 +271,38 @@ absl::Status StateStore::MakeDeviceSpares() {
   for (const ExtentSlots& spare : spares) {
     spare_[SpareOf(kDevice, spare.type)] = static_cast<uint32_t>(extents_.size());
     extents_.push_back(MakeExtent(spare, *ids, kDevice));
+  }
+  return absl::OkStatus();
+}
+
+// Apart from the list of all else, which a successor claims: what sums hold is nobody's.
+absl::Status StateStore::MakeGradientSums() {
+  const uint64_t before = device_bytes_;
+  std::vector<ChunkSpec> specs;
+  for (size_t c = 0; c < layout_.chunks.size(); ++c) {
+    const ChunkShape& chunk = layout_.chunks[c];
+    if (!chunk.trainable) continue;
+    specs.push_back({absl::StrCat("chunk ", c, " sum of gradients"), ChunkKind::kGradient,
+                     chunk.elements * sizeof(float), /*has_home=*/false});
+  }
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids, AllocateChunks(specs));
+  if (absl::Status placed = PlaceOnDevice(ids); !placed.ok()) {
+    uint64_t bytes = 0;
+    for (const ChunkSpec& spec : specs) bytes += spec.bytes;
+    return absl::Status(
+        placed.code(),
+        absl::StrCat("ZeRO's stage 1 keeps sums of gradients on the device, ",
+                     base::FormatBytes(bytes),
+                     "; use stage 2, or more device memory: ", std::string(placed.message())));
+  }
+  sum_bytes_ = device_bytes_ - before;
+  for (auto held = held_.end() - static_cast<ptrdiff_t>(ids.size()); held != held_.end(); ++held) {
+    held->keeps = false;
+  }
+  auto next = ids.begin();
+  for (const ChunkShape& chunk : layout_.chunks) {
+    std::byte* const sum = chunk.trainable ? Address(*next++, kDevice) : nullptr;
+    gradient_sums_.push_back(reinterpret_cast<float*>(sum));
   }
   return absl::OkStatus();
 }

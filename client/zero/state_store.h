@@ -38,7 +38,8 @@ struct StateStoreOptions {
   // Of one granule each: where gradients land that are used up as they come. 0: every granule's
   // gradient has a place of its own.
   uint32_t landing_places = 0;
-  bool on_device = false;  // no host homes: everything lives in the arena
+  bool on_device = false;      // no host homes: everything lives in the arena
+  bool gradient_sums = false;  // of whole chunks, over micro-batches, before ranks add them up
   // Full-size fp32 arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
   size_t state_arrays = 2;
   uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
@@ -103,6 +104,12 @@ class StateStore {
     return options_.accumulate ? DataType::kFloat32 : extents_[current_[granule].load()].type;
   }
 
+  // Of all elements of the trained chunk, in fp32, in the arena; null: gradients are not summed
+  // before they are reduced. It holds anything to begin with.
+  float* GradientSum(uint32_t chunk) const {
+    return gradient_sums_.empty() ? nullptr : gradient_sums_[chunk];
+  }
+
   // All of its memory goes back to the session. Nothing else may be called after it.
   absl::Status Free();
 
@@ -124,7 +131,7 @@ class StateStore {
     return compute_->Of(granule_on_device(granule));
   }
   const ComputePlace& ComputeOfTensors() const { return compute_->Of(any_on_device()); }
-  bool any_on_device() const { return device_bytes_ > 0; }
+  bool any_on_device() const { return device_bytes_ > sum_bytes_; }
   // What MoveToDevice would take of the arena: for a chunk, and once if any of them is trained.
   uint64_t device_bytes_of(uint32_t chunk) const;
   uint64_t device_spare_bytes() const;
@@ -143,7 +150,7 @@ class StateStore {
 
   // Weights, remainders, the optimizer's arrays and numbers per tensor; spares not included.
   uint64_t model_state_bytes() const { return model_state_bytes_; }
-  // Of all chunks that live on the device.
+  // Of all chunks that live on the device, and of sums of gradients.
   uint64_t device_bytes() const { return device_bytes_; }
 
  private:
@@ -198,6 +205,7 @@ class StateStore {
   // Of the type, and nobody's.
   std::optional<uint32_t> UnusedExtent(DataType type, const std::vector<bool>& used) const;
   absl::Status MakeDeviceSpares();
+  absl::Status MakeGradientSums();
   absl::Status PlaceOnDevice(const std::vector<ChunkId>& chunks);
   absl::Status WriteTo(std::byte* tensor_state, std::span<const std::byte> bytes);
   absl::Status HoldOnDevice(ChunkId chunk);
@@ -225,12 +233,15 @@ class StateStore {
   std::vector<std::byte*> gradients_;
   std::vector<ChunkId> staging_chunks_;
   std::vector<std::byte*> staging_;
+  std::vector<float*> gradient_sums_;  // by chunk
+  uint64_t sum_bytes_ = 0;             // of the arena
   // Of a chunk that lives on the device, its lease, and where it waits while it is not there.
   struct Held {
     ChunkId chunk = kNoChunk;
     std::optional<Lease> lease;
     ChunkId refuge = kNoChunk;  // its home, or a chunk for it
     uint64_t offset = 0;
+    bool keeps = true;  // its contents, between steps
   };
 
   std::vector<Held> held_;

@@ -13,7 +13,7 @@ absl::Status StateStore::PrepareToLeave() {
   for (Held& held : held_) {
     const bool has_home = session_->Home(held.chunk) != nullptr;
     held.refuge = has_home ? held.chunk : kNoChunk;
-    if (has_home) continue;
+    if (has_home || !held.keeps) continue;
     specs.push_back({"preempted", ChunkKind::kGeneric, session_->Bytes(held.chunk)});
   }
   if (specs.empty()) return absl::OkStatus();
@@ -21,7 +21,7 @@ absl::Status StateStore::PrepareToLeave() {
   if (!refuges.ok()) return refuges.status();
   auto next = refuges->begin();
   for (Held& held : held_) {
-    if (held.refuge == kNoChunk) held.refuge = *next++;
+    if (held.refuge == kNoChunk && held.keeps) held.refuge = *next++;
   }
   return absl::OkStatus();
 }
@@ -41,6 +41,7 @@ void StateStore::StayAfterAll() {
 absl::Status StateStore::LeaveDevice() {
   std::vector<Pending> done;
   for (const Held& held : held_) {
+    if (!held.keeps) continue;
     done.push_back(session_->Transfer({.source = held.chunk,
                                        .destination = held.refuge,
                                        .bytes = session_->Bytes(held.chunk),
@@ -76,13 +77,18 @@ void StateStore::StayOnHost() {
   }
   chunk_on_device_.assign(chunk_on_device_.size(), false);
   held_.clear();
-  device_bytes_ = 0;
+  device_bytes_ = sum_bytes_ = 0;
   FindAddresses();
 }
 
 absl::Status StateStore::ReturnToDevice() {
   std::vector<Pending> done;
   for (const Held& held : held_) {
+    if (!held.keeps) {
+      done.push_back(session_->AllocateExtent(held.chunk, held.offset, /*may_evict=*/true));
+      done.push_back(session_->Publish(held.chunk));
+      continue;
+    }
     done.push_back(session_->Transfer({.source = held.refuge,
                                        .destination = held.chunk,
                                        .bytes = session_->Bytes(held.chunk),

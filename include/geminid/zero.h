@@ -14,7 +14,7 @@
 //     engine->BeginMicroBatch();
 //     forward:   { auto op = engine->Use(Pass::kForward, {w}); compute with op.Weight(w); }
 //     backward:  { auto op = engine->Use(Pass::kBackward, {w});
-//                  read op.Weight(w); write op.Gradient(w), the same storage;
+//                  read op.Weight(w); write op.Gradient(w), the same storage as a rule;
 //                  op.GradientWritten(w); }
 //   engine->Step(learning_rate);   // clips, commits; the update itself overlaps the next forward
 //
@@ -99,6 +99,26 @@ enum class UpdateTime {
   kInBackward,
 };
 
+// ZeRO's stages: what of the model's data each rank has its shard of alone, and with that how often
+// ranks exchange it. The optimizer's state is shared out in each, and is what is committed, saved
+// and resumed: a run may go on in another stage.
+enum class Stage {
+  // As kGradients, but where a step has several micro-batches each rank adds up their gradients,
+  // whole and in fp32, on the device: 4 bytes per element of the arena. The last micro-batch rounds
+  // the mean to the gradient's type and adds it over the ranks: its bits are not those of the other
+  // stages, which round each micro-batch. A step has exactly Options::accumulate micro-batches
+  // then.
+  kState = 1,
+  // Weights are gathered once after each update, and gradients, which have a place beside their
+  // weights, are added over the ranks in each micro-batch: the bits are those of kWeights. Weights
+  // and the gradients of a moment together should fit the device: what does not is moved to host
+  // memory and back, whole, and nothing is fetched ahead.
+  kGradients = 2,
+  // Gathered for the operators that use it, again in each micro-batch and in its backward pass
+  // where they do not fit the device.
+  kWeights = 3,
+};
+
 // Of a step's gradient over its micro-batches.
 enum class GradientScale { kMean, kSum };
 
@@ -123,8 +143,9 @@ struct Parameter {
   // any number of times, complete when the micro-batch ends.
   int backward_uses = 1;
   // The gradient takes the place of the weight, which no operator may read after it in this
-  // micro-batch; those that add to it may still be begun. True, or no backward_uses: it has a place
-  // of its own beside it, as have those of all parameters in the chunk.
+  // micro-batch; those that add to it may still be begun. True, or no backward_uses, or a stage
+  // below Stage::kWeights: it has a place of its own beside it, as have those of all parameters in
+  // the chunk.
   bool separate_gradient = false;
   // A step in which no rank gave it a gradient changes it as a gradient of zeros would. False: it,
   // and its state, stay as they are.
@@ -136,15 +157,16 @@ inline constexpr int kMaxUpdateThreads = 1024;
 
 struct Options {
   DataType data_type = DataType::kBFloat16;  // of parameters that name none
-  Placement placement = Placement::kAuto;
-  double clip_norm = 1.0;  // 0: gradients are not clipped
-  // Micro-batches per step as a rule; Step may come earlier or later. 1: always one, and gradients
-  // are not summed in fp32.
+  Stage stage = Stage::kWeights;             // the same on all ranks
+  Placement placement = Placement::kAuto;    // kCpu: in Stage::kWeights alone
+  double clip_norm = 1.0;                    // 0: gradients are not clipped
+  // Micro-batches per step as a rule; Step may come earlier or later, but in Stage::kState. 1:
+  // always one, and gradients are not summed in fp32.
   int accumulate = 1;
   // Above 1: a micro-batch gives gradients to one of so many parts of the parameters, the same on
   // all ranks, as in a pipeline whose stages go back through several parts one by one. Chunks of
   // which it gives none keep the sums that they have, and micro-batches count as 1 /
-  // micro_batch_parts of one. Only with `accumulate` above 1.
+  // micro_batch_parts of one. Only with `accumulate` above 1, and not in Stage::kState.
   int micro_batch_parts = 1;
   GradientScale gradient_scale = GradientScale::kMean;
   UpdateTime update = UpdateTime::kAfterStep;
@@ -274,7 +296,10 @@ struct Statistics {
   uint64_t host_to_device_bytes = 0;
   uint64_t device_to_host_bytes = 0;
   uint64_t transfer_bytes_lower_bound = 0;  // host to device, over the micro-batches run so far
-  uint64_t planned_transfer_bytes = 0;      // per micro-batch
+  // Per micro-batch. What is gathered once after an update comes on top (Options::stage).
+  uint64_t planned_transfer_bytes = 0;
+  // From other ranks: weights that were gathered and gradients that were added up.
+  uint64_t received_bytes = 0;
   double stall_seconds = 0;
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
   double queued_seconds = 0;  // waited to be admitted, which is no stall
@@ -399,8 +424,8 @@ class GEMINID_EXPORT Engine : public ModelState {
 
   // This rank's shards of the step's gradients, between GradientNorm and Step: reduced, unscaled,
   // as they will be clipped. They are rounded to how they are kept: with one micro-batch per step
-  // in the parameter's data type, else in fp32. Step measures the norm anew, and GradientNorm can
-  // be asked for it. Of trained parameters alone.
+  // and in Stage::kState in the parameter's data type, else in fp32. Step measures the norm anew,
+  // and GradientNorm can be asked for it. Of trained parameters alone.
   virtual absl::Status ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) = 0;
   virtual absl::Status WriteGradient(ParameterId id, uint64_t offset,
                                      std::span<const float> values) = 0;

@@ -43,12 +43,12 @@ ModeAndSize SplitMode(const std::string& value) {
   return pieces.size() == 1 ? ModeAndSize{"", pieces[0]} : ModeAndSize{pieces[0], pieces[1]};
 }
 
-absl::Status CheckZero(const std::string& value) {
-  if (value == "3") return absl::OkStatus();
-  return RefuseParallel(absl::StrCat("zero is '", value,
-                                     "'; it can be 3 alone: weights, gradients and the "
-                                     "optimizer's state are always shared out over data and "
-                                     "sequence"));
+absl::StatusOr<int> ReadZero(const std::string& value) {
+  if (value == "1" || value == "2" || value == "3") return value[0] - '0';
+  return RefuseParallel(absl::StrCat(
+      "zero is '", value,
+      "'; it must be 3, which shares out weights, gradients and the optimizer's state, 2, which "
+      "gathers weights once between updates, or 1, which also adds up gradients once a step"));
 }
 
 }  // namespace geminid::parallel

@@ -31,8 +31,8 @@ struct ModeAndSize {
 };
 ModeAndSize SplitMode(const std::string& value);
 
-// The axis zero, which can be 3 alone.
-absl::Status CheckZero(const std::string& value);
+// Of the axis zero: ZeRO's stage, 1 to 3.
+absl::StatusOr<int> ReadZero(const std::string& value);
 
 }  // namespace geminid::parallel
 

@@ -49,6 +49,13 @@ absl::Status ReadTensorInto(const std::string& value, MeshSpec* mesh) {
   return absl::OkStatus();
 }
 
+absl::Status CheckZero(const std::string& value) {
+  GEMINID_ASSIGN_OR_RETURN(const int stage, ReadZero(value));
+  if (stage == 3) return absl::OkStatus();
+  return RefuseParallel(absl::StrCat(
+      "zero=", value, " cannot be planned yet: gathers and memory are reckoned for zero=3"));
+}
+
 absl::Status ParseAxis(const std::string& axis, const std::string& value, ParsedMesh* parsed) {
   if (axis == "pipeline") return TakePipeline(value, &parsed->mesh);
   if (axis == "sequence") return ReadSequence(value, &parsed->mesh);

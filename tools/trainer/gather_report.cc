@@ -23,6 +23,7 @@ constexpr std::array kFields = {
     Field{&zero::Statistics::host_to_device_bytes, &RankReport::host_to_device_bytes},
     Field{&zero::Statistics::device_to_host_bytes, &RankReport::device_to_host_bytes},
     Field{&zero::Statistics::transfer_bytes_lower_bound, &RankReport::transfer_bytes_lower_bound},
+    Field{&zero::Statistics::received_bytes, &RankReport::received_bytes},
 };
 
 }  // namespace

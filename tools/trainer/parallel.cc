@@ -63,7 +63,7 @@ absl::Status ParseAxis(const std::string& axis, const std::string& value, Parall
   } else if (axis == kDataAxis) {
     GEMINID_ASSIGN_OR_RETURN(parallel->data, ReadSize(kDataAxis, value, kRanksMax));
   } else if (axis == "zero") {
-    return parallel::CheckZero(value);
+    GEMINID_ASSIGN_OR_RETURN(parallel->zero, parallel::ReadZero(value));
   } else if (axis == kTensorAxis) {
     GEMINID_ASSIGN_OR_RETURN(parallel->tensor, parallel::ReadTensor(value, kRanksMax));
   } else if (axis == kExpertAxis) {
@@ -73,6 +73,19 @@ absl::Status ParseAxis(const std::string& axis, const std::string& value, Parall
                                "'; there are pipeline, tensor, sequence, expert, data and zero"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckZero(const TrainOptions& options) {
+  if (options.zero.stage == zero::Stage::kWeights) return absl::OkStatus();
+  if (options.zero.stage == zero::Stage::kState && options.parallel.chunks > 1) {
+    return Refuse(
+        "zero=1 is not there yet with an interleaved pipeline, whose micro-batches have gradients "
+        "of some weights alone; take zero=2 or pipeline=N");
+  }
+  if (options.zero.placement != zero::Placement::kCpu) return absl::OkStatus();
+  return Refuse(absl::StrCat("zero=", options.parallel.zero,
+                             " keeps weights on the device between updates, and with --placement "
+                             "cpu they leave it after each operator; leave one of them out"));
 }
 
 absl::Status CheckElementwise(const TrainOptions& options) {
@@ -173,6 +186,7 @@ absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
 }
 
 absl::Status CheckParallel(const TrainOptions& options) {
+  GEMINID_RETURN_IF_ERROR(CheckZero(options));
   if (options.parallel.chunks > 1 && options.parallel.pipeline == 1) {
     return Refuse("an interleaved pipeline has 2 stages or more; leave it out for one");
   }

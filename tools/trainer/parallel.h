@@ -46,6 +46,7 @@ struct Parallel {
   std::optional<int> data = {};      // unset: what the other axes leave of the ranks
   parallel::TensorAxis tensor = {};  // the ranks that each layer is cut over
   int expert = 1;                    // the ranks that the experts of each layer are spread over
+  int zero = 3;                      // the stage: zero::Stage's number
 
   // Whether a rank has less than a whole model, or than whole sequences.
   bool cuts() const { return cuts_model() || sequence > 1; }

@@ -27,17 +27,32 @@ absl::StatusOr<RecomputeSpeed> Measure(const TrainOptions& options, const MicroB
                         .link_bytes_per_second = slowest[1] * communicator.WorldSize()};
 }
 
+uint64_t WeightBytes(const TrainOptions& options) {
+  return ParametersOfShare(options) * zero::SizeOf(options.zero.data_type);
+}
+
 }  // namespace
 
 uint64_t WholeModelBytes(const TrainOptions& options) {
   // Per parameter: 12 bytes of state, a gathered weight, its gradient, and sums of gradients in
-  // fp32 with a place to land when there are several micro-batches. Padding and spares come on top.
+  // fp32 when there are several micro-batches, with a place to land but in ZeRO's first stage.
+  // Padding and spares come on top.
   constexpr uint64_t kStateBytes = 12;
   const uint64_t element = zero::SizeOf(options.zero.data_type);
+  const uint64_t landing = options.zero.stage == zero::Stage::kState ? 0 : element;
   const uint64_t per_parameter =
-      kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + element : 0);
+      kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + landing : 0);
   const uint64_t model = ParametersOfShare(options) * per_parameter;
   return model + model / 4 + kSpareBytes;
+}
+
+uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
+                             const zero::Statistics& statistics) {
+  // Sums of gradients over micro-batches lie beside the weights.
+  const uint64_t sums = options.zero.accumulate > 1 ? 2 : 1;
+  if (options.zero.stage == zero::Stage::kWeights) return sums * part_bytes;
+  const double weights = static_cast<double>(WeightBytes(options)) / (1 - statistics.waste_ratio);
+  return sums * part_bytes + static_cast<uint64_t>(weights);
 }
 
 absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uint64_t part_bytes,
@@ -50,23 +65,20 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uin
   if (options.parallel.expert > 1) {
     return RecomputeChoice{false, "what spread experts read comes from other ranks"};
   }
-  // Sums of gradients over micro-batches lie beside the weights.
-  const uint64_t sums = options.zero.accumulate > 1 ? 2 : 1;
-  const uint64_t working_set = sums * part_bytes;
+  const uint64_t working_set = StepWorkingSetBytes(options, part_bytes, statistics);
   // Of the stages of a pipeline each has its own: the most counts.
   std::vector<double> least = {static_cast<double>(statistics.arena_bytes),
                                -static_cast<double>(working_set),
                                -static_cast<double>(statistics.device_state_bytes)};
   GEMINID_RETURN_IF_ERROR(communicator.AllReduce(least, least, collectives::ReduceOp::kMin));
   const MicroBatchShape shape = ShapeOfShare(options, communicator.WorldSize());
-  const zero::DataType type = options.zero.data_type;
   const RecomputeRoom room = {
       .placement = options.zero.placement,
       .arena_bytes = static_cast<uint64_t>(least[0]),
       .workspace_bytes = WorkspaceBytesOfShare(options, communicator.WorldSize(), compute.threads),
       .kept_bytes = KeptBytesOfShare(options, communicator.WorldSize()),
       .whole_model_bytes = WholeModelBytes(options),
-      .weight_bytes = ParametersOfShare(options) * zero::SizeOf(type),
+      .weight_bytes = WeightBytes(options),
       .working_set_bytes = static_cast<uint64_t>(-least[1]),
       .state_bytes = static_cast<uint64_t>(-least[2])};
   if (auto choice = ChooseByRoom(room)) return *std::move(choice);

@@ -13,9 +13,15 @@ namespace geminid::trainer {
 // What of the model may lie on a rank's device at once, with room to spare.
 uint64_t WholeModelBytes(const TrainOptions& options);
 
+// With how much of weights and gradients a step surely runs: the working set of this rank's part of
+// the model, `part_bytes`, and in ZeRO's stages below the third all weights, whose chunks are
+// padded. The first stage's sums of gradients are in the statistics' device_state_bytes.
+uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
+                             const zero::Statistics& statistics);
+
 // As options.recompute says; for kAuto what fits the smallest arena and is faster. That takes some
-// milliseconds of measuring where weights would leave for activations. `part_bytes`: the working
-// set of this rank's part of the model. All ranks must call it.
+// milliseconds of measuring where weights would leave for activations. `part_bytes` as above. All
+// ranks must call it.
 absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uint64_t part_bytes,
                                                 const zero::Statistics& statistics,
                                                 const ComputePlace& compute,

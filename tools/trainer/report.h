@@ -28,6 +28,7 @@ struct RankReport {
   uint64_t host_to_device_bytes = 0;
   uint64_t device_to_host_bytes = 0;
   uint64_t transfer_bytes_lower_bound = 0;
+  uint64_t received_bytes = 0;
   double stall_seconds = 0;
 };
 

@@ -108,6 +108,7 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
   }
   if (!flags.parallel.empty()) {
     GEMINID_ASSIGN_OR_RETURN(options->parallel, ParseParallel(flags.parallel));
+    options->zero.stage = static_cast<zero::Stage>(options->parallel.zero);
   }
   GEMINID_ASSIGN_OR_RETURN(const uint64_t restarts,
                            base::ParseCount("--restarts", flags.restarts, 0, kRestartsMax));

@@ -66,8 +66,10 @@ void Director::Drop(uint32_t chunk, Moves* moves) {
 }
 
 // What nobody uses and does not lie where it is wanted.
-void Director::DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves) {
+void Director::DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,
+                             Stays stays) {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    if (stays == Stays::kNot && chunks_[chunk].stays) continue;
     const auto found = wanted.find(chunk);
     const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
     if (places_[chunk].idle() && !in_place) Drop(chunk, moves);
@@ -114,7 +116,8 @@ void Director::OnDemand(const std::vector<uint32_t>& required, Moves* moves) {
   // What a plan keeps on the device serves evaluation too.
   if (all_there && evaluating()) return;
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    if (places_[chunk].idle() && !std::ranges::binary_search(required, chunk)) Drop(chunk, moves);
+    if (!places_[chunk].idle() || chunks_[chunk].stays) continue;
+    if (!std::ranges::binary_search(required, chunk)) Drop(chunk, moves);
   }
   for (uint32_t chunk : required) Load(chunk, std::nullopt, /*due=*/std::nullopt, moves);
 }
@@ -186,24 +189,33 @@ bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
   return true;
 }
 
-// What lies there before the moment.
-void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves) {
+// What lies there before the moment, in the order in which it is needed.
+void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays) {
   const std::map<uint32_t, uint64_t> wanted = run.ResidentBefore(moment);
   DropMisplaced(wanted, moves);
+  std::vector<std::pair<size_t, uint32_t>> missing;  // after how many moments, which
   for (const auto& [chunk, offset] : wanted) {
-    Load(chunk, offset, run.NextUse(chunk, moment), moves);
+    if (places_[chunk].on_device || (stays == Stays::kNot && chunks_[chunk].stays)) continue;
+    const size_t due = run.NextUse(chunk, moment);
+    missing.emplace_back(due < moment ? due + run.size() : due, chunk);
+  }
+  std::ranges::sort(missing);
+  for (const auto& [due, chunk] : missing) {
+    Load(chunk, wanted.at(chunk), static_cast<uint32_t>(due % run.size()), moves);
   }
 }
 
-// Between micro-batches the weights may change: nothing stays but what the plan keeps.
+// Between micro-batches the weights may change: nothing stays but what the plan keeps, and what is
+// dropped when they do.
 void Director::KeepForNext(Moves* moves) {
-  DropMisplaced(training_ ? training_->ResidentBefore(0) : std::map<uint32_t, uint64_t>(), moves);
+  DropMisplaced(training_ ? training_->ResidentBefore(0) : std::map<uint32_t, uint64_t>(), moves,
+                Stays::kNot);
 }
 
 Moves Director::PutInForce(PlannedRun run) {
   Moves moves;
   training_.emplace(std::move(run));
-  Restore(*training_, 0, &moves);
+  Restore(*training_, 0, &moves, Stays::kNot);
   return moves;
 }
 
@@ -293,6 +305,10 @@ void Director::BearMore() {
 Moves Director::ChangeWeights() {
   Moves moves;
   if (evaluating()) EndEvaluation(/*resume=*/false, &moves);
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    const bool stale = chunks_[chunk].stays && chunks_[chunk].changes;
+    if (stale && places_[chunk].idle()) Drop(chunk, &moves);
+  }
   KeepForNext(&moves);
   return moves;
 }

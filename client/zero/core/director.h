@@ -43,6 +43,10 @@ class Director {
   struct Chunk {
     uint64_t bytes = 0;        // of its extent
     bool is_gradient = false;  // the separate gradient of another chunk: opened, not gathered
+    // Weights that once gathered are kept, with a plan or without, until they change: those of
+    // ZeRO's stages that do not share them out.
+    bool stays = false;
+    bool changes = true;  // steps do
   };
 
   explicit Director(std::vector<Chunk> chunks);
@@ -95,7 +99,8 @@ class Director {
   Recorder& recorder() { return evaluating() ? evaluation_recorder_ : recorder_; }
   const Recorder& training_recorder() const { return recorder_; }
 
-  // Between micro-batches. What the plan before left where this one wants it stays.
+  // Between micro-batches. What the plan before left where this one wants it stays. Chunks that
+  // stay are gathered by the next BeginMicroBatch: this step may be over, and change them.
   Moves PutInForce(PlannedRun run);
   // There is none for what was recorded, or it cannot be followed (MovesWhatIsKept): the one there
   // is stays.
@@ -139,7 +144,10 @@ class Director {
   void JudgeOutcome();
   void BearMore();
   void Drop(uint32_t chunk, Moves* moves);
-  void DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves);
+  // Whether chunks that stay are dropped and loaded here as all others.
+  enum class Stays { kAsAll, kNot };
+  void DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,
+                     Stays stays = Stays::kAsAll);
   void OnDemand(const std::vector<uint32_t>& required, Moves* moves);
 
   bool PlaceIsFree(uint64_t begin, uint64_t bytes) const;
@@ -147,7 +155,7 @@ class Director {
   void IssueLoads(const PlannedRun& run, size_t moment, Moves* moves);
   void DropPlanned(const PlannedRun& run, size_t moment, Moves* moves);
   bool CanRestore(const std::map<uint32_t, uint64_t>& wanted) const;
-  void Restore(const PlannedRun& run, size_t moment, Moves* moves);
+  void Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays = Stays::kAsAll);
   void KeepForNext(Moves* moves);
 
   void LeaveMoment(Moves* moves);

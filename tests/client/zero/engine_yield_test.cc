@@ -120,6 +120,20 @@ TEST_F(EngineYieldTest, Float32WithAccumulation_SameBits) {
   ExpectUndisturbedBits();
 }
 
+TEST_F(EngineYieldTest, WeightsThatStay_SameBits) {
+  run_.arena_bytes = 8 << 20;
+  run_.options.accumulate = 2;
+  run_.options.stage = Stage::kGradients;
+  ExpectUndisturbedBits();
+}
+
+TEST_F(EngineYieldTest, SumsOfGradients_SameBits) {
+  run_.arena_bytes = 8 << 20;
+  run_.options.accumulate = 2;
+  run_.options.stage = Stage::kState;
+  ExpectUndisturbedBits();
+}
+
 TEST_F(EngineYieldTest, JobThatIsNotPreemptible_IsWaitedFor) {
   run_.arena_bytes = 8 << 20;
   run_.admission->preemptible = false;

@@ -13,8 +13,8 @@ inline constexpr int kSuccessorSteps = 6;
 
 // "tight": an arena that does not hold the model; "moved": some state goes to the device after the
 // first step; "device": all of it lives there; "lamb": an optimizer that needs sums of all ranks;
-// "came": and factors; "summed": fp32 gradients of two micro-batches; "overflow": a step that
-// changes nothing.
+// "came": and factors; "summed": fp32 gradients of two micro-batches; "second": these in ZeRO's
+// second stage; "first": in its first; "overflow": a step that changes nothing.
 inline SyntheticRun SuccessorRun(const std::string& name) {
   SyntheticRun run;
   run.world_size = kSuccessorRanks;
@@ -33,7 +33,9 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   if (name == "device") run.options.state_placement = StatePlacement::kDevice;
   if (name == "lamb") run.options.optimizer = LambOptions{};
   if (name == "came") run.options.optimizer = CameOptions{};
-  if (name == "summed") run.options.accumulate = 2;
+  if (name == "summed" || name == "second" || name == "first") run.options.accumulate = 2;
+  if (name == "first") run.options.stage = Stage::kState;
+  if (name == "second") run.options.stage = Stage::kGradients;
   if (name == "overflow") {
     run.options.loss_scale = FixedLossScale(1);
     run.overflow_step = 2;

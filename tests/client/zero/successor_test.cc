@@ -187,7 +187,8 @@ TEST_F(SuccessorTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
 }
 
 TEST_F(SuccessorTest, OneRankBehindTheOther_IsToldTheStep) {
-  for (const std::string name : {"tight", "device", "lamb", "came", "summed", "overflow"}) {
+  for (const std::string name :
+       {"tight", "device", "lamb", "came", "summed", "second", "first", "overflow"}) {
     SCOPED_TRACE(name);
     // The step that the other one has recorded is not that of a rank held where it agreed to it.
     const int step = name == "overflow" ? 3 : 4;
@@ -202,13 +203,36 @@ TEST_F(SuccessorTest, OneRankBehindTheOther_IsToldTheStep) {
 }
 
 TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) {
-  for (const std::string name : {"moved", "device", "lamb", "came", "summed"}) {
+  for (const std::string name : {"moved", "device", "lamb", "came", "summed", "first"}) {
     for (const char* point : {"granule written", "granule flipped"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", point));
       const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});
       ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
       EXPECT_GE(MustFinish(name), 1);
     }
+  }
+}
+
+// What is committed is the shard, in each of them.
+TEST_F(SuccessorTest, SuccessorsInAnotherStage_GoOnWithTheSameBits) {
+  for (const auto& [before, after] :
+       {std::pair{"second", "summed"}, std::pair{"summed", "second"}}) {
+    SCOPED_TRACE(absl::StrCat(before, " to ", after));
+    const std::vector<int> ends =
+        Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
+    ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+    EXPECT_GE(MustFinish(after), 1);
+  }
+}
+
+// It keeps gradients of another size.
+TEST_F(SuccessorTest, SuccessorsFromOrToTheFirstStage_BeginAnew) {
+  for (const auto& [before, after] : {std::pair{"first", "summed"}, std::pair{"second", "first"}}) {
+    SCOPED_TRACE(absl::StrCat(before, " to ", after));
+    const std::vector<int> ends =
+        Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
+    ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+    EXPECT_EQ(MustFinish(after), 0);
   }
 }
 

@@ -119,7 +119,8 @@ absl::Status Backward(const Driven& driven, const SyntheticRun& run,
     const bool accumulate = operation->GradientAccumulates(id);
     const std::byte* weight = driven.session->HostAddress(operation->Weight(id));
     std::byte* gradient = driven.session->HostAddress(operation->Gradient(id));
-    if (gradient == nullptr || (weight == nullptr) != accumulate) {
+    const bool stays = run.options.stage != Stage::kWeights;
+    if (gradient == nullptr || (weight == nullptr) != (accumulate && !stays)) {
       return absl::InternalError("a weight or gradient is not where it should be");
     }
     if (TypeOf(run.model.parameters[parameter], run.options) == DataType::kBFloat16) {
@@ -174,33 +175,74 @@ absl::Status RunMicroBatch(const Driven& driven, const SyntheticRun& run, const 
 
 // --- the dense reference -------------------------------------------------------------------------
 
+// What one rank gives of it in one micro-batch.
+template <typename T>
+std::vector<float> RankGradient(const SyntheticRun& run, uint32_t parameter,
+                                const std::vector<float>& master, const Sample& sample) {
+  std::vector<float> gradient(master.size());
+  for (uint64_t i = 0; i < master.size(); ++i) {
+    T storage;
+    if constexpr (std::is_same_v<T, float>) {
+      storage = master[i];
+    } else {
+      storage = kernels::SplitMasterBits(std::bit_cast<uint32_t>(master[i])).weight;
+    }
+    storage = Store<T>(GradientOf(parameter, i, Load(&storage), sample));
+    for (int use = 1; use < run.model.parameters[parameter].backward_uses; ++use) {
+      storage = Store<T>(Load(&storage) + Noise(parameter, i, 99, 1));
+    }
+    gradient[i] = Load(&storage);
+  }
+  return gradient;
+}
+
+// Over the micro-batches, rounded once: ZeRO's first stage.
+template <typename T>
+std::vector<float> SummedRankGradient(const SyntheticRun& run, uint32_t parameter,
+                                      const std::vector<float>& master, int step, int rank) {
+  const float scale = 1.0f / static_cast<float>(run.options.accumulate);
+  std::vector<float> sum(master.size(), 0.0f);
+  for (int micro = 0; micro < run.options.accumulate; ++micro) {
+    const std::vector<float> one = RankGradient<T>(run, parameter, master, {rank, step, micro, 1});
+    for (uint64_t i = 0; i < sum.size(); ++i) {
+      const float scaled = scale * one[i];
+      sum[i] += scaled;
+    }
+  }
+  for (float& value : sum) {
+    const T rounded = Store<T>(value);
+    value = Load(&rounded);
+  }
+  return sum;
+}
+
+// In the order of the ranks, rounded once.
+template <typename T>
+std::vector<float> MeanOverRanks(const std::vector<std::vector<float>>& ranks) {
+  std::vector<float> mean = ranks.front();
+  if (ranks.size() == 1) return mean;
+  for (uint64_t i = 0; i < mean.size(); ++i) {
+    for (size_t rank = 1; rank < ranks.size(); ++rank) mean[i] += ranks[rank][i];
+    const T rounded = Store<T>(mean[i] * (1.0f / static_cast<float>(ranks.size())));
+    mean[i] = Load(&rounded);
+  }
+  return mean;
+}
+
+bool SumsBeforeReducing(const SyntheticRun& run) {
+  return run.options.stage == Stage::kState && run.options.accumulate > 1;
+}
+
 template <typename T>
 std::vector<float> MeanGradient(const SyntheticRun& run, uint32_t parameter,
                                 const std::vector<float>& master, int step, int micro) {
-  const Parameter& description = run.model.parameters[parameter];
-  std::vector<float> mean(master.size());
-  for (uint64_t i = 0; i < master.size(); ++i) {
-    float sum = 0;
-    for (int rank = 0; rank < run.world_size; ++rank) {
-      T storage;
-      if constexpr (std::is_same_v<T, float>) {
-        storage = master[i];
-      } else {
-        storage = kernels::SplitMasterBits(std::bit_cast<uint32_t>(master[i])).weight;
-      }
-      storage = Store<T>(GradientOf(parameter, i, Load(&storage), {rank, step, micro, 1}));
-      for (int use = 1; use < description.backward_uses; ++use) {
-        storage = Store<T>(Load(&storage) + Noise(parameter, i, 99, 1));
-      }
-      sum = rank == 0 ? Load(&storage) : sum + Load(&storage);
-    }
-    if (run.world_size > 1) {
-      const T rounded = Store<T>(sum * (1.0f / static_cast<float>(run.world_size)));
-      sum = Load(&rounded);
-    }
-    mean[i] = sum;
+  std::vector<std::vector<float>> ranks;
+  for (int rank = 0; rank < run.world_size; ++rank) {
+    ranks.push_back(SumsBeforeReducing(run)
+                        ? SummedRankGradient<T>(run, parameter, master, step, rank)
+                        : RankGradient<T>(run, parameter, master, {rank, step, micro, 1}));
   }
-  return mean;
+  return MeanOverRanks<T>(ranks);
 }
 
 struct DenseState {
@@ -243,14 +285,15 @@ std::vector<float> StepGradient(const SyntheticRun& run, uint32_t parameter,
     used |= std::find(parameters.begin(), parameters.end(), parameter) != parameters.end();
   }
   if (!used || !run.model.parameters[parameter].trainable) return gradient;
-  const float scale = 1.0f / static_cast<float>(run.options.accumulate);
-  for (int micro = 0; micro < run.options.accumulate; ++micro) {
+  const int reduced = SumsBeforeReducing(run) ? 1 : run.options.accumulate;
+  const float scale = 1.0f / static_cast<float>(reduced);
+  for (int micro = 0; micro < reduced; ++micro) {
     const std::vector<float> mean =
         TypeOf(run.model.parameters[parameter], run.options) == DataType::kBFloat16
             ? MeanGradient<BFloat16>(run, parameter, master, step, micro)
             : MeanGradient<float>(run, parameter, master, step, micro);
     for (uint64_t i = 0; i < gradient.size(); ++i) {
-      if (run.options.accumulate == 1) {
+      if (reduced == 1) {
         gradient[i] = mean[i];
       } else {
         const float scaled = scale * mean[i];

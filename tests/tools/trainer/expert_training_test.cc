@@ -112,6 +112,21 @@ TEST_F(ExpertTraining, OverRanks_IsCloseToOneAndDoesNotDependOnMemory) {
   ExpectSameBits(Run(flags + Words{"--ranks", "2", "--placement", "cpu"}), two);
 }
 
+TEST_F(ExpertTraining, InEachOfZerosStages_IsThatOfTheThirdWhateverTheMemory) {
+  const Words flags = {"--dtype", "fp32", "--layers", "4", "--accumulate", "2", "--parallel"};
+  const json third = Run(flags + Words{"data=2"});
+  const json second = Run(flags + Words{"data=2,zero=2"});
+  ExpectSameBits(second, third);
+  EXPECT_LT(second["received_bytes"], third["received_bytes"]);
+  // Too little for all weights beside their gradients.
+  const json limited = Run(flags + Words{"data=2,zero=2", "--device-memory", "3MiB"});
+  ExpectSameBits(limited, third);
+  EXPECT_EQ(limited["received_bytes"], second["received_bytes"]);
+  const json first = Run(flags + Words{"data=2,zero=1"});
+  ExpectNear(first, third);
+  EXPECT_LT(first["received_bytes"], second["received_bytes"]);
+}
+
 TEST_F(ExpertTraining, InAPipeline_HasTheBitsOfOneRank) {
   const Words flags = {"--layers",     "4", "--clip-norm", "0",
                        "--accumulate", "4", "--update",    "step"};
@@ -205,6 +220,17 @@ TEST_F(ExpertTraining, SpreadOverRanks_DoesNotDependOnMemory) {
       ExpectSameBits(Run(flags + where), unlimited);
     }
   }
+}
+
+TEST_F(ExpertTraining, SpreadInEachOfZerosStages_IsThatOfTheThird) {
+  const Words flags = {"--dtype", "fp32", "--layers", "4", "--accumulate", "2", "--parallel"};
+  const json third = Run(flags + Words{"expert=2,data=2"});
+  const json second = Run(flags + Words{"expert=2,data=2,zero=2"});
+  ExpectSameBits(second, third);
+  EXPECT_LT(second["received_bytes"], third["received_bytes"]);
+  const json first = Run(flags + Words{"expert=2,data=2,zero=1"});
+  ExpectNear(first, third);
+  EXPECT_LT(first["received_bytes"], second["received_bytes"]);
 }
 
 TEST_F(ExpertTraining, SavedSpread_GoesOnInAnyMesh) {

@@ -34,6 +34,9 @@ TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_EQ(one->pipeline, 2);
   EXPECT_EQ(one->sequence, 1);
   EXPECT_FALSE(one->data.has_value());
+  EXPECT_EQ(one->zero, 3);
+  EXPECT_EQ(ParseParallel("zero=2,data=2")->zero, 2);
+  EXPECT_EQ(ParseParallel("data=2,zero=1")->zero, 1);
   EXPECT_EQ(all->chunks, 1);
   const auto interleaved = ParseParallel("pipeline=interleaved:2:chunks=3");
   ASSERT_TRUE(interleaved.ok()) << interleaved.status();
@@ -92,7 +95,7 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"tensor=1d:2000", "tensor's size is '2000'"},
       {"expert=two", "expert is 'two'"},
       {"expert=64,data=64", "is for 4096 ranks"},
-      {"zero=1", "zero is '1'; it can be 3 alone"},
+      {"zero=0", "zero is '0'; it must be 3"},
       {"pipeline=1000,data=1000", "is for 1000000 ranks"}};
   for (const auto& [text, words] : mistakes) {
     const auto parsed = ParseParallel(text);
@@ -116,6 +119,11 @@ TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
   for (const char* axes : {"sequence=ulysses:2", "sequence=ring:2"}) {
     EXPECT_THAT(Error({"--parallel", axes, "--dropout", "0.1"}), HasSubstr("--dropout"));
   }
+  EXPECT_THAT(Error({"--parallel", "zero=2", "--placement", "cpu"}),
+              HasSubstr("zero=2 keeps weights on the device"));
+  EXPECT_THAT(Error({"--parallel", "pipeline=interleaved:2:chunks=2,zero=1", "--layers", "4",
+                     "--accumulate", "4"}),
+              HasSubstr("zero=1 is not there yet with an interleaved pipeline"));
   const std::vector<std::string> with_data = {"--parallel", "data=2", "--restarts", "1"};
   EXPECT_EQ(Error(with_data), "");
 }

@@ -262,6 +262,94 @@ TEST_F(ParallelTraining, InARing_DoesNotDependOnMemory) {
   ExpectSameBits(Run(flags + Words{"--placement", "cpu"}), kept);
 }
 
+// Clipped, too: gradients are added up in the same order.
+TEST_F(ParallelTraining, InTheSecondStage_HasTheBitsOfTheThirdAndReceivesLess) {
+  for (const Words& model : {kLlama, kGpt2}) {
+    for (const std::string axes : {"data=2", "pipeline=2,data=2", "sequence=ulysses:2",
+                                   "pipeline=interleaved:2:chunks=2,data=2"}) {
+      SCOPED_TRACE(axes);
+      const nlohmann::json third = Run(model + Words{"--parallel", axes});
+      const nlohmann::json second = Run(model + Words{"--parallel", axes + ",zero=2"});
+      ExpectSameBits(second, third);
+      EXPECT_EQ(third["zero_stage"], 3);
+      EXPECT_EQ(second["zero_stage"], 2);
+      EXPECT_LT(second["received_bytes"], third["received_bytes"]);
+    }
+  }
+}
+
+// A stage has both of its parts in one chunk, whose gradients each part's micro-batches add up; the
+// weights of a part stay while the other one goes back.
+TEST_F(ParallelTraining, InterleavedInTheSecondStage_ReceivesWeightsOnceAStep) {
+  const Words flags = kLlama + Words{"--dtype", "fp32", "--parallel",
+                                     "pipeline=interleaved:2:chunks=2,data=2,zero=2", "--steps"};
+  const nlohmann::json few = Run(flags + Words{"4"});
+  const nlohmann::json many = Run(flags + Words{"6"});
+  ASSERT_EQ(few["chunks"], 1);
+  const uint64_t chunk = sizeof(float) * few["chunk_elements"].get<uint64_t>();
+  constexpr uint64_t kStages = 2, kParts = 2, kMicroBatches = 4, kSteps = 6 - 4;
+  // Half of a chunk to each of the two ranks that share it.
+  EXPECT_EQ(many["received_bytes"].get<uint64_t>() - few["received_bytes"].get<uint64_t>(),
+            kSteps * kStages * (1 + kParts * kMicroBatches) * chunk);
+}
+
+TEST_F(ParallelTraining, InTheSecondStage_DoesNotDependOnMemory) {
+  const Words flags = kLlama + Words{"--dropout", "0.1"};
+  const nlohmann::json third = Run(flags + Words{"--parallel", "data=2"});
+  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
+                                             {"--placement", "device"},
+                                             {"--optimizer-state", "host"},
+                                             {"--device-memory", "2MiB"}}) {
+    SCOPED_TRACE(testing::PrintToString(how));
+    ExpectSameBits(Run(flags + Words{"--parallel", "data=2,zero=2"} + how), third);
+  }
+}
+
+// One rank adds up the same numbers in the same order, and one micro-batch is its own sum.
+TEST_F(ParallelTraining, InTheFirstStageWithOneSumAlone_HasTheBitsOfTheThird) {
+  for (const Words& how : std::vector<Words>{{"data=1", "--dtype", "fp32"},
+                                             {"pipeline=2", "--dtype", "fp32"},
+                                             {"data=2", "--accumulate", "1", "--batch", "8"}}) {
+    SCOPED_TRACE(testing::PrintToString(how));
+    const Words flags = kLlama + Words(how.begin() + 1, how.end()) + Words{"--parallel"};
+    ExpectSameBits(Run(flags + Words{how[0] + ",zero=1"}), Run(flags + Words{how[0]}));
+  }
+}
+
+// It rounds sums of gradients elsewhere.
+TEST_F(ParallelTraining, InTheFirstStage_IsCloseToTheThirdAndReceivesLeast) {
+  const Words flags = kLlama + Words{"--dtype", "fp32", "--parallel"};
+  const nlohmann::json third = Run(flags + Words{"data=2"});
+  const nlohmann::json second = Run(flags + Words{"data=2,zero=2"});
+  const nlohmann::json first = Run(flags + Words{"data=2,zero=1"});
+  ExpectNear(first, third, kRounding);
+  EXPECT_EQ(first["zero_stage"], 1);
+  // Gradients once in each of four steps and not four times: half of the model to each rank.
+  const uint64_t model =
+      sizeof(float) * first["chunks"].get<uint64_t>() * first["chunk_elements"].get<uint64_t>();
+  EXPECT_EQ(second["received_bytes"].get<uint64_t>() - first["received_bytes"].get<uint64_t>(),
+            4 * (4 - 1) * model);
+  const Words saves = flags + Words{"data=2,zero=1", "--save", run_, "--save-every", "2"};
+  Run(saves);
+  fs::remove_all(run_ + "/step-000000004");
+  EXPECT_EQ(Run(saves + Words{"--resume"})["weights_sha256"], first["weights_sha256"]);
+}
+
+TEST_F(ParallelTraining, SavedInOneStage_GoesOnInAnother) {
+  const Words flags = kLlama + Words{"--save", run_, "--save-every", "2"};
+  const nlohmann::json straight = Run(kLlama + Words{"--ranks", "2"});
+  for (const auto& [before, after] : {std::pair{"zero=2", "zero=3"}, {"zero=3", "zero=2"}}) {
+    SCOPED_TRACE(before);
+    fs::remove_all(run_);
+    const Words ranks = {"--ranks", "2", "--parallel"};
+    Run(flags + ranks + Words{before});
+    fs::remove_all(run_ + "/step-000000004");
+    const nlohmann::json rest = Run(flags + ranks + Words{after, "--resume"});
+    EXPECT_EQ(rest["first_step"], 2);
+    EXPECT_EQ(rest["weights_sha256"], straight["weights_sha256"]);
+  }
+}
+
 // Whatever was chosen for this machine, it is what the same flags in words train.
 TEST_F(ParallelTraining, WithTheMeshLeftToIt_HasTheBitsOfTheMeshItChose) {
   const Words flags = kLlama + Words{"--ranks", "2"};

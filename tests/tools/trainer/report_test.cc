@@ -38,6 +38,7 @@ Report TwoRanks() {
                      .host_to_device_bytes = 5,
                      .device_to_host_bytes = 6,
                      .transfer_bytes_lower_bound = 4,
+                     .received_bytes = 7,
                      .stall_seconds = 0.25};
   report.ranks[1] = report.ranks[0];
   report.ranks[1].peak_model_bytes = 20;
@@ -69,6 +70,8 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"h2d_bytes\": 10",
                             "\"d2h_bytes\": 12",
                             "\"transfer_bytes_lower_bound\": 8",
+                            "\"received_bytes\": 14",
+                            "\"zero_stage\": 3",
                             "\"stall_seconds\": 0.5",
                             "\"copy\": 0.25",
                             "\"slower\": 3",

@@ -107,6 +107,21 @@ TEST_F(TensorTraining, BesideOtherAxes_IsCloseToOneRank) {
   }
 }
 
+// Of the ranks with the same blocks.
+TEST_F(TensorTraining, InEachOfZerosStages_IsThatOfTheThirdAndReceivesLess) {
+  for (const std::string axes : {"tensor=1d:2,data=2", "pipeline=2,tensor=1d:2,data=2"}) {
+    SCOPED_TRACE(axes);
+    const nlohmann::json third = Run(kLlama + Cut(axes));
+    const nlohmann::json second = Run(kLlama + Cut(axes + ",zero=2"));
+    const nlohmann::json first = Run(kLlama + Cut(axes + ",zero=1"));
+    EXPECT_EQ(second["loss_hex"], third["loss_hex"]);
+    EXPECT_EQ(second["weights_sha256"], third["weights_sha256"]);
+    ExpectNear(first, third);
+    EXPECT_LT(second["received_bytes"], third["received_bytes"]);
+    EXPECT_LT(first["received_bytes"], second["received_bytes"]);
+  }
+}
+
 TEST_F(TensorTraining, OfOneMesh_DoesNotDependOnMemoryNorOnThreads) {
   const nlohmann::json plain = Run(kGpt2 + Cut("tensor=2d:4"));
   for (const Words& how : std::vector<Words>{{"--recompute", "on"},

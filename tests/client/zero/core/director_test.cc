@@ -161,7 +161,8 @@ TEST_F(DirectorTest, EvaluationWithinAMicroBatch_LeadsBackIntoThePlan) {
   (void)Use({0});
   EXPECT_THAT(Use({2}, true), ElementsAre(DropOf(0), DropOf(1), GatherOf(2)));
   EXPECT_TRUE(director_.in_micro_batch());
-  EXPECT_THAT(Use({1}), ElementsAre(DropOf(2), PlannedGather(0, 0, 3), PlannedGather(1, 10, 1)));
+  EXPECT_THAT(Use({1}), ElementsAre(DropOf(2), PlannedGather(1, 10, 1), PlannedGather(0, 0, 3)))
+      << "what is needed first comes first";
   EXPECT_EQ(director_.state(), State::kFollowing);
 }
 

@@ -11,7 +11,10 @@ using Kind = SimulatedOperator::Kind;
 
 class Maker {
  public:
-  explicit Maker(uint32_t seed) : random_(seed) { program_.seed = seed; }
+  explicit Maker(uint32_t seed) : random_(seed) {
+    program_.seed = seed;
+    program_.weights_stay = seed % 4 == 3;
+  }
 
   SimulatedProgram Make() {
     MakeParameters();
@@ -236,9 +239,11 @@ class Maker {
 }  // namespace
 
 bool IsSeparate(const SimulatedProgram& program, uint32_t chunk) {
-  return std::ranges::any_of(program.parameters, [chunk](const SimulatedParameter& parameter) {
-    return parameter.chunk == chunk && parameter.trainable && HasSeparateGradient(parameter);
-  });
+  return std::ranges::any_of(program.parameters,
+                             [&program, chunk](const SimulatedParameter& parameter) {
+                               return parameter.chunk == chunk && parameter.trainable &&
+                                      (program.weights_stay || HasSeparateGradient(parameter));
+                             });
 }
 
 std::vector<uint32_t> ChunksOf(const SimulatedProgram& program, const SimulatedOperator& op) {

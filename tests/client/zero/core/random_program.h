@@ -46,8 +46,9 @@ struct SimulatedProgram {
   std::vector<SimulatedMicroBatch> micro_batches;
   int accumulate = 1;
   int ranks = 1;
-  bool nested = false;  // some operators overlap
-  bool grows = false;   // workspace does
+  bool weights_stay = false;  // until they change, and all gradients have places of their own
+  bool nested = false;        // some operators overlap
+  bool grows = false;         // workspace does
   uint64_t arena_units = 0;
   // Of the fullest moment on any rank: no arena below it will do.
   uint64_t least_units = 0;

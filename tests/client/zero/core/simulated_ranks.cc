@@ -15,6 +15,7 @@
 #include "client/zero/core/director.h"
 #include "client/zero/core/move_queue.h"
 #include "client/zero/core/placer.h"
+#include "client/zero/core/staying.h"
 #include "daemon/planner/make_plan.h"
 
 namespace geminid::zero {
@@ -108,16 +109,19 @@ struct World {
       }
       moment.compute_seconds = 1e-3;
     }
+    const bool stays = program->weights_stay && !evaluation;
     planner::PlannerOptions options;
-    options.policy = policy;
-    options.weights_change_between_iterations = !evaluation;
+    options.policy = stays ? planner::Policy::kAuto : policy;
+    options.weights_change_between_iterations = !evaluation && !stays;
     options.alignment_bytes = kUnit;
     options.max_lookahead_moments = 8;
-    const auto plan = planner::MakePlan(ToPlanner(trace), options);
+    const auto plan = planner::MakePlan(
+        ToPlanner(stays ? WithWhatStays(trace, {.chunks = chunks}) : trace), options);
     if (absl::IsResourceExhausted(plan.status())) return std::nullopt;
     if (!plan.ok()) throw Defect("planner: " + std::string(plan.status().message()));
     PlannedRun run(FromPlanner(*plan), trace.moments, 0);
     if (MovesWhatIsKept(run, meeting.moments[0])) return std::nullopt;
+    if (stays && !KeepsWhatStays(run, {.chunks = chunks})) return std::nullopt;
     return run;
   }
 };
@@ -133,7 +137,12 @@ std::vector<uint64_t> BytesOf(const SimulatedProgram& program) {
 std::vector<Director::Chunk> DirectorChunks(const SimulatedProgram& program) {
   std::vector<Director::Chunk> chunks;
   for (uint64_t bytes : BytesOf(program)) {
-    chunks.push_back({bytes, chunks.size() >= program.chunk_units.size()});
+    const size_t weights = program.chunk_units.size();
+    const bool is_gradient = chunks.size() >= weights;
+    chunks.push_back({.bytes = bytes,
+                      .is_gradient = is_gradient,
+                      .stays = program.weights_stay && !is_gradient,
+                      .changes = program.chunk_trainable[chunks.size() % weights]});
   }
   return chunks;
 }
@@ -155,7 +164,8 @@ class Rank {
         pinned_(2 * chunks_),
         current_(chunks_, true),
         written_(program.parameters.size(), 0),
-        reduced_(chunks_, false) {
+        reduced_(chunks_, false),
+        gathers_(chunks_, 0) {
     Script();
   }
 
@@ -210,10 +220,12 @@ class Rank {
       CheckReduced(chunk);
       going_home_.push_back(chunk);
     } else if (task.kind == Task::Kind::kGather) {
+      ++gathers_[chunk];
       device_[chunk] = {step_, {}};
       queue_.Publishing(chunk);
       publishing_.push_back(chunk);
     } else {
+      ++gathers_[chunk];
       host_[chunk] = {step_, {}};
       queue_.GatheredToHost(chunk);
     }
@@ -435,6 +447,7 @@ class Rank {
 
   void BeginOperator(const SimulatedOperator& op) {
     const bool evaluate = op.kind == Kind::kEvaluate;
+    if (evaluate) by_plan_alone_ = false;
     if (evaluate) {
       std::vector<Moment> sample = director_.TakeEvaluationSample(/*end=*/false);
       if (!sample.empty()) {
@@ -599,6 +612,7 @@ class Rank {
          [this, m] {
            Meet(director_.training_recorder().Moments(), [this, m](const PlannedRun& run) {
              ++world_.result.plans;
+             by_plan_alone_ = false;
              planned_for_ = m;
              Run(placer_.Place(director_.PutInForce(run)));
            });
@@ -630,6 +644,7 @@ class Rank {
   void CheckOutcome(size_t m) {
     const bool followed = director_.outcome() == Director::Outcome::kFollowed;
     world_.result.followed += followed ? 1 : 0;
+    by_plan_alone_ = by_plan_alone_ && began_following_ && followed;
     if (!planned_for_) return;
     const std::vector<SimulatedOperator>& operators = program_.micro_batches[m].operators;
     if (operators != program_.micro_batches[*planned_for_].operators) return;
@@ -639,7 +654,17 @@ class Rank {
     if (!began_following_ || !followed) throw Defect("a plan that could be followed was lost");
   }
 
+  void CheckGathers() {
+    const bool once = std::ranges::none_of(gathers_, [](int times) { return times > 1; });
+    if (program_.weights_stay && by_plan_alone_ && !once) {
+      throw Defect("what stays was gathered twice between updates");
+    }
+    std::fill(gathers_.begin(), gathers_.end(), 0);
+    by_plan_alone_ = true;
+  }
+
   void Update() {
+    CheckGathers();
     Run(placer_.Place(director_.ChangeWeights()));
     ++step_;
     for (uint32_t chunk = 0; chunk < chunks_; ++chunk) {
@@ -680,6 +705,8 @@ class Rank {
   std::vector<bool> current_;
   std::vector<int> written_;
   std::vector<bool> reduced_;
+  std::vector<int> gathers_;   // of this step
+  bool by_plan_alone_ = true;  // this step: no evaluation, no new plan, all of it followed
   std::map<uint32_t, std::deque<std::vector<int>>> due_;
 };
 

@@ -1,0 +1,49 @@
+// ZeRO's stages: which there are, and what ranks receive from each other in them.
+#include "absl/strings/str_cat.h"
+#include "client/zero/engine_impl.h"
+
+namespace geminid::zero {
+
+absl::Status EngineImpl::CheckStage() const {
+  if (options_.stage < Stage::kState || options_.stage > Stage::kWeights) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no ZeRO stage ",
+                                                   static_cast<int>(options_.stage),
+                                                   "; there are 1 (kState), 2 (kGradients) and 3 "
+                                                   "(kWeights)"));
+  }
+  if (weights_stay() && options_.placement == Placement::kCpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("in ZeRO's stage ", static_cast<int>(options_.stage),
+                     " weights stay on the device, and with placement cpu they leave it after each "
+                     "operator; use stage 3, or another placement"));
+  }
+  if (sums_gradients() && options_.micro_batch_parts > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("micro_batch_parts is ", options_.micro_batch_parts,
+                     ", and in ZeRO's stage 1 the last micro-batch reduces all gradients of the "
+                     "step, but with parts it has some of them alone; use stage 2"));
+  }
+  return absl::OkStatus();
+}
+
+// The last one reduces what all of them added up.
+absl::Status EngineImpl::CheckMicroBatches(const char* call) const {
+  const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
+  if (!sums_gradients() || begun == options_.accumulate) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      call, " after ", begun, " micro-batches of ", options_.accumulate,
+      ": in ZeRO's stage 1 the last of them reduces the gradients of all; run the others, give the "
+      "step up with CancelMicroBatch, or use stage 2 for steps that end early"));
+}
+
+uint64_t EngineImpl::ReceivedBytes() const {
+  uint64_t bytes = 0;
+  for (const collectives::Communicator* ranks :
+       {mover_communicator_.get(), device_communicator_.get()}) {
+    if (ranks == nullptr) continue;
+    for (const collectives::PeerTraffic& peer : ranks->Stats().peers) bytes += peer.bytes_received;
+  }
+  return bytes;
+}
+
+}  // namespace geminid::zero

@@ -44,11 +44,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
                                                        collectives::Communicator* communicator,
                                                        std::vector<Parameter> parameters,
                                                        Options options) {
+  collectives::Communicator* const all = options.all_ranks;
   auto engine = std::make_unique<EngineImpl>(session, communicator, std::move(parameters),
                                              std::move(options));
   if (absl::Status status = engine->Start(); !status.ok()) {
-    communicator->Abort(
-        absl::StrCat("rank ", communicator->Rank(), ": ", std::string(status.message())));
+    for (collectives::Communicator* const ranks : {communicator, all}) {
+      if (ranks == nullptr) continue;
+      ranks->Abort(absl::StrCat("rank ", ranks->Rank(), ": ", std::string(status.message())));
+    }
     // Another rank may have died meanwhile: this one's state must be there when all try again.
     if (engine->may_resume()) session->LeaveToSuccessor();
     return status;
@@ -131,6 +134,7 @@ absl::Status EngineImpl::CheckArguments() const {
   GEMINID_RETURN_IF_ERROR(CheckStage());
   GEMINID_RETURN_IF_ERROR(CheckOptimizer(options_.optimizer));
   if (updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckUpdatesInBackward());
+  GEMINID_RETURN_IF_ERROR(CheckAllRanks());
   if (!(options_.state_share >= 0 && options_.state_share <= 1)) {
     return absl::InvalidArgumentError("state_share must be from 0 to 1");
   }
@@ -387,22 +391,6 @@ absl::Status EngineImpl::MakeViews() {
     bytes += RoundUpToExtent(layout_.chunks[owner].bytes());
   }
   return DeviceOf(*session_)->ReserveViews(bytes);
-}
-
-absl::Status EngineImpl::MakeCommunicators() {
-  for (auto [name, target] : {std::pair{"geminid-mover", &mover_communicator_},
-                              std::pair{"geminid-control", &control_communicator_}}) {
-    absl::StatusOr<std::unique_ptr<collectives::Communicator>> duplicate =
-        communicator_->Duplicate(name);
-    if (!duplicate.ok()) return duplicate.status();
-    *target = *std::move(duplicate);
-  }
-  // While one rank plans, the others wait for it here.
-  if (control_communicator_->timeout() < options_.timeout) {
-    control_communicator_->SetTimeout(options_.timeout);
-  }
-  agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
-  return ConnectDevices();
 }
 
 absl::Status EngineImpl::Remember(const absl::Status& status) {

@@ -151,8 +151,14 @@ class EngineImpl final : public Engine {
 
   // engine_resume.cc: after a predecessor of this process
   std::optional<uint64_t> StepLeft() const;
+  absl::Status CheckAllRanks() const;
   absl::StatusOr<bool> ResumeState();
   absl::Status PassStep(int ahead, bool is_behind);
+  absl::Status PassNote(int ahead, uint64_t epoch, StepNote* note);
+  // Those that resume together.
+  collectives::Communicator* ResumingRanks() const {
+    return options_.all_ranks != nullptr ? options_.all_ranks : control_communicator_.get();
+  }
   absl::Status ReadTensorStateOf(uint64_t epoch, std::span<std::byte> bytes);
   absl::StatusOr<uint64_t> FinishUpdate();
 

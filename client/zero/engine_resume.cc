@@ -35,14 +35,28 @@ std::optional<uint64_t> EngineImpl::StepLeft() const {
   return record.step;
 }
 
+// What a step is made with must be the same for all parameters: ranks of other parts pass it on.
+absl::Status EngineImpl::CheckAllRanks() const {
+  if (options_.all_ranks == nullptr) return absl::OkStatus();
+  const char* why = nullptr;
+  if (!IsElementwise(options_.optimizer)) why = "the optimizer keeps numbers for each tensor";
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.update_without_gradient) why = "some parameters may be left out of a step";
+  }
+  if (why == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the engines of a model's parts cannot resume together (Options::all_ranks): ", why));
+}
+
 // False: some rank has nothing to go on from.
 absl::StatusOr<bool> EngineImpl::ResumeState() {
-  const auto ranks = static_cast<size_t>(communicator_->WorldSize());
+  collectives::Communicator* const all = ResumingRanks();
+  const auto ranks = static_cast<size_t>(all->WorldSize());
   const std::optional<uint64_t> mine = StepLeft();
   // Steps are counted from 1; 0: nothing.
   std::vector<double> steps(ranks, 0.0);
-  steps[static_cast<size_t>(communicator_->Rank())] = static_cast<double>(mine.value_or(0));
-  GEMINID_RETURN_IF_ERROR(agreement_->Worst(&steps));
+  steps[static_cast<size_t>(all->Rank())] = static_cast<double>(mine.value_or(0));
+  GEMINID_RETURN_IF_ERROR(all->AllReduce(steps, steps, collectives::ReduceOp::kMax));
   const auto [least, most] = std::ranges::minmax_element(steps);
   if (*least == 0 || *most - *least > 1) return false;
   const int ahead = static_cast<int>(most - steps.begin());
@@ -68,27 +82,24 @@ absl::StatusOr<bool> EngineImpl::ResumeState() {
 // What the rank that is ahead wrote before its record and with it is written here too, in the same
 // order.
 absl::Status EngineImpl::PassStep(int ahead, bool is_behind) {
+  const bool is_ahead = ResumingRanks()->Rank() == ahead;
   shm::CommitRecord record = {};
   StepNote note;
   std::vector<std::byte> tensor_state(optimizer_->tensor_state_bytes());
-  if (communicator_->Rank() == ahead) {
+  if (is_ahead) {
     record = *shm::NewestRecord(*store_->commit());
     if (record.overflow == 0) {
       GEMINID_RETURN_IF_ERROR(store_->notes()->Read(record.epoch, &note));
       GEMINID_RETURN_IF_ERROR(ReadTensorStateOf(record.epoch, tensor_state));
     }
   }
-  std::vector<std::byte> noted = StepNotes::Encode(record.epoch, parameters_.size(), note);
-  collectives::Communicator* const ranks = control_communicator_.get();
-  GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(&record, 1)));
-  GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(noted)));
+  GEMINID_RETURN_IF_ERROR(Share(ResumingRanks(), ahead, std::span(&record, 1)));
+  GEMINID_RETURN_IF_ERROR(PassNote(ahead, record.epoch, &note));
   if (!tensor_state.empty()) {
-    GEMINID_RETURN_IF_ERROR(Share(ranks, ahead, std::span(tensor_state)));
+    GEMINID_RETURN_IF_ERROR(Share(ResumingRanks(), ahead, std::span(tensor_state)));
   }
   if (!is_behind) return absl::OkStatus();
   if (record.overflow == 0) {
-    GEMINID_RETURN_IF_ERROR(
-        StepNotes::Decode(record.epoch, parameters_.size(), std::move(noted), &note));
     if (!tensor_state.empty()) {
       GEMINID_RETURN_IF_ERROR(store_->WriteSpareTensorState(tensor_state));
     }
@@ -98,6 +109,17 @@ absl::Status EngineImpl::PassStep(int ahead, bool is_behind) {
   epoch_ = shm::WriteRecord(store_->commit(), record);
   CrashPoint("behind recorded");
   return absl::OkStatus();
+}
+
+// To every rank. Between engines of different parameters none of them has rates of its own.
+absl::Status EngineImpl::PassNote(int ahead, uint64_t epoch, StepNote* note) {
+  if (options_.all_ranks != nullptr) {
+    note->rates.assign(parameters_.size(), {});
+    return Share(options_.all_ranks, ahead, std::span(&note->scalars, 1));
+  }
+  std::vector<std::byte> noted = StepNotes::Encode(epoch, parameters_.size(), *note);
+  GEMINID_RETURN_IF_ERROR(Share(control_communicator_.get(), ahead, std::span(noted)));
+  return StepNotes::Decode(epoch, parameters_.size(), std::move(noted), note);
 }
 
 // Of the step with this epoch, whether it has been flipped to or not.

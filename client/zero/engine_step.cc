@@ -202,6 +202,11 @@ absl::Status EngineImpl::CheckRates(const StepInput& input) const {
     return absl::InvalidArgumentError(
         "learning rates and weight decays must be finite and not negative");
   }
+  if (options_.all_ranks != nullptr && !input.groups.empty()) {
+    return absl::InvalidArgumentError(
+        "the ranks of other parts of the model do not know this part's groups; leave "
+        "Options::all_ranks out, or groups");
+  }
   if (input.gradient_norm.value_or(0) < 0) {
     return absl::InvalidArgumentError("a gradient's norm is not negative");
   }

@@ -191,6 +191,11 @@ struct Options {
   // what was left is freed, and all is as without. The same on all ranks; so are data_position and
   // random_state then.
   bool resume = false;
+  // Where this engine trains a part of a model: the ranks of all parts. They resume together, after
+  // the last step that any of them had committed, or begin anew together. Only where nobody has
+  // committed a step before all of them knew its GradientNorm (StepInput::gradient_norm), with an
+  // optimizer that IsElementwise, and without groups. Outlives the engine. Null: its own ranks.
+  collectives::Communicator* all_ranks = nullptr;
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
   // of the trainer and of its streams, not twice at once.
   std::function<absl::Time()> clock{};

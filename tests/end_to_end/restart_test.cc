@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/counter_random.h"
@@ -29,14 +30,13 @@ std::vector<std::string> Flags(const std::string& steps) {
           "--steps", steps,       "--device-memory", "1500KiB", "--export", kExportHere};
 }
 
-class Restart : public ::testing::Test {
- protected:
-  static void ExpectNothingIsLeft(const TrainingProcess& run, const std::set<pid_t>& daemons) {
-    for (const pid_t pid : daemons) EXPECT_TRUE(IsGone(pid, kSeconds)) << "daemon " << pid;
-    for (const pid_t pid : run.Holders()) EXPECT_TRUE(IsGone(pid, kSeconds)) << "holder " << pid;
-    EXPECT_THAT(run.Leftovers(), IsEmpty());
-  }
-};
+class Restart : public ::testing::Test {};
+
+void ExpectNothingIsLeft(const TrainingProcess& run, const std::set<pid_t>& daemons) {
+  for (const pid_t pid : daemons) EXPECT_TRUE(IsGone(pid, kSeconds)) << "daemon " << pid;
+  for (const pid_t pid : run.Holders()) EXPECT_TRUE(IsGone(pid, kSeconds)) << "holder " << pid;
+  EXPECT_THAT(run.Leftovers(), IsEmpty());
+}
 
 // Of several that come one after the other, `seed` chooses the instants.
 int KillSome(const TrainingProcess& run, uint64_t seed, std::set<pid_t>* daemons) {
@@ -105,8 +105,8 @@ int Count(const std::string& words, const std::string& what) {
   return count;
 }
 
-TEST_F(Restart, RanksKilledAtRandomInstants_ComeBackWithTheSameWeights) {
-  std::vector<std::string> flags = Flags("150");
+// Runs of these flags, each disturbed kKillsPerRun times, until there were so many kills.
+void ExpectTheSameWeights(std::vector<std::string> flags, int kills_wanted) {
   TrainingProcess undisturbed(flags);
   ASSERT_EQ(undisturbed.WaitForEnd(kSeconds), 0) << undisturbed.Words();
   const std::string weights = undisturbed.ExportedBytes();
@@ -114,7 +114,7 @@ TEST_F(Restart, RanksKilledAtRandomInstants_ComeBackWithTheSameWeights) {
   flags.insert(flags.end(), {"--restarts", "100", "--log", kLogHere});
   int kills = 0;
   int resumed = 0;
-  for (uint64_t seed = 100; kills < kKills; ++seed) {
+  for (uint64_t seed = 100; kills < kills_wanted; ++seed) {
     ASSERT_LT(seed, 120u) << "the runs end before they are disturbed";
     TrainingProcess run(flags);
     // Before, a rank may not have committed any step, and a run begins anew, as it should.
@@ -129,7 +129,29 @@ TEST_F(Restart, RanksKilledAtRandomInstants_ComeBackWithTheSameWeights) {
     const int anew = Count(words, "not all ranks left their state");
     EXPECT_EQ(anew, 0) << "seed " << seed << ": " << words;
   }
-  EXPECT_GE(resumed, kKills / kKillsPerRun);  // a start may be killed before it says so
+  EXPECT_GE(resumed, kills_wanted / kKillsPerRun);  // a start may be killed before it says so
+}
+
+TEST_F(Restart, RanksKilledAtRandomInstants_ComeBackWithTheSameWeights) {
+  ExpectTheSameWeights(Flags("150"), kKills);
+}
+
+class RestartOfCutModels : public Restart {};
+
+TEST_F(RestartOfCutModels, RanksKilledAtRandomInstants_ComeBackWithTheSameWeights) {
+  for (const char* axes : {"sequence=ring:2", "pipeline=2", "tensor=1d:2"}) {
+    SCOPED_TRACE(axes);
+    std::vector<std::string> flags = Flags("150");
+    flags.insert(flags.end(), {"--parallel", axes, "--dtype", "fp32"});
+    ExpectTheSameWeights(flags, kKillsPerRun);
+  }
+}
+
+TEST_F(RestartOfCutModels, RanksWithSpreadExperts_ComeBackWithTheSameWeights) {
+  std::vector<std::string> flags = Flags("150");
+  *(std::ranges::find(flags, "--model") + 1) = "mixtral-tiny";
+  flags.insert(flags.end(), {"--parallel", "expert=2"});
+  ExpectTheSameWeights(flags, kKillsPerRun);
 }
 
 // Whoever has said goodbye to the daemon has nothing left there, and the run need not go on.
@@ -138,8 +160,8 @@ TEST_F(Restart, RanksKilledBetweenTheirGoodbyeAndTheirEnd_AreDone) {
   TrainingProcess undisturbed(flags);
   ASSERT_EQ(undisturbed.WaitForEnd(kSeconds), 0) << undisturbed.Words();
   flags.insert(flags.end(), {"--restarts", "1"});
-  TrainingProcess run(flags, {"LD_PRELOAD=" GEMINID_KILLED_AT_EXIT,
-                              "ASAN_OPTIONS=verify_asan_link_order=0"});
+  TrainingProcess run(
+      flags, {"LD_PRELOAD=" GEMINID_KILLED_AT_EXIT, "ASAN_OPTIONS=verify_asan_link_order=0"});
   EXPECT_EQ(run.WaitForEnd(kSeconds), 0) << run.Words();
   EXPECT_THAT(run.Words(), HasSubstr("was killed by signal 9 (Killed) after the run was done"));
   EXPECT_THAT(run.Words(), Not(HasSubstr("started again")));

@@ -69,7 +69,7 @@ class Generator {
         session_, ConnectDaemon(options_.run, context_,
                                 UnlimitedDeviceBytes(options_.run, context_.info.world_size,
                                                      kernels::ThreadsOf(threads_.get())),
-                                /*takes_steps=*/false));
+                                BetweenSteps{}));
     GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_, Tokens::kAlone));
     GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options_.run.model, place_->on_gpu()));
     model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type, {}, threads_.get(),

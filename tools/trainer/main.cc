@@ -235,11 +235,6 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   GEMINID_ASSIGN_OR_RETURN(
       const Restarts restarts,
       RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
-  if (options.parallel.cuts() && restarts.most > 0) {
-    return absl::InvalidArgumentError(
-        "--parallel: ranks with a part of the model or of the sequences are not started again yet; "
-        "leave the launcher's restarts out (torchrun --max-restarts 0), and go on with --resume");
-  }
   // What is there after a restart, an earlier start of this run has exported.
   if (info.rank == 0 && restarts.count == 0) GEMINID_RETURN_IF_ERROR(CheckExport(options));
   if (info.rank == 0 && !options.report.empty()) {

@@ -191,14 +191,11 @@ absl::Status CheckParallel(const TrainOptions& options) {
     return Refuse("an interleaved pipeline has 2 stages or more; leave it out for one");
   }
   if (!options.parallel.cuts()) return absl::OkStatus();
-  const auto refuse = [](const char* flag, const char* instead) {
-    return Refuse(absl::StrCat(
-        flag, " is not there yet with a pipeline, cut layers, a cut sequence or spread experts; ",
-        instead));
-  };
-  if (options.restarts > 0) return refuse("--restarts", "leave it out, and go on with --resume");
-  if (options.zero.loss_scale.has_value()) return refuse("--loss-scale", "leave it out");
-  if (options.wants_gpu) return refuse("--device cuda", "train on the host, or with data alone");
+  if (options.wants_gpu) {
+    return Refuse(
+        "--device cuda is not there yet with a pipeline, cut layers, a cut sequence or spread "
+        "experts; train on the host, or with data alone");
+  }
   if (options.parallel.expert > 1) return CheckExperts(options);
   if (options.parallel.tensor.size > 1) GEMINID_RETURN_IF_ERROR(CheckTensor(options));
   if (options.parallel.pipeline > 1) GEMINID_RETURN_IF_ERROR(CheckPipeline(options));

@@ -52,12 +52,12 @@ absl::Status OnWait(const RankContext& context, const std::string& what, WaitWor
   return absl::OkStatus();
 }
 
-Admission AdmissionOf(const TrainOptions& options, const RankContext& context, bool takes_steps) {
+Admission AdmissionOf(const TrainOptions& options, const RankContext& context, bool gives_way) {
   return {.run = context.info.job.substr(0, kRunNameMax),
           .priority = options.priority,
           .host_memory_bytes = HostBytes(options, context.info.world_size),
           .patience = options.queue_timeout,
-          .preemptible = takes_steps,
+          .preemptible = gives_way,
           .on_wait = [&context, words = WaitWords()](const std::string& what) mutable {
             return OnWait(context, what, &words);
           }};
@@ -67,7 +67,8 @@ Admission AdmissionOf(const TrainOptions& options, const RankContext& context, b
 
 absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
                                                        const RankContext& context,
-                                                       uint64_t unlimited_bytes, bool takes_steps) {
+                                                       uint64_t unlimited_bytes,
+                                                       BetweenSteps between) {
   ConnectOptions connect;
   connect.socket = context.socket;
   connect.job = options.job;
@@ -79,11 +80,11 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   connect.client_name = "geminid-train";
   connect.device_memory_bytes = options.device_memory_bytes.value_or(unlimited_bytes);
   connect.copy_bytes_per_second = static_cast<double>(options.copy_bytes_per_second);
-  if (takes_steps && context.restarts.most > 0) {
+  if (between.is_kept && context.restarts.most > 0) {
     connect.run = RunName(context.info);
     connect.keep_on_death = context.restarts.keeps();
   }
-  connect.admission = AdmissionOf(options, context, takes_steps);
+  connect.admission = AdmissionOf(options, context, between.gives_way);
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
   // The daemon may have died with the rank, and somebody starts it again.
   const absl::Time give_up = absl::Now() + options.timeout;

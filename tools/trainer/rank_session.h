@@ -41,11 +41,14 @@ absl::StatusOr<bool> AnyRank(collectives::Communicator& communicator, bool mine)
 
 // A session with an arena of `options`' size, or of `unlimited_bytes` if they have none. Waits in
 // the daemon's queue, and says for what; CANCELLED where a signal asks for an end meanwhile.
-// `takes_steps`: between them the arena can be given to jobs of higher priority, and a successor
-// can go on after them.
+struct BetweenSteps {
+  bool gives_way = false;  // to jobs of higher priority, which have the arena meanwhile
+  bool is_kept = false;    // so that a successor can go on from there
+};
 absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
                                                        const RankContext& context,
-                                                       uint64_t unlimited_bytes, bool takes_steps);
+                                                       uint64_t unlimited_bytes,
+                                                       BetweenSteps between);
 
 }  // namespace geminid::trainer
 

@@ -36,7 +36,8 @@ class StagedState final : public zero::ModelState {
   absl::StatusOr<zero::Progress> GetProgress() override;
   absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
-  std::optional<zero::Resumed> resumed() const override { return std::nullopt; }
+  // The same step in all stages: Options::all_ranks of their engines.
+  std::optional<zero::Resumed> resumed() const override { return engine_->resumed(); }
 
  private:
   // A parameter of the whole model.

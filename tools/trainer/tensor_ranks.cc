@@ -1,6 +1,7 @@
 #include "tools/trainer/tensor_ranks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -69,6 +70,7 @@ std::unique_ptr<TensorState> TensorRanks::JoinState(zero::ModelState* inner) con
 }
 
 absl::StatusOr<double> TensorRanks::Squares(zero::Engine& engine, double norm, bool leads) const {
+  if (!std::isfinite(norm)) return norm;  // whichever of equal blocks it is in
   double repeated = 0;
   bool keeps_any = false;
   for (uint32_t i = 0; i < part_.blocks.size(); ++i) {

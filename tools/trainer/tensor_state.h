@@ -35,7 +35,7 @@ class TensorState final : public zero::ModelState {
   // What several ranks have, the first of them hands out.
   absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
-  std::optional<zero::Resumed> resumed() const override { return std::nullopt; }
+  std::optional<zero::Resumed> resumed() const override { return inner_->resumed(); }
 
  private:
   const TensorParameters& Mine() const { return blocks_[static_cast<size_t>(ranks_->Rank())]; }

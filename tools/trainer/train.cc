@@ -302,7 +302,7 @@ class RankTrainer {
     const auto connect = [&](const TrainOptions& options) {
       return ConnectDaemon(options, context_,
                            UnlimitedDeviceBytes(options, context_.info.world_size, report_.threads),
-                           /*takes_steps=*/!options.parallel.cuts_model());
+                           {.gives_way = !options.parallel.cuts_model(), .is_kept = true});
     };
     absl::StatusOr<std::unique_ptr<Session>> session = connect(options_);
     if (absl::IsResourceExhausted(session.status()) && !options_.device_memory_bytes &&

@@ -80,6 +80,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   for (const ModelPart& part : parts) GEMINID_RETURN_IF_ERROR(AddPart(part));
   zero::Options zero = options.zero;
   zero.resume = around_.resumes;
+  if (ranks->WorldSize() < around_.world.WorldSize()) zero.all_ranks = &around_.world;
   zero.micro_batch_parts = static_cast<int>(parts.size());
   GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, mine_, zero));
   source_ = place_->Source(engine_.get(), &around_.session);

@@ -256,6 +256,40 @@ TEST_F(EngineCallsTest, PartsOfASingleMicroBatch_AreRefused) {
   EXPECT_THAT(std::string(engine.status().message()), HasSubstr("micro_batch_parts is 2"));
 }
 
+TEST_F(EngineCallsTest, EngineOfAPart_RefusesWhatRanksOfOtherPartsCannotPassOn) {
+  Make(ThreeParameters(), SmallChunks());
+  rank_.engine.reset();
+  Options options = SmallChunks();
+  // An engine that cannot be made aborts both.
+  std::unique_ptr<collectives::Communicator> all;
+  const auto create = [&](const std::vector<Parameter>& parameters, Options with) {
+    rank_.communicator = collectives::MakeSelfCommunicator();
+    all = collectives::MakeSelfCommunicator();
+    with.all_ranks = all.get();
+    return Engine::Create(rank_.session.get(), rank_.communicator.get(), parameters, with);
+  };
+  Options whole_tensors = options;
+  whole_tensors.optimizer = LambOptions{};
+  std::vector<Parameter> left_out = ThreeParameters();
+  left_out[1].update_without_gradient = false;
+  for (const auto& refused :
+       {create(ThreeParameters(), whole_tensors).status(), create(left_out, options).status()}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(refused));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("cannot resume together"));
+    EXPECT_TRUE(absl::IsAborted(all->Barrier()));
+  }
+  auto engine = create(ThreeParameters(), options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  rank_.engine = *std::move(engine);
+  ASSERT_TRUE(engine_().Initialize([](ParameterId, std::span<float>) {}).ok());
+  ASSERT_TRUE(MicroBatch(engine_(), 1).ok());
+  const auto step = engine_().Step({.learning_rate = 0.1, .groups = {{.learning_rate = 0.1}}});
+  EXPECT_TRUE(absl::IsInvalidArgument(step.status()));
+  EXPECT_THAT(std::string(step.status().message()), HasSubstr("do not know this part's groups"));
+  EXPECT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
+  rank_.engine.reset();  // before its ranks
+}
+
 TEST_F(EngineCallsTest, ParameterGivenGradientsAnyNumberOfTimes_GetsTheirSum) {
   std::vector<Parameter> parameters = ThreeParameters();
   parameters[1].backward_uses = 0;

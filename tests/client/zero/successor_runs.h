@@ -14,7 +14,8 @@ inline constexpr int kSuccessorSteps = 6;
 // "tight": an arena that does not hold the model; "moved": some state goes to the device after the
 // first step; "device": all of it lives there; "lamb": an optimizer that needs sums of all ranks;
 // "came": and factors; "summed": fp32 gradients of two micro-batches; "second": these in ZeRO's
-// second stage; "first": in its first; "overflow": a step that changes nothing.
+// second stage; "first": in its first; "overflow": a step that changes nothing; "apart", "apart
+// overflow": ranks with engines of their own, which are clipped alike.
 inline SyntheticRun SuccessorRun(const std::string& name) {
   SyntheticRun run;
   run.world_size = kSuccessorRanks;
@@ -36,7 +37,9 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   if (name == "summed" || name == "second" || name == "first") run.options.accumulate = 2;
   if (name == "first") run.options.stage = Stage::kState;
   if (name == "second") run.options.stage = Stage::kGradients;
-  if (name == "overflow") {
+  run.apart = name.starts_with("apart");
+  if (name == "apart") run.options.clip_norm = 0.5;
+  if (name.ends_with("overflow")) {
     run.options.loss_scale = FixedLossScale(1);
     run.overflow_step = 2;
   }

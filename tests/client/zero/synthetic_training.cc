@@ -377,6 +377,20 @@ SyntheticModel MixedModel(DataType other) {
   return model;
 }
 
+namespace {
+
+// Of engines that train parts of one model.
+absl::StatusOr<double> NormOfAll(Engine* engine, collectives::Communicator* ranks) {
+  const absl::StatusOr<double> own = engine->GradientNorm();
+  if (!own.ok()) return own.status();
+  std::vector<double> squares = {*own * *own};
+  const absl::Status status = ranks->AllReduce(squares, squares, collectives::ReduceOp::kSum);
+  if (!status.ok()) return status;
+  return std::sqrt(squares[0]);
+}
+
+}  // namespace
+
 absl::Status TrainOneRank(const SyntheticRun& run, int rank,
                           collectives::Communicator* communicator, SyntheticResult* result) {
   result->statistics.resize(static_cast<size_t>(run.world_size));
@@ -397,8 +411,10 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
   Options options = run.options;
   absl::Time clock = absl::UnixEpoch();
   if (!options.clock) options.clock = [&clock] { return clock; };
-  absl::StatusOr<std::unique_ptr<Engine>> engine =
-      Engine::Create(session->get(), communicator, run.model.parameters, options);
+  const std::unique_ptr<collectives::Communicator> alone = collectives::MakeSelfCommunicator();
+  if (run.apart) options.all_ranks = communicator;
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
+      session->get(), run.apart ? alone.get() : communicator, run.model.parameters, options);
   if (!engine.ok()) return engine.status();
   bool done = false;
   const absl::Cleanup leave = [&] {
@@ -425,7 +441,13 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
                              {rank, step, micro, loss_scale, &clock});
     }
     if (!status.ok()) break;
-    absl::StatusOr<StepResult> outcome = (*engine)->Step({.learning_rate = kLearningRate});
+    Engine::StepInput input = {.learning_rate = kLearningRate};
+    if (run.apart) {
+      auto norm = NormOfAll(engine->get(), communicator);
+      if (!norm.ok()) return norm.status();
+      input.gradient_norm = *norm;
+    }
+    absl::StatusOr<StepResult> outcome = (*engine)->Step(input);
     if (!outcome.ok()) return outcome.status();
     if (rank == 0) result->steps.push_back(*outcome);
     if (run.between_steps) run.between_steps(engine->get(), rank, step);

@@ -40,6 +40,7 @@ struct SyntheticRun {
   std::optional<Admission> admission;
   std::string run{};       // where what a rank leaves is kept for its successor; empty: it is not
   int overflow_step = -1;  // in this step the first rank writes an infinite gradient
+  bool apart = false;      // each rank has an engine of its own, as parts of one model have
   Options options;
   // In place of initial values. Called on each rank's thread, as all of these.
   std::function<absl::Status(Engine*, collectives::Communicator*, int rank)> prepare;

@@ -233,6 +233,25 @@ TEST_F(ExpertTraining, SpreadInEachOfZerosStages_IsThatOfTheThird) {
   EXPECT_LT(first["received_bytes"], second["received_bytes"]);
 }
 
+TEST_F(ExpertTraining, SpreadWithALossScaleOfAPowerOfTwo_HasTheBitsOfNone) {
+  const Words flags = {"--clip-norm", "0.3", "--parallel", "expert=2"};
+  const json scaled = Run(flags + Words{"--loss-scale", "256"});
+  ExpectSameBits(scaled, Run(flags));
+  EXPECT_EQ(scaled["overflowed_steps"], 0);
+}
+
+// Weights that grow until they are not finite, and with them all gradients.
+TEST_F(ExpertTraining, SpreadWithGradientsThatOverflow_LeavesOutTheSameStepsAsOneRank) {
+  const Words flags = {"--loss-scale", "dynamic", "--dtype", "fp32", "--steps",        "12",
+                       "--clip-norm",  "0",       "--lr",    "1e3",  "--weight-decay", "100"};
+  const json one = Run(flags);
+  EXPECT_GT(one["overflowed_steps"], 1);
+  EXPECT_LT(one["overflowed_steps"], 11);
+  const json spread = Run(flags + Words{"--parallel", "expert=2"});
+  EXPECT_EQ(spread["overflowed_steps"], one["overflowed_steps"]);
+  EXPECT_EQ(spread["final_loss_scale"], one["final_loss_scale"]);
+}
+
 TEST_F(ExpertTraining, SavedSpread_GoesOnInAnyMesh) {
   const Words flags = {"--dtype", "fp32", "--save", run_, "--save-every", "2"};
   const json straight = Run({"--dtype", "fp32"});
@@ -287,7 +306,6 @@ TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
            {{"--parallel", "expert=2", "--optimizer", "lamb"}, "spread experts do not have yet"},
            {{"--parallel", "expert=2", "--update", "backward"}, "whose experts are not spread"},
            {{"--parallel", "expert=2", "--recompute", "off"}, "--recompute off"},
-           {{"--parallel", "expert=2", "--restarts", "1"}, "--restarts is not there yet"},
            {{"--parallel", "expert=2", "--model", "llama-tiny"}, "family has none"},
            {{"--experts-per-token", "5"}, "experts for each token is 5"},
            {{"--model", "llama-tiny", "--experts", "4"}, "use the mixtral family"}}) {

@@ -108,8 +108,7 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
 
 TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
   for (const char* axes : {"pipeline=2", "sequence=ulysses:2", "sequence=ring:2"}) {
-    EXPECT_THAT(Error({"--parallel", axes, "--restarts", "1"}), HasSubstr("--restarts")) << axes;
-    EXPECT_THAT(Error({"--parallel", axes, "--loss-scale", "dynamic"}), HasSubstr("--loss-scale"));
+    EXPECT_EQ(Error({"--parallel", axes, "--loss-scale", "dynamic"}), "");
     EXPECT_THAT(Error({"--parallel", axes, "--device", "cuda"}), HasSubstr("--device cuda"));
   }
   EXPECT_THAT(Error({"--parallel", "pipeline=2", "--optimizer", "lamb"}),
@@ -124,8 +123,9 @@ TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
   EXPECT_THAT(Error({"--parallel", "pipeline=interleaved:2:chunks=2,zero=1", "--layers", "4",
                      "--accumulate", "4"}),
               HasSubstr("zero=1 is not there yet with an interleaved pipeline"));
-  const std::vector<std::string> with_data = {"--parallel", "data=2", "--restarts", "1"};
-  EXPECT_EQ(Error(with_data), "");
+  for (const char* axes : {"data=2", "pipeline=2", "sequence=ulysses:2", "sequence=ring:2"}) {
+    EXPECT_EQ(Error({"--parallel", axes, "--restarts", "1"}), "") << axes;
+  }
 }
 
 TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/base/temporary_folder.h"
@@ -148,6 +150,90 @@ TEST_F(ParallelTraining, InterleavedInAPipeline_DoesNotDependOnChunksNorOnMicroB
          {"pipeline=interleaved:2:chunks=3", "pipeline=interleaved:2:chunks=2"}) {
       SCOPED_TRACE(axes);
       ExpectSameBits(Run(flags + Words{"--parallel", axes}), one);
+    }
+  }
+}
+
+class ParallelLossScale : public ParallelTraining {};
+
+TEST_F(ParallelLossScale, WithALossScaleOfAPowerOfTwo_HasTheBitsOfNone) {
+  for (const char* axes : {"pipeline=2", "pipeline=interleaved:2:chunks=2", "sequence=ring:2"}) {
+    const Words flags = kLlama + Words{"--dtype", "bf16", "--parallel", axes};
+    const nlohmann::json none = Run(flags);
+    for (const char* scale : {"dynamic", "256"}) {
+      SCOPED_TRACE(absl::StrCat(axes, " with ", scale));
+      const nlohmann::json scaled = Run(flags + Words{"--loss-scale", scale});
+      ExpectSameBits(scaled, none);
+      EXPECT_EQ(scaled["overflowed_steps"], 0);
+    }
+  }
+}
+
+// One unit of an MLP gives more by 2^110, of which so much less is taken: nothing else changes, but
+// the gradient of what takes it is as much larger, on whichever rank has that.
+void EnlargeGradientsOfOneUnit(const std::string& folder, int layer) {
+  constexpr uint64_t kUnit = 3;
+  constexpr int kExponent = 110;
+  std::string file = FileText(folder + "/model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof(length));
+  const auto header = nlohmann::json::parse(file.substr(8, length));
+  const auto scale = [&](const std::string& name, bool row, int exponent) {
+    const auto& tensor = header[absl::StrCat("model.layers.", layer, ".mlp.", name, ".weight")];
+    const uint64_t rows = tensor["shape"][0], columns = tensor["shape"][1];
+    const uint64_t begin = 8 + length + tensor["data_offsets"][0].get<uint64_t>();
+    for (uint64_t i = 0; i < (row ? columns : rows); ++i) {
+      const uint64_t element = row ? kUnit * columns + i : i * columns + kUnit;
+      float value = 0;
+      std::memcpy(&value, file.data() + begin + sizeof(value) * element, sizeof(value));
+      value = std::ldexp(value, exponent);
+      std::memcpy(file.data() + begin + sizeof(value) * element, &value, sizeof(value));
+    }
+  };
+  scale("up_proj", /*row=*/true, kExponent);
+  scale("down_proj", /*row=*/false, -kExponent);
+  std::ofstream(folder + "/model.safetensors", std::ios::binary) << file;
+}
+
+TEST_F(ParallelLossScale, WhereOneRankOverflows_AllRanksLeaveOutTheStep) {
+  const std::string folder = folder_ / "weights";
+  const Words model = kLlama + kUnclipped + Words{"--dtype", "fp32"};
+  for (const int layer : {0, 3}) {
+    fs::remove_all(folder);
+    Run(model + Words{"--steps", "1", "--export", folder});
+    EnlargeGradientsOfOneUnit(folder, layer);
+    const Words loads = model + Words{"--load", folder, "--steps", "1"};
+    const Words large = loads + Words{"--loss-scale", "4294967296"};
+    const nlohmann::json one = Run(large);
+    EXPECT_EQ(one["overflowed_steps"], 1);
+    for (const char* axes : {"pipeline=2", "pipeline=interleaved:2:chunks=2,data=2", "tensor=1d:2",
+                             "pipeline=2,tensor=1d:2"}) {
+      SCOPED_TRACE(absl::StrCat(axes, ", layer ", layer));
+      const nlohmann::json cut = Run(large + Words{"--parallel", axes});
+      EXPECT_EQ(cut["overflowed_steps"], 1);
+      EXPECT_EQ(cut["weights_sha256"], one["weights_sha256"]);
+    }
+    // It is the scale, and without one the step is made.
+    const nlohmann::json small = Run(loads + Words{"--parallel", "pipeline=2"});
+    EXPECT_EQ(small["overflowed_steps"], 0);
+    EXPECT_NE(small["weights_sha256"], one["weights_sha256"]);
+  }
+}
+
+// Weights that grow until they are not finite, and with them all gradients.
+TEST_F(ParallelLossScale, WithGradientsThatOverflow_LeavesOutTheSameStepsAsOneRank) {
+  for (const Words& model : {kLlama, kGpt2}) {
+    const Words flags = model + kUnclipped + Words{"--loss-scale",   "dynamic", "--dtype", "fp32",
+                                                   "--steps",        "12",      "--lr",    "1e3",
+                                                   "--weight-decay", "100"};
+    const nlohmann::json one = Run(flags);
+    EXPECT_GT(one["overflowed_steps"], 1);
+    EXPECT_LT(one["overflowed_steps"], 11);
+    for (const char* axes : {"pipeline=2", "pipeline=interleaved:2:chunks=2,data=2"}) {
+      SCOPED_TRACE(axes);
+      const nlohmann::json cut = Run(flags + Words{"--parallel", axes});
+      EXPECT_EQ(cut["overflowed_steps"], one["overflowed_steps"]);
+      EXPECT_EQ(cut["final_loss_scale"], one["final_loss_scale"]);
     }
   }
 }

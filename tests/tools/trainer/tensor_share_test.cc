@@ -43,14 +43,13 @@ TEST(ParseParallel, OfTensor_HasItsGridBesideTheOtherAxes) {
 TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
   const Words cut = {"--parallel", "tensor=1d:2"};
   EXPECT_EQ(Error(cut), "");
+  EXPECT_EQ(Error({"--parallel", "tensor=1d:2", "--restarts", "1", "--loss-scale", "dynamic"}), "");
   const std::vector<std::pair<Words, std::string>> mistakes = {
       {{"--dtype", "bf16"}, "--dtype bf16 is not there yet with tensor"},
       {{"--dropout", "0.1"}, "--dropout is not there yet with tensor"},
       {{"--lora-rank", "2"}, "--lora-rank is not there yet with tensor"},
       {{"--freeze", "*norm*"}, "--freeze is not there yet with tensor"},
       {{"--optimizer", "lamb"}, "--optimizer lamb is not there yet with tensor"},
-      {{"--restarts", "1"}, "--restarts is not there yet"},
-      {{"--loss-scale", "dynamic"}, "--loss-scale is not there yet"},
       {{"--device", "cuda"}, "--device cuda is not there yet"},
       {{"--update", "backward", "--clip-norm", "0"},
        "--update backward needs a run without tensor"}};

@@ -1,4 +1,4 @@
-// What moves memory of devices between the ranks.
+// The engine's own communicators, and what moves memory of devices between the ranks.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -12,6 +12,22 @@
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
+
+absl::Status EngineImpl::MakeCommunicators() {
+  for (auto [name, target] : {std::pair{"geminid-mover", &mover_communicator_},
+                              std::pair{"geminid-control", &control_communicator_}}) {
+    absl::StatusOr<std::unique_ptr<collectives::Communicator>> duplicate =
+        communicator_->Duplicate(name);
+    if (!duplicate.ok()) return duplicate.status();
+    *target = *std::move(duplicate);
+  }
+  // While one rank plans, the others wait for it here.
+  if (control_communicator_->timeout() < options_.timeout) {
+    control_communicator_->SetTimeout(options_.timeout);
+  }
+  agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
+  return ConnectDevices();
+}
 
 // Memory of devices that no host can touch goes between them directly, where that can be.
 absl::Status EngineImpl::ConnectDevices() {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "collectives/communicator_backend.h"
+#include "collectives/segment_books.h"
 
 namespace geminid::collectives {
 namespace {
@@ -308,6 +309,12 @@ absl::StatusOr<Survivors> Communicator::Shrink() {
   auto survivors = backend_->DoShrink();
   if (survivors.ok()) survivors->communicator->SetTimeout(timeout());
   return survivors;
+}
+
+absl::StatusOr<std::shared_ptr<void>> Communicator::ChargeSegments(SegmentCharger charger) {
+  SegmentBooks* const books = backend_->Books();
+  if (books == nullptr) return nullptr;
+  return books->ChargeBy(std::move(charger));
 }
 
 CommunicatorBackend& BackendOf(Communicator& communicator) { return *communicator.backend_; }

@@ -21,6 +21,8 @@
 
 namespace geminid::collectives {
 
+class SegmentBooks;
+
 // Arguments are checked by the Communicator, counts are elements, and slices follow the partition;
 // `in` of AllGather is this rank's slice, `out` of ReduceScatter too. A backend returns a failure
 // that concerns the group through Poison(), and counts traffic as it moves it.
@@ -86,6 +88,8 @@ class CommunicatorBackend {
     operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
   }
   virtual CommunicatorStats Stats() const;
+  // Of memory that its ranks share; null: they share none.
+  virtual SegmentBooks* Books() const { return nullptr; }
 
  protected:
   CommunicatorBackend(int rank, int world_size, absl::Duration timeout);

@@ -10,7 +10,8 @@ namespace geminid {
 namespace {
 
 // The pool's descriptor came over the attach socket before the call returned.
-absl::StatusOr<std::byte*> MapPool(SessionImpl& impl, const Control::Allocation& allocation) {
+absl::StatusOr<base::UniqueFd> ReceivePool(SessionImpl& impl,
+                                           const Control::Allocation& allocation) {
   for (;;) {
     absl::StatusOr<ReceivedMemory> memory = impl.attach.ReceiveMemory();
     if (!memory.ok()) return memory.status();
@@ -20,12 +21,20 @@ absl::StatusOr<std::byte*> MapPool(SessionImpl& impl, const Control::Allocation&
         memory->message.bytes != allocation.pool_bytes) {
       return absl::InternalError("Allocate: the daemon sent another pool than it announced");
     }
-    GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping,
-                             base::Mapping::Map(memory->fd, allocation.pool_bytes,
-                                                {.populate = true, .revocable = true}));
-    GEMINID_RETURN_IF_ERROR(impl.device->RegisterHost(std::span(mapping.data(), mapping.bytes())));
-    return impl.chunks.AddPool(allocation.pool, std::move(mapping));
+    return std::move(memory->fd);
   }
+}
+
+// Null for memory that this process has already.
+absl::StatusOr<std::byte*> MapPool(SessionImpl& impl, const Control::Allocation& allocation,
+                                   bool is_elsewhere) {
+  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd pool, ReceivePool(impl, allocation));
+  if (is_elsewhere) return nullptr;
+  GEMINID_ASSIGN_OR_RETURN(
+      base::Mapping mapping,
+      base::Mapping::Map(pool, allocation.pool_bytes, {.populate = true, .revocable = true}));
+  GEMINID_RETURN_IF_ERROR(impl.device->RegisterHost(std::span(mapping.data(), mapping.bytes())));
+  return impl.chunks.AddPool(allocation.pool, std::move(mapping));
 }
 
 bool IsSane(const Control::Allocation& allocation, const std::vector<ChunkSpec>& specs) {
@@ -53,7 +62,7 @@ absl::StatusOr<std::vector<ChunkHandle>> SessionImpl::Obtain(const std::vector<C
   if (!IsSane(*allocation, specs)) {
     pool = absl::InternalError("Allocate: the daemon's answer makes no sense");
   } else if (allocation->pool_bytes > 0) {
-    pool = MapPool(*this, *allocation);
+    pool = MapPool(*this, *allocation, specs.front().kind == ChunkKind::kShared);
   }
   if (!pool.ok()) {
     if (!claim) (void)control->Free(allocation->chunks);
@@ -62,7 +71,7 @@ absl::StatusOr<std::vector<ChunkHandle>> SessionImpl::Obtain(const std::vector<C
   std::vector<ChunkHandle> handles;
   for (size_t i = 0; i < specs.size(); ++i) {
     const uint64_t offset = allocation->pool_offsets[i];
-    std::byte* const home = specs[i].has_home ? *pool + offset : nullptr;
+    std::byte* const home = specs[i].has_home && *pool != nullptr ? *pool + offset : nullptr;
     chunks.Add(allocation->chunks[i], specs[i].kind, specs[i].bytes, allocation->pool, offset,
                home);
     handles.push_back({allocation->chunks[i], home, specs[i].bytes});

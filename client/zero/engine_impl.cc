@@ -89,6 +89,7 @@ EngineImpl::~EngineImpl() {
   updater_.reset();
   if (!arena_claimed_) return;
   if (status_.ok() && !IsLeft(*session_)) GiveMemoryBack();
+  gives_segments_back_->store(false);
   if (!views_.empty() && passed) DeviceOf(*session_)->ReleaseViews();
   UnclaimArena(*session_);
 }
@@ -96,6 +97,7 @@ EngineImpl::~EngineImpl() {
 // What is still being moved, in the middle of a step, stays with the session.
 void EngineImpl::GiveMemoryBack() {
   const absl::Duration timeout = std::min(options_.timeout, kFarewellTimeout);
+  segment_charge_.reset();
   if (!session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout).ok()) return;
   session_->Free(gathered_).IgnoreError();
   // Should it fail, that stays until the session ends.
@@ -228,6 +230,8 @@ absl::Status EngineImpl::Start() {
                             }});
   GEMINID_ASSIGN_OR_RETURN(
       compute_, Compute::Create(DeviceOf(*session_), "geminid-engine", options_.timeout));
+  // Last, as only some ranks have any: see above.
+  GEMINID_RETURN_IF_ERROR(ChargeSegments());
   return MakeThreads();
 }
 

@@ -3,6 +3,7 @@
 #define GEMINID_CLIENT_ZERO_ENGINE_IMPL_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -131,6 +132,7 @@ class EngineImpl final : public Engine {
   absl::Status MakeViews();
   absl::Status MakeCommunicators();
   absl::Status ConnectDevices();
+  absl::Status ChargeSegments();
   absl::Status MakeStateStore();
   absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> MakeUpdatePool() const;
   absl::Status MakeThreads();
@@ -302,7 +304,11 @@ class EngineImpl final : public Engine {
   std::vector<uint64_t> views_;    // likewise: where they are among the device's; none: no views
   std::unique_ptr<collectives::Communicator> mover_communicator_;
   std::unique_ptr<collectives::Communicator> device_communicator_;  // the mover's; or null
-  std::string exchange_by_;                                         // of ranks, in words
+  // Of memory that ranks share; and whether it is given back before the session ends.
+  std::shared_ptr<std::atomic<bool>> gives_segments_back_ =
+      std::make_shared<std::atomic<bool>>(true);
+  std::shared_ptr<void> segment_charge_;
+  std::string exchange_by_;  // of ranks, in words
   std::unique_ptr<collectives::Communicator> control_communicator_;
   std::unique_ptr<RankAgreement> agreement_;
   std::unique_ptr<GranuleOptimizer> optimizer_;

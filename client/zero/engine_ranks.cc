@@ -12,6 +12,31 @@
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
+namespace {
+
+// The end of a group's name says what it is of; see ChunkSpec::name.
+std::string ShortName(const std::string& group) {
+  constexpr size_t kMost = 128;
+  const std::string name = absl::StrCat("shared by ranks: ", group);
+  return name.size() <= kMost ? name : name.substr(name.size() - kMost);
+}
+
+}  // namespace
+
+// What the ranks share on this host is charged to the session of who has made it.
+absl::Status EngineImpl::ChargeSegments() {
+  const auto charge = [session = session_, gives_back = gives_segments_back_](
+                          const std::string& name,
+                          uint64_t bytes) -> absl::StatusOr<std::shared_ptr<void>> {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkHandle> charged,
+                             session->Allocate({{ShortName(name), ChunkKind::kShared, bytes}}));
+    return std::shared_ptr<void>(nullptr, [session, gives_back, id = charged.front().id](void*) {
+      if (gives_back->load()) session->Free(std::vector<ChunkId>{id}).IgnoreError();
+    });
+  };
+  GEMINID_ASSIGN_OR_RETURN(segment_charge_, communicator_->ChargeSegments(charge));
+  return absl::OkStatus();
+}
 
 absl::Status EngineImpl::MakeCommunicators() {
   for (auto [name, target] : {std::pair{"geminid-mover", &mover_communicator_},

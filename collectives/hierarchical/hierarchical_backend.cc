@@ -21,7 +21,9 @@ GlooLinks::Parcels Empty(const Operation& operation) {
 
 absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
     std::unique_ptr<GlooBackend> network, std::span<const std::string> host_by_rank,
-    const std::string& name, const HierarchyOptions& options) {
+    const std::string& name, const HierarchyOptions& given) {
+  HierarchyOptions options = given;
+  if (options.shm.books == nullptr) options.shm.books = std::make_shared<SegmentBooks>();
   const int rank = network->Rank();
   const std::optional<Hosts> hosts = Hosts::Of(host_by_rank);
   if (!hosts || hosts->ranks_each == 1 || hosts->ranks_each > kMaxShmRanks) {

@@ -32,6 +32,7 @@ class HierarchicalBackend final : public CommunicatorBackend {
 
   const char* BackendName() const override { return "hierarchical"; }
   CommunicatorStats Stats() const override;
+  SegmentBooks* Books() const override { return options_.shm.books.get(); }
 
   absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts) override;

@@ -92,6 +92,7 @@ class NcclBackend final : public CommunicatorBackend {
         group_(std::move(group)) {}
 
   const char* BackendName() const override { return "nccl"; }
+  SegmentBooks* Books() const override { return control_.Books(); }
 
   absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts) override {

@@ -39,10 +39,12 @@ uint32_t PiecesOf(size_t total, size_t limit) {
 class ShmBackend final : public CommunicatorBackend {
  public:
   ShmBackend(std::string name, const ShmOptions& options, Segment segment,
-             std::vector<base::UniqueFd> processes, int rank, int world_size)
+             std::shared_ptr<void> entry, std::vector<base::UniqueFd> processes, int rank,
+             int world_size)
       : CommunicatorBackend(rank, world_size, options.timeout),
         name_(std::move(name)),
         options_(options),
+        entry_(std::move(entry)),
         group_(std::move(segment), std::move(processes), rank, options.spin_limit,
                options.first_rank),
         segment_(group_.segment()),
@@ -50,6 +52,7 @@ class ShmBackend final : public CommunicatorBackend {
         slots_(segment_.shape().slots) {}
 
   const char* BackendName() const override { return "shm"; }
+  SegmentBooks* Books() const override { return options_.books.get(); }
 
  protected:
   absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
@@ -251,6 +254,7 @@ class ShmBackend final : public CommunicatorBackend {
 
   const std::string name_;
   const ShmOptions options_;
+  const std::shared_ptr<void> entry_;  // of the memory in the books, if this rank has made it
   ShmGroup group_;
   const Segment& segment_;
   const size_t piece_bytes_;
@@ -337,13 +341,17 @@ absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std
                                                    world_size, "; at most ", kMaxShmRanks,
                                                    " ranks share a host"));
   }
+  ShmOptions kept = options;
+  kept.look = nullptr;  // of this wait
+  if (kept.books == nullptr) kept.books = std::make_shared<SegmentBooks>();
   std::optional<Segment> segment;
+  std::shared_ptr<void> entry;
   if (rank == 0) {
-    auto created = Segment::Create({.world_size = static_cast<uint32_t>(world_size),
-                                    .slots = options.slots,
-                                    .piece_bytes = options.piece_bytes});
-    if (!created.ok()) return created.status();
-    segment.emplace(*std::move(created));
+    const SegmentShape shape = {.world_size = static_cast<uint32_t>(world_size),
+                                .slots = options.slots,
+                                .piece_bytes = options.piece_bytes};
+    GEMINID_ASSIGN_OR_RETURN(entry, kept.books->Enter(name, SegmentLayout::Of(shape).end));
+    GEMINID_ASSIGN_OR_RETURN(segment, Segment::Create(shape));
   }
   auto meeting = MeetOnHost(name, rank, world_size, segment ? segment->fd() : -1,
                             options.connect_timeout, options.look);
@@ -353,9 +361,7 @@ absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std
     if (!opened.ok()) return opened.status();
     segment.emplace(*std::move(opened));
   }
-  ShmOptions kept = options;
-  kept.look = nullptr;  // of this wait
-  return std::make_unique<ShmBackend>(name, kept, *std::move(segment),
+  return std::make_unique<ShmBackend>(name, kept, *std::move(segment), std::move(entry),
                                       std::move(meeting->processes), rank, world_size);
 }
 

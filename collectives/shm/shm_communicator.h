@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "collectives/segment_books.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
@@ -26,6 +27,8 @@ struct ShmOptions {
   std::function<absl::Status()> look = nullptr;
   // What errors call rank 0, where the group is the part of a greater one on this host.
   int first_rank = 0;
+  // Where its memory is entered; null: books of its own.
+  std::shared_ptr<SegmentBooks> books = nullptr;
 };
 
 // Blocks until all ranks of `name` have come; see MeetOnHost for who may and what fails. The memory

@@ -117,8 +117,9 @@ enum class ChargeId : uint64_t {};
 // Memory to be made for a session.
 struct Promise {
   ChargeId charge{};
-  PoolId pool = kNoPool;  // of an allocation with homes
-  uint64_t bytes = 0;     // exact, whole pages; 0: there is nothing to make
+  PoolId pool = kNoPool;      // of an allocation with homes
+  uint64_t bytes = 0;         // exact, whole pages; 0: there is nothing to make
+  bool is_elsewhere = false;  // the client has it already: the pool stays empty
 };
 
 // Memory the shell must give back to the system.

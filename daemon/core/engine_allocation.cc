@@ -16,7 +16,7 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
     return absl::InvalidArgumentError(absl::StrCat(which, " has a name of ", spec.name.size(),
                                                    " bytes; ", kMaxChunkNameBytes, " are allowed"));
   }
-  if (spec.kind < ChunkKind::kWeight || spec.kind > ChunkKind::kGeneric) {
+  if (spec.kind < ChunkKind::kWeight || spec.kind > shm::kLastChunkKind) {
     return absl::InvalidArgumentError(
         absl::StrCat(which, " has kind ", static_cast<int>(spec.kind), ", which does not exist"));
   }
@@ -26,6 +26,10 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
                      " is a gathered weight and asks for a home; it lives on the device "
                      "only: ask for none"));
   }
+  if (spec.kind == ChunkKind::kShared && !spec.has_home) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(which, " is memory that ranks share and asks for no home; it is of the host"));
+  }
   if (spec.bytes == 0 || spec.bytes > shm::kMaxChunkBytes) {
     return absl::InvalidArgumentError(absl::StrCat(which, " has ", base::FormatBytes(spec.bytes),
                                                    "; a chunk has up to ",
@@ -33,6 +37,8 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
   }
   return absl::OkStatus();
 }
+
+bool IsShared(const ChunkSpec& spec) { return spec.kind == ChunkKind::kShared; }
 
 }  // namespace
 
@@ -46,6 +52,10 @@ absl::Status Engine::CheckSpecs(const Session& session, const std::vector<ChunkS
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     if (absl::Status status = CheckChunkSpec(specs[i], i); !status.ok()) return status;
+    if (IsShared(specs[i]) != IsShared(specs[0])) {
+      return absl::InvalidArgumentError(
+          "the request has memory that ranks share beside other chunks; ask for it apart");
+    }
   }
   return absl::OkStatus();
 }
@@ -248,7 +258,9 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
     allocation.pool = manifest_.NewPoolId();
   }
   session->promised_chunks += specs.size();
-  Promise promise{.pool = allocation.pool, .bytes = allocation.pool_bytes};
+  Promise promise{.pool = allocation.pool,
+                  .bytes = allocation.pool_bytes,
+                  .is_elsewhere = IsShared(specs.front())};
   promise.charge = AddCharge({.tenant = session->spec.tenant,
                               .account = kHostAccount,
                               .bytes = allocation.pool_bytes,

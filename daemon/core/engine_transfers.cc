@@ -37,6 +37,10 @@ Engine::Failure Engine::CheckRange(const Session& session, const shm::Request& r
     return {Malformed(absl::StrCat("no cause ", static_cast<int>(request.cause))),
             ErrorReason::kMalformed};
   }
+  if (source->kind == ChunkKind::kShared || destination->kind == ChunkKind::kShared) {
+    return {Malformed("memory that ranks share is not the daemon's, and is not copied"),
+            ErrorReason::kMalformed};
+  }
   if (request.bytes == 0) return {Malformed("zero bytes"), ErrorReason::kMalformed};
   if (!IsInside(request.source_offset, request.bytes, source->bytes) ||
       !IsInside(request.destination_offset, request.bytes, destination->bytes)) {

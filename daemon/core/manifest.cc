@@ -160,7 +160,7 @@ bool Manifest::IsSound(const Record& record) {
   const ChunkStatus status = ChunkStatus::Decode(record.status.load(std::memory_order_relaxed));
   const uint64_t pool = record.pool.load(std::memory_order_relaxed);
   return static_cast<uint32_t>(chunk_and_kind) < shm::kMaxChunks && kind >= 1 &&
-         kind <= static_cast<uint64_t>(ChunkKind::kGeneric) &&
+         kind <= static_cast<uint64_t>(shm::kLastChunkKind) &&
          record.bytes.load(std::memory_order_relaxed) > 0 &&
          pool <= std::numeric_limits<uint32_t>::max() && shm::IsValid(status.state) &&
          status.residency >= shm::Residency::kAbsent &&

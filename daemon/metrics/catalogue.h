@@ -47,7 +47,7 @@ inline constexpr auto kGauge = MetricType::kGauge;
 inline constexpr auto kHistogram = MetricType::kHistogram;
 
 // --- how the series are counted ------------------------------------------------------------------
-inline constexpr size_t kKinds = static_cast<size_t>(shm::ChunkKind::kGeneric);
+inline constexpr size_t kKinds = static_cast<size_t>(shm::kLastChunkKind);
 inline constexpr size_t kTransferCauses = core::kCauses - 1;  // kNone is none
 inline constexpr size_t kOfHistogram = core::TimeHistogram::kRanges + 2;
 inline constexpr size_t kRefusalSeries = 2 * (core::Refusals::kMostRows + 32);

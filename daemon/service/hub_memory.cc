@@ -50,7 +50,11 @@ absl::StatusOr<core::Allocation> Hub::MakePool(const SessionPtr& session,
   memory::PoolOptions options = PoolOptionsOf(*session);
   absl::StrAppend(&options.name, "-pool", shm::Value(promise.pool));
   options.bytes = promise.bytes;
-  options.huge_pages = options_.huge_pages;
+  if (promise.is_elsewhere) {
+    options.backing = memory::Backing::kSparse;
+  } else {
+    options.huge_pages = options_.huge_pages;
+  }
   GEMINID_ASSIGN_OR_RETURN(memory::HostPool pool,
                            memory::HostPool::Create(options, options_.machine));
   made->pools.push_back(std::move(pool));

@@ -26,6 +26,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -118,6 +119,11 @@ struct CommunicatorStats {
   // memory of its own. 0 with the other backends, and where a rank's NCCL is older than 2.19.
   uint64_t registered_bytes = 0;
 };
+
+// Charges memory of this process to an account; it is given back when what is returned is
+// destroyed.
+using SegmentCharger =
+    std::function<absl::StatusOr<std::shared_ptr<void>>(const std::string& name, uint64_t bytes)>;
 
 class Communicator;
 
@@ -218,6 +224,14 @@ class GEMINID_EXPORT Communicator {
   // before it called this. UNIMPLEMENTED with NCCL: shrink the ranks' communicator of the host's
   // memory, and connect anew.
   absl::StatusOr<Survivors> Shrink();
+
+  // Memory that the ranks of a host share is made by the first of them. From now on, until what is
+  // returned is destroyed, `charger` is told of all that this rank has made for this communicator
+  // and for the others that come from the same Connect, and of what it makes for them later, before
+  // it does. An error is that of this call, or of the Duplicate, Subset or Shrink; there the other
+  // ranks wait in vain for their timeout. Null: somebody is told already. Other backends than "shm"
+  // and "hierarchical" share nothing.
+  absl::StatusOr<std::shared_ptr<void>> ChargeSegments(SegmentCharger charger);
 
  private:
   friend CommunicatorBackend& BackendOf(Communicator& communicator);  // of the library

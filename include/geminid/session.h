@@ -70,13 +70,13 @@ struct ChunkSpec {
   std::string name{};  // for people; at most 128 characters
   ChunkKind kind = ChunkKind::kGeneric;
   uint64_t bytes = 0;
-  bool has_home = true;  // false: lives on the device only
+  bool has_home = true;  // false: lives on the device only; of kind kShared true
 };
 
 // What Allocate made. A plain value: the chunk lives until Free or the end of the session.
 struct ChunkHandle {
   ChunkId id = kNoChunk;
-  std::byte* home = nullptr;  // null: it has none
+  std::byte* home = nullptr;  // null: it has none, or is of kind kShared
   uint64_t bytes = 0;
 };
 
@@ -144,7 +144,9 @@ class GEMINID_EXPORT Session {
 
   // --- chunks ------------------------------------------------------------------------------------
   // All or nothing. Homes read as zeros, are aligned to 64 bytes and backed by memory already.
-  // RESOURCE_EXHAUSTED has the numbers. Blocks for about 0.5 s/GiB.
+  // Those of kind kShared, which come alone in a call, are this process's own memory: nothing is
+  // made or mapped for them, and the ledger charges them to this session. RESOURCE_EXHAUSTED has
+  // the numbers. Blocks for about 0.5 s/GiB.
   absl::StatusOr<std::vector<ChunkHandle>> Allocate(const std::vector<ChunkSpec>& specs);
 
   // All or nothing. FAILED_PRECONDITION while one of them is leased or in a transfer.

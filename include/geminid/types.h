@@ -23,8 +23,9 @@ enum class ChunkKind : uint8_t {
   kGatheredWeight = 6,  // all shards together; lives on the device only
   kSpare = 7,           // target of the next out-of-place update
   kGeneric = 8,         // anything else
+  kShared = 9,          // this process's own memory, which ranks share: for the ledger alone
 };
-inline constexpr int kChunkKinds = 9;
+inline constexpr int kChunkKinds = 10;
 
 // Which steps are legal: docs of Session::Transition.
 enum class ChunkState : uint8_t {

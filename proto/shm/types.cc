@@ -48,6 +48,8 @@ const char* Name(ChunkKind kind) {
       return "spare";
     case ChunkKind::kGeneric:
       return "generic";
+    case ChunkKind::kShared:
+      return "shared";
   }
   return "unknown";
 }

@@ -42,7 +42,9 @@ enum class ChunkKind : uint8_t {
   kGatheredWeight = 6,  // all shards together, on the device between first and last use
   kSpare = 7,           // target of the next out-of-place update
   kGeneric = 8,         // anything a user of the client library declares
+  kShared = 9,          // the client's own memory, which ranks share: for the books alone
 };
+inline constexpr ChunkKind kLastChunkKind = ChunkKind::kShared;
 
 enum class Direction : uint8_t { kNone = 0, kHostToDevice = 1, kDeviceToHost = 2 };
 

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -173,6 +173,27 @@ TEST_F(SessionTest, Allocate_GivesZeroedAlignedHomes) {
   ASSERT_TRUE(use.ok()) << use.status();
   EXPECT_EQ(use->host_bytes_by_kind[static_cast<int>(ChunkKind::kExpAvg)], 100001u);
   EXPECT_EQ(session_->HostBytes().value(), 100002u);
+}
+
+TEST_F(SessionTest, MemoryThatRanksShare_IsInTheLedgerAloneAndIsNotCopied) {
+  Connect();
+  constexpr uint64_t kBytes = 3 << 20;
+  const auto shared = session_->Allocate({{"ring", ChunkKind::kShared, kBytes}});
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  const ChunkId id = shared->front().id;
+  EXPECT_EQ(shared->front().home, nullptr);
+  EXPECT_EQ(session_->Home(id), nullptr);
+  EXPECT_EQ(session_->Bytes(id), kBytes);
+  EXPECT_EQ(session_->GetMemoryUse()->host_bytes_by_kind[static_cast<int>(ChunkKind::kShared)],
+            kBytes);
+  const absl::Status copied =
+      session_
+          ->Transfer({.source = id, .destination = id, .bytes = 64, .allocate_destination = true})
+          .Wait();
+  EXPECT_EQ(copied.code(), absl::StatusCode::kInvalidArgument) << copied;
+  EXPECT_FALSE(session_->Use(id).ok());
+  ASSERT_TRUE(session_->Free(std::vector<ChunkId>{id}).ok());
+  EXPECT_EQ(session_->HostBytes().value(), 0u);
 }
 
 TEST_F(SessionTest, AllocationThatCannotFit_ChangesNothing) {

@@ -39,15 +39,33 @@ TEST_F(EngineAllocation, DeviceOnlyChunks_NeedNoPool) {
   EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }
 
+TEST_F(EngineAllocation, MemoryThatRanksShare_IsChargedAndNotMade) {
+  const SessionId session = Open();
+  const auto promise =
+      engine_->BeginAllocation(session, {{"ring", ChunkKind::kShared, 5000, true}}, 0);
+  ASSERT_TRUE(promise.ok()) << promise.status();
+  EXPECT_TRUE(promise->is_elsewhere);
+  EXPECT_EQ(promise->bytes, 8192u);
+  const auto allocation = engine_->FinishAllocation(promise->charge);
+  ASSERT_TRUE(allocation.ok());
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).in_use_bytes, 5000u);
+  ASSERT_TRUE(engine_->Free(session, allocation->chunks).ok());
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).in_use_bytes, 0u);
+  const auto memory = engine_->BeginAllocation(session, {{"w", ChunkKind::kWeight, 1, true}}, 0);
+  EXPECT_FALSE(memory->is_elsewhere);
+}
+
 TEST_F(EngineAllocation, BadSpecs_AreRefusedAndNothingIsAllocated) {
   const SessionId session = Open();
   const ChunkSpec good{"ok", ChunkKind::kWeight, 1, true};
   for (const ChunkSpec& bad :
        std::vector<ChunkSpec>{{"none", ChunkKind::kNone, 1, true},
-                              {"kind", static_cast<ChunkKind>(9), 1, true},
+                              {"kind", static_cast<ChunkKind>(10), 1, true},
                               {"empty", ChunkKind::kWeight, 0, true},
                               {"huge", ChunkKind::kWeight, shm::kMaxChunkBytes + 1, true},
                               {"home", ChunkKind::kGatheredWeight, 1, true},
+                              {"no home", ChunkKind::kShared, 1, false},
+                              {"not alone", ChunkKind::kShared, 1, true},
                               {std::string(129, 'x'), ChunkKind::kWeight, 1, true}}) {
     EXPECT_EQ(engine_->Allocate(session, {good, bad}).status().code(),
               absl::StatusCode::kInvalidArgument)

@@ -107,9 +107,16 @@ absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace, bool weights_ch
   request.policy = ToPolicy(options_.placement);
   request.drain_moments = kDrainMoments;
   request.max_lookahead_moments = static_cast<uint32_t>(options_.max_lookahead_moments);
-  return Waited(StallCause::kDaemon, [&] {
+  absl::StatusOr<Plan> plan = Waited(StallCause::kDaemon, [&] {
     return session_->MakePlan(stays ? WithWhatStays(trace, staying_weights()) : trace, request);
   });
+  // Where a chunk's place is in the way of another the planner may take it elsewhere in between.
+  if (stays && plan.ok() && !KeepsWhatStays(*plan, staying_weights())) {
+    return absl::ResourceExhaustedError(
+        "weights that stay from one update to the next find no lasting places on the device beside "
+        "what comes and goes; use ZeRO's stage 3, or more device memory");
+  }
+  return plan;
 }
 
 absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
@@ -203,10 +210,8 @@ absl::Status EngineImpl::MakePlanFromRecording() {
     }
   }
   absl::StatusOr<Plan> plan = placed.ok() ? RequestPlanWithMargin(&trace) : placed;
-  const bool none =
-      absl::IsResourceExhausted(plan.status()) ||
-      (plan.ok() && (MovesWhatIsKept(RunOf(*plan, trace), recorded) ||
-                     (weights_stay() && !KeepsWhatStays(RunOf(*plan, trace), staying_weights()))));
+  const bool none = absl::IsResourceExhausted(plan.status()) ||
+                    (plan.ok() && MovesWhatIsKept(RunOf(*plan, trace), recorded));
   if (none && options_.placement != Placement::kDevice) {
     // On demand it went, since what must stay can wait in host memory: so it will again.
     director_->PlanRefused();

@@ -20,6 +20,23 @@ absl::Status Share(collectives::Communicator* ranks, int from, std::span<T> valu
   return ranks->Broadcast({bytes.data(), bytes.size(), collectives::DType::kUint8}, from);
 }
 
+// A rank that found nothing has made memory anew before it comes here: others wait for it as long
+// as for anything in the engine.
+class Patience {
+ public:
+  Patience(collectives::Communicator* ranks, absl::Duration timeout)
+      : ranks_(ranks), before_(ranks->timeout()) {
+    ranks_->SetTimeout(std::max(before_, timeout));
+  }
+  ~Patience() { ranks_->SetTimeout(before_); }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+ private:
+  collectives::Communicator* const ranks_;
+  const absl::Duration before_;
+};
+
 }  // namespace
 
 // The last step that this rank committed; none: it cannot go on from there.
@@ -51,6 +68,7 @@ absl::Status EngineImpl::CheckAllRanks() const {
 // False: some rank has nothing to go on from.
 absl::StatusOr<bool> EngineImpl::ResumeState() {
   collectives::Communicator* const all = ResumingRanks();
+  const Patience patience(all, options_.timeout);
   const auto ranks = static_cast<size_t>(all->WorldSize());
   const std::optional<uint64_t> mine = StepLeft();
   // Steps are counted from 1; 0: nothing.

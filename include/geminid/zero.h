@@ -109,10 +109,10 @@ enum class Stage {
   // stages, which round each micro-batch. A step has exactly Options::accumulate micro-batches
   // then.
   kState = 1,
-  // Weights are gathered once after each update, and gradients, which have a place beside their
-  // weights, are added over the ranks in each micro-batch: the bits are those of kWeights. Weights
-  // and the gradients of a moment together should fit the device: what does not is moved to host
-  // memory and back, whole, and nothing is fetched ahead.
+  // Weights are gathered once after each update, and once more after an evaluation between steps.
+  // Gradients have a place beside their weights, and are added over the ranks in each micro-batch:
+  // the bits are those of kWeights. Weights and the gradients of a moment together should fit the
+  // device: what does not is moved to host memory and back, whole, and nothing is fetched ahead.
   kGradients = 2,
   // Gathered for the operators that use it, again in each micro-batch and in its backward pass
   // where they do not fit the device.
@@ -194,7 +194,10 @@ struct Options {
   // Where this engine trains a part of a model: the ranks of all parts. They resume together, after
   // the last step that any of them had committed, or begin anew together. Only where nobody has
   // committed a step before all of them knew its GradientNorm (StepInput::gradient_norm), with an
-  // optimizer that IsElementwise, and without groups. Outlives the engine. Null: its own ranks.
+  // optimizer that IsElementwise, without groups and in sessions that do not give way
+  // (Admission::preemptible). What WriteGradient changes is changed on all ranks before any of them
+  // commits. Used in Create alone, which is a collective of all these ranks then; its error aborts
+  // them. Null: its own ranks.
   collectives::Communicator* all_ranks = nullptr;
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
   // of the trainer and of its streams, not twice at once.
@@ -216,7 +219,7 @@ class GEMINID_EXPORT Operation {
   const std::byte* Weight(ParameterId id) const;
 
   // Where the gradient goes: the weight's own storage, so read the weight first, or one of its own
-  // (Parameter::separate_gradient). Kernels must add to what is there when GradientAccumulates says
+  // (Parameter::separate_gradient, and in Stages below kWeights). Kernels must add to what is there when GradientAccumulates says
   // so, and overwrite it otherwise. Null but for trained parameters in kBackward.
   std::byte* Gradient(ParameterId id);
   bool GradientAccumulates(ParameterId id) const;
@@ -289,7 +292,8 @@ struct StepResult {
 struct Statistics {
   uint64_t parameters = 0;
   uint64_t model_state_bytes = 0;   // weights, remainders and moments of this rank
-  uint64_t device_state_bytes = 0;  // of the arena: state that lives there, gradients and spare
+  // Of the arena: state that lives there, gradients and spare; sums of gradients in Stage::kState.
+  uint64_t device_state_bytes = 0;
   uint64_t state_chunks_on_device = 0;
   uint64_t host_bytes = 0;  // host memory the daemon's ledger charges to this rank
   uint64_t arena_bytes = 0;

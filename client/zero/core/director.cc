@@ -189,7 +189,7 @@ bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
   return true;
 }
 
-// What lies there before the moment, in the order in which it is needed.
+// What lies there before the moment, in the order in which the plan uses it; what others use last.
 void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays) {
   const std::map<uint32_t, uint64_t> wanted = run.ResidentBefore(moment);
   DropMisplaced(wanted, moves);
@@ -197,7 +197,8 @@ void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays
   for (const auto& [chunk, offset] : wanted) {
     if (places_[chunk].on_device || (stays == Stays::kNot && chunks_[chunk].stays)) continue;
     const size_t due = run.NextUse(chunk, moment);
-    missing.emplace_back(due < moment ? due + run.size() : due, chunk);
+    const size_t rounds = !run.Uses(chunk) ? 2 : due < moment ? 1 : 0;
+    missing.emplace_back(due + rounds * run.size(), chunk);
   }
   std::ranges::sort(missing);
   for (const auto& [due, chunk] : missing) {

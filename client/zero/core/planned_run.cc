@@ -48,6 +48,11 @@ std::map<uint32_t, uint64_t> PlannedRun::ResidentBefore(size_t moment) const {
   return resident;
 }
 
+bool PlannedRun::Uses(uint32_t chunk) const {
+  return std::ranges::any_of(
+      uses_, [chunk](const auto& chunks) { return std::ranges::binary_search(chunks, chunk); });
+}
+
 uint32_t PlannedRun::NextUse(uint32_t chunk, size_t moment) const {
   for (size_t i = 0; i < size(); ++i) {
     const size_t at = (moment + i) % size();

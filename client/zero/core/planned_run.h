@@ -33,6 +33,7 @@ class PlannedRun {
   // size(). By chunk, where each lies. O(loads and drops before it).
   std::map<uint32_t, uint64_t> ResidentBefore(size_t moment) const;
 
+  bool Uses(uint32_t chunk) const;
   // The moment at which a chunk that is there before `moment` is used next, which may be in the
   // next round; `moment` itself if it never is. O(moments).
   uint32_t NextUse(uint32_t chunk, size_t moment) const;

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "client/zero/core/planned_run.h"
 #include "geminid/plan.h"
 
 namespace geminid::zero {
@@ -23,7 +22,7 @@ struct StayingWeights {
 Trace WithWhatStays(const Trace& trace, const StayingWeights& weights);
 
 // Whether the plan moves none of them. It may, where places are short.
-bool KeepsWhatStays(const PlannedRun& run, const StayingWeights& weights);
+bool KeepsWhatStays(const Plan& plan, const StayingWeights& weights);
 
 // What goes over this rank's link for it after an update.
 uint64_t BytesGatheredOnce(const Trace& trace, const StayingWeights& weights);

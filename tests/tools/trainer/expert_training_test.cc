@@ -306,6 +306,7 @@ TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
            {{"--parallel", "expert=2", "--optimizer", "lamb"}, "spread experts do not have yet"},
            {{"--parallel", "expert=2", "--update", "backward"}, "whose experts are not spread"},
            {{"--parallel", "expert=2", "--recompute", "off"}, "--recompute off"},
+           {{"--parallel", "expert=4,data=2"}, "4 sequences cannot be divided among 8 ranks"},
            {{"--parallel", "expert=2", "--model", "llama-tiny"}, "family has none"},
            {{"--experts-per-token", "5"}, "experts for each token is 5"},
            {{"--model", "llama-tiny", "--experts", "4"}, "use the mixtral family"}}) {

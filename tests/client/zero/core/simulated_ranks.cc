@@ -121,7 +121,7 @@ struct World {
     if (!plan.ok()) throw Defect("planner: " + std::string(plan.status().message()));
     PlannedRun run(FromPlanner(*plan), trace.moments, 0);
     if (MovesWhatIsKept(run, meeting.moments[0])) return std::nullopt;
-    if (stays && !KeepsWhatStays(run, {.chunks = chunks})) return std::nullopt;
+    if (stays && !KeepsWhatStays(run.plan(), {.chunks = chunks})) return std::nullopt;
     return run;
   }
 };

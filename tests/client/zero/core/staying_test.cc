@@ -101,6 +101,17 @@ TEST_F(StayingTest, ByAPlan_AreGatheredInTheOrderOfTheirUseOnceUntilTheyChange) 
   }
 }
 
+// Others use it, such as the forward pass of a pipeline, which no plan describes.
+TEST_F(StayingTest, WhatThePlanDoesNotUse_IsGatheredLast) {
+  const Trace trace = TwoWeights();
+  Plan plan = PlanOf(trace).plan();
+  plan.resident_at_start = {{0, 0}, {1, 10}, {2, 20}};
+  EXPECT_THAT(director_.PutInForce(PlannedRun(plan, trace.moments, 0)), IsEmpty());
+  EXPECT_THAT(
+      director_.BeginMicroBatch(),
+      ElementsAre(PlannedGather(1, 10, 0), PlannedGather(0, 0, 1), PlannedGather(2, 20, 0)));
+}
+
 TEST_F(StayingTest, WhenAPlanWantsThemElsewhere_ComeThereWithTheNextMicroBatch) {
   (void)director_.BeginMicroBatch();
   EXPECT_EQ(Use({0}).size(), 1u);
@@ -144,10 +155,10 @@ TEST(WithWhatStays, WhereOthersUseTheRest_HasAllWeightsInAllMoments) {
 
 TEST(KeepsWhatStays, OfAPlanThatLoadsAWeight_IsFalse) {
   const Trace trace = TwoWeights();
-  EXPECT_TRUE(KeepsWhatStays(PlanOf(trace), kStaying));
+  EXPECT_TRUE(KeepsWhatStays(PlanOf(trace).plan(), kStaying));
   Plan moves = PlanOf(trace).plan();
   moves.moments[1].loads = {{0, 20, 1}};
-  EXPECT_FALSE(KeepsWhatStays(PlannedRun(moves, trace.moments, 0), kStaying));
+  EXPECT_FALSE(KeepsWhatStays(moves, kStaying));
 }
 
 TEST(BytesGatheredOnce, OfATrace_AreThoseOfTheTrainedWeightsItUses) {

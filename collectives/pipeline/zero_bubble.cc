@@ -3,16 +3,53 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "collectives/pipeline/progress.h"
+#include "collectives/pipeline/timeline.h"
 
 namespace geminid::collectives {
 namespace {
 
-// A weights' gradient starts in a gap that is at least this share of its time. Smaller shares keep
-// memory low, larger ones keep others from waiting; which is better depends on the costs.
-constexpr std::array<double, 4> kGapShares = {0.01, 0.34, 0.67, 1.0};
+// What a greedy schedule goes by. Which is best depends on the costs, above all on how long it
+// takes between stages, so all are tried.
+struct Habits {
+  // A weights' gradient starts in a gap that is at least this share of its time. Smaller shares
+  // keep memory low, larger ones keep others from waiting.
+  double gap_share = 0;
+  // Part 1's works go before others that could begin sooner, if by no more than so many forwards:
+  // they are on the way back, which frees memory.
+  double forward_patience = 0;
+  double gradient_patience = 0;
+  // Places that part 0 leaves to part 1, without which nothing becomes free. At least 1.
+  int kept_places = 1;
+  // With one place left or none a weights' gradient, which frees one, comes first.
+  bool frees_early = false;
+  // Made as if messages took next to no time. Such an order is denser, which can be worth more than
+  // what it then waits.
+  bool ignores_links = false;
+};
+
+std::vector<Habits> AllHabits(const PipelineShape& shape) {
+  std::vector<Habits> all;
+  for (const double gap_share : {0.01, 0.34, 1.0}) {
+    for (const double forward_patience : {0.0, 0.5, 1.0}) {
+      for (const double gradient_patience : {0.0, 0.5, 1.0}) {
+        for (const int kept_places : {1, std::min(3, 2 * shape.stages - 1)}) {
+          for (const bool frees_early : {false, true}) {
+            for (const bool ignores_links : {false, true}) {
+              all.push_back({gap_share, forward_patience, gradient_patience, kept_places,
+                             frees_early, ignores_links});
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
 
 struct Candidate {
   PipelineAction action;
@@ -21,10 +58,10 @@ struct Candidate {
 
 class Greedy {
  public:
-  Greedy(const PipelineShape& shape, const PipelineCosts& costs, double gap_share)
+  Greedy(const PipelineShape& shape, const PipelineCosts& costs, const Habits& habits)
       : shape_(shape),
-        gap_share_(gap_share),
-        progress_(shape, costs),
+        habits_(habits),
+        progress_(shape, MadeFor(costs, habits)),
         stages_(static_cast<size_t>(shape.stages)),
         schedule_(stages_.size()) {}
 
@@ -48,12 +85,6 @@ class Greedy {
     return std::move(schedule_);
   }
 
-  double end() const {
-    double end = 0;
-    for (const Stage& stage : stages_) end = std::max(end, stage.free);
-    return end;
-  }
-
  private:
   struct Stage {
     double free = 0;
@@ -61,6 +92,14 @@ class Greedy {
     // The next micro-batch, by part.
     std::array<int, 2> forward = {}, input = {}, weight = {};
   };
+
+  // An order for messages that take no time at all would have none to spare for the way from thread
+  // to thread.
+  static PipelineCosts MadeFor(PipelineCosts costs, const Habits& habits) {
+    const double least = 0.01 * costs.forward;
+    costs.transfer = habits.ignores_links ? least : std::max(least, costs.transfer);
+    return costs;
+  }
 
   // As much as 1F1B holds in its first stage: S whole stages, each of two parts.
   int MostInFlight() const { return 2 * shape_.stages; }
@@ -73,27 +112,37 @@ class Greedy {
     return candidate;
   }
 
-  // Of two that can begin at the same time the first asked for: who waits for it has waited
-  // longest.
   Candidate Next(int stage) const {
     const Stage& own = stages_[static_cast<size_t>(stage)];
-    Candidate best;
-    const auto consider = [&](const Candidate& candidate) {
-      if (candidate.begin < best.begin) best = candidate;
-    };
-    for (const int part : {0, 1}) {
-      consider(At(stage, PipelineWork::kBackwardInput, part, own.input[static_cast<size_t>(part)]));
-    }
-    if (own.in_flight < MostInFlight()) {
-      consider(At(stage, PipelineWork::kForward, 1, own.forward[1]));
-    }
-    // The last place is kept for the way back, without which nothing becomes free.
-    if (own.in_flight + 1 < MostInFlight()) {
-      consider(At(stage, PipelineWork::kForward, 0, own.forward[0]));
-    }
+    const Candidate best = NextUrgent(stage);
     const std::optional<Candidate> weight = NextWeight(stage);
+    if (!weight.has_value()) return best;
+    if (habits_.frees_early && own.in_flight + 1 >= MostInFlight()) return *weight;
     const double cost = progress_.CostOf(PipelineWork::kBackwardWeight);
-    if (weight && best.begin - own.free >= gap_share_ * cost) return *weight;
+    return best.begin - own.free >= habits_.gap_share * cost ? *weight : best;
+  }
+
+  // Of what others wait for. Of two that can begin at the same time the first asked for: who waits
+  // for it has waited longest.
+  Candidate NextUrgent(int stage) const {
+    const Stage& own = stages_[static_cast<size_t>(stage)];
+    Candidate best;
+    double soonest = PipelineProgress::kNever;
+    const auto consider = [&](PipelineWork work, int part, int micro_batch, double patience) {
+      const Candidate candidate = At(stage, work, part, micro_batch);
+      const double begin = candidate.begin - patience * progress_.CostOf(PipelineWork::kForward);
+      if (begin >= soonest) return;
+      soonest = begin;
+      best = candidate;
+    };
+    consider(PipelineWork::kBackwardInput, 0, own.input[0], 0);
+    consider(PipelineWork::kBackwardInput, 1, own.input[1], habits_.gradient_patience);
+    if (own.in_flight < MostInFlight()) {
+      consider(PipelineWork::kForward, 1, own.forward[1], habits_.forward_patience);
+    }
+    if (own.in_flight + habits_.kept_places < MostInFlight()) {
+      consider(PipelineWork::kForward, 0, own.forward[0], 0);
+    }
     return best;
   }
 
@@ -132,7 +181,7 @@ class Greedy {
   }
 
   const PipelineShape shape_;
-  const double gap_share_;
+  const Habits habits_;
   PipelineProgress progress_;
   std::vector<Stage> stages_;
   PipelineSchedule schedule_;
@@ -144,12 +193,13 @@ absl::StatusOr<PipelineSchedule> ZeroBubbleSchedule(const PipelineShape& shape,
                                                     const PipelineCosts& costs) {
   PipelineSchedule shortest;
   double end = PipelineProgress::kNever;
-  for (const double share : kGapShares) {
-    Greedy greedy(shape, costs, share);
-    auto schedule = greedy.Run();
+  for (const Habits& habits : AllHabits(shape)) {
+    auto schedule = Greedy(shape, costs, habits).Run();
     if (!schedule.ok()) return schedule.status();
-    if (greedy.end() < end) {
-      end = greedy.end();
+    const auto timeline = RunSchedule(shape, *schedule, costs);
+    if (!timeline.ok()) return timeline.status();
+    if (timeline->end < end) {
+      end = timeline->end;
       shortest = *std::move(schedule);
     }
   }

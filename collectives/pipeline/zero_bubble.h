@@ -7,7 +7,7 @@
 
 namespace geminid::collectives {
 
-// `shape` is of two parts per stage. The shortest of a few greedy ones. Cost: a few times
+// `shape` is of two parts per stage. The shortest of 216 greedy ones. Cost: as many times
 // O(stages^2 micro_batches). INTERNAL: a schedule that does not end, which no shape should give.
 absl::StatusOr<PipelineSchedule> ZeroBubbleSchedule(const PipelineShape& shape,
                                                     const PipelineCosts& costs);

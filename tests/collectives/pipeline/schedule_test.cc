@@ -85,6 +85,51 @@ TEST(ZeroBubble, BubbleIsBelowOneForwardOneBackward) {
   }
 }
 
+// As the executor runs it: a gradient of the input leaves before those of the weights are computed.
+PipelineSchedule WithHalves(PipelineSchedule schedule) {
+  for (auto& actions : schedule) {
+    std::vector<PipelineAction> halves;
+    for (PipelineAction action : actions) {
+      const bool both = action.work == PipelineWork::kBackward;
+      if (both) action.work = PipelineWork::kBackwardInput;
+      halves.push_back(action);
+      action.work = PipelineWork::kBackwardWeight;
+      if (both) halves.push_back(action);
+    }
+    actions = std::move(halves);
+  }
+  return schedule;
+}
+
+// The way back to the first stage is one of halves.
+TEST(OneForwardOneBackward, BackwardsInHalves_EndIsTheClosedForm) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (const int micro_batches : {1, 2, 3, 5, 8, 16, 33}) {
+      const PipelineShape shape = {PipelineKind::k1F1B, stages, micro_batches};
+      const auto timeline =
+          RunSchedule(shape, WithHalves(MakePipelineSchedule(shape).value()), kCosts);
+      ASSERT_TRUE(timeline.ok()) << timeline.status();
+      EXPECT_EQ(timeline->end, micro_batches * (kCosts.forward + Backward(kCosts)) +
+                                   (stages - 1) * (kCosts.forward + kCosts.backward_input));
+    }
+  }
+}
+
+// A message takes a quarter of a whole stage's forward.
+TEST(ZeroBubble, SlowLinks_EndsBeforeOneForwardOneBackward) {
+  for (int stages = 2; stages <= 8; ++stages) {
+    for (const int micro_batches : {stages, 2 * stages, 4 * stages}) {
+      const PipelineShape shape = {PipelineKind::k1F1B, stages, micro_batches};
+      const auto theirs =
+          RunSchedule(shape, WithHalves(MakePipelineSchedule(shape).value()), {2, 2, 2, 0.5});
+      ASSERT_TRUE(theirs.ok()) << theirs.status();
+      EXPECT_LT(Timed({PipelineKind::kZeroBubbleV, stages, micro_batches, 2}, {1, 1, 1, 0.5}).end,
+                theirs->end)
+          << stages << " stages, " << micro_batches << " micro-batches";
+    }
+  }
+}
+
 // With equal times and enough micro-batches only the way to the last stage and back is lost.
 TEST(ZeroBubble, EqualTimes_LeaveAlmostNoBubble) {
   for (int stages = 2; stages <= 8; ++stages) {

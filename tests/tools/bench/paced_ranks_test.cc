@@ -1,0 +1,60 @@
+#include "tools/bench/paced_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "collectives/local/local_communicator.h"
+
+namespace geminid::collectives {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr LinkSpeed kSpeed = {.latency = milliseconds(1), .per_byte = LinkSeconds(0.002)};
+
+LinkTime At(int64_t ms) { return LinkTime(milliseconds(ms)); }
+
+TEST(Link, MessagesAtOnce_GoOneAfterTheOther) {
+  Link link(kSpeed);
+  EXPECT_EQ(link.Carry(At(10), 4), At(19));
+  EXPECT_EQ(link.Carry(At(10), 4), At(27));  // the latency is of both at the same time
+  EXPECT_EQ(link.Carry(At(26), 1), At(29));  // just when the link is free
+  EXPECT_EQ(link.Carry(At(50), 0), At(51));
+}
+
+TEST(PacedRanks, Receive_WaitsForTheLinkAndHasTheMessage) {
+  auto ranks = MakeLocalCommunicators(2);
+  std::vector<LinkTime> waits;
+  const LinkClock clock = {.now = [] { return At(100); },
+                           .wait_until = [&](LinkTime time) { waits.push_back(time); }};
+  std::thread sender([&, rank = PaceRanks(std::move(ranks[0]), kSpeed, clock)] {
+    const auto pair = rank->Subset("pair", std::array{1, 0});
+    for (const float value : {3.0f, 4.0f}) {
+      const std::array sent = {value};
+      EXPECT_EQ((*pair)->Send(sent, 0, 7), absl::OkStatus());
+    }
+  });
+  {
+    const auto rank = PaceRanks(std::move(ranks[1]), kSpeed, clock);
+    const auto pair = rank->Subset("pair", std::array{1, 0});
+    for (const float value : {3.0f, 4.0f}) {
+      std::array<float, 1> got = {};
+      EXPECT_EQ((*pair)->Receive(got, 1, 7), absl::OkStatus());
+      EXPECT_EQ(got[0], value);
+    }
+    sender.join();
+  }
+  EXPECT_EQ(waits, (std::vector<LinkTime>{At(109), At(117)}));
+}
+
+TEST(PacedRanks, AnythingElse_IsRefused) {
+  const auto rank = PaceRanks(MakeSelfCommunicator(), kSpeed);
+  EXPECT_EQ(rank->Barrier().message(),
+            "Barrier: paced ranks send and receive; take others for anything else");
+}
+
+}  // namespace
+}  // namespace geminid::collectives

@@ -26,7 +26,7 @@ namespace {
 using Look = std::function<absl::Status()>;
 
 constexpr uint32_t kMagic = 0x53524d47;  // "GMRS"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr int kPollMilliseconds = 50;  // between two looks
 
 // From a rank to rank 0, with its pidfd.
@@ -37,12 +37,20 @@ struct Hello {
   int32_t world_size = 0;
 };
 
-// From rank 0: accepted with the memory and the pidfds, or refused with the reason.
+// From rank 0: accepted with the memory and the pidfds, or refused with the reason. With a code:
+// all are here, but rank 0 has no memory for them.
 struct Answer {
   uint32_t magic = kMagic;
   uint32_t accepted = 0;
-  char reason[248] = {};
+  int32_t code = 0;  // an absl::StatusCode
+  char reason[1012] = {};
 };
+
+Answer Refusal(absl::StatusCode code, absl::string_view reason) {
+  Answer answer{.code = static_cast<int32_t>(code)};
+  std::memcpy(answer.reason, reason.data(), std::min(reason.size(), sizeof(answer.reason) - 1));
+  return answer;
+}
 
 base::UniqueFd OwnProcess() {
   return base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
@@ -62,18 +70,20 @@ class Host {
         sockets_(static_cast<size_t>(world_size)),
         processes_(static_cast<size_t>(world_size)) {}
 
-  absl::StatusOr<Meeting> Run(int segment_fd, absl::Duration timeout, const Look& look) {
+  absl::StatusOr<Meeting> Run(const absl::StatusOr<int>& segment_fd, absl::Duration timeout,
+                              const Look& look) {
     const base::Deadline deadline = base::Deadline::In(timeout);
     auto listener = ListenAbstract(name_, kMaxShmRanks);
     if (!listener.ok()) return listener.status();
     processes_[0] = OwnProcess();
     if (!processes_[0].valid()) return absl::ErrnoToStatus(errno, "pidfd_open");
     while (!Missing().empty()) {
-      if (deadline.Passed()) return Late(timeout);
+      if (deadline.Passed()) return segment_fd.ok() ? Late(timeout) : segment_fd.status();
       if (look) GEMINID_RETURN_IF_ERROR(look());
       Wait(listener->get(), deadline);
     }
-    return Dismiss(segment_fd);
+    if (!segment_fd.ok()) return Disappoint(segment_fd.status());
+    return Dismiss(*segment_fd);
   }
 
  private:
@@ -149,10 +159,17 @@ class Host {
 
   void Refuse(int socket, const std::string& reason) {
     refused_ = reason;
-    Answer answer;
-    std::memcpy(answer.reason, reason.data(), std::min(reason.size(), sizeof(answer.reason) - 1));
+    const Answer answer = Refusal(absl::StatusCode::kOk, reason);
     // It may be gone already; it has its own timeout.
     (void)SendRecord(socket, std::as_bytes(std::span(&answer, 1)), {});
+  }
+
+  absl::Status Disappoint(const absl::Status& why) {
+    const Answer answer = Refusal(why.code(), why.message());
+    for (size_t r = 1; r < sockets_.size(); ++r) {
+      (void)SendRecord(sockets_[r].get(), std::as_bytes(std::span(&answer, 1)), {});
+    }
+    return why;
   }
 
   absl::StatusOr<Meeting> Dismiss(int segment_fd) {
@@ -174,6 +191,19 @@ class Host {
   std::vector<base::UniqueFd> strangers_;  // connected and silent so far
   std::string refused_;
 };
+
+absl::Status ErrorOf(const Answer& answer, int rank) {
+  // UNAVAILABLE would mean to try again.
+  const bool again = answer.code == static_cast<int32_t>(absl::StatusCode::kUnavailable);
+  if (answer.code != 0) {
+    const auto code = static_cast<absl::StatusCode>(answer.code);
+    return absl::Status(again ? absl::StatusCode::kAborted : code,
+                        absl::StrCat("rank 0 has no memory for the ranks to share: ",
+                                     static_cast<const char*>(answer.reason)));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("rank 0 refused rank %d: %s", rank, answer.reason));
+}
 
 // One attempt of another rank: UNAVAILABLE means try again.
 absl::StatusOr<Meeting> Join(const std::string& name, int rank, int world_size,
@@ -200,8 +230,7 @@ absl::StatusOr<Meeting> Join(const std::string& name, int rank, int world_size,
   if (!received.ok()) return received.status();
   if (answer.magic != kMagic || answer.accepted != 1) {
     answer.reason[sizeof(answer.reason) - 1] = '\0';
-    return absl::InvalidArgumentError(
-        absl::StrFormat("rank 0 refused rank %d: %s", rank, answer.reason));
+    return ErrorOf(answer, rank);
   }
   if (received->size() != static_cast<size_t>(world_size) + 1) {
     return absl::InvalidArgumentError("rank 0 sent another number of descriptors");
@@ -215,7 +244,8 @@ absl::StatusOr<Meeting> Join(const std::string& name, int rank, int world_size,
 }  // namespace
 
 absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_size,
-                                   int segment_fd, absl::Duration timeout, const Look& look) {
+                                   const absl::StatusOr<int>& segment_fd, absl::Duration timeout,
+                                   const Look& look) {
   if (rank == 0) return Host(name, world_size).Run(segment_fd, timeout, look);
   // Nothing announces that an abstract socket begins to listen, so ask at growing intervals.
   constexpr auto kFirstPause = std::chrono::milliseconds(1);

@@ -346,23 +346,22 @@ absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std
   if (kept.books == nullptr) kept.books = std::make_shared<SegmentBooks>();
   std::optional<Segment> segment;
   std::shared_ptr<void> entry;
-  if (rank == 0) {
+  const auto make = [&]() -> absl::StatusOr<int> {
     const SegmentShape shape = {.world_size = static_cast<uint32_t>(world_size),
                                 .slots = options.slots,
                                 .piece_bytes = options.piece_bytes};
     GEMINID_ASSIGN_OR_RETURN(entry, kept.books->Enter(name, SegmentLayout::Of(shape).end));
     GEMINID_ASSIGN_OR_RETURN(segment, Segment::Create(shape));
-  }
-  auto meeting = MeetOnHost(name, rank, world_size, segment ? segment->fd() : -1,
-                            options.connect_timeout, options.look);
-  if (!meeting.ok()) return meeting.status();
+    return segment->fd();
+  };
+  const absl::StatusOr<int> made = rank == 0 ? make() : -1;
+  GEMINID_ASSIGN_OR_RETURN(Meeting meeting, MeetOnHost(name, rank, world_size, made,
+                                                       options.connect_timeout, options.look));
   if (!segment) {
-    auto opened = Segment::Open(std::move(meeting->segment), world_size);
-    if (!opened.ok()) return opened.status();
-    segment.emplace(*std::move(opened));
+    GEMINID_ASSIGN_OR_RETURN(segment, Segment::Open(std::move(meeting.segment), world_size));
   }
   return std::make_unique<ShmBackend>(name, kept, *std::move(segment), std::move(entry),
-                                      std::move(meeting->processes), rank, world_size);
+                                      std::move(meeting.processes), rank, world_size);
 }
 
 }  // namespace geminid::collectives

@@ -228,8 +228,8 @@ class GEMINID_EXPORT Communicator {
   // Memory that the ranks of a host share is made by the first of them. From now on, until what is
   // returned is destroyed, `charger` is told of all that this rank has made for this communicator
   // and for the others that come from the same Connect, and of what it makes for them later, before
-  // it does. An error is that of this call, or of the Duplicate, Subset or Shrink; there the other
-  // ranks wait in vain for their timeout. Null: somebody is told already. Other backends than "shm"
+  // it does. An error is that of this call, or of the Duplicate, Subset or Shrink on every rank that
+  // takes part in it. Null: somebody is told already. Other backends than "shm"
   // and "hierarchical" share nothing.
   absl::StatusOr<std::shared_ptr<void>> ChargeSegments(SegmentCharger charger);
 

@@ -114,6 +114,19 @@ TEST(ChargeSegments, ThatIsRefused_IsAnErrorAndChargesNothing) {
   });
 }
 
+TEST(ChargeSegments, ThatIsRefusedLater_FailsOnAllRanksInItsWords) {
+  Communicators world = ShmBackend().connect(kRanks, absl::Seconds(60));
+  ForEachRank(world, [](Communicator& rank) {
+    Account small(SegmentBytes());
+    const auto charge = rank.ChargeSegments(small.charger());
+    ASSERT_TRUE(charge.ok()) << charge.status();
+    const auto second = rank.Duplicate("second");
+    EXPECT_EQ(second.status().code(), absl::StatusCode::kResourceExhausted) << second.status();
+    EXPECT_THAT(std::string(second.status().message()), HasSubstr("no room for"));
+    EXPECT_EQ(rank.Barrier(), absl::OkStatus());  // that is as it was
+  });
+}
+
 TEST(ChargeSegments, WhereSomebodyChargesAlready_TellsThatOneAlone) {
   Communicators world = ShmBackend().connect(1, absl::Seconds(60));
   Account first, second;

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <climits>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "base/command_line.h"
 #include "base/exit_status.h"
@@ -48,8 +50,10 @@ int Main(int argc, char** argv) {
   app.add_option("--gpu", gpu, "UUID of the GPU: for geminid alone");
   app.add_flag("--probe", probe, "List the GPUs, as geminid would find them");
   base::RefuseEmptyValues(&app);
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  std::ranges::reverse(arguments);  // the last first
   try {
-    app.parse(argc, argv);
+    app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return Fail(base::DescribeParseError(app, error), base::kDaemonExitUsage);

@@ -50,11 +50,10 @@ int Send(const base::UniqueFd& socket, const Message& message, int descriptor) {
     std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(descriptor));
   }
   for (int pauses = 0;;) {
-    if (::sendmsg(socket.get(), &header, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(wire))) {
-      return 0;
-    }
+    const ssize_t sent = ::sendmsg(socket.get(), &header, MSG_NOSIGNAL);
+    if (sent >= 0) return sent == static_cast<ssize_t>(sizeof(wire)) ? 0 : EIO;
     if (errno == EINTR) continue;
-    if (errno != ETOOMANYREFS || ++pauses > kMostPauses) return errno == 0 ? EIO : errno;
+    if (errno != ETOOMANYREFS || ++pauses > kMostPauses) return errno;
     ::nanosleep(&kPause, nullptr);
   }
 }

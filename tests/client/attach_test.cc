@@ -37,12 +37,14 @@ class FakeListener {
     folder_ = mkdtemp(name.data());
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, (socket() + shm::kAttachSuffix).c_str());
+    const std::string path = socket() + shm::kAttachSuffix;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
     listener_ = base::UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     EXPECT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(listen(listener_.get(), 1), 0);
     thread_ = std::thread([this, answer = std::move(answer)] {
       const base::UniqueFd connection(accept(listener_.get(), nullptr, nullptr));
+      if (!connection.valid()) return;
       shm::Hello hello;
       EXPECT_EQ(recv(connection.get(), &hello, sizeof hello, 0), ssize_t{sizeof hello});
       answer(connection.get());

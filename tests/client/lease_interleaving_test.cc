@@ -94,6 +94,7 @@ bool IsViolation(uint32_t slot, bool comes_back, int publish_after, int decide_a
   BeginStepping();
   const bool held = TryAcquireLease<Protocol>(scene.state, scene.lease, &seen);
   EndStepping();
+  current_scene = nullptr;
   *instructions = scene.instructions;
   if (!scene.published) scene.Publish();
   if (!scene.decided) scene.Decide();

@@ -158,6 +158,7 @@ TEST(PrivateDaemon, SessionsWithoutASocket_ShareOne) {
 
 TEST(PrivateDaemon, MetricsPortOfTheEnvironment_IsLeftToTheDaemonThatHasIt) {
   const int taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_GE(taken, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

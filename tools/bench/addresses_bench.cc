@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -92,8 +93,9 @@ void BM_UseOfWhatComes(benchmark::State& state) {
   for (auto _ : state) {
     const std::vector<ParameterId> one = {ParameterId{next++ % kParameters}};
     const Operation operation = Must(model.engine->Use(Pass::kEvaluate, one));
-    const auto* const words = reinterpret_cast<const uint64_t*>(operation.Weight(one[0]));
-    sum = std::accumulate(words, words + bytes / sizeof(uint64_t), sum);
+    const std::span words(reinterpret_cast<const uint64_t*>(operation.Weight(one[0])),
+                          bytes / sizeof(uint64_t));
+    sum = std::accumulate(words.begin(), words.end(), sum);
     benchmark::DoNotOptimize(sum);
   }
 }

@@ -25,9 +25,9 @@ HWY_INLINE uint64_t Move(const Traffic* arrays, size_t count, size_t begin, size
       const Traffic& t = arrays[a];
       const size_t first = i * t.bytes_per_element;
       const size_t last = first + kGroup * t.bytes_per_element;
-      const uint8_t* const ahead = t.read + kPrefetchElements * t.bytes_per_element;
+      const size_t ahead = kPrefetchElements * t.bytes_per_element;
       for (size_t at = first; t.read != nullptr && at < last; at += kLineBytes) {
-        hwy::Prefetch(ahead + at);
+        hwy::Prefetch(t.read + ahead + at);
       }
       for (size_t at = first; at < last; at += step) {
         auto v = hn::Zero(d);

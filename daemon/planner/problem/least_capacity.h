@@ -36,7 +36,8 @@ class LeastCapacity {
  private:
   std::int64_t Within(std::int64_t begin, std::int64_t end) const {
     const auto length = static_cast<std::uint64_t>(end - begin);
-    const auto level = static_cast<std::size_t>(std::bit_width(length) - 1);
+    // The lowest bit changes no width but that of 0, which nobody asks for.
+    const auto level = static_cast<std::size_t>(std::bit_width(length | 1) - 1);
     const std::int64_t width = std::int64_t{1} << level;
     return std::min(levels_[level][static_cast<std::size_t>(begin)],
                     levels_[level][static_cast<std::size_t>(end - width)]);

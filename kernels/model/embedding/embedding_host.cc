@@ -37,12 +37,13 @@ HWY_INLINE void EmbeddingForwardLoop(const EmbeddingShape& shape, const int32_t*
   const size_t hidden = shape.hidden;
   for (size_t t = 0; t < shape.tokens; ++t) {
     const size_t row = static_cast<size_t>(ids[t]) - shape.first_row;  // wraps when below
-    const T* from = row < shape.rows ? table + row * hidden : nullptr;
+    const bool has_row = row < shape.rows;
+    const T* from = table + (has_row ? row * hidden : 0);
     const T* position =
         position_table == nullptr ? nullptr : position_table + t % sequence * hidden;
     for (size_t i = 0; i < hidden; i += kWidth) {
       const size_t n = hidden - i;
-      F32x16 v = from == nullptr ? Set(0.0F) : LoadN(from + i, n);
+      F32x16 v = has_row ? LoadN(from + i, n) : Set(0.0F);
       if (position != nullptr) v = v + LoadN(position + i, n);
       StoreN(v, y + t * hidden + i, n);
     }

@@ -287,11 +287,13 @@ TEST_F(CheckpointTest, FolderThatCannotBeWritten_IsAnErrorAndTrainingGoesOn) {
 
 // What the next test starts in a process of its own.
 TEST_F(CheckpointTest, DISABLED_SavesEveryStepUntilKilled) {
+  const char* const folder = ::getenv(kFolderVariable);
+  ASSERT_NE(folder, nullptr);
   run_.world_size = 1;
   run_.steps = 100000;
   std::vector<int> all(static_cast<size_t>(run_.steps));
   std::iota(all.begin(), all.end(), 0);
-  MustRun(Saving(run_, {.folder = ::getenv(kFolderVariable), .keep = 2}, all));
+  MustRun(Saving(run_, {.folder = folder, .keep = 2}, all));
 }
 
 pid_t StartSaving(const std::string& folder) {

@@ -90,6 +90,7 @@ TEST_F(EngineTypesTest, State_TakesNoMoreMemoryThanWithOneType) {
 }
 
 TEST_F(EngineTypesTest, TypeThatDoesNotExist_IsRefusedWithTheParametersName) {
+  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange): a caller's mistake
   run_.model.parameters[3].data_type = static_cast<DataType>(9);
   SyntheticResult none;
   const absl::Status status = TrainStatuses(run_, &none)[0];

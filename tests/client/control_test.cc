@@ -135,7 +135,8 @@ TEST_F(ControlTest, Allocation_MayTakeLongerByItsSizeAndTheRanksBesideIt) {
   const absl::Duration least = time_for(4096, 1);
   const absl::Duration more = time_for(uint64_t{64} << 30, 1) - least;
   EXPECT_GT(more, absl::Seconds(64));
-  EXPECT_NEAR((time_for(uint64_t{64} << 30, 8) - least) / more, 8, 0.5);
+  const absl::Duration of_eight = time_for(uint64_t{64} << 30, 8) - least;
+  EXPECT_NEAR(absl::FDivDuration(of_eight, more), 8, 0.5);
 }
 
 // The daemon says so before it closes its connections.

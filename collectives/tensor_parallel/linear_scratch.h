@@ -16,7 +16,8 @@ namespace geminid::collectives {
 
 // What of a call lies there. Of linear layers: X and W of this step and the next in 2D; in 3D X and
 // W gathered, and Y in the place of the next X. Of other layers: what they gather or have not added
-// up yet, numbers for each row, and what lies within a pair of layers.
+// up yet, numbers for each row, and what lies within a pair of layers; queries, keys and values of
+// sequences that are cut, and their gradients.
 enum class Scratch : uint8_t {
   kX,
   kNextX,
@@ -26,9 +27,11 @@ enum class Scratch : uint8_t {
   kBias,
   kRows,
   kInner,
-  kInnerGradient
+  kInnerGradient,
+  kQkv,
+  kQkvGradient
 };
-inline constexpr int kScratches = 9;
+inline constexpr int kScratches = 11;
 
 // Grows to the largest call, and stays. One thread at a time.
 class LinearScratch {

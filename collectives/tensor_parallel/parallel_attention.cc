@@ -1,5 +1,6 @@
 #include "collectives/tensor_parallel/parallel_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
@@ -15,7 +16,8 @@ namespace {
 using kernels::FromKernel;
 
 absl::Status CheckHeads(const AttentionOptions& options) {
-  const auto [sequences, length, hidden, heads, kv_heads, head_dim, bias, theta] = options;
+  const size_t heads = options.heads, kv_heads = options.kv_heads, head_dim = options.head_dim;
+  const double theta = options.rotary_theta;
   if (kv_heads == 0 || heads % kv_heads != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%d heads of queries and %d of keys: the latter must divide the former", heads, kv_heads));
@@ -29,6 +31,11 @@ absl::Status CheckHeads(const AttentionOptions& options) {
         "heads of %d features turned with a theta of %g: it is finite and positive, and they are "
         "even; or it is 0",
         head_dim, theta));
+  }
+  if (!options.positions.empty() && options.positions.size() != options.sequence_length) {
+    return absl::InvalidArgumentError(absl::StrFormat("%d positions for sequences of %d tokens",
+                                                      options.positions.size(),
+                                                      options.sequence_length));
   }
   return absl::OkStatus();
 }
@@ -76,11 +83,58 @@ absl::Status ParallelAttention::MakeLayers(TensorGroups& groups) {
 
 absl::Status ParallelAttention::MakeTable() {
   if (options_.rotary_theta == 0) return absl::OkStatus();
-  cos_.resize(options_.sequence_length * options_.head_dim / 2);
-  sin_.resize(cos_.size());
-  return FromKernel(kernels::RotaryTable(options_.sequence_length, options_.head_dim,
-                                         options_.rotary_theta, cos_.data(), sin_.data()),
-                    "table of positions");
+  const std::vector<size_t>& positions = options_.positions;
+  const size_t half = options_.head_dim / 2;
+  const size_t rows =
+      positions.empty() ? options_.sequence_length : *std::ranges::max_element(positions) + 1;
+  cos_.resize(rows * half);
+  sin_.resize(rows * half);
+  GEMINID_RETURN_IF_ERROR(
+      FromKernel(kernels::RotaryTable(rows, options_.head_dim, options_.rotary_theta, cos_.data(),
+                                      sin_.data()),
+                 "table of positions"));
+  if (positions.empty()) return absl::OkStatus();
+  for (std::vector<float>* table : {&cos_, &sin_}) {
+    std::vector<float> mine;
+    for (const size_t position : positions) {
+      const float* const row = table->data() + position * half;
+      mine.insert(mine.end(), row, row + half);
+    }
+    *table = std::move(mine);
+  }
+  return absl::OkStatus();
+}
+
+void ParallelAttention::Gather(std::span<const float> qkv, size_t section,
+                               std::span<float> dense) const {
+  const kernels::HeadsView<const float> view = Section(qkv, section);
+  const size_t columns = outputs_.PartOf(section).count;
+  for (size_t at = 0, token = 0; at < dense.size(); at += columns, ++token) {
+    std::copy_n(view.data + token * view.token_stride, columns, dense.data() + at);
+  }
+}
+
+void ParallelAttention::Scatter(std::span<const float> dense, size_t section,
+                                std::span<float> qkv) const {
+  const kernels::HeadsView<float> view = Section(qkv, section);
+  const size_t columns = outputs_.PartOf(section).count;
+  for (size_t at = 0, token = 0; at < dense.size(); at += columns, ++token) {
+    std::copy_n(dense.data() + at, columns, view.data + token * view.token_stride);
+  }
+}
+
+ParallelAttention::Dense ParallelAttention::Cut(std::span<float> all) const {
+  const size_t tokens = first().y.rows.count;
+  const size_t q = tokens * outputs_.PartOf(0).count, k = tokens * outputs_.PartOf(1).count;
+  return {.q = all.first(q), .k = all.subspan(q, k), .v = all.subspan(q + k)};
+}
+
+ParallelAttention::Dense ParallelAttention::GatherAll(std::span<const float> qkv) {
+  const Dense dense = Cut(scratch_.Floats(Scratch::kQkv, qkv.size()));
+  Gather(qkv, 0, dense.q);
+  Gather(qkv, 1, dense.k);
+  Gather(qkv, 2, dense.v);
+  return dense;
 }
 
 template <class Float>
@@ -106,6 +160,11 @@ absl::Status ParallelAttention::Turn(Rotate rotate, std::span<float> qkv) const 
 
 absl::Status ParallelAttention::Attend(std::span<const float> qkv, std::span<float> attended,
                                        float* lse) {
+  if (options_.pieces != nullptr) {
+    const Dense dense = GatherAll(qkv);
+    return options_.pieces->Forward(shape_, dense.q, dense.k, dense.v, attended,
+                                    {lse, shape_.heads * second().x.rows.count});
+  }
   kernels::ThreadPool* const pool = scratch_.products().pool();
   const size_t bytes = kernels::AttentionWorkspaceBytes(shape_, kernels::ThreadsOf(pool));
   return FromKernel(
@@ -118,6 +177,7 @@ absl::Status ParallelAttention::Attend(std::span<const float> qkv, std::span<flo
 absl::Status ParallelAttention::AttendBackward(std::span<const float> kept,
                                                std::span<const float> dattended,
                                                std::span<float> dqkv) {
+  if (options_.pieces != nullptr) return AttendWithOthers(kept, dattended, dqkv);
   kernels::ThreadPool* const pool = scratch_.products().pool();
   const size_t bytes = kernels::AttentionWorkspaceBytes(shape_, kernels::ThreadsOf(pool));
   const size_t attended = first().y.elements(), width = second().x.columns.count;
@@ -132,6 +192,22 @@ absl::Status ParallelAttention::AttendBackward(std::span<const float> kept,
                         shape_, saved, Section(dqkv, 0), Section(dqkv, 1), Section(dqkv, 2),
                         scratch_.products().Workspace(bytes), bytes, pool),
                     "attention backward");
+}
+
+absl::Status ParallelAttention::AttendWithOthers(std::span<const float> kept,
+                                                 std::span<const float> dattended,
+                                                 std::span<float> dqkv) {
+  const Dense dense = GatherAll(kept.first(dqkv.size()));
+  const std::span<const float> attended = kept.subspan(dqkv.size(), dattended.size());
+  const std::span<const float> lse = kept.subspan(dqkv.size() + attended.size());
+  const Dense gradients = Cut(scratch_.Floats(Scratch::kQkvGradient, dqkv.size()));
+  GEMINID_RETURN_IF_ERROR(options_.pieces->Backward(
+      shape_, {.q = dense.q, .k = dense.k, .v = dense.v, .out = attended, .lse = lse}, dattended,
+      gradients.q, gradients.k, gradients.v));
+  Scatter(gradients.q, 0, dqkv);
+  Scatter(gradients.k, 1, dqkv);
+  Scatter(gradients.v, 2, dqkv);
+  return absl::OkStatus();
 }
 
 absl::Status ParallelAttention::Forward(std::span<const float> x, const Parameters& parameters,

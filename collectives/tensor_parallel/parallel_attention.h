@@ -4,7 +4,10 @@
 //   y = attention(q, k, v) Wo^T + bo   (kernels/model/attention/attention.h)
 //
 // A rank has whole heads of whole sequences, so it attends by itself: nothing is exchanged beyond
-// what the two layers do (parallel_linear.h), whose shapes are, with c = head_dim,
+// what the two layers do (parallel_linear.h). Or all of the grid have the same piece of each
+// sequence, and other grids the others: then ranks with the same place in their grids attend
+// together (sequence_parallel/piece_attention.h), and a sequence below is such a piece. The layers'
+// shapes are, with c = head_dim,
 //
 //   first   {tokens, hidden, (heads + 2 kv_heads) c};  second  {tokens, heads c, hidden}
 //
@@ -25,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/sequence_parallel/piece_attention.h"
 #include "collectives/tensor_parallel/fused_outputs.h"
 #include "collectives/tensor_parallel/linear_scratch.h"
 #include "collectives/tensor_parallel/parallel_linear.h"
@@ -43,6 +47,10 @@ struct AttentionOptions {
   size_t head_dim = 0;  // at most kernels::kAttentionHeadDimMax
   bool bias = false;
   double rotary_theta = 0;  // 10000 in LLaMA 2; 0: queries and keys are not turned
+  // With whom this rank attends; outlives the block. Null: sequences are whole.
+  PieceAttention* pieces = nullptr;
+  // Where the tokens of a sequence stand in it. Empty: one behind the other, from its beginning.
+  std::vector<size_t> positions = {};
 
   size_t tokens() const { return sequences * sequence_length; }
 };
@@ -91,6 +99,16 @@ class ParallelAttention {
   absl::Status MakeLayers(TensorGroups& groups);
   absl::Status MakeTable();
 
+  // A section as a tensor of its own: [tokens, its columns].
+  void Gather(std::span<const float> qkv, size_t section, std::span<float> dense) const;
+  void Scatter(std::span<const float> dense, size_t section, std::span<float> qkv) const;
+  // The three of them, one behind the other, in what holds as much as qkv.
+  struct Dense {
+    std::span<float> q, k, v;
+  };
+  Dense Cut(std::span<float> all) const;
+  Dense GatherAll(std::span<const float> qkv);
+
   // Of what is kept, or of its gradient: queries, keys, values (sections 0 to 2).
   template <class Float>
   kernels::HeadsView<Float> Section(std::span<Float> qkv, size_t section) const;
@@ -98,6 +116,8 @@ class ParallelAttention {
                                      float*);
   absl::Status Turn(Rotate rotate, std::span<float> qkv) const;
   absl::Status Attend(std::span<const float> qkv, std::span<float> attended, float* lse);
+  absl::Status AttendWithOthers(std::span<const float> kept, std::span<const float> dattended,
+                                std::span<float> dqkv);
   absl::Status AttendBackward(std::span<const float> kept, std::span<const float> dattended,
                               std::span<float> dqkv);
 
@@ -106,7 +126,7 @@ class ParallelAttention {
   LinearScratch& scratch_;
   std::unique_ptr<ParallelLinear> first_, second_;
   kernels::AttentionShape shape_;  // of this rank's heads and sequences
-  std::vector<float> cos_, sin_;   // of each position; empty without
+  std::vector<float> cos_, sin_;   // of each token of a sequence; empty without
 };
 
 }  // namespace geminid::collectives

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "collectives/sequence_parallel/head_swap.h"
 #include "kernels/model/attention/attention.h"
-#include "tools/trainer/head_swap.h"
 #include "tools/trainer/norm_layer.h"
 #include "tools/trainer/sequence_ring.h"
 

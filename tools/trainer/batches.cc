@@ -20,22 +20,22 @@ absl::Status CheckBatch(uint64_t batch, uint64_t world_size) {
       " ranks; --batch counts the sequences of all ranks and must be a multiple of their number"));
 }
 
+Positions PositionsOf(const BatchPlan& plan) {
+  if (!plan.zigzag) return {.first = plan.piece * (plan.context / plan.pieces)};
+  const collectives::Zigzag zigzag = {.sequence = plan.context, .ranks = plan.pieces};
+  return {.first = zigzag.PlaceOf(plan.piece, 0),
+          .second_half = zigzag.PlaceOf(plan.piece, zigzag.chunk())};
+}
+
 absl::StatusOr<Batches> Batches::Create(const TokenRange& data, const BatchPlan& plan) {
   GEMINID_RETURN_IF_ERROR(CheckLength(data, plan.context));
   GEMINID_RETURN_IF_ERROR(CheckBatch(plan.batch, plan.world_size));
   return Batches(data, plan);
 }
 
-Positions Batches::OfPiece() const {
-  if (!plan_.zigzag) return {.first = plan_.piece * length()};
-  const collectives::Zigzag zigzag = {.sequence = plan_.context, .ranks = plan_.pieces};
-  return {.first = zigzag.PlaceOf(plan_.piece, 0),
-          .second_half = zigzag.PlaceOf(plan_.piece, zigzag.chunk())};
-}
-
 template <typename StartOf>
 absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf& start_of) {
-  const Positions positions = OfPiece();
+  const Positions positions = PositionsOf(plan_);
   tokens_.clear();
   targets_.clear();
   for (uint64_t sample = first_sample; sample < first_sample + sequences(); ++sample) {

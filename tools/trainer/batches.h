@@ -24,6 +24,9 @@ struct BatchPlan {
   bool zigzag = false;  // pieces are two chunks each, one from the front and one from the back
 };
 
+// Of the tokens that the piece has of each sequence.
+Positions PositionsOf(const BatchPlan& plan);
+
 class Batches {
  public:
   // INVALID_ARGUMENT if the data is too short or the batch does not divide.
@@ -49,7 +52,6 @@ class Batches {
   Batches(const TokenRange& data, const BatchPlan& plan) : data_(data), plan_(plan) {}
   uint64_t sequences() const { return plan_.batch / plan_.world_size; }
   uint64_t length() const { return plan_.context / plan_.pieces; }
-  Positions OfPiece() const;
   uint64_t starts() const { return data_.tokens - plan_.context; }
   template <typename StartOf>
   absl::StatusOr<MicroBatch> Gather(uint64_t first_sample, const StartOf& start_of);

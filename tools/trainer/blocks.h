@@ -10,6 +10,7 @@
 
 namespace geminid::collectives {
 class Communicator;
+class HeadSwap;  // collectives/sequence_parallel/head_swap.h
 }  // namespace geminid::collectives
 
 namespace geminid::trainer {
@@ -28,13 +29,12 @@ struct MicroBatchShape {
   size_t tokens() const { return sequences * sequence_length; }
 };
 
-class HeadSwap;      // head_swap.h
 class SequenceRing;  // sequence_ring.h
 
 // How attention reaches the tokens of a sequence that other ranks have: one way at most; neither
 // where sequences are whole. Both outlive whom they are given to.
 struct SequenceCut {
-  HeadSwap* swap = nullptr;
+  collectives::HeadSwap* swap = nullptr;
   SequenceRing* ring = nullptr;
 };
 

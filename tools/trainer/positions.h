@@ -14,6 +14,8 @@ struct Positions {
   // (collectives/sequence_parallel/zigzag.h); behind it all the same.
   std::optional<size_t> second_half = {};
 
+  friend bool operator==(const Positions&, const Positions&) = default;
+
   // Consecutive ones.
   struct Run {
     size_t token = 0;  // of those that the rank has

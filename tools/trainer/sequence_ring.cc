@@ -31,37 +31,17 @@ absl::StatusOr<std::unique_ptr<SequenceRing>> SequenceRing::Create(
   return std::unique_ptr<SequenceRing>(new SequenceRing(std::move(queue), threads));
 }
 
-absl::StatusOr<collectives::RingAttention*> SequenceRing::RingOf(
-    const kernels::AttentionShape& mine) {
-  const collectives::RingShape whole = {
-      .batch = mine.batch,
-      .sequence = mine.sequence * static_cast<size_t>(ranks_->WorldSize()),
-      .heads = mine.heads,
-      .kv_heads = mine.kv_heads,
-      .head_dim = mine.head_dim,
-      .scale = mine.scale};
-  const Key key = {whole.batch, whole.sequence, whole.heads, whole.kv_heads, whole.head_dim};
-  auto found = rings_.find(key);
-  if (found == rings_.end()) {
-    GEMINID_ASSIGN_OR_RETURN(collectives::RingAttention made,
-                             collectives::RingAttention::Make(whole, *ranks_, threads_));
-    found = rings_.emplace(key, std::move(made)).first;
-  }
-  return &found->second;
-}
-
 template <typename T>
 absl::Status SequenceRing::AttentionForward(const Resources& resources,
                                             const kernels::AttentionShape& mine, Matrix<const T> q,
                                             Matrix<const T> k, Matrix<const T> v, Matrix<T> out,
                                             float* lse) {
-  GEMINID_ASSIGN_OR_RETURN(collectives::RingAttention* const ring, RingOf(mine));
   GEMINID_ASSIGN_OR_RETURN(const auto wide_q, Widened(resources, q.data, q.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto wide_k, Widened(resources, k.data, k.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto wide_v, Widened(resources, v.data, v.size()));
   std::vector<float> wide_out(out.size());
   GEMINID_RETURN_IF_ERROR(
-      ring->Forward(wide_q, wide_k, wide_v, wide_out, {lse, q.rows * mine.heads}));
+      attention_->Forward(mine, wide_q, wide_k, wide_v, wide_out, {lse, q.rows * mine.heads}));
   return Rounded(resources, wide_out, out);
 }
 
@@ -70,16 +50,15 @@ absl::Status SequenceRing::AttentionBackward(const Resources& resources,
                                              const kernels::AttentionShape& mine,
                                              const kernels::AttentionSaved<T>& saved, Matrix<T> dq,
                                              Matrix<T> dk, Matrix<T> dv) {
-  GEMINID_ASSIGN_OR_RETURN(collectives::RingAttention* const ring, RingOf(mine));
   GEMINID_ASSIGN_OR_RETURN(const auto q, Widened(resources, saved.q.data, dq.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto k, Widened(resources, saved.k.data, dk.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto v, Widened(resources, saved.v.data, dv.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto out, Widened(resources, saved.out.data, dq.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto dout, Widened(resources, saved.dout.data, dq.size()));
   std::vector<float> wide_dq(dq.size()), wide_dk(dk.size()), wide_dv(dv.size());
-  GEMINID_RETURN_IF_ERROR(
-      ring->Backward({.q = q, .k = k, .v = v, .out = out, .lse = {saved.lse, dq.rows * mine.heads}},
-                     dout, wide_dq, wide_dk, wide_dv));
+  GEMINID_RETURN_IF_ERROR(attention_->Backward(
+      mine, {.q = q, .k = k, .v = v, .out = out, .lse = {saved.lse, dq.rows * mine.heads}}, dout,
+      wide_dq, wide_dk, wide_dv));
   GEMINID_RETURN_IF_ERROR(Rounded(resources, wide_dq, dq));
   GEMINID_RETURN_IF_ERROR(Rounded(resources, wide_dk, dk));
   return Rounded(resources, wide_dv, dv);

@@ -4,14 +4,12 @@
 #define GEMINID_TOOLS_TRAINER_SEQUENCE_RING_H_
 
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "collectives/sequence_parallel/ring_attention.h"
+#include "collectives/sequence_parallel/piece_attention.h"
 #include "geminid/async_communicator.h"
 #include "geminid/communicator.h"
 #include "kernels/model/attention/attention.h"
@@ -28,6 +26,9 @@ class SequenceRing {
   static absl::StatusOr<std::unique_ptr<SequenceRing>> Create(
       std::unique_ptr<collectives::Communicator> ranks, kernels::ThreadPool* threads);
 
+  // The same of layers that are cut, too.
+  collectives::PieceAttention& attention() { return *attention_; }
+
   // As KernelsOf's of these names; `mine` is of this rank's tokens, and all matrices are dense.
   template <typename T>
   absl::Status AttentionForward(const Resources& resources, const kernels::AttentionShape& mine,
@@ -40,13 +41,10 @@ class SequenceRing {
 
  private:
   SequenceRing(std::unique_ptr<collectives::AsyncCommunicator> ranks, kernels::ThreadPool* threads)
-      : ranks_(std::move(ranks)), threads_(threads) {}
-  absl::StatusOr<collectives::RingAttention*> RingOf(const kernels::AttentionShape& mine);
+      : ranks_(std::move(ranks)), attention_(collectives::MakeRingOfPieces(*ranks_, threads)) {}
 
-  using Key = std::tuple<size_t, size_t, size_t, size_t, size_t>;
   const std::unique_ptr<collectives::AsyncCommunicator> ranks_;
-  kernels::ThreadPool* const threads_;
-  std::map<Key, collectives::RingAttention> rings_;  // by shape: few, with buffers each
+  const std::unique_ptr<collectives::PieceAttention> attention_;
 };
 
 }  // namespace geminid::trainer

@@ -1,6 +1,8 @@
 #include "tools/trainer/tensor_layers.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "collectives/tensor_parallel/tensor_layout.h"
@@ -13,6 +15,7 @@ using collectives::TensorMode;
 
 absl::StatusOr<TensorLayers> TensorLayers::Make(const ModelConfig& config,
                                                 const MicroBatchShape& shape,
+                                                const TensorPieces& pieces,
                                                 collectives::TensorGroups& groups,
                                                 collectives::LinearScratch& scratch) {
   const bool gpt2 = config.family == Family::kGpt2;
@@ -33,6 +36,10 @@ absl::StatusOr<TensorLayers> TensorLayers::Make(const ModelConfig& config,
                         .hidden = hidden,
                         .epsilon = static_cast<float>(config.norm_epsilon)},
                        scratch));
+  std::vector<size_t> positions;
+  for (const Positions::Run& run : pieces.positions.RunsOf(shape.sequence_length)) {
+    for (size_t i = 0; i < run.count; ++i) positions.push_back(run.position + i);
+  }
   GEMINID_ASSIGN_OR_RETURN(layers.attention, collectives::ParallelAttention::Make(
                                                  groups,
                                                  {.sequences = shape.sequences,
@@ -42,7 +49,9 @@ absl::StatusOr<TensorLayers> TensorLayers::Make(const ModelConfig& config,
                                                   .kv_heads = config.kv_heads,
                                                   .head_dim = config.head_dim(),
                                                   .bias = gpt2,
-                                                  .rotary_theta = gpt2 ? 0 : config.rotary_theta},
+                                                  .rotary_theta = gpt2 ? 0 : config.rotary_theta,
+                                                  .pieces = pieces.attention,
+                                                  .positions = std::move(positions)},
                                                  scratch));
   GEMINID_ASSIGN_OR_RETURN(layers.mlp, collectives::ParallelMlp::Make(
                                            groups,

@@ -17,8 +17,15 @@
 #include "collectives/tensor_parallel/parallel_norm.h"
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/model_config.h"
+#include "tools/trainer/positions.h"
 
 namespace geminid::trainer {
+
+// Where a grid has pieces of the sequences: which tokens, and with whom its ranks attend.
+struct TensorPieces {
+  Positions positions = {};
+  collectives::PieceAttention* attention = nullptr;  // null: sequences are whole; else outlives
+};
 
 struct TensorLayers {
   std::unique_ptr<collectives::ParallelEmbedding> tokens;
@@ -31,6 +38,7 @@ struct TensorLayers {
 
   // `groups` and `scratch` outlive the layers. INVALID_ARGUMENT as theirs.
   static absl::StatusOr<TensorLayers> Make(const ModelConfig& config, const MicroBatchShape& shape,
+                                           const TensorPieces& pieces,
                                            collectives::TensorGroups& groups,
                                            collectives::LinearScratch& scratch);
 };

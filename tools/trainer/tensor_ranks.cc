@@ -54,9 +54,11 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Connect(
 }
 
 absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeModel(const MicroBatchShape& shape,
+                                                                    const TensorPieces& pieces,
                                                                     kernels::ThreadPool* threads) {
-  return MakeTensorTransformer(config_, shape, part_,
-                               {.groups = *groups_, .ranks = *ranks_, .threads = threads});
+  return MakeTensorTransformer(
+      config_, shape, part_,
+      {.groups = *groups_, .ranks = *ranks_, .threads = threads, .pieces = pieces});
 }
 
 std::vector<zero::Parameter> TensorRanks::PartBlocks() const { return Parameters(part_); }

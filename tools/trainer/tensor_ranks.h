@@ -28,6 +28,7 @@ class TensorRanks {
 
   // This rank's, on micro-batches of `shape`; it and `threads` are outlived by this.
   absl::StatusOr<std::unique_ptr<Transformer>> MakeModel(const MicroBatchShape& shape,
+                                                         const TensorPieces& pieces,
                                                          kernels::ThreadPool* threads);
 
   // This rank's blocks as an engine is told of them: of its part, and of the whole model.

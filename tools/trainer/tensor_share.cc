@@ -64,9 +64,6 @@ absl::Status CheckFeatures(const TrainOptions& options) {
   if (options.zero.data_type != zero::DataType::kFloat32) {
     return not_there("--dtype bf16", "layers are cut in fp32 alone: give --dtype fp32");
   }
-  if (options.parallel.sequence > 1) {
-    return not_there("sequence", "leave one of both out, or give tensor=1d-sequence:N");
-  }
   if (options.parallel.chunks > 1) {
     return not_there("an interleaved pipeline", "give pipeline=N");
   }
@@ -91,10 +88,17 @@ absl::Status CheckTensor(const TrainOptions& options) {
   const TensorGrid grid = GridOf(options.parallel);
   const ModelConfig& model = options.model;
   const auto heads = collectives::LayoutOfX(grid.mode(), LinearRole::kSecond).features;
+  const Parallel& parallel = options.parallel;
+  const auto shares = static_cast<uint64_t>(parallel.rings() ? 1 : parallel.sequence);
   absl::Status status = MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0).status();
   for (const auto& [what, count] :
        std::array{std::pair{"heads", model.heads}, std::pair{"key/value heads", model.kv_heads}}) {
     if (status.ok()) status = PieceOf(grid, heads, what, count, /*rank=*/0).status();
+    const uint64_t mine = count / static_cast<uint64_t>(collectives::Pieces(grid, heads));
+    if (!status.ok() || mine % shares == 0) continue;
+    return Refuse(absl::StrCat("a rank of tensor has ", mine, " of the model's ", count, " ", what,
+                               ", which sequence=ulysses:", shares,
+                               " must divide; take sequence=ring, or other sizes"));
   }
   if (status.ok()) return status;
   return Refuse(
@@ -111,8 +115,9 @@ absl::Status CheckTensorBatch(const TrainOptions& options, int data) {
   };
   absl::Status status = check(LinearRole::kSecond, "sequences (--batch over data)", sequences);
   if (status.ok()) {
-    status =
-        check(LinearRole::kFirst, "tokens (--batch over data)", sequences * options.model.context);
+    status = check(
+        LinearRole::kFirst, "tokens (--batch over data)",
+        sequences * (options.model.context / static_cast<uint64_t>(options.parallel.sequence)));
   }
   if (status.ok()) return status;
   return Refuse(absl::StrCat(std::string(status.message()), "; change --batch, or data"));

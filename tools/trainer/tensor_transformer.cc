@@ -35,6 +35,7 @@ class TensorTransformer final : public Transformer {
                     const TensorParameters& blocks, const TensorSurroundings& around)
       : config_(config),
         shape_(shape),
+        pieces_(around.pieces),
         blocks_(blocks),
         scratch_(around.threads),
         exchange_(around.groups.grid(), around.ranks),
@@ -43,7 +44,8 @@ class TensorTransformer final : public Transformer {
   }
 
   absl::Status Prepare(collectives::TensorGroups& groups) {
-    GEMINID_ASSIGN_OR_RETURN(layers_, TensorLayers::Make(config_, shape_, groups, scratch_));
+    GEMINID_ASSIGN_OR_RETURN(layers_,
+                             TensorLayers::Make(config_, shape_, pieces_, groups, scratch_));
     return absl::OkStatus();
   }
 
@@ -161,8 +163,12 @@ class TensorTransformer final : public Transformer {
     output_ids_.push_back(blocks_.final_norm.gain);
     if (blocks_.final_norm.shift) output_ids_.push_back(*blocks_.final_norm.shift);
     output_ids_.push_back(blocks_.output);
-    for (size_t t = 0; t < shape_.tokens(); ++t) {
-      positions_.push_back(static_cast<int32_t>(t % shape_.sequence_length));
+    for (size_t sequence = 0; sequence < shape_.sequences; ++sequence) {
+      for (const Positions::Run& run : pieces_.positions.RunsOf(shape_.sequence_length)) {
+        for (size_t i = 0; i < run.count; ++i) {
+          positions_.push_back(static_cast<int32_t>(run.position + i));
+        }
+      }
     }
   }
 
@@ -173,13 +179,14 @@ class TensorTransformer final : public Transformer {
     const size_t tokens = shape_.tokens();
     if (batch.shape.sequences == shape_.sequences &&
         batch.shape.sequence_length == shape_.sequence_length && batch.tokens.size() == tokens &&
-        batch.targets.size() == tokens) {
+        batch.targets.size() == tokens && batch.positions == pieces_.positions) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
         absl::StrCat("the layers are cut for micro-batches of ", shape_.sequences, " sequences of ",
-                     shape_.sequence_length, " tokens; one came with ", batch.shape.sequences,
-                     " of ", batch.shape.sequence_length));
+                     shape_.sequence_length, " tokens from ", pieces_.positions.first,
+                     " on; one came with ", batch.shape.sequences, " of ",
+                     batch.shape.sequence_length, " from ", batch.positions.first, " on"));
   }
 
   std::span<const float> Value(const ParameterUse& use, std::optional<ParameterId> id) const {
@@ -436,6 +443,7 @@ class TensorTransformer final : public Transformer {
 
   const ModelConfig config_;
   const MicroBatchShape shape_;
+  const TensorPieces pieces_;
   const TensorParameters blocks_;
   collectives::LinearScratch scratch_;
   TableExchange exchange_;

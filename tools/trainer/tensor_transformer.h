@@ -11,6 +11,7 @@
 #include "collectives/tensor_parallel/tensor_groups.h"
 #include "geminid/communicator.h"
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "tools/trainer/tensor_layers.h"
 #include "tools/trainer/tensor_parameters.h"
 #include "tools/trainer/transformer.h"
 
@@ -20,13 +21,15 @@ struct TensorSurroundings {
   collectives::TensorGroups& groups;
   collectives::Communicator& ranks;  // of the grid
   kernels::ThreadPool* threads = nullptr;
+  TensorPieces pieces = {};
 };
 
-// Every micro-batch has `shape` and is that of all the grid's ranks, each of which is given all
-// tokens. The parameters of the source are the blocks of `parameters`. What goes in and out of a
-// part are blocks, too. The loss is with the grid's first rank; 0 on the others. Without dropout.
-// `around` outlives the model. INVALID_ARGUMENT naming the size that must be divisible, and by
-// what. To remember tokens and to say what follows is UNIMPLEMENTED.
+// Every micro-batch has `shape` and the positions of the pieces, and is that of all the grid's
+// ranks, each of which is given all its tokens. The parameters of the source are the blocks of
+// `parameters`. What goes in and out of a part are blocks, too. The loss is with the grid's first
+// rank; 0 on the others. Without dropout. `around` outlives the model. INVALID_ARGUMENT naming the
+// size that must be divisible, and by what. To remember tokens and to say what follows is
+// UNIMPLEMENTED.
 absl::StatusOr<std::unique_ptr<Transformer>> MakeTensorTransformer(
     const ModelConfig& config, const MicroBatchShape& shape, const TensorParameters& parameters,
     const TensorSurroundings& around);

@@ -64,15 +64,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
         "alone yet, and the daemon's device is ",
         around_.session.device_description().name, "; train on the host, or with data alone"));
   }
-  if (options.parallel.sequence > 1) {
-    GEMINID_ASSIGN_OR_RETURN(auto pieces, around_.mesh.Connect(around_.world, {kSequenceAxis}));
-    if (options.parallel.rings()) {
-      GEMINID_ASSIGN_OR_RETURN(ring_, SequenceRing::Create(std::move(pieces), around_.threads));
-    } else {
-      pieces_ = std::move(pieces);
-      swap_ = std::make_unique<HeadSwap>(pieces_.get());
-    }
-  }
+  if (options.parallel.sequence > 1) GEMINID_RETURN_IF_ERROR(ConnectPieces());
   if (options.parallel.expert > 1) {
     GEMINID_ASSIGN_OR_RETURN(experts_, around_.mesh.Connect(around_.world, {kExpertAxis}));
   }
@@ -86,6 +78,28 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   source_ = place_->Source(engine_.get(), &around_.session);
   for (Part& part : parts_) part.source = MakePartSource(source_.get(), part.ids);
   return absl::OkStatus();
+}
+
+absl::Status TrainedModel::ConnectPieces() {
+  GEMINID_ASSIGN_OR_RETURN(auto pieces, around_.mesh.Connect(around_.world, {kSequenceAxis}));
+  const Parallel& parallel = around_.options.parallel;
+  if (parallel.rings()) {
+    GEMINID_ASSIGN_OR_RETURN(ring_, SequenceRing::Create(std::move(pieces), around_.threads));
+    return absl::OkStatus();
+  }
+  pieces_ = std::move(pieces);
+  if (parallel.tensor.size > 1) {
+    heads_ = collectives::MakeHeadsOfPieces(*pieces_, around_.threads);
+  } else {
+    swap_ = std::make_unique<collectives::HeadSwap>(pieces_.get());
+  }
+  return absl::OkStatus();
+}
+
+TensorPieces TrainedModel::PiecesOfLayers() const {
+  const RankShare share = ShareOf(around_.options, around_.mesh, around_.world.Rank());
+  return {.positions = PositionsOf(share.batch),
+          .attention = ring_ != nullptr ? &ring_->attention() : heads_.get()};
 }
 
 uint64_t TrainedModel::MostWorkingSetBytes(uint64_t chunk_elements) const {
@@ -109,7 +123,8 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
     GEMINID_ASSIGN_OR_RETURN(tensor_,
                              TensorRanks::Connect(options, part, around_.mesh, around_.world));
     const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
-    GEMINID_ASSIGN_OR_RETURN(made.transformer, tensor_->MakeModel(shape, around_.threads));
+    GEMINID_ASSIGN_OR_RETURN(made.transformer,
+                             tensor_->MakeModel(shape, PiecesOfLayers(), around_.threads));
     mine_ = tensor_->PartBlocks();
     for (size_t i = 0; i < mine_.size(); ++i) {
       made.ids.push_back(static_cast<zero::ParameterId>(i));

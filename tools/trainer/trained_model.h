@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "collectives/sequence_parallel/head_swap.h"
+#include "collectives/sequence_parallel/piece_attention.h"
 #include "geminid/communicator.h"
 #include "geminid/mesh.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/thread_pool.h"
-#include "tools/trainer/head_swap.h"
 #include "tools/trainer/measured_speed.h"
 #include "tools/trainer/model_place.h"
 #include "tools/trainer/options.h"
@@ -83,8 +84,9 @@ class TrainedModel {
   std::vector<zero::Parameter> whole_;
   std::vector<zero::Parameter> mine_;                  // the engine's: of all parts
   std::unique_ptr<collectives::Communicator> pieces_;  // that share sequences; null: they are whole
-  std::unique_ptr<HeadSwap> swap_;                     // one of the two, if they are cut
+  std::unique_ptr<collectives::HeadSwap> swap_;        // one of the two, if they are cut
   std::unique_ptr<SequenceRing> ring_;
+  std::unique_ptr<collectives::PieceAttention> heads_;  // in the place of swap_ if layers are, too
   std::unique_ptr<TensorRanks> tensor_;                 // that share layers; null: they are whole
   std::unique_ptr<collectives::Communicator> experts_;  // that share each layer's; null: none do
   // Destroyed in reverse order: the engine uses the place's stream.
@@ -96,6 +98,9 @@ class TrainedModel {
  private:
   // And its parameters as the engine is told of them.
   absl::Status AddPart(const ModelPart& part);
+  absl::Status ConnectPieces();
+  // Of the sequences, for layers that are cut.
+  TensorPieces PiecesOfLayers() const;
 };
 
 }  // namespace geminid::trainer

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "collectives/sequence_parallel/head_swap.h"
 #include "collectives/sequence_parallel/zigzag.h"
 #include "tests/collectives/world.h"
 #include "tests/tools/trainer/dense_parameters.h"
 #include "tests/tools/trainer/tiny_models.h"
-#include "tools/trainer/head_swap.h"
 #include "tools/trainer/sequence_ring.h"
 #include "tools/trainer/transformer.h"
 
@@ -250,7 +250,7 @@ Batch PieceOf(const Batch& batch, const Positions& positions, size_t length) {
 
 // What a rank of `pieces` attends with, and where its tokens stand.
 struct Cut {
-  std::unique_ptr<HeadSwap> swap = nullptr;
+  std::unique_ptr<collectives::HeadSwap> swap = nullptr;
   std::unique_ptr<SequenceRing> ring = nullptr;
   Positions positions = {};
 
@@ -259,7 +259,7 @@ struct Cut {
 
 Cut Swapped(collectives::Communicator& ranks, size_t context) {
   const auto rank = static_cast<size_t>(ranks.Rank());
-  return {.swap = std::make_unique<HeadSwap>(&ranks),
+  return {.swap = std::make_unique<collectives::HeadSwap>(&ranks),
           .positions = {.first = rank * context / static_cast<size_t>(ranks.WorldSize())}};
 }
 

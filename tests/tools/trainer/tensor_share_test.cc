@@ -40,6 +40,26 @@ TEST(ParseParallel, OfTensor_HasItsGridBesideTheOtherAxes) {
   EXPECT_FALSE(ParseParallel("tensor=1d:1")->cuts());
 }
 
+TEST(ParseParallel, OfAllAxesButExperts_HasAPlaceForEachOf64Ranks) {
+  const auto parsed =
+      ParseParallel("pipeline=2,tensor=2.5d:size=8:depth=2,sequence=ring:2,data=2,zero=3");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->least_ranks(), 64);
+  const auto mesh = MakeMesh(*parsed, 64);
+  ASSERT_TRUE(mesh.ok()) << mesh.status();
+  EXPECT_EQ(mesh->ToString(), "pipeline=2 x data=2 x sequence=2 x tensor=8");
+  // Those that attend together have the same blocks.
+  EXPECT_EQ(mesh->Group(21, {kSequenceAxis}), (std::vector<int>{21, 29}));
+}
+
+TEST(CheckTensor, WithSequencesThatAreCutToo_WantsHeadsForEachRankOfAnExchange) {
+  EXPECT_EQ(Error({"--parallel", "tensor=1d:2,sequence=ring:2"}), "");
+  // 2 heads of keys, of which a rank of tensor has one.
+  EXPECT_THAT(Error({"--parallel", "tensor=1d:2,sequence=ulysses:2"}),
+              AllOf(HasSubstr("a rank of tensor has 1 of the model's 2 key/value heads"),
+                    HasSubstr("sequence=ulysses:2 must divide")));
+}
+
 TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
   const Words cut = {"--parallel", "tensor=1d:2"};
   EXPECT_EQ(Error(cut), "");
@@ -58,8 +78,6 @@ TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     EXPECT_THAT(Error(arguments), HasSubstr(words));
   }
-  EXPECT_THAT(Error({"--parallel", "tensor=1d:2,sequence=ulysses:2"}),
-              HasSubstr("sequence is not there yet with tensor"));
 }
 
 TEST(CheckTensor, OfAModelThatCannotBeCut_SaysWhatMustBeDivisible) {

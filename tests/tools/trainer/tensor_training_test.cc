@@ -107,6 +107,35 @@ TEST_F(TensorTraining, BesideOtherAxes_IsCloseToOneRank) {
   }
 }
 
+// Ranks with the same blocks have pieces of the same sequences, and attend together.
+TEST_F(TensorTraining, WithSequencesThatAreCutToo_IsCloseToOneRank) {
+  const Words validated = {"--validation", "0.2"};
+  const nlohmann::json llama = Run(kLlama + validated);
+  for (const char* axes : {"tensor=1d:2,sequence=ring:2", "tensor=1d-sequence:2,sequence=ring:2",
+                           "tensor=2d:4,sequence=ring:2"}) {
+    SCOPED_TRACE(axes);
+    ExpectNear(Run(kLlama + validated + Cut(axes)), llama);
+  }
+  const nlohmann::json gpt2 = Run(kGpt2 + validated);
+  for (const char* axes :
+       {"tensor=1d:2,sequence=ulysses:2", "tensor=2.5d:size=2:depth=2,sequence=ulysses:2",
+        "pipeline=2,tensor=2.5d:size=2:depth=2,sequence=ring:2,data=2,zero=3"}) {
+    SCOPED_TRACE(axes);
+    ExpectNear(Run(kGpt2 + validated + Cut(axes)), gpt2);
+  }
+}
+
+TEST_F(TensorTraining, WithSequencesThatAreCutToo_DoesNotDependOnMemoryNorOnThreads) {
+  for (const std::string axes : {"tensor=1d:2,sequence=ring:2", "tensor=1d:2,sequence=ulysses:2"}) {
+    const nlohmann::json plain = Run(kGpt2 + Cut(axes));
+    for (const Words& how : std::vector<Words>{
+             {"--recompute", "on"}, {"--device-memory", "2MiB"}, {"--threads", "2"}}) {
+      SCOPED_TRACE(axes + testing::PrintToString(how));
+      EXPECT_EQ(Run(kGpt2 + Cut(axes) + how)["weights_sha256"], plain["weights_sha256"]);
+    }
+  }
+}
+
 // Of the ranks with the same blocks.
 TEST_F(TensorTraining, InEachOfZerosStages_IsThatOfTheThirdAndReceivesLess) {
   for (const std::string axes : {"tensor=1d:2,data=2", "pipeline=2,tensor=1d:2,data=2"}) {
@@ -166,6 +195,7 @@ TEST_F(TensorCheckpoints, SavedInOneMesh_GoesOnInAnother) {
   for (const Case& c : {Case{kLlama, Cut("tensor=1d:2"), {}},
                         Case{kLlama, Cut("pipeline=2,tensor=1d-sequence:2"), Cut("tensor=3d:8")},
                         Case{kGpt2, Cut("tensor=2d:4,data=2"), Cut("data=2")},
+                        Case{kGpt2, Cut("tensor=1d:2,sequence=ring:2"), Cut("sequence=ulysses:2")},
                         Case{kGpt2, {}, Cut("tensor=2.5d:size=8:depth=2")}}) {
     SCOPED_TRACE(testing::PrintToString(c.before) + testing::PrintToString(c.after));
     const nlohmann::json straight = Run(c.model);

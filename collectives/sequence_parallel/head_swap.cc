@@ -1,13 +1,10 @@
-#include "tools/trainer/head_swap.h"
+#include "collectives/sequence_parallel/head_swap.h"
 
 #include <utility>
 
 #include "base/status_macros.h"
 
-namespace geminid::trainer {
-
-using collectives::HeadExchange;
-using collectives::HeadsShape;
+namespace geminid::collectives {
 
 absl::StatusOr<HeadExchange*> HeadSwap::ExchangeOf(const HeadsShape& whole) {
   const Key key = {whole.batch, whole.sequence, whole.heads, whole.head_dim};
@@ -31,4 +28,4 @@ absl::Status HeadSwap::ToPieces(const HeadsShape& whole, std::span<const float> 
   return exchange->ToTokens(heads, pieces);
 }
 
-}  // namespace geminid::trainer
+}  // namespace geminid::collectives

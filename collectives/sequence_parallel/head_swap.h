@@ -1,0 +1,42 @@
+// Exchanges of heads (head_exchange.h) of whatever shapes come: each rank has a piece of every
+// sequence and, while it attends, whole sequences of its share of the heads (DeepSpeed-Ulysses).
+#ifndef GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_HEAD_SWAP_H_
+#define GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_HEAD_SWAP_H_
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "collectives/sequence_parallel/head_exchange.h"
+#include "geminid/communicator.h"
+
+namespace geminid::collectives {
+
+// Collectives of the ranks that share the sequences, which make the same calls.
+class HeadSwap {
+ public:
+  // `ranks` outlives it; this rank's piece of each sequence is the one of its number.
+  explicit HeadSwap(Communicator* ranks) : ranks_(ranks) {}
+
+  size_t ranks() const { return static_cast<size_t>(ranks_->WorldSize()); }
+
+  // `whole` is of whole sequences and all these heads. Pieces are [batch, sequence / ranks, heads,
+  // head_dim], heads are [batch, sequence, heads / ranks, head_dim]; the one becomes the other.
+  absl::Status ToHeads(const HeadsShape& whole, std::span<const float> pieces,
+                       std::span<float> heads);
+  absl::Status ToPieces(const HeadsShape& whole, std::span<const float> heads,
+                        std::span<float> pieces);
+
+ private:
+  absl::StatusOr<HeadExchange*> ExchangeOf(const HeadsShape& whole);
+
+  using Key = std::tuple<size_t, size_t, size_t, size_t>;
+  Communicator* const ranks_;
+  std::map<Key, HeadExchange> exchanges_;  // by shape: few, with buffers each
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_HEAD_SWAP_H_

@@ -42,16 +42,25 @@ size_t CapacityOf(const RoutingOptions& options, size_t tokens) {
   return capacity < static_cast<double>(tokens) ? static_cast<size_t>(capacity) : tokens;
 }
 
-// Which choices are kept, [tokens, choices].
-std::vector<bool> Keep(const Routing& routing, size_t capacity) {
+// Marks the choices of a group of tokens that are kept, among those of all, [tokens, choices].
+void Keep(const Routing& routing, const TokenGroup& group, std::vector<bool>* kept) {
   const size_t choices = routing.options.choices;
-  std::vector<bool> kept(routing.chosen.size());
+  const size_t capacity = CapacityOf(routing.options, group.count);
   std::vector<size_t> load(routing.options.experts);
   for (size_t choice = 0; choice < choices; ++choice) {
-    for (size_t token = 0; token < routing.tokens; ++token) {
+    for (size_t token = group.first; token < group.first + group.count; ++token) {
       const size_t at = token * choices + choice;
-      kept[at] = load[routing.chosen[at]]++ < capacity;
+      (*kept)[at] = load[routing.chosen[at]]++ < capacity;
     }
+  }
+}
+
+std::vector<bool> KeptChoices(const Routing& routing) {
+  std::vector<bool> kept(routing.chosen.size());
+  const size_t group = routing.options.capacity_group;
+  const size_t count = group == 0 ? routing.tokens : group;
+  for (size_t first = 0; first < routing.tokens; first += count) {
+    Keep(routing, {.first = first, .count = count}, &kept);
   }
   return kept;
 }
@@ -147,6 +156,11 @@ absl::StatusOr<Routing> Route(const RoutingOptions& options, std::span<const flo
         "%d logits are not those of whole tokens for %d experts", logits.size(), options.experts));
   }
   Routing routing = {.options = options, .tokens = logits.size() / options.experts};
+  if (options.capacity_group > 0 && routing.tokens % options.capacity_group != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d tokens cannot be cut into groups of %d; take a number that divides",
+                        routing.tokens, options.capacity_group));
+  }
   routing.chosen.resize(routing.tokens * options.choices);
   routing.weights.resize(routing.tokens * options.choices);
   routing.probabilities.resize(logits.size());
@@ -166,7 +180,7 @@ absl::StatusOr<Routing> Route(const RoutingOptions& options, std::span<const flo
     }
     for (size_t i = 0; i < chosen.size(); ++i) weights[i] = probabilities[chosen[i]];
   }
-  ListRows(Keep(routing, CapacityOf(options, routing.tokens)), &routing);
+  ListRows(KeptChoices(routing), &routing);
   return routing;
 }
 

@@ -24,10 +24,12 @@ struct RoutingOptions {
   size_t experts = 0;
   size_t choices = 0;  // k, of each token
   Mixing mixing = Mixing::kOverChosen;
-  // An expert takes at most ceil(capacity_factor k tokens / experts) tokens; what is beyond that is
-  // dropped: all first choices in the order of the tokens come before all second ones (GShard,
-  // arXiv:2006.16668, algorithm 1). 0: it takes all, and nothing is dropped.
+  // Of a group of tokens an expert takes at most ceil(capacity_factor k tokens / experts); what is
+  // beyond that is dropped: all first choices in the order of the tokens come before all second
+  // ones (GShard, arXiv:2006.16668, algorithm 1). 0: it takes all, and nothing is dropped.
   double capacity_factor = 0;
+  // Tokens of a group, which divides the tokens; 0: all are one.
+  size_t capacity_group = 0;
 };
 
 // INVALID_ARGUMENT that says what would be right.

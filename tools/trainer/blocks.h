@@ -60,6 +60,8 @@ struct HalfContext {
   collectives::Communicator* experts = nullptr;
   // What a sequence's balance loss in one layer is multiplied by in the gradient.
   float balance_scale = 0;
+  // Of each sequence, ModelConfig::expert_capacity; 0 where nothing is dropped.
+  double expert_capacity = 0;
 };
 
 }  // namespace geminid::trainer

@@ -21,7 +21,7 @@ inline constexpr char kUnlimited[] = "unlimited";
 struct Flags {
   std::string text, shards, validation, validation_every, validation_batches;
   std::string model, family, layers, hidden, heads, context, vocabulary;
-  std::string experts, experts_per_token, balance_loss;
+  std::string experts, experts_per_token, balance_loss, expert_capacity;
   std::string hosts, remote_shell = "ssh -o BatchMode=yes", host_timeout = "1.2";
   std::string ranks, parallel, restarts = "0", threads, steps = "100", batch = "4",
                                accumulate = "1", seed = "1";

@@ -83,7 +83,8 @@ absl::Status CheckDivides(const char* what, uint64_t part, const char* of, uint6
 
 absl::Status CheckExperts(const ModelConfig& config) {
   if (!config.routed()) {
-    if (config.experts == 0 && config.experts_per_token == 0 && config.balance_loss == 0) {
+    if (config.experts == 0 && config.experts_per_token == 0 && config.balance_loss == 0 &&
+        config.expert_capacity == 0) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
@@ -103,6 +104,12 @@ absl::Status CheckExperts(const ModelConfig& config) {
     return absl::InvalidArgumentError(
         absl::StrCat("the weight of the balance loss is ", config.balance_loss,
                      "; it must be 0 or more, such as ", kUsualBalanceLoss));
+  }
+  if (!(config.expert_capacity >= 0 && std::isfinite(config.expert_capacity))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the capacity of an expert is ", config.expert_capacity,
+                     " times its even share; it must be 0, for all that come, or more, such as "
+                     "1.25"));
   }
   if (config.lora_rank == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -46,6 +46,10 @@ struct ModelConfig {
   // What the routers' load-balancing loss counts in the gradient, as transformers'
   // router_aux_loss_coef: of each sequence and layer, by itself; their mean. 0: nothing.
   double balance_loss = 0;
+  // In training and validation an expert takes at most this many times its even share of a
+  // sequence's tokens (collectives/expert_parallel/routing.h); what is beyond adds nothing to its
+  // token. 0: all, as in generating.
+  double expert_capacity = 0;
 
   uint64_t head_dim() const { return hidden / heads; }
   bool gated_mlp() const { return family != Family::kGpt2; }

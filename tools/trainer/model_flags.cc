@@ -24,6 +24,8 @@ constexpr FlagSpec kModelFlags[] = {
     {"--experts-per-token", &Flags::experts_per_token, "N", "How many it chooses for each token"},
     {"--balance-loss", &Flags::balance_loss, "X",
      "Weight of the loss that evens out the experts' tokens; 0: none"},
+    {"--expert-capacity", &Flags::expert_capacity, "X",
+     "In training an expert takes X times its even share of a sequence's tokens at most [0: all]"},
     {"--lora-rank", &Flags::lora_rank, "N",
      "Train thin matrices of this rank beside each of a layer's, and nothing else"},
     {"--lora-alpha", &Flags::lora_alpha, "X", "Their weight times their rank [the rank]"},
@@ -67,6 +69,12 @@ absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
     GEMINID_ASSIGN_OR_RETURN(
         model->balance_loss,
         base::ParseReal("--balance-loss", flags.balance_loss, 0, kBalanceLossMax));
+  }
+  if (!flags.expert_capacity.empty()) {
+    constexpr double kCapacityMax = 1e6;
+    GEMINID_ASSIGN_OR_RETURN(
+        model->expert_capacity,
+        base::ParseReal("--expert-capacity", flags.expert_capacity, 0, kCapacityMax));
   }
   if (!flags.hidden.empty() || !flags.family.empty()) {
     model->intermediate = DefaultIntermediate(model->family, model->hidden);

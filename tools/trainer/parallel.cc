@@ -157,6 +157,11 @@ absl::Status CheckSequence(const TrainOptions& options) {
         "a balance loss, which is of whole sequences, is not there yet with a cut sequence; give "
         "--balance-loss 0");
   }
+  if (options.parallel.sequence > 1 && options.model.expert_capacity > 0) {
+    return Refuse(
+        "--expert-capacity, which is of whole sequences, is not there yet with a cut sequence; "
+        "leave it out");
+  }
   if (options.parallel.rings()) return CheckRing(options);
   const auto parts = static_cast<uint64_t>(options.parallel.sequence);
   for (const auto& [what, count] :

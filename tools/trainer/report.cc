@@ -48,6 +48,7 @@ void WriteModel(base::JsonWriter& json, const Report& report) {
     json.Key("experts").Value(model.experts);
     json.Key("experts_per_token").Value(model.experts_per_token);
     json.Key("balance_loss").Value(model.balance_loss);
+    json.Key("expert_capacity").Value(model.expert_capacity);
   }
   json.EndObject();
   json.Key("parameters").Value(report.parameters);

@@ -24,7 +24,10 @@ absl::StatusOr<Routing> RouteTokens(const Resources& resources, const HalfContex
   const Matrix<float> logits(storage.data(), n.rows, experts);
   GEMINID_RETURN_IF_ERROR(
       (Forward<T, float>(resources, n, WeightOf<T>(use, places.router), logits)));
-  return collectives::Route({.experts = experts, .choices = context.config->experts_per_token},
+  return collectives::Route({.experts = experts,
+                             .choices = context.config->experts_per_token,
+                             .capacity_factor = context.expert_capacity,
+                             .capacity_group = context.shape.sequence_length},
                             {logits.data, logits.size()});
 }
 

@@ -256,7 +256,8 @@ class TransformerOf final : public Transformer {
             .tiling = tiling_,
             .positions = batch.positions,
             .cut = cut_,
-            .experts = experts_};
+            .experts = experts_,
+            .expert_capacity = config_.expert_capacity};
   }
 
   absl::Status PrepareTraining(Run& run, const MicroBatch& batch) {

@@ -64,6 +64,23 @@ TEST(Route, LogitsThatAreNotFinite_AreRoutedToExpertsThatThereAre) {
   EXPECT_TRUE(std::isnan(routing->weights[0]));
 }
 
+TEST(Route, WithACapacityOfGroups_RoutesEachGroupAsItWouldAlone) {
+  const RoutingOptions options = {
+      .experts = 3, .choices = 2, .capacity_factor = 0.75, .capacity_group = 4};
+  const std::vector<float> logits = RandomLogits(size_t{3} * 12, 3);
+  const auto all = Route(options, logits);
+  ASSERT_TRUE(all.ok()) << all.status();
+  std::vector<RoutedRow> rows;
+  for (size_t first = 0; first < 12; first += 4) {
+    const auto one = Route(options, std::span(logits).subspan(3 * first, size_t{3} * 4));
+    for (const RoutedRow& row : one->rows) rows.push_back({first + row.token, row.choice});
+  }
+  EXPECT_THAT(all->rows, testing::UnorderedElementsAreArray(rows));
+  EXPECT_GT(all->dropped(), 0u);
+  const auto uneven = Route({.experts = 3, .choices = 2, .capacity_group = 5}, logits);
+  EXPECT_THAT(std::string(uneven.status().message()), HasSubstr("12 tokens cannot be cut"));
+}
+
 // Six tokens, two choices each of three experts: a capacity of ceil(0.75 * 2 * 6 / 3) = 3.
 TEST(Route, BeyondItsCapacity_DropsSecondChoicesFirstThenLaterTokens) {
   const std::vector<float> logits = {9, 5, 1,  // 0, then 1

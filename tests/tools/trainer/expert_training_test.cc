@@ -112,6 +112,22 @@ TEST_F(ExpertTraining, OverRanks_IsCloseToOneAndDoesNotDependOnMemory) {
   ExpectSameBits(Run(flags + Words{"--ranks", "2", "--placement", "cpu"}), two);
 }
 
+// Which tokens are dropped depends on their sequence alone.
+TEST_F(ExpertTraining, WithACapacity_DropsTokensAndIsTheSameOverRanks) {
+  const Words flags = {"--dtype", "fp32", "--clip-norm", "0.5", "--expert-capacity", "0.8"};
+  const json one = Run(flags);
+  EXPECT_EQ(one["model"]["expert_capacity"], 0.8);
+  EXPECT_NE(one["weights_sha256"],
+            Run({"--dtype", "fp32", "--clip-norm", "0.5"})["weights_sha256"]);
+  ExpectNear(Run(flags + Words{"--ranks", "2"}), one);
+  ExpectNear(Run(flags + Words{"--parallel", "expert=2"}), one);
+  ExpectSameBits(Run(flags + Words{"--placement", "cpu"}), one);
+  const CommandResult refused =
+      RunFor(flags + Words{"--parallel", "sequence=ulysses:2", "--balance-loss", "0"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--expert-capacity, which is of whole sequences"));
+}
+
 TEST_F(ExpertTraining, InEachOfZerosStages_IsThatOfTheThirdWhateverTheMemory) {
   const Words flags = {"--dtype", "fp32", "--layers", "4", "--accumulate", "2", "--parallel"};
   const json third = Run(flags + Words{"data=2"});

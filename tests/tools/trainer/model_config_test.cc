@@ -103,6 +103,9 @@ TEST(Validate, OfAShapeThatCannotBe_SaysWhatIsWrong) {
   bad = mixtral;
   bad.balance_loss = -1;
   EXPECT_THAT(Complaint(bad), testing::HasSubstr("balance loss is -1"));
+  bad.balance_loss = 0;
+  bad.expert_capacity = -1;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("capacity of an expert is -1"));
   bad = mixtral;
   bad.lora_rank = 2;
   EXPECT_THAT(Complaint(bad), testing::HasSubstr("adapters beside experts"));

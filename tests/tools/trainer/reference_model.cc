@@ -228,6 +228,29 @@ class Reference {
     return Linear(prefix + "mlp.down_proj", gate, c_.hidden);
   }
 
+  // A choice counts nothing if as many of the sequence as the expert takes come before it: better
+  // choices of any token, and equally good ones of earlier tokens.
+  void DropBeyondCapacity(const Rows& z, Rows* weights) const {
+    const auto rank = [&](size_t t, size_t e) {
+      return std::count_if(z[t].begin(), z[t].end(), [&](double other) { return other > z[t][e]; });
+    };
+    const double share = static_cast<double>(c_.experts_per_token) * static_cast<double>(z.size()) /
+                         static_cast<double>(c_.experts);
+    const double most = std::ceil(c_.expert_capacity * share);
+    const Rows chosen = *weights;
+    for (size_t e = 0; e < c_.experts; ++e) {
+      for (size_t t = 0; t < z.size(); ++t) {
+        double before = 0;
+        for (size_t other = 0; other < z.size(); ++other) {
+          if (chosen[other][e] == 0) continue;
+          const bool first = rank(other, e) < rank(t, e);
+          if (first || (other < t && rank(other, e) == rank(t, e))) before += 1;
+        }
+        if (before >= most) (*weights)[t][e] = 0;
+      }
+    }
+  }
+
   // Every expert computes every token, and what the token did not choose counts 0.
   Rows MixtralMlp(const std::string& prefix, const Rows& x, double* balance) const {
     const Rows n = RmsNorm(prefix + "post_attention_layernorm", x);
@@ -251,6 +274,7 @@ class Reference {
         probability[e] += std::exp(z[t][e]) / all;
       }
     }
+    if (c_.expert_capacity > 0) DropBeyondCapacity(z, &weights);
     for (size_t e = 0; e < c_.experts; ++e) {
       const std::string expert = prefix + "block_sparse_moe.experts." + std::to_string(e) + ".";
       Rows gate = Linear(expert + "w1", n, c_.intermediate);

@@ -46,6 +46,12 @@ inline ModelConfig TinyMixtral() {
   return config;
 }
 
+// Experts that take less than an even share, so that some tokens are dropped.
+inline ModelConfig WithCapacity(ModelConfig config) {
+  config.expert_capacity = 0.7;
+  return config;
+}
+
 // Its gradient is that of the loss alone.
 inline ModelConfig WithoutBalance(ModelConfig config) {
   config.balance_loss = 0;

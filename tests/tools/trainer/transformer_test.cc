@@ -142,6 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
                     GradientCase{"llama_fp32_norms", WithFp32Norms(TinyLlama()), Tiling{}},
                     GradientCase{"mixtral", TinyMixtral(), Tiling{}},
                     GradientCase{"mixtral_tied_in_pieces", Tied(TinyMixtral()), kFineTiling},
+                    GradientCase{"mixtral_with_capacity", WithCapacity(TinyMixtral()), Tiling{}},
                     GradientCase{"mixtral_fp32_norms", WithFp32Norms(TinyMixtral()), Tiling{}}),
     [](const auto& test) { return std::string(test.param.name); });
 

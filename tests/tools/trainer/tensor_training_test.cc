@@ -235,7 +235,8 @@ struct CutOfStream {
   double ranks;
 };
 
-// The daemon's ledger has them beside the model. What does not grow with the layers cancels out.
+// The arena, which is charged as a whole, has them beside the model. What does not grow with the
+// layers cancels out.
 TEST_F(TensorTraining, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
   constexpr double kTokens = 4 * 64, kHidden = 64, kHeads = 4;
   const auto bytes_of_layer = [&](const char* axes, const char* recompute) {

@@ -14,8 +14,9 @@
 
 namespace geminid::collectives {
 
-// What of a call lies there. Of linear layers: X and W of this step and the next in 2D; in 3D X and
-// W gathered, and Y in the place of the next X. Of other layers: what they gather or have not added
+// What of a call lies there. Of linear layers: X and W of this step and the next in 2D, and where
+// these are not needed partial sums of the backward; in 3D X and W gathered, and Y in the place of
+// the next X. Of other layers: what they gather or have not added
 // up yet, numbers for each row, and what lies within a pair of layers.
 enum class Scratch : uint8_t {
   kX,

@@ -14,43 +14,46 @@ class Linear1D : public ParallelLinear {
   Linear1D(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks,
            LinearScratch& scratch)
       : ParallelLinear(options, blocks),
-        ranks_(groups.Along(GridAxis::kColumn)),
+        groups_(groups),
+        parts_(static_cast<size_t>(groups.grid().side())),
         is_cut_(groups.grid().mode() == TensorMode::k1DSequence),
         scratch_(scratch),
         part_{options.shape.tokens, blocks.x.columns.count, blocks.y.columns.count} {}
 
  private:
+  Communicator& ranks() { return groups_.Along(GridAxis::kColumn); }
   bool first() const { return options().role == LinearRole::kFirst; }
 
-  // All tokens of what this rank may have some of.
-  absl::StatusOr<const float*> Whole(const float* cut, Scratch place, size_t columns) {
-    if (!is_cut_) return cut;
-    const std::span<float> whole = scratch_.Floats(place, part_.tokens * columns);
-    const size_t own = whole.size() / static_cast<size_t>(ranks_.WorldSize());
-    GEMINID_RETURN_IF_ERROR(ranks_.AllGather(std::span(cut, own), whole));
-    return whole.data();
+  // Gathers all tokens of what this rank has some of; `matrix` is where they will be.
+  Exchange Gathering(const float*& matrix, size_t columns) {
+    const std::span<float> whole = scratch_.Floats(Scratch::kX, part_.tokens * columns);
+    const std::span own(matrix, whole.size() / parts_);
+    matrix = whole.data();
+    return [own, whole](Communicator& ranks) { return ranks.AllGather(own, whole); };
   }
 
-  // The sum over the ranks of what `compute` writes: of all tokens, or cut again.
-  template <class Compute>
-  absl::Status Summed(float* out, size_t columns, const Compute& compute) {
-    const std::span<float> partial =
-        is_cut_ ? scratch_.Floats(Scratch::kPartial, part_.tokens * columns)
-                : std::span<float>(out, part_.tokens * columns);
-    GEMINID_RETURN_IF_ERROR(compute(partial.data()));
-    if (!is_cut_) return ranks_.AllReduce(partial, partial);
-    const size_t own = partial.size() / static_cast<size_t>(ranks_.WorldSize());
-    return ranks_.ReduceScatter(partial, std::span<float>(out, own));
+  // Where this rank's part of a sum over the ranks goes, of all tokens.
+  std::span<float> Partial(float* out, size_t columns) {
+    return is_cut_ ? scratch_.Floats(Scratch::kPartial, part_.tokens * columns)
+                   : std::span<float>(out, part_.tokens * columns);
+  }
+
+  // The sum over the ranks: of all tokens, or cut again.
+  Exchange Summing(std::span<float> partial, float* out) const {
+    if (!is_cut_) return [=](Communicator& ranks) { return ranks.AllReduce(partial, partial); };
+    const std::span<float> own(out, partial.size() / parts_);
+    return [=](Communicator& ranks) { return ranks.ReduceScatter(partial, own); };
   }
 
   absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) override {
     if (first()) {
-      GEMINID_ASSIGN_OR_RETURN(x, Whole(x, Scratch::kX, part_.in));
+      if (is_cut_) GEMINID_RETURN_IF_ERROR(Gathering(x, part_.in)(ranks()));
       GEMINID_RETURN_IF_ERROR(scratch_.products().Forward(part_, x, w, y, Into::kOverwrite));
     } else {
-      GEMINID_RETURN_IF_ERROR(Summed(y, part_.out, [&](float* sum) {
-        return scratch_.products().Forward(part_, x, w, sum, Into::kOverwrite);
-      }));
+      const std::span<float> sum = Partial(y, part_.out);
+      GEMINID_RETURN_IF_ERROR(
+          scratch_.products().Forward(part_, x, w, sum.data(), Into::kOverwrite));
+      GEMINID_RETURN_IF_ERROR(Summing(sum, y)(ranks()));
     }
     if (!options().bias) return absl::OkStatus();
     return kernels::FromKernel(kernels::BiasAdd(blocks().y.rows.count, part_.out, bias, y), "bias");
@@ -58,22 +61,31 @@ class Linear1D : public ParallelLinear {
 
   absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
                           float* db) override {
-    const auto input = [&](float* out) {
-      return scratch_.products().BackwardInput(part_, dy, w, out, Into::kOverwrite);
-    };
-    if (first()) {
-      GEMINID_ASSIGN_OR_RETURN(x, Whole(x, Scratch::kX, part_.in));
-      GEMINID_RETURN_IF_ERROR(Summed(dx, part_.in, input));
-    } else {
-      GEMINID_ASSIGN_OR_RETURN(dy, Whole(dy, Scratch::kX, part_.out));
-      GEMINID_RETURN_IF_ERROR(input(dx));
+    LocalProducts& products = scratch_.products();
+    if (!first()) {  // both products need all of dY
+      if (is_cut_) GEMINID_RETURN_IF_ERROR(Gathering(dy, part_.out)(ranks()));
+      GEMINID_RETURN_IF_ERROR(products.BackwardInput(part_, dy, w, dx, Into::kOverwrite));
+      return BackwardParameters(x, dy, dw, db);
     }
+    // X comes beside the product for dX, whose sum travels beside that for dW.
+    const std::span<float> partial = Partial(dx, part_.in);
+    Begun gathered;
+    if (is_cut_) gathered = groups_.Begin(GridAxis::kColumn, Gathering(x, part_.in));
+    GEMINID_RETURN_IF_ERROR(products.BackwardInput(part_, dy, w, partial.data(), Into::kOverwrite));
+    const Begun summed = groups_.Begin(GridAxis::kColumn, Summing(partial, dx));
+    GEMINID_RETURN_IF_ERROR(gathered.Wait());
+    GEMINID_RETURN_IF_ERROR(BackwardParameters(x, dy, dw, db));
+    return summed.Wait();
+  }
+
+  absl::Status BackwardParameters(const float* x, const float* dy, float* dw, float* db) {
     GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(part_, dy, x, dw, Into::kOverwrite));
     if (!options().bias) return absl::OkStatus();
     return scratch_.products().BackwardBias(part_.tokens, part_.out, dy, db);
   }
 
-  Communicator& ranks_;
+  TensorGroups& groups_;
+  const size_t parts_;
   const bool is_cut_;  // by tokens, outside of the pair
   LinearScratch& scratch_;
   const LinearShape part_;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 
 #include "base/status_macros.h"
-#include "collectives/tensor_parallel/ahead.h"
 #include "kernels/model/elementwise/bias.h"
 #include "kernels/runtime/common/absl_status.h"
 
@@ -22,99 +22,143 @@ class Linear2D : public ParallelLinear {
   Linear2D(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks,
            LinearScratch& scratch)
       : ParallelLinear(options, blocks),
-        along_row_(groups.Along(GridAxis::kColumn)),
-        along_column_(groups.Along(GridAxis::kRow)),
-        depths_(groups.Along(GridAxis::kDepth)),
+        groups_(groups),
         side_(groups.grid().side()),
         scratch_(scratch),
         part_{blocks.x.rows.count, blocks.x.columns.count, blocks.y.columns.count} {}
 
  private:
+  // Of the ranks of this row, by column, and of this column, by row.
+  static constexpr GridAxis kAlongRow = GridAxis::kColumn, kAlongColumn = GridAxis::kRow;
+
   using Pair = std::array<std::span<float>, 2>;  // of this step and the next
+  using Sums = std::array<Begun, 2>;             // under way
 
-  // Both of a pair are there before a thread fetches into one of them.
-  Pair Xs() {
-    return {scratch_.Floats(Scratch::kX, blocks().x.elements()),
-            scratch_.Floats(Scratch::kNextX, blocks().x.elements())};
+  Pair Both(Scratch one, Scratch other, const Block& block) {
+    return {scratch_.Floats(one, block.elements()), scratch_.Floats(other, block.elements())};
   }
-  Pair Ws() {
-    return {scratch_.Floats(Scratch::kW, blocks().w.elements()),
-            scratch_.Floats(Scratch::kNextW, blocks().w.elements())};
+  Pair Xs() { return Both(Scratch::kX, Scratch::kNextX, blocks().x); }
+  Pair Ws() { return Both(Scratch::kW, Scratch::kNextW, blocks().w); }
+  static size_t Of(int step) { return static_cast<size_t>(step) % 2; }
+
+  // The step's block, from the rank at `step` of the axis.
+  Begun Fetch(GridAxis axis, const float* own, const Pair& pair, int step) {
+    return groups_.Begin(axis, [own, block = pair[Of(step)], step](Communicator& ranks) {
+      if (ranks.Rank() == step) std::copy_n(own, block.size(), block.begin());
+      return ranks.Broadcast(block, step);
+    });
   }
-  static std::span<float> Of(const Pair& pair, int step) {
-    return pair[static_cast<size_t>(step) % 2];
+  // None behind the last.
+  Begun FetchNext(GridAxis axis, const float* own, const Pair& pair, int step) {
+    return step + 1 < side_ ? Fetch(axis, own, pair, step + 1) : Begun();
   }
 
-  // The step's block, from the rank at `step` of `ranks`.
-  static absl::Status Fetch(Communicator& ranks, const float* own, const Pair& pair, int step) {
-    const std::span<float> block = Of(pair, step);
-    if (ranks.Rank() == step) std::copy_n(own, block.size(), block.begin());
-    return ranks.Broadcast(block, step);
+  // The step's sum, to the rank at `step` of the axis.
+  Begun Sum(GridAxis axis, std::span<const float> partial, float* sum, int step) {
+    return groups_.Begin(axis, [partial, sum, step](Communicator& ranks) {
+      return ranks.Reduce(partial, std::span(sum, partial.size()), step);
+    });
   }
 
   absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) override {
     const Pair xs = Xs(), ws = Ws();
-    GEMINID_RETURN_IF_ERROR(FetchAhead(
-        side_,
-        [&](int step) {
-          const absl::Status fetched = Fetch(along_row_, x, xs, step);
-          return fetched.ok() ? Fetch(along_column_, w, ws, step) : fetched;
-        },
-        [&](int step) {
-          return scratch_.products().Forward(part_, Of(xs, step).data(), Of(ws, step).data(), y,
-                                             step == 0 ? Into::kOverwrite : Into::kAdd);
-        }));
-    if (!options().bias) return absl::OkStatus();
     const std::span<float> whole = scratch_.Floats(Scratch::kBias, part_.out);
-    GEMINID_RETURN_IF_ERROR(along_column_.AllGather(std::span(bias, blocks().bias.count), whole));
+    Begun next_x = Fetch(kAlongRow, x, xs, 0), next_w = Fetch(kAlongColumn, w, ws, 0);
+    Begun gathered;
+    for (int step = 0; step < side_; ++step) {
+      const Begun fetched_x = std::exchange(next_x, FetchNext(kAlongRow, x, xs, step));
+      const Begun fetched_w = std::exchange(next_w, FetchNext(kAlongColumn, w, ws, step));
+      if (step + 1 == side_) gathered = GatherBias(bias, whole);
+      GEMINID_RETURN_IF_ERROR(fetched_x.Wait());
+      GEMINID_RETURN_IF_ERROR(fetched_w.Wait());
+      GEMINID_RETURN_IF_ERROR(
+          scratch_.products().Forward(part_, xs[Of(step)].data(), ws[Of(step)].data(), y,
+                                      step == 0 ? Into::kOverwrite : Into::kAdd));
+    }
+    if (!options().bias) return absl::OkStatus();
+    GEMINID_RETURN_IF_ERROR(gathered.Wait());
     return kernels::FromKernel(kernels::BiasAdd(part_.tokens, part_.out, whole.data(), y), "bias");
   }
 
+  Begun GatherBias(const float* bias, std::span<float> whole) {
+    if (!options().bias) return Begun();
+    return groups_.Begin(kAlongColumn, [own = std::span(bias, blocks().bias.count), whole](
+                                           Communicator& c) { return c.AllGather(own, whole); });
+  }
+
+  // The first X travels before the sums of dX, which share the rows with it, so that these are
+  // under way beside the first product for dW.
   absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
                           float* db) override {
-    GEMINID_RETURN_IF_ERROR(BackwardInput(w, dy, dx));
-    GEMINID_RETURN_IF_ERROR(BackwardWeight(x, dy, dw));
-    return options().bias ? BackwardBias(dy, std::span(db, blocks().bias.count)) : absl::OkStatus();
+    Begun first_x = Fetch(kAlongRow, x, Xs(), 0), first_w = Fetch(kAlongColumn, w, Ws(), 0);
+    Sums bias_sums, dx_sums;
+    if (options().bias) {
+      GEMINID_RETURN_IF_ERROR(BackwardBias(dy, std::span(db, blocks().bias.count), bias_sums));
+    }
+    GEMINID_RETURN_IF_ERROR(BackwardInput(w, dy, dx, std::move(first_w), dx_sums));
+    GEMINID_RETURN_IF_ERROR(BackwardWeight(x, dy, dw, std::move(first_x)));
+    for (const Sums* sums : {&dx_sums, &bias_sums}) {
+      for (const Begun& sum : *sums) GEMINID_RETURN_IF_ERROR(sum.Wait());
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status BackwardInput(const float* w, const float* dy, float* dx) {
+  absl::Status BackwardInput(const float* w, const float* dy, float* dx, Begun next, Sums& sums) {
     const Pair ws = Ws();
-    const std::span<float> partial = scratch_.Floats(Scratch::kPartial, blocks().x.elements());
-    return FetchAhead(
-        side_, [&](int step) { return Fetch(along_column_, w, ws, step); },
-        [&](int step) -> absl::Status {
-          GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(
-              part_, dy, Of(ws, step).data(), partial.data(), Into::kOverwrite));
-          return along_row_.Reduce(partial, std::span(dx, partial.size()), step);
-        });
+    // Along the rows nothing comes into the place of the next X before these sums are gone.
+    const Pair partials = Both(Scratch::kPartial, Scratch::kNextX, blocks().x);
+    for (int step = 0; step < side_; ++step) {
+      const Begun fetched = std::exchange(next, FetchNext(kAlongColumn, w, ws, step));
+      Begun& sum = sums[Of(step)];
+      GEMINID_RETURN_IF_ERROR(sum.Wait());
+      GEMINID_RETURN_IF_ERROR(fetched.Wait());
+      GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(
+          part_, dy, ws[Of(step)].data(), partials[Of(step)].data(), Into::kOverwrite));
+      sum = Sum(kAlongRow, partials[Of(step)], dx, step);
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status BackwardWeight(const float* x, const float* dy, float* dw) {
+  absl::Status BackwardWeight(const float* x, const float* dy, float* dw, Begun next) {
     const Pair xs = Xs();
-    const std::span<float> partial = scratch_.Floats(Scratch::kPartial, blocks().w.elements());
-    const absl::Status summed = FetchAhead(
-        side_, [&](int step) { return Fetch(along_row_, x, xs, step); },
-        [&](int step) -> absl::Status {
-          GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(
-              part_, dy, Of(xs, step).data(), partial.data(), Into::kOverwrite));
-          return along_column_.Reduce(partial, std::span(dw, partial.size()), step);
-        });
-    GEMINID_RETURN_IF_ERROR(summed);
-    const std::span<float> sum(dw, partial.size());
-    return depths_.AllReduce(sum, sum);
+    const Pair partials = Ws();  // W is not needed any more
+    const int row = groups_.Along(kAlongColumn).Rank();
+    Sums sums;
+    Begun over_depth;
+    for (int step = 0; step < side_; ++step) {
+      const Begun fetched = std::exchange(next, FetchNext(kAlongRow, x, xs, step));
+      Begun& sum = sums[Of(step)];
+      GEMINID_RETURN_IF_ERROR(sum.Wait());
+      GEMINID_RETURN_IF_ERROR(fetched.Wait());
+      GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(
+          part_, dy, xs[Of(step)].data(), partials[Of(step)].data(), Into::kOverwrite));
+      sum = Sum(kAlongColumn, partials[Of(step)], dw, step);
+      if (step == row) over_depth = SumOverDepth(sum, std::span(dw, blocks().w.elements()));
+    }
+    for (const Begun& sum : sums) GEMINID_RETURN_IF_ERROR(sum.Wait());
+    return over_depth.Wait();
   }
 
-  absl::Status BackwardBias(const float* dy, std::span<float> db) {
+  absl::Status BackwardBias(const float* dy, std::span<float> db, Sums& sums) {
     const std::span<float> whole = scratch_.Floats(Scratch::kBias, part_.out);
     GEMINID_RETURN_IF_ERROR(
         scratch_.products().BackwardBias(part_.tokens, part_.out, dy, whole.data()));
-    GEMINID_RETURN_IF_ERROR(along_column_.ReduceScatter(whole, db));
-    return depths_.AllReduce(db, db);
+    sums[0] = groups_.Begin(
+        kAlongColumn, [whole, db](Communicator& ranks) { return ranks.ReduceScatter(whole, db); });
+    sums[1] = SumOverDepth(sums[0], db);
+    return absl::OkStatus();
   }
 
-  Communicator& along_row_;     // ranks of this row, by column
-  Communicator& along_column_;  // ranks of this column, by row
-  Communicator& depths_;
+  // Behind `sum`, whose result it adds up further. Nothing where there is one depth.
+  Begun SumOverDepth(const Begun& sum, std::span<float> values) {
+    if (groups_.grid().depth() == 1) return Begun();
+    return groups_.Begin(GridAxis::kDepth, [before = sum.pending(), values](Communicator& ranks) {
+      GEMINID_RETURN_IF_ERROR(before->Wait());
+      return ranks.AllReduce(values, values);
+    });
+  }
+
+  TensorGroups& groups_;
   const int side_;
   LinearScratch& scratch_;
   const LinearShape part_;

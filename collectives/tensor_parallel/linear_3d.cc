@@ -16,61 +16,80 @@ class Linear3D : public ParallelLinear {
   Linear3D(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks,
            LinearScratch& scratch)
       : ParallelLinear(options, blocks),
-        input_(groups.Along(options.role == LinearRole::kFirst ? GridAxis::kInput
-                                                               : GridAxis::kOutput)),
-        output_(groups.Along(options.role == LinearRole::kFirst ? GridAxis::kOutput
-                                                                : GridAxis::kInput)),
-        weight_(groups.Along(GridAxis::kWeight)),
+        groups_(groups),
+        input_(options.role == LinearRole::kFirst ? GridAxis::kInput : GridAxis::kOutput),
+        output_(options.role == LinearRole::kFirst ? GridAxis::kOutput : GridAxis::kInput),
         scratch_(scratch),
         part_{blocks.x.rows.count * static_cast<size_t>(groups.grid().side()),
               blocks.x.columns.count, blocks.y.columns.count} {}
 
  private:
+  static constexpr GridAxis kWeight = GridAxis::kWeight;
+
   std::span<float> X() { return scratch_.Floats(Scratch::kX, part_.tokens * part_.in); }
   std::span<float> W() { return scratch_.Floats(Scratch::kW, part_.out * part_.in); }
   std::span<float> Y() { return scratch_.Floats(Scratch::kNextX, part_.tokens * part_.out); }
 
-  absl::Status GatherInputs(const float* x, const float* w) {
-    GEMINID_RETURN_IF_ERROR(input_.AllGather(std::span(x, blocks().x.elements()), X()));
-    return weight_.AllGather(std::span(w, blocks().w.elements()), W());
+  static Exchange Gathering(const float* own, const Block& block, std::span<float> whole) {
+    return [part = std::span(own, block.elements()), whole](Communicator& ranks) {
+      return ranks.AllGather(part, whole);
+    };
+  }
+  static Exchange Scattering(std::span<const float> partial, float* own, const Block& block) {
+    return [partial, sum = std::span(own, block.elements())](Communicator& ranks) {
+      return ranks.ReduceScatter(partial, sum);
+    };
   }
 
+  // X and W come at the same time.
   absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) override {
-    GEMINID_RETURN_IF_ERROR(GatherInputs(x, w));
+    const Begun gathered_x = groups_.Begin(input_, Gathering(x, blocks().x, X()));
+    GEMINID_RETURN_IF_ERROR(Gathering(w, blocks().w, W())(groups_.Along(kWeight)));
+    GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
     GEMINID_RETURN_IF_ERROR(
         scratch_.products().Forward(part_, X().data(), W().data(), Y().data(), Into::kOverwrite));
-    GEMINID_RETURN_IF_ERROR(output_.ReduceScatter(Y(), std::span(y, blocks().y.elements())));
+    GEMINID_RETURN_IF_ERROR(Scattering(Y(), y, blocks().y)(groups_.Along(output_)));
     if (!options().bias) return absl::OkStatus();
     return kernels::FromKernel(kernels::BiasAdd(blocks().y.rows.count, part_.out, bias, y), "bias");
   }
 
+  // The three gathers travel beside each other, X's also beside the product for dX, whose sum
+  // travels beside the product for dW.
   absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
                           float* db) override {
-    GEMINID_RETURN_IF_ERROR(GatherInputs(x, w));
-    GEMINID_RETURN_IF_ERROR(output_.AllGather(std::span(dy, blocks().y.elements()), Y()));
+    const std::span<float> partial = scratch_.Floats(Scratch::kPartial, part_.tokens * part_.in);
+    const Begun gathered_dy = groups_.Begin(output_, Gathering(dy, blocks().y, Y()));
+    const Begun gathered_w = groups_.Begin(kWeight, Gathering(w, blocks().w, W()));
+    const Begun gathered_x = groups_.Begin(input_, Gathering(x, blocks().x, X()));
+    GEMINID_RETURN_IF_ERROR(gathered_dy.Wait());
+    Begun summed_db;
     if (options().bias) {
-      const std::span<float> sum(db, part_.out);
-      GEMINID_RETURN_IF_ERROR(
-          scratch_.products().BackwardBias(part_.tokens, part_.out, Y().data(), db));
-      GEMINID_RETURN_IF_ERROR(weight_.AllReduce(sum, sum));
+      GEMINID_ASSIGN_OR_RETURN(summed_db, BackwardBias(db));
     }
-    GEMINID_RETURN_IF_ERROR(BackwardInput(dx));
+    GEMINID_RETURN_IF_ERROR(gathered_w.Wait());
+    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(part_, Y().data(), W().data(),
+                                                              partial.data(), Into::kOverwrite));
+    const Begun scattered_dx = groups_.Begin(input_, Scattering(partial, dx, blocks().x));
+    GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
     // W is not needed any more: its place takes this rank's part of dW.
     GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(part_, Y().data(), X().data(),
                                                                W().data(), Into::kOverwrite));
-    return weight_.ReduceScatter(W(), std::span(dw, blocks().w.elements()));
+    GEMINID_RETURN_IF_ERROR(groups_.Begin(kWeight, Scattering(W(), dw, blocks().w)).Wait());
+    GEMINID_RETURN_IF_ERROR(summed_db.Wait());
+    return scattered_dx.Wait();
   }
 
-  absl::Status BackwardInput(float* dx) {
-    const std::span<float> partial = scratch_.Floats(Scratch::kPartial, part_.tokens * part_.in);
-    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(part_, Y().data(), W().data(),
-                                                              partial.data(), Into::kOverwrite));
-    return input_.ReduceScatter(partial, std::span(dx, blocks().x.elements()));
+  // Of all rows of dY, which are there.
+  absl::StatusOr<Begun> BackwardBias(float* db) {
+    GEMINID_RETURN_IF_ERROR(
+        scratch_.products().BackwardBias(part_.tokens, part_.out, Y().data(), db));
+    return groups_.Begin(kWeight, [sum = std::span(db, part_.out)](Communicator& ranks) {
+      return ranks.AllReduce(sum, sum);
+    });
   }
 
-  Communicator& input_;
-  Communicator& output_;
-  Communicator& weight_;
+  TensorGroups& groups_;
+  const GridAxis input_, output_;
   LinearScratch& scratch_;
   const LinearShape part_;  // of the gathered blocks
 };

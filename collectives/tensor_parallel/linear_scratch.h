@@ -14,10 +14,11 @@
 
 namespace geminid::collectives {
 
-// What of a call lies there. Of linear layers: X and W of this step and the next in 2D; in 3D X and
-// W gathered, and Y in the place of the next X. Of other layers: what they gather or have not added
-// up yet, numbers for each row, and what lies within a pair of layers; queries, keys and values of
-// sequences that are cut, and their gradients.
+// What of a call lies there. Of linear layers: X and W of this step and the next in 2D, and where
+// these are not needed partial sums of the backward; in 3D X and W gathered, and Y in the place of
+// the next X. Of other layers: what they gather or have not added up yet, numbers for each row, and
+// what lies within a pair of layers; queries, keys and values of sequences that are cut, and their
+// gradients.
 enum class Scratch : uint8_t {
   kX,
   kNextX,

@@ -17,6 +17,7 @@ void* LocalProducts::Workspace(size_t bytes) {
 
 absl::Status LocalProducts::Multiply(const kernels::MatmulShape& shape, const float* a,
                                      const float* b, float* c) {
+  if (watcher_ != nullptr) watcher_();
   constexpr auto kPath = kernels::MatmulPath::kAuto;
   const size_t threads = pool_ == nullptr ? 1 : pool_->threads();
   size_t bytes = 0;

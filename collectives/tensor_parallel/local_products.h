@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +39,9 @@ class LocalProducts {
   // db = the sum of dy's rows.
   absl::Status BackwardBias(size_t rows, size_t columns, const float* dy, float* db);
 
+  // Called where each product of two matrices begins: tests see what runs beside it.
+  void Watch(std::function<void()> watcher) { watcher_ = std::move(watcher); }
+
   // At least so many bytes on a cache line, for another kernel; until the next call of anything.
   void* Workspace(size_t bytes);
 
@@ -50,6 +55,7 @@ class LocalProducts {
 
   kernels::ThreadPool* pool_;
   std::vector<Line> workspace_;
+  std::function<void()> watcher_;
 };
 
 }  // namespace geminid::collectives

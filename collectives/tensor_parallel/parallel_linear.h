@@ -17,7 +17,9 @@
 // that a rank keeps 1/d^3 of each in between. All-reduces of up to kDirectAllReduceBytes receive
 // (P-1) times their size instead.
 //
-// In 2D and 2.5D the blocks of the next step travel while this step's are multiplied.
+// Exchanges run beside the products that do not need what they bring: in 2D and 2.5D the blocks of
+// the next step and the sums of the one before, in 1D the sum of dX beside the product for dW, in
+// 3D gathers beside each other and the sum of dX.
 // The same bits on every backend and at every timing: partial sums are added in rank order.
 #ifndef GEMINID_COLLECTIVES_TENSOR_PARALLEL_PARALLEL_LINEAR_H_
 #define GEMINID_COLLECTIVES_TENSOR_PARALLEL_PARALLEL_LINEAR_H_

@@ -4,14 +4,20 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "collectives/tensor_parallel/begun.h"
 #include "collectives/tensor_parallel/tensor_grid.h"
 #include "collectives/tensor_parallel/tensor_layout.h"
+#include "geminid/async_communicator.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
+
+// Operations of the ranks of a group.
+using Exchange = std::function<absl::Status(Communicator&)>;
 
 class TensorGroups {
  public:
@@ -22,8 +28,14 @@ class TensorGroups {
   const TensorGrid& grid() const { return grid_; }
   int rank() const { return rank_; }
 
-  // Of the ranks that differ from this one along `axis` alone. The grid has this axis.
-  Communicator& Along(GridAxis axis) { return *groups_[static_cast<size_t>(axis)]; }
+  // Of the ranks that differ from this one along `axis` alone. The grid has this axis. Not while
+  // something that was begun along it goes on.
+  Communicator& Along(GridAxis axis) { return *groups_[static_cast<size_t>(axis)].ranks; }
+
+  // The same ranks, beside what the caller does: operations along an axis run in the order of these
+  // calls, on a thread of that axis. All ranks of the group make the same calls in the same order.
+  // Where there is one rank they are done when this returns.
+  Begun Begin(GridAxis axis, Exchange operations);
 
   // `values` added up over all ranks that differ along these axes alone, one axis after the other.
   absl::Status AddAlong(const Axes& axes, Buffer values);
@@ -36,13 +48,18 @@ class TensorGroups {
   Received received() const;
 
  private:
-  using Groups = std::array<std::unique_ptr<Communicator>, kGridAxes>;
+  struct Group {
+    std::unique_ptr<Communicator> alone;       // of one rank
+    std::unique_ptr<AsyncCommunicator> queue;  // of several
+    Communicator* ranks = nullptr;             // of either; null where the grid has no such axis
+  };
+  using Groups = std::array<Group, kGridAxes>;
 
   TensorGroups(const TensorGrid& grid, int rank, Groups groups);
 
   TensorGrid grid_;
   int rank_;
-  Groups groups_;  // null where the grid has no such axis
+  Groups groups_;
 };
 
 }  // namespace geminid::collectives

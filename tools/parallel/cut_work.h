@@ -32,9 +32,10 @@ std::vector<PartLinear> LinearsOf(const forecast::Model& model, forecast::Operat
 //   seconds = the longer of operations / (tensor x sequence ranks) at the achieved rate
 //             and the traffic of device memory,  and exchanges:
 //
-// 1D and 3D wait for each exchange. In 2D and 2.5D the blocks of a product travel while those
-// before are multiplied, so that of the longer and the shorter of the two the sum is
-// longer + shorter / q; what is summed over depth is waited for.
+// In 1D and 3D each exchange is waited for: a bound, as some run beside products. In 2D and 2.5D
+// the blocks of a product travel while those before are multiplied, and so do the sums of the step
+// before, so that of the longer and the shorter of the two the sum is longer + shorter / q; what is
+// summed over depth is waited for, which is a bound, too.
 //
 // Memory is cut as tensor_traffic.h says: the residual stream as the X of a first layer, heads and
 // the MLP's inside as that of a second, matrices as W.

@@ -1,7 +1,5 @@
 #include "tools/parallel/exchange.h"
 
-#include <algorithm>
-
 #include "collectives/sequence_parallel/exchange_traffic.h"
 #include "collectives/tensor_parallel/tensor_traffic.h"
 
@@ -125,8 +123,8 @@ double ScratchElements(const TensorGrid& grid, LinearRole role, const LinearShap
     case TensorMode::k1DSequence:  // what is cut by tokens is gathered
       return grid.side() == 1 ? 0 : role == LinearRole::kFirst ? 2 * side * x : side * y;
     case TensorMode::k2D:
-    case TensorMode::k25D:  // this step's blocks and the next's, and a partial sum
-      return 2 * (x + w) + std::max(x, w);
+    case TensorMode::k25D:  // this step's blocks and the next's, and a partial sum of dX
+      return 2 * (x + w) + x;
     case TensorMode::k3D:  // all three gathered, and dX before it is scattered
       return side * (2 * x + w + y);
   }

@@ -167,7 +167,7 @@ TEST(ScratchElements, InThreeDimensions_AreTheGatheredBlocks) {
   EXPECT_DOUBLE_EQ(ScratchElements(cube, LinearRole::kFirst, shape), 2 * x + w + y);
   const TensorGrid square = *TensorGrid::Make(TensorMode::k2D, 4);
   EXPECT_DOUBLE_EQ(ScratchElements(square, LinearRole::kFirst, shape),
-                   2 * (64.0 * 32 + 32.0 * 128) / 4 + 32.0 * 128 / 4);
+                   2 * (64.0 * 32 + 32.0 * 128) / 4 + 64.0 * 32 / 4);
   const TensorGrid line = *TensorGrid::Make(TensorMode::k1D, 4);
   EXPECT_EQ(ScratchElements(line, LinearRole::kFirst, shape), 0);
   const TensorGrid tokens = *TensorGrid::Make(TensorMode::k1DSequence, 4);

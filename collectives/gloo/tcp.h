@@ -20,7 +20,7 @@ absl::StatusOr<uint16_t> PortOf(int socket);
 // Tries until the deadline, because the listener may start later.
 absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
                                           const base::Deadline& deadline);
-// One attempt. UNAVAILABLE if nobody listens there, or the host cannot be reached.
+// One attempt. UNAVAILABLE if nobody listens there, DEADLINE_EXCEEDED if the host does not answer.
 absl::StatusOr<base::UniqueFd> ConnectTcpOnce(const std::string& host, uint16_t port);
 // Accepts without blocking; an invalid descriptor if nobody is there.
 base::UniqueFd AcceptTcp(int listener);

@@ -13,14 +13,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
+#include "tests/base/network_hosts.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
-#include "tests/tools/trainer/network_hosts.h"
 #include "tests/tools/trainer/trainer_process.h"
 
 namespace geminid::trainer {
 namespace {
 
+using base::NetworkHosts;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
@@ -161,12 +162,14 @@ TEST_F(Hosts, InAScriptOfSlurm_StartsTheRanks) {
 class TwoHosts : public Hosts {
  protected:
   void SetUp() override {
-    hosts_ = NetworkHosts::Make();
-    if (hosts_ == nullptr) GTEST_SKIP() << "no network namespaces can be made here";
+    auto hosts = NetworkHosts::Make(2);
+    if (!hosts.ok() && NetworkHosts::MayBeSkipped()) GTEST_SKIP() << hosts.status();
+    ASSERT_TRUE(hosts.ok()) << hosts.status();
+    hosts_ = *std::move(hosts);
   }
   Words OnBoth() const {
     return OnHosts(
-        absl::StrCat(NetworkHosts::kNames[0], " slots=2\n", NetworkHosts::kNames[1], " slots=2\n"),
+        absl::StrCat(NetworkHosts::NameOf(0), " slots=2\n", NetworkHosts::NameOf(1), " slots=2\n"),
         hosts_->remote_shell());
   }
   pid_t RankOn(int host, int rank) const {

@@ -74,6 +74,7 @@ void CoordinatorServer::SendBeats() {
   for (auto& [id, connection] : connections_) {
     // What waits to be sent says as much.
     if (connection.closing || !connection.unsent.empty()) continue;
+    if (HasUnderway(connection.socket.get())) continue;
     connection.unsent = Encode({.type = FrameType::kBeat});
     Flush(id);
   }

@@ -207,7 +207,7 @@ void Member::Run() {
 void Member::SendBeat() {
   // Whoever else sends says as much, and may have to wait for room.
   std::unique_lock lock(send_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  if (!lock.owns_lock() || HasUnderway(socket_.get())) return;
   const std::string beat = Encode({.type = FrameType::kBeat, .rank = rank_});
   const ssize_t n = ::send(socket_.get(), beat.data(), beat.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n > 0) (void)SendAll(socket_.get(), beat.substr(static_cast<size_t>(n)));

@@ -1,9 +1,11 @@
 #include "collectives/gloo/tcp.h"
 
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -49,6 +51,8 @@ void Tune(int socket) {
   const int on = 1, idle_seconds = 10, interval_seconds = 5, probes = 3;
   const unsigned unanswered_milliseconds = 30'000;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  // After a loss every 0.2 s, not after twice as long each time: no beat may wait for so long.
+  ::setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof(on));
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(idle_seconds));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(interval_seconds));
@@ -191,6 +195,11 @@ std::string PeerAddress(int socket) {
   socklen_t length = sizeof(address);
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
   return Numeric(address, length);
+}
+
+bool HasUnderway(int socket) {
+  int bytes = 0;
+  return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 absl::Status SendAll(int socket, const std::string& bytes) {

@@ -29,6 +29,10 @@ base::UniqueFd AcceptTcp(int listener);
 std::string LocalAddress(int socket);
 std::string PeerAddress(int socket);
 
+// Whether something is on its way to the other end's host. More of it says nothing new, and the
+// less there is, the sooner TCP sends it again after a loss.
+bool HasUnderway(int socket);
+
 // Blocks for at most a few seconds; the peer always reads.
 absl::Status SendAll(int socket, const std::string& bytes);
 

@@ -33,6 +33,8 @@ using testing::StartsWith;
 constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr int kRanksEach = 2;
+// TCP would send again after 0.2 s, 0.6 s and 1.4 s.
+constexpr std::chrono::milliseconds kMoment{600};
 
 class LostHost : public testing::Test {
  protected:
@@ -128,6 +130,27 @@ TEST_F(LostHost, WhoseWireIsCutInAnyOperation_IsNamedAndLeftOut) {
                   [this](ForkedRanks&, int lost) { EXPECT_TRUE(hosts_->Cut(lost).ok()); });
     EXPECT_TRUE(hosts_->Heal(host).ok());
     host = (host + 1) % hosts_->count();
+  }
+}
+
+TEST_F(LostHost, WhoseWireIsCutForAMoment_IsNotLost) {
+  Make(2);
+  if (hosts_ == nullptr) return;
+  const std::string job = UniqueName();
+  ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+    auto c = Enter(rank, job, {});
+    if (!c.ok()) return Text(c.status());
+    absl::Status status = (*c)->Barrier();
+    ready();
+    while (status.ok()) status = (*c)->Barrier();
+    return Text(status);
+  });
+  for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
+  for (const int host : {0, 1}) {
+    EXPECT_TRUE(hosts_->Cut(host).ok());
+    EXPECT_FALSE(ranks.SaysSomethingWithin(0, kMoment));
+    EXPECT_TRUE(hosts_->Heal(host).ok());
+    EXPECT_FALSE(ranks.SaysSomethingWithin(0, kPromptly)) << ranks.Result(0);
   }
 }
 

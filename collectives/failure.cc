@@ -31,6 +31,21 @@ absl::Status DeathError(int dead_rank) {
       absl::StrFormat("rank %d died; start it again and connect a new communicator", dead_rank));
 }
 
+absl::Status DeathError(const Death& death) {
+  if (death.silence == absl::ZeroDuration()) return DeathError(death.rank);
+  return absl::UnavailableError(absl::StrFormat(
+      "rank %d at %s was not heard of for %s: its host, the network or the process is gone or "
+      "stands still; go on without it, or raise GEMINID_SILENCE",
+      death.rank, death.address, absl::FormatDuration(death.silence)));
+}
+
+absl::Status ForsakenError(int rank) {
+  return absl::UnavailableError(
+      absl::StrFormat("Shrink: the others heard nothing of rank %d for so long that they go on "
+                      "without it; end it",
+                      rank));
+}
+
 absl::Status LeftError(int gone_rank) {
   return absl::UnavailableError(absl::StrFormat(
       "rank %d left: it destroyed its communicator while others still needed it", gone_rank));

@@ -20,6 +20,15 @@ absl::Status TimeoutError(const Operation& operation, std::span<const int> absen
 absl::Status ShrinkTimeoutError(std::span<const int> absent, int waiting_rank,
                                 absl::Duration timeout);
 absl::Status DeathError(int dead_rank);
+// How a rank was found to be dead.
+struct Death {
+  int rank = 0;
+  absl::Duration silence = absl::ZeroDuration();  // for so long; zero: its connection ended
+  std::string address{};                          // of its host, where it was silent
+};
+absl::Status DeathError(const Death& death);
+// Of a rank that stood still until the others gave it up.
+absl::Status ForsakenError(int rank);
 absl::Status LeftError(int gone_rank);
 absl::Status MismatchError(int rank, const Operation& operation, int other_rank,
                            const Operation& other);

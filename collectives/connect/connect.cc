@@ -1,5 +1,7 @@
 #include "geminid/connect.h"
 
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -11,6 +13,7 @@ namespace geminid::collectives {
 namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
+constexpr char kSilenceVariable[] = "GEMINID_SILENCE";
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectByShm(const RankInfo& info,
                                                            const ConnectOptions& options) {
@@ -19,6 +22,21 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectByShm(const RankInfo& info,
       absl::StrCat(info.job, "/", address, ":", info.master_port, "/", options.name);
   return ConnectShm(name, info.rank, info.world_size,
                     {.timeout = options.timeout, .connect_timeout = options.connect_timeout});
+}
+
+// A program's user knows the network, its author does not: so a variable.
+absl::StatusOr<absl::Duration> Silence() {
+  constexpr absl::Duration kLongest = absl::Hours(1);
+  const char* const text = std::getenv(kSilenceVariable);
+  if (text == nullptr || *text == '\0') return kDefaultSilence;
+  absl::Duration silence;
+  if (absl::ParseDuration(text, &silence) && silence >= kShortestSilence &&
+      (silence <= kLongest || silence == absl::InfiniteDuration())) {
+    return silence;
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s=\"%s\" is not a duration from %s to %s, such as 5s, nor inf", kSilenceVariable, text,
+      absl::FormatDuration(kShortestSilence), absl::FormatDuration(kLongest)));
 }
 
 absl::StatusOr<GlooOptions> NetworkOf(const RankInfo& info, const ConnectOptions& options) {
@@ -34,6 +52,7 @@ absl::StatusOr<GlooOptions> NetworkOf(const RankInfo& info, const ConnectOptions
   gloo.timeout = options.timeout;
   gloo.connect_timeout = options.connect_timeout;
   gloo.interface_address = options.interface_address;
+  GEMINID_ASSIGN_OR_RETURN(gloo.silence, Silence());
   return gloo;
 }
 

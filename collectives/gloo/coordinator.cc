@@ -53,6 +53,8 @@ std::vector<Coordinator::Outgoing> Coordinator::OnFrame(int connection, const Fr
     case FrameType::kBye:
       rank_of_.erase(sender);
       return {};
+    case FrameType::kBeat:
+      return {};
     default:
       return Refuse(connection, "it sent a frame that only the coordinator sends");
   }
@@ -96,6 +98,19 @@ std::vector<Coordinator::Outgoing> Coordinator::OnClosed(int connection) {
   deaths_.push_back({.type = FrameType::kDeath, .rank = sender->second});
   rank_of_.erase(sender);
   return ToAll(deaths_.back());
+}
+
+std::vector<Coordinator::Outgoing> Coordinator::OnSilent(int connection, absl::Duration silence,
+                                                         const std::string& address) {
+  const auto sender = rank_of_.find(connection);
+  if (sender == rank_of_.end()) return {};
+  deaths_.push_back({.type = FrameType::kDeath,
+                     .rank = sender->second,
+                     .number = static_cast<int32_t>(absl::ToInt64Milliseconds(silence)),
+                     .value = address});
+  std::vector<Outgoing> news = ToAll(deaths_.back());
+  rank_of_.erase(sender);
+  return news;
 }
 
 std::vector<Coordinator::Outgoing> Coordinator::OnShutdown() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "collectives/gloo/frame.h"
 
 namespace geminid::collectives {
@@ -27,6 +28,10 @@ class Coordinator {
   std::vector<Outgoing> OnFrame(int connection, const Frame& frame);
   // The connection ended. A rank that had not said kBye has died.
   std::vector<Outgoing> OnClosed(int connection);
+  // Nothing came on the connection for so long, from a host at `address`. The rank is as good as
+  // dead, and is told so as well: it may only have stood still.
+  std::vector<Outgoing> OnSilent(int connection, absl::Duration silence,
+                                 const std::string& address);
   // The coordinator ends in good order.
   std::vector<Outgoing> OnShutdown() const;
 

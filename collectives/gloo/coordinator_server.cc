@@ -11,22 +11,23 @@
 
 namespace geminid::collectives {
 
-absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(base::UniqueFd listener,
-                                                                            int world_size,
-                                                                            std::string job) {
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
+    base::UniqueFd listener, int world_size, std::string job, absl::Duration silence) {
   base::UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.valid()) return absl::ErrnoToStatus(errno, "eventfd");
-  std::unique_ptr<CoordinatorServer> server(
-      new CoordinatorServer(std::move(listener), std::move(stop), world_size, std::move(job)));
+  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(
+      std::move(listener), std::move(stop), world_size, std::move(job), silence));
   server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
   return server;
 }
 
 CoordinatorServer::CoordinatorServer(base::UniqueFd listener, base::UniqueFd stop, int world_size,
-                                     std::string job)
+                                     std::string job, absl::Duration silence)
     : listener_(std::move(listener)),
       stop_(std::move(stop)),
-      coordinator_(world_size, std::move(job)) {}
+      silence_(silence),
+      coordinator_(world_size, std::move(job)),
+      beats_(silence, std::chrono::steady_clock::now()) {}
 
 CoordinatorServer::~CoordinatorServer() {
   (void)::eventfd_write(stop_.get(), 1);
@@ -48,20 +49,51 @@ void CoordinatorServer::Run() {
       polls.push_back({.fd = connection.socket.get(), .events = events, .revents = 0});
       ids.push_back(id);
     }
-    if (::poll(polls.data(), polls.size(), -1) < 0 && errno != EINTR) return;
-    if (polls[0].revents != 0) break;
+    const int wait = beats_.MillisecondsLeft(std::chrono::steady_clock::now());
+    if (::poll(polls.data(), polls.size(), wait) < 0 && errno != EINTR) return;
+    if (polls[0].revents != 0) return SayGoodbye();
+    if (beats_.Turn(std::chrono::steady_clock::now())) SendBeats();
     for (size_t i = 0; i < ids.size(); ++i) {
       if ((polls[2 + i].revents & POLLOUT) != 0) Flush(ids[i]);
       if ((polls[2 + i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Receive(ids[i]);
     }
+    BurySilent();
     DropMarked();
-    if (polls[1].revents != 0) {
-      base::UniqueFd socket = AcceptTcp(listener_.get());
-      if (socket.valid() && connections_.size() < kMaxConnections) {
-        connections_[next_id_++].socket = std::move(socket);
-      }
-    }
+    if (polls[1].revents != 0) Accept();
   }
+}
+
+void CoordinatorServer::Accept() {
+  base::UniqueFd socket = AcceptTcp(listener_.get());
+  if (!socket.valid() || connections_.size() >= kMaxConnections) return;
+  const std::string address = PeerAddress(socket.get());
+  connections_[next_id_++] = {.socket = std::move(socket), .address = address};
+}
+
+void CoordinatorServer::SendBeats() {
+  for (auto& [id, connection] : connections_) {
+    // What waits to be sent says as much.
+    if (connection.closing || !connection.unsent.empty()) continue;
+    if (HasUnderway(connection.socket.get())) continue;
+    connection.unsent = Encode({.type = FrameType::kBeat});
+    Flush(id);
+  }
+}
+
+void CoordinatorServer::BurySilent() {
+  for (const int id : beats_.Silent()) {
+    beats_.Forget(id);
+    std::vector<Coordinator::Outgoing> news;
+    {
+      std::lock_guard lock(mutex_);
+      news = coordinator_.OnSilent(id, silence_, connections_[id].address);
+    }
+    Deliver(news);
+    Drop(id);
+  }
+}
+
+void CoordinatorServer::SayGoodbye() {
   std::lock_guard lock(mutex_);
   for (const Coordinator::Outgoing& farewell : coordinator_.OnShutdown()) {
     // One attempt each: the ranks that are still there read, and nothing may hold up our end.
@@ -78,6 +110,7 @@ void CoordinatorServer::Receive(int id) {
   const ssize_t n = ::recv(connection.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) return Drop(id);
+  beats_.Heard(id);
   if (connection.closing) return;  // refused: what it says no longer counts
   connection.reader.Append(bytes, static_cast<size_t>(n));
   for (;;) {
@@ -129,6 +162,7 @@ void CoordinatorServer::DropMarked() {
   while (!doomed_.empty()) {
     const int id = doomed_.back();
     doomed_.pop_back();
+    beats_.Forget(id);
     if (connections_.erase(id) == 0) continue;
     std::vector<Coordinator::Outgoing> news;
     {

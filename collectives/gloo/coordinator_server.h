@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/unique_fd.h"
+#include "collectives/gloo/beats.h"
 #include "collectives/gloo/coordinator.h"
 #include "collectives/gloo/frame.h"
 
@@ -23,9 +25,11 @@ inline constexpr size_t kMaxConnections = 4096;
 
 class CoordinatorServer {
  public:
-  // Serves on `listener`, a listening socket in non-blocking mode.
+  // Serves on `listener`, a listening socket in non-blocking mode. Who is silent for `silence` is
+  // dead.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(base::UniqueFd listener,
-                                                                  int world_size, std::string job);
+                                                                  int world_size, std::string job,
+                                                                  absl::Duration silence);
   // Says goodbye to the ranks and stops the thread.
   ~CoordinatorServer();
 
@@ -34,13 +38,19 @@ class CoordinatorServer {
  private:
   struct Connection {
     base::UniqueFd socket;
-    FrameReader reader;
-    std::string unsent;
+    std::string address{};  // of the other end
+    FrameReader reader{};
+    std::string unsent{};
     bool closing = false;  // when `unsent` is out
   };
 
-  CoordinatorServer(base::UniqueFd listener, base::UniqueFd stop, int world_size, std::string job);
+  CoordinatorServer(base::UniqueFd listener, base::UniqueFd stop, int world_size, std::string job,
+                    absl::Duration silence);
   void Run();
+  void Accept();
+  void SendBeats();
+  void BurySilent();
+  void SayGoodbye();
   void Receive(int id);
   void Deliver(const std::vector<Coordinator::Outgoing>& messages);
   void Flush(int id);
@@ -49,10 +59,12 @@ class CoordinatorServer {
 
   const base::UniqueFd listener_;
   const base::UniqueFd stop_;  // an eventfd
+  const absl::Duration silence_;
   mutable std::mutex mutex_;
   Coordinator coordinator_;
   std::map<int, Connection> connections_;  // of the thread
   std::vector<int> doomed_;                // of the thread: to be dropped after this turn
+  Beats beats_;                            // of the thread, by connection
   int next_id_ = 0;
   std::thread thread_;
 };

@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<Frame>> FrameReader::Next() {
   const size_t key_bytes = GetWord(buffer_, 9);
   const size_t value_bytes = GetWord(buffer_, 13);
   if (type < static_cast<uint8_t>(FrameType::kHello) ||
-      type > static_cast<uint8_t>(FrameType::kBye) || key_bytes > kMaxFieldBytes ||
+      type > static_cast<uint8_t>(FrameType::kBeat) || key_bytes > kMaxFieldBytes ||
       value_bytes > kMaxFieldBytes) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "not a frame of %s (type %d, key %d bytes, value %d bytes); is something else talking to "

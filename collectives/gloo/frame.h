@@ -13,7 +13,7 @@ namespace geminid::collectives {
 
 // A key or value is at most this long: the addresses of a thousand ranks fit.
 inline constexpr size_t kMaxFieldBytes = 256 * 1024;
-inline constexpr char kProtocol[] = "geminid-collectives 1";
+inline constexpr char kProtocol[] = "geminid-collectives 2";
 
 enum class FrameType : uint8_t {
   kHello = 1,  // rank -> coordinator: rank, number = world size, key = job, value = kProtocol
@@ -23,9 +23,10 @@ enum class FrameType : uint8_t {
   kGet,        // rank -> coordinator: key; answered when the key is set
   kValue,      // coordinator -> rank: key, value
   kFailure,    // both ways: key = group, number = status code, value = message
-  kDeath,      // coordinator -> ranks: rank
+  kDeath,      // coordinator -> ranks: rank; number = milliseconds of silence, value = address
   kLeave,      // both ways: rank left the group `key` in good order
   kBye,        // both ways: the sender closes in good order
+  kBeat,       // both ways: the sender is there
 };
 
 struct Frame {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
 #include "base/status_macros.h"
+#include "collectives/failure.h"
 #include "collectives/gloo/succession.h"
 #include "collectives/reduce.h"
 
@@ -124,11 +125,16 @@ absl::StatusOr<std::unique_ptr<Communicator>> GlooBackend::DoSubset(const std::s
 absl::StatusOr<GlooBackend::Remainder> GlooBackend::ConnectSurvivors() {
   const base::Deadline deadline = base::Deadline::In(timeout());
   const GlooLinks::Options& group = links_->options();
+  const auto is_gone = [&](int rank) {
+    return group.member->IsDead(group.world_ranks[static_cast<size_t>(rank)]) ||
+           links_->left().contains(rank);
+  };
+  if (is_gone(Rank())) return ForsakenError(Rank());
   GEMINID_ASSIGN_OR_RETURN(Succession::Outcome outcome,
                            group.member->succession().Meet({.group = group.group,
                                                             .world_ranks = group.world_ranks,
                                                             .rank = Rank(),
-                                                            .left = links_->left(),
+                                                            .is_gone = is_gone,
                                                             .timeout = timeout()}));
   const auto own = std::find(outcome.ranks.begin(), outcome.ranks.end(), Rank());
   GEMINID_ASSIGN_OR_RETURN(
@@ -139,6 +145,7 @@ absl::StatusOr<GlooBackend::Remainder> GlooBackend::ConnectSurvivors() {
                .job = absl::StrCat(group.member->job(), "/", group.group, "/survivors"),
                .timeout = timeout(),
                .connect_timeout = absl::FromChrono(deadline.Left()),
+               .silence = group.member->silence(),
                .interface_address = group.member->address(),
                .listener = std::move(outcome.listener)}));
   return Remainder{std::move(backend), std::move(outcome.ranks)};

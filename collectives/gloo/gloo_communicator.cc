@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<GlooBackend>> GlooBackend::Connect(int rank, int 
                               .world_size = world_size,
                               .job = options.job,
                               .connect_timeout = options.connect_timeout,
+                              .silence = options.silence,
                               .listener = std::move(options.listener),
                               .interface_address = options.interface_address});
   if (!member.ok()) return member.status();

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/unique_fd.h"
+#include "collectives/gloo/beats.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
@@ -19,6 +20,8 @@ struct GlooOptions {
   std::string job{};                                  // ranks of another job are refused
   absl::Duration timeout = kDefaultTimeout;           // of each operation
   absl::Duration connect_timeout = absl::Minutes(5);  // for all ranks to come
+  // Of a rank, or of rank 0 to it, after which it is dead; the same on all ranks.
+  absl::Duration silence = kDefaultSilence;
   // Numeric address of the interface for the data; empty: the one that reaches rank 0.
   std::string interface_address{};
   // Rank 0 only: an already listening socket to serve on.

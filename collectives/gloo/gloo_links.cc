@@ -329,11 +329,13 @@ void GlooLinks::OnFailure(const absl::Status& status) {
   Interrupt();
 }
 
-void GlooLinks::OnDeath(int world_rank) {
+void GlooLinks::OnDeath(const Death& death) {
   const auto found =
-      std::find(options_.world_ranks.begin(), options_.world_ranks.end(), world_rank);
+      std::find(options_.world_ranks.begin(), options_.world_ranks.end(), death.rank);
   if (found == options_.world_ranks.end()) return;
-  OnFailure(DeathError(static_cast<int>(found - options_.world_ranks.begin())));
+  Death of_group = death;
+  of_group.rank = static_cast<int>(found - options_.world_ranks.begin());
+  OnFailure(DeathError(of_group));
 }
 
 void GlooLinks::OnLeave(int world_rank) {

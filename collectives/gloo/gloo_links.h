@@ -135,7 +135,7 @@ class GlooLinks final : public GroupListener {
   void Record(const absl::Status& status);  // mutex_ is held
 
   void OnFailure(const absl::Status& status) override;
-  void OnDeath(int world_rank) override;
+  void OnDeath(const Death& death) override;
   void OnLeave(int world_rank) override;
   void Interrupt();
 

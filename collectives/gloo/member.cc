@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,7 @@
 namespace geminid::collectives {
 
 absl::StatusOr<std::shared_ptr<Member>> Member::Join(MemberOptions options) {
-  std::shared_ptr<Member> member(new Member(options.rank, options.world_size));
+  std::shared_ptr<Member> member(new Member(options.rank, options.world_size, options.silence));
   GEMINID_RETURN_IF_ERROR(member->Connect(std::move(options)));
   return member;
 }
@@ -35,7 +36,8 @@ absl::Status Member::Connect(MemberOptions options) {
     auto listening = PortOf(options.listener.get());
     if (!listening.ok()) return listening.status();
     port = *listening;
-    auto server = CoordinatorServer::Start(std::move(options.listener), world_size_, options.job);
+    auto server =
+        CoordinatorServer::Start(std::move(options.listener), world_size_, options.job, silence_);
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
   }
@@ -150,8 +152,13 @@ void Member::Listen(const std::string& group, GroupListener* listener) {
   listeners_[group] = listener;
   const auto failure = failures_.find(group);
   if (failure != failures_.end()) listener->OnFailure(failure->second);
-  for (const int rank : dead_) listener->OnDeath(rank);
+  for (const auto& [rank, death] : dead_) listener->OnDeath(death);
   for (const int rank : leaves_[group]) listener->OnLeave(rank);
+}
+
+bool Member::IsDead(int world_rank) const {
+  std::lock_guard lock(listeners_mutex_);
+  return dead_.contains(world_rank);
 }
 
 void Member::Unlisten(const std::string& group) {
@@ -172,15 +179,38 @@ void Member::ReportLeave(const std::string& group) {
 }
 
 void Member::Run() {
+  constexpr int kCoordinator = 0;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  Beats beats(silence_, now());
   for (;;) {
     pollfd polls[] = {
         {.fd = stop_.get(), .events = POLLIN, .revents = 0},
         // After the coordinator left only the stop matters: poll skips -1.
         {.fd = coordinator_left_ ? -1 : socket_.get(), .events = POLLIN, .revents = 0}};
-    if (::poll(polls, 2, -1) < 0 && errno != EINTR) return;
+    const int wait = coordinator_left_ ? -1 : beats.MillisecondsLeft(now());
+    if (::poll(polls, 2, wait) < 0 && errno != EINTR) return;
     if (polls[0].revents != 0) return;
-    if (polls[1].revents != 0 && !Receive()) Lose();
+    if (coordinator_left_) continue;
+    if (beats.Turn(now())) SendBeat();
+    if (polls[1].revents != 0) {
+      // Heard for the first time when it has begun to serve: connecting has a timeout of its own.
+      beats.Heard(kCoordinator);
+      if (!Receive()) Lose({.rank = 0});
+    }
+    if (coordinator_left_ || beats.Silent().empty()) continue;
+    Lose({.rank = 0, .silence = silence_, .address = PeerAddress(socket_.get())});
+    // Should it live, it learns that we have given it up.
+    ::shutdown(socket_.get(), SHUT_RDWR);
   }
+}
+
+void Member::SendBeat() {
+  // Whoever else sends says as much, and may have to wait for room.
+  std::unique_lock lock(send_mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || HasUnderway(socket_.get())) return;
+  const std::string beat = Encode({.type = FrameType::kBeat, .rank = rank_});
+  const ssize_t n = ::send(socket_.get(), beat.data(), beat.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n > 0) (void)SendAll(socket_.get(), beat.substr(static_cast<size_t>(n)));
 }
 
 bool Member::Receive() {
@@ -229,7 +259,9 @@ void Member::Handle(const Frame& frame) {
       return;
     }
     case FrameType::kDeath:
-      return Bury(frame.rank);
+      return Bury({.rank = frame.rank,
+                   .silence = absl::Milliseconds(frame.number),
+                   .address = frame.value});
     case FrameType::kBye: {
       coordinator_left_ = true;
       std::lock_guard lock(mutex_);
@@ -242,21 +274,21 @@ void Member::Handle(const Frame& frame) {
   }
 }
 
-void Member::Lose() {
+void Member::Lose(const Death& how) {
   const bool expected = coordinator_left_;
   coordinator_left_ = true;
-  if (!expected) Bury(0);
+  if (!expected) Bury(how);
 }
 
-void Member::Bury(int rank) {
+void Member::Bury(const Death& death) {
   {
     std::lock_guard lock(mutex_);
-    if (broken_.ok()) broken_ = DeathError(rank);
+    if (broken_.ok()) broken_ = DeathError(death);
     changed_.notify_all();
   }
   std::lock_guard lock(listeners_mutex_);
-  dead_.insert(rank);
-  for (const auto& [group, listener] : listeners_) listener->OnDeath(rank);
+  dead_.emplace(death.rank, death);
+  for (const auto& [group, listener] : listeners_) listener->OnDeath(death);
 }
 
 }  // namespace geminid::collectives

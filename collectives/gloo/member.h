@@ -16,6 +16,8 @@
 #include "absl/time/time.h"
 #include "base/deadline.h"
 #include "base/unique_fd.h"
+#include "collectives/failure.h"
+#include "collectives/gloo/beats.h"
 #include "collectives/gloo/coordinator_server.h"
 #include "collectives/gloo/frame.h"
 #include "collectives/gloo/succession.h"
@@ -27,8 +29,8 @@ class GroupListener {
  public:
   virtual ~GroupListener() = default;
   virtual void OnFailure(const absl::Status& status) = 0;
-  virtual void OnDeath(int world_rank) = 0;  // of any rank of the job
-  virtual void OnLeave(int world_rank) = 0;  // from this group
+  virtual void OnDeath(const Death& death) = 0;  // of any rank of the job
+  virtual void OnLeave(int world_rank) = 0;      // from this group
 };
 
 struct MemberOptions {
@@ -38,6 +40,7 @@ struct MemberOptions {
   int world_size = 1;
   std::string job{};
   absl::Duration connect_timeout = absl::Minutes(5);
+  absl::Duration silence = kDefaultSilence;  // after which rank 0, or to it another one, is dead
   base::UniqueFd listener{};  // rank 0 only: serve on this socket in place of host:port
   std::string
       interface_address;  // numeric address for the data; empty: the one that reaches rank 0
@@ -61,6 +64,9 @@ class Member {
   // Where the survivors of a group of the job meet; see succession.h.
   Succession& succession() { return *succession_; }
   const std::string& job() const { return job_; }
+  absl::Duration silence() const { return silence_; }
+  // Any thread.
+  bool IsDead(int world_rank) const;
 
   void Listen(const std::string& group, GroupListener* listener);
   // When it returns the listener is not being called and never will be.
@@ -71,20 +77,23 @@ class Member {
   void ReportLeave(const std::string& group);
 
  private:
-  explicit Member(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+  Member(int rank, int world_size, absl::Duration silence)
+      : rank_(rank), world_size_(world_size), silence_(silence) {}
   absl::Status Connect(MemberOptions options);
   absl::Status AwaitWelcome(const base::Deadline& deadline, absl::Duration timeout);
   absl::Status OpenSuccession(const base::Deadline& deadline);
   absl::Status ChooseAddress(const std::string& interface_address, const base::Deadline& deadline);
   absl::Status Send(const Frame& frame);
   void Run();
+  void SendBeat();
   bool Receive();
   void Handle(const Frame& frame);
-  void Lose();
-  void Bury(int rank);
+  void Lose(const Death& how);
+  void Bury(const Death& death);
 
   const int rank_;
   const int world_size_;
+  const absl::Duration silence_;
   std::string address_;
   std::string job_;
   std::unique_ptr<Succession> succession_;
@@ -101,11 +110,11 @@ class Member {
   absl::Status broken_;  // why no answer will come any more
   std::map<std::string, std::string> values_;
 
-  std::mutex listeners_mutex_;  // held during calls; taken before mutex_ where both are
+  mutable std::mutex listeners_mutex_;  // held during calls; taken before mutex_ where both are
   std::map<std::string, GroupListener*> listeners_;
   std::map<std::string, absl::Status> failures_;  // heard so far, for late listeners
   std::map<std::string, std::set<int>> leaves_;   // likewise
-  std::set<int> dead_;                            // likewise
+  std::map<int, Death> dead_;                     // likewise, by rank
   std::thread thread_;
 };
 

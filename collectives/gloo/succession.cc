@@ -60,23 +60,28 @@ Succession::Succession(base::UniqueFd listener, std::string address, std::string
 
 absl::StatusOr<Succession::Outcome> Succession::Meet(const Group& group) {
   const base::Deadline deadline = base::Deadline::In(group.timeout);
+  Mute mute;
   for (int leader = 0; leader < group.rank; ++leader) {
-    if (group.left.contains(leader)) continue;
-    GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<Outcome> outcome, Follow(group, leader, deadline));
+    GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<Outcome> outcome,
+                             Follow(group, leader, deadline, &mute));
     if (outcome != nullptr) return std::move(*outcome);
   }
-  return Lead(group, deadline);
+  return Lead(group, deadline, &mute);
 }
 
-absl::StatusOr<base::UniqueFd> Succession::Call(const Group& group, int rank) const {
+absl::StatusOr<base::UniqueFd> Succession::Call(const Group& group, int rank, Mute* mute) const {
+  if (group.is_gone(rank)) return absl::UnavailableError("it is gone");
   const int world_rank = group.world_ranks[static_cast<size_t>(rank)];
   const auto [host, port] = HostAndPort(places_[static_cast<size_t>(world_rank)]);
-  return ConnectTcpOnce(host, port);
+  if (mute->contains(host)) return absl::UnavailableError("its host is gone");
+  auto socket = ConnectTcpOnce(host, port);
+  if (absl::IsDeadlineExceeded(socket.status())) mute->insert(host);
+  return socket;
 }
 
 absl::StatusOr<std::unique_ptr<Succession::Outcome>> Succession::Follow(
-    const Group& group, int leader, const base::Deadline& deadline) {
-  const auto socket = Call(group, leader);
+    const Group& group, int leader, const base::Deadline& deadline, Mute* mute) {
+  const auto socket = Call(group, leader, mute);
   if (!socket.ok()) return nullptr;
   const Frame hello{.type = FrameType::kHello,
                     .rank = group.rank,
@@ -96,7 +101,8 @@ absl::StatusOr<std::unique_ptr<Succession::Outcome>> Succession::Follow(
       return outcome;
     }
     pollfd entry{.fd = socket->get(), .events = POLLIN, .revents = 0};
-    if (::poll(&entry, 1, deadline.LeftMilliseconds(kPollMilliseconds * 100)) <= 0) {
+    if (::poll(&entry, 1, deadline.LeftMilliseconds(kPollMilliseconds * 10)) <= 0) {
+      if (group.is_gone(leader)) return nullptr;
       if (deadline.Passed()) return ShrinkTimeoutError({&leader, 1}, group.rank, group.timeout);
       continue;
     }
@@ -109,18 +115,19 @@ absl::StatusOr<std::unique_ptr<Succession::Outcome>> Succession::Follow(
 }
 
 absl::StatusOr<Succession::Outcome> Succession::Lead(const Group& group,
-                                                     const base::Deadline& deadline) {
+                                                     const base::Deadline& deadline, Mute* mute) {
   std::map<int, base::UniqueFd> calls;  // to those that have not come; they end with them
   for (int r = group.rank + 1; r < static_cast<int>(group.world_ranks.size()); ++r) {
-    if (group.left.contains(r)) continue;
-    if (auto call = Call(group, r); call.ok()) calls[r] = *std::move(call);
+    if (auto call = Call(group, r, mute); call.ok()) calls[r] = *std::move(call);
   }
   std::map<int, base::UniqueFd> here;
   while (!calls.empty()) {
     for (auto& [rank, socket] : TakeArrivals(group.group)) {
       if (rank > group.rank && calls.erase(rank) > 0) here[rank] = std::move(socket);
     }
-    std::erase_if(calls, [](const auto& call) { return IsOver(call.second.get()); });
+    std::erase_if(calls, [&](const auto& call) {
+      return IsOver(call.second.get()) || group.is_gone(call.first);
+    });
     if (calls.empty()) break;
     if (deadline.Passed()) {
       std::vector<int> absent;
@@ -130,7 +137,9 @@ absl::StatusOr<Succession::Outcome> Succession::Lead(const Group& group,
     pollfd entry{.fd = listener_.get(), .events = POLLIN, .revents = 0};
     (void)::poll(&entry, 1, kPollMilliseconds);
   }
-  std::erase_if(here, [](const auto& rank) { return IsOver(rank.second.get()); });
+  std::erase_if(here, [&](const auto& rank) {
+    return IsOver(rank.second.get()) || group.is_gone(rank.first);
+  });
   Outcome outcome{.ranks = {group.rank}, .host = address_};
   for (const auto& [rank, socket] : here) outcome.ranks.push_back(rank);
   GEMINID_ASSIGN_OR_RETURN(outcome.listener, ListenTcp(address_, 0));

@@ -1,14 +1,16 @@
 // Where the survivors of a group meet: whoever was its coordinator may be among the dead.
 //
 // Every rank listens, from the beginning, at a place that all others know. Nobody listens there
-// once it is dead. So each rank asks those before it in the group, one after the other, and follows
-// the first that is there; if there is none it leads. A leader waits until each rank behind it has
-// come, has left the group, or is dead, and then tells those that have come who they are and
-// where it will coordinate them. Connections end with whoever dies, and the next rank is asked.
+// once it is dead, and a host that is gone does not answer. So each rank asks those before it in
+// the group, one after the other, and follows the first that is there; if there is none it leads. A
+// leader waits until each rank behind it has come, has left the group, or is dead, and then tells
+// those that have come who they are and where it will coordinate them. Connections end with whoever
+// dies, and the next rank is asked.
 #ifndef GEMINID_COLLECTIVES_GLOO_SUCCESSION_H_
 #define GEMINID_COLLECTIVES_GLOO_SUCCESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,7 +41,8 @@ class Succession {
     std::string group{};             // its name
     std::vector<int> world_ranks{};  // by rank of the group
     int rank = 0;
-    std::set<int> left{};  // ranks of the group that have gone in good order
+    // Of a rank of the group: that it has left, or is known to be dead. It may become so.
+    std::function<bool(int rank)> is_gone{};
     absl::Duration timeout;
   };
   struct Outcome {
@@ -58,11 +61,13 @@ class Succession {
   };
 
   Succession(base::UniqueFd listener, std::string address, std::string own_place, std::string job);
-  absl::StatusOr<base::UniqueFd> Call(const Group& group, int rank) const;
+  // Addresses of hosts that did not answer: their other ranks need not be asked.
+  using Mute = std::set<std::string>;
+  absl::StatusOr<base::UniqueFd> Call(const Group& group, int rank, Mute* mute) const;
   // Nothing if that rank has gone.
   absl::StatusOr<std::unique_ptr<Outcome>> Follow(const Group& group, int leader,
-                                                  const base::Deadline& deadline);
-  absl::StatusOr<Outcome> Lead(const Group& group, const base::Deadline& deadline);
+                                                  const base::Deadline& deadline, Mute* mute);
+  absl::StatusOr<Outcome> Lead(const Group& group, const base::Deadline& deadline, Mute* mute);
   // Those that have come for this group since the last call, by rank.
   std::map<int, base::UniqueFd> TakeArrivals(const std::string& group);
   void Hear(size_t arrival);

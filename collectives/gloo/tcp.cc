@@ -1,9 +1,11 @@
 #include "collectives/gloo/tcp.h"
 
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -44,11 +46,13 @@ absl::StatusOr<Addresses> Resolve(const std::string& host, uint16_t port, int fl
   return Addresses(list);
 }
 
-// A host that vanishes without closing its sockets is noticed in about half a minute.
+// A host that vanishes is noticed by beats; what has none notices it in about half a minute.
 void Tune(int socket) {
   const int on = 1, idle_seconds = 10, interval_seconds = 5, probes = 3;
   const unsigned unanswered_milliseconds = 30'000;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  // After a loss every 0.2 s, not after twice as long each time: no beat may wait for so long.
+  ::setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof(on));
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(idle_seconds));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(interval_seconds));
@@ -72,7 +76,7 @@ absl::StatusOr<base::UniqueFd> ListenOn(const addrinfo& address) {
   return socket;
 }
 
-// One attempt on one address.
+// One attempt on one address; errno says why it failed.
 base::UniqueFd TryConnect(const addrinfo& address, int limit_milliseconds) {
   base::UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return socket;
@@ -83,7 +87,9 @@ base::UniqueFd TryConnect(const addrinfo& address, int limit_milliseconds) {
     socklen_t length = sizeof(error);
     if (::poll(&entry, 1, limit_milliseconds) != 1 ||
         ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0) {
-      return base::UniqueFd();
+      socket.Reset();
+      errno = error;
+      return socket;
     }
   }
   Tune(socket.get());
@@ -161,10 +167,13 @@ absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port
 absl::StatusOr<base::UniqueFd> ConnectTcpOnce(const std::string& host, uint16_t port) {
   auto addresses = Resolve(host, port, 0);
   if (!addresses.ok()) return addresses.status();
+  bool is_mute = false;
   for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
     base::UniqueFd socket = TryConnect(*a, kAttemptMilliseconds);
     if (socket.valid()) return socket;
+    is_mute = is_mute || errno == ETIMEDOUT || errno == EHOSTUNREACH;
   }
+  if (is_mute) return absl::DeadlineExceededError(absl::StrCat(host, " does not answer"));
   return absl::UnavailableError(absl::StrFormat("nobody listens at %s:%d", host, port));
 }
 
@@ -186,6 +195,11 @@ std::string PeerAddress(int socket) {
   socklen_t length = sizeof(address);
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
   return Numeric(address, length);
+}
+
+bool HasUnderway(int socket) {
+  int bytes = 0;
+  return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 absl::Status SendAll(int socket, const std::string& bytes) {

@@ -20,7 +20,7 @@ absl::StatusOr<uint16_t> PortOf(int socket);
 // Tries until the deadline, because the listener may start later.
 absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
                                           const base::Deadline& deadline);
-// One attempt. UNAVAILABLE if nobody listens there, or the host cannot be reached.
+// One attempt. UNAVAILABLE if nobody listens there, DEADLINE_EXCEEDED if the host does not answer.
 absl::StatusOr<base::UniqueFd> ConnectTcpOnce(const std::string& host, uint16_t port);
 // Accepts without blocking; an invalid descriptor if nobody is there.
 base::UniqueFd AcceptTcp(int listener);
@@ -28,6 +28,10 @@ base::UniqueFd AcceptTcp(int listener);
 // Numeric addresses without ports, "10.0.0.7".
 std::string LocalAddress(int socket);
 std::string PeerAddress(int socket);
+
+// Whether something is on its way to the other end's host. More of it says nothing new, and the
+// less there is, the sooner TCP sends it again after a loss.
+bool HasUnderway(int socket);
 
 // Blocks for at most a few seconds; the peer always reads.
 absl::Status SendAll(int socket, const std::string& bytes);

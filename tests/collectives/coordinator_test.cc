@@ -89,6 +89,23 @@ TEST(Coordinator, ClosedWithoutBye_IsADeathForAll) {
   EXPECT_EQ(out[0].frame.rank, 1);
 }
 
+TEST(Coordinator, Silence_IsADeathForAllAndForWhoWasSilent) {
+  Coordinator coordinator = PairThatMet();
+  const auto out = coordinator.OnSilent(11, absl::Milliseconds(1200), "10.0.0.7");
+  ASSERT_EQ(out.size(), 2u);
+  for (const auto& message : out) {
+    EXPECT_EQ(message.frame,
+              (Frame{.type = FrameType::kDeath, .rank = 1, .number = 1200, .value = "10.0.0.7"}));
+  }
+  EXPECT_TRUE(coordinator.OnClosed(11).empty()) << "it has died once";
+  EXPECT_TRUE(coordinator.OnSilent(99, absl::Seconds(1), "").empty()) << "nobody's connection";
+}
+
+TEST(Coordinator, Beat_IsNoNews) {
+  Coordinator coordinator = PairThatMet();
+  EXPECT_TRUE(coordinator.OnFrame(11, {.type = FrameType::kBeat}).empty());
+}
+
 TEST(Coordinator, ClosedAfterBye_IsNoNews) {
   Coordinator coordinator = PairThatMet();
   EXPECT_TRUE(coordinator.OnFrame(11, {.type = FrameType::kBye}).empty());

@@ -1,6 +1,7 @@
 #include "tests/collectives/forked_ranks.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -44,9 +45,19 @@ void ForkedRanks::AwaitReady(int rank) {
   EXPECT_EQ(mark, '!');
 }
 
-void ForkedRanks::Kill(int rank) {
+void ForkedRanks::Kill(int rank) { Signal(rank, SIGKILL); }
+void ForkedRanks::Stop(int rank) { Signal(rank, SIGSTOP); }
+void ForkedRanks::Continue(int rank) { Signal(rank, SIGCONT); }
+
+void ForkedRanks::Signal(int rank, int signal) {
   const pid_t pid = children_[static_cast<size_t>(rank)].pid;
-  if (pid > 0) ::kill(pid, SIGKILL);
+  if (pid > 0) ::kill(pid, signal);
+}
+
+bool ForkedRanks::SaysSomethingWithin(int rank, std::chrono::milliseconds time) {
+  pollfd entry{
+      .fd = children_[static_cast<size_t>(rank)].pipe.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&entry, 1, static_cast<int>(time.count())) != 0;
 }
 
 std::string ForkedRanks::Result(int rank) {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -26,10 +27,17 @@ class ForkedRanks {
 
   void AwaitReady(int rank);
   void Kill(int rank);
+  // Until Continue(), which need not come.
+  void Stop(int rank);
+  void Continue(int rank);
+  // Whether it says that it is ready, or ends, meanwhile.
+  bool SaysSomethingWithin(int rank, std::chrono::milliseconds time);
   // Waits for the child's end; "ended by signal 9" behind the result if it was killed.
   std::string Result(int rank);
 
  private:
+  void Signal(int rank, int signal);
+
   struct Child {
     pid_t pid = -1;
     base::UniqueFd pipe{};  // one '!' when ready, then the result

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "collectives/local/local_communicator.h"
 #include "tests/collectives/doors.h"
 #include "tests/collectives/forked_ranks.h"
+#include "tests/collectives/operations.h"
 #include "tests/collectives/world.h"
 
 namespace geminid::collectives {
@@ -24,80 +24,6 @@ using testing::HasSubstr;
 
 constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
 
-std::string Text(const absl::Status& status) {
-  return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message());
-}
-
-// What a group is good for: its ranks in the one before, and a sum of those over it, long enough
-// that it is not one message.
-std::string Use(const absl::StatusOr<Survivors>& survivors) {
-  if (!survivors.ok()) return Text(survivors.status());
-  Communicator& c = *survivors->communicator;
-  std::vector<double> values(100'000, survivors->ranks[static_cast<size_t>(c.Rank())]);
-  if (absl::Status s = c.AllReduce(values, values); !s.ok()) return Text(s);
-  double expected = 0;
-  for (const int rank : survivors->ranks) expected += rank;
-  if (values != std::vector<double>(values.size(), expected)) return "a wrong sum";
-  std::vector<int32_t> ranks(survivors->ranks.size());
-  const std::vector<int32_t> own = {survivors->ranks[static_cast<size_t>(c.Rank())]};
-  if (absl::Status s = c.AllGather(own, ranks); !s.ok()) return Text(s);
-  if (ranks != std::vector<int32_t>(survivors->ranks.begin(), survivors->ranks.end())) {
-    return "another order";
-  }
-  return absl::StrCat("good: ", absl::StrJoin(survivors->ranks, ","));
-}
-
-// What the survivors do when the victim dies.
-using Operation = absl::Status (*)(Communicator& c, int victim);
-constexpr size_t kCount = 60'000;
-
-const std::map<std::string, Operation>& Operations() {
-  static const std::map<std::string, Operation> operations = {
-      {"AllGather",
-       [](Communicator& c, int) {
-         std::vector<float> in(kCount), out(kCount * static_cast<size_t>(c.WorldSize()));
-         return c.AllGather(in, out);
-       }},
-      {"ReduceScatter",
-       [](Communicator& c, int) {
-         std::vector<float> in(kCount * static_cast<size_t>(c.WorldSize())), out(kCount);
-         return c.ReduceScatter(in, out);
-       }},
-      {"AllReduce",
-       [](Communicator& c, int) {
-         std::vector<float> values(kCount);
-         return c.AllReduce(values, values);
-       }},
-      {"Broadcast",
-       [](Communicator& c, int victim) {
-         std::vector<float> values(kCount);
-         return c.Broadcast(values, victim);
-       }},
-      {"Reduce",
-       [](Communicator& c, int victim) {
-         std::vector<float> values(kCount);
-         return c.Reduce(values, values, (victim + 1) % kRanks);
-       }},
-      {"Gather",
-       [](Communicator& c, int victim) {
-         std::vector<float> in(kCount), out(kCount * static_cast<size_t>(c.WorldSize()));
-         return c.Gather(in, out, (victim + 1) % kRanks);
-       }},
-      {"AllToAll",
-       [](Communicator& c, int) {
-         std::vector<float> in(kCount * static_cast<size_t>(c.WorldSize())), out(in.size());
-         return c.AllToAll(in, out);
-       }},
-      {"SendReceive",
-       [](Communicator& c, int victim) {
-         std::vector<float> in(kCount), out(kCount);
-         return c.SendReceive(in, victim, out, victim);
-       }},
-      {"Barrier", [](Communicator& c, int) { return c.Barrier(); }},
-  };
-  return operations;
-}
-
 class Shrink : public testing::TestWithParam<std::string> {
  protected:
   static std::unique_ptr<Door> MakeDoor() { return MakeDoorOf(GetParam()); }
@@ -105,7 +31,7 @@ class Shrink : public testing::TestWithParam<std::string> {
 
 // Ranks that are not told of the death by this operation, as senders to a root, learn of it in the
 // next one.
-void KillAndShrink(std::unique_ptr<Door> door, int victim, Operation operation) {
+void KillAndShrink(std::unique_ptr<Door> door, int victim, CollectiveCall operation) {
   ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
     auto c = door->Enter(rank);
     if (!c.ok()) return Text(c.status());
@@ -141,7 +67,7 @@ void KillAndShrink(std::unique_ptr<Door> door, int victim, Operation operation) 
 
 TEST_P(Shrink, AfterADeathInAnyOperation_MakesAGroupOfTheOthers) {
   int victim = 0;
-  for (const auto& [name, operation] : Operations()) {
+  for (const auto& [name, operation] : CollectiveCalls()) {
     SCOPED_TRACE(absl::StrCat(name, ", victim ", victim));
     KillAndShrink(MakeDoor(), victim, operation);
     victim = (victim + 1) % kRanks;
@@ -152,7 +78,7 @@ TEST_P(Shrink, AfterADeathInAnyOperation_MakesAGroupOfTheOthers) {
 TEST_P(Shrink, AfterTheDeathOfRankZero_MakesAGroupOfTheOthers) {
   for (const char* name : {"AllReduce", "Barrier", "SendReceive"}) {
     SCOPED_TRACE(name);
-    KillAndShrink(MakeDoor(), 0, Operations().at(name));
+    KillAndShrink(MakeDoor(), 0, CollectiveCalls().at(name));
   }
 }
 

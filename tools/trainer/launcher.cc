@@ -308,7 +308,7 @@ class Launcher {
 
 }  // namespace
 
-absl::StatusOr<int> Launch(const LaunchOptions& options) {
+absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
   sigset_t forwarded, before;
   sigemptyset(&forwarded);
   for (const int signal : kStopSignals) sigaddset(&forwarded, signal);
@@ -321,11 +321,12 @@ absl::StatusOr<int> Launch(const LaunchOptions& options) {
   LocalHost here(options.program, {}, before);
   LaunchOptions placed = options;
   if (placed.places.empty()) placed.places = {{&here, options.ranks}};
-  Restarts restarts = {.count = 0, .most = options.restarts};
+  Restarts restarts = {.count = options.restarts_made, .most = options.restarts};
   for (;;) {
     Launcher launcher(placed, signal_fd, restarts);
     GEMINID_RETURN_IF_ERROR(launcher.Start(job_id));
     launcher.Run();
+    if (restarts_made != nullptr) *restarts_made = restarts.count;
     const std::optional<Restarts> again = launcher.Again();
     if (!again.has_value()) return launcher.Judge();
     launcher.SayAgain();

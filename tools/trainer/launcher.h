@@ -23,7 +23,8 @@ struct LaunchOptions {
   std::vector<Place> places{};  // none: all ranks are on this host
   std::string master_address = "127.0.0.1";
   int ranks = 1;
-  int restarts = 0;  // how often all ranks are started again after one has failed
+  int restarts = 0;       // how often all ranks are started again after one has failed
+  int restarts_made = 0;  // of those, by launches of this run on other hosts
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;                              // without the program's name
   std::vector<std::pair<std::string, std::string>> environment{};  // added to this process's
@@ -56,8 +57,10 @@ struct LaunchOptions {
 // rank that was killed counts as the reason before one that returned an error, and one that says it
 // was only stopped (kExitAborted) counts last. No process is left when this returns.
 //
+// `restarts_made` gets how often they were started again, with those before.
+//
 // Blocks. Call it from the main thread, before other threads exist: it blocks those signals.
-absl::StatusOr<int> Launch(const LaunchOptions& options);
+absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made = nullptr);
 
 // Whether this process is a rank that Launch started, and its launcher still lives.
 bool IsLaunched();

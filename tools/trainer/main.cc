@@ -202,7 +202,8 @@ absl::StatusOr<int> TrainOnHosts(const TrainOptions& options,
   LaunchOptions launch = LaunchOf(options, /*trains=*/true, arguments);
   launch.arguments =
       WithoutOptions(launch.arguments, {std::begin(kHostsOptions), std::end(kHostsOptions)});
-  return LaunchOnHosts(options, arguments, std::move(launch));
+  return LaunchOnHosts(options, arguments, std::move(launch),
+                       [&](int ranks) { return CheckShares(options, ranks).ok(); });
 }
 
 // Standard input and output are the other end's.

@@ -3,17 +3,21 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/exit_code.h"
 #include "base/loopback.h"
 #include "base/status_macros.h"
 #include "tools/trainer/host_file.h"
@@ -71,6 +75,42 @@ absl::StatusOr<RemoteHostOptions> OptionsForAll(const TrainOptions& options,
   return all;
 }
 
+// `lost` gets the hosts that were; `launch` learns how often the ranks were started again.
+absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHostOptions& all,
+                               LaunchOptions& launch, std::set<std::string>* lost) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<HostSlots> slots, TakeSlots(on, launch.ranks));
+  std::vector<std::unique_ptr<RemoteHost>> hosts;
+  std::vector<RemoteHost*> pointers;
+  LaunchOptions placed = launch;
+  for (const HostSlots& host : slots) {
+    RemoteHostOptions one = all;
+    one.name = host.name;
+    one.ranks_here = host.ranks;
+    if (IsThisHost(host.name)) one.remote_shell.clear();
+    GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<RemoteHost> started,
+                             RemoteHost::Start(std::move(one)));
+    pointers.push_back(started.get());
+    placed.places.push_back({started.get(), host.ranks});
+    hosts.push_back(std::move(started));
+  }
+  // A stopped process says nothing, and the hosts would take it for lost.
+  sigset_t stop, before;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  sigprocmask(SIG_BLOCK, &stop, &before);
+  const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
+  const Beats beats(pointers);
+  GEMINID_RETURN_IF_ERROR(AwaitHosts(pointers, kPatience));
+  placed.master_address = slots.size() == 1 ? "127.0.0.1" : slots.front().name;
+  const char* const port = std::getenv(kPortVariable);
+  if (port != nullptr) placed.environment.emplace_back(kPortVariable, port);
+  GEMINID_ASSIGN_OR_RETURN(const int code, Launch(placed, &launch.restarts_made));
+  for (const auto& host : hosts) {
+    if (!host->failure().ok()) lost->insert(host->name());
+  }
+  return code;
+}
+
 }  // namespace
 
 absl::Status CheckNoOtherLauncher(const collectives::Environment& environment) {
@@ -91,37 +131,36 @@ int RanksOnHosts(const TrainOptions& options) {
   return options.ranks.value_or(SlotsOf(options.hosts));
 }
 
+int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const Fits& fits) {
+  int fewer = std::min(ranks, SlotsOf(hosts));
+  while (fewer > 0 && !fits(fewer)) --fewer;
+  return fewer;
+}
+
 absl::StatusOr<int> LaunchOnHosts(const TrainOptions& options,
-                                  const std::vector<std::string>& arguments, LaunchOptions launch) {
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<HostSlots> slots,
-                           TakeSlots(options.hosts, RanksOnHosts(options)));
-  GEMINID_ASSIGN_OR_RETURN(const RemoteHostOptions all, OptionsForAll(options, arguments));
-  std::vector<std::unique_ptr<RemoteHost>> hosts;
-  std::vector<RemoteHost*> pointers;
-  for (const HostSlots& host : slots) {
-    RemoteHostOptions one = all;
-    one.name = host.name;
-    one.ranks_here = host.ranks;
-    if (IsThisHost(host.name)) one.remote_shell.clear();
-    GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<RemoteHost> started,
-                             RemoteHost::Start(std::move(one)));
-    pointers.push_back(started.get());
-    launch.places.push_back({started.get(), host.ranks});
-    hosts.push_back(std::move(started));
-  }
-  // A stopped process says nothing, and the hosts would take it for lost.
-  sigset_t stop, before;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTSTP);
-  sigprocmask(SIG_BLOCK, &stop, &before);
-  const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
-  const Beats beats(pointers);
-  GEMINID_RETURN_IF_ERROR(AwaitHosts(pointers, kPatience));
+                                  const std::vector<std::string>& arguments, LaunchOptions launch,
+                                  const Fits& fits) {
+  GEMINID_ASSIGN_OR_RETURN(RemoteHostOptions all, OptionsForAll(options, arguments));
+  std::vector<HostSlots> hosts = options.hosts;
   launch.ranks = RanksOnHosts(options);
-  launch.master_address = slots.size() == 1 ? "127.0.0.1" : slots.front().name;
-  const char* const port = std::getenv(kPortVariable);
-  if (port != nullptr) launch.environment.emplace_back(kPortVariable, port);
-  return Launch(launch);
+  for (;;) {
+    all.ranks = launch.ranks;
+    std::set<std::string> lost;
+    GEMINID_ASSIGN_OR_RETURN(const int code, LaunchOnce(hosts, all, launch, &lost));
+    if (code != base::kExitUnavailable || lost.empty()) return code;
+    std::erase_if(hosts, [&](const HostSlots& host) { return lost.contains(host.name); });
+    if (!options.resume || launch.restarts_made >= launch.restarts) return code;
+    launch.ranks = RanksOnThoseLeft(hosts, launch.ranks, fits);
+    if (launch.ranks == 0) return code;
+    ++launch.restarts_made;
+    launch.write_stderr(absl::StrCat(
+        "geminid-train: starts again (", launch.restarts_made, " of ", launch.restarts,
+        ") without ", absl::StrJoin(lost, ", "), ", with ", launch.ranks,
+        launch.ranks == 1 ? " rank" : " ranks", ", to go on from the newest checkpoint\n"));
+    for (auto* words : {&all.arguments, &launch.arguments}) {
+      *words = WithoutOptions(*words, {"--ranks"});
+    }
+  }
 }
 
 }  // namespace geminid::trainer

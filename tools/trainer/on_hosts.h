@@ -2,12 +2,14 @@
 #ifndef GEMINID_TOOLS_TRAINER_ON_HOSTS_H_
 #define GEMINID_TOOLS_TRAINER_ON_HOSTS_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "geminid/rank_info.h"
+#include "tools/trainer/host_file.h"
 #include "tools/trainer/launcher.h"
 #include "tools/trainer/options.h"
 
@@ -23,11 +25,21 @@ absl::Status CheckNoOtherLauncher(const collectives::Environment& environment);
 // As many as --ranks says, else as there are slots.
 int RanksOnHosts(const TrainOptions& options);
 
+// Whether a run can have so many ranks.
+using Fits = std::function<bool(int ranks)>;
+
+// The most ranks, of no more than `ranks`, that fit the run and these hosts; 0: none do.
+int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const Fits& fits);
+
 // Starts an agent on each host, and by Launch() the ranks on them. `launch` says the rest, and
 // `arguments` are those of this process. Errors name the hosts that cannot be reached, have another
 // program or cannot have the run; then no rank was started.
+//
+// With --resume and restarts left, a run whose host is lost is launched again on the hosts that are
+// left, with as many ranks as fit: it goes on from its newest checkpoint.
 absl::StatusOr<int> LaunchOnHosts(const TrainOptions& options,
-                                  const std::vector<std::string>& arguments, LaunchOptions launch);
+                                  const std::vector<std::string>& arguments, LaunchOptions launch,
+                                  const Fits& fits);
 
 }  // namespace geminid::trainer
 

@@ -11,16 +11,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
+#include "tests/base/network_hosts.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
-#include "tests/tools/trainer/network_hosts.h"
 #include "tests/tools/trainer/trainer_process.h"
+#include "tools/trainer/on_hosts.h"
 
 namespace geminid::trainer {
 namespace {
 
+using base::NetworkHosts;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
@@ -161,12 +164,14 @@ TEST_F(Hosts, InAScriptOfSlurm_StartsTheRanks) {
 class TwoHosts : public Hosts {
  protected:
   void SetUp() override {
-    hosts_ = NetworkHosts::Make();
-    if (hosts_ == nullptr) GTEST_SKIP() << "no network namespaces can be made here";
+    auto hosts = NetworkHosts::Make(2);
+    if (!hosts.ok() && NetworkHosts::MayBeSkipped()) GTEST_SKIP() << hosts.status();
+    ASSERT_TRUE(hosts.ok()) << hosts.status();
+    hosts_ = *std::move(hosts);
   }
   Words OnBoth() const {
     return OnHosts(
-        absl::StrCat(NetworkHosts::kNames[0], " slots=2\n", NetworkHosts::kNames[1], " slots=2\n"),
+        absl::StrCat(NetworkHosts::NameOf(0), " slots=2\n", NetworkHosts::NameOf(1), " slots=2\n"),
         hosts_->remote_shell());
   }
   pid_t RankOn(int host, int rank) const {
@@ -246,6 +251,63 @@ TEST_F(TwoHosts, WithRestarts_GoOnAfterARankDied) {
   const nlohmann::json got = Report();
   ASSERT_FALSE(got.is_null() || expected.is_null());
   EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+}
+
+// Rank 0's, or the other one. What is trained then is what fewer ranks train from that checkpoint.
+TEST_F(TwoHosts, WithRestarts_OfWhichOneIsLost_GoOnWithTheOtherFromTheCheckpoint) {
+  for (const int lost : {1, 0}) {
+    SCOPED_TRACE(lost);
+    std::filesystem::remove(report_);
+    const std::string run = folder_ / absl::StrCat("run", lost);
+    const Words saved = Training("150") + Words{"--resume", "--save-every", "10", "--keep", "20"};
+    TrainerProcess trainer(saved + OnBoth() + Words{"--save", run, "--restarts", "1"}, kColumns);
+    ASSERT_TRUE(trainer.WaitForStep(25)) << trainer.output();
+    for (const pid_t pid : hosts_->ProcessesOf(lost)) kill(pid, SIGKILL);
+    EXPECT_EQ(trainer.Wait(), 0) << trainer.output();
+    EXPECT_THAT(trainer.output(),
+                HasSubstr(absl::StrCat("starts again (1 of 1) without ", NetworkHosts::NameOf(lost),
+                                       ", with 2 ranks")));
+    EXPECT_TRUE(BecomesEmpty(1 - lost));
+    const nlohmann::json got = Report();
+    ASSERT_FALSE(got.is_null());
+    EXPECT_EQ(got["world_size"], 2);
+    const int first_step = got["first_step"];
+    EXPECT_GE(first_step, 20);
+    const std::string name = absl::StrFormat("/step-%09d", first_step);
+    const std::string copy = folder_ / absl::StrCat("copy", lost);
+    std::filesystem::create_directory(copy);
+    std::filesystem::copy(run + name, copy + name);
+    const nlohmann::json expected = ReportOf(saved + Words{"--save", copy, "--ranks", "2"});
+    EXPECT_EQ(expected["first_step"], first_step);
+    EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  }
+}
+
+TEST_F(TwoHosts, WithRestartsAndNothingToResume_EndWithAHost) {
+  TrainerProcess trainer(Training("1000000") + OnBoth() + Words{"--restarts", "3"}, kColumns);
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
+  for (const pid_t pid : hosts_->ProcessesOf(1)) kill(pid, SIGKILL);
+  EXPECT_EQ(trainer.Wait(), base::kExitUnavailable) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr("was lost with its host"));
+}
+
+TEST_F(TwoHosts, OfAMeshThatFitsNoFewerRanks_EndWithAHost) {
+  TrainerProcess trainer(
+      Training("1000000") + OnBoth() +
+          Words{"--parallel", "data=4", "--restarts", "3", "--resume", "--save", folder_ / "run"},
+      kColumns);
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
+  for (const pid_t pid : hosts_->ProcessesOf(1)) kill(pid, SIGKILL);
+  EXPECT_EQ(trainer.Wait(), base::kExitUnavailable) << trainer.output();
+}
+
+TEST(RanksOnThoseLeft, AreTheMostThatFit) {
+  const std::vector<HostSlots> hosts = {{"a", 4}, {"b", 3}};
+  EXPECT_EQ(RanksOnThoseLeft(hosts, 12, [](int) { return true; }), 7);
+  EXPECT_EQ(RanksOnThoseLeft(hosts, 5, [](int) { return true; }), 5) << "there were spare slots";
+  EXPECT_EQ(RanksOnThoseLeft(hosts, 12, [](int ranks) { return 12 % ranks == 0; }), 6);
+  EXPECT_EQ(RanksOnThoseLeft(hosts, 12, [](int ranks) { return ranks == 8; }), 0);
+  EXPECT_EQ(RanksOnThoseLeft({}, 12, [](int) { return true; }), 0);
 }
 
 TEST_F(TwoHosts, AtASignal_EndAfterTheStep) {

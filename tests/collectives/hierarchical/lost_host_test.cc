@@ -1,0 +1,303 @@
+// Ranks on hosts with networks of their own, of which one is lost.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "collectives/hierarchical/hierarchical_communicator.h"
+#include "geminid/connect.h"
+#include "tests/base/network_hosts.h"
+#include "tests/collectives/forked_ranks.h"
+#include "tests/collectives/hierarchical/hierarchical_world.h"
+#include "tests/collectives/operations.h"
+#include "tests/collectives/world.h"
+
+namespace geminid::collectives {
+namespace {
+
+using base::NetworkHosts;
+using std::chrono::steady_clock;
+using testing::ContainsRegex;
+using testing::StartsWith;
+
+constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
+constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr int kRanksEach = 2;
+// TCP would send again after 0.2 s, 0.6 s and 1.4 s.
+constexpr std::chrono::milliseconds kMoment{600};
+
+class LostHost : public testing::Test {
+ protected:
+  void Make(int hosts) {
+    auto made = NetworkHosts::Make(hosts);
+    if (!made.ok() && NetworkHosts::MayBeSkipped()) GTEST_SKIP() << made.status();
+    ASSERT_TRUE(made.ok()) << made.status();
+    hosts_ = *std::move(made);
+  }
+  int World() const { return hosts_->count() * kRanksEach; }
+  static int HostOf(int rank) { return rank / kRanksEach; }
+  std::vector<int> RanksBut(int host) const {
+    std::vector<int> ranks;
+    for (int r = 0; r < World(); ++r) {
+      if (HostOf(r) != host) ranks.push_back(r);
+    }
+    return ranks;
+  }
+  // In a child, on the rank's host.
+  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank, const std::string& job,
+                                                      const HierarchyOptions& hierarchy) const {
+    if (absl::Status s = hosts_->Enter(HostOf(rank)); !s.ok()) return s;
+    return ConnectHierarchical(rank, World(),
+                               {.network = {.host = NetworkHosts::NameOf(0),
+                                            .port = kPort,
+                                            .job = job,
+                                            .timeout = kPatience,
+                                            .connect_timeout = kPatience},
+                                .hierarchy = hierarchy});
+  }
+  using Loss = std::function<void(ForkedRanks& ranks, int host)>;
+  void LoseAndShrink(int victim_host, CollectiveCall call, const std::string& words,
+                     const Loss& loss);
+  std::string BitsOver(int hosts, const HierarchyOptions& hierarchy);
+
+  // Each host has all ports to itself.
+  static constexpr uint16_t kPort = 29500;
+  std::unique_ptr<NetworkHosts> hosts_;
+};
+
+void LostHost::LoseAndShrink(int victim_host, CollectiveCall call, const std::string& words,
+                             const Loss& loss) {
+  const std::string job = UniqueName();
+  const int victim = victim_host * kRanksEach;
+  ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+    auto c = Enter(rank, job, {});
+    if (!c.ok()) return Text(c.status());
+    if (absl::Status s = (*c)->Barrier(); !s.ok()) return Text(s);
+    ready();
+    if (HostOf(rank) == victim_host) {
+      for (;;) ::pause();
+    }
+    absl::Status status = call(**c, victim);
+    while (status.ok()) status = (*c)->Barrier();
+    ready();
+    return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
+  });
+  for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
+  const auto lost = steady_clock::now();
+  loss(ranks, victim_host);
+  const std::vector<int> left = RanksBut(victim_host);
+  for (const int r : left) ranks.AwaitReady(r);
+  EXPECT_LT(steady_clock::now() - lost, kPromptly);
+  for (const int r : left) {
+    const std::string result = ranks.Result(r);
+    EXPECT_THAT(result, StartsWith("UNAVAILABLE: rank ")) << r;
+    EXPECT_THAT(result, ContainsRegex(absl::StrCat("rank [", victim, "-", victim + 1, "]", words)));
+    EXPECT_THAT(result, testing::EndsWith(absl::StrCat(" | good: ", absl::StrJoin(left, ","))));
+  }
+}
+
+TEST_F(LostHost, OfWhichAllRanksAreKilledInAnyOperation_IsNamedAndLeftOut) {
+  Make(3);
+  if (hosts_ == nullptr) return;
+  int host = 0;
+  for (const auto& [name, call] : CollectiveCalls()) {
+    SCOPED_TRACE(absl::StrCat(name, " without host ", host));
+    LoseAndShrink(host, call, " died", [](ForkedRanks& ranks, int lost) {
+      for (int local = 0; local < kRanksEach; ++local) ranks.Kill(lost * kRanksEach + local);
+    });
+    host = (host + 1) % hosts_->count();
+  }
+}
+
+TEST_F(LostHost, WhoseWireIsCutInAnyOperation_IsNamedAndLeftOut) {
+  Make(3);
+  if (hosts_ == nullptr) return;
+  int host = 0;
+  for (const auto& [name, call] : CollectiveCalls()) {
+    SCOPED_TRACE(absl::StrCat(name, " without host ", host));
+    const std::string words = absl::StrCat(" at ", NetworkHosts::NameOf(host), " was not heard of");
+    LoseAndShrink(host, call, words,
+                  [this](ForkedRanks&, int lost) { EXPECT_TRUE(hosts_->Cut(lost).ok()); });
+    EXPECT_TRUE(hosts_->Heal(host).ok());
+    host = (host + 1) % hosts_->count();
+  }
+}
+
+TEST_F(LostHost, WhoseWireIsCutForAMoment_IsNotLost) {
+  Make(2);
+  if (hosts_ == nullptr) return;
+  const std::string job = UniqueName();
+  ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+    auto c = Enter(rank, job, {});
+    if (!c.ok()) return Text(c.status());
+    absl::Status status = (*c)->Barrier();
+    ready();
+    while (status.ok()) status = (*c)->Barrier();
+    return Text(status);
+  });
+  for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
+  for (const int host : {0, 1}) {
+    EXPECT_TRUE(hosts_->Cut(host).ok());
+    EXPECT_FALSE(ranks.SaysSomethingWithin(0, kMoment));
+    EXPECT_TRUE(hosts_->Heal(host).ok());
+    EXPECT_FALSE(ranks.SaysSomethingWithin(0, kPromptly)) << ranks.Result(0);
+  }
+}
+
+// One of two leaves a group of one host, which talks through memory.
+TEST_F(LostHost, OfTwo_LeavesTheOther) {
+  Make(2);
+  if (hosts_ == nullptr) return;
+  for (const int host : {0, 1}) {
+    LoseAndShrink(host, CollectiveCalls().at("AllReduce"), " at 10.78.0.",
+                  [this](ForkedRanks&, int lost) { EXPECT_TRUE(hosts_->Cut(lost).ok()); });
+    EXPECT_TRUE(hosts_->Heal(host).ok());
+  }
+}
+
+// Neither half can know which of them the world is.
+TEST_F(LostHost, InAPartition_EachHalfNamesTheOther) {
+  Make(4);
+  if (hosts_ == nullptr) return;
+  const std::string job = UniqueName();
+  ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+    auto c = Enter(rank, job, {});
+    if (!c.ok()) return Text(c.status());
+    absl::Status status = (*c)->Barrier();
+    ready();
+    while (status.ok()) status = (*c)->Barrier();
+    ready();
+    return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
+  });
+  for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
+  const auto parted = steady_clock::now();
+  ASSERT_TRUE(hosts_->Part(2).ok());
+  for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
+  EXPECT_LT(steady_clock::now() - parted, kPromptly);
+  for (int r = 0; r < World(); ++r) {
+    const std::string result = ranks.Result(r);
+    const bool with_zero = r < World() / 2;
+    EXPECT_THAT(result, ContainsRegex(with_zero ? "rank [4-7] at 10.78.0.[34] was not heard of"
+                                                : "rank 0 at 10.78.0.1 was not heard of"));
+    EXPECT_THAT(result, testing::EndsWith(with_zero ? " | good: 0,1,2,3" : " | good: 4,5,6,7"));
+  }
+}
+
+// What a rank gives to sums, such that their order shows in the bits.
+std::vector<float> ValuesOf(int rank, size_t count) {
+  std::vector<float> values(count);
+  uint32_t state = static_cast<uint32_t>(rank) * 2654435761u + 1;
+  for (float& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<float>(static_cast<int32_t>(state)) * 1e-5f;
+  }
+  return values;
+}
+
+std::string BitsOf(Communicator& c) {
+  constexpr size_t kEach = 50'000;
+  const size_t count = kEach * static_cast<size_t>(c.WorldSize());
+  const std::vector<float> in = ValuesOf(c.Rank(), count);
+  std::vector<float> sum(count), part(kEach), parts(count);
+  if (absl::Status s = c.AllReduce(in, sum); !s.ok()) return Text(s);
+  if (absl::Status s = c.ReduceScatter(in, part); !s.ok()) return Text(s);
+  if (absl::Status s = c.AllGather(part, parts); !s.ok()) return Text(s);
+  uint64_t hash = 14695981039346656037u;
+  for (const std::vector<float>* all : {&sum, &parts}) {
+    for (const float value : *all) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, &value, sizeof(bits));
+      hash = (hash ^ bits) * 1099511628211u;
+    }
+  }
+  return absl::StrCat(absl::Hex(hash));
+}
+
+// Of all ranks, which must be alike.
+std::string LostHost::BitsOver(int hosts, const HierarchyOptions& hierarchy) {
+  const std::string job = UniqueName();
+  ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready&) -> std::string {
+    auto c = Enter(rank, job, hierarchy);
+    return c.ok() ? BitsOf(**c) : Text(c.status());
+  });
+  const std::string bits = ranks.Result(0);
+  for (int r = 1; r < hosts * kRanksEach; ++r) EXPECT_EQ(ranks.Result(r), bits);
+  return bits;
+}
+
+std::string BitsOfOneHost(int world) {
+  std::string bits;
+  Communicators communicators = LocalBackend().connect(world, kPatience);
+  ForEachRank(communicators, [&](Communicator& c) {
+    const std::string own = BitsOf(c);
+    if (c.Rank() == 0) bits = own;
+  });
+  return bits;
+}
+
+TEST_F(LostHost, OfNone_ThreeAndFourHaveTheBitsOfOne) {
+  for (const int hosts : {3, 4}) {
+    Make(hosts);
+    if (hosts_ == nullptr) return;
+    const std::string measured = BitsOver(hosts, {});
+    const std::string chained = BitsOver(hosts, FinelyCut());
+    const std::string expected = BitsOfOneHost(World());
+    EXPECT_EQ(measured, expected);
+    EXPECT_EQ(chained, expected);
+  }
+}
+
+// Beats share the wire with what the ranks send, which waits at it and is lost.
+TEST_F(LostHost, WithASlowWireInItsPlace_IsNotLost) {
+  Make(2);
+  if (hosts_ == nullptr) return;
+  for (const int host : {0, 1}) ASSERT_TRUE(hosts_->Slow(host, "8mbit").ok());
+  const std::string flat = BitsOver(2, {.costs = LinkCosts{}});
+  const std::string chained = BitsOver(2, FinelyCut());
+  const std::string expected = BitsOfOneHost(World());
+  EXPECT_EQ(flat, expected);
+  EXPECT_EQ(chained, expected);
+}
+
+// What the launchers tell the ranks of a job on two hosts.
+TEST_F(LostHost, OfNone_RanksOfTorchrunAndSrunFindEachOther) {
+  Make(2);
+  if (hosts_ == nullptr) return;
+  for (const bool by_srun : {false, true}) {
+    ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready&) -> std::string {
+      const auto set = [](const char* name, const auto& value) {
+        ::setenv(name, absl::StrCat(value).c_str(), 1);
+      };
+      set(by_srun ? "SLURM_PROCID" : "RANK", rank);
+      set(by_srun ? "SLURM_NTASKS" : "WORLD_SIZE", World());
+      set(by_srun ? "SLURM_LOCALID" : "LOCAL_RANK", rank % kRanksEach);
+      set(by_srun ? "SLURM_STEP_NUM_NODES" : "LOCAL_WORLD_SIZE", 2);
+      set(by_srun ? "SLURM_JOB_ID" : "TORCHELASTIC_RUN_ID", 77);
+      if (!by_srun) set("TORCHELASTIC_USE_AGENT_STORE", "True");
+      set("MASTER_ADDR", NetworkHosts::NameOf(0));
+      set("MASTER_PORT", kPort);
+      if (absl::Status s = hosts_->Enter(HostOf(rank)); !s.ok()) return Text(s);
+      auto info = FromEnvironment();
+      if (!info.ok()) return Text(info.status());
+      auto c = Connect(*info);
+      if (!c.ok()) return Text(c.status());
+      std::vector<float> values = {static_cast<float>(rank)};
+      if (absl::Status s = (*c)->AllReduce(values, values); !s.ok()) return Text(s);
+      return absl::StrCat((*c)->BackendName(), " ", values[0]);
+    });
+    for (int r = 0; r < World(); ++r) EXPECT_EQ(ranks.Result(r), "hierarchical 6");
+  }
+}
+
+}  // namespace
+}  // namespace geminid::collectives

@@ -8,8 +8,8 @@ The rules are those of docs/architecture.md:
      agent alone: the daemon loads no driver.
   2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
      base, proto/shm and, each, itself.
-  3. CUDA headers appear only in gpu and collectives/nccl; public headers include no gRPC, Protocol Buffers, Boost or CUDA header, and
-     nothing of the project but each other.
+  3. CUDA headers appear only in gpu; public headers include no gRPC, Protocol Buffers, Boost or CUDA
+     header, and nothing of the project but each other.
   4. tools/trainer is no utility room, and tools/forecast uses nothing of the daemon but the planner.
   5. No folders include each other in a circle, at any depth, tests/ included (circles.py).
   6. tests/ mirrors the tree: each folder of tests is one of the tree, and a test named after a file
@@ -37,7 +37,7 @@ MAY_INCLUDE = {
               "tools"},
 }
 CUDA = re.compile(r"^(cuda|nccl|nvml|cub/|thrust/)")
-CUDA_ALLOWED = re.compile(r"^(gpu/|collectives/nccl/)")
+CUDA_ALLOWED = re.compile(r"^gpu/")
 GPU_IN_DAEMON = ("daemon/agent/",)
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 PURE = ("daemon/core/", "daemon/planner/")

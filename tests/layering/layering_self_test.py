@@ -68,6 +68,7 @@ class Layering(unittest.TestCase):
         self.assertTrue(self.violations("kernels/optimizers/adamw/adamw_cuda.cu", "<cuda.h>"))
         self.assertTrue(self.violations("tools/kernel-check/a.cc", "<cuda.h>"))
         self.assertTrue(self.violations("client/device/cuda/a.cc", "<cuda.h>"))
+        self.assertTrue(self.violations("collectives/nccl/a.cc", "<cuda.h>"))
         self.assertTrue(self.violations("tools/gpu-verify/device.h", "<cuda.h>"))
         self.assertTrue(self.violations("kernels/runtime/cuda/pack.cuh", "<cuda_runtime.h>"))
         self.assertEqual(self.violations("gpu/driver_api.h", "<cuda.h>"), [])

@@ -54,13 +54,4 @@ const NcclApi* ProcessNccl(std::string* error) {
   return nullptr;
 }
 
-std::string NcclVersion(const NcclApi& api) {
-  int version = 0;
-  if (api.get_version(&version) != NcclResult::kSuccess) return "of no known version";
-  constexpr int kMajor = 10000;
-  constexpr int kMinor = 100;
-  return std::to_string(version / kMajor) + "." + std::to_string(version / kMinor % kMinor) + "." +
-         std::to_string(version % kMinor);
-}
-
 }  // namespace geminid::gpu

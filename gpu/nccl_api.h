@@ -83,9 +83,6 @@ bool LoadNcclApi(NcclApi* api, std::string* error);
 // life, where there is none. Thread-safe.
 const NcclApi* ProcessNccl(std::string* error);
 
-// "2.28.9".
-std::string NcclVersion(const NcclApi& api);
-
 }  // namespace geminid::gpu
 
 #endif  // GEMINID_GPU_NCCL_API_H_

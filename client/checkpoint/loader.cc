@@ -32,10 +32,6 @@ constexpr uint64_t kMaxRanks = 65536;
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-absl::Status Named(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("'", path, "': ", std::string(status.message())));
-}
-
 // The tensors of one prefix in a folder, in one file or several; files are opened as needed.
 class TensorSet {
  public:

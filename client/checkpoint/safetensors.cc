@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 
 namespace geminid::checkpoint {
@@ -171,7 +172,7 @@ absl::StatusOr<Header> LayOut(std::vector<TensorEntry> tensors,
   }
   header.tensors = std::move(tensors);
   const uint64_t used = kLengthBytes + ToJson(header).size();
-  header.data_begin = (used + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
+  header.data_begin = base::RoundUp(used, kDataAlignment);
   return header;
 }
 

@@ -45,10 +45,6 @@ absl::Status Reserve(const UniqueFd& fd, const std::string& path, uint64_t bytes
                                                   "; the file takes ", base::FormatBytes(bytes)));
 }
 
-absl::Status Named(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("'", path, "': ", std::string(status.message())));
-}
-
 template <typename Half>
 absl::Status ReadHalves(const TensorFile& file, uint64_t place, std::span<float> values) {
   std::vector<Half> halves(std::min(values.size(), kCastElements));
@@ -63,6 +59,10 @@ absl::Status ReadHalves(const TensorFile& file, uint64_t place, std::span<float>
 }
 
 }  // namespace
+
+absl::Status Named(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("'", path, "': ", std::string(status.message())));
+}
 
 TensorFile::TensorFile(std::string path, UniqueFd fd, Header header)
     : path_(std::move(path)), fd_(std::move(fd)), header_(std::move(header)) {}

@@ -16,6 +16,9 @@
 
 namespace geminid::checkpoint {
 
+// The same, saying of which file.
+absl::Status Named(const std::string& path, const absl::Status& status);
+
 class TensorFile {
  public:
   // A new file with this header and room for all its tensors, which are zero until written.

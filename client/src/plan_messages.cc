@@ -1,7 +1,6 @@
 #include "client/src/plan_messages.h"
 
-#include <algorithm>
-
+#include "proto/messages/plan_messages.h"
 #include "proto/messages/trace_messages.h"
 
 namespace geminid {
@@ -16,18 +15,6 @@ PlannedMoment MomentOf(const v1::PlannedMoment& message) {
     moment.drops.push_back({drop.index(), drop.becomes_gradient(), drop.free_moment()});
   }
   return moment;
-}
-
-// Indices are used without further checks.
-bool IsWithin(const Plan& plan, const Trace& trace) {
-  const auto known = [&](const auto& item) { return item.index < trace.chunks.size(); };
-  return plan.moments.size() <= trace.moments.size() &&
-         std::all_of(plan.moments.begin(), plan.moments.end(),
-                     [&](const PlannedMoment& moment) {
-                       return std::all_of(moment.loads.begin(), moment.loads.end(), known) &&
-                              std::all_of(moment.drops.begin(), moment.drops.end(), known);
-                     }) &&
-         std::all_of(plan.resident_at_start.begin(), plan.resident_at_start.end(), known);
 }
 
 }  // namespace
@@ -46,6 +33,9 @@ v1::MakePlanRequest ToMessage(const Trace& trace, const PlanRequest& request) {
 }
 
 absl::StatusOr<Plan> FromMessage(const v1::Plan& message, const Trace& trace) {
+  if (!messages::IsWithin(message, trace.chunks.size(), trace.moments.size())) {
+    return absl::InternalError("MakePlan: the plan names chunks or moments that the trace lacks");
+  }
   Plan plan;
   for (const v1::PlannedMoment& moment : message.moments()) {
     plan.moments.push_back(MomentOf(moment));
@@ -65,9 +55,6 @@ absl::StatusOr<Plan> FromMessage(const v1::Plan& message, const Trace& trace) {
   plan.explanation = message.explanation();
   for (const v1::PlannedPlacement& placement : message.resident_at_start()) {
     plan.resident_at_start.push_back({placement.index(), placement.device_offset()});
-  }
-  if (!IsWithin(plan, trace)) {
-    return absl::InternalError("MakePlan: the plan names chunks or moments that the trace lacks");
   }
   return plan;
 }

@@ -12,12 +12,11 @@
 #include "client/device/host/host_device.h"
 #include "client/src/device_choice.h"
 #include "client/src/session_impl.h"
+#include "proto/shm/daemon_socket.h"
 
 namespace geminid {
 namespace {
 
-constexpr char kSocketVariable[] = "GEMINID_SOCKET";
-constexpr char kInstalledSocket[] = "/run/geminid/geminid.sock";
 constexpr absl::Duration kMeetPause = absl::Milliseconds(20);
 constexpr char kStrictVariable[] = "GEMINID_STRICT_DEVICE";
 
@@ -107,14 +106,14 @@ absl::Status SessionImpl::Open() {
 }
 
 absl::Status SessionImpl::ResolveSocket() {
-  const char* const from_environment = std::getenv(kSocketVariable);
+  const char* const from_environment = std::getenv(shm::kSocketVariable);
   struct stat file = {};
   if (!options.socket.empty()) {
     socket = options.socket;
   } else if (from_environment != nullptr && *from_environment != '\0') {
     socket = from_environment;
-  } else if (stat(kInstalledSocket, &file) == 0) {
-    socket = kInstalledSocket;
+  } else if (stat(shm::kInstalledSocket, &file) == 0) {
+    socket = shm::kInstalledSocket;
   } else {
     absl::StatusOr<std::shared_ptr<PrivateDaemon>> daemon = SharedPrivateDaemon(options.timeout);
     if (!daemon.ok()) return daemon.status();

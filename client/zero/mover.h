@@ -97,7 +97,6 @@ class Mover {
   // From now until Synchronize, memory that is given away is not used again before what is queued
   // there.
   void Join(Stream* stream);
-  bool has_streams() const { return !streams_.empty(); }
   // Nothing that was queued there is still to be done.
   bool StreamsPassed() const;
   // What is queued so far ends at this point; none without a stream.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 
 namespace geminid::zero {
@@ -61,8 +62,7 @@ uint64_t ArenaWorkspace::ExtentLocked() const {
 }
 
 absl::StatusOr<Workspace::Block> ArenaWorkspace::Allocate(uint64_t bytes) {
-  const uint64_t rounded =
-      (std::max<uint64_t>(bytes, 1) + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+  const uint64_t rounded = base::RoundUp(std::max<uint64_t>(bytes, 1), kBlockAlignment);
   std::unique_lock lock(mutex_);
   for (;;) {
     const uint64_t offset = bytes > arena_bytes_ ? kNoPlace : PlaceLocked(rounded);

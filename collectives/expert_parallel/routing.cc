@@ -184,18 +184,6 @@ absl::StatusOr<Routing> Route(const RoutingOptions& options, std::span<const flo
   return routing;
 }
 
-double BalanceLoss(const Routing& routing, const TokenGroup& group) {
-  const size_t experts = routing.options.experts;
-  const std::vector<double> load = LoadOf(routing, group);
-  double sum = 0;
-  for (size_t token = group.first; token < group.first + group.count; ++token) {
-    for (size_t e = 0; e < experts; ++e) {
-      sum += load[e] * static_cast<double>(routing.probabilities[token * experts + e]);
-    }
-  }
-  return sum * static_cast<double>(experts) / static_cast<double>(group.count);
-}
-
 absl::Status RouteBackward(const Routing& routing, std::span<const float> weight_gradients,
                            const BalanceTerm& balance, std::span<float> logit_gradients) {
   const RoutingOptions& options = routing.options;

@@ -73,8 +73,7 @@ struct TokenGroup {
 // choices of e there are per token, dropped or not, and P_e the mean probability of e. For k = 1 it
 // is that of Switch Transformers (section 2.2, equations 4 to 6); beyond, f sums to k, as in
 // load_balancing_loss_func of Hugging Face's Mixtral. k when the load is even.
-double BalanceLoss(const Routing& routing, const TokenGroup& group);
-
+//
 // What is added to the gradient of the logits: of scale times the sum of the balance losses of the
 // tokens in groups of `group`, which divides them.
 struct BalanceTerm {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "collectives/communicator_backend.h"
 #include "collectives/failure.h"
@@ -299,7 +300,7 @@ class NcclBackend final : public CommunicatorBackend {
     Given given = {.in = in, .out = out};
     if (!stages_in && !stages_out) return given;
     constexpr size_t kAlignment = 256;
-    const size_t in_room = stages_in ? (in_bytes + kAlignment - 1) / kAlignment * kAlignment : 0;
+    const size_t in_room = stages_in ? base::RoundUp(in_bytes, kAlignment) : 0;
     const auto staging = group_->Staging(in_room + (stages_out ? out_bytes : 0));
     if (!staging.ok()) return Told(staging.status());
     if (stages_in) {

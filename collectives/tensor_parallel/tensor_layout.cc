@@ -1,6 +1,7 @@
 #include "collectives/tensor_parallel/tensor_layout.h"
 
 #include "absl/strings/str_format.h"
+#include "base/pages.h"
 
 namespace geminid::collectives {
 
@@ -86,7 +87,7 @@ size_t PaddedVocabulary(const TensorGrid& grid, size_t vocabulary) {
   const bool is_line = grid.mode() == TensorMode::k1D || grid.mode() == TensorMode::k1DSequence;
   const auto side = static_cast<size_t>(grid.side());
   const size_t multiple = is_line ? side : side * side;
-  return (vocabulary + multiple - 1) / multiple * multiple;
+  return base::RoundUp(vocabulary, multiple);
 }
 
 }  // namespace geminid::collectives

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/units.h"
 #include "daemon/config/guarantees.h"
 
 namespace geminid::config {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr uint64_t kBudgetFifths = 4;  // the rest is the programs'
 constexpr uint64_t kDeviceEighths = 3;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+using base::kMiB;
 
 uint64_t WholeMiB(uint64_t bytes) { return bytes / kMiB * kMiB; }
 

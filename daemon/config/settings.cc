@@ -16,6 +16,7 @@
 #include "daemon/config/mode.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
+#include "proto/shm/daemon_socket.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid::config {
@@ -31,7 +32,7 @@ struct EnvironmentKey {
   const char* key;
 };
 constexpr std::array<EnvironmentKey, 5> kEnvironment = {{
-    {"GEMINID_SOCKET", "socket"},
+    {shm::kSocketVariable, "socket"},
     {"GEMINID_METRICS_LISTEN", "metrics_listen"},
     {"GEMINID_HOST_MEMORY", "host_memory"},
     {"GEMINID_DEVICES", "device"},
@@ -45,7 +46,7 @@ constexpr uint32_t kMostChunks = uint32_t{1} << 24;  // 2 GiB of records
 v1::Config BuiltIn() {
   v1::Config config;
   config.set_config_version(kConfigVersion);
-  config.set_socket("/run/geminid/geminid.sock");
+  config.set_socket(shm::kInstalledSocket);
   config.set_socket_mode("0660");
   config.set_metrics_listen("127.0.0.1:9464");
   config.set_keep_time("10m");

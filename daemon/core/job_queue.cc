@@ -5,14 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/less.h"
 
 namespace geminid::core {
-namespace {
-
-uint64_t Less(uint64_t bytes, uint64_t less) { return bytes > less ? bytes - less : 0; }
-
-}  // namespace
-
 const char* Name(JobState state) {
   switch (state) {
     case JobState::kGathering:

@@ -135,8 +135,6 @@ class JobQueue {
   void Returned(SessionId session, Account account, uint64_t bytes);
   // The session gave its arena back, asked or not, and waits for it to be admitted again.
   void Yielded(SessionId session, Time now);
-  // Limits, or anything else in the books, have changed.
-  void BooksChanged() { changed_ = true; }
 
   // No job that has not run yet is admitted any more.
   void SetDrained(bool drained);

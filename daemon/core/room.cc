@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "daemon/core/less.h"
+
 namespace geminid::core {
-namespace {
-
-uint64_t Less(uint64_t bytes, uint64_t less) { return bytes > less ? bytes - less : 0; }
-
-}  // namespace
-
 void Room::Claim(const std::string& tenant, Account account, uint64_t bytes) {
   if (bytes > 0) claimed_[{tenant, account}] += bytes;
 }

@@ -93,13 +93,4 @@ const char* Name(MetricType type) {
 
 std::span<const Metric* const> Catalogue() { return kAll; }
 
-MostSeries MostOfAll() {
-  MostSeries most = {0, 0};
-  for (const Metric* metric : kAll) {
-    most.fixed += metric->most.fixed;
-    most.per_device += metric->most.per_device;
-  }
-  return most;
-}
-
 }  // namespace geminid::metrics

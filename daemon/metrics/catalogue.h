@@ -406,8 +406,6 @@ inline constexpr Metric kThreads = {"process_threads", kGauge, {}, {1}, "Threads
 
 // All of them, in the order of the page.
 std::span<const Metric* const> Catalogue();
-// Of all metrics together.
-MostSeries MostOfAll();
 
 }  // namespace geminid::metrics
 

@@ -10,13 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/system_error.h"
+#include "daemon/os/peer_pidfd.h"
 
 namespace geminid::os {
 namespace {
 
-// asm-generic/socket.h of Linux 6.5 and 6.16.
-constexpr int kSoPeerPidfd = 77;
-constexpr int kSoPassRights = 83;
+constexpr int kSoPassRights = 83;  // asm-generic/socket.h of Linux 6.16
 // The kernel's own bound on descriptors in one message (SCM_MAX_FD).
 constexpr size_t kMaxFdsPerMessage = 253;
 constexpr mode_t kNobodyElse = 0177;

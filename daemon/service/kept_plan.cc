@@ -10,6 +10,7 @@
 #include "base/pages.h"
 #include "base/status_macros.h"
 #include "daemon/planner/contract/trace.h"
+#include "proto/messages/plan_messages.h"
 #include "proto/messages/trace_messages.h"
 #include "proto/shm/crc32c.h"
 
@@ -43,28 +44,6 @@ absl::StatusOr<KeptPlanHeader> CheckedHeader(const std::string& file, shm::Sessi
     return absl::DataLossError(absl::StrCat("it is of session ", header.session));
   }
   return header;
-}
-
-// Whoever shows the plan goes by its indices without further checks.
-bool IsWithin(const v1::Plan& plan, const v1::Trace& trace) {
-  const auto chunks = static_cast<uint32_t>(trace.chunks_size());
-  const auto moments = static_cast<uint32_t>(trace.moments_size());
-  if (plan.moments_size() != trace.moments_size()) return false;
-  for (const v1::PlannedMoment& moment : plan.moments()) {
-    for (const v1::PlannedLoad& load : moment.loads()) {
-      if (load.index() >= chunks || load.deadline_moment() >= moments) return false;
-    }
-    for (const v1::PlannedDrop& drop : moment.drops()) {
-      if (drop.index() >= chunks || drop.free_moment() > moments) return false;
-    }
-  }
-  for (const v1::PlannedPlacement& placement : plan.resident_at_start()) {
-    if (placement.index() >= chunks) return false;
-  }
-  for (const v1::PlannedStall& stall : plan.stalls()) {
-    if (stall.moment() > moments) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -118,7 +97,7 @@ absl::StatusOr<KeptPlan::Contents> KeptPlan::Read(shm::SessionId session) const 
   if (contents.plan.trace_hash() != planner::TraceHash(trace)) {
     return absl::DataLossError("it was made for another trace");
   }
-  if (!IsWithin(contents.plan, contents.trace)) {
+  if (!messages::IsWithin(contents.plan, trace.chunks.size(), trace.moments.size())) {
     return absl::DataLossError("it names chunks or moments that its trace does not have");
   }
   return contents;

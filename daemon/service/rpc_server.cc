@@ -1,8 +1,6 @@
 #include "daemon/service/rpc_server.h"
 
-#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/wrappers.pb.h>
-#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/server_posix.h>
 #include <sys/socket.h>
@@ -18,6 +16,7 @@
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/unix_socket.h"
+#include "daemon/service/library_logs.h"
 
 namespace geminid::service {
 namespace {
@@ -34,24 +33,6 @@ constexpr int kMaxWorkers = 16;
 constexpr int64_t kTickNanoseconds = 20'000'000;
 // How soon a tenant without a connection is forgotten.
 constexpr int64_t kIdleTickNanoseconds = 10'000'000'000;
-
-// What gRPC has to say is for its developers, and a client can make it say it: few lines of it.
-void LogForGrpc(gpr_log_func_args* args) {
-  // gRPC's threads may outlive static objects.
-  static TenantLog* const log = new TenantLog(new Limits(config::TenantShares{}));
-  log->Write("grpc", os::LogLevel::kDebug, "gRPC",
-             {{"message", args->message}, {"file", args->file}});
-}
-
-void QuietGrpcOnce() {
-  static const bool done = [] {
-    gpr_set_log_function(&LogForGrpc);
-    // A text that is not UTF-8 is refused like any other bad request, not complained of.
-    google::protobuf::SetLogHandler(nullptr);
-    return true;
-  }();
-  (void)done;
-}
 
 // The same socket has the same inode as long as it is open, and no other has it.
 uint64_t InodeOf(int fd) {
@@ -149,7 +130,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const SettingsInForce* settings, const DaemonFacts& facts, base::UniqueFd handed_over,
     os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
     std::function<void(shm::SessionId)> on_detached) {
-  QuietGrpcOnce();
+  QuietLibraries();
   std::unique_ptr<RpcServer> rpc(
       new RpcServer(settings, facts, loop, hub, log, clients, std::move(on_detached)));
   const int threads =

@@ -7,8 +7,6 @@
 namespace geminid::service {
 namespace {
 
-constexpr char kDigits[] = "0123456789abcdef";
-
 int DigitValue(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -26,15 +24,6 @@ absl::StatusOr<Token> NewToken() {
     return base::SystemError(errno, "getrandom", "a session token");
   }
   return token;
-}
-
-std::string ToHex(const Token& token) {
-  std::string text;
-  for (const uint8_t byte : token) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 0xf];
-  }
-  return text;
 }
 
 bool ConstantTimeEqual(const Token& a, const Token& b) {

@@ -17,13 +17,10 @@ using Token = std::array<uint8_t, shm::kTokenBytes>;
 // From getrandom(2).
 absl::StatusOr<Token> NewToken();
 
-// Lower-case hexadecimal, as in the metadata.
-std::string ToHex(const Token& token);
-
 // In time that does not depend on where they differ.
 bool ConstantTimeEqual(const Token& a, const Token& b);
 
-// The reverse of ToHex; false for any other text.
+// Of hexadecimal digits, as in the metadata; false for any other text.
 bool FromHex(const std::string& text, Token* token);
 
 }  // namespace geminid::service

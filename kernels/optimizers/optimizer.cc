@@ -78,10 +78,6 @@ double LearningRate(const OptimizerOptions& options) {
   return VisitOptions(options, [](const auto& o) { return o.learning_rate; });
 }
 
-double WeightDecay(const OptimizerOptions& options) {
-  return VisitOptions(options, [](const auto& o) { return o.weight_decay; });
-}
-
 int StateArrays(const OptimizerOptions& options) {
   return VisitOptions(options, [](const auto& o) { return States(o); });
 }

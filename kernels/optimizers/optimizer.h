@@ -63,7 +63,6 @@ Status CheckOptimizerOptions(const OptimizerOptions& options);
 
 // The learning rate and the weight decay among the kind's options.
 double LearningRate(const OptimizerOptions& options);
-double WeightDecay(const OptimizerOptions& options);
 
 // Full-size fp32 arrays of state beside the weights: 0 to kMaxStateArrays. For AdamW and Adam these
 // are exp_avg and exp_avg_sq; each optimizer's header names its own.

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/mapping.h"
 #include "base/system_error.h"
@@ -113,7 +114,9 @@ void RawClient::Wake() const { os::Signal(fds_[static_cast<int>(shm::WelcomeFd::
 void RawClient::Authenticate(grpc::ClientContext* context) const {
   service::Token token;
   std::memcpy(token.data(), welcome_.token, token.size());
-  context->AddMetadata(shm::kTokenMetadataKey, service::ToHex(token));
+  context->AddMetadata(
+      shm::kTokenMetadataKey,
+      absl::BytesToHexString({reinterpret_cast<const char*>(token.data()), token.size()}));
 }
 
 base::UniqueFd SocketThatLingers(int seconds) {

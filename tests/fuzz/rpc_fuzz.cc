@@ -2,7 +2,6 @@
 // parsed and served by the daemon's own table of methods, on the daemon's own hub.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
-#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "daemon/planner/make_plan.h"
 #include "daemon/service/client_services.h"
 #include "daemon/service/job_services.h"
+#include "daemon/service/library_logs.h"
 #include "daemon/service/operator_services.h"
 #include "daemon/service/plan_messages.h"
 #include "proto/messages/trace_messages.h"
@@ -40,7 +40,7 @@ class Server {
         job_(hub_.get(), &log_, [](shm::SessionId) {}),
         settings_(config::Settings{}),
         config_(&settings_) {
-    google::protobuf::SetLogHandler(nullptr);  // as the daemon does
+    QuietLibraries();  // as the daemon does
     session_.AddTo(&methods_);
     chunk_.AddTo(&methods_);
     plan_.AddTo(&methods_);

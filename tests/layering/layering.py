@@ -8,13 +8,15 @@ The rules are those of docs/architecture.md:
      agent alone: the daemon loads no driver.
   2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
      base, proto/shm and, each, itself.
-  3. CUDA headers appear only in gpu and collectives/nccl; public headers include no gRPC, Protocol Buffers, Boost or CUDA header, and
-     nothing of the project but each other.
+  3. CUDA headers appear only in gpu; public headers include no gRPC, Protocol Buffers, Boost or CUDA
+     header, and nothing of the project but each other.
   4. tools/trainer is no utility room, and tools/forecast uses nothing of the daemon but the planner.
-  5. No folders include each other in a circle, at any depth (circles.py).
-  6. tests/ mirrors the tree: tests lie where what they test lies.
+  5. No folders include each other in a circle, at any depth, tests/ included (circles.py).
+  6. tests/ mirrors the tree: each folder of tests is one of the tree, and a test named after a file
+     lies no higher than that file. In kernels the tests of a room lie together.
 """
 
+import collections
 import pathlib
 import re
 import sys
@@ -35,7 +37,7 @@ MAY_INCLUDE = {
               "tools"},
 }
 CUDA = re.compile(r"^(cuda|nccl|nvml|cub/|thrust/)")
-CUDA_ALLOWED = re.compile(r"^(gpu/|collectives/nccl/)")
+CUDA_ALLOWED = re.compile(r"^gpu/")
 GPU_IN_DAEMON = ("daemon/agent/",)
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 PURE = ("daemon/core/", "daemon/planner/")
@@ -90,21 +92,32 @@ def violations_of(path, text):
                 yield f"{path}: a public header must not include {included}"
 
 
-def misplaced_tests(tests, folders):
-    """Yields each folder of `tests` that mirrors none of `folders`, all relative to the root."""
+def misplaced_tests(tests, sources):
+    """Yields each folder of `tests` that mirrors no folder of `sources`, and each test that lies above
+    the file that it is named after. All are relative to the root."""
+    folders = {parent for path in sources for parent in tree.parents_of(path)}
     for folder in sorted({test.rsplit("/", 1)[0] for test in tests} - TESTS_OF_THEIR_OWN):
         mirrored = folder.removeprefix("tests/")
         if mirrored not in folders:
             yield f"{folder}: tests/ mirrors the tree, and there is no folder {mirrored} in it"
+    homes = collections.defaultdict(set)
+    for path in sources:
+        file = pathlib.PurePosixPath(path)
+        homes[file.stem].add(file.parent.as_posix())
+    for test in sorted(tests):
+        file = pathlib.PurePosixPath(test).relative_to("tests")
+        folder, found = file.parent.as_posix(), homes[file.stem.removesuffix("_test")]
+        below = sorted(home for home in found if home.startswith(folder + "/"))
+        if below and folder not in found and not folder.startswith("kernels/"):
+            yield f"{test}: what it tests lies in {below[0]}"
 
 
 def check(root):
-    texts = tree.read_sources(root)
+    texts = tree.read_sources(root, tree.FOLDERS + ("tests",))
     found = [v for path, text in texts.items() for v in violations_of(path, text)]
     found += circles.circles_of(tree.includes_of(texts))
-    folders = {parent for path in texts for parent in tree.parents_of(path)}
-    tests = [file.relative_to(root).as_posix() for file in (root / "tests").rglob("*_test.cc")]
-    found += misplaced_tests(tests, folders)
+    tests = [path for path in texts if path.startswith("tests/") and path.endswith("_test.cc")]
+    found += misplaced_tests(tests, texts.keys() - tests)
     return len(texts), found
 
 

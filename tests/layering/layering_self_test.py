@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Feeds layering.py one violation of each rule, and what is allowed beside it."""
 
+import pathlib
+import tempfile
 import unittest
 
 import circles
@@ -66,6 +68,7 @@ class Layering(unittest.TestCase):
         self.assertTrue(self.violations("kernels/optimizers/adamw/adamw_cuda.cu", "<cuda.h>"))
         self.assertTrue(self.violations("tools/kernel-check/a.cc", "<cuda.h>"))
         self.assertTrue(self.violations("client/device/cuda/a.cc", "<cuda.h>"))
+        self.assertTrue(self.violations("collectives/nccl/a.cc", "<cuda.h>"))
         self.assertTrue(self.violations("tools/gpu-verify/device.h", "<cuda.h>"))
         self.assertTrue(self.violations("kernels/runtime/cuda/pack.cuh", "<cuda_runtime.h>"))
         self.assertEqual(self.violations("gpu/driver_api.h", "<cuda.h>"), [])
@@ -134,6 +137,25 @@ class Circles(unittest.TestCase):
                  for a, b in ("ab", "ba", "cd", "dc")}
         self.assertEqual(len(self.circles(texts)), 2)
 
+    def test_circle_between_folders_of_tests_is_a_violation(self):
+        found = self.check({
+            "tests/gpu/x_test.cc": '#include "tests/kernels/y.h"',
+            "tests/kernels/y.h": '#include "tests/gpu/z.h"',
+            "tests/gpu/z.h": '',
+            "gpu/x.h": '', "kernels/y.h": '',
+        })
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith("tests: a circle between gpu, kernels"), found)
+
+    def check(self, texts):
+        """What is wrong with a tree of these files, as the program finds it."""
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in texts.items():
+                file = pathlib.Path(folder, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+            return layering.check(pathlib.Path(folder))[1]
+
     def test_arrows_one_way_are_allowed(self):
         self.assertEqual(self.circles({
             "kernels/a/x.h": '#include "kernels/b/y.h"',
@@ -145,10 +167,11 @@ class Circles(unittest.TestCase):
 
 
 class Mirror(unittest.TestCase):
-    FOLDERS = {"kernels", "kernels/model", "daemon", "daemon/core"}
+    SOURCES = {"kernels/a.h", "kernels/model/attention/attention.h", "daemon/core/engine.cc",
+               "collectives/gloo/coordinator.h", "collectives/gloo/reduce.h", "collectives/reduce.h"}
 
     def misplaced(self, *tests):
-        return list(layering.misplaced_tests(tests, self.FOLDERS))
+        return list(layering.misplaced_tests(tests, self.SOURCES))
 
     def test_tests_of_no_folder_are_a_violation(self):
         for test in ["tests/kernel/a_test.cc", "tests/kernels/models/a_test.cc",
@@ -158,6 +181,16 @@ class Mirror(unittest.TestCase):
     def test_tests_of_a_folder_or_of_the_whole_are_allowed(self):
         self.assertEqual(self.misplaced("tests/kernels/model/a_test.cc", "tests/kernels/b_test.cc",
                                         "tests/end_to_end/c_test.cc"), [])
+
+    def test_test_above_the_file_it_is_named_after_is_a_violation(self):
+        for test in ["tests/collectives/coordinator_test.cc", "tests/daemon/engine_test.cc"]:
+            self.assertEqual(len(self.misplaced(test)), 1, test)
+
+    def test_test_beside_or_below_its_file_or_in_a_room_of_kernels_is_allowed(self):
+        self.assertEqual(self.misplaced("tests/collectives/gloo/coordinator_test.cc",
+                                        "tests/collectives/reduce_test.cc",
+                                        "tests/kernels/model/attention_test.cc",
+                                        "tests/daemon/core/coordinator_test.cc"), [])
 
 
 if __name__ == "__main__":

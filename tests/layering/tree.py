@@ -8,11 +8,11 @@ SOURCES = {".h", ".cc", ".cu", ".cuh", ".c"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
-def read_sources(root):
-    """The text of each source file outside tests, by its path relative to the root."""
+def read_sources(root, folders=FOLDERS):
+    """The text of each source file in `folders`, by its path relative to the root."""
     return {
         file.relative_to(root).as_posix(): file.read_text()
-        for folder in FOLDERS for file in sorted((root / folder).rglob("*"))
+        for folder in folders for file in sorted((root / folder).rglob("*"))
         if file.suffix in SOURCES
     }
 

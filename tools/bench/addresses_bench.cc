@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/private_daemon.h"
 #include "geminid/session.h"
@@ -20,7 +21,7 @@
 namespace geminid::zero {
 namespace {
 
-constexpr uint64_t kKiB = uint64_t{1} << 10;
+using base::kKiB;
 constexpr uint32_t kParameters = 4;
 
 // Ends the program with the reason: a benchmark that cannot run has nothing to say.

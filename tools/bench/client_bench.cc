@@ -9,13 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "geminid/private_daemon.h"
 #include "geminid/session.h"
 
 namespace geminid {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+using base::kMiB;
 
 // Ends the program with the reason: a benchmark that cannot run has nothing to say.
 template <typename T>

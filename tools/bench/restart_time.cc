@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/units.h"
 #include "daemon/holder/holder_store.h"
 #include "daemon/os/log.h"
 #include "daemon/service/daemon.h"
@@ -33,7 +34,7 @@ namespace geminid {
 namespace {
 
 constexpr char kServe[] = "--serve";
-constexpr uint64_t kGiB = uint64_t{1} << 30;
+using base::kGiB;
 constexpr int kChunksPerCall = 16384;
 
 struct Setting {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "base/suggest.h"
 
@@ -79,7 +80,7 @@ Model WithoutBiases(Model model) {
 // 8/3 of hidden, rounded up to a multiple of 256 (LLaMA's reference code).
 std::uint64_t GatedWidth(std::uint64_t hidden) {
   constexpr std::uint64_t kMultiple = 256;
-  return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
+  return base::RoundUp(8 * hidden / 3, kMultiple);
 }
 
 Model Llama(std::string name, Shape shape) {

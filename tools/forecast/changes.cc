@@ -8,6 +8,7 @@
 #include "base/flag_values.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
+#include "base/units.h"
 #include "geminid/types.h"
 #include "tools/forecast/forecast.h"
 
@@ -16,9 +17,9 @@ namespace {
 
 using planner::Tier;
 
-constexpr std::uint64_t kKiB = std::uint64_t{1} << 10;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+using base::kGiB;
+using base::kKiB;
+using base::kMiB;
 // What somebody who tries a disk would have: any NVMe drive.
 constexpr double kDiskBytesPerSecond = 2e9;
 constexpr std::uint32_t kNodesMax = 1024;

@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::uint64_t kIndexBytes = 4;  // a token or a target
 
-std::uint64_t MlpInputs(const Model& m) { return m.gated_mlp ? 2 : 1; }
-
 // Of `norms` rows per token: mean and reciprocal deviation of a layer norm, of an RMS norm the
 // latter alone.
 std::uint64_t NormStatisticsBytes(const Model& m, std::uint64_t norms, const Batch& batch) {
@@ -58,7 +56,7 @@ std::uint64_t MatrixElements(const Model& m, Operator op, std::uint64_t experts)
       return m.hidden * (2 * m.query_columns() + 2 * m.kv_columns());
     case Operator::kMlp:
       return (m.experts > 1 ? m.experts * m.hidden : 0) +
-             experts * (MlpInputs(m) + 1) * m.hidden * m.intermediate;
+             experts * (m.mlp_inputs() + 1) * m.hidden * m.intermediate;
     case Operator::kOutput:
       if (m.classifies()) return DenseElements(m) + m.hidden * m.classes;
       return DenseElements(m) + m.vocabulary * m.table_columns() + ProjectionElements(m);
@@ -86,7 +84,7 @@ Saved SavedBytes(const Model& m, Operator part, const Batch& batch) {
     return saved;
   }
   const std::uint64_t visits = tokens * m.experts_per_token;
-  saved.wide_bytes = kElementBytes * visits * m.intermediate * (MlpInputs(m) + 1);
+  saved.wide_bytes = kElementBytes * visits * m.intermediate * (m.mlp_inputs() + 1);
   saved.rest_bytes += saved.wide_bytes;
   if (m.experts > 1) {
     saved.rest_bytes += kFloatBytes * tokens * m.experts + 2 * kElementBytes * visits * m.hidden;

@@ -8,12 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/suggest.h"
+#include "base/units.h"
 
 namespace geminid::forecast {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+using base::kGiB;
+using base::kMiB;
 
 // What the driver's context, the matrix library's workspace and the collectives' buffers take of a
 // device before the first tensor: 0.3 to 0.7 GiB in common use. An estimate, on the large side.

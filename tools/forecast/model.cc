@@ -20,8 +20,6 @@ absl::Status CheckRange(const char* what, std::uint64_t value, std::uint64_t lea
 }
 
 std::uint64_t QkvColumns(const Model& m) { return m.query_columns() + 2 * m.kv_columns(); }
-std::uint64_t MlpInputs(const Model& m) { return m.gated_mlp ? 2 : 1; }
-
 class TensorList {
  public:
   explicit TensorList(const Model& model) : m_(model) {}
@@ -101,7 +99,7 @@ class TensorList {
     if (m_.experts > 1) Add(m_.experts, m_.hidden);  // the router
     for (std::uint64_t expert = 0; expert < m_.experts; ++expert) {
       if (m_.fused_gate) {
-        AddLinear(m_.hidden, MlpInputs(m_) * m_.intermediate, m_.mlp_bias);
+        AddLinear(m_.hidden, m_.mlp_inputs() * m_.intermediate, m_.mlp_bias);
       } else {
         AddLinear(m_.hidden, m_.intermediate, m_.mlp_bias);
         if (m_.gated_mlp) AddLinear(m_.hidden, m_.intermediate, m_.mlp_bias);
@@ -142,7 +140,7 @@ std::uint64_t LinearElements(std::uint64_t in, std::uint64_t out, bool bias) {
 }
 
 std::uint64_t ExpertElements(const Model& m) {
-  return LinearElements(m.hidden, MlpInputs(m) * m.intermediate, m.mlp_bias) +
+  return LinearElements(m.hidden, m.mlp_inputs() * m.intermediate, m.mlp_bias) +
          LinearElements(m.intermediate, m.hidden, m.mlp_bias);
 }
 

@@ -66,6 +66,7 @@ struct Model {
   // Encoder and decoder: each layer of the decoder has cross attention.
   bool has_both() const { return encoder_layers > 0 && decoder_layers() > 0; }
   bool classifies() const { return head == Head::kClassifier || head == Head::kPooledClassifier; }
+  std::uint64_t mlp_inputs() const { return gated_mlp ? 2 : 1; }  // matrices that read its input
   std::uint64_t query_columns() const { return heads * head_dim; }
   std::uint64_t kv_columns() const { return kv_heads * head_dim; }
   std::uint64_t table_columns() const { return embedding_width == 0 ? hidden : embedding_width; }

@@ -18,14 +18,6 @@ std::uint64_t Optimizer::tensor_state_bytes(std::uint64_t rows, std::uint64_t co
          zero::TensorStateBytes(options, 1, kernels::FactorCount(options, {rows, columns}));
 }
 
-std::vector<Optimizer> Optimizers() {
-  std::vector<Optimizer> optimizers;
-  for (const kernels::OptimizerKind kind : kernels::kAllOptimizerKinds) {
-    optimizers.emplace_back().options.kind = kind;
-  }
-  return optimizers;
-}
-
 absl::StatusOr<Optimizer> FindOptimizer(const std::string& name, bool momentum) {
   const std::optional<kernels::OptimizerKind> kind = kernels::ParseOptimizerKind(name);
   if (!kind.has_value()) {

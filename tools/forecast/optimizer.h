@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/optimizers/optimizer.h"
@@ -25,10 +24,9 @@ struct Optimizer {
   std::uint64_t tensor_state_bytes(std::uint64_t rows, std::uint64_t columns) const;
 };
 
-// All of the kernels', with the engine's hyperparameters.
-std::vector<Optimizer> Optimizers();
-// `momentum`: sgd and adafactor keep one array that they otherwise do not. INVALID_ARGUMENT listing
-// the names, or for a momentum that is no choice.
+// One of the kernels', with the engine's hyperparameters. `momentum`: sgd and adafactor keep one
+// array that they otherwise do not. INVALID_ARGUMENT listing the names, or for a momentum that is
+// no choice.
 absl::StatusOr<Optimizer> FindOptimizer(const std::string& name, bool momentum = false);
 
 }  // namespace geminid::forecast

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/pages.h"
 
 namespace geminid::ctl {
 namespace {
@@ -89,7 +90,7 @@ absl::StatusOr<std::string> TarGz(const std::vector<ArchivedFile>& files, int64_
                                                      "' has ", file.name.size()));
     }
     absl::StrAppend(&tar, HeaderOf(file, unix_seconds), file.text);
-    tar.resize((tar.size() + kBlock - 1) / kBlock * kBlock);
+    tar.resize(base::RoundUp(tar.size(), kBlock));
   }
   tar.resize(tar.size() + 2 * kBlock);  // the end
   return Gzip(tar);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
+#include "base/units.h"
 #include "proto/shm/types.h"
 #include "tools/geminictl/format.h"
 
@@ -16,7 +17,7 @@ using base::FormatBytes;
 // ranks. Below the second nothing but the daemon itself fits.
 constexpr uint64_t kOpenFilesWanted = 4096;
 constexpr uint64_t kOpenFilesNeeded = 64;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
+using base::kGiB;
 constexpr uint64_t kMemoryWantedBytes = 2 * kGiB;
 constexpr uint64_t kTemporaryWantedBytes = kGiB;
 // Containers get this much from Docker by default, which NCCL and data loaders soon exhaust.

@@ -24,6 +24,7 @@
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "daemon/os/event.h"
+#include "daemon/os/peer_pidfd.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 #include "tools/geminictl/daemon_client.h"
@@ -33,7 +34,6 @@ namespace {
 
 // Newer than Debian 12's headers: linux/memfd.h of 6.3 and asm-generic/socket.h of 6.5.
 constexpr unsigned kNoExecSeal = 0x0008u;
-constexpr int kSoPeerPidfd = 77;
 // linux/capability.h; its number in the mask of /proc/self/status.
 constexpr int kCapIpcLock = 14;
 constexpr int kHexadecimal = 16;
@@ -63,7 +63,7 @@ absl::Status ProbePeerPidfd() {
   const base::UniqueFd far(pair[1]);
   int pidfd = -1;
   socklen_t size = sizeof(pidfd);
-  if (::getsockopt(near.get(), SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) != 0) {
+  if (::getsockopt(near.get(), SOL_SOCKET, os::kSoPeerPidfd, &pidfd, &size) != 0) {
     return base::SystemError(errno, "getsockopt", "SO_PEERPIDFD");
   }
   const base::UniqueFd closes_it(pidfd);

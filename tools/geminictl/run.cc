@@ -2,6 +2,7 @@
 
 #include "base/exit_status.h"
 #include "base/status_macros.h"
+#include "proto/shm/daemon_socket.h"
 #include "tools/geminictl/command_line.h"
 #include "tools/geminictl/config_show.h"
 #include "tools/geminictl/doctor.h"
@@ -18,13 +19,10 @@
 namespace geminid::ctl {
 namespace {
 
-constexpr char kSocketVariable[] = "GEMINID_SOCKET";
-constexpr char kDefaultSocket[] = "/run/geminid/geminid.sock";
-
 std::string ChooseSocket(const CommandLine& line, const Variables& variables) {
   if (!line.socket.empty()) return line.socket;
-  const std::string from_environment = variables(kSocketVariable).value_or("");
-  return from_environment.empty() ? kDefaultSocket : from_environment;
+  const std::string from_environment = variables(shm::kSocketVariable).value_or("");
+  return from_environment.empty() ? shm::kInstalledSocket : from_environment;
 }
 
 absl::StatusOr<int> Dispatch(const CommandLine& line, const Context& context) {

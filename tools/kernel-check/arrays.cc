@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/pages.h"
 #include "kernels/numeric/split_master/split_master.h"
 
 namespace geminid::kernel_check {
@@ -89,7 +90,7 @@ size_t Layout::Add(const char* name, size_t element_bytes) {
   const size_t at = bytes_ + shift_bytes_;
   parts_.push_back({name, at, element_bytes});
   const size_t end = at + count_ * element_bytes;
-  bytes_ = (end + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
+  bytes_ = base::RoundUp(end, kArrayAlignment);
   return at;
 }
 

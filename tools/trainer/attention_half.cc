@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "collectives/sequence_parallel/head_swap.h"
 #include "kernels/model/attention/attention.h"
@@ -34,7 +35,7 @@ class Groups {
         std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv, 1, config.kv_heads);
     if (context.cut.swap == nullptr) return;  // else as many for each rank
     const size_t ranks = context.cut.swap->ranks();
-    kv_heads_per_group_ = (kv_heads_per_group_ + ranks - 1) / ranks * ranks;
+    kv_heads_per_group_ = base::RoundUp(kv_heads_per_group_, ranks);
   }
 
   size_t count() const {

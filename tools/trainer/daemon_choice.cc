@@ -11,14 +11,14 @@
 #include "base/bytes.h"
 #include "base/processors.h"
 #include "base/status_macros.h"
+#include "proto/shm/daemon_socket.h"
 #include "tools/trainer/rank_share.h"
 
 namespace geminid::trainer {
 namespace {
 
-// As Session::Connect has it.
-constexpr char kSocketVariable[] = "GEMINID_SOCKET";
-constexpr char kInstalledSocket[] = "/run/geminid/geminid.sock";
+using shm::kInstalledSocket;
+using shm::kSocketVariable;
 
 // The host device hands out arenas in such pieces, or smaller ones.
 constexpr uint64_t kArenaGranularityBytes = uint64_t{2} << 20;

@@ -21,8 +21,6 @@ class Factors {
   Factors(const DropoutPlace& place, size_t first_token)
       : pattern_(DropoutPatternOf(place)), next_(FirstElement(place, first_token)) {}
 
-  void Skip(uint64_t elements) { next_ += elements; }
-
   float Next() {
     if (next_ % kernels::DropoutPattern::kElementsPerDraw == 0 || !drawn_) {
       draw_ = pattern_.Draw(next_);
@@ -54,12 +52,6 @@ kernels::DropoutPattern DropoutPatternOf(const DropoutPlace& place) {
 
 uint64_t FirstElement(const DropoutPlace& place, size_t first_token) {
   return (place.dropout.first_sample * place.sequence_length + first_token) * place.hidden;
-}
-
-float DropoutFactor(const DropoutPlace& place, size_t t, size_t h) {
-  Factors factors(place, t);
-  factors.Skip(h);
-  return factors.Next();
 }
 
 template <typename T>

@@ -33,11 +33,8 @@ struct DropoutPlace {
 kernels::DropoutPattern DropoutPatternOf(const DropoutPlace& place);
 uint64_t FirstElement(const DropoutPlace& place, size_t first_token);
 
-// What element `h` of token `t` of the micro-batch is multiplied by: 0, or 1 / (1 - share).
-float DropoutFactor(const DropoutPlace& place, size_t t, size_t h);
-
-// y = x times the factors, for `tokens` rows of x and y, which may be the same, from token
-// `first_token` on. Dense.
+// y = x times the factors, each 0 or 1 / (1 - share), for `tokens` rows of x and y, which may be
+// the same, from token `first_token` on. Dense.
 template <typename T>
 void ApplyDropout(const DropoutPlace& place, size_t first_token, size_t tokens, const T* x, T* y);
 

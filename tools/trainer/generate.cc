@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json_writer.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/tasks.h"
@@ -142,8 +143,7 @@ class Generator {
     }
     const size_t count = std::min(tokens_.size(), context);
     std::vector<int32_t> window(tokens_.end() - static_cast<ptrdiff_t>(count), tokens_.end());
-    window.resize(
-        std::min(context, (count + kLengthMultiple - 1) / kLengthMultiple * kLengthMultiple));
+    window.resize(std::min(context, base::RoundUp(count, kLengthMultiple)));
     return model_->NextLogits(*source_, window, count - 1);
   }
 

@@ -19,6 +19,7 @@
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "geminid/rank_info.h"
+#include "proto/shm/daemon_socket.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/command_line.h"
@@ -39,7 +40,7 @@
 namespace geminid::trainer {
 namespace {
 
-constexpr char kSocketVariable[] = "GEMINID_SOCKET";
+using shm::kSocketVariable;
 
 void WriteStderr(const std::string& text) {
   (void)!write(STDERR_FILENO, text.data(), text.size());  // there is nowhere to report a failure

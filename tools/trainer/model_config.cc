@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "kernels/model/attention/attention.h"
 #include "tools/trainer/parameters.h"
 
@@ -141,8 +142,7 @@ absl::StatusOr<Family> ParseFamily(const std::string& name) {
 uint64_t DefaultIntermediate(Family family, uint64_t hidden) {
   if (family == Family::kGpt2) return 4 * hidden;
   const uint64_t width = family == Family::kMixtral ? (7 * hidden + 1) / 2 : (8 * hidden + 2) / 3;
-  return (width + kLlamaIntermediateMultiple - 1) / kLlamaIntermediateMultiple *
-         kLlamaIntermediateMultiple;
+  return base::RoundUp(width, kLlamaIntermediateMultiple);
 }
 
 absl::Status Validate(const ModelConfig& config) {

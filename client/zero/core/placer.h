@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/pages.h"
 #include "client/zero/core/arena_map.h"
 #include "client/zero/core/move.h"
 
@@ -81,9 +82,7 @@ class Placer {
   enum class Where { kAway, kDevice, kHost, kUnopened };
 
   uint32_t OwnerOf(uint32_t block) const { return static_cast<uint32_t>(bytes_.size()) + block; }
-  uint64_t RoundUp(uint64_t bytes) const {
-    return (bytes + alignment_bytes_ - 1) / alignment_bytes_ * alignment_bytes_;
-  }
+  uint64_t RoundUp(uint64_t bytes) const { return base::RoundUp(bytes, alignment_bytes_); }
   void ToHost(uint32_t chunk, Steps* steps);
   void Return(const Move& move, Steps* steps);
   bool BringOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/pages.h"
 #include "daemon/planner/hierarchy/ledger.h"
 #include "daemon/planner/hierarchy/update.h"
 #include "daemon/planner/make_plan.h"
@@ -25,9 +26,7 @@ constexpr std::uint64_t kDiskAlignmentBytes = 4096;
 constexpr std::uint32_t kDiskLookaheadMoments = 4096;
 constexpr double kSecondsPerDay = 86400;
 
-std::uint64_t Aligned(std::uint64_t bytes) {
-  return (bytes + kDiskAlignmentBytes - 1) / kDiskAlignmentBytes * kDiskAlignmentBytes;
-}
+std::uint64_t Aligned(std::uint64_t bytes) { return base::RoundUp(bytes, kDiskAlignmentBytes); }
 
 bool OnHost(const HierarchyPlan& plan, std::size_t chunk) {
   return plan.decisions.optimizer[chunk] != OptimizerPlace::kDevice;

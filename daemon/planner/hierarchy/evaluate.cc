@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "daemon/planner/hierarchy/disk.h"
 #include "daemon/planner/hierarchy/ledger.h"
 #include "daemon/planner/hierarchy/update.h"
@@ -260,7 +261,7 @@ Prepared::Prepared(const HierarchyProblem& problem_in, const PartSet& without_in
   std::uint64_t all = 0;
   for (std::size_t c = 0; c < first_use.size(); ++c) {
     if (first_use[c] == kNoMoment) continue;
-    all += (problem.trace.chunks[c].size_bytes + alignment - 1) / alignment * alignment;
+    all += base::RoundUp(problem.trace.chunks[c].size_bytes, alignment);
   }
   required_bytes.assign(moments.size(), all);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/pages.h"
 #include "daemon/planner/hierarchy/evaluate.h"
 
 // Who holds the bytes of a tier at the moment when it is fullest.
@@ -28,7 +29,7 @@ std::array<std::vector<std::uint64_t>, kNumOwners> ResidentBytes(const Trace& tr
   }
   for (const Residency& residency : plan.residencies) {
     const std::uint64_t size = trace.chunks[residency.chunk].size_bytes;
-    const std::uint64_t extent = (size + alignment - 1) / alignment * alignment;
+    const std::uint64_t extent = base::RoundUp(size, alignment);
     std::vector<std::uint64_t>& owner = bytes[static_cast<std::size_t>(owner_of(residency.chunk))];
     for (std::int64_t cycle = -1; cycle <= 2; ++cycle) {
       const std::int64_t first = std::max(residency.begin, cycle * n);

@@ -79,14 +79,6 @@ double HostUpdateRate(const Machine& machine, const UpdateTraffic& traffic) {
          (2 * traffic.state_bytes + 2 * traffic.gradient_bytes);
 }
 
-double StreamedUpdateRate(const Machine& machine, const UpdateTraffic& traffic) {
-  const auto ranks = static_cast<double>(machine.ranks_on_node);
-  return std::min({ranks * UpRate(machine) / traffic.state_bytes,
-                   ranks * DownRate(machine) / traffic.state_bytes,
-                   ranks * BothRate(machine) / (2 * traffic.state_bytes),
-                   machine.host_memory_bytes_per_second / (2 * traffic.state_bytes)});
-}
-
 double DeviceUpdateRate(const Machine& machine, const UpdateTraffic& traffic) {
   return static_cast<double>(machine.ranks_on_node) * machine.device_memory_bytes_per_second /
          (2 * traffic.state_bytes + traffic.gradient_bytes);

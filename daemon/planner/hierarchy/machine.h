@@ -54,7 +54,8 @@ struct UpdateTraffic {
   double gradient_bytes = 2;
 };
 
-// Parameters per second of all ranks of the node together, the three ways of updating.
+// Parameters per second of all ranks of the node together, by the way of updating; CostOfUpdate has
+// what streaming takes of each resource.
 //
 //   host       eta B_dram / (2 state + 2 gradient): the kernel reads and writes the state; the
 //              gradient is written by its copy and read by the kernel. 28 B with Adam.
@@ -65,7 +66,6 @@ struct UpdateTraffic {
 // Streaming beats the CPU when streamed > host: with one GPU at 50 GB/s the link is the limit, with
 // eight it is host memory (docs/planner_hierarchy.md).
 double HostUpdateRate(const Machine& machine, const UpdateTraffic& traffic);
-double StreamedUpdateRate(const Machine& machine, const UpdateTraffic& traffic);
 double DeviceUpdateRate(const Machine& machine, const UpdateTraffic& traffic);
 
 // One rank's link when all ranks of the node use theirs.

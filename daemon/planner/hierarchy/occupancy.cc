@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/pages.h"
 #include "daemon/planner/hierarchy/update.h"
 
 namespace geminid::planner {
@@ -159,8 +160,7 @@ std::vector<std::uint64_t> UsedBytes(const HierarchyProblem& problem) {
   for (const MomentTrace& moment : problem.trace.moments) {
     std::uint64_t bytes = 0;
     for (const Use& use : moment.uses) {
-      const std::uint64_t size = problem.trace.chunks[use.chunk].size_bytes;
-      bytes += (size + alignment - 1) / alignment * alignment;
+      bytes += base::RoundUp(problem.trace.chunks[use.chunk].size_bytes, alignment);
     }
     used.push_back(bytes);
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/pages.h"
 #include "daemon/planner/hierarchy/price.h"
 #include "daemon/planner/hierarchy/update.h"
 
@@ -124,7 +125,7 @@ class Builder {
     const std::uint64_t alignment = options.alignment_bytes;
     // Under the policy kDevice every chunk's place is part of what is required.
     const bool counted = options.policy == Policy::kDevice;
-    const std::uint64_t extent_bytes = (traced.size_bytes + alignment - 1) / alignment * alignment;
+    const std::uint64_t extent_bytes = base::RoundUp(traced.size_bytes, alignment);
     const double bytes = counted ? 0.0 : static_cast<double>(extent_bytes);
     PricedGap gap;
     AddLink(problem_.machine, static_cast<double>(traced.transfer_bytes), 0, gap.drop);

@@ -10,30 +10,31 @@ namespace geminid::planner {
 namespace {
 
 // A chunk's extent, from the moment that issued its load.
-struct Stay {
+struct Extent {
   std::uint64_t offset = 0;
   Moment begin = 0;
   std::uint64_t deadline = 0;  // counted on into the next iteration
 };
 
-class Walk {
+// Cuts what each chunk does over the iteration into pieces.
+class PieceBuilder {
  public:
-  Walk(const Trace& trace, const Plan& plan)
+  PieceBuilder(const Trace& trace, const Plan& plan)
       : trace_(trace),
         plan_(plan),
         length_(static_cast<Moment>(trace.moments.size())),
-        stays_(trace.chunks.size()) {}
+        open_(trace.chunks.size()) {}
 
   std::vector<Piece> Pieces() {
     const std::vector<Moment> arriving = DeadlinesOfTheNextIteration();
     for (const Placement& placement : plan_.resident_at_start) {
-      stays_[placement.chunk] = {placement.device_offset, 0, arriving[placement.chunk]};
+      open_[placement.chunk] = {placement.device_offset, 0, arriving[placement.chunk]};
     }
     for (Moment t = 0; t < length_ && t < plan_.steps.size(); ++t) {
       for (const Load& load : plan_.steps[t].loads) Begin(load, t);
       for (const Drop& drop : plan_.steps[t].drops) End(drop, t);
     }
-    for (ChunkIndex chunk = 0; chunk < stays_.size(); ++chunk) Close(chunk, length_);
+    for (ChunkIndex chunk = 0; chunk < open_.size(); ++chunk) Close(chunk, length_);
     const auto key = [](const Piece& piece) {
       return std::tuple(piece.begin, piece.device_offset, piece.chunk, piece.end);
     };
@@ -44,7 +45,7 @@ class Walk {
  private:
   // By chunk: until when one that is there from the start is still arriving.
   std::vector<Moment> DeadlinesOfTheNextIteration() const {
-    std::vector<Moment> deadlines(stays_.size(), 0);
+    std::vector<Moment> deadlines(open_.size(), 0);
     for (Moment t = 0; t < plan_.steps.size(); ++t) {
       for (const Load& load : plan_.steps[t].loads) {
         if (load.deadline_moment < t) deadlines[load.chunk] = load.deadline_moment;
@@ -55,24 +56,24 @@ class Walk {
   void Begin(const Load& load, Moment t) {
     Close(load.chunk, t);
     const std::uint64_t deadline = load.deadline_moment;
-    stays_[load.chunk] = {load.device_offset, t, deadline < t ? deadline + length_ : deadline};
+    open_[load.chunk] = {load.device_offset, t, deadline < t ? deadline + length_ : deadline};
   }
   void End(const Drop& drop, Moment t) {
-    const std::optional<Stay> stay = stays_[drop.chunk];
+    const std::optional<Extent> extent = open_[drop.chunk];
     Close(drop.chunk, t + 1);
-    if (!stay.has_value() || !drop.becomes_gradient) return;
+    if (!extent.has_value() || !drop.becomes_gradient) return;
     const bool next_iteration = drop.free_moment <= t;
-    Add(drop.chunk, Occupant::kLeaving, stay->offset, t + 1,
+    Add(drop.chunk, Occupant::kLeaving, extent->offset, t + 1,
         next_iteration ? length_ : drop.free_moment);
-    if (next_iteration) Add(drop.chunk, Occupant::kLeaving, stay->offset, 0, drop.free_moment);
+    if (next_iteration) Add(drop.chunk, Occupant::kLeaving, extent->offset, 0, drop.free_moment);
   }
   void Close(ChunkIndex chunk, Moment end) {
-    const std::optional<Stay> stay = std::exchange(stays_[chunk], std::nullopt);
-    if (!stay.has_value()) return;
+    const std::optional<Extent> extent = std::exchange(open_[chunk], std::nullopt);
+    if (!extent.has_value()) return;
     const auto there =
-        static_cast<Moment>(std::clamp<std::uint64_t>(stay->deadline, stay->begin, end));
-    Add(chunk, Occupant::kArriving, stay->offset, stay->begin, there);
-    Add(chunk, Occupant::kWeights, stay->offset, there, end);
+        static_cast<Moment>(std::clamp<std::uint64_t>(extent->deadline, extent->begin, end));
+    Add(chunk, Occupant::kArriving, extent->offset, extent->begin, there);
+    Add(chunk, Occupant::kWeights, extent->offset, there, end);
   }
   void Add(ChunkIndex chunk, Occupant occupant, std::uint64_t offset, Moment begin, Moment end) {
     if (begin < end) pieces_.push_back({chunk, occupant, offset, begin, end});
@@ -81,7 +82,7 @@ class Walk {
   const Trace& trace_;
   const Plan& plan_;
   const Moment length_;
-  std::vector<std::optional<Stay>> stays_;
+  std::vector<std::optional<Extent>> open_;
   std::vector<Piece> pieces_;
 };
 
@@ -129,7 +130,7 @@ PlanTimeline TimelineOf(const Trace& trace, const Plan& plan) {
   PlanTimeline timeline;
   timeline.arena_bytes = trace.arena_bytes;
   timeline.chunks = trace.chunks;
-  timeline.pieces = Walk(trace, plan).Pieces();
+  timeline.pieces = PieceBuilder(trace, plan).Pieces();
   for (const MomentTrace& moment : trace.moments) {
     TimelineRow row;
     row.first = row.last = static_cast<Moment>(timeline.rows.size());

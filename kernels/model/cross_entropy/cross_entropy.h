@@ -5,7 +5,7 @@
 //
 // A target of kIgnoredTarget has loss 0 and gradient 0 and is not counted. The mean loss is
 // loss_sum / counted, taken by the caller, who may first sum both over ranks; grad_scale is then
-// loss_scale / counted (CountTargets gives `counted` beforehand). T is float or BFloat16.
+// loss_scale / counted. T is float or BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CROSS_ENTROPY_H_
 #define GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CROSS_ENTROPY_H_
 
@@ -29,9 +29,6 @@ struct CrossEntropyResult {
   double loss_sum = 0;  // summed in float64, in token order
   size_t counted = 0;   // targets that are not kIgnoredTarget
 };
-
-// Targets that are not kIgnoredTarget.
-size_t CountTargets(const int32_t* targets, size_t tokens);
 
 // `dlogits` may be `logits` (the usual case: it saves the largest activation of the model) or null
 // (evaluation). `token_loss` [tokens] may be null. Rows are summed in fp32 in a fixed order. Fails

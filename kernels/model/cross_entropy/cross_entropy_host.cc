@@ -63,11 +63,6 @@ namespace geminid::kernels {
 
 GEMINID_KERNEL_EXPORT(CrossEntropy);
 
-size_t CountTargets(const int32_t* targets, size_t tokens) {
-  const auto ignored = std::count(targets, targets + tokens, kIgnoredTarget);
-  return tokens - static_cast<size_t>(ignored);
-}
-
 template <typename T>
 Status CrossEntropy(const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
                     float grad_scale, T* dlogits, float* token_loss, CrossEntropyResult* result) {

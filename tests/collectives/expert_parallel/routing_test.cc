@@ -100,6 +100,23 @@ TEST(Route, BeyondItsCapacity_DropsSecondChoicesFirstThenLaterTokens) {
   EXPECT_EQ(roomy->dropped(), 0u);
 }
 
+// By its definition in routing.h.
+double BalanceLoss(const Routing& routing, const TokenGroup& group) {
+  const size_t experts = routing.options.experts;
+  const size_t choices = routing.options.choices;
+  const auto tokens = static_cast<double>(group.count);
+  double sum = 0;
+  for (size_t e = 0; e < experts; ++e) {
+    double chosen = 0, probability = 0;
+    for (size_t token = group.first; token < group.first + group.count; ++token) {
+      for (size_t i = 0; i < choices; ++i) chosen += routing.chosen[token * choices + i] == e;
+      probability += static_cast<double>(routing.probabilities[token * experts + e]);
+    }
+    sum += chosen / tokens * probability / tokens;
+  }
+  return sum * static_cast<double>(experts);
+}
+
 TEST(BalanceLoss, OfAnEvenLoad_IsTheNumberOfChoices_AndOfAllOnOneTheMost) {
   // Each token prefers another pair of experts.
   const std::vector<float> even = {40, 40, 0, 0, 0, 0, 40, 40};

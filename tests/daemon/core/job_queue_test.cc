@@ -438,7 +438,6 @@ TEST_F(JobQueueTest, RestoredJobThatMadeWay_ComesBackWhenThereIsRoom) {
   EXPECT_EQ(State(1), JobState::kPreempted);
   queue_.Leave(SessionId{2}, At(2));
   Return(2, 80);
-  queue_.BooksChanged();
   EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{1}));
 }
 

@@ -19,6 +19,16 @@
 namespace geminid::metrics {
 namespace {
 
+// Of all metrics together.
+MostSeries MostOfAll() {
+  MostSeries most = {0, 0};
+  for (const Metric* metric : Catalogue()) {
+    most.fixed += metric->most.fixed;
+    most.per_device += metric->most.per_device;
+  }
+  return most;
+}
+
 using ::testing::Contains;
 using ::testing::HasSubstr;
 

@@ -67,7 +67,6 @@ TYPED_TEST(CrossEntropyOf, LossAndGradient_PaddedRows_MatchFloat64) {
                              gradient.data(), losses.data(), &result),
                 Status::kOk);
       EXPECT_EQ(result.counted, 4u);
-      EXPECT_EQ(CountTargets(reference.targets.data(), 6), 4u);
       EXPECT_NEAR(result.loss_sum, reference.Loss(ToDoubles(logits)), 4e-6);
       for (size_t t = 0; t < 6; ++t) {
         EXPECT_NEAR(losses[t], reference.RowLoss(ToDoubles(logits), t, nullptr), 2e-6);

@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/numeric/accumulate/accumulate_reference.h"
 #include "tests/kernels/for_each_target.h"
+#include "tests/kernels/numeric/accumulate_reference.h"
 #include "tests/kernels/test_arrays.h"
 
 namespace geminid::kernels {

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/numeric/cast/cast_reference.h"
 #include "tests/kernels/for_each_target.h"
+#include "tests/kernels/numeric/cast_reference.h"
 #include "tests/kernels/test_arrays.h"
 
 namespace geminid::kernels {

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/numeric/norm/norm_reference.h"
 #include "tests/kernels/for_each_target.h"
+#include "tests/kernels/numeric/norm_reference.h"
 #include "tests/kernels/test_arrays.h"
 
 namespace geminid::kernels {

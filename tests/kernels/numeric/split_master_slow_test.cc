@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/numeric/split_master/split_master.h"
-#include "kernels/numeric/split_master/split_master_reference.h"
+#include "tests/kernels/numeric/split_master_reference.h"
 
 namespace geminid::kernels {
 namespace {

@@ -10,8 +10,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/numeric/split_master/split_master_reference.h"
 #include "tests/kernels/for_each_target.h"
+#include "tests/kernels/numeric/split_master_reference.h"
 
 namespace geminid::kernels {
 namespace {

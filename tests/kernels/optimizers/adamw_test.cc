@@ -14,8 +14,8 @@
 
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/optimizers/adamw/adamw_coefficients.h"
-#include "kernels/optimizers/adamw/adamw_reference.h"
 #include "tests/kernels/for_each_target.h"
+#include "tests/kernels/optimizers/adamw_reference.h"
 #include "tests/kernels/test_arrays.h"
 
 namespace geminid::kernels {

@@ -14,8 +14,8 @@
 #include "kernels/numeric/quantise/stochastic_rounding_rule.h"
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/optimizers/adamw/adamw_coefficients.h"
-#include "kernels/optimizers/compact_adamw/compact_adamw_reference.h"
 #include "tests/kernels/for_each_target.h"
+#include "tests/kernels/optimizers/compact_adamw_reference.h"
 #include "tests/kernels/test_arrays.h"
 
 namespace geminid::kernels {

@@ -76,17 +76,16 @@ StateBytes Allocated(const zero::Optimizer& optimizer) {
 }
 
 TEST(Optimizers, NamesAndStateOfAllNine_AreThoseOfTheEngine) {
-  const std::vector<Optimizer> known = Optimizers();
-  ASSERT_EQ(known.size(), 9u);
-  ASSERT_EQ(EngineOptimizers().size(), known.size());
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    const zero::Optimizer& engine = EngineOptimizers()[i];
-    EXPECT_EQ(known[i].name(), zero::Name(engine));
-    ASSERT_TRUE(FindOptimizer(zero::Name(engine)).ok()) << zero::Name(engine);
-    const StateBytes predicted = Predicted(known[i]);
+  ASSERT_EQ(EngineOptimizers().size(), std::size(kernels::kAllOptimizerKinds));
+  for (const zero::Optimizer& engine : EngineOptimizers()) {
+    const std::string name(zero::Name(engine));
+    const absl::StatusOr<Optimizer> known = FindOptimizer(name);
+    ASSERT_TRUE(known.ok()) << known.status();
+    EXPECT_EQ(known->name(), name);
+    const StateBytes predicted = Predicted(*known);
     const StateBytes allocated = Allocated(engine);
-    EXPECT_EQ(predicted.shard, allocated.shard) << known[i].name();
-    EXPECT_EQ(predicted.moments, allocated.moments) << known[i].name();
+    EXPECT_EQ(predicted.shard, allocated.shard) << name;
+    EXPECT_EQ(predicted.moments, allocated.moments) << name;
   }
 }
 

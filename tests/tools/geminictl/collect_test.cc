@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/escaping.h"
 #include "base/exit_code.h"
 #include "daemon/service/token.h"
 #include "tests/daemon_env/raw_client.h"
@@ -127,7 +128,8 @@ TEST_F(Geminictl, Bundle_HasWhatTheDaemonSaysAndNoToken) {
                           HasSubstr("MemTotal"), Not(HasSubstr("hunter2"))));
   service::Token token;
   std::memcpy(token.data(), (*raw)->welcome().token, token.size());
-  EXPECT_THAT(text, Not(HasSubstr(service::ToHex(token))));
+  EXPECT_THAT(text, Not(HasSubstr(absl::BytesToHexString(
+                        {reinterpret_cast<const char*>(token.data()), token.size()}))));
 }
 
 TEST_F(Geminictl, Bundle_OfADeadDaemonHasTheMachineAndSaysWhatIsMissing) {

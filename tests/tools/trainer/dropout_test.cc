@@ -20,6 +20,13 @@ DropoutPlace Place(double share, uint64_t seed = 1, uint64_t place = 0) {
           .hidden = 33};
 }
 
+// What element `h` of token `t` of the micro-batch is multiplied by.
+float DropoutFactor(const DropoutPlace& place, size_t t, size_t h) {
+  const kernels::DropoutPattern pattern = DropoutPatternOf(place);
+  const uint64_t element = FirstElement(place, t) + h;
+  return pattern.Factor(pattern.Draw(element), element);
+}
+
 TEST(DropoutFactors, OfManyElements_AreZeroForTheirShareAndKeepTheMean) {
   for (const double share : {0.1, 0.5, 0.9}) {
     double zeros = 0, sum = 0, pairs = 0, before = 0;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "proto/shm/lease.h"
 
 namespace geminid::sim {
@@ -154,9 +155,7 @@ Schedule FromPlan(const planner::Plan& plan) {
   return schedule;
 }
 
-uint64_t ExtentBytes(uint64_t bytes) {
-  return (bytes + shm::kSlotBytes - 1) / shm::kSlotBytes * shm::kSlotBytes;
-}
+uint64_t ExtentBytes(uint64_t bytes) { return base::RoundUp(bytes, shm::kSlotBytes); }
 
 uint64_t CapacityBytes(const Trace& trace, size_t moment) {
   const uint64_t arena = ExtentBytes(trace.arena_bytes);

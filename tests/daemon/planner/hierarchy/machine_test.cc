@@ -24,6 +24,15 @@ Machine Gpus(std::uint32_t count) {
   return machine;
 }
 
+// By the formula of machine.h.
+double StreamedUpdateRate(const Machine& machine, const UpdateTraffic& traffic) {
+  const auto ranks = static_cast<double>(machine.ranks_on_node);
+  return std::min({ranks * UpRate(machine) / traffic.state_bytes,
+                   ranks * DownRate(machine) / traffic.state_bytes,
+                   ranks * BothRate(machine) / (2 * traffic.state_bytes),
+                   machine.host_memory_bytes_per_second / (2 * traffic.state_bytes)});
+}
+
 TEST(UpdateRates, OneGpuAt50GBs_CpuUpdatesFaster) {
   const Machine machine = Gpus(1);
   EXPECT_DOUBLE_EQ(StreamedUpdateRate(machine, {}), 50 * kGiga / 12);  // 4.2 Gparameters/s

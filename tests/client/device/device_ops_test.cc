@@ -16,7 +16,7 @@
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/optimizers/sharded_step.h"
-#include "tests/client/device_implementations.h"
+#include "tests/client/device/device_implementations.h"
 
 namespace geminid::device {
 namespace {

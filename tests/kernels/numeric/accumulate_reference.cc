@@ -1,4 +1,4 @@
-#include "kernels/numeric/accumulate/accumulate_reference.h"
+#include "tests/kernels/numeric/accumulate_reference.h"
 
 #include <bit>
 #include <cstdint>

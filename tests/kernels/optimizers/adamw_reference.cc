@@ -1,4 +1,4 @@
-#include "kernels/optimizers/adamw/adamw_reference.h"
+#include "tests/kernels/optimizers/adamw_reference.h"
 
 #include "kernels/optimizers/adamw/adamw_rule.h"
 

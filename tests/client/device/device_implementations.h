@@ -1,7 +1,7 @@
 // The devices that the conformance suites run on. All of this machine, and a GPU through the
 // driver's double; with GEMINID_CONFORMANCE_ON_REAL_DRIVER=1 the machine's own GPU in its place.
-#ifndef GEMINID_TESTS_CLIENT_DEVICE_IMPLEMENTATIONS_H_
-#define GEMINID_TESTS_CLIENT_DEVICE_IMPLEMENTATIONS_H_
+#ifndef GEMINID_TESTS_CLIENT_DEVICE_DEVICE_IMPLEMENTATIONS_H_
+#define GEMINID_TESTS_CLIENT_DEVICE_DEVICE_IMPLEMENTATIONS_H_
 
 #include <cstdint>
 #include <functional>
@@ -41,4 +41,4 @@ gpu_double::Node* CudaNode();
 
 }  // namespace geminid::device
 
-#endif  // GEMINID_TESTS_CLIENT_DEVICE_IMPLEMENTATIONS_H_
+#endif  // GEMINID_TESTS_CLIENT_DEVICE_DEVICE_IMPLEMENTATIONS_H_

@@ -1,4 +1,4 @@
-#include "kernels/numeric/split_master/split_master_reference.h"
+#include "tests/kernels/numeric/split_master_reference.h"
 
 #include <bit>
 

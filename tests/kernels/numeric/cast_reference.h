@@ -1,5 +1,5 @@
-#ifndef GEMINID_KERNELS_NUMERIC_CAST_CAST_REFERENCE_H_
-#define GEMINID_KERNELS_NUMERIC_CAST_CAST_REFERENCE_H_
+#ifndef GEMINID_TESTS_KERNELS_NUMERIC_CAST_REFERENCE_H_
+#define GEMINID_TESTS_KERNELS_NUMERIC_CAST_REFERENCE_H_
 
 #include <cstddef>
 
@@ -16,4 +16,4 @@ void CastToFloat(const Float16* input, size_t count, float* output);
 
 }  // namespace geminid::kernels::reference
 
-#endif  // GEMINID_KERNELS_NUMERIC_CAST_CAST_REFERENCE_H_
+#endif  // GEMINID_TESTS_KERNELS_NUMERIC_CAST_REFERENCE_H_

@@ -1,4 +1,4 @@
-#include "tests/client/device_implementations.h"
+#include "tests/client/device/device_implementations.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include "base/unique_fd.h"
 #include "client/device/faulty/faulty_device.h"
 #include "client/device/host/host_device.h"
-#include "tests/client/device_implementations.h"
+#include "tests/client/device/device_implementations.h"
 #include "tests/client/memory_files.h"
 
 namespace geminid::device {

@@ -1,11 +1,11 @@
-#include "kernels/optimizers/compact_adamw/compact_adamw_reference.h"
+#include "tests/kernels/optimizers/compact_adamw_reference.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "kernels/numeric/quantise/stochastic_rounding_rule.h"
-#include "kernels/optimizers/adamw/adamw_reference.h"
+#include "tests/kernels/optimizers/adamw_reference.h"
 
 namespace geminid::kernels::reference {
 namespace {

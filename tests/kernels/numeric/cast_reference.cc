@@ -1,4 +1,4 @@
-#include "kernels/numeric/cast/cast_reference.h"
+#include "tests/kernels/numeric/cast_reference.h"
 
 namespace geminid::kernels::reference {
 

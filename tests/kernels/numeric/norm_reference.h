@@ -1,5 +1,5 @@
-#ifndef GEMINID_KERNELS_NUMERIC_NORM_NORM_REFERENCE_H_
-#define GEMINID_KERNELS_NUMERIC_NORM_NORM_REFERENCE_H_
+#ifndef GEMINID_TESTS_KERNELS_NUMERIC_NORM_REFERENCE_H_
+#define GEMINID_TESTS_KERNELS_NUMERIC_NORM_REFERENCE_H_
 
 #include <cstddef>
 
@@ -16,4 +16,4 @@ double AddSquares(const float* values, size_t count, double sum);
 
 }  // namespace geminid::kernels::reference
 
-#endif  // GEMINID_KERNELS_NUMERIC_NORM_NORM_REFERENCE_H_
+#endif  // GEMINID_TESTS_KERNELS_NUMERIC_NORM_REFERENCE_H_

@@ -1,4 +1,4 @@
-#include "kernels/numeric/norm/norm_reference.h"
+#include "tests/kernels/numeric/norm_reference.h"
 
 #include <algorithm>
 #include <cmath>

@@ -16,7 +16,7 @@
 #include "client/device/cuda/cuda_stream.h"
 #include "client/device/cuda/host_registry.h"
 #include "kernels/runtime/cuda/launcher.h"
-#include "tests/client/device_implementations.h"
+#include "tests/client/device/device_implementations.h"
 
 namespace geminid::device {
 namespace {

@@ -1,6 +1,6 @@
 // The daemon's end of a session's rings, with answers that a test chooses.
-#ifndef GEMINID_TESTS_CLIENT_FAKE_DAEMON_H_
-#define GEMINID_TESTS_CLIENT_FAKE_DAEMON_H_
+#ifndef GEMINID_TESTS_CLIENT_SRC_FAKE_DAEMON_H_
+#define GEMINID_TESTS_CLIENT_SRC_FAKE_DAEMON_H_
 
 #include <fcntl.h>
 #include <poll.h>
@@ -154,4 +154,4 @@ inline shm::Response ErrorFor(const shm::Request& request, absl::StatusCode code
 
 }  // namespace geminid::testing
 
-#endif  // GEMINID_TESTS_CLIENT_FAKE_DAEMON_H_
+#endif  // GEMINID_TESTS_CLIENT_SRC_FAKE_DAEMON_H_

@@ -1,5 +1,5 @@
-#ifndef GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_REFERENCE_H_
-#define GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_REFERENCE_H_
+#ifndef GEMINID_TESTS_KERNELS_OPTIMIZERS_ADAMW_REFERENCE_H_
+#define GEMINID_TESTS_KERNELS_OPTIMIZERS_ADAMW_REFERENCE_H_
 
 #include "kernels/optimizers/adamw/adamw_coefficients.h"
 
@@ -11,4 +11,4 @@ void AdamWElement(const AdamWCoefficients& k, float gradient, float* weight, flo
 
 }  // namespace geminid::kernels::reference
 
-#endif  // GEMINID_KERNELS_OPTIMIZERS_ADAMW_ADAMW_REFERENCE_H_
+#endif  // GEMINID_TESTS_KERNELS_OPTIMIZERS_ADAMW_REFERENCE_H_

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "client/src/wire.h"
-#include "tests/client/fake_daemon.h"
+#include "tests/client/src/fake_daemon.h"
 
 namespace geminid {
 namespace {

@@ -128,9 +128,9 @@ class Figures(unittest.TestCase):
             self.machine.train = Runs(no_room(), report(1.0, parameters=14_400_000_000))
             row = self.measure("B8")
             self.assertEqual((row["verdict"], row["value"]), (verdict, 14_400_000_000), row)
-            self.assertIn("did not fit: 1.8e+10", row["note"])
-        self.assertEqual(asked[:2], [18e9, 14.4e9])
-        self.machine.train = Runs(report(1.0, parameters=17_900_000_000))
+            self.assertIn("did not fit: 1.82e+10", row["note"])
+        self.assertEqual(asked[:2], [18.2e9, 14.56e9])
+        self.machine.train = Runs(report(1.0, parameters=18_000_000_000))
         self.assertEqual(self.measure("B8")["verdict"], "yes")
 
     def test_RunThatFailsForAnotherReason_IsNotTriedSmaller(self):

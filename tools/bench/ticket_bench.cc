@@ -114,7 +114,7 @@ class PlainLane : public Lane {
  public:
   PlainLane(const gpu::DriverApi& api, CUcontext context, uint64_t bytes, bool up)
       : api_(api), context_(context), bytes_(bytes), up_(up) {
-    EnterThread();
+    PlainLane::EnterThread();
     Check(api.stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     for (size_t slot = 0; slot < kChunks; ++slot) {
       Check(api.mem_host_alloc(&host_[slot], bytes, 0), "cuMemHostAlloc");

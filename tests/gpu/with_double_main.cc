@@ -1,6 +1,7 @@
-// geminid-with-double [--devices N] [--instances N] [--memory MIB] COMMAND [ARGUMENT...]: runs a
-// command and all that it starts on GPUs that are not there (tests/gpu/double), the first of them
-// divided into instances (MIG), and ends with its exit status.
+// geminid-with-double [--devices N] [--instances N] [--memory MIB] [--link MB/S] COMMAND
+// [ARGUMENT...]: runs a command and all that it starts on GPUs that are not there
+// (tests/gpu/double), the first of them divided into instances (MIG), each direction of their links
+// no faster than asked, and ends with its exit status.
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -18,8 +19,8 @@ constexpr int kSignalled = 128;  // and the signal, as shells have it
 
 int Usage() {
   std::fprintf(stderr,
-               "usage: geminid-with-double [--devices N] [--instances N] [--memory MIB] COMMAND "
-               "[ARGUMENT...]\n");
+               "usage: geminid-with-double [--devices N] [--instances N] [--memory MIB] [--link "
+               "MB/S] COMMAND [ARGUMENT...]\n");
   return base::kExitUsage;
 }
 
@@ -42,6 +43,7 @@ int Main(int argc, char** argv) {
                          .kernels = GEMINID_DOUBLE_KERNELS,
                          .libcublaslt = GEMINID_CUBLASLT_DOUBLE,
                          .libnccl = GEMINID_NCCL_DOUBLE};
+  uint64_t link_bytes_per_second = 0;
   int next = 1;
   for (; next + 1 < argc && argv[next][0] == '-'; next += 2) {
     const long value = std::strtol(argv[next + 1], nullptr, 10);
@@ -51,12 +53,15 @@ int Main(int argc, char** argv) {
       options.instances = static_cast<int>(value);
     } else if (std::strcmp(argv[next], "--memory") == 0 && value > 0) {
       options.memory_bytes = static_cast<uint64_t>(value) << 20;
+    } else if (std::strcmp(argv[next], "--link") == 0 && value > 0) {
+      link_bytes_per_second = static_cast<uint64_t>(value) * 1'000'000;
     } else {
       return Usage();
     }
   }
   if (next >= argc || argv[next][0] == '-') return Usage();
-  const Node node(options);
+  Node node(options);
+  for (int i = 0; i < options.devices; ++i) node.SetCopySpeed(i, link_bytes_per_second);
   return Run(argv + next);
 }
 

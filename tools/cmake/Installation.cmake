@@ -21,10 +21,14 @@ if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
 endif()
 if(GEMINID_HAS_TESTS AND GEMINID_HAS_BENCHMARKS AND GEMINID_HAS_CUDA)
   get_property(benchmarks GLOBAL PROPERTY GEMINID_BENCHMARK_PROGRAMS)
-  set(verification geminid-driver-conformance geminid-kernel-check ${benchmarks})
+  set(verification geminid-driver-conformance geminid-kernel-check geminid_device_test ${benchmarks})
   install(TARGETS ${verification} RUNTIME COMPONENT verification EXCLUDE_FROM_ALL)
-  install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/gpu-verify/run-on-device
-                   ${PROJECT_SOURCE_DIR}/tools/gpu-verify/train-on-device
+  set(gpu_verify ${PROJECT_SOURCE_DIR}/tools/gpu-verify)
+  install(PROGRAMS ${gpu_verify}/run-on-device ${gpu_verify}/train-on-device ${gpu_verify}/measure-on-device
+                   ${PROJECT_SOURCE_DIR}/tools/bench/beside-pytorch
+    DESTINATION gpu-verify COMPONENT verification EXCLUDE_FROM_ALL)
+  install(FILES ${gpu_verify}/gpu_memory.py ${gpu_verify}/killed.py
+                ${PROJECT_SOURCE_DIR}/docs/gpu-predictions.json
     DESTINATION gpu-verify COMPONENT verification EXCLUDE_FROM_ALL)
 endif()
 include(Service)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAMS = pathlib.Path(sys.argv[1]).resolve()
@@ -15,8 +16,21 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[3] / "tools/gpu-verify"
 QUESTIONS = ["G1", "G4", "G7"]
 # A little of each part; the parts have tests of their own.
 LITTLE = {"GEMINID_CONFORMANCE_FLAGS": "--gtest_filter=*Memory*", "GEMINID_KERNEL_CHECK_FLAGS": "--no-timing --product-edge 24 --only product",
+          "GEMINID_DEVICE_FLAGS": "--gtest_filter=*Sum*/Cuda", "GEMINID_MEASURE_FLAGS": "--tiny --only B1,B5,B10",
           "GEMINID_TRAINING_FLAGS": "--model gpt2-tiny --steps 2 --batch 2 --context 32"}
-FAILED = 8
+SCRIPT_FILES = ("run-on-device", "train-on-device", "measure-on-device", "gpu_memory.py", "killed.py")
+PARTS = ["questions", "the driver's conformance", "the device's conformance", "kernels", "training", "measures"]
+FAILED, NO_TIME = 8, 6
+# A driver that never answers, and a program in it that does not end when it is asked to.
+STUBBORN = """#!/bin/sh
+if [ "$1" = --list ]; then echo 'G1 is it'; exit; fi
+trap '' TERM
+while :; do sleep 0.2; done
+"""
+OLD_SYSTEM = """#!/bin/sh
+if [ ! -e "$(dirname "$0")/../ours" ]; then echo "$0: /lib/libc.so.6: version GLIBC_2.36 not found" >&2; exit 1; fi
+echo G1 pass
+"""
 
 
 def run(script, folder, before=(), **variables):
@@ -45,7 +59,7 @@ class RunOnDevice(unittest.TestCase):
     def test_AsInTheTarball_RunsEveryPartAndLeavesWhatEachSaid(self):
         (self.folder / "bin").symlink_to(PROGRAMS)
         (self.folder / "gpu-verify").mkdir()
-        for name in ("run-on-device", "train-on-device"):
+        for name in SCRIPT_FILES:
             shutil.copy(SCRIPTS / name, self.folder / "gpu-verify")
         done = run(self.folder / "gpu-verify/run-on-device", self.out)
         self.assertEqual(done.returncode, 0, "\n".join([*self.report(), done.stdout, done.stderr]))
@@ -59,23 +73,27 @@ class RunOnDevice(unittest.TestCase):
         self.assertTrue(all(check["passed"] for check in kernels["checks"] + kernels["products"]))
         self.assertGreater(len(kernels["checks"]), 0)
         self.assertEqual(len(kernels["products"]), 5)
+        self.assertGreater(self.read("device.json")["tests"], 0)
+        self.assertEqual(self.read("device.json")["failures"], 0)
         self.assertTrue(self.read("training.json")["passed"])
-        self.assertEqual(self.report(), ["questions: passed", "the driver's conformance: passed", "kernels: passed",
-                                         "training: passed"])
+        figures = {row["id"]: row for row in self.read("benchmarks.json")["figures"]}
+        self.assertEqual({name: row["verdict"] for name, row in figures.items()},
+                         {"B1": "not judged", "B5": "not judged", "B10": "not judged"}, figures)
+        self.assertEqual(figures["B10"]["value"], 0)
+        self.assertEqual(self.report(), [f"{name}: passed" for name in PARTS])
 
     def test_KernelsThatCannotBeHad_FailAndTheOtherPartsStillRun(self):
         done = run(SCRIPTS / "run-on-device", self.out, ["env", "GEMINID_GPU_DOUBLE_KERNELS=/nowhere"],
                    GEMINID_PROGRAMS=str(PROGRAMS))
         self.assertNotEqual(done.returncode, 0)
-        self.assertEqual([line.split(": ")[0] for line in self.parts()],
-                         ["questions", "the driver's conformance", "kernels", "training"])
+        self.assertEqual([line.split(": ")[0] for line in self.parts()], PARTS)
         self.assertEqual(self.parts()[:2], ["questions: passed", "the driver's conformance: passed"], self.report())
-        self.assertEqual([line for line in self.parts()[2:] if line.endswith(": passed")], [])
+        self.assertEqual([line for line in self.parts()[3:] if line.endswith(": passed")], [])
 
     def test_PartThatFails_SaysWhyInTheReport(self):
         programs = self.folder / "bin"
         programs.mkdir()
-        for name in ("geminid-gpu-verify", "geminid-driver-conformance", "geminid-train"):
+        for name in ("geminid-gpu-verify", "geminid-driver-conformance", "geminid_device_test", "geminid-train"):
             (programs / name).symlink_to(PROGRAMS / name)
         broken = programs / "geminid-kernel-check"
         broken.write_text(f"#!/bin/sh\necho '{{}}'\nseq 100 >&2\necho 'no kernel today' >&2\nexit {FAILED}\n")
@@ -97,6 +115,44 @@ class RunOnDevice(unittest.TestCase):
         self.assertEqual(done.returncode, FAILED)
         self.assertEqual(self.report(), [f"questions: exit status {FAILED}", "  G1 fail"])
         self.assertEqual((self.out / "results.txt").read_text(), "G1 fail\n")
+
+    def stub(self, path, text):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    def test_ProgramThatHangs_IsEndedAndTheLaterPartsSayThatThereWasNoTime(self):
+        programs = self.folder / "bin"
+        self.stub(programs / "geminid-gpu-verify", STUBBORN)
+        begin = time.monotonic()
+        done = run(SCRIPTS / "run-on-device", self.out, GEMINID_PROGRAMS=str(programs), GEMINID_RUN_SECONDS="12")
+        self.assertLess(time.monotonic() - begin, 12 + 10)
+        self.assertEqual(done.returncode, NO_TIME, done.stderr)
+        self.assertEqual(self.report()[0], "questions: exit status 137: ended, its time was over")
+        self.assertEqual(self.parts()[1:], [f"{name}: not run: no time" for name in PARTS[1:]])
+
+    def test_QuestionsWithKills_ComeLastInAFileOfTheirOwn(self):
+        said = self.folder / "said"
+        program = self.stub(self.folder / "bin/verify", f"#!/bin/sh\necho \"$@\" >>{said}\necho pass\n")
+        done = run(SCRIPTS / "run-on-device", self.out, ["env"], GEMINID_GPU_VERIFY=str(program))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.report(), ["questions: passed"])
+        subprocess.run([str(SCRIPTS / "run-on-device"), str(self.out), "G2", "R1", "--device", "1"], check=True, capture_output=True,
+                       env=dict(os.environ, GEMINID_GPU_VERIFY=str(program)))
+        self.assertEqual(self.report(), ["questions: passed", "kills: passed"])
+        first, last = said.read_text().splitlines()[-2:]
+        self.assertRegex(first, r"--json \S+/results.json --limit 125 --device 1 R1$")
+        self.assertRegex(last, r"--json \S+/kills.json --limit \d+ --device 1 G2$")
+
+    def test_SystemWithAnOlderCLibrary_GetsTheProgramsOwn(self):
+        (self.folder / "gpu-verify").mkdir()
+        shutil.copy(SCRIPTS / "run-on-device", self.folder / "gpu-verify")
+        program = self.stub(self.folder / "bin/geminid-gpu-verify", OLD_SYSTEM)
+        self.stub(self.folder / "own-libc", f"#!/bin/sh\ntouch {self.folder}/ours\n")
+        done = run(self.folder / "gpu-verify/run-on-device", self.out, GEMINID_GPU_VERIFY=str(program))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.report(), ["questions: passed"])
 
 
 if __name__ == "__main__":

@@ -20,9 +20,24 @@ def good_run(ids):
 
 
 def good_products():
-    return {"device": "GPU", "checks": [], "products_by": "cuBLASLt 13.1.0 (/lib/it.so)",
+    checks = [{"name": "AdamW | fp32", "passed": True, "detail": "", "bytes_per_second": 9e11, "operations_per_second": 0},
+              {"name": "attention", "passed": False, "detail": "1 of 2", "bytes_per_second": 0, "operations_per_second": 2e13}]
+    return {"device": "GPU", "copy_bytes_per_second": 1e12, "checks": checks, "products_by": "cuBLASLt 13.1.0 (/lib/it.so)",
             "products": [{"id": f"P{i}", "name": "it", "library_flops": 98e12, "bare_loop_flops": 1e14, "own_kernel_flops": 49e11,
                           "of_bare_loop": 0.98, "judged": True, "passed": True, "detail": ""} for i in range(1, 6)]}
+
+
+def good_benchmarks(**more):
+    row = {"id": "B1", "what": "it", "value": 0.97, "unit": "of the loop", "target": ">= 0.95", "verdict": "yes", "note": "50 of 52"}
+    return {"gpu": "GPU", "tiny": False, "figures": [row, dict(row, id="B2", value=0.5, verdict="no", note="a | b"),
+                                                      dict(row, id="B8", value=None, verdict="not run", note="no time")], **more}
+
+
+def good_training():
+    row = {"name": "no limit", "exit_code": 0, "loss": [5.0, 4.25], "most_beside_host": 0.001, "tokens_per_second": 1234.4,
+           "device_bytes_limit": 1 << 30, "h2d_bytes": 3 << 20}
+    return {"model": "it", "steps": 2, "batch": 4, "dtype": "bf16", "passed": False, "wrong": ["half: not | the bits"],
+            "runs": [row, {"name": "half", "exit_code": 1}]}
 
 
 class WriteTable(unittest.TestCase):
@@ -60,8 +75,8 @@ class WriteTable(unittest.TestCase):
 
     def test_ResultsOfAGpu_GetIntoTheirRowsAndThePageIsGood(self):
         self.verify["probes"][0].update(verdict="fail", figure="a | b", reason="too\nslow")
-        done = self.write(kernels={"device": "GPU", "checks": [{"passed": True}, {"passed": False}]},
-                          conformance={"tests": 5, "failures": 1}, training={"passed": True})
+        done = self.write(kernels={"device": "GPU", "copy_bytes_per_second": 0, "checks": [{"passed": True}, {"passed": False}]},
+                          conformance={"tests": 5, "failures": 1}, training=dict(good_training(), passed=True))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2027-01-02, GPU of a test, driver 999.1: figure of G20, pass", self.row("G20"))
         failed = self.row(self.verify["probes"][0]["id"])
@@ -84,6 +99,44 @@ class WriteTable(unittest.TestCase):
                       "cuBLASLt 13.1.0 (/lib/it.so), pass", self.row("P1"))
         self.assertIn("**fail** (too / slow)", self.row("P2"))
         self.assertIn("4 of 5 products keep up with a bare loop", self.page())
+        self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_FiguresOfAGpu_StandBesideTheirPredictions(self):
+        (self.root / "docs/gpu-predictions.json").write_text(json.dumps({"predictions": {
+            "h200": {"B1": {"value": 0.968, "by": "a | model"}, "B2": {"value": 1, "by": "it"}},
+            "h100-80gb": {"B1": {"value": 0.968, "by": "a | model"}, "B2": {"value": 0.9, "by": "it"}}}}))
+        self.assertEqual(self.run_script("--check").returncode, 8)
+        self.assertEqual(self.write(benchmarks=good_benchmarks()).returncode, 0)
+        run = "2027-01-02, GPU of a test, driver 999.1"
+        self.assertIn(f"| 0.968 (a / model) | {run}: 0.97 of the loop, reached (50 of 52) |", self.row("B1"))
+        self.assertIn(f"| h200 1, h100-80gb 0.9 (it) | {run}: 0.5 of the loop, **not reached** (a / b) |", self.row("B2"))
+        self.assertIn(f"| - | {run}: not run (no time) |", self.row("B8"))
+        self.assertIn("| - | not yet run |", self.row("B3"))
+        self.assertIn("1 of 3 figures are reached, 1 are not", self.page())
+        self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_FiguresOfTinySizesOrNoGpu_AreRefused(self):
+        self.assert_refused(self.write(benchmarks=good_benchmarks(tiny=True)), "--tiny")
+        self.assert_refused(self.write(benchmarks=good_benchmarks(gpu="double (not a GPU)")), "--tiny")
+
+    def test_KernelsAndTraining_GetTablesOfTheirOwn(self):
+        self.assertEqual(self.page().count("Not yet run."), 2)
+        self.assertEqual(self.write(kernels=good_products(), training=good_training()).returncode, 0)
+        for line in ("| AdamW / fp32 | 900 | 0.90 | - | agrees |", "| attention | - | - | 20.00 | **1 of 2** |",
+                     "| no limit | 4.25000 | 0.001 | 1234 | 1024 | 3 |", "| half | **failed** | - | - | - | - |",
+                     "**half: not / the bits**"):
+            self.assertIn(line, self.page().splitlines())
+        self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_KillsOfAFileOfTheirOwn_JoinTheOthers(self):
+        last = [probe for probe in self.verify["probes"] if probe["id"] in ("G2", "G20")]
+        self.verify["probes"] = [probe for probe in self.verify["probes"] if probe not in last]
+        self.assertEqual(self.write().returncode, 0)
+        self.assertIn("not yet run", self.row("G20"))
+        self.assertIn("missing: the kills (G2, G20), the driver's conformance, ", self.page())
+        self.assertEqual(self.write(kills=dict(self.verify, probes=last)).returncode, 0)
+        self.assertIn("figure of G20, pass", self.row("G20"))
+        self.assertNotIn("the kills", next(line for line in self.page().splitlines() if line.startswith("**State:")))
         self.assertEqual(self.run_script("--check").returncode, 0)
 
     def test_MachineWithoutTheLibrary_LeavesProductsNotRun(self):
@@ -116,8 +169,8 @@ class WriteTable(unittest.TestCase):
         self.assertEqual(self.page(), before)
 
     def test_PartOfTheQuestions_IsRefused(self):
-        del self.verify["probes"][3]
-        self.assert_refused(self.write(), self.ids[3])
+        self.verify["probes"] = [probe for probe in self.verify["probes"] if probe["id"] != "G4"]
+        self.assert_refused(self.write(), "these lack G4")
 
     def test_QuickRun_IsRefused(self):
         self.verify["quick"] = True

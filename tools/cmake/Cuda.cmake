@@ -7,8 +7,20 @@ set_property(CACHE GEMINID_CUDA PROPERTY STRINGS AUTO ON OFF)
 # last one when a program first uses them. The presets with tests build for one alone: machine code
 # for all six takes five times as long.
 set(GEMINID_CUDA_ARCHITECTURES "75;80;86;89;90;100" CACHE STRING
-    "Compute capabilities that kernels are compiled for, ascending; the last one's PTX too")
+    "Compute capabilities that kernels are compiled for, ascending, the last one's PTX too; or native")
 set(GEMINID_HAS_CUDA OFF)
+# Those of this machine. Where there is no GPU, the oldest: any GPU can compile its PTX.
+if(GEMINID_CUDA_ARCHITECTURES STREQUAL "native")
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                  OUTPUT_VARIABLE said ERROR_QUIET RESULT_VARIABLE ignored)
+  string(REGEX MATCHALL "[0-9]+[.][0-9]" GEMINID_CUDA_ARCHITECTURES "${said}")
+  string(REPLACE "." "" GEMINID_CUDA_ARCHITECTURES "${GEMINID_CUDA_ARCHITECTURES}")
+  list(SORT GEMINID_CUDA_ARCHITECTURES COMPARE NATURAL)
+  list(REMOVE_DUPLICATES GEMINID_CUDA_ARCHITECTURES)
+  if(NOT GEMINID_CUDA_ARCHITECTURES)
+    set(GEMINID_CUDA_ARCHITECTURES 75)
+  endif()
+endif()
 
 if(GEMINID_CUDA STREQUAL "AUTO" OR GEMINID_CUDA)
   find_program(GEMINID_NVCC nvcc

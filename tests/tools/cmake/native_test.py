@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""native_test.py CMAKE SCRIPT: what kernels are compiled for where the machine's GPUs are asked."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+
+class Native(unittest.TestCase):
+    def compiled_for(self, nvidia_smi, asked="native"):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            if nvidia_smi is not None:
+                program = folder / "nvidia-smi"
+                program.write_text(f"#!/bin/sh\n{nvidia_smi}\n")
+                program.chmod(0o755)
+            script = folder / "script.cmake"
+            script.write_text('cmake_minimum_required(VERSION 3.25)\n'
+                              f'set(GEMINID_CUDA_ARCHITECTURES "{asked}")\nset(GEMINID_CUDA OFF)\n'
+                              f'include("{SCRIPT}")\nmessage("for=${{GEMINID_CUDA_ARCHITECTURES}}=")\n')
+            done = subprocess.run([CMAKE, "-P", script], env={"PATH": name}, check=True,
+                                  capture_output=True, text=True)
+            return done.stderr.split("for=")[1].split("=")[0]
+
+    def test_each_kind_of_gpu_once_and_ascending(self):
+        self.assertEqual(self.compiled_for("echo 10.0; echo 9.0; echo 10.0; echo 8.6"), "86;90;100")
+
+    def test_without_gpu_it_is_the_oldest(self):
+        self.assertEqual(self.compiled_for(None), "75")
+        self.assertEqual(self.compiled_for("echo No devices were found; exit 6"), "75")
+
+    def test_what_is_named_is_left_alone(self):
+        self.assertEqual(self.compiled_for("echo 9.0", "80;86"), "80;86")
+
+
+if __name__ == "__main__":
+    CMAKE, SCRIPT = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1])

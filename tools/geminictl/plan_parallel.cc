@@ -66,9 +66,9 @@ absl::StatusOr<int> RunParallelPlan(const Context& context, const PlanFlags& fla
                            .host_is_given = request.host_is_given,
                            .notes = request.notes};
   parallel::ChooseOptions options = {.micro_batches = request.micro_batches};
-  if (flags.parallel != "auto") {
-    GEMINID_ASSIGN_OR_RETURN(const parallel::ParsedMesh parsed,
-                             parallel::ParseMesh(flags.parallel));
+  GEMINID_ASSIGN_OR_RETURN(const parallel::MeshAxes axes, parallel::ParseMeshAxes(flags.parallel));
+  if (!axes.automatic) {
+    GEMINID_ASSIGN_OR_RETURN(const parallel::ParsedMesh parsed, parallel::MeshToPlan(axes));
     GEMINID_ASSIGN_OR_RETURN(options.only, parallel::MeshForJob(answer.model, answer.job, parsed));
   }
   answer.only = options.only;

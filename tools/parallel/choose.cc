@@ -324,7 +324,7 @@ absl::StatusOr<MeshSpec> MeshForJob(const Model& model, const Job& job, const Pa
     status = absl::InvalidArgumentError(absl::StrCat(
         "--parallel: ", ToString(mesh), " has ", mesh.ranks(), " ranks and the cluster ", ranks));
   } else {
-    status = CheckMesh(model, job.batch.sequence_length, mesh);
+    status = CheckMeshInWords(model, job.batch.sequence_length, mesh);
   }
   if (!status.ok()) return WithNearest(status, model, job, mesh);
   return mesh;

@@ -1,9 +1,7 @@
-// How a model and a batch are cut over ranks, as people write it:
+// How a model and a batch are cut over ranks, of what mesh_axes.h reads that which is planned.
 //
-//   pipeline=2,tensor=2.5d:size=8:depth=2,sequence=ulysses:2,data=2,zero=3
-//
-// Each axis once, in any order. In the mesh the pipeline is outermost, then data, then sequence;
-// tensor, which talks most, is innermost, so that its groups lie within a node. Pure.
+// In the mesh the pipeline is outermost, then data, then sequence; tensor, which talks most, is
+// innermost, so that its groups lie within a node. Pure.
 #ifndef GEMINID_TOOLS_PARALLEL_MESH_SPEC_H_
 #define GEMINID_TOOLS_PARALLEL_MESH_SPEC_H_
 
@@ -12,13 +10,15 @@
 
 #include "absl/status/statusor.h"
 #include "collectives/tensor_parallel/tensor_grid.h"
+#include "tools/parallel/mesh_axes.h"
 
 namespace geminid::parallel {
 
 struct MeshSpec {
   int pipeline = 1;  // stages, 1F1B
   int data = 1;
-  int sequence = 1;  // parts of each sequence, by Ulysses' exchange of heads
+  int sequence = 1;  // parts of each sequence
+  SequenceMode sequence_mode = SequenceMode::kUlysses;
   collectives::TensorMode tensor_mode = collectives::TensorMode::k1D;
   int tensor = 1;  // ranks of the tensor-parallel grid
   int depth = 1;   // of 2.5D
@@ -29,16 +29,14 @@ struct MeshSpec {
   friend bool operator==(const MeshSpec&, const MeshSpec&) = default;
 };
 
-// More ranks than any cluster has.
-inline constexpr int kRanksMax = 1 << 16;
-
 struct ParsedMesh {
   MeshSpec mesh;
   bool data_is_given = false;  // else data is what the other axes leave of the ranks
 };
 
-// INVALID_ARGUMENT naming the axis and what it takes: unknown axes and modes, an axis that is there
-// twice, sizes that are no numbers from 1 to kRanksMax, ranks that make no grid.
+// INVALID_ARGUMENT for what cannot be planned, in words of what can.
+absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes);
+// The same of a text, which names axes. INVALID_ARGUMENT as ParseMeshAxes, too.
 absl::StatusOr<ParsedMesh> ParseMesh(const std::string& text);
 
 // Canonical: axes of 1 are left out, and data=1 stands for a mesh of one rank.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "tools/parallel/axes.h"
 #include "tools/parallel/cut_work.h"
@@ -88,6 +89,26 @@ absl::Status CheckTensor(const Model& model, const MeshSpec& mesh) {
   return CheckLinears(model, grid);
 }
 
+// What of CheckMesh is about sequences cut over ranks, beside the grid of the mesh.
+absl::Status CheckSequence(const Model& model, std::uint64_t sequence_length,
+                           const MeshSpec& mesh) {
+  const auto parts = static_cast<std::uint64_t>(mesh.sequence);
+  const auto side = static_cast<std::uint64_t>(mesh.tensor == 1 ? 1 : GridOf(mesh).side());
+  const bool rings = mesh.sequence_mode == SequenceMode::kRing;
+  const std::string axis = absl::StrCat("sequence=", Name(mesh.sequence_mode), ":", parts);
+  if (parts > 1 && !rings) {
+    const std::string beside = absl::StrCat(axis, side > 1 ? " beside tensor" : "");
+    GEMINID_RETURN_IF_ERROR(CheckDivides(beside, parts * side, "heads", model.heads));
+    GEMINID_RETURN_IF_ERROR(CheckDivides(beside, parts * side, "key/value heads", model.kv_heads));
+  }
+  const bool cuts_tokens = mesh.tensor > 1 && mesh.tensor_mode == TensorMode::k1DSequence;
+  if (parts == 1 && !cuts_tokens) return absl::OkStatus();
+  // A ring's ranks have two chunks of a sequence each.
+  const std::uint64_t cuts = (parts > 1 && rings ? 2 : 1) * parts * (cuts_tokens ? side : 1);
+  return CheckDivides(cuts_tokens ? "tensor=1d-sequence" : axis, cuts, "tokens of a sequence",
+                      sequence_length);
+}
+
 // Whole sequences of attention: those of a micro-batch are cut like the rows of X.
 std::uint64_t SequencesOfGrid(const MeshSpec& mesh) {
   const TensorGrid grid = GridOf(mesh);
@@ -120,6 +141,7 @@ Distance Between(const MeshSpec& a, const MeshSpec& b) {
     distance.factors += std::abs(std::log2(static_cast<double>(x) / y));
   }
   if (a.tensor_mode != b.tensor_mode) ++distance.changes;
+  if (a.sequence_mode != b.sequence_mode) ++distance.changes;
   return distance;
 }
 
@@ -155,36 +177,73 @@ absl::Status CheckLayersCanBeCut(const Model& model) {
                    model.name, " is none; leave the axis out"));
 }
 
+absl::Status CheckStages(int stages, int chunks, std::uint64_t layers) {
+  const std::uint64_t parts =
+      static_cast<std::uint64_t>(stages) * static_cast<std::uint64_t>(chunks);
+  if (parts <= layers) return absl::OkStatus();
+  return RefuseParallel(absl::StrCat(
+      "pipeline=", stages, " needs a layer for each ", chunks > 1 ? "chunk of each stage" : "stage",
+      ", ", parts, " in all, and the model has ", layers, "; give at most as many"));
+}
+
+absl::Status CheckSpread(int ranks, std::uint64_t experts) {
+  const auto fits = [&](int size) { return experts % static_cast<std::uint64_t>(size) == 0; };
+  if (fits(ranks)) return absl::OkStatus();
+  return WithNearestSizes(CheckDivides(absl::StrCat("expert=", ranks),
+                                       static_cast<std::uint64_t>(ranks), "experts", experts),
+                          ranks, fits, [](int size) { return absl::StrCat("expert=", size); });
+}
+
+absl::Status WithNearestSizes(const absl::Status& why, int size, absl::FunctionRef<bool(int)> fits,
+                              absl::FunctionRef<std::string(int)> name) {
+  constexpr int kTimesTried = 4;
+  int below = size - 1, above = size + 1;
+  while (below > 1 && !fits(below)) --below;
+  while (above <= kTimesTried * size && !fits(above)) ++above;
+  std::vector<std::string> names;
+  if (below > 1) names.push_back(name(below));
+  if (above <= kTimesTried * size) names.push_back(name(above));
+  return absl::InvalidArgumentError(absl::StrCat(
+      why.message(), names.empty()
+                         ? "; no size near it fits: leave the axis out"
+                         : absl::StrCat(names.size() == 1 ? "; the nearest size that fits: "
+                                                          : "; the nearest sizes that fit: ",
+                                        absl::StrJoin(names, " and "))));
+}
+
 absl::Status CheckMesh(const Model& model, std::uint64_t sequence_length, const MeshSpec& mesh) {
-  const auto stages = static_cast<std::uint64_t>(mesh.pipeline);
-  if (stages > model.layers) {
-    return RefuseParallel(absl::StrCat("pipeline=", stages,
-                                       " needs a layer for each stage, and the model "
-                                       "has ",
-                                       model.layers, "; give at most as many stages"));
-  }
-  if (stages > 1 && model.has_both()) {
+  GEMINID_RETURN_IF_ERROR(CheckStages(mesh.pipeline, /*chunks=*/1, model.layers));
+  if (mesh.pipeline > 1 && model.has_both()) {
     return RefuseParallel(absl::StrCat("pipeline cannot cut ", model.name,
                                        ", which has an encoder and a decoder; leave the axis out"));
   }
   GEMINID_RETURN_IF_ERROR(CheckTensor(model, mesh));
-  const TensorGrid grid = GridOf(mesh);
-  const auto parts = static_cast<std::uint64_t>(mesh.sequence);
-  const auto side = static_cast<std::uint64_t>(mesh.tensor == 1 ? 1 : grid.side());
-  const std::string axis = absl::StrCat("sequence=ulysses:", parts);
-  if (parts > 1) {
-    GEMINID_RETURN_IF_ERROR(CheckDivides(absl::StrCat(axis, side > 1 ? " beside tensor" : ""),
-                                         parts * side, "heads", model.heads));
-    GEMINID_RETURN_IF_ERROR(CheckDivides(absl::StrCat(axis, side > 1 ? " beside tensor" : ""),
-                                         parts * side, "key/value heads", model.kv_heads));
-  }
-  const bool cuts_tokens = mesh.tensor_mode == TensorMode::k1DSequence;
-  if (parts > 1 || cuts_tokens) {
-    const std::uint64_t cuts = parts * (cuts_tokens ? side : 1);
-    return CheckDivides(cuts_tokens ? "tensor=1d-sequence" : axis, cuts, "tokens of a sequence",
-                        sequence_length);
-  }
-  return absl::OkStatus();
+  return CheckSequence(model, sequence_length, mesh);
+}
+
+absl::Status CheckMeshInWords(const Model& model, std::uint64_t sequence_length,
+                              const MeshSpec& mesh) {
+  const absl::Status status = CheckMesh(model, sequence_length, mesh);
+  const bool sized = mesh.pipeline == 1 || CheckStages(mesh.pipeline, 1, model.layers).ok();
+  if (status.ok() || !sized || (mesh.pipeline > 1 && model.has_both())) return status;
+  const bool of_tensor = !CheckTensor(model, mesh).ok() || mesh.sequence == 1;
+  if (of_tensor && !CheckLayersCanBeCut(model).ok()) return status;
+  const auto with = [&](int size) {
+    MeshSpec other = mesh;
+    (of_tensor ? other.tensor : other.sequence) = size;
+    return other;
+  };
+  const auto fits = [&](int size) {
+    const MeshSpec other = with(size);
+    return TensorGrid::Make(other.tensor_mode, other.tensor, other.depth).ok() &&
+           CheckMesh(model, sequence_length, other).ok();
+  };
+  return WithNearestSizes(status, of_tensor ? mesh.tensor : mesh.sequence, fits, [&](int size) {
+    MeshSpec alone = with(size);
+    alone.pipeline = alone.data = 1;
+    (of_tensor ? alone.sequence : alone.tensor) = 1;
+    return ToString(alone);
+  });
 }
 
 absl::StatusOr<forecast::Batch> MicroBatchOf(const Job& job, const Setting& setting) {

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "tools/forecast/problem.h"
 #include "tools/parallel/mesh_spec.h"
@@ -31,7 +33,22 @@ std::vector<MeshSpec> MeshesOf(int ranks);
 absl::Status CheckMesh(const forecast::Model& model, std::uint64_t sequence_length,
                        const MeshSpec& mesh);
 
-// What of that is about layers cut over tensor ranks, whatever the grid.
+// The same, and where a size of tensor or of sequence does not fit, the nearest that do. Slower.
+absl::Status CheckMeshInWords(const forecast::Model& model, std::uint64_t sequence_length,
+                              const MeshSpec& mesh);
+
+// What of that is about stages, of which each has so many chunks of layers.
+absl::Status CheckStages(int stages, int chunks, std::uint64_t layers);
+
+// Whether the experts of a layer can be spread over so many ranks; else with the nearest that do.
+absl::Status CheckSpread(int ranks, std::uint64_t experts);
+
+// `why` a size of an axis does not fit, with the nearest below and above that do, named as they are
+// written.
+absl::Status WithNearestSizes(const absl::Status& why, int size, absl::FunctionRef<bool(int)> fits,
+                              absl::FunctionRef<std::string(int)> name);
+
+// What of CheckMesh is about layers cut over tensor ranks, whatever the grid.
 absl::Status CheckLayersCanBeCut(const forecast::Model& model);
 
 // What ranks of one grid and one part of a sequence work on together: job.batch of all job.ranks,

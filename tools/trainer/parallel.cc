@@ -1,7 +1,6 @@
 #include "tools/trainer/parallel.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -10,70 +9,15 @@
 #include "base/status_macros.h"
 #include "geminid/optimizer.h"
 #include "tools/parallel/axes.h"
-#include "tools/parallel/pipeline_axis.h"
+#include "tools/parallel/meshes.h"
+#include "tools/trainer/mesh_choice.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/tensor_share.h"
 
 namespace geminid::trainer {
 namespace {
 
-constexpr char kUlysses[] = "ulysses";
-constexpr char kAutomatic[] = "auto";
-constexpr char kRing[] = "ring";
-
-using parallel::ReadSize;
-
 absl::Status Refuse(const std::string& words) { return parallel::RefuseParallel(words); }
-
-// ZBV asks for the gradients of a part's input before those of its weights. The trainer's layers
-// give both at once: a weight's gradient takes the weight's place as soon as both have been read,
-// and what it is made of is not kept.
-absl::Status ParsePipeline(const std::string& value, Parallel* parallel) {
-  GEMINID_ASSIGN_OR_RETURN(const parallel::PipelineAxis axis,
-                           parallel::ReadPipeline(value, kRanksMax));
-  if (axis.kind == collectives::PipelineKind::kZeroBubbleV) {
-    return Refuse(
-        "pipeline=zbv is not there yet: it needs backward passes in two halves; pipeline=N and "
-        "pipeline=interleaved:N:chunks=V are");
-  }
-  parallel->pipeline = axis.stages;
-  parallel->schedule = axis.kind;
-  parallel->chunks = axis.chunks;
-  return absl::OkStatus();
-}
-
-absl::Status ParseSequence(const std::string& value, Parallel* parallel) {
-  const parallel::ModeAndSize sized = parallel::SplitMode(value);
-  if (sized.mode == kUlysses || sized.mode == kRing) {
-    parallel->sequence_mode = sized.mode == kRing ? SequenceMode::kRing : SequenceMode::kUlysses;
-    GEMINID_ASSIGN_OR_RETURN(parallel->sequence, ReadSize(kSequenceAxis, sized.size, kRanksMax));
-    return absl::OkStatus();
-  }
-  if (sized.mode == "megatron") {
-    return Refuse("sequence=megatron is not there yet; sequence=ulysses:N and sequence=ring:N are");
-  }
-  return Refuse(absl::StrCat("sequence is '", value, "'; it must be ulysses:N or ring:N"));
-}
-
-absl::Status ParseAxis(const std::string& axis, const std::string& value, Parallel* parallel) {
-  if (axis == kPipelineAxis) {
-    return ParsePipeline(value, parallel);
-  } else if (axis == kSequenceAxis) {
-    return ParseSequence(value, parallel);
-  } else if (axis == kDataAxis) {
-    GEMINID_ASSIGN_OR_RETURN(parallel->data, ReadSize(kDataAxis, value, kRanksMax));
-  } else if (axis == "zero") {
-    GEMINID_ASSIGN_OR_RETURN(parallel->zero, parallel::ReadZero(value));
-  } else if (axis == kTensorAxis) {
-    GEMINID_ASSIGN_OR_RETURN(parallel->tensor, parallel::ReadTensor(value, kRanksMax));
-  } else if (axis == kExpertAxis) {
-    GEMINID_ASSIGN_OR_RETURN(parallel->expert, ReadSize(kExpertAxis, value, kRanksMax));
-  } else {
-    return Refuse(absl::StrCat("there is no axis '", axis,
-                               "'; there are pipeline, tensor, sequence, expert, data and zero"));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status CheckZero(const TrainOptions& options) {
   if (options.zero.stage == zero::Stage::kWeights) return absl::OkStatus();
@@ -97,16 +41,12 @@ absl::Status CheckElementwise(const TrainOptions& options) {
 }
 
 absl::Status CheckExperts(const TrainOptions& options) {
-  const auto parts = static_cast<uint64_t>(options.parallel.expert);
   if (!options.model.routed()) {
-    return Refuse(absl::StrCat("expert=", parts, " spreads experts, and the ",
+    return Refuse(absl::StrCat("expert=", options.parallel.expert, " spreads experts, and the ",
                                Name(options.model.family),
                                " family has none; take a model of the mixtral family"));
   }
-  if (options.model.experts % parts != 0) {
-    return Refuse(absl::StrCat("expert=", parts, " must divide the ", options.model.experts,
-                               " experts of a layer; take a number that does"));
-  }
+  GEMINID_RETURN_IF_ERROR(parallel::CheckSpread(options.parallel.expert, options.model.experts));
   if (options.parallel.pipeline > 1 || options.parallel.tensor.size > 1 ||
       options.parallel.sequence > 1) {
     return Refuse(
@@ -119,33 +59,16 @@ absl::Status CheckExperts(const TrainOptions& options) {
 }
 
 absl::Status CheckPipeline(const TrainOptions& options) {
-  const Parallel& parallel = options.parallel;
-  const uint64_t parts =
-      static_cast<uint64_t>(parallel.pipeline) * static_cast<uint64_t>(parallel.chunks);
-  if (parts > options.model.layers) {
-    return Refuse(absl::StrCat("pipeline=", parallel.pipeline, " needs a layer for each ",
-                               parallel.chunks > 1 ? "chunk of each stage" : "stage", ", ", parts,
-                               " in all, and the model has ", options.model.layers,
-                               "; give at most as many"));
-  }
-  if (parallel.chunks > 1 && options.zero.accumulate % parallel.pipeline != 0) {
+  const Parallel& cut = options.parallel;
+  GEMINID_RETURN_IF_ERROR(parallel::CheckStages(cut.pipeline, cut.chunks, options.model.layers));
+  if (cut.chunks > 1 && options.zero.accumulate % cut.pipeline != 0) {
     return Refuse(
         absl::StrCat("an interleaved pipeline takes as many micro-batches at a time as "
                      "it has stages, ",
-                     parallel.pipeline, ", which must divide --accumulate, ",
-                     options.zero.accumulate, "; take a multiple"));
+                     cut.pipeline, ", which must divide --accumulate, ", options.zero.accumulate,
+                     "; take a multiple"));
   }
   return CheckElementwise(options);
-}
-
-// Any heads will do.
-absl::Status CheckRing(const TrainOptions& options) {
-  const auto chunks = 2 * static_cast<uint64_t>(options.parallel.sequence);
-  if (options.model.context % chunks == 0) return absl::OkStatus();
-  return Refuse(absl::StrCat("sequence=ring:", options.parallel.sequence, " cuts a sequence into ",
-                             chunks, " chunks, two for each rank, which must divide its ",
-                             options.model.context,
-                             " tokens (--context); take a number that does"));
 }
 
 absl::Status CheckSequence(const TrainOptions& options) {
@@ -162,32 +85,49 @@ absl::Status CheckSequence(const TrainOptions& options) {
         "--expert-capacity, which is of whole sequences, is not there yet with a cut sequence; "
         "leave it out");
   }
-  if (options.parallel.rings()) return CheckRing(options);
-  const auto parts = static_cast<uint64_t>(options.parallel.sequence);
-  for (const auto& [what, count] :
-       std::array{std::pair{"heads", options.model.heads},
-                  std::pair{"key/value heads", options.model.kv_heads},
-                  std::pair{"tokens of a sequence (--context)", options.model.context}}) {
-    if (count % parts == 0) continue;
-    return Refuse(absl::StrCat("sequence=ulysses:", parts, " must divide the model's ", count, " ",
-                               what, "; take a number that does"));
-  }
-  return absl::OkStatus();
+  return CheckSizes(options);
 }
 
 }  // namespace
 
+// ZBV asks for the gradients of a part's input before those of its weights. The trainer's layers
+// give both at once: a weight's gradient takes the weight's place as soon as both have been read,
+// and what it is made of is not kept.
 absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
-  if (text == kAutomatic) return Parallel{.automatic = true};
-  Parallel parallel;
-  GEMINID_RETURN_IF_ERROR(
-      parallel::ReadAxes(text, [&parallel](const std::string& axis, const std::string& value) {
-        return ParseAxis(axis, value, &parallel);
-      }));
-  const int64_t ranks = int64_t{parallel.pipeline} * parallel.sequence * parallel.tensor.size *
-                        parallel.expert * parallel.data.value_or(1);
-  if (ranks <= kRanksMax) return parallel;
-  return Refuse(absl::StrCat(text, " is for ", ranks, " ranks; a run has at most ", kRanksMax));
+  GEMINID_ASSIGN_OR_RETURN(const parallel::MeshAxes axes, parallel::ParseMeshAxes(text));
+  if (axes.pipeline.kind == collectives::PipelineKind::kZeroBubbleV) {
+    return Refuse(
+        "pipeline=zbv is not there yet: it needs backward passes in two halves; pipeline=N and "
+        "pipeline=interleaved:N:chunks=V are");
+  }
+  if (axes.least_ranks() > kRanksMax) {
+    return Refuse(absl::StrCat(text, " is for ", axes.least_ranks(), " ranks; a run has at most ",
+                               kRanksMax));
+  }
+  return Parallel{.automatic = axes.automatic,
+                  .pipeline = axes.pipeline.stages,
+                  .schedule = axes.pipeline.kind,
+                  .chunks = axes.pipeline.chunks,
+                  .sequence = axes.sequence,
+                  .sequence_mode = axes.sequence_mode,
+                  .data = axes.data,
+                  .tensor = axes.tensor,
+                  .expert = axes.expert,
+                  .zero = axes.zero};
+}
+
+parallel::MeshSpec SpecOf(const Parallel& parallel) {
+  return {.pipeline = parallel.pipeline,
+          .sequence = parallel.sequence,
+          .sequence_mode = parallel.sequence_mode,
+          .tensor_mode = parallel.tensor.mode,
+          .tensor = parallel.tensor.size,
+          .depth = parallel.tensor.depth};
+}
+
+absl::Status CheckSizes(const TrainOptions& options) {
+  return parallel::CheckMeshInWords(ForecastModelOf(options.model), options.model.context,
+                                    SpecOf(options.parallel));
 }
 
 absl::Status CheckParallel(const TrainOptions& options) {

@@ -1,14 +1,8 @@
 // How a run cuts its model and its batch over the ranks: --parallel.
 //
-//   pipeline=2,sequence=ulysses:2,data=2
-//   pipeline=interleaved:2:chunks=2,sequence=ring:2
-//   tensor=2.5d:size=8:depth=2,data=2
-//   expert=4,data=2
-//   auto
-//
-// Each axis once, in any order; auto leaves them to mesh_choice.h. In the mesh the pipeline is
-// outermost, then data, then sequence; tensor or expert, which talk most, are innermost: ranks that
-// follow each other share layers.
+// It is written as tools/parallel/mesh_axes.h says; auto leaves the axes to mesh_choice.h. In the
+// mesh the pipeline is outermost, then data, then sequence; tensor or expert, which talk most, are
+// innermost: ranks that follow each other share layers.
 #ifndef GEMINID_TOOLS_TRAINER_PARALLEL_H_
 #define GEMINID_TOOLS_TRAINER_PARALLEL_H_
 
@@ -19,7 +13,8 @@
 #include "absl/status/statusor.h"
 #include "collectives/pipeline/schedule.h"
 #include "geminid/mesh.h"
-#include "tools/parallel/tensor_axis.h"
+#include "tools/parallel/mesh_axes.h"
+#include "tools/parallel/mesh_spec.h"
 
 namespace geminid::trainer {
 
@@ -32,9 +27,7 @@ inline constexpr char kExpertAxis[] = "expert";  // of meshes whose experts are 
 inline constexpr char kSequenceAxis[] = "sequence";
 inline constexpr char kTensorAxis[] = "tensor";
 
-// How ranks that have parts of the same sequences attend: by Ulysses' exchange of heads, or with
-// keys and values going round.
-enum class SequenceMode { kUlysses, kRing };
+using SequenceMode = parallel::SequenceMode;
 
 struct Parallel {
   bool automatic = false;  // nothing else is known before all ranks are there
@@ -61,13 +54,19 @@ struct Parallel {
   int least_ranks() const { return pipeline * sequence * tensor.size * expert * data.value_or(1); }
 };
 
-// INVALID_ARGUMENT, naming the axis and what it takes: unknown axes and modes, those that are not
-// there yet, an axis that is there twice, sizes that are no numbers from 1 to kRanksMax.
+// INVALID_ARGUMENT as parallel::ParseMeshAxes, and for what is not trained yet or has more ranks
+// than a run.
 absl::StatusOr<Parallel> ParseParallel(const std::string& text);
+
+// What the planner knows of it, for one rank of data.
+parallel::MeshSpec SpecOf(const Parallel& parallel);
 
 // INVALID_ARGUMENT for what a run with a cut model cannot do, and for a model that cannot be cut
 // so. What depends on the number of ranks, MakeMesh finds.
 absl::Status CheckParallel(const TrainOptions& options);
+
+// What of that the planner would say, too: whether the model can be cut into such pieces.
+absl::Status CheckSizes(const TrainOptions& options);
 
 // The ranks' places. INVALID_ARGUMENT for a number of ranks that the axes do not fit, with those
 // that they would.

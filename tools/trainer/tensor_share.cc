@@ -1,15 +1,14 @@
 #include "tools/trainer/tensor_share.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "collectives/tensor_parallel/tensor_layout.h"
 #include "geminid/optimizer.h"
 #include "tools/parallel/axes.h"
+#include "tools/parallel/meshes.h"
 #include "tools/trainer/tensor_parameters.h"
 
 namespace geminid::trainer {
@@ -85,24 +84,21 @@ TensorGrid GridOf(const Parallel& parallel) {
 
 absl::Status CheckTensor(const TrainOptions& options) {
   GEMINID_RETURN_IF_ERROR(CheckFeatures(options));
-  const TensorGrid grid = GridOf(options.parallel);
+  GEMINID_RETURN_IF_ERROR(CheckSizes(options));
   const ModelConfig& model = options.model;
-  const auto heads = collectives::LayoutOfX(grid.mode(), LinearRole::kSecond).features;
-  const Parallel& parallel = options.parallel;
-  const auto shares = static_cast<uint64_t>(parallel.rings() ? 1 : parallel.sequence);
-  absl::Status status = MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0).status();
-  for (const auto& [what, count] :
-       std::array{std::pair{"heads", model.heads}, std::pair{"key/value heads", model.kv_heads}}) {
-    if (status.ok()) status = PieceOf(grid, heads, what, count, /*rank=*/0).status();
-    const uint64_t mine = count / static_cast<uint64_t>(collectives::Pieces(grid, heads));
-    if (!status.ok() || mine % shares == 0) continue;
-    return Refuse(absl::StrCat("a rank of tensor has ", mine, " of the model's ", count, " ", what,
-                               ", which sequence=ulysses:", shares,
-                               " must divide; take sequence=ring, or other sizes"));
-  }
+  const parallel::TensorAxis& axis = options.parallel.tensor;
+  // What is left: the tables and the vectors.
+  const auto cut = [&](int ranks) -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(const TensorGrid grid, TensorGrid::Make(axis.mode, ranks, axis.depth));
+    return MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0).status();
+  };
+  const absl::Status status = cut(axis.size);
   if (status.ok()) return status;
-  return Refuse(
-      absl::StrCat(std::string(status.message()), "; take another grid, or another model"));
+  return parallel::WithNearestSizes(
+      Refuse(std::string(status.message())), axis.size, [&](int ranks) { return cut(ranks).ok(); },
+      [&](int ranks) {
+        return parallel::ToString({.tensor_mode = axis.mode, .tensor = ranks, .depth = axis.depth});
+      });
 }
 
 absl::Status CheckTensorBatch(const TrainOptions& options, int data) {

@@ -33,6 +33,9 @@ TEST(ParseMesh, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_EQ(one->mesh.tensor_mode, TensorMode::k1DSequence);
   EXPECT_EQ(one->mesh.tensor, 4);
   EXPECT_FALSE(one->data_is_given);
+  const auto megatron = ParseMesh("sequence=megatron:4,pipeline=2");
+  ASSERT_TRUE(megatron.ok()) << megatron.status();
+  EXPECT_EQ(megatron->mesh, one->mesh);
 }
 
 TEST(ParseMesh, OfWhatToStringGives_IsTheSame) {
@@ -49,15 +52,18 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"", "'' is not AXIS=SIZE"},
       {"pipeline", "'pipeline' is not AXIS=SIZE"},
-      {"pipe=2", "there is no axis 'pipe'; there are pipeline, tensor, sequence, data and zero"},
+      {"pipe=2",
+       "there is no axis 'pipe'; there are pipeline, tensor, sequence, expert, data and zero"},
       {"pipeline=two", "pipeline is 'two'"},
       {"pipeline=0", "pipeline is '0'"},
       {"pipeline=zbv:2", "pipeline=zbv cannot be planned"},
       {"pipeline=interleaved:2:chunks=2", "pipeline=interleaved cannot be planned"},
       {"data=2,data=2", "data is there twice"},
-      {"sequence=2", "it must be ulysses:N"},
+      {"sequence=2", "it must be ulysses:N, ring:N, or megatron:N"},
       {"sequence=ring:2", "sequence=ring cannot be planned"},
-      {"sequence=megatron:2", "tensor=1d-sequence:N"},
+      {"sequence=megatron:2,tensor=1d:2", "tensor is there too; leave one of both out"},
+      {"tensor=2d:4,sequence=megatron:2", "tensor is there too; leave one of both out"},
+      {"sequence=megatron:x", "sequence is 'x'"},
       {"tensor=4d:8", "tensor has no mode '4d'; there are 1d, 1d-sequence, 2d, 2.5d, 3d"},
       {"tensor=2d", "tensor needs a size"},
       {"tensor=2d:size=4:size=4", "tensor's size is there twice"},

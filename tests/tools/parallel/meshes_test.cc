@@ -75,6 +75,39 @@ TEST(CheckMesh, WhatDoesNotDivide_IsNamed) {
   EXPECT_THAT(Refusal("opt-350m", {.tensor = 2}), HasSubstr("leave the axis out"));
 }
 
+std::string InWords(const char* model, const MeshSpec& mesh, std::uint64_t sequence = 1024) {
+  const absl::Status status = CheckMeshInWords(*forecast::FindModel(model), sequence, mesh);
+  return std::string(status.message());
+}
+
+// gpt2: 12 heads, 768 wide.
+TEST(CheckMeshInWords, WhatDoesNotFit_NamesTheNearestSizesThatDo) {
+  EXPECT_THAT(InWords("gpt2", {.tensor = 5}),
+              HasSubstr("by 5; the nearest sizes that fit: tensor=1d:size=4 and tensor=1d:size=6"));
+  EXPECT_THAT(InWords("gpt2", {.tensor_mode = TensorMode::k2D, .tensor = 25}),
+              HasSubstr("heads by 5; the nearest size that fits: tensor=2d:size=16"));
+  EXPECT_THAT(InWords("gpt2", {.pipeline = 2, .data = 2, .sequence = 5}, 60),
+              HasSubstr("; the nearest sizes that fit: sequence=ulysses:4 and sequence=ulysses:6"));
+  EXPECT_THAT(
+      InWords("gpt2", {.sequence = 5, .sequence_mode = SequenceMode::kRing}, 1024),
+      HasSubstr("ring:5 must divide the model's 1024 tokens of a sequence by 10; the nearest "
+                "sizes that fit: sequence=ring:4 and sequence=ring:8"));
+  EXPECT_THAT(InWords("gpt2", {.sequence = 2}, 1023),
+              HasSubstr("by 2; the nearest size that fits: sequence=ulysses:3"));
+  EXPECT_THAT(InWords("gpt2", {.sequence = 2}, 1021),
+              HasSubstr("by 2; no size near it fits: leave the axis out"));
+  EXPECT_THAT(InWords("opt-350m", {.tensor = 2}), testing::EndsWith("leave the axis out"));
+  EXPECT_EQ(InWords("gpt2", {.pipeline = 13}), Refusal("gpt2", {.pipeline = 13}));
+  EXPECT_EQ(InWords("gpt2", {.tensor = 4}), "");
+}
+
+TEST(CheckSpread, OfRanksThatDoNotDivideTheExperts_NamesTheNearestThatDo) {
+  EXPECT_TRUE(CheckSpread(4, 8).ok());
+  EXPECT_EQ(std::string(CheckSpread(3, 8).message()),
+            "--parallel: expert=3 must divide the model's 8 experts by 3; the nearest sizes that "
+            "fit: expert=2 and expert=4");
+}
+
 TEST(CheckMesh, PublishedModels_CanBeCut) {
   EXPECT_EQ(Refusal("gpt3-175b", {.pipeline = 8, .tensor = 8}), "");
   EXPECT_EQ(Refusal("gpt3-175b", {.tensor_mode = TensorMode::k2D, .tensor = 64}), "");

@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "tools/parallel/mesh_spec.h"
+#include "tools/parallel/meshes.h"
 #include "tools/trainer/command_line.h"
+#include "tools/trainer/mesh_choice.h"
 #include "tools/trainer/options.h"
 
 namespace geminid::trainer {
@@ -50,6 +53,11 @@ TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_EQ(ring->sequence, 2);
   EXPECT_TRUE(ring->rings());
   EXPECT_FALSE(ParseParallel("sequence=ring:1")->cuts());
+  const auto megatron = ParseParallel("sequence=megatron:2");
+  ASSERT_TRUE(megatron.ok()) << megatron.status();
+  EXPECT_EQ(megatron->tensor.mode, collectives::TensorMode::k1DSequence);
+  EXPECT_EQ(megatron->tensor.size, 2);
+  EXPECT_EQ(megatron->sequence, 1);
   EXPECT_FALSE(ring->cuts_model());
   const auto experts = ParseParallel("expert=4,data=2");
   ASSERT_TRUE(experts.ok()) << experts.status();
@@ -81,28 +89,73 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"pipeline=two", "pipeline is 'two'"},
       {"pipeline=0", "pipeline is '0'"},
       {"data=-1", "data is '-1'"},
-      {"data=2000", "data is '2000'"},
+      {"data=2000", "data=2000 is for 2000 ranks; a run has at most 1024"},
       {"data=2,data=2", "data is there twice"},
       {"pipeline=zbv:2", "pipeline=zbv is not there yet"},
       {"pipeline=interleaved:2", "it needs stages and chunks"},
       {"pipeline=gpipe:2", "pipeline has no schedule 'gpipe'"},
-      {"sequence=2", "sequence is '2'; it must be ulysses:N or ring:N"},
+      {"sequence=2", "sequence is '2'; it must be ulysses:N, ring:N, or megatron:N"},
       {"sequence=ring:x", "sequence is 'x'"},
-      {"sequence=megatron:2", "sequence=megatron is not there yet"},
+      {"sequence=megatron:2,tensor=1d:2", "tensor is there too; leave one of both out"},
       {"sequence=ulysses:x", "sequence is 'x'"},
       {"tensor=2", "tensor has no mode '2'; there are 1d, 1d-sequence, 2d, 2.5d, 3d"},
       {"tensor=2d:size=5", "5 ranks do not make a 2d grid; the nearest that do are 4 or 9"},
-      {"tensor=1d:2000", "tensor's size is '2000'"},
+      {"tensor=1d:2000", "is for 2000 ranks"},
       {"expert=two", "expert is 'two'"},
       {"expert=64,data=64", "is for 4096 ranks"},
       {"zero=0", "zero is '0'; it must be 3"},
-      {"pipeline=1000,data=1000", "is for 1000000 ranks"}};
+      {"pipeline=1000,data=1000", "has more than 65536 ranks"}};
   for (const auto& [text, words] : mistakes) {
     const auto parsed = ParseParallel(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_TRUE(absl::IsInvalidArgument(parsed.status()));
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(words)) << text;
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("--parallel")) << text;
+  }
+}
+
+// What geminictl plan says of a mesh, before it looks at a cluster.
+std::string PlannersError(const TrainOptions& options, const std::string& text) {
+  const auto parsed = parallel::ParseMesh(text);
+  if (!parsed.ok()) return std::string(parsed.status().message());
+  const absl::Status status = parallel::CheckMeshInWords(ForecastModelOf(options.model),
+                                                         options.model.context, parsed->mesh);
+  return std::string(status.message());
+}
+
+TEST(ParallelMistakes, InTheTrainerAndInThePlanner_AreSaidInTheSameWords) {
+  const auto line = ParseCommandLine({"--text", "t", "--model", "llama-tiny", "--dtype", "fp32"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  for (const char* text : {"pipeline",
+                           "pipe=2",
+                           "auto,data=2",
+                           "pipeline=two",
+                           "pipeline=gpipe:2",
+                           "pipeline=interleaved:2",
+                           "pipeline=interleaved:2:chunks=1",
+                           "pipeline=2:chunks=2",
+                           "pipeline=64",
+                           "data=-1",
+                           "data=2,data=2",
+                           "sequence=2",
+                           "sequence=ring:x",
+                           "sequence=megatron:2,tensor=1d:2",
+                           "sequence=megatron:3",
+                           "sequence=ulysses:5",
+                           "tensor=2",
+                           "tensor=2d",
+                           "tensor=2d:size=5",
+                           "tensor=1d:3",
+                           "tensor=1d:4",
+                           "tensor=1d-sequence:3",
+                           "tensor=2d:9",
+                           "tensor=3d:27",
+                           "expert=two",
+                           "zero=0",
+                           "pipeline=1000,data=1000"}) {
+    const std::string planners = PlannersError(*line->options, text);
+    EXPECT_THAT(planners, testing::StartsWith("--parallel: ")) << text;
+    EXPECT_EQ(Error({"--dtype", "fp32", "--parallel", text}), planners) << text;
   }
 }
 
@@ -146,12 +199,13 @@ TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {
   EXPECT_THAT(Error({"--parallel", "sequence=ulysses:5"}),
               testing::AllOf(HasSubstr("sequence=ulysses:5"), HasSubstr("heads")));
   EXPECT_THAT(Error({"--parallel", "sequence=ulysses:2", "--context", "63"}),
-              HasSubstr("63 tokens of a sequence (--context)"));
+              HasSubstr("63 tokens of a sequence by 2"));
   // A ring takes any heads, but two chunks for each rank.
   EXPECT_EQ(Error({"--parallel", "sequence=ring:5", "--context", "60"}), "");
   EXPECT_THAT(Error({"--parallel", "sequence=ring:3", "--context", "63"}),
-              testing::AllOf(HasSubstr("sequence=ring:3 cuts a sequence into 6 chunks"),
-                             HasSubstr("63 tokens (--context)")));
+              HasSubstr("sequence=ring:3 must divide the model's 63 tokens of a sequence by 6"));
+  EXPECT_THAT(Error({"--model", "mixtral-20m", "--parallel", "expert=3"}),
+              HasSubstr("; the nearest sizes that fit: expert=2 and expert=4"));
 }
 
 TEST(MakeMesh, WithoutAnAxisOfData_GivesItWhatIsLeft) {

@@ -156,16 +156,28 @@ Status ShardedStep::CheckRules() const {
   return Status::kOk;
 }
 
+Status ShardedStep::CheckSegments(std::span<const Segment> segments) const {
+  for (const Segment& segment : segments) {
+    if (const Status status = CheckSegment(segment); status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
 template <class Add>
-Status ShardedStep::SumOverRanks(std::span<const Segment> segments, bool factors,
-                                 const ReduceSum& reduce, Add add) {
+Status ShardedStep::ForEachTrained(std::span<const Segment> segments, Add add) const {
+  for (const Segment& segment : segments) {
+    Status status = CheckSegment(segment);
+    if (status == Status::kOk && Trains(segment)) status = add(segment);
+    if (status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
+
+template <class AddAll>
+Status ShardedStep::SumOverRanks(bool factors, const ReduceSum& reduce, AddAll add_all) {
   const std::span<double> sums(sums_.data(), factors ? sums_.size() : tensor_sums_.size());
   std::fill(sums.begin(), sums.end(), 0.0);
-  Status status = Status::kOk;
-  for (const Segment& segment : segments) {
-    if (status == Status::kOk) status = CheckSegment(segment);
-    if (status == Status::kOk && Trains(segment)) status = add(segment);
-  }
+  const Status status = add_all();
   // The other ranks wait for this one's sums: they must fail with it.
   if (status != Status::kOk) {
     std::fill(sums.begin(), sums.end(), std::numeric_limits<double>::quiet_NaN());
@@ -175,25 +187,32 @@ Status ShardedStep::SumOverRanks(std::span<const Segment> segments, bool factors
   return AllFinite(sums) ? Status::kOk : Status::kInvalidParameter;
 }
 
+Status ShardedStep::AddNorms(const Segment& s, double* two) const {
+  const ScopedFloatEnvironment environment;
+  const std::optional<OptimizerOptions> o = OptionsFor(s);
+  if (!o.has_value()) return CheckSegment(s);
+  if (o->kind == OptimizerKind::kLamb) {
+    LambNorms norms = {two[0], two[1]};
+    const Status status = LambAddNorms(o->lamb, s.arrays, s.gradient, s.count, &norms);
+    two[0] = norms.weight_squares;
+    two[1] = norms.update_squares;
+    return status;
+  }
+  if (o->kind == OptimizerKind::kLars) {
+    LarsNorms norms = {two[0], two[1]};
+    const Status status = LarsAddNorms(o->lars, s.arrays, s.gradient, s.count, &norms);
+    two[0] = norms.weight_squares;
+    two[1] = norms.gradient_squares;
+    return status;
+  }
+  return Status::kUnsupported;
+}
+
 Status ShardedStep::AddFirstSums(const Segment& s) {
   const TensorOptions& tensor = tensors_[s.tensor];
   const OptimizerOptions o = OptionsOf(tensor);
   double* two = sums_.data() + kSumsPerTensor * s.tensor;
   double* sums = sums_.data() + places_[s.tensor].sums;
-  if (o.kind == OptimizerKind::kLamb) {
-    LambNorms norms = {two[0], two[1]};
-    const Status status = LambAddNorms(o.lamb, s.arrays, s.gradient, s.count, &norms);
-    two[0] = norms.weight_squares;
-    two[1] = norms.update_squares;
-    return status;
-  }
-  if (o.kind == OptimizerKind::kLars) {
-    LarsNorms norms = {two[0], two[1]};
-    const Status status = LarsAddNorms(o.lars, s.arrays, s.gradient, s.count, &norms);
-    two[0] = norms.weight_squares;
-    two[1] = norms.gradient_squares;
-    return status;
-  }
   if (o.kind == OptimizerKind::kAdafactor) {
     AdafactorNorms norms = {.weight_squares = two[0]};
     const Status status = AdafactorAddSquares(o.adafactor, tensor.shape, s.offset, s.arrays,
@@ -201,7 +220,10 @@ Status ShardedStep::AddFirstSums(const Segment& s) {
     two[0] = norms.weight_squares;
     return status;
   }
-  return CameAddSquares(o.came, tensor.shape, s.offset, s.gradient, s.count, sums);
+  if (o.kind == OptimizerKind::kCame) {
+    return CameAddSquares(o.came, tensor.shape, s.offset, s.gradient, s.count, sums);
+  }
+  return AddNorms(s, two);
 }
 
 Status ShardedStep::AddUpdateSquares(const Segment& s) {
@@ -251,8 +273,9 @@ Status ShardedStep::PrepareFactored(std::span<const Segment> segments, const flo
                                     const ReduceSum& reduce, float* new_factors) {
   Status status = MakeFactors(old_factors, new_factors);
   if (status == Status::kOk) {
-    status = SumOverRanks(segments, /*factors=*/false, reduce,
-                          [this](const Segment& s) { return AddUpdateSquares(s); });
+    status = SumOverRanks(/*factors=*/false, reduce, [&] {
+      return ForEachTrained(segments, [this](const Segment& s) { return AddUpdateSquares(s); });
+    });
   }
   if (status != Status::kOk) return status;
   for (size_t i = 1; i < tensor_sums_.size(); i += kSumsPerTensor) tensor_sums_[i] = sums_[i];
@@ -262,8 +285,9 @@ Status ShardedStep::PrepareFactored(std::span<const Segment> segments, const flo
 
 Status ShardedStep::PrepareConfidence(std::span<const Segment> segments, const float* old_factors,
                                       const ReduceSum& reduce, float* new_factors) {
-  Status status = SumOverRanks(segments, /*factors=*/true, reduce,
-                               [this](const Segment& s) { return AddResidualSquares(s); });
+  Status status = SumOverRanks(/*factors=*/true, reduce, [&] {
+    return ForEachTrained(segments, [this](const Segment& s) { return AddResidualSquares(s); });
+  });
   for (size_t t = 0; t < tensors_.size() && status == Status::kOk; ++t) {
     const TensorOptions& tensor = tensors_[t];
     if (tensor.frozen || !tensor.shape.Factored()) continue;
@@ -276,7 +300,8 @@ Status ShardedStep::PrepareConfidence(std::span<const Segment> segments, const f
 }
 
 Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment> segments,
-                            const float* old_factors, const ReduceSum& reduce, float* new_factors) {
+                            const float* old_factors, const ReduceSum& reduce, float* new_factors,
+                            const AddAllNorms& add_norms) {
   const ScopedFloatEnvironment environment;
   ready_ = false;
   if (status_ != Status::kOk) return status_;
@@ -292,19 +317,24 @@ Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment>
     std::copy_n(old_factors, factor_total_, new_factors);
   }
   if (status == Status::kOk && NeedsSums(options_.kind)) {
-    status = SumOverRanks(segments, /*factors=*/true, reduce,
-                          [this](const Segment& s) { return AddFirstSums(s); });
-    std::copy_n(sums_.begin(), tensor_sums_.size(), tensor_sums_.begin());
     const bool factored =
         options_.kind == OptimizerKind::kAdafactor || options_.kind == OptimizerKind::kCame;
+    status = SumOverRanks(/*factors=*/true, reduce, [&] {
+      if (factored || !add_norms) {
+        return ForEachTrained(segments, [this](const Segment& s) { return AddFirstSums(s); });
+      }
+      const Status checked = CheckSegments(segments);
+      return checked == Status::kOk
+                 ? add_norms(segments, std::span(sums_).first(tensor_sums_.size()))
+                 : checked;
+    });
+    std::copy_n(sums_.begin(), tensor_sums_.size(), tensor_sums_.begin());
     if (status == Status::kOk && factored) {
       status = PrepareFactored(segments, old_factors, reduce, new_factors);
     }
     if (status == Status::kOk) status = CheckRules();
   }
-  for (const Segment& segment : segments) {
-    if (status == Status::kOk) status = CheckSegment(segment);
-  }
+  if (status == Status::kOk) status = CheckSegments(segments);
   ready_ = status == Status::kOk;
   return status;
 }
@@ -331,20 +361,14 @@ Status ShardedStep::Restore(const StepScalars& scalars, std::span<const double> 
   return status;
 }
 
-std::optional<OptimizerOptions> ShardedStep::ElementwiseOptions(const Segment& s) const {
-  if (!ready_ || CheckSegment(s) != Status::kOk || !Trains(s)) return std::nullopt;
-  switch (options_.kind) {
-    case OptimizerKind::kAdamW:
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kSgd:
-    case OptimizerKind::kAdagrad:
-    case OptimizerKind::kLion: {
-      const ScopedFloatEnvironment environment;
-      return OptionsOf(tensors_[s.tensor]);
-    }
-    default:
-      return std::nullopt;
-  }
+std::optional<OptimizerOptions> ShardedStep::OptionsFor(const Segment& s) const {
+  if (CheckSegment(s) != Status::kOk || !Trains(s)) return std::nullopt;
+  const ScopedFloatEnvironment environment;
+  return OptionsOf(tensors_[s.tensor]);
+}
+
+bool ShardedStep::Copies(const Segment& s) const {
+  return ready_ && CheckSegment(s) == Status::kOk && !Trains(s);
 }
 
 Status ShardedStep::Apply(const Segment& s, const ParameterArrays& new_arrays) const {

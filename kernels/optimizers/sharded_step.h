@@ -8,7 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "kernels/numeric/norm/block_tree.h"
 #include "kernels/optimizers/optimizer.h"
+#include "kernels/optimizers/step/elementwise.h"
 #include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
@@ -45,6 +47,9 @@ struct StepScalars {
   double gradient_norm = 0;  // over all ranks, of grad_scale * gradient; LAMB's max_grad_norm
 };
 
+// Elements that AddNorms adds as one tree.
+inline constexpr size_t kNormsTree = kSumBlock * kTreeBlocks;
+
 // Elements between tensors: Apply copies them.
 inline constexpr uint32_t kNoTensor = UINT32_MAX;
 
@@ -59,6 +64,11 @@ struct Segment {
 
 // Adds `values` over all ranks, into them, with the same bits on every rank. False if it failed.
 using ReduceSum = std::function<bool(std::span<double> values)>;
+
+// Adds the norms of this rank's segments, which have been checked, in their order to `sums`, 2
+// numbers per tensor: what AddNorms does, where segments lie on a device. Called within Prepare.
+using AddAllNorms =
+    std::function<Status(std::span<const Segment> segments, std::span<double> sums)>;
 
 class ShardedStep {
  public:
@@ -80,8 +90,14 @@ class ShardedStep {
   // `old_factors` and `new_factors` may be the same array: then a failed Prepare may leave it
   // changed. Elementwise optimizers may be given no segments. kCallbackFailed if `reduce` failed.
   // A rank whose segments are bad still reduces, so that the others fail with it and none hangs.
+  // With `add_norms`, LAMB and LARS read no array of a segment themselves.
   Status Prepare(const StepScalars& scalars, std::span<const Segment> segments,
-                 const float* old_factors, const ReduceSum& reduce, float* new_factors);
+                 const float* old_factors, const ReduceSum& reduce, float* new_factors,
+                 const AddAllNorms& add_norms = nullptr);
+
+  // LAMB and LARS, of a step that is being prepared: adds a segment's to 2 numbers; those of calls
+  // that cut it at multiples of kNormsTree are the same. Of what is not trained nothing is added.
+  Status AddNorms(const Segment& segment, double* two) const;
 
   // What Prepare found, 2 numbers per tensor, to be kept with a commit: with them and new_factors
   // an interrupted step is finished when part of the old state is gone already.
@@ -89,10 +105,13 @@ class ShardedStep {
   Status Restore(const StepScalars& scalars, std::span<const double> tensor_sums,
                  const float* new_factors);
 
-  // After Prepare or Restore: the options with which Apply steps the segment, if each of its
-  // elements is stepped by itself. Nothing for the other optimizers, and where Apply would copy or
-  // refuse.
-  std::optional<OptimizerOptions> ElementwiseOptions(const Segment& segment) const;
+  // For the kernels of a device: the options with which a segment is stepped. Nothing for those
+  // that are not trained, or bad.
+  std::optional<OptimizerOptions> OptionsFor(const Segment& segment) const;
+  // Whether Prepare or Restore has succeeded, so that segments can be applied...
+  bool ready() const { return ready_; }
+  // ... and whether Apply copies this one.
+  bool Copies(const Segment& segment) const;
 
   // After Prepare or Restore. Thread-safe.
   Status Apply(const Segment& segment, const ParameterArrays& new_arrays) const;
@@ -110,11 +129,14 @@ class ShardedStep {
   Status CheckRules() const;
   bool Trains(const Segment& segment) const;
 
-  // Zeroes the sums, has `add` add every segment's, and reduces them: those of tensors, and with
-  // `factors` those of rows and columns.
+  // Zeroes the sums, has `add_all` add those of all segments, and reduces them: those of tensors,
+  // and with `factors` those of rows and columns.
+  template <class AddAll>
+  Status SumOverRanks(bool factors, const ReduceSum& reduce, AddAll add_all);
+  Status CheckSegments(std::span<const Segment> segments) const;
+  // `add` for each segment that is trained.
   template <class Add>
-  Status SumOverRanks(std::span<const Segment> segments, bool factors, const ReduceSum& reduce,
-                      Add add);
+  Status ForEachTrained(std::span<const Segment> segments, Add add) const;
   Status PrepareFactored(std::span<const Segment> segments, const float* old_factors,
                          const ReduceSum& reduce, float* new_factors);
   Status PrepareConfidence(std::span<const Segment> segments, const float* old_factors,

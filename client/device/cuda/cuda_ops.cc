@@ -20,12 +20,14 @@ namespace {
 using collectives::DType;
 using collectives::SizeOf;
 using kernels::BFloat16;
+using kernels::Segment;
 using kernels::Status;
 
-// Of a piece on the host: long beside the start of a copy, a multiple of the norm's trees, and
+// Of a piece on the host: long beside the start of a copy, a multiple of the norms' trees, and
 // small enough that a few arrays of it fit beside other work.
 constexpr uint64_t kPieceElements = 1 << 20;
 static_assert(kPieceElements % kernels::kNormTree == 0);
+static_assert(kPieceElements % kernels::kNormsTree == 0);
 
 CUdeviceptr Address(const void* place) { return reinterpret_cast<uintptr_t>(place); }
 
@@ -293,20 +295,44 @@ void CudaOps::SplitMaster(Stream& stream, const float* master, uint64_t count, B
 
 // --- the optimizers' steps -----------------------------------------------------------------------
 
+bool CudaOps::InArena(const Segment& segment) const {
+  return std::ranges::all_of(ArraysOf(segment), [this](const ArrayOf& array) {
+    return array.data == nullptr || memory_.arena->Contains(array.data);
+  });
+}
+
+bool CudaOps::CopyThere(CudaStream& stream, const kernels::ShardedStep& step,
+                        const Segment& segment, const kernels::ParameterArrays& to) {
+  if (!step.Copies(segment) || segment.arrays.form != to.form) return false;
+  const std::vector<ArrayOf> old_arrays = ArraysOf(segment);
+  const std::vector<ArrayOf> new_arrays = ArraysOf(to);
+  for (size_t i = 0; i < new_arrays.size(); ++i) {
+    const bool none = old_arrays[i].data == nullptr && new_arrays[i].data == nullptr;
+    const bool there =
+        memory_.arena->Contains(old_arrays[i].data) && memory_.arena->Contains(new_arrays[i].data);
+    if (!none && !there) return false;
+  }
+  for (size_t i = 0; i < new_arrays.size(); ++i) {
+    if (old_arrays[i].data == new_arrays[i].data) continue;
+    stream.CopyAny(Bytes(new_arrays[i].data), old_arrays[i].data,
+                   segment.count * new_arrays[i].element_bytes);
+  }
+  return true;
+}
+
 bool CudaOps::ApplyByKernel(CudaStream& stream, const kernels::ShardedStep& step,
-                            const kernels::Segment& segment, const kernels::ParameterArrays& to) {
-  for (const auto& arrays : {ArraysOf(segment), ArraysOf(to)}) {
-    for (const ArrayOf& array : arrays) {
-      if (array.data != nullptr && !memory_.arena->Contains(array.data)) return false;
-    }
+                            const Segment& segment, const kernels::ParameterArrays& to) {
+  if (!InArena(segment)) return false;
+  for (const ArrayOf& array : ArraysOf(to)) {
+    if (array.data != nullptr && !memory_.arena->Contains(array.data)) return false;
   }
   return ByKernel(stream, "ShardedStep", {},
                   [&](CUstream queue) { return kernels::ApplyCuda(step, segment, to, queue); });
 }
 
-void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step,
-                    const kernels::Segment& segment, const kernels::ParameterArrays& to,
-                    kernels::ThreadPool* threads) {
+void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step, const Segment& segment,
+                    const kernels::ParameterArrays& to, kernels::ThreadPool* threads) {
+  if (CopyThere(Own(stream), step, segment, to)) return;
   if (ApplyByKernel(Own(stream), step, segment, to)) return;
   const std::vector<ArrayOf> old_arrays = ArraysOf(segment);
   const std::vector<ArrayOf> new_arrays = ArraysOf(to);
@@ -321,14 +347,71 @@ void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step,
          [this, &step, segment, to, threads](const Piece& piece) {
            const std::span<std::byte* const> places(piece.places);
            const size_t reads = ArraysOf(segment).size();
-           const kernels::Segment here =
+           const Segment here =
                WithArrays(PartOf(segment, piece.begin, piece.count), places.first(reads));
            host_.Apply(inline_, step, here, WithArrays(to, places.subspan(reads)), threads);
          });
 }
 
-kernels::Segment CudaOps::Fetch(CudaStream& stream, const kernels::Segment& segment,
-                                std::vector<std::vector<std::byte>>* storage) {
+void CudaOps::AddNormsOnHost(CudaStream& stream, const kernels::ShardedStep& step,
+                             const Segment& segment, double* two, Status* status) {
+  std::vector<Array> arrays;
+  for (const ArrayOf& array : ArraysOf(segment)) {
+    arrays.push_back({Bytes(array.data), array.element_bytes, true, false});
+  }
+  OnHost(stream, arrays, segment.count, [=, &step](const Piece& piece) {
+    const Segment here =
+        WithArrays(PartOf(segment, piece.begin, piece.count), std::span(piece.places));
+    const Status added = step.AddNorms(here, two);
+    if (*status == Status::kOk) *status = added;
+  });
+}
+
+// Kernels and the host add to the same numbers, which are in page-locked memory, in the order of
+// the stream: a tensor may lie on both sides. So are the sums of blocks, 16 bytes per 1024
+// elements. Nothing else of a segment in the arena leaves it.
+Status CudaOps::AddNorms(CudaStream& stream, const kernels::ShardedStep& step,
+                         std::span<const Segment> segments, std::span<double> sums) {
+  uint64_t workspace_bytes = 0;
+  for (const Segment& segment : segments) {
+    workspace_bytes =
+        std::max<uint64_t>(workspace_bytes, kernels::NormsWorkspaceBytes(segment.count));
+  }
+  absl::StatusOr<std::byte*> block =
+      memory_.context->TakeStaging(sums.size_bytes() + workspace_bytes);
+  memory_.context->Fail(block.status());
+  if (!block.ok()) return Status::kCallbackFailed;
+  auto* const added = reinterpret_cast<double*>(*block);
+  std::ranges::copy(sums, added);
+  Status status = Status::kOk;       // by kernels
+  Status host_status = Status::kOk;  // by the stream's thread, until the stream is idle
+  for (const Segment& segment : segments) {
+    if (!step.OptionsFor(segment).has_value()) continue;
+    double* const two = added + 2 * size_t{segment.tensor};
+    Status queued = Status::kUnsupported;
+    if (InArena(segment)) {
+      queued = stream.Launch([&](CUstream queue) {
+        return kernels::AddNormsCuda(step, segment, added + sums.size(), workspace_bytes, two,
+                                     queue);
+      });
+    }
+    if (queued == Status::kUnsupported) {
+      AddNormsOnHost(stream, step, segment, two, &host_status);
+    } else if (status == Status::kOk) {
+      status = queued;
+    }
+  }
+  stream.Synchronize();
+  std::copy_n(added, sums.size(), sums.begin());
+  memory_.context->ReturnStaging(*block);
+  if (status == Status::kOk) status = host_status;
+  // What a lost device has left there is no sum.
+  return status == Status::kOk && !memory_.context->status().ok() ? Status::kCallbackFailed
+                                                                  : status;
+}
+
+Segment CudaOps::Fetch(CudaStream& stream, const Segment& segment,
+                       std::vector<std::vector<std::byte>>* storage) {
   std::vector<std::byte*> places;
   for (const ArrayOf& array : ArraysOf(segment)) {
     places.push_back(Bytes(array.data));
@@ -341,13 +424,19 @@ kernels::Segment CudaOps::Fetch(CudaStream& stream, const kernels::Segment& segm
 }
 
 Status CudaOps::Prepare(Stream& stream, kernels::ShardedStep* step,
-                        const kernels::StepScalars& scalars,
-                        std::span<const kernels::Segment> segments, const float* old_factors,
-                        const kernels::ReduceSum& reduce, float* new_factors) {
+                        const kernels::StepScalars& scalars, std::span<const Segment> segments,
+                        const float* old_factors, const kernels::ReduceSum& reduce,
+                        float* new_factors) {
   CudaStream& own = Own(stream);
+  if (step->FactorTotal() == 0) {
+    return step->Prepare(scalars, segments, old_factors, reduce, new_factors,
+                         [&](std::span<const Segment> all, std::span<double> sums) {
+                           return AddNorms(own, *step, all, sums);
+                         });
+  }
   std::vector<std::vector<std::byte>> storage;
-  std::vector<kernels::Segment> here;
-  for (const kernels::Segment& segment : segments) here.push_back(Fetch(own, segment, &storage));
+  std::vector<Segment> here;
+  for (const Segment& segment : segments) here.push_back(Fetch(own, segment, &storage));
   const uint64_t factors = step->FactorTotal();
   std::vector<float> old_here(memory_.arena->Contains(old_factors) ? factors : 0);
   std::vector<float> new_here(memory_.arena->Contains(new_factors) ? factors : 0);

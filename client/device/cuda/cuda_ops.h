@@ -1,7 +1,7 @@
 // The operations of a GPU: by the driver, or by kernels for the GPU on what lies in the arena.
-// Where there is no kernel (the steps of optimizers that need sums of whole tensors; programs built
-// without a CUDA compiler; operands in host memory) the host's do it, on a copy in page-locked memory
-// that goes there and back in pieces: the same bits, at the speed of the link.
+// Where there is no kernel (the steps of Adafactor and CAME; programs built without a CUDA
+// compiler; operands in host memory) the host's do it, on a copy in page-locked memory that goes
+// there and back in pieces: the same bits, at the speed of the link.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -70,6 +70,10 @@ class CudaOps final : public DeviceOps {
   bool ByKernel(CudaStream& stream, const char* name, std::initializer_list<const void*> operands,
                 const std::function<kernels::Status(CUstream)>& launch);
   bool SumSquaresByKernel(CudaStream& stream, const Elements& values, double* sum);
+  bool InArena(const kernels::Segment& segment) const;
+  // Whether the step copies the segment, from the arena and to it, and this has been queued.
+  bool CopyThere(CudaStream& stream, const kernels::ShardedStep& step,
+                 const kernels::Segment& segment, const kernels::ParameterArrays& to);
   bool ApplyByKernel(CudaStream& stream, const kernels::ShardedStep& step,
                      const kernels::Segment& segment, const kernels::ParameterArrays& to);
 
@@ -80,6 +84,12 @@ class CudaOps final : public DeviceOps {
                 const std::vector<std::byte*>& blocks, Piece piece, const HostKernel& kernel);
   absl::Status TakeBlocks(const std::vector<Array>& arrays, uint64_t count,
                           std::vector<std::byte*>* blocks);
+  // ShardedStep::AddNorms of all segments, by kernels where they lie in the arena. Returns with the
+  // stream idle.
+  kernels::Status AddNorms(CudaStream& stream, const kernels::ShardedStep& step,
+                           std::span<const kernels::Segment> segments, std::span<double> sums);
+  void AddNormsOnHost(CudaStream& stream, const kernels::ShardedStep& step,
+                      const kernels::Segment& segment, double* two, kernels::Status* status);
   // Copies of what of a segment lies in the arena, kept in `storage`; returns with the stream idle.
   kernels::Segment Fetch(CudaStream& stream, const kernels::Segment& segment,
                          std::vector<std::vector<std::byte>>* storage);

@@ -23,12 +23,12 @@ struct LambFactors {
 };
 GEMINID_KERNEL(geminid_lamb_factors, LambFactors);
 
-// LambRule whose rate the device has computed.
+// LambRule with its own rate, or with one that the device has computed.
 struct MeasuredLambRule {
   static constexpr int kStates = LambRule::kStates;
 
   __device__ void operator()(size_t /* at */, Element<float>& e) const {
-    rule.Update(e, *factor);
+    rule.Update(e, factor == nullptr ? rule.rate : *factor);
   }
 
   LambRule rule;
@@ -73,6 +73,16 @@ Status LambApplyCuda(const LambOptions& options, const LambNorms* norms, const C
     return cuda::MeasuredLambRule{rule, factors + tensor};
   };
   return cuda::Update(rule_of, tensors, tensor_count, stream);
+}
+
+Status LambApplyTensorCuda(const LambOptions& options, const LambNorms& norms,
+                           const CudaTensor& tensor, CudaStream stream) {
+  LambRule rule;
+  Status status = MakeRule(options, norms, &rule);
+  if (status == Status::kOk) status = cuda::CheckTensors(&tensor, 1, LambRule::kStates);
+  if (status != Status::kOk) return status;
+  const auto rule_of = [&](size_t /* tensor */) { return cuda::MeasuredLambRule{rule, nullptr}; };
+  return cuda::Update(rule_of, &tensor, 1, stream);
 }
 
 }  // namespace geminid::kernels

@@ -26,6 +26,10 @@ Status LambAddNormsCuda(const LambOptions& options, const ConstParameterArrays& 
 Status LambApplyCuda(const LambOptions& options, const LambNorms* norms, const CudaTensor* tensors,
                      size_t tensor_count, float* factors, CudaStream stream);
 
+// The same of one tensor whose norms the host has: it refuses what the host's step does.
+Status LambApplyTensorCuda(const LambOptions& options, const LambNorms& norms,
+                           const CudaTensor& tensor, CudaStream stream);
+
 }  // namespace geminid::kernels
 
 #endif  // GEMINID_KERNELS_OPTIMIZERS_LAMB_LAMB_CUDA_H_

@@ -21,12 +21,12 @@ struct LarsFactors {
 };
 GEMINID_KERNEL(geminid_lars_factors, LarsFactors);
 
-// LarsRule whose trust the device has computed.
+// LarsRule with its own trust, or with one that the device has computed.
 struct MeasuredLarsRule {
   static constexpr int kStates = LarsRule::kStates;
 
   __device__ void operator()(size_t /* at */, Element<float>& e) const {
-    rule.Update(e, *factor);
+    rule.Update(e, factor == nullptr ? rule.trust : *factor);
   }
 
   LarsRule rule;
@@ -70,6 +70,16 @@ Status LarsApplyCuda(const LarsOptions& options, const LarsNorms* norms, const C
     return cuda::MeasuredLarsRule{rule, factors + tensor};
   };
   return cuda::Update(rule_of, tensors, tensor_count, stream);
+}
+
+Status LarsApplyTensorCuda(const LarsOptions& options, const LarsNorms& norms,
+                           const CudaTensor& tensor, CudaStream stream) {
+  LarsRule rule;
+  Status status = MakeRule(options, norms, &rule);
+  if (status == Status::kOk) status = cuda::CheckTensors(&tensor, 1, LarsRule::kStates);
+  if (status != Status::kOk) return status;
+  const auto rule_of = [&](size_t /* tensor */) { return cuda::MeasuredLarsRule{rule, nullptr}; };
+  return cuda::Update(rule_of, &tensor, 1, stream);
 }
 
 }  // namespace geminid::kernels

@@ -26,6 +26,10 @@ Status LarsAddNormsCuda(const LarsOptions& options, const ConstParameterArrays& 
 Status LarsApplyCuda(const LarsOptions& options, const LarsNorms* norms, const CudaTensor* tensors,
                      size_t tensor_count, float* factors, CudaStream stream);
 
+// The same of one tensor whose norms the host has: it refuses what the host's step does.
+Status LarsApplyTensorCuda(const LarsOptions& options, const LarsNorms& norms,
+                           const CudaTensor& tensor, CudaStream stream);
+
 }  // namespace geminid::kernels
 
 #endif  // GEMINID_KERNELS_OPTIMIZERS_LARS_LARS_CUDA_H_

@@ -2,12 +2,14 @@
 // order.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -232,6 +234,143 @@ TEST_P(DeviceOpsConformance, PrepareAndApply_GiveTheBitsOfTheDenseStepOnAnyNumbe
         EXPECT_TRUE(SameBits(Get<float>(4 + n), expected[n])) << "array " << n;
       }
     }
+  }
+}
+
+// A step of what is on both sides: the first tensor in three segments, the second of them in host
+// memory; padding; and a tensor that is frozen.
+class StepOfBothSides {
+ public:
+  static constexpr uint64_t kFirst = 20000, kPadding = 1000, kFrozen = kCount - kFirst - kPadding;
+
+  static kernels::OptimizerOptions Options(kernels::OptimizerKind kind) {
+    kernels::OptimizerOptions options;
+    options.kind = kind;
+    return options;
+  }
+
+  explicit StepOfBothSides(kernels::OptimizerKind kind)
+      : step_(Options(kind),
+              {{.shape = {100, kFirst / 100}}, {.shape = {1, kFrozen}, .frozen = true}}) {
+    for (float& value : arrays_[2]) value = std::abs(value);
+  }
+
+  // `place(n)` is where array n lies, on the device or not; the middle segment is in host memory.
+  template <class Place>
+  std::vector<kernels::Segment> Segments(const Place& place) {
+    const uint64_t cuts[] = {0, 7000, 9000, kFirst, kFirst + kPadding, kCount};
+    std::vector<kernels::Segment> segments;
+    for (size_t i = 0; i + 1 < std::size(cuts); ++i) {
+      const auto at = [&](uint64_t n) { return (i == 1 ? arrays_[n].data() : place(n)) + cuts[i]; };
+      kernels::Segment segment = SegmentAt(at(0), at(1), at(2), at(3));
+      segment.tensor = i == 3 ? kernels::kNoTensor : i == 4 ? 1 : 0;
+      segment.offset = i < 3 ? cuts[i] : 0;
+      segment.count = cuts[i + 1] - cuts[i];
+      segments.push_back(segment);
+    }
+    return segments;
+  }
+  std::vector<kernels::Segment> OnHost() {
+    return Segments([this](uint64_t n) { return arrays_[n].data(); });
+  }
+
+  const kernels::StepScalars scalars = {
+      .step = 3, .learning_rate = 0.01, .grad_scale = 0.5, .gradient_norm = 30};
+  std::vector<float>& array(uint64_t n) { return arrays_[n]; }
+  kernels::ShardedStep& step() { return step_; }
+
+ private:
+  std::vector<std::vector<float>> arrays_ = {Values(21), Values(22), Values(23), Values(24)};
+  kernels::ShardedStep step_;
+};
+
+bool Alone(std::span<double>) { return true; }
+
+TEST_P(DeviceOpsConformance, StepOfATensorOnBothSides_HasTheHostsNormsAndBits) {
+  for (const kernels::OptimizerKind kind :
+       {kernels::OptimizerKind::kAdamW, kernels::OptimizerKind::kLamb,
+        kernels::OptimizerKind::kLars, kernels::OptimizerKind::kAdafactor}) {
+    SCOPED_TRACE(kernels::OptimizerName(kind));
+    StepOfBothSides host(kind), there(kind);
+    for (uint64_t n = 0; n < 4; ++n) Put(n, there.array(n));
+    std::vector<float> factors(host.step().FactorTotal());
+    std::vector<float> factors_there = factors;
+    const std::vector<kernels::Segment> dense = host.OnHost();
+    const std::vector<kernels::Segment> segments =
+        there.Segments([this](uint64_t n) { return As<float>(n); });
+    ASSERT_EQ(host.step().Prepare(host.scalars, dense, factors.data(), Alone, factors.data()),
+              kernels::Status::kOk);
+    ASSERT_EQ(ops().Prepare(*stream_, &there.step(), there.scalars, segments, factors_there.data(),
+                            Alone, factors_there.data()),
+              kernels::Status::kOk);
+    const auto sums = host.step().TensorSums();
+    EXPECT_TRUE(std::ranges::equal(there.step().TensorSums(), sums));
+    EXPECT_EQ(sums[0] > 0, kind != kernels::OptimizerKind::kAdamW);
+    EXPECT_EQ(factors_there, factors);
+    std::vector<std::vector<float>> expected(3, std::vector<float>(kCount));
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const uint64_t begin = static_cast<uint64_t>(dense[i].arrays.master - host.array(0).data());
+      const auto at = [&](uint64_t n) { return expected[n].data() + begin; };
+      ASSERT_EQ(host.step().Apply(dense[i], ArraysAt(at(0), at(1), at(2))), kernels::Status::kOk);
+      ops().Apply(*stream_, there.step(), segments[i],
+                  ArraysAt(As<float>(4) + begin, As<float>(5) + begin, As<float>(6) + begin),
+                  nullptr);
+    }
+    ASSERT_TRUE(Finish().ok());
+    const size_t states = static_cast<size_t>(kernels::StateArrays(StepOfBothSides::Options(kind)));
+    for (uint64_t n = 0; n < 1 + states; ++n) {
+      EXPECT_TRUE(SameBits(Get<float>(4 + n), expected[n])) << "array " << n;
+    }
+  }
+}
+
+TEST_P(DeviceOpsConformance, RefusedSegment_IsSaidByPrepareAndHarmsNothing) {
+  StepOfBothSides there(kernels::OptimizerKind::kLamb);
+  std::vector<kernels::Segment> segments =
+      there.Segments([this](uint64_t n) { return As<float>(n); });
+  segments[2].arrays.state[1] = nullptr;
+  double reduced = 0;
+  const auto reduce = [&](std::span<double> sums) {
+    reduced = sums[0];
+    return true;
+  };
+  EXPECT_EQ(
+      ops().Prepare(*stream_, &there.step(), there.scalars, segments, nullptr, reduce, nullptr),
+      kernels::Status::kNullPointer);
+  EXPECT_TRUE(std::isnan(reduced));
+  EXPECT_TRUE(Finish().ok());
+}
+
+TEST(CudaOps, StepWithinTheArena_BringsNothingDown) {
+  if (CudaNode() == nullptr) GTEST_SKIP() << "a real driver counts no bytes";
+  const Implementation cuda = OnCuda();
+  const std::unique_ptr<Device> device = cuda.make();
+  constexpr uint64_t kArena = uint64_t{4} << 20;
+  ASSERT_TRUE(device->ReserveArena(kArena).ok());
+  ASSERT_TRUE(device->ImportSlab(cuda.make_slab(kArena), 0, kArena).ok());
+  const std::unique_ptr<Stream> stream = *device->MakeStream("geminid-test");
+  DeviceOps& ops = device->ops();
+  const auto at = [&](uint64_t n) { return reinterpret_cast<float*>(device->base() + n * kPlace); };
+  for (const kernels::OptimizerKind kind :
+       {kernels::OptimizerKind::kAdamW, kernels::OptimizerKind::kLamb,
+        kernels::OptimizerKind::kLars}) {
+    StepOfBothSides there(kind);
+    for (uint64_t n = 0; n < 4; ++n) {
+      ops.Copy(*stream, reinterpret_cast<std::byte*>(at(n)),
+               reinterpret_cast<const std::byte*>(there.array(n).data()), kPlace);
+    }
+    std::vector<kernels::Segment> segments = there.Segments(at);
+    segments.erase(segments.begin() + 1);  // the one in host memory
+    const uint64_t before = CudaNode()->bytes_to_host(0);
+    ASSERT_EQ(ops.Prepare(*stream, &there.step(), there.scalars, segments, nullptr, Alone, nullptr),
+              kernels::Status::kOk);
+    for (const kernels::Segment& segment : segments) {
+      const auto begin = segment.arrays.master - at(0);
+      ops.Apply(*stream, there.step(), segment,
+                ArraysAt(at(4) + begin, at(5) + begin, at(6) + begin), nullptr);
+    }
+    ASSERT_TRUE(ops.Synchronize(*stream, absl::Seconds(60)).ok());
+    EXPECT_EQ(CudaNode()->bytes_to_host(0), before) << kernels::OptimizerName(kind);
   }
 }
 

@@ -55,7 +55,8 @@ std::byte* Reach(const Place& place, uint64_t bytes, Access access) {
 void CopyOverLink(Context* context, bool to_device, std::byte* to, const std::byte* from,
                   uint64_t bytes) {
   const std::lock_guard lock(context->link(to_device));
-  const DeviceState& device = ThisNode().device[context->device()];
+  DeviceState& device = ThisNode().device[context->device()];
+  if (!to_device) device.bytes_to_host += bytes;
   const uint64_t rate = device.copy_bytes_per_second;
   const auto start = steady_clock::now();
   std::memcpy(to, from, bytes);

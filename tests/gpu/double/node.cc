@@ -70,6 +70,8 @@ Node::~Node() {
 }
 
 uint64_t Node::used_bytes(int device) const { return UsedBytes(*file_, device); }
+uint64_t Node::bytes_to_host(int device) const { return file_->device[device].bytes_to_host; }
+
 void Node::SetMemoryBytes(int device, uint64_t bytes) {
   file_->device[device].memory_bytes = bytes;
 }

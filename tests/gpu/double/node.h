@@ -39,6 +39,8 @@ class Node {
 
   // Of all processes together.
   uint64_t used_bytes(int device) const;
+  // That copies have brought from the device to host memory.
+  uint64_t bytes_to_host(int device) const;
   void SetMemoryBytes(int device, uint64_t bytes);
 
   // Over the link, in each direction. 0: as fast as memcpy.

@@ -40,6 +40,7 @@ struct DeviceState {
   std::atomic<uint64_t> memory_bytes;
   std::atomic<uint64_t> copy_bytes_per_second;  // of each direction over the link; 0: no limit
   std::atomic<uint64_t> copy_latency_ns;
+  std::atomic<uint64_t> bytes_to_host;  // that copies have brought down
   std::atomic<bool> lost;
   std::atomic<bool> held;    // no queued work begins
   std::atomic<int> part_of;  // the GPU that it is an instance of (MIG); kWholeGpu

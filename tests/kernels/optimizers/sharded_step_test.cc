@@ -194,6 +194,49 @@ TEST(ShardedStep, ReduceCounts_AsSaid) {
   }
 }
 
+// What a device does with arrays that the host does not reach.
+TEST(ShardedStep, NormsAddedByAnother_SameBitsInPiecesOfTrees) {
+  constexpr size_t kCount = 2 * kNormsTree + 1000;
+  std::mt19937 random(33);
+  std::vector<float> masters = RandomValues(random, kCount, 0.05);
+  std::vector<float> first(kCount, 0.01F), second(kCount, 0.02F);
+  const std::vector<float> gradient = RandomGradient(random, kCount);
+  Segment segment;
+  segment.tensor = 0;
+  segment.count = kCount;
+  segment.arrays.master = masters.data();
+  segment.arrays.state[0] = first.data();
+  segment.arrays.state[1] = second.data();
+  segment.gradient = GradientArray(gradient.data());
+  const ReduceSum alone = [](std::span<double>) { return true; };
+  for (const OptimizerKind kind : {OptimizerKind::kLamb, OptimizerKind::kLars}) {
+    OptimizerOptions options;
+    options.kind = kind;
+    ShardedStep whole(options, {{.shape = {1, kCount}}}), pieces(options, {{.shape = {1, kCount}}});
+    const StepScalars scalars = {.learning_rate = 0.1, .gradient_norm = 5};
+    ASSERT_EQ(whole.Prepare(scalars, {&segment, 1}, nullptr, alone, nullptr), Status::kOk);
+    const AddAllNorms add = [&](std::span<const Segment> segments, std::span<double> sums) {
+      EXPECT_EQ(segments.size(), 1u);
+      for (size_t begin = 0; begin < kCount; begin += kNormsTree) {
+        Segment part = segment;
+        part.offset = begin;
+        part.count = std::min(kNormsTree, kCount - begin);
+        part.arrays = Advance(segment.arrays, begin);
+        part.gradient = Advance(segment.gradient, begin);
+        EXPECT_EQ(pieces.AddNorms(part, sums.data()), Status::kOk);
+      }
+      return Status::kOk;
+    };
+    ASSERT_EQ(pieces.Prepare(scalars, {&segment, 1}, nullptr, alone, nullptr, add), Status::kOk);
+    EXPECT_TRUE(std::ranges::equal(pieces.TensorSums(), whole.TensorSums()));
+    EXPECT_GT(whole.TensorSums()[1], 0);
+    // Its failure is the step's.
+    const AddAllNorms fails = [](auto, auto) { return Status::kCallbackFailed; };
+    EXPECT_EQ(pieces.Prepare(scalars, {&segment, 1}, nullptr, alone, nullptr, fails),
+              Status::kCallbackFailed);
+  }
+}
+
 TEST(ShardedStep, FailedReduce_NothingCanBeApplied) {
   for (const OptimizerCase& c : AllCases()) {
     if (Elementwise(c)) continue;

@@ -140,6 +140,28 @@ TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
   }
 }
 
+TEST_P(GpuTraining, LayerwiseOptimizersWithTheirStateThere_HaveTheHostsBitsAndBringNothingDown) {
+  const Words model = {"--model", "gpt2-tiny", "--dtype", "fp32"};
+  const auto train = [&](const std::string& optimizer, const std::string& state) {
+    const uint64_t before = node_.bytes_to_host(0);
+    const nlohmann::json report = Train(
+        With(model, {"--optimizer", optimizer, "--device", "cuda", "--optimizer-state", state}));
+    return std::pair(report, node_.bytes_to_host(0) - before);
+  };
+  // What comes down whatever the optimizer, such as the weights at the end.
+  const uint64_t beside_the_steps = train("adamw", "device").second;
+  for (const std::string optimizer : {"lamb", "lars"}) {
+    const auto [there, brought_down] = train(optimizer, "device");
+    // Two numbers of each tensor and step would be a tenth of this, one array of the state 40
+    // times.
+    EXPECT_LT(brought_down, beside_the_steps + 8 * 1024) << optimizer;
+    const auto [by_host, unused] = train(optimizer, "host");
+    EXPECT_EQ(there["loss_hex"], by_host["loss_hex"]) << optimizer;
+    EXPECT_EQ(there["weights_sha256"], by_host["weights_sha256"]) << optimizer;
+    ExpectNear(there, Train(With(model, {"--optimizer", optimizer})), kFloatTolerance);
+  }
+}
+
 TEST_P(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHostDoes) {
   for (const Words& model : std::vector<Words>{
            {"--model", "gpt2-tiny", "--dropout", "0.1", "--accumulate", "2", "--batch", "1"},

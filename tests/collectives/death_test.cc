@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <numeric>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "geminid/connect.h"
 #include "tests/collectives/doors.h"
 #include "tests/collectives/forked_ranks.h"
@@ -97,79 +95,17 @@ TEST_P(Processes, KilledRank_EndsReceivesFromOthers) {
   KillWhileTheOthers(MakeDoor(), 2, ReceiveFromSurvivor);
 }
 
-// An operation of all ranks whose result says whether it is right.
-struct Checked {
-  const char* name;
-  // OK, DATA_LOSS for a wrong result, or what the operation says.
-  absl::Status (*call)(Communicator& c, int step);
-};
-constexpr size_t kEach = 50'000;
-
-// What `rank` has for `to` in this step.
-float Value(int step, int rank, int to = 0) { return static_cast<float>(step + 10 * rank + to); }
-
-absl::Status CheckAt(const std::vector<float>& values, size_t part, float expected) {
-  const auto begin = values.begin() + static_cast<std::ptrdiff_t>(part * kEach);
-  const bool right = std::all_of(begin, begin + static_cast<std::ptrdiff_t>(kEach),
-                                 [&](float value) { return value == expected; });
-  return right ? absl::OkStatus() : absl::DataLossError("a wrong result");
-}
-
-absl::Status Reduced(Communicator& c, int step) {
-  std::vector<float> in(kEach, Value(step, c.Rank())), out(kEach);
-  GEMINID_RETURN_IF_ERROR(c.AllReduce(in, out));
-  return CheckAt(out, 0, static_cast<float>(kRanks * step + 60));
-}
-absl::Status Gathered(Communicator& c, int step) {
-  std::vector<float> in(kEach, Value(step, c.Rank())), out(kRanks * kEach);
-  GEMINID_RETURN_IF_ERROR(c.AllGather(in, out));
-  for (int r = 0; r < kRanks; ++r) {
-    GEMINID_RETURN_IF_ERROR(CheckAt(out, static_cast<size_t>(r), Value(step, r)));
-  }
-  return absl::OkStatus();
-}
-absl::Status Scattered(Communicator& c, int step) {
-  std::vector<float> in(kRanks * kEach, Value(step, c.Rank())), out(kEach);
-  GEMINID_RETURN_IF_ERROR(c.ReduceScatter(in, out));
-  return CheckAt(out, 0, static_cast<float>(kRanks * step + 60));
-}
-absl::Status Broadcast(Communicator& c, int step) {
-  const int root = step % kRanks;
-  std::vector<float> values(kEach, Value(step, c.Rank()));
-  GEMINID_RETURN_IF_ERROR(c.Broadcast(values, root));
-  return CheckAt(values, 0, Value(step, root));
-}
-absl::Status Exchanged(Communicator& c, int step) {
-  std::vector<float> in, out(kRanks * kEach);
-  for (int r = 0; r < kRanks; ++r) in.insert(in.end(), kEach, Value(step, c.Rank(), r));
-  GEMINID_RETURN_IF_ERROR(c.AllToAll(in, out));
-  for (int r = 0; r < kRanks; ++r) {
-    GEMINID_RETURN_IF_ERROR(CheckAt(out, static_cast<size_t>(r), Value(step, r, c.Rank())));
-  }
-  return absl::OkStatus();
-}
-absl::Status PassedOn(Communicator& c, int step) {
-  const int from = (c.Rank() + kRanks - 1) % kRanks;
-  std::vector<float> in(kEach, Value(step, c.Rank())), out(kEach);
-  GEMINID_RETURN_IF_ERROR(c.SendReceive(in, (c.Rank() + 1) % kRanks, out, from));
-  return CheckAt(out, 0, Value(step, from));
-}
-
-constexpr Checked kCheckedOperations[] = {{"AllReduce", Reduced},       {"AllGather", Gathered},
-                                          {"ReduceScatter", Scattered}, {"Broadcast", Broadcast},
-                                          {"AllToAll", Exchanged},      {"SendReceive", PassedOn}};
-
 TEST_P(Processes, KilledAmidAnyOperation_NeverGiveAWrongResult) {
-  for (const Checked& operation : kCheckedOperations) {
+  for (const auto& [name, operation] : CheckedOperations()) {
     for (int trial = 0; trial < kRanks; ++trial) {
-      SCOPED_TRACE(absl::StrCat(operation.name, ", rank ", trial));
+      SCOPED_TRACE(absl::StrCat(name, ", rank ", trial));
       const int victim = trial;
       auto door = MakeDoor();
       ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
         auto c = door->Enter(rank);
         if (!c.ok()) return Text(c.status());
         for (int step = 0;; ++step) {
-          if (absl::Status s = operation.call(**c, step); !s.ok()) return Text(s);
+          if (absl::Status s = operation(**c, step); !s.ok()) return Text(s);
           if (step == trial && rank == victim) ready();
         }
       });

@@ -18,6 +18,10 @@ using CollectiveCall = absl::Status (*)(Communicator& c, int victim);
 // By name, of each kind of operation.
 const std::map<std::string, CollectiveCall>& CollectiveCalls();
 
+// An operation of all ranks: OK, DATA_LOSS for a wrong result, or what it says.
+using CheckedOperation = absl::Status (*)(Communicator& c, int step);
+const std::map<std::string, CheckedOperation>& CheckedOperations();
+
 // What a group is good for: its ranks in the one before, and a sum of those over it, long enough
 // that it is not one message. "good: 0,1,3", or what is wrong.
 std::string Use(const absl::StatusOr<Survivors>& survivors);

@@ -133,6 +133,41 @@ TEST_F(LostHost, WhoseWireIsCutInAnyOperation_IsNamedAndLeftOut) {
   }
 }
 
+// All are in the middle of it, with bytes on the wire.
+TEST_F(LostHost, WhoseWireIsCutAmidAnyOperation_IsNamedAndLeftOut) {
+  Make(3);
+  if (hosts_ == nullptr) return;
+  int host = 0;
+  for (const auto& [name, operation] : CheckedOperations()) {
+    SCOPED_TRACE(absl::StrCat(name, " without host ", host));
+    const std::string job = UniqueName();
+    ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+      auto c = Enter(rank, job, {});
+      if (!c.ok()) return Text(c.status());
+      absl::Status status;
+      for (int step = 0; status.ok(); ++step) {
+        status = operation(**c, step);
+        if (step == 3) ready();
+      }
+      ready();
+      return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
+    });
+    for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
+    const auto lost = steady_clock::now();
+    EXPECT_TRUE(hosts_->Cut(host).ok());
+    const std::vector<int> left = RanksBut(host);
+    for (const int r : left) ranks.AwaitReady(r);
+    EXPECT_LT(steady_clock::now() - lost, kPromptly);
+    const std::string words =
+        absl::StrCat("^UNAVAILABLE: rank [", host * kRanksEach, "-", host * kRanksEach + 1, "] at ",
+                     NetworkHosts::NameOf(host),
+                     " was not heard of .* [|] good: ", absl::StrJoin(left, ","), "$");
+    for (const int r : left) EXPECT_THAT(ranks.Result(r), ContainsRegex(words));
+    EXPECT_TRUE(hosts_->Heal(host).ok());
+    host = (host + 1) % hosts_->count();
+  }
+}
+
 TEST_F(LostHost, WhoseWireIsCutForAMoment_IsNotLost) {
   Make(2);
   if (hosts_ == nullptr) return;

@@ -21,6 +21,8 @@ namespace {
 // What a probe may take beyond its time of repeating: starting the GPU, contexts, the last round.
 constexpr double kMarginSeconds = 30;
 constexpr double kDescribeSeconds = 60;
+// Of these, what is kept back of the run's time for the last round of its last probe.
+constexpr double kLastRoundSeconds = 5;
 
 std::string UtcNow() {
   const time_t now = time(nullptr);
@@ -62,6 +64,21 @@ bool WriteJson(const std::string& path, const std::string& json) {
     if (!file) return false;
   }
   return std::rename(temporary.c_str(), path.c_str()) == 0;
+}
+
+double SecondsOf(const Probe& probe, const Options& options) {
+  return options.quick ? probe.quick_seconds : probe.seconds;
+}
+
+// How long the probe at `index` may repeat: its own time or, where the run's time is too short for
+// all that are left, as much of it as each of them gets.
+double SoftSeconds(const Options& options, size_t index, double left) {
+  double wanted = 0;
+  for (size_t i = index; i < options.probes.size(); ++i) {
+    wanted += SecondsOf(options.probes[i], options);
+  }
+  const double share = std::clamp((left - kLastRoundSeconds) / wanted, 0.0, 1.0);
+  return share * SecondsOf(options.probes[index], options);
 }
 
 // Overwrites the last line on a terminal; elsewhere says only what begins.
@@ -120,7 +137,7 @@ int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort
   }
   for (const Probe& probe : options.probes) {
     const double begin = Now();
-    const double soft = options.quick ? probe.quick_seconds : probe.seconds;
+    const double soft = SoftSeconds(options, reports.size(), deadline - begin);
     const double limit = std::min(soft + kMarginSeconds, deadline - begin);
     Report report{probe.id, probe.question, {}, 0};
     if (limit <= 0) {
@@ -131,8 +148,7 @@ int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort
                     " (up to " + Number(limit, 0) + " s)");
       report.outcome = RunIsolated(
           [&](const Progress& progress) {
-            return probe.run(
-                {driver, options.device, effort, begin + std::min(soft, limit), progress});
+            return probe.run({driver, options.device, effort, begin + soft, progress});
           },
           limit, [&](const std::string& text) { display.Update(text); });
       display.End();

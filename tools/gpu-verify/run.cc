@@ -70,15 +70,13 @@ double SecondsOf(const Probe& probe, const Options& options) {
   return options.quick ? probe.quick_seconds : probe.seconds;
 }
 
-// How long the probe at `index` may repeat: its own time or, where the run's time is too short for
-// all that are left, as much of it as each of them gets.
-double SoftSeconds(const Options& options, size_t index, double left) {
+// 1, or what share of their times the probes from `index` on get where `left` is too short for all.
+double ShareOf(const Options& options, size_t index, double left) {
   double wanted = 0;
   for (size_t i = index; i < options.probes.size(); ++i) {
     wanted += SecondsOf(options.probes[i], options);
   }
-  const double share = std::clamp((left - kLastRoundSeconds) / wanted, 0.0, 1.0);
-  return share * SecondsOf(options.probes[index], options);
+  return std::clamp((left - kLastRoundSeconds) / wanted, 0.0, 1.0);
 }
 
 // Overwrites the last line on a terminal; elsewhere says only what begins.
@@ -137,8 +135,10 @@ int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort
   }
   for (const Probe& probe : options.probes) {
     const double begin = Now();
-    const double soft = SoftSeconds(options, reports.size(), deadline - begin);
-    const double limit = std::min(soft + kMarginSeconds, deadline - begin);
+    const double left = deadline - begin;
+    const double share = ShareOf(options, reports.size(), left);
+    const double soft = share * SecondsOf(probe, options);
+    const double limit = std::min(soft + std::max(kLastRoundSeconds, share * kMarginSeconds), left);
     Report report{probe.id, probe.question, {}, 0};
     if (limit <= 0) {
       report.outcome = Fail("", "not run: the time limit was reached");

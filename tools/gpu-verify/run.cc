@@ -21,6 +21,8 @@ namespace {
 // What a probe may take beyond its time of repeating: starting the GPU, contexts, the last round.
 constexpr double kMarginSeconds = 30;
 constexpr double kDescribeSeconds = 60;
+// Of these, what is kept back of the run's time for the last round of its last probe.
+constexpr double kLastRoundSeconds = 5;
 
 std::string UtcNow() {
   const time_t now = time(nullptr);
@@ -62,6 +64,19 @@ bool WriteJson(const std::string& path, const std::string& json) {
     if (!file) return false;
   }
   return std::rename(temporary.c_str(), path.c_str()) == 0;
+}
+
+double SecondsOf(const Probe& probe, const Options& options) {
+  return options.quick ? probe.quick_seconds : probe.seconds;
+}
+
+// 1, or what share of their times the probes from `index` on get where `left` is too short for all.
+double ShareOf(const Options& options, size_t index, double left) {
+  double wanted = 0;
+  for (size_t i = index; i < options.probes.size(); ++i) {
+    wanted += SecondsOf(options.probes[i], options);
+  }
+  return std::clamp((left - kLastRoundSeconds) / wanted, 0.0, 1.0);
 }
 
 // Overwrites the last line on a terminal; elsewhere says only what begins.
@@ -120,8 +135,10 @@ int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort
   }
   for (const Probe& probe : options.probes) {
     const double begin = Now();
-    const double soft = options.quick ? probe.quick_seconds : probe.seconds;
-    const double limit = std::min(soft + kMarginSeconds, deadline - begin);
+    const double left = deadline - begin;
+    const double share = ShareOf(options, reports.size(), left);
+    const double soft = share * SecondsOf(probe, options);
+    const double limit = std::min(soft + std::max(kLastRoundSeconds, share * kMarginSeconds), left);
     Report report{probe.id, probe.question, {}, 0};
     if (limit <= 0) {
       report.outcome = Fail("", "not run: the time limit was reached");
@@ -131,8 +148,7 @@ int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort
                     " (up to " + Number(limit, 0) + " s)");
       report.outcome = RunIsolated(
           [&](const Progress& progress) {
-            return probe.run(
-                {driver, options.device, effort, begin + std::min(soft, limit), progress});
+            return probe.run({driver, options.device, effort, begin + soft, progress});
           },
           limit, [&](const std::string& text) { display.Update(text); });
       display.End();

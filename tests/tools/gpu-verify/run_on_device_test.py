@@ -142,7 +142,7 @@ class RunOnDevice(unittest.TestCase):
                        env=dict(os.environ, GEMINID_GPU_VERIFY=str(program)))
         self.assertEqual(self.report(), ["questions: passed", "kills: passed"])
         first, last = said.read_text().splitlines()[-2:]
-        self.assertRegex(first, r"--json \S+/results.json --limit 125 --device 1 R1$")
+        self.assertRegex(first, r"--json \S+/results.json --limit 165 --device 1 R1$")
         self.assertRegex(last, r"--json \S+/kills.json --limit \d+ --device 1 G2$")
 
     def test_SystemWithAnOlderCLibrary_GetsTheProgramsOwn(self):

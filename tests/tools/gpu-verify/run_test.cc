@@ -13,6 +13,7 @@
 
 #include "base/exit_code.h"
 #include "tests/tools/gpu-verify/fake_driver.h"
+#include "tools/gpu-verify/process.h"
 
 namespace geminid::gpu_verify {
 namespace {
@@ -28,6 +29,11 @@ Outcome Crashing(const Context&) {
 }
 Outcome Hanging(const Context&) {
   while (true) pause();
+}
+
+// With the seconds that it may repeat, rounded down to tens.
+Outcome SaysItsTime(const Context& context) {
+  return Pass(std::to_string(static_cast<int>(context.soft_deadline - Now()) / 10 * 10) + " s");
 }
 
 class RunProbesTest : public testing::Test {
@@ -82,6 +88,18 @@ TEST_F(RunProbesTest, OneHangs_TheRunEndsAtItsLimit) {
             base::kExitUnhealthy);
   EXPECT_THAT(out_.str(), HasSubstr("A first: fail (no answer within 0.2 s)"));
   EXPECT_THAT(out_.str(), HasSubstr("B second: fail (not run: the time limit was reached)"));
+}
+
+TEST_F(RunProbesTest, TimeTooShortForAll_IsSharedAmongThoseThatAreLeft) {
+  const std::vector<Probe> probes = {{"A", "first", 100, 1, SaysItsTime},
+                                     {"B", "second", 300, 1, SaysItsTime}};
+  options_.limit_seconds = 225;  // of which 5 are kept back
+  EXPECT_EQ(RunThese(probes), 0);
+  EXPECT_EQ(out_.str(), "A first: 50 s, pass\nB second: 210 s, pass\n");
+  out_.str("");
+  options_.limit_seconds = 1000;
+  EXPECT_EQ(RunThese(probes), 0);
+  EXPECT_EQ(out_.str(), "A first: 90 s, pass\nB second: 290 s, pass\n");
 }
 
 TEST_F(RunProbesTest, Json_HoldsEveryProbe) {

@@ -76,6 +76,7 @@ ShardedStep::ShardedStep(const OptimizerOptions& options, std::vector<TensorOpti
     : options_(options), tensors_(std::move(tensors)), places_(tensors_.size()) {
   status_ = CheckOptimizerOptions(options_);
   uint64_t sums = kSumsPerTensor * tensors_.size();
+  uint64_t column_space = 0;
   for (size_t t = 0; t < tensors_.size() && status_ == Status::kOk; ++t) {
     const TensorOptions& tensor = tensors_[t];
     status_ = CheckTensor(tensor);
@@ -83,10 +84,13 @@ ShardedStep::ShardedStep(const OptimizerOptions& options, std::vector<TensorOpti
     places_[t] = {factor_total_, sums};
     const uint64_t factors = tensor.frozen ? 0 : FactorCount(options_, tensor.shape);
     factor_total_ += factors;
-    sums += factors == 0 ? 0 : tensor.shape.Count();
+    if (factors == 0) continue;
+    sums += tensor.shape.Count();
+    column_space = std::max(column_space, tensor.shape.ColumnSpace());
   }
   if (status_ != Status::kOk) return;
   sums_.resize(sums);
+  column_space_.resize(column_space);
   tensor_sums_.resize(kSumsPerTensor * tensors_.size());
   scales_.resize(factor_total_);
 }
@@ -215,13 +219,15 @@ Status ShardedStep::AddFirstSums(const Segment& s) {
   double* sums = sums_.data() + places_[s.tensor].sums;
   if (o.kind == OptimizerKind::kAdafactor) {
     AdafactorNorms norms = {.weight_squares = two[0]};
-    const Status status = AdafactorAddSquares(o.adafactor, tensor.shape, s.offset, s.arrays,
-                                              s.gradient, s.count, sums, &norms);
+    const Status status =
+        AdafactorAddSquares(o.adafactor, tensor.shape, s.offset, s.arrays, s.gradient, s.count,
+                            sums, column_space_.data(), &norms);
     two[0] = norms.weight_squares;
     return status;
   }
   if (o.kind == OptimizerKind::kCame) {
-    return CameAddSquares(o.came, tensor.shape, s.offset, s.gradient, s.count, sums);
+    return CameAddSquares(o.came, tensor.shape, s.offset, s.gradient, s.count, sums,
+                          column_space_.data());
   }
   return AddNorms(s, two);
 }
@@ -249,7 +255,7 @@ Status ShardedStep::AddResidualSquares(const Segment& s) {
   return CameAddResidualSquares(OptionsOf(tensor).came, tensor.shape, s.offset,
                                 scales_.data() + place.factors,
                                 tensor_sums_[kSumsPerTensor * s.tensor + 1], s.arrays, s.gradient,
-                                s.count, sums_.data() + place.sums);
+                                s.count, sums_.data() + place.sums, column_space_.data());
 }
 
 Status ShardedStep::MakeFactors(const float* old_factors, float* new_factors) {

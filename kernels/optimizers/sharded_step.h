@@ -73,7 +73,7 @@ using AddAllNorms =
 class ShardedStep {
  public:
   // Allocates everything that steps need: per tensor 4 numbers, and for Adafactor and CAME 8 + 4
-  // bytes per factor.
+  // bytes per factor and 8 per column of the widest matrix.
   ShardedStep(const OptimizerOptions& options, std::vector<TensorOptions> tensors);
 
   // Of the options and the tensors; Prepare returns it too.
@@ -154,8 +154,9 @@ class ShardedStep {
 
   StepScalars scalars_;
   bool ready_ = false;
-  std::vector<double> sums_;         // what is reduced: 2 per tensor, then rows and columns
-  std::vector<double> tensor_sums_;  // what Apply needs: ||w||^2 and ||u||^2, for LARS ||g||^2
+  std::vector<double> sums_;          // what is reduced: 2 per tensor, then rows and columns
+  std::vector<double> column_space_;  // of the widest matrix
+  std::vector<double> tensor_sums_;   // what Apply needs: ||w||^2 and ||u||^2, for LARS ||g||^2
   std::vector<float> scales_;
 };
 

@@ -89,13 +89,22 @@ FactorShape ShapeOf(size_t count) {
       count == kComparedRows * kComparedColumns ? kComparedColumns : kTimedColumns;
   return {count / columns, columns};
 }
+// The same elements in many rows: several chunks of each column.
+FactorShape TallOf(size_t count) {
+  constexpr size_t kTallColumns = 222;
+  constexpr size_t kTimedTallColumns = 512;
+  static_assert(kComparedRows * kComparedColumns % kTallColumns == 0);
+  const size_t columns =
+      count == kComparedRows * kComparedColumns ? kTallColumns : kTimedTallColumns;
+  return {count / columns, columns};
+}
 FactorShape VectorOf(size_t count) { return {1, count}; }
 
 // Sums and scales of one tensor, on the host and the device.
 struct FactorMemory {
   explicit FactorMemory(const FactorShape& tensor_shape, uint64_t factor_count)
       : shape(tensor_shape),
-        sums(shape.Count()),
+        sums(shape.Count() + shape.ColumnSpace()),
         factors(factor_count),
         scales(factor_count),
         sums_device(sums.size() * sizeof(double)),
@@ -257,10 +266,14 @@ std::vector<StepCase> AllStepCases() {
                AdafactorFactorCount, AdafactorStep, RunAdafactor),
       Factored("adafactor with momentum", 1, 3, 2, AdafactorOptions{.beta1 = 0.9}, ShapeOf,
                AdafactorFactorCount, AdafactorStep, RunAdafactor),
+      Factored("adafactor of a tall matrix", 0, 3, 2, AdafactorOptions{}, TallOf,
+               AdafactorFactorCount, AdafactorStep, RunAdafactor),
       Factored("adafactor of a vector", 0, 3, 2, AdafactorOptions{}, VectorOf, AdafactorFactorCount,
                AdafactorStep, RunAdafactor),
       Factored("came", 1, 4, 2, CameOptions{.weight_decay = 0.01}, ShapeOf, CameFactorCount,
                CameStep, RunCame),
+      Factored("came of a tall matrix", 1, 4, 2, CameOptions{}, TallOf, CameFactorCount, CameStep,
+               RunCame),
       Factored("came of a vector", 1, 3, 1, CameOptions{}, VectorOf, CameFactorCount, CameStep,
                RunCame),
   };

@@ -2,6 +2,7 @@
 
 #include "kernels/numeric/norm/block_tree.cuh"
 #include "kernels/numeric/norm/norm_cuda.h"
+#include "kernels/numeric/norm/squares.cuh"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/cuda/pack.cuh"
 
@@ -23,15 +24,9 @@ struct NormBlocks {
 #pragma unroll
       for (int k = 0; k < kLoadsInFlight; ++k) loaded[k] = values[i + k * kNormLanes];
 #pragma unroll
-      for (int k = 0; k < kLoadsInFlight; ++k) {
-        const double x = MagnitudeOf(Widen(loaded[k]));
-        sum += x * x;
-      }
+      for (int k = 0; k < kLoadsInFlight; ++k) sum = AddSquare(sum, Widen(loaded[k]));
     }
-    for (; i < end; i += kNormLanes) {
-      const double x = MagnitudeOf(Widen(values[i]));
-      sum += x * x;
-    }
+    for (; i < end; i += kNormLanes) sum = AddSquare(sum, Widen(values[i]));
     return sum;
   }
 

@@ -64,7 +64,7 @@ struct AdafactorNorms {
 Status AdafactorAddSquares(const AdafactorOptions& options, const FactorShape& shape,
                            uint64_t offset, const ConstParameterArrays& arrays,
                            const GradientArray& gradient, size_t count, double* sums,
-                           AdafactorNorms* norms);
+                           double* column_space, AdafactorNorms* norms);
 
 // old -> new factors (which may be the same array), and the scales that they mean.
 Status AdafactorFactors(const AdafactorOptions& options, const FactorShape& shape,
@@ -82,7 +82,8 @@ Status AdafactorApply(const AdafactorOptions& options, const FactorShape& shape,
                       const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                       size_t count, const ParameterArrays& new_arrays);
 
-// All passes, for a whole tensor. `sums` and `scales` are workspace of shape.Count() each.
+// All passes, for a whole tensor. Workspace: `sums` of shape.Count() + shape.ColumnSpace(), and
+// `scales` of shape.Count().
 Status AdafactorStep(const AdafactorOptions& options, const FactorShape& shape,
                      const ConstParameterArrays& old_arrays, const float* old_factors,
                      const GradientArray& gradient, const ParameterArrays& new_arrays,

@@ -90,15 +90,17 @@ Status CheckAdafactorOptions(const AdafactorOptions& options) {
 Status AdafactorAddSquares(const AdafactorOptions& options, const FactorShape& shape,
                            uint64_t offset, const ConstParameterArrays& arrays,
                            const GradientArray& gradient, size_t count, double* sums,
-                           AdafactorNorms* norms) {
+                           double* column_space, AdafactorNorms* norms) {
   const ScopedFloatEnvironment environment;
   if (norms == nullptr) return Status::kNullPointer;
   Status status = CheckAdafactorOptions(options);
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, count, sums);
+  if (status == Status::kOk) status = CheckColumnSpace(shape, column_space);
   if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 0);
   if (status != Status::kOk) return status;
   AddFactorSquares(shape, offset, {.arrays = arrays, .gradient = gradient, .count = count},
-                   static_cast<float>(options.grad_scale), sums, &norms->weight_squares);
+                   static_cast<float>(options.grad_scale), sums, column_space,
+                   &norms->weight_squares);
   return Status::kOk;
 }
 
@@ -179,15 +181,18 @@ Status AdafactorStep(const AdafactorOptions& options, const FactorShape& shape,
   AdafactorNorms norms;
   // All checks first: the factors are written before the parameters.
   Status status = CheckAdafactorOptions(options);
-  if (status == Status::kOk)
-    status = CheckFactorArrays(shape, old_factors, new_factors, sums, scales);
+  if (status == Status::kOk) {
+    status = CheckFactorArrays(shape, old_factors, new_factors, sums,
+                               shape.Count() + shape.ColumnSpace(), scales);
+  }
   if (status == Status::kOk) {
     status =
         CheckStepArrays(old_arrays, gradient, count, AdafactorStateArrays(options), new_arrays);
   }
   if (status != Status::kOk) return status;
   std::fill_n(sums, shape.Count(), 0.0);
-  status = AdafactorAddSquares(options, shape, 0, old_arrays, gradient, count, sums, &norms);
+  status = AdafactorAddSquares(options, shape, 0, old_arrays, gradient, count, sums,
+                               sums + shape.Count(), &norms);
   if (status == Status::kOk) status = CheckSums(shape, sums, norms.weight_squares);
   if (status == Status::kOk) {
     status = AdafactorFactors(options, shape, sums, old_factors, new_factors, scales);

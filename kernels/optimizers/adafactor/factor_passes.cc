@@ -31,6 +31,10 @@ Status CheckFactorPass(const FactorShape& shape, uint64_t offset, size_t count,
   return factors == nullptr ? Status::kNullPointer : Status::kOk;
 }
 
+Status CheckColumnSpace(const FactorShape& shape, const double* column_space) {
+  return CheckBuffer(Buffer::Of(column_space, shape.ColumnSpace()));
+}
+
 Status CheckGradient(const GradientArray& gradient, size_t count) {
   switch (gradient.type) {
     case GradientType::kFloat:
@@ -43,15 +47,16 @@ Status CheckGradient(const GradientArray& gradient, size_t count) {
 }
 
 Status CheckFactorArrays(const FactorShape& shape, const float* old_factors,
-                         const float* new_factors, const double* sums, const float* scales) {
+                         const float* new_factors, const double* sums, uint64_t sum_count,
+                         const float* scales) {
   if (!SaneShape(shape)) return Status::kInvalidShape;
   const uint64_t n = shape.Count();
   const Buffer old_buffer = Buffer::Of(old_factors, n);
   if (old_factors == new_factors) {
-    return CheckBuffers({}, {old_buffer, Buffer::Of(sums, n), Buffer::Of(scales, n)});
+    return CheckBuffers({}, {old_buffer, Buffer::Of(sums, sum_count), Buffer::Of(scales, n)});
   }
-  return CheckBuffers({old_buffer},
-                      {Buffer::Of(new_factors, n), Buffer::Of(sums, n), Buffer::Of(scales, n)});
+  return CheckBuffers({old_buffer}, {Buffer::Of(new_factors, n), Buffer::Of(sums, sum_count),
+                                     Buffer::Of(scales, n)});
 }
 
 Status CheckSums(const FactorShape& shape, const double* sums, double weight_squares) {
@@ -67,16 +72,41 @@ ReadPass PassOf(const ReadPass& whole, const RowPiece& piece, const float* colum
   return pass;
 }
 
-SquareTotals TotalsOf(const FactorShape& shape, double* sums, const RowPiece& piece) {
-  return {.result = shape.Factored() ? sums + piece.row : nullptr,
-          .columns = sums + shape.Rows() + piece.column};
+FactorSums::FactorSums(const FactorShape& shape, uint64_t offset, size_t count, double* sums,
+                       double* column_space)
+    : shape_(shape),
+      cut_(count == 0 ? 0 : (offset + count - 1) / shape.Columns() - offset / shape.Columns() + 1),
+      sums_(sums),
+      column_space_(column_space),
+      next_chunk_row_(offset / shape.Columns() + cut_.rows_per_chunk) {
+  if (shape_.Factored()) std::fill_n(column_space_, shape_.Columns(), 0.0);
+}
+
+SquareTotals FactorSums::At(const RowPiece& piece) {
+  if (!shape_.Factored()) return {.columns = sums_ + piece.column};
+  if (piece.row == next_chunk_row_) {
+    AddChunk();
+    next_chunk_row_ += cut_.rows_per_chunk;
+  }
+  return {.result = sums_ + piece.row, .columns = column_space_ + piece.column};
+}
+
+void FactorSums::AddChunk() {
+  if (!shape_.Factored()) return;
+  double* const columns = sums_ + shape_.Rows();
+  for (uint64_t i = 0; i < shape_.Columns(); ++i) {
+    columns[i] += column_space_[i];
+    column_space_[i] = 0;
+  }
 }
 
 void AddFactorSquares(const FactorShape& shape, uint64_t offset, const ReadPass& pass,
-                      float grad_scale, double* sums, double* weight_squares) {
+                      float grad_scale, double* sums, double* column_space,
+                      double* weight_squares) {
   const ScaledGradientRule rule = {grad_scale};
+  FactorSums factor_sums(shape, offset, pass.count, sums, column_space);
   ForEachRowPiece(shape, offset, pass.count, [&](const RowPiece& piece) {
-    SquareTotals totals = TotalsOf(shape, sums, piece);
+    SquareTotals totals = factor_sums.At(piece);
     totals.weight = weight_squares;
     MeasureElements(CallOf(rule), PassOf(pass, piece, nullptr), totals);
   });
@@ -84,7 +114,8 @@ void AddFactorSquares(const FactorShape& shape, uint64_t offset, const ReadPass&
 
 Status AverageFactors(const FactorShape& shape, double kept, double epsilon, const double* sums,
                       const float* old_factors, float* new_factors, float* scales) {
-  const Status status = CheckFactorArrays(shape, old_factors, new_factors, sums, scales);
+  const Status status =
+      CheckFactorArrays(shape, old_factors, new_factors, sums, shape.Count(), scales);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   const auto row_length = static_cast<double>(shape.Columns());

@@ -7,6 +7,7 @@
 #include "kernels/optimizers/adafactor/adafactor_rule.h"
 #include "kernels/optimizers/adafactor/factors.h"
 #include "kernels/optimizers/adafactor/row_pieces.h"
+#include "kernels/optimizers/step/column_chunks.h"
 #include "kernels/optimizers/step/elementwise.h"
 #include "kernels/runtime/common/status.h"
 
@@ -17,9 +18,11 @@ namespace geminid::kernels {
 // array of factors, scales or sums is there.
 Status CheckFactorPass(const FactorShape& shape, uint64_t offset, size_t count,
                        const void* factors);
+Status CheckColumnSpace(const FactorShape& shape, const double* column_space);
 Status CheckGradient(const GradientArray& gradient, size_t count);
 Status CheckFactorArrays(const FactorShape& shape, const float* old_factors,
-                         const float* new_factors, const double* sums, const float* scales);
+                         const float* new_factors, const double* sums, uint64_t sum_count,
+                         const float* scales);
 // kInvalidParameter unless all are finite.
 Status CheckSums(const FactorShape& shape, const double* sums, double weight_squares);
 
@@ -31,11 +34,33 @@ inline const float* ColumnScales(const FactorShape& shape, const float* scales,
   return scales + shape.Rows() + piece.column;
 }
 ReadPass PassOf(const ReadPass& whole, const RowPiece& piece, const float* column_scales);
-SquareTotals TotalsOf(const FactorShape& shape, double* sums, const RowPiece& piece);
+
+// Where squares of the pieces of a part go, which come in order. Columns of a matrix are summed in
+// chunks of rows (kernels/optimizers/step/column_chunks.h): of the chunk that is being added, in
+// `column_space`, one number per column.
+class FactorSums {
+ public:
+  FactorSums(const FactorShape& shape, uint64_t offset, size_t count, double* sums,
+             double* column_space);
+  FactorSums(const FactorSums&) = delete;
+  FactorSums& operator=(const FactorSums&) = delete;
+  ~FactorSums() { AddChunk(); }
+
+  SquareTotals At(const RowPiece& piece);
+
+ private:
+  void AddChunk();
+
+  const FactorShape shape_;
+  const ColumnChunks cut_;
+  double* const sums_;
+  double* const column_space_;
+  uint64_t next_chunk_row_;
+};
 
 // Squares of the scaled gradient into `sums`, and of the weights unless `weight_squares` is null.
 void AddFactorSquares(const FactorShape& shape, uint64_t offset, const ReadPass& pass,
-                      float grad_scale, double* sums, double* weight_squares);
+                      float grad_scale, double* sums, double* column_space, double* weight_squares);
 
 // new = kept old + (1 - kept) (mean of squares + epsilon), in float64, and its scales.
 Status AverageFactors(const FactorShape& shape, double kept, double epsilon, const double* sums,

@@ -18,10 +18,12 @@ struct FactorShape {
   constexpr uint64_t Columns() const { return Factored() ? cols : Elements(); }
   // Rows, then columns: the layout of every array below.
   constexpr uint64_t Count() const { return Rows() + Columns(); }
+  constexpr uint64_t ColumnSpace() const { return Factored() ? cols : 0; }
 };
 
 // The arrays of one tensor, FactorShape::Count() each:
-//   sums     float64: sums of squares over a row, over a column; 0 before the first part is added
+//   sums     float64: sums of squares over a row, over a column; 0 before the first part is added.
+//            Beside it passes overwrite a `column_space` of ColumnSpace().
 //   factors  fp32: the averages; 0 before step 1
 //   scales   fp32: 1 / sqrt(factor), those of rows relative to the mean of all rows, so that
 //            scale of row x scale of column is 1 / sqrt(approximated moment)

@@ -48,7 +48,8 @@ constexpr uint64_t CameFactorCount(const FactorShape& shape) {
 
 // Adds a part's g^2 to `sums`, shape.Count() of them.
 Status CameAddSquares(const CameOptions& options, const FactorShape& shape, uint64_t offset,
-                      const GradientArray& gradient, size_t count, double* sums);
+                      const GradientArray& gradient, size_t count, double* sums,
+                      double* column_space);
 
 // The first half of the factors and their scales, from the complete sums.
 Status CameFactors(const CameOptions& options, const FactorShape& shape, const double* sums,
@@ -63,7 +64,7 @@ Status CameAddUpdateSquares(const CameOptions& options, const FactorShape& shape
 Status CameAddResidualSquares(const CameOptions& options, const FactorShape& shape, uint64_t offset,
                               const float* scales, double update_squares,
                               const ConstParameterArrays& arrays, const GradientArray& gradient,
-                              size_t count, double* sums);
+                              size_t count, double* sums, double* column_space);
 
 // The second half of a matrix's factors and scales.
 Status CameResidualFactors(const CameOptions& options, const FactorShape& shape, const double* sums,
@@ -73,7 +74,8 @@ Status CameApply(const CameOptions& options, const FactorShape& shape, uint64_t 
                  const float* scales, double update_squares, const ConstParameterArrays& old_arrays,
                  const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays);
 
-// All passes, for a whole tensor. Workspace: `sums` of shape.Count(), `scales` of CameFactorCount.
+// All passes, for a whole tensor. Workspace: `sums` of shape.Count() + shape.ColumnSpace(), and
+// `scales` of CameFactorCount.
 Status CameStep(const CameOptions& options, const FactorShape& shape,
                 const ConstParameterArrays& old_arrays, const float* old_factors,
                 const GradientArray& gradient, const ParameterArrays& new_arrays,

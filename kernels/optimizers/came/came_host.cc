@@ -93,13 +93,15 @@ Status CheckCameOptions(const CameOptions& options) {
 }
 
 Status CameAddSquares(const CameOptions& options, const FactorShape& shape, uint64_t offset,
-                      const GradientArray& gradient, size_t count, double* sums) {
+                      const GradientArray& gradient, size_t count, double* sums,
+                      double* column_space) {
   const ScopedFloatEnvironment environment;
   Status status = CheckPass(options, shape, offset, count, sums);
+  if (status == Status::kOk) status = CheckColumnSpace(shape, column_space);
   if (status == Status::kOk) status = CheckGradient(gradient, count);
   if (status != Status::kOk) return status;
   AddFactorSquares(shape, offset, {.gradient = gradient, .count = count},
-                   static_cast<float>(options.grad_scale), sums, nullptr);
+                   static_cast<float>(options.grad_scale), sums, column_space, nullptr);
   return Status::kOk;
 }
 
@@ -126,20 +128,22 @@ Status CameAddUpdateSquares(const CameOptions& options, const FactorShape& shape
 Status CameAddResidualSquares(const CameOptions& options, const FactorShape& shape, uint64_t offset,
                               const float* scales, double update_squares,
                               const ConstParameterArrays& arrays, const GradientArray& gradient,
-                              size_t count, double* sums) {
+                              size_t count, double* sums, double* column_space) {
   const ScopedFloatEnvironment environment;
   AdafactorCoefficients k;
   Status status = MakeCoefficients(options, shape, update_squares, &k);
   if (status == Status::kOk) status = CheckPass(options, shape, offset, count, sums);
+  if (status == Status::kOk) status = CheckColumnSpace(shape, column_space);
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, count, scales);
   if (status == Status::kOk) status = CheckReadArrays(arrays, gradient, count, 1);
   if (status != Status::kOk) return status;
   const ReadPass pass = {.arrays = arrays, .gradient = gradient, .count = count};
+  FactorSums factor_sums(shape, offset, count, sums, column_space);
   ForEachRowPiece(shape, offset, count, [&](const RowPiece& piece) {
     k.row_scale = RowScale(shape, scales, piece);
     const CameResidualRule rule = {k};
     MeasureElements(CallOf(rule), PassOf(pass, piece, ColumnScales(shape, scales, piece)),
-                    TotalsOf(shape, sums, piece));
+                    factor_sums.At(piece));
   });
   return Status::kOk;
 }
@@ -185,12 +189,14 @@ Status CameStep(const CameOptions& options, const FactorShape& shape,
   double update_squares = 0.0;
   // All checks first: the factors are written before the parameters.
   Status status = CheckCameOptions(options);
-  if (status == Status::kOk)
-    status = CheckFactorArrays(shape, old_factors, new_factors, sums, scales);
+  if (status == Status::kOk) {
+    status = CheckFactorArrays(shape, old_factors, new_factors, sums,
+                               shape.Count() + shape.ColumnSpace(), scales);
+  }
   if (status == Status::kOk) status = CheckStepArrays(old_arrays, gradient, count, 1, new_arrays);
   if (status != Status::kOk) return status;
   std::fill_n(sums, shape.Count(), 0.0);
-  status = CameAddSquares(options, shape, 0, gradient, count, sums);
+  status = CameAddSquares(options, shape, 0, gradient, count, sums, sums + shape.Count());
   if (status == Status::kOk) status = CheckSums(shape, sums, 0.0);
   if (status == Status::kOk) {
     status = CameFactors(options, shape, sums, old_factors, new_factors, scales);
@@ -201,7 +207,7 @@ Status CameStep(const CameOptions& options, const FactorShape& shape,
   if (status == Status::kOk && shape.Factored()) {
     std::fill_n(sums, shape.Count(), 0.0);
     status = CameAddResidualSquares(options, shape, 0, scales, update_squares, old_arrays, gradient,
-                                    count, sums);
+                                    count, sums, sums + shape.Count());
     if (status == Status::kOk) {
       status = CameResidualFactors(options, shape, sums, old_factors, new_factors, scales);
     }

@@ -17,8 +17,8 @@
 //     fp32 is 0x7FC00000.
 //   - Sums are of float64 squares of fp32 values, in blocks of kSumBlock elements counted from the
 //     start of each call (for Adafactor and CAME: of each piece of a row), 16 lanes folded as in
-//     kernels/numeric/norm, and blocks as its block_tree.h says. So they depend on the cuts, but on
-//     nothing else.
+//     kernels/numeric/norm, and blocks as its block_tree.h says; over the rows of a matrix as
+//     column_chunks.h says. So they depend on the cuts, but on nothing else.
 //   - Element alignment suffices; any thread, no allocation, never blocks. Out of place the stores
 //     bypass the cache where all new arrays reach a 64-byte boundary at the same element, and are
 //     globally visible on return.

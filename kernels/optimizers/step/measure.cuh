@@ -4,12 +4,15 @@
 //
 // A block of kSumBlock elements is summed by sixteen threads, one per lane, at the speed of memory;
 // warps fold trees of kTreeBlocks blocks; then one thread per sum adds its trees in order, some 5
-// ns each. Device code; included by the *_cuda.cu files alone.
+// ns each. Columns are summed in chunks of rows (kernels/optimizers/step/column_chunks.h). Device
+// code; included by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_
 #define GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_
 
 #include <cstdint>
 
+#include "kernels/numeric/norm/squares.cuh"
+#include "kernels/optimizers/step/column_chunks.h"
 #include "kernels/optimizers/step/elementwise.h"
 #include "kernels/optimizers/step/multi_tensor.cuh"
 #include "kernels/runtime/common/buffers.h"
@@ -60,8 +63,12 @@ struct BlockSums {
   double weight;
 };
 
+// Of the blocks, and then of the chunks of columns, in the same place.
 inline size_t MeasureWorkspaceBytes(const RowBlocks& blocks) {
-  return blocks.blocks() * sizeof(BlockSums);
+  const size_t block_bytes = blocks.blocks() * sizeof(BlockSums);
+  const size_t column_bytes =
+      blocks.rows == 1 ? 0 : ColumnChunks(blocks.rows).chunks * blocks.width * sizeof(double);
+  return block_bytes < column_bytes ? column_bytes : block_bytes;
 }
 
 // Where the sums are added to, on the device; null: nowhere.
@@ -118,10 +125,8 @@ struct MeasureBlocks {
 #pragma unroll 4
     for (uint64_t at = range.begin + threadIdx.x % kSumLanes; at < range.end; at += kSumLanes) {
       float weight_read;
-      const double r = MagnitudeOf(ResultOf(tensor, at, &weight_read));
-      const double w = MagnitudeOf(weight_read);
-      result += r * r;
-      weight += w * w;
+      result = AddSquare(result, ResultOf(tensor, at, &weight_read));
+      weight = AddSquare(weight, weight_read);
     }
     result = FoldLanes(result);
     weight = FoldLanes(weight);
@@ -137,6 +142,7 @@ struct MeasureBlocks {
 inline constexpr unsigned kTileColumns = 32;
 inline constexpr unsigned kTileRows = 64;
 
+// A block adds the rows of one chunk.
 template <class Rule, class Weight, typename Gradient>
 struct MeasureColumns {
   static constexpr unsigned kThreads = cuda::kThreads;
@@ -153,29 +159,31 @@ struct MeasureColumns {
   __device__ void Run() const {
     __shared__ float tile[kTileRows][kTileColumns];
     const unsigned lane = threadIdx.x % kTileColumns;
-    const uint64_t column = static_cast<uint64_t>(blockIdx.x) * kTileColumns + lane;
+    const uint64_t column = static_cast<uint64_t>(blockIdx.x % column_blocks) * kTileColumns + lane;
+    const uint64_t chunk = blockIdx.x / column_blocks;
+    const uint64_t rows_end = (chunk + 1) * cut.rows_per_chunk;
+    const uint64_t end = rows_end < blocks.rows ? rows_end : blocks.rows;
     const bool adds = threadIdx.x < kTileColumns && column < blocks.width;
-    double sum = adds ? columns[column] : 0;
-    for (uint64_t begin = 0; begin < blocks.rows; begin += kTileRows) {
+    double sum = 0;
+    for (uint64_t begin = chunk * cut.rows_per_chunk; begin < end; begin += kTileRows) {
       for (unsigned r = threadIdx.x / kTileColumns; r < kTileRows; r += kThreads / kTileColumns) {
-        tile[r][lane] = At(begin + r, column);
+        tile[r][lane] = begin + r < end ? At(begin + r, column) : 0.0F;
       }
       __syncthreads();
       if (adds) {
 #pragma unroll 16
-        for (unsigned r = 0; r < kTileRows; ++r) {
-          const double x = tile[r][lane];
-          sum += x * x;
-        }
+        for (unsigned r = 0; r < kTileRows; ++r) sum = AddSquare(sum, tile[r][lane]);
       }
       __syncthreads();
     }
-    if (adds) columns[column] = sum;
+    if (adds) partial[chunk * blocks.width + column] = sum;
   }
 
   Tensor<Rule, Weight, Gradient> tensor;
   RowBlocks blocks;
-  double* columns;
+  ColumnChunks cut;
+  unsigned column_blocks;
+  double* partial;  // [chunks][width]
 };
 
 // The same for one row, whose columns have one square each.
@@ -187,8 +195,7 @@ struct MeasureRow {
     const uint64_t at = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (at >= tensor.count) return;
     float unused;
-    const double x = ResultOf(tensor, at, &unused);
-    columns[at] += x * x;
+    columns[at] = AddSquare(columns[at], ResultOf(tensor, at, &unused));
   }
 
   Tensor<Rule, Weight, Gradient> tensor;
@@ -213,6 +220,10 @@ struct MeasureRow {
 // Queues the additions of block sums, which are overwritten.
 Status AddBlocks(BlockSums* sums, const RowBlocks& blocks, const SumTargets& targets,
                  CudaStream stream);
+
+// Queues the addition of the chunks of every column to its sum.
+Status AddColumnChunks(const double* partial, const ColumnChunks& cut, uint64_t width,
+                       double* columns, CudaStream stream);
 
 // What Measure reads; the arrays have been checked. Weights may all be null.
 struct Measured {
@@ -243,8 +254,14 @@ Status LaunchMeasure(const Rule& rule, const Measured& what, double* workspace,
       return LaunchKernel(MeasureRow<Rule, Weight, Gradient>{one, columns},
                           BlocksFor(blocks.count, kThreads), stream);
     }
-    return LaunchKernel(MeasureColumns<Rule, Weight, Gradient>{one, blocks, targets.columns},
-                        BlocksFor(blocks.width, kTileColumns), stream);
+    const ColumnChunks cut(blocks.rows);
+    const size_t column_blocks = BlocksFor(blocks.width, kTileColumns);
+    status = LaunchKernel(
+        MeasureColumns<Rule, Weight, Gradient>{one, blocks, cut,
+                                               static_cast<unsigned>(column_blocks), workspace},
+        column_blocks * cut.chunks, stream);
+    if (status != Status::kOk) return status;
+    return AddColumnChunks(workspace, cut, blocks.width, targets.columns, stream);
   }
   return status;
 }

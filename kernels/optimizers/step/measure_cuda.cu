@@ -96,6 +96,26 @@ struct AddRows {
 };
 GEMINID_KERNEL(geminid_measure_add_rows, AddRows);
 
+// A thread adds the chunks of a column.
+struct AddChunksOfColumns {
+  static constexpr unsigned kThreads = 64;  // of few columns, many blocks
+
+  __device__ void Run() const {
+    const uint64_t column = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (column >= width) return;
+    double sum = columns[column];
+#pragma unroll 8
+    for (uint64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * width + column];
+    columns[column] = sum;
+  }
+
+  const double* partial;
+  uint64_t chunks;
+  uint64_t width;
+  double* columns;
+};
+GEMINID_KERNEL(geminid_measure_add_column_chunks, AddChunksOfColumns);
+
 GEMINID_MEASURE_KERNELS(gradient, PlainRule<ScaledGradientRule>);
 GEMINID_MEASURE_COLUMN_KERNELS(gradient);
 
@@ -112,6 +132,12 @@ Status AddBlocks(BlockSums* sums, const RowBlocks& blocks, const SumTargets& tar
     status = LaunchKernel(AddTrees{sums, trees, targets.result, targets.weight}, 1, stream);
   }
   return status;
+}
+
+Status AddColumnChunks(const double* partial, const ColumnChunks& cut, uint64_t width,
+                       double* columns, CudaStream stream) {
+  return LaunchKernel(AddChunksOfColumns{partial, cut.chunks, width, columns},
+                      BlocksFor(width, AddChunksOfColumns::kThreads), stream);
 }
 
 Status MeasureScaledGradients(float grad_scale, const Measured& what, double* workspace,

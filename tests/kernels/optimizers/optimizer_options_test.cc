@@ -4,6 +4,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "kernels/optimizers/optimizer.h"
@@ -210,7 +211,7 @@ TEST(Factored, StepSize_AsGiven) {
     ParameterStore store(WeightForm::kFloat, kCount);
     store.SetMasters(weights);
     std::vector<float> factors(shape.Count()), scales(shape.Count());
-    std::vector<double> sums(shape.Count());
+    std::vector<double> sums(shape.Count() + shape.ColumnSpace());
     EXPECT_EQ(
         AdafactorStep(o, shape, store.At().View(), factors.data(), GradientArray(gradient.data()),
                       store.At(), factors.data(), sums.data(), scales.data()),
@@ -241,7 +242,7 @@ TEST(Factored, CameStepOfVector_GivenRate) {
   ParameterStore store(WeightForm::kFloat, kCount);
   store.SetMasters(weights);
   std::vector<float> factors(CameFactorCount(shape)), scales(CameFactorCount(shape));
-  std::vector<double> sums(shape.Count());
+  std::vector<double> sums(shape.Count() + shape.ColumnSpace());
   const CameOptions o = {.learning_rate = 0.125, .beta1 = 0};
   ASSERT_EQ(CameStep(o, shape, store.At().View(), factors.data(), GradientArray(gradient.data()),
                      store.At(), factors.data(), sums.data(), scales.data()),
@@ -249,10 +250,57 @@ TEST(Factored, CameStepOfVector_GivenRate) {
   for (const float w : store.Masters()) EXPECT_NEAR(w, 1.125, 1e-6);
 }
 
+// A column's sum as kernels/optimizers/step/column_chunks.h defines it, of a part that begins and
+// ends within rows.
+double ColumnSumOf(const std::vector<float>& gradient, const FactorShape& shape, uint64_t offset,
+                   uint64_t count, uint64_t column, double sum) {
+  const uint64_t first = offset / shape.cols, last = (offset + count - 1) / shape.cols;
+  const uint64_t rows = last - first + 1;
+  const uint64_t chunk = rows <= 64 * 64 ? 64 : (rows + 63) / 64;
+  for (uint64_t begin = first; begin <= last; begin += chunk) {
+    double of_chunk = 0;
+    for (uint64_t row = begin; row < begin + chunk && row <= last; ++row) {
+      const uint64_t at = row * shape.cols + column;
+      if (at < offset || at >= offset + count) continue;
+      of_chunk += static_cast<double>(gradient[at - offset]) * gradient[at - offset];
+    }
+    sum += of_chunk;
+  }
+  return sum;
+}
+
+TEST(Factored, ColumnSums_AreOfChunksOfRowsInOrder) {
+  std::mt19937 random(41);
+  for (const uint64_t rows : {2u, 64u, 65u, 200u, 4096u, 4100u}) {
+    const FactorShape shape = {rows, 5};
+    const std::vector<std::pair<uint64_t, uint64_t>> parts = {
+        {0, shape.Elements()}, {3, shape.Elements() - 5}, {shape.Elements() / 2, 4}};
+    for (const auto& [offset, count] : parts) {
+      const std::vector<float> gradient = RandomValues(random, count, 1.0);
+      std::vector<double> sums(shape.Count(), 0.25), space(shape.ColumnSpace(), -1.0);
+      double in_order[5] = {0.25, 0.25, 0.25, 0.25, 0.25};
+      for (uint64_t i = 0; i < count; ++i) {
+        in_order[(offset + i) % 5] += static_cast<double>(gradient[i]) * gradient[i];
+      }
+      ASSERT_EQ(CameAddSquares({}, shape, offset, GradientArray(gradient.data()), count,
+                               sums.data(), space.data()),
+                Status::kOk);
+      bool differs = false;
+      for (uint64_t column = 0; column < 5; ++column) {
+        const double sum = sums[rows + column];
+        EXPECT_EQ(sum, ColumnSumOf(gradient, shape, offset, count, column, 0.25)) << rows;
+        EXPECT_NEAR(sum, in_order[column], 1e-13 * sum);
+        differs = differs || sum != in_order[column];
+      }
+      EXPECT_TRUE(differs || count < 1000) << "rows are added in chunks, not one by one";
+    }
+  }
+}
+
 TEST(Factored, BadArguments_RefusedBeforeWriting) {
   const FactorShape shape = {4, 5};
   std::vector<float> gradient(20, 1.0F), factors(2 * shape.Count()), scales(2 * shape.Count());
-  std::vector<double> sums(shape.Count());
+  std::vector<double> sums(shape.Count() + shape.ColumnSpace());
   ParameterStore store(WeightForm::kFloat, 20), untouched(WeightForm::kFloat, 20);
   const auto run = [&](const FactorShape& s, const float* old_factors, double* work, float* scale) {
     const Status a =
@@ -273,8 +321,10 @@ TEST(Factored, BadArguments_RefusedBeforeWriting) {
   gradient[3] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(run(shape, factors.data(), sums.data(), scales.data()), Status::kInvalidParameter);
   AdafactorNorms norms;
+  EXPECT_EQ(CameAddSquares({}, shape, 0, GradientArray(gradient.data()), 20, sums.data(), nullptr),
+            Status::kNullPointer);
   EXPECT_EQ(AdafactorAddSquares({}, shape, 10, store.At().View(), GradientArray(gradient.data()),
-                                11, sums.data(), &norms),
+                                11, sums.data(), sums.data() + shape.Count(), &norms),
             Status::kInvalidShape);
 }
 

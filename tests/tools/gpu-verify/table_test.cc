@@ -73,7 +73,8 @@ TEST(Table, Numbers_HaveNoGap) {
   for (int i = 1; i <= 27; ++i) EXPECT_TRUE(rows.contains("G" + std::to_string(i))) << i;
   for (int i = 1; i <= 3; ++i) EXPECT_TRUE(rows.contains("R" + std::to_string(i))) << i;
   for (int i = 1; i <= kProducts; ++i) EXPECT_TRUE(rows.contains("P" + std::to_string(i))) << i;
-  EXPECT_EQ(rows.size(), 30u + kProducts);
+  EXPECT_TRUE(rows.contains("S1"));  // the whole step
+  EXPECT_EQ(rows.size(), 31u + kProducts);
 }
 
 TEST(Catalogue, Ids_AreUniqueAndTimesFitTheLimits) {

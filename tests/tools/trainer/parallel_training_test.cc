@@ -444,6 +444,10 @@ TEST_F(ParallelTraining, WithTheMeshLeftToIt_HasTheBitsOfTheMeshItChose) {
   const int batch = chosen["batch"];
   const int accumulate = chosen["accumulate"];
   EXPECT_EQ(batch * accumulate, 16);
+  const nlohmann::json best = chosen["mesh_choice"]["planned"][0];
+  EXPECT_EQ(best["micro_batches"], accumulate);
+  EXPECT_EQ(chosen["recompute"], best["activations"] == "kept" ? "off" : "on");
+  EXPECT_EQ(chosen["place"]["ranks"], 2);
   Words axes;
   const Words all = absl::StrSplit(chosen["mesh"].get<std::string>(), " x ");
   for (std::string axis : all) {

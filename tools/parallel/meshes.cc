@@ -154,12 +154,16 @@ std::vector<MeshSpec> MeshesOf(int ranks) {
       for (const Grid& grid : GridsOf(tensor)) {
         const int shared = ranks / pipeline / tensor;
         for (const int sequence : DivisorsOf(shared)) {
-          meshes.push_back({.pipeline = pipeline,
-                            .data = shared / sequence,
-                            .sequence = sequence,
-                            .tensor_mode = grid.mode,
-                            .tensor = tensor,
-                            .depth = grid.depth});
+          MeshSpec mesh = {.pipeline = pipeline,
+                           .data = shared / sequence,
+                           .sequence = sequence,
+                           .tensor_mode = grid.mode,
+                           .tensor = tensor,
+                           .depth = grid.depth};
+          meshes.push_back(mesh);
+          if (sequence == 1) continue;
+          mesh.sequence_mode = SequenceMode::kRing;
+          meshes.push_back(mesh);
         }
       }
     }

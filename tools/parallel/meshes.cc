@@ -227,7 +227,7 @@ absl::Status CheckMesh(const Model& model, std::uint64_t sequence_length, const 
 
 absl::Status CheckMeshInWords(const Model& model, std::uint64_t sequence_length,
                               const MeshSpec& mesh) {
-  const absl::Status status = CheckMesh(model, sequence_length, mesh);
+  absl::Status status = CheckMesh(model, sequence_length, mesh);
   const bool sized = mesh.pipeline == 1 || CheckStages(mesh.pipeline, 1, model.layers).ok();
   if (status.ok() || !sized || (mesh.pipeline > 1 && model.has_both())) return status;
   const bool of_tensor = !CheckTensor(model, mesh).ok() || mesh.sequence == 1;

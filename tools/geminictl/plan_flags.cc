@@ -32,6 +32,9 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
       "that cut, as in pipeline=2,tensor=2.5d:size=8:depth=2,sequence=ulysses:2,data=2; or "
       "compare: "
       "1D, 2D, 2.5D and 3D beside each other");
+  add("--place", &flags->place,
+      "With --parallel auto: the --report of geminid-train --parallel auto, whose ranks, measured "
+      "speeds, memory, batch and trained meshes are taken");
   add("--accumulate", &flags->accumulate,
       "With --parallel: micro-batches per step; otherwise chosen");
   add("--device-memory", &flags->device_memory, "Usable on each accelerator, as in 22GiB");

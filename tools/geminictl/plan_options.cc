@@ -13,6 +13,7 @@
 #include "tools/geminictl/plan_hardware.h"
 #include "tools/geminictl/plan_numbers.h"
 #include "tools/geminictl/plan_rules.h"
+#include "tools/parallel/placed_choice.h"
 
 namespace geminid::ctl {
 namespace {
@@ -183,6 +184,27 @@ absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
   return absl::OkStatus();
 }
 
+// Ranks, speeds, memory and the batch are those of the run.
+absl::Status ReadPlace(const PlanFlags& flags, PlanRequest* request) {
+  constexpr std::uint64_t kReportBytesMax = std::uint64_t{256} << 20;
+  if (flags.parallel != "auto") {
+    return WrongFlag("--place", flags.place, "a mesh is chosen for it: give --parallel auto");
+  }
+  const absl::StatusOr<std::string> json = base::ReadFile(flags.place, kReportBytesMax);
+  if (!json.ok()) {
+    return absl::Status(json.status().code(), absl::StrCat("--place: ", json.status().message()));
+  }
+  absl::StatusOr<parallel::PlacedRun> run = parallel::ReadPlacedRun(*json);
+  if (!run.ok()) return NamedFlag(absl::StrCat("--place ", flags.place), run.status());
+  GEMINID_ASSIGN_OR_RETURN(request->job, parallel::JobOf(*run));
+  request->placed = *std::move(run);
+  request->host_is_given = true;
+  request->notes.push_back(
+      "Ranks, memory, speeds and batch are those that the run of --place measured and had; of the "
+      "meshes those that it would train.");
+  return absl::OkStatus();
+}
+
 absl::Status ReadTrace(const PlanFlags& flags, PlanRequest* request) {
   GEMINID_ASSIGN_OR_RETURN(const v1::TraceFile file, forecast::LoadTraceFile(flags.trace));
   absl::StatusOr<forecast::RecordedTrace> trace = forecast::FromMessage(file);
@@ -213,6 +235,11 @@ absl::StatusOr<PlanRequest> ParsePlanFlags(const PlanFlags& flags, const ThisMac
         "lists the models");
   }
   PlanRequest request;
+  if (!flags.place.empty()) {
+    GEMINID_RETURN_IF_ERROR(ReadModel(flags, &request));
+    GEMINID_RETURN_IF_ERROR(ReadPlace(flags, &request));
+    return request;
+  }
   if (flags.trace.empty()) {
     GEMINID_RETURN_IF_ERROR(ReadModel(flags, &request));
     GEMINID_RETURN_IF_ERROR(ReadJob(flags, &request));

@@ -12,6 +12,7 @@
 #include "tools/forecast/problem.h"
 #include "tools/forecast/trace_file.h"
 #include "tools/geminictl/this_machine.h"
+#include "tools/parallel/place.h"
 
 namespace CLI {
 class App;
@@ -31,7 +32,7 @@ struct PlanFlags {
   std::string compute, achieved, device_bandwidth, dram, cpu_update_share;
   std::string disk_read, disk_write, disk_endurance;
   std::string save_trace;
-  std::string parallel, accumulate;
+  std::string parallel, accumulate, place;
   bool as_planned = false;
   bool momentum = false;
   bool largest = false;
@@ -51,6 +52,7 @@ struct PlanRequest {
   bool host_is_given = false;       // else there is as much as is asked for
   // The flags that are missing for times; empty: there are rates for everything.
   std::vector<std::string> missing_rates;
+  std::optional<parallel::PlacedRun> placed;  // a run that was measured, for which one is chosen
   std::vector<std::string> notes;  // what was chosen where the flags leave it open, in sentences
 };
 

@@ -11,6 +11,7 @@
 #include "tools/geminictl/plan_parallel_json.h"
 #include "tools/geminictl/plan_parallel_view.h"
 #include "tools/parallel/compare.h"
+#include "tools/parallel/placed_choice.h"
 
 namespace geminid::ctl {
 namespace {
@@ -72,7 +73,11 @@ absl::StatusOr<int> RunParallelPlan(const Context& context, const PlanFlags& fla
     GEMINID_ASSIGN_OR_RETURN(options.only, parallel::MeshForJob(answer.model, answer.job, parsed));
   }
   answer.only = options.only;
-  GEMINID_ASSIGN_OR_RETURN(answer.choice, parallel::Choose(answer.model, answer.job, options));
+  if (request.placed.has_value()) {
+    GEMINID_ASSIGN_OR_RETURN(answer.choice, parallel::ChooseFor(answer.model, *request.placed));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(answer.choice, parallel::Choose(answer.model, answer.job, options));
+  }
   if (!answer.choice.fits() && options.only.has_value()) {
     GEMINID_ASSIGN_OR_RETURN(answer.nearest,
                              parallel::NearestThatFits(answer.model, answer.job, *options.only));

@@ -30,6 +30,7 @@ std::vector<Flag> FlagsOf(const PlanFlags& f) {
           {"--nodes", said(f.nodes)},
           {"--parallel", said(f.parallel)},
           {"--accumulate", said(f.accumulate)},
+          {"--place", said(f.place)},
           {"--batch", said(f.batch)},
           {"--sequence", said(f.sequence)},
           {"--optimizer", said(f.optimizer)},
@@ -72,6 +73,7 @@ constexpr absl::string_view kOneSubject = "one of them says what is planned";
 constexpr absl::string_view kShapeIsGiven = "the shape is in the file";
 constexpr absl::string_view kOneMember = "each says by itself which member of the family";
 constexpr absl::string_view kTraceSays = "the trace says it";
+constexpr absl::string_view kPlaceSays = "the run that was measured says it";
 
 constexpr Pair kExcluding[] = {
     {"--model", "--config", kOneSubject},
@@ -101,6 +103,36 @@ constexpr Pair kExcluding[] = {
     {"--trace", "--compute", kTraceSays},
     {"--trace", "--achieved", kTraceSays},
     {"--trace", "--save-trace", "there is a file already"},
+    {"--place", "--trace", kPlaceSays},
+    {"--place", "--largest", kPlaceSays},
+    {"--place", "--hardware", kPlaceSays},
+    {"--place", "--ranks", kPlaceSays},
+    {"--place", "--ranks-per-node", kPlaceSays},
+    {"--place", "--nodes", kPlaceSays},
+    {"--place", "--accumulate", kPlaceSays},
+    {"--place", "--batch", kPlaceSays},
+    {"--place", "--sequence", kPlaceSays},
+    {"--place", "--optimizer", kPlaceSays},
+    {"--place", "--momentum", kPlaceSays},
+    {"--place", "--as-planned", kPlaceSays},
+    {"--place", "--activations", kPlaceSays},
+    {"--place", "--device-memory", kPlaceSays},
+    {"--place", "--host-memory", kPlaceSays},
+    {"--place", "--disk", kPlaceSays},
+    {"--place", "--link-up", kPlaceSays},
+    {"--place", "--link-down", kPlaceSays},
+    {"--place", "--link-both", kPlaceSays},
+    {"--place", "--link-latency", kPlaceSays},
+    {"--place", "--uplink", kPlaceSays},
+    {"--place", "--peer", kPlaceSays},
+    {"--place", "--network", kPlaceSays},
+    {"--place", "--peer-latency", kPlaceSays},
+    {"--place", "--network-latency", kPlaceSays},
+    {"--place", "--compute", kPlaceSays},
+    {"--place", "--achieved", kPlaceSays},
+    {"--place", "--device-bandwidth", kPlaceSays},
+    {"--place", "--dram", kPlaceSays},
+    {"--place", "--cpu-update-share", kPlaceSays},
     {"--parameters", "--layers", kOneMember},
     {"--parameters", "--hidden", kOneMember},
     {"--parameters", "--heads", kOneMember},
@@ -113,6 +145,7 @@ constexpr Pair kExcluding[] = {
 // `flag` says nothing without `other`.
 constexpr Pair kNeeding[] = {
     {"--accumulate", "--parallel", "without it a step is one pass"},
+    {"--place", "--parallel", "a mesh is chosen for it"},
     {"--peer-latency", "--parallel", "nothing else is planned with it"},
     {"--network-latency", "--parallel", "nothing else is planned with it"},
     {"--disk-read", "--disk", "it is the disk's rate"},

@@ -232,11 +232,13 @@ absl::StatusOr<std::vector<Candidate>> CandidatesOf(const Model& model, const Jo
 // What tells meshes apart at first sight.
 struct Kind {
   bool pipeline = false, sequence = false, tensor = false;
+  SequenceMode sequence_mode = SequenceMode::kUlysses;
   collectives::TensorMode mode = collectives::TensorMode::k1D;
   friend bool operator==(const Kind&, const Kind&) = default;
 };
 Kind KindOf(const MeshSpec& mesh) {
-  return {mesh.pipeline > 1, mesh.sequence > 1, mesh.tensor > 1, mesh.tensor_mode};
+  return {mesh.pipeline > 1, mesh.sequence > 1, mesh.tensor > 1, mesh.sequence_mode,
+          mesh.tensor_mode};
 }
 
 // Plans candidates, which are in the order of their bounds.

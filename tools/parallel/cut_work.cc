@@ -156,11 +156,20 @@ std::uint64_t CutWork::ScratchBytes(Operator op) const {
   return Share(most * forecast::kElementBytes, 1);
 }
 
+// What a rank keeps of what goes round: keys and values, those that come, and in the backward pass
+// gradients too (collectives/sequence_parallel/ring_attention.h).
+std::uint64_t CutWork::RingBytes(Operator op, Turn turn) const {
+  if (!Rings() || !forecast::IsAttention(op)) return 0;
+  constexpr double kForward = 4, kBackward = 10;
+  const double own = KeyElements() / mesh_.sequence * forecast::kElementBytes;
+  return Share(own * (turn == Turn::kForward ? kForward : kBackward), 1);
+}
+
 std::uint64_t CutWork::WorkspaceOf(Operator op, Turn turn) const {
   const forecast::Workspace whole = forecast::WorkspaceOf(model_, op, turn, part_);
   return whole.batch_bytes + Share(whole.stream_bytes, stream_share_) +
          Share(whole.wide_bytes, wide_share_) + Share(whole.logit_bytes, 1.0 / grid_.side()) +
-         ScratchBytes(op);
+         ScratchBytes(op) + RingBytes(op, turn);
 }
 
 double CutWork::ComputeSecondsOf(Operator op, Turn turn) const {
@@ -184,6 +193,27 @@ std::vector<Exchange> CutWork::EmbeddingExchanges() const {
     if (exchange.forward.elements > 0) exchange.backward = exchange.forward;
   }
   return exchanges;
+}
+
+// Of a grid's whole micro-batch, on a rank's heads.
+double CutWork::KeyElements() const {
+  return static_cast<double>(job_.batch.tokens()) * static_cast<double>(model_.kv_columns()) /
+         grid_.ranks();
+}
+
+// Products with weights are not what keys travel beside.
+double CutWork::RingSeconds(Operator op, Turn turn, double travel_seconds) const {
+  double linear = 0;
+  for (const PartLinear& part : LinearsOf(model_, op, job_.batch.tokens())) {
+    linear += 2.0 * static_cast<double>(part.shape.tokens) * static_cast<double>(part.shape.in) *
+              static_cast<double>(part.shape.out);
+  }
+  if (turn == Turn::kBackward) linear *= 2;
+  const double ranks = static_cast<double>(mesh_.tensor) * mesh_.sequence;
+  const double attention = (Operations(model_, op, turn, job_.batch) - linear) / ranks /
+                           (job_.hardware.flops * job_.hardware.achieved_share);
+  const double beside = std::max(0.0, attention) * (mesh_.sequence - 1) / mesh_.sequence;
+  return std::max(0.0, travel_seconds - beside);
 }
 
 CutWork::Exchanged CutWork::ExchangedOf(Operator op, Turn turn) const {
@@ -217,7 +247,11 @@ CutWork::Exchanged CutWork::ExchangedOf(Operator op, Turn turn) const {
       }
     }
   }
-  if (mesh_.sequence > 1 && forecast::IsAttention(op)) {
+  if (Rings() && forecast::IsAttention(op)) {
+    const double before = total.waited_seconds;
+    add_all({RingExchangesOf(KeyElements(), SequenceGroup(mesh_))}, false);
+    total.waited_seconds = before + RingSeconds(op, turn, total.waited_seconds - before);
+  } else if (mesh_.sequence > 1 && forecast::IsAttention(op)) {
     const double columns =
         static_cast<double>(2 * model_.query_columns() + 2 * model_.kv_columns());
     const double elements = static_cast<double>(job_.batch.tokens()) * columns / grid_.ranks();

@@ -36,6 +36,8 @@ std::vector<PartLinear> LinearsOf(const forecast::Model& model, forecast::Operat
 // the blocks of a product travel while those before are multiplied, and so do the sums of the step
 // before, so that of the longer and the shorter of the two the sum is longer + shorter / q; what is
 // summed over depth is waited for, which is a bound, too.
+// In a ring of P ranks keys and values travel beside the attention to those that are here, but for
+// the last of P turns: what that takes longer is waited for.
 //
 // Memory is cut as tensor_traffic.h says: the residual stream as the X of a first layer, heads and
 // the MLP's inside as that of a second, matrices as W.
@@ -69,7 +71,11 @@ class CutWork : public forecast::RankWork {
     double waited_seconds = 0;
   };
   Exchanged ExchangedOf(forecast::Operator op, forecast::Turn turn) const;
+  bool Rings() const { return mesh_.sequence > 1 && mesh_.sequence_mode == SequenceMode::kRing; }
+  std::uint64_t RingBytes(forecast::Operator op, forecast::Turn turn) const;
   std::vector<Exchange> EmbeddingExchanges() const;
+  double RingSeconds(forecast::Operator op, forecast::Turn turn, double travel_seconds) const;
+  double KeyElements() const;
   std::uint64_t ScratchBytes(forecast::Operator op) const;
   forecast::Tensor Cut(forecast::Tensor tensor) const;
 

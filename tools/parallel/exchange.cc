@@ -110,6 +110,14 @@ Exchange HeadExchangesOf(double elements, const GroupShape& parts) {
   return {.group = parts, .forward = turn, .backward = turn};
 }
 
+Exchange RingExchangesOf(double keys, const GroupShape& parts) {
+  const int ranks = static_cast<int>(parts.size), others = ranks - 1;
+  return {
+      .group = parts,
+      .forward = {collectives::RingForwardElements(keys, ranks), others, others},
+      .backward = {collectives::RingBackwardElements(keys, ranks), others + ranks, others + ranks}};
+}
+
 double ScratchElements(const TensorGrid& grid, LinearRole role, const LinearShape& shape) {
   const LinearTraffic own = TrafficOf(grid, role, shape);
   const double x = own.saved_elements, w = own.weight_elements;

@@ -34,6 +34,10 @@ std::vector<Exchange> ExchangesOf(const collectives::TensorGrid& grid, collectiv
 // exchange each, in either turn. `elements` is of all four together, on all ranks of `parts`.
 Exchange HeadExchangesOf(double elements, const GroupShape& parts);
 
+// Of attention whose keys go round the parts of a sequence, with the values, and in the backward
+// pass with their gradients. `keys`: elements, on all ranks of `parts`.
+Exchange RingExchangesOf(double keys, const GroupShape& parts);
+
 // What a tensor-parallel linear layer needs while it runs, beside its blocks of X, W and Y
 // (collectives/tensor_parallel/linear_scratch.h). In elements of one rank.
 double ScratchElements(const collectives::TensorGrid& grid, collectives::LinearRole role,

@@ -17,9 +17,6 @@ absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes) {
         "pipeline=", collectives::Name(axes.pipeline.kind),
         " cannot be planned; give the number of stages alone, which run 1F1B, such as pipeline=2"));
   }
-  if (axes.sequence > 1 && axes.sequence_mode == SequenceMode::kRing) {
-    return RefuseParallel("sequence=ring cannot be planned; sequence=ulysses:N can");
-  }
   if (axes.expert > 1) {
     return RefuseParallel("expert cannot be planned; pipeline, tensor, sequence and data can");
   }
@@ -27,13 +24,15 @@ absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes) {
     return RefuseParallel(absl::StrCat(
         "zero=", axes.zero, " cannot be planned yet: gathers and memory are reckoned for zero=3"));
   }
-  return ParsedMesh{.mesh = {.pipeline = axes.pipeline.stages,
-                             .data = axes.data.value_or(1),
-                             .sequence = axes.sequence,
-                             .tensor_mode = axes.tensor.mode,
-                             .tensor = axes.tensor.size,
-                             .depth = axes.tensor.depth},
-                    .data_is_given = axes.data.has_value()};
+  return ParsedMesh{
+      .mesh = {.pipeline = axes.pipeline.stages,
+               .data = axes.data.value_or(1),
+               .sequence = axes.sequence,
+               .sequence_mode = axes.sequence > 1 ? axes.sequence_mode : SequenceMode::kUlysses,
+               .tensor_mode = axes.tensor.mode,
+               .tensor = axes.tensor.size,
+               .depth = axes.tensor.depth},
+      .data_is_given = axes.data.has_value()};
 }
 
 absl::StatusOr<ParsedMesh> ParseMesh(const std::string& text) {

@@ -154,12 +154,16 @@ std::vector<MeshSpec> MeshesOf(int ranks) {
       for (const Grid& grid : GridsOf(tensor)) {
         const int shared = ranks / pipeline / tensor;
         for (const int sequence : DivisorsOf(shared)) {
-          meshes.push_back({.pipeline = pipeline,
-                            .data = shared / sequence,
-                            .sequence = sequence,
-                            .tensor_mode = grid.mode,
-                            .tensor = tensor,
-                            .depth = grid.depth});
+          MeshSpec mesh = {.pipeline = pipeline,
+                           .data = shared / sequence,
+                           .sequence = sequence,
+                           .tensor_mode = grid.mode,
+                           .tensor = tensor,
+                           .depth = grid.depth};
+          meshes.push_back(mesh);
+          if (sequence == 1) continue;
+          mesh.sequence_mode = SequenceMode::kRing;
+          meshes.push_back(mesh);
         }
       }
     }
@@ -223,7 +227,7 @@ absl::Status CheckMesh(const Model& model, std::uint64_t sequence_length, const 
 
 absl::Status CheckMeshInWords(const Model& model, std::uint64_t sequence_length,
                               const MeshSpec& mesh) {
-  const absl::Status status = CheckMesh(model, sequence_length, mesh);
+  absl::Status status = CheckMesh(model, sequence_length, mesh);
   const bool sized = mesh.pipeline == 1 || CheckStages(mesh.pipeline, 1, model.layers).ok();
   if (status.ok() || !sized || (mesh.pipeline > 1 && model.has_both())) return status;
   const bool of_tensor = !CheckTensor(model, mesh).ok() || mesh.sequence == 1;

@@ -1,8 +1,10 @@
 #include "tools/trainer/gather_report.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -61,6 +63,15 @@ absl::Status GatherStatistics(collectives::Communicator& communicator,
   report->everything_fits = statistics.everything_fits;
   report->plan_explanation = statistics.plan_explanation;
   return absl::OkStatus();
+}
+
+std::string LongestStall(const zero::Statistics& statistics, double seconds) {
+  const auto& causes = statistics.stall_seconds_by_cause;
+  const auto longest =
+      std::max_element(causes.begin(), causes.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (longest == causes.end()) return "";
+  return absl::StrFormat("%s %.0f%%", longest->first, 100 * longest->second / seconds);
 }
 
 }  // namespace geminid::trainer

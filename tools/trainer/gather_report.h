@@ -2,6 +2,8 @@
 #ifndef GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
 #define GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
@@ -14,6 +16,10 @@ namespace geminid::trainer {
 absl::Status GatherStatistics(collectives::Communicator& communicator,
                               const zero::Statistics& statistics, DeviceIndex device,
                               Report* report);
+
+// Why this rank stood still for longest, and for which share of the time, as in "data 3%"; empty:
+// there is no cause.
+std::string LongestStall(const zero::Statistics& statistics, double seconds);
 
 }  // namespace geminid::trainer
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "tools/trainer/run_memory.h"
 
 extern char** environ;
 
@@ -36,15 +37,20 @@ LocalHost::LocalHost(std::string program, Variables environment, const sigset_t&
       signal_mask_(signal_mask) {}
 
 absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
+  if (!run_memory_.valid()) {
+    GEMINID_ASSIGN_OR_RETURN(run_memory_, MakeRunMemory());
+  }
   processes_.clear();
   processes_.reserve(starts.size());
   for (const RankStart& start : starts) {
     Variables added = environment_;
     added.insert(added.end(), start.environment.begin(), start.environment.end());
     added.emplace_back(kLauncherVariable, absl::StrCat(getpid()));
-    GEMINID_ASSIGN_OR_RETURN(RankProcess process,
-                             RankProcess::Start(start.rank, program_, start.arguments,
-                                                EnvironmentWith(added), signal_mask_));
+    added.emplace_back(kRunMemoryVariable, absl::StrCat(run_memory_.get()));
+    GEMINID_ASSIGN_OR_RETURN(
+        RankProcess process,
+        RankProcess::Start(start.rank, program_, start.arguments, EnvironmentWith(added),
+                           signal_mask_, run_memory_.get()));
     processes_.push_back(std::move(process));
   }
   return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/unique_fd.h"
 #include "tools/trainer/rank_host.h"
 #include "tools/trainer/rank_process.h"
 
@@ -34,6 +35,7 @@ class LocalHost final : public RankHost {
   const std::string program_;
   const Variables environment_;
   const sigset_t signal_mask_;
+  base::UniqueFd run_memory_;  // of all starts; once there was one
   std::vector<RankProcess> processes_;
 };
 

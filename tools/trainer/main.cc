@@ -116,11 +116,11 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
                      "set ",
                      kSocketVariable, " or --socket, or let --ranks start the ranks"));
   }
-  GEMINID_ASSIGN_OR_RETURN(
-      const Restarts restarts,
-      RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
+  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  GEMINID_ASSIGN_OR_RETURN(const Restarts restarts, RestartsFrom(environment));
   around->context = {.info = info,
                      .restarts = restarts,
+                     .run_memory = IsLaunched() ? RunMemory::From(environment) : RunMemory(),
                      .socket = around->daemon.socket,
                      .write_stderr = WriteStderr,
                      .stderr_is_terminal = StderrIsTerminal(),

@@ -2,78 +2,32 @@
 
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "tools/forecast/optimizer.h"
 #include "tools/parallel/axes.h"
 #include "tools/parallel/choose.h"
-#include "tools/trainer/tensor_share.h"
+#include "tools/parallel/placed_choice.h"
 
 namespace geminid::trainer {
 namespace {
 
-// Half-precision elements are what the forecast counts with.
-double SizeOfElements(const TrainOptions& options) {
-  return static_cast<double>(zero::SizeOf(options.zero.data_type)) / forecast::kElementBytes;
-}
-
-forecast::Hardware HardwareOf(const RanksPlace& place, double element_size) {
-  // What a copy reads and writes.
-  const double memory = 2 * place.copied_bytes_per_second;
-  const double local_ranks = static_cast<double>(place.ranks) / place.hosts;
-  // Where there is nobody to receive from, a rate that the planner takes and never uses.
-  const auto rate = [&](double measured) {
-    return (measured > 0 ? measured : place.copied_bytes_per_second) / element_size;
-  };
-  return {
-      .name = "this run's ranks",
-      .device_bytes = static_cast<uint64_t>(static_cast<double>(place.device_bytes) / element_size),
-      .flops = place.operations_per_second,
-      .achieved_share = 1,
-      .device_memory_bytes_per_second = memory / element_size,
-      .up_bytes_per_second = place.link_bytes_per_second / element_size,
-      .down_bytes_per_second = place.link_bytes_per_second / element_size,
-      .peer_bytes_per_second = rate(place.peer_bytes_per_second),
-      .network_bytes_per_second = local_ranks * rate(place.network_bytes_per_second),
-      .host_memory_bytes_per_second = local_ranks * memory / element_size,
-      .peer_message_seconds = place.peer_message_seconds,
-      .network_message_seconds = place.network_message_seconds};
-}
-
-absl::StatusOr<forecast::Job> JobOf(const TrainOptions& options, const RanksPlace& place) {
-  const uint64_t sequences = options.batch * static_cast<uint64_t>(options.zero.accumulate);
-  const auto ranks = static_cast<uint64_t>(place.ranks);
-  if (sequences % ranks != 0) {
-    return parallel::RefuseParallel(absl::StrCat("auto shares out the ", sequences,
-                                                 " sequences of a step (--batch x "
-                                                 "--accumulate) evenly, and there are ",
-                                                 ranks,
-                                                 " ranks; change one of them, or name the axes"));
-  }
-  forecast::Job job = {
-      .hardware = HardwareOf(place, SizeOfElements(options)),
-      .nodes = static_cast<uint32_t>(place.hosts),
-      .ranks = static_cast<uint32_t>(place.ranks),
-      .host_bytes = place.host_bytes,
-      .batch = {.sequences = sequences / ranks, .sequence_length = options.model.context},
-      .only_executable = true};
-  GEMINID_ASSIGN_OR_RETURN(job.optimizer, forecast::FindOptimizer(Name(options.zero.optimizer)));
-  if (options.recompute == Recompute::kOn) job.activations = forecast::Activations::kRecompute;
-  if (options.recompute == Recompute::kOff) job.activations = forecast::Activations::kKeep;
-  return job;
-}
-
-// Whether the trainer can do so what is asked of it, in micro-batches no larger than asked.
-bool Trains(const TrainOptions& options, const parallel::Setting& setting) {
-  if (setting.micro_batches < static_cast<uint64_t>(options.zero.accumulate)) return false;
+// Whether the trainer can do on the mesh what is asked of it. Whole sequences in a micro-batch are
+// the planner's to see to.
+bool Trains(const TrainOptions& options, const parallel::MeshSpec& mesh) {
   TrainOptions on_mesh = options;
-  auto parsed = ParseParallel(parallel::ToString(setting.mesh));
+  auto parsed = ParseParallel(parallel::ToString(mesh));
   if (!parsed.ok()) return false;
   on_mesh.parallel = *std::move(parsed);
-  on_mesh.batch =
-      options.batch * static_cast<uint64_t>(options.zero.accumulate) / setting.micro_batches;
-  return CheckParallel(on_mesh).ok() && CheckTensorBatch(on_mesh, setting.mesh.data).ok();
+  return CheckParallel(on_mesh).ok();
+}
+
+const char* ActivationsOf(Recompute recompute) {
+  if (recompute == Recompute::kAuto) return "planned";
+  return recompute == Recompute::kOn ? "recomputed" : "kept";
 }
 
 std::string InWords(const parallel::PlannedMesh& planned) {
@@ -96,6 +50,37 @@ std::string WhyOf(const parallel::Choice& choice) {
     return absl::StrCat(words, " as predicted; next ", InWords(other));
   }
   return absl::StrCat(words, " as predicted");
+}
+
+bool Keeps(const parallel::Setting& setting) {
+  return setting.activations == forecast::Activations::kKeep;
+}
+
+std::vector<PlannedRow> RowsOf(const parallel::Choice& choice) {
+  std::vector<PlannedRow> rows;
+  for (const parallel::PlannedMesh& planned : choice.planned) {
+    if (rows.size() == kRowsOfChoice) break;
+    rows.push_back(
+        {.mesh = parallel::ToString(planned.setting.mesh),
+         .micro_batches = planned.setting.micro_batches,
+         .keeps_activations = Keeps(planned.setting),
+         .fits = planned.fits,
+         .step_seconds = planned.step_seconds,
+         .received_bytes = planned.fits ? planned.received_bytes : planned.cost.received_bytes,
+         .device_bytes = planned.device_bytes});
+  }
+  return rows;
+}
+
+// INVALID_ARGUMENT as ParseParallel.
+absl::StatusOr<MeshChoice> MakeChoice(const TrainOptions& options, const std::string& mesh,
+                                      uint64_t micro_batches) {
+  const uint64_t sequences = options.batch * static_cast<uint64_t>(options.zero.accumulate);
+  MeshChoice choice = {.mesh = mesh,
+                       .batch = sequences / micro_batches,
+                       .accumulate = static_cast<int>(micro_batches)};
+  GEMINID_ASSIGN_OR_RETURN(choice.parallel, ParseParallel(mesh));
+  return choice;
 }
 
 }  // namespace
@@ -123,28 +108,59 @@ forecast::Model ForecastModelOf(const ModelConfig& config) {
           .tied_output = config.tied_output()};
 }
 
+parallel::PlacedRun PlacedRunOf(const TrainOptions& options, const RanksPlace& place) {
+  parallel::PlacedRun run = {
+      .place = place,
+      .element_bytes = zero::SizeOf(options.zero.data_type),
+      .sequences = options.batch * static_cast<uint64_t>(options.zero.accumulate),
+      .sequence_length = options.model.context,
+      .least_micro_batches = static_cast<uint64_t>(options.zero.accumulate),
+      .optimizer = Name(options.zero.optimizer),
+      .activations = ActivationsOf(options.recompute)};
+  const forecast::Model model = ForecastModelOf(options.model);
+  for (const parallel::MeshSpec& mesh : parallel::MeshesOf(place.ranks)) {
+    if (CheckMesh(model, options.model.context, mesh).ok() && Trains(options, mesh)) {
+      run.meshes.push_back(parallel::ToString(mesh));
+    }
+  }
+  return run;
+}
+
 absl::StatusOr<MeshChoice> ChooseMesh(const TrainOptions& options, const RanksPlace& place) {
   if (options.model.lora_rank > 0) {
     return parallel::RefuseParallel(
         "auto does not know what adapters cost; name the axes, or leave --parallel out");
   }
-  GEMINID_ASSIGN_OR_RETURN(const forecast::Job job, JobOf(options, place));
-  const parallel::ChooseOptions ask = {
-      .usable = [&options](const parallel::Setting& how) { return Trains(options, how); }};
+  const parallel::PlacedRun run = PlacedRunOf(options, place);
   GEMINID_ASSIGN_OR_RETURN(const parallel::Choice found,
-                           parallel::Choose(ForecastModelOf(options.model), job, ask));
+                           parallel::ChooseFor(ForecastModelOf(options.model), run));
   const parallel::Setting& setting = found.planned.front().setting;
-  return MakeChoice(options, parallel::ToString(setting.mesh), setting.micro_batches, WhyOf(found));
+  GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, MakeChoice(options, parallel::ToString(setting.mesh),
+                                                         setting.micro_batches));
+  if (options.recompute == Recompute::kAuto) choice.keeps_activations = Keeps(setting);
+  choice.why = WhyOf(found);
+  choice.rows = RowsOf(found);
+  choice.run = run;
+  return choice;
 }
 
-absl::StatusOr<MeshChoice> MakeChoice(const TrainOptions& options, const std::string& mesh,
-                                      uint64_t micro_batches, const std::string& why) {
-  const uint64_t sequences = options.batch * static_cast<uint64_t>(options.zero.accumulate);
-  MeshChoice choice = {.mesh = mesh,
-                       .batch = sequences / micro_batches,
-                       .accumulate = static_cast<int>(micro_batches),
-                       .why = why};
-  GEMINID_ASSIGN_OR_RETURN(choice.parallel, ParseParallel(mesh));
+std::string WordsOf(const MeshChoice& choice) {
+  const char* const keeps = !choice.keeps_activations   ? "planned"
+                            : *choice.keeps_activations ? "kept"
+                                                        : "recomputed";
+  return absl::StrJoin(
+      {choice.mesh, absl::StrCat(choice.accumulate), std::string(keeps), choice.why}, "\n");
+}
+
+absl::StatusOr<MeshChoice> ChoiceFrom(const TrainOptions& options, const std::string& words) {
+  const std::vector<std::string> lines = absl::StrSplit(words, absl::MaxSplits('\n', 3));
+  uint64_t micro_batches = 0;
+  if (lines.size() != 4 || !absl::SimpleAtoi(lines[1], &micro_batches) || micro_batches == 0) {
+    return absl::InternalError("rank 0 chose a mesh in words that cannot be read");
+  }
+  GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, MakeChoice(options, lines[0], micro_batches));
+  if (lines[2] != "planned") choice.keeps_activations = lines[2] == "kept";
+  choice.why = lines[3];
   return choice;
 }
 

@@ -3,11 +3,15 @@
 #ifndef GEMINID_TOOLS_TRAINER_MESH_CHOICE_H_
 #define GEMINID_TOOLS_TRAINER_MESH_CHOICE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/forecast/model.h"
+#include "tools/parallel/place.h"
 #include "tools/trainer/options.h"
 
 namespace geminid::trainer {
@@ -15,22 +19,19 @@ namespace geminid::trainer {
 // The model as the planner knows it; adapters are left out.
 forecast::Model ForecastModelOf(const ModelConfig& config);
 
-// Ranks that are all alike, on hosts that are, each at full work beside the others.
-struct RanksPlace {
-  int ranks = 1;
-  int hosts = 1;                     // each with as many ranks, numbered host by host
-  uint64_t device_bytes = 0;         // of a rank
-  uint64_t host_bytes = 0;           // of a host, for training
-  double operations_per_second = 0;  // of a rank, in products
-  double copied_bytes_per_second = 0;
-  double link_bytes_per_second = 0;  // to the device
-  // Received by a rank from those of its host, and from those of other hosts; and how long a
-  // message takes.
-  double peer_bytes_per_second = 0;
-  double peer_message_seconds = 0;
-  double network_bytes_per_second = 0;
-  double network_message_seconds = 0;
+using RanksPlace = parallel::Place;
+
+// One that was planned, in the order in which it would be chosen.
+struct PlannedRow {
+  std::string mesh = {};
+  uint64_t micro_batches = 0;
+  bool keeps_activations = false;
+  bool fits = false;
+  double step_seconds = 0;  // of what fits
+  double received_bytes = 0;
+  uint64_t device_bytes = 0;
 };
+inline constexpr size_t kRowsOfChoice = 10;
 
 struct MeshChoice {
   std::string mesh = {};  // as --parallel has it
@@ -39,16 +40,26 @@ struct MeshChoice {
   // micro-batch is no larger than options.batch.
   uint64_t batch = 0;
   int accumulate = 1;
+  // Whether activations are kept, as it was planned. Unset: it was not planned, or is not the
+  // planner's to say.
+  std::optional<bool> keeps_activations = std::nullopt;
   std::string why = {};  // a line of words
+  // Of the rank that chose: what it chose from, the first of them, and for which run.
+  std::vector<PlannedRow> rows = {};
+  std::optional<parallel::PlacedRun> run = std::nullopt;
 };
+
+// Of a choice what another rank, or another start, needs to have the same; and that from there.
+// INTERNAL for words that are none.
+std::string WordsOf(const MeshChoice& choice);
+absl::StatusOr<MeshChoice> ChoiceFrom(const TrainOptions& options, const std::string& words);
 
 // INVALID_ARGUMENT where nothing can be chosen: sequences of a step that the ranks do not share
 // out evenly, adapters, and numbers of ranks that the model cannot be cut for.
 absl::StatusOr<MeshChoice> ChooseMesh(const TrainOptions& options, const RanksPlace& place);
 
-// A choice of a mesh and a number of micro-batches. INVALID_ARGUMENT as ParseParallel.
-absl::StatusOr<MeshChoice> MakeChoice(const TrainOptions& options, const std::string& mesh,
-                                      uint64_t micro_batches, const std::string& why);
+// What of ranks and run the planner needs for the same answer, with all meshes that train.
+parallel::PlacedRun PlacedRunOf(const TrainOptions& options, const RanksPlace& place);
 
 // `options` with what was chosen.
 TrainOptions WithChoice(TrainOptions options, const MeshChoice& choice);

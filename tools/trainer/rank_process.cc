@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -27,11 +28,11 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 // In the child, between fork and exec: system calls only.
 [[noreturn]] void BecomeRank(const char* program, char* const* argv, char* const* envp,
                              const sigset_t& signal_mask, pid_t parent, int stderr_fd,
-                             int done_fd) {
+                             std::array<int, 2> inherited) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kExecFailed);  // it died before the line above
   dup2(stderr_fd, STDERR_FILENO);
-  fcntl(done_fd, F_SETFD, 0);
+  for (const int fd : inherited) fcntl(fd, F_SETFD, 0);
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
   execve(program, argv, envp);
   constexpr char kMessage[] = "cannot execute the trainer's program\n";
@@ -44,7 +45,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& program,
                                                const std::vector<std::string>& arguments,
                                                const std::vector<std::string>& environment,
-                                               const sigset_t& signal_mask) {
+                                               const sigset_t& signal_mask, int inherited) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
   fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK);
@@ -68,7 +69,7 @@ absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& prog
   const pid_t pid = fork();
   if (pid == 0) {
     BecomeRank(program.c_str(), argv.data(), envp.data(), signal_mask, parent, pipe_fds[1],
-               rank_says_done.get());
+               {rank_says_done.get(), inherited});
   }
   const int fork_errno = errno;
   close(pipe_fds[1]);

@@ -14,12 +14,14 @@
 #include "tools/trainer/options.h"
 #include "tools/trainer/progress.h"
 #include "tools/trainer/restarts.h"
+#include "tools/trainer/run_memory.h"
 
 namespace geminid::trainer {
 
 struct RankContext {
   collectives::RankInfo info;
   Restarts restarts{};
+  RunMemory run_memory{};
   std::string socket;                 // of the daemon
   const TokenSource* data = nullptr;  // what to learn, if anything
   Progress::Write write_stderr;

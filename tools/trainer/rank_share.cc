@@ -24,6 +24,10 @@ std::vector<std::vector<ModelPart>> StagesOf(const TrainOptions& options) {
   return stages;
 }
 
+bool IsOf(OfStage stage, size_t index) {
+  return !stage.has_value() || static_cast<size_t>(*stage) == index;
+}
+
 }  // namespace
 
 RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank) {
@@ -60,53 +64,59 @@ MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size) {
           .sequence_length = options.model.context / pieces};
 }
 
-ModelConfig LargestPart(const TrainOptions& options) {
+ModelConfig LargestPart(const TrainOptions& options, OfStage stage) {
   ModelConfig part = options.model;
   part.layers = 0;
-  for (const std::vector<ModelPart>& stage : StagesOf(options)) {
+  const std::vector<std::vector<ModelPart>> stages = StagesOf(options);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (!IsOf(stage, i)) continue;
     uint64_t layers = 0;
-    for (const ModelPart& one : stage) layers += one.layers;
+    for (const ModelPart& one : stages[i]) layers += one.layers;
     part.layers = std::max(part.layers, layers);
   }
   part.experts /= static_cast<uint64_t>(options.parallel.expert);
   return part;
 }
 
-ModelConfig LayersInFlight(const TrainOptions& options) {
+ModelConfig LayersInFlight(const TrainOptions& options, OfStage stage) {
   ModelConfig layers = options.model;
   layers.layers = 0;
   const collectives::PipelineShape shape = options.parallel.PipelineOf(options.zero.accumulate);
-  for (const std::vector<ModelPart>& stage : StagesOf(options)) {
-    for (const ModelPart& part : stage) layers.layers = std::max(layers.layers, part.layers);
+  const std::vector<std::vector<ModelPart>> stages = StagesOf(options);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (!IsOf(stage, i)) continue;
+    for (const ModelPart& part : stages[i]) layers.layers = std::max(layers.layers, part.layers);
   }
   // The first stage has gone forward most often without having gone back.
-  layers.layers *= static_cast<uint64_t>(collectives::MostInFlight(shape, 0));
+  layers.layers *= static_cast<uint64_t>(collectives::MostInFlight(shape, stage.value_or(0)));
   return layers;
 }
 
-uint64_t ParametersOfShare(const TrainOptions& options) {
-  if (options.parallel.tensor.size == 1) return CountParameters(LargestPart(options));
+uint64_t ParametersOfShare(const TrainOptions& options, OfStage stage) {
+  if (options.parallel.tensor.size == 1) return CountParameters(LargestPart(options, stage));
+  const std::vector<ModelPart> stages = SplitModel(options.model, options.parallel.pipeline);
   uint64_t most = 0;
-  for (const ModelPart& stage : SplitModel(options.model, options.parallel.pipeline)) {
-    most = std::max(most, TensorElements(options, stage));
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (IsOf(stage, i)) most = std::max(most, TensorElements(options, stages[i]));
   }
   return most;
 }
 
-uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size) {
+uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage stage) {
   const MicroBatchShape shape = ShapeOfShare(options, world_size);
-  const ModelConfig layers = LayersInFlight(options);
+  const ModelConfig layers = LayersInFlight(options, stage);
   if (options.parallel.tensor.size > 1) return TensorKeptBytes(options, layers.layers, shape);
   return KeptBytes(layers, options.zero.data_type, shape);
 }
 
-uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads) {
+uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads,
+                               OfStage stage) {
   const zero::DataType type = options.zero.data_type;
   MicroBatchShape shape = ShapeOfShare(options, world_size);
   if (options.parallel.tensor.size > 1) {
-    return TensorWorkspaceBytes(options, LayersInFlight(options).layers, shape);
+    return TensorWorkspaceBytes(options, LayersInFlight(options, stage).layers, shape);
   }
-  uint64_t bytes = WorkspaceBytesBound(LayersInFlight(options), type, shape, {}, threads);
+  uint64_t bytes = WorkspaceBytesBound(LayersInFlight(options, stage), type, shape, {}, threads);
   if (options.parallel.expert > 1) {
     // Beside it the scratch of an expert that computes the tokens of all ranks.
     ModelConfig half = options.model;
@@ -123,10 +133,12 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   return bytes + WorkspaceBytesBound(half, type, shape, {}, threads);
 }
 
-uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads) {
+uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads,
+                              OfStage stage) {
   const uint64_t kept =
-      options.recompute == Recompute::kOn ? 0 : KeptBytesOfShare(options, world_size);
-  return WholeModelBytes(options) + kept + 2 * WorkspaceBytesOfShare(options, world_size, threads);
+      options.recompute == Recompute::kOn ? 0 : KeptBytesOfShare(options, world_size, stage);
+  return WholeModelBytes(options, stage) + kept +
+         2 * WorkspaceBytesOfShare(options, world_size, threads, stage);
 }
 
 }  // namespace geminid::trainer

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "geminid/mesh.h"
@@ -24,23 +25,29 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
 // Of one micro-batch on any rank of `world_size`: where layers are cut, of all that share them.
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size);
 
-// The model that the rank with the largest part has, at most.
-ModelConfig LargestPart(const TrainOptions& options);
+// Of the ranks of which stage of the pipeline; unset: of those that have or take most, a bound for
+// all that all ranks agree on.
+using OfStage = std::optional<int>;
+
+// The model that such a rank has, at most.
+ModelConfig LargestPart(const TrainOptions& options, OfStage stage = {});
 // The layers whose activations it holds at once, as those of one model: of all micro-batches that
 // are on their way.
-ModelConfig LayersInFlight(const TrainOptions& options);
+ModelConfig LayersInFlight(const TrainOptions& options, OfStage stage = {});
 
-// Parameters that the rank with most of them has.
-uint64_t ParametersOfShare(const TrainOptions& options);
+// Its parameters.
+uint64_t ParametersOfShare(const TrainOptions& options, OfStage stage = {});
 
 // What keeping the activations of all micro-batches on their way takes.
-uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size);
+uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage stage = {});
 
 // More workspace than the rank needs, as WorkspaceBytesBound.
-uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads);
+uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads,
+                               OfStage stage = {});
 
 // What a rank's arena must hold so that nothing ever leaves it, with room to spare.
-uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads);
+uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads,
+                              OfStage stage = {});
 
 }  // namespace geminid::trainer
 

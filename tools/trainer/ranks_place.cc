@@ -6,14 +6,15 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "collectives/tensor_parallel/tensor_grid.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/daemon_choice.h"
+#include "tools/trainer/host_groups.h"
 #include "tools/trainer/measured_speed.h"
 
 namespace geminid::trainer {
@@ -132,38 +133,104 @@ absl::Status Share(collectives::Communicator& communicator, std::string* words) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<MeshChoice> ChoiceFrom(const TrainOptions& options, const std::string& words) {
-  const std::vector<std::string> lines = absl::StrSplit(words, absl::MaxSplits('\n', 2));
-  uint64_t micro_batches = 0;
-  if (lines.size() != 3 || !absl::SimpleAtoi(lines[1], &micro_batches) || micro_batches == 0) {
-    return absl::InternalError("rank 0 chose a mesh in words that cannot be read");
+absl::StatusOr<MeshChoice> DataAlone(const TrainOptions& options, int ranks,
+                                     const std::string& why) {
+  GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, static_cast<uint64_t>(ranks)));
+  return MeshChoice{.batch = options.batch, .accumulate = options.zero.accumulate, .why = why};
+}
+
+// Rank 0's, of now; kept for the starts to come before anybody knows of it.
+absl::StatusOr<MeshChoice> Choose(const TrainOptions& options, const RanksPlace& place,
+                                  const RankContext& context) {
+  GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, ChooseMesh(options, place));
+  if (context.restarts.most > 0) {
+    GEMINID_RETURN_IF_ERROR(context.run_memory.Keep(WordsOf(choice)));
   }
-  return MakeChoice(options, lines[0], micro_batches, lines[2]);
+  return choice;
 }
 
 }  // namespace
 
 absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
-                                    const collectives::RankInfo& info, const Restarts& restarts,
+                                    const RankContext& context,
                                     collectives::Communicator& communicator) {
-  if (options.wants_gpu || restarts.most > 0) {
-    GEMINID_RETURN_IF_ERROR(
-        CheckBatch(options.batch, static_cast<uint64_t>(communicator.WorldSize())));
-    return MeshChoice{.batch = options.batch,
-                      .accumulate = options.zero.accumulate,
-                      .why = options.wants_gpu ? "ranks on GPUs share data alone"
-                                               : "ranks that are started again share data alone"};
+  const int ranks = communicator.WorldSize();
+  if (options.wants_gpu) return DataAlone(options, ranks, "ranks on GPUs share data alone");
+  if (context.restarts.most > 0 && !context.run_memory.is_there()) {
+    return DataAlone(options, ranks, "ranks that another launcher starts again share data alone");
+  }
+  // What the ranks left in memory is of the mesh of an earlier start. Where it had not come so far,
+  // they left nothing.
+  std::string words;
+  if (context.restarts.count > 0) {
+    if (context.info.rank == 0) words = context.run_memory.Kept();
+    GEMINID_RETURN_IF_ERROR(Share(communicator, &words));
+    if (!words.empty()) {
+      GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, ChoiceFrom(options, words));
+      choice.why = absl::StrCat("as before: ", choice.why);
+      return choice;
+    }
   }
   GEMINID_ASSIGN_OR_RETURN(const RanksPlace place,
-                           FindRanksPlace(options, threads, info, communicator));
+                           FindRanksPlace(options, threads, context.info, communicator));
   MeshChoice choice;
-  std::string words;
-  if (info.rank == 0) {
-    GEMINID_ASSIGN_OR_RETURN(choice, ChooseMesh(options, place));
-    words = absl::StrCat(choice.mesh, "\n", choice.accumulate, "\n", choice.why);
+  if (context.info.rank == 0) {
+    GEMINID_ASSIGN_OR_RETURN(choice, Choose(options, place, context));
+    words = WordsOf(choice);
   }
   GEMINID_RETURN_IF_ERROR(Share(communicator, &words));
-  return info.rank == 0 ? choice : ChoiceFrom(options, words);
+  return context.info.rank == 0 ? choice : ChoiceFrom(options, words);
+}
+
+namespace {
+
+// How the launcher numbered the ranks, on all of them.
+absl::StatusOr<std::vector<LocalPlace>> LocalPlaces(const collectives::RankInfo& info,
+                                                    collectives::Communicator& communicator) {
+  const auto ranks = static_cast<size_t>(communicator.WorldSize());
+  const std::vector<int64_t> mine = {info.local_rank, info.local_world_size};
+  std::vector<int64_t> all(ranks * mine.size());
+  GEMINID_RETURN_IF_ERROR(communicator.AllGather(mine, all));
+  std::vector<LocalPlace> places(ranks);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    places[rank] = {static_cast<int>(all[2 * rank]), static_cast<int>(all[2 * rank + 1])};
+  }
+  return places;
+}
+
+bool FitsWith(TrainOptions options, int size) {
+  parallel::TensorAxis& tensor = options.parallel.tensor;
+  if (tensor.size == 1) {
+    options.parallel.expert = size;
+  } else if (!collectives::TensorGrid::Make(tensor.mode, size, tensor.depth).ok()) {
+    return false;
+  } else {
+    tensor.size = size;
+  }
+  return CheckParallel(options).ok();
+}
+
+}  // namespace
+
+absl::StatusOr<RunMesh> FindRunMesh(TrainOptions options, size_t threads,
+                                    const RankContext& context,
+                                    collectives::Communicator& communicator) {
+  RunMesh found{.mesh = {}, .choice = {}, .warning = {}};
+  if (options.parallel.automatic) {
+    GEMINID_ASSIGN_OR_RETURN(found.choice, FindMesh(options, threads, context, communicator));
+    options = WithChoice(std::move(options), *found.choice);
+  }
+  GEMINID_ASSIGN_OR_RETURN(found.mesh, MakeMesh(options.parallel, context.info.world_size));
+  if (options.parallel.tensor.size > 1 || options.parallel.expert > 1) {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<LocalPlace> places,
+                             LocalPlaces(context.info, communicator));
+    if (const auto hosts = HostsOf(places)) {
+      found.warning =
+          WarnOfGroups(options.parallel, *hosts, [&](int size) { return FitsWith(options, size); });
+    }
+  }
+  found.options = std::move(options);
+  return found;
 }
 
 }  // namespace geminid::trainer

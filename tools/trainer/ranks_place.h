@@ -4,13 +4,16 @@
 #define GEMINID_TOOLS_TRAINER_RANKS_PLACE_H_
 
 #include <cstddef>
+#include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "geminid/communicator.h"
+#include "geminid/mesh.h"
 #include "geminid/rank_info.h"
 #include "tools/trainer/mesh_choice.h"
 #include "tools/trainer/options.h"
-#include "tools/trainer/restarts.h"
+#include "tools/trainer/rank_session.h"
 
 namespace geminid::trainer {
 
@@ -21,10 +24,23 @@ absl::StatusOr<RanksPlace> FindRanksPlace(const TrainOptions& options, size_t th
                                           const collectives::RankInfo& info,
                                           collectives::Communicator& communicator);
 
-// The mesh for such ranks. Ranks on GPUs, and ranks that are started again after a death, share
-// data alone. All ranks must call it and get the same; rank 0 chooses.
+// The mesh for such ranks; of a later start that of the first, which the launcher remembers. Ranks
+// on GPUs, and those that a launcher starts again which remembers nothing, share data alone. All
+// ranks must call it and get the same; rank 0 chooses.
 absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
-                                    const collectives::RankInfo& info, const Restarts& restarts,
+                                    const RankContext& context,
+                                    collectives::Communicator& communicator);
+
+struct RunMesh {
+  TrainOptions options = {};  // with what was chosen
+  std::optional<collectives::Mesh> mesh;
+  std::optional<MeshChoice> choice;  // with --parallel auto
+  std::string warning;               // of how it lies on the hosts; mostly empty
+};
+
+// As --parallel says, or as FindMesh. All ranks must call it.
+absl::StatusOr<RunMesh> FindRunMesh(TrainOptions options, size_t threads,
+                                    const RankContext& context,
                                     collectives::Communicator& communicator);
 
 }  // namespace geminid::trainer

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "tools/trainer/rank_share.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -27,13 +26,19 @@ absl::StatusOr<RecomputeSpeed> Measure(const TrainOptions& options, const MicroB
                         .link_bytes_per_second = slowest[1] * communicator.WorldSize()};
 }
 
+// All of the model, and all activations.
+uint64_t BytesToKeepAll(const TrainOptions& options, int ranks, size_t threads, OfStage stage) {
+  return WholeModelBytes(options, stage) + KeptBytesOfShare(options, ranks, stage) +
+         WorkspaceBytesOfShare(options, ranks, threads, stage);
+}
+
 uint64_t WeightBytes(const TrainOptions& options) {
   return ParametersOfShare(options) * zero::SizeOf(options.zero.data_type);
 }
 
 }  // namespace
 
-uint64_t WholeModelBytes(const TrainOptions& options) {
+uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage) {
   // Per parameter: 12 bytes of state, a gathered weight, its gradient, and sums of gradients in
   // fp32 when there are several micro-batches, with a place to land but in ZeRO's first stage.
   // Padding and spares come on top.
@@ -42,7 +47,7 @@ uint64_t WholeModelBytes(const TrainOptions& options) {
   const uint64_t landing = options.zero.stage == zero::Stage::kState ? 0 : element;
   const uint64_t per_parameter =
       kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + landing : 0);
-  const uint64_t model = ParametersOfShare(options) * per_parameter;
+  const uint64_t model = ParametersOfShare(options, stage) * per_parameter;
   return model + model / 4 + kSpareBytes;
 }
 
@@ -55,7 +60,7 @@ uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
   return sums * part_bytes + static_cast<uint64_t>(weights);
 }
 
-absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uint64_t part_bytes,
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, const RankPart& part,
                                                 const zero::Statistics& statistics,
                                                 const ComputePlace& compute,
                                                 collectives::Communicator& communicator) {
@@ -65,23 +70,30 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uin
   if (options.parallel.expert > 1) {
     return RecomputeChoice{false, "what spread experts read comes from other ranks"};
   }
-  const uint64_t working_set = StepWorkingSetBytes(options, part_bytes, statistics);
-  // Of the stages of a pipeline each has its own: the most counts.
-  std::vector<double> least = {static_cast<double>(statistics.arena_bytes),
+  constexpr char kPlanned[] = "as --parallel auto planned";
+  if (part.planned_to_keep == std::optional(false)) return RecomputeChoice{false, kPlanned};
+  const uint64_t working_set = StepWorkingSetBytes(options, part.bytes, statistics);
+  // Of the stages of a pipeline each has its own: the most counts. What one needs less than the
+  // fullest, its arena may be smaller by.
+  const int ranks = communicator.WorldSize();
+  const uint64_t spared = BytesToKeepAll(options, ranks, compute.threads, {}) -
+                          BytesToKeepAll(options, ranks, compute.threads, part.stage);
+  std::vector<double> least = {static_cast<double>(statistics.arena_bytes + spared),
                                -static_cast<double>(working_set),
                                -static_cast<double>(statistics.device_state_bytes)};
   GEMINID_RETURN_IF_ERROR(communicator.AllReduce(least, least, collectives::ReduceOp::kMin));
-  const MicroBatchShape shape = ShapeOfShare(options, communicator.WorldSize());
+  const MicroBatchShape shape = ShapeOfShare(options, ranks);
   const RecomputeRoom room = {
       .placement = options.zero.placement,
       .arena_bytes = static_cast<uint64_t>(least[0]),
-      .workspace_bytes = WorkspaceBytesOfShare(options, communicator.WorldSize(), compute.threads),
-      .kept_bytes = KeptBytesOfShare(options, communicator.WorldSize()),
+      .workspace_bytes = WorkspaceBytesOfShare(options, ranks, compute.threads),
+      .kept_bytes = KeptBytesOfShare(options, ranks),
       .whole_model_bytes = WholeModelBytes(options),
       .weight_bytes = WeightBytes(options),
       .working_set_bytes = static_cast<uint64_t>(-least[1]),
       .state_bytes = static_cast<uint64_t>(-least[2])};
   if (auto choice = ChooseByRoom(room)) return *std::move(choice);
+  if (part.planned_to_keep.has_value()) return RecomputeChoice{true, kPlanned};
   // What is timed is a layer that is whole.
   if (options.parallel.tensor.size > 1) {
     return RecomputeChoice{false, "not all that they are fits, and cut layers are not timed"};

@@ -2,16 +2,19 @@
 #ifndef GEMINID_TOOLS_TRAINER_RECOMPUTE_CHOICE_H_
 #define GEMINID_TOOLS_TRAINER_RECOMPUTE_CHOICE_H_
 
+#include <optional>
+
 #include "absl/status/statusor.h"
 #include "geminid/communicator.h"
 #include "tools/trainer/measured_speed.h"
 #include "tools/trainer/options.h"
+#include "tools/trainer/rank_share.h"
 #include "tools/trainer/recompute.h"
 
 namespace geminid::trainer {
 
 // What of the model may lie on a rank's device at once, with room to spare.
-uint64_t WholeModelBytes(const TrainOptions& options);
+uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage = {});
 
 // With how much of weights and gradients a step surely runs: the working set of this rank's part of
 // the model, `part_bytes`, and in ZeRO's stages below the third all weights, whose chunks are
@@ -19,10 +22,18 @@ uint64_t WholeModelBytes(const TrainOptions& options);
 uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
                              const zero::Statistics& statistics);
 
-// As options.recompute says; for kAuto what fits the smallest arena and is faster. That takes some
-// milliseconds of measuring where weights would leave for activations. `part_bytes` as above. All
-// ranks must call it.
-absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, uint64_t part_bytes,
+// What of a rank its choice depends on.
+struct RankPart {
+  uint64_t bytes = 0;  // `part_bytes`, as above
+  int stage = 0;       // of the pipeline
+  // What --parallel auto planned, if it did.
+  std::optional<bool> planned_to_keep = std::nullopt;
+};
+
+// As options.recompute says; for kAuto what fits the smallest arena and is faster: where weights
+// would leave for activations as was planned, or else by some milliseconds of measuring. What was
+// planned to be computed again is. All ranks must call it.
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, const RankPart& part,
                                                 const zero::Statistics& statistics,
                                                 const ComputePlace& compute,
                                                 collectives::Communicator& communicator);

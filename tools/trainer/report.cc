@@ -80,6 +80,27 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("final_loss_scale").Value(report.final_loss_scale);
 }
 
+void WriteChoice(base::JsonWriter& json, const Report& report) {
+  json.Key("mesh_warning").Value(report.mesh_warning);
+  if (!report.choice) return;
+  json.Key("mesh_choice").BeginObject();
+  json.Key("why").Value(report.choice->why);
+  json.Key("planned").BeginArray();
+  for (const PlannedRow& row : report.choice->rows) {
+    json.BeginObject();
+    json.Key("mesh").Value(row.mesh).Key("micro_batches").Value(row.micro_batches);
+    json.Key("activations").Value(row.keeps_activations ? "kept" : "recomputed");
+    json.Key("fits").Value(row.fits).Key("step_seconds").Value(row.step_seconds);
+    json.Key("received_bytes").Value(row.received_bytes);
+    json.Key("device_bytes").Value(row.device_bytes);
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
+  if (!report.choice->run) return;
+  json.Key("place");
+  parallel::WritePlacedRun(json, *report.choice->run);
+}
+
 void WriteResults(base::JsonWriter& json, const Report& report) {
   WriteNumbers(json, "loss", report.losses);
   json.Key("loss_hex").BeginArray();
@@ -198,6 +219,7 @@ std::string ToJson(const Report& report) {
   json.Key("versions").BeginObject().Key("geminid").Value(GEMINID_VERSION).EndObject();
   WriteModel(json, report);
   WriteRun(json, report);
+  WriteChoice(json, report);
   WriteResults(json, report);
   WriteMemory(json, report);
   WriteTransfers(json, report);

@@ -3,11 +3,13 @@
 #define GEMINID_TOOLS_TRAINER_REPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/trainer/mesh_choice.h"
 #include "tools/trainer/options.h"
 
 namespace geminid::trainer {
@@ -40,8 +42,11 @@ struct ValidationLoss {
 
 struct Report {
   TrainOptions options;
-  uint64_t parameters = 0;     // of the whole model
-  std::string mesh;            // of the ranks, as "pipeline=2 x data=2 x sequence=1"
+  uint64_t parameters = 0;   // of the whole model
+  std::string mesh;          // of the ranks, as "pipeline=2 x data=2 x sequence=1"
+  std::string mesh_warning;  // of how it lies on the hosts; mostly empty
+  // With --parallel auto. What it was chosen from is known to the start that chose.
+  std::optional<MeshChoice> choice;
   uint64_t first_step = 0;     // steps that were done before, by the run that this one goes on
   double load_seconds = 0;     // for what it began with; 0: nothing was loaded
   std::vector<double> losses;  // one per step: the mean over its tokens

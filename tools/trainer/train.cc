@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
 #include "base/files.h"
@@ -69,6 +68,7 @@ class RankTrainer {
 
  private:
   int rank() const { return context_.info.rank; }
+  int Stage() const { return mesh_->Coordinate(rank(), kPipelineAxis); }
   bool ends() const { return end_.signal != 0 || end_.diverged; }
   uint64_t steps() const { return options_.schedule.steps; }
 
@@ -271,14 +271,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(threads_,
                              MakeThreads(options_.threads, context_.info, *communicator_));
     report_.threads = kernels::ThreadsOf(threads_.get());
-    if (options_.parallel.automatic) {
-      GEMINID_ASSIGN_OR_RETURN(
-          const MeshChoice choice,
-          FindMesh(options_, report_.threads, context_.info, context_.restarts, *communicator_));
-      options_ = WithChoice(std::move(options_), choice);
-      progress_.Announce(absl::StrCat("parallel auto: ", choice.why));
-    }
-    GEMINID_ASSIGN_OR_RETURN(mesh_, MakeMesh(options_.parallel, context_.info.world_size));
+    GEMINID_RETURN_IF_ERROR(FindMesh());
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
     GEMINID_RETURN_IF_ERROR(ConnectSession());
@@ -296,13 +289,28 @@ class RankTrainer {
     return BeginValues();
   }
 
+  absl::Status FindMesh() {
+    GEMINID_ASSIGN_OR_RETURN(
+        RunMesh found, FindRunMesh(std::move(options_), report_.threads, context_, *communicator_));
+    options_ = std::move(found.options);
+    mesh_ = std::move(found.mesh);
+    report_.choice = std::move(found.choice);
+    report_.mesh_warning = std::move(found.warning);
+    if (report_.choice) progress_.Announce(absl::StrCat("parallel auto: ", report_.choice->why));
+    if (rank() == 0 && !report_.mesh_warning.empty()) {
+      progress_.Warn(absl::StrCat("geminid-train: ", report_.mesh_warning));
+    }
+    return absl::OkStatus();
+  }
+
   // Without a limit there is to be room for activations too, if the daemon has it. Ranks with
   // different parts of the model do not agree on giving way to other jobs.
   absl::Status ConnectSession() {
     const auto connect = [&](const TrainOptions& options) {
-      return ConnectDaemon(options, context_,
-                           UnlimitedDeviceBytes(options, context_.info.world_size, report_.threads),
-                           {.gives_way = !options.parallel.cuts_model(), .is_kept = true});
+      return ConnectDaemon(
+          options, context_,
+          UnlimitedDeviceBytes(options, context_.info.world_size, report_.threads, Stage()),
+          {.gives_way = !options.parallel.cuts_model(), .is_kept = true});
     };
     absl::StatusOr<std::unique_ptr<Session>> session = connect(options_);
     if (absl::IsResourceExhausted(session.status()) && !options_.device_memory_bytes &&
@@ -317,10 +325,13 @@ class RankTrainer {
 
   absl::Status DecideOnRecompute() {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
+    const RankPart part = {
+        .bytes = model_->MostWorkingSetBytes(statistics.chunk_elements),
+        .stage = Stage(),
+        .planned_to_keep = report_.choice ? report_.choice->keeps_activations : std::nullopt};
     GEMINID_ASSIGN_OR_RETURN(
-        recompute_,
-        ChooseRecompute(options_, model_->MostWorkingSetBytes(statistics.chunk_elements),
-                        statistics, model_->ComputesWith(report_.threads), *loss_communicator_));
+        recompute_, ChooseRecompute(options_, part, statistics,
+                                    model_->ComputesWith(report_.threads), *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }
@@ -430,15 +441,6 @@ class RankTrainer {
                     .remaining = absl::Seconds(step_seconds * static_cast<double>(steps() - done))},
                    now);
     return absl::OkStatus();
-  }
-
-  static std::string LongestStall(const zero::Statistics& statistics, double seconds) {
-    const auto& causes = statistics.stall_seconds_by_cause;
-    const auto longest =
-        std::max_element(causes.begin(), causes.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (longest == causes.end()) return "";
-    return absl::StrFormat("%s %.0f%%", longest->first, 100 * longest->second / seconds);
   }
 
   // All ranks take part; rank 0 writes.

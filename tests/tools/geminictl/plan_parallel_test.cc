@@ -80,7 +80,8 @@ TEST(PlanParallel, MeshThatCannotBe_IsRefusedWithTheNearest) {
               AllOf(HasSubstr("6 ranks and the cluster 8"), HasSubstr("the nearest that fit: ")));
   EXPECT_THAT(refusal("tensor=1d:8"), AllOf(HasSubstr("12 heads by 8"), HasSubstr("nearest")));
   EXPECT_THAT(refusal("tensor=2d:6"), HasSubstr("the nearest that do are 4 or 9"));
-  EXPECT_THAT(refusal("sequence=ring:2"), HasSubstr("sequence=ulysses:N can"));
+  EXPECT_THAT(refusal("sequence=ring:8,data=3"), HasSubstr("24 ranks and the cluster 8"));
+  EXPECT_THAT(refusal("expert=2"), HasSubstr("pipeline, tensor, sequence and data can"));
 }
 
 TEST(PlanParallel, MeshWithoutRoom_ExitsWith7AndNamesTheNearestThatFits) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/planner/contract/trace.h"
@@ -155,6 +156,29 @@ TEST(CutWork, Ulysses_ReceivesFourTensorsOfEachTurnOfAttention) {
   EXPECT_EQ(work.ReceivedBytesOf(Operator::kMlp, Turn::kForward), 0);
   EXPECT_NEAR(static_cast<double>(work.SavedOf(Operator::kMlp).bytes()),
               static_cast<double>(SavedBytes(model, Operator::kMlp, job.batch).bytes()) / 8, 1);
+}
+
+// By hand: of 16 x 2048 tokens a rank has half, and a key is 4096 wide.
+TEST(CutWork, ARing_WaitsForWhatTakesLongerThanTheAttentionBesideIt) {
+  const forecast::Model model = *forecast::FindModel("llama-7b");
+  const MeshSpec mesh = {.sequence = 2, .sequence_mode = SequenceMode::kRing};
+  constexpr double kKeyBytes = 16 * 1024 * 4096 * 2.0;
+  const auto waits = [&](double rate, Turn turn) {
+    forecast::Job job = JobOf(2);
+    job.hardware.peer_bytes_per_second = rate;
+    const CutWork work = WorkOf(model, job, mesh);
+    EXPECT_DOUBLE_EQ(work.ReceivedBytesOf(Operator::kAttention, turn),
+                     kKeyBytes * (turn == Turn::kForward ? 2 : 6));
+    return work.SecondsOf(Operator::kAttention, turn) -
+           work.ComputeSecondsOf(Operator::kAttention, turn);
+  };
+  for (const auto& [turn, bytes] :
+       {std::pair{Turn::kForward, 2 * kKeyBytes}, std::pair{Turn::kBackward, 6 * kKeyBytes}}) {
+    EXPECT_DOUBLE_EQ(waits(1e13, turn), 0);
+    EXPECT_GT(waits(1e9, turn), 0);
+    EXPECT_LT(waits(1e9, turn), bytes / 1e9);
+    EXPECT_NEAR(waits(1e8, turn) - waits(1e9, turn), bytes / 1e8 - bytes / 1e9, 1e-9);
+  }
 }
 
 TEST(CutWork, Computation_IsCutEvenlyInEveryMode) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collectives/sequence_parallel/head_exchange.h"
+#include "collectives/sequence_parallel/ring_attention.h"
 #include "collectives/tensor_parallel/parallel_linear.h"
 #include "collectives/tensor_parallel/tensor_traffic.h"
 #include "tests/collectives/world.h"
@@ -134,6 +135,39 @@ TEST(ExchangesOf, RealLayers_ReceiveTheseBytesAlongTheseGroups) {
       Communicators world = collectives::LocalBackend().connect(c.ranks, absl::Seconds(60));
       ForEachRank(world, [&](Communicator& rank) { RunLayer(rank, c, role, shape); });
     }
+  }
+}
+
+TEST(RingExchangesOf, RealRings_ReceiveTheseBytes) {
+  const collectives::RingShape shape = {
+      .batch = 2, .sequence = 16, .heads = 4, .kv_heads = 2, .head_dim = 4, .scale = 0.5F};
+  const double keys = 2.0 * 16 * 2 * 4;
+  for (const int ranks : {1, 2, 4}) {
+    const Exchange expected = RingExchangesOf(keys, {.stride = 1, .size = ranks});
+    Communicators world = collectives::LocalBackend().connect(ranks, absl::Seconds(60));
+    ForEachRank(world, [&](Communicator& rank) {
+      auto ring = collectives::AsyncCommunicator::Start(rank.Duplicate("ring").value());
+      ASSERT_TRUE(ring.ok()) << ring.status();
+      auto attention = collectives::RingAttention::Make(shape, **ring);
+      ASSERT_TRUE(attention.ok()) << attention.status();
+      const std::size_t queries = 2 * attention->tokens() * 4 * 4;
+      const std::vector<float> q(queries), k(queries / 2), v(queries / 2);
+      std::vector<float> out(queries), lse(queries / 4), dq(queries), dk(queries / 2),
+          dv(queries / 2);
+      const auto received = [&] {
+        double bytes = 0;
+        for (const auto& peer : (*ring)->Stats().peers) {
+          bytes += static_cast<double>(peer.bytes_received);
+        }
+        return bytes;
+      };
+      ASSERT_EQ(attention->Forward(q, k, v, out, lse), absl::OkStatus());
+      const double forward = received();
+      EXPECT_DOUBLE_EQ(forward, expected.forward.elements * sizeof(float));
+      ASSERT_EQ(attention->Backward({q, k, v, out, lse}, out, dq, dk, dv), absl::OkStatus());
+      EXPECT_DOUBLE_EQ(received() - forward,
+                       (ranks == 1 ? 0 : expected.backward.elements) * sizeof(float));
+    });
   }
 }
 

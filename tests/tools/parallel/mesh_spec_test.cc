@@ -36,6 +36,10 @@ TEST(ParseMesh, OfAxesInAnyOrder_HasTheirSizes) {
   const auto megatron = ParseMesh("sequence=megatron:4,pipeline=2");
   ASSERT_TRUE(megatron.ok()) << megatron.status();
   EXPECT_EQ(megatron->mesh, one->mesh);
+  const auto ring = ParseMesh("sequence=ring:2");
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  EXPECT_EQ(ring->mesh.sequence_mode, SequenceMode::kRing);
+  EXPECT_EQ(ParseMesh("sequence=ring:1")->mesh, MeshSpec());
 }
 
 TEST(ParseMesh, OfWhatToStringGives_IsTheSame) {
@@ -60,7 +64,6 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"pipeline=interleaved:2:chunks=2", "pipeline=interleaved cannot be planned"},
       {"data=2,data=2", "data is there twice"},
       {"sequence=2", "it must be ulysses:N, ring:N, or megatron:N"},
-      {"sequence=ring:2", "sequence=ring cannot be planned"},
       {"sequence=megatron:2,tensor=1d:2", "tensor is there too; leave one of both out"},
       {"tensor=2d:4,sequence=megatron:2", "tensor is there too; leave one of both out"},
       {"sequence=megatron:x", "sequence is 'x'"},

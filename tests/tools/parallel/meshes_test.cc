@@ -24,17 +24,18 @@ std::size_t CountByTrial(int ranks) {
       for (int sequence = 1; pipeline * data * sequence <= ranks; ++sequence) {
         if (ranks % (pipeline * data * sequence) != 0) continue;
         const int tensor = ranks / (pipeline * data * sequence);
+        const std::size_t ways = sequence == 1 ? 1 : 2;  // of cutting a sequence
         if (tensor == 1) {
-          ++count;
+          count += ways;
           continue;
         }
         for (const TensorMode mode :
              {TensorMode::k1D, TensorMode::k1DSequence, TensorMode::k2D, TensorMode::k3D}) {
-          if (TensorGrid::Make(mode, tensor).ok()) ++count;
+          if (TensorGrid::Make(mode, tensor).ok()) count += ways;
         }
         for (int depth = 2; depth <= tensor; ++depth) {
           const auto grid = TensorGrid::Make(TensorMode::k25D, tensor, depth);
-          if (grid.ok() && grid->side() > 1) ++count;
+          if (grid.ok() && grid->side() > 1) count += ways;
         }
       }
     }

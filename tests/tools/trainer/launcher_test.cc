@@ -116,6 +116,25 @@ TEST(Launcher, WithRestarts_TellsTheRanksWhichStartItIsAndKeepsTheirJob) {
   EXPECT_EQ(jobs.size(), 1u);
 }
 
+TEST(Launcher, WithRestarts_HandsOnWhatAStartLeft) {
+  const base::TemporaryFolder folder;
+  const Outcome outcome = LaunchScript(2,
+                                       "memory=/proc/self/fd/$GEMINID_RUN_MEMORY_FD\n"
+                                       "if [ $GEMINID_RESTART_COUNT = 0 ]; then\n"
+                                       "  [ $RANK = 1 ] && exec sleep 60\n"
+                                       "  printf data=2 1<>$memory; kill -9 $$\n"
+                                       "fi\n"
+                                       "head -c 6 $memory > " +
+                                           (folder / "$RANK"),
+                                       /*restarts=*/1);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  for (const char* rank : {"0", "1"}) {
+    std::string line;
+    std::getline(std::ifstream(folder / rank), line);
+    EXPECT_EQ(line, "data=2");
+  }
+}
+
 TEST(Launcher, WithRestarts_EndsWhenRanksDieMoreOften) {
   const Outcome outcome = LaunchScript(2, "[ $RANK = 1 ] && kill -9 $$; exec sleep 60", 1);
   EXPECT_EQ(outcome.code, base::kExitFailed);

@@ -141,6 +141,49 @@ TEST(ChooseMesh, OfWhatItCannotWeigh_SaysWhatToDo) {
   EXPECT_THAT(std::string(ChooseMesh(adapted, Place(2)).status().message()), HasSubstr("adapters"));
 }
 
+TEST(ChooseMesh, OfAnyRanks_SaysWhatItChoseFrom) {
+  const MeshChoice choice = Chosen(Options(), Place(4));
+  ASSERT_GE(choice.rows.size(), 2u);
+  EXPECT_LE(choice.rows.size(), kRowsOfChoice);
+  EXPECT_EQ(choice.rows[0].mesh, choice.mesh);
+  EXPECT_EQ(choice.rows[0].micro_batches, static_cast<uint64_t>(choice.accumulate));
+  EXPECT_EQ(choice.keeps_activations, choice.rows[0].keeps_activations);
+  for (size_t i = 1; i < choice.rows.size(); ++i) {
+    if (!choice.rows[i].fits) continue;
+    EXPECT_LE(choice.rows[0].step_seconds, choice.rows[i].step_seconds);
+  }
+  ASSERT_TRUE(choice.run.has_value());
+  EXPECT_EQ(choice.run->place, Place(4));
+  EXPECT_THAT(choice.run->meshes, testing::Contains("pipeline=2,data=2"));
+}
+
+// Where activations are asked for, nothing is left to plan.
+TEST(ChooseMesh, OfActivationsThatWereAskedFor_LeavesThemAsTheyAre) {
+  for (const char* recompute : {"on", "off"}) {
+    const MeshChoice choice = Chosen(Options({"--recompute", recompute}), Place(2));
+    EXPECT_EQ(choice.keeps_activations, std::nullopt);
+  }
+}
+
+TEST(ChoiceFrom, TheWordsOfAChoice_IsTheSameChoice) {
+  const TrainOptions options = Options();
+  for (const std::optional<bool> keeps : {std::optional<bool>(), {true}, {false}}) {
+    MeshChoice choice = Chosen(options, Place(4));
+    choice.keeps_activations = keeps;
+    const auto read = ChoiceFrom(options, WordsOf(choice));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->mesh, choice.mesh);
+    EXPECT_EQ(read->batch, choice.batch);
+    EXPECT_EQ(read->accumulate, choice.accumulate);
+    EXPECT_EQ(read->keeps_activations, keeps);
+    EXPECT_EQ(read->why, choice.why);
+    EXPECT_EQ(read->parallel.least_ranks(), 4);
+  }
+  for (const char* words : {"", "data=2", "data=2\n0\nkept\nwhy", "data=2\nx\nkept\nwhy"}) {
+    EXPECT_TRUE(absl::IsInternal(ChoiceFrom(options, words).status())) << words;
+  }
+}
+
 TEST(WithChoice, OfAChoice_ChangesWhatWasChosenAndNoMore) {
   const TrainOptions asked = Options();
   const TrainOptions options =

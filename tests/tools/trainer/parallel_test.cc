@@ -139,6 +139,7 @@ TEST(ParallelMistakes, InTheTrainerAndInThePlanner_AreSaidInTheSameWords) {
                            "data=2,data=2",
                            "sequence=2",
                            "sequence=ring:x",
+                           "sequence=ring:3",
                            "sequence=megatron:2,tensor=1d:2",
                            "sequence=megatron:3",
                            "sequence=ulysses:5",

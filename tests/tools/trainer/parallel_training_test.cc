@@ -444,17 +444,13 @@ TEST_F(ParallelTraining, WithTheMeshLeftToIt_HasTheBitsOfTheMeshItChose) {
   const int batch = chosen["batch"];
   const int accumulate = chosen["accumulate"];
   EXPECT_EQ(batch * accumulate, 16);
-  Words axes;
-  const Words all = absl::StrSplit(chosen["mesh"].get<std::string>(), " x ");
-  for (std::string axis : all) {
-    if (absl::StrContains(axis, "sequence=") && axis != "sequence=1") {
-      axis.insert(std::string("sequence=").size(), "ulysses:");
-    }
-    if (!absl::EndsWith(axis, "=1")) axes.push_back(axis);
-  }
+  const nlohmann::json best = chosen["mesh_choice"]["planned"][0];
+  EXPECT_EQ(best["micro_batches"], accumulate);
+  EXPECT_EQ(chosen["recompute"], best["activations"] == "kept" ? "off" : "on");
+  EXPECT_EQ(chosen["place"]["ranks"], 2);
   ExpectSameBits(Run(flags + Words{"--batch", std::to_string(batch), "--accumulate",
                                    std::to_string(accumulate), "--update", "step", "--parallel",
-                                   absl::StrJoin(axes, ",")}),
+                                   best["mesh"].get<std::string>()}),
                  chosen);
 }
 

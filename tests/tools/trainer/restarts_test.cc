@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
+
+#include "tools/trainer/run_memory.h"
 
 namespace geminid::trainer {
 namespace {
@@ -78,6 +81,26 @@ TEST(Restarts, RunName_TellsRunsApartAndFitsTheDaemon) {
   EXPECT_EQ(RunName(info), "run:29500");
   info.job = std::string(100, 'x');
   EXPECT_EQ(RunName(info).size(), 63u);
+}
+
+TEST(RunMemory, OfALauncher_HasWhatWasKeptLast) {
+  const absl::StatusOr<base::UniqueFd> memory = MakeRunMemory();
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const RunMemory rank = RunMemory::From(Of({{kRunMemoryVariable, std::to_string(memory->get())}}));
+  ASSERT_TRUE(rank.is_there());
+  EXPECT_EQ(rank.Kept(), "");
+  EXPECT_TRUE(rank.Keep("pipeline=2,data=2\n4").ok());
+  EXPECT_EQ(rank.Kept(), "pipeline=2,data=2\n4");
+  EXPECT_TRUE(rank.Keep("data=4").ok());
+  EXPECT_EQ(rank.Kept(), "data=4");
+  EXPECT_TRUE(absl::IsInvalidArgument(rank.Keep(std::string(kRunMemoryBytes, 'x'))));
+  EXPECT_EQ(rank.Kept(), "data=4");
+}
+
+TEST(RunMemory, WithoutALauncher_IsNotThere) {
+  EXPECT_FALSE(RunMemory().is_there());
+  EXPECT_FALSE(RunMemory::From(Of({})).is_there());
+  EXPECT_FALSE(RunMemory::From(Of({{kRunMemoryVariable, "9999"}})).is_there());
 }
 
 }  // namespace

@@ -17,8 +17,9 @@ namespace {
 using collectives::LinearRole;
 using collectives::TensorGrid;
 
-constexpr auto Refuse = parallel::RefuseParallel;
 constexpr uint64_t kAlignment = 64;  // of a block of workspace
+
+absl::Status Refuse(const std::string& words) { return parallel::RefuseParallel(words); }
 
 // Elements that one rank has of what lies between the layers, and its rows.
 struct Stream {
@@ -92,7 +93,7 @@ absl::Status CheckTensor(const TrainOptions& options) {
     GEMINID_ASSIGN_OR_RETURN(const TensorGrid grid, TensorGrid::Make(axis.mode, ranks, axis.depth));
     return MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0).status();
   };
-  const absl::Status status = cut(axis.size);
+  absl::Status status = cut(axis.size);
   if (status.ok()) return status;
   return parallel::WithNearestSizes(
       Refuse(std::string(status.message())), axis.size, [&](int ranks) { return cut(ranks).ok(); },

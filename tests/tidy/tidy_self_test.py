@@ -105,6 +105,18 @@ class Tidy(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("clang-analyzer-core.NullDereference", done.stdout)
 
+    def test_source_of_a_group_is_checked_by_itself(self):
+        self.write("base/bad.cc", BAD_NAME)
+        group = self.root / "build/dev/base/base_test_groups/group_0.cc"
+        group.parent.mkdir(parents=True)
+        group.write_text("".join(f'#include "{self.root}/base/{name}.cc"\n' for name in ("good", "bad")))
+        (self.root / "build/dev/compile_commands.json").write_text(json.dumps(
+            [{"directory": str(self.root), "file": str(group), "command": f"c++ -std=c++20 -c {group}"}]))
+        done = self.tidy("--all")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("base/bad.cc:1:28:", done.stdout)
+        self.assertIn("2 sources, 1 findings", done.stdout)
+
     def test_file_that_does_not_compile_is_a_violation(self):
         self.write("base/bad.cc", "int Twice(\n")
         self.assertEqual(self.tidy().returncode, 1)

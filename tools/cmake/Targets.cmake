@@ -1,3 +1,65 @@
+# What a source costs to compile is mostly the headers that it reads. Sources that are compiled together
+# pay that once; a change to one of them compiles all of its group.
+set(GEMINID_GROUP_LIBRARIES 0 CACHE STRING
+    "How many sources of a library are compiled together at most; 0: each alone")
+set(GEMINID_GROUP_TESTS 0 CACHE STRING
+    "How many sources of a test program are compiled together at most; 0: each alone")
+set(GEMINID_GROUP_SOURCES ${CMAKE_CURRENT_LIST_DIR}/group-sources)
+
+# geminid_group(RESULT NAME SIZE SOURCES...): what is compiled in place of these sources. Which come
+# together is decided anew whenever CMake runs. What is generated, or has options of its own, stays
+# alone.
+function(geminid_group result name size)
+  set(grouped "")
+  set(alone "")
+  foreach(source ${ARGN})
+    get_filename_component(path ${source} ABSOLUTE)
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    if(path MATCHES "[.]cc$" AND EXISTS ${path} AND NOT definitions
+       AND NOT path MATCHES "^${PROJECT_BINARY_DIR}/")
+      list(APPEND grouped ${path})
+    else()
+      list(APPEND alone ${source})
+    endif()
+  endforeach()
+  list(LENGTH grouped count)
+  if(NOT size OR count LESS 2)
+    set(${result} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  # What was decided is kept, and the question that it answers, until a source is newer.
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}_groups)
+  set(asked "${size};${grouped}")
+  set(known "")
+  if(EXISTS ${folder}/asked)
+    file(READ ${folder}/asked known)
+  endif()
+  foreach(source ${GEMINID_GROUP_SOURCES} ${grouped})
+    if(${source} IS_NEWER_THAN ${folder}/asked)
+      set(known "")
+    endif()
+  endforeach()
+  if(known STREQUAL asked)
+    file(READ ${folder}/decided grouped)
+  else()
+    find_package(Python3 REQUIRED COMPONENTS Interpreter)
+    execute_process(COMMAND ${Python3_EXECUTABLE} -B ${GEMINID_GROUP_SOURCES} ${folder} ${size} ${grouped}
+                    OUTPUT_VARIABLE grouped COMMAND_ERROR_IS_FATAL ANY)
+    file(WRITE ${folder}/decided "${grouped}")
+    file(WRITE ${folder}/asked "${asked}")
+  endif()
+  # GCC takes what is included for a header, where a class that all see should have nothing of an
+  # anonymous namespace. Each of these is included once.
+  set(files ${grouped})
+  list(FILTER files INCLUDE REGEX "/group_[0-9]+[.]cc$")
+  foreach(file ${files})
+    set_source_files_properties(${file} PROPERTIES
+      COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>")
+  endforeach()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${GEMINID_GROUP_SOURCES})
+  set(${result} ${grouped} ${alone} PARENT_SCOPE)
+endfunction()
+
 # geminid_library(NAME SOURCES... LIBS... [PRIVATE_LIBS...] [PRECOMPILED name]): a static library
 # whose headers are included by their path from the root of the repository, the public ones as
 # "geminid/x.h".
@@ -6,7 +68,12 @@ function(geminid_library name)
   if(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED base)
   endif()
-  add_library(${name} STATIC ${ARG_SOURCES})
+  set(sources ${ARG_SOURCES})
+  # Highway compiles a source several times over, and says how in macros.
+  if(NOT ARG_PRECOMPILED STREQUAL "kernels")
+    geminid_group(sources ${name} ${GEMINID_GROUP_LIBRARIES} ${ARG_SOURCES})
+  endif()
+  add_library(${name} STATIC ${sources})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   geminid_use_precompiled(${name} ${ARG_PRECOMPILED})
@@ -36,7 +103,8 @@ function(geminid_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_executable(${name} ${ARG_SOURCES})
+  geminid_group(sources ${name} ${GEMINID_GROUP_TESTS} ${ARG_SOURCES})
+  add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${GEMINID_TEST_OPTIONS})

@@ -15,9 +15,7 @@ struct Meaning {
 Meaning MeaningOf(CUresult result) {
   using absl::StatusCode;
   if (IsSticky(result)) {
-    return {StatusCode::kDataLoss,
-            "this process can use the device no more: end it and start another; the kernel's log "
-            "(dmesg, Xid) and nvidia-smi say more"};
+    return {StatusCode::kDataLoss, kLostAdvice};
   }
   switch (result) {
     case CUDA_ERROR_OUT_OF_MEMORY:

@@ -27,6 +27,10 @@ absl::Status ToStatus(const DriverApi& api, CUresult result, std::string_view ca
 // Whether every later call of the process on this context fails, too: it must end, and a new
 // process start.
 bool IsSticky(CUresult result);
+// What messages about one end with.
+inline constexpr char kLostAdvice[] =
+    "this process can use the device no more: end it and start another; the kernel's log (dmesg, "
+    "Xid) and nvidia-smi say more";
 
 // NVML's table, after nvmlInit; as LoadDriver.
 absl::StatusOr<const NvmlApi*> LoadNvml();

@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/src/daemon_ended.h"
 #include "client/src/plan_messages.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/memory.grpc.pb.h"
@@ -120,6 +121,7 @@ Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::D
       local_ranks_(local_ranks),
       token_(HexToken(welcome)),
       attach_socket_(attach_socket),
+      on_gpu_(welcome.device.kind == shm::DeviceKind::kCuda),
       first_allocation_(uint64_t{welcome.successor} << shm::kAllocationBits),
       allocations_(first_allocation_),
       stubs_(std::make_unique<Stubs>(MakeChannel(socket))) {}
@@ -154,7 +156,8 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
     return absl::UnavailableError(absl::StrCat(
         doing, ": the daemon at ", socket_, " does not answer (", status.error_message(),
         "), and for ", absl::FormatDuration(absl::Trunc(absl::Now() - lost, absl::Milliseconds(1))),
-        " none took its place; mapped memory and leases still work"));
+        " none took its place; ", on_gpu_ ? absl::StrCat(WhySessionEnded(true), "; ") : "",
+        "mapped memory and leases still work"));
   }
 }
 

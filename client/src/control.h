@@ -82,6 +82,7 @@ class Control {
   const int local_ranks_;
   const std::string token_;
   const int attach_socket_;
+  const bool on_gpu_;
   const uint64_t first_allocation_;
   std::atomic<uint64_t> allocations_;
   std::unique_ptr<Stubs> stubs_;

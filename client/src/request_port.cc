@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/system_error.h"
 #include "client/os/thread.h"
+#include "client/src/daemon_ended.h"
 
 namespace geminid {
 namespace {
@@ -307,7 +308,7 @@ absl::Status RequestPort::DaemonEnded() const {
     }
   }
   return absl::UnavailableError(absl::StrCat(
-      "the daemon at ", socket_, " ended, and none took its place", waited,
+      "the daemon at ", socket_, " ended, and ", WhySessionEnded(descriptors_.on_gpu), waited,
       "; mapped memory and leases still work, transfers and new memory need a new session"));
 }
 

@@ -45,6 +45,7 @@ class RequestPort final : public Executor {
     base::UniqueFd daemon_event;  // an eventfd: written, it wakes the daemon
     base::UniqueFd client_event;  // non-blocking; readable, it wakes this side
     int attach_socket = -1;       // its end is the daemon's; not owned
+    bool on_gpu = false;          // is the session's device
   };
 
   // The segments must outlive the port. Starts the thread.

@@ -18,10 +18,12 @@ namespace geminid {
 namespace {
 
 constexpr absl::Duration kMeetPause = absl::Milliseconds(20);
+// Switches: "1" turns them on.
 constexpr char kStrictVariable[] = "GEMINID_STRICT_DEVICE";
+constexpr char kEventsVariable[] = "GEMINID_COMPLETIONS_BY_EVENTS";
 
-bool StrictInEnvironment() {
-  const char* const value = std::getenv(kStrictVariable);
+bool IsOn(const char* variable) {
+  const char* const value = std::getenv(variable);
   return value != nullptr && std::string_view(value) == "1";
 }
 
@@ -82,12 +84,25 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
 // Of the kind that the daemon says the session's device is.
 absl::StatusOr<std::unique_ptr<device::Device>> MakeDevice(const ConnectOptions& options,
                                                            const DeviceDescription& description) {
-  if (description.kind == DeviceKind::kCuda) return device::MakeCudaDevice({description.uuid});
+  if (description.kind == DeviceKind::kCuda) {
+    return device::MakeCudaDevice(
+        {.uuid = description.uuid, .completes_by_events = IsOn(kEventsVariable)});
+  }
   device::HostDeviceOptions host;
   host.copy_bytes_per_second = options.copy_bytes_per_second;
   host.copy_latency_seconds = options.copy_latency_seconds;
-  host.strict = options.strict_device || StrictInEnvironment();
+  host.strict = options.strict_device || IsOn(kStrictVariable);
   return device::MakeHostDevice(host);
+}
+
+// What the daemon sends is its agent's, so what the driver does not take has ended with the agent.
+absl::Status OfSlab(const absl::Status& status, const DeviceDescription& device) {
+  if (device.kind != DeviceKind::kCuda || !absl::IsInvalidArgument(status)) return status;
+  return absl::UnavailableError(
+      absl::StrCat("memory of ", device.name,
+                   " was lost before this process had it: its agent ended ('geminictl status' says "
+                   "why); connect again (",
+                   std::string(status.message()), ")"));
 }
 
 }  // namespace
@@ -162,11 +177,11 @@ absl::Status SessionImpl::Attach() {
                     welcome->fd(Fd::kCommitSegment));
   if (!mapped.ok()) return mapped.status();
   segments = *std::move(mapped);
-  absl::StatusOr<std::unique_ptr<RequestPort>> made =
-      RequestPort::Create(segments.state(), segments.client(),
-                          {std::move(welcome->fd(Fd::kDaemonEvent)),
-                           std::move(welcome->fd(Fd::kClientEvent)), attach.fd()},
-                          socket);
+  absl::StatusOr<std::unique_ptr<RequestPort>> made = RequestPort::Create(
+      segments.state(), segments.client(),
+      {std::move(welcome->fd(Fd::kDaemonEvent)), std::move(welcome->fd(Fd::kClientEvent)),
+       attach.fd(), welcome->message.device.kind == shm::DeviceKind::kCuda},
+      socket);
   if (!made.ok()) return made.status();
   port = *std::move(made);
   if (device == nullptr) {
@@ -203,7 +218,7 @@ absl::Status SessionImpl::MakeArena() {
   for (ReceivedMemory& slab : slabs) {
     absl::Status status =
         device->ImportSlab(std::move(slab.fd), slab.message.arena_offset, slab.message.bytes);
-    if (!status.ok()) return status;
+    if (!status.ok()) return OfSlab(status, device_description);
   }
   if (device->memory_info().imported_bytes != created->bytes) {
     return absl::InternalError("the slabs the daemon sent do not fill the arena");

@@ -13,7 +13,8 @@ bool ScrubRule::MustScrubFor(const std::string& tenant) {
 }
 
 Gpus::Gpus(const Options& options, const std::vector<NodeDevice>& devices,
-           const std::vector<core::DeviceDescription>& descriptions, os::EventLoop* loop) {
+           const std::vector<core::DeviceDescription>& descriptions, os::EventLoop* loop)
+    : had_other_daemons_(options.had_other_daemons) {
   for (size_t i = 0; i < devices.size(); ++i) {
     if (devices[i].setting.kind != shm::DeviceKind::kCuda) {
       has_other_devices_ = true;
@@ -70,7 +71,7 @@ absl::Status Gpus::Fill(shm::DeviceIndex device, const std::string& tenant, uint
   bool scrub = false;
   {
     const std::lock_guard lock(mutex_);
-    scrub = rules_[device].MustScrubFor(tenant);
+    scrub = rules_.try_emplace(device, had_other_daemons_).first->second.MustScrubFor(tenant);
   }
   return arena->Fill(bytes, scrub, cancelled);
 }

@@ -22,14 +22,16 @@ namespace geminid::gpus {
 
 // Whether memory for a tenant needs zeros written into it first. The driver is trusted to clear
 // what processes gave back to it, and then it is done a second time as soon as this GPU's memory
-// has been two tenants'.
+// has been two tenants', as far as is known.
 class ScrubRule {
  public:
+  // Whose the memory was before an earlier daemon ended is not known.
+  explicit ScrubRule(bool had_other_daemons) : several_(had_other_daemons) {}
   bool MustScrubFor(const std::string& tenant);
 
  private:
   std::optional<std::string> first_;
-  bool several_ = false;
+  bool several_;
 };
 
 class Gpus {
@@ -37,6 +39,7 @@ class Gpus {
   struct Options {
     std::string program;  // geminid-agent
     agent::SupervisionOptions supervision{};
+    bool had_other_daemons = false;  // the node, before this one
   };
   // One agent for each device that has a GPU; `descriptions` are those of `devices`, by index.
   Gpus(const Options& options, const std::vector<NodeDevice>& devices,
@@ -63,6 +66,7 @@ class Gpus {
   bool has_other_devices() const { return has_other_devices_; }
 
  private:
+  const bool had_other_daemons_;
   std::map<shm::DeviceIndex, std::unique_ptr<GpuAgent>> agents_;
   std::map<shm::DeviceIndex, std::string> missing_;
   bool has_other_devices_ = false;

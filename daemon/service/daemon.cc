@@ -186,7 +186,8 @@ absl::Status Daemon::Open() {
   if (!options.ok()) return options.status();
   gpus_ =
       std::make_unique<gpus::Gpus>(gpus::Gpus::Options{.program = options_.agent_program,
-                                                       .supervision = options_.agent_supervision},
+                                                       .supervision = options_.agent_supervision,
+                                                       .had_other_daemons = lock_->epoch() > 1},
                                    devices_, options->engine.devices, loop_.get());
   options->gpus = gpus_.get();
   options->arena_backing = options_.arena_backing;

@@ -94,6 +94,21 @@ TEST_F(NcclConformance, ImportedMemory_IsGatheredBroadcastAndSent) {
   });
 }
 
+TEST_F(NcclConformance, AbortedCommunicator_IsGoneAndALaterOneWorks) {
+  int version = 0;
+  EXPECT_EQ(nccl_.get_version(&version), NcclResult::kSuccess);
+  EXPECT_GT(version, 0);
+  EXPECT_EQ(nccl_.comm_abort(comm_), NcclResult::kSuccess);
+  comm_ = nullptr;
+  NcclId id = {};
+  ASSERT_EQ(nccl_.get_unique_id(&id), NcclResult::kSuccess);
+  NcclConfig config;
+  EXPECT_NCCL_OK(nccl_.comm_init(&comm_, 1, id, 0, &config));
+  ExpectMoved(kBytes / 2, 10, [&] {
+    return nccl_.all_gather(At(0), At(kBytes / 2), kWordBytes, NcclType::kUint8, comm_, stream_);
+  });
+}
+
 TEST_F(NcclConformance, RegisteredMemory_IsMovedAndGivenBack) {
   if (nccl_.comm_register == nullptr) GTEST_SKIP() << "this NCCL registers nothing";
   constexpr uint64_t kTo = kBytes / 2;

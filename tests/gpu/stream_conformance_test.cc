@@ -68,6 +68,17 @@ std::vector<uint32_t> Numbers() {
   return numbers;
 }
 
+TEST_F(StreamConformance, ContextsSynchronize_WaitsForAllStreams) {
+  std::atomic<int> done = 0;
+  const auto count = [](void* data) { ++*static_cast<std::atomic<int>*>(data); };
+  for (CUstream stream : {stream_, other_}) {
+    EXPECT_CU_OK(api_.memset_d32_async(stream == stream_ ? first_ : second_, 1, kWords, stream));
+    EXPECT_CU_OK(api_.launch_host_func(stream, count, &done));
+  }
+  EXPECT_CU_OK(api_.ctx_synchronize());
+  EXPECT_EQ(done, 2);
+}
+
 TEST_F(StreamConformance, CopiesUpAcrossAndDown_AreExact) {
   const std::vector<uint32_t> sent = Numbers();
   EXPECT_CU_OK(api_.memcpy_htod_async(first_, sent.data(), kBytes, stream_));

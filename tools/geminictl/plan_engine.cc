@@ -83,7 +83,7 @@ std::vector<EnginePart> EngineParts(const forecast::Forecast& forecast,
   }
   const bool runs = EngineRunsOn(hardware);
   parts.push_back({"device", hardware.name, runs,
-                   runs ? "" : "the engine has no CUDA: a host device of as much memory"});
+                   runs ? "" : "not run on a GPU yet: a host device of as much memory"});
   return parts;
 }
 

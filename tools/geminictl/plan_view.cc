@@ -77,7 +77,7 @@ std::string FitsOn(const PlanAnswer& answer) {
   if (waits == 0) return "It fits.";
   if (job.only_executable) {
     return absl::StrCat("It fits a host device of ", base::FormatBytes(job.hardware.usable_bytes()),
-                        ", which today's engine runs on. It has no CUDA yet.");
+                        ", which today's engine runs on. It has not run on a GPU yet.");
   }
   return "As planned it fits, but today's engine does not do all of it.";
 }

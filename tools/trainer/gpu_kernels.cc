@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "gpu/driver.h"
 #include "gpu/library_search.h"
 #include "kernels/model/activation/gelu_cuda.h"
 #include "kernels/model/activation/swiglu_cuda.h"
@@ -23,6 +24,7 @@
 #include "kernels/numeric/cast/cast_cuda.h"
 #include "kernels/runtime/common/absl_status.h"
 #include "kernels/runtime/cuda/launcher.h"
+#include "kernels/runtime/cuda/refusal.h"
 
 namespace geminid::trainer {
 namespace {
@@ -32,8 +34,11 @@ using kernels::MatmulShape;
 
 absl::Status Launched(kernels::Status status, const char* kernel) {
   if (status != kernels::Status::kUnsupported) return kernels::FromKernel(status, kernel);
-  return absl::UnavailableError(
-      absl::StrCat("the GPU did not take the kernel ", kernel, ": ", kernels::cuda::LastRefusal()));
+  const bool lost = gpu::IsSticky(static_cast<CUresult>(kernels::cuda::LastRefusalCode()));
+  return {
+      lost ? absl::StatusCode::kDataLoss : absl::StatusCode::kUnavailable,
+      absl::StrCat("the GPU did not take the kernel ", kernel, ": ", kernels::cuda::LastRefusal(),
+                   lost ? "; " : "", lost ? gpu::kLostAdvice : "")};
 }
 
 template <typename T>

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/status_macros.h"
+#include "gpu/driver_calls.h"
 
 namespace geminid::trainer {
 namespace {
@@ -58,12 +59,14 @@ absl::StatusOr<int> GpuQueue::DriverVersion() const {
 }
 
 absl::Status GpuQueue::Zero(void* to, size_t bytes) {
+  const gpu::DriverCall call;
   if (bytes == 0) return absl::OkStatus();
   return context_->Check(context_->api().memset_d8_async(Address(to), 0, bytes, stream_),
                          "cuMemsetD8Async");
 }
 
 absl::Status GpuQueue::Copy(const void* from, size_t bytes, void* to) {
+  const gpu::DriverCall call;
   if (bytes == 0) return absl::OkStatus();
   return context_->Check(
       context_->api().memcpy_dtod_async(Address(to), Address(from), bytes, stream_),
@@ -71,6 +74,7 @@ absl::Status GpuQueue::Copy(const void* from, size_t bytes, void* to) {
 }
 
 absl::Status GpuQueue::Upload(const void* from, size_t bytes, void* to) {
+  const gpu::DriverCall call;
   GEMINID_ASSIGN_OR_RETURN(std::byte* const block, context_->TakeStaging(bytes));
   in_flight_.push_back(block);
   std::memcpy(block, from, bytes);
@@ -79,6 +83,7 @@ absl::Status GpuQueue::Upload(const void* from, size_t bytes, void* to) {
 }
 
 absl::Status GpuQueue::Download(const void* from, size_t bytes, void* to) {
+  const gpu::DriverCall call;
   GEMINID_ASSIGN_OR_RETURN(std::byte* const block, context_->TakeStaging(bytes));
   in_flight_.push_back(block);
   const gpu::DriverApi& api = context_->api();
@@ -96,6 +101,7 @@ absl::StatusOr<double> GpuQueue::SecondsOf(const std::function<absl::Status()>& 
   GEMINID_RETURN_IF_ERROR(begin.Record(stream_));
   GEMINID_RETURN_IF_ERROR(work());
   GEMINID_RETURN_IF_ERROR(end.Record(stream_));
+  const gpu::DriverCall call;
   const gpu::DriverApi& api = context_->api();
   GEMINID_RETURN_IF_ERROR(context_->Check(api.event_synchronize(end.get()), "cuEventSynchronize"));
   float milliseconds = 0;

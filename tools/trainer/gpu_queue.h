@@ -44,10 +44,10 @@ class GpuQueue {
 
  private:
   explicit GpuQueue(std::shared_ptr<device::CudaContext> context)
-      : context_(std::move(context)), scope_(*context_) {}
+      : context_(std::move(context)), current_(*context_) {}
 
   const std::shared_ptr<device::CudaContext> context_;
-  const device::CudaContext::Scope scope_;
+  const device::CudaContext::Current current_;
   CUstream stream_ = nullptr;
   std::vector<std::byte*> in_flight_;  // page-locked memory that copies to the device read
 };

@@ -25,6 +25,7 @@
 #include "tools/trainer/command_line.h"
 #include "tools/trainer/daemon_choice.h"
 #include "tools/trainer/data_flags.h"
+#include "tools/trainer/driver_watch.h"
 #include "tools/trainer/generate.h"
 #include "tools/trainer/host_agent.h"
 #include "tools/trainer/launcher.h"
@@ -101,9 +102,15 @@ std::function<void()> DoneSayer() {
 // What this rank needs of its surroundings, while it runs.
 struct Surroundings {
   std::unique_ptr<StopSignals> signals;
+  std::unique_ptr<DriverWatch> watch;
   DaemonChoice daemon;
   RankContext context;
 };
+
+// Behind a line of progress, should one be open.
+void WriteBehindLine(const std::string& text) {
+  WriteStderr(StderrIsTerminal() ? absl::StrCat("\n", text) : text);
+}
 
 absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& info,
                       Surroundings* around) {
@@ -118,6 +125,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
   }
   const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
   GEMINID_ASSIGN_OR_RETURN(const Restarts restarts, RestartsFrom(environment));
+  around->watch = std::make_unique<DriverWatch>(kStandstill * options.timeout, WriteBehindLine);
   around->context = {.info = info,
                      .restarts = restarts,
                      .run_memory = IsLaunched() ? RunMemory::From(environment) : RunMemory(),
@@ -126,7 +134,8 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
                      .stderr_is_terminal = StderrIsTerminal(),
                      .terminal_width = TerminalColumns,
                      .stop_signal = [around] { return around->signals->first(); },
-                     .say_done = DoneSayer()};
+                     .say_done = DoneSayer(),
+                     .on_failure = [around](const absl::Status& why) { around->watch->Ends(why); }};
   return absl::OkStatus();
 }
 

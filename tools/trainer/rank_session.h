@@ -32,6 +32,9 @@ struct RankContext {
   // Tells the launcher that the run is done; before the goodbye to the daemon. Null: it cannot be
   // told.
   std::function<void()> say_done = nullptr;
+  // The rank has failed, and lets go of its device now, should that still answer. Null: it may take
+  // as long as it likes.
+  std::function<void(const absl::Status&)> on_failure = nullptr;
 };
 
 // Waits for the other ranks.

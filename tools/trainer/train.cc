@@ -61,6 +61,7 @@ class RankTrainer {
     absl::Status status = RunConnected();
     progress_.Finish();
     if (status.ok()) return end_;
+    if (context_.on_failure) context_.on_failure(status);
     if (session_ != nullptr && context_.restarts.keeps()) session_->LeaveToSuccessor();
     communicator_->Abort(absl::StrCat("rank ", rank(), ": ", std::string(status.message())));
     return status;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/trainer/device_check.h"
+#include "tools/trainer/driver_watch.h"
 #include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/part_source.h"
 #include "tools/trainer/pipelined_model.h"
@@ -72,6 +73,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   for (const ModelPart& part : parts) GEMINID_RETURN_IF_ERROR(AddPart(part));
   zero::Options zero = options.zero;
   zero.resume = around_.resumes;
+  zero.timeout = kStandstill * options.timeout;
   if (ranks->WorldSize() < around_.world.WorldSize()) zero.all_ranks = &around_.world;
   zero.micro_batch_parts = static_cast<int>(parts.size());
   GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, mine_, zero));

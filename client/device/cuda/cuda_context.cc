@@ -85,16 +85,17 @@ absl::Status CheckAbilities(const DriverApi& api, CUdevice device) {
 
 }  // namespace
 
-CudaContext::Scope::Scope(const CudaContext& context)
+CudaContext::Current::Current(const CudaContext& context)
     : api_(context.api()),
       pushed_(context.api().ctx_push_current(context.context_) == CUDA_SUCCESS) {}
 
-CudaContext::Scope::~Scope() {
+CudaContext::Current::~Current() {
   CUcontext popped = nullptr;
   if (pushed_) api_.ctx_pop_current(&popped);
 }
 
 absl::StatusOr<std::shared_ptr<CudaContext>> CudaContext::Create(const std::string& uuid) {
+  const gpu::DriverCall call;
   GEMINID_ASSIGN_OR_RETURN(const DriverApi* const api, gpu::LoadDriver());
   GEMINID_ASSIGN_OR_RETURN(const CUdevice device, FindDevice(*api, uuid));
   GEMINID_RETURN_IF_ERROR(CheckAbilities(*api, device));

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/driver.h"
+#include "gpu/driver_calls.h"
 
 namespace geminid::device {
 
@@ -37,17 +38,26 @@ class CudaContext {
   CudaContext& operator=(const CudaContext&) = delete;
   ~CudaContext();
 
-  // Makes the context this thread's for as long as it lives: around every use of api().
-  class Scope {
+  // Makes the context this thread's for as long as it lives.
+  class Current {
    public:
-    explicit Scope(const CudaContext& context);
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-    ~Scope();
+    explicit Current(const CudaContext& context);
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    ~Current();
 
    private:
     const gpu::DriverApi& api_;
     bool pushed_;
+  };
+  // The same around uses of api() that return soon, if the driver does not hang.
+  class Scope {
+   public:
+    explicit Scope(const CudaContext& context) : current_(context) {}
+
+   private:
+    const gpu::DriverCall call_;
+    const Current current_;
   };
 
   const gpu::DriverApi& api() const { return *api_; }

@@ -24,11 +24,12 @@ absl::Status NoViews() {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(const std::shared_ptr<CudaContext>& context, uint64_t granularity_bytes)
+  CudaDevice(const std::shared_ptr<CudaContext>& context, uint64_t granularity_bytes,
+             const CudaDeviceOptions& options)
       : context_(context),
         arena_(context, granularity_bytes),
         registry_(context),
-        memory_{context, &arena_, &registry_},
+        memory_{context, &arena_, &registry_, options.completes_by_events},
         ops_(memory_) {}
   ~CudaDevice() override { buffers_->RemoveAll(); }
 
@@ -165,7 +166,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions& 
   GEMINID_ASSIGN_OR_RETURN(const std::shared_ptr<CudaContext> context,
                            CudaContext::Create(options.uuid));
   GEMINID_ASSIGN_OR_RETURN(const uint64_t granularity_bytes, GranularityOf(*context));
-  auto device = std::make_unique<CudaDevice>(context, granularity_bytes);
+  auto device = std::make_unique<CudaDevice>(context, granularity_bytes, options);
   GEMINID_RETURN_IF_ERROR(device->MakeStreams());
   return device;
 }

@@ -13,6 +13,10 @@ namespace geminid::device {
 struct CudaDeviceOptions {
   // "GPU-..." or "MIG-...", or without that; empty: the first that this process sees.
   std::string uuid;
+  // The GPU writes no completion words: the streams' threads do, when events say that copies are
+  // done. For a GPU whose words another process may see before the data (docs/gpu-verification.md,
+  // G16).
+  bool completes_by_events = false;
 };
 
 // What is particular to it:

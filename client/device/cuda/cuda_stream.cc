@@ -250,12 +250,12 @@ absl::Status CudaStream::CopyStaged(std::byte* to, const std::byte* from, uint64
   return absl::OkStatus();
 }
 
-// The stream writes the word where it can reach it; else the thread does, when it finds the copy
-// done.
+// The stream writes the word where it can reach it, and is to; else the thread does, when it finds
+// the copy done.
 void CudaStream::Complete(Copy copy, const absl::Status& queued) {
   bool by_host = copy.completion != nullptr;
-  const bool reachable =
-      by_host && memory_.registry->Find(copy.completion, sizeof(uint64_t)).registered;
+  const bool reachable = by_host && !memory_.completes_by_events &&
+                         memory_.registry->Find(copy.completion, sizeof(uint64_t)).registered;
   if (queued.ok() && reachable) {
     CUdeviceptr address = 0;
     absl::Status status =

@@ -34,6 +34,7 @@ struct CudaMemory {
   std::shared_ptr<CudaContext> context;
   CudaArena* arena = nullptr;
   HostRegistry* registry = nullptr;
+  bool completes_by_events = false;  // as in CudaDeviceOptions
 };
 
 class CudaStream final : public CopyStream {

@@ -5,20 +5,24 @@
 #include <mutex>
 
 #include "gpu/driver_api.h"
+#include "gpu/driver_calls.h"
 #include "kernels/runtime/cuda/images.h"
+#include "kernels/runtime/cuda/refusal.h"
 
 namespace geminid::kernels::cuda {
 namespace {
 
 thread_local std::string refusal;
+thread_local int refusal_code = CUDA_SUCCESS;
 
-Status Refuse(std::string why) {
+Status Refuse(std::string why, CUresult result = CUDA_SUCCESS) {
   refusal = std::move(why);
+  refusal_code = result;
   return Status::kUnsupported;
 }
 
 Status Refuse(const gpu::DriverApi& api, const std::string& what, CUresult result) {
-  return Refuse(what + ": " + gpu::DescribeError(api, result));
+  return Refuse(what + ": " + gpu::DescribeError(api, result), result);
 }
 
 const KernelImage* FindImage(const char* name) {
@@ -82,6 +86,7 @@ Status KernelSite::Launch(size_t blocks, unsigned threads, const void* argument,
                           CudaStream stream) {
   if (blocks == 0) return Status::kOk;
   if (blocks > kBlocksMax) return Status::kSizeOverflow;
+  const gpu::DriverCall call;
   std::string error;
   const gpu::DriverApi* const api = gpu::ProcessDriver(&error);
   if (api == nullptr) return Refuse(std::move(error));
@@ -102,6 +107,8 @@ Status KernelSite::Launch(size_t blocks, unsigned threads, const void* argument,
 }
 
 std::string LastRefusal() { return refusal; }
+
+int LastRefusalCode() { return refusal_code; }
 
 bool HasKernelImages() { return !KernelImages().empty(); }
 

@@ -323,16 +323,14 @@ TEST_P(DeviceConformance, RegisteredHostMemory_CanBeCopied) {
   device_->UnregisterHost(std::span(memory));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceConformance,
-                         ::testing::Values(OnHost("Host", {}), OnHost("PacedHost", {2e9, 20e-6}),
-                                           OnHost("StrictHost", {.strict = true}),
-                                           Implementation{"Faulty",
-                                                          [] {
-                                                            return MakeFaultyDevice(
-                                                                MakeHostDevice({}), FaultPlan{});
-                                                          }},
-                                           OnCuda()),
-                         [](const auto& parameter) { return parameter.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Devices, DeviceConformance,
+    ::testing::Values(
+        OnHost("Host", {}), OnHost("PacedHost", {2e9, 20e-6}),
+        OnHost("StrictHost", {.strict = true}),
+        Implementation{"Faulty", [] { return MakeFaultyDevice(MakeHostDevice({}), FaultPlan{}); }},
+        OnCuda(), OnCuda({.uuid = "", .completes_by_events = true}, "CudaByEvents")),
+    [](const auto& parameter) { return parameter.param.name; });
 
 }  // namespace
 }  // namespace geminid::device

@@ -61,13 +61,13 @@ gpu_double::Node* CudaNode() {
   return node;
 }
 
-Implementation OnCuda() {
+Implementation OnCuda(const CudaDeviceOptions& options, const std::string& name) {
   Implementation cuda;
-  cuda.name = "Cuda";
+  cuda.name = name;
   cuda.page_bytes = uint64_t{2} << 20;
-  cuda.make = [] {
+  cuda.make = [options] {
     CudaNode();
-    absl::StatusOr<std::unique_ptr<Device>> device = MakeCudaDevice({});
+    absl::StatusOr<std::unique_ptr<Device>> device = MakeCudaDevice(options);
     EXPECT_TRUE(device.ok()) << device.status();
     return device.ok() ? *std::move(device) : nullptr;
   };

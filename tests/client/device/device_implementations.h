@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "client/device/cuda/cuda_device.h"
 #include "client/device/device.h"
 #include "client/device/host/host_device.h"
 #include "tests/client/memory_files.h"
@@ -35,7 +36,7 @@ inline Implementation OnHost(const std::string& name, const HostDeviceOptions& o
 }
 
 // The first call decides for the process whether it is the double.
-Implementation OnCuda();
+Implementation OnCuda(const CudaDeviceOptions& options = {}, const std::string& name = "Cuda");
 // Of the double; null on a real driver.
 gpu_double::Node* CudaNode();
 

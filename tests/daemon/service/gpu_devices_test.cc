@@ -162,6 +162,17 @@ class GpuDevices : public ::testing::Test {
       return engine.ledger().Totals(core::DeviceAccount(shm::DeviceIndex{device})).free_bytes;
     });
   }
+  // Whether all of a new arena holds `byte`, for the tenant of now.
+  bool ArenaIsAll(std::byte byte) {
+    const auto client = Attach(0);
+    EXPECT_TRUE(CreateArena(*client, 4 * kMiB).ok());
+    const RawMessage slab = Receive(client->connection());
+    const absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(slab.fds.at(0), 4 * kMiB);
+    const bool all = std::all_of(mapping->data(), mapping->data() + mapping->bytes(),
+                                 [byte](std::byte each) { return each == byte; });
+    Detach(*client);
+    return all;
+  }
   static size_t OpenDescriptors() {
     return static_cast<size_t>(
         std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
@@ -329,23 +340,21 @@ TEST_F(GpuDevices, KilledClient_IsChargedUntilItsProcessHasEnded) {
 TEST_F(GpuDevices, SecondTenant_GetsZerosWhateverTheDriverHas) {
   node_.SetFreshByte(0x5A);
   ASSERT_TRUE(Start("cuda:0=80MiB").ok());
-  const auto contents = [this] {
-    const auto client = Attach(0);
-    EXPECT_TRUE(CreateArena(*client, 4 * kMiB).ok());
-    const RawMessage slab = Receive(client->connection());
-    const absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(slab.fds.at(0), 4 * kMiB);
-    std::vector<std::byte> bytes(mapping->data(), mapping->data() + mapping->bytes());
-    Detach(*client);
-    return bytes;
-  };
-  const auto all = [](const std::vector<std::byte>& bytes, std::byte byte) {
-    return std::ranges::all_of(bytes, [byte](std::byte each) { return each == byte; });
-  };
-  EXPECT_TRUE(all(contents(), std::byte{0x5A}));  // the driver is trusted
+  EXPECT_TRUE(ArenaIsAll(std::byte{0x5A}));  // the driver is trusted
   tenant_ = 2;
-  EXPECT_TRUE(all(contents(), std::byte{0}));
+  EXPECT_TRUE(ArenaIsAll(std::byte{0}));
   tenant_ = 1;
-  EXPECT_TRUE(all(contents(), std::byte{0}));
+  EXPECT_TRUE(ArenaIsAll(std::byte{0}));
+}
+
+TEST_F(GpuDevices, TenantAfterARestartOfTheDaemon_GetsZerosToo) {
+  node_.SetFreshByte(0x5A);
+  ASSERT_TRUE(Start("cuda:0=80MiB").ok());
+  EXPECT_TRUE(ArenaIsAll(std::byte{0x5A}));
+  env_.Stop();
+  tenant_ = 2;
+  ASSERT_TRUE(Start("cuda:0=80MiB").ok());
+  EXPECT_TRUE(ArenaIsAll(std::byte{0}));
 }
 
 TEST_F(GpuDevices, WithoutADriver_TheOtherDevicesAreServed) {

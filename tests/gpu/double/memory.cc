@@ -52,7 +52,14 @@ int ProtectionOf(Access access) {
                                       : PROT_NONE;
 }
 
-// The device whose memory a descriptor is, by the name of its memfd; -1 for any other.
+// One that has ended and was not waited for runs nothing.
+bool Lives(pid_t pid) {
+  char program[1];
+  return readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), program, 1) > 0;
+}
+
+// The device whose memory a descriptor is, by the name of its memfd; -1 for any other, and for
+// memory that is gone.
 int DeviceOf(int fd) {
   char target[256];
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
@@ -62,8 +69,13 @@ int DeviceOf(int fd) {
   unsigned long node = 0;
   int device = -1;
   unsigned long serial = 0;
-  if (std::sscanf(target, "/memfd:geminid-gpu-%lu-%d-%lu", &node, &device, &serial) != 3) return -1;
-  return node == ThisNode().id ? device : -1;
+  int exporter = 0;
+  if (std::sscanf(target, "/memfd:geminid-gpu-%lu-%d-%lu-%d", &node, &device, &serial, &exporter) !=
+          4 ||
+      node != ThisNode().id) {
+    return -1;
+  }
+  return ThisNode().memory_goes_with_exporter && !Lives(exporter) ? -1 : device;
 }
 
 // A memfd of the device; -1 when it has no room, or the system has no descriptor.
@@ -74,7 +86,7 @@ int MakeMemory(int device, uint64_t bytes) {
   const uint64_t capacity = node.device[device].memory_bytes;
   if (used > capacity || bytes > capacity - used) return -1;
   const std::string name = "geminid-gpu-" + std::to_string(node.id) + "-" + std::to_string(device) +
-                           "-" + std::to_string(node.serial++);
+                           "-" + std::to_string(node.serial++) + "-" + std::to_string(getpid());
   const int fd = memfd_create(name.c_str(), MFD_CLOEXEC);
   if (fd < 0) return -1;
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {

@@ -133,6 +133,7 @@ void Node::ClearFaults() {
 void Node::SetFreshByte(int byte) { file_->fresh_byte = byte; }
 void Node::SetCreateNeedsContext(bool needs) { file_->create_needs_context = needs; }
 void Node::SetNoStreamMemoryOperations(bool none) { file_->no_stream_memory_operations = none; }
+void Node::SetMemoryGoesWithExporter(bool goes) { file_->memory_goes_with_exporter = goes; }
 void Node::SetPageableMemoryAccess(bool access) { file_->pageable_memory_access = access; }
 void Node::SetDriverVersion(int version) { file_->driver_version = version; }
 

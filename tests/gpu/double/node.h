@@ -63,6 +63,9 @@ class Node {
   void SetFreshByte(int byte);  // what new memory holds; 0 at first
   void SetCreateNeedsContext(bool needs);
   void SetNoStreamMemoryOperations(bool none);
+  // Whether a descriptor is of use only while the process that made its memory lives (G2 answered
+  // with no). Who has imported it before keeps it.
+  void SetMemoryGoesWithExporter(bool goes);
   // Whether NCCL takes memory of the host that nobody has registered, as with HMM.
   void SetPageableMemoryAccess(bool access);
   void SetDriverVersion(int version);  // 12080 at first; functions that are newer are not there

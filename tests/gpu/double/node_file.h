@@ -22,7 +22,7 @@ inline constexpr int kMostFaults = 16;
 inline constexpr int kMostFunctions = 128;
 inline constexpr size_t kNameBytes = 48;
 inline constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
-inline constexpr uint64_t kNodeMagic = 0x67656d696e692d33;
+inline constexpr uint64_t kNodeMagic = 0x67656d696e692d34;
 inline constexpr int kWholeGpu = -1;
 
 enum class FaultKind : int { kNone, kFail, kHang };
@@ -55,6 +55,7 @@ struct NodeFile {
   std::atomic<int> fresh_byte;  // what new memory holds
   std::atomic<bool> create_needs_context;
   std::atomic<bool> no_stream_memory_operations;
+  std::atomic<bool> memory_goes_with_exporter;
   std::atomic<bool> pageable_memory_access;  // GPUs reach all memory of a process
   std::atomic<uint64_t> serial;              // of memory
   DeviceState device[kMostDevices];

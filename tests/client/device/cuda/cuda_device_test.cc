@@ -110,6 +110,29 @@ TEST_F(CudaDevice, CompletionWordInRegisteredMemory_IsWrittenByTheGpu) {
   stream().Synchronize();
 }
 
+// The answer to a GPU whose words are seen before the data.
+TEST_F(CudaDevice, CompletionsByEvents_AreAllWrittenByTheStreamsThread) {
+  std::vector<std::byte> memory(kPage);
+  device_ = OnCuda({.uuid = "", .completes_by_events = true}).make();
+  ASSERT_TRUE(device_->ReserveArena(kPage).ok());
+  ASSERT_TRUE(device_->ImportSlab(cuda_.make_slab(kPage), 0, kPage).ok());
+  const uint64_t pinned = node_->calls("cuMemHostRegister");
+  ASSERT_TRUE(device_->RegisterHost(memory).ok());
+  while (node_->calls("cuMemHostRegister") == pinned) std::this_thread::yield();
+  auto* const word = reinterpret_cast<std::atomic<uint64_t>*>(memory.data() + kPage / 2);
+  const uint64_t writes = node_->calls("cuStreamWriteValue64");
+  for (uint64_t value = 1; value <= 100; ++value) {
+    // Small ones go as a batch, large ones alone.
+    Copy copy = To(0, memory.data(), value % 2 == 0 ? 100 : kPage / 2);
+    copy.completion = word;
+    copy.completion_value = value;
+    Submit(std::move(copy));
+    while (word->load(std::memory_order_acquire) != value) std::this_thread::yield();
+  }
+  EXPECT_EQ(node_->calls("cuStreamWriteValue64"), writes);
+  stream().Synchronize();
+}
+
 TEST_F(CudaDevice, CompletionWordElsewhere_IsWrittenByTheStreamsThread) {
   std::atomic<uint64_t> word = 0;
   const std::vector<std::byte> data(100);

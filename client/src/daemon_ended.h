@@ -1,0 +1,16 @@
+// What errors say of a session whose daemon ended.
+#ifndef GEMINID_CLIENT_SRC_DAEMON_ENDED_H_
+#define GEMINID_CLIENT_SRC_DAEMON_ENDED_H_
+
+namespace geminid {
+
+// Why it does not go on. The memory of a GPU is held by an agent of the daemon's, which ends with
+// it; whatever else there is waits for the next daemon.
+inline const char* WhySessionEnded(bool on_gpu) {
+  return on_gpu ? "a session on a GPU ends with its daemon, whose agent held the memory"
+                : "none took its place";
+}
+
+}  // namespace geminid
+
+#endif  // GEMINID_CLIENT_SRC_DAEMON_ENDED_H_

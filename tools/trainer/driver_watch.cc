@@ -1,0 +1,59 @@
+#include "tools/trainer/driver_watch.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/exit_status.h"
+#include "gpu/driver_calls.h"
+
+namespace geminid::trainer {
+namespace {
+
+// How often it looks, of the limit.
+constexpr int kLooks = 20;
+
+}  // namespace
+
+DriverWatch::DriverWatch(absl::Duration limit, std::function<void(const std::string&)> write_stderr)
+    : limit_(limit), write_stderr_(std::move(write_stderr)), thread_([this] { Loop(); }) {}
+
+DriverWatch::~DriverWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void DriverWatch::Ends(const absl::Status& why) {
+  const std::lock_guard lock(mutex_);
+  why_ = why;
+  farewell_ = base::Deadline::In(limit_);
+}
+
+void DriverWatch::Loop() {
+  std::unique_lock lock(mutex_);
+  const std::chrono::nanoseconds pause = absl::ToChronoNanoseconds(limit_ / kLooks);
+  while (!changed_.wait_for(lock, pause, [this] { return stopping_; })) {
+    const std::chrono::nanoseconds longest =
+        gpu::LongestDriverCall().value_or(std::chrono::nanoseconds(0));
+    const bool hangs = absl::FromChrono(longest) >= limit_;
+    if (farewell_.has_value() && (hangs || farewell_->Passed())) EndProcess(why_);
+    if (!hangs) continue;
+    EndProcess(absl::DeadlineExceededError(absl::StrCat(
+        "a call of the GPU's driver has not returned for ", absl::FormatDuration(limit_),
+        ", so this rank ends; the kernel's log (dmesg, Xid) and nvidia-smi say more, and "
+        "'geminictl status' whether the GPU's agent still answers")));
+  }
+}
+
+void DriverWatch::EndProcess(const absl::Status& why) const {
+  write_stderr_(absl::StrCat("geminid-train: ", std::string(why.message()), "\n"));
+  _exit(base::ExitCodeOf(why.code()));
+}
+
+}  // namespace geminid::trainer

@@ -88,6 +88,11 @@ class GroupSources(unittest.TestCase):
         self.assert_apart(imports, "namespace a { int y = Each(2); }")
         self.assert_apart(imports, imports.replace("::testing", "other"))
 
+    def test_source_with_headers_in_an_order_stays_alone(self):
+        self.assert_apart('#include "kernels/runtime/simd/targets.h"\n', "")
+        self.assert_apart('#include "hwy/highway.h"\n', "")
+        self.assert_together('#include "hwy.h"\n', "")
+
     def test_file_that_is_right_is_left_untouched(self):
         self.group("", "")
         before = (self.out / "group_0.cc").stat().st_mtime_ns

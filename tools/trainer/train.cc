@@ -1,6 +1,5 @@
 #include "tools/trainer/train.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>

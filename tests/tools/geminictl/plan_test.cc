@@ -47,7 +47,7 @@ TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
   const Outcome outcome = RunPlan(With(kGpt2In1GiB, {"--host-memory", "4GiB"}));
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("It fits a host device of 1.0 GiB"), HasSubstr("no CUDA yet"),
+              AllOf(HasSubstr("It fits a host device of 1.0 GiB"), HasSubstr("not run on a GPU yet"),
                     HasSubstr("0.124 billion"), HasSubstr("tokens/s"), HasSubstr("TIER"),
                     HasSubstr("device"), HasSubstr("as little as"), Not(HasSubstr("\x1b"))));
   EXPECT_EQ(outcome.err, "");

@@ -70,6 +70,10 @@ def main():
     settings = (root / "daemon/config/settings.cc").read_text()
     flags = {key: [flag] for flag, key in re.findall(r'\{"(--[\w-]+)", "(\w+)"', program)}
     flags["device"] = ["--device"]
+    # The one that clients read, too, has its name where both find it.
+    shared = (root / "proto/shm/daemon_socket.h").read_text()
+    name = re.search(r'kSocketVariable\[\] = "(\w+)"', shared).group(1)
+    settings = settings.replace("shm::kSocketVariable", f'"{name}"')
     variables = {key: [name] for name, key in re.findall(r'\{"(GEMINID_\w+)", "(\w+)"\}', settings)}
     reload = (root / "daemon/config/reload.cc").read_text()
     reloaded = set(re.search(r"kKeys\[\] = \{(.*?)\}", reload, re.DOTALL).group(1)

@@ -42,12 +42,15 @@ void DriverWatch::Loop() {
     const std::chrono::nanoseconds longest =
         gpu::LongestDriverCall().value_or(std::chrono::nanoseconds(0));
     const bool hangs = absl::FromChrono(longest) >= limit_;
-    if (farewell_.has_value() && (hangs || farewell_->Passed())) EndProcess(why_);
+    if (farewell_.has_value() && !hangs && farewell_->Passed()) EndProcess(why_);
     if (!hangs) continue;
-    EndProcess(absl::DeadlineExceededError(absl::StrCat(
+    const std::string words = absl::StrCat(
         "a call of the GPU's driver has not returned for ", absl::FormatDuration(limit_),
         ", so this rank ends; the kernel's log (dmesg, Xid) and nvidia-smi say more, and "
-        "'geminictl status' whether the GPU's agent still answers")));
+        "'geminictl status' whether the GPU's agent still answers");
+    // What the rank ends for may be that very call.
+    if (!farewell_.has_value()) EndProcess(absl::DeadlineExceededError(words));
+    EndProcess(absl::Status(why_.code(), absl::StrCat(std::string(why_.message()), "; ", words)));
   }
 }
 

@@ -29,7 +29,7 @@ class DriverWatch {
   ~DriverWatch();
 
   // The rank ends because of `why`, and has as long to let go of its device; less, if its driver
-  // hangs. Then this says why, and ends the process with the code of it.
+  // hangs. Then this says why, and that it hangs, and ends the process with the code of it.
   void Ends(const absl::Status& why);
 
  private:

@@ -315,7 +315,7 @@ TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
   for (const auto& [words, why] : std::vector<std::pair<Words, const char*>>{
            {{"--lora-rank", "2"}, "adapters beside experts"},
            {{"--device", "cuda"}, "on the host alone"},
-           {{"--parallel", "expert=3"}, "must divide the 4 experts"},
+           {{"--parallel", "expert=3"}, "must divide the model's 4 experts by 3"},
            {{"--parallel", "expert=2,pipeline=2"}, "beside pipeline, tensor or sequence"},
            {{"--parallel", "expert=2,tensor=1d:2"}, "beside pipeline, tensor or sequence"},
            {{"--parallel", "expert=2,sequence=ring:2"}, "beside pipeline, tensor or sequence"},

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "collectives/sequence_parallel/head_swap.h"
 #include "kernels/runtime/common/absl_status.h"
+#include "kernels/runtime/common/workspace.h"
 #include "kernels/runtime/parallel/tasks.h"
 
 namespace geminid::collectives {
@@ -76,8 +77,8 @@ class HeadsOfPieces final : public PieceAttention {
     GEMINID_RETURN_IF_ERROR(FromKernel(
         kernels::AttentionForward<float>(whole, {parts_[kQ].data(), queries},
                                          {parts_[kK].data(), keys}, {parts_[kV].data(), keys},
-                                         {attended.data(), queries}, lse.data(), Workspace(bytes),
-                                         bytes, pool_),
+                                         {attended.data(), queries}, lse.data(),
+                                         workspace_.Bytes(bytes), bytes, pool_),
         "attention"));
     return swap_.ToPieces(Of(mine, mine.heads), attended, out);
   }
@@ -102,10 +103,11 @@ class HeadsOfPieces final : public PieceAttention {
                                                 .dout = {parts_[kOutGradient].data(), queries},
                                                 .lse = saved.lse.data()};
     const size_t bytes = kernels::AttentionWorkspaceBytes(whole, kernels::ThreadsOf(pool_));
-    GEMINID_RETURN_IF_ERROR(FromKernel(
-        kernels::AttentionBackward<float>(whole, all, {of_q.data(), queries}, {of_k.data(), keys},
-                                          {of_v.data(), keys}, Workspace(bytes), bytes, pool_),
-        "attention backward"));
+    GEMINID_RETURN_IF_ERROR(
+        FromKernel(kernels::AttentionBackward<float>(whole, all, {of_q.data(), queries},
+                                                     {of_k.data(), keys}, {of_v.data(), keys},
+                                                     workspace_.Bytes(bytes), bytes, pool_),
+                   "attention backward"));
     GEMINID_RETURN_IF_ERROR(swap_.ToPieces(Of(mine, mine.heads), of_q, dq));
     GEMINID_RETURN_IF_ERROR(swap_.ToPieces(Of(mine, mine.kv_heads), of_k, dk));
     return swap_.ToPieces(Of(mine, mine.kv_heads), of_v, dv);
@@ -152,20 +154,10 @@ class HeadsOfPieces final : public PieceAttention {
                          Room(part, pieces.size()));
   }
 
-  void* Workspace(size_t bytes) {
-    const size_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
-    if (workspace_.size() < lines) workspace_.resize(lines);
-    return workspace_.data();
-  }
-
-  struct alignas(64) Line {  // what kernels align workspaces to
-    std::array<std::byte, 64> bytes;
-  };
-
   HeadSwap swap_;
   kernels::ThreadPool* const pool_;
   std::array<std::vector<float>, kParts> parts_;
-  std::vector<Line> workspace_;
+  kernels::Workspace workspace_;
 };
 
 }  // namespace

@@ -56,12 +56,6 @@ kernels::AttentionShape RingAttention::Own() const {
           .scale = shape_.scale};
 }
 
-void* RingAttention::Workspace(size_t bytes) {
-  const size_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
-  if (workspace_.size() < lines) workspace_.resize(lines);
-  return workspace_.data();
-}
-
 int RingAttention::OwnerIn(int step) const {
   return (ranks_->Rank() + ranks_->WorldSize() - step) % ranks_->WorldSize();
 }
@@ -104,9 +98,9 @@ absl::Status RingAttention::AttendToOwn(std::span<const float> q, std::span<cons
   const size_t threads = pool_ == nullptr ? 1 : pool_->threads();
   const size_t bytes = kernels::AttentionWorkspaceBytes(own, threads);
   const size_t queries = shape_.heads * shape_.head_dim, keys = shape_.kv_heads * shape_.head_dim;
-  return FromKernel(kernels::AttentionForward<float>(own, {q.data(), queries}, {k.data(), keys},
-                                                     {v.data(), keys}, {out.data(), queries},
-                                                     lse.data(), Workspace(bytes), bytes, pool_),
+  return FromKernel(kernels::AttentionForward<float>(
+                        own, {q.data(), queries}, {k.data(), keys}, {v.data(), keys},
+                        {out.data(), queries}, lse.data(), workspace_.Bytes(bytes), bytes, pool_),
                     "attention");
 }
 
@@ -230,7 +224,7 @@ absl::Status RingAttention::GradientsOfOwn(const Saved& saved, std::span<const f
                                                  .lse = saved.lse.data()};
   return FromKernel(
       kernels::AttentionBackward<float>(own, of_own, {dq.data(), queries}, {dk.data(), keys},
-                                        {dv.data(), keys}, Workspace(bytes), bytes, pool_),
+                                        {dv.data(), keys}, workspace_.Bytes(bytes), bytes, pool_),
       "attention");
 }
 

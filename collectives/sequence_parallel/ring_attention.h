@@ -14,6 +14,7 @@
 #include "collectives/sequence_parallel/zigzag.h"
 #include "geminid/async_communicator.h"
 #include "kernels/model/attention/attention.h"
+#include "kernels/runtime/common/workspace.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::collectives {
@@ -112,11 +113,6 @@ class RingAttention {
   // Until that has come, which is then here.
   static absl::Status Arrive(Travelling& tensors);
 
-  void* Workspace(size_t bytes);
-  struct alignas(64) Line {  // what kernels align workspaces to
-    std::array<std::byte, 64> bytes;
-  };
-
   RingShape shape_;
   Zigzag zigzag_;
   AsyncCommunicator* ranks_;
@@ -126,7 +122,7 @@ class RingAttention {
   Travelling gradients_;       // of those, as far as they have been added up
   std::vector<float> shares_;  // of this rank in those of one step
   std::vector<float> delta_;
-  std::vector<Line> workspace_;
+  kernels::Workspace workspace_;
 };
 
 }  // namespace geminid::collectives

@@ -41,10 +41,8 @@ absl::Status VisibleAttention::Multiply(const MatmulShape& shape, const float* a
   size_t bytes = 0;
   GEMINID_RETURN_IF_ERROR(FromKernel(
       kernels::MatmulWorkspaceBytes<float, float>(shape, &bytes, kPath, threads), "matmul"));
-  const size_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
-  if (workspace_.size() < lines) workspace_.resize(lines);
-  return FromKernel(kernels::Matmul<float, float>(shape, a, b, nullptr, c, workspace_.data(), bytes,
-                                                  kPath, pool_),
+  return FromKernel(kernels::Matmul<float, float>(shape, a, b, nullptr, c, workspace_.Bytes(bytes),
+                                                  bytes, kPath, pool_),
                     "matmul");
 }
 

@@ -2,12 +2,12 @@
 #ifndef GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_VISIBLE_ATTENTION_H_
 #define GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_VISIBLE_ATTENTION_H_
 
-#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/model/matmul/matmul.h"
+#include "kernels/runtime/common/workspace.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::collectives {
@@ -57,17 +57,13 @@ class VisibleAttention {
                                   const HeadRows<const float>& v, const HeadRows<float>& dq,
                                   const HeadRows<float>& dk, const HeadRows<float>& dv);
 
-  struct alignas(64) Line {  // what kernels align workspaces to
-    std::array<std::byte, 64> bytes;
-  };
-
   size_t head_dim_;
   float scale_;
   kernels::ThreadPool* pool_;
   std::vector<float> scores_;   // [tile, keys]
   std::vector<float> dscores_;  // [tile, keys]
   std::vector<float> tile_;     // [tile, head_dim]
-  std::vector<Line> workspace_;
+  kernels::Workspace workspace_;
 };
 
 }  // namespace geminid::collectives

@@ -9,12 +9,6 @@ namespace geminid::collectives {
 
 using kernels::FromKernel;
 
-void* LocalProducts::Workspace(size_t bytes) {
-  const size_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
-  if (workspace_.size() < lines) workspace_.resize(lines);
-  return workspace_.data();
-}
-
 absl::Status LocalProducts::Multiply(const kernels::MatmulShape& shape, const float* a,
                                      const float* b, float* c) {
   if (watcher_ != nullptr) watcher_();

@@ -2,16 +2,15 @@
 #ifndef GEMINID_COLLECTIVES_TENSOR_PARALLEL_LOCAL_PRODUCTS_H_
 #define GEMINID_COLLECTIVES_TENSOR_PARALLEL_LOCAL_PRODUCTS_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "collectives/tensor_parallel/tensor_grid.h"
 #include "kernels/model/matmul/matmul.h"
+#include "kernels/runtime/common/workspace.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::collectives {
@@ -43,18 +42,14 @@ class LocalProducts {
   void Watch(std::function<void()> watcher) { watcher_ = std::move(watcher); }
 
   // At least so many bytes on a cache line, for another kernel; until the next call of anything.
-  void* Workspace(size_t bytes);
+  void* Workspace(size_t bytes) { return workspace_.Bytes(bytes); }
 
  private:
   absl::Status Multiply(const kernels::MatmulShape& shape, const float* a, const float* b,
                         float* c);
 
-  struct alignas(64) Line {  // what kernels align workspaces to
-    std::array<std::byte, 64> bytes;
-  };
-
   kernels::ThreadPool* pool_;
-  std::vector<Line> workspace_;
+  kernels::Workspace workspace_;
   std::function<void()> watcher_;
 };
 

@@ -4,20 +4,6 @@
 #include "proto/messages/trace_messages.h"
 
 namespace geminid {
-namespace {
-
-PlannedMoment MomentOf(const v1::PlannedMoment& message) {
-  PlannedMoment moment;
-  for (const v1::PlannedLoad& load : message.loads()) {
-    moment.loads.push_back({load.index(), load.device_offset(), load.deadline_moment()});
-  }
-  for (const v1::PlannedDrop& drop : message.drops()) {
-    moment.drops.push_back({drop.index(), drop.becomes_gradient(), drop.free_moment()});
-  }
-  return moment;
-}
-
-}  // namespace
 
 v1::MakePlanRequest ToMessage(const Trace& trace, const PlanRequest& request) {
   static_assert(static_cast<int>(PlacementPolicy::kDevice) == v1::PLACEMENT_POLICY_DEVICE);
@@ -37,9 +23,8 @@ absl::StatusOr<Plan> FromMessage(const v1::Plan& message, const Trace& trace) {
     return absl::InternalError("MakePlan: the plan names chunks or moments that the trace lacks");
   }
   Plan plan;
-  for (const v1::PlannedMoment& moment : message.moments()) {
-    plan.moments.push_back(MomentOf(moment));
-  }
+  messages::ReadMoments(message, &plan.moments);
+  messages::ReadPlacements(message, &plan.resident_at_start);
   plan.everything_fits = message.everything_fits();
   plan.transfer_bytes = message.transfer_bytes();
   plan.transfer_bytes_lower_bound = message.transfer_bytes_lower_bound();
@@ -53,9 +38,6 @@ absl::StatusOr<Plan> FromMessage(const v1::Plan& message, const Trace& trace) {
   plan.trace_hash = message.trace_hash();
   plan.plan_hash = message.plan_hash();
   plan.explanation = message.explanation();
-  for (const v1::PlannedPlacement& placement : message.resident_at_start()) {
-    plan.resident_at_start.push_back({placement.index(), placement.device_offset()});
-  }
   return plan;
 }
 

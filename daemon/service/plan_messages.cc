@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "proto/messages/plan_messages.h"
 #include "proto/shm/limits.h"
 
 namespace geminid::service {
@@ -90,20 +91,8 @@ v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan) {
 
 planner::Plan PlanFromMessage(const v1::Plan& message) {
   planner::Plan plan;
-  for (const v1::PlannedMoment& moment : message.moments()) {
-    planner::Step& step = plan.steps.emplace_back();
-    for (const v1::PlannedLoad& load : moment.loads()) {
-      step.loads.push_back({.chunk = load.index(),
-                            .device_offset = load.device_offset(),
-                            .deadline_moment = load.deadline_moment()});
-    }
-    for (const v1::PlannedDrop& drop : moment.drops()) {
-      step.drops.push_back({drop.index(), drop.becomes_gradient(), drop.free_moment()});
-    }
-  }
-  for (const v1::PlannedPlacement& placement : message.resident_at_start()) {
-    plan.resident_at_start.push_back({placement.index(), placement.device_offset()});
-  }
+  messages::ReadMoments(message, &plan.steps);
+  messages::ReadPlacements(message, &plan.resident_at_start);
   for (const v1::PlannedStall& stall : message.stalls()) {
     plan.stalls.push_back({.moment = stall.moment(),
                            .seconds = stall.seconds(),

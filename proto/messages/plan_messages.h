@@ -1,8 +1,13 @@
-// What both sides check of a plan that they got as a message.
+// Plans from their message into plain values, and what both sides check of it: the one place that
+// knows the indices, offsets and moments of a plan.
+//
+// The client's public values and the planner's are types of their own, as those of a trace are
+// (trace_messages.h): aggregates whose first fields are those of the message, in its order.
 #ifndef GEMINID_PROTO_MESSAGES_PLAN_MESSAGES_H_
 #define GEMINID_PROTO_MESSAGES_PLAN_MESSAGES_H_
 
 #include <cstddef>
+#include <vector>
 
 #include "geminid/v1/plan.pb.h"
 
@@ -27,6 +32,28 @@ inline bool IsWithin(const v1::Plan& plan, size_t chunks, size_t moments) {
     if (stall.moment() > moments) return false;
   }
   return true;
+}
+
+// Into the moments of a plan of either side: each has `loads` and `drops`.
+template <typename Moment>
+void ReadMoments(const v1::Plan& plan, std::vector<Moment>* moments) {
+  moments->reserve(static_cast<size_t>(plan.moments_size()));
+  for (const v1::PlannedMoment& from : plan.moments()) {
+    Moment& moment = moments->emplace_back();
+    for (const v1::PlannedLoad& load : from.loads()) {
+      moment.loads.push_back({load.index(), load.device_offset(), load.deadline_moment()});
+    }
+    for (const v1::PlannedDrop& drop : from.drops()) {
+      moment.drops.push_back({drop.index(), drop.becomes_gradient(), drop.free_moment()});
+    }
+  }
+}
+
+template <typename Placement>
+void ReadPlacements(const v1::Plan& plan, std::vector<Placement>* placements) {
+  for (const v1::PlannedPlacement& placement : plan.resident_at_start()) {
+    placements->push_back({placement.index(), placement.device_offset()});
+  }
 }
 
 }  // namespace geminid::messages

@@ -39,12 +39,18 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGpuBytes = 100 * kMiB;
 
 // Soon again, and never given up.
-constexpr agent::SupervisionOptions kImpatient = {
-    .answer_patience = core::Duration::Milliseconds(300),
+constexpr agent::SupervisionOptions kSoonAgain = {
     .health_period = core::Duration::Milliseconds(20),
     .first_pause = core::Duration::Milliseconds(1),
     .longest_pause = core::Duration::Milliseconds(1),
     .most_ends = 1000000};
+
+// For an agent that hangs. One that only waits for a processor can be taken for hung, too.
+constexpr agent::SupervisionOptions Impatient() {
+  agent::SupervisionOptions options = kSoonAgain;
+  options.answer_patience = core::Duration::Milliseconds(300);
+  return options;
+}
 
 // Until it is so: what never is hangs the test.
 template <typename Condition>
@@ -274,7 +280,7 @@ TEST_F(GpuDevices, GpuFullOfOthersMemory_IsRefusedWithNumbersAndNothingStaysChar
 }
 
 TEST_F(GpuDevices, KilledAgent_CostsNothingThatWasHandedOut) {
-  ASSERT_TRUE(Start("cuda:0=80MiB", kImpatient).ok());
+  ASSERT_TRUE(Start("cuda:0=80MiB", kSoonAgain).ok());
   const auto client = Attach(0);
   ASSERT_TRUE(CreateArena(*client, 20 * kMiB).ok());
   RawMessage slab = Receive(client->connection());
@@ -296,9 +302,9 @@ TEST_F(GpuDevices, KilledAgent_CostsNothingThatWasHandedOut) {
 }
 
 TEST_F(GpuDevices, HungDriver_CostsNewMemoryOfOneGpuAndNothingElse) {
-  ASSERT_TRUE(Start("cuda:0=80MiB,host:1=8MiB", kImpatient).ok());
+  ASSERT_TRUE(Start("cuda:0=80MiB,host:1=8MiB", Impatient()).ok());
   const auto holds = Attach(0);
-  ASSERT_TRUE(CreateArena(*holds, 20 * kMiB).ok());
+  Await([&] { return CreateArena(*holds, 20 * kMiB).ok(); });
   node_.Hang("cuMemCreate");
   const auto refused = Attach(0);
   const grpc::Status status = CreateArena(*refused, 20 * kMiB);
@@ -314,7 +320,7 @@ TEST_F(GpuDevices, HungDriver_CostsNewMemoryOfOneGpuAndNothingElse) {
 }
 
 TEST_F(GpuDevices, LostGpu_IsSaidAndServesAgainWhenItIsBack) {
-  ASSERT_TRUE(Start("cuda:0=80MiB", kImpatient).ok());
+  ASSERT_TRUE(Start("cuda:0=80MiB", kSoonAgain).ok());
   AwaitServing();
   node_.SetLost(0, true);
   v1::GpuInfo gpu;
@@ -377,7 +383,7 @@ TEST_F(GpuDevices, WithoutADriver_TheOtherDevicesAreServed) {
 }
 
 TEST_F(GpuDevices, ManyKills_LeaveDescriptorsAndMemoryWhereTheyWere) {
-  ASSERT_TRUE(Start("cuda:0=80MiB", kImpatient).ok());
+  ASSERT_TRUE(Start("cuda:0=80MiB", kSoonAgain).ok());
   AwaitServing();
   {
     const auto warm = Attach(0);

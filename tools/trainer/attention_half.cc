@@ -309,10 +309,10 @@ class Half {
         .heads = heads,
         .head_dim = context_.config->head_dim()};
     std::vector<float> out(from.size()), in(to.size());
-    GEMINID_RETURN_IF_ERROR(math.Widen(resources_, from.data, from.size(), out.data()));
+    GEMINID_RETURN_IF_ERROR(math.DownloadWidened(resources_, from.data, from.size(), out.data()));
     GEMINID_RETURN_IF_ERROR(way == Way::kToHeads ? context_.cut.swap->ToHeads(whole, out, in)
                                                  : context_.cut.swap->ToPieces(whole, out, in));
-    return math.Round(resources_, in.data(), in.size(), to.data);
+    return math.UploadRounded(resources_, in.data(), in.size(), to.data);
   }
 
   const Resources& resources_;

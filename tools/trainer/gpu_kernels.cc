@@ -252,6 +252,28 @@ class GpuKernelsOf final : public KernelsOf<T> {
                         void* to) const override {
     return queue_.Download(from, bytes, to);
   }
+  absl::Status UploadRounded(const Resources& resources, const float* from, size_t count,
+                             T* to) const override {
+    const size_t bytes = count * sizeof(float);
+    if constexpr (std::is_same_v<T, float>) {
+      return queue_.Upload(from, bytes, to);
+    } else {
+      GEMINID_ASSIGN_OR_RETURN(auto exact, Scratch<float>::Allocate(resources, count));
+      GEMINID_RETURN_IF_ERROR(queue_.Upload(from, bytes, exact.data()));
+      return Round(resources, exact.data(), count, to);
+    }
+  }
+  absl::Status DownloadWidened(const Resources& resources, const T* from, size_t count,
+                               float* to) const override {
+    const size_t bytes = count * sizeof(float);
+    if constexpr (std::is_same_v<T, float>) {
+      return queue_.Download(from, bytes, to);
+    } else {
+      GEMINID_ASSIGN_OR_RETURN(auto exact, Scratch<float>::Allocate(resources, count));
+      GEMINID_RETURN_IF_ERROR(Widen(resources, from, count, exact.data()));
+      return queue_.Download(exact.data(), bytes, to);
+    }
+  }
 
  private:
   template <typename P>

@@ -243,6 +243,14 @@ class HostKernelsOf final : public KernelsOf<T> {
     std::memcpy(to, from, bytes);
     return absl::OkStatus();
   }
+  absl::Status UploadRounded(const Resources& resources, const float* from, size_t count,
+                             T* to) const override {
+    return Round(resources, from, count, to);
+  }
+  absl::Status DownloadWidened(const Resources& resources, const T* from, size_t count,
+                               float* to) const override {
+    return Widen(resources, from, count, to);
+  }
 
  private:
   template <typename P>

@@ -153,6 +153,11 @@ class KernelsOf {
   // Waits for what was queued.
   virtual absl::Status Download(const Resources& resources, const void* from, size_t bytes,
                                 void* to) const = 0;
+  // The same of values that are fp32 on the host, where other ranks have them from.
+  virtual absl::Status UploadRounded(const Resources& resources, const float* from, size_t count,
+                                     T* to) const = 0;
+  virtual absl::Status DownloadWidened(const Resources& resources, const T* from, size_t count,
+                                       float* to) const = 0;
 };
 
 class ModelKernels {

@@ -136,10 +136,10 @@ absl::Status CheckParallel(const TrainOptions& options) {
     return Refuse("an interleaved pipeline has 2 stages or more; leave it out for one");
   }
   if (!options.parallel.cuts()) return absl::OkStatus();
-  if (options.wants_gpu) {
+  if (options.wants_gpu && options.parallel.needs_host()) {
     return Refuse(
-        "--device cuda is not there yet with a pipeline, cut layers, a cut sequence or spread "
-        "experts; train on the host, or with data alone");
+        "--device cuda is not there yet with cut layers, a ring or spread experts; take a "
+        "pipeline, sequence=ulysses:N or data, or train on the host");
   }
   if (options.parallel.expert > 1) return CheckExperts(options);
   if (options.parallel.tensor.size > 1) GEMINID_RETURN_IF_ERROR(CheckTensor(options));

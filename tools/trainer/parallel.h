@@ -47,6 +47,8 @@ struct Parallel {
   bool cuts_model() const { return pipeline > 1 || tensor.size > 1 || expert > 1; }
   // Whether a rank has two chunks of each sequence (collectives/sequence_parallel/zigzag.h).
   bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
+  // Whether the ranks' parts of a layer are computed by the host alone, whatever the device.
+  bool needs_host() const { return tensor.size > 1 || expert > 1 || rings(); }
   collectives::PipelineShape PipelineOf(int micro_batches) const {
     return {schedule, pipeline, micro_batches, chunks};
   }

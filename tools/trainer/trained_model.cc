@@ -59,11 +59,12 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   const TrainOptions& options = around_.options;
   GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(around_.session, Tokens::kTogether));
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
-  if (place_->on_gpu() && options.parallel.cuts()) {
+  if (place_->on_gpu() && options.parallel.needs_host()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--parallel: a pipeline, cut layers, a cut sequence and spread experts train on the host "
-        "alone yet, and the daemon's device is ",
-        around_.session.device_description().name, "; train on the host, or with data alone"));
+        "--parallel: cut layers, a ring and spread experts train on the host alone yet, and the "
+        "daemon's device is ",
+        around_.session.device_description().name,
+        "; take a pipeline, sequence=ulysses:N or data, or train on the host"));
   }
   if (options.parallel.sequence > 1) GEMINID_RETURN_IF_ERROR(ConnectPieces());
   if (options.parallel.expert > 1) {

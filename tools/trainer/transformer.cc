@@ -100,13 +100,13 @@ class TransformerOf final : public Transformer {
     if (parameters_.part.outputs) {
       GEMINID_ASSIGN_OR_RETURN(loss_sum, RunOutput(run, gradient_scale));
     } else {
-      GEMINID_RETURN_IF_ERROR(
-          math.Round(run.resources, out_gradient.data(), run.elements(), run.gradient.data()));
+      GEMINID_RETURN_IF_ERROR(math.UploadRounded(run.resources, out_gradient.data(), run.elements(),
+                                                 run.gradient.data()));
     }
     GEMINID_RETURN_IF_ERROR(RunBackward(run, gradient_scale));
     if (parameters_.part.embeds) return loss_sum;
-    GEMINID_RETURN_IF_ERROR(
-        math.Widen(run.resources, run.gradient.data(), run.elements(), in_gradient.data()));
+    GEMINID_RETURN_IF_ERROR(math.DownloadWidened(run.resources, run.gradient.data(), run.elements(),
+                                                 in_gradient.data()));
     return loss_sum;
   }
 
@@ -272,12 +272,14 @@ class TransformerOf final : public Transformer {
 
   absl::Status TakeIn(Run& run, std::span<const float> in) {
     GEMINID_RETURN_IF_ERROR(run.Push());
-    return KernelsFor<T>(run.resources).Round(run.resources, in.data(), run.elements(), run.Top());
+    return KernelsFor<T>(run.resources)
+        .UploadRounded(run.resources, in.data(), run.elements(), run.Top());
   }
 
   absl::Status GiveOut(Run& run, std::span<float> out) {
     if (parameters_.part.outputs) return absl::OkStatus();
-    return KernelsFor<T>(run.resources).Widen(run.resources, run.Top(), run.elements(), out.data());
+    return KernelsFor<T>(run.resources)
+        .DownloadWidened(run.resources, run.Top(), run.elements(), out.data());
   }
 
   absl::Status RunEmbedding(Run& run, Pass pass) {

@@ -55,9 +55,9 @@ class Transformer {
   // Of [tokens, hidden], how many this rank has between two layers.
   virtual size_t BoundaryElements(size_t tokens) const = 0;
 
-  // --- a part, as a stage of a pipeline has it; on the host ---
-  // [tokens, hidden] come in from the part before and go out to the part after: empty where there
-  // is none. They hold values of the model's data type.
+  // --- a part, as a stage of a pipeline has it ---
+  // [tokens, hidden] come in from the part before and go out to the part after, in memory of the
+  // host: empty where there is none. They hold values of the model's data type.
 
   // Forward, with weights in Pass::kEvaluate, in a micro-batch of the source before its backward.
   virtual absl::StatusOr<std::unique_ptr<PassedForward>> ForwardPart(ParameterSource& source,

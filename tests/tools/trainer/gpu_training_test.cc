@@ -175,6 +175,44 @@ TEST_P(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHos
   }
 }
 
+TEST_P(GpuTraining, StagesOfAPipeline_HaveTheBitsOfOneRankWhateverTheArena) {
+  for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
+                                               {"--model", "llama-tiny", "--dtype", "bf16"}}) {
+    const Words run = With(model, {"--device", "cuda", "--batch", "1", "--accumulate", "2"});
+    const nlohmann::json one = Train(run);
+    for (const Words& where : std::vector<Words>{{"--placement", "auto"},
+                                                 {"--placement", "cpu"},
+                                                 {"--device-memory", "2MiB"},
+                                                 {"--optimizer-state", "host"}}) {
+      const nlohmann::json two = Train(With(With(run, {"--parallel", "pipeline=2"}), where));
+      ASSERT_EQ(two["device_per_rank"], nlohmann::json({0, 0}));
+      EXPECT_THAT(two["computes_on"].get<std::string>(), HasSubstr("not a GPU"));
+      EXPECT_EQ(two["loss_hex"], one["loss_hex"]) << model[1] << " " << where[1];
+      EXPECT_EQ(two["weights_sha256"], one["weights_sha256"]) << model[1] << " " << where[1];
+    }
+  }
+  ExpectMemoryBack();
+}
+
+TEST_P(GpuTraining, SequencesCutByHeads_ComputeWhatWholeOnesDo) {
+  for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
+                                               {"--model", "llama-tiny", "--dtype", "bf16"}}) {
+    const Words run = With(model, {"--device", "cuda"});
+    const nlohmann::json cut = Train(With(run, {"--parallel", "sequence=ulysses:2"}));
+    EXPECT_THAT(cut["computes_on"].get<std::string>(), HasSubstr("not a GPU"));
+    ExpectNear(cut, Train(run), model[3] == "fp32" ? kFloatTolerance : kBFloat16Tolerance);
+  }
+}
+
+TEST_P(GpuTraining, WhatTheHostAloneComputes_IsRefusedBeforeItStarts) {
+  for (const std::string mesh : {"tensor=1d:2", "sequence=ring:2"}) {
+    const CommandResult result =
+        RunTrainer(Arguments({"--model", "gpt2-tiny", "--device", "cuda", "--parallel", mesh}));
+    EXPECT_EQ(result.code, 2) << mesh;
+    EXPECT_THAT(result.err, HasSubstr("take a pipeline"));
+  }
+}
+
 TEST_P(GpuTraining, ValuesThatWereTrainedThere_GenerateTheHostsTextWithKeysRememberedOrNot) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
     // Trained a little, so that what is likely is not a tie; the last step on the GPU.
@@ -302,6 +340,16 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
   ExpectMemoryBack();
   environment_.clear();
   ExpectNear(two, Train(model), kBFloat16Tolerance);
+}
+
+TEST_P(GpuTrainingBesideADaemon, StagesOfSeveralRanks_HaveTheBitsOfRanksWithWholeModels) {
+  const Words model = {"--model", "gpt2-tiny", "--device",     "cuda",
+                       "--batch", "1",         "--accumulate", "2"};
+  const nlohmann::json whole = Train(With(model, {"--ranks", "2"}));
+  const nlohmann::json cut = Train(With(model, {"--parallel", "pipeline=2,data=2"}));
+  EXPECT_EQ(cut["loss_hex"], whole["loss_hex"]);
+  EXPECT_EQ(cut["weights_sha256"], whole["weights_sha256"]);
+  ExpectMemoryBack();
 }
 
 TEST_P(GpuTrainingBesideADaemon, KilledRank_LeavesTheMemoryOfTheGpusAsItWas) {

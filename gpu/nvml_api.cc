@@ -29,6 +29,10 @@ bool LoadNvmlApi(NvmlApi* api, std::string* error) {
   if (!Find(library, name, &api->member, error)) return false;
   GEMINID_NVML_FUNCTIONS(GEMINID_FIND)
 #undef GEMINID_FIND
+#define GEMINID_FIND(member, name, parameters) \
+  api->member = reinterpret_cast<decltype(api->member)>(dlsym(library, name));
+  GEMINID_NVML_HEALTH_FUNCTIONS(GEMINID_FIND)
+#undef GEMINID_FIND
   return Find(library, "nvmlErrorString", &api->error_string, error);
 }
 

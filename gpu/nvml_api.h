@@ -11,6 +11,7 @@
 namespace geminid::gpu {
 
 using NvmlDevice = struct NvmlDeviceTag*;
+using NvmlEventSet = struct NvmlEventSetTag*;
 
 enum class NvmlResult : int {
   kSuccess = 0,
@@ -45,6 +46,21 @@ struct NvmlProcess {
 
 inline constexpr unsigned kNvmlTextBytes = 96;  // for names, versions and UUIDs
 
+// What is counted: errors that were not corrected, since the driver was loaded or ever.
+inline constexpr int kNvmlUncorrectedErrors = 1;
+inline constexpr int kNvmlVolatileCounter = 0;
+inline constexpr int kNvmlAggregateCounter = 1;
+
+inline constexpr unsigned long long kNvmlXidEvents = 0x8;
+inline constexpr unsigned kNvmlNoInstance = 0xffffffff;
+
+struct NvmlEventData {
+  NvmlDevice device;
+  unsigned long long type;
+  unsigned long long data;                  // of kNvmlXidEvents: the Xid
+  unsigned gpu_instance, compute_instance;  // kNvmlNoInstance: it is of the whole GPU
+};
+
 // One line per function: member, name in the library, parameters.
 #define GEMINID_NVML_FUNCTIONS(X)                                                               \
   X(init, "nvmlInit_v2", ())                                                                    \
@@ -68,9 +84,25 @@ inline constexpr unsigned kNvmlTextBytes = 96;  // for names, versions and UUIDs
   X(device_get_gpu_of_mig_device, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",               \
     (NvmlDevice, NvmlDevice*))
 
+// Of the health of GPUs. Null where the library has none such.
+#define GEMINID_NVML_HEALTH_FUNCTIONS(X)                                               \
+  X(device_get_total_ecc_errors, "nvmlDeviceGetTotalEccErrors",                        \
+    (NvmlDevice, int, int, unsigned long long*))                                       \
+  X(device_get_retired_pages_pending_status, "nvmlDeviceGetRetiredPagesPendingStatus", \
+    (NvmlDevice, int*))                                                                \
+  X(device_get_remapped_rows, "nvmlDeviceGetRemappedRows",                             \
+    (NvmlDevice, unsigned*, unsigned*, unsigned*, unsigned*))                          \
+  X(device_get_gpu_instance_id, "nvmlDeviceGetGpuInstanceId", (NvmlDevice, unsigned*)) \
+  X(event_set_create, "nvmlEventSetCreate", (NvmlEventSet*))                           \
+  X(event_set_free, "nvmlEventSetFree", (NvmlEventSet))                                \
+  X(event_set_wait, "nvmlEventSetWait_v2", (NvmlEventSet, NvmlEventData*, unsigned))   \
+  X(device_register_events, "nvmlDeviceRegisterEvents",                                \
+    (NvmlDevice, unsigned long long, NvmlEventSet))
+
 struct NvmlApi {
 #define GEMINID_MEMBER(member, name, parameters) NvmlResult(*member) parameters = nullptr;
   GEMINID_NVML_FUNCTIONS(GEMINID_MEMBER)
+  GEMINID_NVML_HEALTH_FUNCTIONS(GEMINID_MEMBER)
 #undef GEMINID_MEMBER
   const char* (*error_string)(NvmlResult) = nullptr;
 };
@@ -79,8 +111,8 @@ struct NvmlApi {
 // programs.
 inline constexpr char kNvmlPathVariable[] = "GEMINID_LIBNVML";
 
-// Fills the table. False with `error` set where there is no library or it lacks a function. Does
-// not initialise it. What is loaded stays for the life of the process.
+// Fills the table. False with `error` set where there is no library or it lacks a function that it
+// must have. Does not initialise it. What is loaded stays for the life of the process.
 bool LoadNvmlApi(NvmlApi* api, std::string* error);
 
 }  // namespace geminid::gpu

@@ -13,6 +13,7 @@
 #include "client/src/device_choice.h"
 #include "client/src/session_impl.h"
 #include "proto/shm/daemon_socket.h"
+#include "proto/shm/host_registration.h"
 
 namespace geminid {
 namespace {
@@ -81,12 +82,25 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
   return hello;
 }
 
-// Of the kind that the daemon says the session's device is.
+shm::HostRegistration ToShm(const device::HostPieces& pieces) {
+  return {.bytes = pieces.given_bytes,
+          .registered_bytes = pieces.registered_bytes,
+          .refused_bytes = pieces.refused_bytes,
+          .pieces = pieces.given,
+          .registered_pieces = pieces.registered,
+          .refused_pieces = pieces.refused};
+}
+
+// Of the kind that the daemon says the session's device is. `counters` outlive it.
 absl::StatusOr<std::unique_ptr<device::Device>> MakeDevice(const ConnectOptions& options,
-                                                           const DeviceDescription& description) {
+                                                           const DeviceDescription& description,
+                                                           shm::ClientCounters* counters) {
   if (description.kind == DeviceKind::kCuda) {
-    return device::MakeCudaDevice(
-        {.uuid = description.uuid, .completes_by_events = IsOn(kEventsVariable)});
+    return device::MakeCudaDevice({.uuid = description.uuid,
+                                   .completes_by_events = IsOn(kEventsVariable),
+                                   .on_registration = [counters](const device::HostPieces& pieces) {
+                                     shm::StoreHostRegistration(ToShm(pieces), counters);
+                                   }});
   }
   device::HostDeviceOptions host;
   host.copy_bytes_per_second = options.copy_bytes_per_second;
@@ -185,7 +199,8 @@ absl::Status SessionImpl::Attach() {
   if (!made.ok()) return made.status();
   port = *std::move(made);
   if (device == nullptr) {
-    absl::StatusOr<std::unique_ptr<device::Device>> found = MakeDevice(options, device_description);
+    absl::StatusOr<std::unique_ptr<device::Device>> found =
+        MakeDevice(options, device_description, &segments.client()->counters);
     if (!found.ok()) return found.status();
     device = *std::move(found);
   }

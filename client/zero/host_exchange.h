@@ -17,7 +17,8 @@ namespace geminid::zero {
 
 // What all ranks have a slice of, one behind the other.
 struct Exchanged {
-  std::byte* data = nullptr;  // on the device
+  ChunkId chunk = kNoChunk;   // without a home; nothing is under way to or from its extent
+  std::byte* data = nullptr;  // that extent, on the device
   uint64_t elements = 0;      // a multiple of the ranks
   collectives::DType type = collectives::DType::kFloat32;
 
@@ -25,7 +26,8 @@ struct Exchanged {
 };
 
 // Of one thread. Each call is done when it returns, and takes as much host memory of the session as
-// the largest so far.
+// the largest so far. Its copies go under tickets but for one: a reduced slice goes up into an
+// extent that is published, for which the daemon gives none.
 class HostExchange {
  public:
   // All outlive it.
@@ -48,8 +50,10 @@ class HostExchange {
 
   absl::StatusOr<std::byte*> Storage(uint64_t bytes);
   Slice OwnSlice(const Exchanged& chunk) const;
-  void Copy(std::byte* to, const std::byte* from, Slice slice);
-  absl::Status Finish();
+  absl::Status Down(const Exchanged& chunk, Slice slice);
+  absl::Status Up(const Exchanged& chunk, Slice slice);
+  absl::Status Move(TransferSpec spec, Slice slice);
+  absl::Status Noted(absl::Status status);
 
   Session* const session_;
   const ComputePlace place_;

@@ -166,7 +166,9 @@ absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
   GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(chunk));
-  if (ranks.communicator == nullptr) return exchange_.AllGather({chunk, elements, type});
+  if (ranks.communicator == nullptr) {
+    return exchange_.AllGather({context_.gathered[task.chunk], chunk, elements, type});
+  }
   return ranks.communicator->AllGather({ranks.data + ShardOffset(task.chunk), shard, type},
                                        {ranks.data, elements, type});
 }

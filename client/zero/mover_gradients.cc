@@ -65,7 +65,9 @@ absl::Status Mover::ReduceScatter(const Task& task) {
   const uint64_t shard = elements / static_cast<uint64_t>(world_size);
   std::byte* const extent = Extent(task.chunk);
   GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(extent));
-  if (ranks.communicator == nullptr) return exchange_.Average({extent, elements, type});
+  if (ranks.communicator == nullptr) {
+    return exchange_.Average({context_.gathered[task.chunk], extent, elements, type});
+  }
   return ranks.communicator->ReduceScatter({ranks.data, elements, type},
                                            {ranks.data + ShardOffset(task.chunk), shard, type},
                                            collectives::ReduceOp::kSum, {1.0 / world_size});

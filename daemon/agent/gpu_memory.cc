@@ -163,7 +163,8 @@ absl::StatusOr<Health> GpuMemory::ReadHealth() const {
                 .slabs = slabs_.size(),
                 .slab_bytes = slab_bytes_,
                 .has_context = needs_context_ ? 1U : 0U,
-                .reserved = 0};
+                .reserved = 0,
+                .faults = {}};
 }
 
 }  // namespace geminid::agent

@@ -36,7 +36,7 @@ class GpuMemory {
   // some hundred MiB of the GPU, and about a millisecond per GiB.
   absl::Status Scrub(uint64_t slab);
   absl::Status Release(uint64_t slab);
-  // By NVML.
+  // By NVML, without the faults.
   absl::StatusOr<Health> ReadHealth() const;
 
  private:

@@ -66,10 +66,19 @@ absl::Status CheckGpu(const GpuFacts& gpu, bool needs_granularity) {
   return absl::OkStatus();
 }
 
+bool AreSane(const Faults& faults) {
+  if (faults.known > kAllKnown || faults.retired_pages_pending > 1 ||
+      faults.row_remap_pending > 1 || faults.row_remap_failed > 1 || faults.xids > kMostXids) {
+    return false;
+  }
+  return std::all_of(faults.xid, faults.xid + faults.xids,
+                     [](uint32_t xid) { return xid <= kLargestXid; });
+}
+
 absl::Status CheckHealth(const Health& health) {
   if (health.total_bytes == 0 || health.total_bytes > kMaxGpuBytes ||
       health.free_bytes > health.total_bytes || health.slab_bytes > kMaxGpuBytes ||
-      health.slabs > health.slab_bytes || health.has_context > 1) {
+      health.slabs > health.slab_bytes || health.has_context > 1 || !AreSane(health.faults)) {
     return absl::InvalidArgumentError("the health of a GPU contradicts itself");
   }
   return absl::OkStatus();

@@ -22,7 +22,7 @@ namespace geminid::agent {
 inline constexpr uint32_t kRequestMagic = 0x51414d47;  // "GMAQ"
 inline constexpr uint32_t kReplyMagic = 0x52414d47;    // "GMAR"
 // Raised with every change of a message.
-inline constexpr uint32_t kAgentVersion = 1;
+inline constexpr uint32_t kAgentVersion = 2;
 // Where the agent finds its end of the socketpair.
 inline constexpr int kAgentSocket = 3;
 inline constexpr int kUuidBytes = 64;
@@ -76,6 +76,31 @@ struct GpuFacts {
 };
 static_assert(sizeof(GpuFacts) == 192);
 
+// What the driver said of, as bits of Faults::known. All else in there is 0 where it said nothing.
+inline constexpr uint32_t kVolatileErrors = 1;
+inline constexpr uint32_t kAggregateErrors = 2;
+inline constexpr uint32_t kRetiredPages = 4;
+inline constexpr uint32_t kRowRemaps = 8;
+inline constexpr uint32_t kXids = 16;
+inline constexpr uint32_t kAllKnown = 31;
+// In one answer; the others come with the next.
+inline constexpr uint32_t kMostXids = 8;
+inline constexpr uint32_t kLargestXid = 9999;
+
+// Of a whole GPU, for an instance too, but for Xids that are another instance's.
+struct Faults {
+  uint64_t volatile_errors;   // that ECC did not correct, since the driver was loaded
+  uint64_t aggregate_errors;  // likewise, ever
+  uint32_t known;
+  uint32_t retired_pages_pending;  // 0 or 1, as the next two
+  uint32_t row_remap_pending;
+  uint32_t row_remap_failed;
+  uint32_t xids;  // since the answer before
+  uint32_t xid[kMostXids];
+  uint32_t reserved;
+};
+static_assert(sizeof(Faults) == 72);
+
 struct Health {
   uint64_t total_bytes;
   uint64_t free_bytes;
@@ -83,8 +108,9 @@ struct Health {
   uint64_t slab_bytes;   // their sum
   uint32_t has_context;  // 1: the driver made no memory without one
   uint32_t reserved;
+  Faults faults;
 };
-static_assert(sizeof(Health) == 40);
+static_assert(sizeof(Health) == 112);
 
 struct Reply {
   uint32_t magic;

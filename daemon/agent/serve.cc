@@ -4,6 +4,7 @@
 
 #include <array>
 #include <iostream>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "base/exit_status.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
+#include "daemon/agent/gpu_faults.h"
 #include "daemon/agent/gpu_list.h"
 #include "daemon/agent/gpu_memory.h"
 #include "daemon/os/unix_socket.h"
@@ -39,30 +41,37 @@ absl::Status AnswerCreate(const base::UniqueFd& socket, const Request& request, 
   return Say(socket, reply, fds);  // and this process's descriptor closes
 }
 
-absl::Status AnswerHealth(const base::UniqueFd& socket, const Request& request, GpuMemory* memory,
+// The GPU of this process.
+struct Served {
+  GpuMemory memory;
+  GpuFaults faults;
+};
+
+absl::Status AnswerHealth(const base::UniqueFd& socket, const Request& request, Served* gpu,
                           absl::Status* result) {
-  const absl::StatusOr<Health> health = memory->ReadHealth();
+  absl::StatusOr<Health> health = gpu->memory.ReadHealth();
   *result = health.status();
   if (!health.ok()) return Say(socket, MakeFailure(request.id, health.status()));
   Reply reply = MakeReply(ReplyType::kHealthy, request.id);
+  health->faults = gpu->faults.Read();
   reply.health = *health;
   return Say(socket, reply);
 }
 
 // An error of the socket; what the GPU said is in *result.
-absl::Status Answer(const base::UniqueFd& socket, const Request& request, GpuMemory* memory,
+absl::Status Answer(const base::UniqueFd& socket, const Request& request, Served* gpu,
                     absl::Status* result) {
   switch (request.type) {
     case RequestType::kCreate:
-      return AnswerCreate(socket, request, memory, result);
+      return AnswerCreate(socket, request, &gpu->memory, result);
     case RequestType::kScrub:
-      *result = memory->Scrub(request.slab);
+      *result = gpu->memory.Scrub(request.slab);
       return SayDone(socket, request.id, ReplyType::kScrubbed, *result);
     case RequestType::kRelease:
-      *result = memory->Release(request.slab);
+      *result = gpu->memory.Release(request.slab);
       return SayDone(socket, request.id, ReplyType::kReleased, *result);
     case RequestType::kHealth:
-      return AnswerHealth(socket, request, memory, result);
+      return AnswerHealth(socket, request, gpu, result);
     case RequestType::kNone:
       break;
   }
@@ -75,7 +84,7 @@ bool EndsTheAgent(const Request& request, const absl::Status& result) {
          (request.type == RequestType::kHealth && !result.ok());
 }
 
-absl::Status ServeRequests(const base::UniqueFd& socket, GpuMemory* memory) {
+absl::Status ServeRequests(const base::UniqueFd& socket, Served* gpu) {
   std::array<std::byte, sizeof(Request)> buffer;
   for (;;) {
     pollfd entry = {.fd = socket.get(), .events = POLLIN, .revents = 0};
@@ -91,7 +100,7 @@ absl::Status ServeRequests(const base::UniqueFd& socket, GpuMemory* memory) {
     const absl::StatusOr<Request> request = ReadRequest(std::span(buffer).first(received.bytes));
     if (!request.ok()) return request.status();
     absl::Status result;
-    GEMINID_RETURN_IF_ERROR(Answer(socket, *request, memory, &result));
+    GEMINID_RETURN_IF_ERROR(Answer(socket, *request, gpu, &result));
     if (EndsTheAgent(*request, result)) return result;
   }
 }
@@ -100,8 +109,10 @@ absl::Status OpenAndServe(const base::UniqueFd& socket, const std::string& uuid)
   GEMINID_ASSIGN_OR_RETURN(GpuMemory memory, GpuMemory::Open(uuid));
   Reply hello = MakeReply(ReplyType::kHello, 0);
   hello.gpu = memory.facts();
+  GEMINID_ASSIGN_OR_RETURN(const gpu::NvmlApi* nvml, gpu::LoadNvml());
+  Served served = {.memory = std::move(memory), .faults = GpuFaults(nvml, uuid)};
   GEMINID_RETURN_IF_ERROR(Say(socket, hello));
-  return ServeRequests(socket, &memory);
+  return ServeRequests(socket, &served);
 }
 
 absl::StatusOr<std::vector<GpuFacts>> FindAll() {

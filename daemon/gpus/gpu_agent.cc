@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 
@@ -83,6 +84,7 @@ std::optional<int64_t> GpuAgent::NextDeadline() const {
 void GpuAgent::Retry() {
   const std::lock_guard lock(mutex_);
   supervision_.Retry(Now());
+  xids_.Settle();
 }
 
 void GpuAgent::StartProcess(Calls* calls) {
@@ -322,7 +324,7 @@ void GpuAgent::Hear(AgentProcess::Heard heard, Calls* calls) {
     return supervision_.Broke(Now(), "it answered what nobody asked");
   }
   supervision_.Answered(Now());
-  if (reply.type == ReplyType::kHealthy) health_ = reply.health;
+  if (reply.type == ReplyType::kHealthy) NoteHealth(reply.health);
   Job job = *std::move(asked_);
   asked_.reset();
   if (failed) {
@@ -339,6 +341,22 @@ void GpuAgent::Hear(AgentProcess::Heard heard, Calls* calls) {
     calls->push_back([done = std::move(job.done), kept] { done(std::move(*kept)); });
   }
   SendNext();
+}
+
+void GpuAgent::NoteHealth(const agent::Health& health) {
+  health_ = health;
+  for (uint32_t i = 0; i < health.faults.xids; ++i) {
+    xids_.Add(health.faults.xid[i]);
+    os::Log(os::LogLevel::kWarning, "GPU reports an Xid",
+            {{"device", options_.device}, {"xid", absl::StrCat(health.faults.xid[i])}});
+  }
+  const Verdict verdict = ReadNow().verdict();
+  if (verdict.condition == std::exchange(condition_, verdict.condition)) return;
+  os::Log(verdict.reasons.empty() ? os::LogLevel::kInfo : os::LogLevel::kWarning,
+          "the GPU's health has changed",
+          {{"device", options_.device},
+           {"health", Name(verdict.condition)},
+           {"why", absl::StrJoin(verdict.reasons, "; ")}});
 }
 
 absl::Status GpuAgent::CheckHello(const agent::GpuFacts& gpu) const {
@@ -373,14 +391,29 @@ void GpuAgent::OnEnd() {
   Make(calls);
 }
 
+absl::Status GpuAgent::CheckFit() const {
+  const Verdict verdict = Read().verdict();
+  if (verdict.condition != Condition::kUnhealthy) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      options_.device,
+      " takes no new sessions: its GPU is unhealthy: ", absl::StrJoin(verdict.reasons, "; "),
+      ". Ask for another device; dmesg and nvidia-smi -q say more. Reset the GPU with geminid "
+      "stopped, or send it SIGHUP if the GPU was looked into"));
+}
+
 AgentReading GpuAgent::Read() const {
   const std::lock_guard lock(mutex_);
+  return ReadNow();
+}
+
+AgentReading GpuAgent::ReadNow() const {
   return {.gpu = options_.gpu,
           .state = supervision_.state(),
           .pid = process_.has_value() ? process_->pid() : 0,
           .restarts = supervision_.starts() > 0 ? supervision_.starts() - 1 : 0,
           .why = supervision_.why(),
-          .health = health_};
+          .health = health_,
+          .xids = xids_};
 }
 
 }  // namespace geminid::gpus

@@ -21,6 +21,7 @@
 #include "daemon/agent/messages.h"
 #include "daemon/agent/supervision.h"
 #include "daemon/gpus/agent_process.h"
+#include "daemon/gpus/gpu_health.h"
 #include "daemon/os/event_loop.h"
 
 namespace geminid::gpus {
@@ -42,6 +43,9 @@ struct AgentReading {
   uint32_t restarts = 0;
   std::string why;                      // it ended last; empty: it never did
   std::optional<agent::Health> health;  // what it last said
+  XidCounts xids;                       // of the GPU, by whichever process of the agent
+
+  Verdict verdict() const { return Judge(health.value_or(agent::Health{}).faults, xids); }
 };
 
 class GpuAgent {
@@ -61,7 +65,7 @@ class GpuAgent {
   // Does what is due; call it whenever the loop has turned.
   void Step();
   std::optional<int64_t> NextDeadline() const;  // monotonic nanoseconds
-  // Starts one that was given up.
+  // Starts one that was given up. Whoever wants it has looked into the GPU's Xids so far.
   void Retry();
   // Ends the process and whoever waits, with CANCELLED; what was to be told later is not told. For
   // good. Also when the loop does not turn any more.
@@ -72,6 +76,9 @@ class GpuAgent {
   // UNAVAILABLE where there is none now, RESOURCE_EXHAUSTED where the GPU has no memory left, each
   // naming the device. `scrub`: zeros are written into all of it.
   absl::StatusOr<Slab> MakeSlab(uint64_t bytes, bool scrub);
+
+  // FAILED_PRECONDITION, naming the device and why, where the GPU is not fit for new sessions.
+  absl::Status CheckFit() const;
 
   // Closes the descriptors, waits for the end of the process behind `holder`, if that is valid, and
   // then has the agent let go of them. `done` is called when it has, or has ended.
@@ -98,6 +105,8 @@ class GpuAgent {
   void FailWaiting(const absl::Status& why, Calls* calls);
   void FinishReleases(Calls* calls);
   void Hear(AgentProcess::Heard heard, Calls* calls);
+  void NoteHealth(const agent::Health& health);
+  AgentReading ReadNow() const;
   absl::Status CheckHello(const agent::GpuFacts& gpu) const;
   absl::Status NotNow() const;
   void Unwatch();
@@ -127,6 +136,8 @@ class GpuAgent {
   std::optional<Job> asked_;
   uint64_t next_request_ = 1;
   std::optional<agent::Health> health_;
+  XidCounts xids_;
+  Condition condition_ = Condition::kUnknown;  // as it was last said in the log
   bool closed_ = false;
 };
 

@@ -57,7 +57,13 @@ void Gpus::Close() {
   for (const auto& [index, agent] : agents_) agent->Close();
 }
 
+absl::Status Gpus::CheckFit(shm::DeviceIndex device) const {
+  const auto found = agents_.find(device);
+  return found == agents_.end() ? absl::OkStatus() : found->second->CheckFit();
+}
+
 absl::StatusOr<std::unique_ptr<GpuArena>> Gpus::NewArena(shm::DeviceIndex device) {
+  if (absl::Status fit = CheckFit(device); !fit.ok()) return fit;
   const auto found = agents_.find(device);
   if (found != agents_.end()) return std::make_unique<GpuArena>(found->second.get());
   const auto missing = missing_.find(device);

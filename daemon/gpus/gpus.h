@@ -52,7 +52,9 @@ class Gpus {
   void Close();
 
   // --- any thread --------------------------------------------------------------------------------
-  // An empty arena; UNAVAILABLE, naming the device, where it has no GPU.
+  // Whether new sessions may be given the device: GpuAgent::CheckFit; OK for all but GPUs.
+  absl::Status CheckFit(shm::DeviceIndex device) const;
+  // An empty arena; UNAVAILABLE, naming the device, where it has no GPU, or as CheckFit.
   absl::StatusOr<std::unique_ptr<GpuArena>> NewArena(shm::DeviceIndex device);
   // Fills it for that tenant.
   absl::Status Fill(shm::DeviceIndex device, const std::string& tenant, uint64_t bytes,

@@ -249,6 +249,21 @@ inline constexpr Metric kPlanBound = {
     {kSessionSeries},
     "Host-to-device bytes per iteration that no plan for the same trace can go "
     "below."};
+// Registered, refused by the driver, and waiting.
+inline constexpr size_t kRegistrationStates = 3;
+inline constexpr Metric kRegistrationBytes = {
+    "geminid_client_registration_bytes",
+    kGauge,
+    {"tenant", "job_name", "rank", "session", "state"},
+    {kRegistrationStates * kSessionSeries},
+    "The rank's host memory for its GPU's driver to page-lock, as its client counts it: "
+    "registered, refused, waiting."};
+inline constexpr Metric kRegistrationPieces = {
+    "geminid_client_registration_pieces",
+    kGauge,
+    {"tenant", "job_name", "rank", "session", "state"},
+    {kRegistrationStates * kSessionSeries},
+    "Pieces of that memory, likewise: the driver is called once for each."};
 
 // --- jobs ----------------------------------------------------------------------------------------
 inline constexpr Metric kJobs = {
@@ -356,6 +371,34 @@ inline constexpr Metric kGpuMemory = {
     {"device", "state"},
     {0, 3},
     "The GPU's own memory as its driver counts it: total, free, and in the slabs of the agent."};
+inline constexpr Metric kGpuHealth = {
+    "geminid_gpu_health",
+    kGauge,
+    {"device", "health"},
+    {0, 4},
+    "1 for how the GPU is, else 0: healthy, degraded, unhealthy (it takes no new sessions), "
+    "unknown."};
+inline constexpr Metric kGpuErrors = {
+    "geminid_gpu_uncorrected_errors",
+    kGauge,
+    {"device", "since"},
+    {0, 2},
+    "Errors of the GPU's memory that ECC did not correct, since the driver was loaded (load) or "
+    "ever; none where the driver does not say."};
+inline constexpr Metric kGpuFaults = {
+    "geminid_gpu_memory_fault",
+    kGauge,
+    {"device", "fault"},
+    {0, 3},
+    "1 where it is so, else 0: retired_pages_pending, row_remap_pending, row_remap_failed; none "
+    "where the driver does not say."};
+// As many as are told apart (gpus/gpu_health.h).
+inline constexpr size_t kXidSeries = 32;
+inline constexpr Metric kGpuXids = {"geminid_gpu_xids_total",
+                                    kCounter,
+                                    {"device", "xid"},
+                                    {0, kXidSeries},
+                                    "Xids that the GPU's driver reported, by number."};
 
 // --- requests ------------------------------------------------------------------------------------
 inline constexpr Metric kRequests = {

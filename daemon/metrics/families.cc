@@ -89,9 +89,28 @@ void AddRequests(const Reading& reading, Page* page) {
   }
 }
 
+void AddHealth(const GpuReading& gpu, Page* page) {
+  const std::string device = absl::StrCat(gpu.device);
+  for (const char* health : kGpuHealths) {
+    page->Add(kGpuHealth, {device, health}, gpu.health == health ? 1 : 0);
+  }
+  const auto add = [&](const Metric& metric, const char* label, const auto& value) {
+    if (value.has_value()) page->Add(metric, {device, label}, static_cast<double>(*value));
+  };
+  add(kGpuErrors, "load", gpu.uncorrected_errors);
+  add(kGpuErrors, "ever", gpu.uncorrected_errors_ever);
+  add(kGpuFaults, "retired_pages_pending", gpu.retired_pages_pending);
+  add(kGpuFaults, "row_remap_pending", gpu.row_remap_pending);
+  add(kGpuFaults, "row_remap_failed", gpu.row_remap_failed);
+  for (const auto& [xid, times] : gpu.xids) {
+    page->Add(kGpuXids, {device, absl::StrCat(xid)}, static_cast<double>(times));
+  }
+}
+
 void AddGpus(const Reading& reading, Page* page) {
   for (const GpuReading& gpu : reading.gpus) {
     const std::string device = absl::StrCat(gpu.device);
+    AddHealth(gpu, page);
     page->Add(kAgentUp, {device}, gpu.serving ? 1 : 0);
     page->Add(kAgentRestarts, {device}, gpu.restarts);
     if (gpu.total_bytes == 0) continue;

@@ -60,6 +60,32 @@ void AddHeld(const Reading& reading, Page* page) {
   }
 }
 
+void AddRegistrations(const Reading& reading, Page* page) {
+  std::map<size_t, shm::HostRegistration> sums;
+  for (const SessionReading& session : reading.sessions) {
+    const auto found = reading.counted.of_session.find(session.id);
+    if (found == reading.counted.of_session.end() || !session.registration.has_value()) continue;
+    shm::HostRegistration& sum = sums[found->second];
+    sum.bytes += session.registration->bytes;
+    sum.registered_bytes += session.registration->registered_bytes;
+    sum.refused_bytes += session.registration->refused_bytes;
+    sum.pieces += session.registration->pieces;
+    sum.registered_pieces += session.registration->registered_pieces;
+    sum.refused_pieces += session.registration->refused_pieces;
+  }
+  for (const auto& [index, sum] : sums) {
+    const auto add = [&](const Metric& metric, const char* state, uint64_t value) {
+      page->Add(metric, With(reading.counted.series[index], {state}), static_cast<double>(value));
+    };
+    add(kRegistrationBytes, "registered", sum.registered_bytes);
+    add(kRegistrationBytes, "refused", sum.refused_bytes);
+    add(kRegistrationBytes, "waiting", sum.bytes - sum.registered_bytes - sum.refused_bytes);
+    add(kRegistrationPieces, "registered", sum.registered_pieces);
+    add(kRegistrationPieces, "refused", sum.refused_pieces);
+    add(kRegistrationPieces, "waiting", sum.pieces - sum.registered_pieces - sum.refused_pieces);
+  }
+}
+
 void AddInUse(const Reading& reading, Page* page) {
   std::map<std::tuple<size_t, core::Account, shm::ChunkKind>, uint64_t> sums;
   for (const core::LedgerLine& line : reading.lines) {
@@ -81,6 +107,7 @@ void AddInUse(const Reading& reading, Page* page) {
 void AddSessions(const Reading& reading, Page* page) {
   for (const Series& series : reading.counted.series) AddCounts(series, page);
   AddHeld(reading, page);
+  AddRegistrations(reading, page);
   AddInUse(reading, page);
   for (const core::SessionState state :
        {core::SessionState::kAttached, core::SessionState::kKept}) {

@@ -13,6 +13,7 @@
 #include "daemon/core/engine.h"
 #include "daemon/core/time_histogram.h"
 #include "daemon/metrics/session_counters.h"
+#include "proto/shm/host_registration.h"
 
 namespace geminid::metrics {
 
@@ -29,6 +30,7 @@ struct SessionReading {
   uint64_t host_bytes = 0;
   uint64_t device_bytes = 0;
   std::optional<PlanReading> plan{};
+  std::optional<shm::HostRegistration> registration{};
 };
 
 // Nothing where the kernel did not say.
@@ -55,7 +57,17 @@ struct GpuReading {
   uint64_t total_bytes = 0;  // 0: the agent has not said
   uint64_t free_bytes = 0;
   uint64_t slab_bytes = 0;
+  std::string health = "unknown";  // one of kGpuHealths
+  // Nothing where the driver does not say.
+  std::optional<uint64_t> uncorrected_errors{};  // since it was loaded
+  std::optional<uint64_t> uncorrected_errors_ever{};
+  std::optional<bool> retired_pages_pending{};
+  std::optional<bool> row_remap_pending{};
+  std::optional<bool> row_remap_failed{};
+  std::map<uint32_t, uint64_t> xids{};  // how often each came
 };
+inline constexpr std::array<const char*, 4> kGpuHealths = {"healthy", "degraded", "unhealthy",
+                                                           "unknown"};
 
 // Of one tenant on one account.
 struct TenantReading {

@@ -20,7 +20,7 @@ struct HealthReading {
   bool drained = false;                     // by the operator: no new jobs
   core::Duration turn;                      // how long the event loop has been at its present turn
   std::vector<std::string> contradictions;  // of the accounts, found since the start
-  std::vector<std::string> gpus_without_memory;  // a line for each whose agent does not serve
+  std::vector<std::string> gpus_without_memory;  // a line for each without an agent or unhealthy
   bool some_device_serves = true;                // memory can be had of it
 };
 
@@ -28,7 +28,8 @@ struct HealthReading {
 //   /livez: the event loop turns. Restart the daemon if not; nothing else would help.
 //   /readyz: new jobs may come: it lives, serves, is neither stopping nor drained, its accounts are
 //     right, and at least one device has memory to give.
-//   /healthz: it lives, its accounts are right, and so are all of its GPUs' agents.
+//   /healthz: it lives, its accounts are right, all of its GPUs' agents serve,
+//     and none of these GPUs is unhealthy.
 metrics::HttpResponse Livez(const HealthReading& reading);
 metrics::HttpResponse Readyz(const HealthReading& reading);
 metrics::HttpResponse Healthz(const HealthReading& reading);

@@ -25,6 +25,10 @@ constexpr core::Duration kLongestPump = core::Duration::Nanoseconds(500'000);
 constexpr core::Duration kShortestFlushPause = core::Duration::Milliseconds(1);
 constexpr core::Duration kLongestFlushPause = core::Duration::Seconds(1);
 
+absl::Status CheckFit(const gpus::Gpus* gpus, shm::DeviceIndex device) {
+  return gpus == nullptr ? absl::OkStatus() : gpus->CheckFit(device);
+}
+
 }  // namespace
 
 core::Time Now() { return core::Time::FromNanoseconds(os::MonotonicNanoseconds()); }
@@ -130,9 +134,13 @@ absl::StatusOr<SessionPtr> Hub::OpenNew(const core::SessionSpec& spec, os::Peer 
                                         base::UniqueFd socket) {
   absl::StatusOr<shm::SessionId> id = engine_->OpenSession(spec, Now());
   if (!id.ok()) return id.status();
-  absl::StatusOr<SessionPtr> session =
-      ClientSession::Create(*id, options_.daemon_epoch, spec, *engine_->DeviceOf(*id),
-                            std::move(peer), std::move(socket), &in_flight_);
+  const core::DeviceDescription device = *engine_->DeviceOf(*id);
+  if (absl::Status fit = CheckFit(options_.gpus, device.index); !fit.ok()) {
+    (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
+    return fit;
+  }
+  absl::StatusOr<SessionPtr> session = ClientSession::Create(
+      *id, options_.daemon_epoch, spec, device, std::move(peer), std::move(socket), &in_flight_);
   if (!session.ok()) {
     (void)engine_->CloseSession(*id, core::CloseReason::kDetached, Now());
     return session.status();

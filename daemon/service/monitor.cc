@@ -10,27 +10,47 @@
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/service/plan_page.h"
+#include "daemon/service/registrations.h"
 
 namespace geminid::service {
 namespace {
 
 constexpr char kHtml[] = "text/html; charset=utf-8";
 
+void AddFaults(const agent::Faults& faults, metrics::GpuReading* gpu) {
+  const auto known = [&](uint32_t bit) { return (faults.known & bit) != 0; };
+  if (known(agent::kVolatileErrors)) gpu->uncorrected_errors = faults.volatile_errors;
+  if (known(agent::kAggregateErrors)) gpu->uncorrected_errors_ever = faults.aggregate_errors;
+  if (known(agent::kRetiredPages)) gpu->retired_pages_pending = faults.retired_pages_pending != 0;
+  if (known(agent::kRowRemaps)) {
+    gpu->row_remap_pending = faults.row_remap_pending != 0;
+    gpu->row_remap_failed = faults.row_remap_failed != 0;
+  }
+}
+
 void AddGpus(const gpus::Gpus& gpus, metrics::Reading* reading) {
   for (const auto& [device, of_agent] : gpus.Read()) {
     const agent::Health health = of_agent.health.value_or(agent::Health{});
-    reading->gpus.push_back({.device = shm::Value(device),
-                             .serving = of_agent.state == agent::AgentState::kServing,
-                             .restarts = of_agent.restarts,
-                             .total_bytes = health.total_bytes,
-                             .free_bytes = health.free_bytes,
-                             .slab_bytes = health.slab_bytes});
+    metrics::GpuReading gpu = {.device = shm::Value(device),
+                               .serving = of_agent.state == agent::AgentState::kServing,
+                               .restarts = of_agent.restarts,
+                               .total_bytes = health.total_bytes,
+                               .free_bytes = health.free_bytes,
+                               .slab_bytes = health.slab_bytes,
+                               .health = Name(of_agent.verdict().condition),
+                               .xids = of_agent.xids.counts()};
+    AddFaults(health.faults, &gpu);
+    reading->gpus.push_back(std::move(gpu));
   }
 }
 
 void AddGpus(const gpus::Gpus& gpus, HealthReading* reading) {
   bool some_agent_serves = false;
   for (const auto& [device, of_agent] : gpus.Read()) {
+    if (absl::Status fit = gpus.CheckFit(device); !fit.ok()) {
+      reading->gpus_without_memory.emplace_back(fit.message());
+      continue;
+    }
     if (of_agent.state == agent::AgentState::kServing) {
       some_agent_serves = true;
       continue;
@@ -77,6 +97,7 @@ void ReadSessions(const core::Engine& engine, const Sessions& sessions, metrics:
                                        .host_bytes = snapshot.host_bytes,
                                        .device_bytes = snapshot.arena_bytes};
     const auto found = sessions.find(snapshot.id);
+    if (found != sessions.end()) session.registration = RegistrationOf(*found->second);
     if (snapshot.has_plan && found != sessions.end()) {
       const PlanNumbers& plan = found->second->plan;
       session.plan = metrics::PlanReading{plan.transfer_bytes, plan.transfer_bytes_lower_bound};

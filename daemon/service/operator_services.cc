@@ -13,6 +13,7 @@
 #include "daemon/os/event.h"
 #include "daemon/service/pages.h"
 #include "daemon/service/plan_messages.h"
+#include "daemon/service/registrations.h"
 #include "daemon/service/snapshot_messages.h"
 #include "proto/messages/trace_messages.h"
 
@@ -86,14 +87,25 @@ uint64_t CountVisible(const core::Engine& engine, const Sessions& sessions, cons
   return count;
 }
 
-void AddGpus(const gpus::Gpus& gpus, v1::Status* response) {
-  for (const auto& [device, reading] : gpus.Read()) {
+void AddRegistrations(const core::Engine& engine, const Sessions& sessions, v1::Status* response) {
+  for (const core::SessionSnapshot& snapshot : engine.Sessions()) {
+    const ClientSession* const session = Find(sessions, snapshot.id);
+    if (session == nullptr) continue;
+    const std::optional<shm::HostRegistration> registration = RegistrationOf(*session);
+    if (!registration.has_value()) continue;
+    *response->add_host_registrations() = RegistrationMessage(snapshot, *registration);
+  }
+}
+
+void AddGpus(const gpus::Gpus& all, v1::Status* response) {
+  for (const auto& [device, reading] : all.Read()) {
     *response->add_gpus() = GpuMessage(device, reading);
   }
-  for (const auto& [device, why] : gpus.missing()) {
+  for (const auto& [device, why] : all.missing()) {
     v1::GpuInfo* gpu = response->add_gpus();
     gpu->set_device(shm::Value(device));
     gpu->set_agent("missing");
+    gpu->set_health(Name(gpus::Condition::kUnknown));
     gpu->set_why(why);
   }
 }
@@ -166,6 +178,7 @@ absl::Status AdminRpc::GetStatus(v1::Status* response) {
     for (const core::DeviceDescription& device : engine.devices()) {
       *response->add_devices() = DeviceMessage(device);
     }
+    AddRegistrations(engine, sessions, response);
   });
   if (hub_->gpus() != nullptr) AddGpus(*hub_->gpus(), response);
   for (const os::MachineFact& fact : os::Facts(hub_->machine(), hub_->huge_pages())) {

@@ -28,6 +28,24 @@ v1::DeviceDescription DeviceMessage(const core::DeviceDescription& device) {
   return message;
 }
 
+namespace {
+
+void SetFaults(const agent::Faults& faults, v1::GpuInfo* message) {
+  const auto known = [&](uint32_t bit) { return (faults.known & bit) != 0; };
+  if (known(agent::kVolatileErrors)) message->set_uncorrected_errors(faults.volatile_errors);
+  if (known(agent::kAggregateErrors)) message->set_uncorrected_errors_ever(faults.aggregate_errors);
+  if (known(agent::kRetiredPages)) {
+    message->set_retired_pages_pending(faults.retired_pages_pending != 0);
+  }
+  if (known(agent::kRowRemaps)) {
+    message->set_row_remap_pending(faults.row_remap_pending != 0);
+    message->set_row_remap_failed(faults.row_remap_failed != 0);
+  }
+  message->set_xids_watched(known(agent::kXids));
+}
+
+}  // namespace
+
 v1::GpuInfo GpuMessage(shm::DeviceIndex device, const gpus::AgentReading& reading) {
   v1::GpuInfo message;
   message.set_device(shm::Value(device));
@@ -36,12 +54,21 @@ v1::GpuInfo GpuMessage(shm::DeviceIndex device, const gpus::AgentReading& readin
   message.set_pid(reading.pid);
   message.set_restarts(reading.restarts);
   message.set_why(reading.why);
+  const gpus::Verdict verdict = reading.verdict();
+  message.set_health(gpus::Name(verdict.condition));
+  for (const std::string& reason : verdict.reasons) message.add_health_reasons(reason);
+  for (const auto& [xid, times] : reading.xids.counts()) {
+    v1::XidCount* const count = message.add_xids();
+    count->set_xid(xid);
+    count->set_times(times);
+  }
   if (!reading.health.has_value()) return message;
   message.set_total_bytes(reading.health->total_bytes);
   message.set_free_bytes(reading.health->free_bytes);
   message.set_slabs(reading.health->slabs);
   message.set_slab_bytes(reading.health->slab_bytes);
   message.set_has_context(reading.health->has_context != 0);
+  SetFaults(reading.health->faults, &message);
   return message;
 }
 
@@ -137,6 +164,23 @@ v1::SessionInfo SessionMessage(const core::SessionSnapshot& snapshot, const Clie
   message.set_planned_transfer_bytes(plan.transfer_bytes);
   message.set_planned_transfer_bytes_lower_bound(plan.transfer_bytes_lower_bound);
   message.set_chunks(snapshot.chunks);
+  return message;
+}
+
+v1::HostRegistration RegistrationMessage(const core::SessionSnapshot& snapshot,
+                                         const shm::HostRegistration& registration) {
+  v1::HostRegistration message;
+  message.set_session(shm::Value(snapshot.id));
+  message.set_tenant(snapshot.spec.tenant);
+  message.set_job(snapshot.spec.job);
+  message.set_rank(snapshot.spec.rank);
+  message.set_device(shm::Value(snapshot.device));
+  message.set_bytes(registration.bytes);
+  message.set_registered_bytes(registration.registered_bytes);
+  message.set_refused_bytes(registration.refused_bytes);
+  message.set_pieces(registration.pieces);
+  message.set_registered_pieces(registration.registered_pieces);
+  message.set_refused_pieces(registration.refused_pieces);
   return message;
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/service/client_session.h"
 #include "geminid/v1/admin.pb.h"
 #include "geminid/v1/memory.pb.h"
+#include "proto/shm/host_registration.h"
 
 namespace geminid::service {
 
@@ -18,6 +19,8 @@ v1::Ledger LedgerMessage(const core::Engine& engine);
 v1::ChunkInfo ChunkMessage(const core::ChunkSnapshot& chunk);
 v1::SessionInfo SessionMessage(const core::SessionSnapshot& snapshot, const ClientNumbers& client,
                                const PlanNumbers& plan, core::Time now);
+v1::HostRegistration RegistrationMessage(const core::SessionSnapshot& snapshot,
+                                         const shm::HostRegistration& registration);
 // `session` holds the pool's memory; null when it is not made yet.
 v1::PoolInfo PoolMessage(const core::PoolSnapshot& snapshot, const ClientSession* session);
 

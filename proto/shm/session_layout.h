@@ -211,7 +211,7 @@ struct alignas(64) ClientCounters {
   std::atomic<uint64_t> leases_acquired;
   std::atomic<uint64_t> lease_misses;
   std::atomic<uint64_t> queued_nanoseconds;  // waited for admission: no stall
-  std::atomic<uint64_t> reserved[17];
+  std::atomic<uint64_t> reserved[17];        // the first six: proto/shm/host_registration.h
 };
 static_assert(sizeof(ClientCounters) == 256);
 

@@ -4,15 +4,20 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "daemon/service/daemon.h"
 #include "geminid/session.h"
+#include "geminid/v1/admin.grpc.pb.h"
 #include "tests/daemon_env/daemon_env.h"
+#include "tests/daemon_env/metrics_page.h"
+#include "tests/daemon_env/raw_client.h"
 #include "tests/gpu/double/node.h"
 
 namespace geminid {
@@ -118,6 +123,49 @@ TEST_F(CudaSession, AgentThatDiesBeforeItsSlabIsImported_CostsThatAttachAndNothi
   next->reset();
   session_.reset();
   while (node_.used_bytes(0) != 0) std::this_thread::yield();
+}
+
+// As the rank's client counts it, seen by the operator: in the status and in the metrics.
+TEST_F(CudaSession, RegistrationOfHostMemory_IsShownByTheDaemon) {
+  const std::unique_ptr<v1::AdminService::Stub> admin =
+      v1::AdminService::NewStub(testing::NewChannel(env_.socket()));
+  const auto read = [&] {
+    v1::Status status;
+    grpc::ClientContext context;
+    EXPECT_TRUE(admin->GetStatus(&context, v1::GetStatusRequest(), &status).ok());
+    EXPECT_EQ(status.host_registrations_size(), 1);
+    return status.host_registrations(0);
+  };
+  const auto await = [&](uint64_t registered, uint64_t refused) {
+    v1::HostRegistration now;
+    do now = read();
+    while (now.registered_pieces() != registered || now.refused_pieces() != refused);
+    return now;
+  };
+  const v1::HostRegistration first = await(1, 0);  // the session's own words
+  EXPECT_EQ(first.pieces(), 1u);
+  EXPECT_EQ(first.bytes(), first.registered_bytes());
+
+  node_.Hang("cuMemHostRegister");
+  Allocate(3 * kMiB);
+  const v1::HostRegistration waits = read();
+  EXPECT_EQ(waits.session(), session_->id());
+  EXPECT_EQ(waits.pieces(), 2u);
+  EXPECT_EQ(waits.bytes() - first.bytes(), 3 * kMiB);
+  EXPECT_EQ(waits.registered_bytes(), first.bytes());
+  const std::string page = testing::FetchPage(env_.daemon().metrics_socket(), "/metrics");
+  const std::string rank = "\",rank=\"0\",session=\"" + std::to_string(session_->id());
+  EXPECT_THAT(page, HasSubstr(rank + "\",state=\"waiting\"} " + std::to_string(3 * kMiB) + "\n"));
+  EXPECT_THAT(page, HasSubstr(rank + "\",state=\"waiting\"} 1\n"));
+  node_.EndHang("cuMemHostRegister");
+  EXPECT_EQ(await(2, 0).registered_bytes(), waits.bytes());
+
+  node_.Fail("cuMemHostRegister", CUDA_ERROR_OUT_OF_MEMORY);
+  const ChunkHandle refused = Allocate(2 * kMiB);
+  EXPECT_EQ(await(2, 1).refused_bytes(), 2 * kMiB);
+  node_.ClearFaults();
+  ASSERT_TRUE(session_->Free(std::array{refused.id}).ok());
+  EXPECT_EQ(await(2, 0).pieces(), 2u);
 }
 
 TEST_F(CudaSession, MemoryOfTheGpu_ComesBackWithTheSession) {

@@ -26,5 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(agent::ParseUuid(reply->gpu.uuid).ok(), "a GPU has a UUID");
     Require(reply->gpu.granularity_bytes > 0, "slabs have a size");
   }
+  if (reply->type == agent::ReplyType::kHealthy) {
+    Require(reply->health.faults.xids <= agent::kMostXids, "Xids are where they are looked for");
+  }
   return 0;
 }

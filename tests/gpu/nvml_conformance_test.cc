@@ -110,6 +110,79 @@ TEST_F(NvmlConformance, Processes_AreNoMoreThanThereIsRoomFor) {
   for (unsigned i = 0; i < count; ++i) EXPECT_GT(processes[i].pid, 0u);
 }
 
+// Of what a GPU, a library or the user's rights may leave out.
+bool IsLeftOut(NvmlResult result) {
+  return result == NvmlResult::kNotSupported || result == NvmlResult::kNoPermission;
+}
+
+TEST_F(NvmlConformance, UncorrectedErrors_AreNoMoreSinceTheDriverWasLoadedThanEver) {
+  if (nvml_.device_get_total_ecc_errors == nullptr) GTEST_SKIP() << "not in this library";
+  unsigned long long since_load = 0;
+  unsigned long long ever = 0;
+  const NvmlResult result = nvml_.device_get_total_ecc_errors(gpu_, kNvmlUncorrectedErrors,
+                                                              kNvmlVolatileCounter, &since_load);
+  if (IsLeftOut(result)) GTEST_SKIP() << "no ECC, or it is off";
+  ASSERT_EQ(result, NvmlResult::kSuccess);
+  ASSERT_EQ(
+      nvml_.device_get_total_ecc_errors(gpu_, kNvmlUncorrectedErrors, kNvmlAggregateCounter, &ever),
+      NvmlResult::kSuccess);
+  EXPECT_LE(since_load, ever);
+}
+
+TEST_F(NvmlConformance, RetiredPages_ArePendingOrNot) {
+  if (nvml_.device_get_retired_pages_pending_status == nullptr) GTEST_SKIP();
+  int pending = -1;
+  const NvmlResult result = nvml_.device_get_retired_pages_pending_status(gpu_, &pending);
+  if (IsLeftOut(result)) GTEST_SKIP() << "the GPU remaps rows instead";
+  EXPECT_EQ(result, NvmlResult::kSuccess);
+  EXPECT_TRUE(pending == 0 || pending == 1) << pending;
+}
+
+TEST_F(NvmlConformance, RowRemaps_ArePendingOrFailedOrNot) {
+  if (nvml_.device_get_remapped_rows == nullptr) GTEST_SKIP();
+  unsigned corrected = 0;
+  unsigned uncorrected = 0;
+  unsigned pending = 7;
+  unsigned failed = 7;
+  const NvmlResult result =
+      nvml_.device_get_remapped_rows(gpu_, &corrected, &uncorrected, &pending, &failed);
+  if (IsLeftOut(result)) GTEST_SKIP() << "an older GPU, or one that is divided";
+  EXPECT_EQ(result, NvmlResult::kSuccess);
+  EXPECT_LE(pending, 1u);
+  EXPECT_LE(failed, 1u);
+}
+
+TEST_F(NvmlConformance, WaitForEvents_EndsWhenNoneComes) {
+  if (nvml_.event_set_create == nullptr || nvml_.event_set_wait == nullptr) GTEST_SKIP();
+  NvmlEventSet set = nullptr;
+  ASSERT_EQ(nvml_.event_set_create(&set), NvmlResult::kSuccess);
+  const NvmlResult result = nvml_.device_register_events(gpu_, kNvmlXidEvents, set);
+  if (!IsLeftOut(result)) {
+    EXPECT_EQ(result, NvmlResult::kSuccess);
+    NvmlEventData event = {};
+    EXPECT_EQ(nvml_.event_set_wait(set, &event, 0), NvmlResult::kTimeout);
+    EXPECT_EQ(nvml_.event_set_wait(set, &event, 1), NvmlResult::kTimeout);
+  }
+  EXPECT_EQ(nvml_.event_set_free(set), NvmlResult::kSuccess);
+}
+
+TEST_F(NvmlConformance, NumberOfAnInstance_IsAnInstancesAlone) {
+  if (nvml_.device_get_gpu_instance_id == nullptr) GTEST_SKIP();
+  unsigned number = 0;
+  EXPECT_NE(nvml_.device_get_gpu_instance_id(gpu_, &number), NvmlResult::kSuccess);
+  unsigned most = 0;
+  if (!IsDivided() || nvml_.device_get_max_mig_device_count(gpu_, &most) != NvmlResult::kSuccess) {
+    return;
+  }
+  for (unsigned i = 0; i < most; ++i) {
+    NvmlDevice instance = nullptr;
+    const NvmlResult found = nvml_.device_get_mig_device_handle_by_index(gpu_, i, &instance);
+    if (found != NvmlResult::kSuccess) continue;
+    EXPECT_EQ(nvml_.device_get_gpu_instance_id(instance, &number), NvmlResult::kSuccess);
+    EXPECT_NE(number, kNvmlNoInstance);
+  }
+}
+
 TEST_F(NvmlConformance, Instances_KnowTheirGpuAndAWholeGpuHasNone) {
   unsigned most = 0;
   const NvmlResult counted = nvml_.device_get_max_mig_device_count(gpu_, &most);

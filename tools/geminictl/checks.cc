@@ -267,6 +267,11 @@ Check JudgeDevices(const SocketFindings& socket, const MachineFindings& machine)
             "give the device less memory or another node, in device of the daemon's configuration"};
   }
   for (const v1::GpuInfo& gpu : socket.daemon->gpus()) {
+    if (gpu.health() == "unhealthy") {
+      problems.push_back(absl::StrCat("device ", gpu.device(), " takes no new sessions: ",
+                                      Printable(absl::StrJoin(gpu.health_reasons(), "; "))));
+      continue;
+    }
     if (gpu.agent() == "serving") continue;
     problems.push_back(absl::StrCat("device ", gpu.device(), " has no new memory: its agent is ",
                                     Printable(gpu.agent()), ", ", Printable(gpu.why())));
@@ -274,7 +279,7 @@ Check JudgeDevices(const SocketFindings& socket, const MachineFindings& machine)
   if (!problems.empty()) {
     return {"daemon_devices", Verdict::kWarn, absl::StrJoin(problems, "; "),
             "see the daemon's log, nvidia-smi and dmesg; SIGHUP to geminid starts an agent again "
-            "that was given up"};
+            "that was given up, and lets a GPU be used again whose Xids were looked into"};
   }
   return {"daemon_devices", Verdict::kPass, absl::StrJoin(devices, "; "), ""};
 }

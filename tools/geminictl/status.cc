@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
@@ -57,7 +58,37 @@ std::string Devices(const v1::Status& status, const Style& style) {
   return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
 }
 
-// The GPUs and the processes that make their memory.
+constexpr char kUnknown[] = "unknown";
+
+std::string Pages(const v1::GpuInfo& gpu) {
+  if (!gpu.has_retired_pages_pending()) return kUnknown;
+  return gpu.retired_pages_pending() ? "pending" : "good";
+}
+
+std::string Rows(const v1::GpuInfo& gpu) {
+  if (!gpu.has_row_remap_failed()) return kUnknown;
+  if (gpu.row_remap_failed()) return "failed";
+  return gpu.row_remap_pending() ? "pending" : "good";
+}
+
+// "48,79*3": number 48 once, 79 three times.
+std::string Xids(const v1::GpuInfo& gpu) {
+  if (gpu.xids().empty()) return gpu.xids_watched() ? "none" : kUnknown;
+  return absl::StrJoin(gpu.xids(), ",", [](std::string* out, const v1::XidCount& count) {
+    absl::StrAppend(out, count.xid());
+    if (count.times() > 1) absl::StrAppend(out, "*", count.times());
+  });
+}
+
+void AddHealth(const v1::GpuInfo& gpu, Table* table) {
+  table->AddRow(
+      {absl::StrCat(gpu.device()), gpu.health(),
+       gpu.has_uncorrected_errors() ? absl::StrCat(gpu.uncorrected_errors()) : kUnknown,
+       gpu.has_uncorrected_errors_ever() ? absl::StrCat(gpu.uncorrected_errors_ever()) : kUnknown,
+       Pages(gpu), Rows(gpu), Xids(gpu), absl::StrJoin(gpu.health_reasons(), "; ")});
+}
+
+// The GPUs and the processes that make their memory; and how the GPUs are.
 std::string Gpus(const v1::Status& status, const Style& style) {
   Table table({{"DEVICE", Align::kRight},
                {"AGENT"},
@@ -66,13 +97,59 @@ std::string Gpus(const v1::Status& status, const Style& style) {
                {"SLABS", Align::kRight},
                {"GPU_FREE", Align::kRight},
                {"WHY"}});
+  Table health({{"DEVICE", Align::kRight},
+                {"HEALTH"},
+                {"UNCORRECTED", Align::kRight},
+                {"EVER", Align::kRight},
+                {"PAGES"},
+                {"ROWS"},
+                {"XIDS"},
+                {"WHY"}});
   for (const v1::GpuInfo& gpu : status.gpus()) {
+    AddHealth(gpu, &health);
     table.AddRow({absl::StrCat(gpu.device()), gpu.agent(),
                   gpu.pid() == 0 ? "" : absl::StrCat(gpu.pid()), absl::StrCat(gpu.restarts()),
                   base::FormatBytes(gpu.slab_bytes()),
                   gpu.has_free_bytes() ? base::FormatBytes(gpu.free_bytes()) : "", gpu.why()});
   }
-  return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
+  return table.empty() ? "" : absl::StrCat("\n", table.Render(style), "\n", health.Render(style));
+}
+
+// What ranks have their GPUs' drivers page-lock: the worst first.
+std::string Registrations(const v1::Status& status, const Style& style) {
+  std::vector<const v1::HostRegistration*> ranks;
+  for (const v1::HostRegistration& rank : status.host_registrations()) ranks.push_back(&rank);
+  std::stable_sort(ranks.begin(), ranks.end(), [](const auto* left, const auto* right) {
+    const auto waiting = [](const v1::HostRegistration& rank) {
+      return rank.bytes() - rank.registered_bytes() - rank.refused_bytes();
+    };
+    return std::pair(left->refused_bytes(), waiting(*left)) >
+           std::pair(right->refused_bytes(), waiting(*right));
+  });
+  Table table({{"DEVICE", Align::kRight},
+               {"TENANT"},
+               {"JOB"},
+               {"RANK", Align::kRight},
+               {"HOST", Align::kRight},
+               {"REGISTERED", Align::kRight},
+               {"REFUSED", Align::kRight},
+               {"PIECES", Align::kRight},
+               {"FAILED", Align::kRight}});
+  for (size_t i = 0; i < std::min(ranks.size(), kJobsShown); ++i) {
+    const v1::HostRegistration& rank = *ranks[i];
+    table.AddRow({absl::StrCat(rank.device()), rank.tenant(), rank.job(), absl::StrCat(rank.rank()),
+                  base::FormatBytes(rank.bytes()), base::FormatBytes(rank.registered_bytes()),
+                  base::FormatBytes(rank.refused_bytes()),
+                  absl::StrCat(rank.registered_pieces(), "/", rank.pieces()),
+                  absl::StrCat(rank.refused_pieces())});
+  }
+  if (table.empty()) return "";
+  std::string shown = absl::StrCat("\n", table.Render(style));
+  if (ranks.size() > kJobsShown) {
+    absl::StrAppend(&shown, "and ", ranks.size() - kJobsShown,
+                    " further ranks; 'geminictl status --json' has all\n");
+  }
+  return shown;
 }
 
 struct JobTotals {
@@ -176,7 +253,7 @@ std::string DescribeStatus(const v1::Status& status, const v1::ListSessionsRespo
                                 : Paint("The ledger does NOT add up.\n", Color::kRed, style),
       status.drained() ? "The daemon is drained: it admits no new jobs.\n" : "",
       Jobs(sessions, style), Kinds(status.ledger(), style), Devices(status, style),
-      Gpus(status, style), Facts(status, style));
+      Gpus(status, style), Registrations(status, style), Facts(status, style));
 }
 
 absl::StatusOr<int> RunStatus(const Context& context) {

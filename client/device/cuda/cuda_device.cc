@@ -28,7 +28,7 @@ class CudaDevice final : public Device {
              const CudaDeviceOptions& options)
       : context_(context),
         arena_(context, granularity_bytes),
-        registry_(context),
+        registry_(context, kRegisteredPieceBytes, options.on_registration),
         memory_{context, &arena_, &registry_, options.completes_by_events},
         ops_(memory_) {}
   ~CudaDevice() override { buffers_->RemoveAll(); }
@@ -64,7 +64,7 @@ class CudaDevice final : public Device {
     return {arena_.reserved_bytes(), arena_.imported_bytes()};
   }
   HostRegistration host_registration() const override {
-    const HostRegistry::Totals host = registry_.totals();
+    const HostPieces host = registry_.totals();
     return {.bytes = host.given_bytes,
             .registered_bytes = host.registered_bytes,
             .refused_bytes = host.refused_bytes,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/device/cuda/host_pieces.h"
 #include "client/device/device.h"
 
 namespace geminid::device {
@@ -17,6 +18,8 @@ struct CudaDeviceOptions {
   // done. For a GPU whose words another process may see before the data (docs/gpu-verification.md,
   // G16).
   bool completes_by_events = false;
+  // Of the host memory that is registered with it.
+  HostPiecesObserver on_registration = {};
 };
 
 // What is particular to it:

@@ -14,8 +14,9 @@ uintptr_t Address(const void* place) { return reinterpret_cast<uintptr_t>(place)
 
 }  // namespace
 
-HostRegistry::HostRegistry(std::shared_ptr<CudaContext> context, uint64_t piece_bytes)
-    : context_(std::move(context)), piece_bytes_(piece_bytes) {}
+HostRegistry::HostRegistry(std::shared_ptr<CudaContext> context, uint64_t piece_bytes,
+                           HostPiecesObserver observer)
+    : context_(std::move(context)), piece_bytes_(piece_bytes), observer_(std::move(observer)) {}
 
 HostRegistry::~HostRegistry() {
   {
@@ -44,8 +45,10 @@ absl::Status HostRegistry::Add(std::span<std::byte> memory) {
   }
   for (uint64_t at = 0; at < memory.size(); at += piece_bytes_) {
     pieces_[begin + at].bytes = std::min(piece_bytes_, memory.size() - at);
+    ++totals_.given;
   }
   totals_.given_bytes += memory.size();
+  Tell();
   if (!thread_.joinable()) {
     thread_ = std::thread([this] {
       PrepareThread("geminid-pin");
@@ -65,11 +68,22 @@ void HostRegistry::Remove(std::span<std::byte> memory) {
     if (piece->second.stage == Stage::kRegistered) {
       const CudaContext::Scope scope(*context_);
       context_->api().mem_host_unregister(reinterpret_cast<void*>(piece->first));
-      totals_.registered_bytes -= piece->second.bytes;
     }
-    if (piece->second.stage == Stage::kRefused) totals_.refused_bytes -= piece->second.bytes;
-    totals_.given_bytes -= piece->second.bytes;
+    Forget(piece->second);
     piece = pieces_.erase(piece);
+  }
+  Tell();
+}
+
+void HostRegistry::Forget(const Piece& piece) {
+  totals_.given_bytes -= piece.bytes;
+  --totals_.given;
+  if (piece.stage == Stage::kRegistered) {
+    totals_.registered_bytes -= piece.bytes;
+    --totals_.registered;
+  } else if (piece.stage == Stage::kRefused) {
+    totals_.refused_bytes -= piece.bytes;
+    --totals_.refused;
   }
 }
 
@@ -89,7 +103,7 @@ HostRegistry::Stretch HostRegistry::Find(const void* place, uint64_t bytes) {
   return {std::min<uint64_t>(bytes, end - at), found->second.stage == Stage::kRegistered};
 }
 
-HostRegistry::Totals HostRegistry::totals() const {
+HostPieces HostRegistry::totals() const {
   const std::lock_guard lock(mutex_);
   return totals_;
 }
@@ -127,7 +141,9 @@ void HostRegistry::Run() {
     lock.lock();
     piece->second.stage = status.ok() ? Stage::kRegistered : Stage::kRefused;
     (status.ok() ? totals_.registered_bytes : totals_.refused_bytes) += bytes;
+    ++(status.ok() ? totals_.registered : totals_.refused);
     status_.Update(status);
+    Tell();
     changed_.notify_all();
   }
 }

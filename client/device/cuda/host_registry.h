@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "client/device/cuda/cuda_context.h"
+#include "client/device/cuda/host_pieces.h"
 
 namespace geminid::device {
 
@@ -24,7 +25,8 @@ inline constexpr uint64_t kRegisteredPieceBytes = uint64_t{1} << 30;
 // Thread-safe. Starts one thread, with the first memory that it is given.
 class HostRegistry {
  public:
-  HostRegistry(std::shared_ptr<CudaContext> context, uint64_t piece_bytes = kRegisteredPieceBytes);
+  HostRegistry(std::shared_ptr<CudaContext> context, uint64_t piece_bytes = kRegisteredPieceBytes,
+               HostPiecesObserver observer = {});
   HostRegistry(const HostRegistry&) = delete;
   HostRegistry& operator=(const HostRegistry&) = delete;
   ~HostRegistry();  // gives up what is registered
@@ -42,12 +44,7 @@ class HostRegistry {
   };
   Stretch Find(const void* place, uint64_t bytes);
 
-  struct Totals {
-    uint64_t given_bytes = 0;
-    uint64_t registered_bytes = 0;
-    uint64_t refused_bytes = 0;  // by the driver; copies of them take a detour for good
-  };
-  Totals totals() const;
+  HostPieces totals() const;
   // The first refusal.
   absl::Status status() const;
 
@@ -62,14 +59,19 @@ class HostRegistry {
 
   void Run();
   Pieces::iterator Next();
+  void Forget(const Piece& piece);
+  void Tell() const {
+    if (observer_) observer_(totals_);
+  }
 
   const std::shared_ptr<CudaContext> context_;
   const uint64_t piece_bytes_;
+  const HostPiecesObserver observer_;  // called under mutex_
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
   Pieces pieces_;
-  Totals totals_;
+  HostPieces totals_;
   absl::Status status_;
   uint64_t urgency_ = 0;
   bool stopping_ = false;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): setenv
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -16,6 +17,7 @@
 #include "daemon/gpus/agent_process.h"
 #include "daemon/gpus/probe.h"
 #include "daemon/os/unix_socket.h"
+#include "gpu/nvml_api.h"
 #include "tests/gpu/double/node.h"
 
 namespace geminid::agent {
@@ -239,6 +241,66 @@ TEST_F(AgentTest, LostGpu_EndsTheAgentWithAReason) {
   EXPECT_EQ(last.id, 0u);
   EXPECT_TRUE(absl::IsDataLoss(StatusOf(last))) << StatusOf(last);
   EXPECT_THAT(AwaitEnd(), HasSubstr("exit code"));
+}
+
+TEST_F(AgentTest, Faults_AreWhatNvmlSays) {
+  node_.RaiseXid(1, 31);  // before anybody watches
+  StartAndHear();
+  EXPECT_EQ(ReadHealth().faults.known, kAllKnown);
+  node_.SetUncorrectedErrors(1, 2, 7);
+  node_.SetRetiredPagesPending(1, true);
+  node_.SetRowRemaps(1, /*pending=*/true, /*failed=*/false);
+  node_.RaiseXid(0, 79);  // another GPU's
+  for (const uint32_t xid : {63, 94}) node_.RaiseXid(1, xid);
+  const Faults faults = ReadHealth().faults;
+  EXPECT_EQ(faults.volatile_errors, 2u);
+  EXPECT_EQ(faults.aggregate_errors, 7u);
+  EXPECT_EQ(faults.retired_pages_pending, 1u);
+  EXPECT_EQ(faults.row_remap_pending, 1u);
+  EXPECT_EQ(faults.row_remap_failed, 0u);
+  ASSERT_EQ(faults.xids, 2u);
+  EXPECT_EQ(faults.xid[0], 63u);
+  EXPECT_EQ(faults.xid[1], 94u);
+  EXPECT_EQ(ReadHealth().faults.xids, 0u) << "each is told once";
+}
+
+TEST_F(AgentTest, MoreXidsThanFit_ComeWithTheNextAnswer) {
+  StartAndHear();
+  for (uint32_t i = 0; i < kMostXids + 2; ++i) node_.RaiseXid(1, 100 + i);
+  EXPECT_EQ(ReadHealth().faults.xids, kMostXids);
+  const Faults rest = ReadHealth().faults;
+  ASSERT_EQ(rest.xids, 2u);
+  EXPECT_EQ(rest.xid[1], 100 + kMostXids + 1);
+}
+
+TEST_F(AgentTest, HealthThatTheGpuCannotSay_IsNotKnown) {
+  node_.SetSaysNoHealth(true);
+  StartAndHear();
+  const Health health = ReadHealth();
+  EXPECT_EQ(health.faults.known, 0u);
+  EXPECT_EQ(health.total_bytes, kGpuBytes);
+}
+
+TEST_F(AgentTest, NvmlWithoutThoseFunctions_IsGoodEnough) {
+  ::setenv(gpu::kNvmlPathVariable, GEMINID_OLD_NVML_DOUBLE, 1);
+  StartAndHear();
+  EXPECT_EQ(ReadHealth().faults.known, 0u);
+  EXPECT_EQ(Ask(RequestType::kCreate, 0, 2 * kMiB).reply.type, ReplyType::kCreated);
+}
+
+TEST_F(AgentOfAnInstance, Faults_AreItsGpusButForXidsOfOtherInstances) {
+  Start(gpu_double::InstanceUuidOf(1));
+  ASSERT_EQ(Hear().reply.type, ReplyType::kHello);
+  node_.SetUncorrectedErrors(0, 1, 1);
+  node_.RaiseXid(0, 94, /*instance=*/0);
+  node_.RaiseXid(0, 95, /*instance=*/1);
+  node_.RaiseXid(0, 79);
+  const Faults faults = ReadHealth().faults;
+  EXPECT_EQ(faults.known, kAllKnown & ~kRowRemaps) << "not of a GPU that is divided";
+  EXPECT_EQ(faults.volatile_errors, 1u);
+  ASSERT_EQ(faults.xids, 2u);
+  EXPECT_EQ(faults.xid[0], 95u);
+  EXPECT_EQ(faults.xid[1], 79u);
 }
 
 TEST_F(AgentTest, DriverThatDoesNotStart_IsSaidInOneLine) {

@@ -81,6 +81,35 @@ TEST(AgentMessages, GoodReplies_AreReadWithTheirDescriptors) {
   health.health.slabs = 1;
   health.health.slab_bytes = 6;
   EXPECT_TRUE(ReadReply(Bytes(health), 0).ok());
+  health.health.faults.known = kAllKnown;
+  health.health.faults.xids = 1;
+  health.health.faults.xid[0] = 79;
+  EXPECT_TRUE(ReadReply(Bytes(health), 0).ok());
+}
+
+TEST(AgentMessages, FaultsThatCannotBe_AreRefused) {
+  const auto error = [](const std::function<void(Faults*)>& change) {
+    Reply reply = MakeReply(ReplyType::kHealthy, 6);
+    reply.health.total_bytes = 10;
+    change(&reply.health.faults);
+    return ReplyError(reply);
+  };
+  EXPECT_EQ(error([](Faults*) {}), "");
+  EXPECT_THAT(error([](Faults* faults) { faults->known = kAllKnown + 1; }),
+              HasSubstr("contradicts"));
+  EXPECT_THAT(error([](Faults* faults) { faults->retired_pages_pending = 2; }),
+              HasSubstr("contradicts"));
+  EXPECT_THAT(error([](Faults* faults) { faults->row_remap_pending = 2; }),
+              HasSubstr("contradicts"));
+  EXPECT_THAT(error([](Faults* faults) { faults->row_remap_failed = 2; }),
+              HasSubstr("contradicts"));
+  EXPECT_THAT(error([](Faults* faults) { faults->xids = kMostXids + 1; }),
+              HasSubstr("contradicts"));
+  EXPECT_THAT(error([](Faults* faults) {
+                faults->xids = 1;
+                faults->xid[0] = kLargestXid + 1;
+              }),
+              HasSubstr("contradicts"));
 }
 
 TEST(AgentMessages, Descriptors_ComeWithACreatedAloneAndOneByOne) {
@@ -139,7 +168,7 @@ TEST(AgentMessages, AnotherVersion_IsRefusedWithBothWhateverElseIsInTheMessage) 
   request.version = 77;
   const absl::Status status = ReadRequest(Bytes(request).first(8)).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("version 1, the other version 77"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 2, the other version 77"));
 }
 
 TEST(AgentMessages, OtherSizesAndMagics_AreRefused) {

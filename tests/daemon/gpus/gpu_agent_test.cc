@@ -250,6 +250,24 @@ TEST_F(GpuAgentTest, Health_IsThatOfTheHelloUntilItIsAskedFor) {
   Await([](const AgentReading& now) { return now.health->free_bytes == uint64_t{4} << 30; });
 }
 
+TEST_F(GpuAgentTest, UnhealthyGpu_IsNotFitUntilRetryAndThroughTheEndOfItsAgent) {
+  Start("xid", kImpatient);
+  EXPECT_TRUE(agent_->CheckFit().ok());
+  const pid_t pid = AwaitState(AgentState::kServing).pid;
+  Await([](const AgentReading& now) { return !now.xids.counts().empty(); });
+  ::setenv(kFault, "", 1);
+  ::kill(pid, SIGKILL);
+  Await(
+      [&](const AgentReading& now) { return now.state == AgentState::kServing && now.pid != pid; });
+  const absl::Status status = agent_->CheckFit();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("takes no new sessions"), HasSubstr("Xid 79"), HasSubstr("SIGHUP")));
+  OnLoop([this] { agent_->Retry(); });
+  EXPECT_TRUE(agent_->CheckFit().ok());
+  EXPECT_EQ(agent_->Read().xids.counts().at(79), 1u) << "it stays counted";
+}
+
 TEST_F(GpuAgentTest, Close_EndsTheProcessAndWhoWaits) {
   Start("hang_create");
   const pid_t pid = AwaitState(AgentState::kServing).pid;

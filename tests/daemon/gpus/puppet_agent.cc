@@ -8,6 +8,7 @@
 //   other_gpu    has another GPU        no_fd        makes slabs without a descriptor
 //   hang_list    a probe says nothing   die_create   ends when it is asked for a slab
 //   coarse       has slabs of 4 MiB     wrong_id     answers another request
+//   xid          reports Xid 79 once
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "base/memfd.h"
 #include "base/unique_fd.h"
@@ -94,6 +96,12 @@ void Answer(const base::UniqueFd& socket, const Request& request) {
       Reply reply = MakeReply(ReplyType::kHealthy, request.id);
       reply.health.total_bytes = kTotalBytes;
       reply.health.free_bytes = kTotalBytes / 2;
+      reply.health.faults.known = kXids;
+      static bool reported = false;
+      if (Is("xid") && !std::exchange(reported, true)) {
+        reply.health.faults.xids = 1;
+        reply.health.faults.xid[0] = 79;
+      }
       return Say(socket, reply);
     }
   }

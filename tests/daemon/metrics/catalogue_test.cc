@@ -74,7 +74,8 @@ Reading LargestReading() {
                                 .device = device,
                                 .host_bytes = 1,
                                 .device_bytes = 1,
-                                .plan = PlanReading{1, 1}});
+                                .plan = PlanReading{1, 1},
+                                .registration = shm::HostRegistration{3, 1, 1, 3, 1, 1}});
     for (size_t kind = 1; kind <= kKinds; ++kind) {
       for (const core::Account& account : {core::kHostAccount, core::DeviceAccount(device)}) {
         reading.lines.push_back({.account = account,
@@ -90,7 +91,15 @@ Reading LargestReading() {
   reading.counted = counters.Read();
   reading.devices.resize(kDevices);
   for (uint32_t device = 0; device < kDevices; ++device) {
-    reading.gpus.push_back({.device = device, .serving = true, .total_bytes = 1});
+    reading.gpus.push_back({.device = device,
+                            .serving = true,
+                            .total_bytes = 1,
+                            .uncorrected_errors = 1,
+                            .uncorrected_errors_ever = 1,
+                            .retired_pages_pending = true,
+                            .row_remap_pending = true,
+                            .row_remap_failed = true});
+    for (uint32_t xid = 0; xid < kXidSeries; ++xid) reading.gpus.back().xids[xid] = 1;
   }
   reading.allocations = {{shm::Tier::kHost, {}}, {shm::Tier::kDevice, {}}};
   reading.jobs.oldest_wait_timestamp_seconds = 1;

@@ -244,6 +244,54 @@ TEST(Families, Gpus_AreShownWhereThereAreAny) {
   EXPECT_THAT(page, ::testing::Not(HasSubstr("geminid_gpu_memory_bytes{device=\"2\"")));
 }
 
+TEST(Families, HealthOfAGpu_IsOneOfFourAndLeavesOutWhatTheDriverDoesNotSay) {
+  Reading reading;
+  reading.gpus = {{.device = 1,
+                   .health = "degraded",
+                   .uncorrected_errors = 0,
+                   .row_remap_pending = true,
+                   .row_remap_failed = false,
+                   .xids = {{63, 2}}},
+                  {.device = 2}};
+  const std::string page = PageOf(reading);
+  for (const char* line : {"geminid_gpu_health{device=\"1\",health=\"degraded\"} 1\n",
+                           "geminid_gpu_health{device=\"1\",health=\"unhealthy\"} 0\n",
+                           "geminid_gpu_health{device=\"2\",health=\"unknown\"} 1\n",
+                           "geminid_gpu_uncorrected_errors{device=\"1\",since=\"load\"} 0\n",
+                           "geminid_gpu_memory_fault{device=\"1\",fault=\"row_remap_pending\"} 1\n",
+                           "geminid_gpu_memory_fault{device=\"1\",fault=\"row_remap_failed\"} 0\n",
+                           "geminid_gpu_xids_total{device=\"1\",xid=\"63\"} 2\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+  for (const char* part :
+       {"since=\"ever\"", "fault=\"retired_pages_pending", "geminid_gpu_memory_fault{device=\"2\"",
+        "geminid_gpu_uncorrected_errors{device=\"2\""}) {
+    EXPECT_THAT(page, Not(HasSubstr(part)));
+  }
+}
+
+TEST(Families, RegistrationsOfRanks_AreInThreePartsAndSummedInOther) {
+  Reading reading;
+  SessionCounters counters;
+  for (uint64_t id = 1; id <= kMaxSessionSeries + 2; ++id) {
+    AddSession(&reading, &counters, id, {});
+    if (id > 1) reading.sessions.back().registration = {60, 30, 20, 6, 3, 2};
+  }
+  const std::string page = PageOf(reading);
+  const std::string bytes = "geminid_client_registration_bytes{tenant=\"";
+  const std::string pieces = "geminid_client_registration_pieces{tenant=\"";
+  const std::string second = "uid:2\",job_name=\"demo\",rank=\"0\",session=\"2\",state=\"";
+  const std::string other = "other\",job_name=\"other\",rank=\"other\",session=\"other\",state=\"";
+  EXPECT_THAT(page, HasSubstr(bytes + second + "registered\"} 30\n"));
+  EXPECT_THAT(page, HasSubstr(bytes + second + "refused\"} 20\n"));
+  EXPECT_THAT(page, HasSubstr(bytes + second + "waiting\"} 10\n"));
+  EXPECT_THAT(page, HasSubstr(pieces + second + "registered\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr(pieces + second + "refused\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr(pieces + second + "waiting\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr(bytes + other + "waiting\"} 20\n"));
+  EXPECT_THAT(page, Not(HasSubstr(bytes + "uid:1\""))) << "it needs none";
+}
+
 TEST(Families, Limits_SayHowFullTheyAreAndHowOftenTheyRefused) {
   Reading reading;
   reading.session_limit = {7, 512};

@@ -20,6 +20,7 @@
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
 #include "tests/daemon_env/daemon_env.h"
+#include "tests/daemon_env/metrics_page.h"
 #include "tests/daemon_env/raw_client.h"
 #include "tests/gpu/double/node.h"
 
@@ -159,6 +160,9 @@ class GpuDevices : public ::testing::Test {
     return status;
   }
   v1::GpuInfo Gpu(int at = 0) { return ReadStatus().gpus(at); }
+  std::string Fetch(const std::string& path) {
+    return testing::FetchPage(env_.daemon().metrics_socket(), path);
+  }
   void AwaitServing() {
     Await([this] { return Gpu().agent() == "serving"; });
   }
@@ -332,6 +336,73 @@ TEST_F(GpuDevices, LostGpu_IsSaidAndServesAgainWhenItIsBack) {
   node_.SetLost(0, false);
   AwaitServing();
   EXPECT_TRUE(CreateArena(*Attach(0), 20 * kMiB).ok());
+}
+
+TEST_F(GpuDevices, UnhealthyGpu_TakesNoNewSessionsAndSaysWhy) {
+  ASSERT_TRUE(Start("cuda:0=80MiB,cuda:1=80MiB", kImpatient).ok());
+  AwaitServing();
+  const auto trains = Attach(0);
+  ASSERT_TRUE(CreateArena(*trains, 20 * kMiB).ok());
+  const auto came_before = Attach(0);
+  node_.RaiseXid(0, 95);
+  Await([this] { return Gpu().health() == "unhealthy"; });
+  shm::Hello hello = GoodHello();
+  hello.device = shm::DeviceIndex{0};
+  const absl::Status refused = RawClient::Attach(env_.socket(), hello).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  const auto cause = AllOf(HasSubstr("device 0 (cuda, 80.0 MiB) takes no new sessions"),
+                           HasSubstr("Xid 95 (memory error that was not contained)"));
+  EXPECT_THAT(std::string(refused.message()), cause);
+  const grpc::Status no_arena = CreateArena(*came_before, 20 * kMiB);
+  EXPECT_EQ(no_arena.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(no_arena.error_message(), cause);
+  EXPECT_TRUE(CreateArena(*Attach(1), 20 * kMiB).ok()) << "the other GPU";
+  EXPECT_EQ(node_.used_bytes(0), 20 * kMiB) << "what was handed out stays";
+  const v1::GpuInfo gpu = Gpu();
+  EXPECT_EQ(gpu.xids(0).xid(), 95u);
+  EXPECT_EQ(gpu.xids(0).times(), 1u);
+  EXPECT_TRUE(gpu.xids_watched());
+  EXPECT_EQ(Gpu(1).health(), "healthy");
+}
+
+TEST_F(GpuDevices, MemoryFaultsOfAGpu_AreShownAndEndWithTheirCause) {
+  ASSERT_TRUE(Start("cuda:0=80MiB", kImpatient).ok());
+  AwaitServing();
+  node_.SetUncorrectedErrors(0, 3, 5);
+  node_.SetRowRemaps(0, /*pending=*/true, /*failed=*/false);
+  Await([this] { return Gpu().health() == "degraded"; });
+  v1::GpuInfo gpu = Gpu();
+  EXPECT_EQ(gpu.uncorrected_errors(), 3u);
+  EXPECT_EQ(gpu.uncorrected_errors_ever(), 5u);
+  EXPECT_TRUE(gpu.row_remap_pending());
+  EXPECT_TRUE(gpu.has_retired_pages_pending());
+  EXPECT_TRUE(CreateArena(*Attach(0), 20 * kMiB).ok());
+  node_.SetRowRemaps(0, /*pending=*/false, /*failed=*/true);
+  Await([this] { return Gpu().health() == "unhealthy"; });
+  node_.SetUncorrectedErrors(0, 0, 5);
+  node_.SetRowRemaps(0, false, false);
+  Await([this] { return Gpu().health() == "healthy"; });
+  node_.SetSaysNoHealth(true);
+  Await([this] { return !Gpu().has_uncorrected_errors(); });
+  EXPECT_FALSE(Gpu().has_row_remap_failed());
+}
+
+TEST_F(GpuDevices, UnhealthyGpu_IsInTheProbesAndMetrics) {
+  ASSERT_TRUE(Start("cuda:0=80MiB", kImpatient).ok());
+  AwaitServing();
+  node_.SetUncorrectedErrors(0, 3, 5);
+  node_.RaiseXid(0, 119);
+  Await([this] { return Gpu().health() == "unhealthy"; });
+  const std::string page = Fetch("/metrics");
+  for (const char* line : {"geminid_gpu_health{device=\"0\",health=\"unhealthy\"} 1\n",
+                           "geminid_gpu_health{device=\"0\",health=\"healthy\"} 0\n",
+                           "geminid_gpu_uncorrected_errors{device=\"0\",since=\"load\"} 3\n",
+                           "geminid_gpu_uncorrected_errors{device=\"0\",since=\"ever\"} 5\n",
+                           "geminid_gpu_xids_total{device=\"0\",xid=\"119\"} 1\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+  EXPECT_THAT(Fetch("/healthz"), AllOf(HasSubstr("503"), HasSubstr("Xid 119")));
+  EXPECT_THAT(Fetch("/readyz"), HasSubstr("503")) << "there is no other device";
 }
 
 TEST_F(GpuDevices, KilledClient_IsChargedUntilItsProcessHasEnded) {

@@ -85,6 +85,26 @@ void Node::SetLost(int device, bool lost) {
   for (const int instance : InstancesOf(*file_, device)) file_->device[instance].lost = lost;
 }
 
+void Node::SetUncorrectedErrors(int device, uint64_t since_load, uint64_t ever) {
+  file_->device[device].volatile_errors = since_load;
+  file_->device[device].aggregate_errors = ever;
+}
+void Node::SetRetiredPagesPending(int device, bool pending) {
+  file_->device[device].retired_pages_pending = pending;
+}
+void Node::SetRowRemaps(int device, bool pending, bool failed) {
+  file_->device[device].row_remap_pending = pending;
+  file_->device[device].row_remap_failed = failed;
+}
+void Node::RaiseXid(int device, uint32_t xid, std::optional<uint32_t> instance) {
+  DeviceState& state = file_->device[device];
+  Xid& next = state.xid[state.xids % kMostXids];
+  next.number = xid;
+  next.instance = instance.value_or(gpu::kNvmlNoInstance);
+  ++state.xids;
+}
+void Node::SetSaysNoHealth(bool none) { file_->says_no_health = none; }
+
 Fault* Node::NewFault(std::string_view function) {
   if (IndexOf(function) < 0 || function.size() >= kNameBytes) {
     std::fprintf(stderr, "driver double: no function %.*s\n", static_cast<int>(function.size()),

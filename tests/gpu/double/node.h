@@ -3,6 +3,7 @@
 #define GEMINID_TESTS_GPU_DOUBLE_NODE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -49,6 +50,15 @@ class Node {
   void Hold(int device, bool held);
   // As when it falls off the bus: calls that use it fail, and so does NVML. With its instances.
   void SetLost(int device, bool lost);
+
+  // What NVML says of the GPU's memory.
+  void SetUncorrectedErrors(int device, uint64_t since_load, uint64_t ever);
+  void SetRetiredPagesPending(int device, bool pending);
+  void SetRowRemaps(int device, bool pending, bool failed);
+  // An event for whoever watches now; of all of the GPU, or of one of its instances, from 0.
+  void RaiseXid(int device, uint32_t xid, std::optional<uint32_t> instance = std::nullopt);
+  // NVML says nothing of all that, and has no events.
+  void SetSaysNoHealth(bool none);
 
   // Calls of `function`, by its name in the driver, do not return until this is taken away.
   void Hang(std::string_view function);

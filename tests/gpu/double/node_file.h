@@ -20,12 +20,19 @@ inline constexpr char kKernelsVariable[] = "GEMINID_GPU_DOUBLE_KERNELS";
 inline constexpr int kMostDevices = 8;
 inline constexpr int kMostFaults = 16;
 inline constexpr int kMostFunctions = 128;
+inline constexpr int kMostXids = 16;
 inline constexpr size_t kNameBytes = 48;
 inline constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
-inline constexpr uint64_t kNodeMagic = 0x67656d696e692d34;
+inline constexpr uint64_t kNodeMagic = 0x67656d696e692d35;
 inline constexpr int kWholeGpu = -1;
 
 enum class FaultKind : int { kNone, kFail, kHang };
+
+// One that the driver reports.
+struct Xid {
+  std::atomic<uint32_t> number;
+  std::atomic<uint32_t> instance;  // of the GPU; all ones: of all of it
+};
 
 // What the next calls of one function do instead.
 struct Fault {
@@ -44,6 +51,14 @@ struct DeviceState {
   std::atomic<bool> lost;
   std::atomic<bool> held;    // no queued work begins
   std::atomic<int> part_of;  // the GPU that it is an instance of (MIG); kWholeGpu
+  // How the GPU is, by NVML.
+  std::atomic<uint64_t> volatile_errors;  // not corrected
+  std::atomic<uint64_t> aggregate_errors;
+  std::atomic<bool> retired_pages_pending;
+  std::atomic<bool> row_remap_pending;
+  std::atomic<bool> row_remap_failed;
+  std::atomic<uint64_t> xids;  // so many were reported; the last of them are in `xid`
+  Xid xid[kMostXids];
 };
 
 struct NodeFile {
@@ -57,6 +72,7 @@ struct NodeFile {
   std::atomic<bool> no_stream_memory_operations;
   std::atomic<bool> memory_goes_with_exporter;
   std::atomic<bool> pageable_memory_access;  // GPUs reach all memory of a process
+  std::atomic<bool> says_no_health;          // as GPUs without ECC, and drivers without events
   std::atomic<uint64_t> serial;              // of memory
   DeviceState device[kMostDevices];
   Fault fault[kMostFaults];

@@ -73,6 +73,40 @@ NvmlResult FindDevice(int count, NvmlDevice* device, Predicate is_it) {
   return NvmlResult::kNotFound;
 }
 
+#ifndef GEMINID_OLD_NVML
+// Of one process, as are its sets of events: a device, and so many of its Xids were told.
+struct Watched {
+  int index;
+  uint64_t told;
+};
+struct EventSet {
+  std::vector<Watched> watched;
+};
+EventSet* SetOf(gpu::NvmlEventSet set) { return reinterpret_cast<EventSet*>(set); }
+
+// For what a GPU may not be able to say.
+NvmlResult CheckHealth(NvmlDevice device) {
+  const NvmlResult result = CheckGpu(device);
+  if (result != NvmlResult::kSuccess) return result;
+  return ThisNode().says_no_health ? NvmlResult::kNotSupported : result;
+}
+
+bool TakeEvent(EventSet* set, gpu::NvmlEventData* data) {
+  for (Watched& watched : set->watched) {
+    const DeviceState& state = ThisNode().device[watched.index];
+    if (watched.told >= state.xids) continue;
+    const Xid& xid = state.xid[watched.told++ % kMostXids];
+    *data = {.device = HandleOf(watched.index),
+             .type = gpu::kNvmlXidEvents,
+             .data = xid.number,
+             .gpu_instance = xid.instance,
+             .compute_instance = gpu::kNvmlNoInstance};
+    return true;
+  }
+  return false;
+}
+#endif
+
 }  // namespace
 }  // namespace geminid::gpu_double
 
@@ -203,4 +237,73 @@ GEMINID_EXPORT NvmlResult nvmlDeviceGetDeviceHandleFromMigDeviceHandle(NvmlDevic
   *device = HandleOf(GpuOf(ThisNode(), IndexOf(instance)));
   return result;
 }
+#ifndef GEMINID_OLD_NVML
+GEMINID_EXPORT NvmlResult nvmlDeviceGetTotalEccErrors(NvmlDevice device, int type, int counter,
+                                                      unsigned long long* errors) {
+  const NvmlResult result = CheckHealth(device);
+  if (result != NvmlResult::kSuccess) return result;
+  const bool known = counter == kNvmlVolatileCounter || counter == kNvmlAggregateCounter;
+  if (type != kNvmlUncorrectedErrors || !known) return NvmlResult::kInvalidArgument;
+  const DeviceState& state = ThisNode().device[IndexOf(device)];
+  *errors = counter == kNvmlVolatileCounter ? state.volatile_errors : state.aggregate_errors;
+  return result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetRetiredPagesPendingStatus(NvmlDevice device, int* pending) {
+  const NvmlResult result = CheckHealth(device);
+  if (result != NvmlResult::kSuccess) return result;
+  *pending = ThisNode().device[IndexOf(device)].retired_pages_pending ? 1 : 0;
+  return result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetRemappedRows(NvmlDevice device, unsigned* corrected,
+                                                    unsigned* uncorrected, unsigned* pending,
+                                                    unsigned* failed) {
+  const NvmlResult result = CheckHealth(device);
+  if (result != NvmlResult::kSuccess) return result;
+  // As the real one.
+  if (!InstancesOf(ThisNode(), IndexOf(device)).empty()) return NvmlResult::kNotSupported;
+  const DeviceState& state = ThisNode().device[IndexOf(device)];
+  *corrected = 0;
+  *uncorrected = state.row_remap_pending ? 1 : 0;
+  *pending = state.row_remap_pending ? 1 : 0;
+  *failed = state.row_remap_failed ? 1 : 0;
+  return result;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceGetGpuInstanceId(NvmlDevice instance, unsigned* id) {
+  const NvmlResult result = Check(instance);
+  if (result != NvmlResult::kSuccess) return result;
+  const int index = IndexOf(instance);
+  if (!IsInstance(ThisNode(), index)) return NvmlResult::kInvalidArgument;
+  *id = static_cast<unsigned>(index - ThisNode().devices);
+  return result;
+}
+GEMINID_EXPORT NvmlResult nvmlEventSetCreate(NvmlEventSet* set) {
+  if (!initialised) return NvmlResult::kUninitialized;
+  if (set == nullptr) return NvmlResult::kInvalidArgument;
+  *set = reinterpret_cast<NvmlEventSet>(new EventSet);
+  return NvmlResult::kSuccess;
+}
+GEMINID_EXPORT NvmlResult nvmlEventSetFree(NvmlEventSet set) {
+  delete SetOf(set);
+  return NvmlResult::kSuccess;
+}
+GEMINID_EXPORT NvmlResult nvmlDeviceRegisterEvents(NvmlDevice device, unsigned long long types,
+                                                   NvmlEventSet set) {
+  const NvmlResult result = CheckHealth(device);
+  if (result != NvmlResult::kSuccess) return result;
+  if (types != kNvmlXidEvents) return NvmlResult::kNotSupported;
+  const int index = IndexOf(device);
+  SetOf(set)->watched.push_back({index, ThisNode().device[index].xids});
+  return result;
+}
+GEMINID_EXPORT NvmlResult nvmlEventSetWait_v2(NvmlEventSet set, NvmlEventData* data,
+                                              unsigned milliseconds) {
+  if (set == nullptr || data == nullptr) return NvmlResult::kInvalidArgument;
+  constexpr unsigned kMicrosecondsPerMillisecond = 1000;
+  for (unsigned waited = 0; !TakeEvent(SetOf(set), data); ++waited) {
+    if (waited >= milliseconds) return NvmlResult::kTimeout;
+    ::usleep(kMicrosecondsPerMillisecond);
+  }
+  return NvmlResult::kSuccess;
+}
+#endif
 // NOLINTEND(readability-identifier-naming)

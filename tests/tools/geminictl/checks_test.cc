@@ -93,6 +93,18 @@ TEST(JudgeDaemon, GpuWithoutAnAgent_IsWarnedOf) {
   EXPECT_NE(check.fix, "");
 }
 
+TEST(JudgeDaemon, UnhealthyGpu_IsWarnedOf) {
+  SocketFindings socket = GoodSocket();
+  v1::GpuInfo* const gpu = socket.daemon->add_gpus();
+  gpu->set_agent("serving");
+  gpu->set_health("unhealthy");
+  gpu->add_health_reasons("Xid 79");
+  const Check check = Find(JudgeDaemon(socket, GoodMachine(), "1.0"), "daemon_devices");
+  EXPECT_EQ(check.verdict, Verdict::kWarn);
+  EXPECT_EQ(check.found, "device 0 takes no new sessions: Xid 79");
+  EXPECT_NE(check.fix, "");
+}
+
 TEST(JudgeDaemon, MemoryOfAGpu_IsNoMemoryOfTheMachine) {
   SocketFindings socket = GoodSocket();
   v1::DeviceDescription* const device = socket.daemon->add_devices();

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace geminid::ctl {
@@ -64,6 +66,64 @@ TEST(DescribeStatus, Gpus_AreOneLineEachWithTheirAgent) {
   gpu->set_why("signal 9");
   EXPECT_THAT(DescribeStatus(status, {}, {}),
               ContainsRegex("1 +serving +77 +2 +8.0MiB +2.0MiB +signal 9\n"));
+}
+
+TEST(DescribeStatus, HealthOfGpus_SaysWhatIsUnknown) {
+  v1::Status status;
+  v1::GpuInfo* gpu = status.add_gpus();
+  gpu->set_health("unknown");
+  gpu = status.add_gpus();
+  gpu->set_device(1);
+  gpu->set_health("unhealthy");
+  gpu->set_uncorrected_errors(0);
+  gpu->set_uncorrected_errors_ever(5);
+  gpu->set_retired_pages_pending(true);
+  gpu->set_row_remap_pending(true);
+  gpu->set_row_remap_failed(true);
+  gpu->set_xids_watched(true);
+  for (const auto& [xid, times] : {std::pair(48U, 1U), std::pair(79U, 3U)}) {
+    gpu->add_xids()->set_xid(xid);
+    gpu->mutable_xids()->rbegin()->set_times(times);
+  }
+  gpu->add_health_reasons("one");
+  gpu->add_health_reasons("another");
+  gpu = status.add_gpus();
+  gpu->set_device(2);
+  gpu->set_health("degraded");
+  gpu->set_retired_pages_pending(false);
+  gpu->set_row_remap_pending(true);
+  gpu->set_row_remap_failed(false);
+  gpu->set_xids_watched(true);
+  const std::string text = DescribeStatus(status, {}, {});
+  EXPECT_THAT(text, ContainsRegex("DEVICE +HEALTH +UNCORRECTED +EVER +PAGES +ROWS +XIDS +WHY\n"));
+  EXPECT_THAT(text, ContainsRegex(" 0 +unknown +unknown +unknown +unknown +unknown +unknown +-\n"));
+  EXPECT_THAT(text,
+              ContainsRegex(" 1 +unhealthy +0 +5 +pending +failed +48,79\\*3 +one; another\n"));
+  EXPECT_THAT(text, ContainsRegex(" 2 +degraded +unknown +unknown +good +pending +none +-\n"));
+}
+
+TEST(DescribeStatus, RegistrationsOfRanks_AreTheWorstFirst) {
+  v1::Status status;
+  EXPECT_THAT(DescribeStatus(status, {}, {}), Not(HasSubstr("REGISTERED")));
+  for (int rank = 0; rank < 14; ++rank) {
+    v1::HostRegistration* const registration = status.add_host_registrations();
+    registration->set_tenant("uid:1");
+    registration->set_job("demo");
+    registration->set_rank(rank);
+    registration->set_bytes(4 * kMiB);
+    registration->set_registered_bytes(rank == 12 ? 3 * kMiB : 4 * kMiB);
+    registration->set_pieces(4);
+    registration->set_registered_pieces(rank == 12 ? 3 : 4);
+  }
+  v1::HostRegistration* const refused = status.mutable_host_registrations(13);
+  refused->set_registered_bytes(2 * kMiB);
+  refused->set_refused_bytes(kMiB);
+  refused->set_registered_pieces(2);
+  refused->set_refused_pieces(1);
+  const std::string text = DescribeStatus(status, {}, {});
+  EXPECT_THAT(text, ContainsRegex("FAILED\n +0 +uid:1 +demo +13 +4.0MiB +2.0MiB +1.0MiB +2/4 +1\n"
+                                  " +0 +uid:1 +demo +12 +4.0MiB +3.0MiB +0B +3/4 +0\n"));
+  EXPECT_THAT(text, HasSubstr("and 2 further ranks"));
 }
 
 TEST(DescribeStatus, ManyJobs_AreCutAndCounted) {

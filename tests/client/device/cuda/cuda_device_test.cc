@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -321,6 +322,30 @@ TEST_F(HostRegistryTest, Memory_IsRegisteredInPiecesInTheBackground) {
   registry.Remove(std::span(memory_).first(3 * kPiece + 100));
   EXPECT_EQ(registry.totals().given_bytes, 0u);
   EXPECT_FALSE(registry.Find(memory_.data(), 1).registered);
+}
+
+TEST_F(HostRegistryTest, Observer_IsToldOfEachPiece) {
+  std::mutex mutex;
+  std::vector<HostPieces> told;
+  HostRegistry registry(context_, kPiece, [&](const HostPieces& now) {
+    const std::lock_guard lock(mutex);
+    told.push_back(now);
+  });
+  CudaNode()->Fail("cuMemHostRegister", CUDA_ERROR_OUT_OF_MEMORY, /*skips=*/1);
+  ASSERT_TRUE(registry.Add(std::span(memory_).first(2 * kPiece + 1)).ok());
+  Await(registry, 2 * kPiece + 1);
+  registry.Remove(std::span(memory_).first(2 * kPiece + 1));
+  const std::lock_guard lock(mutex);
+  ASSERT_EQ(told.size(), 5u);
+  EXPECT_EQ(told[0].given, 3u);
+  EXPECT_EQ(told[0].registered + told[0].refused, 0u);
+  EXPECT_EQ(told[3].given_bytes, 2 * kPiece + 1);
+  EXPECT_EQ(told[3].registered, 2u);
+  EXPECT_EQ(told[3].registered_bytes, kPiece + 1);
+  EXPECT_EQ(told[3].refused, 1u);
+  EXPECT_EQ(told[3].refused_bytes, kPiece);
+  EXPECT_EQ(told[4].given + told[4].registered + told[4].refused, 0u);
+  EXPECT_EQ(told[4].given_bytes + told[4].registered_bytes + told[4].refused_bytes, 0u);
 }
 
 TEST_F(HostRegistryTest, PieceThatACopyAsksFor_GoesFirst) {

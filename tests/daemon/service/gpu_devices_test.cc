@@ -339,7 +339,7 @@ TEST_F(GpuDevices, LostGpu_IsSaidAndServesAgainWhenItIsBack) {
 }
 
 TEST_F(GpuDevices, UnhealthyGpu_TakesNoNewSessionsAndSaysWhy) {
-  ASSERT_TRUE(Start("cuda:0=80MiB,cuda:1=80MiB", kImpatient).ok());
+  ASSERT_TRUE(Start("cuda:0=80MiB,cuda:1=80MiB", kSoonAgain).ok());
   AwaitServing();
   const auto trains = Attach(0);
   ASSERT_TRUE(CreateArena(*trains, 20 * kMiB).ok());
@@ -366,7 +366,7 @@ TEST_F(GpuDevices, UnhealthyGpu_TakesNoNewSessionsAndSaysWhy) {
 }
 
 TEST_F(GpuDevices, MemoryFaultsOfAGpu_AreShownAndEndWithTheirCause) {
-  ASSERT_TRUE(Start("cuda:0=80MiB", kImpatient).ok());
+  ASSERT_TRUE(Start("cuda:0=80MiB", kSoonAgain).ok());
   AwaitServing();
   node_.SetUncorrectedErrors(0, 3, 5);
   node_.SetRowRemaps(0, /*pending=*/true, /*failed=*/false);
@@ -388,7 +388,7 @@ TEST_F(GpuDevices, MemoryFaultsOfAGpu_AreShownAndEndWithTheirCause) {
 }
 
 TEST_F(GpuDevices, UnhealthyGpu_IsInTheProbesAndMetrics) {
-  ASSERT_TRUE(Start("cuda:0=80MiB", kImpatient).ok());
+  ASSERT_TRUE(Start("cuda:0=80MiB", kSoonAgain).ok());
   AwaitServing();
   node_.SetUncorrectedErrors(0, 3, 5);
   node_.RaiseXid(0, 119);

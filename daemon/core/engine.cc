@@ -126,6 +126,7 @@ DeviceIndex Engine::DeviceFor(const SessionSpec& spec) const {
   std::pair<uint64_t, int64_t> most = {0, std::numeric_limits<int64_t>::min()};
   for (const DeviceDescription& device : options_.devices) {
     if (device.capacity_bytes == 0) continue;  // its GPU is not there
+    if (unfit_.count(device.index) != 0) continue;
     int64_t sessions = 0;
     for (const auto& [id, session] : sessions_) sessions += session->device == device.index ? 1 : 0;
     const uint64_t free_bytes = ledger_.Totals(DeviceAccount(device.index)).free_bytes;

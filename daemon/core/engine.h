@@ -298,6 +298,8 @@ class Engine {
   const Quota& quota() const { return quota_; }
   // For what is asked from now on, and for sessions that end from now on.
   void SetLimits(const RunningLimits& limits, Time now);
+  // A session that is alone and asks for no device gets none of these while there is another.
+  void SetUnfit(std::set<DeviceIndex> devices) { unfit_ = std::move(devices); }
   const TransferScheduler& transfers() const { return scheduler_; }
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
@@ -434,6 +436,7 @@ class Engine {
   absl::Status CheckSession(const Session& session) const;
 
   EngineOptions options_;
+  std::set<DeviceIndex> unfit_;
   Tables* tables_;
   Manifest manifest_;
   Ledger ledger_;

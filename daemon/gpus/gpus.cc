@@ -62,6 +62,14 @@ absl::Status Gpus::CheckFit(shm::DeviceIndex device) const {
   return found == agents_.end() ? absl::OkStatus() : found->second->CheckFit();
 }
 
+std::set<shm::DeviceIndex> Gpus::Unfit() const {
+  std::set<shm::DeviceIndex> unfit;
+  for (const auto& [index, agent] : agents_) {
+    if (!agent->CheckFit().ok()) unfit.insert(index);
+  }
+  return unfit;
+}
+
 absl::StatusOr<std::unique_ptr<GpuArena>> Gpus::NewArena(shm::DeviceIndex device) {
   if (absl::Status fit = CheckFit(device); !fit.ok()) return fit;
   const auto found = agents_.find(device);

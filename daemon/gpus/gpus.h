@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ class Gpus {
   // --- any thread --------------------------------------------------------------------------------
   // Whether new sessions may be given the device: GpuAgent::CheckFit; OK for all but GPUs.
   absl::Status CheckFit(shm::DeviceIndex device) const;
+  // Those that may not.
+  std::set<shm::DeviceIndex> Unfit() const;
   // An empty arena; UNAVAILABLE, naming the device, where it has no GPU, or as CheckFit.
   absl::StatusOr<std::unique_ptr<GpuArena>> NewArena(shm::DeviceIndex device);
   // Fills it for that tenant.

@@ -132,6 +132,7 @@ absl::StatusOr<core::SessionBooks> Hub::MakeBooks(const ClientSession& session) 
 
 absl::StatusOr<SessionPtr> Hub::OpenNew(const core::SessionSpec& spec, os::Peer peer,
                                         base::UniqueFd socket) {
+  if (options_.gpus != nullptr) engine_->SetUnfit(options_.gpus->Unfit());
   absl::StatusOr<shm::SessionId> id = engine_->OpenSession(spec, Now());
   if (!id.ok()) return id.status();
   const core::DeviceDescription device = *engine_->DeviceOf(*id);

@@ -76,6 +76,18 @@ TEST_F(EngineDevices, SessionsThatAreAlone_GetTheEmptiestDevice) {
   EXPECT_EQ(engine_->DeviceOf(Open(spec))->index, kFirst);
 }
 
+TEST_F(EngineDevices, UnfitDevice_IsNobodysWhoIsAloneWhileThereIsAnother) {
+  SessionSpec spec = Spec();
+  spec.world_size = 1;
+  engine_->SetUnfit({kSecond});
+  EXPECT_EQ(engine_->DeviceOf(Open(spec))->index, kFirst);
+  EXPECT_EQ(engine_->DeviceOf(Open(On(kSecond)))->index, kSecond) << "who names it gets it";
+  engine_->SetUnfit({kFirst, kSecond});
+  EXPECT_TRUE(engine_->OpenSession(spec, now_).ok()) << "there is no other";
+  engine_->SetUnfit({});
+  EXPECT_EQ(engine_->DeviceOf(Open(spec))->index, kSecond);
+}
+
 TEST_F(EngineDevices, EqualDevices_AreTakenInTurnBySessionsThatAreAlone) {
   options_.devices = {HostDevice(kFirst, kDeviceBytes), HostDevice(kSecond, kDeviceBytes)};
   Start();

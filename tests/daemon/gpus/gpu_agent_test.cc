@@ -252,7 +252,6 @@ TEST_F(GpuAgentTest, Health_IsThatOfTheHelloUntilItIsAskedFor) {
 
 TEST_F(GpuAgentTest, UnhealthyGpu_IsNotFitUntilRetryAndThroughTheEndOfItsAgent) {
   Start("xid", kImpatient);
-  EXPECT_TRUE(agent_->CheckFit().ok());
   const pid_t pid = AwaitState(AgentState::kServing).pid;
   Await([](const AgentReading& now) { return !now.xids.counts().empty(); });
   ::setenv(kFault, "", 1);

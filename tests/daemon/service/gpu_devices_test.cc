@@ -356,13 +356,17 @@ TEST_F(GpuDevices, UnhealthyGpu_TakesNoNewSessionsAndSaysWhy) {
   const grpc::Status no_arena = CreateArena(*came_before, 20 * kMiB);
   EXPECT_EQ(no_arena.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(no_arena.error_message(), cause);
-  EXPECT_TRUE(CreateArena(*Attach(1), 20 * kMiB).ok()) << "the other GPU";
+  const auto on_the_other = Attach(1);
+  EXPECT_TRUE(CreateArena(*on_the_other, 70 * kMiB).ok());
+  const auto by_itself = RawClient::Attach(env_.socket());
+  ASSERT_TRUE(by_itself.ok()) << by_itself.status();
+  EXPECT_EQ((*by_itself)->welcome().device.index, shm::DeviceIndex{1}) << "has less left";
   EXPECT_EQ(node_.used_bytes(0), 20 * kMiB) << "what was handed out stays";
   const v1::GpuInfo gpu = Gpu();
   EXPECT_EQ(gpu.xids(0).xid(), 95u);
   EXPECT_EQ(gpu.xids(0).times(), 1u);
   EXPECT_TRUE(gpu.xids_watched());
-  EXPECT_EQ(Gpu(1).health(), "healthy");
+  Await([this] { return Gpu(1).health() == "healthy"; });
 }
 
 TEST_F(GpuDevices, MemoryFaultsOfAGpu_AreShownAndEndWithTheirCause) {

@@ -118,7 +118,7 @@ struct CommunicatorStats {
   std::vector<PeerTraffic> network;
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
   // By OpKind, of this communicator and of all that were made from it by Duplicate and Subset, and
-  // from those. Both halves of a SendReceive take the seconds of Send.
+  // from those. A SendReceive is a call of each, and its seconds are Send's.
   std::array<OperationTraffic, kOpKindCount> traffic = {};
   // Over hosts and ranks: reductions of this rank that went from host to host, where that promised
   // to be faster than messages from each rank to each; and by which costs that was decided. None

@@ -75,14 +75,15 @@ void Communicator::SetLabel(std::string_view label) {
   std::copy_n(label.begin(), std::min(label.size(), label_.size()), label_.begin());
 }
 
-Operation Communicator::Labelled(Operation operation) const {
+Operation Communicator::Begin(Operation operation) {
+  backend_->BeginCounting(operation.kind);
   operation.label = label_;
   return operation;
 }
 
 absl::Status Communicator::AllGather(ConstBuffer in, Buffer out) {
   const Operation operation =
-      Labelled({.kind = OpKind::kAllGather, .dtype = in.dtype, .count = in.count});
+      Begin({.kind = OpKind::kAllGather, .dtype = in.dtype, .count = in.count});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   GEMINID_RETURN_IF_ERROR(CheckCounts(operation.kind, "out", out.count, in.count, WorldSize()));
@@ -94,11 +95,11 @@ absl::Status Communicator::AllGather(ConstBuffer in, Buffer out) {
 
 absl::Status Communicator::ReduceScatter(ConstBuffer in, Buffer out, ReduceOp op,
                                          ReduceOptions options) {
-  const Operation operation = Labelled({.kind = OpKind::kReduceScatter,
-                                        .dtype = in.dtype,
-                                        .reduce = op,
-                                        .count = in.count,
-                                        .scale = options.scale});
+  const Operation operation = Begin({.kind = OpKind::kReduceScatter,
+                                     .dtype = in.dtype,
+                                     .reduce = op,
+                                     .count = in.count,
+                                     .scale = options.scale});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
@@ -111,11 +112,11 @@ absl::Status Communicator::ReduceScatter(ConstBuffer in, Buffer out, ReduceOp op
 
 absl::Status Communicator::AllReduce(ConstBuffer in, Buffer out, ReduceOp op,
                                      ReduceOptions options) {
-  const Operation operation = Labelled({.kind = OpKind::kAllReduce,
-                                        .dtype = in.dtype,
-                                        .reduce = op,
-                                        .count = in.count,
-                                        .scale = options.scale});
+  const Operation operation = Begin({.kind = OpKind::kAllReduce,
+                                     .dtype = in.dtype,
+                                     .reduce = op,
+                                     .count = in.count,
+                                     .scale = options.scale});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
@@ -128,10 +129,10 @@ absl::Status Communicator::AllReduce(ConstBuffer in, Buffer out, ReduceOp op,
 }
 
 absl::Status Communicator::Broadcast(Buffer inout, int root) {
-  const Operation operation = Labelled({.kind = OpKind::kBroadcast,
-                                        .dtype = inout.dtype,
-                                        .root_or_tag = root,
-                                        .count = inout.count});
+  const Operation operation = Begin({.kind = OpKind::kBroadcast,
+                                     .dtype = inout.dtype,
+                                     .root_or_tag = root,
+                                     .count = inout.count});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, inout, inout));
   GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Broadcast: root"));
@@ -140,12 +141,12 @@ absl::Status Communicator::Broadcast(Buffer inout, int root) {
 
 absl::Status Communicator::Reduce(ConstBuffer in, Buffer out, int root, ReduceOp op,
                                   ReduceOptions options) {
-  const Operation operation = Labelled({.kind = OpKind::kReduce,
-                                        .dtype = in.dtype,
-                                        .reduce = op,
-                                        .root_or_tag = root,
-                                        .count = in.count,
-                                        .scale = options.scale});
+  const Operation operation = Begin({.kind = OpKind::kReduce,
+                                     .dtype = in.dtype,
+                                     .reduce = op,
+                                     .root_or_tag = root,
+                                     .count = in.count,
+                                     .scale = options.scale});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Reduce: root"));
   GEMINID_RETURN_IF_ERROR(CheckReduction(operation));
@@ -161,8 +162,8 @@ absl::Status Communicator::Reduce(ConstBuffer in, Buffer out, int root, ReduceOp
 }
 
 absl::Status Communicator::Gather(ConstBuffer in, Buffer out, int root) {
-  const Operation operation = Labelled(
-      {.kind = OpKind::kGather, .dtype = in.dtype, .root_or_tag = root, .count = in.count});
+  const Operation operation =
+      Begin({.kind = OpKind::kGather, .dtype = in.dtype, .root_or_tag = root, .count = in.count});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckPeer(root, "Gather: root"));
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, root == Rank() ? out : in));
@@ -177,7 +178,7 @@ absl::Status Communicator::Gather(ConstBuffer in, Buffer out, int root) {
 absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
   const auto ranks = static_cast<size_t>(WorldSize());
   const Operation operation =
-      Labelled({.kind = OpKind::kAllToAll, .dtype = in.dtype, .count = in.count / ranks});
+      Begin({.kind = OpKind::kAllToAll, .dtype = in.dtype, .count = in.count / ranks});
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(operation.kind, in, out));
   if (in.count != out.count || in.count % ranks != 0) {
@@ -191,11 +192,12 @@ absl::Status Communicator::AllToAll(ConstBuffer in, Buffer out) {
 
 absl::Status Communicator::Barrier() {
   GEMINID_RETURN_IF_ERROR(health());
-  const Operation operation = Labelled({.kind = OpKind::kBarrier});
+  const Operation operation = Begin({.kind = OpKind::kBarrier});
   return Finish(operation.kind, backend_->DoBarrier(operation));
 }
 
 absl::Status Communicator::Send(ConstBuffer in, int peer, int tag) {
+  backend_->BeginCounting(OpKind::kSend);
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kSend, in, in));
   GEMINID_RETURN_IF_ERROR(CheckPeer(peer, "Send: peer"));
@@ -212,6 +214,7 @@ absl::Status Communicator::Send(ConstBuffer in, int peer, int tag) {
 }
 
 absl::Status Communicator::Receive(Buffer out, int peer, int tag) {
+  backend_->BeginCounting(OpKind::kSend);
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kReceive, out, out));
   GEMINID_RETURN_IF_ERROR(CheckPeer(peer, "Receive: peer"));
@@ -230,6 +233,7 @@ absl::Status Communicator::Receive(Buffer out, int peer, int tag) {
 
 absl::Status Communicator::SendReceive(ConstBuffer in, int send_peer, Buffer out, int receive_peer,
                                        int tag) {
+  backend_->BeginCounting(OpKind::kSend);
   GEMINID_RETURN_IF_ERROR(health());
   GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kSend, in, in));
   GEMINID_RETURN_IF_ERROR(CheckSameType(OpKind::kReceive, out, out));
@@ -299,7 +303,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
   if (used == names_.end()) used = names_.insert(names_.end(), {base, 0});
   const std::string key = absl::StrCat(base, "/", used->second++);
   auto subset = backend_->DoSubset(key, ranks);
-  if (subset.ok()) (*subset)->SetTimeout(timeout());
+  if (!subset.ok()) return subset;
+  (*subset)->SetTimeout(timeout());
+  BackendOf(**subset).counter()->CountFor(backend_->counter(), ranks);
   return subset;
 }
 

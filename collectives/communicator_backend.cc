@@ -1,6 +1,7 @@
 #include "collectives/communicator_backend.h"
 
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -12,7 +13,31 @@ CommunicatorBackend::CommunicatorBackend(int rank, int world_size, absl::Duratio
     : rank_(rank),
       world_size_(world_size),
       timeout_(timeout),
-      traffic_(static_cast<size_t>(world_size)) {}
+      traffic_(static_cast<size_t>(world_size)),
+      counter_(std::make_shared<TrafficCounter>(world_size)) {}
+
+void CommunicatorBackend::BeginCounting(OpKind kind) {
+  counted_ = kind;
+  began_ = std::chrono::steady_clock::now();
+}
+
+void CommunicatorBackend::CountCompleted(OpKind kind) {
+  operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::nanoseconds taken = now - std::exchange(began_, now);
+  counter_->Completed(kind, taken.count());
+}
+
+void CommunicatorBackend::CountSent(int peer, size_t bytes) {
+  traffic_[static_cast<size_t>(peer)].sent.fetch_add(bytes, std::memory_order_relaxed);
+  counter_->Sent(counted_, peer, bytes);
+}
+
+void CommunicatorBackend::CountReceived(int peer, size_t bytes) {
+  traffic_[static_cast<size_t>(peer)].received.fetch_add(bytes, std::memory_order_relaxed);
+  const OpKind kind = counted_ == OpKind::kSend ? OpKind::kReceive : counted_;
+  counter_->Received(kind, peer, bytes);
+}
 
 void CommunicatorBackend::Abort(const absl::Status& status) {
   {
@@ -72,6 +97,7 @@ std::vector<PeerTraffic> CommunicatorBackend::CountedTraffic() const {
 CommunicatorStats CommunicatorBackend::Stats() const {
   CommunicatorStats stats{.peers = CountedTraffic(),
                           .network = NetworkTraffic(),
+                          .traffic = counter_->Read(),
                           .registered_bytes = RegisteredBytes()};
   for (size_t i = 0; i < operations_.size(); ++i) {
     stats.operations[i] = operations_[i].load(std::memory_order_relaxed);

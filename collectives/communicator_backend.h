@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "absl/time/time.h"
 #include "collectives/operation.h"
 #include "collectives/partition.h"
+#include "collectives/traffic_counter.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
@@ -84,9 +86,11 @@ class CommunicatorBackend {
   // The same, after a look for peers that have died: for who waits for them by other means.
   absl::Status LookForTheDead();
 
-  void CountCompleted(OpKind kind) {
-    operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
-  }
+  // What is counted from now on is of this kind, and its seconds begin. What messages receive is of
+  // Receive.
+  void BeginCounting(OpKind kind);
+  void CountCompleted(OpKind kind);
+  const std::shared_ptr<TrafficCounter>& counter() const { return counter_; }
   virtual CommunicatorStats Stats() const;
   // Of memory that its ranks share; null: they share none.
   virtual SegmentBooks* Books() const { return nullptr; }
@@ -110,12 +114,8 @@ class CommunicatorBackend {
   // As DoCheckHealth, of this look too.
   virtual absl::Status DoLookForTheDead() { return DoCheckHealth(); }
 
-  void CountSent(int peer, size_t bytes) {
-    traffic_[static_cast<size_t>(peer)].sent.fetch_add(bytes, std::memory_order_relaxed);
-  }
-  void CountReceived(int peer, size_t bytes) {
-    traffic_[static_cast<size_t>(peer)].received.fetch_add(bytes, std::memory_order_relaxed);
-  }
+  void CountSent(int peer, size_t bytes);
+  void CountReceived(int peer, size_t bytes);
 
  private:
   absl::Status AllReduceDirect(const Operation& operation, const std::byte* in, std::byte* out);
@@ -133,6 +133,9 @@ class CommunicatorBackend {
   absl::Duration timeout_;
   std::vector<AtomicTraffic> traffic_;
   std::array<std::atomic<uint64_t>, kOpKindCount> operations_ = {};
+  const std::shared_ptr<TrafficCounter> counter_;
+  OpKind counted_ = OpKind::kBarrier;
+  std::chrono::steady_clock::time_point began_;
   std::vector<std::byte> scratch_;  // of the composed operations: P times `in`
   mutable std::mutex failure_mutex_;
   mutable absl::Status failure_;

@@ -8,24 +8,30 @@
 
 namespace geminid::collectives {
 
-// The first `total % parts` slices hold one element more than the others.
+// The first `total % parts` slices hold one element more than the others. Ranks beyond them have
+// nothing.
 class Partition {
  public:
   Partition(size_t total, int parts)
       : total_(total),
+        parts_(static_cast<size_t>(parts)),
         base_(total / static_cast<size_t>(parts)),
         longer_(total % static_cast<size_t>(parts)) {}
 
   size_t total() const { return total_; }
   size_t Begin(int part) const {
-    const auto index = static_cast<size_t>(part);
+    const size_t index = std::min(static_cast<size_t>(part), parts_);
     return index * base_ + std::min(index, longer_);
   }
-  size_t Count(int part) const { return base_ + (static_cast<size_t>(part) < longer_ ? 1 : 0); }
+  size_t Count(int part) const {
+    const auto index = static_cast<size_t>(part);
+    return index < parts_ ? base_ + (index < longer_ ? 1 : 0) : 0;
+  }
   size_t MaxCount() const { return base_ + (longer_ > 0 ? 1 : 0); }
 
  private:
   size_t total_;
+  size_t parts_;
   size_t base_;
   size_t longer_;
 };

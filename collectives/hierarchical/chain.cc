@@ -57,7 +57,7 @@ void Chain::MakeRoom(const Job& job) {
   for (size_t block = 0; block < job.plan.blocks(); ++block) {
     longest = std::max(longest, job.plan.LaneCount(block));
   }
-  const auto ranks = static_cast<size_t>(job.plan.hosts().ranks_each);
+  const auto ranks = static_cast<size_t>(layers_.size());
   Grow(&staged_, ranks * longest * job.width);
   Grow(&gathered_, ranks * longest * job.width);
   Grow(&from_before_, longest * job.partial_width);
@@ -74,12 +74,12 @@ absl::Status Chain::GatherLane(const Job& job, size_t block) {
       [&](auto& host) { return host.DoAllToAll(operation, lanes, gathered_.data()); });
 }
 
-// The block's lanes one behind the other, equally far apart.
+// The block's lanes one behind the other, equally far apart; anything for ranks without a lane.
 const std::byte* Chain::Stage(const Job& job, size_t block) {
   const size_t count = job.plan.LaneCount(block);
   const ChainPlan::Lane first = job.plan.LaneOf(block, 0);
   const int ranks = job.plan.hosts().ranks_each;
-  bool in_place = true;
+  bool in_place = layers_.size() == ranks;
   for (int local = 0; local < ranks; ++local) {
     const ChainPlan::Lane lane = job.plan.LaneOf(block, local);
     in_place = in_place && lane.count == count &&
@@ -97,9 +97,10 @@ const std::byte* Chain::Stage(const Job& job, size_t block) {
 
 void Chain::Add(const Job& job, size_t block, std::byte* sum) {
   const Operation& operation = job.operation;
-  const auto ranks = static_cast<size_t>(job.plan.hosts().ranks_each);
+  const auto ranks = static_cast<size_t>(layers_.size());
   const size_t apart = job.plan.LaneCount(block);
   const size_t count = job.plan.LaneOf(block, layers_.local()).count;
+  if (count == 0) return;
   const std::byte* lanes = gathered_.data();
   if (job.wide) {
     WidenToFloat(gathered_.data(), wide_.data(), ranks * apart, operation.dtype);
@@ -121,6 +122,7 @@ GlooLinks::Parcels Chain::ParcelsOf(const Job& job, const ChainPlan::Step& moves
   const int host = layers_.host();
   const auto count = [&](size_t block) { return job.plan.LaneOf(block, layers_.local()).count; };
   GlooLinks::Parcels parcels{.sent = job.operation, .expected = job.operation};
+  if (!layers_.has_twins()) return parcels;
   if (moves.send_partial != ChainPlan::kNone) {
     parcels.sends.push_back(
         {layers_.Twin(host + 1), to_next_.data(), count(moves.send_partial) * job.partial_width});

@@ -13,8 +13,8 @@
 
 namespace geminid::collectives {
 
-// Carries out plans on one rank. Keeps buffers of 2 L + 4 lanes with L ranks on a host; for half as
-// wide elements, of L + 3 more in fp32.
+// Carries out plans on one rank. Keeps buffers of 2 L + 4 lanes with L ranks on its host; for half
+// as wide elements, of L + 3 more in fp32.
 class Chain {
  public:
   explicit Chain(Layers* layers) : layers_(*layers) {}

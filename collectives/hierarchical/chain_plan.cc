@@ -11,19 +11,27 @@ ChainPlan::ChainPlan(const Hosts& hosts, size_t longest_lane, const Partition& s
 
 ChainPlan ChainPlan::Whole(const Hosts& hosts, size_t total, int wanted_on, size_t longest_lane) {
   ChainPlan plan(hosts, longest_lane, Partition(total, 1), /*whole=*/true);
-  const size_t longest = longest_lane * static_cast<size_t>(hosts.ranks_each);
-  size_t begin = 0;
-  do {  // nothing is a block, too: its messages say what the ranks are doing
-    const size_t count = std::min(longest, total - begin);
-    plan.blocks_.push_back({.begin = begin, .count = count, .wanted_on = wanted_on});
-    begin += count;
-  } while (begin < total);
+  plan.AddBlocks(0, total, wanted_on);
   return plan;
 }
 
+void ChainPlan::AddBlocks(size_t begin, size_t end, int wanted_on) {
+  const size_t longest = longest_lane_ * static_cast<size_t>(hosts_.ranks_each);
+  do {
+    const size_t count = std::min(longest, end - begin);
+    blocks_.push_back({.begin = begin, .count = count, .wanted_on = wanted_on});
+    begin += count;
+  } while (begin < end);
+}
+
 ChainPlan ChainPlan::Slices(const Hosts& hosts, const Partition& slices, size_t longest_lane) {
-  ChainPlan plan(hosts, longest_lane, slices, /*whole=*/false);
+  ChainPlan plan(hosts, longest_lane, slices, /*whole=*/!hosts.are_even());
   for (int host = 0; host < hosts.count; ++host) {
+    if (plan.whole_) {
+      plan.AddBlocks(slices.Begin(hosts.FirstOf(host)), slices.Begin(hosts.FirstOf(host + 1)),
+                     host);
+      continue;
+    }
     size_t offset = 0;
     do {
       plan.blocks_.push_back({.offset = offset, .wanted_on = host});

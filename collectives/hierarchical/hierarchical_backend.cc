@@ -26,14 +26,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
   if (options.shm.books == nullptr) options.shm.books = std::make_shared<SegmentBooks>();
   const int rank = network->Rank();
   const std::optional<Hosts> hosts = Hosts::Of(host_by_rank);
-  if (!hosts || hosts->ranks_each == 1 || hosts->ranks_each > kMaxShmRanks) {
+  if (!hosts || hosts->most_ranks() == 1 || hosts->most_ranks() > kMaxShmRanks) {
     return std::make_unique<Communicator>(std::move(network));
   }
   if (hosts->count == 1) return ConnectShm(name, rank, hosts->ranks_each, options.shm);
   ShmOptions shm = options.shm;
   shm.first_rank = hosts->RankAt(hosts->HostOf(rank), 0);
   auto host = ConnectShmBackend(absl::StrCat(name, "/host ", hosts->HostOf(rank)),
-                                hosts->LocalOf(rank), hosts->ranks_each, shm);
+                                hosts->LocalOf(rank), hosts->SizeOf(hosts->HostOf(rank)), shm);
   if (!host.ok()) return host.status();
   std::unique_ptr<HierarchicalBackend> backend(new HierarchicalBackend(
       std::move(network), *std::move(host), *hosts, host_by_rank, name, options));
@@ -54,37 +54,44 @@ HierarchicalBackend::HierarchicalBackend(std::unique_ptr<GlooBackend> network,
       layers_(std::move(network), std::move(host), hosts),
       chain_(&layers_) {}
 
-Partition HierarchicalBackend::PartsOnHost(const Hosts& hosts, const Partition& parts, int host) {
-  size_t count = 0;
-  for (int local = 0; local < hosts.ranks_each; ++local) {
-    count += parts.Count(hosts.RankAt(host, local));
-  }
-  return Partition(count, hosts.ranks_each);
+Partition HierarchicalBackend::PiecesOf(const Partition& parts, int host, int other) const {
+  const Hosts& hosts = layers_.hosts();
+  const size_t count = parts.Begin(hosts.FirstOf(host + 1)) - parts.Begin(hosts.FirstOf(host));
+  return Partition(count, std::min(hosts.SizeOf(host), hosts.SizeOf(other)));
 }
 
 absl::Status HierarchicalBackend::DoAllGather(const Operation& operation, const std::byte* in,
                                               std::byte* out, const Partition& parts) {
   const Hosts& hosts = layers_.hosts();
   const size_t width = SizeOf(operation.dtype);
-  const auto place = [&](int rank) { return out + parts.Begin(rank) * width; };
+  // This rank's piece of what a host's ranks have, when it is cut for another host's.
+  const auto piece = [&](int of_host, const Partition& pieces) {
+    return out + (parts.Begin(hosts.FirstOf(of_host)) + pieces.Begin(layers_.local())) * width;
+  };
   const auto within = [&](int of_host, const std::byte* own) {
+    const Partition pieces = PiecesOf(parts, of_host, layers_.host());
+    std::byte* const all = out + parts.Begin(hosts.FirstOf(of_host)) * width;
     return layers_.Inside([&](auto& host) {
-      return host.DoAllGather(operation, own, place(hosts.RankAt(of_host, 0)),
-                              PartsOnHost(hosts, parts, of_host));
+      return host.DoAllGather(operation, own == nullptr ? piece(of_host, pieces) : own, all,
+                              pieces);
     });
   };
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
   GEMINID_RETURN_IF_ERROR(within(layers_.host(), in));
   GlooLinks::Parcels parcels = Empty(operation);
   for (int step = 1; step < hosts.count; ++step) {
-    const int twin = layers_.Twin((layers_.host() + step) % hosts.count);
-    parcels.sends.push_back({twin, place(Rank()), parts.Count(Rank()) * width});
-    parcels.receives.push_back({twin, place(twin), parts.Count(twin) * width});
+    const int other = (layers_.host() + step) % hosts.count;
+    if (layers_.local() >= hosts.SizeOf(other)) continue;
+    const Partition ours = PiecesOf(parts, layers_.host(), other);
+    const Partition theirs = PiecesOf(parts, other, layers_.host());
+    const int twin = layers_.Twin(other);
+    parcels.sends.push_back(
+        {twin, piece(layers_.host(), ours), ours.Count(layers_.local()) * width});
+    parcels.receives.push_back({twin, piece(other, theirs), theirs.Count(layers_.local()) * width});
   }
   GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
   for (int step = 1; step < hosts.count; ++step) {
-    const int of_host = (layers_.host() + step) % hosts.count;
-    GEMINID_RETURN_IF_ERROR(within(of_host, place(layers_.Twin(of_host))));
+    GEMINID_RETURN_IF_ERROR(within((layers_.host() + step) % hosts.count, nullptr));
   }
   CountAllGather(parts, width);
   return absl::OkStatus();
@@ -126,9 +133,20 @@ absl::Status HierarchicalBackend::DoReduceScatter(const Operation& operation, co
   }
   const ChainPlan plan = PlanOf(operation, hosts, Lanes());
   const auto deliver = [&](size_t block, const std::byte* sum) {
-    const ChainPlan::Lane slice = plan.LaneOf(block, layers_.local());
-    const size_t offset = slice.begin - parts.Begin(Rank());
-    if (slice.count > 0) std::memcpy(out + offset * width, sum, slice.count * width);
+    ChainPlan::Lane lane = plan.LaneOf(block, layers_.local());
+    if (plan.is_whole()) {
+      lane = {.begin = plan.LaneOf(block, 0).begin, .count = plan.PartsOf(block).total()};
+      std::byte* const room = Room(lane.count * width);
+      GEMINID_RETURN_IF_ERROR(GatherBlock(operation, plan, block, sum, room));
+      sum = room;
+    }
+    // This rank's part of it.
+    const size_t own = parts.Begin(Rank());
+    const size_t begin = std::max(lane.begin, own);
+    const size_t end = std::min(lane.begin + lane.count, own + parts.Count(Rank()));
+    if (begin >= end) return absl::OkStatus();
+    std::memcpy(out + (begin - own) * width, sum + (begin - lane.begin) * width,
+                (end - begin) * width);
     return absl::OkStatus();
   };
   GEMINID_RETURN_IF_ERROR(chain_.Run(operation, plan, in, deliver));
@@ -168,9 +186,8 @@ absl::Status HierarchicalBackend::DoReduce(const Operation& operation, const std
   const size_t width = SizeOf(operation.dtype);
   const ChainPlan plan = PlanOf(operation, layers_.hosts(), Lanes());
   const auto deliver = [&](size_t block, const std::byte* sum) {
-    const size_t bytes = plan.PartsOf(block).total() * width;
-    if (room_.size() < bytes) room_.resize(bytes);
-    std::byte* to = Rank() == root ? out + plan.LaneOf(block, 0).begin * width : room_.data();
+    std::byte* to = Rank() == root ? out + plan.LaneOf(block, 0).begin * width
+                                   : Room(plan.PartsOf(block).total() * width);
     return GatherBlock(operation, plan, block, sum, to);
   };
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
@@ -195,13 +212,16 @@ absl::Status HierarchicalBackend::DoBroadcast(const Operation& operation, std::b
     on_host.root_or_tag = hosts.LocalOf(root);
     GEMINID_RETURN_IF_ERROR(
         layers_.Inside([&](auto& host) { return host.DoBroadcast(on_host, inout); }));
-    for (int step = 1; step < hosts.count; ++step) {
+    for (int step = 1; step < hosts.count && layers_.has_twins(); ++step) {
       const int twin = layers_.Twin((layers_.host() + step) % hosts.count);
       parcels.sends.push_back({twin, lane, lane_bytes});
     }
     GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+    GEMINID_RETURN_IF_ERROR(Depart());
   } else {
-    parcels.receives.push_back({layers_.Twin(hosts.HostOf(root)), lane, lane_bytes});
+    if (layers_.has_twins()) {
+      parcels.receives.push_back({layers_.Twin(hosts.HostOf(root)), lane, lane_bytes});
+    }
     GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
     GEMINID_RETURN_IF_ERROR(layers_.Inside(
         [&](auto& host) { return host.DoAllGather(operation, lane, inout, lanes); }));
@@ -215,8 +235,8 @@ absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const s
   const Hosts& hosts = layers_.hosts();
   const size_t pair = operation.count * SizeOf(operation.dtype);
   const size_t per_host = pair * static_cast<size_t>(hosts.ranks_each);
-  const auto offset = [&](int host) { return static_cast<size_t>(host) * per_host; };
-  if (room_.size() < offset(hosts.count)) room_.resize(offset(hosts.count));
+  const auto offset = [&](int host) { return static_cast<size_t>(hosts.FirstOf(host)) * pair; };
+  std::byte* const room = hosts.are_even() ? Room(offset(hosts.count)) : nullptr;
   // What this host's ranks have for rank `local` of a host comes together at their rank `local`.
   const auto collect = [&](int for_host, std::byte* to) {
     return layers_.Inside(
@@ -227,9 +247,17 @@ absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const s
   GlooLinks::Parcels parcels = Empty(operation);
   for (int step = 1; step < hosts.count; ++step) {
     const int other = (layers_.host() + step) % hosts.count;
-    GEMINID_RETURN_IF_ERROR(collect(other, room_.data() + offset(other)));
-    parcels.sends.push_back({layers_.Twin(other), room_.data() + offset(other), per_host});
-    parcels.receives.push_back({layers_.Twin(other), out + offset(other), per_host});
+    if (hosts.are_even()) {
+      GEMINID_RETURN_IF_ERROR(collect(other, room + offset(other)));
+      parcels.sends.push_back({layers_.Twin(other), room + offset(other), per_host});
+      parcels.receives.push_back({layers_.Twin(other), out + offset(other), per_host});
+      continue;
+    }
+    for (int r = hosts.FirstOf(other); r < hosts.FirstOf(other + 1); ++r) {
+      const size_t place = static_cast<size_t>(r) * pair;
+      parcels.sends.push_back({r, in + place, pair});
+      parcels.receives.push_back({r, out + place, pair});
+    }
   }
   GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
   for (int r = 0; r < WorldSize(); ++r) {
@@ -243,12 +271,23 @@ absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const s
 absl::Status HierarchicalBackend::DoBarrier(const Operation& operation) {
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
   GlooLinks::Parcels parcels = Empty(operation);
-  for (int step = 1; step < layers_.hosts().count; ++step) {
+  for (int step = 1; step < layers_.hosts().count && layers_.has_twins(); ++step) {
     const int twin = layers_.Twin((layers_.host() + step) % layers_.hosts().count);
     parcels.sends.push_back({.peer = twin});
     parcels.receives.push_back({.peer = twin});
   }
-  return layers_.Between(parcels);
+  GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+  return Depart();
+}
+
+absl::Status HierarchicalBackend::Depart() {
+  if (layers_.hosts().are_even()) return absl::OkStatus();
+  return layers_.Inside([](auto& host) { return host.DoBarrier({.kind = OpKind::kBarrier}); });
+}
+
+std::byte* HierarchicalBackend::Room(size_t bytes) {
+  if (room_.size() < bytes) room_.resize(bytes);
+  return room_.data();
 }
 
 absl::Status HierarchicalBackend::DoSendReceive(const Message* send, const Message* receive) {

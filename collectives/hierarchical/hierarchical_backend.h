@@ -69,11 +69,16 @@ class HierarchicalBackend final : public CommunicatorBackend {
   void CountChained(OpKind kind) {
     chained_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
   }
-  // Which elements of all ranks' a host's ranks have, as the host's own group counts them.
-  static Partition PartsOnHost(const Hosts& hosts, const Partition& parts, int host);
+  // What a host's ranks have of all ranks' elements, cut for another host: by rank of either, and
+  // ranks that the other host has not get none. For the host itself, as its own group counts them.
+  Partition PiecesOf(const Partition& parts, int host, int other) const;
   // All lanes of a block to all ranks of this host.
   absl::Status GatherBlock(const Operation& operation, const ChainPlan& plan, size_t block,
                            const std::byte* lane, std::byte* out);
+
+  // With hosts of different sizes: a rank without twins is not done before its host's others are.
+  absl::Status Depart();
+  std::byte* Room(size_t bytes);
 
   // What the interface says that an operation moves.
   void CountAllGather(const Partition& parts, size_t width);

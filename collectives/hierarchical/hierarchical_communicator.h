@@ -8,6 +8,9 @@
 //       a lane go from host to host in rank order, and the sums come back (see chain_plan.h)
 //   AllToAll  within each host what goes to one number, then between equal numbers
 //   Gather, Send, Receive  from rank to rank
+// Where hosts have different numbers of ranks, the smallest has numbers that all have: ranks of
+// those numbers carry the lanes, AllGather goes between all numbers that two hosts have, and
+// AllToAll from rank to rank.
 //
 // The order of every reduction is that of the ranks, as with every other backend: the same bits as
 // on one host. So a sum is not made within each host and then over the hosts, which would be
@@ -53,7 +56,7 @@ struct HierarchicalOptions {
 
 // Blocks until all ranks have connected to each other. The ranks tell each other which host they
 // are on. With one host the communicator is one of shared memory, and one of TCP alone where hosts
-// have one rank each, different numbers of ranks, or ranks whose numbers do not follow each other.
+// have one rank each, or ranks whose numbers do not follow each other.
 // Every pair of ranks keeps a connection, of which few carry bytes; see CommunicatorStats::network.
 // Beside the shared memory a rank keeps 2 L + 4 lanes with L ranks on its host, and as much as the
 // largest AllToAll has had.

@@ -2,25 +2,44 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace geminid::collectives {
 
 std::optional<Hosts> Hosts::Of(std::span<const std::string> host_by_rank) {
-  size_t each = 0;  // of the first host
-  while (each < host_by_rank.size() && host_by_rank[each] == host_by_rank.front()) ++each;
-  if (each == 0 || host_by_rank.size() % each != 0) return std::nullopt;
+  if (host_by_rank.empty()) return std::nullopt;
   std::set<std::string> seen;
-  for (size_t begin = 0; begin < host_by_rank.size(); begin += each) {
-    if (!seen.insert(host_by_rank[begin]).second) return std::nullopt;
-    for (size_t local = 0; local < each; ++local) {
-      if (host_by_rank[begin + local] != host_by_rank[begin]) return std::nullopt;
-    }
+  std::vector<int> firsts;
+  for (size_t rank = 0; rank < host_by_rank.size(); ++rank) {
+    if (rank > 0 && host_by_rank[rank] == host_by_rank[rank - 1]) continue;
+    if (!seen.insert(host_by_rank[rank]).second) return std::nullopt;
+    firsts.push_back(static_cast<int>(rank));
   }
-  return Hosts{.count = static_cast<int>(seen.size()), .ranks_each = static_cast<int>(each)};
+  const int count = static_cast<int>(firsts.size());
+  firsts.push_back(static_cast<int>(host_by_rank.size()));
+  Hosts hosts = {.count = count, .ranks_each = firsts.back(), .firsts = std::move(firsts)};
+  for (int host = 0; host < count; ++host) {
+    hosts.ranks_each = std::min(hosts.ranks_each, hosts.SizeOf(host));
+  }
+  if (hosts.most_ranks() == hosts.ranks_each) hosts.firsts.clear();
+  return hosts;
+}
+
+int Hosts::most_ranks() const {
+  int most = ranks_each;
+  for (int host = 0; host < count; ++host) most = std::max(most, SizeOf(host));
+  return most;
+}
+
+int Hosts::HostOf(int rank) const {
+  if (are_even()) return rank / ranks_each;
+  const auto after = std::upper_bound(firsts.begin(), firsts.end(), rank);
+  return static_cast<int>(after - firsts.begin()) - 1;
 }
 
 std::string ThisHost() {

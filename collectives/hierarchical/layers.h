@@ -29,6 +29,10 @@ class Layers {
   GlooBackend& network() const { return *network_; }
   int host() const { return hosts_.HostOf(network_->Rank()); }
   int local() const { return hosts_.LocalOf(network_->Rank()); }
+  // How many ranks this host has.
+  int size() const { return hosts_.SizeOf(host()); }
+  // Whether every host has a rank of this one's number.
+  bool has_twins() const { return local() < hosts_.ranks_each; }
   // The rank on another host that has this rank's place there.
   int Twin(int host) const { return hosts_.RankAt(host, local()); }
 

@@ -45,18 +45,26 @@ double ChainSeconds(const Operation& operation, const Hosts& hosts, const LaneBy
 
 double FlatSeconds(const Operation& operation, const Hosts& hosts, const LinkCosts& costs) {
   const double bytes = static_cast<double>(operation.count * SizeOf(operation.dtype));
-  const double away = (hosts.count - 1.0) / hosts.count * bytes;  // of a buffer, to other hosts
-  const double scattered =
-      costs.flat_exchange_seconds + away * hosts.ranks_each * costs.seconds_per_byte;
+  const double ranks = hosts.ranks();
+  // Of buffers, on the busiest link: of each rank to each, and of each once to each host.
+  double scattered = 0, once = 0;
+  for (int host = 0; host < hosts.count; ++host) {
+    const double here = hosts.SizeOf(host);
+    scattered = std::max(scattered, here * (ranks - here) / ranks);
+    once = std::max({once, (ranks - here) / ranks, here * (hosts.count - 1.0) / ranks});
+  }
+  const double scatter_seconds =
+      costs.flat_exchange_seconds + scattered * bytes * costs.seconds_per_byte;
   switch (operation.kind) {
     case OpKind::kReduceScatter:
-      return scattered;
+      return scatter_seconds;
     case OpKind::kReduce:  // all buffers to the root
       return costs.flat_exchange_seconds +
-             away * hosts.count * hosts.ranks_each * costs.seconds_per_byte;
+             (ranks - hosts.SizeOf(hosts.HostOf(operation.root_or_tag))) * bytes *
+                 costs.seconds_per_byte;
     default:  // and the sums from host to host, each once
-      return scattered + costs.exchange_seconds + 2 * costs.meeting_seconds +
-             away * costs.seconds_per_byte;
+      return scatter_seconds + costs.exchange_seconds + 2 * costs.meeting_seconds +
+             once * bytes * costs.seconds_per_byte;
   }
 }
 
@@ -65,8 +73,9 @@ double FlatSeconds(const Operation& operation, const Hosts& hosts, const LinkCos
 ChainPlan PlanOf(const Operation& operation, const Hosts& hosts, const LaneBytes& lanes) {
   const size_t width = SizeOf(operation.dtype);
   if (operation.kind == OpKind::kReduceScatter) {
-    const Partition slices(operation.count, hosts.count * hosts.ranks_each);
-    const size_t lane = slices.MaxCount() * static_cast<size_t>(hosts.count);
+    const Partition slices(operation.count, hosts.ranks());
+    const size_t lane = hosts.are_even() ? slices.MaxCount() * static_cast<size_t>(hosts.count)
+                                         : operation.count / static_cast<size_t>(hosts.ranks_each);
     return ChainPlan::Slices(hosts, slices, LongestLane(lanes, lane, width));
   }
   const size_t lane = operation.count / static_cast<size_t>(hosts.ranks_each);

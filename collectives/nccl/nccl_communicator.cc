@@ -412,6 +412,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const NcclPlace& place
   auto communicator = std::make_unique<Communicator>(
       std::make_unique<NcclBackend>(std::move(control), *std::move(group)));
   communicator->SetTimeout(timeout);
+  BackendOf(*communicator).counter()->TakeOver(*backend.counter());
   return communicator;
 }
 

@@ -95,6 +95,13 @@ struct PeerTraffic {
   friend bool operator==(const PeerTraffic&, const PeerTraffic&) = default;
 };
 
+// What the operations of one kind moved.
+struct OperationTraffic {
+  uint64_t calls = 0;              // completed
+  double seconds = 0;              // in those, waits for other ranks among them
+  std::vector<PeerTraffic> peers;  // by rank
+};
+
 // Between hosts, as measured when the ranks connected; the same on all ranks.
 struct LinkCosts {
   double meeting_seconds = 0;        // until the ranks of a host know that all have come
@@ -110,6 +117,9 @@ struct CommunicatorStats {
   // host nothing, and over hosts and ranks less than `peers`, with fewer partners.
   std::vector<PeerTraffic> network;
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
+  // By OpKind, of this communicator and of all that were made from it by Duplicate and Subset, and
+  // from those. A SendReceive is a call of each, and its seconds are Send's.
+  std::array<OperationTraffic, kOpKindCount> traffic = {};
   // Over hosts and ranks: reductions of this rank that went from host to host, where that promised
   // to be faster than messages from each rank to each; and by which costs that was decided. None
   // were measured where there is no choice.
@@ -238,7 +248,7 @@ class GEMINID_EXPORT Communicator {
 
   absl::Status Finish(OpKind kind, absl::Status status);
   absl::Status CheckPeer(int peer, const char* what) const;
-  Operation Labelled(Operation operation) const;
+  Operation Begin(Operation operation);
 
   const std::unique_ptr<CommunicatorBackend> backend_;
   std::array<char, kMaxLabelBytes> label_ = {};

@@ -18,7 +18,7 @@ namespace geminid::collectives {
 
 enum class BackendChoice {
   // No peers: none. All ranks on one host: shm. On several: shm within a host and gloo between
-  // hosts, if all have equally many ranks, more than one each, numbered host by host; else gloo.
+  // hosts, if ranks are numbered host by host and a host has several; else gloo.
   kAuto,
   kShm,
   kGloo,

@@ -387,6 +387,104 @@ TEST_P(Conformance, Stats_AreTheClosedForms) {
   });
 }
 
+// What `rank` moves for `peer`, by kind; Reduce and Gather to rank 0, messages to the next rank.
+PeerTraffic TrafficOfOne(OpKind kind, int rank, int peer, int ranks, uint64_t bytes) {
+  const uint64_t slice = bytes / static_cast<uint64_t>(ranks);
+  if (rank == peer) return {};
+  switch (kind) {
+    case OpKind::kAllGather:
+    case OpKind::kReduceScatter:
+    case OpKind::kAllToAll:
+      return {slice, slice};
+    case OpKind::kAllReduce:
+      return {2 * slice, 2 * slice};
+    case OpKind::kBroadcast:
+      return {rank == 0 ? bytes : 0, peer == 0 ? bytes : 0};
+    case OpKind::kReduce:
+    case OpKind::kGather:
+      return {peer == 0 ? bytes : 0, rank == 0 ? bytes : 0};
+    case OpKind::kSend:
+      return {(rank + 1) % ranks == peer ? bytes : 0, 0};
+    case OpKind::kReceive:
+      return {0, (peer + 1) % ranks == rank ? bytes : 0};
+    case OpKind::kBarrier:
+      return {};
+  }
+  return {};
+}
+
+void CallEachOnce(Communicator& c, size_t count) {
+  const auto p = static_cast<size_t>(c.WorldSize());
+  std::vector<float> slice(count / p), whole(count), other(count), all(count * p);
+  EXPECT_EQ(c.AllGather(slice, whole), absl::OkStatus());
+  EXPECT_EQ(c.ReduceScatter(whole, slice), absl::OkStatus());
+  EXPECT_EQ(c.AllReduce(whole, whole), absl::OkStatus());
+  EXPECT_EQ(c.Broadcast(whole, 0), absl::OkStatus());
+  EXPECT_EQ(c.AllToAll(whole, other), absl::OkStatus());
+  EXPECT_EQ(c.Reduce(whole, other, 0), absl::OkStatus());
+  EXPECT_EQ(c.Gather(whole, all, 0), absl::OkStatus());
+  const int next = (c.Rank() + 1) % c.WorldSize();
+  const int last = (c.Rank() + c.WorldSize() - 1) % c.WorldSize();
+  EXPECT_EQ(c.SendReceive(whole, next, other, last), absl::OkStatus());
+  EXPECT_EQ(c.Barrier(), absl::OkStatus());
+}
+
+void ExpectTraffic(const Communicator& c, uint64_t times, uint64_t bytes) {
+  const CommunicatorStats stats = c.Stats();
+  for (int i = 0; i < kOpKindCount; ++i) {
+    const auto kind = static_cast<OpKind>(i);
+    const OperationTraffic& traffic = stats.traffic[static_cast<size_t>(i)];
+    EXPECT_EQ(traffic.calls, times) << Name(kind);
+    EXPECT_GE(traffic.seconds, 0) << Name(kind);
+    ASSERT_EQ(traffic.peers.size(), static_cast<size_t>(c.WorldSize()));
+    for (int peer = 0; peer < c.WorldSize(); ++peer) {
+      const PeerTraffic one = TrafficOfOne(kind, c.Rank(), peer, c.WorldSize(), bytes);
+      EXPECT_EQ(traffic.peers[static_cast<size_t>(peer)].bytes_sent, times * one.bytes_sent)
+          << Name(kind) << " to " << peer;
+      EXPECT_EQ(traffic.peers[static_cast<size_t>(peer)].bytes_received, times * one.bytes_received)
+          << Name(kind) << " from " << peer;
+    }
+  }
+}
+
+TEST_P(Conformance, TrafficOfEachOperation_IsItsClosedForm) {
+  Communicators group = Connect();
+  constexpr size_t kCount = 12000;  // all sizes divide it; 48000 bytes: beyond the direct way
+  ForEachRank(group, [&](Communicator& c) {
+    CallEachOnce(c, kCount);
+    ExpectTraffic(c, 1, kCount * sizeof(float));
+  });
+}
+
+TEST_P(Conformance, TrafficOfDuplicatesAndSubsets_CountsWhereTheyWereMade) {
+  Communicators group = Connect();
+  constexpr size_t kCount = 12000;
+  ForEachRank(group, [&](Communicator& c) {
+    auto duplicate = c.Duplicate("again");
+    ASSERT_TRUE(duplicate.ok()) << duplicate.status();
+    std::vector<int> backwards(ranks());
+    for (int r = 0; r < world_size(); ++r) backwards[static_cast<size_t>(r)] = world_size() - 1 - r;
+    auto subset = (*duplicate)->Subset("backwards", backwards);
+    ASSERT_TRUE(subset.ok()) << subset.status();
+    CallEachOnce(**duplicate, kCount);
+    ExpectTraffic(c, 1, kCount * sizeof(float));
+    std::vector<float> value(1);
+    EXPECT_EQ((*subset)->Broadcast(value, 0), absl::OkStatus());
+    (*subset).reset();  // what it moved stays counted
+    const bool is_root = c.Rank() == world_size() - 1;
+    for (const Communicator* counted : {&c, duplicate->get()}) {
+      const auto broadcasts = counted->Stats().traffic[static_cast<size_t>(OpKind::kBroadcast)];
+      EXPECT_EQ(broadcasts.calls, 2u);
+      for (int r = 0; r < world_size(); ++r) {
+        const uint64_t first = r != c.Rank() && c.Rank() == 0 ? kCount * sizeof(float) : 0;
+        const uint64_t second = r != c.Rank() && is_root ? sizeof(float) : 0;
+        EXPECT_EQ(broadcasts.peers[static_cast<size_t>(r)].bytes_sent, first + second) << r;
+      }
+    }
+    EXPECT_EQ(c.Barrier(), absl::OkStatus());
+  });
+}
+
 TEST_P(Conformance, StatsOfUnevenAllReduce_FollowThePartition) {
   Communicators group = Connect();
   constexpr size_t kCount = 10007;  // prime, 80056 bytes

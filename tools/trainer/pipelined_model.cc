@@ -98,8 +98,8 @@ PipelinedModel::~PipelinedModel() {
 absl::Status PipelinedModel::Prepare() {
   const TrainOptions& options = around_.options;
   const RankShare share = ShareOf(options, around_.mesh, around_.world.Rank());
-  GEMINID_ASSIGN_OR_RETURN(ranks_, around_.mesh.Connect(around_.world, {kDataAxis, kSequenceAxis}));
-  GEMINID_ASSIGN_OR_RETURN(stages_, around_.mesh.Connect(around_.world, {kPipelineAxis}));
+  GEMINID_ASSIGN_OR_RETURN(ranks_, ConnectAlong(TrafficAxis::kData, {kDataAxis, kSequenceAxis}));
+  GEMINID_ASSIGN_OR_RETURN(stages_, ConnectAlong(TrafficAxis::kPipeline, {kPipelineAxis}));
   GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.parts, ranks_.get()));
   const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
   GEMINID_ASSIGN_OR_RETURN(
@@ -117,8 +117,9 @@ absl::Status PipelinedModel::Prepare() {
   const auto table = static_cast<size_t>(parameters.token_table);
   const zero::ParameterId id = part.ids[table];
   if (!mine_[static_cast<size_t>(id)].trainable) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(
-      auto ends, around_.world.Subset("table", RanksAtEnds(around_.mesh, around_.world.Rank())));
+  const std::vector<int> at_ends = RanksAtEnds(around_.mesh, around_.world.Rank());
+  GEMINID_ASSIGN_OR_RETURN(auto ends, around_.world.Subset("table", at_ends));
+  traffic_.Add(TrafficAxis::kTable, at_ends, [ranks = ends.get()] { return ranks->Stats(); });
   table_ = std::make_unique<SharedTable>(engine_.get(), id, parameters.specs[table].elements(),
                                          std::move(ends));
   return absl::OkStatus();

@@ -190,6 +190,20 @@ void WritePlan(base::JsonWriter& json, const Report& report) {
   json.Key("plan_explanation").Value(report.plan_explanation);
 }
 
+void WriteTraffic(base::JsonWriter& json, const Report& report) {
+  json.Key("traffic").BeginArray();
+  for (const TrafficRow& row : report.traffic) {
+    json.BeginObject();
+    json.Key("axis").Value(Name(row.axis)).Key("operation").Value(Name(row.operation));
+    json.Key("calls").Value(row.calls);
+    json.Key("bytes_sent").Value(row.bytes_sent);
+    json.Key("bytes_received").Value(row.bytes_received);
+    json.Key("partners").Value(row.partners).Key("seconds").Value(row.seconds);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
 absl::Status PathError(const std::string& what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat(what, " '", path, "'"));
 }
@@ -223,6 +237,7 @@ std::string ToJson(const Report& report) {
   WriteResults(json, report);
   WriteMemory(json, report);
   WriteTransfers(json, report);
+  WriteTraffic(json, report);
   WritePlan(json, report);
   json.EndObject();
   return json.text() + "\n";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/trainer/axis_traffic.h"
 #include "tools/trainer/mesh_choice.h"
 #include "tools/trainer/options.h"
 
@@ -72,6 +73,7 @@ struct Report {
   Recompute recompute = Recompute::kOn;  // what was done
   uint64_t tokens_per_step = 0;
   std::vector<RankReport> ranks;
+  std::vector<TrafficRow> traffic;                                     // in the whole run
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;  // of rank 0
   uint64_t chunks = 0;
   uint64_t chunk_elements = 0;

@@ -38,7 +38,7 @@ SpreadModel::~SpreadModel() {
 }
 
 absl::Status SpreadModel::Prepare() {
-  GEMINID_ASSIGN_OR_RETURN(ranks_, around_.mesh.Connect(around_.world, {kDataAxis}));
+  GEMINID_ASSIGN_OR_RETURN(ranks_, ConnectAlong(TrafficAxis::kData, {kDataAxis}));
   const RankShare share = ShareOf(around_.options, around_.mesh, around_.world.Rank());
   GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.parts, ranks_.get()));
   copied_ = Copied(parts_.front().transformer->parameters(), mine_);

@@ -17,7 +17,7 @@ TensorModel::~TensorModel() {
 }
 
 absl::Status TensorModel::Prepare() {
-  GEMINID_ASSIGN_OR_RETURN(ranks_, around_.mesh.Connect(around_.world, {kDataAxis, kSequenceAxis}));
+  GEMINID_ASSIGN_OR_RETURN(ranks_, ConnectAlong(TrafficAxis::kData, {kDataAxis, kSequenceAxis}));
   GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare({WholeModel(around_.options.model)}, ranks_.get()));
   state_ = tensor_->JoinState(engine_.get());
   return absl::OkStatus();

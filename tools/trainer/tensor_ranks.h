@@ -38,6 +38,7 @@ class TensorRanks {
   // The whole model's state. `inner` has all of this rank's blocks of it, and outlives that.
   std::unique_ptr<TensorState> JoinState(zero::ModelState* inner) const;
 
+  const collectives::Communicator& ranks() const { return *ranks_; }
   // Whether this rank is the first that has this block of its part.
   bool Keeps(zero::ParameterId id) const { return part_.blocks[static_cast<size_t>(id)].keeps; }
   // What the step's gradient contributes to the square of the whole model's norm on this rank:

@@ -229,6 +229,7 @@ class RankTrainer {
   void SayEnd() {
     if (rank() != 0) return;
     progress_.Finish();
+    if (options_.parallel.cuts()) progress_.Announce(TrafficTable(report_.traffic));
     const uint64_t done = report_.first_step + report_.losses.size();
     std::string words;
     if (end_.signal != 0) {
@@ -402,11 +403,6 @@ class RankTrainer {
     return absl::OkStatus();
   }
 
-  std::optional<double> LastValidation() const {
-    if (report_.validation.empty()) return std::nullopt;
-    return report_.validation.back().loss;
-  }
-
   double RecentStepSeconds() const {
     const std::vector<double>& all = report_.step_seconds;
     // The first step samples and plans: it says little about the others.
@@ -426,7 +422,9 @@ class RankTrainer {
     progress_.Show({.step = done,
                     .steps = steps(),
                     .loss = report_.losses.back(),
-                    .validation_loss = LastValidation(),
+                    .validation_loss = report_.validation.empty()
+                                           ? std::nullopt
+                                           : std::optional(report_.validation.back().loss),
                     .non_finite_losses = report_.non_finite_losses,
                     .tokens_per_second = tokens_per_second,
                     .flops_per_second = tokens_per_second * report_.flops_per_token,
@@ -454,6 +452,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     const HostRegistration host = session_->GetHostRegistration();
     report_.products_by = model_->place().Products();
+    GEMINID_ASSIGN_OR_RETURN(report_.traffic, model_->traffic().Gather(*loss_communicator_));
     report_.host_bytes_registered = host.registered_bytes;
     report_.host_bytes_refused = host.refused_bytes;
     GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,

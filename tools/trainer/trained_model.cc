@@ -68,7 +68,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   }
   if (options.parallel.sequence > 1) GEMINID_RETURN_IF_ERROR(ConnectPieces());
   if (options.parallel.expert > 1) {
-    GEMINID_ASSIGN_OR_RETURN(experts_, around_.mesh.Connect(around_.world, {kExpertAxis}));
+    GEMINID_ASSIGN_OR_RETURN(experts_, ConnectAlong(TrafficAxis::kExpert, {kExpertAxis}));
   }
   GEMINID_ASSIGN_OR_RETURN(whole_, TrainedParameters(options.model, options.frozen));
   for (const ModelPart& part : parts) GEMINID_RETURN_IF_ERROR(AddPart(part));
@@ -83,8 +83,16 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> TrainedModel::ConnectAlong(
+    TrafficAxis axis, std::initializer_list<std::string_view> along) {
+  GEMINID_ASSIGN_OR_RETURN(auto connected, around_.mesh.Connect(around_.world, along));
+  traffic_.Add(axis, around_.mesh.Group(around_.world.Rank(), along),
+               [ranks = connected.get()] { return ranks->Stats(); });
+  return connected;
+}
+
 absl::Status TrainedModel::ConnectPieces() {
-  GEMINID_ASSIGN_OR_RETURN(auto pieces, around_.mesh.Connect(around_.world, {kSequenceAxis}));
+  GEMINID_ASSIGN_OR_RETURN(auto pieces, ConnectAlong(TrafficAxis::kSequence, {kSequenceAxis}));
   const Parallel& parallel = around_.options.parallel;
   if (parallel.rings()) {
     GEMINID_ASSIGN_OR_RETURN(ring_, SequenceRing::Create(std::move(pieces), around_.threads));
@@ -125,6 +133,8 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
   } else {
     GEMINID_ASSIGN_OR_RETURN(tensor_,
                              TensorRanks::Connect(options, part, around_.mesh, around_.world));
+    traffic_.Add(TrafficAxis::kTensor, around_.mesh.Group(around_.world.Rank(), {kTensorAxis}),
+                 [ranks = &tensor_->ranks()] { return ranks->Stats(); });
     const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
     GEMINID_ASSIGN_OR_RETURN(made.transformer,
                              tensor_->MakeModel(shape, PiecesOfLayers(), around_.threads));

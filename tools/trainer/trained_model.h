@@ -4,7 +4,9 @@
 #define GEMINID_TOOLS_TRAINER_TRAINED_MODEL_H_
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +17,7 @@
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "tools/trainer/axis_traffic.h"
 #include "tools/trainer/measured_speed.h"
 #include "tools/trainer/model_place.h"
 #include "tools/trainer/options.h"
@@ -54,6 +57,7 @@ class TrainedModel {
   // Of the whole model, as are its ids.
   virtual zero::ModelState& state() { return *engine_; }
   const std::vector<zero::Parameter>& parameters() const { return whole_; }
+  const TrafficMeter& traffic() const { return traffic_; }
 
   // This rank's part of a step's micro-batch, valid until the next call.
   using GetBatch = std::function<absl::StatusOr<MicroBatch>(uint64_t micro_batch)>;
@@ -67,6 +71,9 @@ class TrainedModel {
 
  protected:
   explicit TrainedModel(const ModelSurroundings& around) : around_(around) {}
+  // Those that differ from this rank along the mesh's axes; metered, and so as long-lived as this.
+  absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectAlong(
+      TrafficAxis axis, std::initializer_list<std::string_view> along);
   // `ranks` train `parts` together, and outlive this. Of a model whose layers are cut there is one.
   absl::Status Prepare(const std::vector<ModelPart>& parts, collectives::Communicator* ranks);
   // This rank's share of the square of the whole model's gradient norm, if the engine's is `norm`,
@@ -81,6 +88,7 @@ class TrainedModel {
   };
 
   const ModelSurroundings around_;
+  TrafficMeter traffic_{around_.world};
   std::vector<zero::Parameter> whole_;
   std::vector<zero::Parameter> mine_;                  // the engine's: of all parts
   std::unique_ptr<collectives::Communicator> pieces_;  // that share sequences; null: they are whole

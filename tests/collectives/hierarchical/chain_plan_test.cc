@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <set>
 
@@ -14,6 +15,10 @@ constexpr size_t kLongestLane = 16;
 
 std::vector<ChainPlan> Plans() {
   std::vector<ChainPlan> plans;
+  for (const size_t total : {0, 1, 100, 1001}) {
+    const Hosts hosts = {.count = 3, .ranks_each = 2, .firsts = {0, 4, 6, 9}};
+    plans.push_back(ChainPlan::Slices(hosts, Partition(total, 9), kLongestLane));
+  }
   for (const int count : {2, 3, 5}) {
     for (const int each : {2, 3}) {
       const Hosts hosts = {.count = count, .ranks_each = each};
@@ -27,6 +32,21 @@ std::vector<ChainPlan> Plans() {
     }
   }
   return plans;
+}
+
+// A host of three ranks has sums of its three slices, in blocks of the two lanes that all have.
+TEST(ChainPlan, SlicesOfUnevenHosts_AreOfTheirHosts) {
+  const Hosts hosts = {.count = 2, .ranks_each = 2, .firsts = {0, 3, 5}};
+  const Partition slices(101, 5);  // 21, 20, 20, 20, 20
+  const ChainPlan plan = ChainPlan::Slices(hosts, slices, 5);
+  EXPECT_TRUE(plan.is_whole());
+  for (size_t block = 0; block < plan.blocks(); ++block) {
+    const int host = plan.WantedOn(block);
+    const ChainPlan::Lane first = plan.LaneOf(block, 0), second = plan.LaneOf(block, 1);
+    EXPECT_GE(first.begin, host == 0 ? 0u : 61u);
+    EXPECT_LE(second.begin + second.count, host == 0 ? 61u : 101u);
+    EXPECT_EQ(plan.LaneOf(block, 2).count, 0u);
+  }
 }
 
 TEST(ChainPlan, Lanes_CoverEveryElementOnce) {
@@ -131,7 +151,7 @@ TEST(ChainPlan, Steps_AreAllUsed) {
   }
 }
 
-TEST(Hosts, EquallyManyRanksSideBySide_AreFound) {
+TEST(Hosts, RanksSideBySide_AreFound) {
   const auto of = [](std::vector<std::string> names) { return Hosts::Of(names); };
   const auto two = of({"a", "a", "b", "b"});
   ASSERT_TRUE(two.has_value());
@@ -139,9 +159,21 @@ TEST(Hosts, EquallyManyRanksSideBySide_AreFound) {
   EXPECT_EQ(two->ranks_each, 2);
   EXPECT_EQ(of({"a", "a", "a"})->count, 1);
   EXPECT_EQ(of({"a", "b", "c"})->ranks_each, 1);
-  EXPECT_FALSE(of({"a", "a", "b"}).has_value());       // unequal
+  EXPECT_TRUE(two->are_even());
+  const auto uneven = of({"a", "a", "a", "b", "c", "c"});
+  ASSERT_TRUE(uneven.has_value());
+  EXPECT_FALSE(uneven->are_even());
+  EXPECT_EQ(uneven->count, 3);
+  EXPECT_EQ(uneven->ranks_each, 1);
+  EXPECT_EQ(uneven->most_ranks(), 3);
+  EXPECT_EQ(uneven->ranks(), 6);
+  for (const auto& [rank, host, local] :
+       {std::array{0, 0, 0}, std::array{2, 0, 2}, std::array{3, 1, 0}, std::array{5, 2, 1}}) {
+    EXPECT_EQ(uneven->HostOf(rank), host);
+    EXPECT_EQ(uneven->LocalOf(rank), local);
+    EXPECT_EQ(uneven->RankAt(host, local), rank);
+  }
   EXPECT_FALSE(of({"a", "b", "a", "b"}).has_value());  // in turns
-  EXPECT_FALSE(of({"a", "a", "b", "c"}).has_value());  // unequal, and so many
   EXPECT_FALSE(of({"a", "b", "b", "a"}).has_value());  // apart
   EXPECT_FALSE(of({}).has_value());
 }

@@ -2,7 +2,9 @@
 
 namespace geminid::collectives {
 
-std::vector<Backend> BackendsUnderTest() { return {HostsBackend()}; }
+std::vector<Backend> BackendsUnderTest() {
+  return {HostsBackend(), GrowingHostsBackend(), ShrinkingHostsBackend()};
+}
 
 std::vector<int> WorldSizesUnderTest() { return {4, 6}; }
 

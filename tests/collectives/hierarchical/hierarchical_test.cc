@@ -20,11 +20,14 @@ struct Shape {
   int each;
 };
 constexpr Shape kShapes[] = {{2, 2}, {3, 2}, {2, 3}};
+// Hosts of different sizes.
+const std::vector<std::vector<int>> kUneven = {{1, 3}, {2, 1}, {3, 2, 1}, {1, 3, 2}};
 
 // What one collective moved over the network, by rank.
 using Network = std::vector<CommunicatorStats>;
-Network After(const Shape& shape, const std::function<absl::Status(Communicator&)>& collective) {
-  Communicators group = ConnectHosts(HostNames(shape.hosts, shape.each), kLong);
+Network After(const std::vector<int>& sizes,
+              const std::function<absl::Status(Communicator&)>& collective) {
+  Communicators group = ConnectHosts(HostNames(sizes), kLong);
   Network network(group.size());
   ForEachRank(group, [&](Communicator& c) {
     EXPECT_STREQ(c.BackendName(), "hierarchical");
@@ -32,6 +35,10 @@ Network After(const Shape& shape, const std::function<absl::Status(Communicator&
     network[static_cast<size_t>(c.Rank())] = c.Stats();
   });
   return network;
+}
+
+Network After(const Shape& shape, const std::function<absl::Status(Communicator&)>& collective) {
+  return After(std::vector<int>(static_cast<size_t>(shape.hosts), shape.each), collective);
 }
 
 uint64_t ReceivedByHost(const Network& network, const Shape& shape, int host) {
@@ -214,10 +221,86 @@ TEST(NetworkTraffic, WithoutHosts_IsNothingOrAll) {
   }
 }
 
+// By host, what its ranks received from other hosts and, where there is no memory to go through,
+// from each other.
+std::vector<uint64_t> ReceivedByHosts(const Network& network, const std::vector<int>& sizes) {
+  std::vector<uint64_t> received;
+  size_t rank = 0;
+  for (const int size : sizes) {
+    received.push_back(0);
+    for (int local = 0; local < size; ++local, ++rank) {
+      for (const PeerTraffic& peer : network[rank].network) received.back() += peer.bytes_received;
+    }
+  }
+  return received;
+}
+
+TEST(UnevenHosts, AllGatherAndBroadcast_BringEachByteToEachHostOnce) {
+  for (const std::vector<int>& sizes : kUneven) {
+    const auto ranks = static_cast<uint64_t>(HostNames(sizes).size());
+    const int root = static_cast<int>(ranks) - 1;
+    const Network gathered = After(sizes, [&](Communicator& c) {
+      std::vector<float> own(kCount / ranks), all(kCount);
+      return c.AllGather(own, all);
+    });
+    const Network broadcast = After(sizes, [&](Communicator& c) {
+      std::vector<float> values(kCount);
+      return c.Broadcast(values, root);
+    });
+    for (size_t host = 0; host < sizes.size(); ++host) {
+      const uint64_t own = kBytes / ranks * static_cast<uint64_t>(sizes[host]);
+      EXPECT_EQ(ReceivedByHosts(gathered, sizes)[host], kBytes - own);
+      EXPECT_EQ(ReceivedByHosts(broadcast, sizes)[host], host + 1 == sizes.size() ? 0 : kBytes);
+    }
+  }
+}
+
+TEST(UnevenHosts, Reductions_MoveAlongTheChainAsOnEvenHosts) {
+  for (const std::vector<int>& sizes : kUneven) {
+    const auto ranks = static_cast<uint64_t>(HostNames(sizes).size());
+    const Network reduced = After(sizes, [&](Communicator& c) {
+      std::vector<float> values(kCount, 1.0f);
+      return c.AllReduce(values, values);
+    });
+    const Network scattered = After(sizes, [&](Communicator& c) {
+      std::vector<float> all(kCount, 1.0f), own(kCount / ranks);
+      return c.ReduceScatter(all, own);
+    });
+    const Network to_root = After(sizes, [&](Communicator& c) {
+      std::vector<float> values(kCount, 1.0f);
+      return c.Reduce(values, values, 0);
+    });
+    const size_t last = sizes.size() - 1;
+    for (size_t host = 0; host <= last; ++host) {
+      const uint64_t partial = host > 0 ? kBytes : 0;
+      const uint64_t own = kBytes / ranks * static_cast<uint64_t>(sizes[host]);
+      EXPECT_EQ(ReceivedByHosts(reduced, sizes)[host], partial + (host < last ? kBytes : 0));
+      EXPECT_EQ(ReceivedByHosts(scattered, sizes)[host], partial + (host < last ? own : 0));
+      EXPECT_EQ(ReceivedByHosts(to_root, sizes)[host], partial + (host == 0 ? kBytes : 0));
+    }
+  }
+}
+
+TEST(UnevenHosts, AllToAll_CrossesTheNetworkBetweenHostsOnly) {
+  for (const std::vector<int>& sizes : kUneven) {
+    const auto ranks = static_cast<uint64_t>(HostNames(sizes).size());
+    const Network network = After(sizes, [&](Communicator& c) {
+      std::vector<float> in(kCount), out(kCount);
+      return c.AllToAll(in, out);
+    });
+    for (size_t host = 0; host < sizes.size(); ++host) {
+      const auto here = static_cast<uint64_t>(sizes[host]);
+      EXPECT_EQ(ReceivedByHosts(network, sizes)[host], here * (ranks - here) * (kBytes / ranks));
+    }
+  }
+}
+
 // Three hosts have one in the middle, which passes on both partial sums and sums.
 TEST(Hierarchical, RandomSums_HaveTheBitsOfRankOrder) {
-  for (const Shape& shape : {Shape{3, 2}, Shape{4, 2}}) {
-    const int ranks = shape.hosts * shape.each;
+  std::vector<std::vector<int>> shapes = kUneven;
+  shapes.insert(shapes.end(), {{2, 2, 2}, {2, 2, 2, 2}});
+  for (const std::vector<int>& sizes : shapes) {
+    const int ranks = static_cast<int>(HostNames(sizes).size());
     for (const DType dtype :
          {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
       constexpr size_t kElements = 20'001;
@@ -226,7 +309,7 @@ TEST(Hierarchical, RandomSums_HaveTheBitsOfRankOrder) {
         inputs.push_back(RandomElements(dtype, kElements, static_cast<uint64_t>(r)));
       }
       const auto expected = ReduceOneByOne(inputs, dtype, ReduceOp::kSum, 1.0 / 3);
-      Communicators group = ConnectHosts(HostNames(shape.hosts, shape.each), kLong);
+      Communicators group = ConnectHosts(HostNames(sizes), kLong);
       ForEachRank(group, [&](Communicator& c) {
         auto values = inputs[static_cast<size_t>(c.Rank())];
         Buffer buffer(values.data(), kElements, dtype);
@@ -259,14 +342,14 @@ TEST(Hierarchical, Subsets_UseWhatTheirRanksShare) {
       EXPECT_EQ(name("two hosts", {2, 3, 0, 1}), "hierarchical");
     }
     if (rank < 3) {
-      EXPECT_EQ(name("unequal", {0, 1, 2}), "gloo");
+      EXPECT_EQ(name("unequal", {0, 1, 2}), "hierarchical");
     }
   });
 }
 
 TEST(Hierarchical, HostsThatDoNotFit_AreReachedOverTcpAlone) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"a", "a", "b"}, "gloo"}, {{"a", "b"}, "gloo"}, {{"a", "a"}, "shm"}, {{"a"}, "gloo"}};
+      {{"a", "b", "a"}, "gloo"}, {{"a", "b"}, "gloo"}, {{"a", "a"}, "shm"}, {{"a"}, "gloo"}};
   for (const auto& [hosts, backend] : cases) {
     Communicators group = ConnectHosts(hosts, kLong);
     ForEachRank(group, [&](Communicator& c) {

@@ -39,6 +39,28 @@ std::vector<std::string> HostNames(int hosts, int ranks_each) {
   return names;
 }
 
+std::vector<std::string> HostNames(const std::vector<int>& sizes) {
+  std::vector<std::string> names;
+  for (const int size : sizes) {
+    names.insert(names.end(), static_cast<size_t>(size), absl::StrCat("host ", names.size()));
+  }
+  return names;
+}
+
+Backend GrowingHostsBackend() {
+  return {"growing_hosts", [](int world_size, absl::Duration timeout) {
+            return ConnectHosts(
+                HostNames(world_size == 4 ? std::vector{1, 3} : std::vector{1, 2, 3}), timeout);
+          }};
+}
+
+Backend ShrinkingHostsBackend() {
+  return {"shrinking_hosts", [](int world_size, absl::Duration timeout) {
+            return ConnectHosts(
+                HostNames(world_size == 4 ? std::vector{2, 1, 1} : std::vector{3, 2, 1}), timeout);
+          }};
+}
+
 Backend HostsBackend() {
   return {"hosts", [](int world_size, absl::Duration timeout) {
             return ConnectHosts(HostNames(2, world_size / 2), timeout);

@@ -19,8 +19,14 @@ Communicators ConnectHosts(const std::vector<std::string>& host_by_rank, absl::D
 // `hosts` names, each `ranks_each` times.
 std::vector<std::string> HostNames(int hosts, int ranks_each);
 
+// As many as `sizes` says, host by host.
+std::vector<std::string> HostNames(const std::vector<int>& sizes);
+
 // An even number of ranks on two hosts.
 Backend HostsBackend();
+// Four or six ranks on hosts of different sizes, the smallest first or last.
+Backend GrowingHostsBackend();
+Backend ShrinkingHostsBackend();
 
 }  // namespace geminid::collectives
 

@@ -13,7 +13,7 @@
 namespace geminid::collectives {
 namespace {
 
-constexpr Hosts kTwoByTwo = {.count = 2, .ranks_each = 2};
+const Hosts kTwoByTwo = {.count = 2, .ranks_each = 2};
 // 10 Gb/s; messages take 50 us.
 constexpr LinkCosts kEthernet = {.meeting_seconds = 5e-6,
                                  .exchange_seconds = 50e-6,
@@ -108,7 +108,7 @@ class Links {
 };
 
 double FlatByMessages(const Operation& operation, const Hosts& hosts, const LinkCosts& costs) {
-  const int ranks = hosts.count * hosts.ranks_each;
+  const int ranks = hosts.ranks();
   const size_t width = SizeOf(operation.dtype);
   const Partition slices(operation.count, ranks);
   Links first(hosts), second(hosts);
@@ -119,8 +119,8 @@ double FlatByMessages(const Operation& operation, const Hosts& hosts, const Link
     }
     for (int to = 0; to < ranks; ++to) first.Add(from, to, slices.Count(to) * width);
     if (operation.kind != OpKind::kAllReduce) continue;
-    for (int host = 0; host < hosts.count; ++host) {  // its sum, to its twins
-      second.Add(from, hosts.RankAt(host, hosts.LocalOf(from)), slices.Count(from) * width);
+    for (int host = 0; host < hosts.count; ++host) {  // its sum, to each host
+      second.Add(from, hosts.FirstOf(host), slices.Count(from) * width);
     }
   }
   double seconds = costs.flat_exchange_seconds + first.Busiest() * costs.seconds_per_byte;
@@ -199,14 +199,17 @@ TEST(WayChoice, OverNetworksGroupsAndSizes_IsTheCheaperByMessages) {
     EXPECT_EQ(seconds.chain < seconds.flat, chain < flat);
     (chain < flat ? chains : flats) += 1;
   };
-  for (const Hosts& hosts : {kTwoByTwo, Hosts{2, 4}, Hosts{3, 2}, Hosts{4, 8}}) {
+  const Hosts growing = {.count = 2, .ranks_each = 2, .firsts = {0, 2, 8}};
+  const Hosts shrinking = {.count = 3, .ranks_each = 1, .firsts = {0, 3, 5, 6}};
+  for (const Hosts& hosts :
+       {kTwoByTwo, Hosts{2, 4}, Hosts{3, 2}, Hosts{4, 8}, growing, shrinking}) {
     for (const LinkCosts& costs : CostsOfManyNetworks()) {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         for (size_t bytes = 1024; bytes <= size_t{16} << 20; bytes *= 4) {
           const size_t count = bytes / SizeOf(dtype);
           check({.kind = OpKind::kAllReduce, .dtype = dtype, .count = count}, hosts, costs);
           check({.kind = OpKind::kReduceScatter, .dtype = dtype, .count = count}, hosts, costs);
-          for (const int root : {0, hosts.count * hosts.ranks_each - 1}) {
+          for (const int root : {0, hosts.ranks() - 1}) {
             Operation reduce = {.kind = OpKind::kReduce, .dtype = dtype, .count = count};
             reduce.root_or_tag = root;
             check(reduce, hosts, costs);
@@ -227,12 +230,12 @@ struct Reduced {
   std::vector<std::vector<float>> values;
   std::vector<uint64_t> chained;
 };
-Reduced ReduceWith(const LinkCosts& costs) {
+Reduced ReduceWith(const std::vector<int>& sizes, const LinkCosts& costs) {
   constexpr size_t kCount = 30'000;
   constexpr int kRoot = 3;
   HierarchyOptions options = FinelyCut();
   options.costs = costs;
-  Communicators group = ConnectHosts(HostNames(2, 2), absl::Seconds(60), options);
+  Communicators group = ConnectHosts(HostNames(sizes), absl::Seconds(60), options);
   Reduced reduced;
   ForEachRank(group, [&](Communicator& c) {
     std::vector<float> values(kCount), sums(kCount), slice(kCount / 4), total(kCount);
@@ -255,17 +258,19 @@ Reduced ReduceWith(const LinkCosts& costs) {
 
 // The same group, once where a chain's many exchanges are dear, once where one of all ranks is.
 TEST(WayChoice, OfAGroupWithSuchCosts_IsWhatItDoesAndChangesNoBit) {
-  const Reduced flat = ReduceWith({.exchange_seconds = 1});
-  const Reduced chain = ReduceWith({.flat_exchange_seconds = 1, .seconds_per_byte = 1e-6});
-  EXPECT_EQ(flat.chained, (std::vector<uint64_t>{0, 0, 0}));
-  EXPECT_EQ(chain.chained, (std::vector<uint64_t>{1, 1, 1}));
-  EXPECT_EQ(flat.values, chain.values);
+  for (const std::vector<int>& sizes : {std::vector{2, 2}, {1, 3}, {3, 1}, {2, 1, 1}}) {
+    const Reduced flat = ReduceWith(sizes, {.exchange_seconds = 1});
+    const Reduced chain = ReduceWith(sizes, {.flat_exchange_seconds = 1, .seconds_per_byte = 1e-6});
+    EXPECT_EQ(flat.chained, (std::vector<uint64_t>{0, 0, 0}));
+    EXPECT_EQ(chain.chained, (std::vector<uint64_t>{1, 1, 1}));
+    EXPECT_EQ(flat.values, chain.values);
+  }
 }
 
-TEST(WayChoice, OfAGroupThatNobodyGivesCosts_IsByMeasuredOnesThatAllHave) {
+void ExpectMeasuredCosts(const std::vector<int>& sizes) {
   HierarchyOptions options = FinelyCut();
   options.costs.reset();
-  Communicators group = ConnectHosts(HostNames(2, 2), absl::Seconds(60), options);
+  Communicators group = ConnectHosts(HostNames(sizes), absl::Seconds(60), options);
   std::vector<std::optional<LinkCosts>> costs(group.size()), of_parts(group.size());
   ForEachRank(group, [&](Communicator& c) {
     costs[static_cast<size_t>(c.Rank())] = c.Stats().link_costs;
@@ -282,6 +287,11 @@ TEST(WayChoice, OfAGroupThatNobodyGivesCosts_IsByMeasuredOnesThatAllHave) {
     EXPECT_EQ(costs[r], costs[0]);
     EXPECT_EQ(of_parts[r], costs[0]) << "parts are not measured again";
   }
+}
+
+TEST(WayChoice, OfAGroupThatNobodyGivesCosts_IsByMeasuredOnesThatAllHave) {
+  ExpectMeasuredCosts({2, 2});
+  ExpectMeasuredCosts({1, 3});
 }
 
 }  // namespace

@@ -379,6 +379,44 @@ TEST_F(ParallelTraining, InterleavedInTheSecondStage_ReceivesWeightsOnceAStep) {
             kSteps * kStages * (1 + kParts * kMicroBatches) * chunk);
 }
 
+nlohmann::json TrafficOf(const nlohmann::json& report, const char* axis, const char* operation) {
+  for (const nlohmann::json& row : report["traffic"]) {
+    if (row["axis"] == axis && row["operation"] == operation) return row;
+  }
+  ADD_FAILURE() << "no " << operation << " along " << axis;
+  return {{"calls", 0}, {"bytes_sent", 0}, {"bytes_received", 0}, {"partners", 0}};
+}
+
+// What two more steps added to what four had moved.
+TEST_F(ParallelTraining, TrafficOfEachAxis_IsItsClosedForm) {
+  const Words flags =
+      kLlama + Words{"--dtype", "fp32", "--parallel", "pipeline=2,data=2,zero=2", "--steps"};
+  const nlohmann::json few = Run(flags + Words{"4"}), many = Run(flags + Words{"6"});
+  const auto more = [&](const char* axis, const char* operation, const char* field) {
+    return TrafficOf(many, axis, operation)[field].get<uint64_t>() -
+           TrafficOf(few, axis, operation)[field].get<uint64_t>();
+  };
+  constexpr uint64_t kStages = 2, kMicroBatches = 4, kSteps = 6 - 4;
+  // Each token's activation from the first stage to the last, and its gradient back.
+  const uint64_t boundary = sizeof(float) * few["tokens_per_step"].get<uint64_t>() *
+                            few["model"]["hidden"].get<uint64_t>();
+  EXPECT_EQ(more("pipeline", "Send", "bytes_sent"), kSteps * 2 * boundary);
+  EXPECT_EQ(more("pipeline", "Receive", "bytes_received"), kSteps * 2 * boundary);
+  EXPECT_EQ(more("pipeline", "Receive", "calls"), kSteps * kMicroBatches);
+  EXPECT_EQ(TrafficOf(many, "pipeline", "Send")["partners"], 1);
+  // Half of a chunk to each of the two ranks that share it: of weights once, of gradients for each
+  // micro-batch.
+  ASSERT_EQ(few["chunks"], 1);
+  const uint64_t chunk = sizeof(float) * few["chunk_elements"].get<uint64_t>();
+  EXPECT_EQ(more("data", "AllGather", "bytes_received"), kSteps * kStages * chunk);
+  EXPECT_EQ(more("data", "ReduceScatter", "bytes_received"),
+            kSteps * kStages * kMicroBatches * chunk);
+  EXPECT_EQ(TrafficOf(many, "data", "ReduceScatter")["partners"], 1);
+  // The loss, the norm and what ranks agree on: a few numbers.
+  EXPECT_LT(more("all ranks", "AllReduce", "bytes_received"), kSteps * 4096);
+  EXPECT_EQ(TrafficOf(many, "all ranks", "AllReduce")["partners"], 3);
+}
+
 TEST_F(ParallelTraining, InTheSecondStage_DoesNotDependOnMemory) {
   const Words flags = kLlama + Words{"--dropout", "0.1"};
   const nlohmann::json third = Run(flags + Words{"--parallel", "data=2"});

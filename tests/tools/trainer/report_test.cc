@@ -45,6 +45,13 @@ Report TwoRanks() {
   report.ranks[1].stall_seconds = 0.5;
   report.stall_seconds_by_cause = {{"copy", 0.25}};
   report.replans_by_cause = {{"slower", 3}};
+  report.traffic = {{.axis = TrafficAxis::kTable,
+                     .operation = collectives::OpKind::kAllReduce,
+                     .calls = 41,
+                     .bytes_sent = 2048,
+                     .bytes_received = 43,
+                     .partners = 44,
+                     .seconds = 0.125}};
   report.plan_explanation = "all \"fits\"";
   report.weights_sha256 = "00";
   report.flops_per_token = 100;
@@ -72,6 +79,13 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"transfer_bytes_lower_bound\": 8",
                             "\"received_bytes\": 14",
                             "\"zero_stage\": 3",
+                            "\"axis\": \"tied table\"",
+                            "\"operation\": \"AllReduce\"",
+                            "\"calls\": 41",
+                            "\"bytes_sent\": 2048",
+                            "\"bytes_received\": 43",
+                            "\"partners\": 44",
+                            "\"seconds\": 0.125",
                             "\"stall_seconds\": 0.5",
                             "\"copy\": 0.25",
                             "\"slower\": 3",
@@ -91,6 +105,12 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"geminid\": \""}) {
     EXPECT_THAT(json, HasSubstr(field));
   }
+}
+
+TEST(TrafficTable, OfARow_HasItsNumbersBelowTheirNames) {
+  EXPECT_EQ(TrafficTable(TwoRanks().traffic),
+            "axis        operation         calls        sent    received  partners   seconds\n"
+            "tied table  AllReduce            41     2.0 KiB        43 B        44     0.125");
 }
 
 TEST(TokensPerSecond, LeavesOutTheFirstStep_UnlessItIsTheOnlyOne) {

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <random>
+#include <utility>
 
 namespace geminid::collectives {
 namespace {
@@ -70,7 +72,10 @@ T Fold(ReduceOp op, T left, T right) {
 
 }  // namespace
 
-double DecodeHalf(uint16_t bits, int exponent_bits) {
+namespace {
+
+// From the definition.
+double ValueOfHalf(uint16_t bits, int exponent_bits) {
   const int mantissa_bits = 15 - exponent_bits;
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
@@ -84,16 +89,51 @@ double DecodeHalf(uint16_t bits, int exponent_bits) {
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
+// The values of all patterns, computed once: the suites look for the nearest of them millions of
+// times.
+const std::vector<double>& HalfValues(int exponent_bits) {
+  const auto all = [](int bits_of_exponent) {
+    std::vector<double> values(1 << 16);
+    for (size_t bits = 0; bits < values.size(); ++bits) {
+      values[bits] = ValueOfHalf(static_cast<uint16_t>(bits), bits_of_exponent);
+    }
+    return values;
+  };
+  static const std::vector<double> float16 = all(kFloat16ExponentBits);
+  static const std::vector<double> bfloat16 = all(kBFloat16ExponentBits);
+  return exponent_bits == kFloat16ExponentBits ? float16 : bfloat16;
+}
+
+// Of moderate size. Many tests ask for the same ones, as elements of another type.
+const std::vector<double>& RandomNumbers(size_t count, uint64_t seed) {
+  static std::mutex mutex;
+  static std::map<std::pair<size_t, uint64_t>, std::vector<double>> known;
+  const std::lock_guard lock(mutex);
+  std::vector<double>& numbers = known[{count, seed}];
+  if (numbers.size() == count) return numbers;
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::uniform_int_distribution<int> exponent(-6, 6);
+  for (size_t i = 0; i < count; ++i)
+    numbers.push_back(std::ldexp(normal(random), exponent(random)));
+  return numbers;
+}
+
+}  // namespace
+
+double DecodeHalf(uint16_t bits, int exponent_bits) { return HalfValues(exponent_bits)[bits]; }
+
 uint16_t EncodeHalf(double value, int exponent_bits) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::abs(value);
   const auto infinity = static_cast<uint16_t>(((1 << exponent_bits) - 1) << (15 - exponent_bits));
   // Positive patterns are ordered like their values: find the last one not above the magnitude.
+  const std::vector<double>& values = HalfValues(exponent_bits);
   uint16_t low = 0;
   uint16_t high = infinity;
   while (high - low > 1) {
     const auto middle = static_cast<uint16_t>((low + high) / 2);
-    (DecodeHalf(middle, exponent_bits) <= magnitude ? low : high) = middle;
+    (values[middle] <= magnitude ? low : high) = middle;
   }
   const double below = DecodeHalf(low, exponent_bits);
   // The value that would come after the largest finite one decides about infinity.
@@ -116,12 +156,10 @@ std::vector<std::byte> Pattern(DType dtype, size_t count, int rank) {
 }
 
 std::vector<std::byte> RandomElements(DType dtype, size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  std::uniform_int_distribution<int> exponent(-6, 6);
+  const std::vector<double>& numbers = RandomNumbers(count, seed);
   std::vector<std::byte> elements(count * SizeOf(dtype));
   for (size_t i = 0; i < count; ++i) {
-    double value = std::ldexp(normal(random), exponent(random));
+    double value = numbers[i];
     if (dtype == DType::kUint8) value = std::min(60.0, std::abs(value));
     if (dtype == DType::kInt32 || dtype == DType::kInt64) value *= 1000;
     Encode(value, dtype, elements.data() + i * SizeOf(dtype));

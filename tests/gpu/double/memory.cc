@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -78,13 +79,21 @@ int DeviceOf(int fd) {
   return ThisNode().memory_goes_with_exporter && !Lives(exporter) ? -1 : device;
 }
 
+// Counting looks at every descriptor of the machine, and so is done only where it matters: memory
+// that has gone since the last time leaves the bound too high, never too low.
+bool HasRoom(const NodeFile& node, int device, uint64_t bytes, std::atomic<uint64_t>* at_most) {
+  const uint64_t capacity = node.device[device].memory_bytes;
+  const auto fits = [&] { return *at_most <= capacity && bytes <= capacity - *at_most; };
+  if (!fits()) *at_most = UsedBytes(node, device);
+  return fits();
+}
+
 // A memfd of the device; -1 when it has no room, or the system has no descriptor.
 int MakeMemory(int device, uint64_t bytes) {
   NodeFile& node = ThisNode();
   const NodeLock lock;
-  const uint64_t used = UsedBytes(node, device);
-  const uint64_t capacity = node.device[device].memory_bytes;
-  if (used > capacity || bytes > capacity - used) return -1;
+  std::atomic<uint64_t>& used_at_most = node.device[device].used_at_most_bytes;
+  if (!HasRoom(node, device, bytes, &used_at_most)) return -1;
   const std::string name = "geminid-gpu-" + std::to_string(node.id) + "-" + std::to_string(device) +
                            "-" + std::to_string(node.serial++) + "-" + std::to_string(getpid());
   const int fd = memfd_create(name.c_str(), MFD_CLOEXEC);
@@ -93,6 +102,7 @@ int MakeMemory(int device, uint64_t bytes) {
     close(fd);
     return -1;
   }
+  used_at_most += bytes;
   if (node.fresh_byte != 0) {
     void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (data != MAP_FAILED) {

@@ -45,6 +45,7 @@ struct Fault {
 
 struct DeviceState {
   std::atomic<uint64_t> memory_bytes;
+  std::atomic<uint64_t> used_at_most_bytes;     // what has been made since it was counted, and that
   std::atomic<uint64_t> copy_bytes_per_second;  // of each direction over the link; 0: no limit
   std::atomic<uint64_t> copy_latency_ns;
   std::atomic<uint64_t> bytes_to_host;  // that copies have brought down

@@ -60,12 +60,13 @@ class GlooDoor final : public Door {
 
 class HostsDoor final : public Door {
  public:
-  enum Naming { kTwoOfTwo, kAsTheMachineSays };
+  enum Naming { kTwoOfTwo, kOneOfOneAndOneOfThree, kAsTheMachineSays };
   explicit HostsDoor(Naming naming)
       : naming_(naming), listener_(*ListenTcp("127.0.0.1", 0)), port_(*PortOf(listener_.get())) {}
   absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) override {
     HierarchicalOptions options;
     if (naming_ == kTwoOfTwo) options.host = absl::StrCat("host ", rank / 2);
+    if (naming_ == kOneOfOneAndOneOfThree) options.host = rank == 0 ? "alone" : "together";
     options.network.port = port_;
     options.network.job = name_;
     options.network.timeout = kPatience;
@@ -85,10 +86,13 @@ class HostsDoor final : public Door {
   uint16_t port_;
 };
 
-// "shm", "hosts" (two of two ranks each) or "gloo".
+// "shm", "hosts" (two of two ranks each), "uneven_hosts" (one rank and three) or "gloo".
 inline std::unique_ptr<Door> MakeDoorOf(const std::string& name) {
   if (name == "shm") return std::make_unique<ShmDoor>();
   if (name == "hosts") return std::make_unique<HostsDoor>(HostsDoor::kTwoOfTwo);
+  if (name == "uneven_hosts") {
+    return std::make_unique<HostsDoor>(HostsDoor::kOneOfOneAndOneOfThree);
+  }
   return std::make_unique<GlooDoor>();
 }
 

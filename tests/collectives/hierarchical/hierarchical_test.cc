@@ -44,8 +44,9 @@ Network After(const Shape& shape, const std::function<absl::Status(Communicator&
 uint64_t ReceivedByHost(const Network& network, const Shape& shape, int host) {
   uint64_t bytes = 0;
   for (int local = 0; local < shape.each; ++local) {
-    const auto rank = static_cast<size_t>(host * shape.each + local);
-    for (const PeerTraffic& peer : network[rank].network) bytes += peer.bytes_received;
+    const int rank = host * shape.each + local;
+    for (const PeerTraffic& peer : network[static_cast<size_t>(rank)].network)
+      bytes += peer.bytes_received;
   }
   return bytes;
 }
@@ -53,8 +54,9 @@ uint64_t ReceivedByHost(const Network& network, const Shape& shape, int host) {
 uint64_t SentByHost(const Network& network, const Shape& shape, int host) {
   uint64_t bytes = 0;
   for (int local = 0; local < shape.each; ++local) {
-    const auto rank = static_cast<size_t>(host * shape.each + local);
-    for (const PeerTraffic& peer : network[rank].network) bytes += peer.bytes_sent;
+    const int rank = host * shape.each + local;
+    for (const PeerTraffic& peer : network[static_cast<size_t>(rank)].network)
+      bytes += peer.bytes_sent;
   }
   return bytes;
 }
@@ -74,7 +76,7 @@ void ExpectTwinsOnly(const Network& network, const Shape& shape) {
 
 TEST(Hierarchical, AllGather_BringsEachByteToEachHostOnce) {
   for (const Shape& shape : kShapes) {
-    const auto ranks = static_cast<size_t>(shape.hosts * shape.each);
+    const size_t ranks = HostNames(shape.hosts, shape.each).size();
     const Network network = After(shape, [&](Communicator& c) {
       std::vector<float> own(kCount / ranks), all(kCount);
       return c.AllGather(own, all);
@@ -109,7 +111,7 @@ TEST(Hierarchical, AllReduce_MovesTheBufferOnceEachWayAlongTheChain) {
 // Partial sums go up the chain; the last host sends each other host its slices.
 TEST(Hierarchical, ReduceScatter_MovesTheBufferUpTheChainAndSlicesBack) {
   for (const Shape& shape : kShapes) {
-    const auto ranks = static_cast<size_t>(shape.hosts * shape.each);
+    const size_t ranks = HostNames(shape.hosts, shape.each).size();
     const Network network = After(shape, [&](Communicator& c) {
       std::vector<float> all(kCount, 1.0f), own(kCount / ranks);
       return c.ReduceScatter(all, own);

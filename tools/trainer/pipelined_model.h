@@ -2,10 +2,11 @@
 // trained by an engine together with the other ranks of the stage, and the way to the stages before
 // and after it.
 //
-// The schedule is 1F1B or interleaved. A micro-batch of the engine is one backward pass of one
-// part, with the forward passes that the schedule has before it as evaluation: weights do not
-// change within a step, and what a forward pass leaves for its backward is the model's own. So
-// gradients are summed over the micro-batches as without a pipeline, in the same order.
+// A micro-batch of the engine is one backward pass of one part, with the forward passes that the
+// schedule has before it as evaluation: weights do not change within a step, and what a forward
+// pass leaves for its backward is the model's own. So gradients are summed over the micro-batches
+// as without a pipeline, in the same order. In ZBV it is the second half of a backward pass, that
+// of the weights; the first is evaluation, too.
 #ifndef GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_
 #define GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_
 
@@ -35,7 +36,10 @@ class PipelinedModel final : public TrainedModel {
 
   int stage() const { return stages_->Rank(); }
   bool is_last() const { return stage() + 1 == stages_->WorldSize(); }
+  bool in_halves() const { return shape_.kind == collectives::PipelineKind::kZeroBubbleV; }
   absl::StatusOr<double> NormOfModel();
+
+  collectives::PipelineShape shape_;
 
   // Destroyed before the engine, but for those that it uses.
   std::unique_ptr<collectives::Communicator> ranks_;   // of this stage

@@ -65,7 +65,8 @@ absl::Status CheckFeatures(const TrainOptions& options) {
     return not_there("--dtype bf16", "layers are cut in fp32 alone: give --dtype fp32");
   }
   if (options.parallel.chunks > 1) {
-    return not_there("an interleaved pipeline", "give pipeline=N");
+    return not_there(absl::StrCat("pipeline=", collectives::Name(options.parallel.schedule)),
+                     "give pipeline=N");
   }
   if (options.dropout > 0) return not_there("--dropout", "leave it out");
   if (options.model.lora_rank > 0) return not_there("--lora-rank", "leave it out");

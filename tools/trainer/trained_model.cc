@@ -32,13 +32,15 @@ class UncutModel final : public TrainedModel {
 };
 
 // Adds to `selected` the whole model's parameters that the part has, in its order: under which
-// numbers.
+// numbers. What another part has, too, is there once.
 std::vector<zero::ParameterId> Select(const std::vector<zero::Parameter>& whole,
                                       const ModelParameters& part,
                                       std::vector<zero::Parameter>* selected) {
   std::vector<zero::ParameterId> ids;
   for (const ParameterSpec& spec : part.specs) {
-    ids.push_back(static_cast<zero::ParameterId>(selected->size()));
+    const auto there = std::ranges::find(*selected, spec.name, &zero::Parameter::name);
+    ids.push_back(static_cast<zero::ParameterId>(there - selected->begin()));
+    if (there != selected->end()) continue;
     selected->push_back(*std::ranges::find(whole, spec.name, &zero::Parameter::name));
     selected->back().backward_uses = spec.backward_uses;
   }

@@ -23,11 +23,6 @@ absl::Status Refuse(const std::string& words) { return parallel::RefuseParallel(
 
 absl::Status CheckZero(const TrainOptions& options) {
   if (options.zero.stage == zero::Stage::kWeights) return absl::OkStatus();
-  if (options.zero.stage == zero::Stage::kState && options.parallel.chunks > 1) {
-    return Refuse(absl::StrCat(
-        "zero=1 is not there yet with pipeline=", collectives::Name(options.parallel.schedule),
-        ", whose micro-batches have gradients of some weights alone; take zero=2 or pipeline=N"));
-  }
   if (options.zero.placement != zero::Placement::kCpu) return absl::OkStatus();
   return Refuse(absl::StrCat("zero=", options.parallel.zero,
                              " keeps weights on the device between updates, and with --placement "

@@ -449,11 +449,34 @@ TEST_F(ParallelTraining, InTheSecondStage_DoesNotDependOnMemory) {
 TEST_F(ParallelTraining, InTheFirstStageWithOneSumAlone_HasTheBitsOfTheThird) {
   for (const Words& how : std::vector<Words>{{"data=1", "--dtype", "fp32"},
                                              {"pipeline=2", "--dtype", "fp32"},
+                                             {"pipeline=interleaved:2:chunks=2", "--dtype", "fp32"},
+                                             {"pipeline=zbv:2", "--dtype", "fp32"},
                                              {"data=2", "--accumulate", "1", "--batch", "8"}}) {
     SCOPED_TRACE(testing::PrintToString(how));
     const Words flags = kLlama + Words(how.begin() + 1, how.end()) + Words{"--parallel"};
     ExpectSameBits(Run(flags + Words{how[0] + ",zero=1"}), Run(flags + Words{how[0]}));
   }
+}
+
+// Whichever part a micro-batch is of, gradients are reduced with the last one.
+TEST_F(ParallelTraining, OfSeveralPartsInTheFirstStage_ReceivesGradientsOnceAStep) {
+  const Words flags = kLlama + Words{"--dtype", "fp32", "--parallel"};
+  for (const std::string axes :
+       {"pipeline=interleaved:2:chunks=2,data=2", "pipeline=zbv:2,data=2"}) {
+    SCOPED_TRACE(axes);
+    const nlohmann::json first = Run(flags + Words{axes + ",zero=1"});
+    const nlohmann::json second = Run(flags + Words{axes + ",zero=2"});
+    ExpectNear(first, second, kRounding);
+    EXPECT_LT(first["received_bytes"], second["received_bytes"]);
+  }
+  const std::string axes = "pipeline=interleaved:2:chunks=2,data=2,zero=1";
+  const nlohmann::json few = Run(flags + Words{axes, "--steps", "4"});
+  const nlohmann::json many = Run(flags + Words{axes, "--steps", "6"});
+  ASSERT_EQ(few["chunks"], 1);
+  const uint64_t chunk = sizeof(float) * few["chunk_elements"].get<uint64_t>();
+  constexpr uint64_t kStages = 2, kWeightsAndGradients = 2, kSteps = 6 - 4;
+  EXPECT_EQ(many["received_bytes"].get<uint64_t>() - few["received_bytes"].get<uint64_t>(),
+            kSteps * kStages * kWeightsAndGradients * chunk);
 }
 
 // It rounds sums of gradients elsewhere.

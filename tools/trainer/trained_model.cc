@@ -13,6 +13,7 @@
 #include "tools/trainer/recompute.h"
 #include "tools/trainer/spread_model.h"
 #include "tools/trainer/tensor_model.h"
+#include "tools/trainer/wide_source.h"
 
 namespace geminid::trainer {
 namespace {
@@ -80,6 +81,9 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   zero.micro_batch_parts = static_cast<int>(parts.size());
   GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, mine_, zero));
   source_ = place_->Source(engine_.get(), &around_.session);
+  if (tensor_ != nullptr && zero.data_type != zero::DataType::kFloat32) {
+    source_ = MakeWideSource(std::move(source_), parts_.front().transformer->parameters().specs);
+  }
   for (Part& part : parts_) part.source = MakePartSource(source_.get(), part.ids);
   return absl::OkStatus();
 }

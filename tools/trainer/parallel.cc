@@ -44,10 +44,15 @@ absl::Status CheckExperts(const TrainOptions& options) {
                                " family has none; take a model of the mixtral family"));
   }
   GEMINID_RETURN_IF_ERROR(parallel::CheckSpread(options.parallel.expert, options.model.experts));
-  if (options.parallel.pipeline > 1 || options.parallel.tensor.size > 1 ||
-      options.parallel.sequence > 1) {
+  if (options.parallel.tensor.size > 1 || options.parallel.sequence > 1) {
     return Refuse(
-        "expert is not there yet beside pipeline, tensor or sequence; take data alone beside it");
+        "expert is not there yet beside tensor or sequence; take pipeline and data beside it");
+  }
+  if (options.parallel.pipeline > 1 && options.model.tied_output()) {
+    return Refuse(
+        "expert is not there yet beside pipeline for a model whose token table is its output "
+        "layer; "
+        "take data alone beside it");
   }
   if (options.recompute == Recompute::kOff) {
     return Refuse("--recompute off is not there yet with spread experts; leave it out");
@@ -144,7 +149,10 @@ absl::Status CheckParallel(const TrainOptions& options) {
         "--device cuda is not there yet with a pipeline, cut layers, a cut sequence or spread "
         "experts; train on the host, or with data alone");
   }
-  if (options.parallel.expert > 1) return CheckExperts(options);
+  if (options.parallel.expert > 1) {
+    GEMINID_RETURN_IF_ERROR(CheckExperts(options));
+    return options.parallel.pipeline > 1 ? CheckPipeline(options) : absl::OkStatus();
+  }
   if (options.parallel.tensor.size > 1) GEMINID_RETURN_IF_ERROR(CheckTensor(options));
   if (options.parallel.pipeline > 1) GEMINID_RETURN_IF_ERROR(CheckPipeline(options));
   return CheckSequence(options);

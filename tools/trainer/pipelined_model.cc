@@ -18,6 +18,7 @@ std::vector<int> RanksAtEnds(const collectives::Mesh& mesh, int mine) {
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const int stage = mesh.Coordinate(rank, kPipelineAxis);
     if (mesh.Coordinate(rank, kTensorAxis) != mesh.Coordinate(mine, kTensorAxis)) continue;
+    if (mesh.Coordinate(rank, kExpertAxis) != mesh.Coordinate(mine, kExpertAxis)) continue;
     if (stage == 0 || stage + 1 == mesh.SizeOf(kPipelineAxis)) ranks.push_back(rank);
   }
   return ranks;
@@ -105,6 +106,7 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
 PipelinedModel::~PipelinedModel() {
   joined_.reset();
   state_.reset();
+  copies_.reset();
   table_.reset();
   executor_.reset();
   parts_.clear();
@@ -124,9 +126,15 @@ absl::Status PipelinedModel::Prepare() {
       executor_,
       collectives::PipelineExecutor::Make(
           shape_, {}, parts_.front().transformer->BoundaryElements(shape.tokens()), *stages_));
+  if (experts_ != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(with_experts_,
+                             around_.mesh.Connect(around_.world, {kPipelineAxis, kExpertAxis}));
+    GEMINID_ASSIGN_OR_RETURN(
+        copies_, ExpertCopies::Create(CopiedParameters(), engine_.get(), experts_.get()));
+  }
   GEMINID_ASSIGN_OR_RETURN(
       state_, StagedState::Create(tensor_ == nullptr ? whole_ : tensor_->ModelBlocks(), mine_,
-                                  engine_.get(), stages_.get()));
+                                  engine_.get(), parts_of_model()));
   if (tensor_ != nullptr) joined_ = tensor_->JoinState(state_.get());
   if (!options.model.tied_output() || (stage() > 0 && !is_last())) return absl::OkStatus();
   // In ZBV both ends are in the first stage, whose engine has one table for them.
@@ -161,7 +169,11 @@ absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
 // All stages together. One that is not finite is so on all of them.
 absl::StatusOr<double> PipelinedModel::NormOfModel() {
   GEMINID_ASSIGN_OR_RETURN(double norm, engine_->GradientNorm());
-  double twice = 0;  // this rank's shard of what two stages count
+  double twice = 0;  // this rank's shard of what two ranks count
+  if (copies_ != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(twice, copies_->AddUp());
+    GEMINID_ASSIGN_OR_RETURN(norm, engine_->GradientNorm());
+  }
   if (table_ != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(const double squares, table_->SumGradients());
     const bool counts =

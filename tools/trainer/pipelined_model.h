@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "collectives/pipeline/executor.h"
+#include "tools/trainer/expert_copies.h"
 #include "tools/trainer/shared_table.h"
 #include "tools/trainer/staged_state.h"
 #include "tools/trainer/trained_model.h"
@@ -37,6 +38,9 @@ class PipelinedModel final : public TrainedModel {
   int stage() const { return stages_->Rank(); }
   bool is_last() const { return stage() + 1 == stages_->WorldSize(); }
   bool in_halves() const { return shape_.kind == collectives::PipelineKind::kZeroBubbleV; }
+  collectives::Communicator* parts_of_model() const {
+    return with_experts_ == nullptr ? stages_.get() : with_experts_.get();
+  }
   absl::StatusOr<double> NormOfModel();
 
   collectives::PipelineShape shape_;
@@ -46,6 +50,8 @@ class PipelinedModel final : public TrainedModel {
   std::unique_ptr<collectives::Communicator> stages_;  // one rank of each
   std::unique_ptr<collectives::PipelineExecutor> executor_;
   std::unique_ptr<SharedTable> table_;  // null: no two stages share one, or this is neither
+  std::unique_ptr<collectives::Communicator> with_experts_;  // one of each stage and experts
+  std::unique_ptr<ExpertCopies> copies_;                     // null: experts are not spread
   std::unique_ptr<StagedState> state_;
   std::unique_ptr<TensorState> joined_;  // of the ranks that share layers; null: there are none
 };

@@ -147,6 +147,24 @@ absl::StatusOr<double> TrainedModel::Squares(double norm, bool leads) const {
   return leads ? norm * norm : 0;
 }
 
+std::vector<zero::ParameterId> TrainedModel::CopiedParameters() const {
+  std::vector<bool> own(mine_.size());
+  for (const Part& part : parts_) {
+    for (const RoutedPlaces& routed : part.transformer->parameters().routed) {
+      for (const ExpertPlaces& expert : routed.experts) {
+        for (const zero::ParameterId id : expert.all) {
+          own[static_cast<size_t>(part.ids[static_cast<size_t>(id)])] = true;
+        }
+      }
+    }
+  }
+  std::vector<zero::ParameterId> copied;
+  for (uint32_t i = 0; i < mine_.size(); ++i) {
+    if (!own[i] && mine_[i].trainable) copied.push_back(zero::ParameterId{i});
+  }
+  return copied;
+}
+
 absl::StatusOr<double> TrainedModel::TrainMicroBatches(const GetBatch& get, float gradient_scale) {
   double sum = 0;
   for (int i = 0; i < around_.options.zero.accumulate; ++i) {

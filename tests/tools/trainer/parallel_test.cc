@@ -210,6 +210,17 @@ TEST(CheckParallel, OfAPipelineInHalves_SaysWhatDoesNotGoWithIt) {
       HasSubstr("pipeline=zbv is not there yet for models with experts"));
 }
 
+TEST(CheckParallel, OfSpreadExpertsInAPipeline_WantsATableForEachEnd) {
+  const auto line = ParseCommandLine({"--text", "t", "--model", "mixtral-tiny", "--accumulate", "2",
+                                      "--parallel", "pipeline=2,expert=2"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  TrainOptions options = *line->options;
+  EXPECT_EQ(CheckParallel(options), absl::OkStatus());
+  options.model.tied = true;
+  EXPECT_THAT(std::string(CheckParallel(options).message()),
+              HasSubstr("whose token table is its output layer"));
+}
+
 TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {
   EXPECT_THAT(Error({"--parallel", "pipeline=64"}),
               testing::AllOf(HasSubstr("pipeline=64"), HasSubstr("a layer for each stage")));

@@ -284,6 +284,8 @@ class EngineImpl final : public Engine {
   }
   // Gradients are added up over micro-batches, whole, and then reduced.
   bool sums_gradients() const { return options_.stage == Stage::kState && options_.accumulate > 1; }
+  // Where a step has a fixed number of them: each part has `accumulate`.
+  int MicroBatchesOfStep() const { return options_.accumulate * options_.micro_batch_parts; }
   const Plan* plan() const {
     return director_->training_plan() == nullptr ? nullptr : &director_->training_plan()->plan();
   }

@@ -289,7 +289,9 @@ absl::Status EngineImpl::Reduce(uint32_t chunk) {
   GEMINID_RETURN_IF_ERROR(updater_->WaitCurrent(chunk));
   const int before = book_->reductions(chunk);
   book_->Reduce(chunk);
-  return Carry(director_->Reduce(storage), {before == 0, before + 1 == options_.accumulate});
+  const int after = sums_gradients() ? micro_batch_ + 1 : before + 1;
+  const int all = sums_gradients() ? MicroBatchesOfStep() : options_.accumulate;
+  return Carry(director_->Reduce(storage), {before == 0, after == all});
 }
 
 absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned, Stream* stream) {

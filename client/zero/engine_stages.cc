@@ -17,21 +17,15 @@ absl::Status EngineImpl::CheckStage() const {
                      " weights stay on the device, and with placement cpu they leave it after each "
                      "operator; use stage 3, or another placement"));
   }
-  if (sums_gradients() && options_.micro_batch_parts > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("micro_batch_parts is ", options_.micro_batch_parts,
-                     ", and in ZeRO's stage 1 the last micro-batch reduces all gradients of the "
-                     "step, but with parts it has some of them alone; use stage 2"));
-  }
   return absl::OkStatus();
 }
 
 // The last one reduces what all of them added up.
 absl::Status EngineImpl::CheckMicroBatches(const char* call) const {
   const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
-  if (!sums_gradients() || begun == options_.accumulate) return absl::OkStatus();
+  if (!sums_gradients() || begun == MicroBatchesOfStep()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      call, " after ", begun, " micro-batches of ", options_.accumulate,
+      call, " after ", begun, " micro-batches of ", MicroBatchesOfStep(),
       ": in ZeRO's stage 1 the last of them reduces the gradients of all; run the others, give the "
       "step up with CancelMicroBatch, or use stage 2 for steps that end early"));
 }

@@ -50,7 +50,7 @@ absl::Status EngineImpl::BeginMicroBatch() {
   }
   const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
   const bool exactly = options_.accumulate == 1 || sums_gradients();
-  if (norm_.has_value() || (exactly && begun == options_.accumulate)) {
+  if (norm_.has_value() || (exactly && begun == MicroBatchesOfStep())) {
     return absl::FailedPreconditionError(
         "the step's micro-batches are done; call Step, or say with Options::accumulate that a step "
         "has several");
@@ -92,12 +92,13 @@ absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
 
 // A trained parameter that no operator gave a gradient has a gradient of zeros: all ranks reduce
 // all chunks, whatever each of them used. With parts that is so of a step, and of those chunks that
-// the micro-batch gave a gradient, on all ranks the same.
+// the micro-batch gave a gradient, on all ranks the same. Sums over micro-batches are reduced with
+// the last one, whichever part it is of.
 absl::Status EngineImpl::ReduceIncomplete(bool step_ends) {
   const ComputePlace& place = compute_->on_device();
   for (uint32_t c = 0; c < layout_.chunks.size(); ++c) {
     if (book_->IsReduced(c) || !layout_.chunks[c].trainable) continue;
-    const bool left_out = step_ends && book_->reductions(c) == 0;
+    const bool left_out = step_ends && (sums_gradients() || book_->reductions(c) == 0);
     if (options_.micro_batch_parts > 1 && !book_->HasGradient(c) && !left_out) continue;
     GEMINID_RETURN_IF_ERROR(OpenGradient(c, /*planned=*/false, nullptr));
     GEMINID_RETURN_IF_ERROR(mover_->WaitUnused(book_->StorageOf(c)));
@@ -156,7 +157,9 @@ absl::StatusOr<double> EngineImpl::NormOfStep() {
   GEMINID_RETURN_IF_ERROR(
       Waited(StallCause::kUpdate, [&] { return updater_->WaitIdle(options_.timeout); }));
   GEMINID_RETURN_IF_ERROR(mover_->FreeSpareBuffers());
-  if (options_.accumulate > 1 && !book_->AllReduced(options_.accumulate)) {
+  // Of sums, what was reduced is what was measured.
+  const bool measured = sums_gradients() || book_->AllReduced(options_.accumulate);
+  if (options_.accumulate > 1 && !measured) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   absl::StatusOr<double> norm = GlobalGradientNorm();

@@ -166,7 +166,7 @@ struct Options {
   // Above 1: a micro-batch gives gradients to one of so many parts of the parameters, the same on
   // all ranks, as in a pipeline whose stages go back through several parts one by one. Chunks of
   // which it gives none keep the sums that they have, and micro-batches count as 1 /
-  // micro_batch_parts of one. Only with `accumulate` above 1, and not in Stage::kState.
+  // micro_batch_parts of one. Only with `accumulate` above 1.
   int micro_batch_parts = 1;
   GradientScale gradient_scale = GradientScale::kMean;
   UpdateTime update = UpdateTime::kAfterStep;

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "collectives/sequence_parallel/head_swap.h"
 #include "kernels/model/attention/attention.h"
+#include "tools/trainer/later_gradients.h"
 #include "tools/trainer/norm_layer.h"
 #include "tools/trainer/sequence_ring.h"
 
@@ -235,7 +236,8 @@ class Half {
                                bool accumulate) {
     GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
         resources_, dy, WeightOf<T>(use, place).Outputs(first, dy.cols), dn, accumulate));
-    return BackwardWeight<T>(resources_, dy, n, GradientOf<T>(use, place).Outputs(first, dy.cols));
+    return BackwardWeight<T>(resources_, dy, n, {place, LayerPiece::Of::kOutputs, first, dy.cols},
+                             use);
   }
 
   absl::Status GroupBackward(ParameterUse& use, const Group& group, Matrix<const T> n,
@@ -258,7 +260,7 @@ class Half {
           WeightOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns), dout));
       GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(
           resources_, gradient, out,
-          GradientOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns)));
+          {places_.output, LayerPiece::Of::kInputs, group.first_query, group.query_columns}, use));
       GEMINID_RETURN_IF_ERROR(AttendBackward(group, values.qkv, out, dout, values.lse, dqkv));
     }
     const bool first = group.first_query == 0;
@@ -431,21 +433,21 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
   const Matrix<float> dn(dn_storage.data(), tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
 
-  for (const LinearPlace& layer : {places.q, places.k, places.v, places.output}) {
-    GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, layer));
+  for (const LinearPlace* layer : {&places.q, &places.k, &places.v, &places.output}) {
+    GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, *layer));
   }
   Half<T> half(resources, context, places);
   const Groups groups(context);
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
                            Dropped<T>::Of(resources, context.dropout, tokens, gradient));
-  const Matrix<const T> dy(dropped.data, tokens, hidden);
+  GEMINID_ASSIGN_OR_RETURN(
+      const Matrix<const T> dy,
+      ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
+  GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> read, ReadByWeights<T>(resources, n));
   for (size_t i = 0; i < groups.count(); ++i) {
-    GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), n, dy, dn, kept));
+    GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), read, dy, dn, kept));
   }
-  if (places.output.bias) {
-    GEMINID_RETURN_IF_ERROR(
-        BackwardBias<T>(resources, dy, GradientOf<T>(use, *places.output.bias)));
-  }
+  GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
   GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
   return norm.Backward(use, n.data, x, gradient, gradient);
 }

@@ -33,7 +33,8 @@ constexpr FlagSpec kUpdateFlag = {
 
 constexpr FlagSpec kParallelFlag = {
     "--parallel", &Flags::parallel, "AXES",
-    "How ranks share the run: pipeline=N or interleaved:N:chunks=V stages of layers, tensor=MODE:N "
+    "How ranks share the run: pipeline=N, interleaved:N:chunks=V or zbv:N stages of layers, "
+    "tensor=MODE:N "
     "pieces of each layer, sequence=ulysses:N or ring:N pieces of each sequence, expert=N parts of "
     "each layer's experts, data=N, zero=1 to 3 for ZeRO's stage, such as pipeline=2,data=2; or "
     "auto"};

@@ -2,6 +2,7 @@
 
 #include "base/status_macros.h"
 #include "kernels/model/matmul/matmul.h"
+#include "tools/trainer/later_gradients.h"
 
 namespace geminid::trainer {
 namespace {
@@ -74,6 +75,12 @@ template <typename T>
 absl::Status ClearAdapterGradients(const Resources& resources, ParameterUse& use,
                                    const LinearPlace& place) {
   if (!place.adapter) return absl::OkStatus();
+  if (resources.later != nullptr) {
+    resources.later->Add([&place](const Resources& then, ParameterUse& used) {
+      return ClearAdapterGradients<T>(then, used, place);
+    });
+    return absl::OkStatus();
+  }
   const AdapterView<T> adapter = GradientOf<T>(use, place).adapter;
   const KernelsOf<T>& math = KernelsFor<T>(resources);
   if (adapter.da != nullptr && !use.GradientAccumulates(place.adapter->a)) {
@@ -258,6 +265,38 @@ absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matr
   return BackwardBias<T>(resources, dy, dw.bias);
 }
 
+template <typename T>
+absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, const LinearPlace& place,
+                          ParameterUse& use) {
+  if (!place.bias) return absl::OkStatus();
+  if (resources.later == nullptr) {
+    return BackwardBias<T>(resources, dy, GradientOf<T>(use, *place.bias));
+  }
+  GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> kept, resources.later->Keep(resources, dy));
+  resources.later->Add([kept, &place](const Resources& then, ParameterUse& used) {
+    return BackwardBias<T>(then, kept, place, used);
+  });
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
+                            const LayerPiece& piece, ParameterUse& use, bool adds) {
+  if (resources.later == nullptr) {
+    LinearView<T> dw = GradientOf<T>(use, piece.place);
+    if (piece.of == LayerPiece::Of::kInputs) dw = dw.Inputs(piece.first, piece.count);
+    if (piece.of == LayerPiece::Of::kOutputs) dw = dw.Outputs(piece.first, piece.count);
+    return BackwardWeight<T>(resources, dy, x, dw,
+                             adds && use.GradientAccumulates(piece.place.weight));
+  }
+  GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> kept_dy, resources.later->Keep(resources, dy));
+  GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> kept_x, resources.later->Keep(resources, x));
+  resources.later->Add([=](const Resources& then, ParameterUse& used) {
+    return BackwardWeight<T>(then, kept_dy, kept_x, piece, used, adds);
+  });
+  return absl::OkStatus();
+}
+
 #define GEMINID_INSTANTIATE(T)                                                                 \
   template LinearView<const T> WeightOf(const ParameterUse&, const LinearPlace&);              \
   template LinearView<T> GradientOf(ParameterUse&, const LinearPlace&);                        \
@@ -268,8 +307,12 @@ absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matr
   template absl::Status BackwardInput(const Resources&, Matrix<const T>,                       \
                                       const LinearView<const T>&, Matrix<T>, bool);            \
   template absl::Status BackwardBias(const Resources&, Matrix<const T>, T*);                   \
+  template absl::Status BackwardBias(const Resources&, Matrix<const T>, const LinearPlace&,    \
+                                     ParameterUse&);                                           \
   template absl::Status BackwardWeight(const Resources&, Matrix<const T>, Matrix<const T>,     \
-                                       const LinearView<T>&, bool);
+                                       const LinearView<T>&, bool);                            \
+  template absl::Status BackwardWeight(const Resources&, Matrix<const T>, Matrix<const T>,     \
+                                       const LayerPiece&, ParameterUse&, bool);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(BFloat16)
 #undef GEMINID_INSTANTIATE

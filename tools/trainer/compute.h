@@ -5,6 +5,7 @@
 #define GEMINID_TOOLS_TRAINER_COMPUTE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -103,7 +104,17 @@ LinearView<T> GradientOf(ParameterUse& use, const LinearPlace& place);
 // Of those that are trained.
 absl::Status GradientsWritten(ParameterUse& use, std::span<const ParameterId> ids);
 
-// The gradients of an adapter are added piece by piece: before the first piece, zeros.
+// A linear layer, or some of its inputs, without its bias, or some of its outputs.
+struct LayerPiece {
+  enum class Of : uint8_t { kAll, kInputs, kOutputs };
+  const LinearPlace& place;
+  Of of = Of::kAll;
+  size_t first = 0;
+  size_t count = 0;
+};
+
+// The gradients of an adapter are added piece by piece: before the first piece, zeros. Now or
+// later.
 template <typename T>
 absl::Status ClearAdapterGradients(const Resources& resources, ParameterUse& use,
                                    const LinearPlace& place);
@@ -121,12 +132,20 @@ absl::Status BackwardInput(const Resources& resources, Matrix<const T> dy,
 // db = the sum of the rows of dy, which is dense. Nothing for a null db.
 template <typename T>
 absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db);
+// The same of a layer's whole bias, if it has one: now or later (Resources::later).
+template <typename T>
+absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, const LinearPlace& place,
+                          ParameterUse& use);
 
 // dW = x^T dy, and the gradients of the bias and the adapter if there are any. Nothing for those
 // that are frozen.
 template <typename T>
 absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
                             const LinearView<T>& dw, bool accumulate = false);
+// The same now or later. `adds` where the source says that the weight's gradient accumulates.
+template <typename T>
+absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
+                            const LayerPiece& piece, ParameterUse& use, bool adds = false);
 
 }  // namespace geminid::trainer
 

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "kernels/model/cross_entropy/cross_entropy.h"
 #include "kernels/model/embedding/embedding.h"
+#include "tools/trainer/later_gradients.h"
 #include "tools/trainer/norm_layer.h"
 
 namespace geminid::trainer {
@@ -180,11 +181,16 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
   GEMINID_ASSIGN_OR_RETURN(const Losses losses, Losses::Of(resources, context));
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
-  GEMINID_ASSIGN_OR_RETURN(auto dlogits_storage,
-                           Scratch<T>::Allocate(resources, tokens * vocabulary));
-  const Matrix<T> n(n_storage.data(), tokens, hidden);
-  const Matrix<T> dlogits(dlogits_storage.data(), tokens, vocabulary);
+  Scratch<T> storage;  // empty where the weights' gradients read it later
+  T* data = nullptr;
+  if (const size_t size = tokens * (hidden + vocabulary); resources.later != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(data, resources.later->Allocate<T>(resources, size));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(storage, Scratch<T>::Allocate(resources, size));
+    data = storage.data();
+  }
+  const Matrix<T> n(data, tokens, hidden);
+  const Matrix<T> dlogits(n.data + n.size(), tokens, vocabulary);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
 
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);
@@ -196,9 +202,8 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
   }
   GEMINID_RETURN_IF_ERROR(
       (BackwardInput<T, T>(resources, dlogits, output, Matrix<T>(gradient, tokens, hidden))));
-  GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(resources, dlogits, n,
-                                            GradientOf<T>(use, parameters.output),
-                                            use.GradientAccumulates(parameters.output.weight)));
+  GEMINID_RETURN_IF_ERROR(
+      BackwardWeight<T>(resources, dlogits, n, {parameters.output}, use, /*adds=*/true));
   GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
   return losses.Sum<T>(resources);
 }

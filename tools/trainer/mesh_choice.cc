@@ -22,6 +22,8 @@ bool Trains(const TrainOptions& options, const parallel::MeshSpec& mesh) {
   auto parsed = ParseParallel(parallel::ToString(mesh));
   if (!parsed.ok()) return false;
   on_mesh.parallel = *std::move(parsed);
+  // The planner takes cut layers' activations for bf16 where the weights are.
+  if (mesh.tensor > 1 && options.zero.data_type != zero::DataType::kFloat32) return false;
   return CheckParallel(on_mesh).ok();
 }
 

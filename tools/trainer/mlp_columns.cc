@@ -133,7 +133,7 @@ struct Backward {
       if (weights.weights != nullptr) Weigh<T>(weights, columns.activated, dactivated);
       GEMINID_RETURN_IF_ERROR(
           BackwardWeight<T>(resources, dy, columns.activated,
-                            GradientOf<T>(use, places.output).Inputs(first, count)));
+                            {places.output, LayerPiece::Of::kInputs, first, count}, use));
       GEMINID_RETURN_IF_ERROR(ActivateBackward<T>(resources, dactivated, columns));
     }
     GEMINID_RETURN_IF_ERROR(ProjectBack(places.input, columns.input, first, first != 0));
@@ -147,7 +147,7 @@ struct Backward {
     GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
         resources, gradient, WeightOf<T>(use, place).Outputs(first, count), dx, accumulate));
     return BackwardWeight<T>(resources, gradient, x,
-                             GradientOf<T>(use, place).Outputs(first, count));
+                             {place, LayerPiece::Of::kOutputs, first, count}, use);
   }
 };
 

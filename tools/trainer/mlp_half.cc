@@ -1,6 +1,7 @@
 #include "tools/trainer/mlp_half.h"
 
 #include "base/status_macros.h"
+#include "tools/trainer/later_gradients.h"
 #include "tools/trainer/norm_layer.h"
 #include "tools/trainer/output_sum.h"
 
@@ -62,14 +63,14 @@ absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& cont
   const Matrix<float> dn(dn_storage.data(), tokens, hidden);
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
                            Dropped<T>::Of(resources, context.dropout, tokens, gradient));
-  const Matrix<const T> dy(dropped.data, tokens, hidden);
+  GEMINID_ASSIGN_OR_RETURN(
+      const Matrix<const T> dy,
+      ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-  GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, places, use, context.tiling.mlp_columns, n, dy,
-                                         dn, RowsOf(kept, 0, tokens)));
-  if (places.output.bias) {
-    GEMINID_RETURN_IF_ERROR(
-        BackwardBias<T>(resources, dy, GradientOf<T>(use, *places.output.bias)));
-  }
+  GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> read, ReadByWeights<T>(resources, n));
+  GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, places, use, context.tiling.mlp_columns, read,
+                                         dy, dn, RowsOf(kept, 0, tokens)));
+  GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
   GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
   return norm.Backward(use, n.data, x, gradient, gradient);
 }

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "base/status_macros.h"
+#include "tools/trainer/later_gradients.h"
 
 namespace geminid::trainer {
 
@@ -61,12 +62,39 @@ absl::Status NormLayer<T>::ForwardWith(const ParameterUse& use, const T* x, T* y
   }
 }
 
+// They are small, and made with the input's.
+template <typename T>
+template <typename P>
+absl::Status NormLayer<T>::GradientsForLater(P** gain, P** shift) {
+  const auto keep = [this](ParameterId id, P** place) -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(P* const kept,
+                             resources_->later->Allocate<P>(*resources_, shape_.cols));
+    *place = kept;
+    resources_->later->Add(
+        [kept, id, cols = shape_.cols](const Resources& then, ParameterUse& use) -> absl::Status {
+          P* const gradient = GradientOf<P>(use, id);
+          if (gradient == nullptr) return absl::OkStatus();
+          return KernelsFor<P>(then).Copy(then, Matrix<const P>(kept, 1, cols),
+                                          Matrix<P>(gradient, 1, cols));
+        });
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(keep(place_.gain, gain));
+  return place_.shift ? keep(*place_.shift, shift) : absl::OkStatus();
+}
+
 template <typename T>
 template <typename P>
 absl::Status NormLayer<T>::BackwardWith(ParameterUse& use, const T* dy, const T* x,
                                         const T* residual, T* dx) {
-  P* gain = GradientOf<P>(use, place_.gain);
-  P* shift = place_.shift ? GradientOf<P>(use, *place_.shift) : nullptr;
+  P* gain = nullptr;
+  P* shift = nullptr;
+  if (resources_->later != nullptr) {
+    GEMINID_RETURN_IF_ERROR(GradientsForLater<P>(&gain, &shift));
+  } else {
+    gain = GradientOf<P>(use, place_.gain);
+    if (place_.shift) shift = GradientOf<P>(use, *place_.shift);
+  }
   // The kernel writes both or none: of one that is frozen, to a place nobody reads.
   Scratch<P> unread;
   if (place_.shift && (gain == nullptr) != (shift == nullptr)) {

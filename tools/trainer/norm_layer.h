@@ -23,7 +23,7 @@ class NormLayer {
   absl::Status Forward(const ParameterUse& use, const T* x, T* y);
 
   // dx = residual + the gradient of x; residual is nullable. Writes the gradients of gain and
-  // shift. `dx` may be `dy` or `residual`. After Forward.
+  // shift, now or later (Resources::later). `dx` may be `dy` or `residual`. After Forward.
   absl::Status Backward(ParameterUse& use, const T* dy, const T* x, const T* residual, T* dx);
 
  private:
@@ -31,6 +31,8 @@ class NormLayer {
   absl::Status ForwardWith(const ParameterUse& use, const T* x, T* y);
   template <typename P>
   absl::Status BackwardWith(ParameterUse& use, const T* dy, const T* x, const T* residual, T* dx);
+  template <typename P>
+  absl::Status GradientsForLater(P** gain, P** shift);
 
   const Resources* resources_ = nullptr;
   NormPlace place_;

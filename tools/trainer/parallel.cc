@@ -17,15 +17,12 @@
 namespace geminid::trainer {
 namespace {
 
+using collectives::PipelineKind;
+
 absl::Status Refuse(const std::string& words) { return parallel::RefuseParallel(words); }
 
 absl::Status CheckZero(const TrainOptions& options) {
   if (options.zero.stage == zero::Stage::kWeights) return absl::OkStatus();
-  if (options.zero.stage == zero::Stage::kState && options.parallel.chunks > 1) {
-    return Refuse(
-        "zero=1 is not there yet with an interleaved pipeline, whose micro-batches have gradients "
-        "of some weights alone; take zero=2 or pipeline=N");
-  }
   if (options.zero.placement != zero::Placement::kCpu) return absl::OkStatus();
   return Refuse(absl::StrCat("zero=", options.parallel.zero,
                              " keeps weights on the device between updates, and with --placement "
@@ -47,10 +44,15 @@ absl::Status CheckExperts(const TrainOptions& options) {
                                " family has none; take a model of the mixtral family"));
   }
   GEMINID_RETURN_IF_ERROR(parallel::CheckSpread(options.parallel.expert, options.model.experts));
-  if (options.parallel.pipeline > 1 || options.parallel.tensor.size > 1 ||
-      options.parallel.sequence > 1) {
+  if (options.parallel.tensor.size > 1 || options.parallel.sequence > 1) {
     return Refuse(
-        "expert is not there yet beside pipeline, tensor or sequence; take data alone beside it");
+        "expert is not there yet beside tensor or sequence; take pipeline and data beside it");
+  }
+  if (options.parallel.pipeline > 1 && options.model.tied_output()) {
+    return Refuse(
+        "expert is not there yet beside pipeline for a model whose token table is its output "
+        "layer; "
+        "take data alone beside it");
   }
   if (options.recompute == Recompute::kOff) {
     return Refuse("--recompute off is not there yet with spread experts; leave it out");
@@ -58,10 +60,23 @@ absl::Status CheckExperts(const TrainOptions& options) {
   return CheckElementwise(options);
 }
 
+// Backward passes in two halves.
+absl::Status CheckInHalves(const TrainOptions& options) {
+  if (options.model.routed()) {
+    return Refuse(
+        "pipeline=zbv is not there yet for models with experts, which go back in one piece; take "
+        "pipeline=N or pipeline=interleaved:N:chunks=V");
+  }
+  if (options.zero.accumulate > 1) return absl::OkStatus();
+  return Refuse(
+      "pipeline=zbv takes 2 micro-batches of a step or more; give --accumulate 2 or more");
+}
+
 absl::Status CheckPipeline(const TrainOptions& options) {
   const Parallel& cut = options.parallel;
   GEMINID_RETURN_IF_ERROR(parallel::CheckStages(cut.pipeline, cut.chunks, options.model.layers));
-  if (cut.chunks > 1 && options.zero.accumulate % cut.pipeline != 0) {
+  if (cut.schedule == PipelineKind::kZeroBubbleV) GEMINID_RETURN_IF_ERROR(CheckInHalves(options));
+  if (cut.schedule == PipelineKind::kInterleaved && options.zero.accumulate % cut.pipeline != 0) {
     return Refuse(
         absl::StrCat("an interleaved pipeline takes as many micro-batches at a time as "
                      "it has stages, ",
@@ -90,16 +105,8 @@ absl::Status CheckSequence(const TrainOptions& options) {
 
 }  // namespace
 
-// ZBV asks for the gradients of a part's input before those of its weights. The trainer's layers
-// give both at once: a weight's gradient takes the weight's place as soon as both have been read,
-// and what it is made of is not kept.
 absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
   GEMINID_ASSIGN_OR_RETURN(const parallel::MeshAxes axes, parallel::ParseMeshAxes(text));
-  if (axes.pipeline.kind == collectives::PipelineKind::kZeroBubbleV) {
-    return Refuse(
-        "pipeline=zbv is not there yet: it needs backward passes in two halves; pipeline=N and "
-        "pipeline=interleaved:N:chunks=V are");
-  }
   if (axes.least_ranks() > kRanksMax) {
     return Refuse(absl::StrCat(text, " is for ", axes.least_ranks(), " ranks; a run has at most ",
                                kRanksMax));
@@ -133,7 +140,8 @@ absl::Status CheckSizes(const TrainOptions& options) {
 absl::Status CheckParallel(const TrainOptions& options) {
   GEMINID_RETURN_IF_ERROR(CheckZero(options));
   if (options.parallel.chunks > 1 && options.parallel.pipeline == 1) {
-    return Refuse("an interleaved pipeline has 2 stages or more; leave it out for one");
+    return Refuse(absl::StrCat("pipeline=", collectives::Name(options.parallel.schedule),
+                               " has 2 stages or more; leave it out for one"));
   }
   if (!options.parallel.cuts()) return absl::OkStatus();
   if (options.wants_gpu && options.parallel.needs_host()) {
@@ -141,7 +149,10 @@ absl::Status CheckParallel(const TrainOptions& options) {
         "--device cuda is not there yet with cut layers, a ring or spread experts; take a "
         "pipeline, sequence=ulysses:N or data, or train on the host");
   }
-  if (options.parallel.expert > 1) return CheckExperts(options);
+  if (options.parallel.expert > 1) {
+    GEMINID_RETURN_IF_ERROR(CheckExperts(options));
+    return options.parallel.pipeline > 1 ? CheckPipeline(options) : absl::OkStatus();
+  }
   if (options.parallel.tensor.size > 1) GEMINID_RETURN_IF_ERROR(CheckTensor(options));
   if (options.parallel.pipeline > 1) GEMINID_RETURN_IF_ERROR(CheckPipeline(options));
   return CheckSequence(options);

@@ -18,6 +18,7 @@ std::vector<int> RanksAtEnds(const collectives::Mesh& mesh, int mine) {
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const int stage = mesh.Coordinate(rank, kPipelineAxis);
     if (mesh.Coordinate(rank, kTensorAxis) != mesh.Coordinate(mine, kTensorAxis)) continue;
+    if (mesh.Coordinate(rank, kExpertAxis) != mesh.Coordinate(mine, kExpertAxis)) continue;
     if (stage == 0 || stage + 1 == mesh.SizeOf(kPipelineAxis)) ranks.push_back(rank);
   }
   return ranks;
@@ -28,8 +29,9 @@ std::vector<int> RanksAtEnds(const collectives::Mesh& mesh, int mine) {
 // One step of this rank's parts, as the schedule asks for it.
 class PipelinedModel::StageStep final : public collectives::PipelineStage {
  public:
-  StageStep(const std::vector<Part>& parts, const GetBatch& get, float gradient_scale)
-      : parts_(parts), get_(get), gradient_scale_(gradient_scale) {}
+  StageStep(const std::vector<Part>& parts, const GetBatch& get, float gradient_scale,
+            bool in_halves)
+      : parts_(parts), get_(get), gradient_scale_(gradient_scale), in_halves_(in_halves) {}
 
   absl::Status Forward(int part, int micro_batch, std::span<const float> in,
                        std::span<float> out) override {
@@ -48,18 +50,29 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
     const absl::Time began = absl::Now();
     const Part& one = Of(part);
     GEMINID_RETURN_IF_ERROR(BeginMicroBatch(one));
-    GEMINID_ASSIGN_OR_RETURN(
-        const double loss,
-        one.transformer->BackwardPart(std::move(passed_.extract({part, micro_batch}).mapped()),
-                                      gradient_scale_, out_gradient, in_gradient));
-    loss_ += loss;
-    in_micro_batch_ = false;
+    auto& passed = passed_.at({part, micro_batch});
+    const absl::StatusOr<double> loss =
+        in_halves_ ? one.transformer->BackwardPartInput(*passed, gradient_scale_, out_gradient,
+                                                        in_gradient)
+                   : one.transformer->BackwardPart(std::move(passed), gradient_scale_, out_gradient,
+                                                   in_gradient);
+    if (!loss.ok()) return loss.status();
+    loss_ += *loss;
+    if (!in_halves_) EndMicroBatch(part, micro_batch);
     worked_ += absl::Now() - began;
     return absl::OkStatus();
   }
 
-  // Done with the input's: the weights' gradients take the weights' place.
-  absl::Status BackwardWeight(int /*part*/, int /*micro_batch*/) override {
+  // If not in halves, done with the input's: the weights' gradients take the weights' place.
+  absl::Status BackwardWeight(int part, int micro_batch) override {
+    if (!in_halves_) return absl::OkStatus();
+    const absl::Time began = absl::Now();
+    const Part& one = Of(part);
+    GEMINID_RETURN_IF_ERROR(BeginMicroBatch(one));
+    GEMINID_RETURN_IF_ERROR(
+        one.transformer->BackwardPartWeights(std::move(passed_.at({part, micro_batch}))));
+    EndMicroBatch(part, micro_batch);
+    worked_ += absl::Now() - began;
     return absl::OkStatus();
   }
 
@@ -68,7 +81,11 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
 
  private:
   const Part& Of(int part) const { return parts_[static_cast<size_t>(part)]; }
-  // Of the engine, which all parts have: up to the next backward pass of any.
+  void EndMicroBatch(int part, int micro_batch) {
+    passed_.erase({part, micro_batch});
+    in_micro_batch_ = false;
+  }
+  // Of the engine, which all parts have: up to the next gradients of any's weights.
   absl::Status BeginMicroBatch(const Part& part) {
     if (std::exchange(in_micro_batch_, true)) return absl::OkStatus();
     return part.source->BeginMicroBatch();
@@ -77,6 +94,7 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
   const std::vector<Part>& parts_;
   const GetBatch& get_;
   const float gradient_scale_;
+  const bool in_halves_;  // a backward pass, of which the second half comes later
   // By part and micro-batch: and not gone back yet.
   std::map<std::pair<int, int>, std::unique_ptr<PassedForward>> passed_;
   bool in_micro_batch_ = false;
@@ -88,6 +106,7 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
 PipelinedModel::~PipelinedModel() {
   joined_.reset();
   state_.reset();
+  copies_.reset();
   table_.reset();
   executor_.reset();
   parts_.clear();
@@ -102,15 +121,24 @@ absl::Status PipelinedModel::Prepare() {
   GEMINID_ASSIGN_OR_RETURN(stages_, ConnectAlong(TrafficAxis::kPipeline, {kPipelineAxis}));
   GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.parts, ranks_.get()));
   const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
+  shape_ = options.parallel.PipelineOf(options.zero.accumulate);
   GEMINID_ASSIGN_OR_RETURN(
-      executor_, collectives::PipelineExecutor::Make(
-                     options.parallel.PipelineOf(options.zero.accumulate), {},
-                     parts_.front().transformer->BoundaryElements(shape.tokens()), *stages_));
+      executor_,
+      collectives::PipelineExecutor::Make(
+          shape_, {}, parts_.front().transformer->BoundaryElements(shape.tokens()), *stages_));
+  if (experts_ != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(with_experts_,
+                             around_.mesh.Connect(around_.world, {kPipelineAxis, kExpertAxis}));
+    GEMINID_ASSIGN_OR_RETURN(
+        copies_, ExpertCopies::Create(CopiedParameters(), engine_.get(), experts_.get()));
+  }
   GEMINID_ASSIGN_OR_RETURN(
       state_, StagedState::Create(tensor_ == nullptr ? whole_ : tensor_->ModelBlocks(), mine_,
-                                  engine_.get(), stages_.get()));
+                                  engine_.get(), parts_of_model()));
   if (tensor_ != nullptr) joined_ = tensor_->JoinState(state_.get());
   if (!options.model.tied_output() || (stage() > 0 && !is_last())) return absl::OkStatus();
+  // In ZBV both ends are in the first stage, whose engine has one table for them.
+  if (in_halves()) return absl::OkStatus();
   // The model's first part embeds, its last one outputs.
   const Part& part = is_last() ? parts_.back() : parts_.front();
   const ModelParameters& parameters = part.transformer->parameters();
@@ -133,7 +161,7 @@ zero::ModelState& PipelinedModel::state() {
 absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
                                                          float gradient_scale) {
   const absl::Time began = absl::Now();
-  StageStep step(parts_, get, gradient_scale);
+  StageStep step(parts_, get, gradient_scale, in_halves());
   GEMINID_RETURN_IF_ERROR(executor_->Run(step));
   around_.session.AddStall(StallCause::kCollective, absl::Now() - began - step.worked());
   return step.loss();
@@ -142,7 +170,11 @@ absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
 // All stages together. One that is not finite is so on all of them.
 absl::StatusOr<double> PipelinedModel::NormOfModel() {
   GEMINID_ASSIGN_OR_RETURN(double norm, engine_->GradientNorm());
-  double twice = 0;  // this rank's shard of what two stages count
+  double twice = 0;  // this rank's shard of what two ranks count
+  if (copies_ != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(twice, copies_->AddUp());
+    GEMINID_ASSIGN_OR_RETURN(norm, engine_->GradientNorm());
+  }
   if (table_ != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(const double squares, table_->SumGradients());
     const bool counts =
@@ -163,16 +195,25 @@ absl::StatusOr<zero::StepResult> PipelinedModel::Step(const zero::Engine::StepIn
 }
 
 absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {
-  const int stages = stages_->WorldSize();
   double loss = 0;
-  for (const Part& part : parts_) {
+  std::vector<float> out;
+  for (int i = 0; i < shape_.parts; ++i) {
+    const Part& part = parts_[static_cast<size_t>(i)];
     const ModelPart& of = part.transformer->parameters().part;
     const size_t elements = part.transformer->BoundaryElements(batch.shape.tokens());
-    std::vector<float> in(of.embeds ? 0 : elements), out(of.outputs ? 0 : elements);
-    if (!in.empty()) GEMINID_RETURN_IF_ERROR(stages_->Receive(in, (stage() + stages - 1) % stages));
+    const int position = collectives::PositionOf(shape_, stage(), i);
+    const int before = of.embeds ? -1 : collectives::PlaceAt(shape_, position - 1).stage;
+    const int after = of.outputs ? -1 : collectives::PlaceAt(shape_, position + 1).stage;
+    std::vector<float> in(of.embeds ? 0 : elements);
+    if (before == stage()) {
+      in = std::move(out);  // of the part before, which is here
+    } else if (!of.embeds) {
+      GEMINID_RETURN_IF_ERROR(stages_->Receive(in, before));
+    }
+    out.assign(of.outputs ? 0 : elements, 0);
     GEMINID_ASSIGN_OR_RETURN(const double sum,
                              part.transformer->EvaluatePart(*part.source, batch, in, out));
-    if (!out.empty()) GEMINID_RETURN_IF_ERROR(stages_->Send(out, (stage() + 1) % stages));
+    if (!of.outputs && after != stage()) GEMINID_RETURN_IF_ERROR(stages_->Send(out, after));
     loss += sum;
   }
   return loss;

@@ -2,16 +2,18 @@
 // trained by an engine together with the other ranks of the stage, and the way to the stages before
 // and after it.
 //
-// The schedule is 1F1B or interleaved. A micro-batch of the engine is one backward pass of one
-// part, with the forward passes that the schedule has before it as evaluation: weights do not
-// change within a step, and what a forward pass leaves for its backward is the model's own. So
-// gradients are summed over the micro-batches as without a pipeline, in the same order.
+// A micro-batch of the engine is one backward pass of one part, with the forward passes that the
+// schedule has before it as evaluation: weights do not change within a step, and what a forward
+// pass leaves for its backward is the model's own. So gradients are summed over the micro-batches
+// as without a pipeline, in the same order. In ZBV it is the second half of a backward pass, that
+// of the weights; the first is evaluation, too.
 #ifndef GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_
 #define GEMINID_TOOLS_TRAINER_PIPELINED_MODEL_H_
 
 #include <memory>
 
 #include "collectives/pipeline/executor.h"
+#include "tools/trainer/expert_copies.h"
 #include "tools/trainer/shared_table.h"
 #include "tools/trainer/staged_state.h"
 #include "tools/trainer/trained_model.h"
@@ -35,13 +37,21 @@ class PipelinedModel final : public TrainedModel {
 
   int stage() const { return stages_->Rank(); }
   bool is_last() const { return stage() + 1 == stages_->WorldSize(); }
+  bool in_halves() const { return shape_.kind == collectives::PipelineKind::kZeroBubbleV; }
+  collectives::Communicator* parts_of_model() const {
+    return with_experts_ == nullptr ? stages_.get() : with_experts_.get();
+  }
   absl::StatusOr<double> NormOfModel();
+
+  collectives::PipelineShape shape_;
 
   // Destroyed before the engine, but for those that it uses.
   std::unique_ptr<collectives::Communicator> ranks_;   // of this stage
   std::unique_ptr<collectives::Communicator> stages_;  // one rank of each
   std::unique_ptr<collectives::PipelineExecutor> executor_;
   std::unique_ptr<SharedTable> table_;  // null: no two stages share one, or this is neither
+  std::unique_ptr<collectives::Communicator> with_experts_;  // one of each stage and experts
+  std::unique_ptr<ExpertCopies> copies_;                     // null: experts are not spread
   std::unique_ptr<StagedState> state_;
   std::unique_ptr<TensorState> joined_;  // of the ranks that share layers; null: there are none
 };

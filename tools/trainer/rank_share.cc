@@ -28,6 +28,67 @@ bool IsOf(OfStage stage, size_t index) {
   return !stage.has_value() || static_cast<size_t>(*stage) == index;
 }
 
+bool InHalves(const TrainOptions& options) {
+  return options.parallel.schedule == collectives::PipelineKind::kZeroBubbleV;
+}
+
+// What a part holds of a micro-batch that has gone forward, and then of one whose weights'
+// gradients are left for later.
+struct PartBytes {
+  uint64_t forward = 0;
+  uint64_t later = 0;
+};
+
+// The most that a stage with these parts holds at once in its schedule.
+uint64_t MostHeld(const std::vector<collectives::PipelineAction>& actions,
+                  const std::vector<PartBytes>& parts) {
+  uint64_t now = 0, most = 0;
+  for (const collectives::PipelineAction& action : actions) {
+    const PartBytes& part = parts[static_cast<size_t>(action.part)];
+    switch (action.work) {
+      case collectives::PipelineWork::kForward:
+        now += part.forward;
+        break;
+      case collectives::PipelineWork::kBackwardInput:
+        // One goes as the other comes, operator by operator.
+        now = now - part.forward + part.later;
+        break;
+      case collectives::PipelineWork::kBackwardWeight:
+      case collectives::PipelineWork::kBackward:
+        now -= part.later;
+        break;
+    }
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+// Of backward passes in two halves: the inputs of half layers, or all activations, and what is left
+// for later.
+uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape, bool keeps,
+                      OfStage stage) {
+  const collectives::PipelineShape pipeline = options.parallel.PipelineOf(options.zero.accumulate);
+  const auto schedule = collectives::MakePipelineSchedule(pipeline);
+  if (!schedule.ok()) return 0;  // refused before
+  const zero::DataType type = options.zero.data_type;
+  const uint64_t stream = shape.tokens() * options.model.hidden * zero::SizeOf(type);
+  const std::vector<std::vector<ModelPart>> stages = StagesOf(options);
+  uint64_t most = 0;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (!IsOf(stage, i)) continue;
+    std::vector<PartBytes> parts;
+    for (const ModelPart& part : stages[i]) {
+      ModelConfig layers = options.model;
+      layers.layers = part.layers;
+      parts.push_back({.forward = (2 * part.layers + (part.outputs ? 1 : 0)) * stream +
+                                  (keeps ? KeptBytes(layers, type, shape) : 0),
+                       .later = LaterBytes(options.model, type, part, shape)});
+    }
+    most = std::max(most, MostHeld((*schedule)[i], parts));
+  }
+  return most;
+}
+
 }  // namespace
 
 RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank) {
@@ -104,6 +165,10 @@ uint64_t ParametersOfShare(const TrainOptions& options, OfStage stage) {
 
 uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage stage) {
   const MicroBatchShape shape = ShapeOfShare(options, world_size);
+  if (InHalves(options)) {
+    return HeldInHalves(options, shape, /*keeps=*/true, stage) -
+           HeldInHalves(options, shape, /*keeps=*/false, stage);
+  }
   const ModelConfig layers = LayersInFlight(options, stage);
   if (options.parallel.tensor.size > 1) return TensorKeptBytes(options, layers.layers, shape);
   return KeptBytes(layers, options.zero.data_type, shape);
@@ -116,7 +181,10 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   if (options.parallel.tensor.size > 1) {
     return TensorWorkspaceBytes(options, LayersInFlight(options, stage).layers, shape);
   }
-  uint64_t bytes = WorkspaceBytesBound(LayersInFlight(options, stage), type, shape, {}, threads);
+  ModelConfig layers = LayersInFlight(options, stage);
+  if (InHalves(options)) layers.layers = 0;
+  uint64_t bytes = WorkspaceBytesBound(layers, type, shape, {}, threads);
+  if (InHalves(options)) bytes += HeldInHalves(options, shape, /*keeps=*/false, stage);
   if (options.parallel.expert > 1) {
     // Beside it the scratch of an expert that computes the tokens of all ranks.
     ModelConfig half = options.model;

@@ -11,7 +11,8 @@
 
 namespace geminid::trainer {
 
-class ModelKernels;  // model_kernels.h
+class ModelKernels;    // model_kernels.h
+class LaterGradients;  // later_gradients.h
 
 // Rows of `cols` elements, `stride` elements apart. Does not own them.
 template <typename T>
@@ -42,6 +43,8 @@ struct Resources {
   kernels::ThreadPool* threads = nullptr;  // none: the calling thread alone
   // Forward passes give each token the same bits whichever others are computed with it.
   bool rows_alone = false;
+  // Backward passes leave the gradients of weights to it; null: they write them.
+  LaterGradients* later = nullptr;
 };
 
 // A block of workspace as elements of one type.

@@ -1,14 +1,11 @@
 // A model whose experts are spread over ranks: an engine for this rank's experts and a copy of all
 // else, together with the ranks that have the same experts and other data.
-//
-// What the other ranks have too, their gradients are added up before the step, by shards: engines
-// of equally many experts cut alike.
 #ifndef GEMINID_TOOLS_TRAINER_SPREAD_MODEL_H_
 #define GEMINID_TOOLS_TRAINER_SPREAD_MODEL_H_
 
 #include <memory>
-#include <vector>
 
+#include "tools/trainer/expert_copies.h"
 #include "tools/trainer/staged_state.h"
 #include "tools/trainer/trained_model.h"
 
@@ -25,15 +22,11 @@ class SpreadModel final : public TrainedModel {
   absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) override;
 
  private:
-  // INTERNAL where the engines cut the copies differently.
-  absl::Status CheckCuts() const;
-  // Gives all copies the mean of their gradients. The sum of the squares of this rank's shards.
-  absl::StatusOr<double> AddUpCopies();
   absl::StatusOr<double> NormOfModel();
 
   // Destroyed before the engine, but for what it uses.
   std::unique_ptr<collectives::Communicator> ranks_;  // with the same experts
-  std::vector<zero::ParameterId> copied_;             // and trained
+  std::unique_ptr<ExpertCopies> copies_;
   std::unique_ptr<StagedState> state_;
 };
 

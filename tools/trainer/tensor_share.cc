@@ -61,11 +61,9 @@ absl::Status CheckFeatures(const TrainOptions& options) {
   if (family != Family::kGpt2 && family != Family::kLlama) {
     return not_there(absl::StrCat("the family ", Name(family)), "take gpt2 or llama");
   }
-  if (options.zero.data_type != zero::DataType::kFloat32) {
-    return not_there("--dtype bf16", "layers are cut in fp32 alone: give --dtype fp32");
-  }
   if (options.parallel.chunks > 1) {
-    return not_there("an interleaved pipeline", "give pipeline=N");
+    return not_there(absl::StrCat("pipeline=", collectives::Name(options.parallel.schedule)),
+                     "give pipeline=N");
   }
   if (options.dropout > 0) return not_there("--dropout", "leave it out");
   if (options.model.lora_rank > 0) return not_there("--lora-rank", "leave it out");
@@ -137,6 +135,8 @@ uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
   const ModelConfig& model = options.model;
   const TensorGrid grid = GridOf(options.parallel);
   const TensorParameters blocks = *MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0);
+  // What is bf16 is used as fp32, in a place that its gradient takes.
+  const uint64_t widened = options.zero.data_type == zero::DataType::kFloat32 ? 0 : 1;
   uint64_t largest = 0;  // half: its gradients, and its values turned
   const auto elements = [&](ParameterId id) {
     return blocks.blocks[static_cast<size_t>(id)].spec.elements();
@@ -144,7 +144,7 @@ uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
   for (const auto* halves : {&blocks.attention, &blocks.mlp}) {
     uint64_t half = 0;
     for (const ParameterId id : halves->front().all) half += elements(id);
-    largest = std::max(largest, 2 * half);
+    largest = std::max(largest, (2 + widened) * half);
   }
   const Stream stream = StreamOf(options, shape);
   const uint64_t again = std::max(KeptElements(options, shape, AttentionPerToken(model)),
@@ -152,9 +152,11 @@ uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
   const uint64_t words = PaddedVocabulary(grid, model.vocabulary);
   const uint64_t logits = shape.tokens() * words / static_cast<uint64_t>(grid.ranks());
   const uint64_t output =
-      2 * stream.elements + 4 * stream.rows + logits + 2 * elements(blocks.output);
-  const uint64_t tables = elements(blocks.token_table) + stream.elements +
-                          (blocks.position_table ? elements(*blocks.position_table) : 0);
+      2 * stream.elements + 4 * stream.rows + logits + (2 + widened) * elements(blocks.output);
+  const uint64_t tables =
+      stream.elements +
+      (1 + widened) * (elements(blocks.token_table) +
+                       (blocks.position_table ? elements(*blocks.position_table) : 0));
   const uint64_t kept = (2 * layers + 3) * stream.elements;  // inputs and gradients
   return sizeof(float) * (kept + std::max({again + largest, output, tables})) +
          kAlignment * (8 * layers + 32);

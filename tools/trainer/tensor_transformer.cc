@@ -81,6 +81,16 @@ class TensorTransformer final : public Transformer {
     return run;
   }
 
+  // The layers' exchanges give both halves at once.
+  absl::StatusOr<double> BackwardPartInput(PassedForward& /*passed*/, float /*gradient_scale*/,
+                                           std::span<const float> /*out_gradient*/,
+                                           std::span<float> /*in_gradient*/) override {
+    return absl::FailedPreconditionError("cut layers go back in one piece");
+  }
+  absl::Status BackwardPartWeights(std::unique_ptr<PassedForward> /*passed*/) override {
+    return absl::FailedPreconditionError("cut layers go back in one piece");
+  }
+
   absl::StatusOr<double> BackwardPart(std::unique_ptr<PassedForward> passed, float gradient_scale,
                                       std::span<const float> out_gradient,
                                       std::span<float> in_gradient) override {

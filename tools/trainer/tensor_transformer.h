@@ -1,5 +1,6 @@
 // A transformer, or a part of one, whose layers are cut over the ranks of a grid: the layers of
-// collectives/tensor_parallel in a row, in fp32. Of a layer a rank keeps its blocks of what goes
+// collectives/tensor_parallel in a row, in fp32, on parameters that the source gives as fp32
+// (wide_source.h). Of a layer a rank keeps its blocks of what goes
 // in, of what the norm gave, and of what the layer keeps; or, where activations are computed again,
 // of what goes in alone. All of it is workspace; what moves within a call is not.
 #ifndef GEMINID_TOOLS_TRAINER_TENSOR_TRANSFORMER_H_

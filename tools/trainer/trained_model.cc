@@ -13,6 +13,7 @@
 #include "tools/trainer/recompute.h"
 #include "tools/trainer/spread_model.h"
 #include "tools/trainer/tensor_model.h"
+#include "tools/trainer/wide_source.h"
 
 namespace geminid::trainer {
 namespace {
@@ -32,13 +33,15 @@ class UncutModel final : public TrainedModel {
 };
 
 // Adds to `selected` the whole model's parameters that the part has, in its order: under which
-// numbers.
+// numbers. What another part has, too, is there once.
 std::vector<zero::ParameterId> Select(const std::vector<zero::Parameter>& whole,
                                       const ModelParameters& part,
                                       std::vector<zero::Parameter>* selected) {
   std::vector<zero::ParameterId> ids;
   for (const ParameterSpec& spec : part.specs) {
-    ids.push_back(static_cast<zero::ParameterId>(selected->size()));
+    const auto there = std::ranges::find(*selected, spec.name, &zero::Parameter::name);
+    ids.push_back(static_cast<zero::ParameterId>(there - selected->begin()));
+    if (there != selected->end()) continue;
     selected->push_back(*std::ranges::find(whole, spec.name, &zero::Parameter::name));
     selected->back().backward_uses = spec.backward_uses;
   }
@@ -79,6 +82,9 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   zero.micro_batch_parts = static_cast<int>(parts.size());
   GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, mine_, zero));
   source_ = place_->Source(engine_.get(), &around_.session);
+  if (tensor_ != nullptr && zero.data_type != zero::DataType::kFloat32) {
+    source_ = MakeWideSource(std::move(source_), parts_.front().transformer->parameters().specs);
+  }
   for (Part& part : parts_) part.source = MakePartSource(source_.get(), part.ids);
   return absl::OkStatus();
 }
@@ -150,6 +156,24 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
 absl::StatusOr<double> TrainedModel::Squares(double norm, bool leads) const {
   if (tensor_ != nullptr) return tensor_->Squares(*engine_, norm, leads);
   return leads ? norm * norm : 0;
+}
+
+std::vector<zero::ParameterId> TrainedModel::CopiedParameters() const {
+  std::vector<bool> own(mine_.size());
+  for (const Part& part : parts_) {
+    for (const RoutedPlaces& routed : part.transformer->parameters().routed) {
+      for (const ExpertPlaces& expert : routed.experts) {
+        for (const zero::ParameterId id : expert.all) {
+          own[static_cast<size_t>(part.ids[static_cast<size_t>(id)])] = true;
+        }
+      }
+    }
+  }
+  std::vector<zero::ParameterId> copied;
+  for (uint32_t i = 0; i < mine_.size(); ++i) {
+    if (!own[i] && mine_[i].trainable) copied.push_back(zero::ParameterId{i});
+  }
+  return copied;
 }
 
 absl::StatusOr<double> TrainedModel::TrainMicroBatches(const GetBatch& get, float gradient_scale) {

@@ -80,6 +80,9 @@ class TrainedModel {
   // and `leads` is true on one of its ranks. Between GradientNorm and Step.
   absl::StatusOr<double> Squares(double norm, bool leads) const;
 
+  // The engine's parameters that are trained, and of no expert.
+  std::vector<zero::ParameterId> CopiedParameters() const;
+
   // Of the model, as the rank trains it.
   struct Part {
     std::unique_ptr<Transformer> transformer;

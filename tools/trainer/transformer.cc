@@ -1,16 +1,14 @@
 #include "tools/trainer/transformer.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/model/rotary/rotary.h"
-#include "kernels/runtime/common/absl_status.h"
 #include "tools/trainer/attention_half.h"
 #include "tools/trainer/compute.h"
 #include "tools/trainer/ends.h"
+#include "tools/trainer/later_gradients.h"
 #include "tools/trainer/mlp_half.h"
 #include "tools/trainer/routed_half.h"
 
@@ -18,27 +16,6 @@ namespace geminid::trainer {
 namespace {
 
 using zero::Pass;
-
-// Cosines, then sines: RotaryTables, on the host.
-absl::StatusOr<std::vector<float>> RotaryTableOf(const ModelConfig& config,
-                                                 const Positions& positions, size_t length) {
-  const size_t end = positions.EndOf(length);
-  const size_t width = config.head_dim() / 2;
-  std::vector<float> all(2 * end * width);
-  GEMINID_RETURN_IF_ERROR(
-      kernels::FromKernel(kernels::RotaryTable(end, config.head_dim(), config.rotary_theta,
-                                               all.data(), all.data() + end * width),
-                          "RotaryTable"));
-  std::vector<float> table;
-  table.reserve(2 * length * width);
-  for (const size_t row : {size_t{0}, end}) {
-    for (const Positions::Run& run : positions.RunsOf(length)) {
-      const auto begin = all.begin() + static_cast<ptrdiff_t>((row + run.position) * width);
-      table.insert(table.end(), begin, begin + static_cast<ptrdiff_t>(run.count * width));
-    }
-  }
-  return table;
-}
 
 template <typename T>
 class TransformerOf final : public Transformer {
@@ -65,7 +42,7 @@ class TransformerOf final : public Transformer {
 
   absl::StatusOr<double> TrainMicroBatch(ParameterSource& source, const MicroBatch& batch,
                                          float gradient_scale) override {
-    GEMINID_RETURN_IF_ERROR(Check(batch));
+    GEMINID_RETURN_IF_ERROR(CheckMicroBatch(batch, config_.context));
     GEMINID_RETURN_IF_ERROR(source.BeginMicroBatch());
     Run run(source, math_, threads_);
     GEMINID_RETURN_IF_ERROR(PrepareTraining(run, batch));
@@ -80,7 +57,7 @@ class TransformerOf final : public Transformer {
                                                              const MicroBatch& batch,
                                                              std::span<const float> in,
                                                              std::span<float> out) override {
-    GEMINID_RETURN_IF_ERROR(Check(batch));
+    GEMINID_RETURN_IF_ERROR(CheckMicroBatch(batch, config_.context));
     auto run = std::make_unique<Run>(source, math_, threads_);
     GEMINID_RETURN_IF_ERROR(PrepareTraining(*run, batch));
     GEMINID_RETURN_IF_ERROR(RunForward(*run, Pass::kEvaluate, in));
@@ -93,26 +70,36 @@ class TransformerOf final : public Transformer {
   absl::StatusOr<double> BackwardPart(std::unique_ptr<PassedForward> passed, float gradient_scale,
                                       std::span<const float> out_gradient,
                                       std::span<float> in_gradient) override {
-    Run& run = static_cast<Run&>(*passed);
-    const KernelsOf<T>& math = KernelsFor<T>(run.resources);
-    GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.resources, run.elements()));
-    double loss_sum = 0;
-    if (parameters_.part.outputs) {
-      GEMINID_ASSIGN_OR_RETURN(loss_sum, RunOutput(run, gradient_scale));
-    } else {
-      GEMINID_RETURN_IF_ERROR(math.UploadRounded(run.resources, out_gradient.data(), run.elements(),
-                                                 run.gradient.data()));
-    }
-    GEMINID_RETURN_IF_ERROR(RunBackward(run, gradient_scale));
-    if (parameters_.part.embeds) return loss_sum;
-    GEMINID_RETURN_IF_ERROR(math.DownloadWidened(run.resources, run.gradient.data(), run.elements(),
-                                                 in_gradient.data()));
+    return GoBack(static_cast<Run&>(*passed), gradient_scale, out_gradient, in_gradient);
+  }
+
+  absl::StatusOr<double> BackwardPartInput(PassedForward& passed, float gradient_scale,
+                                           std::span<const float> out_gradient,
+                                           std::span<float> in_gradient) override {
+    Run& run = static_cast<Run&>(passed);
+    run.in_halves = true;
+    GEMINID_ASSIGN_OR_RETURN(const double loss_sum,
+                             GoBack(run, gradient_scale, out_gradient, in_gradient));
+    run.resources.later = nullptr;
+    if (!parameters_.part.embeds) run.gradient.Free();
     return loss_sum;
+  }
+
+  absl::Status BackwardPartWeights(std::unique_ptr<PassedForward> passed) override {
+    Run& run = static_cast<Run&>(*passed);
+    for (LaterOperator& later : run.later) {
+      GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, later.ids));
+      GEMINID_RETURN_IF_ERROR(later.gradients->Run(run.resources, *use));
+      later.gradients.reset();
+      GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, later.ids));
+      GEMINID_RETURN_IF_ERROR(use->Finish());
+    }
+    return parameters_.part.embeds ? RunEmbeddingBackward(run) : absl::OkStatus();
   }
 
   absl::StatusOr<double> EvaluatePart(ParameterSource& source, const MicroBatch& batch,
                                       std::span<const float> in, std::span<float> out) override {
-    GEMINID_RETURN_IF_ERROR(Check(batch));
+    GEMINID_RETURN_IF_ERROR(CheckMicroBatch(batch, config_.context));
     Run run(source, math_, threads_);
     run.context = ContextOf(batch);
     GEMINID_RETURN_IF_ERROR(Prepare(run, batch));
@@ -146,7 +133,7 @@ class TransformerOf final : public Transformer {
     const MicroBatch batch = {.shape = {.sequences = 1, .sequence_length = tokens.size()},
                               .tokens = tokens,
                               .targets = tokens};
-    GEMINID_RETURN_IF_ERROR(Check(batch));
+    GEMINID_RETURN_IF_ERROR(CheckMicroBatch(batch, config_.context));
     if (memory != nullptr && memory->tokens + tokens.size() > config_.context) {
       return absl::InvalidArgumentError(absl::StrCat("the model's context has ", config_.context,
                                                      " tokens, not ", memory->tokens, " and ",
@@ -183,6 +170,12 @@ class TransformerOf final : public Transformer {
     std::vector<Scratch<T>> blocks;  // keys and values, layer by layer
   };
 
+  // The second half of an operator's backward pass.
+  struct LaterOperator {
+    std::span<const ParameterId> ids;
+    std::unique_ptr<LaterGradients> gradients;
+  };
+
   // One micro-batch. Members are destroyed in reverse order, so the workspace is a stack.
   struct Run final : PassedForward {
     Run(ParameterSource& parameter_source, const ModelKernels& math, kernels::ThreadPool* threads)
@@ -200,6 +193,8 @@ class TransformerOf final : public Transformer {
     bool keeps = false;
     std::vector<KeptAttention<T>> attention;
     std::vector<KeptMlp<T>> mlp;
+    bool in_halves = false;  // it goes back, and what is left for the second
+    std::vector<LaterOperator> later;
 
     size_t elements() const { return context.shape.tokens() * context.config->hidden; }
     const int32_t* targets() const { return tokens.data() + context.shape.tokens(); }
@@ -210,23 +205,6 @@ class TransformerOf final : public Transformer {
       return absl::OkStatus();
     }
   };
-
-  absl::Status Check(const MicroBatch& batch) const {
-    const size_t length = batch.shape.sequence_length;
-    if (batch.shape.sequences < 1 || length < 1 ||
-        batch.positions.EndOf(length) > config_.context) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a micro-batch has at least one sequence of 1 to ", config_.context,
-                       " tokens, not ", batch.shape.sequences, " of ", length));
-    }
-    if (batch.tokens.size() != batch.shape.tokens() ||
-        batch.targets.size() != batch.shape.tokens()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a micro-batch of ", batch.shape.tokens(), " tokens came with ",
-                       batch.tokens.size(), " tokens and ", batch.targets.size(), " targets"));
-    }
-    return absl::OkStatus();
-  }
 
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
     const KernelsOf<T>& math = KernelsFor<T>(run.resources);
@@ -352,17 +330,47 @@ class TransformerOf final : public Transformer {
     return HalfBackward(run, parameters_.routed[layer], backward, run.mlp);
   }
 
+  absl::StatusOr<double> GoBack(Run& run, float gradient_scale, std::span<const float> out_gradient,
+                                std::span<float> in_gradient) {
+    const KernelsOf<T>& math = KernelsFor<T>(run.resources);
+    GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.resources, run.elements()));
+    double loss_sum = 0;
+    if (parameters_.part.outputs) {
+      GEMINID_ASSIGN_OR_RETURN(loss_sum, RunOutput(run, gradient_scale));
+    } else {
+      GEMINID_RETURN_IF_ERROR(math.UploadRounded(run.resources, out_gradient.data(), run.elements(),
+                                                 run.gradient.data()));
+    }
+    GEMINID_RETURN_IF_ERROR(RunBackward(run, gradient_scale));
+    if (parameters_.part.embeds) return loss_sum;
+    GEMINID_RETURN_IF_ERROR(math.DownloadWidened(run.resources, run.gradient.data(), run.elements(),
+                                                 in_gradient.data()));
+    return loss_sum;
+  }
+
+  // The weights of an operator that goes back. In halves nobody writes their gradients yet.
+  absl::StatusOr<std::unique_ptr<ParameterUse>> UseBackward(Run& run,
+                                                            std::span<const ParameterId> ids) {
+    if (!run.in_halves) return run.source.Use(Pass::kBackward, ids);
+    run.later.push_back({ids, std::make_unique<LaterGradients>()});
+    run.resources.later = run.later.back().gradients.get();
+    return run.source.Use(Pass::kEvaluate, ids);
+  }
+  absl::Status FinishBackward(Run& run, std::span<const ParameterId> ids, ParameterUse& use) {
+    if (!run.in_halves) GEMINID_RETURN_IF_ERROR(GradientsWritten(use, ids));
+    return use.Finish();
+  }
+
   // The output layer runs forward and backward in one operator: its backward pass needs all that
   // its forward pass computes, and nothing comes in between.
   absl::StatusOr<double> RunOutput(Run& run, float gradient_scale) {
-    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, output_ids_));
+    GEMINID_ASSIGN_OR_RETURN(auto use, UseBackward(run, output_ids_));
     GEMINID_ASSIGN_OR_RETURN(
         const double loss_sum,
         OutputAndLoss<T>(run.resources, run.context, parameters_, *use, run.Top(), run.targets(),
                          gradient_scale, run.gradient.data()));
     run.inputs.pop_back();
-    GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, output_ids_));
-    GEMINID_RETURN_IF_ERROR(use->Finish());
+    GEMINID_RETURN_IF_ERROR(FinishBackward(run, output_ids_, *use));
     return loss_sum;
   }
 
@@ -377,7 +385,11 @@ class TransformerOf final : public Transformer {
       GEMINID_RETURN_IF_ERROR(
           HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>, run.attention));
     }
-    if (!parameters_.part.embeds) return absl::OkStatus();
+    if (!parameters_.part.embeds || run.in_halves) return absl::OkStatus();
+    return RunEmbeddingBackward(run);
+  }
+
+  absl::Status RunEmbeddingBackward(Run& run) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, embedding_ids_));
     GEMINID_RETURN_IF_ERROR(Drop(run, run.gradient.data()));
     GEMINID_RETURN_IF_ERROR(EmbeddingBackward<T>(run.resources, run.context, parameters_, *use,
@@ -427,14 +439,13 @@ class TransformerOf final : public Transformer {
   template <typename Places, typename Backward, typename Kept>
   absl::Status HalfBackward(Run& run, const Places& places, Backward backward,
                             std::vector<Kept>& kept) {
-    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, places.all));
+    GEMINID_ASSIGN_OR_RETURN(auto use, UseBackward(run, places.all));
     run.context.dropout.place = PlaceOf(places);
     GEMINID_RETURN_IF_ERROR(backward(run.resources, run.context, places, *use, run.Top(),
                                      run.gradient.data(), run.keeps ? &kept.back() : nullptr));
     if (run.keeps) kept.pop_back();
     run.inputs.pop_back();
-    GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, places.all));
-    return use->Finish();
+    return FinishBackward(run, places.all, *use);
   }
 
   const ModelConfig config_;

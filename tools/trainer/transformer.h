@@ -18,21 +18,13 @@
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "tools/trainer/blocks.h"
+#include "tools/trainer/micro_batch.h"
 #include "tools/trainer/model_config.h"
 #include "tools/trainer/model_kernels.h"
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/parameters.h"
 
 namespace geminid::trainer {
-
-struct MicroBatch {
-  MicroBatchShape shape;
-  std::span<const int32_t> tokens;   // [sequences, sequence_length]
-  std::span<const int32_t> targets;  // the token after each
-  Positions positions = {};          // of the tokens of each sequence
-  Dropout dropout = {};              // in training alone
-  bool keeps_activations = false;    // for the backward pass; changes no bit
-};
 
 // Keys and values of all layers (a KV cache).
 class RememberedTokens {
@@ -71,6 +63,14 @@ class Transformer {
                                               float gradient_scale,
                                               std::span<const float> out_gradient,
                                               std::span<float> in_gradient) = 0;
+  // The same in two halves, with other calls in between. The first reads weights in Pass::kEvaluate
+  // and keeps LaterBytes for the second, which leaves the gradients with the source in a
+  // micro-batch of its own. The same bits. FAILED_PRECONDITION for models that go back in one
+  // piece.
+  virtual absl::StatusOr<double> BackwardPartInput(PassedForward& passed, float gradient_scale,
+                                                   std::span<const float> out_gradient,
+                                                   std::span<float> in_gradient) = 0;
+  virtual absl::Status BackwardPartWeights(std::unique_ptr<PassedForward> passed) = 0;
   // Evaluate of a part: 0 where it does not output.
   virtual absl::StatusOr<double> EvaluatePart(ParameterSource& source, const MicroBatch& batch,
                                               std::span<const float> in, std::span<float> out) = 0;
@@ -124,6 +124,14 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
 
 // What remembering tokens takes: 2 L kv_heads head_dim e for each.
 uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens);
+
+// What is kept of one micro-batch of a part, from the first half of its backward pass to the
+// second:
+//   T e L ((4 hidden + q + 2 kv) + hidden + (2 + g) intermediate), g as below, and of the part that
+//   outputs T e (hidden + vocabulary)
+// and the gradients of norms and, where the part embeds, of its output. Not of routed models.
+uint64_t LaterBytes(const ModelConfig& config, zero::DataType data_type, const ModelPart& part,
+                    const MicroBatchShape& shape);
 
 // What keeping the activations of one micro-batch takes beside that:
 //   L T ((2 heads + 2 kv_heads) head_dim e + 4 heads + g m intermediate e), g = 2 with a gate,

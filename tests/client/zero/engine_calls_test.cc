@@ -230,6 +230,48 @@ TEST_F(EngineCallsTest, MicroBatchesOfOnePartEach_GiveTheBitsOfWholeOnes) {
   }
 }
 
+// The last micro-batch reduces the sums of the other part's, too.
+TEST_F(EngineCallsTest, PartsOfMicroBatchesInTheFirstStage_AddUpToThoseOfTheWhole) {
+  const std::vector<ParameterId> first = {kB}, second = {kC, kA};
+  for (const int64_t chunk_elements : {kElements, 4 * kElements}) {
+    Options options = SmallChunks();
+    options.chunk_elements = static_cast<uint64_t>(chunk_elements);
+    options.clip_norm = 0.5;
+    options.accumulate = 3;
+    options.stage = Stage::kState;
+    std::vector<std::vector<float>> expected;
+    std::vector<double> norms;
+    for (const int parts : {1, 2}) {
+      options.micro_batch_parts = parts;
+      Make(ThreeParameters(), options);
+      for (int step = 0; step < 3; ++step) {
+        const auto value = [step](int m) {
+          return 0.3F * static_cast<float>(m + 1) + 0.1F * static_cast<float>(step);
+        };
+        if (parts == 1) {
+          for (int m = 0; m < 3; ++m) ASSERT_TRUE(MicroBatch(engine_(), value(m)).ok());
+          norms.push_back(engine_().Step({.learning_rate = 0.1})->gradient_norm);
+          continue;
+        }
+        for (const auto& [part, m] : std::vector<std::pair<std::vector<ParameterId>, int>>{
+                 {first, 0}, {second, 0}, {first, 1}, {first, 2}, {second, 1}, {second, 2}}) {
+          if (m == 2) {
+            EXPECT_TRUE(absl::IsFailedPrecondition(engine_().GradientNorm().status()));
+          }
+          const absl::Status status = PartOfMicroBatch(engine_(), part, value(m));
+          ASSERT_TRUE(status.ok()) << status;
+        }
+        EXPECT_TRUE(absl::IsFailedPrecondition(engine_().BeginMicroBatch()));
+        const auto result = engine_().Step({.learning_rate = 0.1});
+        ASSERT_TRUE(result.ok()) << result.status();
+        EXPECT_DOUBLE_EQ(result->gradient_norm, norms[static_cast<size_t>(step)]);
+      }
+      if (parts == 1) expected = AllValues();
+    }
+    EXPECT_EQ(AllValues(), expected);
+  }
+}
+
 TEST_F(EngineCallsTest, PartWithoutAMicroBatch_HasAGradientOfZeros) {
   Options options = SmallChunks();
   options.accumulate = 2;

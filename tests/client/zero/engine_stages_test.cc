@@ -373,10 +373,6 @@ TEST_F(EngineStagesTest, OptionsThatContradictTheStage_AreRefused) {
   run_.options.placement = Placement::kCpu;
   EXPECT_THAT(refused(), AllOf(HasSubstr("stage 2"), HasSubstr("placement cpu")));
   run_.options.placement = Placement::kAuto;
-  run_.options.accumulate = 2;
-  run_.options.micro_batch_parts = 2;
-  run_.options.stage = Stage::kState;
-  EXPECT_THAT(refused(), AllOf(HasSubstr("micro_batch_parts is 2"), HasSubstr("use stage 2")));
   // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange): a caller's mistake
   run_.options.stage = static_cast<Stage>(4);
   EXPECT_THAT(refused(), HasSubstr("no ZeRO stage 4"));

@@ -238,6 +238,31 @@ TEST_F(ExpertTraining, SpreadOverRanks_DoesNotDependOnMemory) {
   }
 }
 
+// Of each stage the experts are spread over ranks of their own.
+TEST_F(ExpertTraining, SpreadInAPipeline_IsCloseToOneRankAndDoesNotDependOnMemory) {
+  const Words flags = {"--dtype",     "fp32", "--layers",       "4",   "--accumulate", "4",
+                       "--clip-norm", "0.3",  "--balance-loss", "0.5", "--validation", "0.2",
+                       "--dropout",   "0.1"};
+  const json one = Run(flags);
+  for (const std::string axes :
+       {"pipeline=2,expert=2", "pipeline=interleaved:2:chunks=2,expert=2",
+        "pipeline=2,expert=2,data=2,zero=2", "pipeline=2,expert=2,zero=1"}) {
+    SCOPED_TRACE(axes);
+    const json spread = Run(flags + Words{"--parallel", axes});
+    ExpectNear(spread, one);
+    for (size_t i = 0; i < one["gradient_norm"].size(); ++i) {
+      const double norm = one["gradient_norm"][i];
+      EXPECT_NEAR(spread["gradient_norm"][i].get<double>(), norm, 2e-5 * norm) << i;
+    }
+    const double validation = one["validation"].back()["loss"];
+    EXPECT_NEAR(spread["validation"].back()["loss"].get<double>(), validation, 2e-5 * validation);
+  }
+  const Words spread = flags + Words{"--parallel", "pipeline=2,expert=2"};
+  const json unlimited = Run(spread);
+  EXPECT_EQ(unlimited["mesh"], "pipeline=2 x data=1 x sequence=1 x expert=2");
+  ExpectSameBits(Run(spread + Words{"--placement", "cpu"}), unlimited);
+}
+
 TEST_F(ExpertTraining, SpreadInEachOfZerosStages_IsThatOfTheThird) {
   const Words flags = {"--dtype", "fp32", "--layers", "4", "--accumulate", "2", "--parallel"};
   const json third = Run(flags + Words{"expert=2,data=2"});
@@ -272,8 +297,14 @@ TEST_F(ExpertTraining, SavedSpread_GoesOnInAnyMesh) {
   const Words flags = {"--dtype", "fp32", "--save", run_, "--save-every", "2"};
   const json straight = Run({"--dtype", "fp32"});
   const Words spread = {"--parallel", "expert=2"}, wider = {"--parallel", "expert=2,data=2"};
-  for (const auto& [before, after] : std::vector<std::pair<Words, Words>>{
-           {spread, {}}, {{}, spread}, {spread, wider}, {wider, {"--parallel", "pipeline=2"}}}) {
+  const Words staged = {"--parallel", "pipeline=2,expert=2"};
+  for (const auto& [before, after] :
+       std::vector<std::pair<Words, Words>>{{spread, {}},
+                                            {{}, spread},
+                                            {spread, wider},
+                                            {staged, spread},
+                                            {wider, staged},
+                                            {wider, {"--parallel", "pipeline=2"}}}) {
     SCOPED_TRACE(testing::PrintToString(before) + testing::PrintToString(after));
     fs::remove_all(run_);
     Run(flags + before);
@@ -316,9 +347,10 @@ TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
            {{"--lora-rank", "2"}, "adapters beside experts"},
            {{"--device", "cuda"}, "on the host alone"},
            {{"--parallel", "expert=3"}, "must divide the model's 4 experts by 3"},
-           {{"--parallel", "expert=2,pipeline=2"}, "beside pipeline, tensor or sequence"},
-           {{"--parallel", "expert=2,tensor=1d:2"}, "beside pipeline, tensor or sequence"},
-           {{"--parallel", "expert=2,sequence=ring:2"}, "beside pipeline, tensor or sequence"},
+           {{"--parallel", "expert=2,pipeline=4"}, "a layer for each stage"},
+           {{"--parallel", "expert=2,pipeline=zbv:2", "--layers", "4"}, "models with experts"},
+           {{"--parallel", "expert=2,tensor=1d:2"}, "beside tensor or sequence"},
+           {{"--parallel", "expert=2,sequence=ring:2"}, "beside tensor or sequence"},
            {{"--parallel", "expert=2", "--optimizer", "lamb"}, "spread experts do not have yet"},
            {{"--parallel", "expert=2", "--update", "backward"}, "whose experts are not spread"},
            {{"--parallel", "expert=2", "--recompute", "off"}, "--recompute off"},

@@ -189,6 +189,8 @@ TEST_P(GpuTraining, StagesOfAPipeline_HaveTheBitsOfOneRankWhateverTheArena) {
     ExpectNear(two, one, kFloatTolerance);
     if (model[1] == "llama-tiny") {
       EXPECT_EQ(two["weights_sha256"], one["weights_sha256"]);
+      const nlohmann::json in_halves = Train(With(run, {"--parallel", "pipeline=zbv:2"}));
+      EXPECT_EQ(in_halves["weights_sha256"], one["weights_sha256"]);
     }
     for (const Words& where : std::vector<Words>{
              {"--placement", "cpu"}, {"--device-memory", "2MiB"}, {"--optimizer-state", "host"}}) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/sequence_parallel/head_swap.h"
@@ -179,6 +180,60 @@ TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
           EXPECT_EQ(*none, 0);
         }
         EXPECT_EQ(loss, expected_loss);
+        Gradients expected, got;
+        AddGradients(whole, &expected);
+        AddGradients(first, &got);
+        AddGradients(last, &got);
+        ExpectNear(got, expected, 0);
+        EXPECT_EQ(first.parameters->workspace().blocks(), 0);
+        EXPECT_EQ(last.parameters->workspace().blocks(), 0);
+      }
+    }
+  }
+}
+
+// The inputs' gradients of both micro-batches come before the weights' of the first.
+TEST(PartsOfTheModel, GoneBackInHalves_GiveTheBitsOfTheWhole) {
+  constexpr float kScale = 0.25F;
+  constexpr size_t kBatches = 2;
+  for (const ModelConfig& config : {Untied(TinyGpt2()), TinyLlama()}) {
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+      for (const bool keeps : {false, true}) {
+        Held whole = Whole(config, type);
+        const std::vector<ModelPart> parts = SplitModel(config, 2);
+        Held first = Part(config, type, parts[0], whole),
+             last = Part(config, type, parts[1], whole);
+        double expected_loss = 0, loss = 0;
+        std::vector<Batch> batches;
+        std::vector<std::unique_ptr<PassedForward>> passed_first(kBatches), passed_last(kBatches);
+        for (size_t m = 0; m < kBatches; ++m) {
+          batches.push_back(RandomBatch(config, {.sequences = 2, .sequence_length = 7}, 5 + m));
+        }
+        std::vector<float> between(batches[0].shape.tokens() * config.hidden);
+        for (size_t m = 0; m < kBatches; ++m) {
+          MicroBatch view = batches[m].view();
+          view.keeps_activations = keeps;
+          view.dropout = {.share = 0.25, .seed = 3, .first_sample = 4};
+          expected_loss += whole.model->TrainMicroBatch(*whole.parameters, view, kScale).value();
+          for (Held* held : {&first, &last}) ASSERT_TRUE(held->parameters->BeginMicroBatch().ok());
+          passed_first[m] = first.model->ForwardPart(*first.parameters, view, {}, between).value();
+          passed_last[m] = last.model->ForwardPart(*last.parameters, view, between, {}).value();
+          loss += last.model->BackwardPartInput(*passed_last[m], kScale, {}, between).value();
+          EXPECT_EQ(first.model->BackwardPartInput(*passed_first[m], kScale, between, {}).value(),
+                    0);
+        }
+        EXPECT_EQ(loss, expected_loss);
+        // What is held is what is planned, but for what each pass holds of a micro-batch anyway.
+        for (const auto& [held, part] : {std::pair{&first, parts[0]}, {&last, parts[1]}}) {
+          const uint64_t planned = kBatches * LaterBytes(config, type, part, batches[0].shape);
+          EXPECT_GE(held->parameters->workspace().in_use_bytes(), planned * 9 / 10);
+          EXPECT_LE(held->parameters->workspace().in_use_bytes(), planned * 3 / 2 + 16384);
+        }
+        for (size_t m = 0; m < kBatches; ++m) {
+          for (Held* held : {&first, &last}) ASSERT_TRUE(held->parameters->BeginMicroBatch().ok());
+          ASSERT_TRUE(last.model->BackwardPartWeights(std::move(passed_last[m])).ok());
+          ASSERT_TRUE(first.model->BackwardPartWeights(std::move(passed_first[m])).ok());
+        }
         Gradients expected, got;
         AddGradients(whole, &expected);
         AddGradients(first, &got);

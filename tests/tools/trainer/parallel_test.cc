@@ -47,6 +47,11 @@ TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_EQ(interleaved->chunks, 3);
   EXPECT_EQ(interleaved->schedule, collectives::PipelineKind::kInterleaved);
   EXPECT_EQ(interleaved->least_ranks(), 2);
+  const auto in_halves = ParseParallel("pipeline=zbv:4");
+  ASSERT_TRUE(in_halves.ok()) << in_halves.status();
+  EXPECT_EQ(in_halves->pipeline, 4);
+  EXPECT_EQ(in_halves->chunks, 2);
+  EXPECT_EQ(in_halves->schedule, collectives::PipelineKind::kZeroBubbleV);
   EXPECT_FALSE(all->rings());
   const auto ring = ParseParallel("sequence=ring:2");
   ASSERT_TRUE(ring.ok()) << ring.status();
@@ -91,7 +96,7 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"data=-1", "data is '-1'"},
       {"data=2000", "data=2000 is for 2000 ranks; a run has at most 1024"},
       {"data=2,data=2", "data is there twice"},
-      {"pipeline=zbv:2", "pipeline=zbv is not there yet"},
+      {"pipeline=zbv:2:chunks=2", "it takes the number of stages alone"},
       {"pipeline=interleaved:2", "it needs stages and chunks"},
       {"pipeline=gpipe:2", "pipeline has no schedule 'gpipe'"},
       {"sequence=2", "sequence is '2'; it must be ulysses:N, ring:N, or megatron:N"},
@@ -174,12 +179,46 @@ TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
   }
   EXPECT_THAT(Error({"--parallel", "zero=2", "--placement", "cpu"}),
               HasSubstr("zero=2 keeps weights on the device"));
-  EXPECT_THAT(Error({"--parallel", "pipeline=interleaved:2:chunks=2,zero=1", "--layers", "4",
-                     "--accumulate", "4"}),
-              HasSubstr("zero=1 is not there yet with an interleaved pipeline"));
+  EXPECT_EQ(Error({"--parallel", "pipeline=interleaved:2:chunks=2,zero=1", "--layers", "4",
+                   "--accumulate", "4"}),
+            "");
   for (const char* axes : {"data=2", "pipeline=2", "sequence=ulysses:2", "sequence=ring:2"}) {
     EXPECT_EQ(Error({"--parallel", axes, "--restarts", "1"}), "") << axes;
   }
+}
+
+TEST(CheckParallel, OfAPipelineInHalves_SaysWhatDoesNotGoWithIt) {
+  const auto with = [](const std::string& axes, std::vector<std::string> words) {
+    words.insert(words.end(), {"--parallel", axes});
+    return Error(words);
+  };
+  const std::vector<std::string> four = {"--layers", "4", "--accumulate", "3"};
+  EXPECT_EQ(with("pipeline=zbv:2", four), "");
+  EXPECT_EQ(with("pipeline=zbv:2,data=2,zero=2", four), "");
+  EXPECT_EQ(with("pipeline=zbv:2,sequence=ring:2", four), "");
+  EXPECT_EQ(with("pipeline=zbv:2,zero=1", four), "");
+  EXPECT_THAT(
+      with("pipeline=zbv:2,tensor=1d:2", {"--layers", "4", "--accumulate", "4", "--dtype", "fp32"}),
+      HasSubstr("pipeline=zbv is not there yet with tensor"));
+  EXPECT_THAT(with("pipeline=zbv:1", four), HasSubstr("pipeline=zbv has 2 stages or more"));
+  EXPECT_THAT(with("pipeline=zbv:2", {"--layers", "4", "--accumulate", "1"}),
+              HasSubstr("give --accumulate 2 or more"));
+  EXPECT_THAT(with("pipeline=zbv:2", {"--layers", "3", "--accumulate", "2"}),
+              HasSubstr("a layer for each chunk of each stage, 4 in all, and the model has 3"));
+  EXPECT_THAT(
+      with("pipeline=zbv:2", {"--model", "mixtral-tiny", "--layers", "4", "--accumulate", "2"}),
+      HasSubstr("pipeline=zbv is not there yet for models with experts"));
+}
+
+TEST(CheckParallel, OfSpreadExpertsInAPipeline_WantsATableForEachEnd) {
+  const auto line = ParseCommandLine({"--text", "t", "--model", "mixtral-tiny", "--accumulate", "2",
+                                      "--parallel", "pipeline=2,expert=2"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  TrainOptions options = *line->options;
+  EXPECT_EQ(CheckParallel(options), absl::OkStatus());
+  options.model.tied = true;
+  EXPECT_THAT(std::string(CheckParallel(options).message()),
+              HasSubstr("whose token table is its output layer"));
 }
 
 TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {

@@ -154,10 +154,61 @@ TEST_F(ParallelTraining, InterleavedInAPipeline_DoesNotDependOnChunksNorOnMicroB
   }
 }
 
+TEST_F(ParallelTraining, InAZeroBubblePipeline_HasTheBitsOfOneRank) {
+  const Words flags = kLlama + kUnclipped + Words{"--dropout", "0.1", "--validation", "0.2"};
+  const Words in_halves = {"--parallel", "pipeline=zbv:2"};
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const Words typed = flags + Words{"--dtype", dtype};
+    const nlohmann::json one = Run(typed);
+    const nlohmann::json two = Run(typed + in_halves);
+    ExpectSameBits(two, one);
+    EXPECT_EQ(two["world_size"], 2);
+    EXPECT_EQ(two["validation"], one["validation"]);
+  }
+  const nlohmann::json one = Run(flags);
+  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
+                                             {"--recompute", "off"},
+                                             {"--placement", "cpu"},
+                                             {"--placement", "device"},
+                                             {"--device-memory", "3MiB"}}) {
+    SCOPED_TRACE(testing::PrintToString(how));
+    ExpectSameBits(Run(flags + in_halves + how), one);
+  }
+}
+
+// Stages that cut unevenly, and micro-batches that they do not divide.
+TEST_F(ParallelTraining, InAZeroBubblePipeline_DoesNotDependOnStagesNorOnMicroBatches) {
+  for (const char* micro_batches : {"2", "5"}) {
+    const Words flags = {"--model", "llama-tiny", "--layers",     "7",          "--clip-norm", "0",
+                         "--dtype", "fp32",       "--accumulate", micro_batches};
+    const nlohmann::json one = Run(flags);
+    for (const char* axes : {"pipeline=zbv:2", "pipeline=zbv:3"}) {
+      SCOPED_TRACE(axes);
+      ExpectSameBits(Run(flags + Words{"--parallel", axes}), one);
+    }
+  }
+  const Words flags = kLlama + kUnclipped;
+  for (const std::string zero : {"", ",zero=2"}) {
+    ExpectSameBits(Run(flags + Words{"--parallel", "pipeline=zbv:2,data=2" + zero}),
+                   Run(flags + Words{"--ranks", "2"}));
+  }
+}
+
+// What is frozen, and thin matrices beside a layer's.
+TEST_F(ParallelTraining, InAZeroBubblePipeline_FineTunesWithTheBitsOfOneRank) {
+  for (const Words& how :
+       std::vector<Words>{{"--lora-rank", "4"}, {"--freeze", "*norm*"}, {"--freeze", "*mlp*"}}) {
+    SCOPED_TRACE(testing::PrintToString(how));
+    const Words flags = kLlama + kUnclipped + how;
+    ExpectSameBits(Run(flags + Words{"--parallel", "pipeline=zbv:2"}), Run(flags));
+  }
+}
+
 class ParallelLossScale : public ParallelTraining {};
 
 TEST_F(ParallelLossScale, WithALossScaleOfAPowerOfTwo_HasTheBitsOfNone) {
-  for (const char* axes : {"pipeline=2", "pipeline=interleaved:2:chunks=2", "sequence=ring:2"}) {
+  for (const char* axes :
+       {"pipeline=2", "pipeline=interleaved:2:chunks=2", "pipeline=zbv:2", "sequence=ring:2"}) {
     const Words flags = kLlama + Words{"--dtype", "bf16", "--parallel", axes};
     const nlohmann::json none = Run(flags);
     for (const char* scale : {"dynamic", "256"}) {
@@ -257,7 +308,8 @@ TEST_F(ParallelTraining, OverAnyAxes_IsCloseToOneRank) {
          {"data=2", "pipeline=2", "sequence=ulysses:2", "sequence=ring:2", "pipeline=2,data=2",
           "pipeline=2,sequence=ulysses:2", "sequence=ulysses:2,data=2",
           "pipeline=2,sequence=ring:2", "sequence=ring:2,data=2", "sequence=ring:4",
-          "pipeline=interleaved:2:chunks=2", "pipeline=interleaved:2:chunks=2,sequence=ring:2"}) {
+          "pipeline=interleaved:2:chunks=2", "pipeline=interleaved:2:chunks=2,sequence=ring:2",
+          "pipeline=zbv:2", "pipeline=zbv:2,sequence=ulysses:2"}) {
       SCOPED_TRACE(axes);
       ExpectNear(Run(flags + Words{"--parallel", axes}), one, kRounding);
     }
@@ -275,8 +327,8 @@ TEST_F(ParallelTraining, OverAnyAxes_HasWeightsCloseToThoseOfOneRank) {
       return TensorsInFolder(folder);
     };
     const NamedTensors one = weights({});
-    for (const char* axes :
-         {"pipeline=2,sequence=ulysses:2", "pipeline=2,data=2", "sequence=ring:2"}) {
+    for (const char* axes : {"pipeline=2,sequence=ulysses:2", "pipeline=2,data=2",
+                             "sequence=ring:2", "pipeline=zbv:2"}) {
       const NamedTensors cut = weights({"--parallel", axes});
       ASSERT_EQ(cut.size(), one.size());
       for (const auto& [name, values] : one) {
@@ -316,7 +368,9 @@ TEST_F(ParallelTraining, SavedInOneMesh_GoesOnInAnother) {
       {{}, {"--parallel", "pipeline=2"}},
       {{"--parallel", "pipeline=4"}, {"--parallel", "pipeline=2"}},
       {{"--parallel", "pipeline=interleaved:2:chunks=2"}, {"--parallel", "pipeline=2"}},
-      {{"--parallel", "pipeline=2"}, {"--parallel", "pipeline=interleaved:2:chunks=2"}}};
+      {{"--parallel", "pipeline=2"}, {"--parallel", "pipeline=interleaved:2:chunks=2"}},
+      {{"--parallel", "pipeline=zbv:2"}, {"--parallel", "pipeline=2"}},
+      {{}, {"--parallel", "pipeline=zbv:2"}}};
   for (const auto& [before, after] : meshes) {
     fs::remove_all(run_);
     Run(flags + before);
@@ -433,11 +487,34 @@ TEST_F(ParallelTraining, InTheSecondStage_DoesNotDependOnMemory) {
 TEST_F(ParallelTraining, InTheFirstStageWithOneSumAlone_HasTheBitsOfTheThird) {
   for (const Words& how : std::vector<Words>{{"data=1", "--dtype", "fp32"},
                                              {"pipeline=2", "--dtype", "fp32"},
+                                             {"pipeline=interleaved:2:chunks=2", "--dtype", "fp32"},
+                                             {"pipeline=zbv:2", "--dtype", "fp32"},
                                              {"data=2", "--accumulate", "1", "--batch", "8"}}) {
     SCOPED_TRACE(testing::PrintToString(how));
     const Words flags = kLlama + Words(how.begin() + 1, how.end()) + Words{"--parallel"};
     ExpectSameBits(Run(flags + Words{how[0] + ",zero=1"}), Run(flags + Words{how[0]}));
   }
+}
+
+// Whichever part a micro-batch is of, gradients are reduced with the last one.
+TEST_F(ParallelTraining, OfSeveralPartsInTheFirstStage_ReceivesGradientsOnceAStep) {
+  const Words flags = kLlama + Words{"--dtype", "fp32", "--parallel"};
+  for (const std::string axes :
+       {"pipeline=interleaved:2:chunks=2,data=2", "pipeline=zbv:2,data=2"}) {
+    SCOPED_TRACE(axes);
+    const nlohmann::json first = Run(flags + Words{axes + ",zero=1"});
+    const nlohmann::json second = Run(flags + Words{axes + ",zero=2"});
+    ExpectNear(first, second, kRounding);
+    EXPECT_LT(first["received_bytes"], second["received_bytes"]);
+  }
+  const std::string axes = "pipeline=interleaved:2:chunks=2,data=2,zero=1";
+  const nlohmann::json few = Run(flags + Words{axes, "--steps", "4"});
+  const nlohmann::json many = Run(flags + Words{axes, "--steps", "6"});
+  ASSERT_EQ(few["chunks"], 1);
+  const uint64_t chunk = sizeof(float) * few["chunk_elements"].get<uint64_t>();
+  constexpr uint64_t kStages = 2, kWeightsAndGradients = 2, kSteps = 6 - 4;
+  EXPECT_EQ(many["received_bytes"].get<uint64_t>() - few["received_bytes"].get<uint64_t>(),
+            kSteps * kStages * kWeightsAndGradients * chunk);
 }
 
 // It rounds sums of gradients elsewhere.

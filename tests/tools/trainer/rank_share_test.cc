@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/trainer/recompute_choice.h"
+#include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
 namespace {
@@ -52,6 +53,33 @@ TEST(LayersInFlight, OfAStage_AreThoseOfTheMicroBatchesThatItHolds) {
     EXPECT_EQ(LayersInFlight(options, stage).layers, layers * static_cast<uint64_t>(4 - stage));
   }
   EXPECT_EQ(LayersInFlight(InStages(1, 1), 0).layers, 8u);
+}
+
+// By hand: two parts of a layer each on each of two stages, and of the first stage the schedule.
+TEST(WorkspaceBytesOfShare, InHalves_HasRoomForWhatTheWeightsWaitFor) {
+  TrainOptions options = InStages(2, 2);
+  options.model.layers = 4;
+  options.recompute = Recompute::kOn;
+  const uint64_t interleaved = WorkspaceBytesOfShare(options, 2, 1);
+  options.parallel.schedule = collectives::PipelineKind::kZeroBubbleV;
+  const uint64_t in_halves = WorkspaceBytesOfShare(options, 2, 1);
+  const MicroBatchShape shape = ShapeOfShare(options, 2);
+  const zero::DataType type = options.zero.data_type;
+  const uint64_t later =
+      LaterBytes(options.model, type,
+                 {.first_layer = 1, .layers = 1, .embeds = false, .outputs = false}, shape);
+  EXPECT_GT(in_halves, interleaved);
+  EXPECT_GT(in_halves, WorkspaceBytesBound(
+                           [&] {
+                             ModelConfig none = options.model;
+                             none.layers = 0;
+                             return none;
+                           }(),
+                           type, shape) +
+                           later);
+  EXPECT_EQ(in_halves, std::max(WorkspaceBytesOfShare(options, 2, 1, 0),
+                                WorkspaceBytesOfShare(options, 2, 1, 1)));
+  EXPECT_GT(KeptBytesOfShare(options, 2), 0u);
 }
 
 TEST(LargestPart, OfNoStage_IsThatOfTheOneWithMost) {

@@ -65,7 +65,6 @@ TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
   EXPECT_EQ(Error(cut), "");
   EXPECT_EQ(Error({"--parallel", "tensor=1d:2", "--restarts", "1", "--loss-scale", "dynamic"}), "");
   const std::vector<std::pair<Words, std::string>> mistakes = {
-      {{"--dtype", "bf16"}, "--dtype bf16 is not there yet with tensor"},
       {{"--dropout", "0.1"}, "--dropout is not there yet with tensor"},
       {{"--lora-rank", "2"}, "--lora-rank is not there yet with tensor"},
       {{"--freeze", "*norm*"}, "--freeze is not there yet with tensor"},

@@ -164,6 +164,45 @@ TEST_F(TensorTraining, OfOneMesh_DoesNotDependOnMemoryNorOnThreads) {
   }
 }
 
+// Weights and gradients are bf16, what is between them is not: so modes are as close before the
+// first update as in fp32, and afterwards within what rounding of gradients and weights makes.
+TEST_F(TensorTraining, InBfloat16_IsCloseToOneRankAndToTheOtherModes) {
+  constexpr double kNarrow = 0x1p-10;  // of losses, over four steps; bf16 has 8 digits
+  const auto near = [](const nlohmann::json& got, const nlohmann::json& expected, size_t step,
+                       double tolerance) {
+    const double loss = expected["loss"][step];
+    EXPECT_NEAR(got["loss"][step].get<double>(), loss, tolerance * loss) << step;
+  };
+  for (const Words& model : {kLlama, kGpt2}) {
+    const Words flags = model + Words{"--dtype", "bf16"};
+    const nlohmann::json one = Run(flags);
+    const nlohmann::json first = Run(flags + Cut("tensor=1d:2"));
+    ASSERT_FALSE(one.is_null() || first.is_null());
+    for (const char* axes :
+         {"tensor=1d-sequence:2", "tensor=2d:4", "tensor=2.5d:size=8:depth=2", "tensor=3d:8",
+          "pipeline=2,tensor=1d:2,data=2", "tensor=1d:2,zero=1", "tensor=1d:2,sequence=ring:2"}) {
+      SCOPED_TRACE(axes);
+      const nlohmann::json cut = Run(flags + Cut(axes));
+      ASSERT_EQ(cut["loss"].size(), 4);
+      near(cut, first, 0, kRounding);
+      for (size_t step = 0; step < 4; ++step) near(cut, one, step, kNarrow);
+    }
+    EXPECT_EQ(Run(flags + Cut("tensor=1d:2"))["weights_sha256"], first["weights_sha256"]);
+  }
+}
+
+TEST_F(TensorTraining, InBfloat16_DoesNotDependOnMemoryNorOnThreads) {
+  const Words flags = kGpt2 + Words{"--dtype", "bf16"} + Cut("tensor=2d:4");
+  const nlohmann::json plain = Run(flags);
+  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
+                                             {"--placement", "cpu"},
+                                             {"--device-memory", "2MiB"},
+                                             {"--threads", "2"}}) {
+    SCOPED_TRACE(testing::PrintToString(how));
+    EXPECT_EQ(Run(flags + how)["weights_sha256"], plain["weights_sha256"]);
+  }
+}
+
 // With an optimizer that does not make large steps of small gradients, whose rounding shows.
 TEST_F(TensorCheckpoints, Exported_HasWeightsCloseToThoseOfOneRank) {
   const std::string folder = folder_ / "weights";

@@ -9,13 +9,16 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
+#include "kernels/runtime/common/bfloat16.h"
 #include "tests/collectives/world.h"
 #include "tests/tools/trainer/dense_parameters.h"
 #include "tests/tools/trainer/tensor_models.h"
 #include "tools/trainer/tensor_share.h"
+#include "tools/trainer/wide_source.h"
 
 namespace geminid::trainer {
 namespace {
@@ -137,26 +140,73 @@ TEST_P(TensorTransformerOf, ForwardAndBackward_AreThoseOfOneRank) {
   }
 }
 
+// What is bf16 is widened in the workspace, too.
+void ExpectWithinBounds(const TensorGrid& grid, const ModelConfig& config, DataType type) {
+  TrainOptions options;
+  options.model = config;
+  options.zero.data_type = type;
+  options.parallel.tensor = {.mode = grid.mode(), .size = grid.ranks(), .depth = grid.depth()};
+  Whole whole(config);
+  const Batch batch = RandomBatch(config, kShape, 3);
+  const uint64_t most = TensorWorkspaceBytes(options, config.layers, kShape);
+  const uint64_t kept = TensorKeptBytes(options, config.layers, kShape);
+  for (const bool keeps : {true, false}) {
+    MicroBatch view = batch.view();
+    view.keeps_activations = keeps;
+    OnGrid(grid, config, whole, [&](int /*rank*/, CutModel& cut) {
+      const std::vector<ParameterSpec>& specs = cut.model->parameters().specs;
+      auto narrow = std::make_unique<DenseParameters>(specs, type, 1, kWorkspaceBytes);
+      const StackWorkspace& workspace = narrow->workspace();
+      std::unique_ptr<ParameterSource> source = std::move(narrow);
+      if (type != DataType::kFloat32) source = MakeWideSource(std::move(source), specs);
+      ASSERT_TRUE(cut.model->TrainMicroBatch(*source, view, kGradientScale).ok());
+      EXPECT_LE(workspace.peak_bytes(), most + (keeps ? kept : 0));
+      EXPECT_GE(2 * workspace.peak_bytes(), most + (keeps ? kept : 0));
+    });
+  }
+}
+
 TEST_P(TensorTransformerOf, WorkspaceAndKeptActivations_AreWithinTheirBounds) {
   for (const ModelConfig& config : {CutGpt2(), CutLlama()}) {
-    TrainOptions options;
-    options.model = config;
-    options.parallel.tensor = {
-        .mode = GetParam().mode(), .size = GetParam().ranks(), .depth = GetParam().depth()};
-    Whole whole(config);
-    const Batch batch = RandomBatch(config, kShape, 3);
-    const uint64_t most = TensorWorkspaceBytes(options, config.layers, kShape);
-    const uint64_t kept = TensorKeptBytes(options, config.layers, kShape);
-    for (const bool keeps : {true, false}) {
-      MicroBatch view = batch.view();
-      view.keeps_activations = keeps;
-      OnGrid(GetParam(), config, whole, [&](int /*rank*/, CutModel& cut) {
-        ASSERT_TRUE(cut.model->TrainMicroBatch(*cut.parameters, view, kGradientScale).ok());
-        const uint64_t peak = cut.parameters->workspace().peak_bytes();
-        EXPECT_LE(peak, most + (keeps ? kept : 0));
-        EXPECT_GE(2 * peak, most + (keeps ? kept : 0));
-      });
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+      SCOPED_TRACE(static_cast<int>(type));
+      ExpectWithinBounds(GetParam(), config, type);
     }
+  }
+}
+
+// Weights that bf16 has exactly: what is widened is the same model, whose gradients are rounded.
+TEST_P(TensorTransformerOf, OnWidenedParameters_HasTheGradientsRounded) {
+  for (const ModelConfig& config : {CutGpt2(), Tied(CutLlama())}) {
+    Whole whole(config);
+    for (size_t i = 0; i < whole.parameters.count(); ++i) {
+      for (float& value : whole.parameters.values(i)) {
+        value = kernels::BFloat16::FromFloat(value).ToFloat();
+      }
+    }
+    const Batch batch = RandomBatch(config, kShape, 3);
+    OnGrid(GetParam(), config, whole, [&](int /*rank*/, CutModel& cut) {
+      const std::vector<ParameterSpec>& specs = cut.model->parameters().specs;
+      auto narrow =
+          std::make_unique<DenseParameters>(specs, DataType::kBFloat16, 1, kWorkspaceBytes);
+      DenseParameters& rounded = *narrow;
+      for (size_t i = 0; i < specs.size(); ++i) rounded.values(i) = cut.parameters->values(i);
+      const auto wide = MakeWideSource(std::move(narrow), specs);
+      const auto loss = cut.model->TrainMicroBatch(*cut.parameters, batch.view(), kGradientScale);
+      const auto again = cut.model->TrainMicroBatch(*wide, batch.view(), kGradientScale);
+      ASSERT_TRUE(loss.ok() && again.ok()) << loss.status() << again.status();
+      EXPECT_EQ(*again, *loss);
+      for (size_t i = 0; i < specs.size(); ++i) {
+        const std::vector<double>& exact = cut.parameters->gradient(i);
+        double largest = 0;  // a table that is used twice is rounded twice
+        for (const double value : exact) largest = std::max(largest, std::abs(value));
+        for (size_t k = 0; k < exact.size(); ++k) {
+          ASSERT_NEAR(rounded.gradient(i)[k], exact[k],
+                      std::abs(exact[k]) / 256 + (specs[i].backward_uses > 1 ? largest / 256 : 0))
+              << specs[i].name;
+        }
+      }
+    });
   }
 }
 

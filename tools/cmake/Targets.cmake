@@ -93,12 +93,14 @@ set(GEMINID_TEST_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O1;-Wno-maybe-uninitialized>
 
 set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
 
-# geminid_test(NAME SOURCES... LIBS... [LABELS...] [TIMEOUT seconds] [COST seconds] [SERIAL]
-# [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE. The time
-# limit is a suite's. Where ctest knows no times yet, what costs most comes first, so that nothing
-# long is left for the end; the seconds need not be right, and what takes less than 15 needs none.
+# geminid_test(NAME SOURCES... LIBS... [LABELS...] [TIMEOUT seconds] [COST seconds] [PROCESSORS n]
+# [SERIAL] [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE.
+# Time limit and cost are a suite's. Where ctest knows no times yet, it begins with what costs most,
+# so that nothing long is left for the end; what takes less than 15 seconds need not say so. With
+# more than one processor, fewer others run beside what holds the code to its limits of time.
 function(geminid_test name)
-  cmake_parse_arguments(ARG "SERIAL" "COST;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "COST;PROCESSORS;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS"
+                        ${ARGN})
   if(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED test)
   endif()
@@ -115,9 +117,11 @@ function(geminid_test name)
   if(ARG_LABELS)
     string(APPEND properties " LABELS \"${ARG_LABELS}\"")
   endif()
-  if(ARG_COST)
-    string(APPEND properties " COST ${ARG_COST}")
-  endif()
+  foreach(property COST PROCESSORS)
+    if(ARG_${property})
+      string(APPEND properties " ${property} ${ARG_${property}}")
+    endif()
+  endforeach()
   if(ARG_SERIAL)
     string(APPEND properties " RUN_SERIAL ON")
   endif()

@@ -112,8 +112,8 @@ void ExpectNear(const nlohmann::json& report, const nlohmann::json& host, double
 
 TEST_P(GpuTraining, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
   // 2.4 MB of weights.
-  const Words model = {"--model", "gpt2-tiny", "--layers", "6",        "--hidden",
-                       "128",     "--batch",   "1",        "--device", "cuda"};
+  const Words model = {"--model", "gpt2-tiny", "--layers",  "6",  "--hidden", "128",
+                       "--batch", "1",         "--context", "16", "--device", "cuda"};
   const nlohmann::json free = Train(model);
   EXPECT_GT(node_.calls("cuLaunchKernel"), 100u);
   ExpectProducts(free);

@@ -70,12 +70,15 @@ class DeviceOps {
                      const kernels::Segment& segment, const kernels::ParameterArrays& to,
                      kernels::ThreadPool* threads) = 0;
   // ShardedStep::Prepare, of segments on either side. The one operation that blocks, since ranks
-  // exchange sums in its middle; `reduce` has limits of its own to waiting.
+  // exchange sums in its middle; `reduce` has limits of its own to waiting. `device_scales`, of
+  // FactorTotal() numbers in the arena, are for kernels until the next step; without (null)
+  // Adafactor and CAME are stepped by the host. Where they are given, and factors and all that is
+  // trained lie in the arena, Apply must find all of the step there, too.
   virtual kernels::Status Prepare(Stream& stream, kernels::ShardedStep* step,
                                   const kernels::StepScalars& scalars,
                                   std::span<const kernels::Segment> segments,
                                   const float* old_factors, const kernels::ReduceSum& reduce,
-                                  float* new_factors) = 0;
+                                  float* new_factors, float* device_scales) = 0;
 
   // The first failure of any operation so far. In work that is queued on a stream: of what was
   // queued before it, too.

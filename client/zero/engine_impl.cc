@@ -246,6 +246,7 @@ absl::Status EngineImpl::MakeStateStore() {
                                .gradient_sums = sums_gradients(),
                                .state_arrays = optimizer_->state_arrays(),
                                .tensor_state_bytes = optimizer_->tensor_state_bytes(),
+                               .device_scale_bytes = optimizer_->device_scale_bytes(),
                                .resume = options_.resume,
                                .timeout = options_.timeout};
   if (IsOfRun(*session_)) options.noted_tensors = parameters_.size();

@@ -167,7 +167,7 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
   const ComputePlace& place = store.ComputeOfTensors();
   const kernels::Status status =
       place.ops->Prepare(*place.stream, &step_, scalars, segments, factors(store.TensorState()),
-                         reduce, factors(spare));
+                         reduce, factors(spare), store.DeviceScales());
   if (!reduced.ok()) return reduced;
   if (status != kernels::Status::kOk || !needs_sums_) return FromKernel(status, "ShardedStep");
   const auto sums = std::as_bytes(step_.TensorSums());

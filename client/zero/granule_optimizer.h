@@ -30,6 +30,7 @@ class GranuleOptimizer {
   // What the state store must have for it.
   size_t state_arrays() const { return state_arrays_; }
   uint64_t tensor_state_bytes() const;
+  uint64_t device_scale_bytes() const { return step_.FactorTotal() * sizeof(float); }
 
   // All ranks together, when all gradients are reduced and no update is in progress: sums over
   // whole tensors, for the optimizers that need any. Writes the store's spare tensor state.

@@ -46,6 +46,9 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   if (store->claimed_ && store->left_.ok()) {
     GEMINID_RETURN_IF_ERROR(store->NoteWhatIsLeft(store->TakeUp()));
   }
+  if (options.on_device && store->left_.ok()) {
+    GEMINID_RETURN_IF_ERROR(store->MakeDeviceScales());
+  }
   if (options.gradient_sums && store->left_.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeGradientSums());
   }
@@ -257,7 +260,7 @@ uint64_t StateStore::device_bytes_of(uint32_t chunk) const {
 uint64_t StateStore::device_spare_bytes() const {
   std::vector<ChunkSpec> specs;
   AddSpares(/*has_home=*/false, "", &specs);
-  uint64_t bytes = 0;
+  uint64_t bytes = RoundUpToExtent(options_.device_scale_bytes);
   for (const ChunkSpec& spec : specs) bytes += RoundUpToExtent(spec.bytes);
   return bytes;
 }
@@ -275,7 +278,24 @@ absl::Status StateStore::MakeDeviceSpares() {
   return absl::OkStatus();
 }
 
-// Apart from the list of all else, which a successor claims: what sums hold is nobody's.
+absl::StatusOr<std::vector<ChunkId>> StateStore::MakePassing(const std::vector<ChunkSpec>& specs) {
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> ids, AllocateChunks(specs));
+  GEMINID_RETURN_IF_ERROR(PlaceOnDevice(ids));
+  for (auto held = held_.end() - static_cast<ptrdiff_t>(ids.size()); held != held_.end(); ++held) {
+    held->keeps = false;
+  }
+  return ids;
+}
+
+absl::Status StateStore::MakeDeviceScales() {
+  if (options_.device_scale_bytes == 0) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
+                           MakePassing({{"scales of rows and columns", ChunkKind::kSpare,
+                                         options_.device_scale_bytes, /*has_home=*/false}}));
+  device_scales_ = reinterpret_cast<float*>(Address(ids.front(), kDevice));
+  return absl::OkStatus();
+}
+
 absl::Status StateStore::MakeGradientSums() {
   const uint64_t before = device_bytes_;
   std::vector<ChunkSpec> specs;
@@ -285,21 +305,18 @@ absl::Status StateStore::MakeGradientSums() {
     specs.push_back({absl::StrCat("chunk ", c, " sum of gradients"), ChunkKind::kGradient,
                      chunk.elements * sizeof(float), /*has_home=*/false});
   }
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids, AllocateChunks(specs));
-  if (absl::Status placed = PlaceOnDevice(ids); !placed.ok()) {
+  const absl::StatusOr<std::vector<ChunkId>> ids = MakePassing(specs);
+  if (!ids.ok()) {
     uint64_t bytes = 0;
     for (const ChunkSpec& spec : specs) bytes += spec.bytes;
     return absl::Status(
-        placed.code(),
-        absl::StrCat("ZeRO's stage 1 keeps sums of gradients on the device, ",
-                     base::FormatBytes(bytes),
-                     "; use stage 2, or more device memory: ", std::string(placed.message())));
+        ids.status().code(),
+        absl::StrCat(
+            "ZeRO's stage 1 keeps sums of gradients on the device, ", base::FormatBytes(bytes),
+            "; use stage 2, or more device memory: ", std::string(ids.status().message())));
   }
   sum_bytes_ = device_bytes_ - before;
-  for (auto held = held_.end() - static_cast<ptrdiff_t>(ids.size()); held != held_.end(); ++held) {
-    held->keeps = false;
-  }
-  auto next = ids.begin();
+  auto next = ids->begin();
   for (const ChunkShape& chunk : layout_.chunks) {
     std::byte* const sum = chunk.trainable ? Address(*next++, kDevice) : nullptr;
     gradient_sums_.push_back(reinterpret_cast<float*>(sum));
@@ -340,6 +357,7 @@ absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
   }
   if (trained) {
     GEMINID_RETURN_IF_ERROR(MakeDeviceSpares());
+    GEMINID_RETURN_IF_ERROR(MakeDeviceScales());
   }
   for (uint32_t chunk : chunks) {
     const ChunkShape& shape = layout_.chunks[chunk];

@@ -43,6 +43,7 @@ struct StateStoreOptions {
   // Full-size fp32 arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
   size_t state_arrays = 2;
   uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
+  uint64_t device_scale_bytes = 0;            // for kernels, beside state on the device
   bool resume = false;                        // from what a predecessor left, if it left this
   std::optional<size_t> noted_tensors{};      // steps are noted for a successor; none: they are not
   absl::Duration timeout = absl::Minutes(5);  // for each answer of the daemon
@@ -90,6 +91,9 @@ class StateStore {
   bool IsTensorStateBefore(uint64_t epoch) const;
   shm::CommitSegment* commit() const { return commit_; }
   StepNotes* notes() { return notes_.has_value() ? &*notes_ : nullptr; }
+
+  // In the arena, where trained state lives there; else null. They hold anything between steps.
+  float* DeviceScales() const { return device_scales_; }
 
   // As many bytes as there are. They wait for what is being computed where it lies.
   absl::Status ReadTensorState(std::span<std::byte> bytes) const;
@@ -205,7 +209,11 @@ class StateStore {
   // Of the type, and nobody's.
   std::optional<uint32_t> UnusedExtent(DataType type, const std::vector<bool>& used) const;
   absl::Status MakeDeviceSpares();
+  absl::Status MakeDeviceScales();
   absl::Status MakeGradientSums();
+  // In the arena, apart from the list of all else, which a successor claims: what these hold is
+  // nobody's.
+  absl::StatusOr<std::vector<ChunkId>> MakePassing(const std::vector<ChunkSpec>& specs);
   absl::Status PlaceOnDevice(const std::vector<ChunkId>& chunks);
   absl::Status WriteTo(std::byte* tensor_state, std::span<const std::byte> bytes);
   absl::Status HoldOnDevice(ChunkId chunk);
@@ -233,6 +241,7 @@ class StateStore {
   std::vector<std::byte*> gradients_;
   std::vector<ChunkId> staging_chunks_;
   std::vector<std::byte*> staging_;
+  float* device_scales_ = nullptr;
   std::vector<float*> gradient_sums_;  // by chunk
   uint64_t sum_bytes_ = 0;             // of the arena
   // Of a chunk that lives on the device, its lease, and where it waits while it is not there.

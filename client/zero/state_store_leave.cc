@@ -77,6 +77,7 @@ void StateStore::StayOnHost() {
   }
   chunk_on_device_.assign(chunk_on_device_.size(), false);
   held_.clear();
+  device_scales_ = nullptr;
   device_bytes_ = sum_bytes_ = 0;
   FindAddresses();
 }

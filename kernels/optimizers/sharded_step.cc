@@ -70,6 +70,25 @@ Status FastAdamWStep(const AdamWOptions& o, const ConstParameterArrays& from,
                                state);
 }
 
+// LAMB's and LARS's.
+Status AddNorms(const OptimizerOptions& o, const Segment& s, double* two) {
+  if (o.kind == OptimizerKind::kLamb) {
+    LambNorms norms = {two[0], two[1]};
+    const Status status = LambAddNorms(o.lamb, s.arrays, s.gradient, s.count, &norms);
+    two[0] = norms.weight_squares;
+    two[1] = norms.update_squares;
+    return status;
+  }
+  if (o.kind == OptimizerKind::kLars) {
+    LarsNorms norms = {two[0], two[1]};
+    const Status status = LarsAddNorms(o.lars, s.arrays, s.gradient, s.count, &norms);
+    two[0] = norms.weight_squares;
+    two[1] = norms.gradient_squares;
+    return status;
+  }
+  return Status::kUnsupported;
+}
+
 }  // namespace
 
 ShardedStep::ShardedStep(const OptimizerOptions& options, std::vector<TensorOptions> tensors)
@@ -167,21 +186,18 @@ Status ShardedStep::CheckSegments(std::span<const Segment> segments) const {
   return Status::kOk;
 }
 
-template <class Add>
-Status ShardedStep::ForEachTrained(std::span<const Segment> segments, Add add) const {
-  for (const Segment& segment : segments) {
-    Status status = CheckSegment(segment);
-    if (status == Status::kOk && Trains(segment)) status = add(segment);
-    if (status != Status::kOk) return status;
-  }
-  return Status::kOk;
-}
-
-template <class AddAll>
-Status ShardedStep::SumOverRanks(bool factors, const ReduceSum& reduce, AddAll add_all) {
+Status ShardedStep::SumOverRanks(SumPass pass, std::span<const Segment> segments,
+                                 const ReduceSum& reduce, const StepElsewhere& elsewhere,
+                                 Status status) {
+  const bool factors = pass != SumPass::kUpdates;
   const std::span<double> sums(sums_.data(), factors ? sums_.size() : tensor_sums_.size());
   std::fill(sums.begin(), sums.end(), 0.0);
-  const Status status = add_all();
+  if (status == Status::kOk) status = CheckSegments(segments);
+  const bool here = !elsewhere.add_sums;
+  if (status == Status::kOk && !here) status = elsewhere.add_sums(pass, segments, sums);
+  for (size_t i = 0; i < segments.size() && status == Status::kOk && here; ++i) {
+    status = AddSums(pass, segments[i], sums.data());
+  }
   // The other ranks wait for this one's sums: they must fail with it.
   if (status != Status::kOk) {
     std::fill(sums.begin(), sums.end(), std::numeric_limits<double>::quiet_NaN());
@@ -191,152 +207,138 @@ Status ShardedStep::SumOverRanks(bool factors, const ReduceSum& reduce, AddAll a
   return AllFinite(sums) ? Status::kOk : Status::kInvalidParameter;
 }
 
-Status ShardedStep::AddNorms(const Segment& s, double* two) const {
+Status ShardedStep::AddSums(SumPass pass, const Segment& s, double* sums) {
   const ScopedFloatEnvironment environment;
   const std::optional<OptimizerOptions> o = OptionsFor(s);
   if (!o.has_value()) return CheckSegment(s);
-  if (o->kind == OptimizerKind::kLamb) {
-    LambNorms norms = {two[0], two[1]};
-    const Status status = LambAddNorms(o->lamb, s.arrays, s.gradient, s.count, &norms);
-    two[0] = norms.weight_squares;
-    two[1] = norms.update_squares;
-    return status;
-  }
-  if (o->kind == OptimizerKind::kLars) {
-    LarsNorms norms = {two[0], two[1]};
-    const Status status = LarsAddNorms(o->lars, s.arrays, s.gradient, s.count, &norms);
-    two[0] = norms.weight_squares;
-    two[1] = norms.gradient_squares;
-    return status;
+  if (pass != SumPass::kFirst && !has_scales_) return Status::kUnsupported;
+  switch (pass) {
+    case SumPass::kFirst:
+      return AddFirstSums(*o, s, sums);
+    case SumPass::kUpdates:
+      return AddUpdateSquares(*o, s, sums);
+    case SumPass::kResiduals:
+      return AddResidualSquares(*o, s, sums);
   }
   return Status::kUnsupported;
 }
 
-Status ShardedStep::AddFirstSums(const Segment& s) {
-  const TensorOptions& tensor = tensors_[s.tensor];
-  const OptimizerOptions o = OptionsOf(tensor);
-  double* two = sums_.data() + kSumsPerTensor * s.tensor;
-  double* sums = sums_.data() + places_[s.tensor].sums;
+Status ShardedStep::AddFirstSums(const OptimizerOptions& o, const Segment& s, double* sums) {
+  const FactorShape& shape = tensors_[s.tensor].shape;
+  double* const two = sums + kSumsPerTensor * s.tensor;
+  double* const factor_sums = sums + places_[s.tensor].sums;
   if (o.kind == OptimizerKind::kAdafactor) {
     AdafactorNorms norms = {.weight_squares = two[0]};
-    const Status status =
-        AdafactorAddSquares(o.adafactor, tensor.shape, s.offset, s.arrays, s.gradient, s.count,
-                            sums, column_space_.data(), &norms);
+    const Status status = AdafactorAddSquares(o.adafactor, shape, s.offset, s.arrays, s.gradient,
+                                              s.count, factor_sums, column_space_.data(), &norms);
     two[0] = norms.weight_squares;
     return status;
   }
   if (o.kind == OptimizerKind::kCame) {
-    return CameAddSquares(o.came, tensor.shape, s.offset, s.gradient, s.count, sums,
+    return CameAddSquares(o.came, shape, s.offset, s.gradient, s.count, factor_sums,
                           column_space_.data());
   }
-  return AddNorms(s, two);
+  return AddNorms(o, s, two);
 }
 
-Status ShardedStep::AddUpdateSquares(const Segment& s) {
-  const TensorOptions& tensor = tensors_[s.tensor];
-  const OptimizerOptions o = OptionsOf(tensor);
-  double* squares = sums_.data() + kSumsPerTensor * s.tensor + 1;
+Status ShardedStep::AddUpdateSquares(const OptimizerOptions& o, const Segment& s, double* sums) {
+  const FactorShape& shape = tensors_[s.tensor].shape;
+  double* const squares = sums + kSumsPerTensor * s.tensor + 1;
   const float* scales = scales_.data() + places_[s.tensor].factors;
   if (o.kind == OptimizerKind::kCame) {
-    return CameAddUpdateSquares(o.came, tensor.shape, s.offset, scales, s.gradient, s.count,
-                                squares);
+    return CameAddUpdateSquares(o.came, shape, s.offset, scales, s.gradient, s.count, squares);
   }
+  if (o.kind != OptimizerKind::kAdafactor) return Status::kUnsupported;
   AdafactorNorms norms = {.update_squares = *squares};
-  const Status status = AdafactorAddUpdateSquares(o.adafactor, tensor.shape, s.offset, scales,
-                                                  s.gradient, s.count, &norms);
+  const Status status =
+      AdafactorAddUpdateSquares(o.adafactor, shape, s.offset, scales, s.gradient, s.count, &norms);
   *squares = norms.update_squares;
   return status;
 }
 
-Status ShardedStep::AddResidualSquares(const Segment& s) {
-  const TensorOptions& tensor = tensors_[s.tensor];
-  if (!tensor.shape.Factored()) return Status::kOk;
+Status ShardedStep::AddResidualSquares(const OptimizerOptions& o, const Segment& s, double* sums) {
+  const FactorShape& shape = tensors_[s.tensor].shape;
+  if (o.kind != OptimizerKind::kCame) return Status::kUnsupported;
+  if (!shape.Factored()) return Status::kOk;
   const Place& place = places_[s.tensor];
-  return CameAddResidualSquares(OptionsOf(tensor).came, tensor.shape, s.offset,
-                                scales_.data() + place.factors,
+  return CameAddResidualSquares(o.came, shape, s.offset, scales_.data() + place.factors,
                                 tensor_sums_[kSumsPerTensor * s.tensor + 1], s.arrays, s.gradient,
-                                s.count, sums_.data() + place.sums, column_space_.data());
+                                s.count, sums + place.sums, column_space_.data());
 }
 
-Status ShardedStep::MakeFactors(const float* old_factors, float* new_factors) {
-  for (size_t t = 0; t < tensors_.size(); ++t) {
+Status ShardedStep::MakeFactors(SumPass pass, std::span<const double> all_sums,
+                                const float* old_factors, float* new_factors) {
+  const ScopedFloatEnvironment environment;
+  Status status = Status::kOk;
+  for (size_t t = 0; t < tensors_.size() && status == Status::kOk; ++t) {
     if (tensors_[t].frozen) continue;
     const OptimizerOptions o = OptionsOf(tensors_[t]);
     const FactorShape& shape = tensors_[t].shape;
-    const double* sums = sums_.data() + places_[t].sums;
     const uint64_t at = places_[t].factors;
-    const Status status = o.kind == OptimizerKind::kCame
-                              ? CameFactors(o.came, shape, sums, old_factors + at, new_factors + at,
-                                            scales_.data() + at)
-                              : AdafactorFactors(o.adafactor, shape, sums, old_factors + at,
-                                                 new_factors + at, scales_.data() + at);
-    if (status != Status::kOk) return status;
+    const double* const sums = all_sums.data() + places_[t].sums;
+    const float* const old_of_it = old_factors + at;
+    float* const new_of_it = new_factors + at;
+    float* const scales = scales_.data() + at;
+    if (o.kind == OptimizerKind::kAdafactor) {
+      status = AdafactorFactors(o.adafactor, shape, sums, old_of_it, new_of_it, scales);
+    } else if (pass == SumPass::kFirst) {
+      status = CameFactors(o.came, shape, sums, old_of_it, new_of_it, scales);
+    } else if (shape.Factored()) {
+      status = CameResidualFactors(o.came, shape, sums, old_of_it, new_of_it, scales);
+    }
   }
-  return Status::kOk;
+  has_scales_ = status == Status::kOk;
+  return status;
+}
+
+// By whoever makes them.
+Status ShardedStep::MakeFactorsThere(SumPass pass, const float* old_factors, float* new_factors,
+                                     const StepElsewhere& elsewhere) {
+  if (elsewhere.make_factors) return elsewhere.make_factors(pass, sums_);
+  return MakeFactors(pass, sums_, old_factors, new_factors);
 }
 
 Status ShardedStep::PrepareFactored(std::span<const Segment> segments, const float* old_factors,
-                                    const ReduceSum& reduce, float* new_factors) {
-  Status status = MakeFactors(old_factors, new_factors);
-  if (status == Status::kOk) {
-    status = SumOverRanks(/*factors=*/false, reduce, [&] {
-      return ForEachTrained(segments, [this](const Segment& s) { return AddUpdateSquares(s); });
-    });
-  }
+                                    const ReduceSum& reduce, float* new_factors,
+                                    const StepElsewhere& elsewhere) {
+  const Status made = MakeFactorsThere(SumPass::kFirst, old_factors, new_factors, elsewhere);
+  Status status = SumOverRanks(SumPass::kUpdates, segments, reduce, elsewhere, made);
   if (status != Status::kOk) return status;
   for (size_t i = 1; i < tensor_sums_.size(); i += kSumsPerTensor) tensor_sums_[i] = sums_[i];
   if (options_.kind != OptimizerKind::kCame) return Status::kOk;
-  return PrepareConfidence(segments, old_factors, reduce, new_factors);
-}
-
-Status ShardedStep::PrepareConfidence(std::span<const Segment> segments, const float* old_factors,
-                                      const ReduceSum& reduce, float* new_factors) {
-  Status status = SumOverRanks(/*factors=*/true, reduce, [&] {
-    return ForEachTrained(segments, [this](const Segment& s) { return AddResidualSquares(s); });
-  });
-  for (size_t t = 0; t < tensors_.size() && status == Status::kOk; ++t) {
-    const TensorOptions& tensor = tensors_[t];
-    if (tensor.frozen || !tensor.shape.Factored()) continue;
-    const uint64_t at = places_[t].factors;
-    status =
-        CameResidualFactors(OptionsOf(tensor).came, tensor.shape, sums_.data() + places_[t].sums,
-                            old_factors + at, new_factors + at, scales_.data() + at);
-  }
-  return status;
+  status = SumOverRanks(SumPass::kResiduals, segments, reduce, elsewhere, Status::kOk);
+  if (status != Status::kOk) return status;
+  return MakeFactorsThere(SumPass::kResiduals, old_factors, new_factors, elsewhere);
 }
 
 Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment> segments,
                             const float* old_factors, const ReduceSum& reduce, float* new_factors,
-                            const AddAllNorms& add_norms) {
+                            const StepElsewhere& elsewhere) {
   const ScopedFloatEnvironment environment;
-  ready_ = false;
+  ready_ = has_scales_ = false;
+  device_scales_ = nullptr;
   if (status_ != Status::kOk) return status_;
   scalars_ = scalars;
   std::fill(tensor_sums_.begin(), tensor_sums_.end(), 0.0);
   Status status = CheckRules();
-  if (status == Status::kOk) {
+  const bool factors_here = !elsewhere.make_factors;
+  if (status == Status::kOk && factors_here) {
     status = CheckBuffer(Buffer::Of(old_factors, factor_total_));
   }
-  if (status == Status::kOk) status = CheckBuffer(Buffer::Of(new_factors, factor_total_));
+  if (status == Status::kOk && factors_here) {
+    status = CheckBuffer(Buffer::Of(new_factors, factor_total_));
+  }
   // Those of tensors frozen for this step stay.
-  if (status == Status::kOk && old_factors != new_factors) {
+  if (status == Status::kOk && factors_here && old_factors != new_factors) {
     std::copy_n(old_factors, factor_total_, new_factors);
   }
   if (status == Status::kOk && NeedsSums(options_.kind)) {
     const bool factored =
         options_.kind == OptimizerKind::kAdafactor || options_.kind == OptimizerKind::kCame;
-    status = SumOverRanks(/*factors=*/true, reduce, [&] {
-      if (factored || !add_norms) {
-        return ForEachTrained(segments, [this](const Segment& s) { return AddFirstSums(s); });
-      }
-      const Status checked = CheckSegments(segments);
-      return checked == Status::kOk
-                 ? add_norms(segments, std::span(sums_).first(tensor_sums_.size()))
-                 : checked;
-    });
+    status = SumOverRanks(SumPass::kFirst, segments, reduce, elsewhere, Status::kOk);
     std::copy_n(sums_.begin(), tensor_sums_.size(), tensor_sums_.begin());
     if (status == Status::kOk && factored) {
-      status = PrepareFactored(segments, old_factors, reduce, new_factors);
+      status = PrepareFactored(segments, old_factors, reduce, new_factors, elsewhere);
     }
     if (status == Status::kOk) status = CheckRules();
   }
@@ -348,7 +350,8 @@ Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment>
 Status ShardedStep::Restore(const StepScalars& scalars, std::span<const double> tensor_sums,
                             const float* new_factors) {
   const ScopedFloatEnvironment environment;
-  ready_ = false;
+  ready_ = has_scales_ = false;
+  device_scales_ = nullptr;
   if (status_ != Status::kOk) return status_;
   if (tensor_sums.size() != tensor_sums_.size()) return Status::kInvalidShape;
   Status status = CheckBuffer(Buffer::Of(new_factors, factor_total_));
@@ -363,8 +366,14 @@ Status ShardedStep::Restore(const StepScalars& scalars, std::span<const double> 
     }
   }
   if (status == Status::kOk) status = CheckRules();
-  ready_ = status == Status::kOk;
+  ready_ = has_scales_ = status == Status::kOk;
   return status;
+}
+
+std::optional<OptimizerOptions> ShardedStep::OptionsFor(size_t tensor) const {
+  if (tensor >= tensors_.size() || tensors_[tensor].frozen) return std::nullopt;
+  const ScopedFloatEnvironment environment;
+  return OptionsOf(tensors_[tensor]);
 }
 
 std::optional<OptimizerOptions> ShardedStep::OptionsFor(const Segment& s) const {
@@ -384,6 +393,7 @@ Status ShardedStep::Apply(const Segment& s, const ParameterArrays& new_arrays) c
   if (!Trains(s)) {
     return CopyParameters(s.arrays, s.count, StateArrays(options_), new_arrays);
   }
+  if (factor_total_ > 0 && !has_scales_) return Status::kUnsupported;
   const FactorShape& shape = tensors_[s.tensor].shape;
   const OptimizerOptions o = OptionsOf(tensors_[s.tensor]);
   const double first = tensor_sums_[kSumsPerTensor * s.tensor];

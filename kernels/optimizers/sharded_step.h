@@ -47,7 +47,7 @@ struct StepScalars {
   double gradient_norm = 0;  // over all ranks, of grad_scale * gradient; LAMB's max_grad_norm
 };
 
-// Elements that AddNorms adds as one tree.
+// Elements that LAMB's and LARS's AddSums adds as one tree.
 inline constexpr size_t kNormsTree = kSumBlock * kTreeBlocks;
 
 // Elements between tensors: Apply copies them.
@@ -65,10 +65,22 @@ struct Segment {
 // Adds `values` over all ranks, into them, with the same bits on every rank. False if it failed.
 using ReduceSum = std::function<bool(std::span<double> values)>;
 
-// Adds the norms of this rank's segments, which have been checked, in their order to `sums`, 2
-// numbers per tensor: what AddNorms does, where segments lie on a device. Called within Prepare.
-using AddAllNorms =
-    std::function<Status(std::span<const Segment> segments, std::span<double> sums)>;
+// The sums of a step, in their order: LAMB and LARS have the first, Adafactor the first two.
+enum class SumPass : uint8_t {
+  kFirst,      // norms; for Adafactor and CAME of rows and columns too
+  kUpdates,    // of the updates before they are clipped
+  kResiduals,  // of rows and columns, of how far updates are from their average
+};
+
+// What Prepare leaves to others, where segments or factors lie on a device. Called within it.
+struct StepElsewhere {
+  // Adds the pass's sums of this rank's segments, which have been checked, in their order to
+  // `sums`: what AddSums does.
+  std::function<Status(SumPass pass, std::span<const Segment> segments, std::span<double> sums)>
+      add_sums;
+  // After kFirst and kResiduals, of sums over all ranks: what MakeFactors does.
+  std::function<Status(SumPass pass, std::span<const double> sums)> make_factors;
+};
 
 class ShardedStep {
  public:
@@ -90,14 +102,19 @@ class ShardedStep {
   // `old_factors` and `new_factors` may be the same array: then a failed Prepare may leave it
   // changed. Elementwise optimizers may be given no segments. kCallbackFailed if `reduce` failed.
   // A rank whose segments are bad still reduces, so that the others fail with it and none hangs.
-  // With `add_norms`, LAMB and LARS read no array of a segment themselves.
+  // With `elsewhere` it reads no array of a segment itself, and with its make_factors no factors.
   Status Prepare(const StepScalars& scalars, std::span<const Segment> segments,
                  const float* old_factors, const ReduceSum& reduce, float* new_factors,
-                 const AddAllNorms& add_norms = nullptr);
+                 const StepElsewhere& elsewhere = {});
 
-  // LAMB and LARS, of a step that is being prepared: adds a segment's to 2 numbers; those of calls
-  // that cut it at multiples of kNormsTree are the same. Of what is not trained nothing is added.
-  Status AddNorms(const Segment& segment, double* two) const;
+  // Of a step that is being prepared: adds a segment's to all sums, those that add_sums is given.
+  // LAMB's and LARS's of calls that cut it at multiples of kNormsTree are the same. Of what is not
+  // trained nothing is added. One thread at a time.
+  Status AddSums(SumPass pass, const Segment& segment, double* sums);
+  // Makes factors of all tensors, and scales, of the sums of kFirst or kResiduals. What is not
+  // trained stays in `new_factors` as it is.
+  Status MakeFactors(SumPass pass, std::span<const double> sums, const float* old_factors,
+                     float* new_factors);
 
   // What Prepare found, 2 numbers per tensor, to be kept with a commit: with them and new_factors
   // an interrupted step is finished when part of the old state is gone already.
@@ -105,9 +122,27 @@ class ShardedStep {
   Status Restore(const StepScalars& scalars, std::span<const double> tensor_sums,
                  const float* new_factors);
 
-  // For the kernels of a device: the options with which a segment is stepped. Nothing for those
-  // that are not trained, or bad.
+  // For the kernels of a device: the options with which a segment, or a tensor, is stepped. Nothing
+  // for those that are not trained, or bad.
   std::optional<OptimizerOptions> OptionsFor(const Segment& segment) const;
+  std::optional<OptimizerOptions> OptionsFor(size_t tensor) const;
+  size_t tensors() const { return tensors_.size(); }
+  const FactorShape& ShapeOf(size_t tensor) const { return tensors_[tensor].shape; }
+  // Where a tensor's numbers are.
+  struct Place {
+    uint64_t factors = 0;  // in factors and scales
+    uint64_t sums = 0;     // of rows and columns, in the sums
+  };
+  const Place& PlaceOf(size_t tensor) const { return places_[tensor]; }
+  // Of all tensors, FactorTotal() of them, as MakeFactors left them. Empty before it: where factors
+  // were made elsewhere, the host adds and applies no segment of Adafactor and CAME.
+  std::span<const float> Scales() const {
+    return has_scales_ ? std::span<const float>(scales_) : std::span<const float>();
+  }
+  // Where kernels find them; the next Prepare and Restore forget it.
+  void SetDeviceScales(const float* scales) { device_scales_ = scales; }
+  const float* device_scales() const { return device_scales_; }
+
   // Whether Prepare or Restore has succeeded, so that segments can be applied...
   bool ready() const { return ready_; }
   // ... and whether Apply copies this one.
@@ -117,34 +152,25 @@ class ShardedStep {
   Status Apply(const Segment& segment, const ParameterArrays& new_arrays) const;
 
  private:
-  // Where a tensor's numbers are.
-  struct Place {
-    uint64_t factors = 0;  // in factors and scales_
-    uint64_t sums = 0;     // in sums_
-  };
-
   OptimizerOptions OptionsOf(const TensorOptions& tensor) const;
   Status CheckTensor(const TensorOptions& tensor) const;
   Status CheckSegment(const Segment& segment) const;
   Status CheckRules() const;
   bool Trains(const Segment& segment) const;
 
-  // Zeroes the sums, has `add_all` add those of all segments, and reduces them: those of tensors,
-  // and with `factors` those of rows and columns.
-  template <class AddAll>
-  Status SumOverRanks(bool factors, const ReduceSum& reduce, AddAll add_all);
+  // Zeroes the sums of the pass, adds those of all segments, and reduces them. With another
+  // `status` than kOk it only makes the other ranks fail, too.
+  Status SumOverRanks(SumPass pass, std::span<const Segment> segments, const ReduceSum& reduce,
+                      const StepElsewhere& elsewhere, Status status);
   Status CheckSegments(std::span<const Segment> segments) const;
-  // `add` for each segment that is trained.
-  template <class Add>
-  Status ForEachTrained(std::span<const Segment> segments, Add add) const;
   Status PrepareFactored(std::span<const Segment> segments, const float* old_factors,
-                         const ReduceSum& reduce, float* new_factors);
-  Status PrepareConfidence(std::span<const Segment> segments, const float* old_factors,
-                           const ReduceSum& reduce, float* new_factors);
-  Status AddFirstSums(const Segment& segment);
-  Status AddUpdateSquares(const Segment& segment);
-  Status AddResidualSquares(const Segment& segment);
-  Status MakeFactors(const float* old_factors, float* new_factors);
+                         const ReduceSum& reduce, float* new_factors,
+                         const StepElsewhere& elsewhere);
+  Status AddFirstSums(const OptimizerOptions& options, const Segment& segment, double* sums);
+  Status AddUpdateSquares(const OptimizerOptions& options, const Segment& segment, double* sums);
+  Status AddResidualSquares(const OptimizerOptions& options, const Segment& segment, double* sums);
+  Status MakeFactorsThere(SumPass pass, const float* old_factors, float* new_factors,
+                          const StepElsewhere& elsewhere);
 
   OptimizerOptions options_;
   std::vector<TensorOptions> tensors_;
@@ -158,6 +184,8 @@ class ShardedStep {
   std::vector<double> column_space_;  // of the widest matrix
   std::vector<double> tensor_sums_;   // what Apply needs: ||w||^2 and ||u||^2, for LARS ||g||^2
   std::vector<float> scales_;
+  bool has_scales_ = false;
+  const float* device_scales_ = nullptr;
 };
 
 }  // namespace geminid::kernels

@@ -18,6 +18,10 @@ std::uint64_t Optimizer::tensor_state_bytes(std::uint64_t rows, std::uint64_t co
          zero::TensorStateBytes(options, 1, kernels::FactorCount(options, {rows, columns}));
 }
 
+std::uint64_t Optimizer::device_scale_bytes(std::uint64_t rows, std::uint64_t columns) const {
+  return kernels::FactorCount(options, {rows, columns}) * sizeof(float);
+}
+
 absl::StatusOr<Optimizer> FindOptimizer(const std::string& name, bool momentum) {
   const std::optional<kernels::OptimizerKind> kind = kernels::ParseOptimizerKind(name);
   if (!kind.has_value()) {

@@ -22,6 +22,8 @@ struct Optimizer {
   // What every rank keeps whole for a tensor of this shape: its sums and its factors, in two
   // versions, of which a step reads one and writes the other.
   std::uint64_t tensor_state_bytes(std::uint64_t rows, std::uint64_t columns) const;
+  // What kernels need of it on the device, once, while any state lives there.
+  std::uint64_t device_scale_bytes(std::uint64_t rows, std::uint64_t columns) const;
 };
 
 // One of the kernels', with the engine's hyperparameters. `momentum`: sgd and adafactor keep one

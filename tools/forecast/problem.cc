@@ -259,6 +259,11 @@ class Builder {
     for (const std::uint64_t bytes : {kElementBytes, kRemainderBytes, moments}) {
       problem_.options.device_spare_bytes += base::RoundUp(elements * bytes, kExtentAlignmentBytes);
     }
+    std::uint64_t scales = 0;
+    for (const auto& tensor : tensors_) {
+      scales += job_.optimizer.device_scale_bytes(tensor.rows, tensor.columns);
+    }
+    problem_.options.device_spare_bytes += base::RoundUp(scales, kExtentAlignmentBytes);
   }
 
   // What no plan could name.

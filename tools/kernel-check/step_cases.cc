@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/optimizers/adafactor/adafactor_cuda.h"
+#include "kernels/optimizers/adafactor/factors_cuda.h"
 #include "kernels/optimizers/adagrad/adagrad_cuda.h"
 #include "kernels/optimizers/adam/adam.h"
 #include "kernels/optimizers/adam/adam_cuda.h"
@@ -108,13 +109,21 @@ struct FactorMemory {
         factors(factor_count),
         scales(factor_count),
         sums_device(sums.size() * sizeof(double)),
+        factors_device(factors.size() * sizeof(float)),
         scales_device(scales.size() * sizeof(float)),
+        row_mean(sizeof(double)),
         workspace(kernels::FactorWorkspaceBytes(shape, 0, shape.Elements())) {}
 
   bool UploadSums() { return sums_device.CopyFrom(sums.data(), sums.size() * sizeof(double)); }
-  bool DownloadSums() { return sums_device.CopyTo(sums.data(), sums.size() * sizeof(double)); }
-  bool UploadScales() {
-    return scales_device.CopyFrom(scales.data(), scales.size() * sizeof(float));
+  bool UploadFactors() {
+    return factors_device.CopyFrom(factors.data(), factors.size() * sizeof(float));
+  }
+  // From the `at`-th on: CAME's second ones follow the first.
+  Status MakeFactors(double kept, double epsilon, uint64_t at) {
+    float* const of_it = factors_device.as<float>() + at;
+    return kernels::AverageFactorsCuda(shape, kept, epsilon, sums_device.as<double>(), of_it, of_it,
+                                       scales_device.as<float>() + at, row_mean.as<double>(),
+                                       nullptr);
   }
 
   FactorShape shape;
@@ -122,7 +131,9 @@ struct FactorMemory {
   std::vector<float> factors;
   std::vector<float> scales;
   CudaBuffer sums_device;
+  CudaBuffer factors_device;
   CudaBuffer scales_device;
+  CudaBuffer row_mean;
   CudaBuffer workspace;
 };
 
@@ -141,18 +152,16 @@ Status RunAdafactor(const kernels::AdafactorOptions& options, const FactorShape&
   CudaBuffer norms_device(sizeof(norms));
   auto* const on_device = norms_device.as<kernels::AdafactorNorms>();
   auto* const workspace = memory.workspace.as<double>();
-  if (!memory.UploadSums() || !norms_device.CopyFrom(&norms, sizeof(norms))) {
+  if (!memory.UploadSums() || !memory.UploadFactors() ||
+      !norms_device.CopyFrom(&norms, sizeof(norms))) {
     return Status::kUnsupported;
   }
   Status status = kernels::AdafactorAddSquaresCuda(
       options, shape, 0, t.old_arrays, t.gradient, t.count, workspace, memory.workspace.bytes(),
       memory.sums_device.as<double>(), on_device, nullptr);
-  if (status == Status::kOk && !memory.DownloadSums()) status = Status::kUnsupported;
   if (status == Status::kOk) {
-    status = kernels::AdafactorFactors(options, shape, memory.sums.data(), memory.factors.data(),
-                                       memory.factors.data(), memory.scales.data());
+    status = memory.MakeFactors(kernels::AdafactorKept(options), options.epsilon1, 0);
   }
-  if (status == Status::kOk && !memory.UploadScales()) status = Status::kUnsupported;
   if (status == Status::kOk) {
     status = kernels::AdafactorAddUpdateSquaresCuda(
         options, shape, 0, memory.scales_device.as<float>(), t.gradient, t.count, workspace,
@@ -177,17 +186,13 @@ Status RunCame(const kernels::CameOptions& options, const FactorShape& shape, co
   auto* const sums = memory.sums_device.as<double>();
   const auto* const scales = memory.scales_device.as<float>();
   const size_t workspace_bytes = memory.workspace.bytes();
-  if (!memory.UploadSums() || !squares_device.CopyFrom(&squares, sizeof(squares))) {
+  if (!memory.UploadSums() || !memory.UploadFactors() ||
+      !squares_device.CopyFrom(&squares, sizeof(squares))) {
     return Status::kUnsupported;
   }
   Status status = kernels::CameAddSquaresCuda(options, shape, 0, t.gradient, t.count, workspace,
                                               workspace_bytes, sums, nullptr);
-  if (status == Status::kOk && !memory.DownloadSums()) status = Status::kUnsupported;
-  if (status == Status::kOk) {
-    status = kernels::CameFactors(options, shape, memory.sums.data(), memory.factors.data(),
-                                  memory.factors.data(), memory.scales.data());
-  }
-  if (status == Status::kOk && !memory.UploadScales()) status = Status::kUnsupported;
+  if (status == Status::kOk) status = memory.MakeFactors(options.beta2, options.epsilon1, 0);
   if (status == Status::kOk) {
     status =
         kernels::CameAddUpdateSquaresCuda(options, shape, 0, scales, t.gradient, t.count, workspace,
@@ -202,13 +207,9 @@ Status RunCame(const kernels::CameOptions& options, const FactorShape& shape, co
     status = kernels::CameAddResidualSquaresCuda(options, shape, 0, scales, squares, t.old_arrays,
                                                  t.gradient, t.count, workspace, workspace_bytes,
                                                  sums, nullptr);
-    if (status == Status::kOk && !memory.DownloadSums()) status = Status::kUnsupported;
     if (status == Status::kOk) {
-      status =
-          kernels::CameResidualFactors(options, shape, memory.sums.data(), memory.factors.data(),
-                                       memory.factors.data(), memory.scales.data());
+      status = memory.MakeFactors(options.beta3, options.epsilon2, shape.Count());
     }
-    if (status == Status::kOk && !memory.UploadScales()) status = Status::kUnsupported;
   }
   if (status != Status::kOk) return status;
   status = kernels::CameApplyCuda(options, shape, 0, scales, squares, t, nullptr);
@@ -228,7 +229,7 @@ StepCase Factored(std::string name, int states, int gradient_reads, int state_re
   one.states = states;
   one.gradient_reads = gradient_reads;
   one.state_reads = state_reads;
-  one.timed = shape_of != VectorOf;  // whose factors, made on the host, are as large as itself
+  one.timed = shape_of != VectorOf;  // whose factors are as large as itself
   one.host_step = [=](const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                       size_t count, const ParameterArrays& new_arrays) {
     const FactorShape shape = shape_of(count);

@@ -5,13 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/device/segment_arrays.h"
 #include "kernels/numeric/accumulate/accumulate_cuda.h"
 #include "kernels/numeric/cast/cast_cuda.h"
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/numeric/norm/norm_cuda.h"
 #include "kernels/numeric/split_master/split_master_cuda.h"
-#include "kernels/optimizers/sharded_step_cuda.h"
 #include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::device {
@@ -20,7 +18,6 @@ namespace {
 using collectives::DType;
 using collectives::SizeOf;
 using kernels::BFloat16;
-using kernels::Segment;
 using kernels::Status;
 
 // Of a piece on the host: long beside the start of a copy, a multiple of the norms' trees, and
@@ -291,167 +288,6 @@ void CudaOps::SplitMaster(Stream& stream, const float* master, uint64_t count, B
            host_.SplitMaster(inline_, piece.As<const float>(0), piece.count, piece.As<BFloat16>(1),
                              piece.As<int16_t>(2));
          });
-}
-
-// --- the optimizers' steps -----------------------------------------------------------------------
-
-bool CudaOps::InArena(const Segment& segment) const {
-  return std::ranges::all_of(ArraysOf(segment), [this](const ArrayOf& array) {
-    return array.data == nullptr || memory_.arena->Contains(array.data);
-  });
-}
-
-bool CudaOps::CopyThere(CudaStream& stream, const kernels::ShardedStep& step,
-                        const Segment& segment, const kernels::ParameterArrays& to) {
-  if (!step.Copies(segment) || segment.arrays.form != to.form) return false;
-  const std::vector<ArrayOf> old_arrays = ArraysOf(segment);
-  const std::vector<ArrayOf> new_arrays = ArraysOf(to);
-  for (size_t i = 0; i < new_arrays.size(); ++i) {
-    const bool none = old_arrays[i].data == nullptr && new_arrays[i].data == nullptr;
-    const bool there =
-        memory_.arena->Contains(old_arrays[i].data) && memory_.arena->Contains(new_arrays[i].data);
-    if (!none && !there) return false;
-  }
-  for (size_t i = 0; i < new_arrays.size(); ++i) {
-    if (old_arrays[i].data == new_arrays[i].data) continue;
-    stream.CopyAny(Bytes(new_arrays[i].data), old_arrays[i].data,
-                   segment.count * new_arrays[i].element_bytes);
-  }
-  return true;
-}
-
-bool CudaOps::ApplyByKernel(CudaStream& stream, const kernels::ShardedStep& step,
-                            const Segment& segment, const kernels::ParameterArrays& to) {
-  if (!InArena(segment)) return false;
-  for (const ArrayOf& array : ArraysOf(to)) {
-    if (array.data != nullptr && !memory_.arena->Contains(array.data)) return false;
-  }
-  return ByKernel(stream, "ShardedStep", {},
-                  [&](CUstream queue) { return kernels::ApplyCuda(step, segment, to, queue); });
-}
-
-void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step, const Segment& segment,
-                    const kernels::ParameterArrays& to, kernels::ThreadPool* threads) {
-  if (CopyThere(Own(stream), step, segment, to)) return;
-  if (ApplyByKernel(Own(stream), step, segment, to)) return;
-  const std::vector<ArrayOf> old_arrays = ArraysOf(segment);
-  const std::vector<ArrayOf> new_arrays = ArraysOf(to);
-  std::vector<Array> arrays;
-  for (const ArrayOf& array : old_arrays) {
-    arrays.push_back({Bytes(array.data), array.element_bytes, true, false});
-  }
-  for (const ArrayOf& array : new_arrays) {
-    arrays.push_back({Bytes(array.data), array.element_bytes, false, true});
-  }
-  OnHost(Own(stream), arrays, segment.count,
-         [this, &step, segment, to, threads](const Piece& piece) {
-           const std::span<std::byte* const> places(piece.places);
-           const size_t reads = ArraysOf(segment).size();
-           const Segment here =
-               WithArrays(PartOf(segment, piece.begin, piece.count), places.first(reads));
-           host_.Apply(inline_, step, here, WithArrays(to, places.subspan(reads)), threads);
-         });
-}
-
-void CudaOps::AddNormsOnHost(CudaStream& stream, const kernels::ShardedStep& step,
-                             const Segment& segment, double* two, Status* status) {
-  std::vector<Array> arrays;
-  for (const ArrayOf& array : ArraysOf(segment)) {
-    arrays.push_back({Bytes(array.data), array.element_bytes, true, false});
-  }
-  OnHost(stream, arrays, segment.count, [=, &step](const Piece& piece) {
-    const Segment here =
-        WithArrays(PartOf(segment, piece.begin, piece.count), std::span(piece.places));
-    const Status added = step.AddNorms(here, two);
-    if (*status == Status::kOk) *status = added;
-  });
-}
-
-// Kernels and the host add to the same numbers, which are in page-locked memory, in the order of
-// the stream: a tensor may lie on both sides. So are the sums of blocks, 16 bytes per 1024
-// elements. Nothing else of a segment in the arena leaves it.
-Status CudaOps::AddNorms(CudaStream& stream, const kernels::ShardedStep& step,
-                         std::span<const Segment> segments, std::span<double> sums) {
-  uint64_t workspace_bytes = 0;
-  for (const Segment& segment : segments) {
-    workspace_bytes =
-        std::max<uint64_t>(workspace_bytes, kernels::NormsWorkspaceBytes(segment.count));
-  }
-  absl::StatusOr<std::byte*> block =
-      memory_.context->TakeStaging(sums.size_bytes() + workspace_bytes);
-  memory_.context->Fail(block.status());
-  if (!block.ok()) return Status::kCallbackFailed;
-  auto* const added = reinterpret_cast<double*>(*block);
-  std::ranges::copy(sums, added);
-  Status status = Status::kOk;       // by kernels
-  Status host_status = Status::kOk;  // by the stream's thread, until the stream is idle
-  for (const Segment& segment : segments) {
-    if (!step.OptionsFor(segment).has_value()) continue;
-    double* const two = added + 2 * size_t{segment.tensor};
-    Status queued = Status::kUnsupported;
-    if (InArena(segment)) {
-      queued = stream.Launch([&](CUstream queue) {
-        return kernels::AddNormsCuda(step, segment, added + sums.size(), workspace_bytes, two,
-                                     queue);
-      });
-    }
-    if (queued == Status::kUnsupported) {
-      AddNormsOnHost(stream, step, segment, two, &host_status);
-    } else if (status == Status::kOk) {
-      status = queued;
-    }
-  }
-  stream.Synchronize();
-  std::copy_n(added, sums.size(), sums.begin());
-  memory_.context->ReturnStaging(*block);
-  if (status == Status::kOk) status = host_status;
-  // What a lost device has left there is no sum.
-  return status == Status::kOk && !memory_.context->status().ok() ? Status::kCallbackFailed
-                                                                  : status;
-}
-
-Segment CudaOps::Fetch(CudaStream& stream, const Segment& segment,
-                       std::vector<std::vector<std::byte>>* storage) {
-  std::vector<std::byte*> places;
-  for (const ArrayOf& array : ArraysOf(segment)) {
-    places.push_back(Bytes(array.data));
-    if (!memory_.arena->Contains(array.data)) continue;
-    storage->emplace_back(segment.count * array.element_bytes);
-    places.back() = storage->back().data();
-    stream.CopyAny(places.back(), array.data, storage->back().size());
-  }
-  return WithArrays(segment, places);
-}
-
-Status CudaOps::Prepare(Stream& stream, kernels::ShardedStep* step,
-                        const kernels::StepScalars& scalars, std::span<const Segment> segments,
-                        const float* old_factors, const kernels::ReduceSum& reduce,
-                        float* new_factors) {
-  CudaStream& own = Own(stream);
-  if (step->FactorTotal() == 0) {
-    return step->Prepare(scalars, segments, old_factors, reduce, new_factors,
-                         [&](std::span<const Segment> all, std::span<double> sums) {
-                           return AddNorms(own, *step, all, sums);
-                         });
-  }
-  std::vector<std::vector<std::byte>> storage;
-  std::vector<Segment> here;
-  for (const Segment& segment : segments) here.push_back(Fetch(own, segment, &storage));
-  const uint64_t factors = step->FactorTotal();
-  std::vector<float> old_here(memory_.arena->Contains(old_factors) ? factors : 0);
-  std::vector<float> new_here(memory_.arena->Contains(new_factors) ? factors : 0);
-  if (!old_here.empty()) {
-    own.CopyAny(Bytes(old_here.data()), Bytes(old_factors), factors * sizeof(float));
-    old_factors = old_here.data();
-  }
-  own.Synchronize();
-  const Status status = step->Prepare(scalars, here, old_factors, reduce,
-                                      new_here.empty() ? new_factors : new_here.data());
-  if (!new_here.empty()) {
-    own.CopyAny(Bytes(new_factors), Bytes(new_here.data()), factors * sizeof(float));
-    own.Synchronize();
-  }
-  return status;
 }
 
 }  // namespace geminid::device

@@ -1,7 +1,7 @@
 // The operations of a GPU: by the driver, or by kernels for the GPU on what lies in the arena.
-// Where there is no kernel (the steps of Adafactor and CAME; programs built without a CUDA
-// compiler; operands in host memory) the host's do it, on a copy in page-locked memory that goes
-// there and back in pieces: the same bits, at the speed of the link.
+// Where there is no kernel (programs built without a CUDA compiler; operands in host memory; steps
+// of Adafactor and CAME without a place for scales) the host's do it, on a copy in page-locked
+// memory that goes there and back in pieces: the same bits, at the speed of the link.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,7 +41,8 @@ class CudaOps final : public DeviceOps {
   kernels::Status Prepare(Stream& stream, kernels::ShardedStep* step,
                           const kernels::StepScalars& scalars,
                           std::span<const kernels::Segment> segments, const float* old_factors,
-                          const kernels::ReduceSum& reduce, float* new_factors) override;
+                          const kernels::ReduceSum& reduce, float* new_factors,
+                          float* device_scales) override;
   absl::Status status() const override { return memory_.context->status(); }
   absl::Status Synchronize(Stream& stream, absl::Duration timeout) override;
 
@@ -84,13 +86,33 @@ class CudaOps final : public DeviceOps {
                 const std::vector<std::byte*>& blocks, Piece piece, const HostKernel& kernel);
   absl::Status TakeBlocks(const std::vector<Array>& arrays, uint64_t count,
                           std::vector<std::byte*>* blocks);
-  // ShardedStep::AddNorms of all segments, by kernels where they lie in the arena. Returns with the
+  // What the passes of one Prepare share.
+  struct StepSums {
+    kernels::ShardedStep* step = nullptr;
+    const float* old_factors = nullptr;
+    float* new_factors = nullptr;
+    float* device_scales = nullptr;
+    bool made_there = false;  // factors, by kernels
+    std::vector<float> old_here = {};
+    std::vector<float> new_here = {};
+    // By the stream's thread, until the stream is idle:
+    kernels::Status host_status = kernels::Status::kOk;
+    // Of segments that the host adds whole, copied once for all passes.
+    std::vector<std::optional<kernels::Segment>> fetched = {};
+    std::vector<std::vector<std::byte>> storage = {};
+  };
+  // ShardedStep::AddSums of all segments, by kernels where they lie in the arena. Returns with the
   // stream idle.
-  kernels::Status AddNorms(CudaStream& stream, const kernels::ShardedStep& step,
-                           std::span<const kernels::Segment> segments, std::span<double> sums);
-  void AddNormsOnHost(CudaStream& stream, const kernels::ShardedStep& step,
-                      const kernels::Segment& segment, double* two, kernels::Status* status);
-  // Copies of what of a segment lies in the arena, kept in `storage`; returns with the stream idle.
+  kernels::Status AddSums(CudaStream& stream, StepSums* of, kernels::SumPass pass,
+                          std::span<const kernels::Segment> segments, std::span<double> sums);
+  void AddSumsOnHost(CudaStream& stream, StepSums* of, kernels::SumPass pass,
+                     const kernels::Segment& segment, size_t index, double* sums);
+  // ShardedStep::MakeFactors of factors on either side, and the scales for kernels.
+  kernels::Status MakeFactors(CudaStream& stream, StepSums* of, kernels::SumPass pass,
+                              std::span<const double> sums);
+  kernels::Status MakeFactorsThere(CudaStream& stream, StepSums* of, kernels::SumPass pass,
+                                   std::span<const double> sums);
+  // Queues copies of what of a segment lies in the arena, to be kept in `storage`.
   kernels::Segment Fetch(CudaStream& stream, const kernels::Segment& segment,
                          std::vector<std::vector<std::byte>>* storage);
 

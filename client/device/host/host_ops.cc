@@ -155,7 +155,8 @@ void HostOps::Apply(Stream& stream, const kernels::ShardedStep& step,
 Status HostOps::Prepare(Stream& stream, kernels::ShardedStep* step,
                         const kernels::StepScalars& scalars,
                         std::span<const kernels::Segment> segments, const float* old_factors,
-                        const kernels::ReduceSum& reduce, float* new_factors) {
+                        const kernels::ReduceSum& reduce, float* new_factors,
+                        float* /* device_scales */) {
   std::vector<kernels::Segment> there;
   for (const kernels::Segment& segment : segments) there.push_back(OnHost(segment));
   Status status = Status::kOk;

@@ -32,7 +32,8 @@ class HostOps final : public DeviceOps {
   kernels::Status Prepare(Stream& stream, kernels::ShardedStep* step,
                           const kernels::StepScalars& scalars,
                           std::span<const kernels::Segment> segments, const float* old_factors,
-                          const kernels::ReduceSum& reduce, float* new_factors) override;
+                          const kernels::ReduceSum& reduce, float* new_factors,
+                          float* device_scales) override;
   absl::Status status() const override;
   absl::Status Synchronize(Stream& stream, absl::Duration timeout) override;
 

@@ -67,6 +67,9 @@ Status AdafactorAddSquares(const AdafactorOptions& options, const FactorShape& s
                            double* column_space, AdafactorNorms* norms);
 
 // old -> new factors (which may be the same array), and the scales that they mean.
+//
+// `AdafactorKept` is the part of them that is kept of the old ones: b above.
+double AdafactorKept(const AdafactorOptions& options);
 Status AdafactorFactors(const AdafactorOptions& options, const FactorShape& shape,
                         const double* sums, const float* old_factors, float* new_factors,
                         float* scales);

@@ -9,9 +9,9 @@
 #include "kernels/runtime/common/status.h"
 
 // The passes of Adafactor (kernels/optimizers/adafactor/adafactor.h) over a part of a tensor on a
-// GPU, with their bits. Sums, scales and norms are on the device; the factors, a few numbers per
-// row and column, are made from the sums on the host, by AdafactorFactors, where ranks add them
-// anyhow.
+// GPU, with their bits. Sums, scales and norms are on the device; between the passes
+// AverageFactorsCuda (kernels/optimizers/adafactor/factors_cuda.h) or the host makes factors and
+// scales of the sums of all ranks.
 namespace geminid::kernels {
 
 // Device memory that a pass overwrites; kInvalidParameter for less.

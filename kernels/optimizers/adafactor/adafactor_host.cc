@@ -104,14 +104,18 @@ Status AdafactorAddSquares(const AdafactorOptions& options, const FactorShape& s
   return Status::kOk;
 }
 
+double AdafactorKept(const AdafactorOptions& options) {
+  return 1.0 - std::pow(static_cast<double>(options.step), -options.decay_exponent);
+}
+
 Status AdafactorFactors(const AdafactorOptions& options, const FactorShape& shape,
                         const double* sums, const float* old_factors, float* new_factors,
                         float* scales) {
   const ScopedFloatEnvironment environment;
   const Status status = CheckAdafactorOptions(options);
   if (status != Status::kOk) return status;
-  const double kept = 1.0 - std::pow(static_cast<double>(options.step), -options.decay_exponent);
-  return AverageFactors(shape, kept, options.epsilon1, sums, old_factors, new_factors, scales);
+  return AverageFactors(shape, AdafactorKept(options), options.epsilon1, sums, old_factors,
+                        new_factors, scales);
 }
 
 Status AdafactorAddUpdateSquares(const AdafactorOptions& options, const FactorShape& shape,

@@ -9,9 +9,8 @@
 #include "kernels/runtime/common/status.h"
 
 // The passes of CAME (kernels/optimizers/came/came.h) over a part of a tensor on a GPU, with their
-// bits. Sums, scales and update_squares are on the device; the factors are made on the host, by
-// CameFactors and CameResidualFactors. Workspace: FactorWorkspaceBytes
-// (kernels/optimizers/adafactor/adafactor_cuda.h).
+// bits. Sums, scales and update_squares are on the device; factors and workspace:
+// kernels/optimizers/adafactor/adafactor_cuda.h.
 namespace geminid::kernels {
 
 Status CameAddSquaresCuda(const CameOptions& options, const FactorShape& shape, uint64_t offset,

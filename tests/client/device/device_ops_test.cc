@@ -46,6 +46,14 @@ std::vector<BFloat16> Rounded(const std::vector<float>& values) {
   return rounded;
 }
 
+// Where the numbers of rows and columns lie, and whether kernels have a place for their scales.
+struct StepCase {
+  kernels::OptimizerKind kind;
+  bool factors_there = false;
+  bool scales_there = false;
+  bool all_there = false;  // the second segment, too
+};
+
 class DeviceOpsConformance : public ::testing::TestWithParam<Implementation> {
  protected:
   void SetUp() override {
@@ -79,6 +87,8 @@ class DeviceOpsConformance : public ::testing::TestWithParam<Implementation> {
     EXPECT_TRUE(Finish().ok());
     return values;
   }
+
+  void ExpectTheHostsStep(const StepCase& c);
 
   absl::Status Finish() { return ops().Synchronize(*stream_, absl::Seconds(60)); }
   DeviceOps& ops() { return device_->ops(); }
@@ -221,9 +231,9 @@ TEST_P(DeviceOpsConformance, PrepareAndApply_GiveTheBitsOfTheDenseStepOnAnyNumbe
     const kernels::Segment segment =
         SegmentAt(As<float>(0), As<float>(1), As<float>(2), As<float>(3));
     kernels::ShardedStep there(options, {tensor});
-    ASSERT_EQ(
-        ops().Prepare(*stream_, &there, scalars, std::span(&segment, 1), nullptr, alone, nullptr),
-        kernels::Status::kOk);
+    ASSERT_EQ(ops().Prepare(*stream_, &there, scalars, std::span(&segment, 1), nullptr, alone,
+                            nullptr, nullptr),
+              kernels::Status::kOk);
     for (size_t threads : {1u, 3u}) {
       std::unique_ptr<kernels::ThreadPool> pool;
       ASSERT_EQ(kernels::ThreadPool::Create({.threads = threads}, &pool), kernels::Status::kOk);
@@ -238,10 +248,11 @@ TEST_P(DeviceOpsConformance, PrepareAndApply_GiveTheBitsOfTheDenseStepOnAnyNumbe
 }
 
 // A step of what is on both sides: the first tensor in three segments, the second of them in host
-// memory; padding; and a tensor that is frozen.
+// memory; padding; a tensor that is frozen; and a vector.
 class StepOfBothSides {
  public:
-  static constexpr uint64_t kFirst = 20000, kPadding = 1000, kFrozen = kCount - kFirst - kPadding;
+  static constexpr uint64_t kFirst = 20000, kPadding = 1000, kFrozen = 10000;
+  static constexpr uint64_t kVector = kCount - kFirst - kPadding - kFrozen;
 
   static kernels::OptimizerOptions Options(kernels::OptimizerKind kind) {
     kernels::OptimizerOptions options;
@@ -250,20 +261,23 @@ class StepOfBothSides {
   }
 
   explicit StepOfBothSides(kernels::OptimizerKind kind)
-      : step_(Options(kind),
-              {{.shape = {100, kFirst / 100}}, {.shape = {1, kFrozen}, .frozen = true}}) {
+      : step_(Options(kind), {{.shape = {100, kFirst / 100}},
+                              {.shape = {1, kFrozen}, .frozen = true},
+                              {.shape = {1, kVector}}}) {
     for (float& value : arrays_[2]) value = std::abs(value);
   }
 
   // `place(n)` is where array n lies, on the device or not; the middle segment is in host memory.
   template <class Place>
-  std::vector<kernels::Segment> Segments(const Place& place) {
-    const uint64_t cuts[] = {0, 7000, 9000, kFirst, kFirst + kPadding, kCount};
+  std::vector<kernels::Segment> Segments(const Place& place, bool all_there = false) {
+    const uint64_t cuts[] = {0, 7000, 9000, kFirst, kFirst + kPadding, kCount - kVector, kCount};
     std::vector<kernels::Segment> segments;
     for (size_t i = 0; i + 1 < std::size(cuts); ++i) {
-      const auto at = [&](uint64_t n) { return (i == 1 ? arrays_[n].data() : place(n)) + cuts[i]; };
+      const auto at = [&](uint64_t n) {
+        return (i == 1 && !all_there ? arrays_[n].data() : place(n)) + cuts[i];
+      };
       kernels::Segment segment = SegmentAt(at(0), at(1), at(2), at(3));
-      segment.tensor = i == 3 ? kernels::kNoTensor : i == 4 ? 1 : 0;
+      segment.tensor = i == 3 ? kernels::kNoTensor : i > 3 ? static_cast<uint32_t>(i) - 3 : 0;
       segment.offset = i < 3 ? cuts[i] : 0;
       segment.count = cuts[i + 1] - cuts[i];
       segments.push_back(segment);
@@ -286,40 +300,59 @@ class StepOfBothSides {
 
 bool Alone(std::span<double>) { return true; }
 
+void DeviceOpsConformance::ExpectTheHostsStep(const StepCase& c) {
+  StepOfBothSides host(c.kind), there(c.kind);
+  for (uint64_t n = 0; n < 4; ++n) Put(n, there.array(n));
+  std::vector<float> factors(host.step().FactorTotal(), 0.25F);
+  std::vector<float> old_factors = factors;
+  if (c.factors_there) Put(8, factors);
+  float* const factors_there = c.factors_there ? As<float>(8) : factors.data();
+  const std::vector<kernels::Segment> dense = host.OnHost();
+  const std::vector<kernels::Segment> segments =
+      there.Segments([this](uint64_t n) { return As<float>(n); }, c.all_there);
+  ASSERT_EQ(ops().Prepare(*stream_, &there.step(), there.scalars, segments, factors_there, Alone,
+                          factors_there, c.scales_there ? As<float>(7) : nullptr),
+            kernels::Status::kOk);
+  if (c.factors_there) {
+    std::vector<float> read = Get<float>(8);
+    read.resize(factors.size());
+    factors = read;
+  }
+  std::vector<float> expected_factors = std::move(old_factors);
+  ASSERT_EQ(host.step().Prepare(host.scalars, dense, expected_factors.data(), Alone,
+                                expected_factors.data()),
+            kernels::Status::kOk);
+  const auto sums = host.step().TensorSums();
+  EXPECT_TRUE(std::ranges::equal(there.step().TensorSums(), sums));
+  EXPECT_EQ(sums[0] + sums[1] > 0, c.kind != kernels::OptimizerKind::kAdamW);
+  EXPECT_TRUE(SameBits(factors, expected_factors));
+  std::vector<std::vector<float>> expected(3, std::vector<float>(kCount));
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const uint64_t begin = static_cast<uint64_t>(dense[i].arrays.master - host.array(0).data());
+    const auto at = [&](uint64_t n) { return expected[n].data() + begin; };
+    ASSERT_EQ(host.step().Apply(dense[i], ArraysAt(at(0), at(1), at(2))), kernels::Status::kOk);
+    ops().Apply(*stream_, there.step(), segments[i],
+                ArraysAt(As<float>(4) + begin, As<float>(5) + begin, As<float>(6) + begin),
+                nullptr);
+  }
+  ASSERT_TRUE(Finish().ok());
+  const size_t states = static_cast<size_t>(kernels::StateArrays(StepOfBothSides::Options(c.kind)));
+  for (uint64_t n = 0; n < 1 + states; ++n) {
+    EXPECT_TRUE(SameBits(Get<float>(4 + n), expected[n])) << "array " << n;
+  }
+}
+
 TEST_P(DeviceOpsConformance, StepOfATensorOnBothSides_HasTheHostsNormsAndBits) {
   for (const kernels::OptimizerKind kind :
        {kernels::OptimizerKind::kAdamW, kernels::OptimizerKind::kLamb,
-        kernels::OptimizerKind::kLars, kernels::OptimizerKind::kAdafactor}) {
+        kernels::OptimizerKind::kLars, kernels::OptimizerKind::kAdafactor,
+        kernels::OptimizerKind::kCame}) {
     SCOPED_TRACE(kernels::OptimizerName(kind));
-    StepOfBothSides host(kind), there(kind);
-    for (uint64_t n = 0; n < 4; ++n) Put(n, there.array(n));
-    std::vector<float> factors(host.step().FactorTotal());
-    std::vector<float> factors_there = factors;
-    const std::vector<kernels::Segment> dense = host.OnHost();
-    const std::vector<kernels::Segment> segments =
-        there.Segments([this](uint64_t n) { return As<float>(n); });
-    ASSERT_EQ(host.step().Prepare(host.scalars, dense, factors.data(), Alone, factors.data()),
-              kernels::Status::kOk);
-    ASSERT_EQ(ops().Prepare(*stream_, &there.step(), there.scalars, segments, factors_there.data(),
-                            Alone, factors_there.data()),
-              kernels::Status::kOk);
-    const auto sums = host.step().TensorSums();
-    EXPECT_TRUE(std::ranges::equal(there.step().TensorSums(), sums));
-    EXPECT_EQ(sums[0] > 0, kind != kernels::OptimizerKind::kAdamW);
-    EXPECT_EQ(factors_there, factors);
-    std::vector<std::vector<float>> expected(3, std::vector<float>(kCount));
-    for (size_t i = 0; i < segments.size(); ++i) {
-      const uint64_t begin = static_cast<uint64_t>(dense[i].arrays.master - host.array(0).data());
-      const auto at = [&](uint64_t n) { return expected[n].data() + begin; };
-      ASSERT_EQ(host.step().Apply(dense[i], ArraysAt(at(0), at(1), at(2))), kernels::Status::kOk);
-      ops().Apply(*stream_, there.step(), segments[i],
-                  ArraysAt(As<float>(4) + begin, As<float>(5) + begin, As<float>(6) + begin),
-                  nullptr);
-    }
-    ASSERT_TRUE(Finish().ok());
-    const size_t states = static_cast<size_t>(kernels::StateArrays(StepOfBothSides::Options(kind)));
-    for (uint64_t n = 0; n < 1 + states; ++n) {
-      EXPECT_TRUE(SameBits(Get<float>(4 + n), expected[n])) << "array " << n;
+    const bool factored = StepOfBothSides(kind).step().FactorTotal() > 0;
+    ExpectTheHostsStep({kind});
+    for (unsigned n = 1; n < 8 && factored; ++n) {
+      SCOPED_TRACE(n);
+      ExpectTheHostsStep({kind, (n & 1) != 0, (n & 2) != 0, (n & 4) != 0});
     }
   }
 }
@@ -334,9 +367,9 @@ TEST_P(DeviceOpsConformance, RefusedSegment_IsSaidByPrepareAndHarmsNothing) {
     reduced = sums[0];
     return true;
   };
-  EXPECT_EQ(
-      ops().Prepare(*stream_, &there.step(), there.scalars, segments, nullptr, reduce, nullptr),
-      kernels::Status::kNullPointer);
+  EXPECT_EQ(ops().Prepare(*stream_, &there.step(), there.scalars, segments, nullptr, reduce,
+                          nullptr, nullptr),
+            kernels::Status::kNullPointer);
   EXPECT_TRUE(std::isnan(reduced));
   EXPECT_TRUE(Finish().ok());
 }
@@ -353,17 +386,20 @@ TEST(CudaOps, StepWithinTheArena_BringsNothingDown) {
   const auto at = [&](uint64_t n) { return reinterpret_cast<float*>(device->base() + n * kPlace); };
   for (const kernels::OptimizerKind kind :
        {kernels::OptimizerKind::kAdamW, kernels::OptimizerKind::kLamb,
-        kernels::OptimizerKind::kLars}) {
+        kernels::OptimizerKind::kLars, kernels::OptimizerKind::kAdafactor,
+        kernels::OptimizerKind::kCame}) {
     StepOfBothSides there(kind);
     for (uint64_t n = 0; n < 4; ++n) {
       ops.Copy(*stream, reinterpret_cast<std::byte*>(at(n)),
                reinterpret_cast<const std::byte*>(there.array(n).data()), kPlace);
     }
+    ops.Zero(*stream, reinterpret_cast<std::byte*>(at(8)), kPlace);
     std::vector<kernels::Segment> segments = there.Segments(at);
     segments.erase(segments.begin() + 1);  // the one in host memory
     const uint64_t before = CudaNode()->bytes_to_host(0);
-    ASSERT_EQ(ops.Prepare(*stream, &there.step(), there.scalars, segments, nullptr, Alone, nullptr),
-              kernels::Status::kOk);
+    ASSERT_EQ(
+        ops.Prepare(*stream, &there.step(), there.scalars, segments, at(8), Alone, at(9), at(7)),
+        kernels::Status::kOk);
     for (const kernels::Segment& segment : segments) {
       const auto begin = segment.arrays.master - at(0);
       ops.Apply(*stream, there.step(), segment,

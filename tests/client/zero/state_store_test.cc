@@ -132,6 +132,29 @@ TEST_F(StateStoreTest, ChunkMovedToTheDevice_KeepsItsBytesAndFlipsAmongDeviceExt
   EXPECT_FALSE(InArena(store->Gradient(2)));
 }
 
+TEST_F(StateStoreTest, PlaceForScales_IsThereWhileStateLivesOnTheDeviceAndComesBackWithIt) {
+  constexpr uint64_t kScaleBytes = 5000;
+  for (const bool on_device : {false, true}) {
+    const std::unique_ptr<StateStore> store =
+        Make({.on_device = on_device, .device_scale_bytes = kScaleBytes});
+    EXPECT_EQ(store->DeviceScales() != nullptr, on_device);
+    const uint64_t expected = store->device_bytes_of(1) + store->device_spare_bytes();
+    if (!on_device) {
+      ASSERT_TRUE(store->MoveToDevice(std::vector<uint32_t>{1}).ok());
+      EXPECT_EQ(store->device_bytes(), expected);
+    }
+    float* const scales = store->DeviceScales();
+    ASSERT_TRUE(InArena(reinterpret_cast<std::byte*>(scales)));
+    EXPECT_TRUE(InArena(reinterpret_cast<std::byte*>(scales) + kScaleBytes - 1));
+    ASSERT_EQ(store->PrepareToLeave(), absl::OkStatus());
+    ASSERT_EQ(store->LeaveDevice(), absl::OkStatus());
+    ASSERT_EQ(store->ReturnToDevice(), absl::OkStatus());
+    EXPECT_EQ(store->DeviceScales(), scales);
+    std::fill_n(scales, kScaleBytes / sizeof(float), 1.0F);
+    EXPECT_EQ(store->Free(), absl::OkStatus());
+  }
+}
+
 // The home is the older copy from then on, and must not be taken for the newer one.
 TEST_F(StateStoreTest, ChunkMovedToTheDevice_CannotBeDroppedForItsHome) {
   std::unique_ptr<StateStore> store = Make({});

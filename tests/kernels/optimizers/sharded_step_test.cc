@@ -215,7 +215,8 @@ TEST(ShardedStep, NormsAddedByAnother_SameBitsInPiecesOfTrees) {
     ShardedStep whole(options, {{.shape = {1, kCount}}}), pieces(options, {{.shape = {1, kCount}}});
     const StepScalars scalars = {.learning_rate = 0.1, .gradient_norm = 5};
     ASSERT_EQ(whole.Prepare(scalars, {&segment, 1}, nullptr, alone, nullptr), Status::kOk);
-    const AddAllNorms add = [&](std::span<const Segment> segments, std::span<double> sums) {
+    StepElsewhere add;
+    add.add_sums = [&](SumPass pass, std::span<const Segment> segments, std::span<double> sums) {
       EXPECT_EQ(segments.size(), 1u);
       for (size_t begin = 0; begin < kCount; begin += kNormsTree) {
         Segment part = segment;
@@ -223,7 +224,7 @@ TEST(ShardedStep, NormsAddedByAnother_SameBitsInPiecesOfTrees) {
         part.count = std::min(kNormsTree, kCount - begin);
         part.arrays = Advance(segment.arrays, begin);
         part.gradient = Advance(segment.gradient, begin);
-        EXPECT_EQ(pieces.AddNorms(part, sums.data()), Status::kOk);
+        EXPECT_EQ(pieces.AddSums(pass, part, sums.data()), Status::kOk);
       }
       return Status::kOk;
     };
@@ -231,10 +232,59 @@ TEST(ShardedStep, NormsAddedByAnother_SameBitsInPiecesOfTrees) {
     EXPECT_TRUE(std::ranges::equal(pieces.TensorSums(), whole.TensorSums()));
     EXPECT_GT(whole.TensorSums()[1], 0);
     // Its failure is the step's.
-    const AddAllNorms fails = [](auto, auto) { return Status::kCallbackFailed; };
+    StepElsewhere fails;
+    fails.add_sums = [](auto, auto, auto) { return Status::kCallbackFailed; };
     EXPECT_EQ(pieces.Prepare(scalars, {&segment, 1}, nullptr, alone, nullptr, fails),
               Status::kCallbackFailed);
   }
+}
+
+// Then the host has no scales to step a segment of its own with.
+TEST(ShardedStep, FactorsMadeElsewhere_HostAppliesNothing) {
+  constexpr size_t kRows = 6, kColumns = 5, kCount = kRows * kColumns;
+  std::mt19937 random(34);
+  std::vector<float> masters = RandomValues(random, kCount, 0.05);
+  const std::vector<float> gradient = RandomGradient(random, kCount);
+  Segment segment;
+  segment.tensor = 0;
+  segment.count = kCount;
+  segment.arrays.master = masters.data();
+  segment.gradient = GradientArray(gradient.data());
+  ParameterArrays to;
+  to.master = masters.data();
+  const ReduceSum alone = [](std::span<double>) { return true; };
+  OptimizerOptions options;
+  options.kind = OptimizerKind::kAdafactor;
+  ShardedStep step(options, {{.shape = {kRows, kColumns}}});
+  std::vector<float> factors(step.FactorTotal());
+  const auto prepare = [&](const StepElsewhere& elsewhere) {
+    return step.Prepare({.learning_rate = 0.1}, {&segment, 1}, factors.data(), alone,
+                        factors.data(), elsewhere);
+  };
+  ASSERT_EQ(prepare({}), Status::kOk);
+  EXPECT_EQ(step.Scales().size(), factors.size());
+  EXPECT_EQ(step.Apply(segment, to), Status::kOk);
+  StepElsewhere elsewhere;
+  elsewhere.add_sums = [](auto, auto, std::span<double> sums) {
+    std::ranges::fill(sums, 1.0);
+    return Status::kOk;
+  };
+  elsewhere.make_factors = [](auto, auto) { return Status::kOk; };
+  ASSERT_EQ(prepare(elsewhere), Status::kOk);
+  EXPECT_TRUE(step.ready());
+  EXPECT_TRUE(step.Scales().empty());
+  EXPECT_EQ(step.Apply(segment, to), Status::kUnsupported);
+  // A rank whose factors cannot be made still reduces, so that none waits for it.
+  bool told = false;
+  const ReduceSum watch = [&](std::span<double> sums) {
+    told = std::isnan(sums[0]);
+    return true;
+  };
+  elsewhere.make_factors = [](auto, auto) { return Status::kCallbackFailed; };
+  EXPECT_EQ(step.Prepare({.learning_rate = 0.1}, {&segment, 1}, nullptr, watch, nullptr, elsewhere),
+            Status::kCallbackFailed);
+  EXPECT_TRUE(told);
+  EXPECT_FALSE(step.ready());
 }
 
 TEST(ShardedStep, FailedReduce_NothingCanBeApplied) {

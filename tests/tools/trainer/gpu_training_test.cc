@@ -140,25 +140,31 @@ TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
   }
 }
 
-TEST_P(GpuTraining, LayerwiseOptimizersWithTheirStateThere_HaveTheHostsBitsAndBringNothingDown) {
+TEST_P(GpuTraining,
+       OptimizersOfWholeTensorsWithTheirStateThere_HaveTheHostsBitsAndBringNothingDown) {
   const Words model = {"--model", "gpt2-tiny", "--dtype", "fp32"};
-  const auto train = [&](const std::string& optimizer, const std::string& state) {
+  const auto train = [&](const std::string& optimizer, const Words& where) {
     const uint64_t before = node_.bytes_to_host(0);
-    const nlohmann::json report = Train(
-        With(model, {"--optimizer", optimizer, "--device", "cuda", "--optimizer-state", state}));
+    const nlohmann::json report =
+        Train(With(With(model, {"--optimizer", optimizer, "--device", "cuda"}), where));
     return std::pair(report, node_.bytes_to_host(0) - before);
   };
-  // What comes down whatever the optimizer, such as the weights at the end.
-  const uint64_t beside_the_steps = train("adamw", "device").second;
-  for (const std::string optimizer : {"lamb", "lars"}) {
-    const auto [there, brought_down] = train(optimizer, "device");
-    // Two numbers of each tensor and step would be a tenth of this, one array of the state 40
-    // times.
-    EXPECT_LT(brought_down, beside_the_steps + 8 * 1024) << optimizer;
-    const auto [by_host, unused] = train(optimizer, "host");
-    EXPECT_EQ(there["loss_hex"], by_host["loss_hex"]) << optimizer;
-    EXPECT_EQ(there["weights_sha256"], by_host["weights_sha256"]) << optimizer;
-    ExpectNear(there, Train(With(model, {"--optimizer", optimizer})), kFloatTolerance);
+  // With factors of rows and columns in the arena, too, and with those on the host.
+  const std::vector<Words> places = {{"--placement", "device"}, {"--optimizer-state", "device"}};
+  std::vector<uint64_t> beside_the_steps;  // what comes down whatever the optimizer
+  for (const Words& where : places) beside_the_steps.push_back(train("adamw", where).second);
+  for (const std::string optimizer : {"lamb", "lars", "adafactor", "came"}) {
+    const auto [by_host, unused] = train(optimizer, {"--optimizer-state", "host"});
+    for (size_t i = 0; i < places.size(); ++i) {
+      SCOPED_TRACE(optimizer + " with " + places[i][0]);
+      const auto [there, brought_down] = train(optimizer, places[i]);
+      // Two numbers of each tensor and step would be a tenth of this, one array of the state 40
+      // times.
+      EXPECT_LT(brought_down, beside_the_steps[i] + 8 * 1024);
+      EXPECT_EQ(there["loss_hex"], by_host["loss_hex"]);
+      EXPECT_EQ(there["weights_sha256"], by_host["weights_sha256"]);
+    }
+    ExpectNear(by_host, Train(With(model, {"--optimizer", optimizer})), kFloatTolerance);
   }
 }
 
@@ -326,6 +332,21 @@ class GpuTrainingBesideADaemon : public GpuTraining {
 
   testing::DaemonEnv env_;
 };
+
+// Sums of rows and columns are over tensors that both hold a part of.
+TEST_P(GpuTrainingBesideADaemon, TwoRanksThatKeepFactorsOnTheirGpus_HaveTheBitsOfTheHostsSteps) {
+  for (const std::string optimizer : {"adafactor", "came"}) {
+    const Words model = {"--model",  "gpt2-tiny", "--ranks",     "2",
+                         "--device", "cuda",      "--optimizer", optimizer};
+    const nlohmann::json host = Train(With(model, {"--optimizer-state", "host"}));
+    for (const Words& where :
+         std::vector<Words>{{"--placement", "device"}, {"--optimizer-state", "device"}}) {
+      const nlohmann::json there = Train(With(model, where));
+      EXPECT_EQ(there["loss_hex"], host["loss_hex"]) << optimizer << " " << where[0];
+      EXPECT_EQ(there["weights_sha256"], host["weights_sha256"]) << optimizer << " " << where[0];
+    }
+  }
+}
 
 TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
   const Words model = {"--model", "gpt2-tiny", "--ranks", "2"};

@@ -120,7 +120,8 @@ TEST_F(Ends, WithRestartsInAMeshOfTheirChoice_GoOnInIt) {
   TrainerProcess trainer(Arguments({"--ranks", "2", "--restarts", "1", "--parallel", "auto",
                                     "--steps", "400", "--progress", "lines"}),
                          kWide);
-  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
+  // So that both have committed one.
+  ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
   const std::vector<pid_t> rank = trainer.Children("geminid-train: rank 1 ");
   ASSERT_EQ(rank.size(), 1);
   kill(rank[0], SIGKILL);

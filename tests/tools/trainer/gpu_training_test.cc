@@ -185,8 +185,9 @@ TEST_P(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHos
 TEST_P(GpuTraining, StagesOfAPipeline_HaveTheBitsOfOneRankWhateverTheArena) {
   for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
                                                {"--model", "llama-tiny", "--dtype", "bf16"}}) {
-    const Words run = With(model, {"--layers", "4", "--device", "cuda", "--batch", "1",
-                                   "--accumulate", "2", "--clip-norm", "0"});
+    const Words run =
+        With(model, {"--layers", "4", "--device", "cuda", "--batch", "1", "--accumulate", "2",
+                     "--clip-norm", "0", "--context", "16", "--steps", "2"});
     const Words cut = With(run, {"--parallel", "pipeline=2"});
     const nlohmann::json one = Train(run);
     const nlohmann::json two = Train(cut);

@@ -117,10 +117,10 @@ TEST_F(Ends, OfRanks_AreKnownByName) {
 
 // Measured again, another mesh might look better; what the ranks left in memory is of the first.
 TEST_F(Ends, WithRestartsInAMeshOfTheirChoice_GoOnInIt) {
-  TrainerProcess trainer(Arguments({"--ranks", "2", "--restarts", "1", "--parallel", "auto",
-                                    "--steps", "400", "--progress", "lines"}),
-                         kWide);
-  // So that both have committed one.
+  TrainerProcess trainer(
+      Arguments({"--ranks", "2", "--restarts", "1", "--parallel", "auto", "--steps", "400"}),
+      kWide);
+  // So that both ranks have committed one.
   ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
   const std::vector<pid_t> rank = trainer.Children("geminid-train: rank 1 ");
   ASSERT_EQ(rank.size(), 1);

@@ -51,8 +51,7 @@ absl::Status CheckExperts(const TrainOptions& options) {
   if (options.parallel.pipeline > 1 && options.model.tied_output()) {
     return Refuse(
         "expert is not there yet beside pipeline for a model whose token table is its output "
-        "layer; "
-        "take data alone beside it");
+        "layer; take data alone beside it");
   }
   if (options.recompute == Recompute::kOff) {
     return Refuse("--recompute off is not there yet with spread experts; leave it out");

@@ -53,6 +53,17 @@ class ExpertTraining : public testing::Test {
     }
   }
 
+  // And norms, and the validation at the end.
+  static void ExpectAllNear(const json& spread, const json& one) {
+    ExpectNear(spread, one);
+    for (size_t i = 0; i < one["gradient_norm"].size(); ++i) {
+      const double norm = one["gradient_norm"][i];
+      EXPECT_NEAR(spread["gradient_norm"][i].get<double>(), norm, 2e-5 * norm) << i;
+    }
+    const double validation = one["validation"].back()["loss"];
+    EXPECT_NEAR(spread["validation"].back()["loss"].get<double>(), validation, 2e-5 * validation);
+  }
+
   const base::TemporaryFolder folder_;
   const std::string text_ = folder_.Write("text", [] {
     std::string text;
@@ -191,13 +202,7 @@ TEST_F(ExpertTraining, SpreadOverRanks_IsCloseToOneRank) {
     for (const char* axes : {"expert=2", "expert=4", "expert=2,data=2"}) {
       SCOPED_TRACE(axes);
       const json spread = Run(flags + Words{"--parallel", axes});
-      ExpectNear(spread, one);
-      for (size_t i = 0; i < one["gradient_norm"].size(); ++i) {
-        const double norm = one["gradient_norm"][i];
-        EXPECT_NEAR(spread["gradient_norm"][i].get<double>(), norm, 2e-5 * norm) << i;
-      }
-      const double validation = one["validation"].back()["loss"];
-      EXPECT_NEAR(spread["validation"].back()["loss"].get<double>(), validation, 2e-5 * validation);
+      ExpectAllNear(spread, one);
     }
   }
 }
@@ -249,13 +254,7 @@ TEST_F(ExpertTraining, SpreadInAPipeline_IsCloseToOneRankAndDoesNotDependOnMemor
         "pipeline=2,expert=2,data=2,zero=2", "pipeline=2,expert=2,zero=1"}) {
     SCOPED_TRACE(axes);
     const json spread = Run(flags + Words{"--parallel", axes});
-    ExpectNear(spread, one);
-    for (size_t i = 0; i < one["gradient_norm"].size(); ++i) {
-      const double norm = one["gradient_norm"][i];
-      EXPECT_NEAR(spread["gradient_norm"][i].get<double>(), norm, 2e-5 * norm) << i;
-    }
-    const double validation = one["validation"].back()["loss"];
-    EXPECT_NEAR(spread["validation"].back()["loss"].get<double>(), validation, 2e-5 * validation);
+    ExpectAllNear(spread, one);
   }
   const Words spread = flags + Words{"--parallel", "pipeline=2,expert=2"};
   const json unlimited = Run(spread);

@@ -135,6 +135,17 @@ void ExpectNear(const Gradients& got, const Gradients& expected, double toleranc
   }
 }
 
+// To the bit, and nothing is left in the workspace.
+void ExpectGradientsOf(const Held& whole, const Held& first, const Held& last) {
+  Gradients expected, got;
+  AddGradients(whole, &expected);
+  AddGradients(first, &got);
+  AddGradients(last, &got);
+  ExpectNear(got, expected, 0);
+  EXPECT_EQ(first.parameters->workspace().blocks(), 0);
+  EXPECT_EQ(last.parameters->workspace().blocks(), 0);
+}
+
 // Two micro-batches go forward before the first goes back, as in a pipeline.
 TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
@@ -180,13 +191,7 @@ TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
           EXPECT_EQ(*none, 0);
         }
         EXPECT_EQ(loss, expected_loss);
-        Gradients expected, got;
-        AddGradients(whole, &expected);
-        AddGradients(first, &got);
-        AddGradients(last, &got);
-        ExpectNear(got, expected, 0);
-        EXPECT_EQ(first.parameters->workspace().blocks(), 0);
-        EXPECT_EQ(last.parameters->workspace().blocks(), 0);
+        ExpectGradientsOf(whole, first, last);
       }
     }
   }
@@ -234,13 +239,7 @@ TEST(PartsOfTheModel, GoneBackInHalves_GiveTheBitsOfTheWhole) {
           ASSERT_TRUE(last.model->BackwardPartWeights(std::move(passed_last[m])).ok());
           ASSERT_TRUE(first.model->BackwardPartWeights(std::move(passed_first[m])).ok());
         }
-        Gradients expected, got;
-        AddGradients(whole, &expected);
-        AddGradients(first, &got);
-        AddGradients(last, &got);
-        ExpectNear(got, expected, 0);
-        EXPECT_EQ(first.parameters->workspace().blocks(), 0);
-        EXPECT_EQ(last.parameters->workspace().blocks(), 0);
+        ExpectGradientsOf(whole, first, last);
       }
     }
   }

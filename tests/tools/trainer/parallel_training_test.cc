@@ -76,6 +76,34 @@ class ParallelTraining : public testing::Test {
     }
   }
 
+  // Of `flags`, however memory is used, down to a device with `device_memory`.
+  void ExpectBitsInAnyMemory(const Words& flags, const std::string& device_memory,
+                             const nlohmann::json& one) const {
+    for (const Words& how : std::vector<Words>{{"--recompute", "on"},
+                                               {"--recompute", "off"},
+                                               {"--placement", "cpu"},
+                                               {"--placement", "device"},
+                                               {"--device-memory", device_memory}}) {
+      SCOPED_TRACE(testing::PrintToString(how));
+      ExpectSameBits(Run(flags + how), one);
+    }
+  }
+
+  // Of two ranks with several parts of the model each.
+  void ExpectBitsOfOneRank(const std::string& axes, const std::string& device_memory) const {
+    const Words flags = kLlama + kUnclipped + Words{"--dropout", "0.1", "--validation", "0.2"};
+    const Words mesh = {"--parallel", axes};
+    for (const char* dtype : {"bf16", "fp32"}) {
+      const Words typed = flags + Words{"--dtype", dtype};
+      const nlohmann::json one = Run(typed);
+      const nlohmann::json two = Run(typed + mesh);
+      ExpectSameBits(two, one);
+      EXPECT_EQ(two["world_size"], 2);
+      EXPECT_EQ(two["validation"], one["validation"]);
+    }
+    ExpectBitsInAnyMemory(flags + mesh, device_memory, Run(flags));
+  }
+
   const base::TemporaryFolder folder_;
   const std::string text_ = folder_.Write("text", [] {
     std::string text;
@@ -103,14 +131,7 @@ TEST_F(ParallelTraining, InAPipeline_DoesNotDependOnMemoryNorOnMicroBatches) {
   const Words flags = kLlama + kUnclipped + Words{"--dropout", "0.1"};
   const Words pipeline = {"--parallel", "pipeline=2"};
   const nlohmann::json one = Run(flags);
-  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
-                                             {"--recompute", "off"},
-                                             {"--placement", "cpu"},
-                                             {"--placement", "device"},
-                                             {"--device-memory", "2MiB"}}) {
-    SCOPED_TRACE(testing::PrintToString(how));
-    ExpectSameBits(Run(flags + pipeline + how), one);
-  }
+  ExpectBitsInAnyMemory(flags + pipeline, "2MiB", one);
   for (const char* micro_batches : {"1", "2", "7"}) {
     SCOPED_TRACE(micro_batches);
     const Words split = flags + Words{"--update", "step", "--accumulate", micro_batches};
@@ -119,25 +140,7 @@ TEST_F(ParallelTraining, InAPipeline_DoesNotDependOnMemoryNorOnMicroBatches) {
 }
 
 TEST_F(ParallelTraining, InterleavedInAPipeline_HasTheBitsOfOneRank) {
-  const Words flags = kLlama + kUnclipped + Words{"--dropout", "0.1", "--validation", "0.2"};
-  const Words interleaved = {"--parallel", "pipeline=interleaved:2:chunks=2"};
-  for (const char* dtype : {"bf16", "fp32"}) {
-    const Words typed = flags + Words{"--dtype", dtype};
-    const nlohmann::json one = Run(typed);
-    const nlohmann::json two = Run(typed + interleaved);
-    ExpectSameBits(two, one);
-    EXPECT_EQ(two["world_size"], 2);
-    EXPECT_EQ(two["validation"], one["validation"]);
-  }
-  const nlohmann::json one = Run(flags);
-  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
-                                             {"--recompute", "off"},
-                                             {"--placement", "cpu"},
-                                             {"--placement", "device"},
-                                             {"--device-memory", "2MiB"}}) {
-    SCOPED_TRACE(testing::PrintToString(how));
-    ExpectSameBits(Run(flags + interleaved + how), one);
-  }
+  ExpectBitsOfOneRank("pipeline=interleaved:2:chunks=2", "2MiB");
 }
 
 // Chunks and micro-batches that are no powers of two, by which means are rounded.
@@ -155,25 +158,7 @@ TEST_F(ParallelTraining, InterleavedInAPipeline_DoesNotDependOnChunksNorOnMicroB
 }
 
 TEST_F(ParallelTraining, InAZeroBubblePipeline_HasTheBitsOfOneRank) {
-  const Words flags = kLlama + kUnclipped + Words{"--dropout", "0.1", "--validation", "0.2"};
-  const Words in_halves = {"--parallel", "pipeline=zbv:2"};
-  for (const char* dtype : {"bf16", "fp32"}) {
-    const Words typed = flags + Words{"--dtype", dtype};
-    const nlohmann::json one = Run(typed);
-    const nlohmann::json two = Run(typed + in_halves);
-    ExpectSameBits(two, one);
-    EXPECT_EQ(two["world_size"], 2);
-    EXPECT_EQ(two["validation"], one["validation"]);
-  }
-  const nlohmann::json one = Run(flags);
-  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
-                                             {"--recompute", "off"},
-                                             {"--placement", "cpu"},
-                                             {"--placement", "device"},
-                                             {"--device-memory", "3MiB"}}) {
-    SCOPED_TRACE(testing::PrintToString(how));
-    ExpectSameBits(Run(flags + in_halves + how), one);
-  }
+  ExpectBitsOfOneRank("pipeline=zbv:2", "3MiB");
 }
 
 // Stages that cut unevenly, and micro-batches that they do not divide.

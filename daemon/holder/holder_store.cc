@@ -27,11 +27,15 @@ constexpr int kBacklog = 4;
 constexpr int kItsListener = 3;
 constexpr int kItsConnection = 4;
 // It does nothing that takes long; one that is stopped must not stop its daemon.
-constexpr timeval kTimeout = {.tv_sec = 2, .tv_usec = 0};
+constexpr timeval kSendTimeout = {.tv_sec = 2, .tv_usec = 0};
+// What it has is all that sessions can go on with. So the start of a daemon waits for it as long as
+// a crowded machine may leave it without a processor, and others who connected before.
+constexpr timeval kAnswerTimeout = {.tv_sec = 30, .tv_usec = 0};
 
 void Bound(const base::UniqueFd& socket) {
-  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kTimeout, sizeof(kTimeout));
-  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof(kTimeout));
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof(kSendTimeout));
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout,
+                     sizeof(kAnswerTimeout));
 }
 
 absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
@@ -49,6 +53,15 @@ absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
   return base::StartChild(program).status();
 }
 
+// An earlier daemon's holder; invalid: nobody listens there.
+absl::StatusOr<base::UniqueFd> Connect(const std::string& path) {
+  absl::StatusOr<base::UniqueFd> socket = os::ConnectSeqpacket(path);
+  const bool nobody = absl::IsNotFound(socket.status()) || absl::IsUnavailable(socket.status());
+  if (nobody) return base::UniqueFd();
+  if (socket.ok()) Bound(*socket);
+  return socket;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindHolder() {
@@ -62,19 +75,13 @@ absl::StatusOr<std::string> FindHolder() {
 
 absl::StatusOr<std::unique_ptr<HolderStore>> HolderStore::Open(HolderOptions options) {
   std::unique_ptr<HolderStore> store(new HolderStore(std::move(options)));
-  absl::Status status = store->Connect();
-  if (!status.ok()) status = store->StartHolder();
-  if (!status.ok()) return status;
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd socket, Connect(store->options_.socket));
+  if (!socket.valid()) {
+    GEMINID_RETURN_IF_ERROR(store->StartHolder());
+    return store;
+  }
+  store->socket_ = std::move(socket);
   return store;
-}
-
-// OK: an earlier daemon's holder is there.
-absl::Status HolderStore::Connect() {
-  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd socket, os::ConnectSeqpacket(options_.socket));
-  (void)::fcntl(socket.get(), F_SETFL, 0);  // it is waited for
-  Bound(socket);
-  socket_ = std::move(socket);
-  return absl::OkStatus();
 }
 
 absl::Status HolderStore::StartHolder() {
@@ -82,6 +89,7 @@ absl::Status HolderStore::StartHolder() {
   (void)::unlink(options_.socket.c_str());
   GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd listener,
                            os::ListenSeqpacket(options_.socket, kSocketMode, kBacklog));
+  os::LetDescriptorsThrough(listener);  // successors keep more of them
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return base::SystemError(errno, "socketpair", "the holder");

@@ -28,7 +28,8 @@ absl::StatusOr<std::string> FindHolder();
 
 class HolderStore final : public DescriptorStore {
  public:
-  // Meets the holder that an earlier daemon started, or starts one.
+  // Meets the holder that an earlier daemon started, or starts one where none listens. List() waits
+  // half a minute for what it has: FAILED_PRECONDITION when it does not come.
   static absl::StatusOr<std::unique_ptr<HolderStore>> Open(HolderOptions options);
 
   absl::Status Put(const std::string& name, int fd) override;
@@ -41,7 +42,6 @@ class HolderStore final : public DescriptorStore {
 
  private:
   explicit HolderStore(HolderOptions options) : options_(std::move(options)) {}
-  absl::Status Connect();
   absl::Status StartHolder();
   absl::Status SendLocked(const Message& message, int fd);
 

@@ -40,10 +40,11 @@ absl::StatusOr<base::UniqueFd> NewSocket(int type) {
 }
 
 // Connections inherit it from their listener.
-bool RefuseDescriptors(const base::UniqueFd& socket) {
-  const int off = 0;
-  return ::setsockopt(socket.get(), SOL_SOCKET, kSoPassRights, &off, sizeof(off)) == 0;
+bool PassDescriptors(const base::UniqueFd& socket, bool pass) {
+  const int value = pass ? 1 : 0;
+  return ::setsockopt(socket.get(), SOL_SOCKET, kSoPassRights, &value, sizeof(value)) == 0;
 }
+bool RefuseDescriptors(const base::UniqueFd& socket) { return PassDescriptors(socket, false); }
 
 absl::StatusOr<base::UniqueFd> Listen(int type, const std::string& path, mode_t mode, int backlog) {
   absl::StatusOr<sockaddr_un> address = AddressOf(path);
@@ -104,6 +105,10 @@ absl::StatusOr<base::UniqueFd> AdoptListener(base::UniqueFd listener, int type,
 bool RefusesDescriptors() {
   const absl::StatusOr<base::UniqueFd> socket = NewSocket(SOCK_STREAM);
   return socket.ok() && RefuseDescriptors(*socket);
+}
+
+void LetDescriptorsThrough(const base::UniqueFd& listener) {
+  (void)PassDescriptors(listener, true);
 }
 
 absl::Status RemoveStaleSocket(const std::string& path) {

@@ -30,6 +30,8 @@ absl::StatusOr<base::UniqueFd> AdoptListener(base::UniqueFd listener, int type,
 // Linux 6.16 or later. Who receives a descriptor must close it, and closing one, a socket that
 // lingers, may take as long as its sender likes.
 bool RefusesDescriptors();
+// But to the connections that come to this listener from now on: its messages carry some.
+void LetDescriptorsThrough(const base::UniqueFd& listener);
 
 // Makes `path` free for a listener. OK when nothing is there, or a socket on which nobody listens,
 // which is removed. UNAVAILABLE when somebody does; FAILED_PRECONDITION for any other kind of file.

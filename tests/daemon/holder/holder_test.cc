@@ -90,6 +90,22 @@ TEST_F(HolderTest, WhatADaemonPut_IsThereForTheNextOne) {
   EXPECT_TRUE(HungUp(socket, kMilliseconds));
 }
 
+// It met the holder at its listener, and the first one did not.
+TEST_F(HolderTest, WhatALaterDaemonPut_IsThereForTheNextOne) {
+  const base::UniqueFd memory = *base::CreateSealedMemfd("a", 4096);
+  ASSERT_TRUE(Open()->Put("of-the-first", memory.get()).ok());
+  for (const char* const name : {"of-the-second", "of-the-third"}) {
+    const std::unique_ptr<HolderStore> later = Open();
+    const absl::Status put = later->Put(name, memory.get());
+    EXPECT_TRUE(put.ok()) << put;
+  }
+  const std::unique_ptr<HolderStore> last = Open();
+  const std::map<std::string, ino_t> listed = Listed(last.get());
+  EXPECT_EQ(listed.size(), 3u);
+  EXPECT_TRUE(listed.contains("of-the-second") && listed.contains("of-the-third"));
+  last->Finish();
+}
+
 TEST_F(HolderTest, WhatWasSentBeforeADeath_IsKept) {
   const base::UniqueFd memory = *base::CreateSealedMemfd("a", 4096);
   const pid_t daemon = ::fork();

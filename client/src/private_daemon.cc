@@ -168,14 +168,18 @@ bool WaitEnd(pid_t pid, absl::Duration timeout) {
   return true;
 }
 
-// How it ended, as waitpid has it.
-int EndProcess(pid_t pid) {
-  kill(pid, SIGTERM);
-  if (!WaitEnd(pid, kEndTimeout)) kill(pid, SIGKILL);
+// How it ended, as waitpid has it: by itself, within a while, or else by force.
+int AwaitEnd(pid_t pid, absl::Duration timeout) {
+  if (!WaitEnd(pid, timeout)) kill(pid, SIGKILL);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   return status;
+}
+
+int EndProcess(pid_t pid) {
+  kill(pid, SIGTERM);
+  return AwaitEnd(pid, kEndTimeout);
 }
 
 // A daemon that a signal ended had no time for words of its own; what libraries say then is of no
@@ -255,7 +259,9 @@ absl::Status PrivateDaemon::Keeper::Launch(int* wait_status) {
   if (ready.ok()) {
     pid_.store(*pid);
   } else {
-    *wait_status = EndProcess(*pid);
+    // It is not asked to end: then it would end the sessions that it may have taken over.
+    const bool ended = absl::IsUnavailable(ready);
+    *wait_status = AwaitEnd(*pid, ended ? kEndTimeout : absl::ZeroDuration());
   }
   return ready;
 }
@@ -294,8 +300,10 @@ bool PrivateDaemon::Keeper::StartAgain() {
   int kills = 0;
   while (failures < kMostFailures && kills < kMostKills) {
     int wait_status = 0;
-    if (Launch(&wait_status).ok()) return true;
-    const bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    const absl::Status ready = Launch(&wait_status);
+    if (ready.ok()) return true;
+    const bool killed =
+        absl::IsUnavailable(ready) && WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
     ++(killed ? kills : failures);
     pollfd stop = {stop_.get(), POLLIN, 0};
     if (poll(&stop, 1, kPauseMilliseconds << failures) != 0) return false;

@@ -227,6 +227,7 @@ absl::Status Daemon::Open() {
                                      })},
            {"metrics", metrics_address().empty() ? "off" : metrics_address()},
            {"metrics_socket", metrics_socket_.empty() ? "off" : metrics_socket_}});
+  is_open_ = true;
   return absl::OkStatus();
 }
 
@@ -419,11 +420,19 @@ void Daemon::RequestStop() {
   loop_->Post([this] { vitals_.stopping.store(true); });
 }
 
+// One that could not start has no say over the sessions that an earlier daemon left: the next one
+// has them.
+bool Daemon::SessionsGoOn() const {
+  if (store_ == nullptr) return false;
+  if (is_open_) return store_->OutlivesStop();
+  return hub_ == nullptr || !hub_->AllSessions().empty();
+}
+
 void Daemon::Close() {
   if (!lock_.has_value()) return;
   vitals_.stopping.store(true);
   if (gpus_ != nullptr) gpus_->Close();
-  const bool sessions_go_on = store_ != nullptr && store_->OutlivesStop();
+  const bool sessions_go_on = SessionsGoOn();
   if (hub_ != nullptr && !sessions_go_on) {
     hub_->CancelPopulating();
     for (const SessionPtr& session : hub_->AllSessions()) session->SetPhase(shm::Phase::kDraining);
@@ -442,8 +451,8 @@ void Daemon::Close() {
       session->Disconnect();
     }
   }
-  if (store_ != nullptr) store_->Finish();
-  RemoveFiles();
+  if (store_ != nullptr && !sessions_go_on) store_->Finish();
+  RemoveFiles(sessions_go_on);
   lock_.reset();
 }
 

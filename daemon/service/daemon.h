@@ -105,8 +105,9 @@ class Daemon {
   void Step();
   std::optional<int64_t> NextDeadline() const;
   bool Finished() const;
+  bool SessionsGoOn() const;
   void Close();
-  void RemoveFiles();
+  void RemoveFiles(bool sessions_go_on);
   void RemoveStartersFolder();
 
   const config::Settings settings_;  // as it was started
@@ -132,6 +133,7 @@ class Daemon {
   std::unique_ptr<holder::DescriptorStore> store_;
   os::EventLoop::WatchId store_watch_ = 0;
   int store_renewals_ = 0;
+  bool is_open_ = false;  // its start succeeded
   bool has_served_ = false;
   std::unique_ptr<Hub> hub_;
   std::unique_ptr<SessionLoop> sessions_;

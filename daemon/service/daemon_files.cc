@@ -45,7 +45,7 @@ absl::Status FreePaths(const std::string& socket, const DaemonOptions& options) 
   return absl::OkStatus();
 }
 
-void Daemon::RemoveFiles() {
+void Daemon::RemoveFiles(bool sessions_go_on) {
   std::error_code ignored;  // what is not there need not be removed
   if (!listeners_handed_over_) {
     if (rpc_ != nullptr) std::filesystem::remove(settings_.socket, ignored);
@@ -53,10 +53,10 @@ void Daemon::RemoveFiles() {
   }
   if (!metrics_socket_.empty()) std::filesystem::remove(metrics_socket_, ignored);
   // Its listener may live a little longer, but nobody is to meet it.
-  if (store_ != nullptr && !store_->OutlivesStop()) {
+  if (store_ != nullptr && !sessions_go_on) {
     std::filesystem::remove(absl::StrCat(settings_.socket, shm::kHolderSuffix), ignored);
   }
-  if (options_.parent_pid == 0) return;
+  if (options_.parent_pid == 0 || sessions_go_on) return;
   // The lock file of a shared socket stays: removing it would let two daemons lock two files of one
   // name.
   std::filesystem::remove(absl::StrCat(settings_.socket, shm::kLockSuffix), ignored);

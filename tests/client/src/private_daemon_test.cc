@@ -127,6 +127,39 @@ TEST(PrivateDaemon, ThatIsNeverReady_IsGivenUp) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
 }
 
+// What it found is the next one's: here the first to follow is given less than there is in use.
+TEST(PrivateDaemon, WhoseFollowerCannotStart_HasAnotherThatKeepsTheSessions) {
+  const std::string once = WriteScript("");
+  std::filesystem::remove(once);
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  PrivateDaemonOptions options = Small();
+  options.arguments = {"--host-memory", "64MiB"};
+  options.binary = WriteScript(
+      "memory=64MiB\nif [ -e " + once + " ]; then rm " + once + "; memory=2MiB; fi\nexec " +
+      (self.parent_path() / "geminid").string() + " \"$@\" --device-memory $memory\n");
+  absl::StatusOr<std::unique_ptr<PrivateDaemon>> daemon = PrivateDaemon::Start(options);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  ConnectOptions connect;
+  connect.socket = (*daemon)->socket();
+  connect.device_memory_bytes = 4 << 20;
+  connect.timeout = absl::Seconds(60);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const absl::StatusOr<std::vector<ChunkHandle>> chunk =
+      (*session)->Allocate({{"a", ChunkKind::kGeneric, 1000, true}});
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  std::ofstream(once) << "less";
+  ASSERT_EQ(kill((*daemon)->pid(), SIGKILL), 0);
+  // By the third.
+  const absl::Status served =
+      (*session)->Allocate({{"b", ChunkKind::kGeneric, 1000, true}}).status();
+  EXPECT_TRUE(served.ok()) << served << "; the daemon's log:\n" << (*daemon)->LogTail();
+  EXPECT_FALSE(std::filesystem::exists(once)) << "no start failed";
+  EXPECT_THAT((*daemon)->LogTail(), HasSubstr("gives less than job"));
+  EXPECT_TRUE((*session)->Use(chunk->front().id, absl::Seconds(60)).ok());
+  std::filesystem::remove(options.binary);
+}
+
 TEST(PrivateDaemon, MissingBinary_SaysWhatToSet) {
   PrivateDaemonOptions options;
   options.binary = "/nowhere/geminid";

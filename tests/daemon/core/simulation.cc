@@ -24,7 +24,7 @@ bool OnDevice(const shm::StateWord& word) {
 
 }  // namespace
 
-Simulation::Simulation(uint32_t seed) : random_(seed), blocks_(2 * kRecords + 2) {
+Simulation::Simulation(uint32_t seed) : random_(seed) {
   options_.host_capacity_bytes = kHostBytes;
   const uint64_t devices = 1 + Pick(3);
   for (uint32_t i = 0; i < devices; ++i) {
@@ -37,11 +37,18 @@ Simulation::Simulation(uint32_t seed) : random_(seed), blocks_(2 * kRecords + 2)
   options_.transfers.bytes_in_flight = 4096 << Pick(4);
   if (Chance(30)) options_.transfers.link_bytes_in_flight = 16384;
   options_.transfers.queued_per_session = 1 + Pick(12);
-  Manifest manifest = *Manifest::Create({blocks_.front().bytes, blocks_.size() * sizeof(Block)}, 1);
+  const uint64_t bytes = base::RoundUpToPage(Manifest::BytesFor(kRecords));
+  manifest_ = *base::Mapping::Map(*base::CreateSealedMemfd("manifest", bytes), bytes);
+  death_.Watch(manifest_.data(), bytes);
+  Manifest manifest = *Manifest::Create(ManifestBytes(), 1);
   engine_ = std::make_unique<Engine>(options_, static_cast<Tables*>(this), std::move(manifest));
 }
 
 Simulation::~Simulation() = default;
+
+std::span<std::byte> Simulation::ManifestBytes() const {
+  return {manifest_.data(), Manifest::BytesFor(kRecords)};
+}
 
 void Simulation::Violate(const std::string& what) {
   if (violation_.empty()) violation_ = what;
@@ -298,7 +305,9 @@ void Simulation::OpenSession() {
   session.device = device;
   const uint64_t bytes = base::RoundUpToPage(SessionBooks::Bytes());
   base::Mapping& memory = books_[*id];
+  if (memory.data() != nullptr) death_.Forget(memory.data());
   memory = *base::Mapping::Map(*base::CreateSealedMemfd("books", bytes), bytes);
+  death_.Watch(memory.data(), bytes);
   SessionFacts facts;
   facts.id = *id;
   facts.spec = spec;
@@ -336,8 +345,19 @@ void Simulation::Restart(SessionModel* in_doubt) {
       Settle(&session, ticket);
     }
   }
-  absl::StatusOr<Manifest> manifest =
-      Manifest::Open({blocks_.front().bytes, blocks_.size() * sizeof(Block)});
+  std::vector<Outgoing> out;
+  while (death_.DiesAt(Chance(20) ? static_cast<int>(Pick(60)) : StoreDeath::kNever,
+                       [&] { TakeOver(in_doubt, &out); })) {
+    ++counts_.deaths_in_restarts;
+    restarting_ = false;
+    out.clear();
+  }
+  if (!violation_.empty()) return;
+  ReceiveAgain(out);
+}
+
+void Simulation::TakeOver(SessionModel* in_doubt, std::vector<Outgoing>* out) {
+  absl::StatusOr<Manifest> manifest = Manifest::Open(ManifestBytes());
   if (!manifest.ok()) return Violate(std::string(manifest.status().message()));
   engine_ = std::make_unique<Engine>(options_, static_cast<Tables*>(this), *std::move(manifest));
   for (auto& [id, session] : sessions_) {
@@ -345,12 +365,10 @@ void Simulation::Restart(SessionModel* in_doubt) {
         engine_->RestoreSession(Inherit(&session, &session == in_doubt), now_);
     if (!status.ok()) return Violate(std::string(status.message()));
   }
-  std::vector<Outgoing> out;
   restarting_ = true;
-  engine_->FinishRestore(now_, &out);
+  engine_->FinishRestore(now_, out);
   restarting_ = false;
   engine_->HasServed();
-  ReceiveAgain(out);
 }
 
 // Tickets that their clients have already are the same as ever; the others are news.
@@ -503,7 +521,10 @@ void Simulation::Collect(const Releases& releases) {
     for (const auto& [request_id, transfer] : session->second.transfers) {
       unanswered_.erase(request_id);
     }
-    books_.erase(id);
+    if (const auto books = books_.find(id); books != books_.end()) {
+      death_.Forget(books->second.data());
+      books_.erase(books);
+    }
     sessions_.erase(session);
   }
   if (releases.arenas.size() != releases.sessions.size()) Violate("an arena was not released");
@@ -738,10 +759,19 @@ void Simulation::Send(SessionModel* session, const shm::Request& request) {
   std::vector<Outgoing> out;
   const uint64_t errors = counts_.errors;
   if (Chance(30)) crash_in_ = static_cast<int>(Pick(6));
-  try {
+  const int stores = Chance(12) ? static_cast<int>(Pick(30)) : StoreDeath::kNever;
+  const auto handle = [&] {
     engine_->HandleRequest(session->id, request, now_, &out);
     crash_in_ = -1;
+  };
+  bool died = false;
+  try {
+    died = death_.DiesAt(stores, handle);
+    counts_.deaths_at_stores += died ? 1 : 0;
   } catch (const Crash&) {
+    died = true;
+  }
+  if (died) {
     ++counts_.restarts_within;
     Restart(session);
     if (!violation_.empty()) return;

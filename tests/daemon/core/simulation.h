@@ -1,7 +1,8 @@
 // A deterministic world around one engine: clients that are honest, wrong, hostile, slow or dead.
 //
-// The daemon dies, too, between two requests or at any look of the engine at its tables within one,
-// and another engine takes over from what is in the manifest and the books.
+// The daemon dies, too, between two requests, and within one at any look of the engine at its
+// tables or any store of it into the manifest or the books; and another engine takes over from what
+// is there, or dies at any store while it does.
 //
 // The model keeps its own books from what a client can see (published words, responses) and never
 // asks the engine what it thinks. Everything follows from the seed.
@@ -15,11 +16,13 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/mapping.h"
 #include "daemon/core/engine.h"
+#include "tests/daemon/core/store_death.h"
 
 namespace geminid::core {
 
@@ -36,7 +39,9 @@ struct SimulationCounts {
   uint64_t lost = 0;  // chunks whose client died while it changed the only copy
   uint64_t restarts = 0;
   uint64_t restarts_within = 0;  // a request
-  uint64_t write_backs = 0;      // after which a dirty chunk was clean
+  uint64_t deaths_at_stores = 0;
+  uint64_t deaths_in_restarts = 0;
+  uint64_t write_backs = 0;  // after which a dirty chunk was clean
 };
 
 class Simulation : private Tables {
@@ -117,6 +122,8 @@ class Simulation : private Tables {
   struct Crash {};
   void MayCrash();
   void Restart(SessionModel* in_doubt);
+  void TakeOver(SessionModel* in_doubt, std::vector<Outgoing>* out);
+  std::span<std::byte> ManifestBytes() const;
   InheritedSession Inherit(SessionModel* session, bool in_doubt);
   void ReceiveAgain(const std::vector<Outgoing>& out);
 
@@ -173,12 +180,10 @@ class Simulation : private Tables {
   ChunkModel* FindChunk(SessionModel* session, ChunkId chunk);
   ChunkId PickChunk() { return ChunkId{static_cast<uint32_t>(Pick(kMaxChunks))}; }
 
-  struct alignas(64) Block {
-    std::byte bytes[64];
-  };
   std::mt19937_64 random_;
   EngineOptions options_;
-  std::vector<Block> blocks_;
+  StoreDeath death_;
+  base::Mapping manifest_;
   bool restarting_ = false;
   int crash_in_ = -1;  // looks; negative: not now
   std::map<SessionId, base::Mapping> books_;

@@ -31,6 +31,8 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
     total.write_backs += counts.write_backs;
     total.restarts += counts.restarts;
     total.restarts_within += counts.restarts_within;
+    total.deaths_at_stores += counts.deaths_at_stores;
+    total.deaths_in_restarts += counts.deaths_in_restarts;
     total.arenas_refused += counts.arenas_refused;
     total.sessions_beside += counts.sessions_beside;
   }
@@ -46,6 +48,8 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
   EXPECT_GT(total.write_backs, 100u);
   EXPECT_GT(total.restarts, 5'000u);
   EXPECT_GT(total.restarts_within, 2'000u);
+  EXPECT_GE(total.deaths_at_stores, StoreDeath::IsPossible() ? 2'000u : 0u);
+  EXPECT_GE(total.deaths_in_restarts, StoreDeath::IsPossible() ? 1'000u : 0u);
   EXPECT_GT(total.arenas_refused, 500u);
   EXPECT_GT(total.sessions_beside, 500u);
   RecordProperty("tickets", static_cast<int>(total.tickets));

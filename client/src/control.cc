@@ -146,6 +146,12 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
   for (bool again = false;; again = true) {
     Call call(token_, timeout);
     const grpc::Status status = make(call.context(), again);
+    if (again && status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+      return absl::UnavailableError(absl::StrCat(
+          doing, ": the daemon at ", socket_,
+          " took the place of one that ended, and did not find this session (its log says why); "
+          "attach again"));
+    }
     if (!WasCutOff(status, *stubs_->channel)) return FromGrpc(status, doing, socket_, timeout);
     lost = std::min(lost, absl::Now());
     if (stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) {

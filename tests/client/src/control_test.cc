@@ -166,6 +166,19 @@ TEST_F(ControlTest, CallOfASessionThatEndsWithItsDaemon_EndsToo) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("none took its place"));
 }
 
+// It is no matter of permission.
+TEST_F(ControlTest, SuccessorThatHasNotTheSession_IsUnavailable) {
+  std::atomic<int> calls = 0;
+  const Server server(socket_, [&](grpc::ServerContext*, const v1::FreeChunksRequest&) {
+    return calls.fetch_add(1) == 0 ? grpc::Status(grpc::StatusCode::CANCELLED, "it ends")
+                                   : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "who?");
+  });
+  Connect();
+  const absl::Status status = Free();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("did not find this session"));
+}
+
 TEST_F(ControlTest, DaemonThatCutsOffEveryCall_IsNotAskedForEver) {
   const Server server(socket_, [](grpc::ServerContext*, const v1::FreeChunksRequest&) {
     return grpc::Status(grpc::StatusCode::CANCELLED, "not today");

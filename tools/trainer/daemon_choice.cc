@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/bytes.h"
 #include "base/processors.h"
 #include "base/status_macros.h"
@@ -110,6 +112,18 @@ absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks
   GEMINID_ASSIGN_OR_RETURN(choice.own, PrivateDaemon::Start(daemon));
   choice.socket = choice.own->socket();
   return choice;
+}
+
+std::string ComplaintsOf(const DaemonChoice& choice) {
+  std::string complaints;
+  if (choice.own == nullptr) return complaints;
+  const std::string log = choice.own->LogTail();
+  for (const absl::string_view line : absl::StrSplit(log, '\n')) {
+    if (absl::StrContains(line, " WARNING ") || absl::StrContains(line, " ERROR ")) {
+      absl::StrAppend(&complaints, "  ", line, "\n");
+    }
+  }
+  return complaints;
 }
 
 }  // namespace geminid::trainer

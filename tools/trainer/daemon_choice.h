@@ -26,6 +26,11 @@ struct DaemonChoice {
 // `ranks` ranks ask for; RESOURCE_EXHAUSTED if this machine does not have so much.
 absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks, int ranks_here);
 
+// The lines at the end of a run's own daemon's log that warn, or tell of an error: what a run that
+// failed adds to its words, for that log goes with it. Empty: there are none, or it is somebody
+// else's daemon.
+std::string ComplaintsOf(const DaemonChoice& choice);
+
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TOOLS_TRAINER_DAEMON_CHOICE_H_

@@ -191,7 +191,12 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
   LaunchOptions launch = LaunchOf(options, trains, arguments);
   launch.ranks = ranks;
   launch.environment = {{kSocketVariable, daemon.socket}};
-  return Launch(launch);
+  absl::StatusOr<int> code = Launch(launch);
+  const bool failed = !code.ok() || (*code != base::kExitOk && *code < base::kExitSignalBase);
+  if (const std::string complaints = failed ? ComplaintsOf(daemon) : ""; !complaints.empty()) {
+    WriteStderr(absl::StrCat("From the log of its daemon:\n", complaints));
+  }
+  return code;
 }
 
 absl::Status CheckShares(const TrainOptions& options, int ranks) {

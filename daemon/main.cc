@@ -26,6 +26,7 @@
 #include "daemon/config/settings.h"
 #include "daemon/holder/holder_store.h"
 #include "daemon/holder/systemd_store.h"
+#include "daemon/os/crash_note.h"
 #include "daemon/os/event.h"
 #include "daemon/os/limits.h"
 #include "daemon/os/log.h"
@@ -170,6 +171,7 @@ absl::StatusOr<config::Settings> ReadSettings(const CommandLine& line) {
 
 absl::Status PrepareProcess(const config::Settings& settings) {
   os::ConfigureLog(settings.log_level, settings.log_format);
+  os::WatchForCrashes();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of the call then
   uint64_t largest = *settings.host_bytes;

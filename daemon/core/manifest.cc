@@ -124,16 +124,19 @@ absl::Status Manifest::ReadSuperblocks(uint32_t fit) {
                    "; start with a new manifest (sessions attach again)"));
 }
 
-absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory, uint64_t least_epoch) {
+absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory, uint64_t least_epoch,
+                                        bool crashed) {
   absl::StatusOr<Manifest> manifest = Attach(memory);
   if (!manifest.ok()) return manifest.status();
   absl::Status read = manifest->ReadSuperblocks(manifest->record_count());
   if (!read.ok()) return read;
   Superblock& current = manifest->current_;
-  if (current.attempts >= kMaxAttempts) {
-    return absl::AbortedError(absl::StrCat(current.attempts,
-                                           " daemons took the manifest over and ended before they "
-                                           "served; start with a new one (sessions attach again)"));
+  if (crashed) ++current.crashes;
+  if (current.crashes >= kMaxCrashes) {
+    return absl::AbortedError(
+        absl::StrCat(current.crashes,
+                     " daemons took the manifest over and crashed before they served; start with "
+                     "a new one (sessions attach again)"));
   }
   for (uint32_t i = 0; i < current.opened_records; ++i) {
     Record& record = manifest->records_[i];
@@ -141,7 +144,6 @@ absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory, uint64_t le
     record.owner.store(0, std::memory_order_release);
     ++manifest->lost_;
   }
-  ++current.attempts;
   current.epoch = std::max(current.epoch + 1, least_epoch);
   manifest->WriteSuperblock();
   manifest->CollectFree();
@@ -149,8 +151,8 @@ absl::StatusOr<Manifest> Manifest::Open(std::span<std::byte> memory, uint64_t le
 }
 
 void Manifest::HasServed() {
-  if (current_.attempts == 0) return;
-  current_.attempts = 0;
+  if (current_.crashes == 0) return;
+  current_.crashes = 0;
   WriteSuperblock();
 }
 

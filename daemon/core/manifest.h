@@ -39,9 +39,9 @@ inline constexpr uint32_t kManifestMagic = 0x464e4d47;  // "GMNF"
 inline constexpr uint32_t kManifestVersion = 4;
 // So many records are opened together: 512 KiB.
 inline constexpr uint32_t kRecordsPerOpening = 4096;
-// Daemons that may end in a row before one of them has served: then it is the manifest's fault, and
-// not that of somebody who kills daemons.
-inline constexpr uint32_t kMaxAttempts = 10;
+// Daemons that may crash in a row before one of them has served: then it is the manifest's fault.
+// Those that somebody killed do not count, however many they are.
+inline constexpr uint32_t kMaxCrashes = 10;
 
 // Where a chunk's content is valid. Never names a place that is being written.
 enum class ValidLocation : uint8_t {
@@ -115,9 +115,11 @@ class Manifest {
   static absl::StatusOr<Manifest> Create(std::span<std::byte> memory, uint64_t epoch);
   // Takes over what an earlier daemon wrote, and raises the epoch by one, to `least_epoch` at
   // least. FAILED_PRECONDITION, and nothing is touched, when another release wrote it. DATA_LOSS
-  // when neither superblock is valid; ABORTED when kMaxAttempts daemons took it over and ended
-  // before HasServed(). Records that make no sense are cleared and counted.
-  static absl::StatusOr<Manifest> Open(std::span<std::byte> memory, uint64_t least_epoch = 0);
+  // when neither superblock is valid; ABORTED when kMaxCrashes daemons that took it over crashed
+  // before HasServed(). `crashed`: the one before this did. Records that make no sense are cleared
+  // and counted.
+  static absl::StatusOr<Manifest> Open(std::span<std::byte> memory, uint64_t least_epoch = 0,
+                                       bool crashed = false);
   // The daemon that took it over serves: what it found did not end it.
   void HasServed();
 
@@ -173,7 +175,7 @@ class Manifest {
     uint64_t sequence;
     uint64_t last_session;
     uint32_t last_pool;
-    uint32_t attempts;        // daemons that took it over since one has served
+    uint32_t crashes;         // of daemons that took it over, since one has served
     uint32_t opened_records;  // of which all others are beyond
     uint32_t crc32c;          // of every byte before it
     uint8_t padding[8];

@@ -25,6 +25,7 @@
 #include "daemon/gpus/gpus.h"
 #include "daemon/metrics/reading.h"
 #include "daemon/metrics/session_counters.h"
+#include "daemon/os/crash_note.h"
 #include "daemon/os/machine.h"
 #include "daemon/service/client_session.h"
 #include "daemon/service/keepsakes.h"
@@ -308,7 +309,8 @@ class Hub {
   std::atomic<uint64_t> times_kept_{0};      // all of it, anew
   const base::UniqueFd manifest_fd_;
   base::UniqueFd node_fd_;
-  base::Mapping node_memory_;  // none: it is another release's
+  base::Mapping node_memory_;                  // none: it is another release's
+  std::unique_ptr<os::CrashNote> crash_note_;  // in node_memory_
   const base::Mapping manifest_memory_;
   const uint64_t daemon_epoch_;
   InFlight in_flight_;

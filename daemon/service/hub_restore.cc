@@ -18,6 +18,7 @@
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/memory/host_arena.h"
+#include "daemon/os/crash_note.h"
 #include "daemon/os/log.h"
 #include "daemon/service/hub.h"
 
@@ -32,9 +33,10 @@ struct NodeRecord {
   uint64_t host_capacity_bytes;
   uint64_t device_capacity_bytes[shm::kMaxDevices];
   std::atomic<uint64_t> drained;  // 1: by the operator
+  std::atomic<uint64_t> crashed;  // 1: the last daemon, and its successor has not seen it yet
 };
 constexpr uint32_t kNodeMagic = 0x444f4e47;  // "GNOD"
-constexpr uint32_t kNodeVersion = 1;
+constexpr uint32_t kNodeVersion = 2;
 
 holder::DescriptorStore* StoreOr(holder::DescriptorStore* store) {
   static holder::NoStore* const none = new holder::NoStore;
@@ -75,6 +77,11 @@ void UseNode(const base::Mapping& memory, HubOptions* options) {
   for (size_t i = 0; i < engine.devices.size(); ++i) {
     engine.devices[i].capacity_bytes = node.device_capacity_bytes[i];
   }
+}
+
+std::atomic<uint64_t>* CrashNoteIn(const base::Mapping& node) {
+  if (node.data() == nullptr) return nullptr;
+  return &reinterpret_cast<NodeRecord*>(node.data())->crashed;
 }
 
 absl::StatusOr<uint64_t> SizeOf(const base::UniqueFd& fd) {
@@ -197,6 +204,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::CreateNew(const HubOptions& options) {
       new Hub(options, std::move(fd), std::move(mapping), std::move(manifest)));
   GEMINID_ASSIGN_OR_RETURN(hub->node_fd_, MakeNode(options.engine));
   hub->node_memory_ = MapNode(hub->node_fd_);
+  hub->crash_note_ = std::make_unique<os::CrashNote>(CrashNoteIn(hub->node_memory_));
   // Nothing counts without a manifest: it comes last.
   hub->Keep(kKeptNode, hub->node_fd_.get());
   hub->Keep(kKeptManifest, hub->manifest_fd_.get());
@@ -209,16 +217,21 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
   HubOptions options = wanted;
   base::Mapping node = MapNode(kept->node);
   if (node.data() != nullptr) UseNode(node, &options);
+  // What is taken over may be what ends this daemon, too.
+  std::atomic<uint64_t>* const crash_note = CrashNoteIn(node);
+  const bool crashed = crash_note != nullptr && crash_note->exchange(0) != 0;
+  auto note = std::make_unique<os::CrashNote>(crash_note);
   GEMINID_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(kept->manifest));
   GEMINID_RETURN_IF_ERROR(base::CheckSealed(kept->manifest, bytes));
   GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping, base::Mapping::Map(kept->manifest, bytes));
   GEMINID_ASSIGN_OR_RETURN(
       core::Manifest manifest,
-      core::Manifest::Open(std::span(mapping.data(), bytes), options.daemon_epoch));
+      core::Manifest::Open(std::span(mapping.data(), bytes), options.daemon_epoch, crashed));
   std::unique_ptr<Hub> hub(
       new Hub(options, std::move(kept->manifest), std::move(mapping), std::move(manifest)));
   hub->node_fd_ = std::move(kept->node);
   hub->node_memory_ = std::move(node);
+  hub->crash_note_ = std::move(note);
   if (hub->IsDrainNoted()) hub->engine_->Drain(true, Now());
   if (absl::Status status = hub->reaper_.Start(); !status.ok()) return status;
   Garbage garbage;

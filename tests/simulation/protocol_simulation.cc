@@ -33,7 +33,7 @@ constexpr uint64_t kArenaBytes = 4 * kChunkBytes;
 constexpr uint64_t kExtraChunks = 2;
 constexpr uint64_t kHostBytes = (kClients * kChunks + kExtraChunks + 1) * kChunkBytes;
 constexpr int kLongestEnd = 20'000;
-constexpr int kMostDeathsInARow = 3;  // of kMaxAttempts, after which a manifest is given up
+constexpr int kMostDeathsInARow = 3;  // so that a step ends
 
 // What a step of the daemon throws that is its last.
 struct Death : std::exception {};

@@ -192,15 +192,30 @@ TEST_F(RestartTest, SessionWithoutAll_EndsAndIsForgotten) {
   EXPECT_EQ(Check(), absl::OkStatus());
 }
 
+TEST_F(RestartTest, DaemonsKilledWhileTheyTookOver_LoseNothing) {
+  const std::unique_ptr<Session> session = Connect();
+  const ChunkHandle chunk = Allocate(session.get());
+  env_.Stop();
+  const auto bytes = static_cast<uint64_t>(::lseek(kept_.Of("manifest").get(), 0, SEEK_END));
+  const base::Mapping mapping = *base::Mapping::Map(kept_.Of("manifest"), bytes);
+  for (uint32_t i = 0; i < 10 * core::kMaxCrashes; ++i) {
+    ASSERT_TRUE(core::Manifest::Open({mapping.data(), bytes}).ok());
+  }
+  ASSERT_TRUE(env_.Start(options_).ok());
+  EXPECT_TRUE(session->Use(chunk.id, absl::Seconds(30)).ok());
+}
+
 TEST_F(RestartTest, ManifestThatEndsDaemons_IsGivenUpInTheEnd) {
   const std::unique_ptr<Session> session = Connect();
   Allocate(session.get());
   env_.Stop();
   const auto bytes = static_cast<uint64_t>(::lseek(kept_.Of("manifest").get(), 0, SEEK_END));
   const base::Mapping mapping = *base::Mapping::Map(kept_.Of("manifest"), bytes);
-  for (uint32_t i = 0; i < core::kMaxAttempts; ++i) {
-    ASSERT_TRUE(core::Manifest::Open({mapping.data(), bytes}).ok());
+  for (uint32_t i = 1; i < core::kMaxCrashes; ++i) {
+    ASSERT_TRUE(core::Manifest::Open({mapping.data(), bytes}, 0, /*crashed=*/true).ok());
   }
+  constexpr size_t kCrashedAt = 544;
+  Exchange("node", kCrashedAt, 1);
   const ino_t manifest = InodeOf("manifest");
   ASSERT_TRUE(env_.Start(options_).ok());
   EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 0u);

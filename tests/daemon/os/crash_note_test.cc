@@ -1,0 +1,85 @@
+#include "daemon/os/crash_note.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <new>
+
+namespace geminid::os {
+namespace {
+
+struct Ended {
+  int signal = 0;
+  uint64_t note = 0;
+};
+
+// A child that watches, with a note, and does this.
+Ended End(const std::function<void()>& act) {
+  // Not a base::Mapping: a forked child would not have it.
+  void* const memory = ::mmap(nullptr, sizeof(std::atomic<uint64_t>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  auto* const word = new (memory) std::atomic<uint64_t>(0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit no_core = {};
+    (void)::setrlimit(RLIMIT_CORE, &no_core);
+    // What a sanitizer or the test's library handles is not what a daemon has.
+    for (const int signal : {SIGSEGV, SIGABRT, SIGFPE}) ::signal(signal, SIG_DFL);
+    WatchForCrashes();
+    const CrashNote note(word);
+    act();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  const Ended ended = {WIFSIGNALED(status) ? WTERMSIG(status) : 0, word->load()};
+  ::munmap(memory, sizeof(*word));
+  return ended;
+}
+
+TEST(CrashNote, ProcessThatFaults_IsNotedAndEndsByThatSignal) {
+  const Ended ended = End([] { *static_cast<volatile int*>(nullptr) = 1; });
+  EXPECT_EQ(ended.signal, SIGSEGV);
+  EXPECT_EQ(ended.note, 1u);
+}
+
+TEST(CrashNote, ProcessThatAborts_IsNotedAndEndsByThatSignal) {
+  const Ended ended = End([] { std::abort(); });
+  EXPECT_EQ(ended.signal, SIGABRT);
+  EXPECT_EQ(ended.note, 1u);
+}
+
+// As systemd's watchdog does.
+TEST(CrashNote, ProcessThatAWatchdogEnds_IsNoted) {
+  const Ended ended = End([] { ::kill(::getpid(), SIGABRT); });
+  EXPECT_EQ(ended.signal, SIGABRT);
+  EXPECT_EQ(ended.note, 1u);
+}
+
+TEST(CrashNote, ProcessThatIsKilledOrToldToEnd_IsNot) {
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    const Ended ended = End([signal] { ::raise(signal); });
+    EXPECT_EQ(ended.signal, signal);
+    EXPECT_EQ(ended.note, 0u);
+  }
+}
+
+TEST(CrashNote, ProcessWhoseNoteIsGone_EndsAsEver) {
+  const Ended ended = End([] {
+    std::atomic<uint64_t> own = 0;
+    { const CrashNote later(&own); }
+    std::abort();
+  });
+  EXPECT_EQ(ended.signal, SIGABRT);
+  EXPECT_EQ(ended.note, 0u);
+}
+
+}  // namespace
+}  // namespace geminid::os

@@ -318,8 +318,8 @@ absl::Status Mover::status() const {
 void Mover::Loop() {
   Lock lock(mutex_);
   while (!stop_ && status_.ok()) {
-    const std::optional<Task> task =
-        queue_.TakeFront([this](uint32_t chunk) { return MayReduce(chunk); });
+    const std::optional<Task> task = queue_.TakeFront(
+        [this](uint32_t chunk) { return MayReduce(chunk); }, context_.weights_current);
     if (!task.has_value()) {
       // Nothing was ready a moment ago, and the lock was not given up since.
       Rest(&lock);

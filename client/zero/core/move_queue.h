@@ -58,9 +58,11 @@ class MoveQueue {
   // `current`: the chunk's newest weights are there.
   std::optional<Task> TakeStart(const std::function<bool(uint32_t)>& current);
   // The first task, once it can be carried out without waiting but for other ranks: a gather that
-  // is COPIED, a reduction or drop of what is RESIDENT. A drop is LEAVING from now on.
-  // `unused`: no work of the trainer's uses the chunk any more, for reductions; none: always.
-  std::optional<Task> TakeFront(const std::function<bool(uint32_t)>& unused = nullptr);
+  // is COPIED, one to the caller's memory of what is `current`, a reduction or drop of what is
+  // RESIDENT. A drop is LEAVING from now on.
+  // `unused`: no work of the trainer's uses the chunk any more, for reductions. None: always.
+  std::optional<Task> TakeFront(const std::function<bool(uint32_t)>& unused = nullptr,
+                                const std::function<bool(uint32_t)>& current = nullptr);
 
   // --- what happened ---
 

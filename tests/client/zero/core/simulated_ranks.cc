@@ -264,8 +264,12 @@ class Rank {
 
   bool TakeFront() {
     if (in_collective_) return false;
-    const std::optional<Task> task = queue_.TakeFront();
+    const std::optional<Task> task = queue_.TakeFront(
+        /*unused=*/nullptr, [this](uint32_t chunk) { return current_[chunk]; });
     if (!task) return false;
+    if (task->kind == Task::Kind::kGatherToHost && !current_[task->chunk]) {
+      throw Defect("weights were gathered before their update");
+    }
     if (task->kind == Task::Kind::kOpen) {
       queue_.Publishing(task->chunk);
       publishing_.push_back(task->chunk);

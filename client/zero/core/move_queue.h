@@ -38,7 +38,8 @@ class MoveQueue {
     uint64_t operation = 0;  // that it is for
     bool first = true;       // of the step's micro-batches
     bool last = true;
-    uint64_t number = 0;  // of the tasks that ranks carry out together, so the same on all
+    bool within_host = false;  // of a gather
+    uint64_t number = 0;       // of the tasks that ranks carry out together, so the same on all
     bool started = false;
   };
 

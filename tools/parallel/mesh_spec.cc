@@ -24,6 +24,10 @@ absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes) {
     return RefuseParallel(absl::StrCat(
         "zero=", axes.zero, " cannot be planned yet: gathers and memory are reckoned for zero=3"));
   }
+  if (axes.zero_within_host) {
+    return RefuseParallel(
+        "zero=3:host cannot be planned yet: gathers and memory are reckoned for zero=3");
+  }
   return ParsedMesh{
       .mesh = {.pipeline = axes.pipeline.stages,
                .data = axes.data.value_or(1),

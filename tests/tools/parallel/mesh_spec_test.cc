@@ -76,6 +76,7 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"zero=0", "zero is '0'; it must be 3"},
       {"zero=1", "zero=1 cannot be planned yet"},
       {"zero=2", "zero=2 cannot be planned yet"},
+      {"zero=3:host", "zero=3:host cannot be planned yet"},
       {"expert=2", "expert cannot be planned; pipeline, tensor, sequence and data can"},
       {"pipeline=1000,data=1000", "has more than 65536 ranks"},
       {"pipeline=65536,data=65536,sequence=ulysses:65536,tensor=1d:65536",

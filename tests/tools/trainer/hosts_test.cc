@@ -214,6 +214,47 @@ TEST_F(TwoHosts, OfAPipeline_TrainTheBitsOfOne) {
   EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
 }
 
+// The weights come from the other host once a step, whatever is gathered again.
+TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_TrainTheBitsOfOneAndReceiveLess) {
+  const Words less = Training("4") + Words{"--accumulate", "2", "--placement", "cpu"};
+  const nlohmann::json expected = ReportOf(less + Words{"--ranks", "4"});
+  const nlohmann::json got = ReportOf(less + OnBoth() + Words{"--parallel", "zero=3:host"});
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["loss_hex"], expected["loss_hex"]);
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  EXPECT_EQ(got["zero_within_host"], true);
+  EXPECT_EQ(expected["received_within_host_bytes"], 0);
+  EXPECT_GT(got["received_within_host_bytes"], 0);
+  // Of two ranks each receives half of a chunk from the other, of four three quarters.
+  EXPECT_EQ(
+      got["received_bytes"].get<uint64_t>() + got["received_within_host_bytes"].get<uint64_t>() / 2,
+      expected["received_bytes"].get<uint64_t>());
+  EXPECT_GT(got["host_bytes"], expected["host_bytes"]);
+}
+
+TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_NameARankThatDiesWithinTwoSeconds) {
+  TrainerProcess trainer(
+      Training("1000000") + OnBoth() + Words{"--accumulate", "2", "--parallel", "zero=3:host"},
+      kColumns);
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
+  const pid_t pid = RankOn(1, 3);
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGKILL);
+  const absl::Time killed = absl::Now();
+  EXPECT_TRUE(trainer.WaitFor(absl::StrCat("rank 3 (pid ", pid, " on 10.78.0.2) was ")));
+  EXPECT_LT(absl::Now() - killed, absl::Seconds(2));
+  EXPECT_EQ(trainer.Wait(), base::kExitFailed) << trainer.output();
+  EXPECT_TRUE(BecomesEmpty(0));
+  EXPECT_TRUE(BecomesEmpty(1));
+}
+
+TEST_F(Hosts, OfOneHost_HaveNoWeightsToShardWithinIt) {
+  const CommandResult result = RunTrainer(Training("1") + OnHosts("localhost slots=2", "ssh") +
+                                          Words{"--parallel", "zero=3:host"});
+  EXPECT_EQ(result.code, base::kExitUsage) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("zero=3:host spares what goes between hosts"));
+}
+
 TEST_F(TwoHosts, OfWhichOneIsFrozen_EndWithinTwoSecondsNamingIt) {
   TrainerProcess trainer(Training("1000000") + OnBoth(), kColumns);
   ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();

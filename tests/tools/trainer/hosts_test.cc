@@ -3,15 +3,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
 #include "tests/base/network_hosts.h"
@@ -181,6 +185,22 @@ class TwoHosts : public Hosts {
     }
     return -1;
   }
+  // Bytes that have come to the host over the network so far, headers included.
+  uint64_t ReceivedOn(int host) const {
+    const std::string command = absl::StrCat(hosts_->remote_shell(), " ",
+                                             NetworkHosts::NameOf(host), " 'cat /proc/net/dev'");
+    FILE* const pipe = popen(command.c_str(), "r");
+    if (pipe == nullptr) return 0;
+    uint64_t bytes = 0;
+    char line[512];
+    while (fgets(line, sizeof(line), pipe) != nullptr) {
+      const std::vector<std::string> sides = absl::StrSplit(line, ':');
+      if (sides.size() != 2 || sides[0].find("lo") != std::string::npos) continue;
+      bytes += std::strtoull(sides[1].c_str(), nullptr, 10);
+    }
+    pclose(pipe);
+    return bytes;
+  }
   bool BecomesEmpty(int host) const {
     const absl::Time latest = absl::Now() + absl::Seconds(30);
     while (!hosts_->ProcessesOf(host).empty()) {
@@ -230,6 +250,31 @@ TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_TrainTheBitsOfOneAndReceiveLes
       got["received_bytes"].get<uint64_t>() + got["received_within_host_bytes"].get<uint64_t>() / 2,
       expected["received_bytes"].get<uint64_t>());
   EXPECT_GT(got["host_bytes"], expected["host_bytes"]);
+}
+
+// Each byte of weights that a host does not gather again from the other one, but for what the ranks
+// say around it.
+TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_ReceiveLessOverTheNetwork) {
+  const auto run = [this](const std::string& axes) {
+    const uint64_t before = ReceivedOn(0);
+    const nlohmann::json report =
+        ReportOf(Training("6") + OnBoth() +
+                 Words{"--accumulate", "4", "--placement", "cpu", "--parallel", axes});
+    return std::pair(ReceivedOn(0) - before, report);
+  };
+  const auto [third, expected] = run("zero=3");
+  const auto [within, got] = run("zero=3:host");
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  // Of c bytes that are gathered again, four ranks receive c / 2 each within their hosts, and would
+  // receive c / 2 on each host from the other.
+  const double spared = got["received_within_host_bytes"].get<double>() / 4;
+  RecordProperty("third", std::to_string(third));
+  RecordProperty("within", std::to_string(within));
+  RecordProperty("spared", std::to_string(spared));
+  ASSERT_GT(third, within);
+  EXPECT_GT(static_cast<double>(third - within), 0.95 * spared);
+  EXPECT_LT(static_cast<double>(third - within), 1.3 * spared);
 }
 
 TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_NameARankThatDiesWithinTwoSeconds) {

@@ -273,8 +273,14 @@ class HostShardsCallsTest : public EngineTest {
     }
   };
 
+  static std::vector<Parameter> TwoChunks() {
+    return {{.name = "a", .shape = {kElements}}, {.name = "b", .shape = {kElements}}};
+  }
+
   // Each on a thread of its own.
-  void OnAllRanks(const std::function<void(Rank&)>& act) const {
+  void OnAllRanks(const std::function<void(Rank&)>& act,
+                  const std::vector<Parameter>& parameters = TwoChunks(),
+                  uint64_t arena_bytes = 64 << 10) const {
     auto communicators = collectives::MakeLocalCommunicators(kRanks);
     std::vector<std::thread> threads;
     for (int number = 0; number < kRanks; ++number) {
@@ -282,7 +288,7 @@ class HostShardsCallsTest : public EngineTest {
         collectives::Communicator& all = *communicators[static_cast<size_t>(number)];
         ConnectOptions connect;
         connect.socket = env_.socket();
-        connect.device_memory_bytes = 64 << 10;
+        connect.device_memory_bytes = arena_bytes;
         connect.rank = connect.local_rank = number;
         connect.world_size = kRanks;
         auto session = Session::Connect(connect);
@@ -295,9 +301,8 @@ class HostShardsCallsTest : public EngineTest {
         options.chunk_elements = kElements;
         options.state_placement = StatePlacement::kHost;
         options.host_ranks = host->get();
-        auto engine = Engine::Create(
-            session->get(), &all,
-            {{.name = "a", .shape = {kElements}}, {.name = "b", .shape = {kElements}}}, options);
+        options.accumulate = 2;
+        auto engine = Engine::Create(session->get(), &all, parameters, options);
         ASSERT_TRUE(engine.ok()) << engine.status();
         Rank rank{number, session->get(), *std::move(engine), *std::move(host)};
         act(rank);
@@ -339,6 +344,69 @@ TEST_F(HostShardsCallsTest, RankThatStops_IsNamedOnItsHostAndOnTheOther) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("rank 1: stopped in the middle of a step"));
   });
+}
+
+// The first half of a chunk has its gradient in the place of its weights, and the chunk has the
+// only room: what is gathered beside it goes to host memory, over all ranks and then within the
+// host.
+class HostShardsWithoutRoomTest : public HostShardsCallsTest {
+ protected:
+  static constexpr ParameterId kFirstHalf{0}, kSecondHalf{1}, kOther{2};
+  static constexpr uint64_t kRoomForOneChunk = kElements * sizeof(float) + 4096;
+
+  static std::vector<Parameter> Halves() {
+    return {{.name = "first half", .shape = {kElements / 2}},
+            {.name = "second half", .shape = {kElements / 2}},
+            {.name = "other", .shape = {kElements}}};
+  }
+
+  // Whether the operator finds these weights. In a backward pass it gives a gradient of ones.
+  static void UseAndCheck(const Rank& rank, Pass pass, ParameterId id,
+                          const std::vector<float>& expected) {
+    auto operation = rank.engine->Use(pass, std::vector<ParameterId>{id});
+    ASSERT_TRUE(operation.ok()) << operation.status();
+    const auto* weights =
+        reinterpret_cast<const float*>(rank.session->HostAddress(operation->Weight(id)));
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), weights))
+        << "rank " << rank.number << ", parameter " << static_cast<uint32_t>(id);
+    if (pass != Pass::kBackward) return;
+    auto* const gradient =
+        reinterpret_cast<float*>(rank.session->HostAddress(operation->Gradient(id)));
+    std::fill(gradient, gradient + expected.size(), 1.0f);
+    ASSERT_EQ(operation->GradientWritten(id), absl::OkStatus());
+  }
+};
+
+TEST_F(HostShardsWithoutRoomTest, WhatIsGatheredToHostMemory_IsTheWeights) {
+  const auto act = [](Rank& rank) {
+    ASSERT_EQ(rank.engine->Initialize([](ParameterId id, std::span<float> values) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>(static_cast<uint32_t>(id) * 10000 + i);
+      }
+    }),
+              absl::OkStatus());
+    for (int step = 0; step < 3; ++step) {
+      std::vector<std::vector<float>> weights;
+      for (const ParameterId id : {kFirstHalf, kSecondHalf, kOther}) {
+        weights.push_back(rank.engine->ReadParameter(id).value());
+      }
+      for (int micro = 0; micro < 2; ++micro) {
+        ASSERT_EQ(rank.engine->BeginMicroBatch(), absl::OkStatus());
+        UseAndCheck(rank, Pass::kBackward, kFirstHalf, weights[0]);
+        UseAndCheck(rank, Pass::kForward, kOther, weights[2]);
+        UseAndCheck(rank, Pass::kForward, kSecondHalf, weights[1]);
+        UseAndCheck(rank, Pass::kForward, kOther, weights[2]);
+        UseAndCheck(rank, Pass::kBackward, kSecondHalf, weights[1]);
+        UseAndCheck(rank, Pass::kForward, kOther, weights[2]);
+        UseAndCheck(rank, Pass::kBackward, kOther, weights[2]);
+      }
+      ASSERT_TRUE(rank.engine->Step({.learning_rate = 0.5}).ok());
+    }
+    const absl::StatusOr<Statistics> statistics = rank.engine->GetStatistics();
+    ASSERT_TRUE(statistics.ok()) << statistics.status();
+    EXPECT_GT(statistics->received_within_host_bytes, 0u);
+  };
+  OnAllRanks(act, Halves(), kRoomForOneChunk);
 }
 
 }  // namespace

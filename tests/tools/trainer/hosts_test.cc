@@ -293,6 +293,34 @@ TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_NameARankThatDiesWithinTwoSeco
   EXPECT_TRUE(BecomesEmpty(1));
 }
 
+// Each stage's ranks are on one host, where all gathers are within it.
+TEST_F(TwoHosts, OfAStageEach_HaveNothingToShardWithinThemselves) {
+  const Words pipeline = {"--layers", "4", "--accumulate", "2", "--clip-norm", "0", "--parallel"};
+  const nlohmann::json expected =
+      ReportOf(Training("3") + pipeline + Words{"pipeline=2,data=2", "--ranks", "4"});
+  const nlohmann::json got =
+      ReportOf(Training("3") + pipeline + Words{"pipeline=2,data=2,zero=3:host"} + OnBoth());
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  EXPECT_EQ(got["received_bytes"], expected["received_bytes"]);
+  EXPECT_EQ(got["received_within_host_bytes"], 0);
+}
+
+// The only host that is left has nobody to spare anything.
+TEST_F(TwoHosts, ThatShardWeightsWithinThemselvesOfWhichOneIsLost_GoOnWithTheOther) {
+  TrainerProcess trainer(Training("60") + OnBoth() +
+                             Words{"--parallel", "zero=3:host", "--restarts", "1", "--resume",
+                                   "--save", folder_ / "run", "--save-every", "10"},
+                         kColumns);
+  ASSERT_TRUE(trainer.WaitForStep(15)) << trainer.output();
+  for (const pid_t pid : hosts_->ProcessesOf(1)) kill(pid, SIGKILL);
+  EXPECT_EQ(trainer.Wait(), 0) << trainer.output();
+  const nlohmann::json got = Report();
+  ASSERT_FALSE(got.is_null());
+  EXPECT_EQ(got["world_size"], 2);
+  EXPECT_GE(got["first_step"], 10);
+}
+
 TEST_F(Hosts, OfOneHost_HaveNoWeightsToShardWithinIt) {
   const CommandResult result = RunTrainer(Training("1") + OnHosts("localhost slots=2", "ssh") +
                                           Words{"--parallel", "zero=3:host"});

@@ -306,6 +306,32 @@ TEST_F(TwoHosts, OfAStageEach_HaveNothingToShardWithinThemselves) {
   EXPECT_EQ(got["received_within_host_bytes"], 0);
 }
 
+#ifdef GEMINID_WITH_DOUBLE
+// A GPU on each host, on a driver without one, whose two ranks exchange through memory of the host.
+TEST_F(TwoHosts, OfGpusThatShardWeightsWithinThemselves_TrainTheBitsOfTheThirdStage) {
+  const std::string shell =
+      Shell(absl::StrCat("export LINE=\"$2\"; exec ", hosts_->remote_shell(), " $1 'exec ",
+                         GEMINID_WITH_DOUBLE, " --memory 512 /bin/sh -c \"$LINE\"'"));
+  const std::string both =
+      absl::StrCat(NetworkHosts::NameOf(0), " slots=2\n", NetworkHosts::NameOf(1), " slots=2\n");
+  const auto run = [&](const Words& more) {
+    return ReportOf(Training("3") + OnHosts(both, shell) + more +
+                    Words{"--context", "32", "--device", "cuda", "--accumulate", "2"});
+  };
+  const nlohmann::json third = run({"--placement", "cpu", "--parallel", "zero=3"});
+  ASSERT_FALSE(third.is_null());
+  EXPECT_THAT(third["ranks_exchange_by"].get<std::string>(),
+              HasSubstr("hierarchical and host memory: "));
+  for (const char* const placement : {"cpu", "auto"}) {
+    const nlohmann::json got = run({"--placement", placement, "--parallel", "zero=3:host"});
+    ASSERT_FALSE(got.is_null());
+    EXPECT_EQ(got["loss_hex"], third["loss_hex"]) << placement;
+    EXPECT_EQ(got["weights_sha256"], third["weights_sha256"]) << placement;
+    EXPECT_GT(got["received_within_host_bytes"], 0) << placement;
+  }
+}
+#endif
+
 // The only host that is left has nobody to spare anything.
 TEST_F(TwoHosts, ThatShardWeightsWithinThemselvesOfWhichOneIsLost_GoOnWithTheOther) {
   TrainerProcess trainer(Training("60") + OnBoth() +

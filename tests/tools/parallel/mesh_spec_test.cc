@@ -40,6 +40,10 @@ TEST(ParseMesh, OfAxesInAnyOrder_HasTheirSizes) {
   ASSERT_TRUE(ring.ok()) << ring.status();
   EXPECT_EQ(ring->mesh.sequence_mode, SequenceMode::kRing);
   EXPECT_EQ(ParseMesh("sequence=ring:1")->mesh, MeshSpec());
+  const auto hosts = ParseMesh("zero=3:host,data=8");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_EQ(hosts->mesh, (MeshSpec{.data = 8, .within_host = true}));
+  EXPECT_EQ(ToString(hosts->mesh), "data=8,zero=3:host");
 }
 
 TEST(ParseMesh, OfWhatToStringGives_IsTheSame) {
@@ -76,7 +80,6 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"zero=0", "zero is '0'; it must be 3"},
       {"zero=1", "zero=1 cannot be planned yet"},
       {"zero=2", "zero=2 cannot be planned yet"},
-      {"zero=3:host", "zero=3:host cannot be planned yet"},
       {"expert=2", "expert cannot be planned; pipeline, tensor, sequence and data can"},
       {"pipeline=1000,data=1000", "has more than 65536 ranks"},
       {"pipeline=65536,data=65536,sequence=ulysses:65536,tensor=1d:65536",

@@ -45,10 +45,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
                                                        std::vector<Parameter> parameters,
                                                        Options options) {
   collectives::Communicator* const all = options.all_ranks;
+  collectives::Communicator* const host = options.host_ranks;
   auto engine = std::make_unique<EngineImpl>(session, communicator, std::move(parameters),
                                              std::move(options));
   if (absl::Status status = engine->Start(); !status.ok()) {
-    for (collectives::Communicator* const ranks : {communicator, all}) {
+    for (collectives::Communicator* const ranks : {communicator, all, host}) {
       if (ranks == nullptr) continue;
       ranks->Abort(absl::StrCat("rank ", ranks->Rank(), ": ", std::string(status.message())));
     }
@@ -98,8 +99,10 @@ EngineImpl::~EngineImpl() {
 void EngineImpl::GiveMemoryBack() {
   const absl::Duration timeout = std::min(options_.timeout, kFarewellTimeout);
   segment_charge_.reset();
+  host_segment_charge_.reset();
   if (!session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout).ok()) return;
   session_->Free(gathered_).IgnoreError();
+  if (host_shards_ != nullptr) host_shards_->Free().IgnoreError();
   // Should it fail, that stays until the session ends.
   if (store_ != nullptr) store_->Free().IgnoreError();
 }
@@ -213,8 +216,8 @@ absl::Status EngineImpl::Start() {
   const bool state_first = IsOfRun(*session_);
   GEMINID_RETURN_IF_ERROR(MakeLayout());
   if (options_.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
-  if (!state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
   GEMINID_RETURN_IF_ERROR(MakeCommunicators());
+  if (!state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
   GEMINID_RETURN_IF_ERROR(MakeStateStore());
   if (state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
   workspace_ = std::make_unique<ArenaWorkspace>(
@@ -300,6 +303,7 @@ absl::Status EngineImpl::MakeMover() {
   context.store = store_.get();
   context.communicator = mover_communicator_.get();
   context.device_communicator = device_communicator_.get();
+  context.host_shards = host_shards_.get();
   context.accumulate = sums_gradients() ? 1 : options_.accumulate;
   context.summed = sums_gradients() ? options_.accumulate : 1;
   context.meter = &meter_;
@@ -367,7 +371,8 @@ absl::Status EngineImpl::MakeLayout() {
     directed.push_back({.bytes = bytes.back(),
                         .is_gradient = is_gradient,
                         .stays = weights_stay() && !is_gradient,
-                        .changes = layout_.chunks[owner].trainable});
+                        .changes = layout_.chunks[owner].trainable,
+                        .copied = options_.host_ranks != nullptr && !is_gradient});
   }
   director_ = std::make_unique<Director>(std::move(directed));
   placer_ =
@@ -386,7 +391,7 @@ absl::Status EngineImpl::AllocateGathered() {
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
   if (!handles.ok()) return handles.status();
   for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);
-  return absl::OkStatus();
+  return host_shards_ == nullptr ? absl::OkStatus() : host_shards_->Allocate(session_, layout_);
 }
 
 absl::Status EngineImpl::MakeViews() {
@@ -411,6 +416,7 @@ void EngineImpl::AbortRanks(const std::string& reason) {
   const std::string words = absl::StrCat("rank ", communicator_->Rank(), ": ", reason);
   mover_communicator_->Abort(words);
   if (device_communicator_ != nullptr) device_communicator_->Abort(words);
+  if (host_shards_ != nullptr) host_shards_->Abort(words);
   control_communicator_->Abort(words);
 }
 
@@ -454,7 +460,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
   statistics.ranks_exchange_by = exchange_by_;
-  statistics.received_bytes = ReceivedBytes();
+  CountReceived(&statistics);
   if (device_communicator_ != nullptr) {
     statistics.registered_bytes = device_communicator_->Stats().registered_bytes;
   }

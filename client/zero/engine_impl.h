@@ -28,6 +28,7 @@
 #include "client/zero/core/replan.h"
 #include "client/zero/core/staying.h"
 #include "client/zero/granule_optimizer.h"
+#include "client/zero/host_shards.h"
 #include "client/zero/layout.h"
 #include "client/zero/mover.h"
 #include "client/zero/rank_agreement.h"
@@ -233,7 +234,7 @@ class EngineImpl final : public Engine {
   // engine_stages.cc
   absl::Status CheckStage() const;
   absl::Status CheckMicroBatches(const char* call) const;
-  uint64_t ReceivedBytes() const;
+  void CountReceived(Statistics* statistics) const;
 
   // engine_replan.cc: whether the plan still fits, and what follows if not
   void BeginMeasuring();
@@ -306,10 +307,12 @@ class EngineImpl final : public Engine {
   std::vector<uint64_t> views_;    // likewise: where they are among the device's; none: no views
   std::unique_ptr<collectives::Communicator> mover_communicator_;
   std::unique_ptr<collectives::Communicator> device_communicator_;  // the mover's; or null
+  std::unique_ptr<HostShards> host_shards_;                         // the mover's; or null
   // Of memory that ranks share; and whether it is given back before the session ends.
   std::shared_ptr<std::atomic<bool>> gives_segments_back_ =
       std::make_shared<std::atomic<bool>>(true);
   std::shared_ptr<void> segment_charge_;
+  std::shared_ptr<void> host_segment_charge_;
   std::string exchange_by_;  // of ranks, in words
   std::unique_ptr<collectives::Communicator> control_communicator_;
   std::unique_ptr<RankAgreement> agreement_;

@@ -35,6 +35,9 @@ absl::Status EngineImpl::ChargeSegments() {
     });
   };
   GEMINID_ASSIGN_OR_RETURN(segment_charge_, communicator_->ChargeSegments(charge));
+  if (options_.host_ranks == nullptr) return absl::OkStatus();
+  // Unless they come from the same ones, of which it is told already.
+  GEMINID_ASSIGN_OR_RETURN(host_segment_charge_, options_.host_ranks->ChargeSegments(charge));
   return absl::OkStatus();
 }
 
@@ -51,6 +54,10 @@ absl::Status EngineImpl::MakeCommunicators() {
     control_communicator_->SetTimeout(options_.timeout);
   }
   agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
+  if (options_.host_ranks != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(host_shards_,
+                             HostShards::Connect(*control_communicator_, *options_.host_ranks));
+  }
   return ConnectDevices();
 }
 
@@ -70,6 +77,7 @@ absl::Status EngineImpl::ConnectDevices() {
   if (connected.ok()) {
     device_communicator_ = *std::move(connected);
     exchange_by_ = device_communicator_->BackendName();
+    if (host_shards_ != nullptr) return host_shards_->ConnectDevices(device, largest);
   } else {
     absl::StrAppend(&exchange_by_, " and host memory: ", std::string(connected.status().message()));
   }

@@ -17,6 +17,13 @@ absl::Status EngineImpl::CheckStage() const {
                      " weights stay on the device, and with placement cpu they leave it after each "
                      "operator; use stage 3, or another placement"));
   }
+  if (weights_stay() && options_.host_ranks != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("in ZeRO's stage ", static_cast<int>(options_.stage),
+                     " each rank keeps all weights from one update to the next, and gathers "
+                     "nothing again within its host; use stage 3, or leave Options::host_ranks "
+                     "out"));
+  }
   return absl::OkStatus();
 }
 
@@ -30,14 +37,18 @@ absl::Status EngineImpl::CheckMicroBatches(const char* call) const {
       "step up with CancelMicroBatch, or use stage 2 for steps that end early"));
 }
 
-uint64_t EngineImpl::ReceivedBytes() const {
-  uint64_t bytes = 0;
+void EngineImpl::CountReceived(Statistics* statistics) const {
+  if (host_shards_ != nullptr) {
+    statistics->received_within_host_bytes = host_shards_->received_bytes();
+    statistics->host_shard_bytes = host_shards_->bytes();
+  }
+  uint64_t bytes = statistics->received_within_host_bytes;
   for (const collectives::Communicator* ranks :
        {mover_communicator_.get(), device_communicator_.get()}) {
     if (ranks == nullptr) continue;
     for (const collectives::PeerTraffic& peer : ranks->Stats().peers) bytes += peer.bytes_received;
   }
-  return bytes;
+  statistics->received_bytes = bytes;
 }
 
 }  // namespace geminid::zero

@@ -40,6 +40,10 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
       guard_(std::make_shared<Guard>()),
       compute_(std::move(compute)),
       exchange_(context_.session, compute_->on_device(), context_.communicator) {
+  if (context_.host_shards != nullptr) {
+    exchange_within_host_ = std::make_unique<HostExchange>(context_.session, compute_->on_device(),
+                                                           &context_.host_shards->ranks());
+  }
   guard_->mover = this;
   free_places_.resize(context_.store->landing_places());
   std::iota(free_places_.begin(), free_places_.end(), 0u);
@@ -163,7 +167,8 @@ void Mover::Ask(Task::Kind kind, const Step& step, uint64_t operation,
                 .moment = step.due.value_or(moment_),
                 .operation = operation,
                 .first = position.first,
-                .last = position.last});
+                .last = position.last,
+                .within_host = step.within_host});
   }
   changed_.notify_all();
   StartGathers();
@@ -318,8 +323,8 @@ absl::Status Mover::status() const {
 void Mover::Loop() {
   Lock lock(mutex_);
   while (!stop_ && status_.ok()) {
-    const std::optional<Task> task =
-        queue_.TakeFront([this](uint32_t chunk) { return MayReduce(chunk); });
+    const std::optional<Task> task = queue_.TakeFront(
+        [this](uint32_t chunk) { return MayReduce(chunk); }, context_.weights_current);
     if (!task.has_value()) {
       // Nothing was ready a moment ago, and the lock was not given up since.
       Rest(&lock);

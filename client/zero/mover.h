@@ -29,6 +29,7 @@
 #include "client/zero/core/placer.h"
 #include "client/zero/host_buffers.h"
 #include "client/zero/host_exchange.h"
+#include "client/zero/host_shards.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
 #include "client/zero/updater.h"
@@ -47,6 +48,8 @@ struct MoverContext {
   collectives::Communicator* communicator = nullptr;  // this thread's own
   // For memory of devices that the host cannot touch; null: it goes through host memory.
   collectives::Communicator* device_communicator = nullptr;
+  // Of gathers within the host. The thread's own; null: there are none.
+  HostShards* host_shards = nullptr;
   int accumulate = 1;  // micro-batches whose reduced gradients are added up
   int summed = 1;      // micro-batches whose gradients are added up before they are reduced
   ArenaMeter* meter = nullptr;
@@ -223,6 +226,9 @@ class Mover {
   void Rest(Lock* lock);
 
   // mover_gathers.cc
+  // By which a moment has its copies. Those of iterations with more moments than have numbers come
+  // in the order in which they were asked for.
+  static uint16_t DeadlineAt(uint32_t moment);
   void StartGathers();
   void StartGather(const Task& task);
   void StartCopies(const Task& task);
@@ -231,13 +237,20 @@ class Mover {
   absl::Status FinishGather(const Task& task);
   absl::Status GatherToHost(const Task& task);
   void LabelCollective(const Task& task);
+  // Ranks that a collective is of.
+  struct Group {
+    collectives::Communicator* ranks = nullptr;
+    collectives::Communicator* device_ranks = nullptr;  // or null
+    HostExchange* exchange = nullptr;
+  };
+  Group GroupOf(const Task& task);
   // What moves memory of the device between the ranks, and where it finds it. Null: nothing can,
   // but by way of the host.
   struct Ranks {
     collectives::Communicator* communicator = nullptr;
     std::byte* data = nullptr;
   };
-  absl::StatusOr<Ranks> RanksFor(std::byte* data);
+  absl::StatusOr<Ranks> RanksFor(const Group& group, std::byte* data);
   absl::Status AllGather(const Task& task, std::byte* chunk);
   void Publish(uint32_t chunk);
   absl::Status ShowView(uint32_t chunk);
@@ -247,6 +260,15 @@ class Mover {
   absl::Status ToHost(uint32_t chunk);
   absl::Status ToDevice(const Step& step);
   absl::Status Forget(uint32_t chunk);
+
+  // mover_host_shards.cc
+  void StartCopyWithinHost(const Task& task);
+  bool FillsHostShard(const Task& task) const {
+    return context_.host_shards != nullptr && !task.within_host;
+  }
+  void PublishWhenKept(const Task& task);
+  void KeepInHostShard(uint32_t chunk, const std::byte* gathered);
+  void TakeFromHostShard(uint32_t chunk, std::byte* gathered);
 
   // mover_gradients.cc
   absl::Status RunReduce(const Task& task);
@@ -311,7 +333,9 @@ class Mover {
   bool stop_ = false;
   const std::shared_ptr<Guard> guard_;
   const std::unique_ptr<Compute> compute_;
-  HostExchange exchange_;  // of the thread, where the host cannot touch the device's memory
+  // Of the thread, where the host cannot touch the device's memory.
+  HostExchange exchange_;
+  std::unique_ptr<HostExchange> exchange_within_host_;  // null: there are no host shards
   std::thread thread_;
 };
 

@@ -7,15 +7,10 @@
 #include "client/zero/mover.h"
 
 namespace geminid::zero {
-namespace {
 
-// By which a moment has its copies. Those of iterations with more moments than have numbers come in
-// the order in which they were asked for.
-uint16_t DeadlineAt(uint32_t moment) {
+uint16_t Mover::DeadlineAt(uint32_t moment) {
   return moment < kNoDeadline ? static_cast<uint16_t>(moment) : kNoDeadline;
 }
-
-}  // namespace
 
 // By any thread that changed what the next gather may wait for, whatever the mover's own is at: one
 // at a time, so that copies are asked for in their order.
@@ -35,7 +30,9 @@ void Mover::StartGathers() {
 
 void Mover::StartGather(const Task& task) {
   context_.meter->AddModel(static_cast<int64_t>(queue_.bytes(task.chunk)));
-  if (task.kind == Task::Kind::kOpen || context_.store->on_device(task.chunk)) {
+  if (task.within_host) {
+    StartCopyWithinHost(task);
+  } else if (task.kind == Task::Kind::kOpen || context_.store->on_device(task.chunk)) {
     StartLocally(task);
   } else {
     StartCopies(task);
@@ -101,7 +98,11 @@ void Mover::CopyDone(uint32_t chunk, bool counted, uint64_t bytes) {
 
 absl::Status Mover::FinishGather(const Task& task) {
   GEMINID_RETURN_IF_ERROR(AllGather(task, Extent(task.chunk)));
-  Publish(task.chunk);
+  if (FillsHostShard(task)) {
+    PublishWhenKept(task);
+  } else {
+    Publish(task.chunk);
+  }
   return absl::OkStatus();
 }
 
@@ -123,9 +124,14 @@ absl::Status Mover::GatherToHost(const Task& task) {
     std::lock_guard lock(mutex_);
     chunk = kept_[task.chunk];
   }
-  QueueShardTo(task.chunk, chunk + ShardOffset(task.chunk));
-  GEMINID_RETURN_IF_ERROR(compute_->Of(context_.store->on_device(task.chunk)).Finish());
+  if (task.within_host) {
+    TakeFromHostShard(task.chunk, chunk);
+  } else {
+    QueueShardTo(task.chunk, chunk + ShardOffset(task.chunk));
+    GEMINID_RETURN_IF_ERROR(compute_->Of(context_.store->on_device(task.chunk)).Finish());
+  }
   GEMINID_RETURN_IF_ERROR(AllGather(task, chunk));
+  if (FillsHostShard(task)) KeepInHostShard(task.chunk, chunk);
   {
     std::lock_guard lock(mutex_);
     queue_.GatheredToHost(task.chunk);
@@ -147,29 +153,39 @@ void Mover::QueueShardTo(uint32_t chunk, std::byte* shard) const {
 void Mover::LabelCollective(const Task& task) {
   const std::string label = absl::StrCat("chunk ", LayoutChunk(task.chunk), " in operator ",
                                          task.operation, ", move ", task.number);
-  context_.communicator->SetLabel(label);
-  if (context_.device_communicator != nullptr) context_.device_communicator->SetLabel(label);
+  const Group group = GroupOf(task);
+  group.ranks->SetLabel(label);
+  if (group.device_ranks != nullptr) group.device_ranks->SetLabel(label);
 }
 
-absl::StatusOr<Mover::Ranks> Mover::RanksFor(std::byte* data) {
+Mover::Group Mover::GroupOf(const Task& task) {
+  if (!task.within_host) return {context_.communicator, context_.device_communicator, &exchange_};
+  HostShards& shards = *context_.host_shards;
+  return {&shards.ranks(), shards.device_ranks(), exchange_within_host_.get()};
+}
+
+absl::StatusOr<Mover::Ranks> Mover::RanksFor(const Group& group, std::byte* data) {
   std::byte* const there = context_.device->HostAddress(data);
-  if (there != nullptr) return Ranks{context_.communicator, there};
-  if (context_.device_communicator == nullptr) return Ranks{};
+  if (there != nullptr) return Ranks{group.ranks, there};
+  if (group.device_ranks == nullptr) return Ranks{};
   GEMINID_RETURN_IF_ERROR(compute_->on_device().Finish());  // what was queued on it
-  return Ranks{context_.device_communicator, data};
+  return Ranks{group.device_ranks, data};
 }
 
 absl::Status Mover::AllGather(const Task& task, std::byte* chunk) {
-  if (context_.communicator->WorldSize() == 1) return absl::OkStatus();
+  const Group group = GroupOf(task);
+  const auto count = static_cast<uint64_t>(group.ranks->WorldSize());
+  if (count == 1) return absl::OkStatus();
   LabelCollective(task);
   const collectives::DType type = DTypeOf(Shape(task.chunk));
   const uint64_t elements = Shape(task.chunk).elements;
-  const uint64_t shard = elements / static_cast<uint64_t>(context_.communicator->WorldSize());
-  GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(chunk));
+  const uint64_t own =
+      static_cast<uint64_t>(group.ranks->Rank()) * Shape(task.chunk).bytes() / count;
+  GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(group, chunk));
   if (ranks.communicator == nullptr) {
-    return exchange_.AllGather({context_.gathered[task.chunk], chunk, elements, type});
+    return group.exchange->AllGather({context_.gathered[task.chunk], chunk, elements, type});
   }
-  return ranks.communicator->AllGather({ranks.data + ShardOffset(task.chunk), shard, type},
+  return ranks.communicator->AllGather({ranks.data + own, elements / count, type},
                                        {ranks.data, elements, type});
 }
 

@@ -64,7 +64,7 @@ absl::Status Mover::ReduceScatter(const Task& task) {
   const uint64_t elements = Shape(task.chunk).elements;
   const uint64_t shard = elements / static_cast<uint64_t>(world_size);
   std::byte* const extent = Extent(task.chunk);
-  GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(extent));
+  GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(GroupOf(task), extent));
   if (ranks.communicator == nullptr) {
     return exchange_.Average({context_.gathered[task.chunk], extent, elements, type});
   }

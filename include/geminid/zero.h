@@ -199,6 +199,14 @@ struct Options {
   // commits. Used in Create alone, which is a collective of all these ranks then; its error aborts
   // them. Null: its own ranks.
   collectives::Communicator* all_ranks = nullptr;
+  // Stage::kWeights on several hosts: of `communicator` the ranks that share this rank's host, this
+  // one among them, and as many on each host. Weights are gathered over all ranks once after each
+  // update. From then on the ranks of a host keep them together in host memory, an equal part each
+  // (Statistics::host_shard_bytes), and gather them again, in the backward pass, in further
+  // micro-batches and in evaluations, from each other alone. The bits stay the same. A rank whose
+  // host has no other keeps all of them, and receives nothing again. Used in Create alone, by all
+  // ranks or by none. Null: every gather is over all ranks.
+  collectives::Communicator* host_ranks = nullptr;
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
   // of the trainer and of its streams, not twice at once.
   std::function<absl::Time()> clock{};
@@ -309,6 +317,10 @@ struct Statistics {
   uint64_t planned_transfer_bytes = 0;
   // From other ranks: weights that were gathered and gradients that were added up.
   uint64_t received_bytes = 0;
+  // Of these, what came from Options::host_ranks because the host had the weights already. And what
+  // this rank keeps of them for it, of host_bytes.
+  uint64_t received_within_host_bytes = 0;
+  uint64_t host_shard_bytes = 0;
   double stall_seconds = 0;
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
   double queued_seconds = 0;  // waited to be admitted, which is no stall

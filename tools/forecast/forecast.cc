@@ -119,9 +119,16 @@ Gathered GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& plan) 
   for (std::size_t i = 0; i < gathers.size(); ++i) {
     const planner::Chunk& chunk = problem.trace.chunks[i];
     const std::uint64_t reductions = chunk.frozen ? 0 : 1;
-    const std::uint64_t times = std::max(gathers[i], reductions) + reductions;
-    all.bytes += static_cast<double>(times) * static_cast<double>(chunk.size_bytes);
+    const std::uint64_t gathered = std::max(gathers[i], reductions);
+    const std::uint64_t times = gathered + reductions;
+    const auto bytes = static_cast<double>(chunk.size_bytes);
+    all.bytes += static_cast<double>(times) * bytes;
     all.collectives += times;
+    all.gather_bytes += static_cast<double>(gathered) * bytes;
+    all.gathers += gathered;
+    if (gathered == 0) continue;
+    all.chunk_bytes += bytes;
+    ++all.chunks;
   }
   return all;
 }

@@ -54,6 +54,11 @@ absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const J
 struct Gathered {
   double bytes = 0;  // a ring of P receives (P - 1) / P of them
   std::uint64_t collectives = 0;
+  // Of these, the gathers; and each chunk that is gathered, once.
+  double gather_bytes = 0;
+  std::uint64_t gathers = 0;
+  double chunk_bytes = 0;
+  std::uint64_t chunks = 0;
 };
 Gathered GatheredOf(const planner::HierarchyProblem& problem, const planner::HierarchyPlan& plan);
 

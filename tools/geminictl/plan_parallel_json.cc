@@ -17,6 +17,7 @@ void WriteMesh(const parallel::MeshSpec& mesh, JsonWriter* json) {
   json->Key("data").Value(Count(mesh.data));
   json->Key("sequence").Value(Count(mesh.sequence));
   json->Key("sequence_mode").Value(parallel::Name(mesh.sequence_mode));
+  json->Key("zero_within_host").Value(mesh.within_host);
   json->Key("tensor_mode").Value(collectives::Name(mesh.tensor_mode));
   json->Key("tensor").Value(Count(mesh.tensor));
   json->Key("depth").Value(Count(mesh.depth));

@@ -43,12 +43,20 @@ ModeAndSize SplitMode(const std::string& value) {
   return pieces.size() == 1 ? ModeAndSize{"", pieces[0]} : ModeAndSize{pieces[0], pieces[1]};
 }
 
-absl::StatusOr<int> ReadZero(const std::string& value) {
-  if (value == "1" || value == "2" || value == "3") return value[0] - '0';
+absl::StatusOr<ZeroAxis> ReadZero(const std::string& value) {
+  if (value == "1" || value == "2" || value == "3") return ZeroAxis{.stage = value[0] - '0'};
+  if (value == "3:host") return ZeroAxis{.within_host = true};
+  if (value == "1:host" || value == "2:host") {
+    return RefuseParallel(absl::StrCat(
+        "zero is '", value, "'; with ", value.substr(0, 1),
+        " each rank keeps all weights between updates, and gathers none again within its host; "
+        "take 3:host, or leave :host out"));
+  }
   return RefuseParallel(absl::StrCat(
       "zero is '", value,
-      "'; it must be 3, which shares out weights, gradients and the optimizer's state, 2, which "
-      "gathers weights once between updates, or 1, which also adds up gradients once a step"));
+      "'; it must be 3, which shares out weights, gradients and the optimizer's state, 3:host, "
+      "which gathers weights from other hosts once between updates, 2, which gathers them once "
+      "from all ranks, or 1, which also adds up gradients once a step"));
 }
 
 }  // namespace geminid::parallel

@@ -31,8 +31,13 @@ struct ModeAndSize {
 };
 ModeAndSize SplitMode(const std::string& value);
 
-// Of the axis zero: ZeRO's stage, 1 to 3.
-absl::StatusOr<int> ReadZero(const std::string& value);
+// Of the axis zero: ZeRO's stage, 1 to 3; and of the third whether weights come from other hosts
+// once between updates ("3:host").
+struct ZeroAxis {
+  int stage = 3;
+  bool within_host = false;
+};
+absl::StatusOr<ZeroAxis> ReadZero(const std::string& value);
 
 }  // namespace geminid::parallel
 

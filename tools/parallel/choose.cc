@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "daemon/planner/hierarchy/update.h"
 #include "tools/parallel/axes.h"
+#include "tools/parallel/sharing.h"
 
 namespace geminid::parallel {
 namespace {
@@ -39,27 +40,49 @@ struct PlannedStage {
   double sharing_seconds = 0;
   double shared_bytes = 0;
   double update_seconds = 0;
+  std::uint64_t host_shard_bytes = 0;  // of weights that hosts gather once between updates
   double lacking() const {
     double bytes = 0;
     for (const std::uint64_t of : forecast.plan.lacking) bytes += static_cast<double>(of);
     return bytes;
   }
   std::uint64_t device_bytes() const { return forecast.plan.tier(Tier::kDevice).peak; }
+  std::uint64_t host_bytes() const {
+    return forecast.plan.tier(Tier::kHost).peak + host_shard_bytes;
+  }
 };
 
+// Part of host memory is a rank's share of the host's weights, from where they come to the device
+// again and again.
+std::uint64_t ShardWithinHost(std::uint64_t ranks, planner::HierarchyProblem* problem) {
+  std::uint64_t bytes = 0;
+  for (planner::Chunk& chunk : problem->trace.chunks) {
+    chunk.transfer_bytes = chunk.size_bytes / ranks;
+    bytes += chunk.transfer_bytes;
+  }
+  std::uint64_t& left = problem->machine.host_bytes;
+  left -= std::min(left, bytes);
+  return bytes;
+}
+
 absl::StatusOr<PlannedStage> PlanStage(const Model& model, const Job& rank_job,
-                                       const MeshSpec& mesh, const CutWork& work) {
+                                       const Setting& setting, const CutWork& work) {
+  const MeshSpec& mesh = setting.mesh;
   PlannedStage stage;
   GEMINID_ASSIGN_OR_RETURN(planner::HierarchyProblem problem,
                            forecast::MakeProblem(model, rank_job, work));
+  if (GathersWithinHosts(mesh, rank_job)) {
+    stage.host_shard_bytes =
+        ShardWithinHost(static_cast<std::uint64_t>(SharingRanksOfHost(mesh, rank_job)), &problem);
+  }
   GEMINID_ASSIGN_OR_RETURN(stage.forecast, forecast::MakeForecast(std::move(problem), rank_job,
                                                                   rank_job.batch.tokens()));
   if (!stage.forecast.fits()) return stage;
-  const forecast::Gathered gathered =
-      forecast::GatheredOf(stage.forecast.problem, stage.forecast.plan);
-  stage.sharing_seconds =
-      SharingSeconds(rank_job, mesh, gathered.bytes, static_cast<double>(gathered.collectives));
-  stage.shared_bytes = SharedBytes(mesh, gathered.bytes);
+  const Sharing sharing =
+      SharingOf(mesh, rank_job, forecast::GatheredOf(stage.forecast.problem, stage.forecast.plan),
+                setting.micro_batches);
+  stage.sharing_seconds = SharingSeconds(mesh, rank_job, sharing);
+  stage.shared_bytes = SharedBytes(mesh, rank_job, sharing);
   stage.update_seconds = UpdateSeconds(stage.forecast);
   stage.pass_seconds = stage.forecast.plan.seconds.step - stage.update_seconds;
   return stage;
@@ -96,10 +119,10 @@ class MeshPlanner {
  private:
   absl::Status Add(const Stage& stage) {
     const CutWork work(model_, rank_job_, setting_.mesh, stage.layers, stage.in_flight);
-    absl::StatusOr<PlannedStage> made = PlanStage(model_, rank_job_, setting_.mesh, work);
+    absl::StatusOr<PlannedStage> made = PlanStage(model_, rank_job_, setting_, work);
     if (!made.ok()) return made.status();
     planned_.fits = planned_.fits && made->forecast.fits();
-    planned_.host_bytes = std::max(planned_.host_bytes, made->forecast.plan.tier(Tier::kHost).peak);
+    planned_.host_bytes = std::max(planned_.host_bytes, made->host_bytes());
     const double pass = std::max(made->pass_seconds, made->sharing_seconds);
     update_seconds_ = std::max(update_seconds_, made->update_seconds);
     if (made->forecast.fits() && pass > slowest_seconds_) {
@@ -326,6 +349,7 @@ absl::StatusOr<MeshSpec> MeshForJob(const Model& model, const Job& job, const Pa
     status = absl::InvalidArgumentError(absl::StrCat(
         "--parallel: ", ToString(mesh), " has ", mesh.ranks(), " ranks and the cluster ", ranks));
   } else {
+    GEMINID_RETURN_IF_ERROR(CheckWithinHosts(mesh, job));
     status = CheckMeshInWords(model, job.batch.sequence_length, mesh);
   }
   if (!status.ok()) return WithNearest(status, model, job, mesh);

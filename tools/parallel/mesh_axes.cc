@@ -50,7 +50,9 @@ absl::Status TakeAxis(const std::string& axis, const std::string& value, Read* r
   } else if (axis == "data") {
     GEMINID_ASSIGN_OR_RETURN(axes.data, ReadSize(axis, value, kRanksMax));
   } else if (axis == "zero") {
-    GEMINID_ASSIGN_OR_RETURN(axes.zero, ReadZero(value));
+    GEMINID_ASSIGN_OR_RETURN(const ZeroAxis zero, ReadZero(value));
+    axes.zero = zero.stage;
+    axes.zero_within_host = zero.within_host;
   } else {
     return RefuseParallel(
         absl::StrCat("there is no axis '", axis,

@@ -35,6 +35,7 @@ struct MeshAxes {
   int expert = 1;
   std::optional<int> data = {};  // unset: what the other axes leave of the ranks
   int zero = 3;
+  bool zero_within_host = false;
 
   std::int64_t least_ranks() const;
 };

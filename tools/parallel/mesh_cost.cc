@@ -4,6 +4,7 @@
 
 #include "base/status_macros.h"
 #include "collectives/tensor_parallel/tensor_traffic.h"
+#include "tools/parallel/sharing.h"
 
 namespace geminid::parallel {
 namespace {
@@ -136,19 +137,6 @@ double TiedTableBytes(const Model& model, const MeshSpec& mesh) {
   return elements * share.weight_elements * forecast::kElementBytes;
 }
 
-double SharedBytes(const MeshSpec& mesh, double bytes) {
-  const double ranks = mesh.sharing_ranks();
-  return bytes * (ranks - 1) / ranks;
-}
-
-double SharingSeconds(const Job& job, const MeshSpec& mesh, double bytes, double collectives) {
-  if (mesh.sharing_ranks() == 1) return 0;
-  const Link link = LinkOf(SharingGroup(mesh), job);
-  const double messages = collectives * (mesh.sharing_ranks() - 1);
-  return SharedBytes(mesh, bytes) / link.bytes_per_second + messages * link.message_seconds +
-         collectives * job.hardware.exchange_seconds;
-}
-
 absl::StatusOr<Cost> CostOf(const Model& model, const Job& job, const Setting& setting) {
   GEMINID_ASSIGN_OR_RETURN(const Job rank_job, RankJobOf(job, setting));
   return CostOfRank(model, rank_job, setting);
@@ -166,8 +154,16 @@ absl::StatusOr<Cost> CostOfRank(const Model& model, const Job& rank_job, const S
     const PassCost of = PassCostOf(model, rank_job, work);
     const double seconds = of.forward_seconds + of.backward_seconds;
     // Each weight is gathered once and each gradient reduced once.
-    const double shared = 2 * OwnParameters(work) * forecast::kElementBytes;
-    const double bound = std::max(seconds, SharingSeconds(rank_job, setting.mesh, shared, 2));
+    const double own = OwnParameters(work) * forecast::kElementBytes;
+    const Sharing shared = SharingOf(setting.mesh, rank_job,
+                                     {.bytes = 2 * own,
+                                      .collectives = 2,
+                                      .gather_bytes = own,
+                                      .gathers = 1,
+                                      .chunk_bytes = own,
+                                      .chunks = 1},
+                                     setting.micro_batches);
+    const double bound = std::max(seconds, SharingSeconds(setting.mesh, rank_job, shared));
     if (bound <= slowest) continue;
     slowest = bound;
     pass = {.forward = of.forward_seconds * bound / seconds,
@@ -176,8 +172,9 @@ absl::StatusOr<Cost> CostOfRank(const Model& model, const Job& rank_job, const S
     cost.compute_seconds = passes * of.compute_seconds;
     cost.exchange_seconds = passes * std::max(0.0, seconds - of.compute_seconds);
     const double stages = std::min(setting.mesh.pipeline - 1, 2);
-    cost.received_bytes = passes * (of.received_bytes + SharedBytes(setting.mesh, shared) +
-                                    stages * work.BoundaryBytes());
+    cost.received_bytes =
+        passes * (of.received_bytes + SharedBytes(setting.mesh, rank_job, shared) +
+                  stages * work.BoundaryBytes());
   }
   GEMINID_ASSIGN_OR_RETURN(const PipelineStep step,
                            StepOf(setting.mesh.pipeline, setting.micro_batches, pass));

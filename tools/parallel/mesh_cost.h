@@ -67,11 +67,6 @@ double TransferSeconds(const forecast::Job& job, const MeshSpec& mesh, const Cut
 // Where a tied table is at both ends of a pipeline, its gradients are added up once a step.
 double TiedTableBytes(const forecast::Model& model, const MeshSpec& mesh);
 
-// Gathers and reductions of `bytes` of whole chunks, by the ranks that share them.
-double SharingSeconds(const forecast::Job& job, const MeshSpec& mesh, double bytes,
-                      double collectives);
-double SharedBytes(const MeshSpec& mesh, double bytes);
-
 }  // namespace geminid::parallel
 
 #endif  // GEMINID_TOOLS_PARALLEL_MESH_COST_H_

@@ -31,7 +31,8 @@ absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes) {
                .sequence_mode = axes.sequence > 1 ? axes.sequence_mode : SequenceMode::kUlysses,
                .tensor_mode = axes.tensor.mode,
                .tensor = axes.tensor.size,
-               .depth = axes.tensor.depth},
+               .depth = axes.tensor.depth,
+               .within_host = axes.zero_within_host},
       .data_is_given = axes.data.has_value()};
 }
 
@@ -51,6 +52,7 @@ std::string ToString(const MeshSpec& m) {
     axes.push_back(absl::StrCat("sequence=", Name(m.sequence_mode), ":", m.sequence));
   }
   if (m.data > 1 || axes.empty()) axes.push_back(absl::StrCat("data=", m.data));
+  if (m.within_host) axes.push_back("zero=3:host");
   return absl::StrJoin(axes, ",");
 }
 

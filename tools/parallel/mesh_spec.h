@@ -22,6 +22,8 @@ struct MeshSpec {
   collectives::TensorMode tensor_mode = collectives::TensorMode::k1D;
   int tensor = 1;  // ranks of the tensor-parallel grid
   int depth = 1;   // of 2.5D
+  // ZeRO's third stage gathers weights from other hosts once between updates.
+  bool within_host = false;
 
   std::int64_t ranks() const { return std::int64_t{pipeline} * data * sequence * tensor; }
   // The ranks that keep the same weights and share them and their state out (ZeRO).

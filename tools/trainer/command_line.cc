@@ -36,8 +36,8 @@ constexpr FlagSpec kParallelFlag = {
     "How ranks share the run: pipeline=N, interleaved:N:chunks=V or zbv:N stages of layers, "
     "tensor=MODE:N "
     "pieces of each layer, sequence=ulysses:N or ring:N pieces of each sequence, expert=N parts of "
-    "each layer's experts, data=N, zero=1 to 3 for ZeRO's stage, such as pipeline=2,data=2; or "
-    "auto"};
+    "each layer's experts, data=N, zero=1 to 3 for ZeRO's stage or 3:host to gather "
+    "weights from other hosts once a step, such as pipeline=2,data=2; or auto"};
 
 void AddTraining(CLI::App* app, Flags* flags) {
   AddFlags(app, flags, "Data", DataFlags());

@@ -26,6 +26,7 @@ constexpr std::array kFields = {
     Field{&zero::Statistics::device_to_host_bytes, &RankReport::device_to_host_bytes},
     Field{&zero::Statistics::transfer_bytes_lower_bound, &RankReport::transfer_bytes_lower_bound},
     Field{&zero::Statistics::received_bytes, &RankReport::received_bytes},
+    Field{&zero::Statistics::received_within_host_bytes, &RankReport::received_within_host_bytes},
 };
 
 }  // namespace

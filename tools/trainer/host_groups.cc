@@ -1,9 +1,11 @@
 #include "tools/trainer/host_groups.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "tools/parallel/axes.h"
 
 namespace geminid::trainer {
 namespace {
@@ -60,6 +62,24 @@ std::optional<std::vector<int>> HostsOf(std::span<const LocalPlace> by_rank) {
     if (host.ranks != host.size) return std::nullopt;
   }
   return host_by_rank;
+}
+
+absl::StatusOr<std::vector<int>> RanksOnHostOf(int rank, std::span<const int64_t> host_by_rank) {
+  std::map<int64_t, std::vector<int>> ranks_of;
+  for (size_t other = 0; other < host_by_rank.size(); ++other) {
+    ranks_of[host_by_rank[other]].push_back(static_cast<int>(other));
+  }
+  if (ranks_of.size() == 1) return std::vector<int>();
+  size_t least = host_by_rank.size();
+  size_t most = 0;
+  for (const auto& [host, ranks] : ranks_of) {
+    least = std::min(least, ranks.size());
+    most = std::max(most, ranks.size());
+  }
+  if (least == most) return ranks_of[host_by_rank[static_cast<size_t>(rank)]];
+  return parallel::RefuseParallel(absl::StrCat(
+      "zero=3:host takes as many ranks that share weights on each host, and there are ", least,
+      " to ", most, "; start as many on each, or take zero=3"));
 }
 
 std::string WarnOfGroups(const Parallel& parallel, std::span<const int> host_by_rank,

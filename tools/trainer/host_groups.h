@@ -1,13 +1,16 @@
-// Whether the ranks that talk most, those that share layers or experts, lie on one host. Pure.
+// Which ranks share a host; and whether those that talk most, which share layers or experts, do.
+// Pure.
 #ifndef GEMINID_TOOLS_TRAINER_HOST_GROUPS_H_
 #define GEMINID_TOOLS_TRAINER_HOST_GROUPS_H_
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "tools/trainer/parallel.h"
 
 namespace geminid::trainer {
@@ -22,6 +25,11 @@ struct LocalPlace {
 // their local numbers in the order of their numbers, as launchers give them. None where some
 // launcher did not say, or says what cannot be.
 std::optional<std::vector<int>> HostsOf(std::span<const LocalPlace> by_rank);
+
+// Of ranks that share weights, those on the host of `rank`, itself among them, in order; empty
+// where all are on one. INVALID_ARGUMENT where other hosts have more or fewer of them. A host is
+// any number.
+absl::StatusOr<std::vector<int>> RanksOnHostOf(int rank, std::span<const int64_t> host_by_rank);
 
 // A warning where the groups of tensor or of experts lie on several hosts, though with another
 // numbering of the ranks or a smaller size they would not: with that. Else empty. `fits`: whether

@@ -119,7 +119,8 @@ absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
                   .data = axes.data,
                   .tensor = axes.tensor,
                   .expert = axes.expert,
-                  .zero = axes.zero};
+                  .zero = axes.zero,
+                  .zero_within_host = axes.zero_within_host};
 }
 
 parallel::MeshSpec SpecOf(const Parallel& parallel) {

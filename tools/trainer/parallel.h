@@ -40,6 +40,7 @@ struct Parallel {
   parallel::TensorAxis tensor = {};  // the ranks that each layer is cut over
   int expert = 1;                    // the ranks that the experts of each layer are spread over
   int zero = 3;                      // the stage: zero::Stage's number
+  bool zero_within_host = false;     // weights come from other hosts once between updates
 
   // Whether a rank has less than a whole model, or than whole sequences.
   bool cuts() const { return cuts_model() || sequence > 1; }

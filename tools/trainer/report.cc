@@ -59,6 +59,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("world_size").Value(static_cast<uint64_t>(report.ranks.size()));
   json.Key("mesh").Value(report.mesh);
   json.Key("zero_stage").Value(static_cast<uint64_t>(options.zero.stage));
+  json.Key("zero_within_host").Value(options.parallel.zero_within_host);
   json.Key("placement").Value(Name(options.zero.placement));
   json.Key("dtype").Value(Name(options.zero.data_type));
   json.Key("norm_dtype").Value(Name(NormType(options)));
@@ -166,6 +167,8 @@ void WriteTransfers(base::JsonWriter& json, const Report& report) {
   json.Key("transfer_bytes_lower_bound")
       .Value(Sum(report, &RankReport::transfer_bytes_lower_bound));
   json.Key("received_bytes").Value(Sum(report, &RankReport::received_bytes));
+  json.Key("received_within_host_bytes")
+      .Value(Sum(report, &RankReport::received_within_host_bytes));
   double stall_seconds = 0;
   for (const RankReport& rank : report.ranks) {
     stall_seconds = std::max(stall_seconds, rank.stall_seconds);

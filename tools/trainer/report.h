@@ -32,6 +32,7 @@ struct RankReport {
   uint64_t device_to_host_bytes = 0;
   uint64_t transfer_bytes_lower_bound = 0;
   uint64_t received_bytes = 0;
+  uint64_t received_within_host_bytes = 0;
   double stall_seconds = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "tools/trainer/device_check.h"
 #include "tools/trainer/driver_watch.h"
 #include "tools/trainer/fine_tuning.h"
+#include "tools/trainer/host_ranks.h"
 #include "tools/trainer/part_source.h"
 #include "tools/trainer/pipelined_model.h"
 #include "tools/trainer/recompute.h"
@@ -80,6 +81,11 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   zero.timeout = kStandstill * options.timeout;
   if (ranks->WorldSize() < around_.world.WorldSize()) zero.all_ranks = &around_.world;
   zero.micro_batch_parts = static_cast<int>(parts.size());
+  if (options.parallel.zero_within_host) {
+    GEMINID_ASSIGN_OR_RETURN(
+        host_ranks_, ConnectHostRanks(around_.world, *ranks, /*may_be_without=*/around_.resumes));
+    zero.host_ranks = host_ranks_.get();
+  }
   GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, mine_, zero));
   source_ = place_->Source(engine_.get(), &around_.session);
   if (tensor_ != nullptr && zero.data_type != zero::DataType::kFloat32) {

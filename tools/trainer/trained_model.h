@@ -100,6 +100,8 @@ class TrainedModel {
   std::unique_ptr<collectives::PieceAttention> heads_;  // in the place of swap_ if layers are, too
   std::unique_ptr<TensorRanks> tensor_;                 // that share layers; null: they are whole
   std::unique_ptr<collectives::Communicator> experts_;  // that share each layer's; null: none do
+  // That share this rank's weights and its host; null: weights are not sharded within hosts.
+  std::unique_ptr<collectives::Communicator> host_ranks_;
   // Destroyed in reverse order: the engine uses the place's stream.
   std::unique_ptr<ModelPlace> place_;
   std::unique_ptr<zero::Engine> engine_;

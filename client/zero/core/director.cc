@@ -56,7 +56,12 @@ void Director::Load(uint32_t chunk, std::optional<uint64_t> offset, std::optiona
   const Move::Kind kind = std::exchange(place.parked, false) ? Move::Kind::kReturn
                           : chunks_[chunk].is_gradient       ? Move::Kind::kOpen
                                                              : Move::Kind::kGather;
-  moves->push_back({kind, chunk, offset, due});
+  moves->push_back({kind, chunk, offset, due, kind == Move::Kind::kGather && TakeCopied(chunk)});
+}
+
+// Whether there are copies; after this gather there will be.
+bool Director::TakeCopied(uint32_t chunk) {
+  return chunks_[chunk].copied && std::exchange(places_[chunk].copied, true);
 }
 
 void Director::Drop(uint32_t chunk, Moves* moves) {
@@ -79,6 +84,7 @@ void Director::DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* 
 Moves Director::DropAll() {
   Moves moves;
   DropMisplaced({}, &moves);
+  for (Place& place : places_) place.copied = false;
   return moves;
 }
 
@@ -309,6 +315,7 @@ Moves Director::ChangeWeights() {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
     const bool stale = chunks_[chunk].stays && chunks_[chunk].changes;
     if (stale && places_[chunk].idle()) Drop(chunk, &moves);
+    if (chunks_[chunk].changes) places_[chunk].copied = false;
   }
   KeepForNext(&moves);
   return moves;

@@ -47,6 +47,9 @@ class Director {
     // ZeRO's stages that do not share them out.
     bool stays = false;
     bool changes = true;  // steps do
+    // Who gathers it keeps a copy together with the other ranks of the host, from which it is
+    // gathered again until it changes.
+    bool copied = false;
   };
 
   explicit Director(std::vector<Chunk> chunks);
@@ -82,7 +85,8 @@ class Director {
   Moves Reduce(uint32_t chunk);
   // The micro-batch is over, all reductions included. Nothing may be held.
   Moves EndMicroBatch();
-  // Between micro-batches: device copies of trained weights are about to be of no use.
+  // Between micro-batches: copies of trained weights, on devices and hosts, are about to be of no
+  // use.
   Moves ChangeWeights();
   // All gradients of the micro-batch are given up.
   Moves CancelMicroBatch();
@@ -113,7 +117,7 @@ class Director {
   // Followed from the next operator on, if that is the first of the plan, else from the next
   // evaluation on.
   void SetEvaluationPlan(PlannedRun run);
-  // The values of weights have changed: no device copy is of use.
+  // The values of weights have changed: no copy is of use, on a device or a host.
   Moves DropAll();
 
   // --- what is where, as all ranks know it ---
@@ -130,6 +134,7 @@ class Director {
     int holders = 0;
     bool holds_gradient = false;
     bool parked = false;  // not on the device, but its contents are kept
+    bool copied = false;  // the copies are of the newest weights, or will be by then
     bool idle() const { return on_device && holders == 0 && !holds_gradient; }
   };
 
@@ -144,6 +149,7 @@ class Director {
   void JudgeOutcome();
   void BearMore();
   void Drop(uint32_t chunk, Moves* moves);
+  bool TakeCopied(uint32_t chunk);
   // Whether chunks that stay are dropped and loaded here as all others.
   enum class Stays { kAsAll, kNot };
   void DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,

@@ -22,6 +22,8 @@ struct Move {
   std::optional<uint64_t> offset = {};  // where the plan wants it; none: wherever there is room
   // The moment that will need it; none: the one that waits for it now.
   std::optional<uint32_t> due = {};
+  // A gather of weights that the ranks of each host have together (Director::Chunk::copied).
+  bool within_host = false;
 
   bool makes_room() const { return kind == Kind::kDrop || kind == Kind::kPark; }
 

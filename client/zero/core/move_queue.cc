@@ -74,11 +74,15 @@ std::optional<MoveQueue::Task> MoveQueue::TakeStart(const std::function<bool(uin
   return std::nullopt;
 }
 
-std::optional<MoveQueue::Task> MoveQueue::TakeFront(const std::function<bool(uint32_t)>& unused) {
+std::optional<MoveQueue::Task> MoveQueue::TakeFront(const std::function<bool(uint32_t)>& unused,
+                                                    const std::function<bool(uint32_t)>& current) {
   if (queue_.empty()) return std::nullopt;
   const Task task = queue_.front();
   Extent& extent = extents_[task.chunk];
   if (TakesExtent(task) && (!task.started || extent.stage != Stage::kCopied)) return std::nullopt;
+  if (task.kind == Task::Kind::kGatherToHost && current && !current(task.chunk)) {
+    return std::nullopt;
+  }
   if ((task.kind == Task::Kind::kReduce || task.kind == Task::Kind::kDrop) &&
       extent.stage != Stage::kResident) {
     return std::nullopt;

@@ -38,7 +38,8 @@ class MoveQueue {
     uint64_t operation = 0;  // that it is for
     bool first = true;       // of the step's micro-batches
     bool last = true;
-    uint64_t number = 0;  // of the tasks that ranks carry out together, so the same on all
+    bool within_host = false;  // of a gather
+    uint64_t number = 0;       // of the tasks that ranks carry out together, so the same on all
     bool started = false;
   };
 
@@ -58,9 +59,11 @@ class MoveQueue {
   // `current`: the chunk's newest weights are there.
   std::optional<Task> TakeStart(const std::function<bool(uint32_t)>& current);
   // The first task, once it can be carried out without waiting but for other ranks: a gather that
-  // is COPIED, a reduction or drop of what is RESIDENT. A drop is LEAVING from now on.
-  // `unused`: no work of the trainer's uses the chunk any more, for reductions; none: always.
-  std::optional<Task> TakeFront(const std::function<bool(uint32_t)>& unused = nullptr);
+  // is COPIED, one to the caller's memory of what is `current`, a reduction or drop of what is
+  // RESIDENT. A drop is LEAVING from now on.
+  // `unused`: no work of the trainer's uses the chunk any more, for reductions. None: always.
+  std::optional<Task> TakeFront(const std::function<bool(uint32_t)>& unused = nullptr,
+                                const std::function<bool(uint32_t)>& current = nullptr);
 
   // --- what happened ---
 

@@ -53,13 +53,13 @@ Steps Placer::Place(const Moves& moves) {
     if (const auto room = map_.FindRoom(bytes_[move.chunk], move.offset, Nothing)) {
       map_.Put(move.chunk, room->offset, bytes_[move.chunk]);
       where = Where::kDevice;
-      steps.push_back(
-          {opens ? Step::Kind::kOpen : Step::Kind::kGather, move.chunk, room->offset, move.due});
+      steps.push_back({opens ? Step::Kind::kOpen : Step::Kind::kGather, move.chunk, room->offset,
+                       move.due, move.within_host});
     } else if (opens) {
       where = Where::kUnopened;  // zeros can wait
     } else {
       where = Where::kHost;
-      steps.push_back({Step::Kind::kGatherToHost, move.chunk, 0, move.due});
+      steps.push_back({Step::Kind::kGatherToHost, move.chunk, 0, move.due, move.within_host});
     }
   }
   return steps;

@@ -37,6 +37,7 @@ struct Step {
   uint32_t chunk = 0;
   uint64_t offset = 0;
   std::optional<uint32_t> due = {};  // as the move's
+  bool within_host = false;          // likewise, of a gather
 
   friend bool operator==(const Step&, const Step&) = default;
 };

@@ -1,6 +1,6 @@
 // Random programs through the public interface: whatever the arena, the placement, the number of
-// ranks, the types of the parameters and their addresses, the weights are those of an arena in
-// which everything fits, or there is a clean error.
+// ranks, whether they shard weights within hosts, the types of the parameters and their addresses,
+// the weights are those of an arena in which everything fits, or there is a clean error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,6 +73,13 @@ struct Outcome {
 enum class Form {
   kBlocking,  // in its calls' thread
   kStream,    // on a stream, which lags behind by a random time
+};
+
+// What must change no bit.
+struct Way {
+  Placement placement = Placement::kAuto;
+  Form form = Form::kBlocking;
+  int ranks_per_host = 0;  // above 0: weights are sharded within hosts of so many
 };
 
 // One rank's program.
@@ -259,8 +266,17 @@ class EngineProgramsTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
-  Outcome RunRank(const SimulatedProgram& program, int rank, uint64_t arena_bytes,
-                  Placement placement, Form form, collectives::Communicator* communicator) {
+  // Of as many on each host; null: weights are not sharded within hosts.
+  static std::unique_ptr<collectives::Communicator> RanksOfHost(int count, int rank,
+                                                                collectives::Communicator* all) {
+    if (count == 0) return nullptr;
+    std::vector<int> here;
+    for (int i = 0; i < count; ++i) here.push_back(rank - rank % count + i);
+    return *all->Subset("host", here);
+  }
+
+  Outcome RunRank(const SimulatedProgram& program, int rank, uint64_t arena_bytes, const Way& way,
+                  collectives::Communicator* communicator) {
     Outcome outcome;
     ConnectOptions connect;
     connect.socket = env_.socket();
@@ -282,7 +298,9 @@ class EngineProgramsTest : public ::testing::Test {
       parameters.push_back(made);
     }
     Options options;
-    options.placement = placement;
+    options.placement = way.placement;
+    const auto host = RanksOfHost(way.ranks_per_host, rank, communicator);
+    options.host_ranks = host.get();
     options.stable_addresses = program.seed / 3 % 2 == 0;
     options.state_placement = StatePlacement::kHost;
     options.chunk_elements = 2048;
@@ -291,7 +309,7 @@ class EngineProgramsTest : public ::testing::Test {
     auto engine = Engine::Create(session->get(), communicator, parameters, options);
     outcome.status = engine.status();
     if (engine.ok())
-      outcome.status = Runner(program, session->get(), engine->get(), rank, form).Run();
+      outcome.status = Runner(program, session->get(), engine->get(), rank, way.form).Run();
     for (uint32_t p = 0; outcome.status.ok() && p < parameters.size(); ++p) {
       auto values = (*engine)->ReadParameter(ParameterId{p});
       outcome.status = values.status();
@@ -303,15 +321,14 @@ class EngineProgramsTest : public ::testing::Test {
     return outcome;
   }
 
-  std::vector<Outcome> Run(const SimulatedProgram& program, uint64_t arena_bytes,
-                           Placement placement, Form form) {
+  std::vector<Outcome> Run(const SimulatedProgram& program, uint64_t arena_bytes, const Way& way) {
     auto communicators = collectives::MakeLocalCommunicators(program.ranks);
     std::vector<Outcome> outcomes(static_cast<size_t>(program.ranks));
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < outcomes.size(); ++rank) {
       threads.emplace_back([&, rank] {
-        outcomes[rank] = RunRank(program, static_cast<int>(rank), arena_bytes, placement, form,
-                                 communicators[rank].get());
+        outcomes[rank] =
+            RunRank(program, static_cast<int>(rank), arena_bytes, way, communicators[rank].get());
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -340,20 +357,23 @@ TEST_F(EngineProgramsTest, AnyArenaAndPlacement_GivesTheWeightsOfAnAmpleOne) {
   int refused = 0;
   for (uint32_t seed = 1; seed <= programs; ++seed) {
     SimulatedProgram program = MakeRandomProgram(seed);
-    program.ranks = std::min(program.ranks, 2);
-    const std::vector<Outcome> ample = Run(program, 4 << 20, Placement::kAuto, Form::kBlocking);
+    program.ranks = seed % 6 == 0 ? 4 : std::min(program.ranks, 2);
+    const std::vector<Outcome> ample = Run(program, 4 << 20, {});
     for (const Outcome& outcome : ample) {
       ASSERT_TRUE(outcome.status.ok()) << "program " << seed << ": " << outcome.status;
       ASSERT_TRUE(SameBits(outcome.weights, ample[0].weights)) << "program " << seed;
     }
     for (uint64_t units : {6u + seed % 7, 14u + seed % 11, 28u}) {
-      const Placement placement = (seed + units) % 3 == 0 ? Placement::kCpu : Placement::kAuto;
-      const Form form = (seed / 2 + units) % 2 == 0 ? Form::kStream : Form::kBlocking;
-      const std::vector<Outcome> tight = Run(program, units * kBlockBytes, placement, form);
+      Way way;
+      way.placement = (seed + units) % 3 == 0 ? Placement::kCpu : Placement::kAuto;
+      way.form = (seed / 2 + units) % 2 == 0 ? Form::kStream : Form::kBlocking;
+      if (program.ranks > 1 && (seed + units) % 4 != 0) way.ranks_per_host = program.ranks / 2;
+      const std::vector<Outcome> tight = Run(program, units * kBlockBytes, way);
       for (const Outcome& outcome : tight) {
         SCOPED_TRACE(::testing::Message()
                      << "program " << seed << ", arena of " << units << " units, "
-                     << (form == Form::kStream ? "on a stream: " : "") << outcome.status);
+                     << (way.form == Form::kStream ? "on a stream, " : "") << way.ranks_per_host
+                     << " ranks a host: " << outcome.status);
         ASSERT_EQ(outcome.status.ok(), tight[0].status.ok());
         if (outcome.status.ok()) {
           ASSERT_TRUE(SameBits(outcome.weights, ample[0].weights));

@@ -11,6 +11,7 @@
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "tests/client/zero/engine_fixture.h"
+#include "tests/client/zero/step_bytes_fixture.h"
 
 namespace geminid::zero {
 namespace {
@@ -21,54 +22,12 @@ using ::testing::HasSubstr;
 // Holds the largest tensor and its gradient beside the activations, and not all weights.
 constexpr uint64_t kTightForGradients = 384 << 10;
 
-constexpr int kFewSteps = 3;
-constexpr int kManySteps = 9;
-
-class EngineStagesTest : public EngineTest {
+class EngineStagesTest : public StepBytesTest {
  protected:
   void SetUp() override {
-    EngineTest::SetUp();
+    StepBytesTest::SetUp();
     run_.arena_bytes = kAmpleArena;
     run_.options.stage = Stage::kGradients;
-  }
-
-  // Layers of one chunk each.
-  void UseSquareLayers(int layers) {
-    run_.model = SyntheticModel{};
-    for (int layer = 0; layer < layers; ++layer) {
-      run_.model.parameters.push_back(
-          {.name = "layer " + std::to_string(layer), .shape = {128, 128}});
-      run_.model.operators.push_back({static_cast<uint32_t>(layer)});
-    }
-  }
-
-  // Of rank 0 in one of the steps after the first ones, which are sampled and planned.
-  struct StepBytes {
-    uint64_t received = 0;
-    uint64_t to_device = 0;
-    uint64_t lower_bound = 0;
-    Statistics after{};
-  };
-  StepBytes BytesOfAStep() {
-    run_.steps = kFewSteps;
-    const Statistics few = MustTrain().statistics[0];
-    run_.steps = kManySteps;
-    const Statistics many = MustTrain().statistics[0];
-    constexpr uint64_t kSteps = kManySteps - kFewSteps;
-    const uint64_t received = many.received_bytes - few.received_bytes;
-    EXPECT_EQ(received % kSteps, 0u);
-    return {
-        .received = received / kSteps,
-        .to_device = (many.host_to_device_bytes - few.host_to_device_bytes) / kSteps,
-        .lower_bound = (many.transfer_bytes_lower_bound - few.transfer_bytes_lower_bound) / kSteps,
-        .after = many};
-  }
-
-  // All chunks, padding included.
-  static uint64_t ModelBytes(const Statistics& statistics) {
-    const double elements =
-        static_cast<double>(statistics.parameters) / (1 - statistics.waste_ratio);
-    return static_cast<uint64_t>(std::llround(elements)) * SizeOf(DataType::kBFloat16);
   }
 };
 

@@ -127,6 +127,14 @@ TEST_F(EngineYieldTest, WeightsThatStay_SameBits) {
   ExpectUndisturbedBits();
 }
 
+TEST_F(EngineYieldTest, WeightsShardedWithinHosts_SameBits) {
+  run_.world_size = 2;
+  run_.ranks_per_host = 1;
+  run_.arena_bytes = 2 << 20;
+  run_.options.accumulate = 2;
+  ExpectUndisturbedBits();
+}
+
 TEST_F(EngineYieldTest, SumsOfGradients_SameBits) {
   run_.arena_bytes = 8 << 20;
   run_.options.accumulate = 2;

@@ -217,7 +217,7 @@ TEST_F(SuccessorTest, OneEngineBehindThoseOfOtherParts_IsToldTheStep) {
 }
 
 TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) {
-  for (const std::string name : {"moved", "device", "lamb", "came", "summed", "first"}) {
+  for (const std::string name : {"moved", "device", "lamb", "came", "summed", "first", "hosts"}) {
     for (const char* point : {"granule written", "granule flipped"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", point));
       const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});
@@ -231,6 +231,17 @@ TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) 
 TEST_F(SuccessorTest, SuccessorsInAnotherStage_GoOnWithTheSameBits) {
   for (const auto& [before, after] :
        {std::pair{"second", "summed"}, std::pair{"summed", "second"}}) {
+    SCOPED_TRACE(absl::StrCat(before, " to ", after));
+    const std::vector<int> ends =
+        Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
+    ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+    EXPECT_GE(MustFinish(after), 1);
+  }
+}
+
+// Weights that the ranks of a host keep together are nobody's state.
+TEST_F(SuccessorTest, SuccessorsThatShardWeightsWithinHostsOrNoLonger_GoOnWithTheSameBits) {
+  for (const auto& [before, after] : {std::pair{"hosts", "tight"}, std::pair{"tight", "hosts"}}) {
     SCOPED_TRACE(absl::StrCat(before, " to ", after));
     const std::vector<int> ends =
         Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});

@@ -389,11 +389,23 @@ absl::StatusOr<double> NormOfAll(Engine* engine, collectives::Communicator* rank
   return std::sqrt(squares[0]);
 }
 
+// Those that share the rank's host; the last one may have fewer.
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> RanksOfHost(
+    const SyntheticRun& run, int rank, collectives::Communicator* ranks) {
+  const int first = rank - rank % run.ranks_per_host;
+  std::vector<int> here;
+  for (int r = first; r < std::min(first + run.ranks_per_host, run.world_size); ++r) {
+    here.push_back(r);
+  }
+  return ranks->Subset("host", here);
+}
+
 }  // namespace
 
 absl::Status TrainOneRank(const SyntheticRun& run, int rank,
                           collectives::Communicator* communicator, SyntheticResult* result) {
   result->statistics.resize(static_cast<size_t>(run.world_size));
+  result->exchanged.resize(static_cast<size_t>(run.world_size));
   ConnectOptions connect;
   connect.socket = run.socket;
   connect.job = run.job;
@@ -413,6 +425,13 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
   if (!options.clock) options.clock = [&clock] { return clock; };
   const std::unique_ptr<collectives::Communicator> alone = collectives::MakeSelfCommunicator();
   if (run.apart) options.all_ranks = communicator;
+  std::unique_ptr<collectives::Communicator> host;
+  if (run.ranks_per_host > 0) {
+    auto made = RanksOfHost(run, rank, communicator);
+    if (!made.ok()) return made.status();
+    host = *std::move(made);
+    options.host_ranks = host.get();
+  }
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
       session->get(), run.apart ? alone.get() : communicator, run.model.parameters, options);
   if (!engine.ok()) return engine.status();
@@ -466,12 +485,15 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
   absl::StatusOr<Statistics> statistics = (*engine)->GetStatistics();
   if (!statistics.ok()) return statistics.status();
   result->statistics[static_cast<size_t>(rank)] = *std::move(statistics);
+  result->exchanged[static_cast<size_t>(rank)] = communicator->Stats();
   done = true;
   return absl::OkStatus();
 }
 
 std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result) {
-  result->statistics.resize(static_cast<size_t>(run.world_size));  // before its threads look at it
+  // Before its threads look at them.
+  result->statistics.resize(static_cast<size_t>(run.world_size));
+  result->exchanged.resize(static_cast<size_t>(run.world_size));
   std::vector<std::unique_ptr<collectives::Communicator>> communicators =
       collectives::MakeLocalCommunicators(run.world_size);
   std::vector<absl::Status> statuses(static_cast<size_t>(run.world_size));

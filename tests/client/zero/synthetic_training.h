@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "geminid/admission.h"
+#include "geminid/communicator.h"
 #include "geminid/zero.h"
 
 namespace geminid::zero {
@@ -41,6 +42,7 @@ struct SyntheticRun {
   std::string run{};       // where what a rank leaves is kept for its successor; empty: it is not
   int overflow_step = -1;  // in this step the first rank writes an infinite gradient
   bool apart = false;      // each rank has an engine of its own, as parts of one model have
+  int ranks_per_host = 0;  // above 0: weights are sharded within hosts of so many ranks
   Options options;
   // In place of initial values. Called on each rank's thread, as all of these.
   std::function<absl::Status(Engine*, collectives::Communicator*, int rank)> prepare;
@@ -57,6 +59,8 @@ struct SyntheticResult {
   std::vector<std::vector<float>> weights;  // fp32 masters
   std::vector<StepResult> steps;
   std::vector<Statistics> statistics;  // by rank
+  // By rank: of its communicator, and of what the engine made from it.
+  std::vector<collectives::CommunicatorStats> exchanged;
 };
 
 // Runs the ranks as threads of this process against the daemon at `socket`. The first error of any

@@ -153,5 +153,24 @@ TEST(PlanParallel, HeadlinesOfThePage_AreWhatTheCommandsPrint) {
               HasSubstr("```\n" + gpt3.out.substr(begin, end - begin) + "```\n"));
 }
 
+TEST(PlanParallel, WeightsShardedWithinHosts_TakeLessOfASlowNetworkAndSomeHostMemory) {
+  const auto planned = [](const std::string& mesh) {
+    const Outcome outcome = RunPlan(
+        With(kGpt2On8, {"--parallel", mesh, "--network", "1GB/s", "--accumulate", "4", "--json"}));
+    EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
+    return At(base::MustParse(outcome.out), "planned").items.front();
+  };
+  const JsonValue third = planned("data=8");
+  const JsonValue within = planned("zero=3:host");
+  EXPECT_EQ(At(At(within, "mesh"), "text").text, "data=8,zero=3:host");
+  EXPECT_LT(Number(within, "sharing_seconds"), Number(third, "sharing_seconds"));
+  EXPECT_GT(Number(within, "host_bytes_per_rank"), Number(third, "host_bytes_per_rank"));
+  const Outcome one_node =
+      RunPlan({"--model", "gpt2", "--hardware", "rtx-3090-24gb", "--ranks-per-node", "4", "--batch",
+               "4", "--parallel", "zero=3:host"});
+  EXPECT_EQ(one_node.code, base::kExitUsage);
+  EXPECT_THAT(one_node.err, HasSubstr("all ranks are on one; take zero=3"));
+}
+
 }  // namespace
 }  // namespace geminid::ctl

@@ -40,6 +40,10 @@ TEST(ParseMesh, OfAxesInAnyOrder_HasTheirSizes) {
   ASSERT_TRUE(ring.ok()) << ring.status();
   EXPECT_EQ(ring->mesh.sequence_mode, SequenceMode::kRing);
   EXPECT_EQ(ParseMesh("sequence=ring:1")->mesh, MeshSpec());
+  const auto hosts = ParseMesh("zero=3:host,data=8");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_EQ(hosts->mesh, (MeshSpec{.data = 8, .within_host = true}));
+  EXPECT_EQ(ToString(hosts->mesh), "data=8,zero=3:host");
 }
 
 TEST(ParseMesh, OfWhatToStringGives_IsTheSame) {

@@ -8,6 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Optional;
 
 std::optional<std::vector<int>> Hosts(const std::vector<LocalPlace>& by_rank) {
@@ -25,6 +26,22 @@ TEST(HostsOf, WhereALauncherDoesNotSayOrCannotBeRight_AreNotKnown) {
   EXPECT_EQ(Hosts({{1, 2}, {0, 2}}), std::nullopt);
   EXPECT_EQ(Hosts({{0, 2}}), std::nullopt);
   EXPECT_EQ(Hosts({{0, 2}, {2, 2}}), std::nullopt);
+}
+
+TEST(RanksOnHostOf, OfHostsWithAsManyEach_AreInOrderWhateverTheNumbering) {
+  const auto here = [](int rank, std::vector<int64_t> hosts) {
+    return RanksOnHostOf(rank, hosts).value();
+  };
+  EXPECT_THAT(here(1, {7, 7, 9, 9}), ElementsAre(0, 1));
+  EXPECT_THAT(here(2, {7, 9, 7, 9}), ElementsAre(0, 2));
+  EXPECT_THAT(here(1, {7, 9, 8}), ElementsAre(1));
+  EXPECT_THAT(here(1, {7, 7}), IsEmpty());
+}
+
+TEST(RanksOnHostOf, OfHostsWithMoreAndFewer_SaysHowMany) {
+  const absl::Status status = RanksOnHostOf(0, std::vector<int64_t>{7, 7, 9}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("there are 1 to 2; start as many on each"));
 }
 
 std::string Warning(const Parallel& parallel, const std::vector<int>& host_by_rank,

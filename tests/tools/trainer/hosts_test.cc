@@ -3,15 +3,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
 #include "tests/base/network_hosts.h"
@@ -181,6 +185,22 @@ class TwoHosts : public Hosts {
     }
     return -1;
   }
+  // Bytes that have come to the host over the network so far, headers included.
+  uint64_t ReceivedOn(int host) const {
+    const std::string command = absl::StrCat(hosts_->remote_shell(), " ",
+                                             NetworkHosts::NameOf(host), " 'cat /proc/net/dev'");
+    FILE* const pipe = popen(command.c_str(), "r");
+    if (pipe == nullptr) return 0;
+    uint64_t bytes = 0;
+    char line[512];
+    while (fgets(line, sizeof(line), pipe) != nullptr) {
+      const std::vector<std::string> sides = absl::StrSplit(line, ':');
+      if (sides.size() != 2 || sides[0].find("lo") != std::string::npos) continue;
+      bytes += std::strtoull(sides[1].c_str(), nullptr, 10);
+    }
+    pclose(pipe);
+    return bytes;
+  }
   bool BecomesEmpty(int host) const {
     const absl::Time latest = absl::Now() + absl::Seconds(30);
     while (!hosts_->ProcessesOf(host).empty()) {
@@ -212,6 +232,126 @@ TEST_F(TwoHosts, OfAPipeline_TrainTheBitsOfOne) {
   const nlohmann::json got = ReportOf(Training("3") + pipeline + OnBoth());
   ASSERT_FALSE(got.is_null() || expected.is_null());
   EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+}
+
+// The weights come from the other host once a step, whatever is gathered again.
+TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_TrainTheBitsOfOneAndReceiveLess) {
+  const Words less = Training("4") + Words{"--accumulate", "2", "--placement", "cpu"};
+  const nlohmann::json expected = ReportOf(less + Words{"--ranks", "4"});
+  const nlohmann::json got = ReportOf(less + OnBoth() + Words{"--parallel", "zero=3:host"});
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["loss_hex"], expected["loss_hex"]);
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  EXPECT_EQ(got["zero_within_host"], true);
+  EXPECT_EQ(expected["received_within_host_bytes"], 0);
+  EXPECT_GT(got["received_within_host_bytes"], 0);
+  // Of two ranks each receives half of a chunk from the other, of four three quarters.
+  EXPECT_EQ(
+      got["received_bytes"].get<uint64_t>() + got["received_within_host_bytes"].get<uint64_t>() / 2,
+      expected["received_bytes"].get<uint64_t>());
+  EXPECT_GT(got["host_bytes"], expected["host_bytes"]);
+}
+
+// Each byte of weights that a host does not gather again from the other one, but for what the ranks
+// say around it.
+TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_ReceiveLessOverTheNetwork) {
+  const auto run = [this](const std::string& axes) {
+    const uint64_t before = ReceivedOn(0);
+    const nlohmann::json report =
+        ReportOf(Training("6") + OnBoth() +
+                 Words{"--accumulate", "4", "--placement", "cpu", "--parallel", axes});
+    return std::pair(ReceivedOn(0) - before, report);
+  };
+  const auto [third, expected] = run("zero=3");
+  const auto [within, got] = run("zero=3:host");
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  // Of c bytes that are gathered again, four ranks receive c / 2 each within their hosts, and would
+  // receive c / 2 on each host from the other.
+  const double spared = got["received_within_host_bytes"].get<double>() / 4;
+  RecordProperty("third", std::to_string(third));
+  RecordProperty("within", std::to_string(within));
+  RecordProperty("spared", std::to_string(spared));
+  ASSERT_GT(third, within);
+  EXPECT_GT(static_cast<double>(third - within), 0.95 * spared);
+  EXPECT_LT(static_cast<double>(third - within), 1.3 * spared);
+}
+
+TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_NameARankThatDiesWithinTwoSeconds) {
+  TrainerProcess trainer(
+      Training("1000000") + OnBoth() + Words{"--accumulate", "2", "--parallel", "zero=3:host"},
+      kColumns);
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
+  const pid_t pid = RankOn(1, 3);
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGKILL);
+  const absl::Time killed = absl::Now();
+  EXPECT_TRUE(trainer.WaitFor(absl::StrCat("rank 3 (pid ", pid, " on 10.78.0.2) was ")));
+  EXPECT_LT(absl::Now() - killed, absl::Seconds(2));
+  EXPECT_EQ(trainer.Wait(), base::kExitFailed) << trainer.output();
+  EXPECT_TRUE(BecomesEmpty(0));
+  EXPECT_TRUE(BecomesEmpty(1));
+}
+
+// Each stage's ranks are on one host, where all gathers are within it.
+TEST_F(TwoHosts, OfAStageEach_HaveNothingToShardWithinThemselves) {
+  const Words pipeline = {"--layers", "4", "--accumulate", "2", "--clip-norm", "0", "--parallel"};
+  const nlohmann::json expected =
+      ReportOf(Training("3") + pipeline + Words{"pipeline=2,data=2", "--ranks", "4"});
+  const nlohmann::json got =
+      ReportOf(Training("3") + pipeline + Words{"pipeline=2,data=2,zero=3:host"} + OnBoth());
+  ASSERT_FALSE(got.is_null() || expected.is_null());
+  EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
+  EXPECT_EQ(got["received_bytes"], expected["received_bytes"]);
+  EXPECT_EQ(got["received_within_host_bytes"], 0);
+}
+
+#ifdef GEMINID_WITH_DOUBLE
+// A GPU on each host, on a driver without one, whose two ranks exchange through memory of the host.
+TEST_F(TwoHosts, OfGpusThatShardWeightsWithinThemselves_TrainTheBitsOfTheThirdStage) {
+  const std::string shell =
+      Shell(absl::StrCat("export LINE=\"$2\"; exec ", hosts_->remote_shell(), " $1 'exec ",
+                         GEMINID_WITH_DOUBLE, " --memory 512 /bin/sh -c \"$LINE\"'"));
+  const std::string both =
+      absl::StrCat(NetworkHosts::NameOf(0), " slots=2\n", NetworkHosts::NameOf(1), " slots=2\n");
+  const auto run = [&](const Words& more) {
+    return ReportOf(Training("3") + OnHosts(both, shell) + more +
+                    Words{"--context", "32", "--device", "cuda", "--accumulate", "2"});
+  };
+  const nlohmann::json third = run({"--placement", "cpu", "--parallel", "zero=3"});
+  ASSERT_FALSE(third.is_null());
+  EXPECT_THAT(third["ranks_exchange_by"].get<std::string>(),
+              HasSubstr("hierarchical and host memory: "));
+  for (const char* const placement : {"cpu", "auto"}) {
+    const nlohmann::json got = run({"--placement", placement, "--parallel", "zero=3:host"});
+    ASSERT_FALSE(got.is_null());
+    EXPECT_EQ(got["loss_hex"], third["loss_hex"]) << placement;
+    EXPECT_EQ(got["weights_sha256"], third["weights_sha256"]) << placement;
+    EXPECT_GT(got["received_within_host_bytes"], 0) << placement;
+  }
+}
+#endif
+
+// The only host that is left has nobody to spare anything.
+TEST_F(TwoHosts, ThatShardWeightsWithinThemselvesOfWhichOneIsLost_GoOnWithTheOther) {
+  TrainerProcess trainer(Training("60") + OnBoth() +
+                             Words{"--parallel", "zero=3:host", "--restarts", "1", "--resume",
+                                   "--save", folder_ / "run", "--save-every", "10"},
+                         kColumns);
+  ASSERT_TRUE(trainer.WaitForStep(15)) << trainer.output();
+  for (const pid_t pid : hosts_->ProcessesOf(1)) kill(pid, SIGKILL);
+  EXPECT_EQ(trainer.Wait(), 0) << trainer.output();
+  const nlohmann::json got = Report();
+  ASSERT_FALSE(got.is_null());
+  EXPECT_EQ(got["world_size"], 2);
+  EXPECT_GE(got["first_step"], 10);
+}
+
+TEST_F(Hosts, OfOneHost_HaveNoWeightsToShardWithinIt) {
+  const CommandResult result = RunTrainer(Training("1") + OnHosts("localhost slots=2", "ssh") +
+                                          Words{"--parallel", "zero=3:host"});
+  EXPECT_EQ(result.code, base::kExitUsage) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("zero=3:host spares what goes between hosts"));
 }
 
 TEST_F(TwoHosts, OfWhichOneIsFrozen_EndWithinTwoSecondsNamingIt) {

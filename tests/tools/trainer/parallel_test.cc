@@ -40,6 +40,9 @@ TEST(ParseParallel, OfAxesInAnyOrder_HasTheirSizes) {
   EXPECT_EQ(one->zero, 3);
   EXPECT_EQ(ParseParallel("zero=2,data=2")->zero, 2);
   EXPECT_EQ(ParseParallel("data=2,zero=1")->zero, 1);
+  EXPECT_FALSE(all->zero_within_host);
+  EXPECT_EQ(ParseParallel("zero=3:host,data=4")->zero, 3);
+  EXPECT_TRUE(ParseParallel("zero=3:host,data=4")->zero_within_host);
   EXPECT_EQ(all->chunks, 1);
   const auto interleaved = ParseParallel("pipeline=interleaved:2:chunks=3");
   ASSERT_TRUE(interleaved.ok()) << interleaved.status();
@@ -109,6 +112,8 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"expert=two", "expert is 'two'"},
       {"expert=64,data=64", "is for 4096 ranks"},
       {"zero=0", "zero is '0'; it must be 3"},
+      {"zero=3:node", "zero is '3:node'; it must be 3, "},
+      {"zero=2:host", "with 2 each rank keeps all weights between updates"},
       {"pipeline=1000,data=1000", "has more than 65536 ranks"}};
   for (const auto& [text, words] : mistakes) {
     const auto parsed = ParseParallel(text);
@@ -158,6 +163,7 @@ TEST(ParallelMistakes, InTheTrainerAndInThePlanner_AreSaidInTheSameWords) {
                            "tensor=3d:27",
                            "expert=two",
                            "zero=0",
+                           "zero=1:host",
                            "pipeline=1000,data=1000"}) {
     const std::string planners = PlannersError(*line->options, text);
     EXPECT_THAT(planners, testing::StartsWith("--parallel: ")) << text;

@@ -39,6 +39,7 @@ Report TwoRanks() {
                      .device_to_host_bytes = 6,
                      .transfer_bytes_lower_bound = 4,
                      .received_bytes = 7,
+                     .received_within_host_bytes = 9,
                      .stall_seconds = 0.25};
   report.ranks[1] = report.ranks[0];
   report.ranks[1].peak_model_bytes = 20;
@@ -78,6 +79,8 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"d2h_bytes\": 12",
                             "\"transfer_bytes_lower_bound\": 8",
                             "\"received_bytes\": 14",
+                            "\"received_within_host_bytes\": 18",
+                            "\"zero_within_host\": false",
                             "\"zero_stage\": 3",
                             "\"axis\": \"tied table\"",
                             "\"operation\": \"AllReduce\"",

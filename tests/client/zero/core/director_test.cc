@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace geminid::zero {
 namespace {
 
@@ -37,6 +40,9 @@ PlannedRun TwoLayers() {
 
 class DirectorTest : public ::testing::Test {
  protected:
+  DirectorTest() : DirectorTest({{kBytes}, {kBytes}, {kBytes}}) {}
+  explicit DirectorTest(std::vector<Director::Chunk> chunks) : director_(std::move(chunks)) {}
+
   Moves Use(std::vector<uint32_t> chunks, bool evaluate = false) {
     const Moves moves = director_.BeginOperator(evaluate, chunks);
     for (uint32_t chunk : chunks) director_.Release(chunk);
@@ -58,7 +64,7 @@ class DirectorTest : public ::testing::Test {
     (void)director_.EndMicroBatch();
   }
 
-  Director director_{{{kBytes}, {kBytes}, {kBytes}}};
+  Director director_;
 };
 
 TEST_F(DirectorTest, WithoutAPlan_GathersWhatIsNeededAndDropsWhatIsNot) {
@@ -272,6 +278,62 @@ TEST(DirectorWithGradients, SeparateGradient_IsOpenedAndNotGathered) {
   director.Release(1);
   EXPECT_THAT(director.OpenGradient(1, true), IsEmpty()) << "it stays until it is reduced";
   EXPECT_THAT(director.Reduce(1), ElementsAre(ReduceOf(1)));
+}
+
+// The ranks of a host have copies of 0, which is trained, and of 1, which is frozen; not of 2.
+class CopiedTest : public DirectorTest {
+ protected:
+  CopiedTest()
+      : DirectorTest({{.bytes = kBytes, .copied = true},
+                      {.bytes = kBytes, .changes = false, .copied = true},
+                      {.bytes = kBytes}}) {}
+  static Move GatherWithinHost(uint32_t chunk) {
+    return {.kind = Move::Kind::kGather, .chunk = chunk, .within_host = true};
+  }
+  void EndMicroBatch() {
+    (void)director_.EndOperators();
+    (void)director_.EndMicroBatch();
+  }
+};
+
+TEST_F(CopiedTest, SecondGather_IsWithinTheHostUntilTheWeightsChange) {
+  (void)director_.BeginMicroBatch();
+  EXPECT_THAT(Use({0, 1}), ElementsAre(GatherOf(0), GatherOf(1)));
+  EXPECT_THAT(Use({2}), ElementsAre(DropOf(0), DropOf(1), GatherOf(2)));
+  EXPECT_THAT(Use({0}), ElementsAre(DropOf(2), GatherWithinHost(0)));
+  EndMicroBatch();
+  (void)director_.BeginMicroBatch();
+  EXPECT_THAT(Use({0, 1, 2}), ElementsAre(GatherWithinHost(0), GatherWithinHost(1), GatherOf(2)));
+  EndMicroBatch();
+  (void)director_.ChangeWeights();
+  (void)director_.BeginMicroBatch();
+  EXPECT_THAT(Use({0, 1, 2}), ElementsAre(GatherOf(0), GatherWithinHost(1), GatherOf(2)));
+}
+
+TEST_F(CopiedTest, AllValuesWritten_AreGatheredOverAllRanks) {
+  (void)Use({0, 1}, /*evaluate=*/true);
+  (void)director_.DropAll();
+  EXPECT_THAT(Use({0, 1}, /*evaluate=*/true), ElementsAre(GatherOf(0), GatherOf(1)));
+}
+
+TEST_F(CopiedTest, EvaluationAndAMicroBatchGivenUp_LeaveTheCopies) {
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  (void)director_.CancelMicroBatch();
+  EXPECT_THAT(Use({0}, /*evaluate=*/true), ElementsAre(GatherWithinHost(0)));
+  (void)director_.BeginMicroBatch();
+  EXPECT_THAT(Use({2}), ElementsAre(DropOf(0), GatherOf(2)));
+  EXPECT_THAT(Use({0}), ElementsAre(DropOf(2), GatherWithinHost(0)));
+}
+
+// A gradient that took its weight's place is gone with its reduction; the weight is not.
+TEST_F(CopiedTest, WeightWhoseGradientWasReduced_IsGatheredWithinTheHost) {
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  (void)Reduce(0);
+  EndMicroBatch();
+  (void)director_.BeginMicroBatch();
+  EXPECT_THAT(Use({0}), ElementsAre(GatherWithinHost(0)));
 }
 
 }  // namespace

@@ -104,6 +104,12 @@ TEST_F(MoveQueueTest, Range_IsClearOnceNothingLiesThereOrIsStillToCome) {
   EXPECT_FALSE(queue_.Clear(0, 21));
 }
 
+TEST_F(MoveQueueTest, GatherToHostOfWhatIsBeingUpdated_WaitsForItsUpdate) {
+  queue_.Add({.kind = Kind::kGatherToHost, .chunk = 1});
+  EXPECT_FALSE(queue_.TakeFront(nullptr, [](uint32_t chunk) { return chunk != 1; }).has_value());
+  EXPECT_TRUE(queue_.TakeFront(nullptr, Current).has_value());
+}
+
 TEST_F(MoveQueueTest, MovesThatRanksMakeTogether_AreNumberedAlikeWhateverElseARankDoes) {
   Settle(3, 30);
   queue_.Drop(3);

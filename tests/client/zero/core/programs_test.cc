@@ -21,6 +21,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
   uint64_t followed = 0;
   uint64_t evaluated_by_plan = 0;
   uint64_t to_host = 0;
+  uint64_t within_hosts = 0;
   for (uint32_t seed = first; seed < first + programs; ++seed) {
     const SimulatedProgram program = MakeRandomProgram(seed);
     const SimulationResult result = Simulate(program, seed);
@@ -29,6 +30,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
     followed += result.followed;
     evaluated_by_plan += result.evaluated_by_plan;
     to_host += result.to_host;
+    within_hosts += result.within_hosts;
   }
   RecordProperty("exhausted", static_cast<int>(exhausted));
   // Of arenas as tight as can be, only some: what is held cannot move, so that there may be room
@@ -38,6 +40,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
   EXPECT_GE(followed, programs / 2);
   EXPECT_GE(evaluated_by_plan, programs / 2);
   EXPECT_GE(to_host, programs / 100);
+  EXPECT_GE(within_hosts, programs / 2);
 }
 
 }  // namespace

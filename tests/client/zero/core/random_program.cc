@@ -14,6 +14,7 @@ class Maker {
   explicit Maker(uint32_t seed) : random_(seed) {
     program_.seed = seed;
     program_.weights_stay = seed % 4 == 3;
+    program_.hosts_copy = seed % 4 == 1;
   }
 
   SimulatedProgram Make() {

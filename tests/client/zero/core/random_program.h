@@ -47,6 +47,7 @@ struct SimulatedProgram {
   int accumulate = 1;
   int ranks = 1;
   bool weights_stay = false;  // until they change, and all gradients have places of their own
+  bool hosts_copy = false;    // weights are gathered over all ranks once between updates
   bool nested = false;        // some operators overlap
   bool grows = false;         // workspace does
   uint64_t arena_units = 0;

@@ -142,7 +142,8 @@ std::vector<Director::Chunk> DirectorChunks(const SimulatedProgram& program) {
     chunks.push_back({.bytes = bytes,
                       .is_gradient = is_gradient,
                       .stays = program.weights_stay && !is_gradient,
-                      .changes = program.chunk_trainable[chunks.size() % weights]});
+                      .changes = program.chunk_trainable[chunks.size() % weights],
+                      .copied = program.hosts_copy && !is_gradient});
   }
   return chunks;
 }
@@ -161,6 +162,7 @@ class Rank {
         queue_(BytesOf(program)),
         device_(2 * chunks_),
         host_(2 * chunks_),
+        copies_(chunks_, -1),
         pinned_(2 * chunks_),
         current_(chunks_, true),
         written_(program.parameters.size(), 0),
@@ -220,12 +222,12 @@ class Rank {
       CheckReduced(chunk);
       going_home_.push_back(chunk);
     } else if (task.kind == Task::Kind::kGather) {
-      ++gathers_[chunk];
+      NoteGather(task);
       device_[chunk] = {step_, {}};
       queue_.Publishing(chunk);
       publishing_.push_back(chunk);
     } else {
-      ++gathers_[chunk];
+      NoteGather(task);
       host_[chunk] = {step_, {}};
       queue_.GatheredToHost(chunk);
     }
@@ -264,8 +266,12 @@ class Rank {
 
   bool TakeFront() {
     if (in_collective_) return false;
-    const std::optional<Task> task = queue_.TakeFront();
+    const std::optional<Task> task = queue_.TakeFront(
+        /*unused=*/nullptr, [this](uint32_t chunk) { return current_[chunk]; });
     if (!task) return false;
+    if (task->kind == Task::Kind::kGatherToHost && !current_[task->chunk]) {
+      throw Defect("weights were gathered before their update");
+    }
     if (task->kind == Task::Kind::kOpen) {
       queue_.Publishing(task->chunk);
       publishing_.push_back(task->chunk);
@@ -298,6 +304,18 @@ class Rank {
         throw Defect("an extent overlaps a block");
       }
     }
+  }
+
+  // Over all ranks once between changes, then from the hosts' copies alone.
+  void NoteGather(const Task& task) {
+    ++gathers_[task.chunk];
+    if (!program_.hosts_copy) return;
+    if (task.within_host != (copies_[task.chunk] == step_)) {
+      throw Defect(task.within_host ? "a host's copy is not of these weights"
+                                    : "a host has a copy, and all ranks gather");
+    }
+    world_.result.within_hosts += task.within_host ? 1 : 0;
+    copies_[task.chunk] = step_;
   }
 
   void CheckPinned() const {
@@ -426,7 +444,10 @@ class Rank {
 
   void Ask(Task::Kind kind, const Step& step) {
     Do([this, kind, step] {
-      queue_.Add({.kind = kind, .chunk = step.chunk, .offset = step.offset});
+      queue_.Add({.kind = kind,
+                  .chunk = step.chunk,
+                  .offset = step.offset,
+                  .within_host = step.within_host});
     });
   }
 
@@ -671,6 +692,7 @@ class Rank {
       if (!program_.chunk_trainable[chunk]) {
         if (queue_.stage(chunk) != MoveQueue::Stage::kNone) device_[chunk].version = step_;
         host_[chunk].version = step_;
+        if (copies_[chunk] >= 0) copies_[chunk] = step_;
         continue;
       }
       current_[chunk] = false;
@@ -693,6 +715,7 @@ class Rank {
   std::vector<uint32_t> copying_, publishing_, leaving_, going_home_, updating_;
   std::optional<Task> in_collective_;
   std::vector<Content> device_, host_;
+  std::vector<int> copies_;                      // the versions of which the host has a copy
   std::vector<std::optional<uint64_t>> pinned_;  // where an operator was told that it lies
   uint64_t reserved_ = 0;
   uint64_t top_units_ = 0, block_units_ = 0;
@@ -712,7 +735,7 @@ class Rank {
 
 void CheckSame(const Task& a, const Task& b) {
   const auto reduces = [](const Task& task) { return task.kind == Task::Kind::kReduce; };
-  if (a.chunk != b.chunk || reduces(a) != reduces(b)) {
+  if (a.chunk != b.chunk || reduces(a) != reduces(b) || a.within_host != b.within_host) {
     throw Defect("the ranks meet in different collectives: " + std::to_string(a.chunk) + " kind " +
                  std::to_string(static_cast<int>(a.kind)) + " number " + std::to_string(a.number) +
                  " and " + std::to_string(b.chunk) + " kind " +

@@ -16,7 +16,8 @@ struct SimulationResult {
   uint64_t plans = 0;
   uint64_t followed = 0;  // micro-batches by plan to their end
   uint64_t evaluated_by_plan = 0;
-  uint64_t to_host = 0;  // chunks that made way
+  uint64_t to_host = 0;       // chunks that made way
+  uint64_t within_hosts = 0;  // gathers of what the ranks of each host have
 };
 
 SimulationResult Simulate(const SimulatedProgram& program, uint32_t seed);

@@ -1,25 +1,34 @@
 #include "tools/trainer/sequence_ring.h"
 
 #include <utility>
-#include <vector>
 
 #include "base/status_macros.h"
 #include "kernels/runtime/common/bfloat16.h"
 #include "tools/trainer/model_kernels.h"
+#include "tools/trainer/workspace_memory.h"
 
 namespace geminid::trainer {
 namespace {
 
+using collectives::FloatBlock;
+
+constexpr char kWhat[] = "fp32 copies for a ring";
+
+// The workspace is the host's.
+absl::StatusOr<FloatBlock> Take(const Resources& resources, size_t count) {
+  WorkspaceMemory memory(resources.workspace);
+  return FloatBlock::Allocate(memory, kWhat, count);
+}
+
 template <typename T>
-absl::StatusOr<std::vector<float>> Widened(const Resources& resources, const T* values,
-                                           size_t count) {
-  std::vector<float> wide(count);
+absl::StatusOr<FloatBlock> Widened(const Resources& resources, const T* values, size_t count) {
+  GEMINID_ASSIGN_OR_RETURN(FloatBlock wide, Take(resources, count));
   GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Widen(resources, values, count, wide.data()));
   return wide;
 }
 
 template <typename T>
-absl::Status Rounded(const Resources& resources, const std::vector<float>& wide, Matrix<T> to) {
+absl::Status Rounded(const Resources& resources, const FloatBlock& wide, Matrix<T> to) {
   return KernelsFor<T>(resources).Round(resources, wide.data(), wide.size(), to.data);
 }
 
@@ -39,9 +48,11 @@ absl::Status SequenceRing::AttentionForward(const Resources& resources,
   GEMINID_ASSIGN_OR_RETURN(const auto wide_q, Widened(resources, q.data, q.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto wide_k, Widened(resources, k.data, k.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto wide_v, Widened(resources, v.data, v.size()));
-  std::vector<float> wide_out(out.size());
-  GEMINID_RETURN_IF_ERROR(
-      attention_->Forward(mine, wide_q, wide_k, wide_v, wide_out, {lse, q.rows * mine.heads}));
+  GEMINID_ASSIGN_OR_RETURN(const auto wide_out, Take(resources, out.size()));
+  WorkspaceMemory memory(resources.workspace);
+  GEMINID_RETURN_IF_ERROR(attention_->Forward(memory, mine, wide_q.all(), wide_k.all(),
+                                              wide_v.all(), wide_out.all(),
+                                              {lse, q.rows * mine.heads}));
   return Rounded(resources, wide_out, out);
 }
 
@@ -55,10 +66,18 @@ absl::Status SequenceRing::AttentionBackward(const Resources& resources,
   GEMINID_ASSIGN_OR_RETURN(const auto v, Widened(resources, saved.v.data, dv.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto out, Widened(resources, saved.out.data, dq.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto dout, Widened(resources, saved.dout.data, dq.size()));
-  std::vector<float> wide_dq(dq.size()), wide_dk(dk.size()), wide_dv(dv.size());
-  GEMINID_RETURN_IF_ERROR(attention_->Backward(
-      mine, {.q = q, .k = k, .v = v, .out = out, .lse = {saved.lse, dq.rows * mine.heads}}, dout,
-      wide_dq, wide_dk, wide_dv));
+  GEMINID_ASSIGN_OR_RETURN(const auto wide_dq, Take(resources, dq.size()));
+  GEMINID_ASSIGN_OR_RETURN(const auto wide_dk, Take(resources, dk.size()));
+  GEMINID_ASSIGN_OR_RETURN(const auto wide_dv, Take(resources, dv.size()));
+  WorkspaceMemory memory(resources.workspace);
+  GEMINID_RETURN_IF_ERROR(attention_->Backward(memory, mine,
+                                               {.q = q.all(),
+                                                .k = k.all(),
+                                                .v = v.all(),
+                                                .out = out.all(),
+                                                .lse = {saved.lse, dq.rows * mine.heads}},
+                                               dout.all(), wide_dq.all(), wide_dk.all(),
+                                               wide_dv.all()));
   GEMINID_RETURN_IF_ERROR(Rounded(resources, wide_dq, dq));
   GEMINID_RETURN_IF_ERROR(Rounded(resources, wide_dk, dk));
   return Rounded(resources, wide_dv, dv);

@@ -27,6 +27,11 @@ void Put(std::span<const float> k, std::span<const float> v, const FloatBlock& t
   std::ranges::copy(v, std::ranges::copy(k, to.all().begin()).out);
 }
 
+// The larger of both.
+size_t ElementsOfWork(size_t workspace_bytes, size_t elements) {
+  return std::max((workspace_bytes + sizeof(float) - 1) / sizeof(float), elements);
+}
+
 }  // namespace
 
 absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, AsyncCommunicator& ranks,
@@ -95,39 +100,46 @@ absl::StatusOr<RingAttention::Travelling> RingAttention::TakeTravelling(Memory& 
   return tensors;
 }
 
-absl::StatusOr<Memory::Block> RingAttention::TakeWorkspace(Memory& memory) const {
-  return memory.Allocate("attention to the own keys of a ring",
-                         kernels::AttentionWorkspaceBytes(Own(), kernels::ThreadsOf(pool_)));
+absl::StatusOr<FloatBlock> RingAttention::TakeWork(Memory& memory, size_t elements) const {
+  const size_t bytes = kernels::AttentionWorkspaceBytes(Own(), kernels::ThreadsOf(pool_));
+  return FloatBlock::Allocate(memory, "what a ring attends in", ElementsOfWork(bytes, elements));
 }
 
 absl::StatusOr<RingAttention::Room> RingAttention::TakeForward(Memory& memory) const {
+  const bool travels = ranks_->WorldSize() > 1;
+  const size_t visible = travels ? VisibleAttention::ElementsToMerge(tokens(), shape_.head_dim) : 0;
   Room room;
   GEMINID_ASSIGN_OR_RETURN(room.keys, TakeTravelling(memory, kKeys));
-  GEMINID_ASSIGN_OR_RETURN(room.workspace, TakeWorkspace(memory));
-  if (ranks_->WorldSize() == 1) return room;
-  GEMINID_ASSIGN_OR_RETURN(room.visible, visible_.TakeToMerge(memory, tokens()));
+  GEMINID_ASSIGN_OR_RETURN(room.work, TakeWork(memory, visible));
+  if (travels) {
+    room.visible = VisibleAttention::RoomIn(memory, tokens(), room.work.all().first(visible));
+  }
   return room;
 }
 
 absl::StatusOr<RingAttention::Room> RingAttention::TakeBackward(Memory& memory) const {
-  constexpr char kGradients[] = "gradients of the keys and values of a ring";
+  const bool travels = ranks_->WorldSize() > 1;
+  const size_t shares = travels ? 2 * key_elements() : 0;
+  const size_t visible = travels ? VisibleAttention::ElementsForGradients(tokens()) : 0;
   Room room;
   GEMINID_ASSIGN_OR_RETURN(room.keys, TakeTravelling(memory, kKeys));
-  GEMINID_ASSIGN_OR_RETURN(room.gradients, TakeTravelling(memory, kGradients));
+  GEMINID_ASSIGN_OR_RETURN(room.gradients,
+                           TakeTravelling(memory, "gradients of the keys and values of a ring"));
   GEMINID_ASSIGN_OR_RETURN(room.delta,
                            FloatBlock::Allocate(memory, "sums of queries", lse_elements()));
-  GEMINID_ASSIGN_OR_RETURN(room.workspace, TakeWorkspace(memory));
-  if (ranks_->WorldSize() == 1) return room;
-  GEMINID_ASSIGN_OR_RETURN(room.shares,
-                           FloatBlock::Allocate(memory, kGradients, 2 * key_elements()));
-  GEMINID_ASSIGN_OR_RETURN(room.visible, visible_.TakeForGradients(memory, tokens()));
+  GEMINID_ASSIGN_OR_RETURN(room.work, TakeWork(memory, shares + visible));
+  if (travels) {
+    room.shares = room.work.all().first(shares);
+    room.visible =
+        VisibleAttention::RoomIn(memory, tokens(), room.work.all().subspan(shares, visible));
+  }
   return room;
 }
 
 size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size_t threads) {
   const size_t tokens = shape.sequence / static_cast<size_t>(ranks);
   const size_t keys = shape.batch * tokens * shape.kv_heads * shape.head_dim;
-  const bool forward = turn == RingTurn::kForward;
+  const bool forward = turn == RingTurn::kForward, travels = ranks > 1;
   const size_t workspace = kernels::AttentionWorkspaceBytes({.batch = shape.batch,
                                                              .sequence = tokens,
                                                              .heads = shape.heads,
@@ -136,9 +148,10 @@ size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size
                                                              .scale = shape.scale},
                                                             threads);
   const size_t delta = forward ? 0 : shape.batch * tokens * shape.heads;
-  const size_t tile = VisibleAttention::kTileRows * (tokens + (forward ? shape.head_dim : tokens));
-  const size_t travelling = ranks == 1 ? 0 : (forward ? 4 : 10) * keys + tile;
-  return workspace + sizeof(float) * (delta + travelling);
+  const size_t travelling = travels ? (forward ? 4 : 8) * keys : 0;
+  const size_t of_others = forward ? VisibleAttention::ElementsToMerge(tokens, shape.head_dim)
+                                   : 2 * keys + VisibleAttention::ElementsForGradients(tokens);
+  return sizeof(float) * (delta + travelling + ElementsOfWork(workspace, travels ? of_others : 0));
 }
 
 absl::Status RingAttention::Forward(std::span<const float> q, std::span<const float> k,
@@ -176,8 +189,8 @@ absl::Status RingAttention::AttendToOwn(const Room& room, std::span<const float>
   const size_t queries = shape_.heads * shape_.head_dim, keys = shape_.kv_heads * shape_.head_dim;
   return FromKernel(
       kernels::AttentionForward<float>(own, {q.data(), queries}, {k.data(), keys}, {v.data(), keys},
-                                       {out.data(), queries}, lse.data(), room.workspace.data(),
-                                       room.workspace.bytes(), pool_),
+                                       {out.data(), queries}, lse.data(), room.work.data(),
+                                       room.work.all().size_bytes(), pool_),
       "attention");
 }
 
@@ -266,12 +279,12 @@ absl::Status RingAttention::RunBackward(const Saved& saved, std::span<const floa
 absl::Status RingAttention::AddToThoseOfOthers(Room& room, int owner, const Saved& saved,
                                                std::span<const float> dout, std::span<float> dq) {
   Pass(room.gradients);
-  std::ranges::fill(room.shares.all(), 0.0f);
+  std::ranges::fill(room.shares, 0.0f);
   absl::Status status = AddVisible(room, owner, saved, dout, dq);
   status.Update(Arrive(room.gradients));
   GEMINID_RETURN_IF_ERROR(status);
   const std::span<float> here = room.gradients.here.all();
-  std::ranges::transform(here, room.shares.all(), here.begin(), std::plus<>());
+  std::ranges::transform(here, room.shares, here.begin(), std::plus<>());
   return absl::OkStatus();
 }
 
@@ -300,7 +313,7 @@ absl::Status RingAttention::GradientsOfOwn(const Room& room, const Saved& saved,
                                                  .lse = saved.lse.data()};
   return FromKernel(kernels::AttentionBackward<float>(
                         own, of_own, {dq.data(), queries}, {dk.data(), keys}, {dv.data(), keys},
-                        room.workspace.data(), room.workspace.bytes(), pool_),
+                        room.work.data(), room.work.all().size_bytes(), pool_),
                     "attention");
 }
 

@@ -40,10 +40,10 @@ struct RingShape {
 //   backward  2 (P-1) n + 2 P n: these again, and their gradients, which go all the way home
 // Keys and values, and the gradients of those before, travel beside the attention to those that are
 // here. Apart from one's own keys, which are half visible, every rank does the same work in every
-// step. Takes 4 n elements while it runs, in the backward pass 10 n and a number for each query,
-// beside them a tile of scores (visible_attention.h) and what the kernel needs:
-// RingAttentionBytes. RESOURCE_EXHAUSTED where that is refused, which the other ranks are told.
-// One thread at a time.
+// step. Takes 4 n elements while it runs, in the backward pass 8 n and a number for each query, and
+// beside them the larger of what the kernel needs and a tile of scores (visible_attention.h), with
+// 2 n more in the backward pass: RingAttentionBytes. RESOURCE_EXHAUSTED where that is refused,
+// which the other ranks are told. One thread at a time.
 class RingAttention {
  public:
   // INVALID_ARGUMENT where 2 P does not divide the sequence, or kv_heads the heads. `ranks` and
@@ -101,15 +101,17 @@ class RingAttention {
   struct Room {
     Travelling keys;       // K, then V
     Travelling gradients;  // of those, as far as they have been added up
-    FloatBlock shares;     // of this rank in those of one step
     FloatBlock delta;
-    Memory::Block workspace;
+    // What attention to the own keys works in, and then, in the same place, that to others'.
+    FloatBlock work;
+    std::span<float> shares;  // of this rank in those of one step
     VisibleAttention::Room visible;
   };
   absl::StatusOr<Room> TakeForward(Memory& memory) const;
   absl::StatusOr<Room> TakeBackward(Memory& memory) const;
   absl::StatusOr<Travelling> TakeTravelling(Memory& memory, const char* what) const;
-  absl::StatusOr<Memory::Block> TakeWorkspace(Memory& memory) const;
+  // For as many elements beside what the kernel needs.
+  absl::StatusOr<FloatBlock> TakeWork(Memory& memory, size_t elements) const;
 
   absl::Status RunForward(std::span<const float> q, std::span<const float> k,
                           std::span<const float> v, std::span<float> out, std::span<float> lse,

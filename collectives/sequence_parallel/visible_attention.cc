@@ -14,8 +14,6 @@ using kernels::FromKernel;
 using kernels::MatmulShape;
 using kernels::Transpose;
 
-constexpr char kWhat[] = "a tile of ring attention";
-
 // Replaces a row of scores by its softmax times its sum, and returns the logarithm of the sum.
 double SoftmaxRow(float* row, size_t count, float scale, double* sum) {
   float best = row[0];
@@ -34,22 +32,6 @@ double LogOfSum(double a, double b) {
 }
 
 }  // namespace
-
-absl::StatusOr<VisibleAttention::Room> VisibleAttention::TakeToMerge(Memory& memory,
-                                                                     size_t keys) const {
-  Room room = {.memory = &memory, .scores = {}, .beside = {}};
-  GEMINID_ASSIGN_OR_RETURN(room.scores, FloatBlock::Allocate(memory, kWhat, kTileRows * keys));
-  GEMINID_ASSIGN_OR_RETURN(room.beside, FloatBlock::Allocate(memory, kWhat, kTileRows * head_dim_));
-  return room;
-}
-
-absl::StatusOr<VisibleAttention::Room> VisibleAttention::TakeForGradients(Memory& memory,
-                                                                          size_t keys) const {
-  Room room = {.memory = &memory, .scores = {}, .beside = {}};
-  GEMINID_ASSIGN_OR_RETURN(room.scores, FloatBlock::Allocate(memory, kWhat, kTileRows * keys));
-  GEMINID_ASSIGN_OR_RETURN(room.beside, FloatBlock::Allocate(memory, kWhat, kTileRows * keys));
-  return room;
-}
 
 absl::Status VisibleAttention::Multiply(const Room& room, const MatmulShape& shape, const float* a,
                                         const float* b, float* c) const {

@@ -3,9 +3,9 @@
 #define GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_VISIBLE_ATTENTION_H_
 
 #include <cstddef>
+#include <span>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "collectives/memory.h"
 #include "kernels/model/matmul/matmul.h"
 #include "kernels/runtime/parallel/thread_pool.h"
@@ -33,15 +33,21 @@ class VisibleAttention {
   static constexpr size_t kTileRows = 64;
 
   // What calls work in, for so many keys at most: in fp32 a tile's scores, and what they give of
-  // the values, or in the backward pass the gradients of the scores. Beside it a product takes what
-  // its kernel asks for.
+  // the values, or in the backward pass the gradients of the scores. A product takes what its
+  // kernel asks for of the memory.
   struct Room {
-    Memory* memory = nullptr;  // outlives it
-    FloatBlock scores;         // [tile, keys]
-    FloatBlock beside;         // [tile, head_dim], or [tile, keys]
+    Memory* memory = nullptr;   // outlives it
+    std::span<float> scores{};  // [tile, keys]
+    std::span<float> beside{};  // [tile, head_dim], or [tile, keys]
   };
-  absl::StatusOr<Room> TakeToMerge(Memory& memory, size_t keys) const;
-  absl::StatusOr<Room> TakeForGradients(Memory& memory, size_t keys) const;
+  static size_t ElementsToMerge(size_t keys, size_t head_dim) {
+    return kTileRows * (keys + head_dim);
+  }
+  static size_t ElementsForGradients(size_t keys) { return 2 * kTileRows * keys; }
+  // In so many elements of either.
+  static Room RoomIn(Memory& memory, size_t keys, std::span<float> elements) {
+    return {&memory, elements.first(kTileRows * keys), elements.subspan(kTileRows * keys)};
+  }
 
   // Merges the attention to these keys into `out` and `lse` [rows of q], the attention to others:
   // two softmaxes weighted by the sums that they were divided by, of which lse is the logarithm.

@@ -196,9 +196,9 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   if (options.parallel.sequence == 1) return bytes;
   const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
   if (options.parallel.rings()) {
-    return bytes + RingBytesBound(options.model, shape, pieces, {}, threads);
+    return bytes + RingBytesBound(options.model, type, shape, pieces, {}, threads);
   }
-  bytes += HeadSwapBytesBound(options.model, shape, pieces);
+  bytes += HeadSwapBytesBound(options.model, type, shape, pieces);
   // Beside it the scratch of a half layer that attends to whole sequences.
   ModelConfig half = options.model;
   half.layers = 0;

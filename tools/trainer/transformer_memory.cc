@@ -28,9 +28,12 @@ GroupOfHeads LargestGroup(const ModelConfig& config, const Tiling& tiling, uint6
 
 }  // namespace
 
-uint64_t RingBytesBound(const ModelConfig& config, const MicroBatchShape& mine, uint64_t pieces,
-                        const Tiling& tiling, size_t threads) {
-  constexpr uint64_t kBlocks = 24, kCopies = 4;  // of queries, of what came of them, of gradients
+uint64_t RingBytesBound(const ModelConfig& config, zero::DataType data_type,
+                        const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling,
+                        size_t threads) {
+  constexpr uint64_t kBlocks = 24;
+  // Of queries and of keys: these, what comes of them, and gradients of both.
+  const uint64_t copies = data_type == zero::DataType::kFloat32 ? 0 : 4;
   const GroupOfHeads group = LargestGroup(config, tiling, /*ranks=*/1);
   const collectives::RingShape shape = {.batch = mine.sequences,
                                         .sequence = mine.sequence_length * pieces,
@@ -40,16 +43,17 @@ uint64_t RingBytesBound(const ModelConfig& config, const MicroBatchShape& mine, 
                                         .scale = 1.0F};
   return collectives::RingAttentionBytes(shape, static_cast<int>(pieces),
                                          collectives::RingTurn::kBackward, threads) +
-         kCopies * mine.tokens() * (group.heads + group.kv_heads) * config.head_dim() *
+         copies * mine.tokens() * (group.heads + group.kv_heads) * config.head_dim() *
              sizeof(float) +
          kBlocks * kAlignment;
 }
 
-uint64_t HeadSwapBytesBound(const ModelConfig& config, const MicroBatchShape& mine, uint64_t pieces,
-                            const Tiling& tiling) {
-  constexpr uint64_t kBlocks = 4;  // fp32 copies of what goes and comes, and both by rank
+uint64_t HeadSwapBytesBound(const ModelConfig& config, zero::DataType data_type,
+                            const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling) {
+  // What goes and what comes by rank, and fp32 copies of both.
+  const uint64_t blocks = data_type == zero::DataType::kFloat32 ? 2 : 4;
   const GroupOfHeads group = LargestGroup(config, tiling, pieces);
-  return kBlocks * (mine.tokens() * group.heads * config.head_dim() * sizeof(float) + kAlignment);
+  return blocks * (mine.tokens() * group.heads * config.head_dim() * sizeof(float) + kAlignment);
 }
 
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,

@@ -336,11 +336,11 @@ void ExpectWithinBounds(const ModelConfig& config, const MicroBatchShape& mine, 
                    (keeps ? KeptBytes(config, DataType::kFloat32, mine) : 0);
   const uint64_t pieces = config.context / mine.sequence_length;
   if (cut.ring != nullptr) {
-    bound += RingBytesBound(config, mine, pieces);
+    bound += RingBytesBound(config, DataType::kFloat32, mine, pieces);
   } else {
     ModelConfig half = config;
     half.layers = 0;
-    bound += HeadSwapBytesBound(config, mine, pieces) +
+    bound += HeadSwapBytesBound(config, DataType::kFloat32, mine, pieces) +
              WorkspaceBytesBound(half, DataType::kFloat32,
                                  {.sequences = mine.sequences, .sequence_length = config.context});
   }

@@ -96,28 +96,35 @@ void RowExchange::ForRuns(Copy copy) const {
   }
 }
 
+absl::StatusOr<FloatBlock> RowExchange::TakeStaged(size_t elements, Memory& memory) const {
+  absl::StatusOr<FloatBlock> taken =
+      FloatBlock::Allocate(memory, "rows of experts on their way", elements);
+  (void)TellIfRefused(*ranks_, taken.status());
+  return taken;
+}
+
 absl::Status RowExchange::ToExperts(size_t width, std::span<const float> at_tokens,
-                                    std::span<float> at_experts) {
+                                    std::span<float> at_experts, Memory& memory) {
   GEMINID_RETURN_IF_ERROR(CheckSizes(width, at_tokens.size(), at_experts.size()));
-  staged_.resize(at_experts.size());
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock staged, TakeStaged(at_experts.size(), memory));
   GEMINID_RETURN_IF_ERROR(
-      ExchangeParts(*ranks_, at_tokens, {sent_, width}, staged_, {received_, width}));
+      ExchangeParts(*ranks_, at_tokens, {sent_, width}, staged.all(), {received_, width}));
   ForRuns([&](size_t by_rank, size_t by_expert, size_t rows) {
-    std::copy_n(staged_.data() + by_rank * width, rows * width,
+    std::copy_n(staged.data() + by_rank * width, rows * width,
                 at_experts.data() + by_expert * width);
   });
   return absl::OkStatus();
 }
 
 absl::Status RowExchange::ToTokens(size_t width, std::span<const float> at_experts,
-                                   std::span<float> at_tokens) {
+                                   std::span<float> at_tokens, Memory& memory) {
   GEMINID_RETURN_IF_ERROR(CheckSizes(width, at_tokens.size(), at_experts.size()));
-  staged_.resize(at_experts.size());
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock staged, TakeStaged(at_experts.size(), memory));
   ForRuns([&](size_t by_rank, size_t by_expert, size_t rows) {
     std::copy_n(at_experts.data() + by_expert * width, rows * width,
-                staged_.data() + by_rank * width);
+                staged.data() + by_rank * width);
   });
-  return ExchangeParts(*ranks_, staged_, {received_, width}, at_tokens, {sent_, width});
+  return ExchangeParts(*ranks_, staged.all(), {received_, width}, at_tokens, {sent_, width});
 }
 
 }  // namespace geminid::collectives

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/expert_parallel/routing.h"
+#include "collectives/memory.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
@@ -37,14 +38,18 @@ class RowExchange {
   // Rows [FirstOf(e), FirstOf(e + 1)) at experts are of expert e of this rank's.
   size_t FirstOf(size_t expert) const { return first_[expert]; }
 
+  // `memory` is for as much as is at experts. RESOURCE_EXHAUSTED where that is refused, which the
+  // other ranks are told.
   absl::Status ToExperts(size_t width, std::span<const float> at_tokens,
-                         std::span<float> at_experts);
-  absl::Status ToTokens(size_t width, std::span<const float> at_experts,
-                        std::span<float> at_tokens);
+                         std::span<float> at_experts, Memory& memory = HeapMemory());
+  absl::Status ToTokens(size_t width, std::span<const float> at_experts, std::span<float> at_tokens,
+                        Memory& memory = HeapMemory());
 
  private:
   explicit RowExchange(Communicator& ranks) : ranks_(&ranks) {}
   absl::Status CheckSizes(size_t width, size_t at_tokens, size_t at_experts) const;
+  // By rank: as they come and go.
+  absl::StatusOr<FloatBlock> TakeStaged(size_t elements, Memory& memory) const;
   // Calls copy(row by rank, row by expert, rows) for each run of rows at experts.
   template <typename Copy>
   void ForRuns(Copy copy) const;
@@ -54,7 +59,6 @@ class RowExchange {
   std::vector<size_t> received_;  // where those from each rank begin, as they come
   std::vector<size_t> counts_;    // [ranks, experts] of these
   std::vector<size_t> first_;     // of each expert, and their number
-  std::vector<float> staged_;     // by rank: as they come and go
 };
 
 }  // namespace geminid::collectives

@@ -1,7 +1,10 @@
 #include "collectives/pipeline/executor.h"
 
 #include <array>
+#include <condition_variable>
 #include <map>
+#include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,34 +12,71 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
+#include "collectives/pipeline/parcels.h"
 #include "geminid/async_communicator.h"
 
 namespace geminid::collectives {
 namespace {
 
-// What passes between two stages: an activation on its way forward, or a gradient on its way back,
-// to the part at `position`.
-struct Parcel {
-  bool gradient = false;
-  int position = 0;
-  int micro_batch = 0;
-  auto operator<=>(const Parcel&) const = default;
-};
+// Room for so many parcels, and no more. Any thread.
+class Shelf {
+ public:
+  // The place of one parcel; comes back when it is destroyed, before the shelf is.
+  class Place {
+   public:
+    Place() = default;  // none
+    Place(Shelf* shelf, size_t index) : shelf_(shelf), index_(index) {}
+    Place(Place&& other) noexcept
+        : shelf_(std::exchange(other.shelf_, nullptr)), index_(other.index_) {}
+    Place& operator=(Place&& other) noexcept {
+      std::swap(shelf_, other.shelf_);
+      std::swap(index_, other.index_);
+      return *this;
+    }
+    ~Place() {
+      if (shelf_ != nullptr) shelf_->GiveBack(index_);
+    }
+    std::span<float> elements() const {
+      return shelf_ == nullptr ? std::span<float>() : shelf_->At(index_);
+    }
 
-// What an action of `stage` leaves for the next part, if anything, and on which stage that is.
-struct Delivery {
-  Parcel parcel;
-  int stage = 0;
+   private:
+    Shelf* shelf_ = nullptr;
+    size_t index_ = 0;
+  };
+
+  // `room` is for `places` parcels.
+  Shelf(FloatBlock room, size_t places) : room_(std::move(room)), each_(0), free_(places) {
+    if (places > 0) each_ = room_.size() / places;
+    std::iota(free_.begin(), free_.end(), size_t{0});
+  }
+
+  // There are as many as the schedule has at once: whoever waits does so for a parcel that its
+  // receiver has, and that its sender is about to let go of.
+  Place Take() {
+    std::unique_lock lock(mutex_);
+    came_back_.wait(lock, [this] { return !free_.empty(); });
+    const size_t index = free_.back();
+    free_.pop_back();
+    return Place(this, index);
+  }
+
+ private:
+  std::span<float> At(size_t index) const { return room_.all().subspan(index * each_, each_); }
+  void GiveBack(size_t index) {
+    {
+      const std::lock_guard lock(mutex_);
+      free_.push_back(index);
+    }
+    came_back_.notify_one();
+  }
+
+  const FloatBlock room_;
+  size_t each_;  // elements
+  std::mutex mutex_;
+  std::condition_variable came_back_;
+  std::vector<size_t> free_;
 };
-std::optional<Delivery> DeliveryOf(const PipelineShape& shape, int stage,
-                                   const PipelineAction& action) {
-  if (action.work == PipelineWork::kBackwardWeight) return std::nullopt;
-  const bool gradient = action.work != PipelineWork::kForward;
-  const int own = PositionOf(shape, stage, action.part);
-  const int next = gradient ? own - 1 : own + 1;
-  if (next < 0 || next == shape.stages * shape.parts) return std::nullopt;
-  return Delivery{{gradient, next, action.micro_batch}, PlaceAt(shape, next).stage};
-}
 
 class Executor : public PipelineExecutor {
  public:
@@ -48,12 +88,12 @@ class Executor : public PipelineExecutor {
     size_t arrived = 0;  // in this run
   };
 
-  Executor(const PipelineShape& shape, PipelineSchedule schedule, int stage,
-           size_t activation_elements, std::map<int, Neighbour> neighbours)
+  Executor(const PipelineShape& shape, PipelineSchedule schedule, int stage, FloatBlock room,
+           size_t places, std::map<int, Neighbour> neighbours)
       : shape_(shape),
         actions_(std::move(schedule[static_cast<size_t>(stage)])),
         stage_(stage),
-        activation_elements_(activation_elements),
+        shelf_(std::move(room), places),
         neighbours_(std::move(neighbours)) {}
 
   absl::Status Run(PipelineStage& stage) override {
@@ -83,80 +123,68 @@ class Executor : public PipelineExecutor {
   absl::Status RunAction(PipelineStage& stage, const PipelineAction& action) {
     const auto& [work, part, micro_batch] = action;
     if (work == PipelineWork::kBackwardWeight) return stage.BackwardWeight(part, micro_batch);
-    const bool gradient = work != PipelineWork::kForward;
-    const int position = PositionOf(shape_, stage_, part);
-    const int from = gradient ? position + 1 : position - 1;
-    std::vector<float> in;
-    if (from >= 0 && from < shape_.stages * shape_.parts) {
-      auto taken = Take({gradient, position, micro_batch}, PlaceAt(shape_, from).stage);
-      if (!taken.ok()) return taken.status();
-      in = *std::move(taken);
+    Shelf::Place in;
+    if (const std::optional<Delivery> need = NeedOf(shape_, stage_, action)) {
+      GEMINID_ASSIGN_OR_RETURN(in, Take(*need));
     }
     const std::optional<Delivery> delivery = DeliveryOf(shape_, stage_, action);
-    std::vector<float> out(delivery.has_value() ? activation_elements_ : 0);
-    const absl::Status worked = gradient ? stage.BackwardInput(part, micro_batch, in, out)
-                                         : stage.Forward(part, micro_batch, in, out);
+    Shelf::Place out;
+    if (delivery.has_value()) out = shelf_.Take();
+    const absl::Status worked =
+        work == PipelineWork::kForward
+            ? stage.Forward(part, micro_batch, in.elements(), out.elements())
+            : stage.BackwardInput(part, micro_batch, in.elements(), out.elements());
     GEMINID_RETURN_IF_ERROR(worked);
     if (delivery.has_value()) GEMINID_RETURN_IF_ERROR(Deliver(*delivery, std::move(out)));
     return work == PipelineWork::kBackward ? stage.BackwardWeight(part, micro_batch)
                                            : absl::OkStatus();
   }
 
-  absl::Status Deliver(const Delivery& delivery, std::vector<float> elements) {
+  absl::Status Deliver(const Delivery& delivery, Shelf::Place place) {
     if (delivery.stage == stage_) {  // to this stage's other part
-      here_[delivery.parcel] = std::move(elements);
+      here_[delivery.parcel] = std::move(place);
       return absl::OkStatus();
     }
     AsyncCommunicator& out = *neighbours_.at(delivery.stage).out;
     GEMINID_RETURN_IF_ERROR(out.health());
-    (void)out.Run([elements = std::move(elements), tag = delivery.parcel.micro_batch](
-                      Communicator& pair) { return pair.Send(elements, 1 - pair.Rank(), tag); });
+    auto sent = std::make_shared<Shelf::Place>(std::move(place));
+    (void)out.Run([sent = std::move(sent), tag = delivery.parcel.micro_batch](Communicator& pair) {
+      const absl::Status status = pair.Send(sent->elements(), 1 - pair.Rank(), tag);
+      const Shelf::Place gone = std::move(*sent);
+      return status;
+    });
     return absl::OkStatus();
   }
 
   // What comes before it is kept until it is asked for.
-  absl::StatusOr<std::vector<float>> Take(const Parcel& parcel, int from) {
-    while (!here_.contains(parcel)) {  // the schedule has it made before, if this stage makes it
-      Neighbour& neighbour = neighbours_.at(from);
+  absl::StatusOr<Shelf::Place> Take(const Delivery& need) {
+    while (!here_.contains(need.parcel)) {  // the schedule has it made before, if this stage does
+      Neighbour& neighbour = neighbours_.at(need.stage);
       const Parcel& next = neighbour.arrivals[neighbour.arrived++];
-      std::vector<float> elements(activation_elements_);
+      Shelf::Place place = shelf_.Take();
       GEMINID_RETURN_IF_ERROR(
-          neighbour.in->Receive(elements, 1 - neighbour.in->Rank(), next.micro_batch));
-      here_[next] = std::move(elements);
+          neighbour.in->Receive(place.elements(), 1 - neighbour.in->Rank(), next.micro_batch));
+      here_[next] = std::move(place);
     }
-    return std::move(here_.extract(parcel).mapped());
+    return std::move(here_.extract(need.parcel).mapped());
   }
 
   const PipelineShape shape_;
   const std::vector<PipelineAction> actions_;
   const int stage_;
-  const size_t activation_elements_;
-  std::map<int, Neighbour> neighbours_;        // by stage
-  std::map<Parcel, std::vector<float>> here_;  // arrived, and not asked for yet
+  Shelf shelf_;
+  std::map<Parcel, Shelf::Place> here_;  // arrived, and not asked for yet
+  std::map<int, Neighbour> neighbours_;  // by stage
   absl::Status failure_;
 };
-
-// By pair of stages that have something for each other, what goes from the first to the second.
-using Routes = std::map<std::array<int, 2>, std::vector<Parcel>>;
-
-Routes RoutesOf(const PipelineShape& shape, const PipelineSchedule& schedule) {
-  Routes routes;
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    for (const PipelineAction& action : schedule[static_cast<size_t>(stage)]) {
-      const std::optional<Delivery> delivery = DeliveryOf(shape, stage, action);
-      if (!delivery.has_value() || delivery->stage == stage) continue;
-      routes[{stage, delivery->stage}].push_back(delivery->parcel);
-    }
-  }
-  return routes;
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const PipelineShape& shape,
                                                                          const PipelineCosts& costs,
                                                                          size_t activation_elements,
-                                                                         Communicator& stages) {
+                                                                         Communicator& stages,
+                                                                         Memory& memory) {
   auto schedule = MakePipelineSchedule(shape, costs);
   if (!schedule.ok()) return schedule.status();
   if (stages.WorldSize() != shape.stages) {
@@ -164,6 +192,10 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
         "a pipeline of %d stages needs as many ranks, not %d", shape.stages, stages.WorldSize()));
   }
   const int own = stages.Rank();
+  const size_t places = MostParcels(shape, *schedule, own);
+  absl::StatusOr<FloatBlock> room = FloatBlock::Allocate(
+      memory, "what passes between the stages of a pipeline", places * activation_elements);
+  GEMINID_RETURN_IF_ERROR(TellIfRefused(stages, room.status()));
   std::map<int, Executor::Neighbour> neighbours;
   // Activations one way and gradients the other: whoever has an in of a stage has an out to it.
   for (auto& [route, parcels] : RoutesOf(shape, *schedule)) {
@@ -179,7 +211,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
       neighbour.arrivals = std::move(parcels);
     }
   }
-  return std::make_unique<Executor>(shape, *std::move(schedule), own, activation_elements,
+  return std::make_unique<Executor>(shape, *std::move(schedule), own, *std::move(room), places,
                                     std::move(neighbours));
 }
 

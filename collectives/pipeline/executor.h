@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "collectives/pipeline/schedule.h"
 #include "geminid/communicator.h"
 
@@ -35,12 +36,15 @@ class PipelineExecutor {
  public:
   // `stages` has a rank for each stage, in order; the executor makes communicators of each two
   // neighbours and lets go of it. A collective of them all. `activation_elements`: of what passes
-  // between two parts for one micro-batch, the same everywhere. INVALID_ARGUMENT as
-  // MakePipelineSchedule, or where the ranks are not as many as the stages.
+  // between two parts for one micro-batch, the same everywhere. From now on it has room in `memory`
+  // for MostParcels (parcels.h) of these. INVALID_ARGUMENT as MakePipelineSchedule, or where the
+  // ranks are not as many as the stages; RESOURCE_EXHAUSTED where that room is refused, which the
+  // other ranks are told before anything is sent.
   static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Make(const PipelineShape& shape,
                                                                 const PipelineCosts& costs,
                                                                 size_t activation_elements,
-                                                                Communicator& stages);
+                                                                Communicator& stages,
+                                                                Memory& memory = HeapMemory());
   virtual ~PipelineExecutor() = default;
 
   // One pass over all micro-batches; returns when this stage has done its part and all that it sent

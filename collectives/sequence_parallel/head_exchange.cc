@@ -43,13 +43,6 @@ absl::StatusOr<HeadExchange> HeadExchange::Make(const HeadsShape& shape, Communi
   return HeadExchange(shape, ranks);
 }
 
-HeadExchange::HeadExchange(const HeadsShape& shape, Communicator& ranks)
-    : shape_(shape), ranks_(&ranks) {
-  for (std::vector<float>& part : parts_) {
-    part.resize(shape.elements() / static_cast<size_t>(ranks.WorldSize()));
-  }
-}
-
 absl::Status HeadExchange::CheckSizes(size_t in, size_t out) const {
   if (in == part_elements() && out == part_elements()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -57,28 +50,36 @@ absl::Status HeadExchange::CheckSizes(size_t in, size_t out) const {
                       part_elements()));
 }
 
-absl::Status HeadExchange::ToHeads(std::span<const float> tokens, std::span<float> heads) {
-  return Exchange(tokens, ForHeadsOf, heads, ForTokensOf);
+absl::Status HeadExchange::ToHeads(std::span<const float> tokens, std::span<float> heads,
+                                   Memory& memory) {
+  return TellIfRefused(*ranks_, Exchange(tokens, ForHeadsOf, heads, ForTokensOf, memory));
 }
 
-absl::Status HeadExchange::ToTokens(std::span<const float> heads, std::span<float> tokens) {
-  return Exchange(heads, ForTokensOf, tokens, ForHeadsOf);
+absl::Status HeadExchange::ToTokens(std::span<const float> heads, std::span<float> tokens,
+                                    Memory& memory) {
+  return TellIfRefused(*ranks_, Exchange(heads, ForTokensOf, tokens, ForHeadsOf, memory));
 }
 
 absl::Status HeadExchange::Exchange(std::span<const float> in, Runs of_in, std::span<float> out,
-                                    Runs of_out) {
+                                    Runs of_out, Memory& memory) {
   GEMINID_RETURN_IF_ERROR(CheckSizes(in.size(), out.size()));
+  constexpr char kWhat[] = "an exchange of heads";
+  // By rank: what goes there, what comes from there.
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock there,
+                           FloatBlock::Allocate(memory, kWhat, part_elements()));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock here,
+                           FloatBlock::Allocate(memory, kWhat, part_elements()));
   const auto ranks = static_cast<size_t>(ranks_->WorldSize());
   const size_t each = part_elements() / ranks;
   for (size_t rank = 0; rank < ranks; ++rank) {
     of_in(shape_, ranks, rank, [&](size_t whole, size_t part, size_t count) {
-      std::copy_n(&in[whole], count, &parts_[0][rank * each + part]);
+      std::copy_n(&in[whole], count, there.data() + rank * each + part);
     });
   }
-  GEMINID_RETURN_IF_ERROR(ranks_->AllToAll(parts_[0], parts_[1]));
+  GEMINID_RETURN_IF_ERROR(ranks_->AllToAll(there.all(), here.all()));
   for (size_t rank = 0; rank < ranks; ++rank) {
     of_out(shape_, ranks, rank, [&](size_t whole, size_t part, size_t count) {
-      std::copy_n(&parts_[1][rank * each + part], count, &out[whole]);
+      std::copy_n(here.data() + rank * each + part, count, &out[whole]);
     });
   }
   return absl::OkStatus();

@@ -5,11 +5,11 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
@@ -25,7 +25,8 @@ struct HeadsShape {
 
 // Rank r of P has the r-th of P equal parts of the sequence, or of the heads, of every batch entry.
 // Each way is the other's inverse, and the gradient of it. Each receives (P-1)/P of a rank's part.
-// Keeps buffers of twice a rank's part. One thread at a time.
+// Takes twice a rank's part while it goes on: RESOURCE_EXHAUSTED where that is refused, which the
+// other ranks are told. One thread at a time.
 class HeadExchange {
  public:
   // INVALID_ARGUMENT where P does not divide the sequence or the heads; the message says what does.
@@ -34,25 +35,29 @@ class HeadExchange {
 
   const HeadsShape& shape() const { return shape_; }
   // Of one rank, before and after.
-  size_t part_elements() const { return parts_[0].size(); }
+  size_t part_elements() const {
+    return shape_.elements() / static_cast<size_t>(ranks_->WorldSize());
+  }
 
   // tokens [batch, sequence / P, heads, head_dim] -> heads [batch, sequence, heads / P, head_dim].
-  absl::Status ToHeads(std::span<const float> tokens, std::span<float> heads);
-  absl::Status ToTokens(std::span<const float> heads, std::span<float> tokens);
+  absl::Status ToHeads(std::span<const float> tokens, std::span<float> heads,
+                       Memory& memory = HeapMemory());
+  absl::Status ToTokens(std::span<const float> heads, std::span<float> tokens,
+                        Memory& memory = HeapMemory());
 
  private:
-  HeadExchange(const HeadsShape& shape, Communicator& ranks);
+  HeadExchange(const HeadsShape& shape, Communicator& ranks) : shape_(shape), ranks_(&ranks) {}
 
   // Calls a function with each run of elements that a rank's part shares with the tensor: where it
   // begins in either, and how long it is.
   using Runs = void (*)(const HeadsShape& shape, size_t ranks, size_t rank,
                         absl::FunctionRef<void(size_t whole, size_t part, size_t elements)> copy);
-  absl::Status Exchange(std::span<const float> in, Runs of_in, std::span<float> out, Runs of_out);
+  absl::Status Exchange(std::span<const float> in, Runs of_in, std::span<float> out, Runs of_out,
+                        Memory& memory);
   absl::Status CheckSizes(size_t in, size_t out) const;
 
   HeadsShape shape_;
   Communicator* ranks_;
-  std::vector<float> parts_[2];  // by rank: what goes there, what comes from there
 };
 
 }  // namespace geminid::collectives

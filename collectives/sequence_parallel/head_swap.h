@@ -4,11 +4,11 @@
 #define GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_HEAD_SWAP_H_
 
 #include <cstddef>
-#include <map>
 #include <span>
-#include <tuple>
+#include <string>
 
 #include "absl/status/status.h"
+#include "collectives/memory.h"
 #include "collectives/sequence_parallel/head_exchange.h"
 #include "geminid/communicator.h"
 
@@ -24,17 +24,17 @@ class HeadSwap {
 
   // `whole` is of whole sequences and all these heads. Pieces are [batch, sequence / ranks, heads,
   // head_dim], heads are [batch, sequence, heads / ranks, head_dim]; the one becomes the other.
+  // `memory` is for what an exchange takes.
   absl::Status ToHeads(const HeadsShape& whole, std::span<const float> pieces,
-                       std::span<float> heads);
+                       std::span<float> heads, Memory& memory = HeapMemory());
   absl::Status ToPieces(const HeadsShape& whole, std::span<const float> heads,
-                        std::span<float> pieces);
+                        std::span<float> pieces, Memory& memory = HeapMemory());
+
+  // As Communicator's.
+  void Abort(const std::string& reason) { ranks_->Abort(reason); }
 
  private:
-  absl::StatusOr<HeadExchange*> ExchangeOf(const HeadsShape& whole);
-
-  using Key = std::tuple<size_t, size_t, size_t, size_t>;
   Communicator* const ranks_;
-  std::map<Key, HeadExchange> exchanges_;  // by shape: few, with buffers each
 };
 
 }  // namespace geminid::collectives

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "kernels/runtime/common/absl_status.h"
+#include "kernels/runtime/parallel/tasks.h"
 
 namespace geminid::collectives {
 namespace {
@@ -16,6 +18,18 @@ absl::Status CheckSize(const char* what, size_t size, size_t expected) {
   if (size == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
       "ring attention: %s has %d elements; this rank's part has %d", what, size, expected));
+}
+
+constexpr char kKeys[] = "keys and values of a ring";
+
+// Keys, or their gradients, and then values.
+void Put(std::span<const float> k, std::span<const float> v, const FloatBlock& to) {
+  std::ranges::copy(v, std::ranges::copy(k, to.all().begin()).out);
+}
+
+// The larger of both.
+size_t ElementsOfWork(size_t workspace_bytes, size_t elements) {
+  return std::max((workspace_bytes + sizeof(float) - 1) / sizeof(float), elements);
 }
 
 }  // namespace
@@ -76,69 +90,144 @@ HeadRows<T> RingAttention::RowsOf(T* tensor, size_t heads, size_t entry, size_t 
   return {tensor + row * shape_.head_dim, heads * shape_.head_dim, count};
 }
 
+absl::StatusOr<RingAttention::Travelling> RingAttention::TakeTravelling(Memory& memory,
+                                                                        const char* what) const {
+  Travelling tensors;
+  if (ranks_->WorldSize() == 1) return tensors;
+  const size_t elements = 2 * key_elements();
+  GEMINID_ASSIGN_OR_RETURN(tensors.here, FloatBlock::Allocate(memory, what, elements));
+  GEMINID_ASSIGN_OR_RETURN(tensors.coming, FloatBlock::Allocate(memory, what, elements));
+  return tensors;
+}
+
+absl::StatusOr<FloatBlock> RingAttention::TakeWork(Memory& memory, size_t elements) const {
+  const size_t bytes = kernels::AttentionWorkspaceBytes(Own(), kernels::ThreadsOf(pool_));
+  return FloatBlock::Allocate(memory, "what a ring attends in", ElementsOfWork(bytes, elements));
+}
+
+absl::StatusOr<RingAttention::Room> RingAttention::TakeForward(Memory& memory) const {
+  const bool travels = ranks_->WorldSize() > 1;
+  const size_t visible = travels ? VisibleAttention::ElementsToMerge(tokens(), shape_.head_dim) : 0;
+  Room room;
+  GEMINID_ASSIGN_OR_RETURN(room.keys, TakeTravelling(memory, kKeys));
+  GEMINID_ASSIGN_OR_RETURN(room.work, TakeWork(memory, visible));
+  if (travels) {
+    room.visible = VisibleAttention::RoomIn(memory, tokens(), room.work.all().first(visible));
+  }
+  return room;
+}
+
+absl::StatusOr<RingAttention::Room> RingAttention::TakeBackward(Memory& memory) const {
+  const bool travels = ranks_->WorldSize() > 1;
+  const size_t shares = travels ? 2 * key_elements() : 0;
+  const size_t visible = travels ? VisibleAttention::ElementsForGradients(tokens()) : 0;
+  Room room;
+  GEMINID_ASSIGN_OR_RETURN(room.keys, TakeTravelling(memory, kKeys));
+  GEMINID_ASSIGN_OR_RETURN(room.gradients,
+                           TakeTravelling(memory, "gradients of the keys and values of a ring"));
+  GEMINID_ASSIGN_OR_RETURN(room.delta,
+                           FloatBlock::Allocate(memory, "sums of queries", lse_elements()));
+  GEMINID_ASSIGN_OR_RETURN(room.work, TakeWork(memory, shares + visible));
+  if (travels) {
+    room.shares = room.work.all().first(shares);
+    room.visible =
+        VisibleAttention::RoomIn(memory, tokens(), room.work.all().subspan(shares, visible));
+  }
+  return room;
+}
+
+size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size_t threads) {
+  const size_t tokens = shape.sequence / static_cast<size_t>(ranks);
+  const size_t keys = shape.batch * tokens * shape.kv_heads * shape.head_dim;
+  const bool forward = turn == RingTurn::kForward, travels = ranks > 1;
+  const size_t workspace = kernels::AttentionWorkspaceBytes({.batch = shape.batch,
+                                                             .sequence = tokens,
+                                                             .heads = shape.heads,
+                                                             .kv_heads = shape.kv_heads,
+                                                             .head_dim = shape.head_dim,
+                                                             .scale = shape.scale},
+                                                            threads);
+  const size_t delta = forward ? 0 : shape.batch * tokens * shape.heads;
+  const size_t travelling = travels ? (forward ? 4 : 8) * keys : 0;
+  const size_t of_others = forward ? VisibleAttention::ElementsToMerge(tokens, shape.head_dim)
+                                   : 2 * keys + VisibleAttention::ElementsForGradients(tokens);
+  return sizeof(float) * (delta + travelling + ElementsOfWork(workspace, travels ? of_others : 0));
+}
+
 absl::Status RingAttention::Forward(std::span<const float> q, std::span<const float> k,
                                     std::span<const float> v, std::span<float> out,
-                                    std::span<float> lse) {
+                                    std::span<float> lse, Memory& memory) {
+  return TellIfRefused(*ranks_, RunForward(q, k, v, out, lse, memory));
+}
+
+absl::Status RingAttention::Backward(const Saved& saved, std::span<const float> dout,
+                                     std::span<float> dq, std::span<float> dk, std::span<float> dv,
+                                     Memory& memory) {
+  return TellIfRefused(*ranks_, RunBackward(saved, dout, dq, dk, dv, memory));
+}
+
+absl::Status RingAttention::RunForward(std::span<const float> q, std::span<const float> k,
+                                       std::span<const float> v, std::span<float> out,
+                                       std::span<float> lse, Memory& memory) {
   GEMINID_RETURN_IF_ERROR(CheckSize("q", q.size(), query_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("k", k.size(), key_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("v", v.size(), key_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("out", out.size(), query_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("lse", lse.size(), lse_elements()));
+  GEMINID_ASSIGN_OR_RETURN(Room room, TakeForward(memory));
   return OverAllKeys(
-      k, v, [&] { return AttendToOwn(q, k, v, out, lse); },
-      [&](int step) { return MergeVisible(OwnerIn(step), q, out, lse); });
+      room.keys, k, v, [&] { return AttendToOwn(room, q, k, v, out, lse); },
+      [&](int step) { return MergeVisible(room, OwnerIn(step), q, out, lse); });
 }
 
 // The two chunks of a rank are in the order of the sequence, so that causal attention within them
 // is that of the sequence.
-absl::Status RingAttention::AttendToOwn(std::span<const float> q, std::span<const float> k,
-                                        std::span<const float> v, std::span<float> out,
-                                        std::span<float> lse) {
+absl::Status RingAttention::AttendToOwn(const Room& room, std::span<const float> q,
+                                        std::span<const float> k, std::span<const float> v,
+                                        std::span<float> out, std::span<float> lse) {
   const kernels::AttentionShape own = Own();
-  const size_t threads = pool_ == nullptr ? 1 : pool_->threads();
-  const size_t bytes = kernels::AttentionWorkspaceBytes(own, threads);
   const size_t queries = shape_.heads * shape_.head_dim, keys = shape_.kv_heads * shape_.head_dim;
-  return FromKernel(kernels::AttentionForward<float>(
-                        own, {q.data(), queries}, {k.data(), keys}, {v.data(), keys},
-                        {out.data(), queries}, lse.data(), workspace_.Bytes(bytes), bytes, pool_),
-                    "attention");
+  return FromKernel(
+      kernels::AttentionForward<float>(own, {q.data(), queries}, {k.data(), keys}, {v.data(), keys},
+                                       {out.data(), queries}, lse.data(), room.work.data(),
+                                       room.work.all().size_bytes(), pool_),
+      "attention");
 }
 
 void RingAttention::Pass(Travelling& tensors) {
   const int ranks = ranks_->WorldSize();
-  tensors.coming.resize(tensors.here.size());
-  tensors.arrival = ranks_->SendReceive(tensors.here, (ranks_->Rank() + 1) % ranks, tensors.coming,
-                                        (ranks_->Rank() + ranks - 1) % ranks);
+  tensors.arrival = ranks_->SendReceive(tensors.here.all(), (ranks_->Rank() + 1) % ranks,
+                                        tensors.coming.all(), (ranks_->Rank() + ranks - 1) % ranks);
 }
 
 absl::Status RingAttention::Arrive(Travelling& tensors) {
   GEMINID_RETURN_IF_ERROR(tensors.arrival.Wait());
-  tensors.here.swap(tensors.coming);
+  std::swap(tensors.here, tensors.coming);
   return absl::OkStatus();
 }
 
 // Those of a step travel while those of the step before are used. No buffer may go while they do,
 // so what was begun is waited for whatever happens.
-absl::Status RingAttention::OverAllKeys(std::span<const float> k, std::span<const float> v,
+absl::Status RingAttention::OverAllKeys(Travelling& keys, std::span<const float> k,
+                                        std::span<const float> v,
                                         absl::FunctionRef<absl::Status()> use_own,
                                         absl::FunctionRef<absl::Status(int)> use) {
   const int ranks = ranks_->WorldSize();
-  keys_.here.assign(k.begin(), k.end());
-  keys_.here.insert(keys_.here.end(), v.begin(), v.end());
+  if (ranks > 1) Put(k, v, keys.here);
   for (int step = 0; step < ranks; ++step) {
     const bool more = step + 1 < ranks;
-    if (more) Pass(keys_);
+    if (more) Pass(keys);
     absl::Status status = step == 0 ? use_own() : use(step);
-    if (more) status.Update(Arrive(keys_));
+    if (more) status.Update(Arrive(keys));
     GEMINID_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }
 
-absl::Status RingAttention::MergeVisible(int owner, std::span<const float> q, std::span<float> out,
-                                         std::span<float> lse) {
+absl::Status RingAttention::MergeVisible(const Room& room, int owner, std::span<const float> q,
+                                         std::span<float> out, std::span<float> lse) {
   const Visible seen = VisibleOf(owner);
-  const float* k = keys_.here.data();
+  const float* k = room.keys.here.data();
   const float* v = k + key_elements();
   const size_t group = shape_.heads / shape_.kv_heads;
   for (size_t entry = 0; entry < shape_.batch; ++entry) {
@@ -150,16 +239,16 @@ absl::Status RingAttention::MergeVisible(int owner, std::span<const float> q, st
         return RowsOf(tensor, shape_.kv_heads, entry, head / group, 0, seen.keys);
       };
       float* sums = &lse[(entry * shape_.heads + head) * tokens() + seen.first_query];
-      GEMINID_RETURN_IF_ERROR(
-          visible_.Merge(queries(q.data()), keys(k), keys(v), queries(out.data()), sums));
+      GEMINID_RETURN_IF_ERROR(visible_.Merge(room.visible, queries(q.data()), keys(k), keys(v),
+                                             queries(out.data()), sums));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status RingAttention::Backward(const Saved& saved, std::span<const float> dout,
-                                     std::span<float> dq, std::span<float> dk,
-                                     std::span<float> dv) {
+absl::Status RingAttention::RunBackward(const Saved& saved, std::span<const float> dout,
+                                        std::span<float> dq, std::span<float> dk,
+                                        std::span<float> dv, Memory& memory) {
   for (const size_t size : {saved.q.size(), saved.out.size(), dout.size(), dq.size()}) {
     GEMINID_RETURN_IF_ERROR(CheckSize("q, out, dout or dq", size, query_elements()));
   }
@@ -167,41 +256,43 @@ absl::Status RingAttention::Backward(const Saved& saved, std::span<const float> 
     GEMINID_RETURN_IF_ERROR(CheckSize("k, v, dk or dv", size, key_elements()));
   }
   GEMINID_RETURN_IF_ERROR(CheckSize("lse", saved.lse.size(), lse_elements()));
+  GEMINID_ASSIGN_OR_RETURN(Room room, TakeBackward(memory));
+  const bool travels = ranks_->WorldSize() > 1;
+  Travelling& gradients = room.gradients;
   const auto use_own = [&] {
-    GEMINID_RETURN_IF_ERROR(GradientsOfOwn(saved, dout, dq, dk, dv));
-    gradients_.here.assign(dk.begin(), dk.end());
-    gradients_.here.insert(gradients_.here.end(), dv.begin(), dv.end());
+    GEMINID_RETURN_IF_ERROR(GradientsOfOwn(room, saved, dout, dq, dk, dv));
+    if (travels) Put(dk, dv, gradients.here);
     return absl::OkStatus();
   };
-  GEMINID_RETURN_IF_ERROR(OverAllKeys(saved.k, saved.v, use_own, [&](int step) {
-    return AddToThoseOfOthers(OwnerIn(step), saved, dout, dq);
+  GEMINID_RETURN_IF_ERROR(OverAllKeys(room.keys, saved.k, saved.v, use_own, [&](int step) {
+    return AddToThoseOfOthers(room, OwnerIn(step), saved, dout, dq);
   }));
-  if (ranks_->WorldSize() == 1) return absl::OkStatus();
-  Pass(gradients_);  // home
-  GEMINID_RETURN_IF_ERROR(Arrive(gradients_));
-  std::copy_n(gradients_.here.begin(), key_elements(), dk.begin());
-  std::copy_n(gradients_.here.begin() + static_cast<std::ptrdiff_t>(key_elements()), key_elements(),
-              dv.begin());
+  if (!travels) return absl::OkStatus();
+  Pass(gradients);  // home
+  GEMINID_RETURN_IF_ERROR(Arrive(gradients));
+  std::ranges::copy(gradients.here.all().first(key_elements()), dk.begin());
+  std::ranges::copy(gradients.here.all().last(key_elements()), dv.begin());
   return absl::OkStatus();
 }
 
 // The gradients of the keys that are here come while this rank's share in them is computed.
-absl::Status RingAttention::AddToThoseOfOthers(int owner, const Saved& saved,
+absl::Status RingAttention::AddToThoseOfOthers(Room& room, int owner, const Saved& saved,
                                                std::span<const float> dout, std::span<float> dq) {
-  Pass(gradients_);
-  shares_.assign(2 * key_elements(), 0.0f);
-  absl::Status status = AddVisible(owner, saved, dout, dq);
-  status.Update(Arrive(gradients_));
+  Pass(room.gradients);
+  std::ranges::fill(room.shares, 0.0f);
+  absl::Status status = AddVisible(room, owner, saved, dout, dq);
+  status.Update(Arrive(room.gradients));
   GEMINID_RETURN_IF_ERROR(status);
-  std::ranges::transform(gradients_.here, shares_, gradients_.here.begin(), std::plus<>());
+  const std::span<float> here = room.gradients.here.all();
+  std::ranges::transform(here, room.shares, here.begin(), std::plus<>());
   return absl::OkStatus();
 }
 
-absl::Status RingAttention::GradientsOfOwn(const Saved& saved, std::span<const float> dout,
-                                           std::span<float> dq, std::span<float> dk,
-                                           std::span<float> dv) {
+absl::Status RingAttention::GradientsOfOwn(const Room& room, const Saved& saved,
+                                           std::span<const float> dout, std::span<float> dq,
+                                           std::span<float> dk, std::span<float> dv) {
   const size_t width = shape_.head_dim;
-  delta_.resize(lse_elements());
+  float* const delta = room.delta.data();
   for (size_t row = 0; row < lse_elements(); ++row) {
     const size_t head = row % shape_.heads, token = row / shape_.heads;  // of all entries
     double sum = 0;
@@ -209,11 +300,9 @@ absl::Status RingAttention::GradientsOfOwn(const Saved& saved, std::span<const f
       sum += static_cast<double>(dout[i]) * static_cast<double>(saved.out[i]);
     }
     const size_t entry = token / tokens();
-    delta_[(entry * shape_.heads + head) * tokens() + token % tokens()] = static_cast<float>(sum);
+    delta[(entry * shape_.heads + head) * tokens() + token % tokens()] = static_cast<float>(sum);
   }
   const kernels::AttentionShape own = Own();
-  const size_t threads = pool_ == nullptr ? 1 : pool_->threads();
-  const size_t bytes = kernels::AttentionWorkspaceBytes(own, threads);
   const size_t queries = shape_.heads * width, keys = shape_.kv_heads * width;
   // With the lse of all keys the kernel's softmax is that of the sequence.
   const kernels::AttentionSaved<float> of_own = {.q = {saved.q.data(), queries},
@@ -222,14 +311,14 @@ absl::Status RingAttention::GradientsOfOwn(const Saved& saved, std::span<const f
                                                  .out = {saved.out.data(), queries},
                                                  .dout = {dout.data(), queries},
                                                  .lse = saved.lse.data()};
-  return FromKernel(
-      kernels::AttentionBackward<float>(own, of_own, {dq.data(), queries}, {dk.data(), keys},
-                                        {dv.data(), keys}, workspace_.Bytes(bytes), bytes, pool_),
-      "attention");
+  return FromKernel(kernels::AttentionBackward<float>(
+                        own, of_own, {dq.data(), queries}, {dk.data(), keys}, {dv.data(), keys},
+                        room.work.data(), room.work.all().size_bytes(), pool_),
+                    "attention");
 }
 
-absl::Status RingAttention::AddVisible(int owner, const Saved& saved, std::span<const float> dout,
-                                       std::span<float> dq) {
+absl::Status RingAttention::AddVisible(const Room& room, int owner, const Saved& saved,
+                                       std::span<const float> dout, std::span<float> dq) {
   const Visible seen = VisibleOf(owner);
   const size_t group = shape_.heads / shape_.kv_heads;
   for (size_t entry = 0; entry < shape_.batch; ++entry) {
@@ -241,12 +330,13 @@ absl::Status RingAttention::AddVisible(int owner, const Saved& saved, std::span<
         return RowsOf(tensor, shape_.kv_heads, entry, head / group, 0, seen.keys);
       };
       const size_t row = (entry * shape_.heads + head) * tokens() + seen.first_query;
-      const float* k = keys_.here.data();
-      float* dk = shares_.data();
-      GEMINID_RETURN_IF_ERROR(visible_.AddGradients({.q = queries(saved.q.data()),
+      const float* k = room.keys.here.data();
+      float* dk = room.shares.data();
+      GEMINID_RETURN_IF_ERROR(visible_.AddGradients(room.visible,
+                                                    {.q = queries(saved.q.data()),
                                                      .dout = queries(dout.data()),
                                                      .lse = &saved.lse[row],
-                                                     .delta = &delta_[row]},
+                                                     .delta = &room.delta.data()[row]},
                                                     keys(k), keys(k + key_elements()),
                                                     queries(dq.data()), keys(dk),
                                                     keys(dk + key_elements())));

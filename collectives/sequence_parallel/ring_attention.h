@@ -4,17 +4,17 @@
 #define GEMINID_COLLECTIVES_SEQUENCE_PARALLEL_RING_ATTENTION_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "collectives/sequence_parallel/visible_attention.h"
 #include "collectives/sequence_parallel/zigzag.h"
 #include "geminid/async_communicator.h"
 #include "kernels/model/attention/attention.h"
-#include "kernels/runtime/common/workspace.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::collectives {
@@ -40,7 +40,10 @@ struct RingShape {
 //   backward  2 (P-1) n + 2 P n: these again, and their gradients, which go all the way home
 // Keys and values, and the gradients of those before, travel beside the attention to those that are
 // here. Apart from one's own keys, which are half visible, every rank does the same work in every
-// step. Keeps 4 n elements, in the backward pass 10 n. One thread at a time.
+// step. Takes 4 n elements while it runs, in the backward pass 8 n and a number for each query, and
+// beside them the larger of what the kernel needs and a tile of scores (visible_attention.h), with
+// 2 n more in the backward pass: RingAttentionBytes. RESOURCE_EXHAUSTED where that is refused,
+// which the other ranks are told. One thread at a time.
 class RingAttention {
  public:
   // INVALID_ARGUMENT where 2 P does not divide the sequence, or kv_heads the heads. `ranks` and
@@ -55,7 +58,7 @@ class RingAttention {
   // q, out [batch, tokens, heads, head_dim]; k, v [batch, tokens, kv_heads, head_dim];
   // lse [batch, heads, tokens], the logarithm of the sum of the exponentials of a query's scores.
   absl::Status Forward(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                       std::span<float> out, std::span<float> lse);
+                       std::span<float> out, std::span<float> lse, Memory& memory = HeapMemory());
 
   // The inputs of the forward pass and its results.
   struct Saved {
@@ -63,7 +66,7 @@ class RingAttention {
   };
   // Overwrites dq, dk, dv.
   absl::Status Backward(const Saved& saved, std::span<const float> dout, std::span<float> dq,
-                        std::span<float> dk, std::span<float> dv);
+                        std::span<float> dk, std::span<float> dv, Memory& memory = HeapMemory());
 
  private:
   RingAttention(const RingShape& shape, AsyncCommunicator& ranks, kernels::ThreadPool* pool);
@@ -89,25 +92,46 @@ class RingAttention {
   HeadRows<T> RowsOf(T* tensor, size_t heads, size_t entry, size_t head, size_t first,
                      size_t count) const;
 
-  // `use_own` with this rank's own keys and values here, then `use` with those of each step.
-  absl::Status OverAllKeys(std::span<const float> k, std::span<const float> v,
-                           absl::FunctionRef<absl::Status()> use_own,
-                           absl::FunctionRef<absl::Status(int)> use);
-  absl::Status AttendToOwn(std::span<const float> q, std::span<const float> k,
-                           std::span<const float> v, std::span<float> out, std::span<float> lse);
-  absl::Status GradientsOfOwn(const Saved& saved, std::span<const float> dout, std::span<float> dq,
-                              std::span<float> dk, std::span<float> dv);
-  absl::Status MergeVisible(int owner, std::span<const float> q, std::span<float> out,
-                            std::span<float> lse);
-  absl::Status AddToThoseOfOthers(int owner, const Saved& saved, std::span<const float> dout,
-                                  std::span<float> dq);
-  absl::Status AddVisible(int owner, const Saved& saved, std::span<const float> dout,
-                          std::span<float> dq);
   // What a rank has of what goes round, and room for what comes in its place.
   struct Travelling {
-    std::vector<float> here, coming;
+    FloatBlock here, coming;
     Pending arrival;
   };
+  // What a pass works in. Where there is one rank nothing travels.
+  struct Room {
+    Travelling keys;       // K, then V
+    Travelling gradients;  // of those, as far as they have been added up
+    FloatBlock delta;
+    // What attention to the own keys works in, and then, in the same place, that to others'.
+    FloatBlock work;
+    std::span<float> shares;  // of this rank in those of one step
+    VisibleAttention::Room visible;
+  };
+  absl::StatusOr<Room> TakeForward(Memory& memory) const;
+  absl::StatusOr<Room> TakeBackward(Memory& memory) const;
+  absl::StatusOr<Travelling> TakeTravelling(Memory& memory, const char* what) const;
+  // For as many elements beside what the kernel needs.
+  absl::StatusOr<FloatBlock> TakeWork(Memory& memory, size_t elements) const;
+
+  absl::Status RunForward(std::span<const float> q, std::span<const float> k,
+                          std::span<const float> v, std::span<float> out, std::span<float> lse,
+                          Memory& memory);
+  absl::Status RunBackward(const Saved& saved, std::span<const float> dout, std::span<float> dq,
+                           std::span<float> dk, std::span<float> dv, Memory& memory);
+  // `use_own` with this rank's own keys and values here, then `use` with those of each step.
+  absl::Status OverAllKeys(Travelling& keys, std::span<const float> k, std::span<const float> v,
+                           absl::FunctionRef<absl::Status()> use_own,
+                           absl::FunctionRef<absl::Status(int)> use);
+  absl::Status AttendToOwn(const Room& room, std::span<const float> q, std::span<const float> k,
+                           std::span<const float> v, std::span<float> out, std::span<float> lse);
+  absl::Status GradientsOfOwn(const Room& room, const Saved& saved, std::span<const float> dout,
+                              std::span<float> dq, std::span<float> dk, std::span<float> dv);
+  absl::Status MergeVisible(const Room& room, int owner, std::span<const float> q,
+                            std::span<float> out, std::span<float> lse);
+  absl::Status AddToThoseOfOthers(Room& room, int owner, const Saved& saved,
+                                  std::span<const float> dout, std::span<float> dq);
+  absl::Status AddVisible(const Room& room, int owner, const Saved& saved,
+                          std::span<const float> dout, std::span<float> dq);
   // Begins to give what is here to the next rank and to take the one before's.
   void Pass(Travelling& tensors);
   // Until that has come, which is then here.
@@ -118,12 +142,12 @@ class RingAttention {
   AsyncCommunicator* ranks_;
   kernels::ThreadPool* pool_;
   VisibleAttention visible_;
-  Travelling keys_;            // K, then V
-  Travelling gradients_;       // of those, as far as they have been added up
-  std::vector<float> shares_;  // of this rank in those of one step
-  std::vector<float> delta_;
-  kernels::Workspace workspace_;
 };
+
+// What a rank of `ranks` takes while it runs, but for the alignment of blocks and what products ask
+// for.
+enum class RingTurn : uint8_t { kForward, kBackward };
+size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size_t threads);
 
 }  // namespace geminid::collectives
 

@@ -15,8 +15,7 @@ class Linear3D : public ParallelLinear {
  public:
   Linear3D(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks,
            LinearScratch& scratch)
-      : ParallelLinear(options, blocks),
-        groups_(groups),
+      : ParallelLinear(groups, options, blocks),
         input_(options.role == LinearRole::kFirst ? GridAxis::kInput : GridAxis::kOutput),
         output_(options.role == LinearRole::kFirst ? GridAxis::kOutput : GridAxis::kInput),
         scratch_(scratch),
@@ -26,9 +25,17 @@ class Linear3D : public ParallelLinear {
  private:
   static constexpr GridAxis kWeight = GridAxis::kWeight;
 
-  std::span<float> X() { return scratch_.Floats(Scratch::kX, part_.tokens * part_.in); }
-  std::span<float> W() { return scratch_.Floats(Scratch::kW, part_.out * part_.in); }
-  std::span<float> Y() { return scratch_.Floats(Scratch::kNextX, part_.tokens * part_.out); }
+  // What is gathered.
+  struct Room {
+    FloatBlock x, w, y;
+  };
+  absl::StatusOr<Room> Take() {
+    Room room;
+    GEMINID_ASSIGN_OR_RETURN(room.x, scratch_.Take("X gathered", part_.tokens * part_.in));
+    GEMINID_ASSIGN_OR_RETURN(room.w, scratch_.Take("W gathered", part_.out * part_.in));
+    GEMINID_ASSIGN_OR_RETURN(room.y, scratch_.Take("Y of all parts", part_.tokens * part_.out));
+    return room;
+  }
 
   static Exchange Gathering(const float* own, const Block& block, std::span<float> whole) {
     return [part = std::span(own, block.elements()), whole](Communicator& ranks) {
@@ -43,12 +50,13 @@ class Linear3D : public ParallelLinear {
 
   // X and W come at the same time.
   absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) override {
-    const Begun gathered_x = groups_.Begin(input_, Gathering(x, blocks().x, X()));
-    GEMINID_RETURN_IF_ERROR(Gathering(w, blocks().w, W())(groups_.Along(kWeight)));
+    GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
+    const Begun gathered_x = groups().Begin(input_, Gathering(x, blocks().x, room.x.all()));
+    GEMINID_RETURN_IF_ERROR(Gathering(w, blocks().w, room.w.all())(groups().Along(kWeight)));
     GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
-    GEMINID_RETURN_IF_ERROR(
-        scratch_.products().Forward(part_, X().data(), W().data(), Y().data(), Into::kOverwrite));
-    GEMINID_RETURN_IF_ERROR(Scattering(Y(), y, blocks().y)(groups_.Along(output_)));
+    GEMINID_RETURN_IF_ERROR(scratch_.products().Forward(part_, room.x.data(), room.w.data(),
+                                                        room.y.data(), Into::kOverwrite));
+    GEMINID_RETURN_IF_ERROR(Scattering(room.y.all(), y, blocks().y)(groups().Along(output_)));
     if (!options().bias) return absl::OkStatus();
     return kernels::FromKernel(kernels::BiasAdd(blocks().y.rows.count, part_.out, bias, y), "bias");
   }
@@ -57,38 +65,39 @@ class Linear3D : public ParallelLinear {
   // travels beside the product for dW.
   absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
                           float* db) override {
-    const std::span<float> partial = scratch_.Floats(Scratch::kPartial, part_.tokens * part_.in);
-    const Begun gathered_dy = groups_.Begin(output_, Gathering(dy, blocks().y, Y()));
-    const Begun gathered_w = groups_.Begin(kWeight, Gathering(w, blocks().w, W()));
-    const Begun gathered_x = groups_.Begin(input_, Gathering(x, blocks().x, X()));
+    GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
+    GEMINID_ASSIGN_OR_RETURN(const FloatBlock partial,
+                             scratch_.Take("a part of the sum dX", part_.tokens * part_.in));
+    const Begun gathered_dy = groups().Begin(output_, Gathering(dy, blocks().y, room.y.all()));
+    const Begun gathered_w = groups().Begin(kWeight, Gathering(w, blocks().w, room.w.all()));
+    const Begun gathered_x = groups().Begin(input_, Gathering(x, blocks().x, room.x.all()));
     GEMINID_RETURN_IF_ERROR(gathered_dy.Wait());
     Begun summed_db;
     if (options().bias) {
-      GEMINID_ASSIGN_OR_RETURN(summed_db, BackwardBias(db));
+      GEMINID_ASSIGN_OR_RETURN(summed_db, BackwardBias(room.y.data(), db));
     }
     GEMINID_RETURN_IF_ERROR(gathered_w.Wait());
-    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(part_, Y().data(), W().data(),
+    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(part_, room.y.data(), room.w.data(),
                                                               partial.data(), Into::kOverwrite));
-    const Begun scattered_dx = groups_.Begin(input_, Scattering(partial, dx, blocks().x));
+    const Begun scattered_dx = groups().Begin(input_, Scattering(partial.all(), dx, blocks().x));
     GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
     // W is not needed any more: its place takes this rank's part of dW.
-    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(part_, Y().data(), X().data(),
-                                                               W().data(), Into::kOverwrite));
-    GEMINID_RETURN_IF_ERROR(groups_.Begin(kWeight, Scattering(W(), dw, blocks().w)).Wait());
+    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(part_, room.y.data(), room.x.data(),
+                                                               room.w.data(), Into::kOverwrite));
+    GEMINID_RETURN_IF_ERROR(
+        groups().Begin(kWeight, Scattering(room.w.all(), dw, blocks().w)).Wait());
     GEMINID_RETURN_IF_ERROR(summed_db.Wait());
     return scattered_dx.Wait();
   }
 
   // Of all rows of dY, which are there.
-  absl::StatusOr<Begun> BackwardBias(float* db) {
-    GEMINID_RETURN_IF_ERROR(
-        scratch_.products().BackwardBias(part_.tokens, part_.out, Y().data(), db));
-    return groups_.Begin(kWeight, [sum = std::span(db, part_.out)](Communicator& ranks) {
+  absl::StatusOr<Begun> BackwardBias(const float* dy, float* db) {
+    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardBias(part_.tokens, part_.out, dy, db));
+    return groups().Begin(kWeight, [sum = std::span(db, part_.out)](Communicator& ranks) {
       return ranks.AllReduce(sum, sum);
     });
   }
 
-  TensorGroups& groups_;
   const GridAxis input_, output_;
   LinearScratch& scratch_;
   const LinearShape part_;  // of the gathered blocks

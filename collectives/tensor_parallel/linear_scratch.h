@@ -1,57 +1,36 @@
-// Memory that a tensor-parallel layer needs during a call, and not between calls: all layers of a
-// thread share it.
+// Memory that tensor-parallel layers need during a call, and not between calls: each call takes
+// what it needs, and gives it back. layer_scratch.h says how much that is.
 #ifndef GEMINID_COLLECTIVES_TENSOR_PARALLEL_LINEAR_SCRATCH_H_
 #define GEMINID_COLLECTIVES_TENSOR_PARALLEL_LINEAR_SCRATCH_H_
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
+#include <string_view>
 
+#include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "collectives/tensor_parallel/local_products.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::collectives {
 
-// What of a call lies there. Of linear layers: X and W of this step and the next in 2D, and where
-// these are not needed partial sums of the backward; in 3D X and W gathered, and Y in the place of
-// the next X. Of other layers: what they gather or have not added up yet, numbers for each row, and
-// what lies within a pair of layers; queries, keys and values of sequences that are cut, and their
-// gradients.
-enum class Scratch : uint8_t {
-  kX,
-  kNextX,
-  kW,
-  kNextW,
-  kPartial,
-  kBias,
-  kRows,
-  kInner,
-  kInnerGradient,
-  kQkv,
-  kQkvGradient
-};
-inline constexpr int kScratches = 11;
-
-// Grows to the largest call, and stays. One thread at a time.
+// All layers of a thread share it. One thread at a time.
 class LinearScratch {
  public:
-  // `pool`, for the products, may be null and outlives this.
-  explicit LinearScratch(kernels::ThreadPool* pool = nullptr) : products_(pool) {}
+  // `pool`, for the products, may be null; it and `memory` outlive this.
+  explicit LinearScratch(kernels::ThreadPool* pool = nullptr, Memory& memory = HeapMemory())
+      : memory_(memory), products_(pool, memory) {}
 
+  Memory& memory() { return memory_; }
   LocalProducts& products() { return products_; }
 
-  // Contents undefined. The address holds until the same part is asked for again.
-  std::span<float> Floats(Scratch part, size_t elements) {
-    std::vector<float>& floats = floats_[static_cast<size_t>(part)];
-    if (floats.size() < elements) floats.resize(elements);
-    return std::span(floats).first(elements);
+  // Contents undefined. RESOURCE_EXHAUSTED that says `what` of a cut layer finds no room.
+  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
+    return FloatBlock::Allocate(memory_, what, elements);
   }
 
  private:
+  Memory& memory_;
   LocalProducts products_;
-  std::array<std::vector<float>, kScratches> floats_;
 };
 
 }  // namespace geminid::collectives

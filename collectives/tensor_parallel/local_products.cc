@@ -1,5 +1,7 @@
 #include "collectives/tensor_parallel/local_products.h"
 
+#include <algorithm>
+
 #include "base/status_macros.h"
 #include "kernels/model/elementwise/bias.h"
 #include "kernels/model/matmul/linear.h"
@@ -9,6 +11,34 @@ namespace geminid::collectives {
 
 using kernels::FromKernel;
 
+namespace {
+
+// Of a product that adds to what is there, or does not.
+size_t BytesOf(kernels::MatmulShape shape, size_t threads) {
+  size_t most = 0;
+  for (const bool accumulate : {false, true}) {
+    shape.accumulate = accumulate;
+    size_t bytes = 0;
+    // What a kernel refuses is refused when it runs.
+    (void)kernels::MatmulWorkspaceBytes<float, float>(shape, &bytes, kernels::MatmulPath::kAuto,
+                                                      threads);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+}  // namespace
+
+ProductBytes ProductBytesOf(const LinearShape& shape, size_t threads) {
+  const size_t tokens = shape.tokens, in = shape.in, out = shape.out;
+  return {
+      .forward = BytesOf(kernels::LinearForwardShape(tokens, in, out, /*bias=*/false), threads),
+      .backward_input = BytesOf(kernels::LinearBackwardInputShape(tokens, in, out, false), threads),
+      .backward_weight =
+          BytesOf(kernels::LinearBackwardWeightShape(tokens, in, out, false), threads),
+      .backward_bias = kernels::ColumnSumWorkspaceBytes(out)};
+}
+
 absl::Status LocalProducts::Multiply(const kernels::MatmulShape& shape, const float* a,
                                      const float* b, float* c) {
   if (watcher_ != nullptr) watcher_();
@@ -17,8 +47,9 @@ absl::Status LocalProducts::Multiply(const kernels::MatmulShape& shape, const fl
   size_t bytes = 0;
   GEMINID_RETURN_IF_ERROR(FromKernel(
       kernels::MatmulWorkspaceBytes<float, float>(shape, &bytes, kPath, threads), "matmul"));
+  GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace(bytes));
   return FromKernel(
-      kernels::Matmul<float, float>(shape, a, b, nullptr, c, Workspace(bytes), bytes, kPath, pool_),
+      kernels::Matmul<float, float>(shape, a, b, nullptr, c, workspace.data(), bytes, kPath, pool_),
       "matmul");
 }
 
@@ -46,8 +77,9 @@ absl::Status LocalProducts::BackwardWeight(const LinearShape& shape, const float
 
 absl::Status LocalProducts::BackwardBias(size_t rows, size_t columns, const float* dy, float* db) {
   const size_t bytes = kernels::ColumnSumWorkspaceBytes(columns);
+  GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace(bytes));
   return FromKernel(
-      kernels::ColumnSum(rows, columns, dy, db, /*accumulate=*/false, Workspace(bytes), bytes),
+      kernels::ColumnSum(rows, columns, dy, db, /*accumulate=*/false, workspace.data(), bytes),
       "column sum");
 }
 

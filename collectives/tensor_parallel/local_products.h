@@ -8,9 +8,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "collectives/tensor_parallel/tensor_grid.h"
 #include "kernels/model/matmul/matmul.h"
-#include "kernels/runtime/common/workspace.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::collectives {
@@ -18,11 +19,12 @@ namespace geminid::collectives {
 enum class Into : uint8_t { kOverwrite, kAdd };
 
 // Shapes are those of the blocks. One thread at a time. INTERNAL: a kernel refused its arguments.
-// The workspace grows to the largest product's.
+// RESOURCE_EXHAUSTED: there is no memory for what a kernel needs while it runs.
 class LocalProducts {
  public:
-  // `pool` may be null and outlives this.
-  explicit LocalProducts(kernels::ThreadPool* pool) : pool_(pool) {}
+  // `pool` may be null; it and `memory` outlive this.
+  explicit LocalProducts(kernels::ThreadPool* pool, Memory& memory = HeapMemory())
+      : pool_(pool), memory_(memory) {}
 
   kernels::ThreadPool* pool() const { return pool_; }
 
@@ -41,17 +43,28 @@ class LocalProducts {
   // Called where each product of two matrices begins: tests see what runs beside it.
   void Watch(std::function<void()> watcher) { watcher_ = std::move(watcher); }
 
-  // At least so many bytes on a cache line, for another kernel; until the next call of anything.
-  void* Workspace(size_t bytes) { return workspace_.Bytes(bytes); }
+  // So many bytes, for another kernel.
+  absl::StatusOr<Memory::Block> Workspace(size_t bytes) {
+    return memory_.Allocate("what a kernel of a cut layer works in", bytes);
+  }
 
  private:
   absl::Status Multiply(const kernels::MatmulShape& shape, const float* a, const float* b,
                         float* c);
 
   kernels::ThreadPool* pool_;
-  kernels::Workspace workspace_;
+  Memory& memory_;
   std::function<void()> watcher_;
 };
+
+// What each product takes of the memory while it runs.
+struct ProductBytes {
+  size_t forward = 0;
+  size_t backward_input = 0;
+  size_t backward_weight = 0;
+  size_t backward_bias = 0;
+};
+ProductBytes ProductBytesOf(const LinearShape& shape, size_t threads);
 
 }  // namespace geminid::collectives
 

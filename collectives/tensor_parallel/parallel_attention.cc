@@ -15,6 +15,8 @@ namespace {
 
 using kernels::FromKernel;
 
+constexpr char kDense[] = "queries, keys and values of cut layers and sequences";
+
 absl::Status CheckHeads(const AttentionOptions& options) {
   const size_t heads = options.heads, kv_heads = options.kv_heads, head_dim = options.head_dim;
   const double theta = options.rotary_theta;
@@ -56,13 +58,13 @@ absl::StatusOr<std::unique_ptr<ParallelAttention>> ParallelAttention::Make(
   const size_t keys = options.kv_heads * options.head_dim;
   GEMINID_ASSIGN_OR_RETURN(FusedOutputs outputs, FusedOutputs::Make(grid, {queries, keys, keys}));
   std::unique_ptr<ParallelAttention> attention(
-      new ParallelAttention(options, std::move(outputs), scratch));
-  GEMINID_RETURN_IF_ERROR(attention->MakeLayers(groups));
+      new ParallelAttention(groups, options, std::move(outputs), scratch));
+  GEMINID_RETURN_IF_ERROR(attention->MakeLayers());
   GEMINID_RETURN_IF_ERROR(attention->MakeTable());
   return attention;
 }
 
-absl::Status ParallelAttention::MakeLayers(TensorGroups& groups) {
+absl::Status ParallelAttention::MakeLayers() {
   const size_t queries = options_.heads * options_.head_dim;
   const LinearOptions first = {.role = LinearRole::kFirst,
                                .shape = {options_.tokens(), options_.hidden, outputs_.outputs()},
@@ -70,8 +72,8 @@ absl::Status ParallelAttention::MakeLayers(TensorGroups& groups) {
   const LinearOptions second = {.role = LinearRole::kSecond,
                                 .shape = {options_.tokens(), queries, options_.hidden},
                                 .bias = options_.bias};
-  GEMINID_ASSIGN_OR_RETURN(first_, ParallelLinear::Make(groups, first, scratch_));
-  GEMINID_ASSIGN_OR_RETURN(second_, ParallelLinear::Make(groups, second, scratch_));
+  GEMINID_ASSIGN_OR_RETURN(first_, ParallelLinear::Make(groups_, first, scratch_));
+  GEMINID_ASSIGN_OR_RETURN(second_, ParallelLinear::Make(groups_, second, scratch_));
   shape_ = {.batch = this->second().x.rows.count / options_.sequence_length,
             .sequence = options_.sequence_length,
             .heads = outputs_.PartOf(0).count / options_.head_dim,
@@ -129,8 +131,9 @@ ParallelAttention::Dense ParallelAttention::Cut(std::span<float> all) const {
   return {.q = all.first(q), .k = all.subspan(q, k), .v = all.subspan(q + k)};
 }
 
-ParallelAttention::Dense ParallelAttention::GatherAll(std::span<const float> qkv) {
-  const Dense dense = Cut(scratch_.Floats(Scratch::kQkv, qkv.size()));
+ParallelAttention::Dense ParallelAttention::GatherAll(std::span<const float> qkv,
+                                                      std::span<float> all) const {
+  const Dense dense = Cut(all);
   Gather(qkv, 0, dense.q);
   Gather(qkv, 1, dense.k);
   Gather(qkv, 2, dense.v);
@@ -158,28 +161,39 @@ absl::Status ParallelAttention::Turn(Rotate rotate, std::span<float> qkv) const 
   return absl::OkStatus();
 }
 
+absl::StatusOr<FloatBlock> ParallelAttention::Take(std::string_view what, size_t elements) {
+  absl::StatusOr<FloatBlock> taken = groups_.OrTell(scratch_.Take(what, elements));
+  if (options_.pieces != nullptr) (void)TellIfRefused(*options_.pieces, taken.status());
+  return taken;
+}
+
+absl::StatusOr<Memory::Block> ParallelAttention::Workspace() {
+  LocalProducts& products = scratch_.products();
+  const size_t threads = kernels::ThreadsOf(products.pool());
+  return groups_.OrTell(products.Workspace(kernels::AttentionWorkspaceBytes(shape_, threads)));
+}
+
 absl::Status ParallelAttention::Attend(std::span<const float> qkv, std::span<float> attended,
                                        float* lse) {
   if (options_.pieces != nullptr) {
-    const Dense dense = GatherAll(qkv);
-    return options_.pieces->Forward(shape_, dense.q, dense.k, dense.v, attended,
+    GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, Take(kDense, qkv.size()));
+    const Dense dense = GatherAll(qkv, all.all());
+    return options_.pieces->Forward(scratch_.memory(), shape_, dense.q, dense.k, dense.v, attended,
                                     {lse, shape_.heads * second().x.rows.count});
   }
-  kernels::ThreadPool* const pool = scratch_.products().pool();
-  const size_t bytes = kernels::AttentionWorkspaceBytes(shape_, kernels::ThreadsOf(pool));
-  return FromKernel(
-      kernels::AttentionForward<float>(shape_, Section(qkv, 0), Section(qkv, 1), Section(qkv, 2),
-                                       {attended.data(), second().x.columns.count}, lse,
-                                       scratch_.products().Workspace(bytes), bytes, pool),
-      "attention");
+  GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace());
+  return FromKernel(kernels::AttentionForward<float>(
+                        shape_, Section(qkv, 0), Section(qkv, 1), Section(qkv, 2),
+                        {attended.data(), second().x.columns.count}, lse, workspace.data(),
+                        workspace.bytes(), scratch_.products().pool()),
+                    "attention");
 }
 
 absl::Status ParallelAttention::AttendBackward(std::span<const float> kept,
                                                std::span<const float> dattended,
                                                std::span<float> dqkv) {
   if (options_.pieces != nullptr) return AttendWithOthers(kept, dattended, dqkv);
-  kernels::ThreadPool* const pool = scratch_.products().pool();
-  const size_t bytes = kernels::AttentionWorkspaceBytes(shape_, kernels::ThreadsOf(pool));
+  GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace());
   const size_t attended = first().y.elements(), width = second().x.columns.count;
   const kernels::AttentionSaved<float> saved = {
       .q = Section(kept, 0),
@@ -190,19 +204,23 @@ absl::Status ParallelAttention::AttendBackward(std::span<const float> kept,
       .lse = kept.data() + attended + second().x.elements()};
   return FromKernel(kernels::AttentionBackward<float>(
                         shape_, saved, Section(dqkv, 0), Section(dqkv, 1), Section(dqkv, 2),
-                        scratch_.products().Workspace(bytes), bytes, pool),
+                        workspace.data(), workspace.bytes(), scratch_.products().pool()),
                     "attention backward");
 }
 
 absl::Status ParallelAttention::AttendWithOthers(std::span<const float> kept,
                                                  std::span<const float> dattended,
                                                  std::span<float> dqkv) {
-  const Dense dense = GatherAll(kept.first(dqkv.size()));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, Take(kDense, dqkv.size()));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all_gradients,
+                           Take("the gradients of queries, keys and values", dqkv.size()));
+  const Dense dense = GatherAll(kept.first(dqkv.size()), all.all());
   const std::span<const float> attended = kept.subspan(dqkv.size(), dattended.size());
   const std::span<const float> lse = kept.subspan(dqkv.size() + attended.size());
-  const Dense gradients = Cut(scratch_.Floats(Scratch::kQkvGradient, dqkv.size()));
+  const Dense gradients = Cut(all_gradients.all());
   GEMINID_RETURN_IF_ERROR(options_.pieces->Backward(
-      shape_, {.q = dense.q, .k = dense.k, .v = dense.v, .out = attended, .lse = lse}, dattended,
+      scratch_.memory(), shape_,
+      {.q = dense.q, .k = dense.k, .v = dense.v, .out = attended, .lse = lse}, dattended,
       gradients.q, gradients.k, gradients.v));
   Scatter(gradients.q, 0, dqkv);
   Scatter(gradients.k, 1, dqkv);
@@ -236,14 +254,19 @@ absl::Status ParallelAttention::Backward(std::span<const float> x, const Paramet
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dWqkv", gradients.w_qkv.size(), first().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dbqkv", gradients.b_qkv.size(), bias));
   const std::span<const float> attended = kept.subspan(first().y.elements(), second().x.elements());
-  const std::span<float> dattended = scratch_.Floats(Scratch::kInnerGradient, attended.size());
-  GEMINID_RETURN_IF_ERROR(
-      second_->Backward(attended, parameters.w_out, dy,
-                        {.x = dattended, .w = gradients.w_out, .bias = gradients.b_out}));
-  const std::span<float> dqkv = scratch_.Floats(Scratch::kInner, first().y.elements());
-  GEMINID_RETURN_IF_ERROR(AttendBackward(kept, dattended, dqkv));
-  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryBackward<float>, dqkv));
-  return first_->Backward(x, parameters.w_qkv, dqkv,
+  // Taken in the order of a stack.
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock dqkv,
+                           Take("the gradient of what its first layer gave", first().y.elements()));
+  {
+    GEMINID_ASSIGN_OR_RETURN(const FloatBlock dattended,
+                             Take("the gradient of what was attended to", attended.size()));
+    GEMINID_RETURN_IF_ERROR(
+        second_->Backward(attended, parameters.w_out, dy,
+                          {.x = dattended.all(), .w = gradients.w_out, .bias = gradients.b_out}));
+    GEMINID_RETURN_IF_ERROR(AttendBackward(kept, dattended.all(), dqkv.all()));
+  }
+  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryBackward<float>, dqkv.all()));
+  return first_->Backward(x, parameters.w_qkv, dqkv.all(),
                           {.x = gradients.x, .w = gradients.w_qkv, .bias = gradients.b_qkv});
 }
 

@@ -23,6 +23,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -93,10 +94,11 @@ class ParallelAttention {
                         const Gradients& gradients);
 
  private:
-  ParallelAttention(const AttentionOptions& options, FusedOutputs outputs, LinearScratch& scratch)
-      : options_(options), outputs_(std::move(outputs)), scratch_(scratch) {}
+  ParallelAttention(TensorGroups& groups, const AttentionOptions& options, FusedOutputs outputs,
+                    LinearScratch& scratch)
+      : groups_(groups), options_(options), outputs_(std::move(outputs)), scratch_(scratch) {}
 
-  absl::Status MakeLayers(TensorGroups& groups);
+  absl::Status MakeLayers();
   absl::Status MakeTable();
 
   // A section as a tensor of its own: [tokens, its columns].
@@ -107,7 +109,9 @@ class ParallelAttention {
     std::span<float> q, k, v;
   };
   Dense Cut(std::span<float> all) const;
-  Dense GatherAll(std::span<const float> qkv);
+  Dense GatherAll(std::span<const float> qkv, std::span<float> all) const;
+  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements);
+  absl::StatusOr<Memory::Block> Workspace();
 
   // Of what is kept, or of its gradient: queries, keys, values (sections 0 to 2).
   template <class Float>
@@ -121,6 +125,7 @@ class ParallelAttention {
   absl::Status AttendBackward(std::span<const float> kept, std::span<const float> dattended,
                               std::span<float> dqkv);
 
+  TensorGroups& groups_;
   const AttentionOptions options_;
   const FusedOutputs outputs_;
   LinearScratch& scratch_;

@@ -65,13 +65,15 @@ absl::Status ParallelCrossEntropy::Check(std::span<const float> logits,
 absl::StatusOr<ParallelCrossEntropy::Loss> ParallelCrossEntropy::Forward(
     std::span<const float> logits, std::span<const int32_t> targets, std::span<float> statistics) {
   GEMINID_RETURN_IF_ERROR(Check(logits, targets, statistics.size()));
-  Communicator& words = groups_.Along(layout_.features.front());
   const size_t tokens = block_.rows.count;
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock room,
+                           groups_.OrTell(scratch_.Take("sums of cut logits", 2 * tokens)));
+  Communicator& words = groups_.Along(layout_.features.front());
   const std::span<float> max = statistics.first(tokens);
   GEMINID_RETURN_IF_ERROR(
       FromKernel(kernels::CrossEntropyPartMax(part_, logits.data(), max.data()), "cross-entropy"));
   GEMINID_RETURN_IF_ERROR(words.AllReduce(max, max, ReduceOp::kMax));
-  const std::span<float> both = scratch_.Floats(Scratch::kRows, 2 * tokens);
+  const std::span<float> both = room.all();
   const std::span<float> sums = both.first(tokens), at_target = both.last(tokens);
   GEMINID_RETURN_IF_ERROR(
       FromKernel(kernels::CrossEntropyPartSums(part_, logits.data(), targets.data(), max.data(),

@@ -100,18 +100,27 @@ absl::Status ParallelEmbedding::CheckIds(std::span<const int32_t> ids) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<ParallelEmbedding::Room> ParallelEmbedding::Take() {
+  const size_t table = gathered_ == nullptr ? 0 : part_.rows * part_.hidden;
+  Room room;
+  GEMINID_ASSIGN_OR_RETURN(room.table, groups_.OrTell(scratch_.Take("a table gathered", table)));
+  GEMINID_ASSIGN_OR_RETURN(
+      room.y, groups_.OrTell(scratch_.Take("what a cut table gives",
+                                           is_whole_ ? 0 : part_.tokens * part_.hidden)));
+  return room;
+}
+
 absl::Status ParallelEmbedding::Forward(std::span<const int32_t> ids, std::span<const float> table,
                                         std::span<float> y) {
   GEMINID_RETURN_IF_ERROR(CheckIds(ids));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("the table", table.size(), blocks_.table.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), blocks_.y.elements()));
+  GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
   if (gathered_ != nullptr) {
-    const std::span<float> whole = scratch_.Floats(Scratch::kW, part_.rows * part_.hidden);
-    GEMINID_RETURN_IF_ERROR(gathered_->AllGather(table, whole));
-    table = whole;
+    GEMINID_RETURN_IF_ERROR(gathered_->AllGather(table, room.table.all()));
+    table = room.table.all();
   }
-  const std::span<float> partial =
-      is_whole_ ? y : scratch_.Floats(Scratch::kPartial, part_.tokens * part_.hidden);
+  const std::span<float> partial = is_whole_ ? y : room.y.all();
   GEMINID_RETURN_IF_ERROR(kernels::FromKernel(
       kernels::EmbeddingForward<float>(part_, ids.data(), table.data(), nullptr, 0, partial.data()),
       "embedding"));
@@ -124,17 +133,18 @@ absl::Status ParallelEmbedding::Backward(std::span<const int32_t> ids, std::span
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dY", dy.size(), blocks_.y.elements()));
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("the table's gradient", dtable.size(), blocks_.table.elements()));
+  GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
+  GEMINID_ASSIGN_OR_RETURN(
+      const Memory::Block workspace,
+      groups_.OrTell(scratch_.products().Workspace(kernels::EmbeddingWorkspaceBytes(part_))));
   if (!is_whole_) {
-    const std::span<float> whole = scratch_.Floats(Scratch::kPartial, part_.tokens * part_.hidden);
-    GEMINID_RETURN_IF_ERROR(words_.AllGather(dy, whole));
-    dy = whole;
+    GEMINID_RETURN_IF_ERROR(words_.AllGather(dy, room.y.all()));
+    dy = room.y.all();
   }
-  const std::span<float> partial =
-      gathered_ == nullptr ? dtable : scratch_.Floats(Scratch::kW, part_.rows * part_.hidden);
-  const size_t bytes = kernels::EmbeddingWorkspaceBytes(part_);
+  const std::span<float> partial = gathered_ == nullptr ? dtable : room.table.all();
   GEMINID_RETURN_IF_ERROR(kernels::FromKernel(
       kernels::EmbeddingBackward(part_, ids.data(), dy.data(), partial.data(),
-                                 /*accumulate=*/false, scratch_.products().Workspace(bytes), bytes),
+                                 /*accumulate=*/false, workspace.data(), workspace.bytes()),
       "embedding backward"));
   if (gathered_ != nullptr) return gathered_->ReduceScatter(partial, dtable);
   if (groups_.grid().depth() == 1) return absl::OkStatus();

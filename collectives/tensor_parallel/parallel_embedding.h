@@ -84,6 +84,12 @@ class ParallelEmbedding {
                     const EmbeddingBlocks& blocks, LinearScratch& scratch);
 
   absl::Status CheckIds(std::span<const int32_t> ids) const;
+  // The table of all that this rank looks up in, and Y of all tokens that it does so for: where
+  // they are not what it is given.
+  struct Room {
+    FloatBlock table, y;
+  };
+  absl::StatusOr<Room> Take();
 
   TensorGroups& groups_;
   const EmbeddingShape shape_;

@@ -33,7 +33,7 @@ absl::Status ParallelLinear::Forward(std::span<const float> x, std::span<const f
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("W", w.size(), blocks_.w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("the bias", bias.size(), bias_elements));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), blocks_.y.elements()));
-  return DoForward(x.data(), w.data(), bias.data(), y.data());
+  return TellIfRefused(groups_, DoForward(x.data(), w.data(), bias.data(), y.data()));
 }
 
 absl::Status ParallelLinear::Backward(std::span<const float> x, std::span<const float> w,
@@ -46,8 +46,8 @@ absl::Status ParallelLinear::Backward(std::span<const float> x, std::span<const 
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dW", gradients.w.size(), blocks_.w.elements()));
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("the bias's gradient", gradients.bias.size(), bias_elements));
-  return DoBackward(x.data(), w.data(), dy.data(), gradients.x.data(), gradients.w.data(),
-                    gradients.bias.data());
+  return TellIfRefused(groups_, DoBackward(x.data(), w.data(), dy.data(), gradients.x.data(),
+                                           gradients.w.data(), gradients.bias.data()));
 }
 
 }  // namespace geminid::collectives

@@ -43,7 +43,8 @@ struct LinearOptions {
 
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors:
 // those of the communicators; INVALID_ARGUMENT for a span that is not its block's size, before
-// anything is sent.
+// anything is sent; RESOURCE_EXHAUSTED where the scratch has no memory for what layer_scratch.h
+// says, which the other ranks are told (TensorGroups::Abort).
 class ParallelLinear {
  public:
   // `groups` and `scratch` outlive the layer, which holds no memory of its own. INVALID_ARGUMENT as
@@ -71,9 +72,10 @@ class ParallelLinear {
                         std::span<const float> dy, const Gradients& gradients);
 
  protected:
-  ParallelLinear(const LinearOptions& options, const LinearBlocks& blocks)
-      : options_(options), blocks_(blocks) {}
+  ParallelLinear(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks)
+      : groups_(groups), options_(options), blocks_(blocks) {}
 
+  TensorGroups& groups() { return groups_; }
   const LinearOptions& options() const { return options_; }
 
   // Sizes are right.
@@ -82,6 +84,7 @@ class ParallelLinear {
                                   float* dw, float* db) = 0;
 
  private:
+  TensorGroups& groups_;
   const LinearOptions options_;
   const LinearBlocks blocks_;
 };

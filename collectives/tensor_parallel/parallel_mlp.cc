@@ -1,5 +1,6 @@
 #include "collectives/tensor_parallel/parallel_mlp.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -11,6 +12,10 @@
 namespace geminid::collectives {
 
 using kernels::FromKernel;
+
+namespace {
+constexpr char kInside[] = "the activations inside a cut MLP";
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ParallelMlp>> ParallelMlp::Make(TensorGroups& groups,
                                                                const MlpOptions& options,
@@ -24,7 +29,7 @@ absl::StatusOr<std::unique_ptr<ParallelMlp>> ParallelMlp::Make(TensorGroups& gro
   const LinearOptions second = {.role = LinearRole::kSecond,
                                 .shape = {options.tokens, options.inner, options.hidden},
                                 .bias = options.bias};
-  std::unique_ptr<ParallelMlp> mlp(new ParallelMlp(options, std::move(outputs), scratch));
+  std::unique_ptr<ParallelMlp> mlp(new ParallelMlp(groups, options, std::move(outputs), scratch));
   GEMINID_ASSIGN_OR_RETURN(mlp->first_, ParallelLinear::Make(groups, first, scratch));
   GEMINID_ASSIGN_OR_RETURN(mlp->second_, ParallelLinear::Make(groups, second, scratch));
   return mlp;
@@ -59,9 +64,9 @@ absl::Status ParallelMlp::Forward(std::span<const float> x, const Parameters& pa
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("b2", parameters.b2.size(), options_.bias ? second().bias.count : 0));
   GEMINID_RETURN_IF_ERROR(first_->Forward(x, parameters.w1, parameters.b1, kept));
-  const std::span<float> inner = scratch_.Floats(Scratch::kInner, second().x.elements());
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock inner, Take(kInside, second().x.elements()));
   GEMINID_RETURN_IF_ERROR(Activate(kept.data(), inner.data()));
-  return second_->Forward(inner, parameters.w2, parameters.b2, y);
+  return second_->Forward(inner.all(), parameters.w2, parameters.b2, y);
 }
 
 absl::Status ParallelMlp::Backward(std::span<const float> x, const Parameters& parameters,
@@ -74,14 +79,20 @@ absl::Status ParallelMlp::Backward(std::span<const float> x, const Parameters& p
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dW1", gradients.w1.size(), first().w.elements()));
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("db1", gradients.b1.size(), options_.bias ? first().bias.count : 0));
-  const std::span<float> inner = scratch_.Floats(Scratch::kInner, second().x.elements());
-  const std::span<float> dinner = scratch_.Floats(Scratch::kInnerGradient, inner.size());
-  GEMINID_RETURN_IF_ERROR(Activate(kept.data(), inner.data()));
-  GEMINID_RETURN_IF_ERROR(second_->Backward(
-      inner, parameters.w2, dy, {.x = dinner, .w = gradients.w2, .bias = gradients.b2}));
-  // What the second layer took is not needed any more.
-  const std::span<float> dkept = scratch_.Floats(Scratch::kInner, kept.size());
-  GEMINID_RETURN_IF_ERROR(ActivateBackward(kept.data(), dinner.data(), dkept.data()));
+  const size_t inner = second().x.elements();
+  // What the second layer takes, and in its place, when that is not needed any more, the gradient
+  // of what the first one gave.
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock place, Take(kInside, std::max(inner, kept.size())));
+  const std::span<float> dkept = place.all().first(kept.size());
+  {
+    const std::span<float> taken = place.all().first(inner);
+    GEMINID_ASSIGN_OR_RETURN(const FloatBlock dtaken,
+                             Take("the gradients of those inside a cut MLP", inner));
+    GEMINID_RETURN_IF_ERROR(Activate(kept.data(), taken.data()));
+    GEMINID_RETURN_IF_ERROR(second_->Backward(
+        taken, parameters.w2, dy, {.x = dtaken.all(), .w = gradients.w2, .bias = gradients.b2}));
+    GEMINID_RETURN_IF_ERROR(ActivateBackward(kept.data(), dtaken.data(), dkept.data()));
+  }
   return first_->Backward(x, parameters.w1, dkept,
                           {.x = gradients.x, .w = gradients.w1, .bias = gradients.b1});
 }

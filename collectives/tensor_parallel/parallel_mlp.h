@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -72,13 +74,18 @@ class ParallelMlp {
                         const Gradients& gradients);
 
  private:
-  ParallelMlp(const MlpOptions& options, FusedOutputs outputs, LinearScratch& scratch)
-      : options_(options), outputs_(std::move(outputs)), scratch_(scratch) {}
+  ParallelMlp(TensorGroups& groups, const MlpOptions& options, FusedOutputs outputs,
+              LinearScratch& scratch)
+      : groups_(groups), options_(options), outputs_(std::move(outputs)), scratch_(scratch) {}
 
+  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
+    return groups_.OrTell(scratch_.Take(what, elements));
+  }
   absl::Status Activate(const float* kept, float* inner) const;
   // Gradients of what the first layer gave.
   absl::Status ActivateBackward(const float* kept, const float* dinner, float* dkept) const;
 
+  TensorGroups& groups_;
   const MlpOptions options_;
   const FusedOutputs outputs_;
   LinearScratch& scratch_;

@@ -12,6 +12,10 @@ namespace geminid::collectives {
 
 using kernels::FromKernel;
 
+namespace {
+constexpr char kParameters[] = "parameters of a cut norm";
+}  // namespace
+
 absl::StatusOr<NormBlocks> BlocksOf(const TensorGrid& grid, const NormOptions& options, int rank) {
   const ActivationLayout x = LayoutOfX(grid.mode(), LinearRole::kFirst);
   const Axes pieces = LayoutOfFeatures(grid.mode()).pieces;
@@ -52,10 +56,8 @@ const float* ParallelNorm::MeanIn(std::span<const float> statistics) const {
 }
 
 absl::StatusOr<const float*> ParallelNorm::Gathered(std::span<const float> parameter,
-                                                    size_t place) {
-  if (parameter_.gathered.empty() || parameter.empty()) return parameter.data();
-  const std::span<float> both = scratch_.Floats(Scratch::kBias, 2 * part_.cols);
-  const std::span<float> whole = both.subspan(place * part_.cols, part_.cols);
+                                                    std::span<float> whole) {
+  if (whole.empty() || parameter.empty()) return parameter.data();
   GEMINID_RETURN_IF_ERROR(groups_.Along(parameter_.gathered.front()).AllGather(parameter, whole));
   return whole.data();
 }
@@ -83,6 +85,8 @@ absl::Status ParallelNorm::Forward(std::span<const float> x, std::span<const flo
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("beta", beta.size(), is_rms() ? 0 : kept));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("statistics", statistics.size(), this->statistics()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), blocks_.x.elements()));
+  const size_t gathered = parameter_.gathered.empty() ? 0 : part_.cols;
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock parameters, Take(kParameters, sums_ * gathered));
   const float* const mean = MeanIn(statistics);
   if (!is_rms()) {
     const std::span<float> sums = statistics.last(rows());
@@ -93,8 +97,10 @@ absl::Status ParallelNorm::Forward(std::span<const float> x, std::span<const flo
   GEMINID_RETURN_IF_ERROR(FromKernel(NormPartSquares(part_, x.data(), mean, rstd.data()), "norm"));
   GEMINID_RETURN_IF_ERROR(AddRows(rstd));
   for (float& row : rstd) row = 1.0F / std::sqrt(row + options_.epsilon);
-  GEMINID_ASSIGN_OR_RETURN(const float* const scale, Gathered(gamma, 0));
-  GEMINID_ASSIGN_OR_RETURN(const float* const shift, Gathered(beta, 1));
+  GEMINID_ASSIGN_OR_RETURN(const float* const scale,
+                           Gathered(gamma, parameters.all().first(gathered)));
+  GEMINID_ASSIGN_OR_RETURN(const float* const shift,
+                           Gathered(beta, parameters.all().last(gathered)));
   return FromKernel(NormPartForward(part_, x.data(), mean, rstd.data(), scale, shift, y.data()),
                     "norm");
 }
@@ -111,29 +117,35 @@ absl::Status ParallelNorm::Backward(std::span<const float> x, std::span<const fl
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("gamma's gradient", gradients.gamma.size(), kept));
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("beta's gradient", gradients.beta.size(), is_rms() ? 0 : kept));
-  GEMINID_ASSIGN_OR_RETURN(const float* const scale, Gathered(gamma, 0));
+  // Of this rank's features, where that is more than it keeps.
+  const size_t gathered = parameter_.gathered.empty() ? 0 : part_.cols;
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock parameters, Take(kParameters, gathered));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock of_features,
+                           Take("gradients of a cut norm", sums_ * gathered));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock of_rows, Take("sums of rows", sums_ * rows()));
+  GEMINID_ASSIGN_OR_RETURN(
+      const Memory::Block workspace,
+      groups_.OrTell(scratch_.products().Workspace(NormPartWorkspaceBytes(part_))));
+  GEMINID_ASSIGN_OR_RETURN(const float* const scale, Gathered(gamma, parameters.all()));
   const kernels::NormPartBackwardArgs args = {.dy = dy.data(),
                                               .x = x.data(),
                                               .gamma = scale,
                                               .mean = MeanIn(statistics),
                                               .rstd = statistics.data()};
-  const std::span<float> sums = scratch_.Floats(Scratch::kRows, sums_ * rows());
+  const std::span<float> sums = of_rows.all();
   float* const second = is_rms() ? nullptr : sums.data() + rows();
   GEMINID_RETURN_IF_ERROR(
       FromKernel(NormPartGradientSums(part_, args, sums.data(), second), "norm's gradient"));
   GEMINID_RETURN_IF_ERROR(AddRows(sums));
-  // Of this rank's features, where that is more than it keeps.
-  const bool is_kept = parameter_.gathered.empty();
-  const std::span<float> whole =
-      is_kept ? std::span<float>() : scratch_.Floats(Scratch::kPartial, 2 * part_.cols);
+  const bool is_kept = gathered == 0;
+  const std::span<float> whole = of_features.all();
   const std::span<float> dgamma = is_kept ? gradients.gamma : whole.first(part_.cols);
   const std::span<float> dbeta =
       is_rms() ? std::span<float>() : (is_kept ? gradients.beta : whole.last(part_.cols));
-  const size_t bytes = NormPartWorkspaceBytes(part_);
   GEMINID_RETURN_IF_ERROR(FromKernel(
       NormPartBackward(part_, args, sums.data(), second,
                        {.dx = gradients.x.data(), .dgamma = dgamma.data(), .dbeta = dbeta.data()},
-                       scratch_.products().Workspace(bytes), bytes),
+                       workspace.data(), workspace.bytes()),
       "norm's gradient"));
   GEMINID_RETURN_IF_ERROR(AddUp(dgamma, gradients.gamma));
   return is_rms() ? absl::OkStatus() : AddUp(dbeta, gradients.beta);

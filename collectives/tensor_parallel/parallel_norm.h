@@ -33,6 +33,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -99,8 +100,11 @@ class ParallelNorm {
   size_t rows() const { return part_.rows; }
   // The mean of each row, after its rstd; null in RMS normalisation.
   const float* MeanIn(std::span<const float> statistics) const;
-  // For this rank's features, from the pieces that ranks keep; `place` of two such rows.
-  absl::StatusOr<const float*> Gathered(std::span<const float> parameter, size_t place);
+  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
+    return groups_.OrTell(scratch_.Take(what, elements));
+  }
+  // For this rank's features, from the pieces that ranks keep: in `whole`, unless that is empty.
+  absl::StatusOr<const float*> Gathered(std::span<const float> parameter, std::span<float> whole);
   absl::Status AddUp(std::span<const float> of_features, std::span<float> kept);
   // Sums of each row to means over the whole row.
   absl::Status AddRows(std::span<float> sums);

@@ -42,6 +42,12 @@ absl::Status TensorGroups::AddAlong(const Axes& axes, Buffer values) {
   return absl::OkStatus();
 }
 
+void TensorGroups::Abort(const std::string& reason) {
+  for (const Group& group : groups_) {
+    if (group.queue != nullptr) group.queue->Abort(reason);
+  }
+}
+
 TensorGroups::Received TensorGroups::received() const {
   Received received;
   std::set<int> partners;

@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "collectives/tensor_parallel/begun.h"
 #include "collectives/tensor_parallel/tensor_grid.h"
 #include "collectives/tensor_parallel/tensor_layout.h"
@@ -39,6 +42,16 @@ class TensorGroups {
 
   // `values` added up over all ranks that differ along these axes alone, one axis after the other.
   absl::Status AddAlong(const Axes& axes, Buffer values);
+
+  // What the ranks of the grid that share an axis with this one wait for ends with ABORTED and
+  // `reason`, and so does all that comes later.
+  void Abort(const std::string& reason);
+  // Hands on what this rank takes for a call; if it was refused, the others are told.
+  template <typename Taken>
+  absl::StatusOr<Taken> OrTell(absl::StatusOr<Taken> taken) {
+    (void)TellIfRefused(*this, taken.status());
+    return taken;
+  }
 
   // Payload bytes received so far, and from how many ranks of the grid any came.
   struct Received {

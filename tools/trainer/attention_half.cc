@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "tools/trainer/later_gradients.h"
 #include "tools/trainer/norm_layer.h"
 #include "tools/trainer/sequence_ring.h"
+#include "tools/trainer/workspace_memory.h"
 
 namespace geminid::trainer {
 namespace {
@@ -310,10 +313,25 @@ class Half {
         .sequence = context_.shape.sequence_length * context_.cut.swap->ranks(),
         .heads = heads,
         .head_dim = context_.config->head_dim()};
-    std::vector<float> out(from.size()), in(to.size());
+    constexpr char kWhat[] = "fp32 copies for an exchange of heads";
+    collectives::HeadSwap& swap = *context_.cut.swap;
+    WorkspaceMemory of_host(resources_.workspace);
+    collectives::Memory& memory = context_.cut.memory == nullptr ? of_host : *context_.cut.memory;
+    const auto exchange = [&](std::span<const float> out, std::span<float> in) {
+      return way == Way::kToHeads ? swap.ToHeads(whole, out, in, memory)
+                                  : swap.ToPieces(whole, out, in, memory);
+    };
+    if constexpr (std::is_same_v<T, float>) {
+      if (&memory == &of_host) {
+        return exchange({from.data, from.size()}, {to.data, to.size()});
+      }
+    }
+    GEMINID_ASSIGN_OR_RETURN(const auto out,
+                             collectives::FloatBlock::Allocate(memory, kWhat, from.size()));
+    GEMINID_ASSIGN_OR_RETURN(const auto in,
+                             collectives::FloatBlock::Allocate(memory, kWhat, to.size()));
     GEMINID_RETURN_IF_ERROR(math.DownloadWidened(resources_, from.data, from.size(), out.data()));
-    GEMINID_RETURN_IF_ERROR(way == Way::kToHeads ? context_.cut.swap->ToHeads(whole, out, in)
-                                                 : context_.cut.swap->ToPieces(whole, out, in));
+    GEMINID_RETURN_IF_ERROR(exchange(out.all(), in.all()));
     return math.UploadRounded(resources_, in.data(), in.size(), to.data);
   }
 

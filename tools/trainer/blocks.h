@@ -11,6 +11,7 @@
 namespace geminid::collectives {
 class Communicator;
 class HeadSwap;  // collectives/sequence_parallel/head_swap.h
+class Memory;    // collectives/memory.h
 }  // namespace geminid::collectives
 
 namespace geminid::trainer {
@@ -36,6 +37,8 @@ class SequenceRing;  // sequence_ring.h
 struct SequenceCut {
   collectives::HeadSwap* swap = nullptr;
   SequenceRing* ring = nullptr;
+  // Of the host, for what travels between ranks; null: the workspace, where the host computes.
+  collectives::Memory* memory = nullptr;
 };
 
 // The tables of rotary positions, [sequence_length, head_dim / 2] each: a row for each token of a

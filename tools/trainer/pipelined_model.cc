@@ -123,9 +123,9 @@ absl::Status PipelinedModel::Prepare() {
   const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
   shape_ = options.parallel.PipelineOf(options.zero.accumulate);
   GEMINID_ASSIGN_OR_RETURN(
-      executor_,
-      collectives::PipelineExecutor::Make(
-          shape_, {}, parts_.front().transformer->BoundaryElements(shape.tokens()), *stages_));
+      executor_, collectives::PipelineExecutor::Make(
+                     shape_, {}, parts_.front().transformer->BoundaryElements(shape.tokens()),
+                     *stages_, between_));
   if (experts_ != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(with_experts_,
                              around_.mesh.Connect(around_.world, {kPipelineAxis, kExpertAxis}));
@@ -195,8 +195,9 @@ absl::StatusOr<zero::StepResult> PipelinedModel::Step(const zero::Engine::StepIn
 }
 
 absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {
+  constexpr char kWhat[] = "what passes between stages that evaluate";
   double loss = 0;
-  std::vector<float> out;
+  collectives::FloatBlock out;
   for (int i = 0; i < shape_.parts; ++i) {
     const Part& part = parts_[static_cast<size_t>(i)];
     const ModelPart& of = part.transformer->parameters().part;
@@ -204,16 +205,18 @@ absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {
     const int position = collectives::PositionOf(shape_, stage(), i);
     const int before = of.embeds ? -1 : collectives::PlaceAt(shape_, position - 1).stage;
     const int after = of.outputs ? -1 : collectives::PlaceAt(shape_, position + 1).stage;
-    std::vector<float> in(of.embeds ? 0 : elements);
+    collectives::FloatBlock in;
     if (before == stage()) {
       in = std::move(out);  // of the part before, which is here
     } else if (!of.embeds) {
-      GEMINID_RETURN_IF_ERROR(stages_->Receive(in, before));
+      GEMINID_ASSIGN_OR_RETURN(in, collectives::FloatBlock::Allocate(between_, kWhat, elements));
+      GEMINID_RETURN_IF_ERROR(stages_->Receive(in.all(), before));
     }
-    out.assign(of.outputs ? 0 : elements, 0);
-    GEMINID_ASSIGN_OR_RETURN(const double sum,
-                             part.transformer->EvaluatePart(*part.source, batch, in, out));
-    if (!of.outputs && after != stage()) GEMINID_RETURN_IF_ERROR(stages_->Send(out, after));
+    GEMINID_ASSIGN_OR_RETURN(
+        out, collectives::FloatBlock::Allocate(between_, kWhat, of.outputs ? 0 : elements));
+    GEMINID_ASSIGN_OR_RETURN(
+        const double sum, part.transformer->EvaluatePart(*part.source, batch, in.all(), out.all()));
+    if (!of.outputs && after != stage()) GEMINID_RETURN_IF_ERROR(stages_->Send(out.all(), after));
     loss += sum;
   }
   return loss;

@@ -179,7 +179,7 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   const zero::DataType type = options.zero.data_type;
   MicroBatchShape shape = ShapeOfShare(options, world_size);
   if (options.parallel.tensor.size > 1) {
-    return TensorWorkspaceBytes(options, LayersInFlight(options, stage).layers, shape);
+    return TensorWorkspaceBytes(options, LayersInFlight(options, stage).layers, shape, threads);
   }
   ModelConfig layers = LayersInFlight(options, stage);
   if (InHalves(options)) layers.layers = 0;
@@ -193,7 +193,12 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
     all.sequences *= static_cast<size_t>(options.parallel.expert);
     bytes += WorkspaceBytesBound(half, type, all, {}, threads);
   }
-  if (options.parallel.sequence == 1 || options.parallel.rings()) return bytes;
+  if (options.parallel.sequence == 1) return bytes;
+  const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
+  if (options.parallel.rings()) {
+    return bytes + RingBytesBound(options.model, type, shape, pieces, {}, threads);
+  }
+  bytes += HeadSwapBytesBound(options.model, type, shape, pieces);
   // Beside it the scratch of a half layer that attends to whole sequences.
   ModelConfig half = options.model;
   half.layers = 0;

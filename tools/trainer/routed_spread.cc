@@ -7,10 +7,12 @@
 #include "collectives/expert_parallel/row_exchange.h"
 #include "tools/trainer/mlp_columns.h"
 #include "tools/trainer/routed_rows.h"
+#include "tools/trainer/workspace_memory.h"
 
 namespace geminid::trainer {
 namespace {
 
+using collectives::FloatBlock;
 using collectives::RoutedRow;
 using collectives::Routing;
 using collectives::RowExchange;
@@ -47,9 +49,31 @@ absl::Status Scale(const Resources& resources, const ExpertPlaces& places, Param
   return absl::OkStatus();
 }
 
+// Rows on their way, where the context has memory for them. If there is none left, the other ranks
+// are told.
+class RowMemory {
+ public:
+  RowMemory(const Resources& resources, const HalfContext& context)
+      : workspace_(resources.workspace), context_(context) {}
+
+  collectives::Memory& memory() {
+    return context_.cut.memory == nullptr ? workspace_ : *context_.cut.memory;
+  }
+  absl::StatusOr<FloatBlock> Take(size_t rows, size_t width) {
+    absl::StatusOr<FloatBlock> taken =
+        FloatBlock::Allocate(memory(), "rows of experts", rows * width);
+    (void)collectives::TellIfRefused(*context_.experts, taken.status());
+    return taken;
+  }
+
+ private:
+  WorkspaceMemory workspace_;
+  const HalfContext& context_;
+};
+
 // The rows of one of this rank's experts in a buffer of the exchange.
 Matrix<float> RowsAt(const RowExchange& exchange, size_t expert, size_t width,
-                     std::vector<float>& buffer) {
+                     const FloatBlock& buffer) {
   const size_t first = exchange.FirstOf(expert);
   return {buffer.data() + first * width, exchange.FirstOf(expert + 1) - first, width};
 }
@@ -64,13 +88,16 @@ absl::Status SpreadForward(const Resources& resources, const HalfContext& contex
   const size_t hidden = n.cols;
   const size_t most = n.rows * static_cast<size_t>(context.experts->WorldSize());
   GEMINID_ASSIGN_OR_RETURN(RowExchange exchange, RowExchange::Make(routing, *context.experts));
-  std::vector<float> at_tokens(routing.rows.size() * hidden);
+  RowMemory memory(resources, context);
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock at_tokens, memory.Take(routing.rows.size(), hidden));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock at_experts,
+                           memory.Take(exchange.rows_at_experts(), hidden));
   for (size_t r = 0; r < routing.rows.size(); ++r) {
     GEMINID_RETURN_IF_ERROR(math.Widen(resources, n.Rows(routing.rows[r].token, 1).data, hidden,
                                        at_tokens.data() + r * hidden));
   }
-  std::vector<float> at_experts(exchange.rows_at_experts() * hidden);
-  GEMINID_RETURN_IF_ERROR(exchange.ToExperts(hidden, at_tokens, at_experts));
+  GEMINID_RETURN_IF_ERROR(
+      exchange.ToExperts(hidden, at_tokens.all(), at_experts.all(), memory.memory()));
   GEMINID_ASSIGN_OR_RETURN(auto x_rows, Scratch<T>::Allocate(resources, most * hidden));
   GEMINID_ASSIGN_OR_RETURN(auto y_rows, Scratch<float>::Allocate(resources, most * hidden));
   for (size_t e = 0; e < places.experts.size(); ++e) {
@@ -88,11 +115,12 @@ absl::Status SpreadForward(const Resources& resources, const HalfContext& contex
     }
     GEMINID_RETURN_IF_ERROR(use->Finish());
   }
-  GEMINID_RETURN_IF_ERROR(exchange.ToTokens(hidden, at_experts, at_tokens));
+  GEMINID_RETURN_IF_ERROR(
+      exchange.ToTokens(hidden, at_experts.all(), at_tokens.all(), memory.memory()));
   for (size_t r = 0; r < routing.rows.size(); ++r) {
     float* const to = sum.Rows(routing.rows[r].token, 1).data;
     const float weight = routing.WeightOf(routing.rows[r]);
-    for (size_t i = 0; i < hidden; ++i) to[i] += weight * at_tokens[r * hidden + i];
+    for (size_t i = 0; i < hidden; ++i) to[i] += weight * at_tokens.data()[r * hidden + i];
   }
   return absl::OkStatus();
 }
@@ -148,7 +176,11 @@ absl::Status SpreadBackward(const Resources& resources, const HalfContext& conte
   const size_t hidden = n.cols, there = 2 * hidden + 1, back = hidden + 1;
   const size_t most = n.rows * static_cast<size_t>(context.experts->WorldSize());
   GEMINID_ASSIGN_OR_RETURN(RowExchange exchange, RowExchange::Make(routing, *context.experts));
-  std::vector<float> at_tokens(routing.rows.size() * there);
+  RowMemory memory(resources, context);
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock at_tokens, memory.Take(routing.rows.size(), there));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock at_experts,
+                           memory.Take(exchange.rows_at_experts(), there));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock results, memory.Take(exchange.rows_at_experts(), back));
   for (size_t r = 0; r < routing.rows.size(); ++r) {
     const RoutedRow& row = routing.rows[r];
     float* const to = at_tokens.data() + r * there;
@@ -156,9 +188,8 @@ absl::Status SpreadBackward(const Resources& resources, const HalfContext& conte
     GEMINID_RETURN_IF_ERROR(math.Widen(resources, dy.Rows(row.token, 1).data, hidden, to + hidden));
     to[2 * hidden] = routing.WeightOf(row);
   }
-  std::vector<float> at_experts(exchange.rows_at_experts() * there);
-  std::vector<float> results(exchange.rows_at_experts() * back);
-  GEMINID_RETURN_IF_ERROR(exchange.ToExperts(there, at_tokens, at_experts));
+  GEMINID_RETURN_IF_ERROR(
+      exchange.ToExperts(there, at_tokens.all(), at_experts.all(), memory.memory()));
   SpreadExpert<T> expert = {resources, context, hidden, most, {}, {}, {}};
   GEMINID_RETURN_IF_ERROR(expert.Allocate());
   for (size_t e = 0; e < places.experts.size(); ++e) {
@@ -173,11 +204,11 @@ absl::Status SpreadBackward(const Resources& resources, const HalfContext& conte
     GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, places.experts[e].all));
     GEMINID_RETURN_IF_ERROR(use->Finish());
   }
-  at_tokens.resize(routing.rows.size() * back);
-  GEMINID_RETURN_IF_ERROR(exchange.ToTokens(back, results, at_tokens));
+  const std::span<float> came_back = at_tokens.all().first(routing.rows.size() * back);
+  GEMINID_RETURN_IF_ERROR(exchange.ToTokens(back, results.all(), came_back, memory.memory()));
   for (size_t r = 0; r < routing.rows.size(); ++r) {
     const RoutedRow& row = routing.rows[r];
-    const float* const from = at_tokens.data() + r * back;
+    const float* const from = came_back.data() + r * back;
     float* const to = dn.Rows(row.token, 1).data;
     for (size_t i = 0; i < hidden; ++i) to[i] += from[i];
     weight_gradients[row.token * routing.options.choices + row.choice] = from[hidden];

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "collectives/sequence_parallel/piece_attention.h"
+#include "collectives/tensor_parallel/layer_scratch.h"
 #include "collectives/tensor_parallel/tensor_layout.h"
 #include "geminid/optimizer.h"
 #include "tools/parallel/axes.h"
@@ -50,6 +52,73 @@ uint64_t AttentionPerToken(const ModelConfig& model) {
 }
 uint64_t MlpPerToken(const ModelConfig& model) {
   return (model.family == Family::kLlama ? 2 : 1) * model.intermediate;
+}
+
+// What the layers take while they run, in bytes: those of a half, the output layer and the loss,
+// the tables. Beside each a norm may be the one that takes most.
+struct LayerBytes {
+  uint64_t half = 0, output = 0, tables = 0;
+};
+
+// Of attention over pieces of sequences, on a rank's heads.
+collectives::ScratchBytes PiecesOf(const TrainOptions& options, const kernels::AttentionShape& mine,
+                                   size_t threads) {
+  const int pieces = options.parallel.sequence;
+  const auto bytes = [&](collectives::RingTurn turn) {
+    if (!options.parallel.rings()) {
+      return collectives::HeadsOfPiecesBytes(mine, pieces, turn, threads);
+    }
+    return collectives::RingAttentionBytes({.batch = mine.batch,
+                                            .sequence = mine.sequence * static_cast<size_t>(pieces),
+                                            .heads = mine.heads,
+                                            .kv_heads = mine.kv_heads,
+                                            .head_dim = mine.head_dim,
+                                            .scale = mine.scale},
+                                           pieces, turn, threads);
+  };
+  return {.forward = bytes(collectives::RingTurn::kForward),
+          .backward = bytes(collectives::RingTurn::kBackward)};
+}
+
+LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, size_t threads) {
+  const ModelConfig& model = options.model;
+  const TensorGrid grid = GridOf(options.parallel);
+  const bool gpt2 = model.family == Family::kGpt2;
+  const size_t tokens = shape.tokens(), words = PaddedVocabulary(grid, model.vocabulary);
+  const auto most = [](const collectives::ScratchBytes& bytes) {
+    return std::max(bytes.forward, bytes.backward);
+  };
+  const collectives::AttentionOptions attention = {.sequences = shape.sequences,
+                                                   .sequence_length = shape.sequence_length,
+                                                   .hidden = model.hidden,
+                                                   .heads = model.heads,
+                                                   .kv_heads = model.kv_heads,
+                                                   .head_dim = model.head_dim(),
+                                                   .bias = gpt2};
+  const collectives::ScratchBytes pieces =
+      PiecesOf(options, AttentionOfRank(grid, attention), threads);
+  const collectives::MlpOptions mlp = {
+      .activation = gpt2 ? collectives::Activation::kGelu : collectives::Activation::kSwiglu,
+      .tokens = tokens,
+      .hidden = model.hidden,
+      .inner = model.intermediate,
+      .bias = gpt2};
+  const collectives::NormOptions norm = {
+      .kind = gpt2 ? collectives::NormKind::kLayer : collectives::NormKind::kRms,
+      .tokens = tokens,
+      .hidden = model.hidden};
+  const collectives::LinearOptions logits = {.shape = {tokens, model.hidden, words}};
+  const auto table = [&](size_t rows) {
+    return most(ScratchOf(grid, collectives::EmbeddingShape{tokens, rows, model.hidden}));
+  };
+  const uint64_t of_norm = most(ScratchOf(grid, norm));
+  return {.half = std::max({most(ScratchOf(grid, attention, threads,
+                                           options.parallel.sequence > 1 ? &pieces : nullptr)),
+                            most(ScratchOf(grid, mlp, threads)), of_norm}),
+          .output =
+              std::max({most(ScratchOf(grid, logits, threads)), of_norm,
+                        most(ScratchOf(grid, collectives::LogitsShape{tokens, model.vocabulary}))}),
+          .tables = std::max(table(model.vocabulary), gpt2 ? table(model.position_rows()) : 0)};
 }
 
 // A feature that a run does not have yet.
@@ -131,7 +200,7 @@ uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
 }
 
 uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
-                              const MicroBatchShape& shape) {
+                              const MicroBatchShape& shape, size_t threads) {
   const ModelConfig& model = options.model;
   const TensorGrid grid = GridOf(options.parallel);
   const TensorParameters blocks = *MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0);
@@ -158,8 +227,12 @@ uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
       (1 + widened) * (elements(blocks.token_table) +
                        (blocks.position_table ? elements(*blocks.position_table) : 0));
   const uint64_t kept = (2 * layers + 3) * stream.elements;  // inputs and gradients
-  return sizeof(float) * (kept + std::max({again + largest, output, tables})) +
-         kAlignment * (8 * layers + 32);
+  const LayerBytes scratch = LayersOf(options, shape, threads);
+  return sizeof(float) * kept +
+         std::max({sizeof(float) * (again + largest) + scratch.half,
+                   sizeof(float) * output + scratch.output,
+                   sizeof(float) * tables + scratch.tables}) +
+         kAlignment * (8 * layers + 48);
 }
 
 }  // namespace geminid::trainer

@@ -3,6 +3,7 @@
 #ifndef GEMINID_TOOLS_TRAINER_TENSOR_SHARE_H_
 #define GEMINID_TOOLS_TRAINER_TENSOR_SHARE_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -26,11 +27,12 @@ absl::Status CheckTensorBatch(const TrainOptions& options, int data);
 uint64_t TensorElements(const TrainOptions& options, const ModelPart& part);
 
 // Of one micro-batch of all the grid's ranks and so many layers, on one rank: what keeping
-// activations takes, and more than all the other workspace, but not by much.
+// activations takes, and more than all the other workspace, but not by much: the layers' scratch
+// (collectives/tensor_parallel/layer_scratch.h) is of it.
 uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
                          const MicroBatchShape& shape);
 uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
-                              const MicroBatchShape& shape);
+                              const MicroBatchShape& shape, size_t threads);
 
 }  // namespace geminid::trainer
 

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "tools/trainer/tensor_half.h"
 #include "tools/trainer/tensor_layers.h"
+#include "tools/trainer/workspace_memory.h"
 
 namespace geminid::trainer {
 namespace {
@@ -37,7 +38,7 @@ class TensorTransformer final : public Transformer {
         shape_(shape),
         pieces_(around.pieces),
         blocks_(blocks),
-        scratch_(around.threads),
+        scratch_(around.threads, memory_),
         exchange_(around.groups.grid(), around.ranks),
         has_loss_(around.groups.rank() == 0) {
     Describe();
@@ -56,7 +57,7 @@ class TensorTransformer final : public Transformer {
                                          float gradient_scale) override {
     GEMINID_RETURN_IF_ERROR(Check(batch));
     GEMINID_RETURN_IF_ERROR(source.BeginMicroBatch());
-    Run run(source, batch);
+    Run run(source, batch, memory_);
     run.goes_back = true;
     run.keeps = batch.keeps_activations;
     GEMINID_ASSIGN_OR_RETURN(run.gradient, Floats::Allocate(run.resources, elements()));
@@ -71,7 +72,7 @@ class TensorTransformer final : public Transformer {
                                                              std::span<const float> in,
                                                              std::span<float> out) override {
     GEMINID_RETURN_IF_ERROR(Check(batch));
-    auto run = std::make_unique<Run>(source, batch);
+    auto run = std::make_unique<Run>(source, batch, memory_);
     run->goes_back = true;
     run->keeps = batch.keeps_activations;
     GEMINID_RETURN_IF_ERROR(RunForward(*run, Pass::kEvaluate, in));
@@ -110,7 +111,7 @@ class TensorTransformer final : public Transformer {
   absl::StatusOr<double> EvaluatePart(ParameterSource& source, const MicroBatch& batch,
                                       std::span<const float> in, std::span<float> out) override {
     GEMINID_RETURN_IF_ERROR(Check(batch));
-    Run run(source, batch);
+    Run run(source, batch, memory_);
     GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kEvaluate, in));
     if (blocks_.part.outputs) return EvaluateOutput(run);
     std::ranges::copy(run.Top(), out.begin());
@@ -131,11 +132,14 @@ class TensorTransformer final : public Transformer {
  private:
   // One micro-batch. Members are destroyed in reverse order, so the workspace is a stack.
   struct Run final : PassedForward {
-    Run(ParameterSource& parameter_source, const MicroBatch& batch)
+    // `memory` is the layers', and the source's workspace from now on.
+    Run(ParameterSource& parameter_source, const MicroBatch& batch, WorkspaceMemory& memory)
         : source(parameter_source),
           resources{parameter_source.workspace(), HostKernels()},
           ids(batch.tokens.begin(), batch.tokens.end()),
-          targets(batch.targets.begin(), batch.targets.end()) {}
+          targets(batch.targets.begin(), batch.targets.end()) {
+      memory.Bind(source.workspace());
+    }
 
     ParameterSource& source;
     Resources resources;
@@ -455,6 +459,7 @@ class TensorTransformer final : public Transformer {
   const MicroBatchShape shape_;
   const TensorPieces pieces_;
   const TensorParameters blocks_;
+  WorkspaceMemory memory_;
   collectives::LinearScratch scratch_;
   TableExchange exchange_;
   const bool has_loss_;

@@ -2,7 +2,7 @@
 // collectives/tensor_parallel in a row, in fp32, on parameters that the source gives as fp32
 // (wide_source.h). Of a layer a rank keeps its blocks of what goes
 // in, of what the norm gave, and of what the layer keeps; or, where activations are computed again,
-// of what goes in alone. All of it is workspace; what moves within a call is not.
+// of what goes in alone. All of it is workspace, and so is what a layer takes while it runs.
 #ifndef GEMINID_TOOLS_TRAINER_TENSOR_TRANSFORMER_H_
 #define GEMINID_TOOLS_TRAINER_TENSOR_TRANSFORMER_H_
 

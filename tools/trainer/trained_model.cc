@@ -138,9 +138,12 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
   const TrainOptions& options = around_.options;
   Part made;
   if (options.parallel.tensor.size == 1) {
+    // The rows of experts are not as many in each step, as what is planned for must be.
+    const bool in_workspace = !place_->on_gpu() && experts_ == nullptr;
     made.transformer = MakeTransformerPart(
         options.model, options.zero.data_type, part, {}, around_.threads, place_->math(),
-        {.swap = swap_.get(), .ring = ring_.get()}, experts_.get());
+        {.swap = swap_.get(), .ring = ring_.get(), .memory = in_workspace ? nullptr : &between_},
+        experts_.get());
     made.ids = Select(whole_, made.transformer->parameters(), &mine_);
   } else {
     GEMINID_ASSIGN_OR_RETURN(tensor_,

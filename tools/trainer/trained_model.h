@@ -24,6 +24,7 @@
 #include "tools/trainer/parameter_source.h"
 #include "tools/trainer/rank_share.h"
 #include "tools/trainer/sequence_ring.h"
+#include "tools/trainer/session_memory.h"
 #include "tools/trainer/tensor_ranks.h"
 #include "tools/trainer/transformer.h"
 
@@ -91,6 +92,7 @@ class TrainedModel {
   };
 
   const ModelSurroundings around_;
+  SessionMemory between_{around_.session};  // of the host, for what travels between ranks
   TrafficMeter traffic_{around_.world};
   std::vector<zero::Parameter> whole_;
   std::vector<zero::Parameter> mine_;                  // the engine's: of all parts

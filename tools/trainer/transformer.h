@@ -122,6 +122,16 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
                              const MicroBatchShape& shape, const Tiling& tiling = {},
                              size_t threads = 1);
 
+// More than what attention takes beside that where sequences are cut into so many pieces, of which
+// `mine` is one: in a ring, in fp32 (collectives/sequence_parallel/ring_attention.h), or for
+// exchanges of heads.
+uint64_t RingBytesBound(const ModelConfig& config, zero::DataType data_type,
+                        const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling = {},
+                        size_t threads = 1);
+uint64_t HeadSwapBytesBound(const ModelConfig& config, zero::DataType data_type,
+                            const MicroBatchShape& mine, uint64_t pieces,
+                            const Tiling& tiling = {});
+
 // What remembering tokens takes: 2 L kv_heads head_dim e for each.
 uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens);
 

@@ -1,10 +1,60 @@
 // What memory a transformer takes, in closed form.
 #include <algorithm>
 
+#include "base/pages.h"
+#include "collectives/sequence_parallel/ring_attention.h"
 #include "kernels/model/attention/attention.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
+namespace {
+
+constexpr uint64_t kAlignment = 64;  // of a block of workspace
+
+// Of the groups of heads that attention works on one after the other (attention_half.cc), the
+// largest.
+struct GroupOfHeads {
+  uint64_t heads = 0;
+  uint64_t kv_heads = 0;
+};
+
+GroupOfHeads LargestGroup(const ModelConfig& config, const Tiling& tiling, uint64_t ranks) {
+  const uint64_t queries_per_kv = config.heads / config.kv_heads;
+  const uint64_t fitting = std::clamp<uint64_t>(
+      tiling.attention_columns / (queries_per_kv * config.head_dim()), 1, config.kv_heads);
+  const uint64_t kv_heads = std::min(config.kv_heads, base::RoundUp(fitting, ranks));
+  return {.heads = kv_heads * queries_per_kv, .kv_heads = kv_heads};
+}
+
+}  // namespace
+
+uint64_t RingBytesBound(const ModelConfig& config, zero::DataType data_type,
+                        const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling,
+                        size_t threads) {
+  constexpr uint64_t kBlocks = 24;
+  // Of queries and of keys: these, what comes of them, and gradients of both.
+  const uint64_t copies = data_type == zero::DataType::kFloat32 ? 0 : 4;
+  const GroupOfHeads group = LargestGroup(config, tiling, /*ranks=*/1);
+  const collectives::RingShape shape = {.batch = mine.sequences,
+                                        .sequence = mine.sequence_length * pieces,
+                                        .heads = group.heads,
+                                        .kv_heads = group.kv_heads,
+                                        .head_dim = config.head_dim(),
+                                        .scale = 1.0F};
+  return collectives::RingAttentionBytes(shape, static_cast<int>(pieces),
+                                         collectives::RingTurn::kBackward, threads) +
+         copies * mine.tokens() * (group.heads + group.kv_heads) * config.head_dim() *
+             sizeof(float) +
+         kBlocks * kAlignment;
+}
+
+uint64_t HeadSwapBytesBound(const ModelConfig& config, zero::DataType data_type,
+                            const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling) {
+  // What goes and what comes by rank, and fp32 copies of both.
+  const uint64_t blocks = data_type == zero::DataType::kFloat32 ? 2 : 4;
+  const GroupOfHeads group = LargestGroup(config, tiling, pieces);
+  return blocks * (mine.tokens() * group.heads * config.head_dim() * sizeof(float) + kAlignment);
+}
 
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
                              const MicroBatchShape& shape, const Tiling& tiling, size_t threads) {

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "tests/collectives/counting_memory.h"
 #include "tests/collectives/world.h"
 
 namespace geminid::collectives {
@@ -66,6 +67,43 @@ TEST(RowExchange, EveryRow_ReachesItsExpertInTheOrderOfRanksAndTokens_AndComesBa
       EXPECT_EQ(back, at_tokens);
     });
   }
+}
+
+TEST(RowExchange, OnItsWay_TakesTheRowsAtExpertsOnce) {
+  Communicators world = LocalBackend().connect(4, absl::Seconds(60));
+  ForEachRank(world, [&](Communicator& communicator) {
+    const Routing routing = RoutingOf(9, static_cast<unsigned>(communicator.Rank()));
+    auto exchange = RowExchange::Make(routing, communicator);
+    ASSERT_TRUE(exchange.ok()) << exchange.status();
+    std::vector<float> at_tokens(exchange->rows_at_tokens() * kWidth);
+    std::vector<float> at_experts(exchange->rows_at_experts() * kWidth);
+    CountingMemory memory;
+    ASSERT_EQ(exchange->ToExperts(kWidth, at_tokens, at_experts, memory), absl::OkStatus());
+    EXPECT_EQ(memory.TakePeakBytes(), sizeof(float) * at_experts.size());
+    ASSERT_EQ(exchange->ToTokens(kWidth, at_experts, at_tokens, memory), absl::OkStatus());
+    EXPECT_EQ(memory.TakePeakBytes(), sizeof(float) * at_experts.size());
+    EXPECT_EQ(memory.in_use_bytes(), 0u);
+  });
+}
+
+TEST(RowExchange, RefusedOnOneRank_IsSaidThereAndEndsTheOthers) {
+  Communicators world = LocalBackend().connect(4, absl::Seconds(60));
+  ForEachRank(world, [&](Communicator& communicator) {
+    const Routing routing = RoutingOf(9, static_cast<unsigned>(communicator.Rank()));
+    CountingMemory memory(communicator.Rank() == 1 ? 1 : 0);
+    auto exchange = RowExchange::Make(routing, communicator);
+    absl::Status status = exchange.status();  // the others may be told while they make it
+    if (status.ok()) {
+      std::vector<float> at_tokens(exchange->rows_at_tokens() * kWidth);
+      std::vector<float> at_experts(exchange->rows_at_experts() * kWidth);
+      status = exchange->ToExperts(kWidth, at_tokens, at_experts, memory);
+    }
+    EXPECT_EQ(status.code(), communicator.Rank() == 1 ? absl::StatusCode::kResourceExhausted
+                                                      : absl::StatusCode::kAborted)
+        << status;
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr("rows of experts on their way ("));
+  });
 }
 
 TEST(RowExchange, WhatCannotBeSpread_IsRefusedOnAllRanks) {

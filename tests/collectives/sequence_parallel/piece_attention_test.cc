@@ -94,9 +94,10 @@ Results RunOn(PieceAttention& attention, const Inputs& mine) {
   Results results = {Values(mine.q.size(), 7.0F), Values(mine.q.size(), 7.0F),
                      Values(mine.k.size(), 7.0F), Values(mine.k.size(), 7.0F)};
   Values lse(mine.q.size() / kWhole.head_dim, 7.0F);
-  EXPECT_EQ(attention.Forward(Mine(), mine.q, mine.k, mine.v, results.out, lse), absl::OkStatus());
-  EXPECT_EQ(attention.Backward(Mine(), {mine.q, mine.k, mine.v, results.out, lse}, mine.dout,
-                               results.dq, results.dk, results.dv),
+  EXPECT_EQ(attention.Forward(HeapMemory(), Mine(), mine.q, mine.k, mine.v, results.out, lse),
+            absl::OkStatus());
+  EXPECT_EQ(attention.Backward(HeapMemory(), Mine(), {mine.q, mine.k, mine.v, results.out, lse},
+                               mine.dout, results.dq, results.dk, results.dv),
             absl::OkStatus());
   return results;
 }
@@ -134,12 +135,13 @@ TEST(PieceAttention, OfHeadsThatRanksDoNotDivide_IsRefusedByExchangesAndNotByThe
     const size_t queries = mine.batch * mine.sequence * mine.heads * mine.head_dim;
     const Values q(queries, 1.0F), k(queries / mine.heads, 1.0F);
     Values out(queries), lse(queries / mine.head_dim);
-    const absl::Status status = MakeHeadsOfPieces(rank, nullptr)->Forward(mine, q, k, k, out, lse);
+    const absl::Status status =
+        MakeHeadsOfPieces(rank, nullptr)->Forward(HeapMemory(), mine, q, k, k, out, lse);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("4 heads of queries and 1 of keys cannot be shared out over 2 ranks"));
     const auto queue = AsyncCommunicator::Start(rank.Duplicate("ring").value()).value();
-    EXPECT_EQ(MakeRingOfPieces(*queue, nullptr)->Forward(mine, q, k, k, out, lse),
+    EXPECT_EQ(MakeRingOfPieces(*queue, nullptr)->Forward(HeapMemory(), mine, q, k, k, out, lse),
               absl::OkStatus());
     // All keys and values are alike, so every mean of them is too.
     for (const float value : out) EXPECT_NEAR(value, 1, 1e-6);

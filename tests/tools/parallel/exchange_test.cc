@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <ostream>
 #include <vector>
 
 #include "collectives/sequence_parallel/head_exchange.h"
 #include "collectives/sequence_parallel/ring_attention.h"
+#include "collectives/tensor_parallel/layer_scratch.h"
 #include "collectives/tensor_parallel/parallel_linear.h"
 #include "collectives/tensor_parallel/tensor_traffic.h"
 #include "tests/collectives/world.h"
@@ -192,8 +194,19 @@ TEST(HeadExchangesOf, RealExchanges_ReceiveTheseBytes) {
   }
 }
 
-// The elements that a layer's scratch grows to are no more than those that are counted. In 1D the
-// library takes none.
+TEST(ScratchElements, OfEachGrid_AreThoseThatLayersTake) {
+  const LinearShape shape = {.tokens = 288, .in = 144, .out = 288};
+  for (const GridCase& c : kSmallGrids) {
+    for (const LinearRole role : {LinearRole::kFirst, LinearRole::kSecond}) {
+      const auto taken = BlocksScratchOf(GridOf(c), collectives::LinearOptions{role, shape});
+      EXPECT_DOUBLE_EQ(ScratchElements(GridOf(c), role, shape) * sizeof(float),
+                       static_cast<double>(std::max(taken.forward, taken.backward)))
+          << c;
+    }
+  }
+}
+
+// In 1D the library takes none.
 TEST(ScratchElements, InThreeDimensions_AreTheGatheredBlocks) {
   const LinearShape shape = {.tokens = 64, .in = 32, .out = 128};
   const TensorGrid cube = *TensorGrid::Make(TensorMode::k3D, 8);

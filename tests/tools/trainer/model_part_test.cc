@@ -12,6 +12,7 @@
 
 #include "collectives/sequence_parallel/head_swap.h"
 #include "collectives/sequence_parallel/zigzag.h"
+#include "tests/collectives/counting_memory.h"
 #include "tests/collectives/world.h"
 #include "tests/tools/trainer/dense_parameters.h"
 #include "tests/tools/trainer/tiny_models.h"
@@ -328,6 +329,25 @@ Cut InARing(collectives::Communicator& ranks, size_t context) {
 
 using MakeCut = Cut (*)(collectives::Communicator& ranks, size_t context);
 
+// What attention takes with others is workspace, too.
+void ExpectWithinBounds(const ModelConfig& config, const MicroBatchShape& mine, const Cut& cut,
+                        const Held& held, bool keeps) {
+  uint64_t bound = WorkspaceBytesBound(config, DataType::kFloat32, mine) +
+                   (keeps ? KeptBytes(config, DataType::kFloat32, mine) : 0);
+  const uint64_t pieces = config.context / mine.sequence_length;
+  if (cut.ring != nullptr) {
+    bound += RingBytesBound(config, DataType::kFloat32, mine, pieces);
+  } else {
+    ModelConfig half = config;
+    half.layers = 0;
+    bound += HeadSwapBytesBound(config, DataType::kFloat32, mine, pieces) +
+             WorkspaceBytesBound(half, DataType::kFloat32,
+                                 {.sequences = mine.sequences, .sequence_length = config.context});
+  }
+  EXPECT_LE(held.parameters->workspace().peak_bytes(), bound);
+  EXPECT_EQ(held.parameters->workspace().blocks(), 0u);
+}
+
 void ExpectPiecesGiveTheWhole(const ModelConfig& config, bool keeps, int pieces, MakeCut make_cut) {
   Held whole = Whole(config, DataType::kFloat32);
   const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = config.context}, 5);
@@ -348,6 +368,7 @@ void ExpectPiecesGiveTheWhole(const ModelConfig& config, bool keeps, int pieces,
     const auto loss = held[rank].model->TrainMicroBatch(*held[rank].parameters, view, 0.5F);
     EXPECT_TRUE(loss.ok()) << loss.status();
     losses[rank] = loss.value_or(0);
+    ExpectWithinBounds(config, piece.shape, cut, held[rank], keeps);
     const auto again = held[rank].model->Evaluate(*held[rank].parameters, view);
     EXPECT_TRUE(again.ok()) << again.status();
     evaluated[rank] = again.value_or(0);
@@ -417,6 +438,19 @@ Batch SequencesOf(const Batch& batch, size_t first, size_t count) {
           .targets = {batch.targets.begin() + begin, batch.targets.begin() + end}};
 }
 
+// What travels is counted: in the backward pass, at tokens, twice the width of a row and its
+// weight; at experts these as they come and as they lie, and what goes back, of no more than all
+// choices.
+void ExpectRows(const ModelConfig& config, const MicroBatchShape& mine, size_t ranks,
+                collectives::CountingMemory& memory) {
+  const size_t hidden = config.hidden, there = 2 * hidden + 1, back = hidden + 1;
+  const size_t choices = mine.tokens() * config.experts_per_token;
+  const size_t peak = memory.TakePeakBytes();
+  EXPECT_GE(peak, sizeof(float) * choices * there);
+  EXPECT_LE(peak, sizeof(float) * (choices * there + ranks * choices * (2 * there + back)));
+  EXPECT_EQ(memory.in_use_bytes(), 0u);
+}
+
 // Each rank has sequences of its own and two of six experts, whose gradients are of the mean over
 // the ranks.
 TEST(SpreadExperts, GiveTheLossAndGradientsOfTheWhole) {
@@ -435,10 +469,12 @@ TEST(SpreadExperts, GiveTheLossAndGradientsOfTheWhole) {
     ModelPart part = WholeModel(config);
     part.first_expert = 2 * rank;
     part.experts = 2;
-    held[rank] = Part(config, DataType::kFloat32, part, whole, {}, &communicator);
+    collectives::CountingMemory memory;
+    held[rank] = Part(config, DataType::kFloat32, part, whole, {.memory = &memory}, &communicator);
     const Batch mine = SequencesOf(batch, 2 * rank, 2);
     const auto loss = held[rank].model->TrainMicroBatch(*held[rank].parameters, mine.view(), 0.5F);
     EXPECT_TRUE(loss.ok()) << loss.status();
+    ExpectRows(config, mine.shape, kRanks, memory);
     losses[rank] = loss.value_or(0);
     const auto again = held[rank].model->Evaluate(*held[rank].parameters, mine.view());
     EXPECT_TRUE(again.ok()) << again.status();
@@ -454,6 +490,34 @@ TEST(SpreadExperts, GiveTheLossAndGradientsOfTheWhole) {
   EXPECT_NEAR(losses[0] + losses[1] + losses[2], *expected_loss, 1e-5 * *expected_loss);
   EXPECT_EQ(evaluated, losses);
   ExpectNear(got, expected, 2e-5);
+}
+
+TEST(SpreadExperts, RefusedTheirRowsOnOneRank_SaySoThereAndEndTheOthers) {
+  constexpr size_t kRanks = 2;
+  ModelConfig config = TinyMixtral();
+  config.experts = 4;
+  Held whole = Whole(config, DataType::kFloat32);
+  const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = config.context}, 5);
+  for (const int refused : {1, 4, 9}) {
+    collectives::Communicators ranks =
+        collectives::LocalBackend().connect(kRanks, absl::Seconds(60));
+    collectives::ForEachRank(ranks, [&](collectives::Communicator& communicator) {
+      const auto rank = static_cast<size_t>(communicator.Rank());
+      ModelPart part = WholeModel(config);
+      part.first_expert = 2 * rank;
+      part.experts = 2;
+      collectives::CountingMemory memory(rank == 0 ? refused : 0);
+      Held held = Part(config, DataType::kFloat32, part, whole, {.memory = &memory}, &communicator);
+      const absl::Status status =
+          held.model->TrainMicroBatch(*held.parameters, batch.view(), 0.5F).status();
+      EXPECT_EQ(status.code(),
+                rank == 0 ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kAborted)
+          << status;
+      EXPECT_THAT(std::string(status.message()), testing::HasSubstr("rows of experts"));
+      EXPECT_EQ(memory.in_use_bytes(), 0u);
+      EXPECT_EQ(held.parameters->workspace().blocks(), 0u);
+    });
+  }
 }
 
 }  // namespace

@@ -139,6 +139,18 @@ TEST_F(ParallelTraining, InAPipeline_DoesNotDependOnMemoryNorOnMicroBatches) {
   }
 }
 
+// Of two micro-batches the first stage has at most both activations on their way beside a gradient
+// that comes, the second one an activation beside a gradient that may be on its way. Sequences of
+// 64 tokens, of 64 numbers each.
+TEST_F(ParallelTraining, WhatPassesBetweenStages_IsInTheLedger) {
+  const auto host_bytes = [&](const char* batch) {
+    const Words flags = {"--model", "gpt2-tiny", "--context", "64",         "--accumulate",
+                         "2",       "--batch",   batch,       "--parallel", "pipeline=2"};
+    return Run(flags)["host_bytes"].get<double>();
+  };
+  EXPECT_EQ(host_bytes("8") - host_bytes("4"), 4 * (3 + 2) * 64 * 64 * sizeof(float));
+}
+
 TEST_F(ParallelTraining, InterleavedInAPipeline_HasTheBitsOfOneRank) {
   ExpectBitsOfOneRank("pipeline=interleaved:2:chunks=2", "2MiB");
 }

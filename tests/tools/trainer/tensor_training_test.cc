@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/base/temporary_folder.h"
@@ -305,6 +306,69 @@ TEST_F(TensorTraining, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
                                          kTokens * 4 * kHidden / cut.ranks);
     EXPECT_EQ(bytes_of_layer(cut.axes, "on"), inputs);
     EXPECT_EQ(bytes_of_layer(cut.axes, "off"), inputs + kept);
+  }
+}
+
+// Of an MLP on its way back: what is there whatever it works in, and what that takes, by the header
+// of layer_scratch.h, in elements of one rank. Biases and statistics are beside that.
+double MlpBackwardElements(const CutOfStream& cut, double tokens, double hidden) {
+  const std::string axes = cut.axes;
+  const double inner = tokens * 4 * hidden / cut.ranks;
+  const double weights =
+      4 * hidden * hidden / (axes.find("2.5d") == std::string::npos ? cut.ranks : 4);
+  // Inputs of both halves, what the norm gave, and two gradients; both matrices turned, and their
+  // gradients; what the MLP kept.
+  const double there = 5 * tokens / cut.tokens * hidden / cut.features + 4 * weights + inner;
+  const double within = 2 * inner;  // what the second layer takes, and its gradient
+  if (axes == "tensor=1d:2") return there + within;
+  if (axes == "tensor=1d-sequence:2") return there + within + tokens * hidden;
+  if (axes == "tensor=3d:8") {
+    return there + within + 2 * (2 * inner + weights + tokens * hidden / cut.ranks);
+  }
+  return there + within + 3 * inner + 2 * weights;
+}
+
+// The peak of the arena is that of this moment, and has nothing beside it but norms and biases.
+TEST_F(TensorTraining, WhatALayerWorksIn_IsInTheLedger) {
+  for (const CutOfStream& cut : {CutOfStream{"tensor=1d:2", 1, 1, 2},
+                                 {"tensor=1d-sequence:2", 2, 1, 2},
+                                 {"tensor=2d:4", 2, 2, 4},
+                                 {"tensor=2.5d:size=8:depth=2", 4, 2, 8},
+                                 {"tensor=3d:8", 4, 2, 8}}) {
+    SCOPED_TRACE(cut.axes);
+    const nlohmann::json report =
+        Run(Words{"--family", "gpt2", "--layers", "1", "--hidden", "64", "--heads", "4",
+                  "--context", "64", "--steps", "1", "--recompute", "on"} +
+            Cut(cut.axes));
+    ASSERT_FALSE(report.is_null());
+    const double peak = report["device_bytes_peak"]["non_model"];
+    const double expected = sizeof(float) * MlpBackwardElements(cut, 4 * 64, 64);
+    EXPECT_GE(peak, expected);
+    EXPECT_LE(peak, 1.1 * expected);
+  }
+}
+
+// A device that is too small for what layers work in refuses them by name; one that runs them does
+// not hold more than it has.
+TEST_F(TensorTraining, OnADeviceThatIsTooSmall_SaysWhatFindsNoRoom) {
+  constexpr double kKib = 1024;
+  for (const auto& [axes, refused, runs] :
+       {std::tuple("tensor=1d-sequence:2", 1024, 1536), std::tuple("tensor=2d:4", 512, 768)}) {
+    SCOPED_TRACE(axes);
+    const auto on = [](int kib) {
+      return Words{"--recompute", "on", "--device-memory", std::to_string(kib) + "KiB"};
+    };
+    const CommandResult small =
+        RunTrainer(Words{"--text", text_, "--dtype", "fp32", "--batch", "4", "--accumulate", "2",
+                         "--threads", "1", "--steps", "1"} +
+                   kGpt2 + Cut(axes) + on(refused));
+    EXPECT_EQ(small.code, 7) << small.err;
+    EXPECT_THAT(small.err,
+                testing::AllOf(HasSubstr("B): "), HasSubstr("more than the device arena"),
+                               HasSubstr("give --device-memory at least")));
+    const nlohmann::json report = Run(kGpt2 + Cut(axes) + on(runs));
+    ASSERT_FALSE(report.is_null());
+    EXPECT_LE(report["device_bytes_peak"]["total"].get<double>(), runs * kKib);
   }
 }
 

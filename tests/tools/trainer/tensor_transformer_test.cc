@@ -148,7 +148,7 @@ void ExpectWithinBounds(const TensorGrid& grid, const ModelConfig& config, DataT
   options.parallel.tensor = {.mode = grid.mode(), .size = grid.ranks(), .depth = grid.depth()};
   Whole whole(config);
   const Batch batch = RandomBatch(config, kShape, 3);
-  const uint64_t most = TensorWorkspaceBytes(options, config.layers, kShape);
+  const uint64_t most = TensorWorkspaceBytes(options, config.layers, kShape, 1);
   const uint64_t kept = TensorKeptBytes(options, config.layers, kShape);
   for (const bool keeps : {true, false}) {
     MicroBatch view = batch.view();

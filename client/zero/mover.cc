@@ -25,6 +25,12 @@ std::vector<uint64_t> ExtentBytes(const MoverContext& context) {
   return bytes;
 }
 
+uint64_t LargestChunkBytes(const Layout& layout) {
+  uint64_t largest = 0;
+  for (const ChunkShape& chunk : layout.chunks) largest = std::max(largest, chunk.bytes());
+  return largest;
+}
+
 }  // namespace
 
 Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
@@ -39,7 +45,8 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
       shown_(context_.views.size()),
       guard_(std::make_shared<Guard>()),
       compute_(std::move(compute)),
-      exchange_(context_.session, compute_->on_device(), context_.communicator) {
+      exchange_(context_.session, compute_->on_device(), context_.communicator,
+                LargestChunkBytes(*context_.layout)) {
   guard_->mover = this;
   free_places_.resize(context_.store->landing_places());
   std::iota(free_places_.begin(), free_places_.end(), 0u);

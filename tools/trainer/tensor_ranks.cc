@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/tensor_share.h"
@@ -59,6 +60,30 @@ absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeModel(const MicroB
   return MakeTensorTransformer(
       config_, shape, part_,
       {.groups = *groups_, .ranks = *ranks_, .threads = threads, .pieces = pieces});
+}
+
+absl::Status TensorRanks::CheckPlaces(bool on_gpu) {
+  std::vector<int32_t> all = {on_gpu ? 1 : 0};
+  GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(all, all, collectives::ReduceOp::kSum));
+  if (all[0] == 0 || all[0] == ranks_->WorldSize()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--parallel: of the ", ranks_->WorldSize(), " ranks that share layers ", all[0],
+      " have a GPU and the others have none, and they add up different things; give all of them "
+      "GPUs with --device cuda, or none"));
+}
+
+absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataType data_type,
+                                                                    device::Device* device,
+                                                                    const ModelKernels& math,
+                                                                    const SequenceCut& cut) {
+  GEMINID_ASSIGN_OR_RETURN(auto control, ranks_->Duplicate("geminid-layers"));
+  auto connected = device->ConnectRanks(std::move(control), LayerShare::kDeviceSumBytes);
+  if (connected.ok()) devices_ = *std::move(connected);
+  const ModelConfig share = ConfigOfShare(config_, grid_.ranks());
+  ModelParameters parameters = ParametersOfBlocks(share, part_);
+  share_ = std::make_unique<LayerShare>(config_, parameters, ranks_.get(), devices_.get());
+  return MakeTransformerShare(share, data_type, std::move(parameters), share_.get(),
+                              /*threads=*/nullptr, math, cut);
 }
 
 std::vector<zero::Parameter> TensorRanks::PartBlocks() const { return Parameters(part_); }

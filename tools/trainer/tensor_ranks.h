@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/device/device.h"
 #include "collectives/tensor_parallel/tensor_groups.h"
 #include "geminid/communicator.h"
 #include "geminid/mesh.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "tools/trainer/layer_share.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/tensor_state.h"
 #include "tools/trainer/tensor_transformer.h"
@@ -30,6 +32,16 @@ class TensorRanks {
   absl::StatusOr<std::unique_ptr<Transformer>> MakeModel(const MicroBatchShape& shape,
                                                          const TensorPieces& pieces,
                                                          kernels::ThreadPool* threads);
+
+  // INVALID_ARGUMENT on all of the grid's ranks if some compute on GPUs and others do not.
+  absl::Status CheckPlaces(bool on_gpu);
+  // As MakeModel, where `math` computes on `device`, a GPU: of micro-batches of any shape. The
+  // grid is 1D. What the ranks add up goes between their GPUs, or through memory of the host where
+  // nothing else moves it.
+  absl::StatusOr<std::unique_ptr<Transformer>> MakeShare(zero::DataType data_type,
+                                                         device::Device* device,
+                                                         const ModelKernels& math,
+                                                         const SequenceCut& cut);
 
   // This rank's blocks as an engine is told of them: of its part, and of the whole model.
   std::vector<zero::Parameter> PartBlocks() const;
@@ -54,6 +66,9 @@ class TensorRanks {
   const collectives::TensorGrid grid_;
   std::unique_ptr<collectives::Communicator> ranks_;
   std::unique_ptr<collectives::TensorGroups> groups_;
+  // Where layers are computed on GPUs; the first null where nothing moves memory between these.
+  std::unique_ptr<collectives::Communicator> devices_;
+  std::unique_ptr<LayerShare> share_;
   TensorParameters part_;
   std::vector<TensorParameters> whole_;  // by rank of the grid
 };

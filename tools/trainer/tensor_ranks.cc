@@ -67,9 +67,9 @@ absl::Status TensorRanks::CheckPlaces(bool on_gpu) {
   GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(all, all, collectives::ReduceOp::kSum));
   if (all[0] == 0 || all[0] == ranks_->WorldSize()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "--parallel: of the ", ranks_->WorldSize(), " ranks that share layers ", all[0],
-      " have a GPU and the others have none, and they add up different things; give all of them "
-      "GPUs with --device cuda, or none"));
+      "--parallel: ", ranks_->WorldSize(), " ranks share layers, and ", all[0],
+      " of them would compute on a GPU, the rest on the host; give --device cuda, or the number of "
+      "a device that all share"));
 }
 
 absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataType data_type,
@@ -78,7 +78,13 @@ absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataTy
                                                                     const SequenceCut& cut) {
   GEMINID_ASSIGN_OR_RETURN(auto control, ranks_->Duplicate("geminid-layers"));
   auto connected = device->ConnectRanks(std::move(control), LayerShare::kDeviceSumBytes);
-  if (connected.ok()) devices_ = *std::move(connected);
+  if (connected.ok()) {
+    devices_ = *std::move(connected);
+    adds_up_by_ = devices_->BackendName();
+  } else {
+    adds_up_by_ = absl::StrCat(ranks_->BackendName(),
+                               " and host memory: ", std::string(connected.status().message()));
+  }
   const ModelConfig share = ConfigOfShare(config_, grid_.ranks());
   ModelParameters parameters = ParametersOfBlocks(share, part_);
   share_ = std::make_unique<LayerShare>(config_, parameters, ranks_.get(), devices_.get());

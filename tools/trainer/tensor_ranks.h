@@ -4,6 +4,7 @@
 #define GEMINID_TOOLS_TRAINER_TENSOR_RANKS_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -51,6 +52,8 @@ class TensorRanks {
   std::unique_ptr<TensorState> JoinState(zero::ModelState* inner) const;
 
   const collectives::Communicator& ranks() const { return *ranks_; }
+  // What carries the sums of MakeShare's model, in words, with why where it is not NCCL.
+  const std::string& adds_up_by() const { return adds_up_by_; }
   // Whether this rank is the first that has this block of its part.
   bool Keeps(zero::ParameterId id) const { return part_.blocks[static_cast<size_t>(id)].keeps; }
   // What the step's gradient contributes to the square of the whole model's norm on this rank:
@@ -69,6 +72,7 @@ class TensorRanks {
   // Where layers are computed on GPUs; the first null where nothing moves memory between these.
   std::unique_ptr<collectives::Communicator> devices_;
   std::unique_ptr<LayerShare> share_;
+  std::string adds_up_by_;
   TensorParameters part_;
   std::vector<TensorParameters> whole_;  // by rank of the grid
 };

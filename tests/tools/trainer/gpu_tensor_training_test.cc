@@ -143,8 +143,10 @@ TEST_P(GpuTensorTrainingBesideADaemon, OnAGpuEach_AddsUpByNcclWithTheBitsOfOneGp
     const nlohmann::json two = Train(With(cut, kCuda));
     EXPECT_EQ(two["device_per_rank"], nlohmann::json({0, 1}));
     EXPECT_GT(node_.calls("ncclSend"), before);
+    EXPECT_EQ(two["layers_add_up_by"], "nccl");
     const nlohmann::json one = Train(With(cut, {"--device", "0"}));
     EXPECT_EQ(one["device_per_rank"], nlohmann::json({0, 0}));
+    EXPECT_THAT(one["layers_add_up_by"].get<std::string>(), HasSubstr("host memory: ranks 0 and"));
     EXPECT_EQ(one["loss_hex"], two["loss_hex"]);
     EXPECT_EQ(one["weights_sha256"], two["weights_sha256"]);
     const nlohmann::json tight = Train(With(With(cut, kCuda), {"--device-memory", "2MiB"}));
@@ -171,6 +173,23 @@ TEST_P(GpuTensorTrainingBesideADaemon, KilledRank_IsNamedAndEndsTheOtherWithinTw
   }
 }
 
+// A daemon with one device of either kind, which ranks get in turn.
+class GpuTensorTrainingOnBoth : public GpuTrainingBesideADaemon {
+ protected:
+  GpuTensorTrainingOnBoth()
+      : GpuTrainingBesideADaemon(/*devices=*/1, /*instances=*/0, "host:0=64MiB,cuda:1=64MiB") {}
+};
+
+TEST_P(GpuTensorTrainingOnBoth, RanksWithoutAGpuBesideOneWith_AreRefusedOnAll) {
+  const CommandResult result =
+      RunTrainer(Arguments(With(kGpt2, {"--parallel", "tensor=1d:2"})), environment_);
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("2 ranks share layers, and 1 of them would compute on a GPU"));
+  ExpectMemoryBack();
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingOnBoth, ::testing::Values(Products::kLibrary),
+                         NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTraining,
                          ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingBesideADaemon,

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/base/temporary_folder.h"
@@ -106,17 +107,19 @@ inline void ExpectNear(const nlohmann::json& report, const nlohmann::json& host,
 // With a daemon that lives on, and two GPUs.
 class GpuTrainingBesideADaemon : public GpuTraining {
  protected:
-  explicit GpuTrainingBesideADaemon(int devices = 2, int instances = 0)
-      : GpuTraining(devices, instances) {}
+  explicit GpuTrainingBesideADaemon(int devices = 2, int instances = 0,
+                                    std::string of_daemon = "cuda")
+      : GpuTraining(devices, instances), of_daemon_(std::move(of_daemon)) {}
 
   void SetUp() override {
     testing::DaemonEnvOptions options;
-    options.device = "cuda";
+    options.device = of_daemon_;
     options.agent_program = GEMINID_AGENT;
     ASSERT_TRUE(env_.Start(options).ok());
     environment_ = {"GEMINID_SOCKET=" + env_.socket()};
   }
 
+  const std::string of_daemon_;  // its devices
   testing::DaemonEnv env_;
 };
 
